@@ -1,0 +1,94 @@
+//! The catalog: descriptions of the events that may stand in the rings.
+//!
+//! ```text
+//! 0  used u64          bytes of complete entries behind these 8      (agent; release / session; acquire)
+//! 8  entry, entry, …   each: number u32, size u32, then `size` bytes, padded to a multiple of 8
+//! ```
+//!
+//! An entry is written whole before `used` is raised over it, and `used` is raised before the event is
+//! enabled, so that a record is never found without its description, not even after a kill. What the
+//! bytes of an entry say is `tompion-schema`'s business; here they are opaque. Entries never change.
+
+/// Offset of the number of bytes in use.
+pub const USED: usize = 0;
+/// Offset of the first entry.
+pub const ENTRIES: usize = 8;
+/// Bytes before an entry's description: its number and size.
+pub const ENTRY_HEADER: usize = 8;
+
+/// Bytes that an entry takes whose description has `size` bytes.
+pub const fn entry_len(size: usize) -> usize {
+    (ENTRY_HEADER + size + 7) & !7
+}
+
+/// Why a catalog could not be read further. What was read before stays valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CatalogError {
+    /// `used` is larger than the catalog.
+    Used(u64),
+    /// The entry at this offset reaches beyond the bytes in use.
+    Entry(usize),
+}
+
+impl std::fmt::Display for CatalogError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Used(used) => write!(f, "the catalog claims {used} bytes, more than it has"),
+            Self::Entry(offset) => write!(f, "the catalog's entry at byte {offset} reaches beyond its end"),
+        }
+    }
+}
+
+impl std::error::Error for CatalogError {}
+
+/// One description as it stands in the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UntrustedEntry<'a> {
+    /// The event's number; its records carry [`crate::record::FIRST_EVENT`] + this.
+    pub number: u32,
+    /// The description.
+    pub description: &'a [u8],
+}
+
+/// Reads the entry at `offset` of the copied entries; also returns where the next one begins.
+///
+/// `None` at the end. The copy is private to the caller: live catalog bytes may change under the check.
+pub fn entry_at(entries: &[u8], offset: usize) -> Result<Option<(UntrustedEntry<'_>, usize)>, CatalogError> {
+    let rest = entries.get(offset..).unwrap_or(&[]);
+    let Some((header, body)) = rest.split_at_checked(ENTRY_HEADER) else {
+        return if rest.is_empty() { Ok(None) } else { Err(CatalogError::Entry(offset)) };
+    };
+    let number = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+    let size = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
+    let description = body.get(..size).ok_or(CatalogError::Entry(offset))?;
+    Ok(Some((UntrustedEntry { number, description }, offset + entry_len(size))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_found_one_after_the_other() {
+        let mut bytes = Vec::new();
+        for (number, text) in [(0u32, &b"abc"[..]), (7, b"12345678")] {
+            bytes.extend(number.to_le_bytes());
+            bytes.extend((text.len() as u32).to_le_bytes());
+            bytes.extend(text);
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+        }
+        let (first, next) = entry_at(&bytes, 0).unwrap().unwrap();
+        assert_eq!(first, UntrustedEntry { number: 0, description: b"abc" });
+        let (second, end) = entry_at(&bytes, next).unwrap().unwrap();
+        assert_eq!(second, UntrustedEntry { number: 7, description: b"12345678" });
+        assert_eq!(entry_at(&bytes, end), Ok(None));
+    }
+
+    #[test]
+    fn an_entry_that_reaches_beyond_the_end_is_refused() {
+        let mut bytes = 1u32.to_le_bytes().to_vec();
+        bytes.extend(100u32.to_le_bytes());
+        assert_eq!(entry_at(&bytes, 0), Err(CatalogError::Entry(0)));
+        assert_eq!(entry_at(&bytes[..5], 0), Err(CatalogError::Entry(0)));
+    }
+}

@@ -1,0 +1,57 @@
+//! The control file: what the session tells the agent, and what the agent describes.
+//!
+//! The session writes the header and the rules before it passes the file on. Later it changes only the
+//! selector and the rules (with the generation).
+//!
+//! ```text
+//! header page
+//!    0 magic u64   8 version u32  12 flags u32  16 subbuf_size u64  24 subbuf_count u64
+//!   32 cpus u32   36 buffers u32
+//!  128 selector u32                                       session → event path
+//!  192 generation u32, 196 rules_len u32                  session → agent
+//!  256 lost[16] u64: losses that have no ring             agent → session
+//! ```
+
+use crate::PAGE;
+
+/// First word of a control file: `TOMPCTL1`.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"TOMPCTL1");
+
+/// Offset of the magic word.
+pub const OFFSET_MAGIC: usize = 0;
+/// Offset of [`crate::LAYOUT_VERSION`].
+pub const OFFSET_VERSION: usize = 8;
+/// Offset of the flags, see [`FLAG_OVERWRITE`] and [`FLAG_MONOTONIC`].
+pub const OFFSET_FLAGS: usize = 12;
+/// Offset of the sub-buffer's size.
+pub const OFFSET_SUBBUF_SIZE: usize = 16;
+/// Offset of the number of sub-buffers of a ring.
+pub const OFFSET_SUBBUF_COUNT: usize = 24;
+/// Offset of the number of CPUs.
+pub const OFFSET_CPUS: usize = 32;
+/// Offset of the number of buffers.
+pub const OFFSET_BUFFERS: usize = 36;
+/// Offset of the buffer selector; only its lowest bit counts.
+pub const OFFSET_SELECTOR: usize = 128;
+/// Offset of the number of times the rules have changed.
+pub const OFFSET_GENERATION: usize = 192;
+/// Offset of the length of the rules in bytes.
+pub const OFFSET_RULES_LEN: usize = 196;
+/// Offset of the losses that belong to no ring, [`crate::loss::Cause::SLOTS`] words.
+pub const OFFSET_LOST: usize = 256;
+
+/// Where the rules begin.
+pub const RULES: u64 = PAGE;
+/// Room for the rules in bytes.
+pub const RULES_SIZE: u64 = 16 * PAGE;
+/// Where the catalog begins.
+pub const CATALOG: u64 = RULES + RULES_SIZE;
+/// Room for the catalog in bytes. The file is sparse: what is not used costs nothing.
+pub const CATALOG_SIZE: u64 = 16 << 20;
+/// Size of the whole control file.
+pub const FILE_SIZE: u64 = CATALOG + CATALOG_SIZE;
+
+/// Flag: overwrite mode (flight recorder); else discard mode.
+pub const FLAG_OVERWRITE: u32 = 1;
+/// Flag: timestamps are CLOCK_MONOTONIC nanoseconds; else TSC ticks.
+pub const FLAG_MONOTONIC: u32 = 2;

@@ -1,0 +1,33 @@
+//! The bytes that an application and a session share, drawn where they are defined.
+//!
+//! Two memory files belong to one traced process in one recording. The session creates, sizes and
+//! seals both before it passes them on, so neither side can make the other fault by truncating them.
+//!
+//! ```text
+//! control file (see [`control`])                 ring file (see [`ring`])
+//! ┌───────────────────────────────┐              ┌──────────────────────────────┐
+//! │ header page: sizes, mode      │ session →    │ buffer 0  cpu 0: page, data  │ agent →
+//! │ selector line: buffer 0 or 1  │ session →    │           cpu 1: page, data  │
+//! │ losses without a ring         │ agent →      │           …                  │
+//! ├───────────────────────────────┤              │ buffer 1  cpu 0: page, data  │
+//! │ rules: which events to record │ session →    │           …                  │
+//! ├───────────────────────────────┤              └──────────────────────────────┘
+//! │ catalog: event descriptions   │ agent →
+//! └───────────────────────────────┘
+//! ```
+//!
+//! This crate holds numbers and pure functions only. Who reads and writes which word, in which order
+//! and why that is safe, is the business of `tompion-ring`.
+#![forbid(unsafe_code)]
+
+pub mod catalog;
+pub mod control;
+pub mod loss;
+pub mod record;
+pub mod ring;
+
+/// Version of everything in this crate. An agent and a session that disagree do not share memory.
+pub const LAYOUT_VERSION: u32 = 1;
+
+/// Size of a page of memory, and so of every header that is mapped by itself, in bytes.
+pub const PAGE: u64 = 4096;

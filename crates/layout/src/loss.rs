@@ -1,0 +1,63 @@
+//! Why an event was not recorded. Every loss is counted under one of these causes.
+
+/// A cause of loss. The list can grow; numbers are never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Cause {
+    /// Discard mode: the reader was behind, no free sub-buffer.
+    Full = 0,
+    /// The record was larger than 64 KiB or than half a sub-buffer.
+    TooLarge = 1,
+    /// The append was restarted too often (a debugger stepping through it, a storm of signals).
+    Retries = 2,
+    /// The thread had no restartable-sequence area, or ran on a CPU number the session doesn't know.
+    NoRseq = 3,
+    /// The thread was a vfork child, which must not touch its parent's rings.
+    VforkChild = 4,
+    /// The event could not be described: the catalog was full.
+    CatalogFull = 5,
+    /// The reader found bytes that no sound application writes.
+    Refused = 6,
+}
+
+impl Cause {
+    /// How many words a table of counters has; larger than the number of causes, for growth.
+    pub const SLOTS: usize = 16;
+
+    /// All causes, in the order of their numbers.
+    pub const ALL: [Cause; 7] = [
+        Cause::Full,
+        Cause::TooLarge,
+        Cause::Retries,
+        Cause::NoRseq,
+        Cause::VforkChild,
+        Cause::CatalogFull,
+        Cause::Refused,
+    ];
+
+    /// The name by which reports and `--json` call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::Full => "full",
+            Cause::TooLarge => "too_large",
+            Cause::Retries => "retries",
+            Cause::NoRseq => "no_rseq",
+            Cause::VforkChild => "vfork_child",
+            Cause::CatalogFull => "catalog_full",
+            Cause::Refused => "refused",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_numbered_in_order_and_fit_the_table() {
+        for (number, cause) in Cause::ALL.into_iter().enumerate() {
+            assert_eq!(cause as usize, number);
+        }
+        assert!(Cause::ALL.len() <= Cause::SLOTS);
+    }
+}

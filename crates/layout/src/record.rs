@@ -1,0 +1,120 @@
+//! An event record in a ring.
+//!
+//! ```text
+//! byte  0        2        4                8                16
+//!       ├────────┼────────┼────────────────┼────────────────┼─ fixed part ─┬─ tails ─┬─ pad ─┤
+//!       │ id     │ words  │ tid            │ timestamp      │
+//! ```
+//!
+//! * `id`: [`PADDING`], [`SUBBUFFER`], or [`FIRST_EVENT`] plus the event's number in the catalog.
+//! * `words`: length of the whole record in units of 8 bytes, header and padding included.
+//! * `tid`: the writing thread's id in its own pid namespace.
+//! * `timestamp`: TSC ticks, or nanoseconds of CLOCK_MONOTONIC, as the control page says.
+//! * fixed part: every fixed-size field in order, packed without alignment; a field of variable
+//!   length stands there with the number of its elements (u32).
+//! * tails: the bytes of the variable-length and array fields, in order, packed.
+//!
+//! Records start at multiples of 8 bytes and never cross a sub-buffer's end. All numbers are
+//! little-endian (the machine's own order on every supported platform).
+
+/// Bytes of a record's header.
+pub const HEADER: usize = 16;
+/// Largest record, header and padding included, in bytes.
+pub const MAX_RECORD: usize = 64 * 1024;
+/// Largest image (fixed part with coalesced tails) that is built on the stack, in bytes.
+pub const MAX_IMAGE: usize = 512;
+
+/// Nothing but padding until the end of the sub-buffer. Only the first 8 bytes are there.
+pub const PADDING: u16 = 0;
+/// First record of every sub-buffer, see [`SubbufferHeader`].
+pub const SUBBUFFER: u16 = 1;
+/// Id of the event that has number 0 in the catalog.
+pub const FIRST_EVENT: u16 = 16;
+
+/// The first 8 bytes of a record: id, length and thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// [`PADDING`], [`SUBBUFFER`] or [`FIRST_EVENT`] + number.
+    pub id: u16,
+    /// Length of the record in units of 8 bytes.
+    pub words: u16,
+    /// Id of the writing thread.
+    pub tid: u32,
+}
+
+impl Head {
+    /// Packs the three into the record's first word.
+    #[inline]
+    pub const fn to_word(self) -> u64 {
+        self.id as u64 | (self.words as u64) << 16 | (self.tid as u64) << 32
+    }
+
+    /// Reads a record's first word.
+    #[inline]
+    pub const fn from_word(word: u64) -> Self {
+        Self { id: word as u16, words: (word >> 16) as u16, tid: (word >> 32) as u32 }
+    }
+
+    /// Length of the record in bytes.
+    #[inline]
+    pub const fn len(self) -> usize {
+        self.words as usize * 8
+    }
+
+    /// Whether the record claims no length at all, which no sound record does.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.words == 0
+    }
+}
+
+/// Length of a record with `payload` bytes behind its header, padded, in bytes.
+#[inline]
+pub const fn record_len(payload: usize) -> usize {
+    (HEADER + payload + 7) & !7
+}
+
+/// First record of a sub-buffer: header, then two words.
+///
+/// `position` repeats where in the ring's endless byte stream the sub-buffer begins, so that a copy
+/// taken from a dead machine's file can be told from the remains of an earlier lap. `lost` is what the
+/// ring had lost when the sub-buffer was opened, so that losses are known where they happened.
+pub struct SubbufferHeader;
+
+impl SubbufferHeader {
+    /// Length of the record in bytes.
+    pub const LEN: usize = 32;
+    /// Offset of the free-running position of the sub-buffer's first byte.
+    pub const POSITION: usize = 16;
+    /// Offset of the number of events lost in this ring so far.
+    pub const LOST: usize = 24;
+
+    /// The record's first word.
+    pub const fn head() -> Head {
+        Head { id: SUBBUFFER, words: (Self::LEN / 8) as u16, tid: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn head_survives_the_round_trip() {
+        for head in [
+            Head { id: PADDING, words: 0, tid: 0 },
+            Head { id: 0xfffe, words: 0xabcd, tid: 0x8765_4321 },
+            SubbufferHeader::head(),
+        ] {
+            assert_eq!(Head::from_word(head.to_word()), head);
+        }
+    }
+
+    #[test]
+    fn the_largest_record_can_be_told_in_words() {
+        assert!(MAX_RECORD / 8 <= u16::MAX as usize);
+        assert_eq!(record_len(0), HEADER);
+        assert_eq!(record_len(1), HEADER + 8);
+        assert_eq!(record_len(MAX_RECORD - HEADER), MAX_RECORD);
+    }
+}

@@ -1,0 +1,184 @@
+//! A ring: one header page, then its data, for each CPU of each buffer.
+//!
+//! ```text
+//! header page                                   data: `subbuf_count` × `subbuf_size` bytes
+//!   0  write      u64  agent   appended so far    ┌─────────┬─────────┬─────────┬─────────┐
+//!   8  lost[16]   u64  agent   by cause           │ sub 0   │ sub 1   │ sub 2   │ sub 3   │
+//! 192  consumed   u64  session read so far        └─────────┴─────────┴─────────┴─────────┘
+//! ```
+//!
+//! Positions are free-running byte counts; a position modulo the data's size is the place. `write` is
+//! stored only by the last instruction of a restartable section on the ring's own CPU.
+
+use crate::{PAGE, loss::Cause, record};
+
+/// Offset of `write`, the number of bytes appended so far.
+pub const WRITE: usize = 0;
+/// Offset of the loss counters, [`Cause::SLOTS`] words.
+pub const LOST: usize = 8;
+/// Offset of `consumed`, the number of bytes the session has taken. On a cache line of its own.
+pub const CONSUMED: usize = 192;
+/// Offset of the data behind the ring's start.
+pub const DATA: usize = PAGE as usize;
+
+const _: () = assert!(LOST + Cause::SLOTS * 8 <= CONSUMED);
+
+/// Smallest and largest size of a sub-buffer in bytes.
+pub const SUBBUF_SIZE: std::ops::RangeInclusive<u64> = 4096..=256 << 20;
+/// Fewest and most sub-buffers of a ring.
+pub const SUBBUF_COUNT: std::ops::RangeInclusive<u64> = 2..=4096;
+/// Most bytes of data in one ring.
+pub const MAX_RING: u64 = 1 << 32;
+/// Most CPUs.
+pub const MAX_CPUS: u32 = 8192;
+
+/// Sizes of a ring file: how many rings, how large, and where each begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    subbuf_size: u64,
+    subbuf_count: u64,
+    cpus: u32,
+    buffers: u32,
+}
+
+/// What is wrong with sizes that someone asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GeometryError {
+    /// The sub-buffer's size is no power of two in [`SUBBUF_SIZE`].
+    SubbufSize(u64),
+    /// The number of sub-buffers is no power of two in [`SUBBUF_COUNT`].
+    SubbufCount(u64),
+    /// The ring would be larger than [`MAX_RING`].
+    RingSize(u64),
+    /// No CPU, or more than [`MAX_CPUS`].
+    Cpus(u32),
+    /// Neither one buffer nor two.
+    Buffers(u32),
+}
+
+impl std::fmt::Display for GeometryError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::SubbufSize(size) => {
+                write!(f, "a sub-buffer has a power of two from 4K to 256M bytes, not {size}")
+            }
+            Self::SubbufCount(count) => {
+                write!(f, "a ring has a power of two from 2 to 4096 sub-buffers, not {count}")
+            }
+            Self::RingSize(size) => write!(f, "a ring has at most 4G bytes, not {size}"),
+            Self::Cpus(cpus) => write!(f, "a recording has 1 to {MAX_CPUS} CPUs, not {cpus}"),
+            Self::Buffers(buffers) => write!(f, "a recording has 1 or 2 buffers, not {buffers}"),
+        }
+    }
+}
+
+impl std::error::Error for GeometryError {}
+
+impl Geometry {
+    /// Checks the sizes: powers of two within bounds. `buffers` is 1, or 2 where rings are switched.
+    pub fn new(subbuf_size: u64, subbuf_count: u64, cpus: u32, buffers: u32) -> Result<Self, GeometryError> {
+        if !SUBBUF_SIZE.contains(&subbuf_size) || !subbuf_size.is_power_of_two() {
+            return Err(GeometryError::SubbufSize(subbuf_size));
+        }
+        if !SUBBUF_COUNT.contains(&subbuf_count) || !subbuf_count.is_power_of_two() {
+            return Err(GeometryError::SubbufCount(subbuf_count));
+        }
+        if subbuf_size * subbuf_count > MAX_RING {
+            return Err(GeometryError::RingSize(subbuf_size * subbuf_count));
+        }
+        if cpus == 0 || cpus > MAX_CPUS {
+            return Err(GeometryError::Cpus(cpus));
+        }
+        if !(1..=2).contains(&buffers) {
+            return Err(GeometryError::Buffers(buffers));
+        }
+        Ok(Self { subbuf_size, subbuf_count, cpus, buffers })
+    }
+
+    /// Bytes of one sub-buffer.
+    pub const fn subbuf_size(&self) -> u64 {
+        self.subbuf_size
+    }
+
+    /// Sub-buffers of one ring.
+    pub const fn subbuf_count(&self) -> u64 {
+        self.subbuf_count
+    }
+
+    /// Rings of one buffer.
+    pub const fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    /// Buffers that the selector chooses from.
+    pub const fn buffers(&self) -> u32 {
+        self.buffers
+    }
+
+    /// Bytes of data of one ring.
+    pub const fn ring_size(&self) -> u64 {
+        self.subbuf_size * self.subbuf_count
+    }
+
+    /// Distance of two CPUs' rings in the file.
+    pub const fn cpu_stride(&self) -> u64 {
+        DATA as u64 + self.ring_size()
+    }
+
+    /// Distance of two buffers in the file.
+    pub const fn buffer_stride(&self) -> u64 {
+        self.cpu_stride() * self.cpus as u64
+    }
+
+    /// Size of the whole ring file.
+    pub const fn file_size(&self) -> u64 {
+        self.buffer_stride() * self.buffers as u64
+    }
+
+    /// Largest record that these sub-buffers take, in bytes: 64 KiB or half a sub-buffer.
+    pub const fn max_record(&self) -> usize {
+        let half = (self.subbuf_size / 2) as usize;
+        if half < record::MAX_RECORD { half } else { record::MAX_RECORD }
+    }
+
+    /// Where the sub-buffer that holds `position` begins, as a position.
+    pub const fn subbuf_start(&self, position: u64) -> u64 {
+        position & !(self.subbuf_size - 1)
+    }
+
+    /// Where the sub-buffer that holds `position` ends, as a position.
+    pub const fn subbuf_end(&self, position: u64) -> u64 {
+        self.subbuf_start(position) + self.subbuf_size
+    }
+
+    /// The place of a position in a ring's data.
+    pub const fn place(&self, position: u64) -> usize {
+        (position & (self.ring_size() - 1)) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_are_no_powers_of_two_are_refused() {
+        assert_eq!(Geometry::new(0, 4, 2, 1), Err(GeometryError::SubbufSize(0)));
+        assert_eq!(Geometry::new(3, 4, 2, 1), Err(GeometryError::SubbufSize(3)));
+        assert_eq!(Geometry::new(4096, 3, 2, 1), Err(GeometryError::SubbufCount(3)));
+        assert_eq!(Geometry::new(256 << 20, 4096, 2, 1), Err(GeometryError::RingSize(1 << 40)));
+        assert_eq!(Geometry::new(4096, 4, 0, 1), Err(GeometryError::Cpus(0)));
+        assert_eq!(Geometry::new(4096, 4, 1, 3), Err(GeometryError::Buffers(3)));
+    }
+
+    #[test]
+    fn places_and_bounds_follow_the_sizes() {
+        let geometry = Geometry::new(4096, 4, 2, 2).unwrap();
+        assert_eq!(geometry.cpu_stride(), 4096 + 16384);
+        assert_eq!(geometry.file_size(), 4 * (4096 + 16384));
+        assert_eq!(geometry.max_record(), 2048);
+        assert_eq!(geometry.place(16384 + 5), 5);
+        assert_eq!(geometry.subbuf_start(4096 + 8), 4096);
+        assert_eq!(geometry.subbuf_end(4096), 8192);
+    }
+}

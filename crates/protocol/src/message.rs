@@ -1,0 +1,260 @@
+//! Messages between an agent and a session.
+//!
+//! ```text
+//! kind u32 │ version u32 │ body: numbers little-endian, texts as size u32 and bytes
+//! ```
+//!
+//! Sizes are checked, not believed: a message that does not parse ends the conversation.
+
+/// Longest message in bytes.
+pub const MAX_MESSAGE: usize = 16 * 1024;
+
+/// What is wrong with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// The bytes end too early.
+    #[error("a message is cut off")]
+    Cut,
+    /// The kind is not known.
+    #[error("unknown message {0}")]
+    Kind(u32),
+    /// The other side speaks another version.
+    #[error("the other side speaks version {found}, this one {}", crate::PROTOCOL_VERSION)]
+    Version {
+        /// The version that was found.
+        found: u32,
+    },
+}
+
+/// How a process came to its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A program was started.
+    Exec,
+    /// A recorded process forked.
+    Fork,
+}
+
+/// The agent introduces its process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The process's id in its own pid namespace.
+    pub pid: u32,
+    /// How the process came to its agent.
+    pub origin: Origin,
+    /// Whether threads have a restartable-sequence area.
+    pub rseq: bool,
+    /// Whether user space may read the TSC in this process.
+    pub tsc: bool,
+    /// Version of the library, `0.1.0` for example.
+    pub agent_version: String,
+    /// The process's name (comm).
+    pub name: String,
+    /// Path of its executable.
+    pub executable: String,
+}
+
+/// What a session says to an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToAgent {
+    /// Welcome; the control file and the ring file come with this message.
+    Welcome,
+    /// No recording; why, in one line.
+    Refused(String),
+    /// The rules have changed.
+    RulesChanged,
+    /// Make these bytes of the ring file present before the writer gets there.
+    Populate {
+        /// Offset in the ring file.
+        offset: u64,
+        /// Number of bytes.
+        len: u64,
+    },
+}
+
+/// What an agent says to a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToSession {
+    /// First message.
+    Hello(Hello),
+    /// The agent could not take part after all; why, in one line.
+    Failed(String),
+}
+
+const HELLO: u32 = 1;
+const FAILED: u32 = 2;
+const WELCOME: u32 = 101;
+const REFUSED: u32 = 102;
+const RULES_CHANGED: u32 = 103;
+const POPULATE: u32 = 104;
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn new(kind: u32) -> Self {
+        Self(Vec::new()).u32(kind).u32(crate::PROTOCOL_VERSION)
+    }
+
+    fn u32(mut self, value: u32) -> Self {
+        self.0.extend(value.to_le_bytes());
+        self
+    }
+
+    fn u64(mut self, value: u64) -> Self {
+        self.0.extend(value.to_le_bytes());
+        self
+    }
+
+    /// A text, cut to a quarter of the largest message.
+    fn text(self, text: &str) -> Self {
+        let end =
+            (0..=text.len().min(MAX_MESSAGE / 4)).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
+        let mut writer = self.u32(end as u32);
+        writer.0.extend(&text.as_bytes()[..end]);
+        writer
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, size: usize) -> Result<&'a [u8], MessageError> {
+        let (head, rest) = self.0.split_at_checked(size).ok_or(MessageError::Cut)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn u32(&mut self) -> Result<u32, MessageError> {
+        let bytes = self.take(4)?.try_into().map_err(|_| MessageError::Cut)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    fn u64(&mut self) -> Result<u64, MessageError> {
+        let bytes = self.take(8)?.try_into().map_err(|_| MessageError::Cut)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    fn text(&mut self) -> Result<String, MessageError> {
+        let size = self.u32()? as usize;
+        Ok(String::from_utf8_lossy(self.take(size)?).into_owned())
+    }
+
+    /// Reads kind and version; refuses other versions.
+    fn begin(&mut self) -> Result<u32, MessageError> {
+        let kind = self.u32()?;
+        match self.u32()? {
+            crate::PROTOCOL_VERSION => Ok(kind),
+            found => Err(MessageError::Version { found }),
+        }
+    }
+}
+
+impl ToSession {
+    /// The message as one packet.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Hello(hello) => {
+                Writer::new(HELLO)
+                    .u32(hello.pid)
+                    .u32(hello.origin as u32)
+                    .u32(u32::from(hello.rseq) | u32::from(hello.tsc) << 1)
+                    .text(&hello.agent_version)
+                    .text(&hello.name)
+                    .text(&hello.executable)
+                    .0
+            }
+            Self::Failed(reason) => Writer::new(FAILED).text(reason).0,
+        }
+    }
+
+    /// Reads a packet.
+    pub fn decode(packet: &[u8]) -> Result<Self, MessageError> {
+        let mut reader = Reader(packet);
+        match reader.begin()? {
+            HELLO => {
+                let pid = reader.u32()?;
+                let origin = if reader.u32()? == Origin::Fork as u32 { Origin::Fork } else { Origin::Exec };
+                let flags = reader.u32()?;
+                Ok(Self::Hello(Hello {
+                    pid,
+                    origin,
+                    rseq: flags & 1 != 0,
+                    tsc: flags & 2 != 0,
+                    agent_version: reader.text()?,
+                    name: reader.text()?,
+                    executable: reader.text()?,
+                }))
+            }
+            FAILED => Ok(Self::Failed(reader.text()?)),
+            kind => Err(MessageError::Kind(kind)),
+        }
+    }
+}
+
+impl ToAgent {
+    /// The message as one packet.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Welcome => Writer::new(WELCOME).0,
+            Self::Refused(reason) => Writer::new(REFUSED).text(reason).0,
+            Self::RulesChanged => Writer::new(RULES_CHANGED).0,
+            Self::Populate { offset, len } => Writer::new(POPULATE).u64(*offset).u64(*len).0,
+        }
+    }
+
+    /// Reads a packet.
+    pub fn decode(packet: &[u8]) -> Result<Self, MessageError> {
+        let mut reader = Reader(packet);
+        match reader.begin()? {
+            WELCOME => Ok(Self::Welcome),
+            REFUSED => Ok(Self::Refused(reader.text()?)),
+            RULES_CHANGED => Ok(Self::RulesChanged),
+            POPULATE => Ok(Self::Populate { offset: reader.u64()?, len: reader.u64()? }),
+            kind => Err(MessageError::Kind(kind)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello() -> Hello {
+        Hello {
+            pid: 42,
+            origin: Origin::Fork,
+            rseq: true,
+            tsc: false,
+            agent_version: "0.1.0".into(),
+            name: "find".into(),
+            executable: "/usr/bin/find".into(),
+        }
+    }
+
+    #[test]
+    fn messages_survive_the_round_trip() {
+        for message in [ToSession::Hello(hello()), ToSession::Failed("no memory".into())] {
+            assert_eq!(ToSession::decode(&message.encode()), Ok(message));
+        }
+        for message in [
+            ToAgent::Welcome,
+            ToAgent::Refused("other user".into()),
+            ToAgent::RulesChanged,
+            ToAgent::Populate { offset: 1 << 40, len: 4096 },
+        ] {
+            assert_eq!(ToAgent::decode(&message.encode()), Ok(message));
+        }
+    }
+
+    #[test]
+    fn cuts_and_other_versions_are_refused() {
+        let packet = ToSession::Hello(hello()).encode();
+        for len in 0..packet.len() {
+            assert!(ToSession::decode(&packet[..len]).is_err());
+        }
+        let mut other = packet.clone();
+        other[4] = 9;
+        assert_eq!(ToSession::decode(&other), Err(MessageError::Version { found: 9 }));
+        assert!(ToSession::Hello(Hello { name: "é".repeat(9000), ..hello() }).encode().len() < MAX_MESSAGE);
+    }
+}

@@ -1,0 +1,96 @@
+//! The rules by which an agent enables events, as text in the control file.
+//!
+//! One rule a line: `+LEVEL GLOB` records events that match the glob and are at least as severe as the
+//! level's number; `-LEVEL GLOB` leaves out those that match. A glob is matched against
+//! `provider:name`. An event is recorded when some `+` takes it and no `-` does.
+
+use tompion_schema::Level;
+
+use crate::glob;
+
+/// Which events to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Globs of events to record.
+    pub include: Vec<String>,
+    /// Globs of events to leave out.
+    pub exclude: Vec<String>,
+    /// The least severe level that is still recorded.
+    pub level: Level,
+}
+
+impl Rules {
+    /// Everything.
+    pub fn all() -> Self {
+        Self { include: vec!["*".into()], exclude: Vec::new(), level: Level::LOWEST }
+    }
+
+    /// The rules as text. Globs must not contain line breaks; such a glob matches nothing anyway.
+    pub fn to_text(&self) -> String {
+        let level = self.level.number();
+        let lowest = Level::LOWEST.number();
+        let include = self.include.iter().map(|glob| format!("+{level} {}\n", one_line(glob)));
+        let exclude = self.exclude.iter().map(|glob| format!("-{lowest} {}\n", one_line(glob)));
+        include.chain(exclude).collect()
+    }
+}
+
+fn one_line(glob: &str) -> String {
+    glob.replace('\n', "\u{fffd}")
+}
+
+/// Whether rules given as text take this event. Lines that are no rules are passed over.
+///
+/// Does not allocate.
+pub fn take(rules: &str, provider: &str, name: &str, level: Level) -> bool {
+    let mut taken = false;
+    for line in rules.lines() {
+        let Some((head, pattern)) = line.split_once(' ') else { continue };
+        let Some((sign, number)) = head.split_at_checked(1) else { continue };
+        let Ok(least) = number.parse::<u8>() else { continue };
+        if level.number() > least || !matches_event(pattern, provider, name) {
+            continue;
+        }
+        match sign {
+            "+" => taken = true,
+            "-" => return false,
+            _ => {}
+        }
+    }
+    taken
+}
+
+/// Whether a glob takes `provider:name`. A glob without a colon is matched against the name, too.
+pub fn matches_event(pattern: &str, provider: &str, name: &str) -> bool {
+    match pattern.split_once(':') {
+        Some((left, right)) => glob::matches(left, provider) && glob::matches(right, name),
+        None => glob::matches(pattern, name) || glob::matches(pattern, provider),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn includes_excludes_and_levels() {
+        let rules = Rules {
+            include: vec!["db:*".into(), "net:packet".into()],
+            exclude: vec!["db:noisy*".into()],
+            level: Level::parse("info").unwrap(),
+        };
+        let text = rules.to_text();
+        let info = Level::parse("info").unwrap();
+        assert!(take(&text, "db", "query", info));
+        assert!(take(&text, "net", "packet", info));
+        assert!(!take(&text, "net", "frame", info));
+        assert!(!take(&text, "db", "noisy_loop", info));
+        assert!(!take(&text, "db", "query", Level::DEFAULT));
+    }
+
+    #[test]
+    fn lines_that_are_no_rules_are_passed_over() {
+        assert!(take("\n+\nx\n+9\n+99 *\n? ?", "a", "b", Level::DEFAULT));
+        assert!(!take("", "a", "b", Level::DEFAULT));
+    }
+}
