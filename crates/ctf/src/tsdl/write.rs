@@ -1,0 +1,398 @@
+//! The model as TSDL text.
+//!
+//! Fields of contexts and payloads are written with a `_` before their names, which every reader takes
+//! away again, so that no name collides with a keyword. Fields of headers have names that readers look
+//! for, and stay as they are.
+
+use std::fmt::Write;
+
+use crate::metadata::{
+    Array, Base, ByteOrder, Clock, Encoding, Enum, EnvironmentValue, Event, Field, Float, Integer, Reference,
+    Scope, Sequence, Stream, Struct, Trace, Type, Variant,
+};
+
+/// Words that TSDL keeps for itself.
+const KEYWORDS: [&str; 27] = [
+    "align",
+    "callsite",
+    "char",
+    "clock",
+    "const",
+    "double",
+    "enum",
+    "env",
+    "event",
+    "float",
+    "floating_point",
+    "int",
+    "integer",
+    "long",
+    "short",
+    "signed",
+    "stream",
+    "string",
+    "struct",
+    "trace",
+    "typealias",
+    "typedef",
+    "unsigned",
+    "variant",
+    "void",
+    "_Bool",
+    "_Complex",
+];
+
+/// The description of a trace, which readers of CTF 1.8 understand.
+///
+/// [`crate::tsdl::parse`] makes the same model of it. Clocks must have names that are identifiers.
+///
+/// ```
+/// use tompion_ctf::metadata::{Event, Stream, Trace};
+/// let trace = Trace {
+///     streams: vec![Stream {
+///         events: vec![Event { name: "db:query".into(), ..Event::default() }],
+///         ..Stream::default()
+///     }],
+///     ..Trace::default()
+/// };
+/// assert!(tompion_ctf::tsdl::write(&trace).contains("name = \"db:query\";"));
+/// ```
+pub fn write(trace: &Trace) -> String {
+    let mut writer = Writer { text: String::from("/* CTF 1.8 */\n"), trace, depth: 0 };
+    writer.trace_block();
+    writer.environment();
+    trace.clocks.iter().for_each(|clock| writer.clock(clock));
+    for stream in &trace.streams {
+        writer.stream(stream);
+        stream.events.iter().for_each(|event| writer.event(stream.id, event));
+    }
+    writer.text
+}
+
+struct Writer<'a> {
+    text: String,
+    trace: &'a Trace,
+    depth: usize,
+}
+
+/// Where a type stands: the structure around it.
+#[derive(Clone)]
+struct Place {
+    scope: Scope,
+    path: Vec<String>,
+}
+
+impl Place {
+    fn inside(&self, name: &str) -> Self {
+        let mut path = self.path.clone();
+        path.push(name.into());
+        Self { scope: self.scope, path }
+    }
+}
+
+impl Writer<'_> {
+    fn line(&mut self, text: &str) {
+        self.indent();
+        self.text.push_str(text);
+        self.text.push('\n');
+    }
+
+    fn indent(&mut self) {
+        self.text.extend(std::iter::repeat_n('\t', self.depth));
+    }
+
+    fn open(&mut self, block: &str) {
+        self.text.push('\n');
+        self.line(&format!("{block} {{"));
+        self.depth += 1;
+    }
+
+    fn close(&mut self) {
+        self.depth -= 1;
+        self.line("};");
+    }
+
+    fn trace_block(&mut self) {
+        self.open("trace");
+        self.line("major = 1;");
+        self.line("minor = 8;");
+        if let Some(uuid) = self.trace.uuid {
+            self.line(&format!("uuid = \"{uuid}\";"));
+        }
+        self.line(&format!("byte_order = {};", byte_order(self.trace.byte_order)));
+        self.root("packet.header", Scope::PacketHeader, self.trace.packet_header.as_ref());
+        self.close();
+    }
+
+    fn environment(&mut self) {
+        if self.trace.environment.is_empty() {
+            return;
+        }
+        self.open("env");
+        for (name, value) in &self.trace.environment {
+            self.line(&format!("{name} = {};", literal(value)));
+        }
+        self.close();
+    }
+
+    fn clock(&mut self, clock: &Clock) {
+        self.open("clock");
+        self.line(&format!("name = {};", quoted(&clock.name)));
+        if let Some(uuid) = clock.uuid {
+            self.line(&format!("uuid = \"{uuid}\";"));
+        }
+        if let Some(description) = &clock.description {
+            self.line(&format!("description = {};", quoted(description)));
+        }
+        self.line(&format!("freq = {};", clock.frequency));
+        if let Some(precision) = clock.precision {
+            self.line(&format!("precision = {precision};"));
+        }
+        let (seconds, cycles) = offset(clock);
+        if seconds != 0 {
+            self.line(&format!("offset_s = {seconds};"));
+        }
+        self.line(&format!("offset = {cycles};"));
+        if clock.absolute {
+            self.line("absolute = true;");
+        }
+        self.close();
+    }
+
+    fn stream(&mut self, stream: &Stream) {
+        self.open("stream");
+        self.line(&format!("id = {};", stream.id));
+        self.root("packet.context", Scope::PacketContext, stream.packet_context.as_ref());
+        self.root("event.header", Scope::EventHeader, stream.event_header.as_ref());
+        self.root("event.context", Scope::StreamEventContext, stream.event_context.as_ref());
+        self.close();
+    }
+
+    fn event(&mut self, stream: u64, event: &Event) {
+        self.open("event");
+        self.line(&format!("name = {};", quoted(&event.name)));
+        self.line(&format!("id = {};", event.id));
+        self.line(&format!("stream_id = {stream};"));
+        if let Some(level) = event.log_level {
+            self.line(&format!("loglevel = {level};"));
+        }
+        for (name, value) in &event.attributes {
+            self.line(&format!("{name} = {};", literal(value)));
+        }
+        self.root("context", Scope::EventContext, event.context.as_ref());
+        self.root("fields", Scope::Payload, event.payload.as_ref());
+        self.close();
+    }
+
+    /// `name := struct { … };`
+    fn root(&mut self, name: &str, scope: Scope, structure: Option<&Struct>) {
+        let Some(structure) = structure else { return };
+        self.indent();
+        self.text.push_str(name);
+        self.text.push_str(" := ");
+        self.structure(structure, &Place { scope, path: Vec::new() });
+        self.text.push_str(";\n");
+    }
+
+    fn structure(&mut self, structure: &Struct, place: &Place) {
+        self.text.push_str("struct {\n");
+        self.fields(&structure.fields, place, field_name);
+        self.indent();
+        self.text.push('}');
+        if structure.alignment > 1 {
+            let _ = write!(self.text, " align({})", structure.alignment);
+        }
+    }
+
+    fn fields(&mut self, fields: &[Field], place: &Place, name: fn(Scope, &str) -> String) {
+        self.depth += 1;
+        for field in fields {
+            self.indent();
+            self.field(field, place, &name(place.scope, &field.name));
+        }
+        self.depth -= 1;
+    }
+
+    /// `type name[length]…;`
+    fn field(&mut self, field: &Field, place: &Place, name: &str) {
+        let inside = place.inside(&field.name);
+        let mut lengths = String::new();
+        let mut ty = &field.ty;
+        loop {
+            match ty {
+                Type::Array(Array { element, length }) => {
+                    let _ = write!(lengths, "[{length}]");
+                    ty = element;
+                }
+                Type::Sequence(Sequence { element, length }) => {
+                    let _ = write!(lengths, "[{}]", reference(length, place));
+                    ty = element;
+                }
+                _ => break,
+            }
+        }
+        match ty {
+            Type::Integer(integer) => self.integer(integer),
+            Type::Float(float) => self.float(float),
+            Type::String(encoding) => self.string(*encoding),
+            Type::Enum(enumeration) => self.enumeration(enumeration),
+            Type::Struct(structure) => self.structure(structure, &inside),
+            Type::Variant(variant) => self.variant(variant, place, &inside),
+            Type::Array(_) | Type::Sequence(_) => {}
+        }
+        let _ = writeln!(self.text, " {name}{lengths};");
+    }
+
+    fn integer(&mut self, integer: &Integer) {
+        let Integer { bits, alignment, signed, .. } = integer;
+        let base = match integer.base {
+            Base::Binary => 2,
+            Base::Octal => 8,
+            Base::Decimal => 10,
+            Base::Hexadecimal => 16,
+        };
+        let encoding = encoding(integer.encoding);
+        let _ = write!(
+            self.text,
+            "integer {{ size = {bits}; align = {alignment}; signed = {signed}; encoding = {encoding}; base = {base};"
+        );
+        self.byte_order(integer.byte_order);
+        if let Some(clock) = &integer.clock {
+            let _ = write!(self.text, " map = clock.{clock}.value;");
+        }
+        self.text.push_str(" }");
+    }
+
+    fn byte_order(&mut self, order: ByteOrder) {
+        if order != self.trace.byte_order {
+            let _ = write!(self.text, " byte_order = {};", byte_order(order));
+        }
+    }
+
+    fn float(&mut self, float: &Float) {
+        let (exponent, mantissa) = if float.bits == 32 { (8, 24) } else { (11, 53) };
+        let _ = write!(
+            self.text,
+            "floating_point {{ exp_dig = {exponent}; mant_dig = {mantissa}; align = {};",
+            float.alignment
+        );
+        self.byte_order(float.byte_order);
+        self.text.push_str(" }");
+    }
+
+    fn string(&mut self, text: Encoding) {
+        match text {
+            Encoding::Utf8 => self.text.push_str("string"),
+            other => {
+                let _ = write!(self.text, "string {{ encoding = {}; }}", encoding(other));
+            }
+        }
+    }
+
+    fn enumeration(&mut self, enumeration: &Enum) {
+        self.text.push_str("enum : ");
+        self.integer(&enumeration.integer);
+        self.text.push_str(" {");
+        for mapping in &enumeration.mappings {
+            let _ = write!(self.text, " {} = {}", quoted(&mapping.label), mapping.low);
+            if mapping.high != mapping.low {
+                let _ = write!(self.text, " ... {}", mapping.high);
+            }
+            self.text.push(',');
+        }
+        self.text.push_str(" }");
+    }
+
+    fn variant(&mut self, variant: &Variant, place: &Place, inside: &Place) {
+        let _ = writeln!(self.text, "variant <{}> {{", reference(&variant.selector, place));
+        self.fields(&variant.options, inside, |_, name| escaped_name(name));
+        self.indent();
+        self.text.push('}');
+    }
+}
+
+/// The name as TSDL has it.
+fn field_name(scope: Scope, name: &str) -> String {
+    match scope {
+        Scope::PacketHeader | Scope::PacketContext | Scope::EventHeader => escaped_name(name),
+        Scope::StreamEventContext | Scope::EventContext | Scope::Payload => format!("_{name}"),
+    }
+}
+
+/// The name as it is, unless it is a keyword, or readers would take its own `_` away.
+fn escaped_name(name: &str) -> String {
+    if name.starts_with('_') || KEYWORDS.contains(&name) { format!("_{name}") } else { name.into() }
+}
+
+/// A field by its bare name when it stands in the same structure, else by its whole path.
+fn reference(reference: &Reference, place: &Place) -> String {
+    let Some((name, parents)) = reference.path.split_last() else { return String::new() };
+    if reference.scope == place.scope && parents == place.path {
+        return field_name(reference.scope, name);
+    }
+    let mut text = String::from(match reference.scope {
+        Scope::PacketHeader => "trace.packet.header",
+        Scope::PacketContext => "stream.packet.context",
+        Scope::EventHeader => "stream.event.header",
+        Scope::StreamEventContext => "stream.event.context",
+        Scope::EventContext => "event.context",
+        Scope::Payload => "event.fields",
+    });
+    for name in &reference.path {
+        let _ = write!(text, ".{}", field_name(reference.scope, name));
+    }
+    text
+}
+
+/// TSDL has no negative number of cycles: whole seconds are taken instead.
+fn offset(clock: &Clock) -> (i64, i64) {
+    let frequency = i64::try_from(clock.frequency).unwrap_or(i64::MAX).max(1);
+    if clock.offset_cycles >= 0 {
+        return (clock.offset_seconds, clock.offset_cycles);
+    }
+    let seconds = clock.offset_seconds.saturating_add(clock.offset_cycles.div_euclid(frequency));
+    (seconds, clock.offset_cycles.rem_euclid(frequency))
+}
+
+fn byte_order(order: ByteOrder) -> &'static str {
+    match order {
+        ByteOrder::Little => "le",
+        ByteOrder::Big => "be",
+    }
+}
+
+fn encoding(encoding: Encoding) -> &'static str {
+    match encoding {
+        Encoding::None => "none",
+        Encoding::Utf8 => "UTF8",
+        Encoding::Ascii => "ASCII",
+    }
+}
+
+fn literal(value: &EnvironmentValue) -> String {
+    match value {
+        EnvironmentValue::Integer(number) => number.to_string(),
+        EnvironmentValue::Text(text) => quoted(text),
+    }
+}
+
+/// A string literal. Control characters become octal escapes; a NUL, which no reader bears, ends it.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for character in text.chars().take_while(|&character| character != '\0') {
+        match character {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            '\r' => quoted.push_str("\\r"),
+            _ if character.is_ascii_control() => {
+                let _ = write!(quoted, "\\{:03o}", u32::from(character));
+            }
+            _ => quoted.push(character),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
