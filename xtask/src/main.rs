@@ -1,2 +1,54 @@
-//! The project's own chores.
-fn main() {}
+//! The project's own chores, behind the script `x`: build, test, benchmarks, installation, demo.
+#![forbid(unsafe_code)]
+
+mod artifacts;
+mod bench;
+mod demo;
+mod install;
+mod instructions;
+mod layers;
+mod shell;
+mod table;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::workspace::Workspace;
+
+const USAGE: &str =
+    "usage: xtask build | test | bench | install | demo | demo-report | layers | instructions";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let command = arguments.next().unwrap_or_default();
+    let rest: Vec<String> = arguments.collect();
+    match run(&command, &rest) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("x {command}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &str, arguments: &[String]) -> Result<ExitCode> {
+    let workspace = Workspace::load()?;
+    match command {
+        "build" => artifacts::command(&workspace, arguments)?,
+        "test" => return test::command(&workspace, arguments),
+        "bench" => return bench::command(&workspace, arguments),
+        "install" => install::command(&workspace, arguments)?,
+        "demo" => demo::command(&workspace, arguments)?,
+        "demo-report" => demo::report_command()?,
+        "layers" => layers::command(&workspace)?,
+        "instructions" => instructions::command(&workspace, arguments)?,
+        _ => {
+            eprintln!("{USAGE}");
+            return Ok(ExitCode::from(2));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,134 @@
+//! `x demo`: records a real program and shows what it did.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, stdin};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::artifacts::{self, Profile};
+use crate::shell;
+use crate::table::{Table, grouped};
+use crate::workspace::Workspace;
+
+/// Sizes that the report lists.
+const TOP: usize = 10;
+
+/// `x demo [-o DIR]`
+pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<()> {
+    let folder = parse(workspace, arguments)?;
+    eprintln!("Building (a minute or two the first time)…");
+    artifacts::build(workspace, Profile::Release)?;
+    let tompion = Profile::Release.folder(workspace).join("tompion");
+
+    eprintln!("\nRecording every allocation of: find /usr -regex '.*a'");
+    let mut record = Command::new(&tompion);
+    record.args(["record", "--preload", "malloc", "-o"]).arg(&folder);
+    shell::run(record.args(["--", "find", "/usr", "-regex", ".*a"]).stdout(Stdio::null()))?;
+
+    println!("\nWhat was recorded\n");
+    shell::run(Command::new(&tompion).arg("stat").arg(&folder))?;
+    println!("\nThe sizes most asked for\n");
+    let sizes = allocation_sizes(&tompion, &folder)?;
+    ensure!(!sizes.is_empty(), "the trace holds no allocation");
+    print!("{}", top_sizes(&sizes).text());
+    next_steps(workspace, &tompion, &folder);
+    Ok(())
+}
+
+/// `x demo-report`: the table of sizes from `tompion print --format json` on standard input.
+pub fn report_command() -> Result<()> {
+    print!("{}", top_sizes(&count_sizes(stdin())?).text());
+    Ok(())
+}
+
+fn parse(workspace: &Workspace, arguments: &[String]) -> Result<PathBuf> {
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
+            Ok(workspace.typed_path(&format!("tompion-find-{}", now.as_secs())))
+        }
+        ["-o", folder] => Ok(workspace.typed_path(folder)),
+        _ => bail!("usage: ./x demo [-o DIR]"),
+    }
+}
+
+fn allocation_sizes(tompion: &Path, folder: &Path) -> Result<HashMap<u64, u64>> {
+    let mut print = Command::new(tompion);
+    print.args(["print", "--format", "json"]).arg(folder).stdout(Stdio::piped());
+    let mut child = print.spawn().with_context(|| format!("cannot run `{}`", shell::describe(&print)))?;
+    let sizes = count_sizes(child.stdout.take().context("its output is piped")?)?;
+    let status = child.wait()?;
+    ensure!(status.success(), "`{}` failed: {status}", shell::describe(&print));
+    Ok(sizes)
+}
+
+/// How often each size was asked for, from one JSON object a line.
+fn count_sizes(input: impl Read) -> Result<HashMap<u64, u64>> {
+    let mut sizes = HashMap::new();
+    for (index, line) in BufReader::new(input).lines().enumerate() {
+        let event: Value =
+            serde_json::from_str(&line?).with_context(|| format!("line {} is no JSON", index + 1))?;
+        if let Some(size) = event["fields"]["size"].as_u64() {
+            *sizes.entry(size).or_default() += 1;
+        }
+    }
+    Ok(sizes)
+}
+
+fn top_sizes(sizes: &HashMap<u64, u64>) -> Table {
+    let mut ranked: Vec<(u64, u64)> = sizes.iter().map(|(&size, &count)| (size, count)).collect();
+    ranked.sort_by_key(|&(size, count)| (std::cmp::Reverse(count), size));
+    let total: u64 = sizes.values().sum();
+    let mut table = Table::new(&["bytes", "allocations", "share"]);
+    for &(size, count) in ranked.iter().take(TOP) {
+        let share = format!("{:.1} %", count as f64 * 100.0 / total as f64);
+        table.row(vec![grouped(size), grouped(count), share]);
+    }
+    let rest = ranked.len().saturating_sub(TOP);
+    if rest > 0 {
+        let count: u64 = ranked.iter().skip(TOP).map(|(_, count)| count).sum();
+        let share = format!("{:.1} %", count as f64 * 100.0 / total as f64);
+        table.row(vec![format!("{rest} other sizes"), grouped(count), share]);
+    }
+    table
+}
+
+fn next_steps(workspace: &Workspace, tompion: &Path, folder: &Path) {
+    let start = workspace.start_folder();
+    let near = |path: &Path| path.strip_prefix(&start).unwrap_or(path).display().to_string();
+    println!("\nNext\n\n  {} print {} | less", near(tompion), near(folder));
+    if shell::exists("babeltrace2") {
+        println!("  babeltrace2 {} | less", near(folder));
+    }
+    println!("  {} record --preload malloc -- YOUR-PROGRAM", near(tompion));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINES: &str = r#"{"name":"malloc","fields":{"size":16,"ptr":1}}
+{"name":"free","fields":{"ptr":1}}
+{"name":"malloc","fields":{"size":16,"ptr":2}}
+{"name":"calloc","fields":{"nmemb":1,"size":4096,"ptr":3}}
+"#;
+
+    #[test]
+    fn sizes_are_counted_and_ranked() {
+        let sizes = count_sizes(LINES.as_bytes()).unwrap();
+        assert_eq!(sizes, HashMap::from([(16, 2), (4096, 1)]));
+        assert_eq!(
+            top_sizes(&sizes).text(),
+            "  bytes  allocations   share\n  16               2  66.7 %\n  4,096            1  33.3 %\n"
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_no_json_is_named() {
+        assert!(count_sizes("{}\nx\n".as_bytes()).unwrap_err().to_string().contains("line 2"));
+    }
+}

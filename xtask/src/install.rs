@@ -1,0 +1,186 @@
+//! `x install`: puts what was built where programs and people look for it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::artifacts::{self, Profile, SONAME};
+use crate::shell;
+use crate::workspace::Workspace;
+
+const USAGE: &str = "usage: ./x install --prefix DIR [DESTDIR]";
+
+/// Where everything goes.
+struct Place {
+    /// The folder where the files will be when they are used.
+    prefix: PathBuf,
+    /// The folder where they are put now: the same, below DESTDIR for those who make packages.
+    staged: PathBuf,
+}
+
+/// `x install --prefix DIR [DESTDIR]`
+pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<()> {
+    let place = parse(workspace, arguments)?;
+    artifacts::build(workspace, Profile::Release)?;
+    let built = Profile::Release.folder(workspace);
+    let binary = place.staged.join("bin/tompion");
+    copy(&built.join("tompion"), &binary, 0o755)?;
+    libraries(&built, &place.staged.join("lib"))?;
+    headers(&workspace.root.join("include/tompion"), &place.staged.join("include/tompion"))?;
+    let pkg_config = place.staged.join("lib/pkgconfig/tompion.pc");
+    write(&pkg_config, &pkg_config_text(&place.prefix, &workspace.version))?;
+    generated(&binary, &place.staged)?;
+    println!("installed in {}", place.staged.display());
+    Ok(())
+}
+
+fn parse(workspace: &Workspace, arguments: &[String]) -> Result<Place> {
+    let (mut prefix, mut destination) = (None, None);
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--prefix" => prefix = words.next().cloned(),
+            _ if word.starts_with("--prefix=") => prefix = word.split_once('=').map(|(_, dir)| dir.into()),
+            _ if !word.starts_with('-') && destination.is_none() => destination = Some(word.clone()),
+            _ => bail!("{USAGE}"),
+        }
+    }
+    let Some(prefix) = prefix else { bail!("{USAGE}") };
+    let prefix = workspace.typed_path(&prefix);
+    let staged = match destination {
+        Some(folder) => {
+            let below = prefix.strip_prefix("/").unwrap_or(&prefix);
+            workspace.typed_path(&folder).join(below)
+        }
+        None => prefix.clone(),
+    };
+    Ok(Place { prefix, staged })
+}
+
+fn libraries(built: &Path, lib: &Path) -> Result<()> {
+    copy(&built.join("libtompion.so"), &lib.join(SONAME), 0o755)?;
+    artifacts::replace_link(SONAME, &lib.join("libtompion.so"))?;
+    for entry in fs::read_dir(built).with_context(|| format!("cannot list {}", built.display()))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with("libtompion-") && name.ends_with(".so") {
+            copy(&path, &lib.join(name), 0o755)?;
+        }
+    }
+    Ok(())
+}
+
+fn headers(from: &Path, to: &Path) -> Result<()> {
+    for entry in fs::read_dir(from).with_context(|| format!("cannot list {}", from.display()))? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            headers(&entry.path(), &target)?;
+        } else {
+            copy(&entry.path(), &target, 0o644)?;
+        }
+    }
+    Ok(())
+}
+
+fn pkg_config_text(prefix: &Path, version: &str) -> String {
+    format!(
+        "prefix={}\n\
+         libdir=${{prefix}}/lib\n\
+         includedir=${{prefix}}/include\n\
+         \n\
+         Name: tompion\n\
+         Description: Records what a program does, with next to no disturbance\n\
+         Version: {version}\n\
+         Libs: -L${{libdir}} -ltompion\n\
+         Cflags: -I${{includedir}}\n",
+        prefix.display()
+    )
+}
+
+/// Man pages and completions, which the command writes by itself.
+fn generated(binary: &Path, staged: &Path) -> Result<()> {
+    let share = staged.join("share");
+    let man = share.join("man/man1");
+    make_folder(&man)?;
+    shell::run_quietly(Command::new(binary).arg("man").arg(&man))?;
+    let places = [
+        ("bash", "bash-completion/completions"),
+        ("zsh", "zsh/site-functions"),
+        ("fish", "fish/vendor_completions.d"),
+    ];
+    for (name, folder) in places {
+        let folder = share.join(folder);
+        make_folder(&folder)?;
+        shell::run_quietly(Command::new(binary).args(["completions", name]).arg(&folder))?;
+    }
+    // bash-completion looks for a file with the command's own name.
+    let bash = share.join("bash-completion/completions");
+    if bash.join("tompion.bash").is_file() {
+        fs::rename(bash.join("tompion.bash"), bash.join("tompion"))?;
+    }
+    Ok(())
+}
+
+fn make_folder(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
+}
+
+fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
+    replace(to, &bytes, mode)
+}
+
+fn write(to: &Path, text: &str) -> Result<()> {
+    replace(to, text.as_bytes(), 0o644)
+}
+
+/// Writes beside and renames, so that a program that runs with the old file keeps it.
+fn replace(to: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    make_folder(to.parent().context("a file has a folder")?)?;
+    let mut fresh = to.as_os_str().to_owned();
+    fresh.push(".new");
+    let fresh = PathBuf::from(fresh);
+    let written = fs::write(&fresh, bytes)
+        .and_then(|()| fs::set_permissions(&fresh, fs::Permissions::from_mode(mode)))
+        .and_then(|()| fs::rename(&fresh, to));
+    written.with_context(|| format!("cannot write {}", to.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workspace() -> Workspace {
+        Workspace {
+            root: "/r".into(),
+            target: "/r/target".into(),
+            version: "1.2.3".into(),
+            crates: Vec::new(),
+        }
+    }
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(Into::into).collect()
+    }
+
+    #[test]
+    fn packages_are_staged_below_destdir_but_name_the_prefix() {
+        let place = parse(&workspace(), &words("--prefix /usr /tmp/stage")).unwrap();
+        assert_eq!(place.prefix, Path::new("/usr"));
+        assert_eq!(place.staged, Path::new("/tmp/stage/usr"));
+        let text = pkg_config_text(&place.prefix, "1.2.3");
+        assert!(text.starts_with("prefix=/usr\nlibdir=${prefix}/lib\n"));
+        assert!(text.contains("Libs: -L${libdir} -ltompion\n"));
+    }
+
+    #[test]
+    fn a_prefix_is_required() {
+        assert!(parse(&workspace(), &[]).is_err());
+        assert!(parse(&workspace(), &words("--prefix")).is_err());
+        assert!(parse(&workspace(), &words("--prefix=/opt a b")).is_err());
+    }
+}

@@ -1,0 +1,93 @@
+//! The rules as tables. Names are without the `tompion-` prefix.
+
+/// The prefix of the crates' names.
+pub const PREFIX: &str = "tompion-";
+
+/// Crates that may know everything below, and of each other only what [`SAME_LAYER`] lists.
+pub struct Layer {
+    /// What ARCHITECTURE.md calls it.
+    pub name: &'static str,
+    /// Its crates.
+    pub crates: &'static [&'static str],
+}
+
+/// The layers, from the bottom.
+pub const LAYERS: &[Layer] = &[
+    Layer { name: "contracts", crates: &["layout", "schema", "filter", "protocol"] },
+    Layer { name: "mechanisms", crates: &["ring", "os", "ctf", "histogram"] },
+    Layer {
+        name: "domain",
+        crates: &[
+            "agent", "tompion", "session", "kernel", "latency", "rttest", "reader", "analysis", "export",
+            "relay",
+        ],
+    },
+    Layer { name: "programs", crates: &["viewer", "cli", "xtask"] },
+];
+
+/// An edge within a layer, and why it is there.
+pub struct Edge {
+    /// The crate that depends.
+    pub from: &'static str,
+    /// The crate that it depends on.
+    pub to: &'static str,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// The edges within a layer.
+pub const SAME_LAYER: &[Edge] = &[
+    Edge { from: "protocol", to: "schema", reason: "rules choose events by their level" },
+    Edge { from: "ring", to: "os", reason: "a ring lives in mapped memory, its section in the rseq area" },
+];
+
+/// The library inside other people's processes.
+pub const AGENT: &str = "agent";
+/// All that the agent may depend on.
+pub const AGENT_SEES: &[&str] = &["layout", "schema", "filter", "protocol", "ring", "os"];
+
+/// Crates that see traces only.
+pub const READ_SIDE: &[&str] = &["reader", "analysis", "export", "viewer"];
+/// What the read side never sees.
+pub const RING: &str = "ring";
+
+/// Crates that are programs.
+pub const PROGRAMS: &[&str] = &["viewer", "cli", "xtask"];
+
+/// Crates that may contain `unsafe`.
+pub const UNSAFE_IN: &[&str] = &["ring", "os", "agent", "kernel"];
+
+/// A package that only some crates may use.
+pub struct External {
+    /// The package.
+    pub package: &'static str,
+    /// Who may use it.
+    pub crates: &'static [&'static str],
+    /// Why nobody else.
+    pub reason: &'static str,
+}
+
+/// Packages with an owner.
+pub const EXTERNAL_ONLY_IN: &[External] =
+    &[External { package: "libc", crates: &["os"], reason: "os is the sole caller of libc" }];
+
+/// Most lines of a source file.
+pub const MAX_LINES: usize = 800;
+/// Folders with sources.
+pub const SOURCE_FOLDERS: &[&str] = &[
+    "crates",
+    "xtask",
+    "include",
+    "benches",
+    "bindings",
+    "conformance",
+    "examples",
+    "fuzz",
+    "models",
+    "web",
+];
+/// Folders within them whose files nobody wrote by hand.
+pub const NOT_OURS: &[&str] = &["target", "node_modules", "dist", "build"];
+/// Endings of source files.
+pub const SOURCE_ENDINGS: &[&str] =
+    &["rs", "c", "h", "cc", "cpp", "hpp", "py", "sh", "ts", "js", "css", "go", "java", "pml"];

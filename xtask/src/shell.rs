@@ -1,0 +1,60 @@
+//! Running other programs, with errors that say which and how.
+
+use std::io::IsTerminal;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// The cargo that built this program.
+pub fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// The C compiler: `$CC`, or `cc`.
+pub fn c_compiler() -> Command {
+    Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
+}
+
+/// Whether someone watches.
+pub fn watched() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// Whether a program of this name is on the path.
+pub fn exists(program: &str) -> bool {
+    let Some(path) = std::env::var_os("PATH") else { return false };
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// A command as one would type it.
+pub fn describe(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// Runs a command whose output is the user's; a failure is an error.
+pub fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot run `{}`", describe(command)))?;
+    if !status.success() {
+        bail!("`{}` failed: {status}", describe(command));
+    }
+    Ok(())
+}
+
+/// Runs a command silently; its output becomes part of the error if it fails.
+pub fn run_quietly(command: &mut Command) -> Result<()> {
+    capture(command).map(drop)
+}
+
+/// Runs a command and returns its standard output; its standard error becomes part of the error.
+pub fn capture(command: &mut Command) -> Result<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run `{}`", describe(command)))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("`{}` failed: {}\n{}", describe(command), output.status, said.trim_end());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
