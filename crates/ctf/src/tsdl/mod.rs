@@ -1,9 +1,75 @@
 //! TSDL, the description language of CTF 1.8: [`parse`] reads it, [`write()`] writes it.
 //!
 //! ```text
-//! bytes ──packet──► text ──lexer──► tokens ──parser──► syntax ──resolver──► metadata::Trace
+//! bytes ──packets──► text ──lexer──► tokens ──parser──► syntax ──resolver──► metadata::Trace
 //! ```
+//!
+//! The parser knows the grammar alone. The resolver knows what names mean: it builds each type anew at
+//! every place where it is used, so that references to other fields can be followed from there.
 
+mod lexer;
+mod packets;
+mod parser;
+mod resolver;
+mod syntax;
+#[cfg(test)]
+mod tests;
+mod types;
 mod write;
 
+pub use packets::text;
 pub use write::write;
+
+use crate::metadata::Trace;
+
+/// Why a description could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The text does not follow the grammar.
+    #[error("expected {expected}, found {found}, line {}, column {}", at.line, at.column)]
+    Syntax {
+        /// Where.
+        at: Position,
+        /// What could have stood there.
+        expected: String,
+        /// What stands there.
+        found: String,
+    },
+    /// The text follows the grammar, but says something that cannot be.
+    #[error("{message}, line {}, column {}", at.line, at.column)]
+    Meaning {
+        /// Where.
+        at: Position,
+        /// What is wrong.
+        message: String,
+    },
+    /// The text comes in packets, and one of them is damaged.
+    #[error("expected {expected}, found {found}, metadata packet at byte {offset}")]
+    Packet {
+        /// Where the packet begins, in bytes from the beginning of the file.
+        offset: usize,
+        /// What could have stood there.
+        expected: String,
+        /// What stands there.
+        found: String,
+    },
+}
+
+/// A place in a text, both numbers from 1. Columns count characters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// Line.
+    pub line: u32,
+    /// Column.
+    pub column: u32,
+}
+
+/// Reads a `metadata` file: plain text, or text in packets of either byte order.
+pub fn parse(bytes: &[u8]) -> Result<Trace, Error> {
+    parse_text(&text(bytes)?)
+}
+
+/// Reads the text of a description.
+pub fn parse_text(text: &str) -> Result<Trace, Error> {
+    resolver::resolve(&parser::parse(text)?)
+}

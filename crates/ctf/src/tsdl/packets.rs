@@ -1,0 +1,56 @@
+//! Metadata in packets, as tracers write it that add to it while they record.
+//!
+//! ```text
+//! magic u32 │ uuid [16] │ checksum u32 │ content bits u32 │ packet bits u32 │
+//! compression u8 │ encryption u8 │ checksum scheme u8 │ major u8 │ minor u8 │ text │ padding
+//! ```
+
+use std::borrow::Cow;
+
+use super::Error;
+
+const MAGIC: u32 = 0x75d1_1d57;
+const HEADER: usize = 37;
+
+/// The text of a `metadata` file, taken out of its packets if it is in packets.
+///
+/// Bytes that are not UTF-8 are replaced: they can only stand in comments and strings.
+pub fn text(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
+    let magic = bytes.first_chunk::<4>();
+    let read: fn([u8; 4]) -> u32 = match magic {
+        Some(&magic) if u32::from_le_bytes(magic) == MAGIC => u32::from_le_bytes,
+        Some(&magic) if u32::from_be_bytes(magic) == MAGIC => u32::from_be_bytes,
+        _ => return Ok(String::from_utf8_lossy(bytes)),
+    };
+    let mut text = Vec::new();
+    let mut offset = 0;
+    while let Some(rest) = bytes.get(offset..).filter(|rest| !rest.is_empty()) {
+        let (content, size) = packet(rest, offset, read)?;
+        text.extend_from_slice(content);
+        offset += size;
+    }
+    Ok(String::from_utf8_lossy(&text).into_owned().into())
+}
+
+/// The text of the packet at the beginning of `bytes`, and the packet's size in bytes.
+fn packet(bytes: &[u8], offset: usize, read: fn([u8; 4]) -> u32) -> Result<(&[u8], usize), Error> {
+    let wrong = |expected: String, found: String| Error::Packet { offset, expected, found };
+    let Some(header) = bytes.first_chunk::<HEADER>() else {
+        return Err(wrong(format!("a header of {HEADER} bytes"), format!("{} bytes", bytes.len())));
+    };
+    let word = |at: usize| header.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |&word| read(word));
+    if word(0) != MAGIC {
+        return Err(wrong(format!("the magic number {MAGIC:#x}"), format!("{:#x}", word(0))));
+    }
+    if let [compression, encryption, ..] = header[32..]
+        && (compression, encryption) != (0, 0)
+    {
+        return Err(wrong("plain text".into(), "compression or encryption".into()));
+    }
+    let (content, size) = (word(24) as usize / 8, word(28) as usize / 8);
+    if content < HEADER || size < content || size > bytes.len() {
+        let found = format!("content of {content} in a packet of {size}");
+        return Err(wrong(format!("sizes from {HEADER} to {} bytes", bytes.len()), found));
+    }
+    Ok((bytes.get(HEADER..content).unwrap_or_default(), size))
+}

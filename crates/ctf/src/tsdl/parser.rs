@@ -1,0 +1,377 @@
+//! Tokens to syntax, by recursive descent.
+
+use super::lexer::{Kind, Token, tokens};
+use super::syntax::{Declarator, Enumerator, Item, Length, TypeExpr, TypeKind, Value};
+use super::{Error, Position};
+
+type Result<T> = std::result::Result<T, Error>;
+
+/// How deep types may be nested in each other.
+pub(super) const MAX_DEPTH: usize = 128;
+
+/// What the text says.
+pub(super) fn parse(text: &str) -> Result<Vec<Item>> {
+    let mut parser = Parser { tokens: tokens(text)?, next: 0, depth: 0 };
+    let mut items = Vec::new();
+    while parser.peek() != &Kind::End {
+        if !parser.take_symbol(";") {
+            items.push(parser.top_item()?);
+        }
+    }
+    Ok(items)
+}
+
+struct Parser {
+    tokens: Vec<Token>,
+    next: usize,
+    depth: usize,
+}
+
+impl Parser {
+    fn peek(&self) -> &Kind {
+        self.peek_at(0)
+    }
+
+    fn peek_at(&self, ahead: usize) -> &Kind {
+        self.tokens.get(self.next + ahead).map_or(&Kind::End, |token| &token.kind)
+    }
+
+    fn at(&self) -> Position {
+        let token = self.tokens.get(self.next).or(self.tokens.last());
+        token.map_or_else(Position::default, |token| token.at)
+    }
+
+    fn advance(&mut self) -> Kind {
+        let kind = self.peek().clone();
+        self.next += 1;
+        kind
+    }
+
+    fn expected<T>(&self, expected: &str) -> Result<T> {
+        Err(Error::Syntax { at: self.at(), expected: expected.into(), found: self.peek().describe() })
+    }
+
+    fn is_symbol(&self, symbol: &str) -> bool {
+        matches!(self.peek(), Kind::Symbol(found) if *found == symbol)
+    }
+
+    fn is_symbol_at(&self, ahead: usize, symbol: &str) -> bool {
+        matches!(self.peek_at(ahead), Kind::Symbol(found) if *found == symbol)
+    }
+
+    fn is_word(&self, word: &str) -> bool {
+        matches!(self.peek(), Kind::Word(found) if found == word)
+    }
+
+    fn take_symbol(&mut self, symbol: &str) -> bool {
+        let found = self.is_symbol(symbol);
+        self.next += usize::from(found);
+        found
+    }
+
+    fn symbol(&mut self, symbol: &str) -> Result<()> {
+        if self.take_symbol(symbol) { Ok(()) } else { self.expected(&format!("`{symbol}`")) }
+    }
+
+    fn word(&mut self, what: &str) -> Result<String> {
+        match self.peek() {
+            Kind::Word(word) => {
+                let word = word.clone();
+                self.next += 1;
+                Ok(word)
+            }
+            _ => self.expected(what),
+        }
+    }
+
+    /// Runs a rule one level deeper.
+    fn nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.depth == MAX_DEPTH {
+            return self.expected(&format!("types nested at most {MAX_DEPTH} deep"));
+        }
+        self.depth += 1;
+        let result = rule(self);
+        self.depth -= 1;
+        result
+    }
+
+    fn top_item(&mut self) -> Result<Item> {
+        let at = self.at();
+        let is_block = self.is_symbol_at(1, "{");
+        match self.peek() {
+            Kind::Word(word) if is_block && is_block_kind(word) => {
+                let kind = self.word("a block")?;
+                let items = self.body(Self::block_item)?;
+                self.symbol(";")?;
+                Ok(Item::Block { kind, items, at })
+            }
+            Kind::Word(_) => self.declaration(),
+            _ => self.expected("a block or a declaration"),
+        }
+    }
+
+    /// `{ item item … }`
+    fn body(&mut self, item: fn(&mut Self) -> Result<Item>) -> Result<Vec<Item>> {
+        self.symbol("{")?;
+        self.nested(|parser| {
+            let mut items = Vec::new();
+            while !parser.take_symbol("}") {
+                if !parser.take_symbol(";") {
+                    items.push(item(parser)?);
+                }
+            }
+            Ok(items)
+        })
+    }
+
+    /// Something in `trace { … }` and its like.
+    fn block_item(&mut self) -> Result<Item> {
+        let assigns = ["=", ":=", "."].iter().any(|symbol| self.is_symbol_at(1, symbol));
+        if assigns { self.assignment() } else { self.declaration() }
+    }
+
+    /// `name = value;` or `name := type;`
+    fn assignment(&mut self) -> Result<Item> {
+        let at = self.at();
+        let name = self.path()?;
+        let item = if self.take_symbol(":=") {
+            Item::Bind { name, ty: self.whole_type()? }
+        } else {
+            self.symbol("=")?;
+            Item::Assign { name, value: self.value()?, at }
+        };
+        self.symbol(";")?;
+        Ok(item)
+    }
+
+    /// `stream.event.header.id`
+    fn path(&mut self) -> Result<String> {
+        let mut path = self.word("a name")?;
+        while self.take_symbol(".") || self.take_symbol("->") {
+            path.push('.');
+            path.push_str(&self.word("a name")?);
+        }
+        Ok(path)
+    }
+
+    fn value(&mut self) -> Result<Value> {
+        match self.peek() {
+            Kind::Text(_) | Kind::Number(_) | Kind::Symbol("-") => {}
+            Kind::Word(_) => return Ok(Value::Word(self.path()?)),
+            _ => return self.expected("a value"),
+        }
+        match self.peek() {
+            Kind::Text(text) => {
+                let text = text.clone();
+                self.next += 1;
+                Ok(Value::Text(text))
+            }
+            _ => Ok(Value::Number(self.number()?)),
+        }
+    }
+
+    fn number(&mut self) -> Result<i128> {
+        let negative = self.take_symbol("-");
+        match *self.peek() {
+            Kind::Number(number) => {
+                self.next += 1;
+                Ok(if negative { -i128::from(number) } else { i128::from(number) })
+            }
+            _ => self.expected("a number"),
+        }
+    }
+
+    /// A type with a name, or a field of a structure.
+    fn declaration(&mut self) -> Result<Item> {
+        if self.is_word("typealias") {
+            self.next += 1;
+            let ty = self.whole_type()?;
+            self.symbol(":=")?;
+            let at = self.at();
+            let name = self.type_words(false)?;
+            self.symbol(";")?;
+            return Ok(Item::Alias { ty, declarator: Declarator { name, lengths: Vec::new(), at } });
+        }
+        if self.is_word("typedef") {
+            self.next += 1;
+            let ty = self.type_before_name()?;
+            let declarator = self.declarator()?;
+            self.symbol(";")?;
+            return Ok(Item::Alias { ty, declarator });
+        }
+        let ty = self.type_before_name()?;
+        if self.take_symbol(";") {
+            return Ok(Item::Declare { ty });
+        }
+        let mut declarators = vec![self.declarator()?];
+        while self.take_symbol(",") {
+            declarators.push(self.declarator()?);
+        }
+        self.symbol(";")?;
+        Ok(Item::Field { ty, declarators })
+    }
+
+    fn declarator(&mut self) -> Result<Declarator> {
+        let at = self.at();
+        let name = self.word("a field's name")?;
+        let mut lengths = Vec::new();
+        while self.take_symbol("[") {
+            lengths.push(match self.peek() {
+                Kind::Number(number) => {
+                    let length = Length::Fixed(*number);
+                    self.next += 1;
+                    length
+                }
+                Kind::Word(_) => Length::Field(self.path()?),
+                _ => return self.expected("a length"),
+            });
+            self.symbol("]")?;
+        }
+        Ok(Declarator { name, lengths, at })
+    }
+
+    /// A type, all words of which belong to it.
+    fn whole_type(&mut self) -> Result<TypeExpr> {
+        self.nested(|parser| parser.type_expression(false))
+    }
+
+    /// A type, behind which the name of a field stands.
+    fn type_before_name(&mut self) -> Result<TypeExpr> {
+        self.nested(|parser| parser.type_expression(true))
+    }
+
+    fn type_expression(&mut self, name_follows: bool) -> Result<TypeExpr> {
+        let at = self.at();
+        let with_body = self.is_symbol_at(1, "{");
+        let word = match self.peek() {
+            Kind::Word(word) => word.as_str(),
+            _ => return self.expected("a type"),
+        };
+        let kind = match word {
+            "integer" if with_body => TypeKind::Integer(self.attributes()?),
+            "floating_point" if with_body => TypeKind::Float(self.attributes()?),
+            "string" if with_body => TypeKind::String(self.attributes()?),
+            "struct" => self.structure()?,
+            "variant" => self.variant()?,
+            "enum" => self.enumeration()?,
+            _ => TypeKind::Named(self.type_words(name_follows)?),
+        };
+        Ok(TypeExpr { kind, at })
+    }
+
+    /// `unsigned long`, `char *`; the last word is left if it is the name of a field.
+    fn type_words(&mut self, name_follows: bool) -> Result<String> {
+        let start = self.next;
+        while matches!(self.peek(), Kind::Word(_) | Kind::Symbol("*")) {
+            self.next += 1;
+        }
+        if name_follows && self.next > start + 1 {
+            self.next -= 1;
+        }
+        if self.next == start {
+            return self.expected("a type's name");
+        }
+        let words = self.tokens.get(start..self.next).unwrap_or_default().iter();
+        let words: Vec<&str> = words
+            .map(|token| match &token.kind {
+                Kind::Word(word) => word,
+                _ => "*",
+            })
+            .collect();
+        Ok(words.join(" "))
+    }
+
+    /// `integer { size = 8; … }`, at the first word.
+    fn attributes(&mut self) -> Result<Vec<Item>> {
+        self.next += 1;
+        self.body(Self::assignment)
+    }
+
+    fn optional_name(&mut self) -> Option<String> {
+        let Kind::Word(_) = self.peek() else { return None };
+        match self.advance() {
+            Kind::Word(word) => Some(word),
+            _ => None,
+        }
+    }
+
+    /// `struct name { … } align(8)`
+    fn structure(&mut self) -> Result<TypeKind> {
+        self.next += 1;
+        let name = self.optional_name();
+        let body = match self.is_symbol("{") {
+            true => Some(self.body(Self::declaration)?),
+            false if name.is_none() => return self.expected("a structure's name or `{`"),
+            false => None,
+        };
+        let mut alignment = None;
+        if self.is_word("align") && self.is_symbol_at(1, "(") {
+            self.next += 2;
+            alignment = Some(u64::try_from(self.number()?).unwrap_or(0));
+            self.symbol(")")?;
+        }
+        Ok(TypeKind::Struct { name, body, alignment })
+    }
+
+    /// `variant name <selector> { … }`
+    fn variant(&mut self) -> Result<TypeKind> {
+        self.next += 1;
+        let name = self.optional_name();
+        let mut selector = None;
+        if self.take_symbol("<") {
+            selector = Some(self.path()?);
+            self.symbol(">")?;
+        }
+        let body = match self.is_symbol("{") {
+            true => Some(self.body(Self::declaration)?),
+            false if name.is_none() => return self.expected("`{`"),
+            false => None,
+        };
+        Ok(TypeKind::Variant { name, selector, body })
+    }
+
+    /// `enum name : container { … }`
+    fn enumeration(&mut self) -> Result<TypeKind> {
+        self.next += 1;
+        let name = self.optional_name();
+        let container = match self.take_symbol(":") {
+            true => Some(Box::new(self.whole_type()?)),
+            false => None,
+        };
+        let body = match self.take_symbol("{") {
+            true => Some(self.enumerators()?),
+            false if name.is_none() => return self.expected("`{`"),
+            false => None,
+        };
+        Ok(TypeKind::Enum { name, container, body })
+    }
+
+    /// `a, b = 1, "c" = 2 ... 4 }`
+    fn enumerators(&mut self) -> Result<Vec<Enumerator>> {
+        let mut enumerators = Vec::new();
+        while !self.take_symbol("}") {
+            let label = match self.advance() {
+                Kind::Word(label) | Kind::Text(label) => label,
+                _ => {
+                    self.next -= 1;
+                    return self.expected("a label or `}`");
+                }
+            };
+            let mut range = None;
+            if self.take_symbol("=") {
+                let low = self.number()?;
+                let high = if self.take_symbol("...") { self.number()? } else { low };
+                range = Some((low, high));
+            }
+            enumerators.push(Enumerator { label, range });
+            if !self.take_symbol(",") && !self.is_symbol("}") {
+                return self.expected("`,` or `}`");
+            }
+        }
+        Ok(enumerators)
+    }
+}
+
+fn is_block_kind(word: &str) -> bool {
+    matches!(word, "trace" | "env" | "clock" | "stream" | "event" | "callsite")
+}

@@ -1,0 +1,335 @@
+//! The resolver's part that builds types.
+
+use super::resolver::{Alias, Resolver, Result, boolean, byte_order, number, text, wrong};
+use super::syntax::{Declarator, Enumerator, Item, Length, TypeExpr, TypeKind, Value};
+use super::{Position, parser};
+use crate::metadata::{
+    Base, Encoding, Enum, Field, Float, Integer, Mapping, Reference, Scope, Struct, Type, Variant,
+};
+
+/// Beginnings of whole paths, and the structures they mean.
+const ROOTS: [(&str, Scope); 8] = [
+    ("trace.packet.header.", Scope::PacketHeader),
+    ("packet.header.", Scope::PacketHeader),
+    ("stream.packet.context.", Scope::PacketContext),
+    ("packet.context.", Scope::PacketContext),
+    ("stream.event.header.", Scope::EventHeader),
+    ("stream.event.context.", Scope::StreamEventContext),
+    ("event.context.", Scope::EventContext),
+    ("event.fields.", Scope::Payload),
+];
+
+/// Where a type is being built: the structures around it, and what precedes it in each.
+pub(super) struct Place {
+    root: Scope,
+    frames: Vec<Frame>,
+}
+
+/// A structure or variant that is being built.
+#[derive(Default)]
+struct Frame {
+    /// Its name in the frame before; the root has none.
+    name: String,
+    /// The fields that can be referred to from inside, so far.
+    names: Vec<String>,
+}
+
+impl Place {
+    pub fn new(root: Scope) -> Self {
+        Self { root, frames: Vec::new() }
+    }
+
+    /// The field that a written reference means here.
+    fn reference(&self, written: &str, at: Position) -> Result<Reference> {
+        for (prefix, scope) in ROOTS {
+            if let Some(rest) = written.strip_prefix(prefix) {
+                return Ok(Reference { scope, path: rest.split('.').map(shown_name).collect() });
+            }
+        }
+        let names: Vec<String> = written.split('.').map(shown_name).collect();
+        let first = names.first().map_or("", String::as_str);
+        for (depth, frame) in self.frames.iter().enumerate().rev() {
+            if frame.names.iter().any(|name| name == first) {
+                let parents = self.frames.iter().take(depth + 1).skip(1).map(|frame| frame.name.clone());
+                return Ok(Reference { scope: self.root, path: parents.chain(names).collect() });
+            }
+        }
+        wrong(at, format!("no field {written:?} stands before this one"))
+    }
+}
+
+/// The name that users see: without the `_` that keeps it apart from keywords.
+fn shown_name(name: &str) -> String {
+    name.strip_prefix('_').unwrap_or(name).into()
+}
+
+impl<'a> Resolver<'a> {
+    /// Remembers the names that a type with a name and a body gives, itself and inside its enum's
+    /// container.
+    pub fn declare_names(&mut self, ty: &'a TypeExpr, scope: usize) {
+        let name = match &ty.kind {
+            TypeKind::Struct { name: Some(name), body: Some(_), .. } => format!("struct {name}"),
+            TypeKind::Variant { name: Some(name), body: Some(_), .. } => format!("variant {name}"),
+            TypeKind::Enum { name: Some(name), body: Some(_), .. } => format!("enum {name}"),
+            _ => return,
+        };
+        self.define(scope, name, Alias { ty, declarator: None, scope });
+    }
+
+    /// Builds a type at a place.
+    pub fn build(&mut self, ty: &'a TypeExpr, scope: usize, place: &mut Place) -> Result<Type> {
+        self.declare_names(ty, scope);
+        self.nested(ty.at, |resolver| match &ty.kind {
+            TypeKind::Named(name) if name == "string" => Ok(Type::STRING),
+            TypeKind::Named(name) => resolver.named(name, ty.at, scope, place),
+            TypeKind::Integer(attributes) => resolver.integer(attributes, ty.at),
+            TypeKind::Float(attributes) => resolver.float(attributes, ty.at),
+            TypeKind::String(attributes) => string(attributes),
+            TypeKind::Struct { name, body, alignment } => match (body, name) {
+                (Some(items), _) => resolver.structure(items, *alignment, (scope, ty.at), place),
+                (None, name) => {
+                    let name = format!("struct {}", name.as_deref().unwrap_or_default());
+                    resolver.named(&name, ty.at, scope, place)
+                }
+            },
+            TypeKind::Variant { selector, .. } => {
+                let Some(selector) = selector else { return wrong(ty.at, "a variant without a selector") };
+                let selector = place.reference(selector, ty.at)?;
+                resolver.variant(ty, selector, scope, place)
+            }
+            TypeKind::Enum { name, container, body } => match (body, name) {
+                (Some(labels), _) => {
+                    resolver.enumeration(container.as_deref(), labels, (scope, ty.at), place)
+                }
+                (None, name) => {
+                    let name = format!("enum {}", name.as_deref().unwrap_or_default());
+                    resolver.named(&name, ty.at, scope, place)
+                }
+            },
+        })
+    }
+
+    fn named(&mut self, name: &str, at: Position, scope: usize, place: &mut Place) -> Result<Type> {
+        let Some(alias) = self.look_up(scope, name) else {
+            return wrong(at, format!("no type has the name `{name}`"));
+        };
+        let ty = self.build(alias.ty, alias.scope, place)?;
+        match alias.declarator {
+            Some(declarator) => wrap(ty, declarator, place),
+            None => Ok(ty),
+        }
+    }
+
+    fn structure(
+        &mut self,
+        items: &'a [Item],
+        alignment: Option<u64>,
+        (scope, at): (usize, Position),
+        place: &mut Place,
+    ) -> Result<Type> {
+        let scope = self.open_scope(scope);
+        if place.frames.is_empty() {
+            place.frames.push(Frame::default());
+        }
+        let fields = self.fields(items, scope, place, true)?;
+        Ok(Type::Struct(Struct { fields, alignment: alignment_of(alignment.unwrap_or(1), at)? }))
+    }
+
+    /// Fields of a structure, or options of a variant, which cannot refer to each other.
+    fn fields(
+        &mut self,
+        items: &'a [Item],
+        scope: usize,
+        place: &mut Place,
+        visible: bool,
+    ) -> Result<Vec<Field>> {
+        let mut fields = Vec::new();
+        for item in items {
+            let Item::Field { ty, declarators } = item else {
+                self.declaration(item, scope)?;
+                continue;
+            };
+            for declarator in declarators {
+                let name = shown_name(&declarator.name);
+                place.frames.push(Frame { name: name.clone(), names: Vec::new() });
+                let ty = self.build(ty, scope, place);
+                place.frames.pop();
+                let ty = wrap(ty?, declarator, place)?;
+                if let Some(frame) = place.frames.last_mut().filter(|_| visible) {
+                    frame.names.push(name.clone());
+                }
+                fields.push(Field { name, ty });
+            }
+        }
+        Ok(fields)
+    }
+
+    /// A variant with its options here, or elsewhere under its name.
+    fn variant(
+        &mut self,
+        ty: &'a TypeExpr,
+        selector: Reference,
+        scope: usize,
+        place: &mut Place,
+    ) -> Result<Type> {
+        let TypeKind::Variant { name, body, .. } = &ty.kind else {
+            return wrong(ty.at, "expected a variant");
+        };
+        if let Some(items) = body {
+            let scope = self.open_scope(scope);
+            let options = self.fields(items, scope, place, false)?;
+            return Ok(Type::Variant(Variant { selector, options }));
+        }
+        let name = format!("variant {}", name.as_deref().unwrap_or_default());
+        match self.look_up(scope, &name) {
+            Some(alias) => {
+                self.nested(ty.at, |resolver| resolver.variant(alias.ty, selector, alias.scope, place))
+            }
+            None => wrong(ty.at, format!("no type has the name `{name}`")),
+        }
+    }
+
+    fn integer(&mut self, attributes: &[Item], at: Position) -> Result<Type> {
+        let mut integer = Integer::unsigned(0, self.trace.byte_order);
+        let mut alignment = None;
+        for (name, value, at) in assignments(attributes) {
+            match name {
+                "signed" => integer.signed = boolean(value, at)?,
+                "size" => integer.bits = number(value, at)?,
+                "align" => alignment = Some(alignment_of(number(value, at)?, at)?),
+                "byte_order" => integer.byte_order = byte_order(value, self.trace.byte_order, at)?,
+                "base" => integer.base = base(value, at)?,
+                "encoding" => integer.encoding = encoding(value, at)?,
+                "map" => integer.clock = Some(clock_name(value, at)?),
+                _ => {}
+            }
+        }
+        if !(1..=64).contains(&integer.bits) {
+            return wrong(at, format!("expected an integer of 1 to 64 bits, found {}", integer.bits));
+        }
+        integer.alignment = alignment.unwrap_or(if integer.bits % 8 == 0 { 8 } else { 1 });
+        Ok(Type::Integer(integer))
+    }
+
+    fn float(&mut self, attributes: &[Item], at: Position) -> Result<Type> {
+        let mut float = Float::new(0, self.trace.byte_order);
+        let (mut exponent, mut mantissa) = (0u32, 0u32);
+        for (name, value, at) in assignments(attributes) {
+            match name {
+                "exp_dig" => exponent = number(value, at)?,
+                "mant_dig" => mantissa = number(value, at)?,
+                "align" => float.alignment = alignment_of(number(value, at)?, at)?,
+                "byte_order" => float.byte_order = byte_order(value, self.trace.byte_order, at)?,
+                _ => {}
+            }
+        }
+        float.bits = match (exponent, mantissa) {
+            (8, 24) => 32,
+            (11, 53) => 64,
+            _ => {
+                let found = format!("found {exponent} and {mantissa}");
+                return wrong(at, format!("expected 8 and 24 or 11 and 53 digits of a float, {found}"));
+            }
+        };
+        Ok(Type::Float(float))
+    }
+
+    fn enumeration(
+        &mut self,
+        container: Option<&'a TypeExpr>,
+        labels: &[Enumerator],
+        (scope, at): (usize, Position),
+        place: &mut Place,
+    ) -> Result<Type> {
+        let container = match container {
+            Some(container) => self.build(container, scope, place)?,
+            None => self.named("int", at, scope, place)?,
+        };
+        let Type::Integer(integer) = container else {
+            return wrong(at, "expected an integer as the container of an enumeration");
+        };
+        let mut next = 0;
+        let mut mappings = Vec::with_capacity(labels.len());
+        for label in labels {
+            let (low, high) = label.range.unwrap_or((next, next));
+            if low > high {
+                return wrong(at, format!("label {:?} has the empty range {low} ... {high}", label.label));
+            }
+            next = high + 1;
+            mappings.push(Mapping { label: label.label.clone(), low, high });
+        }
+        Ok(Type::Enum(Enum { integer, mappings }))
+    }
+}
+
+/// Puts array lengths around a type; the first one is the outermost.
+fn wrap(ty: Type, declarator: &Declarator, place: &Place) -> Result<Type> {
+    let mut ty = ty;
+    if declarator.lengths.len() > parser::MAX_DEPTH {
+        return wrong(declarator.at, "arrays of too many dimensions");
+    }
+    for length in declarator.lengths.iter().rev() {
+        ty = match length {
+            Length::Fixed(length) => ty.array(*length),
+            Length::Field(path) => ty.sequence(place.reference(path, declarator.at)?),
+        };
+    }
+    Ok(ty)
+}
+
+fn assignments(items: &[Item]) -> impl Iterator<Item = (&str, &Value, Position)> {
+    items.iter().filter_map(|item| match item {
+        Item::Assign { name, value, at } => Some((name.as_str(), value, *at)),
+        _ => None,
+    })
+}
+
+fn alignment_of(alignment: u64, at: Position) -> Result<u32> {
+    match u32::try_from(alignment) {
+        Ok(alignment) if alignment.is_power_of_two() => Ok(alignment),
+        _ => wrong(at, format!("expected an alignment that is a power of two, found {alignment}")),
+    }
+}
+
+fn base(value: &Value, at: Position) -> Result<Base> {
+    let word = match value {
+        Value::Number(number) => number.to_string(),
+        Value::Text(word) | Value::Word(word) => word.clone(),
+    };
+    match word.as_str() {
+        "binary" | "b" | "2" => Ok(Base::Binary),
+        "octal" | "oct" | "o" | "8" => Ok(Base::Octal),
+        "decimal" | "dec" | "d" | "i" | "u" | "10" => Ok(Base::Decimal),
+        "hexadecimal" | "hex" | "x" | "X" | "p" | "16" => Ok(Base::Hexadecimal),
+        _ => wrong(at, format!("expected a base of 2, 8, 10 or 16, found {word:?}")),
+    }
+}
+
+fn encoding(value: &Value, at: Position) -> Result<Encoding> {
+    let word = text(value).unwrap_or_default();
+    match word.to_ascii_uppercase().as_str() {
+        "NONE" => Ok(Encoding::None),
+        "UTF8" | "UTF-8" => Ok(Encoding::Utf8),
+        "ASCII" => Ok(Encoding::Ascii),
+        _ => wrong(at, format!("expected an encoding: `none`, `UTF8` or `ASCII`, found {word:?}")),
+    }
+}
+
+fn string(attributes: &[Item]) -> Result<Type> {
+    let mut found = Encoding::Utf8;
+    for (name, value, at) in assignments(attributes) {
+        if name == "encoding" {
+            found = encoding(value, at)?;
+        }
+    }
+    Ok(Type::String(found))
+}
+
+/// The clock in `clock.NAME.value`.
+fn clock_name(value: &Value, at: Position) -> Result<String> {
+    let path = text(value).unwrap_or_default();
+    match path.strip_prefix("clock.").and_then(|rest| rest.strip_suffix(".value")) {
+        Some(name) => Ok(name.into()),
+        None => wrong(at, format!("expected `clock.NAME.value`, found {path:?}")),
+    }
+}
