@@ -74,20 +74,23 @@ pub const fn record_len(payload: usize) -> usize {
     (HEADER + payload + 7) & !7
 }
 
-/// First record of a sub-buffer: header, then two words.
+/// First record of a sub-buffer: header, then three words.
 ///
 /// `position` repeats where in the ring's endless byte stream the sub-buffer begins, so that a copy
 /// taken from a dead machine's file can be told from the remains of an earlier lap. `lost` is what the
-/// ring had lost when the sub-buffer was opened, so that losses are known where they happened.
+/// ring had lost when the sub-buffer was opened, so that losses are known where they happened; `events`
+/// is how many events it had taken, so that what a flight recorder overwrote is known to the event.
 pub struct SubbufferHeader;
 
 impl SubbufferHeader {
     /// Length of the record in bytes.
-    pub const LEN: usize = 32;
+    pub const LEN: usize = 40;
     /// Offset of the free-running position of the sub-buffer's first byte.
     pub const POSITION: usize = 16;
     /// Offset of the number of events lost in this ring so far.
     pub const LOST: usize = 24;
+    /// Offset of the number of events appended to this ring so far.
+    pub const EVENTS: usize = 32;
 
     /// The record's first word.
     pub const fn head() -> Head {

@@ -3,19 +3,23 @@
 //! ```text
 //! header page                                   data: `subbuf_count` × `subbuf_size` bytes
 //!   0  write      u64  agent   appended so far    ┌─────────┬─────────┬─────────┬─────────┐
-//!   8  lost[16]   u64  agent   by cause           │ sub 0   │ sub 1   │ sub 2   │ sub 3   │
-//! 192  consumed   u64  session read so far        └─────────┴─────────┴─────────┴─────────┘
+//!   8  events     u64  agent   appended so far    │ sub 0   │ sub 1   │ sub 2   │ sub 3   │
+//!  16  lost[16]   u64  agent   by cause           └─────────┴─────────┴─────────┴─────────┘
+//! 192  consumed   u64  session read so far
 //! ```
 //!
-//! Positions are free-running byte counts; a position modulo the data's size is the place. `write` is
-//! stored only by the last instruction of a restartable section on the ring's own CPU.
+//! Positions are free-running byte counts; a position modulo the data's size is the place. `write` and
+//! `events` are stored together, 16 bytes at once, and only by the last instruction of a restartable
+//! section on the ring's own CPU: a record is counted exactly when it is there.
 
 use crate::{PAGE, loss::Cause, record};
 
 /// Offset of `write`, the number of bytes appended so far.
 pub const WRITE: usize = 0;
+/// Offset of the number of event records appended so far.
+pub const EVENTS: usize = 8;
 /// Offset of the loss counters, [`Cause::SLOTS`] words.
-pub const LOST: usize = 8;
+pub const LOST: usize = 16;
 /// Offset of `consumed`, the number of bytes the session has taken. On a cache line of its own.
 pub const CONSUMED: usize = 192;
 /// Offset of the data behind the ring's start.

@@ -1,0 +1,92 @@
+//! Clocks: the TSC, CLOCK_MONOTONIC and CLOCK_REALTIME.
+
+/// Nanoseconds of a clock.
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a writable structure of the right type.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// CLOCK_MONOTONIC in nanoseconds.
+pub fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// CLOCK_REALTIME in nanoseconds since 1970.
+pub fn realtime_ns() -> u64 {
+    clock_ns(libc::CLOCK_REALTIME)
+}
+
+/// The time stamp counter, in ticks. Zero where there is none.
+#[inline]
+pub fn tsc() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: reading the counter has no effect; every x86-64 has it. (Where a process forbids it,
+    // `tsc_is_usable` is asked first.)
+    unsafe {
+        core::arch::x86_64::_rdtsc()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    0
+}
+
+/// One moment on both clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockPair {
+    /// TSC ticks.
+    pub tsc: u64,
+    /// CLOCK_MONOTONIC nanoseconds.
+    pub ns: u64,
+}
+
+/// Reads both clocks at one moment: the tightest of twenty attempts, the middle of its bracket.
+pub fn sample_clocks() -> ClockPair {
+    let mut best = (u64::MAX, ClockPair { tsc: 0, ns: 0 });
+    for _ in 0..20 {
+        let before = tsc();
+        let ns = monotonic_ns();
+        let width = tsc().wrapping_sub(before);
+        if width < best.0 {
+            best = (width, ClockPair { tsc: before.wrapping_add(width / 2), ns });
+        }
+    }
+    best.1
+}
+
+/// Whether user space's timestamps may come from the TSC: the kernel itself keeps time by it.
+pub fn tsc_state() -> Result<(), String> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err("this processor has no TSC".into());
+    }
+    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    match std::fs::read_to_string(path) {
+        Ok(source) if source.trim() == "tsc" => Ok(()),
+        Ok(source) => Err(format!("the kernel keeps time by `{}`, not by the TSC", source.trim())),
+        Err(error) => Err(format!("can't read {path}: {error}")),
+    }
+}
+
+/// Whether this process is allowed to read the TSC (`PR_SET_TSC` in `prctl(2)`).
+pub fn tsc_is_usable() -> bool {
+    if !cfg!(target_arch = "x86_64") {
+        return false;
+    }
+    let mut state: libc::c_int = 0;
+    // SAFETY: PR_GET_TSC writes an int to the address.
+    let result = unsafe { libc::prctl(libc::PR_GET_TSC, &raw mut state) };
+    result != 0 || state == libc::PR_TSC_ENABLE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_clocks_advance() {
+        let first = sample_clocks();
+        let second = sample_clocks();
+        assert!(second.ns > first.ns);
+        assert!(second.tsc > first.tsc || !cfg!(target_arch = "x86_64"));
+    }
+}

@@ -1,0 +1,33 @@
+//! The operating system, as far as Tompion needs it. The sole caller of libc.
+//!
+//! Everything here is a thin, safe face of a system call or of a register: it decides nothing. Memory
+//! that another process can change is only reached through [`SharedMap`], whose accesses are checked
+//! and atomic or volatile, so that callers need no `unsafe`.
+
+mod clock;
+mod memory;
+mod process;
+mod socket;
+mod thread;
+
+pub use clock::{ClockPair, monotonic_ns, realtime_ns, sample_clocks, tsc, tsc_is_usable, tsc_state};
+pub use memory::{SharedMap, create_memfd, open_private_page, populate, retire};
+pub use process::{
+    Interest, Poller, ProcessWatch, Signals, alive, executable_of, kill, mark_child_reaper, name_of,
+    raise_file_limit, reset_to_default_and_raise,
+};
+pub use socket::{Listener, PacketSocket, Peer, Received};
+pub use thread::{
+    RseqArea, barrier_all_sections, current_cpu, gettid, possible_cpus, prepare_section_barrier, rseq_area,
+    spawn_background, tid_from_thread_block, tid_offset,
+};
+
+/// The last system call's error.
+pub(crate) fn last_error() -> std::io::Error {
+    std::io::Error::last_os_error()
+}
+
+/// Turns a system call's -1 into the error.
+pub(crate) fn check(result: libc::c_int) -> std::io::Result<libc::c_int> {
+    if result < 0 { Err(last_error()) } else { Ok(result) }
+}

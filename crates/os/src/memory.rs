@@ -1,0 +1,229 @@
+//! Memory files and their mappings.
+
+use std::{
+    ffi::CStr,
+    io,
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    ptr::NonNull,
+    sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
+};
+
+use crate::{check, last_error};
+
+/// Creates a sparse memory file of a size and seals it, so that nobody can resize it any more.
+///
+/// Source: `memfd_create(2)`, `F_ADD_SEALS` in `fcntl(2)`.
+pub fn create_memfd(name: &CStr, size: u64) -> io::Result<OwnedFd> {
+    // SAFETY: `name` is a NUL-terminated string that lives across the call.
+    let raw =
+        check(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) })?;
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    let file = unsafe { OwnedFd::from_raw_fd(raw) };
+    let length = libc::off_t::try_from(size).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: a plain system call on an open descriptor.
+    check(unsafe { libc::ftruncate(file.as_raw_fd(), length) })?;
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: a plain system call on an open descriptor.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
+    Ok(file)
+}
+
+/// A shared, writable mapping of a whole file whose size cannot shrink.
+///
+/// Another process may write the same bytes at any time. Therefore no `&[u8]` is ever made of them:
+/// words are reached as atomics, bytes are copied out and in. Every offset is checked.
+#[derive(Debug)]
+pub struct SharedMap {
+    base: NonNull<u8>,
+    len: usize,
+    unmap: bool,
+}
+
+// SAFETY: the mapping is plain memory; all access through `&self` is atomic or volatile byte-wise.
+unsafe impl Send for SharedMap {}
+// SAFETY: as above.
+unsafe impl Sync for SharedMap {}
+
+impl SharedMap {
+    /// Maps a memory file. Refuses one that its owner could still truncate, or of another size.
+    pub fn new(file: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
+        // SAFETY: a plain system call on an open descriptor.
+        let seals = check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) })?;
+        if seals & libc::F_SEAL_SHRINK == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the memory file is not sealed"));
+        }
+        // SAFETY: all-zero bytes are a valid `stat`.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: `stat` is a writable structure of the right type.
+        check(unsafe { libc::fstat(file.as_raw_fd(), &raw mut stat) })?;
+        if stat.st_size as u64 != size {
+            let text = format!("expected a memory file of {size} bytes, found {}", stat.st_size);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Self::map(file, size as usize)
+    }
+
+    fn map(file: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0) };
+        if base == libc::MAP_FAILED {
+            return Err(last_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(last_error)?;
+        Ok(Self { base, len, unmap: true })
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the mapping has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Address of the first byte, for those who prove their own accesses.
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Leaves the memory mapped for ever and returns its address.
+    pub fn leak(mut self) -> *mut u8 {
+        self.unmap = false;
+        self.base.as_ptr()
+    }
+
+    /// The 64-bit word at an offset that is a multiple of 8.
+    ///
+    /// # Panics
+    /// If the word isn't inside the mapping: offsets come from checked geometry, never from the memory.
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset % 8 == 0 && offset.checked_add(8).is_some_and(|end| end <= self.len));
+        // SAFETY: inside the mapping, aligned (the mapping begins at a page), and only used atomically.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// The 32-bit word at an offset that is a multiple of 4.
+    ///
+    /// # Panics
+    /// As [`SharedMap::word`].
+    pub fn half(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset % 4 == 0 && offset.checked_add(4).is_some_and(|end| end <= self.len));
+        // SAFETY: inside the mapping, aligned, and only used atomically.
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// Copies bytes out. What another process writes meanwhile may come in parts.
+    ///
+    /// # Panics
+    /// As [`SharedMap::word`].
+    pub fn copy_out(&self, offset: usize, to: &mut [u8]) {
+        assert!(offset.checked_add(to.len()).is_some_and(|end| end <= self.len));
+        // SAFETY: the source is inside the mapping, the destination is a private slice. The other process
+        // may write the source meanwhile: the bytes are then arbitrary, which callers must expect, but
+        // they are plain bytes, and `memcpy` reads each of them without assuming that it is stable.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                self.base.as_ptr().add(offset).cast_const(),
+                to.as_mut_ptr(),
+                to.len(),
+            )
+        }
+    }
+
+    /// Copies bytes in.
+    ///
+    /// # Panics
+    /// As [`SharedMap::word`].
+    pub fn copy_in(&self, offset: usize, from: &[u8]) {
+        assert!(offset.checked_add(from.len()).is_some_and(|end| end <= self.len));
+        for (index, byte) in from.iter().enumerate() {
+            // SAFETY: inside the mapping; bytes need no alignment; the access is atomic.
+            let place = unsafe { AtomicU8::from_ptr(self.base.as_ptr().add(offset + index)) };
+            // Ordering: the caller publishes the bytes by a release store of its own.
+            place.store(*byte, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for SharedMap {
+    fn drop(&mut self) {
+        if self.unmap {
+            // SAFETY: the mapping is ours and `&mut self` proves that no reference into it is left.
+            unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+        }
+    }
+}
+
+/// Makes pages of a mapping present before somebody writes them. Best effort.
+///
+/// Source: `MADV_POPULATE_WRITE` in `madvise(2)`, Linux 5.14.
+pub fn populate(base: *mut u8, len: usize) {
+    const MADV_POPULATE_WRITE: libc::c_int = 23;
+    // SAFETY: populating changes no content; a range that isn't mapped yields an error, which is ignored.
+    unsafe { libc::madvise(base.cast(), len, MADV_POPULATE_WRITE) };
+}
+
+/// Puts private, empty memory in the place of a mapping that [`SharedMap::leak`] left.
+///
+/// Whoever still writes there writes into nothing that anybody reads; the address never becomes invalid.
+///
+/// # Safety
+/// `base` and `len` are those of a mapping that was leaked, and nobody depends on its content.
+pub unsafe fn retire(base: *mut u8, len: usize) {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    // SAFETY: the caller owns the range, so replacing it touches nobody else's memory.
+    unsafe { libc::mmap(base.cast(), len, protection, flags, -1, 0) };
+}
+
+/// Maps private memory that is wiped to zeros in the child of any kind of fork.
+///
+/// The memory is never unmapped. Source: `MADV_WIPEONFORK` in `madvise(2)`.
+pub fn open_private_page(len: usize) -> io::Result<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(last_error());
+    }
+    // SAFETY: the range was just mapped.
+    check(unsafe { libc::madvise(base, len, libc::MADV_WIPEONFORK) })?;
+    NonNull::new(base.cast()).ok_or_else(last_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_sealed_file_can_be_mapped_and_not_resized() {
+        let file = create_memfd(c"test", 8192).unwrap();
+        let map = SharedMap::new(file.as_fd(), 8192).unwrap();
+        map.word(8).store(7, Ordering::Relaxed);
+        let mut bytes = [0; 8];
+        map.copy_out(8, &mut bytes);
+        assert_eq!(u64::from_le_bytes(bytes), 7);
+        // SAFETY: a plain system call on an open descriptor.
+        assert_eq!(unsafe { libc::ftruncate(file.as_raw_fd(), 0) }, -1);
+    }
+
+    #[test]
+    fn a_file_of_another_size_is_refused() {
+        let file = create_memfd(c"test", 4096).unwrap();
+        assert!(SharedMap::new(file.as_fd(), 8192).is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "assertion failed")]
+    fn an_offset_beyond_the_end_is_caught() {
+        let file = create_memfd(c"test", 4096).unwrap();
+        SharedMap::new(file.as_fd(), 4096).unwrap().word(4096);
+    }
+}

@@ -1,0 +1,191 @@
+//! Processes: watching, signalling, and waiting for several things at once.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    path::PathBuf,
+    time::Duration,
+};
+
+use crate::check;
+
+/// A process that is watched, whatever becomes of its number. Readable when the process has ended.
+#[derive(Debug)]
+pub struct ProcessWatch(OwnedFd);
+
+impl ProcessWatch {
+    /// Watches the process with this id. Source: `pidfd_open(2)`.
+    pub fn new(pid: u32) -> io::Result<Self> {
+        // SAFETY: a plain system call; the descriptor is new.
+        let raw = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as libc::c_int)?;
+        // SAFETY: as above.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(raw) }))
+    }
+
+    /// Whether the process has ended.
+    pub fn has_ended(&self) -> bool {
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure, as the count says.
+        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+    }
+}
+
+impl AsFd for ProcessWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Whether a process with this id exists.
+pub fn alive(pid: u32) -> bool {
+    // SAFETY: signal 0 is never delivered.
+    unsafe { libc::kill(pid as libc::pid_t, 0) == 0 || *libc::__errno_location() == libc::EPERM }
+}
+
+/// Sends a signal.
+pub fn kill(pid: u32, signal: i32) -> io::Result<()> {
+    // SAFETY: a plain system call.
+    check(unsafe { libc::kill(pid as libc::pid_t, signal) }).map(drop)
+}
+
+/// Name (comm) of a process.
+pub fn name_of(pid: &str) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|text| text.trim_end().to_owned())
+}
+
+/// Path of a process's executable.
+pub fn executable_of(pid: &str) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// Makes the calling process the parent of its orphaned descendants.
+pub fn mark_child_reaper() {
+    // SAFETY: a plain system call.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+}
+
+/// Allows as many open files as the hard limit does.
+pub fn raise_file_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a live structure of the right type.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+/// Ends this process by a signal, as if it had never been caught.
+pub fn reset_to_default_and_raise(signal: i32) {
+    // SAFETY: plain system calls; the set is initialised before use.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+        libc::raise(signal);
+    }
+}
+
+/// Signals taken from a descriptor instead of by handlers.
+#[derive(Debug)]
+pub struct Signals(OwnedFd);
+
+impl Signals {
+    /// Blocks these signals in the calling thread (and in those that it starts later) and takes them.
+    pub fn take(signals: &[i32]) -> io::Result<Self> {
+        // SAFETY: the set is initialised by `sigemptyset` before use; the descriptor is new.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for signal in signals {
+                libc::sigaddset(&raw mut set, *signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            let raw = check(libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))?;
+            Ok(Self(OwnedFd::from_raw_fd(raw)))
+        }
+    }
+
+    /// The next signal that has arrived.
+    pub fn next(&self) -> Option<i32> {
+        // SAFETY: all-zero bytes are a valid structure.
+        let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+        let size = size_of_val(&info);
+        // SAFETY: `info` has `size` writable bytes.
+        let read = unsafe { libc::read(self.0.as_raw_fd(), (&raw mut info).cast(), size) };
+        (read == size as isize).then_some(info.ssi_signo as i32)
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Number by which a caller knows what it waits for.
+pub type Interest = u64;
+
+/// Waits for several descriptors at once.
+#[derive(Debug)]
+pub struct Poller(OwnedFd);
+
+impl Poller {
+    /// Waits for nothing yet.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: a plain system call; the descriptor is new.
+        let raw = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: as above.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(raw) }))
+    }
+
+    /// Waits for the descriptor to become readable, too.
+    pub fn add(&self, descriptor: BorrowedFd<'_>, interest: Interest) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: interest };
+        let (poller, raw) = (self.0.as_raw_fd(), descriptor.as_raw_fd());
+        // SAFETY: `event` is a live structure.
+        check(unsafe { libc::epoll_ctl(poller, libc::EPOLL_CTL_ADD, raw, &raw mut event) }).map(drop)
+    }
+
+    /// No longer waits for the descriptor.
+    pub fn remove(&self, descriptor: BorrowedFd<'_>) {
+        let none = std::ptr::null_mut();
+        // SAFETY: a plain system call on open descriptors.
+        unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_DEL, descriptor.as_raw_fd(), none) };
+    }
+
+    /// What has become readable, waiting for at most `timeout` (for ever without one).
+    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Vec<Interest>> {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
+        let timeout = timeout.map_or(-1, |time| time.as_millis().min(i32::MAX as u128) as libc::c_int);
+        // SAFETY: the array has as many elements as the count says.
+        let result = unsafe {
+            libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), events.len() as libc::c_int, timeout)
+        };
+        match check(result) {
+            Ok(count) => Ok(events.iter().take(count as usize).map(|event| event.u64).collect()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_ends_wakes_the_poller() {
+        let mut child = std::process::Command::new("sleep").arg("0.05").spawn().unwrap();
+        let watch = ProcessWatch::new(child.id()).unwrap();
+        let poller = Poller::new().unwrap();
+        poller.add(watch.as_fd(), 5).unwrap();
+        assert!(!watch.has_ended());
+        assert_eq!(poller.wait(Some(Duration::from_secs(10))).unwrap(), [5]);
+        assert!(watch.has_ended());
+        child.wait().unwrap();
+    }
+}

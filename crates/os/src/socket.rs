@@ -1,0 +1,290 @@
+//! Unix sockets of sequenced packets, with descriptors passed along.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+};
+
+use crate::check;
+
+/// Most descriptors that come with one packet.
+const MAX_DESCRIPTORS: usize = 4;
+/// Room for the control message that carries them, generously.
+const CONTROL_SIZE: usize = 128;
+
+/// Who is at the other end of a connection, as the kernel says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The process's id in the caller's pid namespace; 0 if it cannot be named there.
+    pub pid: u32,
+    /// Its user id when it connected.
+    pub uid: u32,
+}
+
+/// A connected socket.
+#[derive(Debug)]
+pub struct PacketSocket(OwnedFd);
+
+/// A listening socket with an abstract name.
+#[derive(Debug)]
+pub struct Listener(OwnedFd);
+
+/// A packet and the descriptors that came with it.
+#[derive(Debug)]
+pub struct Received {
+    /// Length of the packet in the caller's buffer; 0 at the end of the conversation.
+    pub len: usize,
+    /// Descriptors, in the sender's order.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// The address of an abstract name, and its length.
+fn address(name: &str) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
+    // SAFETY: all-zero bytes are a valid address.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    // The first byte stays NUL: that is what makes a name abstract (`unix(7)`).
+    let place = address.sun_path.get_mut(1..=name.len());
+    let place = place.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "socket name too long"))?;
+    for (to, from) in place.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let len = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
+    Ok((address, len as libc::socklen_t))
+}
+
+fn new_socket(flags: libc::c_int) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | flags;
+    // SAFETY: a plain system call; the new descriptor belongs to nobody else.
+    unsafe { check(libc::socket(libc::AF_UNIX, kind, 0)).map(|raw| OwnedFd::from_raw_fd(raw)) }
+}
+
+impl Listener {
+    /// Listens under an abstract name. Accepting never blocks.
+    pub fn bind(name: &str) -> io::Result<Self> {
+        let socket = new_socket(libc::SOCK_NONBLOCK)?;
+        let (address, len) = address(name)?;
+        // SAFETY: `address` is an initialised address of `len` bytes.
+        check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
+        // SAFETY: a plain system call.
+        check(unsafe { libc::listen(socket.as_raw_fd(), 1024) })?;
+        Ok(Self(socket))
+    }
+
+    /// The next connection, if one is waiting. Its receives block.
+    pub fn accept(&self) -> io::Result<Option<PacketSocket>> {
+        let none = std::ptr::null_mut();
+        // SAFETY: the kernel accepts a null address; a descriptor that is returned is new.
+        let raw =
+            unsafe { libc::accept4(self.0.as_raw_fd(), none, std::ptr::null_mut(), libc::SOCK_CLOEXEC) };
+        match check(raw) {
+            // SAFETY: as above.
+            Ok(raw) => Ok(Some(PacketSocket(unsafe { OwnedFd::from_raw_fd(raw) }))),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl PacketSocket {
+    /// Connects to an abstract name. Sends and receives then wait for at most `timeout_ms`.
+    pub fn connect(name: &str, timeout_ms: u32) -> io::Result<Self> {
+        let socket = Self(new_socket(0)?);
+        socket.set_timeout(timeout_ms)?;
+        let (address, len) = address(name)?;
+        // SAFETY: `address` is an initialised address of `len` bytes.
+        check(unsafe { libc::connect(socket.raw(), (&raw const address).cast(), len) })?;
+        Ok(socket)
+    }
+
+    fn raw(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Bounds how long sends and receives wait; 0 is for ever.
+    pub fn set_timeout(&self, timeout_ms: u32) -> io::Result<()> {
+        let time = libc::timeval {
+            tv_sec: libc::time_t::from(timeout_ms / 1000),
+            tv_usec: libc::suseconds_t::from(timeout_ms % 1000 * 1000),
+        };
+        for option in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
+            let size = size_of::<libc::timeval>() as libc::socklen_t;
+            // SAFETY: `time` is an initialised structure of the size that is passed.
+            check(unsafe {
+                libc::setsockopt(self.raw(), libc::SOL_SOCKET, option, (&raw const time).cast(), size)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> io::Result<Peer> {
+        let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+        // SAFETY: both pointers are to live locals, and `size` says how large the first is.
+        check(unsafe {
+            libc::getsockopt(
+                self.raw(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut credentials).cast(),
+                &raw mut size,
+            )
+        })?;
+        Ok(Peer { pid: credentials.pid as u32, uid: credentials.uid })
+    }
+
+    /// Moves the socket to a descriptor number that programs rarely use, if there is one.
+    pub fn move_away(self) -> Self {
+        for lowest in [60_000, 1000, 200] {
+            // SAFETY: duplicating a descriptor has no other effect.
+            let raw = unsafe { libc::fcntl(self.raw(), libc::F_DUPFD_CLOEXEC, lowest) };
+            if raw >= 0 {
+                // SAFETY: the descriptor is new and belongs to nobody else.
+                return Self(unsafe { OwnedFd::from_raw_fd(raw) });
+            }
+        }
+        self
+    }
+
+    /// What identifies the socket behind the descriptor number, whoever holds that number now.
+    pub fn identity(&self) -> Option<(u64, u64)> {
+        // SAFETY: all-zero bytes are a valid `stat`.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: `stat` is a writable structure of the right type.
+        let result = unsafe { libc::fstat(self.raw(), &raw mut stat) };
+        (result == 0).then_some((stat.st_dev, stat.st_ino))
+    }
+
+    /// Forgets the descriptor without closing it: somebody else closed it, and may own its number now.
+    pub fn forget(self) {
+        std::mem::forget(self);
+    }
+
+    /// Sends one packet. Never raises SIGPIPE.
+    pub fn send(&self, packet: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let raws: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+        let mut vector = libc::iovec { iov_base: packet.as_ptr().cast_mut().cast(), iov_len: packet.len() };
+        let mut control = ControlBuffer::default();
+        // SAFETY: all-zero bytes are a valid message header.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = &raw mut vector;
+        message.msg_iovlen = 1;
+        if !raws.is_empty() {
+            let size = size_of_val(&*raws);
+            message.msg_control = control.bytes.as_mut_ptr().cast();
+            // SAFETY: CMSG_SPACE is arithmetic.
+            message.msg_controllen = unsafe { libc::CMSG_SPACE(size as u32) } as usize;
+            assert!(raws.len() <= MAX_DESCRIPTORS && message.msg_controllen <= CONTROL_SIZE);
+            // SAFETY: the buffer is aligned and larger than the header and the descriptors together.
+            unsafe {
+                let header = libc::CMSG_FIRSTHDR(&raw const message);
+                (*header).cmsg_level = libc::SOL_SOCKET;
+                (*header).cmsg_type = libc::SCM_RIGHTS;
+                (*header).cmsg_len = libc::CMSG_LEN(size as u32) as usize;
+                std::ptr::copy_nonoverlapping(raws.as_ptr().cast(), libc::CMSG_DATA(header), size);
+            }
+        }
+        // SAFETY: the message points to live locals only.
+        let sent = unsafe { libc::sendmsg(self.raw(), &raw const message, libc::MSG_NOSIGNAL) };
+        if sent < 0 { Err(crate::last_error()) } else { Ok(()) }
+    }
+
+    /// Receives one packet into `buffer`; what doesn't fit of it is lost.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        let mut control = ControlBuffer::default();
+        // SAFETY: all-zero bytes are a valid message header.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = &raw mut vector;
+        message.msg_iovlen = 1;
+        message.msg_control = control.bytes.as_mut_ptr().cast();
+        message.msg_controllen = CONTROL_SIZE;
+        let len = loop {
+            // SAFETY: the message points to live locals only.
+            let len = unsafe { libc::recvmsg(self.raw(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+            if len >= 0 {
+                break len as usize;
+            }
+            let error = crate::last_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        };
+        Ok(Received { len, descriptors: take_descriptors(&message) })
+    }
+}
+
+/// Aligned room for control messages.
+#[repr(align(8))]
+struct ControlBuffer {
+    bytes: [u8; CONTROL_SIZE],
+}
+
+impl Default for ControlBuffer {
+    fn default() -> Self {
+        Self { bytes: [0; CONTROL_SIZE] }
+    }
+}
+
+/// Takes ownership of the descriptors that the kernel put into a received message.
+fn take_descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
+    let mut descriptors = Vec::new();
+    // SAFETY: the kernel filled the control buffer, which is still alive; CMSG_* walk only inside it, and
+    // each descriptor in it is new and belongs to nobody else.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(message);
+        while !header.is_null() {
+            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
+                let size = (*header).cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
+                let data = libc::CMSG_DATA(header).cast::<RawFd>();
+                for index in 0..size / size_of::<RawFd>() {
+                    descriptors.push(OwnedFd::from_raw_fd(data.add(index).read_unaligned()));
+                }
+            }
+            header = libc::CMSG_NXTHDR(message, header);
+        }
+    }
+    descriptors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_carries_descriptors_and_the_peer_is_known() {
+        let name = format!("tompion-test-{}", std::process::id());
+        let listener = Listener::bind(&name).unwrap();
+        let client = PacketSocket::connect(&name, 1000).unwrap();
+        let server = listener.accept().unwrap().unwrap();
+        assert_eq!(server.peer().unwrap().pid, std::process::id());
+        let file = crate::create_memfd(c"passed", 4096).unwrap();
+        server.send(b"hello", &[file.as_fd(), file.as_fd()]).unwrap();
+        let mut buffer = [0; 64];
+        let received = client.receive(&mut buffer).unwrap();
+        assert_eq!(&buffer[..received.len], b"hello");
+        assert_eq!(received.descriptors.len(), 2);
+        drop(server);
+        assert_eq!(client.receive(&mut buffer).unwrap().len, 0);
+    }
+
+    #[test]
+    fn nobody_listening_is_an_error_at_once() {
+        assert!(PacketSocket::connect("tompion-test-nobody", 1000).is_err());
+    }
+}

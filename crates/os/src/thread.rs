@@ -1,0 +1,178 @@
+//! Threads: ids, restartable sequences, CPU numbers, background threads.
+
+use std::{ffi::CStr, io};
+
+use crate::check;
+
+/// The calling thread's id, by system call.
+pub fn gettid() -> u32 {
+    // SAFETY: a plain system call without arguments.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// The CPU on which the caller runs at this moment.
+pub fn current_cpu() -> u32 {
+    // SAFETY: a plain call without arguments.
+    unsafe { libc::sched_getcpu() }.max(0) as u32
+}
+
+/// How many CPU numbers this machine can ever use: the highest possible number plus one.
+///
+/// Source: `/sys/devices/system/cpu/possible` in the kernel's `Documentation/admin-guide/cputopology.rst`.
+pub fn possible_cpus() -> u32 {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let highest = text.trim().split([',', '-']).filter_map(|number| number.parse::<u32>().ok()).max();
+    match highest {
+        Some(highest) => highest + 1,
+        // SAFETY: a plain call.
+        None => unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.max(1) as u32,
+    }
+}
+
+/// Where threads have their restartable-sequence area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RseqArea {
+    /// Distance from the thread pointer, in bytes.
+    pub offset: isize,
+}
+
+/// Looks up a symbol in the objects of this process.
+fn symbol(name: &CStr) -> *mut libc::c_void {
+    // SAFETY: `name` is NUL-terminated; RTLD_DEFAULT needs no handle.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+}
+
+/// The area that glibc (2.35 or later) registered for every thread; none where it did not.
+///
+/// Source: "Restartable Sequences" in the glibc manual; `rseq(2)`.
+pub fn rseq_area() -> Option<RseqArea> {
+    let (offset, size) = (symbol(c"__rseq_offset"), symbol(c"__rseq_size"));
+    if offset.is_null() || size.is_null() {
+        return None;
+    }
+    // SAFETY: glibc documents the symbols as `const ptrdiff_t` and `const unsigned int`.
+    let (offset, size) = unsafe { (*offset.cast::<isize>(), *size.cast::<libc::c_uint>()) };
+    (size > 0).then_some(RseqArea { offset })
+}
+
+/// Prepares [`barrier_all_sections`]. Source: `membarrier(2)`, Linux 5.10.
+pub fn prepare_section_barrier() -> io::Result<()> {
+    membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ)
+}
+
+/// Restarts every restartable section that runs in this process at this moment.
+///
+/// After it, whatever the caller stored before it is seen by every section.
+pub fn barrier_all_sections() -> io::Result<()> {
+    membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ)
+}
+
+fn membarrier(command: libc::c_int) -> io::Result<()> {
+    // SAFETY: a plain system call; it touches no memory of ours.
+    check(unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } as libc::c_int).map(drop)
+}
+
+/// Where glibc keeps a thread's id, as a distance from the thread pointer, if it can be found.
+///
+/// The place is no documented interface. It has been the same in every glibc for x86-64 since 2.10, and
+/// it is checked here against the calling thread's real id, and again by each background thread; where it
+/// does not hold, callers use [`gettid`]. glibc keeps it right in the children of fork as well.
+pub fn tid_offset() -> Option<usize> {
+    const GLIBC_X86_64: usize = 0x2d0;
+    if !cfg!(target_arch = "x86_64") || symbol(c"gnu_get_libc_version").is_null() {
+        return None;
+    }
+    // SAFETY: glibc's thread block is larger than 0x700 bytes, so the place is readable.
+    let found = unsafe { tid_from_thread_block(GLIBC_X86_64) };
+    (found == gettid()).then_some(GLIBC_X86_64)
+}
+
+/// Reads the thread's id from its thread block.
+///
+/// # Safety
+/// `offset` came from [`tid_offset`] (or is inside the thread block).
+#[inline(always)]
+pub unsafe fn tid_from_thread_block(offset: usize) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let tid: u32;
+        // SAFETY: reads four bytes inside the thread block, as the caller promises.
+        unsafe {
+            core::arch::asm!("mov {tid:e}, fs:[{offset}]", tid = out(reg) tid, offset = in(reg) offset,
+                options(nostack, preserves_flags, readonly));
+        }
+        tid
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = offset;
+        gettid()
+    }
+}
+
+extern "C" fn run_background(body: *mut libc::c_void) -> *mut libc::c_void {
+    // SAFETY: the name is NUL-terminated and has less than 16 bytes.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"tompion".as_ptr()) };
+    // SAFETY: `spawn_background` passed a `fn()` of this type.
+    let body: fn() = unsafe { std::mem::transmute(body) };
+    // A panic must not reach the host; there is nothing better to do with it than to end the thread.
+    let _ = std::panic::catch_unwind(body);
+    std::ptr::null_mut()
+}
+
+/// Starts a detached thread that takes no signals, for a library inside somebody else's program.
+///
+/// Uses a small stack where the program's thread-local storage allows it.
+pub fn spawn_background(body: fn()) -> io::Result<()> {
+    const STACK: usize = 256 * 1024;
+    // SAFETY: all-zero bytes are valid for these plain structures, which the calls below initialise.
+    let (mut all, mut old, mut attributes): (libc::sigset_t, libc::sigset_t, libc::pthread_attr_t) =
+        unsafe { std::mem::zeroed() };
+    let mut thread: libc::pthread_t = 0;
+    // SAFETY: every pointer is to a live local of the right type; the attributes are initialised before use
+    // and destroyed after it; the signal mask is put back before returning.
+    let result = unsafe {
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old);
+        libc::pthread_attr_init(&raw mut attributes);
+        libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        libc::pthread_attr_setstacksize(&raw mut attributes, STACK);
+        let argument = body as *mut libc::c_void;
+        let mut result =
+            libc::pthread_create(&raw mut thread, &raw const attributes, run_background, argument);
+        if result == libc::EINVAL {
+            // The program's thread-local storage leaves no room in a small stack.
+            libc::pthread_attr_init(&raw mut attributes);
+            libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
+            result = libc::pthread_create(&raw mut thread, &raw const attributes, run_background, argument);
+        }
+        libc::pthread_attr_destroy(&raw mut attributes);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, std::ptr::null_mut());
+        result
+    };
+    if result != 0 {
+        return Err(io::Error::from_raw_os_error(result));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thread_block_tells_the_id_in_every_thread() {
+        let Some(offset) = tid_offset() else { return };
+        std::thread::spawn(move || {
+            // SAFETY: the offset came from `tid_offset`.
+            assert_eq!(unsafe { tid_from_thread_block(offset) }, gettid());
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn this_machine_has_cpus() {
+        assert!(possible_cpus() > current_cpu());
+    }
+}

@@ -1,0 +1,365 @@
+//! Appending to a ring.
+//!
+//! Who touches what: a [`Recording`] is written by one thread while `cpus` is zero, then only read by
+//! the event path. A ring's `write`, `events` and losses are written by sections on the ring's own CPU,
+//! `consumed` by the reader alone. Everything is safe in signal handlers: an append that interrupts
+//! another one completes first, and the interrupted one starts again.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use tompion_layout::{
+    loss::Cause,
+    record::{self, Head, SubbufferHeader},
+    ring::{self, Geometry},
+};
+use tompion_os::{RseqArea, SharedMap};
+
+use crate::section;
+
+/// How often a section may be restarted before the event is given up and counted as lost.
+const MAX_RESTARTS: u64 = 10_000;
+/// How often an append may find its sub-buffer full and look again.
+const MAX_SUBBUFFER_SWITCHES: usize = 1000;
+
+/// Overwrite mode; else discard mode.
+const FLAG_OVERWRITE: u32 = 1;
+const FLAG_GIVEN_TIME: u32 = section::FLAG_GIVEN_TIME;
+
+/// What the event path needs to know of one recording. All zero: there is none.
+///
+/// Lives in memory that a fork wipes, so that a child never writes into its parent's rings.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Recording {
+    /// Number of rings; 0 says that there is no recording here, and guards all the rest.
+    pub(crate) cpus: AtomicU32,
+    pub(crate) flags: u32,
+    /// Where the number of the active buffer stands.
+    pub(crate) selector: *const AtomicU32,
+    pub(crate) selector_mask: u32,
+    pub(crate) max_record: u32,
+    /// First byte of each buffer.
+    pub(crate) buffers: [*mut u8; 2],
+    pub(crate) cpu_stride: u64,
+    /// Ones above the bits of an offset inside a sub-buffer.
+    pub(crate) subbuf_mask: u64,
+    /// Ones in the bits of an offset inside a ring.
+    pub(crate) ring_mask: u64,
+    pub(crate) rseq_offset: i64,
+    /// Counters of losses that no ring can count.
+    pub(crate) lost: *const AtomicU64,
+}
+
+/// What a recording is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Sizes of the rings.
+    pub geometry: Geometry,
+    /// Whether old records are overwritten; else new ones are discarded when a ring is full.
+    pub overwrite: bool,
+    /// Whether callers pass timestamps; else sections read the TSC.
+    pub given_time: bool,
+    /// Where threads have their rseq area.
+    pub rseq: RseqArea,
+}
+
+/// A field's bytes that are copied from where they are.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Tail {
+    /// First byte.
+    pub data: *const u8,
+    /// Number of bytes.
+    pub size: usize,
+}
+
+/// An append as the section sees it.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Append {
+    pub(crate) head: u64,
+    pub(crate) len: u64,
+    pub(crate) image: *const u8,
+    pub(crate) image_len: u64,
+    pub(crate) tails: *const Tail,
+    pub(crate) tails_end: *const Tail,
+    pub(crate) time: u64,
+    pub(crate) retries: u64,
+    pub(crate) saved_ring: u64,
+    pub(crate) saved_record: u64,
+}
+
+/// The opening or padding of a sub-buffer as the section sees it.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Put {
+    pub(crate) ring: *mut u8,
+    pub(crate) cpu: u32,
+    pub(crate) expected: u64,
+    pub(crate) new: u64,
+    pub(crate) head: u64,
+    pub(crate) position: u64,
+    pub(crate) lost: u64,
+    pub(crate) time: u64,
+    pub(crate) retries: u64,
+}
+
+/// An event to append.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    /// [`record::FIRST_EVENT`] + the event's number.
+    pub id: u16,
+    /// The writing thread.
+    pub tid: u32,
+    /// Timestamp, for recordings with `given_time`.
+    pub time: u64,
+    /// Address of the fixed part. Readable up to the next multiple of 8 bytes.
+    pub image: *const u8,
+    /// Length of the fixed part in bytes.
+    pub image_len: usize,
+    /// What follows it.
+    pub tails: &'a [Tail],
+}
+
+/// What became of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome {
+    /// The record is in the ring, whatever happens from now on.
+    Written,
+    /// The event was lost, and counted.
+    Lost(Cause),
+    /// There is no recording.
+    NotRecording,
+}
+
+impl Recording {
+    /// A place with no recording.
+    pub const fn none() -> Self {
+        Self {
+            cpus: AtomicU32::new(0),
+            flags: 0,
+            selector: std::ptr::null(),
+            selector_mask: 0,
+            max_record: 0,
+            buffers: [std::ptr::null_mut(); 2],
+            cpu_stride: 0,
+            subbuf_mask: 0,
+            ring_mask: 0,
+            rseq_offset: 0,
+            lost: std::ptr::null(),
+        }
+    }
+
+    /// Whether there is a recording.
+    pub fn is_active(&self) -> bool {
+        // Ordering: a hint; the section loads it again.
+        self.cpus.load(Ordering::Relaxed) != 0
+    }
+
+    /// Sets up the recording at `place`.
+    ///
+    /// # Safety
+    /// `place` is valid and has no recording, and nobody else sets it up at the same time. `rings` is at
+    /// least as large as the geometry says, and both mappings stay in place for as long as the process lives
+    /// or until every thread has left the recording.
+    pub unsafe fn begin(place: *mut Recording, setup: &Setup, rings: *mut u8, control: &SharedMap) {
+        let Setup { geometry, overwrite, given_time, rseq } = *setup;
+        let second = if geometry.buffers() == 2 { geometry.buffer_stride() as usize } else { 0 };
+        let flags = if overwrite { FLAG_OVERWRITE } else { 0 } | if given_time { FLAG_GIVEN_TIME } else { 0 };
+        // SAFETY: the caller promises a valid place that the event path doesn't read beyond `cpus` while
+        // that is zero. `second` is inside the mapping by the geometry.
+        unsafe {
+            (*place).flags = flags;
+            (*place).selector = control.half(tompion_layout::control::OFFSET_SELECTOR);
+            (*place).selector_mask = geometry.buffers() - 1;
+            (*place).max_record = geometry.max_record() as u32;
+            (*place).buffers = [rings, rings.add(second)];
+            (*place).cpu_stride = geometry.cpu_stride();
+            (*place).subbuf_mask = !(geometry.subbuf_size() - 1);
+            (*place).ring_mask = geometry.ring_size() - 1;
+            (*place).rseq_offset = rseq.offset as i64;
+            (*place).lost = control.word(tompion_layout::control::OFFSET_LOST);
+            // Ordering: pairs with the acquire load in `append`: who sees the number sees the rest.
+            (*place).cpus.store(geometry.cpus(), Ordering::Release);
+        }
+    }
+
+    /// Ends the recording: sections that begin from now on find no ring.
+    ///
+    /// Those that already run are restarted by [`tompion_os::barrier_all_sections`].
+    pub fn end(&self) {
+        // Ordering: sections load it themselves; the caller's barrier makes them see it.
+        self.cpus.store(0, Ordering::Release);
+    }
+
+    /// Counts a loss that no ring counts.
+    pub fn count_without_ring(&self, cause: Cause) {
+        // Ordering: pairs with the release store in `begin`.
+        if self.cpus.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        // SAFETY: `begin` set the pointer to a table of `Cause::SLOTS` words in a mapping that stays.
+        let counter = unsafe { &*self.lost.add(cause as usize) };
+        // Ordering: a counter by itself.
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Appends an event.
+    ///
+    /// No system call, lock or allocation; bounded; safe in signal handlers.
+    ///
+    /// # Safety
+    /// The event's image and tails are readable. The thread is one of this process's own (no vfork child).
+    #[inline]
+    pub unsafe fn append(&self, event: &Event<'_>) -> Outcome {
+        // Ordering: pairs with the release store in `begin`.
+        if self.cpus.load(Ordering::Acquire) == 0 {
+            return Outcome::NotRecording;
+        }
+        let tails_len: usize = event.tails.iter().fold(0, |sum, tail| sum.saturating_add(tail.size));
+        let payload = event.image_len.saturating_add(tails_len);
+        if payload > self.max_record as usize - record::HEADER {
+            return self.lose(Cause::TooLarge);
+        }
+        let len = record::record_len(payload);
+        let tails = event.tails.as_ptr_range();
+        let mut request = Append {
+            head: Head { id: event.id, words: (len / 8) as u16, tid: event.tid }.to_word(),
+            len: len as u64,
+            image: event.image,
+            image_len: event.image_len as u64,
+            tails: tails.start,
+            tails_end: tails.end,
+            time: event.time,
+            retries: MAX_RESTARTS,
+            saved_ring: 0,
+            saved_record: 0,
+        };
+        // SAFETY: the recording is active or was a moment ago, and its mappings stay; the request's memory
+        // is readable, as the caller promises; `len` was held against `max_record`.
+        match unsafe { section::tompion_section_append(self, &raw mut request) } {
+            section::WRITTEN => Outcome::Written,
+            outcome => self.append_slowly(outcome, &mut request),
+        }
+    }
+
+    /// Makes room and appends, after a first attempt that ended in `outcome`.
+    #[cold]
+    fn append_slowly(&self, mut outcome: u32, request: &mut Append) -> Outcome {
+        for _ in 0..MAX_SUBBUFFER_SWITCHES {
+            match outcome {
+                section::WRITTEN => return Outcome::Written,
+                section::NEEDS_SUBBUFFER => {}
+                section::RESTARTED_TOO_OFTEN => return self.lose(Cause::Retries),
+                _ => return self.lose_without_ring(),
+            }
+            if let Err(cause) = self.make_room(request) {
+                return self.lose(cause);
+            }
+            // SAFETY: as in `append`.
+            outcome = unsafe { section::tompion_section_append(self, request) };
+        }
+        self.lose(Cause::Retries)
+    }
+
+    /// Pads the current CPU's sub-buffer, or opens the next one, whichever is due. Whatever has changed
+    /// meanwhile is left to the next attempt.
+    fn make_room(&self, request: &Append) -> Result<(), Cause> {
+        let Some((cpu, ring)) = self.current_ring() else { return Ok(()) };
+        // SAFETY: `ring` is the header of a ring inside the mapping; its words are aligned.
+        let (write, consumed) = unsafe {
+            (
+                AtomicU64::from_ptr(ring.add(ring::WRITE).cast()),
+                AtomicU64::from_ptr(ring.add(ring::CONSUMED).cast()),
+            )
+        };
+        // Ordering: the section compares again; a stale value only costs another round.
+        let position = write.load(Ordering::Relaxed);
+        let inside = position & !self.subbuf_mask;
+        let size = !self.subbuf_mask + 1;
+        if inside != 0 && inside + request.len <= size {
+            return Ok(());
+        }
+        let start = position + if inside == 0 { 0 } else { size - inside };
+        // Ordering: pairs with the reader's release store: what it has taken may be overwritten.
+        let behind = (start + size).wrapping_sub(consumed.load(Ordering::Acquire));
+        if self.flags & FLAG_OVERWRITE == 0 && behind > self.ring_mask + 1 {
+            return Err(Cause::Full);
+        }
+        let padding = inside != 0;
+        let mut put = Put {
+            ring,
+            cpu,
+            expected: position,
+            new: if padding { start } else { start + SubbufferHeader::LEN as u64 },
+            head: if padding { 0 } else { SubbufferHeader::head().to_word() },
+            position: start,
+            lost: lost_in(ring),
+            time: request.time,
+            retries: MAX_RESTARTS,
+        };
+        // SAFETY: the ring is inside the mapping, which stays; the section checks that it is still this CPU's
+        // and unchanged; padding and header lie inside the sub-buffer.
+        match unsafe { section::tompion_section_put(self, &raw mut put) } {
+            section::RESTARTED_TOO_OFTEN => Err(Cause::Retries),
+            _ => Ok(()),
+        }
+    }
+
+    /// The ring of the CPU on which the caller runs now; it may run elsewhere a moment later.
+    fn current_ring(&self) -> Option<(u32, *mut u8)> {
+        let cpu = self.current_cpu();
+        // Ordering: pairs with the release store in `begin`.
+        if cpu >= self.cpus.load(Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: `begin` pointed it at a word of the control file, whose mapping stays.
+        let selector = unsafe { (*self.selector).load(Ordering::Relaxed) } & self.selector_mask;
+        // SAFETY: inside the buffer, because the number is below `cpus`.
+        let ring =
+            unsafe { self.buffers[selector as usize & 1].add(cpu as usize * self.cpu_stride as usize) };
+        Some((cpu, ring))
+    }
+
+    /// The CPU number that the kernel keeps in the thread's rseq area; large where there is none.
+    fn current_cpu(&self) -> u32 {
+        let cpu: u32;
+        // SAFETY: the area is inside the thread's own static storage; `cpu_id` is its second word.
+        unsafe {
+            core::arch::asm!("mov {cpu:e}, fs:[{area} + 4]", cpu = out(reg) cpu, area = in(reg) self.rseq_offset,
+                options(nostack, preserves_flags, readonly));
+        }
+        cpu
+    }
+
+    #[cold]
+    fn lose(&self, cause: Cause) -> Outcome {
+        let offset = (ring::LOST + cause as usize * 8) as u64;
+        // SAFETY: the offset is that of a counter in the ring's header.
+        if unsafe { section::tompion_section_count(self, offset, MAX_RESTARTS) } != section::WRITTEN {
+            self.count_without_ring(cause);
+        }
+        Outcome::Lost(cause)
+    }
+
+    #[cold]
+    fn lose_without_ring(&self) -> Outcome {
+        if !self.is_active() {
+            return Outcome::NotRecording;
+        }
+        self.count_without_ring(Cause::NoRseq);
+        Outcome::Lost(Cause::NoRseq)
+    }
+}
+
+/// How many events the ring has lost so far.
+fn lost_in(ring: *mut u8) -> u64 {
+    let counter = |cause: &Cause| {
+        // SAFETY: the header of a ring inside the mapping; its counters are aligned words.
+        let word = unsafe { AtomicU64::from_ptr(ring.add(ring::LOST + *cause as usize * 8).cast()) };
+        // Ordering: a counter by itself.
+        word.load(Ordering::Relaxed)
+    };
+    Cause::ALL.iter().map(counter).fold(0, u64::wrapping_add)
+}
