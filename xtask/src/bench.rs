@@ -5,9 +5,9 @@ mod event;
 mod find;
 mod lttng;
 mod machine;
-mod programs;
+pub mod programs;
 mod statistics;
-mod tompion;
+pub mod tompion;
 
 use std::fs;
 use std::path::PathBuf;
