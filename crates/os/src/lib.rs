@@ -11,10 +11,10 @@ mod socket;
 mod thread;
 
 pub use clock::{ClockPair, monotonic_ns, realtime_ns, sample_clocks, tsc, tsc_is_usable, tsc_state};
-pub use memory::{SharedMap, create_memfd, open_private_page, populate, retire};
+pub use memory::{Retired, SharedMap, create_memfd, open_private_page, populate};
 pub use process::{
-    Interest, Poller, ProcessWatch, Signals, alive, executable_of, kill, mark_child_reaper, name_of,
-    raise_file_limit, reset_to_default_and_raise,
+    Interest, Poller, ProcessWatch, Signals, alive, executable_of, is_privileged_start, kill,
+    mark_child_reaper, name_of, on_fork, raise_file_limit, reset_to_default_and_raise,
 };
 pub use socket::{Listener, PacketSocket, Peer, Received};
 pub use thread::{

@@ -47,6 +47,12 @@ unsafe impl Sync for SharedMap {}
 impl SharedMap {
     /// Maps a memory file. Refuses one that its owner could still truncate, or of another size.
     pub fn new(file: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
+        Self::new_in(file, size, None)
+    }
+
+    /// Maps a memory file in the place of a retired mapping of the same size, or anywhere.
+    pub fn new_in(file: BorrowedFd<'_>, size: u64, place: Option<Retired>) -> io::Result<Self> {
+        debug_assert!(place.as_ref().is_none_or(|place| place.1 as u64 == size));
         // SAFETY: a plain system call on an open descriptor.
         let seals = check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) })?;
         if seals & libc::F_SEAL_SHRINK == 0 {
@@ -60,14 +66,16 @@ impl SharedMap {
             let text = format!("expected a memory file of {size} bytes, found {}", stat.st_size);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        Self::map(file, size as usize)
-    }
-
-    fn map(file: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0) };
+        let (place, flags) = match place {
+            Some(place) => (place.0.cast(), flags | libc::MAP_FIXED),
+            None => (std::ptr::null_mut(), flags),
+        };
+        let len = size as usize;
+        // SAFETY: either a new mapping at an address of the kernel's choice, or in the place of a retired one
+        // of the same length, which nobody depends on.
+        let base = unsafe { libc::mmap(place, len, protection, flags, file.as_raw_fd(), 0) };
         if base == libc::MAP_FAILED {
             return Err(last_error());
         }
@@ -167,17 +175,32 @@ pub fn populate(base: *mut u8, len: usize) {
     unsafe { libc::madvise(base.cast(), len, MADV_POPULATE_WRITE) };
 }
 
-/// Puts private, empty memory in the place of a mapping that [`SharedMap::leak`] left.
+/// Address space that a mapping has left, filled with private, empty memory.
 ///
 /// Whoever still writes there writes into nothing that anybody reads; the address never becomes invalid.
-///
-/// # Safety
-/// `base` and `len` are those of a mapping that was leaked, and nobody depends on its content.
-pub unsafe fn retire(base: *mut u8, len: usize) {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-    // SAFETY: the caller owns the range, so replacing it touches nobody else's memory.
-    unsafe { libc::mmap(base.cast(), len, protection, flags, -1, 0) };
+#[derive(Debug)]
+pub struct Retired(*mut u8, usize);
+
+// SAFETY: only an address and a length; the memory behind it is read by nobody.
+unsafe impl Send for Retired {}
+
+impl Retired {
+    /// Puts private, empty memory in the place of a mapping that [`SharedMap::leak`] left.
+    ///
+    /// # Safety
+    /// `base` and `len` are those of a mapping that was leaked, and nobody depends on its content.
+    pub unsafe fn new(base: *mut u8, len: usize) -> Self {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: the caller owns the range, so replacing it touches nobody else's memory.
+        unsafe { libc::mmap(base.cast(), len, protection, flags, -1, 0) };
+        Self(base, len)
+    }
+
+    /// Length in bytes.
+    pub fn size(&self) -> u64 {
+        self.1 as u64
+    }
 }
 
 /// Maps private memory that is wiped to zeros in the child of any kind of fork.

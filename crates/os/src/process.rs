@@ -58,6 +58,26 @@ pub fn executable_of(pid: &str) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
+/// Whether the program was started with more rights than its starter has (set-user-id and the like), so
+/// that it must not follow its environment. Source: `AT_SECURE` in `getauxval(3)`.
+pub fn is_privileged_start() -> bool {
+    // SAFETY: a plain call.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Has these called around every `fork`: before it, and after it in the parent and in the child.
+pub fn on_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) {
+    unsafe extern "C" {
+        fn pthread_atfork(
+            before: extern "C" fn(),
+            in_parent: extern "C" fn(),
+            in_child: extern "C" fn(),
+        ) -> libc::c_int;
+    }
+    // SAFETY: the functions live as long as the program: the library that has them is never unloaded.
+    unsafe { pthread_atfork(before, in_parent, in_child) };
+}
+
 /// Makes the calling process the parent of its orphaned descendants.
 pub fn mark_child_reaper() {
     // SAFETY: a plain system call.

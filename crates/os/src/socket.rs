@@ -170,6 +170,15 @@ impl PacketSocket {
         (result == 0).then_some((stat.st_dev, stat.st_ino))
     }
 
+    /// Closes the descriptor of a socket that others hold shares of, if it is still what it was. It must
+    /// not be used afterwards.
+    pub fn close_if_still(&self, identity: Option<(u64, u64)>) {
+        if identity.is_some() && self.identity() == identity {
+            // SAFETY: the descriptor is ours, and the caller gives up using it.
+            unsafe { libc::close(self.raw()) };
+        }
+    }
+
     /// Forgets the descriptor without closing it: somebody else closed it, and may own its number now.
     pub fn forget(self) {
         std::mem::forget(self);
@@ -202,6 +211,21 @@ impl PacketSocket {
         // SAFETY: the message points to live locals only.
         let sent = unsafe { libc::sendmsg(self.raw(), &raw const message, libc::MSG_NOSIGNAL) };
         if sent < 0 { Err(crate::last_error()) } else { Ok(()) }
+    }
+
+    /// Receives one packet without descriptors and without allocating; none at the end of the
+    /// conversation or when it broke.
+    pub fn receive_bare(&self, buffer: &mut [u8]) -> Option<usize> {
+        loop {
+            // SAFETY: the buffer is writable for its length.
+            let len = unsafe { libc::recv(self.raw(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+            match len {
+                1.. => return Some(len as usize),
+                0 => return None,
+                _ if crate::last_error().kind() == io::ErrorKind::Interrupted => {}
+                _ => return None,
+            }
+        }
     }
 
     /// Receives one packet into `buffer`; what doesn't fit of it is lost.

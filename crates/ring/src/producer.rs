@@ -157,6 +157,11 @@ impl Recording {
         self.cpus.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether events must bring their timestamps.
+    pub fn wants_given_time(&self) -> bool {
+        self.flags & FLAG_GIVEN_TIME != 0
+    }
+
     /// Sets up the recording at `place`.
     ///
     /// # Safety

@@ -163,6 +163,19 @@ pub fn decode_names(bytes: &[u8]) -> Result<(&str, &str, Level)> {
     Ok((head.provider, head.name, head.level))
 }
 
+/// How many fields are enumerations, whose descriptions follow the event's.
+pub fn enum_field_count(bytes: &[u8]) -> Result<usize> {
+    let mut cursor = Cursor { rest: bytes, what: "event" }.structure(EVENT_MAGIC, "event")?;
+    let head = event_head(&mut cursor)?;
+    let mut count = 0;
+    for _ in 0..head.fields {
+        let size = usize::from(cursor.u16()?);
+        let field = cursor.take(size.checked_sub(2).ok_or(DescriptionError::Cut("field"))?)?;
+        count += usize::from(field.first() == Some(&code::ENUM));
+    }
+    Ok(count)
+}
+
 /// Reads a description with the enumerations behind it. Never panics, whatever the bytes are.
 pub fn decode(bytes: &[u8]) -> Result<Event> {
     let mut rest = Cursor { rest: bytes, what: "event" };
@@ -374,6 +387,7 @@ mod tests {
         let bytes = encode(&event);
         assert_eq!(decode(&bytes), Ok(event));
         assert_eq!(decode_names(&bytes), Ok(("db", "query_done", Level::DEFAULT)));
+        assert_eq!(enum_field_count(&bytes), Ok(1));
     }
 
     #[test]

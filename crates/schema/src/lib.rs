@@ -11,7 +11,9 @@
 mod description;
 mod level;
 
-pub use description::{DescriptionError, EVENT_MAGIC, decode, decode_names, description_size, encode};
+pub use description::{
+    DescriptionError, EVENT_MAGIC, decode, decode_names, description_size, encode, enum_field_count,
+};
 pub use level::Level;
 
 /// Most fields that an event has.

@@ -1,0 +1,120 @@
+//! The face towards instrumented programs, as `include/tompion/tompion.h` declares it.
+//!
+//! One symbol, [`tompion_agent_v1`]; everything else goes through pointers that it hands out. Structures
+//! only ever grow at their end, told by `abi`.
+
+use std::{
+    ffi::c_void,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use tompion_ring::producer::Tail;
+
+use crate::{event, registry, shielded};
+
+/// Version of the structures in this module.
+pub const ABI: u32 = 1;
+
+/// One use of an event macro.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Site {
+    /// Bit n: recording n takes the event.
+    pub enabled: AtomicU32,
+    /// The agent's number of the event.
+    pub number: AtomicU32,
+    /// The event's description.
+    pub description: *const u8,
+    /// Descriptions of the enum fields' types, in order.
+    pub enums: *const *const u8,
+    /// 0, or [`SITE_ASKS`].
+    pub kind: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// A site that only asks whether the event is enabled; 0 is one that records.
+pub const SITE_ASKS: u32 = 1;
+
+/// Records an event without tails.
+pub type AppendFunction = unsafe extern "C" fn(*const Site, *const u8, usize);
+/// Records an event with tails.
+pub type AppendTailsFunction = unsafe extern "C" fn(*const Site, *const u8, usize, *const Tail, usize);
+
+/// An executable or a shared library that has sites.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Module {
+    /// Version that the module was compiled for.
+    pub abi: u32,
+    /// The module's own.
+    pub registered: u32,
+    /// First pointer to a site.
+    pub sites_begin: *const *const Site,
+    /// Behind the last one.
+    pub sites_end: *const *const Site,
+    /// Filled in by the agent.
+    pub append: Option<AppendFunction>,
+    /// Filled in by the agent.
+    pub append_tails: Option<AppendTailsFunction>,
+    /// The agent's.
+    pub reserved: [*mut c_void; 4],
+}
+
+/// Verb: the module's objects go away.
+const UNLOAD: u32 = 0;
+/// Verb: the module was loaded.
+const LOAD: u32 = 1;
+
+/// Takes a module's sites, or lets them go. Returns 0, or -1 for what it doesn't understand.
+///
+/// # Safety
+/// `module` and the sites it points to stay valid between the two calls.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tompion_agent_v1(module: *mut Module, verb: u32) -> i32 {
+    shielded(-1, || {
+        if module.is_null() {
+            return -1;
+        }
+        // SAFETY: not null, and valid as the caller promises.
+        if unsafe { (*module).abi } < ABI {
+            return -1;
+        }
+        match verb {
+            LOAD => {
+                // SAFETY: as above; the pointers are set before any site of the module is enabled.
+                unsafe {
+                    (*module).append = Some(event::append);
+                    (*module).append_tails = Some(event::append_tails);
+                }
+                registry::lock().load(module);
+            }
+            UNLOAD => registry::lock().unload(module),
+            _ => return -1,
+        }
+        0
+    })
+}
+
+impl Module {
+    /// The module's sites.
+    ///
+    /// # Safety
+    /// The module is loaded.
+    pub unsafe fn sites<'a>(&self) -> impl Iterator<Item = &'a Site> + use<'a> {
+        let (begin, end) = (self.sites_begin, self.sites_end);
+        let count = (end as usize).saturating_sub(begin as usize) / size_of::<*const Site>();
+        let count = if begin.is_null() { 0 } else { count };
+        // SAFETY: the linker laid the pointers out between the two addresses; a null one is passed over.
+        (0..count).filter_map(move |index| unsafe { (*begin.add(index)).as_ref() })
+    }
+}
+
+impl Site {
+    /// The recordings that take the event, one bit each.
+    #[inline]
+    pub fn takers(&self) -> u32 {
+        // Ordering: whoever sees a bit goes on to the recording, which has its own guard.
+        self.enabled.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,135 @@
+//! The event path: from a site to the rings of every recording that takes the event.
+//!
+//! No system call, no lock, no allocation, nothing that could panic. Safe in signal handlers.
+
+use std::{
+    cell::UnsafeCell,
+    mem::MaybeUninit,
+    ptr,
+    sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
+};
+
+use tompion_layout::{loss::Cause, record};
+use tompion_os::{gettid, monotonic_ns, tid_from_thread_block};
+use tompion_protocol::MAX_RECORDINGS;
+use tompion_ring::producer::{Event, Recording, Tail};
+
+use crate::{abi::Site, fork};
+
+/// The recordings of this process, in memory that is wiped in the child of any kind of fork.
+static RECORDINGS: AtomicPtr<Recording> = AtomicPtr::new(ptr::null_mut());
+
+/// Where threads keep their ids, see [`tompion_os::tid_offset`]; 0 where that isn't known.
+pub static TID_OFFSET: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes room for the recordings, once in the life of the program.
+pub fn prepare() -> std::io::Result<()> {
+    // Ordering: callers hold the registry's lock; the event path only follows a site's bit.
+    if RECORDINGS.load(Ordering::Relaxed).is_null() {
+        let page = tompion_os::open_private_page(size_of::<Recording>() * MAX_RECORDINGS)?;
+        TID_OFFSET.store(tompion_os::tid_offset().unwrap_or(0), Ordering::Relaxed);
+        // Ordering: pairs with the acquire load in `recording`.
+        RECORDINGS.store(page.as_ptr().cast(), Ordering::Release);
+    }
+    Ok(())
+}
+
+/// The place of a recording; null before [`prepare`].
+pub fn place(slot: usize) -> *mut Recording {
+    // Ordering: pairs with the release store in `prepare`.
+    let first = RECORDINGS.load(Ordering::Acquire);
+    if first.is_null() || slot >= MAX_RECORDINGS { ptr::null_mut() } else { first.wrapping_add(slot) }
+}
+
+/// The recording in a slot, which may have none.
+#[inline]
+fn recording<'a>(slot: u32) -> Option<&'a Recording> {
+    // SAFETY: null, or memory for `MAX_RECORDINGS` recordings that stays for ever; zeros are a recording
+    // that takes nothing.
+    unsafe { place(slot as usize).as_ref() }
+}
+
+/// The calling thread's id, without a system call where the place is known.
+#[inline]
+fn tid() -> u32 {
+    match TID_OFFSET.load(Ordering::Relaxed) {
+        0 => gettid(),
+        // SAFETY: the offset came from `tid_offset`.
+        offset => unsafe { tid_from_thread_block(offset) },
+    }
+}
+
+/// Records an event whose fields all have a fixed size.
+///
+/// # Safety
+/// `image` is readable for `size` bytes, rounded up to a multiple of 8.
+pub unsafe extern "C" fn append(site: *const Site, image: *const u8, size: usize) {
+    // SAFETY: the site is a static of the calling module.
+    let site = unsafe { &*site };
+    deliver(site, image, size, &[]);
+}
+
+/// Records an event with fields of variable size: small ones by way of a copy on the stack, so that the
+/// section is short.
+///
+/// # Safety
+/// As [`append`]; and `tails` points to `count` tails, whose bytes are readable.
+pub unsafe extern "C" fn append_tails(
+    site: *const Site,
+    image: *const u8,
+    size: usize,
+    tails: *const Tail,
+    count: usize,
+) {
+    // SAFETY: the site is a static of the calling module, the tails are a local of its event.
+    let (site, tails) = unsafe { (&*site, std::slice::from_raw_parts(tails, count)) };
+    let total = tails.iter().fold(size, |sum, tail| sum.saturating_add(tail.size));
+    if total > record::MAX_IMAGE {
+        return deliver(site, image, size, tails);
+    }
+    let buffer = UnsafeCell::new(MaybeUninit::<[u64; record::MAX_IMAGE / 8]>::uninit());
+    let start = buffer.get().cast::<u8>();
+    let mut at = size;
+    // SAFETY: `total` bytes fit into the buffer, which nobody else has. Sources are readable as the caller
+    // promises; that another thread changes a string meanwhile harms nothing but its text.
+    unsafe {
+        start.add(total & !7 & (record::MAX_IMAGE - 8)).cast::<u64>().write(0);
+        ptr::copy_nonoverlapping(image, start, size);
+        for tail in tails {
+            ptr::copy_nonoverlapping(tail.data, start.add(at), tail.size);
+            at += tail.size;
+        }
+    }
+    deliver(site, start, total, &[]);
+}
+
+/// Appends the event to each recording that takes it.
+#[inline(always)]
+fn deliver(site: &Site, image: *const u8, image_len: usize, tails: &[Tail]) {
+    let mut takers = site.takers();
+    if fork::in_vfork_child() {
+        return refuse_vfork_child(takers);
+    }
+    let id = record::FIRST_EVENT.wrapping_add(site.number.load(Ordering::Relaxed) as u16);
+    let mut event = Event { id, tid: tid(), time: 0, image, image_len, tails };
+    while takers != 0 {
+        let slot = takers.trailing_zeros();
+        takers &= takers - 1;
+        let Some(recording) = recording(slot) else { return };
+        if recording.wants_given_time() {
+            event.time = monotonic_ns();
+        }
+        // SAFETY: image and tails are readable, as the callers above were promised; this is no vfork child.
+        // What was lost has been counted.
+        let _ = unsafe { recording.append(&event) };
+    }
+}
+
+#[cold]
+fn refuse_vfork_child(takers: u32) {
+    for slot in (0..MAX_RECORDINGS as u32).filter(|slot| takers & (1 << slot) != 0) {
+        if let Some(recording) = recording(slot) {
+            recording.count_without_ring(Cause::VforkChild);
+        }
+    }
+}

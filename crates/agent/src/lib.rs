@@ -1,0 +1,40 @@
+//! libtompion.so: the agent inside every instrumented program.
+//!
+//! Programs hand over their event sites when they are loaded ([`abi`]). If the environment names a
+//! session, the agent introduces its process there and gets memory files with rings ([`session`]); it
+//! describes events in the shared catalog and enables their sites ([`registry`]). From then on an event
+//! goes from its site straight into a ring ([`event`]), and a background thread waits for what the
+//! session has to say ([`listener`]).
+//!
+//! The host comes first: nothing here aborts, prints, or keeps a program from ending, and nothing on the
+//! event path makes a system call, allocates or takes a lock. Whatever goes wrong, the program runs on
+//! without being recorded.
+
+mod abi;
+mod event;
+mod fork;
+mod listener;
+mod registry;
+mod session;
+
+/// The agent's own heap: the host's may be traced, replaced, broken or in use.
+#[global_allocator]
+static HEAP: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
+/// Runs a function of the agent so that no panic reaches the host.
+fn shielded<T>(otherwise: T, body: impl FnOnce() -> T + std::panic::UnwindSafe) -> T {
+    std::panic::catch_unwind(body).unwrap_or(otherwise)
+}
+
+/// Runs when the library is loaded, before the constructors of the objects that need it.
+extern "C" fn on_load() {
+    shielded((), || {
+        std::panic::set_hook(Box::new(|_| {}));
+        session::join_those_of_the_environment(tompion_protocol::message::Origin::Exec);
+    });
+}
+
+#[used]
+// SAFETY: the loader calls the functions of this section once, with arguments that `on_load` ignores.
+#[unsafe(link_section = ".init_array")]
+static ON_LOAD: extern "C" fn() = on_load;

@@ -1,0 +1,246 @@
+//! Which modules, sites, events and recordings this process has.
+//!
+//! One lock guards it all; the event path never takes it. Who holds it: whoever loads or unloads a
+//! module, joins or leaves a session, or forks.
+
+use std::{
+    cell::UnsafeCell,
+    collections::BTreeMap,
+    ops::{Deref, DerefMut},
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use tompion_layout::record;
+use tompion_os::Retired;
+use tompion_protocol::{MAX_RECORDINGS, rules};
+
+use crate::{
+    abi::{Module, SITE_ASKS, Site},
+    session::Joined,
+};
+
+/// Events beyond this number cannot be told in a record.
+const MAX_EVENTS: u32 = (u16::MAX - record::FIRST_EVENT) as u32;
+
+/// The agent's state.
+#[derive(Debug)]
+pub struct Registry {
+    modules: Vec<*mut Module>,
+    /// Number of each event, by its description. The same in all recordings.
+    numbers: BTreeMap<Box<[u8]>, u32>,
+    /// The recordings, by slot.
+    pub recordings: [Option<Joined>; MAX_RECORDINGS],
+    /// Address space that earlier recordings left.
+    pub retired: Vec<Retired>,
+    /// Whether the process follows its forks already.
+    pub follows_forks: bool,
+}
+
+struct Guarded {
+    locked: AtomicBool,
+    registry: UnsafeCell<Registry>,
+}
+
+// SAFETY: the registry is only reached through `lock`, which lets one thread in at a time.
+unsafe impl Sync for Guarded {}
+
+static REGISTRY: Guarded = Guarded {
+    locked: AtomicBool::new(false),
+    registry: UnsafeCell::new(Registry {
+        modules: Vec::new(),
+        numbers: BTreeMap::new(),
+        recordings: [const { None }; MAX_RECORDINGS],
+        retired: Vec::new(),
+        follows_forks: false,
+    }),
+};
+
+/// The registry, locked.
+pub struct Guard(());
+
+/// Waits for the registry. Must not be called by who has it already.
+///
+/// A lock of our own, because it must be possible to hold it across a fork and to open it in the child.
+pub fn lock() -> Guard {
+    // Ordering: acquire pairs with the release in `Guard::drop` and `force_unlock`.
+    while REGISTRY.locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        std::thread::sleep(Duration::from_micros(20));
+    }
+    Guard(())
+}
+
+/// Opens the lock whose guard was forgotten.
+///
+/// # Safety
+/// The calling thread, or in a fork's child the one that forked, holds the lock.
+pub unsafe fn force_unlock() {
+    // Ordering: pairs with the acquire in `lock`.
+    REGISTRY.locked.store(false, Ordering::Release);
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // SAFETY: the guard is this thread's.
+        unsafe { force_unlock() };
+    }
+}
+
+impl Deref for Guard {
+    type Target = Registry;
+    fn deref(&self) -> &Registry {
+        // SAFETY: the guard proves that this thread has the lock.
+        unsafe { &*REGISTRY.registry.get() }
+    }
+}
+
+impl DerefMut for Guard {
+    fn deref_mut(&mut self) -> &mut Registry {
+        // SAFETY: as above.
+        unsafe { &mut *REGISTRY.registry.get() }
+    }
+}
+
+/// The description of a site's event with its enumerations, as it goes into the catalog.
+///
+/// # Safety
+/// The site's pointers are those that its module was compiled with.
+unsafe fn description(site: &Site) -> Option<Box<[u8]>> {
+    // SAFETY: a description says its size in its second word; the bytes are a static of the module.
+    let bytes = unsafe { sized_bytes(site.description)? };
+    let mut all = bytes.to_vec();
+    let enums = tompion_schema::enum_field_count(bytes).ok()?;
+    for index in 0..if site.enums.is_null() { 0 } else { enums } {
+        // SAFETY: the module has one pointer for each enum field.
+        all.extend(unsafe { sized_bytes(*site.enums.add(index))? });
+    }
+    Some(all.into_boxed_slice())
+}
+
+/// The bytes of a structure whose second word is its size.
+///
+/// # Safety
+/// The pointer is null, or to such a structure of a loaded module.
+unsafe fn sized_bytes<'a>(start: *const u8) -> Option<&'a [u8]> {
+    if start.is_null() {
+        return None;
+    }
+    // SAFETY: as the caller promises.
+    let size = unsafe { start.add(4).cast::<u32>().read_unaligned() };
+    // SAFETY: as the caller promises.
+    Some(unsafe { std::slice::from_raw_parts(start, size as usize) })
+}
+
+impl Registry {
+    /// Takes a module's sites.
+    pub fn load(&mut self, module: *mut Module) {
+        if !self.modules.contains(&module) {
+            self.modules.push(module);
+            if self.is_recording() {
+                self.enable(&[module]);
+            }
+        }
+    }
+
+    /// Lets a module's sites go.
+    pub fn unload(&mut self, module: *mut Module) {
+        self.modules.retain(|&known| known != module);
+        // SAFETY: the module is still loaded; it says that it is about to go.
+        for site in unsafe { (*module).sites() } {
+            site.enabled.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn is_recording(&self) -> bool {
+        self.recordings.iter().any(Option::is_some)
+    }
+
+    /// Decides about every site anew, after recordings or their rules have changed.
+    pub fn enable_all(&mut self) {
+        let modules = self.modules.clone();
+        self.enable(&modules);
+    }
+
+    fn enable(&mut self, modules: &[*mut Module]) {
+        for &module in modules {
+            // SAFETY: modules in the list are loaded.
+            for site in unsafe { (*module).sites() }.filter(|site| site.kind != SITE_ASKS) {
+                self.enable_site(site);
+            }
+        }
+        // A site that asks answers for the events of its name, wherever they are: a new module can change
+        // what older ones are told.
+        let mut takers = BTreeMap::<(String, String), u32>::new();
+        let sites = |wanted: bool| {
+            // SAFETY: modules in the list are loaded.
+            let sites = self.modules.iter().flat_map(|&module| unsafe { (*module).sites() });
+            sites.filter(move |site| (site.kind == SITE_ASKS) == wanted)
+        };
+        let name = |site: &Site| {
+            // SAFETY: the site's module is loaded.
+            let (provider, name, _) =
+                tompion_schema::decode_names(unsafe { sized_bytes(site.description)? }).ok()?;
+            Some((provider.to_owned(), name.to_owned()))
+        };
+        if sites(true).next().is_none() {
+            return;
+        }
+        for site in sites(false).filter(|site| site.takers() != 0) {
+            if let Some(name) = name(site) {
+                *takers.entry(name).or_default() |= site.takers();
+            }
+        }
+        for site in sites(true) {
+            let mask = name(site).and_then(|name| takers.get(&name)).copied().unwrap_or(0);
+            site.enabled.store(mask, Ordering::Relaxed);
+        }
+    }
+
+    /// Describes the site's event where it is wanted, then enables it.
+    fn enable_site(&mut self, site: &Site) {
+        // SAFETY: the site's module is loaded.
+        let Some(description) = (unsafe { description(site) }) else { return };
+        let Ok((provider, name, level)) = tompion_schema::decode_names(&description) else { return };
+        let mut takers = 0;
+        for (slot, joined) in self.recordings.iter_mut().enumerate() {
+            let Some(joined) = joined else { continue };
+            if !rules::take(&joined.rules, provider, name, level) {
+                continue;
+            }
+            let next = self.numbers.len() as u32;
+            let number = self.numbers.get(&description).copied().unwrap_or(next);
+            if number >= MAX_EVENTS || !joined.describe(number, &description) {
+                joined.count_undescribed(slot);
+                continue;
+            }
+            if number == next {
+                self.numbers.insert(description.clone(), number);
+            }
+            site.number.store(number, Ordering::Relaxed);
+            takers |= 1 << slot;
+        }
+        // Ordering: the event path that sees a bit finds the number, which is stored before it; on a weakly
+        // ordered machine it needs this release and a dependent load.
+        site.enabled.store(takers, Ordering::Release);
+    }
+
+    /// Turns off one recording's bit at every site.
+    pub fn disable(&self, slot: usize) {
+        for &module in &self.modules {
+            // SAFETY: modules in the list are loaded.
+            for site in unsafe { (*module).sites() } {
+                site.enabled.fetch_and(!(1 << slot), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// In the child of a fork: the parent's recordings are not ours.
+    pub fn forget_recordings(&mut self) {
+        for slot in 0..MAX_RECORDINGS {
+            if let Some(joined) = self.recordings[slot].take() {
+                self.disable(slot);
+                self.retired.extend(joined.abandon_in_child());
+            }
+        }
+    }
+}

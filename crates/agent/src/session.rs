@@ -1,0 +1,242 @@
+//! Joining a session: introducing the process, checking and mapping what the session hands over.
+
+use std::{
+    os::fd::AsFd,
+    sync::{Arc, atomic::Ordering},
+};
+
+use tompion_layout::{LAYOUT_VERSION, catalog, control, loss::Cause, ring::Geometry};
+use tompion_os::{PacketSocket, Received, Retired, SharedMap};
+use tompion_protocol::{
+    MAX_RECORDINGS, SESSION_VARIABLE,
+    message::{Hello, MAX_MESSAGE, Origin, ToAgent, ToSession},
+};
+use tompion_ring::producer::{Recording, Setup};
+
+use crate::{event, fork, listener, registry};
+
+/// How long a program's start waits for its session at most, in milliseconds.
+const PATIENCE_MS: u32 = 50;
+/// How much of the first CPU's ring is made present at once, with its header, in bytes.
+const WARM_BYTES: usize = 64 * 1024 + tompion_layout::PAGE as usize;
+/// Environment variable that keeps the agent out of a process.
+const DISABLE_VARIABLE: &str = "TOMPION_DISABLE";
+
+/// A recording that this process is part of.
+#[derive(Debug)]
+pub struct Joined {
+    socket: Arc<PacketSocket>,
+    /// What the socket was when it was ours, see [`PacketSocket::identity`].
+    identity: Option<(u64, u64)>,
+    shared: Shared,
+    /// The rules as text.
+    pub rules: String,
+    /// One bit for each event number that stands in the catalog.
+    described: Vec<u64>,
+}
+
+/// The memory of a recording, mapped.
+#[derive(Debug)]
+struct Shared {
+    control: SharedMap,
+    rings: *mut u8,
+    rings_len: usize,
+}
+
+/// Joins the sessions that the environment names.
+pub fn join_those_of_the_environment(origin: Origin) {
+    if std::env::var_os(DISABLE_VARIABLE).is_some_and(|value| value == "1")
+        || tompion_os::is_privileged_start()
+    {
+        return;
+    }
+    let Ok(names) = std::env::var(SESSION_VARIABLE) else { return };
+    for name in names.split(':').filter(|name| !name.is_empty()).take(MAX_RECORDINGS) {
+        // A session that is gone, busy or of another version: the program runs on unrecorded.
+        let _ = join(name, origin);
+    }
+}
+
+/// Joins the session that listens under a name.
+fn join(name: &str, origin: Origin) -> Option<()> {
+    let mut registry = registry::lock();
+    let slot = registry.recordings.iter().position(Option::is_none)?;
+    event::prepare().ok()?;
+    let socket = PacketSocket::connect(name, PATIENCE_MS).ok()?.move_away();
+    socket.send(&ToSession::Hello(introduce(origin)).encode(), &[]).ok()?;
+    let mut buffer = vec![0; MAX_MESSAGE];
+    let received = socket.receive(&mut buffer).ok()?;
+    if ToAgent::decode(buffer.get(..received.len)?).ok()? != ToAgent::Welcome {
+        return None;
+    }
+    socket.set_timeout(0).ok()?;
+    match take_over(&received, slot, &mut registry.retired) {
+        Ok(shared) => registry.recordings[slot] = Some(Joined::new(socket, shared)),
+        Err(reason) => {
+            let _ = socket.send(&ToSession::Failed(reason).encode(), &[]);
+            return None;
+        }
+    }
+    registry.enable_all();
+    if !std::mem::replace(&mut registry.follows_forks, true) {
+        fork::follow();
+    }
+    listener::start(slot);
+    Some(())
+}
+
+fn introduce(origin: Origin) -> Hello {
+    Hello {
+        pid: std::process::id(),
+        origin,
+        rseq: tompion_os::rseq_area().is_some(),
+        tsc: tompion_os::tsc_is_usable(),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        name: tompion_os::name_of("self").unwrap_or_default(),
+        executable: tompion_os::executable_of("self")
+            .map(|path| path.to_string_lossy().into_owned())
+            .unwrap_or_default(),
+    }
+}
+
+/// Maps what came with the welcome and begins the recording. Errors are for the session's user.
+fn take_over(received: &Received, slot: usize, retired: &mut Vec<Retired>) -> Result<Shared, String> {
+    let [control_file, ring_file] = &received.descriptors[..] else {
+        return Err(format!("expected two memory files, got {}", received.descriptors.len()));
+    };
+    let control =
+        SharedMap::new(control_file.as_fd(), control::FILE_SIZE).map_err(|error| error.to_string())?;
+    let half = |offset| control.half(offset).load(Ordering::Relaxed);
+    let word = |offset| control.word(offset).load(Ordering::Relaxed);
+    if word(control::OFFSET_MAGIC) != control::MAGIC || half(control::OFFSET_VERSION) != LAYOUT_VERSION {
+        return Err(format!(
+            "expected memory layout {LAYOUT_VERSION}, found {}",
+            half(control::OFFSET_VERSION)
+        ));
+    }
+    let geometry = Geometry::new(
+        word(control::OFFSET_SUBBUF_SIZE),
+        word(control::OFFSET_SUBBUF_COUNT),
+        half(control::OFFSET_CPUS),
+        half(control::OFFSET_BUFFERS),
+    );
+    let geometry = geometry.map_err(|error| error.to_string())?;
+    let rseq = tompion_os::rseq_area().ok_or("this process has no restartable sequences (rseq)")?;
+    tompion_os::prepare_section_barrier().map_err(|error| format!("no section barrier: {error}"))?;
+    let place = retired.iter().position(|place| place.size() == geometry.file_size());
+    let place = place.map(|index| retired.swap_remove(index));
+    let rings = SharedMap::new_in(ring_file.as_fd(), geometry.file_size(), place)
+        .map_err(|error| format!("can't map the rings: {error}"))?;
+    let flags = half(control::OFFSET_FLAGS);
+    let setup = Setup {
+        geometry,
+        overwrite: flags & control::FLAG_OVERWRITE != 0,
+        given_time: flags & control::FLAG_MONOTONIC != 0,
+        rseq,
+    };
+    // The first events should not wait for pages. (Where others are missing, the kernel supplies them.)
+    let warm = geometry.cpu_stride() * u64::from(tompion_os::current_cpu().min(geometry.cpus() - 1));
+    tompion_os::populate(rings.base().wrapping_add(warm as usize), WARM_BYTES.min(rings.len()));
+    let rings_len = rings.len();
+    let rings = rings.leak();
+    // SAFETY: the slot has no recording; the rings are mapped as large as the geometry says, and stay so:
+    // leaving replaces them in place, and never unmaps `control`.
+    unsafe { Recording::begin(event::place(slot), &setup, rings, &control) };
+    Ok(Shared { control, rings, rings_len })
+}
+
+/// The rules as they stand in the control file.
+fn read_rules(control: &SharedMap) -> String {
+    // Ordering: pairs with the session's release store of the length, behind the text.
+    let len = control.half(control::OFFSET_RULES_LEN).load(Ordering::Acquire);
+    let mut text = vec![0; (len as usize).min(control::RULES_SIZE as usize)];
+    control.copy_out(control::RULES as usize, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+impl Joined {
+    fn new(socket: PacketSocket, shared: Shared) -> Self {
+        let rules = read_rules(&shared.control);
+        let identity = socket.identity();
+        let described = vec![0; usize::from(u16::MAX) / 64 + 1];
+        Self { socket: Arc::new(socket), identity, shared, rules, described }
+    }
+
+    /// The conversation with the session.
+    pub fn socket(&self) -> Arc<PacketSocket> {
+        Arc::clone(&self.socket)
+    }
+
+    /// Reads the rules again.
+    pub fn refresh_rules(&mut self) {
+        self.rules = read_rules(&self.shared.control);
+    }
+
+    /// Puts an event into the catalog, unless it is there. False if there is no room.
+    pub fn describe(&mut self, number: u32, description: &[u8]) -> bool {
+        let (index, bit) = (number as usize / 64, 1u64 << (number % 64));
+        if self.described[index] & bit != 0 {
+            return true;
+        }
+        let control = &self.shared.control;
+        let used = control.word(control::CATALOG as usize + catalog::USED);
+        // Ordering: only this process's registry, under its lock, writes the catalog.
+        let end = used.load(Ordering::Relaxed);
+        let len = catalog::entry_len(description.len());
+        if end.saturating_add(len as u64) > control::CATALOG_SIZE - catalog::ENTRIES as u64 {
+            return false;
+        }
+        let entry = control::CATALOG as usize + catalog::ENTRIES + end as usize;
+        control.copy_in(entry, &number.to_le_bytes());
+        control.copy_in(entry + 4, &(description.len() as u32).to_le_bytes());
+        control.copy_in(entry + catalog::ENTRY_HEADER, description);
+        // Ordering: pairs with the session's acquire load: who sees the length sees the entry.
+        used.store(end + len as u64, Ordering::Release);
+        self.described[index] |= bit;
+        true
+    }
+
+    /// Counts an event that could not be described.
+    pub fn count_undescribed(&self, slot: usize) {
+        // SAFETY: the place of a slot in use is valid.
+        if let Some(recording) = unsafe { event::place(slot).as_ref() } {
+            recording.count_without_ring(Cause::CatalogFull);
+        }
+    }
+
+    /// Makes pages of the rings present.
+    pub fn populate(&self, offset: u64, len: u64) {
+        let whole = self.shared.rings_len as u64;
+        if offset < whole && len <= whole - offset {
+            tompion_os::populate(self.shared.rings.wrapping_add(offset as usize), len as usize);
+        }
+    }
+
+    /// Leaves the recording in a running process: afterwards nobody is inside a section of it.
+    pub fn leave(self, slot: usize) -> Option<Retired> {
+        // SAFETY: the place of a slot in use is valid.
+        if let Some(recording) = unsafe { event::place(slot).as_ref() } {
+            recording.end();
+        }
+        // Whoever is inside a section starts again and finds the recording ended. A thread that was about to
+        // open a sub-buffer may still look at the ring's header: the memory stays, with nothing behind it.
+        let _ = tompion_os::barrier_all_sections();
+        self.abandon()
+    }
+
+    /// Gives up a recording that a fork's child has inherited: its parent's socket and memory.
+    pub fn abandon_in_child(self) -> Option<Retired> {
+        // The parent's listener, which doesn't exist here, has a share of the socket.
+        self.socket.close_if_still(self.identity);
+        self.abandon()
+    }
+
+    /// Gives up the memory, in a process where nobody uses it any more.
+    fn abandon(self) -> Option<Retired> {
+        let Shared { control, rings, rings_len } = self.shared;
+        // The event path may still count a loss in it.
+        control.leak();
+        // SAFETY: the mapping was leaked in `take_over`, and the recording has ended.
+        Some(unsafe { Retired::new(rings, rings_len) })
+    }
+}
