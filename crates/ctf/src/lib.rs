@@ -14,5 +14,6 @@
 //! order of events of several streams are the business of `tompion-reader`.
 #![forbid(unsafe_code)]
 
+pub mod decode;
 pub mod metadata;
 pub mod tsdl;

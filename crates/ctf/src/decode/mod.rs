@@ -1,0 +1,391 @@
+//! Bytes to values.
+//!
+//! A [`Decoder`] is compiled once from a trace's description. It decodes packet headers and contexts
+//! ([`Decoder::packet`]), event headers ([`Decoder::event_header`]) and the rest of events
+//! ([`Decoder::event_body`]), each from a bit position on, and leaves what it found in a [`State`].
+//! [`Fields`] then walks over the values; strings and arrays of integers are not copied.
+//!
+//! ```text
+//! packet:  header │ context │ event │ event │ …  (content size) │ padding (packet size)
+//! event:   header │ context of the stream's events │ context of the event class │ payload
+//! ```
+//!
+//! Nothing here reads files. A caller that holds only a part of a packet gives that part, beginning at
+//! a multiple of [`WINDOW_ALIGNMENT`] bytes from the packet's beginning, and comes again with a larger
+//! one when [`DecodeError::is_cut`] says so.
+
+mod bits;
+mod compile;
+mod packet;
+mod plan;
+mod run;
+#[cfg(test)]
+mod tests;
+mod value;
+
+pub use compile::CompileError;
+pub use packet::Packet;
+pub use run::{Input, State};
+pub use value::{Elements, Fields, Value};
+
+use std::collections::HashMap;
+
+use compile::{Compiler, Filled, Slots};
+use plan::{Plan, Role};
+use run::run;
+
+use crate::metadata::{ByteOrder, Clock, Event, Scope, Stream, Struct, Trace};
+
+/// Parts of packets begin at multiples of this many bytes.
+pub const WINDOW_ALIGNMENT: u64 = 4096;
+
+/// Why bytes could not be decoded, and at which bit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct DecodeError {
+    /// What is wrong.
+    pub problem: Problem,
+    /// Where, in bits from the beginning of the input.
+    pub bit: u64,
+}
+
+impl DecodeError {
+    /// Whether more bytes could mend it.
+    pub fn is_cut(&self) -> bool {
+        matches!(self.problem, Problem::Cut { .. } | Problem::NoEnd)
+    }
+}
+
+/// What can be wrong with bytes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The content ends inside a value.
+    #[error("expected {expected} more bits, found {found}")]
+    Cut {
+        /// Bits that the value takes.
+        expected: u64,
+        /// Bits that are left.
+        found: u64,
+    },
+    /// The content ends inside a string.
+    #[error("expected the end of a string, found the end of the content")]
+    NoEnd,
+    /// No event class has this number.
+    #[error("expected the number of an event class, found {0}")]
+    NoEvent(u64),
+    /// No stream class has this number.
+    #[error("expected the number of a stream class, found {0}")]
+    NoStream(u64),
+    /// No option of a variant is selected by this value.
+    #[error("expected a value that selects an option, found {0}")]
+    NoOption(u64),
+    /// Two integers in one byte have different byte orders.
+    #[error("expected an integer in {} byte order beside one in the same byte, found the other order", order_name(*expected))]
+    MixedByteOrder {
+        /// The byte order of the first one.
+        expected: ByteOrder,
+    },
+    /// An array of elements that take no space.
+    #[error("expected fewer elements without content, found {0}")]
+    TooManyEmpty(u64),
+    /// An event that takes no space, which would come again without end.
+    #[error("expected an event, found one without a single bit")]
+    EmptyEvent,
+    /// The packet doesn't begin as packets do.
+    #[error("expected the magic number 0xc1fc1fc1, found {0:#x}")]
+    Magic(u64),
+    /// The packet belongs to another trace.
+    #[error("expected a packet of this trace, found the UUID of another")]
+    Uuid,
+    /// Sizes in the packet's context contradict each other or the header before them.
+    #[error("expected content of {least} to {packet} bits (the packet's size), found {content}")]
+    Sizes {
+        /// Size of header and context in bits.
+        least: u64,
+        /// Size of the content in bits.
+        content: u64,
+        /// Size of the packet in bits.
+        packet: u64,
+    },
+}
+
+fn order_name(order: ByteOrder) -> &'static str {
+    match order {
+        ByteOrder::Little => "little-endian",
+        ByteOrder::Big => "big-endian",
+    }
+}
+
+/// A compiled description.
+#[derive(Debug)]
+pub struct Decoder {
+    trace: Trace,
+    packet_header: Option<Plan>,
+    streams: Vec<StreamDecoder>,
+    slots: usize,
+}
+
+#[derive(Debug)]
+struct StreamDecoder {
+    packet_context: Option<Plan>,
+    header: Option<Plan>,
+    context: Option<Plan>,
+    events: Vec<EventDecoder>,
+    numbers: Numbers,
+    clock: Option<usize>,
+}
+
+#[derive(Debug)]
+struct EventDecoder {
+    context: Option<Plan>,
+    payload: Option<Plan>,
+}
+
+/// Event classes by number: a table as far as numbers are small, a map beyond.
+#[derive(Debug, Default)]
+struct Numbers {
+    table: Vec<u32>,
+    map: HashMap<u64, u32>,
+}
+
+impl Numbers {
+    const TABLE: u64 = 1 << 14;
+
+    fn new(events: &[Event]) -> Self {
+        let mut numbers = Self::default();
+        for (index, event) in events.iter().enumerate() {
+            if event.id >= Self::TABLE {
+                numbers.map.insert(event.id, index as u32);
+                continue;
+            }
+            let place = event.id as usize;
+            if numbers.table.len() <= place {
+                numbers.table.resize(place + 1, u32::MAX);
+            }
+            if let Some(entry) = numbers.table.get_mut(place) {
+                *entry = index as u32;
+            }
+        }
+        numbers
+    }
+
+    #[inline]
+    fn get(&self, id: u64) -> Option<usize> {
+        let found = match usize::try_from(id).ok().and_then(|id| self.table.get(id)) {
+            Some(&index) => Some(index).filter(|&index| index != u32::MAX),
+            None => self.map.get(&id).copied(),
+        };
+        found.map(|index| index as usize)
+    }
+}
+
+/// An event's header, decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventHead {
+    /// Index of the event class in [`Stream::events`].
+    pub class: usize,
+    /// The bit behind the header.
+    pub end: u64,
+}
+
+/// Where the words of an event's structures begin, and the bit behind the event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventBody {
+    context: usize,
+    payload: usize,
+    /// The bit behind the event.
+    pub end: u64,
+}
+
+impl Decoder {
+    /// Compiles a description.
+    pub fn new(trace: Trace) -> Result<Self, CompileError> {
+        let slots = Slots::new(&trace);
+        let count = slots.count();
+        let mut filled = Filled::new();
+        let packet_header = plan(&slots, &mut filled, Scope::PacketHeader, &trace.packet_header)?;
+        let streams = trace.streams.iter().map(|stream| stream_decoder(&slots, &filled, &trace, stream));
+        let streams = streams.collect::<Result<_, _>>()?;
+        drop(slots);
+        Ok(Self { trace, packet_header, streams, slots: count })
+    }
+
+    /// The description.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// A state for one data stream.
+    pub fn state(&self) -> State {
+        State::new(self.slots)
+    }
+
+    /// The class of a stream, by its index in [`Trace::streams`].
+    pub fn stream(&self, stream: usize) -> Option<&Stream> {
+        self.trace.streams.get(stream)
+    }
+
+    /// The clock of a stream's timestamps.
+    pub fn clock(&self, stream: usize) -> Option<&Clock> {
+        self.trace.clocks.get(self.streams.get(stream)?.clock?)
+    }
+
+    /// Whether a stream's events say when they happened.
+    pub fn has_clock(&self, stream: usize) -> bool {
+        self.clock(stream).is_some()
+    }
+
+    /// Decodes the header of the event at `bit` and advances the clock.
+    pub fn event_header(
+        &self,
+        stream: usize,
+        input: Input<'_>,
+        bit: u64,
+        state: &mut State,
+    ) -> Result<EventHead, DecodeError> {
+        let Some(decoder) = self.streams.get(stream) else {
+            return Err(DecodeError { problem: Problem::NoStream(stream as u64), bit });
+        };
+        state.begin_event();
+        let mut end = bit;
+        let mut id = None;
+        if let Some(plan) = &decoder.header {
+            end = run::<false>(plan, input, bit, state)?;
+            if plan.roles & Role::EventId.bit() != 0 {
+                id = Some(state.role(Role::EventId));
+            }
+            state.words.clear();
+        }
+        let class = match id {
+            Some(id) => decoder.numbers.get(id),
+            None => Some(0).filter(|_| !decoder.events.is_empty()),
+        };
+        match class {
+            Some(class) => Ok(EventHead { class, end }),
+            None => Err(DecodeError { problem: Problem::NoEvent(id.unwrap_or(0)), bit }),
+        }
+    }
+
+    /// Decodes contexts and payload of an event whose header ends at `bit`.
+    pub fn event_body(
+        &self,
+        stream: usize,
+        class: usize,
+        input: Input<'_>,
+        (bit, state): (u64, &mut State),
+    ) -> Result<EventBody, DecodeError> {
+        self.body::<true>((stream, class), input, bit, state)
+    }
+
+    /// Like [`Self::event_body`], for when only the event's end is of interest.
+    pub fn skip_event_body(
+        &self,
+        stream: usize,
+        class: usize,
+        input: Input<'_>,
+        (bit, state): (u64, &mut State),
+    ) -> Result<u64, DecodeError> {
+        self.body::<false>((stream, class), input, bit, state).map(|body| body.end)
+    }
+
+    #[inline]
+    fn body<const KEEP: bool>(
+        &self,
+        (stream, class): (usize, usize),
+        input: Input<'_>,
+        bit: u64,
+        state: &mut State,
+    ) -> Result<EventBody, DecodeError> {
+        let missing = |number: usize| DecodeError { problem: Problem::NoEvent(number as u64), bit };
+        let decoder = self.streams.get(stream).ok_or_else(|| missing(class))?;
+        let event = decoder.events.get(class).ok_or_else(|| missing(class))?;
+        state.begin_event();
+        let mut body = EventBody { end: bit, ..EventBody::default() };
+        if let Some(plan) = &decoder.context {
+            body.end = run::<KEEP>(plan, input, body.end, state)?;
+        }
+        body.context = state.words.len();
+        if let Some(plan) = &event.context {
+            body.end = run::<KEEP>(plan, input, body.end, state)?;
+        }
+        body.payload = state.words.len();
+        if let Some(plan) = &event.payload {
+            body.end = run::<KEEP>(plan, input, body.end, state)?;
+        }
+        Ok(body)
+    }
+
+    /// The clock's value at the last header that was decoded, in cycles.
+    #[inline]
+    pub fn cycles(&self, state: &State) -> u64 {
+        state.clock
+    }
+
+    /// The fields of the context that all events of the stream share.
+    pub fn stream_context<'a>(&'a self, stream: usize, input: Input<'a>, state: &'a State) -> Fields<'a> {
+        let root = self.stream(stream).and_then(|stream| stream.event_context.as_ref());
+        fields(root, &state.words, 0, input)
+    }
+
+    /// The fields of the context of the event's class.
+    pub fn event_context<'a>(
+        &'a self,
+        (stream, class): (usize, usize),
+        body: EventBody,
+        input: Input<'a>,
+        state: &'a State,
+    ) -> Fields<'a> {
+        let event = self.stream(stream).and_then(|stream| stream.events.get(class));
+        fields(event.and_then(|event| event.context.as_ref()), &state.words, body.context, input)
+    }
+
+    /// The event's own fields.
+    pub fn payload<'a>(
+        &'a self,
+        (stream, class): (usize, usize),
+        body: EventBody,
+        input: Input<'a>,
+        state: &'a State,
+    ) -> Fields<'a> {
+        let event = self.stream(stream).and_then(|stream| stream.events.get(class));
+        fields(event.and_then(|event| event.payload.as_ref()), &state.words, body.payload, input)
+    }
+}
+
+fn fields<'a>(root: Option<&'a Struct>, words: &'a [u64], first: usize, input: Input<'a>) -> Fields<'a> {
+    let names = root.map_or(&[][..], |structure| structure.fields.as_slice());
+    Fields::new(names, words.get(first..).unwrap_or_default(), input.bytes())
+}
+
+fn plan<'t>(
+    slots: &Slots<'t>,
+    filled: &mut Filled<'t>,
+    scope: Scope,
+    structure: &'t Option<Struct>,
+) -> Result<Option<Plan>, CompileError> {
+    structure.as_ref().map(|structure| Compiler::compile(slots, filled, scope, structure)).transpose()
+}
+
+fn stream_decoder<'t>(
+    slots: &Slots<'t>,
+    filled: &Filled<'t>,
+    trace: &'t Trace,
+    stream: &'t Stream,
+) -> Result<StreamDecoder, CompileError> {
+    let mut filled = filled.clone();
+    let packet_context = plan(slots, &mut filled, Scope::PacketContext, &stream.packet_context)?;
+    let header = plan(slots, &mut filled, Scope::EventHeader, &stream.event_header)?;
+    let context = plan(slots, &mut filled, Scope::StreamEventContext, &stream.event_context)?;
+    let mut events = Vec::with_capacity(stream.events.len());
+    for event in &stream.events {
+        let mut filled = filled.clone();
+        events.push(EventDecoder {
+            context: plan(slots, &mut filled, Scope::EventContext, &event.context)?,
+            payload: plan(slots, &mut filled, Scope::Payload, &event.payload)?,
+        });
+    }
+    let numbers = Numbers::new(&stream.events);
+    let clock =
+        compile::clock_name(stream).and_then(|name| trace.clocks.iter().position(|clock| clock.name == name));
+    Ok(StreamDecoder { packet_context, header, context, events, numbers, clock })
+}

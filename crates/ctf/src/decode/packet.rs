@@ -1,0 +1,112 @@
+//! Packet headers and contexts.
+
+use super::plan::Role;
+use super::run::{Input, State, run};
+use super::{DecodeError, Decoder, Fields, Problem, fields};
+use crate::metadata::Struct;
+
+const MAGIC: u64 = 0xc1fc_1fc1;
+
+/// What a packet says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Packet {
+    /// Index of its class in `Trace::streams`.
+    pub stream: usize,
+    /// Which of the streams of this class.
+    pub instance: Option<u64>,
+    /// Where its first event begins, in bits.
+    pub header_bits: u64,
+    /// Where its last event ends, in bits; nothing if it fills the file.
+    pub content_bits: Option<u64>,
+    /// Its size in bits; nothing if it fills the file.
+    pub packet_bits: Option<u64>,
+    /// When it was begun, in cycles.
+    pub begin: Option<u64>,
+    /// When it was ended, in cycles.
+    pub end: Option<u64>,
+    /// How many events of its stream were discarded before it was ended.
+    pub discarded: Option<u64>,
+    /// Its number in its stream.
+    pub sequence: Option<u64>,
+    context: usize,
+    words: Vec<u64>,
+}
+
+impl Decoder {
+    /// Decodes header and context of the packet that begins with the input's first byte, and sets the
+    /// clock to its beginning.
+    pub fn packet(&self, input: Input<'_>, state: &mut State) -> Result<Packet, DecodeError> {
+        state.begin_event();
+        let mut packet = Packet::default();
+        let mut end = 0;
+        let mut id = None;
+        if let Some(plan) = &self.packet_header {
+            end = run::<true>(plan, input, 0, state)?;
+            let role = |role: Role| (plan.roles & role.bit() != 0).then(|| state.role(role));
+            self.check_identity(role(Role::Magic), role(Role::Uuid), input)?;
+            id = role(Role::StreamId);
+            packet.instance = role(Role::StreamInstance);
+        }
+        let stream = match id {
+            Some(id) => self.trace.streams.iter().position(|stream| stream.id == id),
+            None => Some(0).filter(|_| !self.streams.is_empty()),
+        };
+        let Some(stream) = stream else {
+            return Err(DecodeError { problem: Problem::NoStream(id.unwrap_or(0)), bit: end });
+        };
+        packet.stream = stream;
+        packet.context = state.words.len();
+        state.clock = 0;
+        if let Some(plan) = self.streams.get(stream).and_then(|stream| stream.packet_context.as_ref()) {
+            end = run::<true>(plan, input, end, state)?;
+            let role = |role: Role| (plan.roles & role.bit() != 0).then(|| state.role(role));
+            packet.begin = role(Role::TimestampBegin);
+            packet.end = role(Role::TimestampEnd);
+            packet.content_bits = role(Role::ContentSize).or(role(Role::PacketSize));
+            packet.packet_bits = role(Role::PacketSize).or(packet.content_bits);
+            packet.discarded = role(Role::EventsDiscarded);
+            packet.sequence = role(Role::SequenceNumber);
+        }
+        packet.header_bits = end;
+        packet.check_sizes()?;
+        packet.words.clone_from(&state.words);
+        Ok(packet)
+    }
+
+    fn check_identity(
+        &self,
+        magic: Option<u64>,
+        uuid: Option<u64>,
+        input: Input<'_>,
+    ) -> Result<(), DecodeError> {
+        if let Some(magic) = magic.filter(|&magic| magic != MAGIC) {
+            return Err(DecodeError { problem: Problem::Magic(magic), bit: 0 });
+        }
+        if let (Some(place), Some(expected)) = (uuid, self.trace.uuid) {
+            let begin = (place >> 32) as usize;
+            let found = input.bytes().get(begin..).and_then(|rest| rest.first_chunk::<16>());
+            if found != Some(&expected.0) {
+                return Err(DecodeError { problem: Problem::Uuid, bit: begin as u64 * 8 });
+            }
+        }
+        Ok(())
+    }
+
+    /// The fields of a packet's context; `input` as it was when the packet was decoded.
+    pub fn packet_context<'a>(&'a self, packet: &'a Packet, input: Input<'a>) -> Fields<'a> {
+        let root: Option<&Struct> =
+            self.stream(packet.stream).and_then(|stream| stream.packet_context.as_ref());
+        fields(root, &packet.words, packet.context, input)
+    }
+}
+
+impl Packet {
+    fn check_sizes(&self) -> Result<(), DecodeError> {
+        let (Some(content), Some(packet)) = (self.content_bits, self.packet_bits) else { return Ok(()) };
+        let least = self.header_bits;
+        if least <= content && content <= packet && packet % 8 == 0 && packet > 0 {
+            return Ok(());
+        }
+        Err(DecodeError { problem: Problem::Sizes { least, content, packet }, bit: 0 })
+    }
+}

@@ -1,0 +1,171 @@
+//! Plans: what is left of a structure's type when everything that is known before has been decided.
+//!
+//! A plan is a flat list of steps. Runs of fields of whole bytes at whole bytes are one step with one
+//! check of bounds. Each step appends words to a list, by which values are found again:
+//!
+//! | type | words |
+//! |---|---|
+//! | integer, enumeration | the value, sign-extended |
+//! | float | the bits of the value as an `f64` |
+//! | string | position (upper half) and length (lower half) in bytes |
+//! | array or sequence of plain integers | position (upper half) and count (lower half) |
+//! | other array or sequence | count, then the elements |
+//! | structure | its fields |
+//! | variant | index of the option, then the option |
+//!
+//! Plain integers have 8, 16, 32 or 64 bits, lie at whole bytes, and follow each other without gaps.
+
+use crate::metadata::{ByteOrder, Integer, Type};
+
+/// A compiled structure.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub steps: Vec<Step>,
+    pub loads: Vec<Load>,
+    pub choices: Vec<Choice>,
+    /// Bit set of the [`Role`]s that the plan fills.
+    pub roles: u32,
+}
+
+/// One step of a plan.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// Go to the next multiple of `mask + 1` bits.
+    Align { mask: u32 },
+    /// Take `bytes` bytes, which begin at a whole byte, and load some values of them. `watched` says
+    /// that a later step asks for one of the values.
+    Block { bytes: u32, first: u32, count: u32, watched: bool },
+    /// An integer at any bit.
+    Bits { bits: u8, signed: bool, order: ByteOrder },
+    /// A float at any bit.
+    FloatBits { bits: u8, order: ByteOrder },
+    /// Bytes up to a NUL.
+    Text,
+    /// Plain integers of `size` bytes each.
+    Plain { count: Count, size: u8 },
+    /// The `body` steps that follow, several times. `least` is the least size of one round in bits.
+    Repeat { count: Count, body: u32, least: u32 },
+    /// One of several runs of steps.
+    Choose { slot: u16, choice: u32 },
+    /// Remember the word that was appended last.
+    Save { slot: u16 },
+    /// Update the clock by that word.
+    Clock { bits: u8 },
+}
+
+/// How many elements.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Count {
+    Fixed(u32),
+    Slot(u16),
+}
+
+/// A value in a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    pub offset: u32,
+    pub kind: Kind,
+}
+
+/// How a value in a block is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    U8,
+    I8,
+    U16(ByteOrder),
+    I16(ByteOrder),
+    U32(ByteOrder),
+    I32(ByteOrder),
+    W64(ByteOrder),
+    F32(ByteOrder),
+}
+
+impl Kind {
+    /// For an integer of 8, 16, 32 or 64 bits.
+    pub fn of(integer: &Integer) -> Option<Self> {
+        let order = integer.byte_order;
+        Some(match (integer.bits, integer.signed) {
+            (8, false) => Self::U8,
+            (8, true) => Self::I8,
+            (16, false) => Self::U16(order),
+            (16, true) => Self::I16(order),
+            (32, false) => Self::U32(order),
+            (32, true) => Self::I32(order),
+            (64, _) => Self::W64(order),
+            _ => return None,
+        })
+    }
+
+    /// Reads the value at the beginning of `bytes`, 0 if there are too few.
+    #[inline]
+    pub fn read(self, bytes: &[u8]) -> u64 {
+        use ByteOrder::{Big, Little};
+        fn chunk<const N: usize>(bytes: &[u8]) -> [u8; N] {
+            bytes.first_chunk().copied().unwrap_or([0; N])
+        }
+        match self {
+            Self::U8 => chunk::<1>(bytes)[0].into(),
+            Self::I8 => chunk::<1>(bytes)[0] as i8 as u64,
+            Self::U16(Little) => u16::from_le_bytes(chunk(bytes)).into(),
+            Self::U16(Big) => u16::from_be_bytes(chunk(bytes)).into(),
+            Self::I16(Little) => i16::from_le_bytes(chunk(bytes)) as u64,
+            Self::I16(Big) => i16::from_be_bytes(chunk(bytes)) as u64,
+            Self::U32(Little) => u32::from_le_bytes(chunk(bytes)).into(),
+            Self::U32(Big) => u32::from_be_bytes(chunk(bytes)).into(),
+            Self::I32(Little) => i32::from_le_bytes(chunk(bytes)) as u64,
+            Self::I32(Big) => i32::from_be_bytes(chunk(bytes)) as u64,
+            Self::W64(Little) => u64::from_le_bytes(chunk(bytes)),
+            Self::W64(Big) => u64::from_be_bytes(chunk(bytes)),
+            Self::F32(Little) => f64::from(f32::from_le_bytes(chunk(bytes))).to_bits(),
+            Self::F32(Big) => f64::from(f32::from_be_bytes(chunk(bytes))).to_bits(),
+        }
+    }
+}
+
+/// The options of a variant.
+#[derive(Debug)]
+pub(super) struct Choice {
+    /// Flips the sign bit of signed selectors, so that all ranges compare unsigned.
+    pub bias: u64,
+    /// Smallest and largest value (biased), and the option that they select.
+    pub ranges: Vec<(u64, u64, u32)>,
+    /// Steps of each option: first, and behind the last.
+    pub options: Vec<(u32, u32)>,
+    /// The step behind all options.
+    pub end: u32,
+}
+
+/// Values with a meaning for readers. Each has a slot of its own, before those of references.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(super) enum Role {
+    Magic = 0,
+    Uuid = 1,
+    StreamId = 2,
+    StreamInstance = 3,
+    TimestampBegin = 4,
+    TimestampEnd = 5,
+    ContentSize = 6,
+    PacketSize = 7,
+    EventsDiscarded = 8,
+    SequenceNumber = 9,
+    EventId = 10,
+}
+
+impl Role {
+    /// Number of roles.
+    pub const COUNT: u16 = 11;
+
+    /// The role's bit in [`Plan::roles`].
+    pub const fn bit(self) -> u32 {
+        1 << self as u16
+    }
+}
+
+/// Whether arrays of this type are stored as position and count alone.
+pub(crate) fn plain_kind(element: &Type) -> Option<(Kind, u8)> {
+    let Type::Integer(integer) = element else { return None };
+    let packed = integer.alignment % 8 == 0 && integer.alignment <= integer.bits;
+    let kind = Kind::of(integer).filter(|_| packed)?;
+    Some((kind, (integer.bits / 8) as u8))
+}

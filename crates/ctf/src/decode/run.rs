@@ -1,0 +1,285 @@
+//! Running plans over bytes.
+
+use super::plan::{Count, Kind, Plan, Role, Step};
+use super::{DecodeError, Problem, bits};
+use crate::metadata::ByteOrder;
+
+/// How many elements without a single bit one event may have: nothing else limits them.
+const MAX_EMPTY: u64 = 1 << 16;
+
+/// The bytes that may be decoded, and how many bits of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    bytes: &'a [u8],
+    bits: u64,
+}
+
+impl<'a> Input<'a> {
+    /// The first `bits` bits of `bytes`, or all if there are fewer. The first byte must be at a
+    /// multiple of [`super::WINDOW_ALIGNMENT`] from the beginning of the packet.
+    pub fn new(bytes: &'a [u8], bits: u64) -> Self {
+        let bits = bits.min(bytes.len() as u64 * 8);
+        let size = bits.div_ceil(8) as usize;
+        Self { bytes: bytes.get(..size).unwrap_or(bytes), bits }
+    }
+
+    /// Number of bits.
+    pub fn bits(&self) -> u64 {
+        self.bits
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+}
+
+/// What decoding remembers from one structure to the next.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// The words of the structures so far; see the table of the `plan` module.
+    pub(super) words: Vec<u64>,
+    /// Values that references and roles ask for.
+    pub(super) slots: Vec<u64>,
+    /// The clock's value, updated by fields that are mapped to it.
+    pub(super) clock: u64,
+    /// Byte order of the last integer that was read bit by bit.
+    order: ByteOrder,
+    empty: u64,
+}
+
+impl State {
+    pub(super) fn new(slots: usize) -> Self {
+        Self { words: Vec::new(), slots: vec![0; slots], clock: 0, order: ByteOrder::Little, empty: 0 }
+    }
+
+    pub(super) fn role(&self, role: Role) -> u64 {
+        self.slots.get(role as usize).copied().unwrap_or(0)
+    }
+
+    pub(super) fn begin_event(&mut self) {
+        self.words.clear();
+        self.empty = 0;
+    }
+}
+
+/// Runs a plan from a bit on; returns the bit behind. Without `KEEP`, only those values are appended
+/// that are asked for.
+pub(super) fn run<const KEEP: bool>(
+    plan: &Plan,
+    input: Input<'_>,
+    bit: u64,
+    state: &mut State,
+) -> Result<u64, DecodeError> {
+    let mut run = Run { plan, input, bit, state };
+    run.steps::<KEEP>(0, plan.steps.len() as u32)?;
+    Ok(run.bit)
+}
+
+struct Run<'r, 'b> {
+    plan: &'r Plan,
+    input: Input<'b>,
+    bit: u64,
+    state: &'r mut State,
+}
+
+impl Run<'_, '_> {
+    #[cold]
+    fn wrong<T>(&self, problem: Problem) -> Result<T, DecodeError> {
+        Err(DecodeError { problem, bit: self.bit })
+    }
+
+    /// Passes over bits; returns where they begin.
+    #[inline]
+    fn take(&mut self, bits: u64) -> Result<u64, DecodeError> {
+        let begin = self.bit;
+        let available = self.input.bits.saturating_sub(begin);
+        if bits > available {
+            return self.wrong(Problem::Cut { expected: bits, found: available });
+        }
+        self.bit = begin + bits;
+        Ok(begin)
+    }
+
+    /// Passes over whole bytes, at a whole byte.
+    #[inline]
+    fn take_bytes(&mut self, size: u64) -> Result<usize, DecodeError> {
+        self.take(size.saturating_mul(8)).map(|bit| (bit / 8) as usize)
+    }
+
+    fn steps<const KEEP: bool>(&mut self, first: u32, end: u32) -> Result<(), DecodeError> {
+        let plan = self.plan;
+        let mut next = first;
+        while next < end {
+            let Some(&step) = plan.steps.get(next as usize) else { break };
+            next += 1;
+            match step {
+                Step::Align { mask } => {
+                    let gap = self.bit.wrapping_neg() & u64::from(mask);
+                    self.take(gap)?;
+                }
+                Step::Block { bytes, first, count, watched } => {
+                    let begin = self.take_bytes(bytes.into())?;
+                    if KEEP || watched {
+                        self.block(begin, first, count);
+                    }
+                }
+                Step::Bits { bits, signed, order } => self.bits(bits.into(), signed, order)?,
+                Step::FloatBits { bits, order } => self.float_bits(bits.into(), order)?,
+                Step::Text => self.text::<KEEP>()?,
+                Step::Plain { count, size } => {
+                    let count = self.count(count);
+                    let begin = self.take_bytes(count.saturating_mul(size.into()))?;
+                    self.state.words.push((begin as u64) << 32 | count);
+                }
+                Step::Repeat { count, body, least } => {
+                    self.repeat::<KEEP>(self.count(count), next, next + body, least)?;
+                    next += body;
+                }
+                Step::Choose { slot, choice } => next = self.choose::<KEEP>(slot, choice)?,
+                Step::Save { slot } => {
+                    let last = self.state.words.last().copied().unwrap_or(0);
+                    if let Some(slot) = self.state.slots.get_mut(usize::from(slot)) {
+                        *slot = last;
+                    }
+                }
+                Step::Clock { bits } => {
+                    let last = self.state.words.last().copied().unwrap_or(0);
+                    self.state.clock = advance_clock(self.state.clock, last, bits.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn block(&mut self, begin: usize, first: u32, count: u32) {
+        let bytes = self.input.bytes.get(begin..).unwrap_or_default();
+        let loads = self.plan.loads.get(first as usize..(first + count) as usize).unwrap_or_default();
+        let values = loads.iter().map(|load| match bytes.get(load.offset as usize..) {
+            Some(rest) => load.kind.read(rest),
+            None => 0,
+        });
+        self.state.words.extend(values);
+    }
+
+    /// Whether an integer may be read bit by bit from here: neighbours in one byte share a byte order.
+    fn check_order(&mut self, order: ByteOrder) -> Result<(), DecodeError> {
+        if self.bit % 8 != 0 && self.state.order != order {
+            return self.wrong(Problem::MixedByteOrder { expected: self.state.order });
+        }
+        self.state.order = order;
+        Ok(())
+    }
+
+    fn bits(&mut self, bits: u32, signed: bool, order: ByteOrder) -> Result<(), DecodeError> {
+        self.check_order(order)?;
+        let begin = self.take(bits.into())?;
+        let value = bits::read(self.input.bytes, begin, bits, order).unwrap_or(0);
+        self.state.words.push(if signed { bits::extend_sign(value, bits) } else { value });
+        Ok(())
+    }
+
+    fn float_bits(&mut self, bits: u32, order: ByteOrder) -> Result<(), DecodeError> {
+        self.bits(bits, false, order)?;
+        if let Some(word) = self.state.words.last_mut().filter(|_| bits == 32) {
+            *word = f64::from(f32::from_bits(*word as u32)).to_bits();
+        }
+        Ok(())
+    }
+
+    fn text<const KEEP: bool>(&mut self) -> Result<(), DecodeError> {
+        let begin = (self.bit / 8) as usize;
+        let rest = self.input.bytes.get(begin..).unwrap_or_default();
+        let Some(length) = memchr::memchr(0, rest) else {
+            return self.wrong(Problem::NoEnd);
+        };
+        self.take_bytes(length as u64 + 1)?;
+        if KEEP {
+            self.state.words.push((begin as u64) << 32 | length as u64);
+        }
+        Ok(())
+    }
+
+    fn count(&self, count: Count) -> u64 {
+        match count {
+            Count::Fixed(count) => count.into(),
+            Count::Slot(slot) => self.state.slots.get(usize::from(slot)).copied().unwrap_or(0),
+        }
+    }
+
+    fn repeat<const KEEP: bool>(
+        &mut self,
+        count: u64,
+        first: u32,
+        end: u32,
+        least: u32,
+    ) -> Result<(), DecodeError> {
+        let available = self.input.bits.saturating_sub(self.bit);
+        let expected = count.saturating_mul(least.into());
+        if expected > available {
+            return self.wrong(Problem::Cut { expected, found: available });
+        }
+        if least == 0 {
+            self.state.empty = self.state.empty.saturating_add(count);
+            if self.state.empty > MAX_EMPTY {
+                return self.wrong(Problem::TooManyEmpty(count));
+            }
+        }
+        self.state.words.push(count);
+        for _ in 0..count {
+            self.steps::<KEEP>(first, end)?;
+        }
+        Ok(())
+    }
+
+    /// Runs the selected option; returns the step behind all options.
+    fn choose<const KEEP: bool>(&mut self, slot: u16, choice: u32) -> Result<u32, DecodeError> {
+        let plan = self.plan;
+        let value = self.state.slots.get(usize::from(slot)).copied().unwrap_or(0);
+        let Some(choice) = plan.choices.get(choice as usize) else {
+            return self.wrong(Problem::NoOption(value));
+        };
+        let key = value ^ choice.bias;
+        let range = choice.ranges.iter().find(|(low, high, _)| (*low..=*high).contains(&key));
+        let Some(&(_, _, option)) = range else { return self.wrong(Problem::NoOption(value)) };
+        self.state.words.push(option.into());
+        let Some(&(first, end)) = choice.options.get(option as usize) else {
+            return self.wrong(Problem::NoOption(value));
+        };
+        self.steps::<KEEP>(first, end)?;
+        Ok(choice.end)
+    }
+}
+
+/// The clock's new value, of which the lowest `bits` bits are known; it never goes back.
+#[inline]
+pub(super) fn advance_clock(clock: u64, value: u64, bits: u32) -> u64 {
+    if bits >= 64 {
+        return value;
+    }
+    let mask = bits::mask(bits);
+    let value = value & mask;
+    let next = (clock & !mask) | value;
+    if value < clock & mask { next.wrapping_add(mask + 1) } else { next }
+}
+
+/// Elements of an array of plain integers.
+pub(super) fn plain_element(kind: Kind, size: u8, bytes: &[u8], index: usize) -> u64 {
+    let begin = index.saturating_mul(usize::from(size));
+    bytes.get(begin..).map_or(0, |rest| kind.read(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::advance_clock;
+
+    #[test]
+    fn a_partial_timestamp_wraps_at_most_once() {
+        assert_eq!(advance_clock(0x1_00ff, 0x20, 8), 0x1_0120);
+        assert_eq!(advance_clock(0x1_0010, 0x20, 8), 0x1_0020);
+        assert_eq!(advance_clock(0x1_0020, 0x20, 8), 0x1_0020);
+        assert_eq!(advance_clock(5, 3, 64), 3);
+        assert_eq!(advance_clock(u64::MAX, 0, 27), 0);
+    }
+}

@@ -1,0 +1,213 @@
+//! Decoded values, found again by their types.
+
+use super::plan::{Kind, plain_kind};
+use super::run::plain_element;
+use crate::metadata::{Enum, Field, Integer, Type};
+
+/// A decoded value. Texts and arrays borrow the packet's bytes.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    /// An unsigned integer and its type.
+    Unsigned(u64, &'a Integer),
+    /// A signed integer and its type.
+    Signed(i64, &'a Integer),
+    /// A number of either size.
+    Float(f64),
+    /// Text without its NUL; whether it is UTF-8 was not checked.
+    Text(&'a [u8]),
+    /// The value of an enumeration, as 64 bits of its container, and its type.
+    Enum(u64, &'a Enum),
+    /// Fields.
+    Struct(Fields<'a>),
+    /// The name of the selected option, and its value.
+    Variant(&'a str, Fields<'a>),
+    /// Elements of an array or sequence.
+    Array(Elements<'a>),
+}
+
+impl<'a> Value<'a> {
+    /// The value of an integer or enumeration; nothing for others.
+    pub fn as_integer(&self) -> Option<i128> {
+        match *self {
+            Self::Unsigned(value, _) => Some(value.into()),
+            Self::Signed(value, _) => Some(value.into()),
+            Self::Enum(value, ty) if ty.integer.signed => Some((value as i64).into()),
+            Self::Enum(value, _) => Some(value.into()),
+            _ => None,
+        }
+    }
+
+    /// The text; nothing for others.
+    pub fn as_text(&self) -> Option<&'a [u8]> {
+        match *self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// Fields of a structure with their values, in order.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields<'a> {
+    names: &'a [Field],
+    words: &'a [u64],
+    bytes: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(names: &'a [Field], words: &'a [u64], bytes: &'a [u8]) -> Self {
+        Self { names, words, bytes }
+    }
+
+    /// Whether there is no field left.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// The value of the first field of this name.
+    pub fn get(self, name: &str) -> Option<Value<'a>> {
+        let mut fields = self;
+        fields.find(|(found, _)| *found == name).map(|(_, value)| value)
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = (&'a str, Value<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (field, rest) = self.names.split_first()?;
+        self.names = rest;
+        let value = take(&field.ty, &mut self.words, self.bytes)?;
+        Some((&field.name, value))
+    }
+}
+
+/// Elements of an array or sequence, in order.
+#[derive(Clone, Copy, Debug)]
+pub struct Elements<'a> {
+    ty: &'a Type,
+    left: usize,
+    source: Source<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Source<'a> {
+    /// Integers as they stand in the packet.
+    Plain { kind: Kind, size: u8, bytes: &'a [u8], next: usize },
+    /// Anything else.
+    Words { words: &'a [u64], bytes: &'a [u8] },
+}
+
+impl<'a> Elements<'a> {
+    /// How many elements are left.
+    pub fn len(&self) -> usize {
+        self.left
+    }
+
+    /// Whether none is left.
+    pub fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Value<'a>;
+
+    fn next(&mut self) -> Option<Value<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        match &mut self.source {
+            Source::Plain { kind, size, bytes, next } => {
+                let word = plain_element(*kind, *size, bytes, *next);
+                *next += 1;
+                let Type::Integer(integer) = self.ty else { return None };
+                Some(integer_value(word, integer))
+            }
+            Source::Words { words, bytes } => take(self.ty, words, bytes),
+        }
+    }
+}
+
+fn integer_value(word: u64, integer: &Integer) -> Value<'_> {
+    if integer.signed { Value::Signed(word as i64, integer) } else { Value::Unsigned(word, integer) }
+}
+
+fn pop(words: &mut &[u64]) -> Option<u64> {
+    let (&word, rest) = words.split_first()?;
+    *words = rest;
+    Some(word)
+}
+
+/// The bytes at a word's position.
+fn slice(word: u64, size: u8, bytes: &[u8]) -> &[u8] {
+    let begin = (word >> 32) as usize;
+    let length = (word as u32 as usize).saturating_mul(size.into());
+    bytes.get(begin..begin.saturating_add(length)).unwrap_or_default()
+}
+
+/// The value of a type, whose words are taken away.
+fn take<'a>(ty: &'a Type, words: &mut &'a [u64], bytes: &'a [u8]) -> Option<Value<'a>> {
+    Some(match ty {
+        Type::Integer(integer) => integer_value(pop(words)?, integer),
+        Type::Float(_) => Value::Float(f64::from_bits(pop(words)?)),
+        Type::String(_) => Value::Text(slice(pop(words)?, 1, bytes)),
+        Type::Enum(enumeration) => Value::Enum(pop(words)?, enumeration),
+        Type::Struct(structure) => {
+            let fields = Fields { names: &structure.fields, words, bytes };
+            structure.fields.iter().try_for_each(|field| skip(&field.ty, words))?;
+            Value::Struct(fields)
+        }
+        Type::Variant(variant) => {
+            let option = pop(words)? as usize;
+            let names = variant.options.get(option..option + 1)?;
+            let fields = Fields { names, words, bytes };
+            let [field] = names else { return None };
+            skip(&field.ty, words)?;
+            Value::Variant(&field.name, fields)
+        }
+        Type::Array(array) => elements(&array.element, words, bytes)?,
+        Type::Sequence(sequence) => elements(&sequence.element, words, bytes)?,
+    })
+}
+
+fn elements<'a>(element: &'a Type, words: &mut &'a [u64], bytes: &'a [u8]) -> Option<Value<'a>> {
+    let word = pop(words)?;
+    if let Some((kind, size)) = plain_kind(element) {
+        let bytes = slice(word, size, bytes);
+        if matches!(element, Type::Integer(integer) if integer.is_text()) {
+            let end = memchr::memchr(0, bytes).unwrap_or(bytes.len());
+            return bytes.get(..end).map(Value::Text);
+        }
+        let left = bytes.len() / usize::from(size.max(1));
+        return Some(Value::Array(Elements {
+            ty: element,
+            left,
+            source: Source::Plain { kind, size, bytes, next: 0 },
+        }));
+    }
+    let left = usize::try_from(word).ok()?;
+    let value = Value::Array(Elements { ty: element, left, source: Source::Words { words, bytes } });
+    (0..left).try_for_each(|_| skip(element, words))?;
+    Some(value)
+}
+
+/// Takes the words of a type away.
+fn skip(ty: &Type, words: &mut &[u64]) -> Option<()> {
+    match ty {
+        Type::Integer(_) | Type::Float(_) | Type::String(_) | Type::Enum(_) => pop(words).map(drop),
+        Type::Struct(structure) => structure.fields.iter().try_for_each(|field| skip(&field.ty, words)),
+        Type::Variant(variant) => {
+            let option = pop(words)? as usize;
+            skip(&variant.options.get(option)?.ty, words)
+        }
+        Type::Array(array) => skip_elements(&array.element, words),
+        Type::Sequence(sequence) => skip_elements(&sequence.element, words),
+    }
+}
+
+fn skip_elements(element: &Type, words: &mut &[u64]) -> Option<()> {
+    let word = pop(words)?;
+    if plain_kind(element).is_some() {
+        return Some(());
+    }
+    (0..word).try_for_each(|_| skip(element, words))
+}
