@@ -46,6 +46,10 @@ pub const AGENT: &str = "agent";
 /// All that the agent may depend on.
 pub const AGENT_SEES: &[&str] = &["layout", "schema", "filter", "protocol", "ring", "os"];
 
+/// Foreign packages that the agent may use, with the reason.
+pub const AGENT_TAKES: &[(&str, &str)] =
+    &[("dlmalloc", "a heap of its own: the host's may be traced, replaced, broken or in use")];
+
 /// Crates that see traces only.
 pub const READ_SIDE: &[&str] = &["reader", "analysis", "export", "viewer"];
 /// What the read side never sees.
