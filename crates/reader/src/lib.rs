@@ -1,2 +1,72 @@
 //! Reads traces of any CTF producer: opens, merges by time, prints, sums up.
+//!
+//! ```text
+//! folders ──discover──► traces, stream files ──► TraceSet ──merge──► Event ──► text, json, csv
+//!                                                    └─ packets alone ──► stat
+//! ```
+//!
+//! A [`TraceSet`] reads each stream through one window and merges all streams by time, so its memory
+//! does not grow with the size of the traces. What is damaged is read up to the damage, which is kept
+//! as a [`Damage`] for the caller to report; lost events are kept as [`Loss`].
+//!
+//! Decoding is `tompion-ctf`'s work; what an analysis makes of events belongs above this crate.
 #![forbid(unsafe_code)]
+
+mod discover;
+mod event;
+mod file;
+mod merge;
+pub mod text;
+
+use std::path::PathBuf;
+
+pub use discover::Trace;
+pub use event::Event;
+pub use merge::{Loss, LossKind, Selection, TraceSet, open};
+
+/// Why traces could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no trace at or below a path.
+    #[error("expected a trace at or below {}, found no file named `metadata`", .0.display())]
+    NoTrace(PathBuf),
+    /// A file or folder could not be read.
+    #[error("cannot read {}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A description is wrong.
+    #[error("{}: {source}", path.display())]
+    Metadata {
+        /// The `metadata` file.
+        path: PathBuf,
+        /// What is wrong.
+        source: tompion_ctf::tsdl::Error,
+    },
+    /// A description cannot be decoded by.
+    #[error("{}: {source}", path.display())]
+    Description {
+        /// The `metadata` file.
+        path: PathBuf,
+        /// What is wrong.
+        source: tompion_ctf::decode::CompileError,
+    },
+    /// The output could not be written.
+    #[error("cannot write the output")]
+    Output(#[from] std::io::Error),
+}
+
+/// A place where a stream cannot be read any further.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: byte {offset}: {message}", path.display())]
+pub struct Damage {
+    /// The stream file.
+    pub path: PathBuf,
+    /// Where, in bytes from the file's beginning.
+    pub offset: u64,
+    /// What was expected and what was found.
+    pub message: String,
+}

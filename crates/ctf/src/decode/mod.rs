@@ -277,15 +277,16 @@ impl Decoder {
         self.body::<true>((stream, class), input, bit, state)
     }
 
-    /// Like [`Self::event_body`], for when only the event's end is of interest.
+    /// Like [`Self::event_body`], for when only the event's end is of interest: its values cannot be
+    /// read.
     pub fn skip_event_body(
         &self,
         stream: usize,
         class: usize,
         input: Input<'_>,
         (bit, state): (u64, &mut State),
-    ) -> Result<u64, DecodeError> {
-        self.body::<false>((stream, class), input, bit, state).map(|body| body.end)
+    ) -> Result<EventBody, DecodeError> {
+        self.body::<false>((stream, class), input, bit, state)
     }
 
     #[inline]

@@ -1,0 +1,90 @@
+//! Traces in folders: a folder with a file `metadata` is a trace, the other files in it are its
+//! streams.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tompion_ctf::decode::Decoder;
+use tompion_ctf::{metadata, tsdl};
+
+use crate::Error;
+
+/// Largest description in bytes.
+const MAX_METADATA: u64 = 256 << 20;
+/// How deep folders are searched.
+const MAX_DEPTH: usize = 32;
+
+/// A trace: its folder and what it says about itself.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// The folder.
+    pub path: PathBuf,
+    pub(crate) decoder: Arc<Decoder>,
+}
+
+impl Trace {
+    /// What the trace says about itself.
+    pub fn metadata(&self) -> &metadata::Trace {
+        self.decoder.trace()
+    }
+}
+
+/// A trace's folder and its stream files, not yet opened.
+pub(crate) struct Found {
+    pub path: PathBuf,
+    pub streams: Vec<PathBuf>,
+}
+
+/// All traces at or below a path, in the order of their paths.
+pub(crate) fn find(path: &Path) -> Result<Vec<Found>, Error> {
+    let mut found = Vec::new();
+    search(path, 0, &mut found)?;
+    if found.is_empty() { Err(Error::NoTrace(path.into())) } else { Ok(found) }
+}
+
+fn search(folder: &Path, depth: usize, found: &mut Vec<Found>) -> Result<(), Error> {
+    let io = |source| Error::Io { path: folder.into(), source };
+    let (mut files, mut folders, mut is_trace) = (Vec::new(), Vec::new(), false);
+    for entry in fs::read_dir(folder).map_err(io)? {
+        let entry = entry.map_err(io)?;
+        let name = entry.file_name();
+        let hidden = name.as_encoded_bytes().starts_with(b".");
+        let kind = entry.file_type().map_err(io)?;
+        if name == "metadata" && !kind.is_dir() {
+            is_trace = true;
+        } else if kind.is_dir() && !hidden {
+            folders.push(entry.path());
+        } else if (kind.is_file() || kind.is_symlink()) && !hidden && name != "tompion.json" {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    folders.sort();
+    if is_trace {
+        found.push(Found { path: folder.into(), streams: files });
+    }
+    for folder in folders.iter().filter(|_| depth < MAX_DEPTH) {
+        // Indexes of stream files are no traces and have nothing below them.
+        if !folder.ends_with("index") {
+            search(folder, depth + 1, found)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads and compiles the description of a trace.
+pub(crate) fn load(folder: &Path) -> Result<Trace, Error> {
+    let path = folder.join("metadata");
+    let io = |source| Error::Io { path: path.clone(), source };
+    let size = fs::metadata(&path).map_err(io)?.len();
+    if size > MAX_METADATA {
+        return Err(io(std::io::Error::other(format!(
+            "expected at most {MAX_METADATA} bytes, found {size}"
+        ))));
+    }
+    let bytes = fs::read(&path).map_err(io)?;
+    let trace = tsdl::parse(&bytes).map_err(|source| Error::Metadata { path: path.clone(), source })?;
+    let decoder = Decoder::new(trace).map_err(|source| Error::Description { path, source })?;
+    Ok(Trace { path: folder.into(), decoder: Arc::new(decoder) })
+}

@@ -1,0 +1,96 @@
+//! One event, with typed access to its fields.
+
+use tompion_ctf::decode::{Fields, Value};
+use tompion_ctf::metadata;
+
+use crate::discover::Trace;
+use crate::file::StreamFile;
+
+/// An event. Its values borrow the reader's window until the next event is read.
+pub struct Event<'a> {
+    trace: &'a Trace,
+    trace_index: usize,
+    file: &'a StreamFile,
+    class: &'a metadata::Event,
+    timestamp: Option<i64>,
+}
+
+impl<'a> Event<'a> {
+    pub(crate) fn new(
+        trace: &'a Trace,
+        trace_index: usize,
+        file: &'a StreamFile,
+        timestamp: Option<i64>,
+    ) -> Option<Self> {
+        let class = file.decoder.stream(file.stream())?.events.get(file.class)?;
+        Some(Self { trace, trace_index, file, class, timestamp })
+    }
+
+    /// The trace that it is from.
+    pub fn trace(&self) -> &'a Trace {
+        self.trace
+    }
+
+    /// The index of its trace in [`crate::TraceSet::traces`].
+    pub fn trace_index(&self) -> usize {
+        self.trace_index
+    }
+
+    /// Its class: names, level, types.
+    pub fn class(&self) -> &'a metadata::Event {
+        self.class
+    }
+
+    /// `provider:name`.
+    pub fn name(&self) -> &'a str {
+        &self.class.name
+    }
+
+    /// When it happened, in nanoseconds since the epoch (or since the clock's own origin); nothing if
+    /// the trace has no clock.
+    pub fn timestamp(&self) -> Option<i64> {
+        self.timestamp
+    }
+
+    /// The context of its packet, sizes and counters included.
+    pub fn packet_context(&self) -> Fields<'a> {
+        match &self.file.packet {
+            Some(packet) => self.file.decoder.packet_context(packet, self.file.packet_input()),
+            None => self.payload(),
+        }
+    }
+
+    /// The context that all events of its stream have.
+    pub fn stream_context(&self) -> Fields<'a> {
+        self.file.decoder.stream_context(self.file.stream(), self.file.input(), &self.file.state)
+    }
+
+    /// The context that events of its class have.
+    pub fn context(&self) -> Fields<'a> {
+        let class = (self.file.stream(), self.file.class);
+        self.file.decoder.event_context(class, self.file.body, self.file.input(), &self.file.state)
+    }
+
+    /// Its own fields.
+    pub fn payload(&self) -> Fields<'a> {
+        let class = (self.file.stream(), self.file.class);
+        self.file.decoder.payload(class, self.file.body, self.file.input(), &self.file.state)
+    }
+
+    /// The field of this name: its own, or else of its contexts.
+    pub fn field(&self, name: &str) -> Option<Value<'a>> {
+        let scopes = [self.payload(), self.context(), self.stream_context(), self.packet_context()];
+        scopes.into_iter().find_map(|fields| fields.get(name))
+    }
+
+    /// The CPU on which it was recorded, if the packet says so.
+    pub fn cpu(&self) -> Option<u64> {
+        let value = self.packet_context().get("cpu_id").or_else(|| self.payload().get("perf_cpu"));
+        value.and_then(|value| value.as_integer()).and_then(|cpu| cpu.try_into().ok())
+    }
+
+    /// Whether the class of its stream has such a structure.
+    pub(crate) fn stream_class(&self) -> Option<&'a metadata::Stream> {
+        self.file.decoder.stream(self.file.stream())
+    }
+}

@@ -1,0 +1,250 @@
+//! One stream file: packet by packet, event by event, through a window.
+//!
+//! ```text
+//! file    │ packet         │ packet  │ packet      …
+//! buffer           └──────────────────┘        a run of the file's bytes, refilled as needed
+//! input              └─────────────┘           from a multiple of 4096 bytes into the packet on
+//! ```
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tompion_ctf::decode::{DecodeError, Decoder, EventBody, Input, Packet, State, WINDOW_ALIGNMENT};
+
+use crate::Damage;
+
+/// Largest event, or packet header, in bytes.
+const MAX_WINDOW: usize = 256 << 20;
+
+/// A stream file that is being read.
+pub(crate) struct StreamFile {
+    pub path: PathBuf,
+    pub decoder: Arc<Decoder>,
+    pub state: State,
+    file: File,
+    size: u64,
+    buffer: Vec<u8>,
+    /// How many bytes are read at once.
+    window: usize,
+    /// The buffer's place in the file.
+    buffer_start: u64,
+    /// The packet's place in the file.
+    packet_start: u64,
+    /// The input's place in the packet.
+    base: u64,
+    /// The next bit to decode in the packet.
+    bit: u64,
+    /// The bit behind the packet's content.
+    content: u64,
+    pub packet: Option<Packet>,
+    /// The packet's header and context, which its values refer to.
+    packet_bytes: Vec<u8>,
+    /// Index of the current event's class.
+    pub class: usize,
+    pub body: EventBody,
+}
+
+impl StreamFile {
+    /// Opens a file.
+    pub fn open(path: PathBuf, decoder: Arc<Decoder>, window: usize) -> io::Result<Self> {
+        let file = File::open(&path)?;
+        let size = file.metadata()?.len();
+        Ok(Self {
+            path,
+            state: decoder.state(),
+            decoder,
+            file,
+            size,
+            buffer: Vec::new(),
+            window,
+            buffer_start: 0,
+            packet_start: 0,
+            base: 0,
+            bit: 0,
+            content: 0,
+            packet: None,
+            packet_bytes: Vec::new(),
+            class: 0,
+            body: EventBody::default(),
+        })
+    }
+
+    /// The bytes that are in memory, from `base` on.
+    pub fn input(&self) -> Input<'_> {
+        let begin = self.packet_start + self.base;
+        let begin = begin.checked_sub(self.buffer_start).and_then(|begin| usize::try_from(begin).ok());
+        let bytes = begin.and_then(|begin| self.buffer.get(begin..)).unwrap_or_default();
+        Input::new(bytes, self.content.saturating_sub(self.base * 8))
+    }
+
+    /// The header and context of the packet.
+    pub fn packet_input(&self) -> Input<'_> {
+        Input::new(&self.packet_bytes, u64::MAX)
+    }
+
+    /// Index of the packet's stream class.
+    pub fn stream(&self) -> usize {
+        self.packet.as_ref().map_or(0, |packet| packet.stream)
+    }
+
+    fn damage(&self, error: &DecodeError) -> Damage {
+        let offset = self.packet_start + self.base + error.bit / 8;
+        let message = match error.bit % 8 {
+            0 => error.to_string(),
+            bit => format!("{error}, at bit {bit}"),
+        };
+        Damage { path: self.path.clone(), offset, message }
+    }
+
+    fn io_damage(&self, offset: u64, error: &io::Error) -> Damage {
+        Damage { path: self.path.clone(), offset, message: error.to_string() }
+    }
+
+    /// Fills the buffer from a place in the file on.
+    fn fill(&mut self, start: u64, size: usize) -> Result<(), Damage> {
+        let left = usize::try_from(self.size.saturating_sub(start)).unwrap_or(usize::MAX);
+        self.buffer.resize(size.min(left), 0);
+        self.buffer_start = start;
+        let mut filled = 0;
+        while let Some(rest) = self.buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match self.file.read_at(rest, start + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.io_damage(start + filled as u64, &error)),
+            }
+        }
+        self.buffer.truncate(filled);
+        Ok(())
+    }
+
+    /// Whether the buffer reaches the end of the packet's content, or of the file.
+    fn is_complete(&self) -> bool {
+        let end = self.buffer_start + self.buffer.len() as u64;
+        end >= self.size || end >= self.packet_start.saturating_add(self.content.div_ceil(8))
+    }
+
+    /// Brings more bytes from the current bit on into memory. False if there are no more.
+    fn widen(&mut self) -> Result<bool, Damage> {
+        if self.is_complete() {
+            return Ok(false);
+        }
+        let base = self.bit / 8 / WINDOW_ALIGNMENT * WINDOW_ALIGNMENT;
+        let start = self.packet_start + base;
+        let mut size = self.window;
+        if start == self.buffer_start {
+            size = self.buffer.len().max(self.window).saturating_mul(2);
+        }
+        if size > MAX_WINDOW {
+            let offset = self.packet_start + self.bit / 8;
+            let message =
+                format!("expected an event of at most {} bytes, found a larger one", MAX_WINDOW / 2);
+            return Err(Damage { path: self.path.clone(), offset, message });
+        }
+        self.base = base;
+        self.fill(start, size)?;
+        Ok(true)
+    }
+
+    /// Goes to the next packet. False at the end of the file.
+    pub fn next_packet(&mut self) -> Result<bool, Damage> {
+        if let Some(packet) = &self.packet {
+            match packet.packet_bits {
+                Some(bits) => self.packet_start = self.packet_start.saturating_add(bits / 8),
+                None => self.packet_start = self.size,
+            }
+        }
+        self.packet = None;
+        if self.packet_start >= self.size {
+            return Ok(false);
+        }
+        (self.base, self.bit) = (0, 0);
+        self.content = self.size.saturating_sub(self.packet_start).saturating_mul(8);
+        let in_buffer = self.buffer_start + self.buffer.len() as u64;
+        if !(self.buffer_start..in_buffer).contains(&self.packet_start) {
+            self.fill(self.packet_start, self.window)?;
+        }
+        let packet = loop {
+            let begin = usize::try_from(self.packet_start - self.buffer_start).unwrap_or(usize::MAX);
+            let bytes = self.buffer.get(begin..).unwrap_or_default();
+            match self.decoder.packet(Input::new(bytes, self.content), &mut self.state) {
+                Ok(packet) => {
+                    let size = packet.header_bits.div_ceil(8) as usize;
+                    self.packet_bytes.clear();
+                    self.packet_bytes.extend_from_slice(bytes.get(..size).unwrap_or_default());
+                    break packet;
+                }
+                Err(error) if error.is_cut() && self.widen()? => {}
+                Err(error) => return Err(self.damage(&error)),
+            }
+        };
+        self.bit = packet.header_bits;
+        self.content = packet.content_bits.unwrap_or(self.content);
+        self.packet = Some(packet);
+        Ok(true)
+    }
+
+    /// Goes to the next event of the packet and decodes its header. False at the end of the packet.
+    #[inline]
+    pub fn next_header(&mut self) -> Result<bool, Damage> {
+        loop {
+            if self.bit >= self.content {
+                return Ok(false);
+            }
+            let (stream, bit) = (self.stream(), self.bit - self.base * 8);
+            let begin = (self.packet_start + self.base).saturating_sub(self.buffer_start);
+            let bytes = self.buffer.get(begin as usize..).unwrap_or_default();
+            let input = Input::new(bytes, self.content - self.base * 8);
+            match self.decoder.event_header(stream, input, bit, &mut self.state) {
+                Ok(head) => {
+                    self.class = head.class;
+                    self.body.end = head.end;
+                    return Ok(true);
+                }
+                Err(error) if error.is_cut() && self.widen()? => {}
+                Err(error) => return Err(self.damage(&error)),
+            }
+        }
+    }
+
+    /// Decodes the rest of the event whose header was decoded last, or passes over it.
+    #[inline]
+    pub fn finish_event(&mut self, keep: bool) -> Result<(), Damage> {
+        let stream = self.stream();
+        // Positions are relative to `base`, which moves when the window does.
+        let header = self.body.end + self.base * 8;
+        loop {
+            let begin = (self.packet_start + self.base).saturating_sub(self.buffer_start);
+            let bytes = self.buffer.get(begin as usize..).unwrap_or_default();
+            let input = Input::new(bytes, self.content - self.base * 8);
+            let place = (header - self.base * 8, &mut self.state);
+            let result = match keep {
+                true => self.decoder.event_body(stream, self.class, input, place),
+                false => self.decoder.skip_event_body(stream, self.class, input, place),
+            };
+            match result {
+                Ok(body) => {
+                    self.body = body;
+                    let end = body.end + self.base * 8;
+                    if end == self.bit {
+                        let problem = tompion_ctf::decode::Problem::EmptyEvent;
+                        let bit = end - self.base * 8;
+                        return Err(self.damage(&DecodeError { problem, bit }));
+                    }
+                    self.bit = end;
+                    return Ok(());
+                }
+                Err(error) if error.is_cut() && self.widen()? => {}
+                Err(error) => return Err(self.damage(&error)),
+            }
+        }
+    }
+
+    /// Leaves the rest of the packet unread.
+    pub fn leave_packet(&mut self) {
+        self.bit = self.content;
+    }
+}

@@ -1,0 +1,431 @@
+//! Many streams, one order of time.
+//!
+//! A source is one data stream: one file, or the files of a stream that was rotated, one after the
+//! other. A heap holds the time of each source's next event. Only the header of that event is decoded
+//! while it waits; the rest is decoded when its turn has come.
+
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::path::{Path, PathBuf};
+
+use tompion_ctf::decode::Packet;
+use tompion_ctf::metadata::{self, Clock, Uuid};
+use tompion_protocol::rules::matches_event;
+
+use crate::discover::{self, Trace};
+use crate::event::Event;
+use crate::file::StreamFile;
+use crate::{Damage, Error};
+
+/// Bytes that all windows take together, about.
+const WINDOWS: usize = 32 << 20;
+
+/// Traces that are read as one.
+pub struct TraceSet {
+    traces: Vec<Trace>,
+    sources: Vec<Source>,
+    heap: BinaryHeap<Reverse<(i64, u32)>>,
+    started: bool,
+    /// Whether the event on top of the heap was given to the caller.
+    given: bool,
+    selection: Selection,
+    /// For each trace, stream class and event class: whether the selection takes it.
+    selected: Vec<Vec<Vec<bool>>>,
+    damages: Vec<Damage>,
+    losses: Vec<Loss>,
+}
+
+/// Which events to read.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Globs over `provider:name`; none takes all.
+    pub events: Vec<String>,
+    /// Earliest time in nanoseconds since the epoch.
+    pub from: Option<i64>,
+    /// Latest time in nanoseconds since the epoch.
+    pub to: Option<i64>,
+}
+
+impl Selection {
+    fn takes_name(&self, event: &metadata::Event) -> bool {
+        let (provider, name) = event.provider_and_name();
+        self.events.is_empty() || self.events.iter().any(|glob| matches_event(glob, provider, name))
+    }
+}
+
+/// Something that was not recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Events or whole packets.
+    pub kind: LossKind,
+    /// How many.
+    pub count: u64,
+    /// Between which times, in nanoseconds since the epoch.
+    pub between: (Option<i64>, Option<i64>),
+    /// The trace's index in [`TraceSet::traces`].
+    pub trace: usize,
+    /// The stream's file.
+    pub path: PathBuf,
+    /// Number of the stream class.
+    pub stream_class: u64,
+    /// Number of the stream, if it has one.
+    pub stream: Option<u64>,
+}
+
+/// What was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossKind {
+    /// Events that the tracer discarded and counted.
+    Events,
+    /// Packets whose numbers are missing.
+    Packets,
+}
+
+/// A stream's files, and how far they have been read.
+struct Source {
+    /// Files in order of time, each with its trace.
+    files: Vec<(PathBuf, usize)>,
+    /// Index of the next file to open.
+    next: usize,
+    trace: usize,
+    file: Option<StreamFile>,
+    time: TimeBase,
+    /// Time of the event that waits.
+    timestamp: Option<i64>,
+    before: Option<Before>,
+}
+
+/// What the packet before this one said.
+#[derive(Clone, Copy)]
+struct Before {
+    discarded: Option<u64>,
+    sequence: Option<u64>,
+    end: Option<i64>,
+}
+
+/// From a clock's cycles to nanoseconds, quickly where a cycle is a nanosecond.
+enum TimeBase {
+    None,
+    Nanoseconds(i64),
+    Clock(Clock),
+}
+
+impl TimeBase {
+    fn new(clock: Option<&Clock>) -> Self {
+        match clock {
+            None => Self::None,
+            Some(clock) if clock.frequency == 1_000_000_000 => Self::Nanoseconds(clock.to_nanoseconds(0)),
+            Some(clock) => Self::Clock(clock.clone()),
+        }
+    }
+
+    #[inline]
+    fn nanoseconds(&self, cycles: u64) -> Option<i64> {
+        match self {
+            Self::None => None,
+            Self::Nanoseconds(offset) => Some(offset.saturating_add_unsigned(cycles)),
+            Self::Clock(clock) => Some(clock.to_nanoseconds(cycles)),
+        }
+    }
+}
+
+/// Opens all traces at or below some paths.
+///
+/// ```no_run
+/// let mut traces = tompion_reader::open(&["/tmp/my-trace".into()])?;
+/// while let Some(event) = traces.next_event() {
+///     println!("{:?} {}", event.timestamp(), event.name());
+/// }
+/// traces.damages().iter().for_each(|damage| eprintln!("{damage}"));
+/// # Ok::<(), tompion_reader::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// If there is no trace at one of the paths, or one of the descriptions cannot be read.
+pub fn open(paths: &[PathBuf]) -> Result<TraceSet, Error> {
+    let mut found = Vec::new();
+    for path in paths {
+        found.extend(discover::find(path)?);
+    }
+    let mut traces = Vec::with_capacity(found.len());
+    let mut files = Vec::new();
+    for (index, trace) in found.into_iter().enumerate() {
+        traces.push(discover::load(&trace.path)?);
+        files.extend(trace.streams.into_iter().map(|path| (path, index)));
+    }
+    Ok(TraceSet::new(traces, files))
+}
+
+/// Whose stream a file is: of which trace, class and instance.
+type Identity = (Uuid, u64, u64);
+
+impl TraceSet {
+    fn new(traces: Vec<Trace>, files: Vec<(PathBuf, usize)>) -> Self {
+        let mut set = Self {
+            traces,
+            sources: Vec::new(),
+            heap: BinaryHeap::new(),
+            started: false,
+            given: false,
+            selection: Selection::default(),
+            selected: Vec::new(),
+            damages: Vec::new(),
+            losses: Vec::new(),
+        };
+        set.sources = set.group(files);
+        set.select(Selection::default());
+        set
+    }
+
+    /// Puts the files of one stream together, in order of time.
+    fn group(&mut self, files: Vec<(PathBuf, usize)>) -> Vec<Source> {
+        let mut groups: BTreeMap<Identity, usize> = BTreeMap::new();
+        let mut sources: Vec<Vec<(i64, PathBuf, usize)>> = Vec::new();
+        for (path, trace) in files {
+            let Some((identity, begin)) = self.first_packet(&path, trace) else { continue };
+            let next = sources.len();
+            let index = identity.map_or(next, |identity| *groups.entry(identity).or_insert(next));
+            match sources.get_mut(index) {
+                Some(source) => source.push((begin, path, trace)),
+                None => sources.push(vec![(begin, path, trace)]),
+            }
+        }
+        let source = |mut files: Vec<(i64, PathBuf, usize)>| {
+            files.sort();
+            let files: Vec<_> = files.into_iter().map(|(_, path, trace)| (path, trace)).collect();
+            let trace = files.first().map_or(0, |&(_, trace)| trace);
+            let time = TimeBase::None;
+            Source { files, next: 0, trace, file: None, time, timestamp: None, before: None }
+        };
+        sources.into_iter().map(source).collect()
+    }
+
+    /// Whose stream a file is, and when it begins. Nothing for an empty file; a damaged one is a stream
+    /// of its own, whose damage is found when it is read.
+    fn first_packet(&self, path: &Path, trace: usize) -> Option<(Option<Identity>, i64)> {
+        let decoder = &self.traces.get(trace)?.decoder;
+        let unknown = Some((None, i64::MIN));
+        let Ok(mut file) = StreamFile::open(path.into(), decoder.clone(), 4096) else { return unknown };
+        match file.next_packet() {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(_) => return unknown,
+        }
+        let packet = file.packet.as_ref()?;
+        let begin =
+            packet.begin.and_then(|cycles| Some(decoder.clock(packet.stream)?.to_nanoseconds(cycles)));
+        let class = decoder.stream(packet.stream)?.id;
+        let uuid = decoder.trace().uuid;
+        let identity = uuid.and_then(|uuid| Some((uuid, class, packet.instance?)));
+        Some((identity, begin.unwrap_or(i64::MIN)))
+    }
+
+    /// Chooses which events to read. To be called before the first event is read.
+    pub fn select(&mut self, selection: Selection) {
+        let classes = |stream: &metadata::Stream| {
+            stream.events.iter().map(|event| selection.takes_name(event)).collect()
+        };
+        let streams = |trace: &Trace| trace.metadata().streams.iter().map(classes).collect();
+        self.selected = self.traces.iter().map(streams).collect();
+        self.selection = selection;
+    }
+
+    /// The traces, in the order of their paths.
+    pub fn traces(&self) -> &[Trace] {
+        &self.traces
+    }
+
+    /// What could not be read, so far.
+    pub fn damages(&self) -> &[Damage] {
+        &self.damages
+    }
+
+    /// What was lost, so far.
+    pub fn losses(&self) -> &[Loss] {
+        &self.losses
+    }
+
+    /// The next event in order of time.
+    pub fn next_event(&mut self) -> Option<Event<'_>> {
+        if !self.started {
+            self.start();
+        }
+        let index = loop {
+            if self.given {
+                self.advance_top();
+            }
+            let index = self.heap.peek()?.0.1 as usize;
+            self.given = true;
+            let source = self.sources.get_mut(index)?;
+            match source.file.as_mut()?.finish_event(true) {
+                Ok(()) => break index,
+                Err(damage) => {
+                    self.damages.push(damage);
+                    source.file = None;
+                }
+            }
+        };
+        let source = self.sources.get(index)?;
+        let file = source.file.as_ref()?;
+        Event::new(self.traces.get(source.trace)?, source.trace, file, source.timestamp)
+    }
+
+    fn start(&mut self) {
+        self.started = true;
+        let window = (WINDOWS / self.sources.len().max(1)).clamp(16 << 10, 512 << 10);
+        for index in 0..self.sources.len() {
+            if let Some(time) = self.advance(index, window) {
+                self.heap.push(Reverse((time, index as u32)));
+            }
+        }
+    }
+
+    /// Moves the source on top of the heap to its next event.
+    fn advance_top(&mut self) {
+        self.given = false;
+        let Some(index) = self.heap.peek().map(|top| top.0.1) else { return };
+        let window = (WINDOWS / self.sources.len().max(1)).clamp(16 << 10, 512 << 10);
+        let time = self.advance(index as usize, window);
+        let Some(mut top) = self.heap.peek_mut() else { return };
+        match time {
+            Some(time) => *top = Reverse((time, index)),
+            None => {
+                PeekMut::pop(top);
+            }
+        }
+    }
+
+    /// Moves a source to its next selected event and returns that event's time.
+    fn advance(&mut self, index: usize, window: usize) -> Option<i64> {
+        loop {
+            let source = self.sources.get_mut(index)?;
+            if source.file.is_none() && !source.open_next(&self.traces, window, &mut self.damages) {
+                return None;
+            }
+            let file = source.file.as_mut()?;
+            let step = match file.next_header() {
+                Ok(true) => {
+                    let time = source.time.nanoseconds(file.decoder.cycles(&file.state));
+                    source.timestamp = time;
+                    let taken = self
+                        .selected
+                        .get(source.trace)
+                        .and_then(|streams| streams.get(file.stream())?.get(file.class))
+                        .is_none_or(|&taken| taken);
+                    if taken && self.selection.takes_time(time) {
+                        return Some(time.unwrap_or(i64::MIN));
+                    }
+                    match self.selection.is_over(time) {
+                        true => {
+                            file.leave_packet();
+                            Ok(true)
+                        }
+                        false => file.finish_event(false).map(|()| true),
+                    }
+                }
+                Ok(false) => source.next_packet(&self.selection, &mut self.losses),
+                Err(damage) => Err(damage),
+            };
+            match step {
+                Ok(true) => {}
+                Ok(false) => source.file = None,
+                Err(damage) => {
+                    self.damages.push(damage);
+                    source.file = None;
+                }
+            }
+        }
+    }
+}
+
+impl Selection {
+    #[inline]
+    fn takes_time(&self, time: Option<i64>) -> bool {
+        time.is_none_or(|time| {
+            self.from.is_none_or(|from| time >= from) && self.to.is_none_or(|to| time <= to)
+        })
+    }
+
+    /// Whether no later event of the packet can be selected.
+    fn is_over(&self, time: Option<i64>) -> bool {
+        matches!((time, self.to), (Some(time), Some(to)) if time > to)
+    }
+}
+
+impl Source {
+    fn open_next(&mut self, traces: &[Trace], window: usize, damages: &mut Vec<Damage>) -> bool {
+        while let Some((path, trace)) = self.files.get(self.next) {
+            self.next += 1;
+            let Some(decoder) = traces.get(*trace).map(|trace| trace.decoder.clone()) else { continue };
+            match StreamFile::open(path.clone(), decoder, window) {
+                Ok(file) => {
+                    self.trace = *trace;
+                    self.file = Some(file);
+                    return true;
+                }
+                Err(error) => {
+                    damages.push(Damage { path: path.clone(), offset: 0, message: error.to_string() });
+                }
+            }
+        }
+        false
+    }
+
+    /// Goes to the next packet and counts what was lost before it.
+    fn next_packet(&mut self, selection: &Selection, losses: &mut Vec<Loss>) -> Result<bool, Damage> {
+        let Some(file) = &mut self.file else { return Ok(false) };
+        if !file.next_packet()? {
+            return Ok(false);
+        }
+        let stream = file.stream();
+        self.time = TimeBase::new(file.decoder.clock(stream));
+        self.count_losses(losses);
+        if let (Some(file), Some(before)) = (&mut self.file, self.before)
+            && matches!((before.end, selection.from), (Some(end), Some(from)) if end < from)
+        {
+            file.leave_packet();
+        }
+        Ok(true)
+    }
+
+    fn count_losses(&mut self, losses: &mut Vec<Loss>) {
+        let Some(file) = &self.file else { return };
+        let Some(packet) = &file.packet else { return };
+        let nanoseconds = |cycles: Option<u64>| cycles.and_then(|cycles| self.time.nanoseconds(cycles));
+        let (begin, end) = (nanoseconds(packet.begin), nanoseconds(packet.end));
+        let class = file.decoder.stream(packet.stream).map_or(0, |stream| stream.id);
+        let mut lose = |kind, count, to| {
+            if count > 0 {
+                losses.push(Loss {
+                    kind,
+                    count,
+                    between: (self.before.and_then(|before| before.end).or(begin), to),
+                    trace: self.trace,
+                    path: file.path.clone(),
+                    stream_class: class,
+                    stream: packet.instance,
+                });
+            }
+        };
+        lose(LossKind::Packets, missing_packets(self.before, packet), begin);
+        lose(LossKind::Events, discarded_events(self.before, packet), end.or(begin));
+        self.before = Some(Before { discarded: packet.discarded, sequence: packet.sequence, end });
+    }
+}
+
+/// Packets between the one before and this one.
+fn missing_packets(before: Option<Before>, packet: &Packet) -> u64 {
+    match (before.and_then(|before| before.sequence), packet.sequence) {
+        (Some(before), Some(now)) => now.saturating_sub(before).saturating_sub(1),
+        _ => 0,
+    }
+}
+
+/// Events discarded since the packet before. A counter that went back was begun anew.
+fn discarded_events(before: Option<Before>, packet: &Packet) -> u64 {
+    let Some(now) = packet.discarded else { return 0 };
+    let before = before.and_then(|before| before.discarded).unwrap_or(0);
+    now.checked_sub(before).unwrap_or(now)
+}

@@ -1,0 +1,139 @@
+//! Events as lines of text, as babeltrace2 2.0.4 prints them.
+//!
+//! ```text
+//! [17:46:22.794565804] (+?.?????????) wilbrod sched_waking: { cpu_id = 2 }, { comm = "sh", tid = 4297 }
+//! ```
+
+mod time;
+mod value;
+
+use std::io::Write;
+
+use crate::{Error, Event, Trace, TraceSet};
+use time::Times;
+pub use time::{ClockFormat, TimeFormat};
+use tompion_ctf::decode::Fields;
+use tompion_ctf::metadata::EnvironmentValue;
+
+/// How to print.
+#[derive(Clone, Debug, Default)]
+pub struct PrintOptions {
+    /// How times are shown.
+    pub time: TimeFormat,
+    /// Leave out the time since the event before.
+    pub no_delta: bool,
+}
+
+/// Names of packet context fields that every reader deals with itself.
+const PACKET_FIELDS: [&str; 6] =
+    ["timestamp_begin", "timestamp_end", "content_size", "packet_size", "events_discarded", "packet_seq_num"];
+
+/// Bytes that are gathered before they are written.
+const BUFFER: usize = 256 << 10;
+
+/// Prints all events that are left; returns how many.
+///
+/// # Errors
+///
+/// If the output cannot be written.
+pub fn print(traces: &mut TraceSet, options: &PrintOptions, output: &mut dyn Write) -> Result<u64, Error> {
+    let origins: Vec<Vec<u8>> = traces.traces().iter().map(origin).collect();
+    let mut printer = Printer { times: Times::new(&options.time, !options.no_delta), origins, events: 0 };
+    let mut buffer = Vec::with_capacity(BUFFER + 4096);
+    while let Some(event) = traces.next_event() {
+        printer.event(&event, &mut buffer);
+        if buffer.len() >= BUFFER {
+            output.write_all(&buffer)?;
+            buffer.clear();
+        }
+    }
+    output.write_all(&buffer)?;
+    output.flush()?;
+    Ok(printer.events)
+}
+
+/// `hostname:procname:vpid `, as far as the trace has them.
+fn origin(trace: &Trace) -> Vec<u8> {
+    let mut origin = Vec::new();
+    for name in ["hostname", "procname", "vpid"] {
+        let Some(value) = trace.metadata().environment_value(name) else { continue };
+        if matches!(
+            (name, value),
+            ("vpid", EnvironmentValue::Text(_)) | ("hostname" | "procname", EnvironmentValue::Integer(_))
+        ) {
+            continue;
+        }
+        if !origin.is_empty() {
+            origin.push(b':');
+        }
+        origin.extend_from_slice(value.to_string().as_bytes());
+    }
+    if !origin.is_empty() {
+        origin.push(b' ');
+    }
+    origin
+}
+
+struct Printer {
+    times: Times,
+    origins: Vec<Vec<u8>>,
+    events: u64,
+}
+
+impl Printer {
+    fn event(&mut self, event: &Event<'_>, line: &mut Vec<u8>) {
+        self.events += 1;
+        if let Some(time) = event.timestamp() {
+            self.times.write(time, line);
+        }
+        line.extend_from_slice(self.origins.get(event.trace_index()).map_or(&[], Vec::as_slice));
+        line.extend_from_slice(event.name().as_bytes());
+        line.extend_from_slice(b": ");
+        let mut first = true;
+        let stream = event.stream_class();
+        if stream.is_some_and(|stream| stream.packet_context.is_some()) {
+            packet_context(event.packet_context(), &mut first, line);
+        }
+        if stream.is_some_and(|stream| stream.event_context.is_some()) {
+            group(event.stream_context(), &mut first, line);
+        }
+        if event.class().context.is_some() {
+            group(event.context(), &mut first, line);
+        }
+        if event.class().payload.is_some() {
+            group(event.payload(), &mut first, line);
+        }
+        line.push(b'\n');
+    }
+}
+
+fn comma(first: &mut bool, line: &mut Vec<u8>) {
+    if !std::mem::take(first) {
+        line.extend_from_slice(b", ");
+    }
+}
+
+fn group(fields: Fields<'_>, first: &mut bool, line: &mut Vec<u8>) {
+    comma(first, line);
+    value::fields(fields, line);
+}
+
+fn packet_context(fields: Fields<'_>, first: &mut bool, line: &mut Vec<u8>) {
+    let mut any = false;
+    for (name, value) in fields {
+        if PACKET_FIELDS.contains(&name) {
+            continue;
+        }
+        if any {
+            line.extend_from_slice(b", ");
+        } else {
+            comma(first, line);
+            line.extend_from_slice(b"{ ");
+        }
+        any = true;
+        value::field(name, value, line);
+    }
+    if any {
+        line.extend_from_slice(b" }");
+    }
+}

@@ -1,0 +1,101 @@
+//! Times of events.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// How times are shown.
+#[derive(Clone, Debug, Default)]
+pub struct TimeFormat {
+    /// Seconds, or time of day.
+    pub clock: ClockFormat,
+    /// The date before the time of day.
+    pub date: bool,
+    /// Coordinated universal time, not local time.
+    pub utc: bool,
+}
+
+/// Seconds, or time of day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClockFormat {
+    /// `17:46:22.794565804`
+    #[default]
+    TimeOfDay,
+    /// `1457113582.794565804`
+    Seconds,
+}
+
+const SECOND: i64 = 1_000_000_000;
+
+/// Writes times, remembering what neighbours have in common.
+pub(crate) struct Times {
+    format: TimeFormat,
+    zone: TimeZone,
+    delta: bool,
+    last: Option<i64>,
+    /// The second whose text is kept, and that text.
+    second: i64,
+    text: Vec<u8>,
+}
+
+impl Times {
+    pub fn new(format: &TimeFormat, delta: bool) -> Self {
+        let zone = if format.utc { TimeZone::UTC } else { TimeZone::system() };
+        Self { format: format.clone(), zone, delta, last: None, second: i64::MIN, text: Vec::new() }
+    }
+
+    /// `[17:46:22.794565804] (+0.000001868) `
+    pub fn write(&mut self, time: i64, line: &mut Vec<u8>) {
+        line.push(b'[');
+        self.time(time, line);
+        line.extend_from_slice(b"] ");
+        if self.delta {
+            match self.last {
+                Some(last) => {
+                    line.extend_from_slice(b"(+");
+                    let delta = time.saturating_sub(last);
+                    line.extend_from_slice(itoa::Buffer::new().format(delta.div_euclid(SECOND)).as_bytes());
+                    fraction(delta.rem_euclid(SECOND), line);
+                    line.extend_from_slice(b") ");
+                }
+                None => line.extend_from_slice(b"(+?.?????????) "),
+            }
+        }
+        self.last = Some(time);
+    }
+
+    /// `17:46:22.794565804`
+    pub fn time(&mut self, time: i64, line: &mut Vec<u8>) {
+        let second = time.div_euclid(SECOND);
+        if second != self.second || self.text.is_empty() {
+            self.second = second;
+            self.text = self.second_text(second).into_bytes();
+        }
+        line.extend_from_slice(&self.text);
+        fraction(time.rem_euclid(SECOND), line);
+    }
+
+    fn second_text(&self, second: i64) -> String {
+        if self.format.clock == ClockFormat::Seconds {
+            return second.to_string();
+        }
+        let Ok(time) = Timestamp::from_second(second) else { return second.to_string() };
+        let time = time.to_zoned(self.zone.clone());
+        let date = if self.format.date {
+            format!("{:04}-{:02}-{:02} ", time.year(), time.month(), time.day())
+        } else {
+            String::new()
+        };
+        format!("{date}{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second())
+    }
+}
+
+/// `.794565804`
+fn fraction(nanoseconds: i64, line: &mut Vec<u8>) {
+    let mut digits = *b".000000000";
+    let mut rest = nanoseconds as u32;
+    for digit in digits.iter_mut().skip(1).rev() {
+        *digit += (rest % 10) as u8;
+        rest /= 10;
+    }
+    line.extend_from_slice(&digits);
+}
