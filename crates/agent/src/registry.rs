@@ -196,28 +196,26 @@ impl Registry {
         }
     }
 
-    /// Describes the site's event where it is wanted, then enables it.
+    /// Describes the site's event to every session, wanted or not (so that a session can say which events
+    /// there are), then enables it where it is wanted.
     fn enable_site(&mut self, site: &Site) {
         // SAFETY: the site's module is loaded.
         let Some(description) = (unsafe { description(site) }) else { return };
         let Ok((provider, name, level)) = tompion_schema::decode_names(&description) else { return };
+        let next = self.numbers.len() as u32;
+        let number = *self.numbers.entry(description.clone()).or_insert(next);
+        if number >= MAX_EVENTS {
+            return;
+        }
+        site.number.store(number, Ordering::Relaxed);
         let mut takers = 0;
         for (slot, joined) in self.recordings.iter_mut().enumerate() {
             let Some(joined) = joined else { continue };
-            if !rules::take(&joined.rules, provider, name, level) {
-                continue;
-            }
-            let next = self.numbers.len() as u32;
-            let number = self.numbers.get(&description).copied().unwrap_or(next);
-            if number >= MAX_EVENTS || !joined.describe(number, &description) {
+            if !joined.describe(number, &description) {
                 joined.count_undescribed(slot);
-                continue;
+            } else if rules::take(&joined.rules, provider, name, level) {
+                takers |= 1 << slot;
             }
-            if number == next {
-                self.numbers.insert(description.clone(), number);
-            }
-            site.number.store(number, Ordering::Relaxed);
-            takers |= 1 << slot;
         }
         // Ordering: the event path that sees a bit finds the number, which is stored before it; on a weakly
         // ordered machine it needs this release and a dependent load.

@@ -15,5 +15,6 @@
 #![forbid(unsafe_code)]
 
 pub mod decode;
+pub mod encode;
 pub mod metadata;
 pub mod tsdl;
