@@ -402,6 +402,8 @@ TOMPION_PRIV_INLINE uint32_t tompion_priv_text_at_most(struct tompion_tail *tail
         text = "(null)";
     if (max > UINT32_MAX)
         max = UINT32_MAX;
+    /* memchr reads no further than to the NUL; a compiler that knows max and the text's size warns. */
+    __asm__("" : "+r"(max));
     nul = __builtin_memchr(text, 0, max);
     return tompion_priv_elements(tail, text, nul ? (size_t)((const char *)nul - text) : max, 1);
 }
@@ -610,8 +612,14 @@ TOMPION_PRIV_INLINE uint32_t tompion_priv_text_at_most(struct tompion_tail *tail
 
 #define TOMPION_PRIV_CHECK_ELEMENT(code, type, data)                                                   \
     TOMPION_PRIV_ASSERT(code <= tompion_priv_code_x64, "elements are integers");                       \
-    TOMPION_PRIV_ASSERT(sizeof(*(data)) == sizeof(type) || sizeof(*(data)) == 1,                       \
+    TOMPION_PRIV_ASSERT(TOMPION_PRIV_SIZE_AT(data) == sizeof(type) || TOMPION_PRIV_SIZE_AT(data) == 1, \
                         "the pointer points to elements of another size")
+#ifdef __cplusplus
+#define TOMPION_PRIV_SIZE_AT(data) 1
+#else /* void counts as bytes */
+#define TOMPION_PRIV_SIZE_AT(data) \
+    sizeof(*_Generic((data), void *: (char *)0, const void *: (char *)0, default: (data)))
+#endif
 
 /* -- TOMPION_ENUM -- */
 

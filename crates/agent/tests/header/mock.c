@@ -9,6 +9,7 @@
  * enabled; with MOCK_QUIET, events are counted and the number is written at the end ("events N"). It
  * allocates nothing, so that it can stand below the malloc preload.
  */
+#define _POSIX_C_SOURCE 200809L
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
