@@ -52,26 +52,13 @@ pub fn print(traces: &mut TraceSet, options: &PrintOptions, output: &mut dyn Wri
     Ok(printer.events)
 }
 
-/// `hostname:procname:vpid `, as far as the trace has them.
+/// `hostname:procname:(vpid) `, as far as the trace has them.
 fn origin(trace: &Trace) -> Vec<u8> {
-    let mut origin = Vec::new();
-    for name in ["hostname", "procname", "vpid"] {
-        let Some(value) = trace.metadata().environment_value(name) else { continue };
-        if matches!(
-            (name, value),
-            ("vpid", EnvironmentValue::Text(_)) | ("hostname" | "procname", EnvironmentValue::Integer(_))
-        ) {
-            continue;
-        }
-        if !origin.is_empty() {
-            origin.push(b':');
-        }
-        origin.extend_from_slice(value.to_string().as_bytes());
-    }
-    if !origin.is_empty() {
-        origin.push(b' ');
-    }
-    origin
+    let value = |name| trace.metadata().environment_value(name);
+    let text = |name| value(name).and_then(EnvironmentValue::as_text).map(String::from);
+    let process = value("vpid").and_then(EnvironmentValue::as_integer).map(|pid| format!("({pid})"));
+    let parts: Vec<String> = [text("hostname"), text("procname"), process].into_iter().flatten().collect();
+    if parts.is_empty() { Vec::new() } else { format!("{} ", parts.join(":")).into_bytes() }
 }
 
 struct Printer {

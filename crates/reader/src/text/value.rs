@@ -1,5 +1,7 @@
 //! Values as babeltrace2 prints them.
 
+use std::io::Write;
+
 use tompion_ctf::decode::{Elements, Fields, Value};
 use tompion_ctf::metadata::{Base, Enum, Integer};
 
@@ -30,7 +32,7 @@ fn value(value: Value<'_>, line: &mut Vec<u8>) {
         Value::Text(value) => text(value, line),
         Value::Enum(value, ty) => enumeration(value, ty, line),
         Value::Struct(value) => fields(value, line),
-        Value::Variant(_, value) => fields(value, line),
+        Value::Variant(_, value) => variant(value, line),
         Value::Array(value) => array(value, line),
     }
 }
@@ -51,14 +53,16 @@ fn signed(value: i64, ty: &Integer, line: &mut Vec<u8>) {
     }
 }
 
-/// Bases other than ten show the bits that the integer has.
+/// Bases other than ten show the bits that the integer has, octal ones in whole digits.
 fn based(value: u64, ty: &Integer, line: &mut Vec<u8>) {
-    let value = if ty.bits < 64 { value & ((1 << ty.bits) - 1) } else { value };
-    let (prefix, shift, digits): (&[u8], u32, u32) = match ty.base {
-        Base::Binary => (b"0b", 1, ty.bits),
-        Base::Octal => (b"0", 3, significant(value, 3)),
-        _ => (b"0x", 4, significant(value, 4)),
+    let (prefix, shift): (&[u8], u32) = match ty.base {
+        Base::Binary => (b"0b", 1),
+        Base::Octal => (b"0", 3),
+        _ => (b"0x", 4),
     };
+    let bits = if shift == 3 { ty.bits.next_multiple_of(3) } else { ty.bits };
+    let value = if bits < 64 { value & ((1 << bits) - 1) } else { value };
+    let digits = if shift == 1 { bits } else { significant(value, shift) };
     line.extend_from_slice(prefix);
     for digit in (0..digits).rev() {
         let digit = value >> (digit * shift) & ((1 << shift) - 1);
@@ -74,20 +78,15 @@ fn significant(value: u64, shift: u32) -> u32 {
 /// `( "label" : container = 1 )`
 fn enumeration(value: u64, ty: &Enum, line: &mut Vec<u8>) {
     let number = if ty.integer.signed { i128::from(value as i64) } else { i128::from(value) };
-    let mut labels = ty.mappings.iter().filter(|mapping| (mapping.low..=mapping.high).contains(&number));
-    line.extend_from_slice(b"( ");
-    match (labels.next(), labels.next()) {
-        (None, _) => line.extend_from_slice(b"<unknown>"),
-        (Some(label), None) => quoted(label.label.as_bytes(), line),
-        (Some(first), Some(second)) => {
-            line.extend_from_slice(b"{ ");
-            quoted(first.label.as_bytes(), line);
-            for label in std::iter::once(second).chain(labels) {
-                line.extend_from_slice(b", ");
-                quoted(label.label.as_bytes(), line);
-            }
-            line.extend_from_slice(b" }");
-        }
+    let labels = ty.mappings.iter().filter(|mapping| (mapping.low..=mapping.high).contains(&number));
+    let mut separator: &[u8] = b"( ";
+    for label in labels {
+        line.extend_from_slice(separator);
+        separator = b", ";
+        text(label.label.as_bytes(), line);
+    }
+    if separator == b"( " {
+        line.extend_from_slice(b"( <unknown>");
     }
     line.extend_from_slice(b" : container = ");
     match ty.integer.signed {
@@ -112,21 +111,97 @@ fn array(elements: Elements<'_>, line: &mut Vec<u8>) {
     line.extend_from_slice(b" ]");
 }
 
-fn text(text: &[u8], line: &mut Vec<u8>) {
-    quoted(text, line);
+/// `{ 1 }`: the option without its name.
+fn variant(option: Fields<'_>, line: &mut Vec<u8>) {
+    line.extend_from_slice(b"{ ");
+    for (_, value) in option {
+        self::value(value, line);
+    }
+    line.extend_from_slice(b" }");
 }
 
-fn quoted(text: &[u8], line: &mut Vec<u8>) {
+/// `"a\tb"`
+fn text(text: &[u8], line: &mut Vec<u8>) {
     line.push(b'"');
-    for &byte in text {
-        match byte {
-            b'"' | b'\\' | b'\'' | b'?' => line.extend_from_slice(&[b'\\', byte]),
-            _ => line.push(byte),
+    let mut rest = text;
+    while let Some(place) = rest.iter().position(|&byte| needs_escape(byte)) {
+        let (plain, escaped) = rest.split_at(place);
+        line.extend_from_slice(plain);
+        if let Some((&byte, behind)) = escaped.split_first() {
+            escape(byte, line);
+            rest = behind;
         }
     }
+    line.extend_from_slice(rest);
     line.push(b'"');
 }
 
+fn needs_escape(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | b'\'' | b'?' | 0..=0x1f | 0x7f)
+}
+
+fn escape(byte: u8, line: &mut Vec<u8>) {
+    let letter = match byte {
+        b'"' | b'\\' | b'\'' | b'?' => byte,
+        7 => b'a',
+        8 => b'b',
+        b'\t' => b't',
+        b'\n' => b'n',
+        11 => b'v',
+        12 => b'f',
+        b'\r' => b'r',
+        27 => b'e',
+        _ => {
+            let digit = |value: u8| b"0123456789abcdef".get(usize::from(value & 15)).copied().unwrap_or(b'?');
+            line.extend_from_slice(&[b'\\', b'x', digit(byte >> 4), digit(byte)]);
+            return;
+        }
+    };
+    line.extend_from_slice(&[b'\\', letter]);
+}
+
+/// Digits that a float is shown with, as C's `%g` does.
+const DIGITS: i32 = 6;
+
+/// `%g`
 fn float(value: f64, line: &mut Vec<u8>) {
-    line.extend_from_slice(value.to_string().as_bytes());
+    if !value.is_finite() {
+        let sign: &[u8] = if value.is_sign_negative() { b"-" } else { b"" };
+        line.extend_from_slice(sign);
+        line.extend_from_slice(if value.is_nan() { b"nan" } else { b"inf" });
+        return;
+    }
+    let mut scientific = [0; 32];
+    let scientific = formatted(&mut scientific, format_args!("{value:.*e}", (DIGITS - 1) as usize));
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..DIGITS).contains(&exponent) {
+        let mut fixed = [0; 32];
+        let decimals = (DIGITS - 1 - exponent) as usize;
+        line.extend_from_slice(without_zeros(formatted(&mut fixed, format_args!("{value:.decimals$}"))));
+        return;
+    }
+    line.extend_from_slice(without_zeros(mantissa));
+    line.extend_from_slice(if exponent < 0 { b"e-" } else { b"e+" });
+    if exponent.abs() < 10 {
+        line.push(b'0');
+    }
+    line.extend_from_slice(itoa::Buffer::new().format(exponent.abs()).as_bytes());
+}
+
+/// Formats into a buffer that is large enough.
+fn formatted<'b>(buffer: &'b mut [u8; 32], arguments: std::fmt::Arguments<'_>) -> &'b str {
+    let mut rest = &mut buffer[..];
+    let _ = rest.write_fmt(arguments);
+    let left = rest.len();
+    let written = buffer.get(..buffer.len() - left).unwrap_or_default();
+    std::str::from_utf8(written).unwrap_or_default()
+}
+
+/// Without zeros behind the last digit that counts.
+fn without_zeros(number: &str) -> &[u8] {
+    match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.').as_bytes(),
+        false => number.as_bytes(),
+    }
 }
