@@ -15,8 +15,8 @@
 use tompion_schema::{self as schema, Event};
 
 use crate::metadata::{
-    self, Base, ByteOrder, Clock, Encoding, Enum, EnvironmentValue, Field, Float, Integer, Mapping, Reference,
-    Scope, Stream, Struct, Trace, Type, Uuid, Variant,
+    self, Base, ByteOrder, Clock, Encoding, Enum, EnvironmentValue, Field, Float, Integer, Mapping,
+    Reference, Scope, Stream, Struct, Trace, Type, Uuid, Variant,
 };
 
 /// First word of every packet (CTF 1.8, section 5.1).
@@ -417,9 +417,7 @@ impl Packet {
         place.put(&self.uuid.0);
         place.put(&0u32.to_le_bytes());
         place.put(&origin.ring_id.to_le_bytes());
-        for word in
-            [origin.ring_begin, begin, end, size * 8, size * 8, origin.sequence, origin.discarded]
-        {
+        for word in [origin.ring_begin, begin, end, size * 8, size * 8, origin.sequence, origin.discarded] {
             place.put(&word.to_le_bytes());
         }
         place.put(&origin.cpu.to_le_bytes());
@@ -457,17 +455,8 @@ pub fn index_header() -> [u8; 16] {
 /// An index file's entry for a packet that begins at `offset` of its stream file.
 pub fn index_entry(offset: u64, packet: PacketInfo, stream_instance: u64) -> [u8; 72] {
     let bits = packet.size * 8;
-    let words = [
-        offset,
-        bits,
-        bits,
-        packet.begin,
-        packet.end,
-        packet.discarded,
-        0,
-        stream_instance,
-        packet.sequence,
-    ];
+    let words =
+        [offset, bits, bits, packet.begin, packet.end, packet.discarded, 0, stream_instance, packet.sequence];
     let mut bytes = [0; 72];
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_be_bytes());

@@ -15,6 +15,17 @@ pub struct Event<'a> {
     timestamp: Option<i64>,
 }
 
+/// An event class by its indexes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// In [`crate::TraceSet::traces`].
+    pub trace: usize,
+    /// In the trace's `streams`.
+    pub stream: usize,
+    /// In the stream's `events`.
+    pub class: usize,
+}
+
 impl<'a> Event<'a> {
     pub(crate) fn new(
         trace: &'a Trace,
@@ -34,6 +45,11 @@ impl<'a> Event<'a> {
     /// The index of its trace in [`crate::TraceSet::traces`].
     pub fn trace_index(&self) -> usize {
         self.trace_index
+    }
+
+    /// Where its class stands in the descriptions.
+    pub fn place(&self) -> Place {
+        Place { trace: self.trace_index, stream: self.file.stream(), class: self.file.class }
     }
 
     /// Its class: names, level, types.

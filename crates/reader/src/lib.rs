@@ -15,13 +15,16 @@
 mod discover;
 mod event;
 mod file;
+pub mod json;
+pub mod manifest;
 mod merge;
+pub mod stat;
 pub mod text;
 
 use std::path::PathBuf;
 
 pub use discover::Trace;
-pub use event::Event;
+pub use event::{Event, Place};
 pub use merge::{Loss, LossKind, Selection, TraceSet, open};
 
 /// Why traces could not be opened.

@@ -23,12 +23,15 @@ const WINDOWS: usize = 32 << 20;
 
 /// Traces that are read as one.
 pub struct TraceSet {
+    roots: Vec<PathBuf>,
     traces: Vec<Trace>,
     sources: Vec<Source>,
     heap: BinaryHeap<Reverse<(i64, u32)>>,
     started: bool,
     /// Whether the event on top of the heap was given to the caller.
     given: bool,
+    /// Bytes of each source's window.
+    window: usize,
     selection: Selection,
     /// For each trace, stream class and event class: whether the selection takes it.
     selected: Vec<Vec<Vec<bool>>>,
@@ -155,15 +158,17 @@ pub fn open(paths: &[PathBuf]) -> Result<TraceSet, Error> {
         traces.push(discover::load(&trace.path)?);
         files.extend(trace.streams.into_iter().map(|path| (path, index)));
     }
-    Ok(TraceSet::new(traces, files))
+    Ok(TraceSet::new(paths.to_vec(), traces, files))
 }
 
 /// Whose stream a file is: of which trace, class and instance.
 type Identity = (Uuid, u64, u64);
 
 impl TraceSet {
-    fn new(traces: Vec<Trace>, files: Vec<(PathBuf, usize)>) -> Self {
+    fn new(roots: Vec<PathBuf>, traces: Vec<Trace>, files: Vec<(PathBuf, usize)>) -> Self {
         let mut set = Self {
+            roots,
+            window: 0,
             traces,
             sources: Vec::new(),
             heap: BinaryHeap::new(),
@@ -175,6 +180,7 @@ impl TraceSet {
             losses: Vec::new(),
         };
         set.sources = set.group(files);
+        set.window = (WINDOWS / set.sources.len().max(1)).clamp(16 << 10, 512 << 10);
         set.select(Selection::default());
         set
     }
@@ -237,6 +243,11 @@ impl TraceSet {
         &self.traces
     }
 
+    /// The paths that were opened.
+    pub fn roots(&self) -> &[PathBuf] {
+        &self.roots
+    }
+
     /// What could not be read, so far.
     pub fn damages(&self) -> &[Damage] {
         &self.damages
@@ -272,11 +283,30 @@ impl TraceSet {
         Event::new(self.traces.get(source.trace)?, source.trace, file, source.timestamp)
     }
 
+    /// Reads all events, stream after stream. The values of events can be read only in those traces of
+    /// which `keep` says so.
+    pub fn for_each_unordered(&mut self, keep: &dyn Fn(usize) -> bool, visit: &mut dyn FnMut(&Event<'_>)) {
+        for index in 0..self.sources.len() {
+            while self.advance(index).is_some() {
+                let Some(source) = self.sources.get_mut(index) else { break };
+                let Some(file) = source.file.as_mut() else { break };
+                if let Err(damage) = file.finish_event(keep(source.trace)) {
+                    self.damages.push(damage);
+                    source.file = None;
+                    continue;
+                }
+                let Some(trace) = self.traces.get(source.trace) else { break };
+                if let Some(event) = Event::new(trace, source.trace, file, source.timestamp) {
+                    visit(&event);
+                }
+            }
+        }
+    }
+
     fn start(&mut self) {
         self.started = true;
-        let window = (WINDOWS / self.sources.len().max(1)).clamp(16 << 10, 512 << 10);
         for index in 0..self.sources.len() {
-            if let Some(time) = self.advance(index, window) {
+            if let Some(time) = self.advance(index) {
                 self.heap.push(Reverse((time, index as u32)));
             }
         }
@@ -286,8 +316,7 @@ impl TraceSet {
     fn advance_top(&mut self) {
         self.given = false;
         let Some(index) = self.heap.peek().map(|top| top.0.1) else { return };
-        let window = (WINDOWS / self.sources.len().max(1)).clamp(16 << 10, 512 << 10);
-        let time = self.advance(index as usize, window);
+        let time = self.advance(index as usize);
         let Some(mut top) = self.heap.peek_mut() else { return };
         match time {
             Some(time) => *top = Reverse((time, index)),
@@ -298,10 +327,10 @@ impl TraceSet {
     }
 
     /// Moves a source to its next selected event and returns that event's time.
-    fn advance(&mut self, index: usize, window: usize) -> Option<i64> {
+    fn advance(&mut self, index: usize) -> Option<i64> {
         loop {
             let source = self.sources.get_mut(index)?;
-            if source.file.is_none() && !source.open_next(&self.traces, window, &mut self.damages) {
+            if source.file.is_none() && !source.open_next(&self.traces, self.window, &mut self.damages) {
                 return None;
             }
             let file = source.file.as_mut()?;

@@ -59,6 +59,9 @@ impl<'a> Fields<'a> {
         Self { names, words, bytes }
     }
 
+    /// No fields.
+    pub const EMPTY: Self = Self { names: &[], words: &[], bytes: &[] };
+
     /// Whether there is no field left.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()

@@ -9,7 +9,7 @@ mod value;
 
 use std::io::Write;
 
-use crate::{Error, Event, Trace, TraceSet};
+use crate::{Error, Event, Loss, LossKind, Trace, TraceSet};
 use time::Times;
 pub use time::{ClockFormat, TimeFormat};
 use tompion_ctf::decode::Fields;
@@ -50,6 +50,47 @@ pub fn print(traces: &mut TraceSet, options: &PrintOptions, output: &mut dyn Wri
     output.write_all(&buffer)?;
     output.flush()?;
     Ok(printer.events)
+}
+
+/// What babeltrace2 says when something was lost:
+/// `Tracer discarded 3 events between [17:46:22.794565804] and [17:46:23.000000000] in trace "…" …`.
+pub fn loss_warning(traces: &TraceSet, loss: &Loss, options: &PrintOptions) -> String {
+    let unit = match (loss.kind, loss.count) {
+        (LossKind::Events, 1) => "event",
+        (LossKind::Events, _) => "events",
+        (LossKind::Packets, 1) => "packet",
+        (LossKind::Packets, _) => "packets",
+    };
+    let mut times = Times::new(&options.time, false);
+    let mut text = format!("Tracer discarded {} {unit}", loss.count).into_bytes();
+    if let (Some(from), Some(to)) = loss.between {
+        text.extend_from_slice(b" between [");
+        times.time(from, &mut text);
+        text.extend_from_slice(b"] and [");
+        times.time(to, &mut text);
+        text.push(b']');
+    }
+    let text = String::from_utf8_lossy(&text);
+    let (mut name, mut uuid) = (String::new(), String::new());
+    if let Some(trace) = traces.traces().get(loss.trace) {
+        name = trace_name(traces, trace);
+        uuid = trace.metadata().uuid.map(|uuid| format!(" (UUID: {uuid})")).unwrap_or_default();
+    }
+    let path = std::path::absolute(&loss.path).unwrap_or_else(|_| loss.path.clone());
+    let stream = loss.stream.map(|stream| format!(", stream ID: {stream}")).unwrap_or_default();
+    format!(
+        "{text} in trace \"{name}\"{uuid} within stream \"{}\" (stream class ID: {}{stream}).",
+        path.display(),
+        loss.stream_class
+    )
+}
+
+/// The host and the trace's folder below the path that was opened.
+fn trace_name(traces: &TraceSet, trace: &Trace) -> String {
+    let below = traces.roots().iter().find_map(|root| trace.path.strip_prefix(root).ok());
+    let below = below.map(|path| path.to_string_lossy().into_owned()).filter(|path| !path.is_empty());
+    let host = trace.metadata().environment_value("hostname").map(ToString::to_string);
+    host.into_iter().chain(below).collect::<Vec<_>>().join("/")
 }
 
 /// `hostname:procname:(vpid) `, as far as the trace has them.

@@ -1,0 +1,195 @@
+//! Events as lines of JSON, or of comma-separated values.
+//!
+//! ```text
+//! {"timestamp_ns":1457113582794565804,"event":"db:query","cpu":2,"trace":"t","context":{…},"fields":{…}}
+//! timestamp_ns,event,cpu,trace,context,fields
+//! 1457113582794565804,db:query,2,t,"{""vtid"":7}","{""rows"":1}"
+//! ```
+//!
+//! An enumeration is an object with its `value` and `labels`, a variant one with the selected option.
+//! Floats that are no numbers become `null`, bytes that are no UTF-8 are replaced.
+
+use std::io::Write;
+
+use tompion_ctf::decode::{Fields, Value};
+
+use crate::{Error, Event, TraceSet};
+
+/// Bytes that are gathered before they are written.
+const BUFFER: usize = 256 << 10;
+
+/// Prints all events that are left as JSON, one object a line; returns how many.
+///
+/// # Errors
+///
+/// If the output cannot be written.
+pub fn print(traces: &mut TraceSet, output: &mut dyn Write) -> Result<u64, Error> {
+    print_lines(traces, output, json_line)
+}
+
+/// Prints all events that are left as comma-separated values, names of columns first; returns how many.
+///
+/// # Errors
+///
+/// If the output cannot be written.
+pub fn print_csv(traces: &mut TraceSet, output: &mut dyn Write) -> Result<u64, Error> {
+    output.write_all(b"timestamp_ns,event,cpu,trace,context,fields\n")?;
+    let mut scratch = Vec::new();
+    print_lines(traces, output, |event, line| csv_line(event, &mut scratch, line))
+}
+
+fn print_lines(
+    traces: &mut TraceSet,
+    output: &mut dyn Write,
+    mut line: impl FnMut(&Event<'_>, &mut Vec<u8>),
+) -> Result<u64, Error> {
+    let mut buffer = Vec::with_capacity(BUFFER + 4096);
+    let mut events = 0;
+    while let Some(event) = traces.next_event() {
+        events += 1;
+        line(&event, &mut buffer);
+        buffer.push(b'\n');
+        if buffer.len() >= BUFFER {
+            output.write_all(&buffer)?;
+            buffer.clear();
+        }
+    }
+    output.write_all(&buffer)?;
+    output.flush()?;
+    Ok(events)
+}
+
+fn json_line(event: &Event<'_>, line: &mut Vec<u8>) {
+    line.push(b'{');
+    if let Some(time) = event.timestamp() {
+        line.extend_from_slice(b"\"timestamp_ns\":");
+        number(time, line);
+        line.push(b',');
+    }
+    line.extend_from_slice(b"\"event\":");
+    text(event.name().as_bytes(), line);
+    if let Some(cpu) = event.cpu() {
+        line.extend_from_slice(b",\"cpu\":");
+        number(cpu, line);
+    }
+    line.extend_from_slice(b",\"trace\":");
+    text(event.trace().path.as_os_str().as_encoded_bytes(), line);
+    line.extend_from_slice(b",\"context\":");
+    object(event.stream_context().chain(event.context()), line);
+    line.extend_from_slice(b",\"fields\":");
+    object(event.payload(), line);
+    line.push(b'}');
+}
+
+fn csv_line(event: &Event<'_>, scratch: &mut Vec<u8>, line: &mut Vec<u8>) {
+    if let Some(time) = event.timestamp() {
+        number(time, line);
+    }
+    line.push(b',');
+    column(event.name().as_bytes(), line);
+    line.push(b',');
+    if let Some(cpu) = event.cpu() {
+        number(cpu, line);
+    }
+    line.push(b',');
+    column(event.trace().path.as_os_str().as_encoded_bytes(), line);
+    for fields in [event.stream_context().chain(event.context()), event.payload().chain(Fields::EMPTY)] {
+        line.push(b',');
+        scratch.clear();
+        object(fields, scratch);
+        column(scratch, line);
+    }
+}
+
+/// A column, in quotes if it needs them.
+fn column(text: &[u8], line: &mut Vec<u8>) {
+    if !text.iter().any(|byte| matches!(byte, b'"' | b',' | b'\n' | b'\r')) {
+        line.extend_from_slice(text);
+        return;
+    }
+    line.push(b'"');
+    for &byte in text {
+        if byte == b'"' {
+            line.push(b'"');
+        }
+        line.push(byte);
+    }
+    line.push(b'"');
+}
+
+fn number(number: impl itoa::Integer, line: &mut Vec<u8>) {
+    line.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+fn object<'a>(fields: impl Iterator<Item = (&'a str, Value<'a>)>, line: &mut Vec<u8>) {
+    line.push(b'{');
+    for (index, (name, field)) in fields.enumerate() {
+        if index > 0 {
+            line.push(b',');
+        }
+        text(name.as_bytes(), line);
+        line.push(b':');
+        value(field, line);
+    }
+    line.push(b'}');
+}
+
+fn value(value: Value<'_>, line: &mut Vec<u8>) {
+    match value {
+        Value::Unsigned(value, _) => number(value, line),
+        Value::Signed(value, _) => number(value, line),
+        Value::Float(value) if value.is_finite() => {
+            let _ = write!(line, "{value:?}");
+        }
+        Value::Float(_) => line.extend_from_slice(b"null"),
+        Value::Text(value) => text(value, line),
+        Value::Enum(_, ty) => {
+            let value = value.as_integer().unwrap_or(0);
+            line.extend_from_slice(b"{\"value\":");
+            number(value, line);
+            line.extend_from_slice(b",\"labels\":[");
+            let labels = ty.mappings.iter().filter(|mapping| (mapping.low..=mapping.high).contains(&value));
+            for (index, label) in labels.enumerate() {
+                if index > 0 {
+                    line.push(b',');
+                }
+                text(label.label.as_bytes(), line);
+            }
+            line.extend_from_slice(b"]}");
+        }
+        Value::Struct(fields) | Value::Variant(_, fields) => object(fields, line),
+        Value::Array(elements) => {
+            line.push(b'[');
+            for (index, element) in elements.enumerate() {
+                if index > 0 {
+                    line.push(b',');
+                }
+                self::value(element, line);
+            }
+            line.push(b']');
+        }
+    }
+}
+
+fn text(text: &[u8], line: &mut Vec<u8>) {
+    line.push(b'"');
+    for chunk in text.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '"' => line.extend_from_slice(b"\\\""),
+                '\\' => line.extend_from_slice(b"\\\\"),
+                '\n' => line.extend_from_slice(b"\\n"),
+                '\t' => line.extend_from_slice(b"\\t"),
+                '\r' => line.extend_from_slice(b"\\r"),
+                control if control.is_ascii_control() => {
+                    let _ = write!(line, "\\u{:04x}", u32::from(control));
+                }
+                other => line.extend_from_slice(other.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        if !chunk.invalid().is_empty() {
+            line.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+    line.push(b'"');
+}

@@ -1,0 +1,170 @@
+//! A trace's numbers: events, losses, times, processes.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::PathBuf;
+
+use serde::Serialize;
+use tompion_ctf::metadata::EnvironmentValue;
+
+use crate::{LossKind, Trace, TraceSet, manifest};
+
+/// What [`summarize`] finds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Events read.
+    pub events: u64,
+    /// Events that could not be recorded.
+    pub lost: Lost,
+    /// Packets that are missing, by their numbers. How many events they held is unknown.
+    pub lost_packets: u64,
+    /// Events that a flight recorder overwrote by design.
+    pub overwritten: u64,
+    /// Time of the first event, in nanoseconds since the epoch.
+    pub begin_ns: Option<i64>,
+    /// Time of the last event.
+    pub end_ns: Option<i64>,
+    /// Events by their names, as far as there are any.
+    pub by_event: BTreeMap<String, u64>,
+    /// Processes that were recorded.
+    pub processes: Vec<Process>,
+    /// Places that could not be read.
+    pub damages: Vec<String>,
+}
+
+/// Lost events.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Lost {
+    /// All of them.
+    pub total: u64,
+    /// By cause; `discarded` for traces that say no more.
+    #[serde(flatten)]
+    pub causes: BTreeMap<String, u64>,
+}
+
+impl Lost {
+    fn add(&mut self, cause: &str, count: u64) {
+        self.total = self.total.saturating_add(count);
+        let total = self.causes.entry(cause.into()).or_default();
+        *total = total.saturating_add(count);
+    }
+}
+
+/// A process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: i64,
+    /// Its name, if the trace tells.
+    pub name: String,
+    /// Its program's file, if the trace tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executable: Option<String>,
+    /// How it ended, if the trace tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<String>,
+}
+
+/// Reads everything that is selected and sums it up.
+///
+/// Sources that stand in the recording's `tompion.json` are reported with the losses that it tells;
+/// others with the counters of their packets.
+pub fn summarize(traces: &mut TraceSet) -> Summary {
+    let mut summary = Summary::default();
+    let (sources, damages) = manifest::sources(traces);
+    summary.damages = damages.iter().map(ToString::to_string).collect();
+    let known: HashSet<PathBuf> = sources.iter().map(|(path, _)| path.clone()).collect();
+    let known: Vec<bool> =
+        traces.traces().iter().map(|trace| known.contains(&manifest::plain(&trace.path))).collect();
+    let is_known = |trace: usize| known.get(trace).copied().unwrap_or(false);
+
+    let processes = count(traces, &mut summary, &is_known);
+    summary.processes = processes.into_iter().collect();
+    for (_, source) in sources {
+        source
+            .lost
+            .iter()
+            .filter(|(_, count)| **count > 0)
+            .for_each(|(cause, count)| summary.lost.add(cause, *count));
+        summary.overwritten = summary.overwritten.saturating_add(source.overwritten);
+        if let Some(pid) = source.pid {
+            let name = source.name.unwrap_or_default();
+            summary.processes.push(Process { pid, name, executable: source.executable, end: source.end });
+        }
+    }
+    summary.processes.sort();
+    for loss in traces.losses() {
+        match loss.kind {
+            LossKind::Packets => summary.lost_packets = summary.lost_packets.saturating_add(loss.count),
+            LossKind::Events if !is_known(loss.trace) => summary.lost.add("discarded", loss.count),
+            LossKind::Events => {}
+        }
+    }
+    summary.damages.extend(traces.damages().iter().map(ToString::to_string));
+    summary
+}
+
+/// Counts events and gathers the processes of traces that no manifest tells about.
+fn count(
+    traces: &mut TraceSet,
+    summary: &mut Summary,
+    is_known: &dyn Fn(usize) -> bool,
+) -> BTreeSet<Process> {
+    let of_traces = traces.traces().iter().enumerate().filter(|(index, _)| !is_known(*index));
+    let mut processes: BTreeSet<Process> = of_traces.filter_map(|(_, trace)| process_of(trace)).collect();
+    let mut pids: HashSet<(usize, i64)> = HashSet::new();
+    let shape = |trace: &Trace| {
+        trace.metadata().streams.iter().map(|stream| vec![0u64; stream.events.len()]).collect()
+    };
+    let mut counts: Vec<Vec<Vec<u64>>> = traces.traces().iter().map(shape).collect();
+    let has_pid: Vec<bool> = traces
+        .traces()
+        .iter()
+        .enumerate()
+        .map(|(index, trace)| !is_known(index) && names_processes(trace))
+        .collect();
+    let has_pid = |trace: usize| has_pid.get(trace).copied().unwrap_or(false);
+    traces.for_each_unordered(&has_pid, &mut |event| {
+        let place = event.place();
+        if let Some(count) = counts
+            .get_mut(place.trace)
+            .and_then(|streams| streams.get_mut(place.stream)?.get_mut(place.class))
+        {
+            *count += 1;
+        }
+        if let Some(time) = event.timestamp() {
+            summary.begin_ns = Some(summary.begin_ns.map_or(time, |begin| begin.min(time)));
+            summary.end_ns = Some(summary.end_ns.map_or(time, |end| end.max(time)));
+        }
+        if has_pid(place.trace) {
+            let context = event.stream_context();
+            let pid = context.get("vpid").and_then(|pid| i64::try_from(pid.as_integer()?).ok());
+            if let Some(pid) = pid.filter(|&pid| pids.insert((place.trace, pid))) {
+                let name = context.get("procname").and_then(|name| name.as_text()).unwrap_or_default();
+                let name = String::from_utf8_lossy(name).into_owned();
+                processes.insert(Process { pid, name, ..Process::default() });
+            }
+        }
+    });
+    for (trace, streams) in traces.traces().iter().zip(counts) {
+        for (stream, counts) in trace.metadata().streams.iter().zip(streams) {
+            for (event, count) in stream.events.iter().zip(counts).filter(|(_, count)| *count > 0) {
+                summary.events += count;
+                *summary.by_event.entry(event.name.clone()).or_default() += count;
+            }
+        }
+    }
+    processes
+}
+
+/// The process of a trace that has but one.
+fn process_of(trace: &Trace) -> Option<Process> {
+    let pid = trace.metadata().environment_value("vpid").and_then(EnvironmentValue::as_integer)?;
+    let name = trace.metadata().environment_value("procname").and_then(EnvironmentValue::as_text);
+    Some(Process { pid, name: name.unwrap_or_default().into(), ..Process::default() })
+}
+
+/// Whether the events of a trace say by which process they were recorded.
+fn names_processes(trace: &Trace) -> bool {
+    let contexts = trace.metadata().streams.iter().filter_map(|stream| stream.event_context.as_ref());
+    contexts.into_iter().any(|context| context.field("vpid").is_some())
+}
