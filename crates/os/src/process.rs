@@ -129,14 +129,16 @@ impl Signals {
         }
     }
 
-    /// The next signal that has arrived.
-    pub fn next(&self) -> Option<i32> {
+    /// The next signal that has arrived, and whether the kernel sent it (a terminal's Ctrl-C, which the
+    /// whole process group gets) rather than a process.
+    pub fn next(&self) -> Option<(i32, bool)> {
+        const SI_KERNEL: i32 = 0x80;
         // SAFETY: all-zero bytes are a valid structure.
         let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
         let size = size_of_val(&info);
         // SAFETY: `info` has `size` writable bytes.
         let read = unsafe { libc::read(self.0.as_raw_fd(), (&raw mut info).cast(), size) };
-        (read == size as isize).then_some(info.ssi_signo as i32)
+        (read == size as isize).then_some((info.ssi_signo as i32, info.ssi_code == SI_KERNEL))
     }
 }
 

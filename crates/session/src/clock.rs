@@ -1,0 +1,196 @@
+//! From TSC ticks to nanoseconds of CLOCK_MONOTONIC.
+//!
+//! Between two samples of both clocks time runs in a straight line. Where the kernel changed its clock's
+//! rate between two samples (NTP, `adjtimex`), the line has a break, which is put where the lines of the
+//! neighbouring intervals meet: the line before the break goes on from the left, the one after it comes
+//! from the right. Otherwise a rate change of 500 ppm between samples 100 ms apart would be wrong by more
+//! than 6 µs in the middle.
+
+use tompion_os::ClockPair;
+
+/// How far a sample may lie off the line of its neighbours and still be dropped, in nanoseconds.
+const COLLINEAR_NS: f64 = 4.0;
+/// Longest interval that dropping samples may leave, in nanoseconds.
+const LONGEST_NS: u64 = 10_000_000_000;
+/// A rate that differs by less than this is the same rate: sampling is exact to some ten nanoseconds.
+const SAME_RATE_NS: f64 = 40.0;
+
+/// A run of samples, and the conversion between them.
+#[derive(Clone, Debug)]
+pub struct ClockMap {
+    /// At least one; both clocks strictly increase.
+    samples: Vec<ClockPair>,
+    /// Index of the interval that was used last.
+    last: usize,
+}
+
+/// Nanoseconds per tick of the interval between two samples.
+fn slope(left: ClockPair, right: ClockPair) -> f64 {
+    (right.ns - left.ns) as f64 / (right.tsc - left.tsc) as f64
+}
+
+impl ClockMap {
+    /// Begins with two samples, taken a moment apart; a line needs both.
+    pub fn new(first: ClockPair, second: ClockPair) -> Self {
+        let mut map = Self { samples: vec![first], last: 0 };
+        map.add(second);
+        map
+    }
+
+    /// Adds a sample. One that isn't later than the last is passed over.
+    pub fn add(&mut self, sample: ClockPair) {
+        let newest = self.newest();
+        if sample.tsc > newest.tsc && sample.ns > newest.ns {
+            self.samples.push(sample);
+        }
+    }
+
+    /// The newest sample.
+    pub fn newest(&self) -> ClockPair {
+        self.samples[self.samples.len() - 1]
+    }
+
+    /// The samples.
+    pub fn samples(&self) -> &[ClockPair] {
+        &self.samples
+    }
+
+    /// Drops samples that say nothing, older than the newest few: those on the line of their neighbours.
+    pub fn thin_out(&mut self) {
+        const KEEP: usize = 16;
+        let end = self.samples.len().saturating_sub(KEEP);
+        let mut kept: Vec<ClockPair> = Vec::with_capacity(self.samples.len());
+        for (index, &sample) in self.samples.iter().enumerate() {
+            if let (true, Some(&left), Some(&right)) = (index < end, kept.last(), self.samples.get(index + 1))
+            {
+                let expected = (sample.tsc - left.tsc) as f64 * slope(left, right);
+                let off = (sample.ns - left.ns) as f64 - expected;
+                if off.abs() < COLLINEAR_NS && right.ns - left.ns < LONGEST_NS {
+                    continue;
+                }
+            }
+            kept.push(sample);
+        }
+        self.samples = kept;
+        self.last = 0;
+    }
+
+    /// The moment of a tick count. Beyond the samples the nearest line goes on.
+    #[inline]
+    pub fn to_ns(&mut self, tsc: u64) -> u64 {
+        let index = self.interval(tsc);
+        let Some((&left, &right)) = self.samples.get(index).zip(self.samples.get(index + 1)) else {
+            return self.newest().ns;
+        };
+        let inner = along(left, slope(left, right), tsc);
+        match self.break_of(index) {
+            None => inner,
+            Some((before, after)) => {
+                let (from_left, from_right) = (along(left, before, tsc), along(right, after, tsc));
+                if after > before { from_left.max(from_right) } else { from_left.min(from_right) }
+            }
+        }
+    }
+
+    /// Index of the interval that holds the tick count, or of the nearest one.
+    #[inline]
+    fn interval(&mut self, tsc: u64) -> usize {
+        let holds = |index: usize| {
+            self.samples.get(index).is_some_and(|left| left.tsc <= tsc)
+                && self.samples.get(index + 1).is_some_and(|right| tsc < right.tsc)
+        };
+        if !holds(self.last) {
+            let after = self.samples.partition_point(|sample| sample.tsc <= tsc);
+            self.last = after.saturating_sub(1).min(self.samples.len().saturating_sub(2));
+        }
+        self.last
+    }
+
+    /// The slopes before and after the break inside an interval, if there is one: both neighbours are
+    /// known, their rates differ, and the interval's own rate lies between theirs.
+    #[inline]
+    fn break_of(&self, index: usize) -> Option<(f64, f64)> {
+        let around = self.samples.get(index.checked_sub(1)?..index + 3)?;
+        let [a, b, c, d] = *around else { return None };
+        let (before, own, after) = (slope(a, b), slope(b, c), slope(c, d));
+        let shortest = (b.tsc - a.tsc).min(c.tsc - b.tsc).min(d.tsc - c.tsc) as f64;
+        let differ = (after - before).abs() * shortest > SAME_RATE_NS;
+        let between = (own - before) * (own - after) < 0.0;
+        (differ && between).then_some((before, after))
+    }
+}
+
+/// Goes along a line from a sample, forwards or backwards.
+#[inline]
+fn along(from: ClockPair, slope: f64, tsc: u64) -> u64 {
+    if tsc >= from.tsc {
+        from.ns.saturating_add(((tsc - from.tsc) as f64 * slope).round() as u64)
+    } else {
+        from.ns.saturating_sub(((from.tsc - tsc) as f64 * slope).round() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Samples of a clock that runs at `rate(t)` nanoseconds per tick; one tick is simulated at a time
+    /// in steps of 1000.
+    fn truth(rate: impl Fn(u64) -> f64, until: u64) -> Vec<(u64, f64)> {
+        let mut ns = 1e9;
+        let mut points = Vec::new();
+        for tsc in (0..=until).step_by(1000) {
+            points.push((tsc, ns));
+            ns += rate(tsc) * 1000.0;
+        }
+        points
+    }
+
+    fn map_of(points: &[(u64, f64)], every: usize) -> ClockMap {
+        let pair = |&(tsc, ns): &(u64, f64)| ClockPair { tsc, ns: ns.round() as u64 };
+        let samples: Vec<_> = points.iter().step_by(every).map(pair).collect();
+        let mut map = ClockMap::new(samples[0], samples[1]);
+        samples[2..].iter().for_each(|&sample| map.add(sample));
+        map
+    }
+
+    fn largest_error(map: &mut ClockMap, points: &[(u64, f64)]) -> f64 {
+        points.iter().map(|&(tsc, ns)| (map.to_ns(tsc) as f64 - ns).abs()).fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn a_steady_clock_is_exact() {
+        let points = truth(|_| 0.385, 2_000_000_000);
+        assert!(largest_error(&mut map_of(&points, 250_000), &points) < 2.0);
+    }
+
+    #[test]
+    fn a_change_of_rate_is_put_where_the_lines_meet() {
+        for ppm in [-499.0, -100.0, 100.0, 499.0] {
+            for at in [700_000_000, 800_000_000, 990_000_000] {
+                let rate = |tsc| if tsc < at { 0.385 } else { 0.385 * (1.0 + ppm / 1e6) };
+                let points = truth(rate, 2_000_000_000);
+                let error = largest_error(&mut map_of(&points, 250_000), &points);
+                assert!(error < 25.0, "{ppm} ppm at {at}: {error} ns");
+            }
+        }
+    }
+
+    #[test]
+    fn time_never_goes_backwards() {
+        let points = truth(|tsc| if tsc / 300_000_000 % 2 == 0 { 0.385 } else { 0.3852 }, 2_000_000_000);
+        let mut map = map_of(&points, 250_000);
+        let times: Vec<u64> = points.iter().map(|&(tsc, _)| map.to_ns(tsc)).collect();
+        assert!(times.windows(2).all(|pair| pair[0] <= pair[1]));
+    }
+
+    #[test]
+    fn samples_on_a_line_are_dropped_without_loss() {
+        let points = truth(|_| 0.385, 4_000_000_000);
+        let mut map = map_of(&points, 20_000);
+        let before = map.samples().len();
+        map.thin_out();
+        assert!(map.samples().len() < before / 4, "{} of {before}", map.samples().len());
+        assert!(largest_error(&mut map, &points) < 6.0);
+    }
+}

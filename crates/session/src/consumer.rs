@@ -1,0 +1,230 @@
+//! The consumer: takes events out of the rings by an adaptive timer and writes them to disk.
+//!
+//! No application ever wakes it. It wakes itself: the fuller it finds the rings, the sooner the next
+//! time. What it copied waits until the clock has been sampled after it, twice, so that a change of the
+//! clock's rate can be seen from both sides.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender},
+    time::{Duration, Instant},
+};
+
+use tompion_os::sample_clocks;
+
+use crate::{
+    clock::ClockMap,
+    manifest::{Clock, Manifest},
+    process::Process,
+};
+
+/// Shortest and longest sleep.
+const SLEEP: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(10));
+/// Time between two samples of the clock, at least.
+const SAMPLE_EVERY: Duration = Duration::from_millis(25);
+/// A packet is written at the latest after this time.
+const FLUSH_EVERY: Duration = Duration::from_millis(500);
+/// How many samples a batch waits for.
+const SAMPLES_AWAITED: usize = 2;
+/// Memory for bytes that wait; beyond it they are converted at once.
+const MOST_PENDING_BYTES: usize = 64 << 20;
+
+/// What the consumer is told.
+#[derive(Debug)]
+pub enum Order {
+    /// A process was welcomed.
+    Joined(Box<Process>),
+    /// The conversation with a process is over.
+    Disconnected(u64),
+    /// A process has ended, and how.
+    Ended(u64, String),
+    /// Save what the flight recorders hold.
+    Snapshot(Sender<u64>),
+    /// Complete everything.
+    Finish(Sender<Report>),
+}
+
+/// What a recording came to.
+#[derive(Debug)]
+pub struct Report {
+    /// The manifest as it was written last.
+    pub manifest: Manifest,
+    /// Names of all events that the processes had.
+    pub known: Vec<(String, String)>,
+    /// Why writing stopped early, if it did.
+    pub stopped: Option<String>,
+}
+
+/// The consumer's state.
+#[derive(Debug)]
+pub struct Consumer {
+    folder: PathBuf,
+    manifest: Manifest,
+    processes: Vec<Process>,
+    clock: ClockMap,
+    known: std::collections::BTreeSet<(String, String)>,
+    stopped: Option<String>,
+    sampled: Instant,
+    flushed: Instant,
+    /// Samples since the oldest bytes were copied.
+    waiting_samples: usize,
+}
+
+impl Consumer {
+    /// A consumer for a trace folder; `manifest` is what is known before anything was recorded.
+    pub fn new(folder: PathBuf, manifest: Manifest) -> Self {
+        let first = sample_clocks();
+        std::thread::sleep(Duration::from_millis(2));
+        let now = Instant::now();
+        Self {
+            folder,
+            manifest,
+            processes: Vec::new(),
+            clock: ClockMap::new(first, sample_clocks()),
+            known: Default::default(),
+            stopped: None,
+            sampled: now,
+            flushed: now,
+            waiting_samples: 0,
+        }
+    }
+
+    /// Works until it is told to finish, or nobody is left to tell it.
+    pub fn run(mut self, orders: &Receiver<Order>) {
+        let mut sleep = SLEEP.0;
+        loop {
+            match orders.recv_timeout(sleep) {
+                Ok(Order::Joined(process)) => self.processes.push(*process),
+                Ok(Order::Disconnected(key)) => {
+                    if let Some(process) = self.processes.iter_mut().find(|process| process.key == key) {
+                        process.disconnect();
+                    }
+                }
+                Ok(Order::Ended(key, how)) => self.complete(key, how),
+                Ok(Order::Snapshot(done)) => {
+                    let before = self.events();
+                    self.save_histories();
+                    // Whoever asked may have gone.
+                    let _ = done.send(self.events() - before);
+                }
+                Ok(Order::Finish(done)) => {
+                    let _ = done.send(self.finish());
+                    return;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            sleep = self.round(sleep);
+        }
+    }
+
+    /// One round over all rings. Returns how long to sleep.
+    fn round(&mut self, sleep: Duration) -> Duration {
+        let fullest = self.processes.iter_mut().map(Process::collect).max().unwrap_or(0);
+        let pending: usize = self.processes.iter().map(Process::pending_bytes).sum();
+        if self.sampled.elapsed() >= SAMPLE_EVERY {
+            self.sample();
+            self.waiting_samples += 1;
+        }
+        if pending > MOST_PENDING_BYTES {
+            self.sample();
+            self.convert();
+        } else if self.waiting_samples >= SAMPLES_AWAITED {
+            self.convert();
+        }
+        if self.flushed.elapsed() >= FLUSH_EVERY {
+            self.flushed = Instant::now();
+            self.attempt(|process, _| process.flush());
+        }
+        match fullest {
+            10.. => SLEEP.0,
+            3.. => sleep,
+            _ => (sleep * 3 / 2).min(SLEEP.1),
+        }
+    }
+
+    fn sample(&mut self) {
+        self.sampled = Instant::now();
+        self.clock.add(sample_clocks());
+        if self.clock.samples().len() % 1024 == 0 {
+            self.clock.thin_out();
+        }
+    }
+
+    /// Converts what was copied before the newest sample.
+    fn convert(&mut self) {
+        self.waiting_samples = 0;
+        self.attempt(|process, clock| process.convert(clock));
+    }
+
+    /// Does something with each process; the first failure stops writing for good.
+    fn attempt(&mut self, mut step: impl FnMut(&mut Process, &mut ClockMap) -> io::Result<()>) {
+        for process in &mut self.processes {
+            if self.stopped.is_some() {
+                return;
+            }
+            if let Err(error) = step(process, &mut self.clock) {
+                let folder = self.folder.display();
+                self.stopped = Some(format!("recording to {folder} stopped: {error}"));
+            }
+        }
+    }
+
+    fn events(&self) -> u64 {
+        let running = self.processes.iter().map(|process| process.summary(&self.folder).events);
+        running.chain(self.manifest.sources.iter().map(|source| source.events)).sum()
+    }
+
+    fn save_histories(&mut self) {
+        if self.manifest.channel.mode == "overwrite" {
+            self.processes.iter_mut().for_each(Process::save_history);
+        } else {
+            for process in &mut self.processes {
+                process.collect();
+            }
+        }
+        self.sample();
+        self.convert();
+        self.attempt(|process, _| process.flush());
+    }
+
+    /// Takes the last events of a process that has ended, and completes its trace.
+    fn complete(&mut self, key: u64, how: String) {
+        let Some(index) = self.processes.iter().position(|process| process.key == key) else { return };
+        // Rings that still run are converted with this one: bytes wait in order.
+        self.sample();
+        let mut process = self.processes.remove(index);
+        process.end.get_or_insert(how);
+        if self.manifest.channel.mode == "overwrite" {
+            process.save_history();
+        } else {
+            process.collect();
+        }
+        self.sample();
+        let finished = process.convert(&mut self.clock).and_then(|()| process.finish());
+        if let (Err(error), None) = (finished, &self.stopped) {
+            self.stopped = Some(format!("recording to {} stopped: {error}", self.folder.display()));
+        }
+        process.read_catalog();
+        let names = process.event_names().map(|(provider, name)| (provider.to_owned(), name.to_owned()));
+        self.known.extend(names);
+        self.manifest.sources.push(process.summary(&self.folder));
+    }
+
+    fn finish(mut self) -> Report {
+        self.processes.iter_mut().for_each(Process::disconnect);
+        for key in self.processes.iter().map(|process| process.key).collect::<Vec<_>>() {
+            self.complete(key, "running when the recording ended".into());
+        }
+        self.clock.thin_out();
+        let samples = self.clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
+        self.manifest.clock = Clock { samples, ..self.manifest.clock };
+        self.manifest.state = "complete";
+        self.manifest.problems.extend(self.stopped.clone());
+        if let (Err(error), None) = (self.manifest.write(&self.folder), &self.stopped) {
+            self.stopped = Some(format!("can't write to {}: {error}", self.folder.display()));
+        }
+        Report { manifest: self.manifest, known: self.known.into_iter().collect(), stopped: self.stopped }
+    }
+}

@@ -1,0 +1,336 @@
+//! Welcoming processes: who may take part, and the memory that they get.
+
+use std::{
+    collections::HashMap,
+    ffi::CStr,
+    io,
+    os::fd::AsFd,
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering, mpsc::Sender},
+};
+
+use tompion_ctf::{
+    encode,
+    metadata::{EnvironmentValue, Uuid},
+};
+use tompion_layout::{LAYOUT_VERSION, control, ring::Geometry};
+use tompion_os::{Listener, PacketSocket, Poller, ProcessWatch, SharedMap, create_memfd};
+use tompion_protocol::{
+    message::{Hello, MAX_MESSAGE, MessageError, ToAgent, ToSession},
+    rules::Rules,
+};
+
+use crate::{
+    consumer::Order,
+    process::{self, Process},
+};
+
+/// How long a process that connected may take to say hello, in milliseconds.
+const PATIENCE_MS: u32 = 1000;
+
+/// What every process of the session gets alike.
+#[derive(Debug)]
+pub struct Terms {
+    /// Sizes of its rings.
+    pub geometry: Geometry,
+    /// Which events are recorded.
+    pub rules: Rules,
+    /// Overwrite mode; else discard mode.
+    pub overwrite: bool,
+    /// Whether events carry the id of their thread.
+    pub tid: bool,
+    /// Whether this machine's TSC is fit for timestamps.
+    pub tsc: bool,
+    /// Folder of the trace.
+    pub folder: PathBuf,
+    /// Name of the machine.
+    pub hostname: String,
+    /// Identifies the boot.
+    pub boot_id: String,
+    /// CLOCK_REALTIME minus CLOCK_MONOTONIC in nanoseconds.
+    pub clock_offset_ns: i64,
+    /// User ids that may take part.
+    pub users: Vec<u32>,
+}
+
+/// A process that takes part, as the control thread knows it.
+#[derive(Debug)]
+struct Member {
+    pid: u32,
+    name: String,
+    socket: Option<Arc<PacketSocket>>,
+    watch: ProcessWatch,
+}
+
+/// The session's door.
+#[derive(Debug)]
+pub struct Door {
+    terms: Terms,
+    listener: Listener,
+    members: HashMap<u64, Member>,
+    next_key: u64,
+    orders: Sender<Order>,
+    /// Folders of sources that are taken.
+    folders: HashMap<String, u32>,
+    /// What users should know, one line each.
+    pub problems: Vec<String>,
+    /// How many processes took part.
+    pub welcomed: u64,
+}
+
+/// What a descriptor in the poller stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Somebody knocks.
+    Listener,
+    /// A signal arrived.
+    Signals,
+    /// A member said something.
+    Socket(u64),
+    /// A member ended.
+    Watch(u64),
+}
+
+impl Interest {
+    /// As a number for the poller.
+    pub const fn to_number(self) -> u64 {
+        match self {
+            Self::Listener => 0,
+            Self::Signals => 1,
+            Self::Socket(key) => key * 2 + 2,
+            Self::Watch(key) => key * 2 + 3,
+        }
+    }
+
+    /// From the poller's number.
+    pub const fn from_number(number: u64) -> Self {
+        match number {
+            0 => Self::Listener,
+            1 => Self::Signals,
+            number if number % 2 == 0 => Self::Socket((number - 2) / 2),
+            number => Self::Watch((number - 3) / 2),
+        }
+    }
+}
+
+impl Door {
+    /// Opens the door: processes that know the name may knock.
+    pub fn open(name: &str, terms: Terms, orders: Sender<Order>, poller: &Poller) -> io::Result<Self> {
+        let listener = Listener::bind(name)?;
+        poller.add(listener.as_fd(), Interest::Listener.to_number())?;
+        Ok(Self {
+            terms,
+            listener,
+            members: HashMap::new(),
+            next_key: 0,
+            orders,
+            folders: HashMap::new(),
+            problems: Vec::new(),
+            welcomed: 0,
+        })
+    }
+
+    /// Whether some member is still alive.
+    pub fn has_living_members(&self) -> bool {
+        !self.members.is_empty()
+    }
+
+    /// Names of the members that are still alive, with their pids.
+    pub fn living(&self) -> Vec<String> {
+        self.members.values().map(|member| format!("{} ({})", member.name, member.pid)).collect()
+    }
+
+    /// Lets everybody in who knocks.
+    pub fn answer(&mut self, poller: &Poller) {
+        while let Ok(Some(socket)) = self.listener.accept() {
+            if let Err(problem) = self.welcome(socket, poller) {
+                self.problems.push(problem);
+            }
+        }
+    }
+
+    fn welcome(&mut self, socket: PacketSocket, poller: &Poller) -> Result<(), String> {
+        let peer = socket.peer().map_err(|error| error.to_string())?;
+        if !self.terms.users.contains(&peer.uid) {
+            let _ = socket.send(&ToAgent::Refused("another user's session".into()).encode(), &[]);
+            return Err(format!("refused process {} of user {}", peer.pid, peer.uid));
+        }
+        let hello = receive_hello(&socket).map_err(|reason| {
+            let _ = socket.send(&ToAgent::Refused(reason.clone()).encode(), &[]);
+            format!("refused process {}: {reason}", peer.pid)
+        })?;
+        let watch = ProcessWatch::new(peer.pid).map_err(|error| format!("process {}: {error}", peer.pid))?;
+        if !hello.rseq {
+            let reason = "no restartable sequences (rseq) in this process";
+            let _ = socket.send(&ToAgent::Refused(reason.into()).encode(), &[]);
+            return Err(format!("{} ({}) is not recorded: {reason}", hello.name, peer.pid));
+        }
+        let recording = self.share_memory(&socket, &hello, peer.pid).map_err(|error| error.to_string())?;
+        let socket = Arc::new(socket);
+        let key = self.next_key;
+        self.next_key += 1;
+        self.welcomed += 1;
+        let add = |descriptor, interest: Interest| poller.add(descriptor, interest.to_number());
+        add(socket.as_fd(), Interest::Socket(key)).map_err(|error| error.to_string())?;
+        add(watch.as_fd(), Interest::Watch(key)).map_err(|error| error.to_string())?;
+        let member =
+            Member { pid: peer.pid, name: hello.name.clone(), socket: Some(Arc::clone(&socket)), watch };
+        self.members.insert(key, member);
+        let process = Process::new(key, peer.pid, hello, socket, recording);
+        // If the consumer is gone, the recording is over anyway.
+        let _ = self.orders.send(Order::Joined(Box::new(process)));
+        Ok(())
+    }
+
+    /// Makes the two memory files of a process and passes them on.
+    fn share_memory(
+        &mut self,
+        socket: &PacketSocket,
+        hello: &Hello,
+        pid: u32,
+    ) -> io::Result<process::Recording> {
+        let geometry = self.terms.geometry;
+        let new = |name: &CStr, size| -> io::Result<_> {
+            let file = create_memfd(name, size)?;
+            let map = SharedMap::new(file.as_fd(), size)?;
+            Ok((file, map))
+        };
+        let (control_file, control) = new(c"tompion-control", control::FILE_SIZE)?;
+        let (ring_file, rings) = new(c"tompion-rings", geometry.file_size())?;
+        let given_time = !(self.terms.tsc && hello.tsc);
+        self.fill_in(&control, given_time);
+        socket.send(&ToAgent::Welcome.encode(), &[control_file.as_fd(), ring_file.as_fd()])?;
+        let folder = self.new_folder(&hello.name, pid);
+        Ok(process::Recording {
+            geometry,
+            overwrite: self.terms.overwrite,
+            given_time,
+            control,
+            rings,
+            folder,
+            description: self.describe(hello, pid),
+        })
+    }
+
+    fn fill_in(&self, map: &SharedMap, given_time: bool) {
+        let geometry = self.terms.geometry;
+        let flags = if self.terms.overwrite { control::FLAG_OVERWRITE } else { 0 }
+            | if given_time { control::FLAG_MONOTONIC } else { 0 };
+        // Ordering: the file is passed on afterwards, by a system call.
+        let half = |offset, value| map.half(offset).store(value, Ordering::Relaxed);
+        let word = |offset, value| map.word(offset).store(value, Ordering::Relaxed);
+        word(control::OFFSET_MAGIC, control::MAGIC);
+        half(control::OFFSET_VERSION, LAYOUT_VERSION);
+        half(control::OFFSET_FLAGS, flags);
+        word(control::OFFSET_SUBBUF_SIZE, geometry.subbuf_size());
+        word(control::OFFSET_SUBBUF_COUNT, geometry.subbuf_count());
+        half(control::OFFSET_CPUS, geometry.cpus());
+        half(control::OFFSET_BUFFERS, geometry.buffers());
+        let rules = self.terms.rules.to_text();
+        let rules = &rules.as_bytes()[..rules.len().min(control::RULES_SIZE as usize)];
+        map.copy_in(control::RULES as usize, rules);
+        half(control::OFFSET_RULES_LEN, rules.len() as u32);
+    }
+
+    /// A folder that no other process of this recording has.
+    fn new_folder(&mut self, name: &str, pid: u32) -> PathBuf {
+        let sound = |character: char| character.is_ascii_alphanumeric() || "._+-".contains(character);
+        let name: String = name.chars().map(|c| if sound(c) { c } else { '_' }).collect();
+        let name = format!("{}-{pid}", if name.is_empty() { "process" } else { &name });
+        let number = self.folders.entry(name.clone()).or_insert(0);
+        *number += 1;
+        let name = if *number == 1 { name } else { format!("{name}-{number}") };
+        self.terms.folder.join("user").join(name)
+    }
+
+    fn describe(&self, hello: &Hello, pid: u32) -> encode::Source {
+        let Terms { hostname, boot_id, clock_offset_ns, tid, .. } = &self.terms;
+        let text = |name: &str, value: &str| (name.to_owned(), EnvironmentValue::from(value));
+        let number = |name: &str, value: i64| (name.to_owned(), EnvironmentValue::from(value));
+        // Readers know a user-space trace, and what its events may mean, by the names that LTTng uses.
+        let environment = vec![
+            text("hostname", hostname),
+            text("domain", "ust"),
+            text("tracer_name", "lttng-ust"),
+            number("tracer_major", 2),
+            number("tracer_minor", 13),
+            text("producer", concat!("tompion ", env!("CARGO_PKG_VERSION"))),
+            number("vpid", pid.into()),
+            text("procname", &hello.name),
+            text("executable", &hello.executable),
+        ];
+        encode::Source {
+            uuid: Uuid(uuid::Uuid::new_v4().into_bytes()),
+            environment,
+            clock_uuid: Uuid::parse(boot_id),
+            clock_offset_ns: *clock_offset_ns,
+            clock_precision_ns: 20,
+            vpid: pid as i32,
+            procname: hello.name.clone(),
+            tid: *tid,
+        }
+    }
+
+    /// A member said something, or its conversation ended.
+    pub fn hear(&mut self, key: u64, poller: &Poller) {
+        let Some(member) = self.members.get_mut(&key) else { return };
+        let Some(socket) = &member.socket else { return };
+        let mut buffer = [0; MAX_MESSAGE];
+        match socket.receive_bare(&mut buffer).and_then(|len| ToSession::decode(buffer.get(..len)?).ok()) {
+            Some(ToSession::Failed(reason)) => {
+                self.problems.push(format!("{} ({}) is not recorded: {reason}", member.name, member.pid));
+            }
+            Some(ToSession::Hello(_)) => {}
+            None => {
+                poller.remove(socket.as_fd());
+                member.socket = None;
+                let _ = self.orders.send(Order::Disconnected(key));
+            }
+        }
+    }
+
+    /// Ends all conversations: agents stop recording as they notice.
+    pub fn close(mut self) -> Self {
+        self.members.clear();
+        self
+    }
+
+    /// A member has ended; its parent may know how.
+    pub fn bury(&mut self, key: u64, poller: &Poller, how: impl FnOnce(u32) -> Option<String>) {
+        let Some(member) = self.members.remove(&key) else { return };
+        poller.remove(member.watch.as_fd());
+        if let Some(socket) = &member.socket {
+            poller.remove(socket.as_fd());
+        }
+        let how = how(member.pid).unwrap_or_else(|| "ended".into());
+        let _ = self.orders.send(Order::Ended(key, how));
+    }
+}
+
+/// The first message of a process.
+fn receive_hello(socket: &PacketSocket) -> Result<Hello, String> {
+    socket.set_timeout(PATIENCE_MS).map_err(|error| error.to_string())?;
+    let mut buffer = [0; MAX_MESSAGE];
+    let received = socket.receive(&mut buffer).map_err(|error| error.to_string())?;
+    match ToSession::decode(buffer.get(..received.len).unwrap_or(&[])) {
+        Ok(ToSession::Hello(hello)) => Ok(hello),
+        Ok(_) => Err("expected a hello".into()),
+        Err(MessageError::Version { found }) => Err(format!(
+            "its libtompion speaks protocol {found}, this tompion {}: install the same version of both",
+            tompion_protocol::PROTOCOL_VERSION
+        )),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interests_survive_the_poller() {
+        for interest in [Interest::Listener, Interest::Signals, Interest::Socket(7), Interest::Watch(7)] {
+            assert_eq!(Interest::from_number(interest.to_number()), interest);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Recording: a private session for one command and its children.
+//!
+//! ```text
+//! record ─┬─ control thread: starts the command, welcomes processes, hears signals, knows who lives
+//!         └─ consumer thread: drains rings by timer, converts time, writes packets
+//! ```
+//!
+//! The two talk by [`consumer::Order`]s only. The control thread answers an agent within microseconds,
+//! because programs wait for it when they start; the consumer may take its time. Reading traces is
+//! somebody else's business, and so is what a ring looks like inside.
+#![forbid(unsafe_code)]
+
+mod clock;
+mod consumer;
+mod control;
+mod manifest;
+mod process;
+mod record;
+mod source;
+
+pub use clock::ClockMap;
+pub use consumer::Report;
+pub use manifest::{FILE as MANIFEST_FILE, Manifest, Source};
+pub use record::{Config, Error, Mode, Outcome, record};

@@ -1,0 +1,124 @@
+//! `tompion.json`, which stands beside the CTF traces of a recording and says what they cannot.
+
+use std::{collections::BTreeMap, io, path::Path};
+
+use serde::Serialize;
+use tompion_layout::loss::Cause;
+
+/// Name of the file in a trace's folder.
+pub const FILE: &str = "tompion.json";
+/// Version of its schema.
+const SCHEMA: u32 = 1;
+
+/// A recording as a whole.
+#[derive(Clone, Debug, Serialize)]
+pub struct Manifest {
+    /// Version of the schema of this file.
+    pub schema: u32,
+    /// Version of Tompion that wrote it.
+    pub tompion: String,
+    /// `recording` or `complete`.
+    pub state: &'static str,
+    /// The recorded command and its arguments.
+    pub command: Vec<String>,
+    /// The command line of `tompion` itself.
+    pub invocation: Vec<String>,
+    /// Where it was recorded.
+    pub host: Host,
+    /// How timestamps were made.
+    pub clock: Clock,
+    /// How events were buffered.
+    pub channel: Channel,
+    /// Processes, in the order of their coming.
+    pub sources: Vec<Source>,
+    /// Problems that did not end the recording, one line each.
+    pub problems: Vec<String>,
+}
+
+/// The machine.
+#[derive(Clone, Debug, Serialize)]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// Kernel release and version.
+    pub kernel: String,
+    /// Number of CPU numbers.
+    pub cpus: u32,
+    /// Identifies the boot.
+    pub boot_id: String,
+}
+
+/// The trace's clock.
+#[derive(Clone, Debug, Serialize)]
+pub struct Clock {
+    /// What timestamps were taken from: `tsc` or `monotonic`.
+    pub source: &'static str,
+    /// CLOCK_REALTIME minus CLOCK_MONOTONIC at the beginning, in nanoseconds.
+    pub realtime_offset_ns: i64,
+    /// Bound of a timestamp's error against CLOCK_MONOTONIC, in nanoseconds.
+    pub error_bound_ns: u64,
+    /// (TSC, CLOCK_MONOTONIC) pairs by which ticks were converted.
+    pub samples: Vec<(u64, u64)>,
+}
+
+/// Buffers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Channel {
+    /// `discard` or `overwrite`.
+    pub mode: &'static str,
+    /// Bytes of a sub-buffer.
+    pub subbuf_size: u64,
+    /// Sub-buffers of each CPU.
+    pub subbufs: u64,
+}
+
+/// One process.
+#[derive(Clone, Debug, Serialize)]
+pub struct Source {
+    /// Folder of its CTF trace, relative to this file; none if it has no events.
+    pub path: Option<String>,
+    /// `user`.
+    pub kind: &'static str,
+    /// Process id.
+    pub pid: u32,
+    /// Process name.
+    pub name: String,
+    /// Its executable.
+    pub executable: String,
+    /// How it ended, in words.
+    pub end: String,
+    /// Recorded events.
+    pub events: u64,
+    /// Lost events by cause; only causes that occurred.
+    pub lost: BTreeMap<&'static str, u64>,
+    /// Events that a flight recorder overwrote by design.
+    pub overwritten: u64,
+}
+
+/// A table of losses as the manifest has it.
+pub fn losses(by_cause: impl Fn(Cause) -> u64) -> BTreeMap<&'static str, u64> {
+    let counts = Cause::ALL.into_iter().map(|cause| (cause.name(), by_cause(cause)));
+    counts.filter(|&(_, count)| count != 0).collect()
+}
+
+impl Manifest {
+    /// The version that goes into new manifests.
+    pub const fn schema() -> u32 {
+        SCHEMA
+    }
+
+    /// Writes the file anew; readers see the old one or the new one, whole.
+    pub fn write(&self, folder: &Path) -> io::Result<()> {
+        let text = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
+        replace_file(&folder.join(FILE), text.as_bytes())
+    }
+}
+
+/// Writes a file beside the old one, then puts it in its place.
+pub fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path)).inspect_err(|_| {
+        let _ = std::fs::remove_file(&temporary);
+    })
+}

@@ -1,0 +1,340 @@
+//! One recorded process: its shared memory, its rings, and the trace they go into.
+//!
+//! Everything in the shared memory comes from the process and is not trusted: descriptions are parsed,
+//! records are checked while they are walked, positions are held against what can be, and what is
+//! refused is counted under its own cause.
+
+use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, sync::atomic::Ordering};
+
+use tompion_ctf::encode::{self, Record};
+use tompion_layout::{catalog, control, loss::Cause, ring::Geometry};
+use tompion_os::{PacketSocket, SharedMap};
+use tompion_protocol::message::{Hello, ToAgent};
+use tompion_ring::{
+    reader::{RingReader, Span},
+    records::{Records, UntrustedRecord},
+};
+use tompion_schema::Event;
+
+use crate::{
+    clock::ClockMap,
+    manifest,
+    source::{ClassId, SourceWriter},
+};
+
+/// A process as the session knows it.
+#[derive(Debug)]
+pub struct Process {
+    /// Number in the session.
+    pub key: u64,
+    /// Id in the session's pid namespace.
+    pub pid: u32,
+    /// How it introduced itself.
+    pub hello: Hello,
+    /// How it ended, if it did.
+    pub end: Option<String>,
+    control: SharedMap,
+    rings: SharedMap,
+    geometry: Geometry,
+    overwrite: bool,
+    given_time: bool,
+    socket: Option<Arc<PacketSocket>>,
+    writer: SourceWriter,
+    states: Vec<RingState>,
+    /// Bytes of the catalog that were read.
+    catalog_read: usize,
+    /// What each event number means; `None` where its description was refused.
+    classes: BTreeMap<u32, Option<Class>>,
+    refused: u64,
+}
+
+#[derive(Debug)]
+struct Class {
+    event: Event,
+    /// Number in the metadata, once there was a record.
+    id: Option<ClassId>,
+}
+
+/// What the session knows of one ring.
+#[derive(Clone, Debug, Default)]
+struct RingState {
+    /// Up to where it was read.
+    read: u64,
+    /// Up to where its pages were made present.
+    populated: u64,
+    /// Events of the ring that were recorded or are known to be overwritten.
+    accounted: u64,
+    /// Events recorded.
+    events: u64,
+    /// Events overwritten by design.
+    overwritten: u64,
+    /// Bytes that were copied and wait to be converted.
+    pending: Vec<(Span, Vec<u8>)>,
+}
+
+/// How a process is recorded.
+#[derive(Debug)]
+pub struct Recording {
+    /// Sizes of its rings.
+    pub geometry: Geometry,
+    /// Overwrite mode; else discard mode.
+    pub overwrite: bool,
+    /// Timestamps are CLOCK_MONOTONIC already.
+    pub given_time: bool,
+    /// Control file, mapped.
+    pub control: SharedMap,
+    /// Ring file, mapped.
+    pub rings: SharedMap,
+    /// Where its trace goes.
+    pub folder: PathBuf,
+    /// What its trace says of itself.
+    pub description: encode::Source,
+}
+
+impl Process {
+    /// A process that was just welcomed.
+    pub fn new(key: u64, pid: u32, hello: Hello, socket: Arc<PacketSocket>, recording: Recording) -> Self {
+        let Recording { geometry, overwrite, given_time, control, rings, folder, description } = recording;
+        let rings_count = (geometry.cpus() * geometry.buffers()) as usize;
+        Self {
+            key,
+            pid,
+            hello,
+            end: None,
+            control,
+            rings,
+            geometry,
+            overwrite,
+            given_time,
+            socket: Some(socket),
+            writer: SourceWriter::new(folder, description, rings_count),
+            states: vec![RingState::default(); rings_count],
+            catalog_read: 0,
+            classes: BTreeMap::new(),
+            refused: 0,
+        }
+    }
+
+    fn reader(&self, ring: usize) -> RingReader<'_> {
+        let cpus = self.geometry.cpus();
+        RingReader::new(&self.rings, self.geometry, ring as u32 / cpus, ring as u32 % cpus)
+    }
+
+    /// Forgets the conversation, which is over.
+    pub fn disconnect(&mut self) {
+        self.socket = None;
+    }
+
+    /// Copies what is new in the rings. Returns the largest share of a ring that was filled, in percent.
+    ///
+    /// A flight recorder's rings are left alone until [`Process::save_history`].
+    pub fn collect(&mut self) -> u64 {
+        let mut fullest = 0;
+        for ring in 0..self.states.len() {
+            let (written, read) = (self.reader(ring).written(), self.states[ring].read);
+            if written == read && self.states[ring].populated != 0 || written == 0 {
+                continue;
+            }
+            self.populate_ahead(ring, written);
+            if self.overwrite {
+                continue;
+            }
+            let mut bytes = Vec::new();
+            let taken = self.reader(ring).take(read, &mut bytes);
+            let state = &mut self.states[ring];
+            match taken {
+                Ok(span) => {
+                    fullest = fullest.max((span.end - span.begin) * 100 / self.geometry.ring_size());
+                    state.read = span.end;
+                    if !span.is_empty() {
+                        state.pending.push((span, bytes));
+                    }
+                }
+                Err(bad) => {
+                    // Reading goes on where a record can begin for certain.
+                    state.read = self.geometry.subbuf_end(bad.claimed & !7);
+                    self.refused += 1;
+                }
+            }
+        }
+        fullest
+    }
+
+    /// Asks the agent to make the ring's next pages present, on the ring's first lap.
+    fn populate_ahead(&mut self, ring: usize, written: u64) {
+        let (offset, size) = self.reader(ring).data_range();
+        let subbuf = self.geometry.subbuf_size();
+        let wanted = (written.saturating_add(subbuf / 2) / subbuf + 1).saturating_mul(subbuf).min(size);
+        let state = &mut self.states[ring];
+        if wanted > state.populated {
+            let (from, len) = (offset + state.populated, wanted - state.populated);
+            state.populated = wanted;
+            if let Some(socket) = &self.socket {
+                // If the agent doesn't hear it, the kernel supplies the pages when they are needed.
+                let _ = socket.send(&ToAgent::Populate { offset: from, len }.encode(), &[]);
+            }
+        }
+    }
+
+    /// Copies the history of a flight recorder's rings, behind what was saved before.
+    pub fn save_history(&mut self) {
+        for ring in 0..self.states.len() {
+            let mut bytes = Vec::new();
+            let copied = self.reader(ring).copy_history(&mut bytes);
+            let state = &mut self.states[ring];
+            let Ok(mut span) = copied else {
+                self.refused += 1;
+                continue;
+            };
+            if span.begin < state.read {
+                let known = (state.read - span.begin).min(bytes.len() as u64);
+                bytes.drain(..known as usize);
+                span.begin += known;
+            }
+            if !span.is_empty() {
+                state.read = span.end;
+                state.pending.push((span, bytes));
+            }
+        }
+    }
+
+    /// How many bytes wait to be converted.
+    pub fn pending_bytes(&self) -> usize {
+        self.states.iter().flat_map(|state| &state.pending).map(|(_, bytes)| bytes.len()).sum()
+    }
+
+    /// Converts the copied bytes and writes full packets.
+    pub fn convert(&mut self, clock: &mut ClockMap) -> io::Result<()> {
+        for ring in 0..self.states.len() {
+            for (span, bytes) in std::mem::take(&mut self.states[ring].pending) {
+                self.convert_span(ring, span, &bytes, clock)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn convert_span(
+        &mut self,
+        ring: usize,
+        span: Span,
+        bytes: &[u8],
+        clock: &mut ClockMap,
+    ) -> io::Result<()> {
+        let cpu = ring as u32 % self.geometry.cpus();
+        let mut records = Records::new(bytes, span.begin, self.geometry.subbuf_size());
+        loop {
+            let position = records.stream_position();
+            let Some(record) = records.next() else { return Ok(()) };
+            match record {
+                Ok(UntrustedRecord::Event { number, tid, time, payload }) => {
+                    self.states[ring].accounted += 1;
+                    let Some(id) = self.class_id(number.into()) else {
+                        self.refused += 1;
+                        continue;
+                    };
+                    let time = if self.given_time { time } else { clock.to_ns(time) };
+                    let record = Record { id, time, tid, payload };
+                    if self.writer.push(ring, cpu, position, &record)? {
+                        self.states[ring].events += 1;
+                    } else {
+                        self.refused += 1;
+                    }
+                }
+                Ok(UntrustedRecord::Subbuffer { lost, events, .. }) => {
+                    let state = &mut self.states[ring];
+                    if self.overwrite && events > state.accounted {
+                        state.overwritten += events - state.accounted;
+                        state.accounted = events;
+                    }
+                    self.writer.set_discarded(ring, lost)?;
+                }
+                Err(_) => self.refused += 1,
+            }
+        }
+    }
+
+    /// The class of an event number, reading further in the catalog if it is new.
+    #[inline]
+    fn class_id(&mut self, number: u32) -> Option<ClassId> {
+        if !self.classes.contains_key(&number) {
+            self.read_catalog();
+        }
+        let class = self.classes.get_mut(&number)?.as_mut()?;
+        if class.id.is_none() {
+            class.id = Some(self.writer.add_class(class.event.clone()));
+        }
+        class.id
+    }
+
+    /// Reads descriptions that the process has added.
+    pub fn read_catalog(&mut self) {
+        let start = control::CATALOG as usize;
+        // Ordering: pairs with the agent's release store: the entries below it are complete.
+        let used = self.control.word(start + catalog::USED).load(Ordering::Acquire);
+        let room = control::CATALOG_SIZE as usize - catalog::ENTRIES;
+        let used = usize::try_from(used).map_or(room, |used| used.min(room));
+        if used <= self.catalog_read {
+            return;
+        }
+        let mut bytes = vec![0; used - self.catalog_read];
+        self.control.copy_out(start + catalog::ENTRIES + self.catalog_read, &mut bytes);
+        self.catalog_read = used;
+        let mut at = 0;
+        while let Ok(Some((entry, next))) = catalog::entry_at(&bytes, at) {
+            let event = tompion_schema::decode(entry.description).ok();
+            self.refused += u64::from(event.is_none());
+            self.classes.entry(entry.number).or_insert(event.map(|event| Class { event, id: None }));
+            at = next;
+        }
+    }
+
+    /// Names of all events that the process has, recorded or not.
+    pub fn event_names(&self) -> impl Iterator<Item = (&str, &str)> {
+        let events = self.classes.values().flatten().map(|class| &class.event);
+        events.map(|event| (event.provider.as_str(), event.name.as_str()))
+    }
+
+    /// Writes packets that have waited.
+    pub fn flush(&mut self) -> io::Result<()> {
+        (0..self.states.len()).try_for_each(|ring| self.writer.flush(ring))
+    }
+
+    /// Completes the trace.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.read_catalog();
+        for ring in 0..self.states.len() {
+            let reader = self.reader(ring);
+            let lost = Cause::ALL.into_iter().map(|cause| reader.lost(cause)).fold(0, u64::saturating_add);
+            self.writer.finish(ring, lost)?;
+        }
+        Ok(())
+    }
+
+    /// What the process lost for a reason.
+    fn lost(&self, cause: Cause) -> u64 {
+        let without_ring = control::OFFSET_LOST + cause as usize * 8;
+        let rings = (0..self.states.len()).map(|ring| self.reader(ring).lost(cause));
+        let shared = rings.fold(0, u64::saturating_add);
+        // Ordering: a counter by itself.
+        let shared = shared.saturating_add(self.control.word(without_ring).load(Ordering::Relaxed));
+        shared.saturating_add(if cause == Cause::Refused { self.refused } else { 0 })
+    }
+
+    /// The process in the manifest.
+    pub fn summary(&self, root: &std::path::Path) -> manifest::Source {
+        let events = self.states.iter().map(|state| state.events).sum();
+        let folder = self.writer.folder();
+        let path = folder.strip_prefix(root).unwrap_or(folder).to_string_lossy().into_owned();
+        manifest::Source {
+            path: (events != 0).then_some(path),
+            kind: "user",
+            pid: self.pid,
+            name: self.hello.name.clone(),
+            executable: self.hello.executable.clone(),
+            end: self.end.clone().unwrap_or_else(|| "running".into()),
+            events,
+            lost: manifest::losses(|cause| self.lost(cause)),
+            overwritten: self.states.iter().map(|state| state.overwritten).sum(),
+        }
+    }
+}

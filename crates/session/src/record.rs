@@ -1,0 +1,346 @@
+//! `tompion record`: one command, one recording, from start to end.
+
+use std::{
+    fs, io,
+    os::fd::AsFd,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus},
+    sync::mpsc::{self, Sender},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tompion_layout::ring::{Geometry, GeometryError};
+use tompion_os::{Poller, Signals};
+use tompion_protocol::{SESSION_VARIABLE, rules::Rules};
+
+use crate::{
+    consumer::{Consumer, Order, Report},
+    control::{Door, Interest, Terms},
+    manifest::{Channel, Clock, Host, Manifest},
+};
+
+/// How long the command may take to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(5);
+
+const SIGHUP: i32 = 1;
+const SIGINT: i32 = 2;
+const SIGUSR1: i32 = 10;
+const SIGTERM: i32 = 15;
+const SIGCHLD: i32 = 17;
+
+/// What happens to new events when a ring is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// They are lost, and counted; everything recorded goes to disk.
+    Discard,
+    /// They replace the oldest; the newest history is saved at the end, and on request.
+    Overwrite,
+}
+
+/// What to record, and how.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Folder of the trace; must not exist.
+    pub folder: PathBuf,
+    /// Which events.
+    pub rules: Rules,
+    /// What happens when a ring is full.
+    pub mode: Mode,
+    /// Bytes of a sub-buffer.
+    pub subbuf_size: u64,
+    /// Sub-buffers of each CPU's ring.
+    pub subbufs: u64,
+    /// Whether events carry the id of their thread.
+    pub tid: bool,
+    /// Libraries to preload.
+    pub preload: Vec<PathBuf>,
+    /// End the recording, and the command, after this time.
+    pub time: Option<Duration>,
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// Tompion's own command line, for the manifest.
+    pub invocation: Vec<String>,
+}
+
+/// Why nothing was recorded. Nothing half-made is left behind.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The sizes can't be.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// The folder is there already.
+    #[error("{0} exists already; choose another folder with -o, or remove it")]
+    FolderExists(PathBuf),
+    /// The folder can't be made.
+    #[error("can't create the folder {0}: {1}")]
+    Folder(PathBuf, io::Error),
+    /// The command can't be run.
+    #[error("can't run `{0}`: {1}")]
+    Command(String, io::Error),
+    /// The system refused something that a session needs.
+    #[error("can't set up the session: {0}")]
+    Session(#[from] io::Error),
+}
+
+/// How a recording ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was recorded.
+    pub report: Report,
+    /// The command's exit status, if it ended.
+    pub status: Option<ExitStatus>,
+    /// What users should know, one line each.
+    pub problems: Vec<String>,
+    /// How many processes took part.
+    pub processes: u64,
+}
+
+/// Runs the command and records it, until it and all its recorded children have ended, the time is
+/// up, or somebody interrupts. `notice` gets what users should know meanwhile, a line at a time.
+pub fn record(config: &Config, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
+    let geometry = Geometry::new(config.subbuf_size, config.subbufs, tompion_os::possible_cpus(), 1)?;
+    create_folder(&config.folder)?;
+    let result = record_into(config, geometry, notice);
+    if result.is_err() {
+        let _ = fs::remove_dir_all(&config.folder);
+    }
+    result
+}
+
+fn create_folder(folder: &Path) -> Result<(), Error> {
+    match fs::create_dir(folder) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(Error::FolderExists(folder.to_owned()))
+        }
+        Err(error) => Err(Error::Folder(folder.to_owned(), error)),
+    }
+}
+
+fn record_into(config: &Config, geometry: Geometry, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
+    tompion_os::raise_file_limit();
+    let folder = fs::canonicalize(&config.folder)?;
+    let terms = terms(config, geometry, folder.clone());
+    let manifest = manifest(config, &terms);
+    manifest.write(&folder)?;
+    if let (false, Err(reason)) = (terms.tsc, tompion_os::tsc_state()) {
+        notice(&format!("timestamps come from clock_gettime, at a higher cost per event: {reason}"));
+    }
+    let signals = Signals::take(&[SIGHUP, SIGINT, SIGUSR1, SIGTERM, SIGCHLD])?;
+    let poller = Poller::new()?;
+    poller.add(signals.as_fd(), Interest::Signals.to_number())?;
+    let (orders, inbox) = mpsc::channel();
+    let name = format!("tompion-{}-{:016x}", std::process::id(), uuid::Uuid::new_v4().as_u64_pair().0);
+    let door = Door::open(&name, terms, orders.clone(), &poller)?;
+    let consumer = Consumer::new(folder, manifest);
+    let consumer = thread::Builder::new().name("consumer".into()).spawn(move || consumer.run(&inbox))?;
+    let child = spawn(config, &name)?;
+    let deadline = config.time.map(|time| Instant::now() + time);
+    let mut control = Control {
+        door,
+        signals,
+        poller,
+        orders,
+        command: child.id(),
+        child: Some(child),
+        status: None,
+        deadline,
+        ending: false,
+    };
+    control.run(notice);
+    let (sender, receiver) = mpsc::channel();
+    let Control { door, orders, status, .. } = control;
+    let Door { problems, welcomed, .. } = door.close();
+    let _ = orders.send(Order::Finish(sender));
+    let report = receiver.recv().map_err(|_| io::Error::other("the consumer ended early"))?;
+    let _ = consumer.join();
+    Ok(Outcome { report, status, problems, processes: welcomed })
+}
+
+fn terms(config: &Config, geometry: Geometry, folder: PathBuf) -> Terms {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let monotonic = tompion_os::monotonic_ns();
+    let realtime = tompion_os::realtime_ns();
+    let after = tompion_os::monotonic_ns();
+    let own = fs::metadata("/proc/self").map_or(0, |metadata| std::os::unix::fs::MetadataExt::uid(&metadata));
+    let sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok()).filter(|_| own == 0);
+    Terms {
+        geometry,
+        rules: config.rules.clone(),
+        overwrite: config.mode == Mode::Overwrite,
+        tid: config.tid,
+        tsc: tompion_os::tsc_state().is_ok() && tompion_os::tsc_is_usable(),
+        folder,
+        hostname: read("/proc/sys/kernel/hostname"),
+        boot_id: read("/proc/sys/kernel/random/boot_id"),
+        clock_offset_ns: realtime as i64 - (monotonic + (after - monotonic) / 2) as i64,
+        users: [own].into_iter().chain(sudo).collect(),
+    }
+}
+
+fn manifest(config: &Config, terms: &Terms) -> Manifest {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let kernel = ["ostype", "osrelease", "version"].map(|name| read(&format!("/proc/sys/kernel/{name}")));
+    Manifest {
+        schema: Manifest::schema(),
+        tompion: env!("CARGO_PKG_VERSION").into(),
+        state: "recording",
+        command: config.command.clone(),
+        invocation: config.invocation.clone(),
+        host: Host {
+            name: terms.hostname.clone(),
+            kernel: kernel.join(" "),
+            cpus: terms.geometry.cpus(),
+            boot_id: terms.boot_id.clone(),
+        },
+        clock: Clock {
+            source: if terms.tsc { "tsc" } else { "monotonic" },
+            realtime_offset_ns: terms.clock_offset_ns,
+            error_bound_ns: if terms.tsc { 25 } else { 1 },
+            samples: Vec::new(),
+        },
+        channel: Channel {
+            mode: if terms.overwrite { "overwrite" } else { "discard" },
+            subbuf_size: config.subbuf_size,
+            subbufs: config.subbufs,
+        },
+        sources: Vec::new(),
+        problems: Vec::new(),
+    }
+}
+
+/// Starts the command with what it needs to find the session.
+fn spawn(config: &Config, session: &str) -> Result<Child, Error> {
+    let [program, arguments @ ..] = &config.command[..] else {
+        return Err(Error::Command(String::new(), io::Error::from(io::ErrorKind::InvalidInput)));
+    };
+    let outer = std::env::var(SESSION_VARIABLE).ok().filter(|names| !names.is_empty());
+    let sessions = outer.into_iter().chain([session.to_owned()]).collect::<Vec<_>>().join(":");
+    let mut command = Command::new(program);
+    command.args(arguments).env(SESSION_VARIABLE, sessions);
+    if !config.preload.is_empty() {
+        let own = config.preload.iter().map(|path| path.to_string_lossy().into_owned());
+        let others = std::env::var("LD_PRELOAD").ok().filter(|list| !list.is_empty());
+        command.env("LD_PRELOAD", own.chain(others).collect::<Vec<_>>().join(":"));
+    }
+    command.spawn().map_err(|error| Error::Command(program.clone(), error))
+}
+
+/// The control thread's state.
+struct Control {
+    door: Door,
+    signals: Signals,
+    poller: Poller,
+    orders: Sender<Order>,
+    /// The command, until it was waited for.
+    child: Option<Child>,
+    /// Its process id.
+    command: u32,
+    status: Option<ExitStatus>,
+    deadline: Option<Instant>,
+    /// Whether the command was asked to end.
+    ending: bool,
+}
+
+impl Control {
+    /// Until there is nobody left to record, or the recording is to end.
+    fn run(&mut self, notice: &dyn Fn(&str)) {
+        let mut told = false;
+        loop {
+            if self.child.is_none() {
+                // A child that was just made may be knocking.
+                self.door.answer(&self.poller);
+                if !self.door.has_living_members() {
+                    return;
+                }
+                if !std::mem::replace(&mut told, true) && !self.ending {
+                    let living = self.door.living().join(", ");
+                    notice(&format!("the command has ended; still recording {living} (Ctrl-C ends it)"));
+                }
+            }
+            let now = Instant::now();
+            if self.deadline.is_some_and(|deadline| deadline <= now) && self.time_is_up() {
+                return;
+            }
+            // Milliseconds are rounded up, so as not to spin at the end.
+            let timeout = self.deadline.map(|deadline| (deadline - now) + Duration::from_millis(1));
+            let Ok(ready) = self.poller.wait(timeout) else { return };
+            for interest in ready {
+                match Interest::from_number(interest) {
+                    Interest::Listener => self.door.answer(&self.poller),
+                    Interest::Signals if self.take_signals(notice) => return,
+                    Interest::Signals => {}
+                    Interest::Socket(key) => self.door.hear(key, &self.poller),
+                    Interest::Watch(key) => self.bury(key),
+                }
+            }
+        }
+    }
+
+    /// The time is up: asks the command to end. True when it was asked before.
+    fn time_is_up(&mut self) -> bool {
+        if self.ending {
+            return true;
+        }
+        self.ask_to_end(SIGTERM);
+        false
+    }
+
+    fn ask_to_end(&mut self, signal: i32) {
+        if let Some(child) = &self.child {
+            let _ = tompion_os::kill(child.id(), signal);
+        }
+        self.ending = true;
+        self.deadline = Some(Instant::now() + GRACE);
+    }
+
+    /// Handles what has arrived. True when the recording is to end at once.
+    fn take_signals(&mut self, notice: &dyn Fn(&str)) -> bool {
+        while let Some((signal, from_terminal)) = self.signals.next() {
+            match signal {
+                SIGCHLD => self.reap(),
+                SIGUSR1 => self.snapshot(notice),
+                _ if self.ending || self.child.is_none() => return true,
+                // The terminal has sent it to the command as well.
+                signal => self.ask_to_end(if from_terminal { 0 } else { signal }),
+            }
+        }
+        false
+    }
+
+    fn reap(&mut self) {
+        if let Some(child) = &mut self.child {
+            if let Ok(Some(status)) = child.try_wait() {
+                self.status = Some(status);
+                self.child = None;
+            }
+        }
+    }
+
+    fn bury(&mut self, key: u64) {
+        self.reap();
+        let (command, status) = (self.command, self.status);
+        let how = |pid| status.filter(|_| pid == command).map(describe);
+        self.door.bury(key, &self.poller, how);
+    }
+
+    fn snapshot(&self, notice: &dyn Fn(&str)) {
+        let (sender, receiver) = mpsc::channel();
+        if self.orders.send(Order::Snapshot(sender)).is_ok() {
+            if let Ok(events) = receiver.recv() {
+                notice(&format!("saved {events} events"));
+            }
+        }
+    }
+}
+
+/// A process's end in words.
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => "ended".into(),
+    }
+}
