@@ -3,7 +3,7 @@
 //! ```text
 //! packet:  header  magic u32 │ uuid [16] │ stream_id u32 │ ring_id u32 │ ring_begin u64
 //!          context timestamp_begin u64 │ timestamp_end u64 │ content_size u64 │ packet_size u64 │
-//!                  packet_seq_num u64 │ events_discarded u64 │ cpu_id u32 │ vpid i32 │ procname string
+//!                  packet_seq_num u64 │ events_discarded u64 │ cpu_id u32
 //!          events  4 bytes: id 5 bits, timestamp 27 bits; or, where these don't suffice,
 //!                  1 byte: 31, then id u32 │ timestamp u64. Then vtid i32 (if wanted) │ fields
 //! ```
@@ -43,10 +43,6 @@ pub struct Source {
     pub clock_offset_ns: i64,
     /// How exact timestamps are, in nanoseconds.
     pub clock_precision_ns: u64,
-    /// Process id.
-    pub vpid: i32,
-    /// Process name.
-    pub procname: String,
     /// Whether events carry the id of their thread.
     pub tid: bool,
 }
@@ -106,8 +102,6 @@ fn packet_context() -> Struct {
         unsigned("packet_seq_num", 64),
         unsigned("events_discarded", 64),
         unsigned("cpu_id", 32),
-        Field::new("vpid", Type::signed(32, ORDER)),
-        Field::new("procname", Type::STRING),
     ])
 }
 
@@ -323,27 +317,22 @@ pub struct PacketInfo {
 pub struct Packet {
     bytes: Vec<u8>,
     uuid: Uuid,
-    vpid: i32,
-    procname: Vec<u8>,
     tid: bool,
     begin: Option<u64>,
     last: u64,
     events: u64,
 }
 
-/// Sizes of the parts before the process's name.
+/// Sizes of a packet's first two parts.
 const HEADER_SIZE: usize = 4 + 16 + 4 + 4 + 8;
-const CONTEXT_SIZE: usize = 6 * 8 + 4 + 4;
+const CONTEXT_SIZE: usize = 6 * 8 + 4;
 
 impl Packet {
     /// An empty packet for streams of this source.
     pub fn new(source: &Source) -> Self {
-        let procname: Vec<u8> = source.procname.bytes().filter(|&byte| byte != 0).chain([0]).collect();
         let mut packet = Self {
             bytes: Vec::new(),
             uuid: source.uuid,
-            vpid: source.vpid,
-            procname,
             tid: source.tid,
             begin: None,
             last: 0,
@@ -356,7 +345,6 @@ impl Packet {
     fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.resize(HEADER_SIZE + CONTEXT_SIZE, 0);
-        self.bytes.extend_from_slice(&self.procname);
         self.begin = None;
         self.events = 0;
     }
@@ -421,7 +409,6 @@ impl Packet {
             place.put(&word.to_le_bytes());
         }
         place.put(&origin.cpu.to_le_bytes());
-        place.put(&self.vpid.to_le_bytes());
         debug_assert_eq!(place.at, HEADER_SIZE + CONTEXT_SIZE);
         let info = PacketInfo { size, begin, end, discarded: origin.discarded, sequence: origin.sequence };
         let result = write(&self.bytes, info);
@@ -525,8 +512,6 @@ mod tests {
             clock_uuid: None,
             clock_offset_ns: 0,
             clock_precision_ns: 1,
-            vpid: 1,
-            procname: "p".into(),
             tid: false,
         };
         let plan = Plan::new(&event(Vec::new()));

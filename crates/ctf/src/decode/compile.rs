@@ -281,7 +281,12 @@ impl<'c, 't> Compiler<'c, 't> {
             return Ok(());
         }
         match &mut self.block {
-            Some(block) if gap % 8 == 0 => block.bytes += (gap / 8) as u32,
+            Some(block) if gap % 8 == 0 => {
+                block.bytes += (gap / 8) as u32;
+                if let Some(Step::Block { bytes, .. }) = self.plan.steps.get_mut(block.step) {
+                    *bytes = block.bytes;
+                }
+            }
             _ => self.push(Step::Align { mask: alignment - 1 }),
         }
         self.known = self.known.after(gap);

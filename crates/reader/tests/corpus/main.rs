@@ -1,0 +1,187 @@
+//! Traces of other tracers, with the outcomes that babeltrace2 2.0.4 and their authors state.
+//!
+//! The traces stand outside the repository, in `../shared/ctf-corpus`; without them these tests pass and
+//! say that they did nothing.
+
+mod field_cases;
+
+use std::fs;
+use std::path::PathBuf;
+
+use sha2::{Digest, Sha256};
+use tompion_reader::text::{ClockFormat, PrintOptions, TimeFormat};
+use tompion_reader::{Damage, LossKind, Selection, TraceSet, open, stat, text};
+
+/// Lines that babeltrace2 2.0.4 prints wrongly: for an empty string it repeats the last string of that
+/// field. Ours, and theirs.
+const KNOWN_DEFECTS: [(&str, &str, &str); 4] = [
+    (
+        "many-threads",
+        "[1457113583.226574671] wilbrod syscall_entry_access: { cpu_id = 4 }, { filename = \"\", mode = 4 }",
+        "[1457113583.226574671] wilbrod syscall_entry_access: { cpu_id = 4 }, { filename = \"/var/run/utmpx\", mode = 4 }",
+    ),
+    (
+        "bug446190",
+        "[1412670963.203641639] lager sys_open: { cpu_id = 3 }, { filename = \"\", flags = 524288, mode = 1 }",
+        "[1412670963.203641639] lager sys_open: { cpu_id = 3 }, { filename = \"/usr/local/lib/v7l/neon/vfp/libc.so.6\", flags = 524288, mode = 1 }",
+    ),
+    (
+        "bug446190",
+        "[1412670963.205312939] lager sys_stat64: { cpu_id = 3 }, { filename = \"\", statbuf = 0xBEA29AF0 }",
+        "[1412670963.205312939] lager sys_stat64: { cpu_id = 3 }, { filename = \"/lib/vfp\", statbuf = 0xBEA29AF0 }",
+    ),
+    (
+        "bug446190",
+        "[1412670967.211708539] lager sys_open: { cpu_id = 3 }, { filename = \"\", flags = 524288, mode = 1 }",
+        "[1412670967.211708539] lager sys_open: { cpu_id = 3 }, { filename = \"/usr/local/lib/neon/liblttng-ctl.so.0\", flags = 524288, mode = 1 }",
+    ),
+];
+
+/// The folder of the traces, if it is there.
+pub fn corpus() -> Option<PathBuf> {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/ctf-corpus"));
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    println!("skipped: no folder {}", folder.display());
+    None
+}
+
+fn opened(name: &str) -> Option<TraceSet> {
+    Some(open(&[corpus()?.join(name)]).unwrap_or_else(|error| panic!("{name}: {error}")))
+}
+
+/// The whole text with times in seconds and without deltas, and the damages.
+fn printed(mut traces: TraceSet) -> (String, Vec<Damage>) {
+    let time = TimeFormat { clock: ClockFormat::Seconds, utc: true, ..TimeFormat::default() };
+    let mut output = Vec::new();
+    text::print(&mut traces, &PrintOptions { time, no_delta: true }, &mut output).unwrap();
+    (String::from_utf8(output).unwrap(), traces.damages().to_vec())
+}
+
+fn time_of(line: Option<&str>) -> &str {
+    let time = line.and_then(|line| line.strip_prefix('[')?.split_once(']'));
+    time.map_or("none", |(time, _)| time)
+}
+
+fn lost(traces: &TraceSet, kind: LossKind) -> u64 {
+    traces.losses().iter().filter(|loss| loss.kind == kind).map(|loss| loss.count).sum()
+}
+
+#[test]
+fn traces_read_as_their_index_says() {
+    let Some(folder) = corpus() else { return };
+    let index = fs::read_to_string(folder.join("INDEX.tsv")).unwrap();
+    let mut checked = 0;
+    for row in index.lines().skip(1) {
+        let columns: Vec<&str> = row.split('\t').collect();
+        let [name, _, _, _, events, first, last, lost, exit, _, _, sha] = columns[..] else {
+            panic!("a row of {} columns: {row}", columns.len());
+        };
+        if name.ends_with(".ctf2") {
+            println!("skipped: {name} is CTF 2");
+            continue;
+        }
+        match exit {
+            "0" => check_sound(name, events, (first, last), (lost, sha)),
+            _ => check_damaged(name, events.parse().unwrap()),
+        }
+        checked += 1;
+    }
+    assert_eq!(checked, 14);
+}
+
+fn check_sound(name: &str, events: &str, (first, last): (&str, &str), (expected_lost, sha): (&str, &str)) {
+    let mut traces = opened(name).unwrap();
+    let summary = stat::summarize(&mut traces);
+    assert_eq!(summary.events.to_string(), events, "{name}");
+    assert_eq!(summary.by_event.values().sum::<u64>(), summary.events, "{name}");
+    let found = format!("{} ev, {} pkt", lost(&traces, LossKind::Events), lost(&traces, LossKind::Packets));
+    assert_eq!(found, expected_lost, "{name}");
+    assert_eq!(format!("{} ev, {} pkt", summary.lost.total, summary.lost_packets), expected_lost, "{name}");
+
+    let (mut text, damages) = printed(opened(name).unwrap());
+    assert_eq!(damages, [], "{name}");
+    assert_eq!(text.lines().count().to_string(), events, "{name}");
+    assert_eq!((time_of(text.lines().next()), time_of(text.lines().last())), (first, last), "{name}");
+    for (_, ours, theirs) in KNOWN_DEFECTS.iter().filter(|(trace, ..)| *trace == name) {
+        assert_eq!(text.matches(ours).count(), 1, "{name}: {ours}");
+        text = text.replace(ours, theirs);
+    }
+    let digest = Sha256::digest(text.as_bytes());
+    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(digest, sha, "the text of {name}");
+}
+
+/// What is before the damage is read, and the damage is named.
+fn check_damaged(name: &str, events: usize) {
+    let folder = corpus().unwrap().join(name);
+    match open(&[folder]) {
+        Ok(traces) => {
+            let (text, damages) = printed(traces);
+            assert_eq!(text.lines().count(), events, "{name}");
+            assert_eq!(damages.len(), 1, "{name}");
+        }
+        Err(error) => {
+            assert_eq!(events, 0, "{name}: {error}");
+            let error = error.to_string();
+            assert!(error.ends_with("found `]`, line 3, column 58"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn an_event_without_a_class_is_damage_behind_what_was_read() {
+    let Some(traces) = opened("valid-events-then-invalid-events") else { return };
+    let (text, damages) = printed(traces);
+    assert_eq!(text.lines().count(), 2);
+    let [damage] = &damages[..] else { panic!("{damages:?}") };
+    assert_eq!(damage.offset, 2);
+    assert_eq!(damage.message, "expected the number of an event class, found 255");
+}
+
+#[test]
+fn time_ranges_include_their_bounds() {
+    let second = 1_351_532_897_000_000_000;
+    for (from, to, expected) in [
+        (Some(second + 587_029_529), None, 18),
+        (None, Some(second + 588_680_018), 9),
+        (Some(second + 587_029_529), Some(second + 588_680_018), 7),
+        (None, Some(0), 0),
+        (Some(i64::MAX), None, 0),
+    ] {
+        let Some(mut traces) = opened("wk-heartbeat-u") else { return };
+        traces.select(Selection { from, to, ..Selection::default() });
+        let (text, damages) = printed(traces);
+        assert_eq!((text.lines().count(), damages.len()), (expected, 0), "{from:?} {to:?}");
+    }
+}
+
+#[test]
+fn globs_choose_events_by_name() {
+    let Some(mut traces) = opened("many-threads") else { return };
+    traces.select(Selection { events: vec!["sched_sw*".into()], ..Selection::default() });
+    let summary = stat::summarize(&mut traces);
+    assert_eq!(summary.events, 28325);
+    assert_eq!(summary.by_event.keys().collect::<Vec<_>>(), ["sched_switch"]);
+}
+
+#[test]
+fn a_rotated_stream_is_one_stream_and_its_processes_are_named() {
+    let Some(mut traces) = opened("session-rotation") else { return };
+    let summary = stat::summarize(&mut traces);
+    let processes: Vec<_> = summary.processes.iter().map(|process| (process.pid, &*process.name)).collect();
+    assert_eq!(processes, [(10352, "hello-ust"), (10353, "hello-ust")]);
+}
+
+#[test]
+fn fields_are_found_by_name_and_have_types() {
+    let Some(mut traces) = opened("many-threads") else { return };
+    traces.select(Selection { events: vec!["sched_switch".into()], ..Selection::default() });
+    let event = traces.next_event().unwrap();
+    assert_eq!(event.name(), "sched_switch");
+    assert_eq!(event.cpu(), Some(5));
+    assert_eq!(event.field("next_comm").unwrap().as_text(), Some(&b"lttng-consumerd"[..]));
+    assert_eq!(event.field("next_tid").unwrap().as_integer(), Some(4297));
+    assert!(event.field("no_such_field").is_none());
+}
