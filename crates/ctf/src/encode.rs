@@ -330,14 +330,8 @@ const CONTEXT_SIZE: usize = 6 * 8 + 4;
 impl Packet {
     /// An empty packet for streams of this source.
     pub fn new(source: &Source) -> Self {
-        let mut packet = Self {
-            bytes: Vec::new(),
-            uuid: source.uuid,
-            tid: source.tid,
-            begin: None,
-            last: 0,
-            events: 0,
-        };
+        let mut packet =
+            Self { bytes: Vec::new(), uuid: source.uuid, tid: source.tid, begin: None, last: 0, events: 0 };
         packet.clear();
         packet
     }

@@ -178,12 +178,23 @@ pub fn enum_field_count(bytes: &[u8]) -> Result<usize> {
 
 /// Reads a description with the enumerations behind it. Never panics, whatever the bytes are.
 pub fn decode(bytes: &[u8]) -> Result<Event> {
+    decode_with(bytes, decode_enum)
+}
+
+/// Reads a description that stands alone, as in a program's file: its enumerations have no labels.
+pub fn decode_outline(bytes: &[u8]) -> Result<Event> {
+    decode_with(bytes, |_| Ok(Enumeration { name: String::new(), labels: Vec::new() }))
+}
+
+type ReadEnum = fn(&mut Cursor<'_>) -> Result<Enumeration>;
+
+fn decode_with(bytes: &[u8], read_enum: ReadEnum) -> Result<Event> {
     let mut rest = Cursor { rest: bytes, what: "event" };
     let mut cursor = rest.structure(EVENT_MAGIC, "event")?;
     let head = event_head(&mut cursor)?;
     let mut fields = Vec::with_capacity(head.fields.min(64));
     for _ in 0..head.fields {
-        fields.push(decode_field(&mut cursor, &mut rest)?);
+        fields.push(decode_field(&mut cursor, &mut rest, read_enum)?);
     }
     Ok(Event {
         provider: head.provider.to_owned(),
@@ -195,7 +206,7 @@ pub fn decode(bytes: &[u8]) -> Result<Event> {
     })
 }
 
-fn decode_field(cursor: &mut Cursor<'_>, enums: &mut Cursor<'_>) -> Result<Field> {
+fn decode_field(cursor: &mut Cursor<'_>, enums: &mut Cursor<'_>, read_enum: ReadEnum) -> Result<Field> {
     cursor.what = "field";
     let size = usize::from(cursor.u16()?);
     let body = cursor.take(size.checked_sub(2).ok_or(DescriptionError::Cut("field"))?)?;
@@ -218,7 +229,7 @@ fn decode_field(cursor: &mut Cursor<'_>, enums: &mut Cursor<'_>) -> Result<Field
         code::BYTES => Type::Bytes,
         code::ARRAY => Type::Array(element()?, count),
         code::SEQUENCE => Type::Sequence(element()?),
-        code::ENUM => Type::Enum(decode_enum(enums)?),
+        code::ENUM => Type::Enum(read_enum(enums)?),
         code => Type::Integer(integer(code).ok_or_else(|| unknown(code))?),
     };
     Ok(Field { name: name.to_owned(), ty })

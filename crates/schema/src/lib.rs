@@ -12,7 +12,8 @@ mod description;
 mod level;
 
 pub use description::{
-    DescriptionError, EVENT_MAGIC, decode, decode_names, description_size, encode, enum_field_count,
+    DescriptionError, EVENT_MAGIC, decode, decode_names, decode_outline, description_size, encode,
+    enum_field_count,
 };
 pub use level::Level;
 
@@ -162,6 +163,36 @@ pub struct Label {
     pub high: i64,
     /// What these values are called.
     pub name: String,
+}
+
+impl std::fmt::Display for Type {
+    /// The word by which a program declares the type: `u64`, `str`, `array u8 16`, …
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Integer(integer) => write!(f, "{integer}"),
+            Self::Float(bits) => write!(f, "f{bits}"),
+            Self::Bool => f.write_str("bool"),
+            Self::String => f.write_str("str"),
+            Self::Bytes => f.write_str("bytes"),
+            Self::Array(element, count) => write!(f, "array {element} {count}"),
+            Self::Sequence(element) => write!(f, "sequence {element}"),
+            Self::Enum(enumeration) if enumeration.name.is_empty() => f.write_str("enum"),
+            Self::Enum(enumeration) => write!(f, "enum {}", enumeration.name),
+        }
+    }
+}
+
+impl std::fmt::Display for Integer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let family = if self.hex {
+            'x'
+        } else if self.signed {
+            'i'
+        } else {
+            'u'
+        };
+        write!(f, "{family}{}", self.bits)
+    }
 }
 
 impl Event {

@@ -265,8 +265,6 @@ impl Door {
             clock_uuid: Uuid::parse(boot_id),
             clock_offset_ns: *clock_offset_ns,
             clock_precision_ns: 20,
-            vpid: pid as i32,
-            procname: hello.name.clone(),
             tid: *tid,
         }
     }

@@ -75,8 +75,8 @@ pub struct Channel {
 /// One process.
 #[derive(Clone, Debug, Serialize)]
 pub struct Source {
-    /// Folder of its CTF trace, relative to this file; none if it has no events.
-    pub path: Option<String>,
+    /// Folder of its CTF trace, relative to this file; it isn't there if there are no events.
+    pub path: String,
     /// `user`.
     pub kind: &'static str,
     /// Process id.

@@ -326,7 +326,7 @@ impl Process {
         let folder = self.writer.folder();
         let path = folder.strip_prefix(root).unwrap_or(folder).to_string_lossy().into_owned();
         manifest::Source {
-            path: (events != 0).then_some(path),
+            path,
             kind: "user",
             pid: self.pid,
             name: self.hello.name.clone(),

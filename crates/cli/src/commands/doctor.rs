@@ -1,0 +1,161 @@
+//! `tompion doctor`: a registry of checks, each with what it found, why it matters, and what mends it.
+
+use std::{io::Write, process::ExitCode};
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::messages;
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  tompion doctor\n  tompion doctor --json | jq '.[] | select(.state != \"good\")'"
+)]
+pub struct Arguments {
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How a check came out.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Good,
+    /// Recording works, with a drawback.
+    Drawback,
+    /// Recording doesn't work.
+    Bad,
+}
+
+struct Finding {
+    state: State,
+    found: String,
+    mend: Option<String>,
+}
+
+impl Finding {
+    fn good(found: impl Into<String>) -> Self {
+        Self { state: State::Good, found: found.into(), mend: None }
+    }
+
+    fn other(state: State, found: impl Into<String>, mend: &str) -> Self {
+        Self { state, found: found.into(), mend: Some(mend.into()) }
+    }
+}
+
+/// A check: its name, why it matters, and how to find out.
+struct Check {
+    name: &'static str,
+    why: &'static str,
+    look: fn() -> Finding,
+}
+
+const CHECKS: &[Check] = &[
+    Check {
+        name: "rseq",
+        why: "events are appended in restartable sequences",
+        look: || match tompion_os::rseq_area() {
+            Some(_) => Finding::good("registered by the C library"),
+            None => Finding::other(
+                State::Bad,
+                "the C library has not registered restartable sequences",
+                "use glibc 2.35 or later and Linux 4.18 or later, without GLIBC_TUNABLES=glibc.pthread.rseq=0",
+            ),
+        },
+    },
+    Check {
+        name: "section barrier",
+        why: "a recording ends without disturbing the threads that are recorded",
+        look: || match tompion_os::prepare_section_barrier() {
+            Ok(()) => Finding::good("membarrier restarts sections"),
+            Err(error) => {
+                Finding::other(State::Bad, format!("membarrier: {error}"), "use Linux 5.10 or later")
+            }
+        },
+    },
+    Check {
+        name: "clock",
+        why: "an event costs what its clock costs",
+        look: || match tompion_os::tsc_state() {
+            Ok(()) => Finding::good("the kernel keeps time by the TSC; events read it directly"),
+            Err(reason) => Finding::other(
+                State::Drawback,
+                format!("{reason}; events use clock_gettime"),
+                "boot with tsc=reliable if the processor's TSC is invariant",
+            ),
+        },
+    },
+    Check {
+        name: "memory files",
+        why: "rings are sealed memory files, so that neither side can make the other fault",
+        look: || match tompion_os::create_memfd(c"tompion-doctor", 4096) {
+            Ok(_) => Finding::good("can be made and sealed"),
+            Err(error) => Finding::other(State::Bad, error.to_string(), "allow memfd_create in the sandbox"),
+        },
+    },
+    Check {
+        name: "sockets",
+        why: "programs find their session by an abstract Unix socket",
+        look: || match tompion_os::Listener::bind(&format!("tompion-doctor-{}", std::process::id())) {
+            Ok(_) => Finding::good("abstract Unix sockets work"),
+            Err(error) => Finding::other(State::Bad, error.to_string(), "allow Unix sockets in the sandbox"),
+        },
+    },
+    Check {
+        name: "libtompion",
+        why: "programs that are linked with -ltompion load it",
+        look: || library("libtompion.so.0"),
+    },
+    Check {
+        name: "malloc preload",
+        why: "`record --preload malloc` shows something in any program",
+        look: || library("libtompion-malloc.so"),
+    },
+];
+
+fn library(name: &str) -> Finding {
+    match super::library(name) {
+        Ok(path) => Finding::good(path.display().to_string()),
+        Err(error) => Finding::other(State::Drawback, error.to_string(), "./x install --prefix DIR"),
+    }
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    state: State,
+    found: String,
+    why: &'static str,
+    mend: Option<String>,
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let rows: Vec<Row> = CHECKS
+        .iter()
+        .map(|check| {
+            let Finding { state, found, mend } = (check.look)();
+            Row { name: check.name, state, found, why: check.why, mend }
+        })
+        .collect();
+    let mut output = anstream::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut output, &rows)?;
+        writeln!(output)?;
+    } else {
+        for row in &rows {
+            let sign = match row.state {
+                State::Good => "\x1b[32m ok \x1b[0m",
+                State::Drawback => "\x1b[33mnote\x1b[0m",
+                State::Bad => "\x1b[31m bad\x1b[0m",
+            };
+            writeln!(output, "{sign}  {:<16} {}", row.name, row.found)?;
+            if let Some(mend) = &row.mend {
+                writeln!(output, "      {:<16} why: {}", "", row.why)?;
+                writeln!(output, "      {:<16} do:  {mend}", "")?;
+            }
+        }
+    }
+    let bad = rows.iter().any(|row| row.state == State::Bad);
+    Ok(if bad { ExitCode::from(messages::FAILED) } else { ExitCode::SUCCESS })
+}

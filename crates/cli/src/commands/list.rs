@@ -1,0 +1,124 @@
+//! `tompion list`: reads the descriptions that programs carry in their files.
+
+use std::{
+    collections::BTreeSet,
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use object::{Object, ObjectSection};
+use serde::Serialize;
+use tompion_schema::{EVENT_MAGIC, Event, decode_outline, description_size};
+
+/// Section in which programs carry descriptions.
+const SECTION: &str = "tompion_events";
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  tompion list ./server\n  tompion list 1234\n  tompion list --json ./server"
+)]
+pub struct Arguments {
+    /// A program or library, or the number of a running process (with all its libraries)
+    #[arg(value_name = "PID|BINARY")]
+    what: String,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    level: &'static str,
+    kind: &'static str,
+    fields: Vec<String>,
+    file: PathBuf,
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let files = files(&arguments.what)?;
+    let mut rows = Vec::new();
+    for (file, shown) in &files {
+        let events = events_of(file).with_context(|| format!("can't read {}", shown.display()))?;
+        rows.extend(events.into_iter().map(|event| row(&event, shown)));
+    }
+    rows.sort_by(|a, b| (&a.name, &a.fields).cmp(&(&b.name, &b.fields)));
+    rows.dedup_by(|a, b| a.name == b.name && a.fields == b.fields);
+    let mut output = anstream::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut output, &rows)?;
+        writeln!(output)?;
+    } else if rows.is_empty() {
+        bail!("{} has no events (record it with --preload malloc to see something)", arguments.what);
+    } else {
+        for row in &rows {
+            writeln!(output, "{}  [{}]  {}", row.name, row.level, row.fields.join(", "))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(event: &Event, file: &Path) -> Row {
+    Row {
+        name: event.full_name(),
+        level: event.level.name(),
+        kind: event.kind.name(),
+        fields: event.fields.iter().map(|field| format!("{} {}", field.ty, field.name)).collect(),
+        file: file.to_owned(),
+    }
+}
+
+/// Files to look into, each with the name to show.
+fn files(what: &str) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
+    if what.parse::<u32>().is_ok() && !Path::new(what).exists() {
+        return files_of_process(what);
+    }
+    let path = PathBuf::from(what);
+    if path.exists() {
+        return Ok(vec![(path.clone(), path)]);
+    }
+    let found = std::env::var_os("PATH").filter(|_| !what.contains('/')).and_then(|folders| {
+        std::env::split_paths(&folders).map(|folder| folder.join(what)).find(|file| file.is_file())
+    });
+    match found {
+        Some(file) => Ok(vec![(file.clone(), file)]),
+        None => bail!("expected a process number or a program, found no file `{what}`"),
+    }
+}
+
+/// All files that a process has mapped to execute, by way of its own root.
+fn files_of_process(pid: &str) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))
+        .with_context(|| format!("can't look into process {pid}"))?;
+    let executable =
+        maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|flags| flags.contains('x')));
+    let paths: BTreeSet<&str> = executable.filter_map(|line| Some(&line[line.find('/')?..])).collect();
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let inside = |path: &str| (root.join(path.trim_start_matches('/')), PathBuf::from(path));
+    Ok(paths.into_iter().map(inside).filter(|(file, _)| file.is_file()).collect())
+}
+
+fn events_of(file: &Path) -> anyhow::Result<Vec<Event>> {
+    let bytes = std::fs::read(file)?;
+    let object = object::File::parse(&*bytes).context("expected an ELF program or library")?;
+    match object.section_by_name(SECTION) {
+        Some(section) => Ok(events_in(section.data()?)),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Descriptions stand at multiples of eight bytes, with anything between them.
+fn events_in(section: &[u8]) -> Vec<Event> {
+    let mut events = Vec::new();
+    let mut at = 0;
+    while let Some(rest) = section.get(at..).filter(|rest| rest.len() >= 8) {
+        let size =
+            if rest.starts_with(&EVENT_MAGIC.to_le_bytes()) { description_size(rest).ok() } else { None };
+        events.extend(size.and_then(|size| decode_outline(rest.get(..size)?).ok()));
+        at += size.unwrap_or(8).max(8).next_multiple_of(8);
+    }
+    events
+}

@@ -1,0 +1,47 @@
+//! One module for each command.
+
+pub mod doctor;
+pub mod list;
+pub mod manual;
+pub mod print;
+pub mod record;
+pub mod stat;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+/// The traces that a user named, or the newest one in the current folder.
+fn traces(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    if !named.is_empty() {
+        return Ok(named.to_vec());
+    }
+    let manifest = |folder: &Path| folder.join(tompion_reader::manifest::NAME);
+    let entries = std::fs::read_dir(".").context("can't read the current folder")?;
+    let folders = entries.filter_map(Result::ok).map(|entry| entry.path());
+    let newest = folders
+        .filter_map(|folder| Some((manifest(&folder).metadata().ok()?.modified().ok()?, folder)))
+        .max();
+    match newest {
+        Some((_, folder)) => {
+            let folder = folder.strip_prefix(".").map(Path::to_owned).unwrap_or(folder);
+            crate::messages::say(format!("newest trace here: {}", folder.display()));
+            Ok(vec![folder])
+        }
+        None => {
+            bail!("no trace was named, and there is none in this folder; record one: tompion record -- CMD")
+        }
+    }
+}
+
+/// Where the libraries are that belong to this program: beside it, or in the `lib` folder beside its own.
+fn library(name: &str) -> anyhow::Result<PathBuf> {
+    let program = std::env::current_exe().context("can't tell where this program is")?;
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    let places =
+        [folder.join(name), folder.join("../lib").join(name), folder.join("../lib/tompion").join(name)];
+    let found = places.iter().find_map(|place| place.canonicalize().ok());
+    found.with_context(|| {
+        format!("can't find {name} beside {}; is Tompion installed whole?", program.display())
+    })
+}

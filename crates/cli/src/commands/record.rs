@@ -1,0 +1,228 @@
+//! `tompion record`.
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use tompion_protocol::rules::{Rules, matches_event};
+use tompion_schema::Level;
+use tompion_session::{Config, Mode, Outcome, Report};
+
+use crate::{
+    messages::{self, counted, grouped, nearest, say},
+    units,
+};
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tompion record -- ./server --port 80\n  \
+    tompion record -e 'db:*' -x 'db:noisy*' --level info -- ./server\n  \
+    tompion record --mode overwrite -o crash -- ./robot    # a flight recorder; SIGUSR1 saves it now\n  \
+    tompion record --preload malloc -- find /usr -name '*.h'\n  \
+    tompion record --for 10s --subbuf-size 1M -- ./server")]
+pub struct Arguments {
+    /// Folder of the trace; must not exist [default: tompion-CMD-TIME]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Record events whose provider:name matches (repeatable) [default: all]
+    #[arg(short, long = "event", value_name = "GLOB")]
+    events: Vec<String>,
+    /// Leave out events that match (repeatable)
+    #[arg(short = 'x', long = "exclude", value_name = "GLOB")]
+    exclude: Vec<String>,
+    /// Record events of this log level and more severe ones, `info` for example
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    level: Option<Level>,
+    /// When a buffer is full: discard new events, or overwrite the oldest (a flight recorder)
+    #[arg(long, value_enum, default_value = "discard")]
+    mode: ModeArgument,
+    /// Size of a sub-buffer
+    #[arg(long, value_name = "SIZE", default_value = "256K", value_parser = units::size)]
+    subbuf_size: u64,
+    /// Number of sub-buffers for each CPU
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    subbufs: u64,
+    /// Record the thread id with each event [default]
+    #[arg(long, overrides_with = "no_tid")]
+    tid: bool,
+    /// Don't record thread ids
+    #[arg(long)]
+    no_tid: bool,
+    /// Record the use of a library in any program, without recompiling it (repeatable)
+    #[arg(long, value_enum, value_name = "WHAT")]
+    preload: Vec<Preload>,
+    /// End the recording and the command after this time, 10s for example
+    #[arg(long = "for", value_name = "TIME", value_parser = units::time)]
+    time: Option<Duration>,
+    /// The command to run and record, with its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ModeArgument {
+    Discard,
+    Overwrite,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+enum Preload {
+    /// malloc, calloc, realloc, free and their kin
+    Malloc,
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    Level::parse(text).ok_or_else(|| {
+        let names = Level::names();
+        match nearest(&text.to_lowercase(), names.iter().copied()).first() {
+            Some(near) => format!("no level `{text}`; did you mean `{near}`?"),
+            None => format!("expected one of {}, or 0 to 14", names.join(", ")),
+        }
+    })
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let folder = match &arguments.output {
+        Some(folder) => folder.clone(),
+        None => default_folder(&arguments.command),
+    };
+    let config = Config {
+        folder,
+        rules: Rules {
+            include: if arguments.events.is_empty() {
+                Rules::all().include
+            } else {
+                arguments.events.clone()
+            },
+            exclude: arguments.exclude.clone(),
+            level: arguments.level.unwrap_or(Level::LOWEST),
+        },
+        mode: match arguments.mode {
+            ModeArgument::Discard => Mode::Discard,
+            ModeArgument::Overwrite => Mode::Overwrite,
+        },
+        subbuf_size: arguments.subbuf_size,
+        subbufs: arguments.subbufs,
+        tid: !arguments.no_tid,
+        preload: preloads(&arguments.preload)?,
+        time: arguments.time,
+        command: arguments.command.clone(),
+        invocation: std::env::args().collect(),
+    };
+    let outcome = tompion_session::record(&config, &|text| say(text))?;
+    Ok(conclude(&config, &arguments, &outcome))
+}
+
+/// `tompion-CMD-TIME`, with a number behind it if that is taken.
+fn default_folder(command: &[String]) -> PathBuf {
+    let program = command.first().map(PathBuf::from).unwrap_or_default();
+    let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let time = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
+    let folder = PathBuf::from(format!("tompion-{name}-{time}"));
+    let numbered = (2..).map(|number| PathBuf::from(format!("tompion-{name}-{time}-{number}")));
+    std::iter::once(folder).chain(numbered).find(|folder| !folder.exists()).unwrap_or_default()
+}
+
+fn preloads(wanted: &[Preload]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut wanted = wanted.to_vec();
+    wanted.sort();
+    wanted.dedup();
+    let name = |preload: &Preload| match preload {
+        Preload::Malloc => "libtompion-malloc.so",
+    };
+    let libraries = wanted.iter().map(|preload| super::library(name(preload)));
+    libraries.collect::<anyhow::Result<_>>().context("--preload")
+}
+
+/// Says what came of it. The trace of a recording without events or losses is taken away again.
+fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCode {
+    let Report { manifest, known, stopped } = &outcome.report;
+    for problem in outcome.problems.iter().chain(stopped) {
+        say(problem);
+    }
+    let events: u64 = manifest.sources.iter().map(|source| source.events).sum();
+    let lost: u64 = manifest.sources.iter().flat_map(|source| source.lost.values()).sum();
+    if let Some(status) = outcome.status.filter(|status| !status.success()) {
+        say(format!("`{}` ended with {status}", config.command[0]));
+    }
+    if events == 0 && lost == 0 {
+        let _ = std::fs::remove_dir_all(&config.folder);
+        say(format!("nothing recorded: {}", why_nothing(config, arguments, outcome)));
+        return ExitCode::from(messages::FAILED);
+    }
+    for glob in &arguments.events {
+        if !known.iter().any(|(provider, name)| matches_event(glob, provider, name)) {
+            say(format!("no event matches `{glob}`{}", suggestion(glob, known)));
+        }
+    }
+    let folder = config.folder.display();
+    let processes = manifest.sources.iter().filter(|source| source.events != 0).count() as u64;
+    say(format!(
+        "{} of {} in {folder}, {}; next: tompion print {folder}",
+        counted(events, "event"),
+        counted(processes, "process"),
+        losses(&outcome.report, lost)
+    ));
+    if stopped.is_some() { ExitCode::from(messages::FAILED) } else { ExitCode::SUCCESS }
+}
+
+fn losses(report: &Report, lost: u64) -> String {
+    let overwritten: u64 = report.manifest.sources.iter().map(|source| source.overwritten).sum();
+    let mut causes = std::collections::BTreeMap::<&str, u64>::new();
+    for (cause, count) in report.manifest.sources.iter().flat_map(|source| &source.lost) {
+        *causes.entry(cause).or_default() += count;
+    }
+    let causes: Vec<String> =
+        causes.iter().map(|(cause, count)| format!("{cause}: {}", grouped(*count))).collect();
+    let mut text = match lost {
+        0 => "none lost".to_owned(),
+        lost => format!("{} LOST ({})", grouped(lost), causes.join(", ")),
+    };
+    if overwritten != 0 {
+        text += &format!(", {} overwritten by design", grouped(overwritten));
+    }
+    if causes.iter().any(|cause| cause.starts_with("full")) {
+        text += " (try a larger --subbuf-size)";
+    }
+    text
+}
+
+/// The reason, and what to do.
+fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> String {
+    let Report { known, .. } = &outcome.report;
+    let command = &config.command[0];
+    if outcome.processes == 0 {
+        return format!(
+            "`{command}` did not load libtompion (it is not linked with -ltompion, or it is static or \
+             set-user-ID); try --preload malloc"
+        );
+    }
+    if known.is_empty() {
+        return format!("`{command}` loaded libtompion but has no events; try --preload malloc");
+    }
+    let unknown: Vec<&String> = arguments
+        .events
+        .iter()
+        .filter(|glob| !known.iter().any(|(provider, name)| matches_event(glob, provider, name)))
+        .collect();
+    match unknown[..] {
+        [glob, ..] if unknown.len() == arguments.events.len() => {
+            format!("no event matches `{glob}`{}", suggestion(glob, known))
+        }
+        _ if !arguments.exclude.is_empty() || arguments.level.is_some() => {
+            "no event that -e, -x and --level let through came to pass".into()
+        }
+        _ => format!("none of {} came to pass", counted(known.len() as u64, "known event")),
+    }
+}
+
+fn suggestion(glob: &str, known: &[(String, String)]) -> String {
+    let names: Vec<String> = known.iter().map(|(provider, name)| format!("{provider}:{name}")).collect();
+    let near = nearest(glob, names.iter().map(String::as_str));
+    if !near.is_empty() {
+        return format!("; nearest: {}", near.join(", "));
+    }
+    let some: Vec<&str> = names.iter().take(3).map(String::as_str).collect();
+    let more = if names.len() > some.len() { ", …" } else { "" };
+    if some.is_empty() { String::new() } else { format!("; there are {}{more}", some.join(", ")) }
+}

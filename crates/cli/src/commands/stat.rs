@@ -1,0 +1,95 @@
+//! `tompion stat`.
+
+use std::{io::Write, path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use tompion_reader::stat::Summary;
+
+use crate::messages::{self, grouped, say};
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  tompion stat\n  tompion stat --json tompion-find-20260101-120000 | jq .lost"
+)]
+pub struct Arguments {
+    /// Folders with CTF traces [default: the newest here]
+    #[arg(value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// Count events whose provider:name matches (repeatable) [default: all]
+    #[arg(short, long = "event", value_name = "GLOB")]
+    events: Vec<String>,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let mut traces = tompion_reader::open(&super::traces(&arguments.traces)?)?;
+    traces.select(tompion_reader::Selection { events: arguments.events.clone(), from: None, to: None });
+    let summary = tompion_reader::stat::summarize(&mut traces);
+    let mut output = anstream::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut output, &summary)?;
+        writeln!(output)?;
+    } else {
+        write_text(&summary, &mut output)?;
+    }
+    for damage in &summary.damages {
+        say(damage);
+    }
+    Ok(if summary.damages.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
+}
+
+/// Most events and processes that the text names.
+const MOST_ROWS: usize = 20;
+
+fn write_text(summary: &Summary, output: &mut dyn Write) -> std::io::Result<()> {
+    writeln!(output, "events       {}", grouped(summary.events))?;
+    let causes: Vec<String> =
+        summary.lost.causes.iter().map(|(cause, count)| format!("{cause} {}", grouped(*count))).collect();
+    let causes = if causes.is_empty() { String::new() } else { format!("  ({})", causes.join(", ")) };
+    writeln!(output, "lost         {}{causes}", grouped(summary.lost.total))?;
+    if summary.lost_packets != 0 {
+        writeln!(output, "lost packets {}", grouped(summary.lost_packets))?;
+    }
+    if summary.overwritten != 0 {
+        writeln!(output, "overwritten  {}  (by design)", grouped(summary.overwritten))?;
+    }
+    if let (Some(begin), Some(end)) = (summary.begin_ns, summary.end_ns) {
+        let span = (end - begin) as f64 / 1e9;
+        writeln!(output, "from         {}", moment(begin))?;
+        writeln!(output, "to           {}  ({span:.6} s)", moment(end))?;
+    }
+    if !summary.processes.is_empty() {
+        writeln!(output, "\nprocesses")?;
+        for process in summary.processes.iter().take(MOST_ROWS) {
+            let end = process.end.as_deref().unwrap_or("");
+            writeln!(output, "  {:>8}  {:<16} {end}", process.pid, process.name)?;
+        }
+        more(summary.processes.len(), output)?;
+    }
+    if !summary.by_event.is_empty() {
+        writeln!(output, "\nevents by name")?;
+        let mut by_count: Vec<_> = summary.by_event.iter().collect();
+        by_count.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        let width = by_count.first().map_or(0, |(_, count)| grouped(**count).len()).max(8);
+        for (name, count) in by_count.iter().take(MOST_ROWS) {
+            writeln!(output, "  {:>width$}  {name}", grouped(**count))?;
+        }
+        more(by_count.len(), output)?;
+    }
+    Ok(())
+}
+
+fn more(rows: usize, output: &mut dyn Write) -> std::io::Result<()> {
+    if rows > MOST_ROWS {
+        writeln!(output, "  … and {} more (--json has all)", rows - MOST_ROWS)?;
+    }
+    Ok(())
+}
+
+fn moment(ns: i64) -> String {
+    let zoned =
+        jiff::Timestamp::from_nanosecond(ns.into()).map(|time| time.to_zoned(jiff::tz::TimeZone::system()));
+    zoned.map_or_else(|_| format!("{ns} ns"), |time| time.strftime("%Y-%m-%d %H:%M:%S.%9f").to_string())
+}

@@ -1,0 +1,77 @@
+//! The `tompion` command: thin. Arguments become the libraries' configurations, their results become
+//! text; nothing is decided here that another program could want to decide, too.
+#![forbid(unsafe_code)]
+
+mod commands;
+mod messages;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// A flight recorder for Linux that real-time people can trust.
+///
+/// Records events of applications into per-CPU rings at about the cost of reading the clock, and writes
+/// CTF traces that babeltrace2 and Trace Compass open as they are. No daemon, no root.
+#[derive(Parser)]
+#[command(name = "tompion", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(after_help = "Examples:\n  \
+    tompion record --preload malloc -- find /usr -name '*.h'\n  \
+    tompion record -e 'db:*' -- ./server\n  \
+    tompion print\n  \
+    tompion stat --json")]
+struct Cli {
+    /// Show the whole chain of causes when something fails
+    #[arg(short, long, global = true)]
+    verbose: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a command and record its events
+    Record(commands::record::Arguments),
+    /// Print a trace's events, in babeltrace2's layout
+    Print(commands::print::Arguments),
+    /// Sum up a trace: events, losses, processes
+    Stat(commands::stat::Arguments),
+    /// List the events that a program or a process has
+    List(commands::list::Arguments),
+    /// Say whether this machine is fit for recording, and what to change
+    Doctor(commands::doctor::Arguments),
+    /// Write the manual pages into a folder
+    #[command(hide = true)]
+    Man(commands::manual::ManArguments),
+    /// Write the completions of a shell into a folder
+    #[command(hide = true)]
+    Completions(commands::manual::CompletionArguments),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return messages::usage(&error),
+    };
+    let result = match cli.command {
+        Command::Record(arguments) => commands::record::run(arguments),
+        Command::Print(arguments) => commands::print::run(&arguments),
+        Command::Stat(arguments) => commands::stat::run(&arguments),
+        Command::List(arguments) => commands::list::run(&arguments),
+        Command::Doctor(arguments) => commands::doctor::run(&arguments),
+        Command::Man(arguments) => commands::manual::write_pages(&arguments, Cli::command()),
+        Command::Completions(arguments) => commands::manual::write_completions(&arguments, Cli::command()),
+    };
+    result.unwrap_or_else(|error| messages::failure(&error, cli.verbose))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}
