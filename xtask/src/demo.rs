@@ -72,8 +72,11 @@ fn count_sizes(input: impl Read) -> Result<HashMap<u64, u64>> {
     for (index, line) in BufReader::new(input).lines().enumerate() {
         let event: Value =
             serde_json::from_str(&line?).with_context(|| format!("line {} is no JSON", index + 1))?;
-        if let Some(size) = event["fields"]["size"].as_u64() {
-            *sizes.entry(size).or_default() += 1;
+        let fields = &event["fields"];
+        if let Some(size) = fields["size"].as_u64() {
+            // calloc asks for `nmemb` elements of this size.
+            let elements = fields["nmemb"].as_u64().unwrap_or(1);
+            *sizes.entry(size.saturating_mul(elements)).or_default() += 1;
         }
     }
     Ok(sizes)
@@ -114,7 +117,7 @@ mod tests {
     const LINES: &str = r#"{"name":"malloc","fields":{"size":16,"ptr":1}}
 {"name":"free","fields":{"ptr":1}}
 {"name":"malloc","fields":{"size":16,"ptr":2}}
-{"name":"calloc","fields":{"nmemb":1,"size":4096,"ptr":3}}
+{"name":"calloc","fields":{"nmemb":2,"size":2048,"ptr":3}}
 "#;
 
     #[test]

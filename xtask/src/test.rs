@@ -135,9 +135,12 @@ fn clippy(workspace: &Workspace) -> Outcome {
     Outcome::of(shell::run(&mut cargo(workspace, &words)))
 }
 
+/// The documentation is for those who work on the crates, so private items belong to it.
 fn docs(workspace: &Workspace) -> Result<()> {
-    let words = ["doc", "--quiet", "--workspace", "--no-deps"];
-    shell::run(cargo(workspace, &words).env("RUSTDOCFLAGS", "-D warnings"))
+    let words = ["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"];
+    shell::run(
+        cargo(workspace, &words).env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"),
+    )
 }
 
 /// `cargo test`, its output passed on and its results counted.
