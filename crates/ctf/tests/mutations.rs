@@ -1,0 +1,188 @@
+//! Damaged descriptions and packets: whatever the bytes are, reading ends, with events or an error.
+
+use std::time::{Duration, Instant};
+
+use tompion_ctf::decode::{Decoder, Input, Value};
+use tompion_ctf::tsdl;
+
+/// A description with everything that makes decoding depend on data.
+const METADATA: &str = r#"/* CTF 1.8 */
+typealias integer { size = 8; } := u8;
+typealias integer { size = 32; align = 32; } := u32;
+trace { major = 1; minor = 8; byte_order = le; uuid = "624b19d9-19cd-4eae-bab8-8342e1b96a5d";
+    packet.header := struct { u32 magic; u8 uuid[16]; u8 stream_id; }; };
+env { hostname = "box"; vpid = 3208; };
+clock { name = "mono"; freq = 1000; offset_s = 5; offset = 17; };
+typealias integer { size = 27; align = 1; map = clock.mono.value; } := u27;
+typealias integer { size = 64; map = clock.mono.value; } := u64;
+stream { id = 0;
+    packet.context := struct { u64 timestamp_begin; u64 timestamp_end; u32 content_size; u32 packet_size;
+        u32 events_discarded; u8 cpu_id; };
+    event.header := struct {
+        enum : integer { size = 5; align = 1; } { compact = 0 ... 30, extended = 31 } id;
+        variant <id> { struct { u27 timestamp; } compact; struct { u32 id; u64 timestamp; } extended; } v;
+    } align(8);
+    event.context := struct { integer { size = 32; signed = true; } _vtid; };
+};
+event { name = "a:first"; id = 0; stream_id = 0; fields := struct { u8 _n; string _s; u8 _d[_n]; }; };
+event { name = "a:second"; id = 1; stream_id = 0; fields := struct {
+    u32 _n; struct { u8 m; struct { string t; floating_point { exp_dig = 8; mant_dig = 24; } f; } x[m]; } _l[_n];
+    enum : u8 { A, B = 1 ... 7 } _k; variant <_k> { u8 A; struct { } B; } _v[2]; struct { } _e[_n]; }; };
+event { name = "a:third"; id = 40; stream_id = 0; fields := struct {
+    integer { size = 3; signed = true; } _b; integer { size = 13; byte_order = be; align = 8; } _c; }; };
+"#;
+
+/// A packet of the stream, with events of all three classes.
+fn packet() -> Vec<u8> {
+    let mut bytes = 0xc1fc_1fc1u32.to_le_bytes().to_vec();
+    bytes.extend([
+        0x62, 0x4b, 0x19, 0xd9, 0x19, 0xcd, 0x4e, 0xae, 0xba, 0xb8, 0x83, 0x42, 0xe1, 0xb9, 0x6a, 0x5d,
+    ]);
+    bytes.push(0);
+    bytes.resize(24, 0);
+    let context = bytes.len();
+    bytes.resize(context + 16 + 13, 0);
+    for round in 0..4u32 {
+        let header = |id: u32, time: u32| (id | time << 5).to_le_bytes();
+        bytes.extend(header(0, 100 * round));
+        bytes.extend([1, 0, 0, 0, 3, b'h', b'i', 0, 7, 8, 9]);
+        bytes.extend(header(1, 100 * round + 1));
+        bytes.extend([2, 0, 0, 0]);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes.extend([2, 0, 0, 0, 1, b'x', 0, 0, 0, 128, 63, 0, 0, 9, 5]);
+        bytes.push(31);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes.extend([40, 0, 0, 0]);
+        bytes.extend(u64::from(100 * round + 2).to_le_bytes());
+        bytes.extend([3, 0, 0, 0, 0b101, 1, 2]);
+    }
+    let size = (bytes.len() as u32 * 8).to_le_bytes();
+    for place in [context + 16, context + 20] {
+        bytes[place..place + 4].copy_from_slice(&size);
+    }
+    bytes
+}
+
+/// xorshift64
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+
+    /// Changes, cuts, doubles or inserts a few bytes.
+    fn mutate(&mut self, bytes: &mut Vec<u8>) {
+        for _ in 0..=self.below(4) {
+            let place = self.below(bytes.len());
+            let odd = [0, 1, 0x7f, 0x80, 0xff, b'{', b'}', b';', b'[', b'9'][self.below(10)];
+            match self.below(7) {
+                0 | 1 => bytes[place..].iter_mut().take(1).for_each(|byte| *byte ^= 1 << (self.0 & 7)),
+                2 => bytes[place..].iter_mut().take(4).for_each(|byte| *byte = odd),
+                3 if bytes.len() > 8 => bytes.truncate(place.max(8)),
+                4 => bytes.insert(place, odd),
+                5 => drop(bytes.drain(place..bytes.len().min(place + 7))),
+                _ => {
+                    let piece = bytes[place..bytes.len().min(place + 40)].to_vec();
+                    let to = self.below(bytes.len());
+                    bytes.splice(to..to, piece);
+                }
+            }
+            if bytes.is_empty() {
+                bytes.push(odd);
+            }
+        }
+    }
+}
+
+/// Decodes a packet to its end or to the first error; returns the number of events.
+fn decode(decoder: &Decoder, bytes: &[u8]) -> usize {
+    let mut state = decoder.state();
+    let Ok(packet) = decoder.packet(Input::new(bytes, u64::MAX), &mut state) else { return 0 };
+    let input = Input::new(bytes, packet.content_bits.unwrap_or(u64::MAX));
+    let (mut bit, mut events, mut values) = (packet.header_bits, 0, 0);
+    while bit < input.bits() {
+        let Ok(head) = decoder.event_header(packet.stream, input, bit, &mut state) else { break };
+        let place = (packet.stream, head.class);
+        let Ok(skipped) = decoder.skip_event_body(place.0, place.1, input, (head.end, &mut state.clone()))
+        else {
+            break;
+        };
+        let Ok(body) = decoder.event_body(place.0, place.1, input, (head.end, &mut state)) else {
+            panic!("what can be passed over can be decoded");
+        };
+        assert_eq!(skipped.end, body.end);
+        if body.end == bit {
+            break;
+        }
+        bit = body.end;
+        events += 1;
+        for (_, value) in decoder.payload(place, body, input, &state) {
+            values += count(value);
+        }
+        decoder.stream_context(packet.stream, input, &state).for_each(drop);
+        decoder.packet_context(&packet, input).for_each(drop);
+        assert!(values < 10_000_000);
+    }
+    events
+}
+
+/// Visits a value and all within it.
+fn count(value: Value<'_>) -> usize {
+    match value {
+        Value::Struct(fields) | Value::Variant(_, fields) => fields.map(|(_, value)| 1 + count(value)).sum(),
+        Value::Array(elements) => elements.map(|element| 1 + count(element)).sum(),
+        _ => 1,
+    }
+}
+
+fn within(limit: Duration, what: &str, run: impl FnOnce()) {
+    let begin = Instant::now();
+    run();
+    assert!(begin.elapsed() < limit, "{what} took {:?}", begin.elapsed());
+}
+
+#[test]
+fn the_sound_packet_decodes() {
+    let decoder = Decoder::new(tsdl::parse(METADATA.as_bytes()).unwrap()).unwrap();
+    assert_eq!(decode(&decoder, &packet()), 12);
+}
+
+#[test]
+fn damaged_packets_end_in_events_or_an_error() {
+    let decoder = Decoder::new(tsdl::parse(METADATA.as_bytes()).unwrap()).unwrap();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut events = 0;
+    for round in 0..40_000 {
+        let mut bytes = packet();
+        random.mutate(&mut bytes);
+        within(Duration::from_secs(5), &format!("packet {round}"), || events += decode(&decoder, &bytes));
+    }
+    assert!(events > 10_000, "most damage leaves something to read: {events}");
+}
+
+#[test]
+fn damaged_descriptions_are_refused_or_describe_something_else() {
+    let mut random = Random(0xd1b5_4a32_d192_ed03);
+    let (mut parsed, packet) = (0, packet());
+    for round in 0..20_000 {
+        let mut text = METADATA.as_bytes().to_vec();
+        random.mutate(&mut text);
+        within(Duration::from_secs(5), &format!("description {round}"), || {
+            if let Ok(decoder) = tsdl::parse(&text).map(Decoder::new)
+                && let Ok(decoder) = decoder
+            {
+                parsed += 1;
+                decode(&decoder, &packet);
+            }
+        });
+    }
+    assert!(parsed > 100, "some damage is harmless: {parsed}");
+}
