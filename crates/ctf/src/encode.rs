@@ -1,16 +1,18 @@
 //! Writing: from an event's description and a record's payload to compact CTF 1.8.
 //!
 //! ```text
-//! packet:  header  magic u32 │ uuid [16] │ stream_id u32 │ ring_id u32 │ ring_begin u64
+//! packet:  header  magic u32 │ uuid [16] │ stream_id u32
 //!          context timestamp_begin u64 │ timestamp_end u64 │ content_size u64 │ packet_size u64 │
 //!                  packet_seq_num u64 │ events_discarded u64 │ cpu_id u32
 //!          events  4 bytes: id 5 bits, timestamp 27 bits; or, where these don't suffice,
 //!                  1 byte: 31, then id u32 │ timestamp u64. Then vtid i32 (if wanted) │ fields
+//!          trailer "TRNG" │ ring_id u32 │ ring_begin u64
 //! ```
 //!
-//! Everything is little-endian and aligned to bytes. `ring_id` and `ring_begin` say which bytes of which
-//! ring a packet holds, so that whoever goes on after a crash knows where. This module makes bytes; files
-//! are somebody else's.
+//! Everything is little-endian and aligned to bytes. The trailer says which bytes of which ring a packet
+//! holds, so that whoever goes on after a crash knows where; it lies between the content's end and the
+//! packet's, where readers look at nothing (a field of its own would be printed with every event, or
+//! warned of). This module makes bytes; files are somebody else's.
 
 use tompion_schema::{self as schema, Event};
 
@@ -88,8 +90,6 @@ fn packet_header() -> Struct {
         unsigned("magic", 32),
         Field::new("uuid", Type::unsigned(8, ORDER).array(16)),
         unsigned("stream_id", 32),
-        unsigned("ring_id", 32),
-        unsigned("ring_begin", 64),
     ])
 }
 
@@ -300,8 +300,10 @@ pub struct Origin {
 /// What an index says about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketInfo {
-    /// Size in bytes; there is no padding.
+    /// Size in bytes, with the trailer.
     pub size: u64,
+    /// Size in bytes up to the end of the last event.
+    pub content: u64,
     /// First moment.
     pub begin: u64,
     /// Last moment.
@@ -324,8 +326,12 @@ pub struct Packet {
 }
 
 /// Sizes of a packet's first two parts.
-const HEADER_SIZE: usize = 4 + 16 + 4 + 4 + 8;
+const HEADER_SIZE: usize = 4 + 16 + 4;
 const CONTEXT_SIZE: usize = 6 * 8 + 4;
+/// First word of a packet's trailer.
+const TRAILER_MAGIC: [u8; 4] = *b"TRNG";
+/// Size of the trailer.
+const TRAILER_SIZE: u64 = 16;
 
 impl Packet {
     /// An empty packet for streams of this source.
@@ -393,18 +399,22 @@ impl Packet {
     ) -> T {
         let begin = if self.events == 0 { moment } else { self.begin.unwrap_or(moment) };
         let end = if self.events == 0 { moment } else { self.last };
-        let size = self.bytes.len() as u64;
+        let content = self.bytes.len() as u64;
+        let size = content + TRAILER_SIZE;
+        self.bytes.extend_from_slice(&TRAILER_MAGIC);
+        self.bytes.extend_from_slice(&origin.ring_id.to_le_bytes());
+        self.bytes.extend_from_slice(&origin.ring_begin.to_le_bytes());
         let mut place = Place { bytes: &mut self.bytes, at: 0 };
         place.put(&PACKET_MAGIC.to_le_bytes());
         place.put(&self.uuid.0);
         place.put(&0u32.to_le_bytes());
-        place.put(&origin.ring_id.to_le_bytes());
-        for word in [origin.ring_begin, begin, end, size * 8, size * 8, origin.sequence, origin.discarded] {
+        for word in [begin, end, content * 8, size * 8, origin.sequence, origin.discarded] {
             place.put(&word.to_le_bytes());
         }
         place.put(&origin.cpu.to_le_bytes());
         debug_assert_eq!(place.at, HEADER_SIZE + CONTEXT_SIZE);
-        let info = PacketInfo { size, begin, end, discarded: origin.discarded, sequence: origin.sequence };
+        let info =
+            PacketInfo { size, content, begin, end, discarded: origin.discarded, sequence: origin.sequence };
         let result = write(&self.bytes, info);
         self.clear();
         result
@@ -521,7 +531,8 @@ mod tests {
         assert_eq!(push(30, (1 << 40) + (1 << 28) - 1), 13);
         assert_eq!(push(31, (1 << 40) + (1 << 28)), 13);
         let info = packet.finish(Origin::default(), 0, |bytes, info| {
-            assert_eq!(bytes.len(), empty + 34);
+            assert_eq!(bytes.len() as u64, empty as u64 + 34 + TRAILER_SIZE);
+            assert_eq!(info.content, empty as u64 + 34);
             info
         });
         assert_eq!((info.begin, info.end), (1 << 40, (1 << 40) + (1 << 28)));

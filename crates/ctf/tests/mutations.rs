@@ -176,9 +176,7 @@ fn damaged_descriptions_are_refused_or_describe_something_else() {
         let mut text = METADATA.as_bytes().to_vec();
         random.mutate(&mut text);
         within(Duration::from_secs(5), &format!("description {round}"), || {
-            if let Ok(decoder) = tsdl::parse(&text).map(Decoder::new)
-                && let Ok(decoder) = decoder
-            {
+            if let Ok(Ok(decoder)) = tsdl::parse(&text).map(Decoder::new) {
                 parsed += 1;
                 decode(&decoder, &packet);
             }

@@ -96,10 +96,11 @@ struct Source {
     time: TimeBase,
     /// Time of the event that waits.
     timestamp: Option<i64>,
+    /// What the packet that was begun last said.
     before: Option<Before>,
 }
 
-/// What the packet before this one said.
+/// What is remembered of a packet.
 #[derive(Clone, Copy)]
 struct Before {
     discarded: Option<u64>,
@@ -411,9 +412,9 @@ impl Source {
         let stream = file.stream();
         self.time = TimeBase::new(file.decoder.clock(stream));
         self.count_losses(losses);
-        if let (Some(file), Some(before)) = (&mut self.file, self.before)
-            && matches!((before.end, selection.from), (Some(end), Some(from)) if end < from)
-        {
+        let end = self.before.and_then(|before| before.end);
+        let is_early = matches!((end, selection.from), (Some(end), Some(from)) if end < from);
+        if let Some(file) = self.file.as_mut().filter(|_| is_early) {
             file.leave_packet();
         }
         Ok(true)

@@ -42,9 +42,8 @@ fn packet(bytes: &[u8], offset: usize, read: fn([u8; 4]) -> u32) -> Result<(&[u8
     if word(0) != MAGIC {
         return Err(wrong(format!("the magic number {MAGIC:#x}"), format!("{:#x}", word(0))));
     }
-    if let [compression, encryption, ..] = header[32..]
-        && (compression, encryption) != (0, 0)
-    {
+    let [.., compression, encryption, _, _, _] = *header;
+    if (compression, encryption) != (0, 0) {
         return Err(wrong("plain text".into(), "compression or encryption".into()));
     }
     let (content, size) = (word(24) as usize / 8, word(28) as usize / 8);

@@ -41,17 +41,16 @@ pub(super) fn wrong<T>(at: Position, message: impl Into<String>) -> Result<T> {
 
 /// Types are built while the trace is read, so its byte order has to be known before.
 fn byte_order_of_trace(items: &[Item]) -> Result<ByteOrder> {
-    for item in items {
-        let Item::Block { kind, items, .. } = item else { continue };
-        if kind != "trace" {
-            continue;
-        }
-        for item in items {
-            if let Item::Assign { name, value, at } = item
-                && name == "byte_order"
-            {
+    let blocks = items.iter().filter_map(|item| match item {
+        Item::Block { kind, items, .. } if kind == "trace" => Some(items),
+        _ => None,
+    });
+    for item in blocks.flatten() {
+        match item {
+            Item::Assign { name, value, at } if name == "byte_order" => {
                 return byte_order(value, ByteOrder::Little, *at);
             }
+            _ => {}
         }
     }
     Ok(ByteOrder::Little)
