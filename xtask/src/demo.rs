@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, stdin};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -14,28 +13,34 @@ use crate::shell;
 use crate::table::{Table, grouped};
 use crate::workspace::Workspace;
 
+/// The program that is recorded: the one of the 2009 paper.
+const PROGRAM: [&str; 4] = ["find", "/usr", "-regex", ".*a"];
 /// Sizes that the report lists.
 const TOP: usize = 10;
 
 /// `x demo [-o DIR]`
 pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<()> {
-    let folder = parse(workspace, arguments)?;
+    let folder = parse(arguments)?;
     eprintln!("Building (a minute or two the first time)…");
     artifacts::build(workspace, Profile::Release)?;
     let tompion = Profile::Release.folder(workspace).join("tompion");
+    let start = workspace.start_folder();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(&tompion);
+        command.args(words).arg(&folder).current_dir(&start);
+        command
+    };
 
-    eprintln!("\nRecording every allocation of: find /usr -regex '.*a'");
-    let mut record = Command::new(&tompion);
-    record.args(["record", "--preload", "malloc", "-o"]).arg(&folder);
-    shell::run(record.args(["--", "find", "/usr", "-regex", ".*a"]).stdout(Stdio::null()))?;
-
+    eprintln!("\nRecording every allocation of: {}\n", PROGRAM.join(" "));
+    let mut record = run(&["record", "--preload", "malloc", "--subbuf-size", "1M", "-o"]);
+    shell::run(record.arg("--").args(PROGRAM).stdout(Stdio::null()))?;
     println!("\nWhat was recorded\n");
-    shell::run(Command::new(&tompion).arg("stat").arg(&folder))?;
+    shell::run(&mut run(&["stat"]))?;
     println!("\nThe sizes most asked for\n");
-    let sizes = allocation_sizes(&tompion, &folder)?;
+    let sizes = allocation_sizes(&mut run(&["print", "--format", "json"]))?;
     ensure!(!sizes.is_empty(), "the trace holds no allocation");
     print!("{}", top_sizes(&sizes).text());
-    next_steps(workspace, &tompion, &folder);
+    next_steps(tompion.strip_prefix(&start).unwrap_or(&tompion), &folder);
     Ok(())
 }
 
@@ -45,24 +50,25 @@ pub fn report_command() -> Result<()> {
     Ok(())
 }
 
-fn parse(workspace: &Workspace, arguments: &[String]) -> Result<PathBuf> {
+fn parse(arguments: &[String]) -> Result<PathBuf> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
-            Ok(workspace.typed_path(&format!("tompion-find-{}", now.as_secs())))
+            let time = shell::capture(Command::new("date").arg("+%Y%m%d-%H%M%S"))?;
+            Ok(format!("tompion-find-{}", time.trim()).into())
         }
-        ["-o", folder] => Ok(workspace.typed_path(folder)),
+        ["-o", folder] => Ok(folder.into()),
         _ => bail!("usage: ./x demo [-o DIR]"),
     }
 }
 
-fn allocation_sizes(tompion: &Path, folder: &Path) -> Result<HashMap<u64, u64>> {
-    let mut print = Command::new(tompion);
-    print.args(["print", "--format", "json"]).arg(folder).stdout(Stdio::piped());
-    let mut child = print.spawn().with_context(|| format!("cannot run `{}`", shell::describe(&print)))?;
+/// Sizes from a command that prints events as JSON. Its warnings of losses are left out: the summary
+/// has told of them.
+fn allocation_sizes(print: &mut Command) -> Result<HashMap<u64, u64>> {
+    let child = print.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut child = child.with_context(|| format!("cannot run `{}`", shell::describe(print)))?;
     let sizes = count_sizes(child.stdout.take().context("its output is piped")?)?;
     let status = child.wait()?;
-    ensure!(status.success(), "`{}` failed: {status}", shell::describe(&print));
+    ensure!(status.success(), "`{}` failed: {status}", shell::describe(print));
     Ok(sizes)
 }
 
@@ -100,14 +106,13 @@ fn top_sizes(sizes: &HashMap<u64, u64>) -> Table {
     table
 }
 
-fn next_steps(workspace: &Workspace, tompion: &Path, folder: &Path) {
-    let start = workspace.start_folder();
-    let near = |path: &Path| path.strip_prefix(&start).unwrap_or(path).display().to_string();
-    println!("\nNext\n\n  {} print {} | less", near(tompion), near(folder));
+fn next_steps(tompion: &Path, folder: &Path) {
+    let (tompion, folder) = (tompion.display(), folder.display());
+    println!("\nNext\n\n  {tompion} print {folder} | less");
     if shell::exists("babeltrace2") {
-        println!("  babeltrace2 {} | less", near(folder));
+        println!("  babeltrace2 {folder} | less");
     }
-    println!("  {} record --preload malloc -- YOUR-PROGRAM", near(tompion));
+    println!("  {tompion} record --preload malloc -- YOUR-PROGRAM");
 }
 
 #[cfg(test)]
