@@ -18,8 +18,8 @@ pub use process::{
 };
 pub use socket::{Listener, PacketSocket, Peer, Received};
 pub use thread::{
-    RseqArea, barrier_all_sections, current_cpu, gettid, possible_cpus, prepare_section_barrier, rseq_area,
-    spawn_background, tid_from_thread_block, tid_offset,
+    RseqArea, barrier_all_sections, current_cpu, gettid, possible_cpus, prefer_this_thread,
+    prepare_section_barrier, rseq_area, spawn_background, tid_from_thread_block, tid_offset,
 };
 
 /// The last system call's error.

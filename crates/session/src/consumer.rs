@@ -19,8 +19,11 @@ use crate::{
     process::Process,
 };
 
-/// Shortest and longest sleep.
-const SLEEP: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(10));
+/// Shortest and longest sleep. The longest one bounds how much a sudden burst may bring before the
+/// consumer looks.
+const SLEEP: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(4));
+/// While bytes are converted, rings are looked after this often.
+const COLLECT_EVERY: Duration = Duration::from_micros(500);
 /// Time between two samples of the clock, at least.
 const SAMPLE_EVERY: Duration = Duration::from_millis(25);
 /// A packet is written at the latest after this time.
@@ -92,6 +95,7 @@ impl Consumer {
 
     /// Works until it is told to finish, or nobody is left to tell it.
     pub fn run(mut self, orders: &Receiver<Order>) {
+        tompion_os::prefer_this_thread();
         let mut sleep = SLEEP.0;
         loop {
             match orders.recv_timeout(sleep) {
@@ -152,21 +156,43 @@ impl Consumer {
         }
     }
 
-    /// Converts what was copied before the newest sample.
+    /// Converts what was copied, in short steps, and goes on collecting between them.
+    ///
+    /// What is collected meanwhile waits for the next time, unless it comes so fast that it must not.
     fn convert(&mut self) {
         self.waiting_samples = 0;
-        self.attempt(|process, clock| process.convert(clock));
+        let mut collected = Instant::now();
+        for index in 0..self.processes.len() {
+            let mut steps = self.processes[index].pending_batches();
+            while steps > 0 && self.stopped.is_none() {
+                steps -= 1;
+                if let Err(error) = self.processes[index].convert_some(&mut self.clock) {
+                    self.stop(&error);
+                }
+                if collected.elapsed() >= COLLECT_EVERY {
+                    for process in &mut self.processes {
+                        process.collect();
+                    }
+                    collected = Instant::now();
+                }
+            }
+        }
+    }
+
+    fn stop(&mut self, error: &io::Error) {
+        if self.stopped.is_none() {
+            self.stopped = Some(format!("recording to {} stopped: {error}", self.folder.display()));
+        }
     }
 
     /// Does something with each process; the first failure stops writing for good.
     fn attempt(&mut self, mut step: impl FnMut(&mut Process, &mut ClockMap) -> io::Result<()>) {
-        for process in &mut self.processes {
+        for index in 0..self.processes.len() {
             if self.stopped.is_some() {
                 return;
             }
-            if let Err(error) = step(process, &mut self.clock) {
-                let folder = self.folder.display();
-                self.stopped = Some(format!("recording to {folder} stopped: {error}"));
+            if let Err(error) = step(&mut self.processes[index], &mut self.clock) {
+                self.stop(&error);
             }
         }
     }
@@ -185,7 +211,7 @@ impl Consumer {
             }
         }
         self.sample();
-        self.convert();
+        self.attempt(|process, clock| process.convert(clock));
         self.attempt(|process, _| process.flush());
     }
 
@@ -203,8 +229,8 @@ impl Consumer {
         }
         self.sample();
         let finished = process.convert(&mut self.clock).and_then(|()| process.finish());
-        if let (Err(error), None) = (finished, &self.stopped) {
-            self.stopped = Some(format!("recording to {} stopped: {error}", self.folder.display()));
+        if let Err(error) = finished {
+            self.stop(&error);
         }
         process.read_catalog();
         let names = process.event_names().map(|(provider, name)| (provider.to_owned(), name.to_owned()));

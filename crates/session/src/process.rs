@@ -4,7 +4,13 @@
 //! records are checked while they are walked, positions are held against what can be, and what is
 //! refused is counted under its own cause.
 
-use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, sync::atomic::Ordering};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    path::PathBuf,
+    sync::Arc,
+    sync::atomic::Ordering,
+};
 
 use tompion_ctf::encode::{self, Record};
 use tompion_layout::{catalog, control, loss::Cause, ring::Geometry};
@@ -46,6 +52,8 @@ pub struct Process {
     /// What each event number means; `None` where its description was refused.
     classes: BTreeMap<u32, Option<Class>>,
     refused: u64,
+    /// Buffers for copies, used before: fresh memory would cost a page fault for each page.
+    spare: Vec<Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -69,7 +77,7 @@ struct RingState {
     /// Events overwritten by design.
     overwritten: u64,
     /// Bytes that were copied and wait to be converted.
-    pending: Vec<(Span, Vec<u8>)>,
+    pending: VecDeque<(Span, Vec<u8>)>,
 }
 
 /// How a process is recorded.
@@ -112,6 +120,7 @@ impl Process {
             catalog_read: 0,
             classes: BTreeMap::new(),
             refused: 0,
+            spare: Vec::new(),
         }
     }
 
@@ -139,7 +148,7 @@ impl Process {
             if self.overwrite {
                 continue;
             }
-            let mut bytes = Vec::new();
+            let mut bytes = self.spare.pop().unwrap_or_default();
             let taken = self.reader(ring).take(read, &mut bytes);
             let state = &mut self.states[ring];
             match taken {
@@ -147,7 +156,7 @@ impl Process {
                     fullest = fullest.max((span.end - span.begin) * 100 / self.geometry.ring_size());
                     state.read = span.end;
                     if !span.is_empty() {
-                        state.pending.push((span, bytes));
+                        state.pending.push_back((span, bytes));
                     }
                 }
                 Err(bad) => {
@@ -193,7 +202,7 @@ impl Process {
             }
             if !span.is_empty() {
                 state.read = span.end;
-                state.pending.push((span, bytes));
+                state.pending.push_back((span, bytes));
             }
         }
     }
@@ -203,13 +212,29 @@ impl Process {
         self.states.iter().flat_map(|state| &state.pending).map(|(_, bytes)| bytes.len()).sum()
     }
 
-    /// Converts the copied bytes and writes full packets.
-    pub fn convert(&mut self, clock: &mut ClockMap) -> io::Result<()> {
-        for ring in 0..self.states.len() {
-            for (span, bytes) in std::mem::take(&mut self.states[ring].pending) {
-                self.convert_span(ring, span, &bytes, clock)?;
-            }
+    /// How many copies wait to be converted.
+    pub fn pending_batches(&self) -> usize {
+        self.states.iter().map(|state| state.pending.len()).sum()
+    }
+
+    /// Converts the oldest copied bytes of some ring and writes full packets. False if nothing waits.
+    ///
+    /// One step is short, so that whoever calls can look after the rings in between.
+    pub fn convert_some(&mut self, clock: &mut ClockMap) -> io::Result<bool> {
+        let Some(ring) = self.states.iter().position(|state| !state.pending.is_empty()) else {
+            return Ok(false);
+        };
+        if let Some((span, mut bytes)) = self.states[ring].pending.pop_front() {
+            self.convert_span(ring, span, &bytes, clock)?;
+            bytes.clear();
+            self.spare.push(bytes);
         }
+        Ok(true)
+    }
+
+    /// Converts all copied bytes.
+    pub fn convert(&mut self, clock: &mut ClockMap) -> io::Result<()> {
+        while self.convert_some(clock)? {}
         Ok(())
     }
 
