@@ -1,6 +1,6 @@
 //! One event, with typed access to its fields.
 
-use tompion_ctf::decode::{Fields, Value};
+use tompion_ctf::decode::{Fields, Value, Values};
 use tompion_ctf::metadata;
 
 use crate::discover::Trace;
@@ -10,6 +10,7 @@ use crate::file::StreamFile;
 pub struct Event<'a> {
     trace: &'a Trace,
     trace_index: usize,
+    source: usize,
     file: &'a StreamFile,
     class: &'a metadata::Event,
     timestamp: Option<i64>,
@@ -29,12 +30,12 @@ pub struct Place {
 impl<'a> Event<'a> {
     pub(crate) fn new(
         trace: &'a Trace,
-        trace_index: usize,
+        (trace_index, source): (usize, usize),
         file: &'a StreamFile,
         timestamp: Option<i64>,
     ) -> Option<Self> {
         let class = file.decoder.stream(file.stream())?.events.get(file.class)?;
-        Some(Self { trace, trace_index, file, class, timestamp })
+        Some(Self { trace, trace_index, source, file, class, timestamp })
     }
 
     /// The trace that it is from.
@@ -50,6 +51,11 @@ impl<'a> Event<'a> {
     /// Where its class stands in the descriptions.
     pub fn place(&self) -> Place {
         Place { trace: self.trace_index, stream: self.file.stream(), class: self.file.class }
+    }
+
+    /// The index of its stream among all streams of the set.
+    pub fn source(&self) -> usize {
+        self.source
     }
 
     /// Its class: names, level, types.
@@ -91,6 +97,17 @@ impl<'a> Event<'a> {
     pub fn payload(&self) -> Fields<'a> {
         let class = (self.file.stream(), self.file.class);
         self.file.decoder.payload(class, self.file.body, self.file.input(), &self.file.state)
+    }
+
+    /// Its values: both contexts' and its own.
+    #[inline]
+    pub(crate) fn values(&self) -> Values<'a> {
+        self.file.decoder.values(self.file.input(), &self.file.state)
+    }
+
+    /// What distinguishes its packet from all others in the file.
+    pub(crate) fn packet_number(&self) -> u64 {
+        self.file.packets
     }
 
     /// The field of this name: its own, or else of its contexts.

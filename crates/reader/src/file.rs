@@ -40,6 +40,8 @@ pub(crate) struct StreamFile {
     /// The bit behind the packet's content.
     content: u64,
     pub packet: Option<Packet>,
+    /// The packet's number in its source, counted by the source.
+    pub packets: u64,
     /// The packet's header and context, which its values refer to.
     packet_bytes: Vec<u8>,
     /// Index of the current event's class.
@@ -66,6 +68,7 @@ impl StreamFile {
             bit: 0,
             content: 0,
             packet: None,
+            packets: 0,
             packet_bytes: Vec::new(),
             class: 0,
             body: EventBody::default(),

@@ -98,6 +98,8 @@ struct Source {
     timestamp: Option<i64>,
     /// What the packet that was begun last said.
     before: Option<Before>,
+    /// How many packets were begun.
+    packets: u64,
 }
 
 /// What is remembered of a packet.
@@ -204,7 +206,7 @@ impl TraceSet {
             let files: Vec<_> = files.into_iter().map(|(_, path, trace)| (path, trace)).collect();
             let trace = files.first().map_or(0, |&(_, trace)| trace);
             let time = TimeBase::None;
-            Source { files, next: 0, trace, file: None, time, timestamp: None, before: None }
+            Source { files, next: 0, trace, file: None, time, timestamp: None, before: None, packets: 0 }
         };
         sources.into_iter().map(source).collect()
     }
@@ -281,7 +283,7 @@ impl TraceSet {
         };
         let source = self.sources.get(index)?;
         let file = source.file.as_ref()?;
-        Event::new(self.traces.get(source.trace)?, source.trace, file, source.timestamp)
+        Event::new(self.traces.get(source.trace)?, (source.trace, index), file, source.timestamp)
     }
 
     /// Reads all events, stream after stream. The values of events can be read only in those traces of
@@ -297,7 +299,7 @@ impl TraceSet {
                     continue;
                 }
                 let Some(trace) = self.traces.get(source.trace) else { break };
-                if let Some(event) = Event::new(trace, source.trace, file, source.timestamp) {
+                if let Some(event) = Event::new(trace, (source.trace, index), file, source.timestamp) {
                     visit(&event);
                 }
             }
@@ -409,6 +411,8 @@ impl Source {
         if !file.next_packet()? {
             return Ok(false);
         }
+        self.packets += 1;
+        file.packets = self.packets;
         let stream = file.stream();
         self.time = TimeBase::new(file.decoder.clock(stream));
         self.count_losses(losses);

@@ -6,9 +6,23 @@
 use crate::metadata::ByteOrder;
 
 /// The unsigned integer of 1 to 64 bits at `bit`, or nothing if it reaches beyond the bytes.
+#[inline]
 pub(super) fn read(bytes: &[u8], bit: u64, bits: u32, order: ByteOrder) -> Option<u64> {
     let first = usize::try_from(bit / 8).ok()?;
     let shift = (bit % 8) as u32;
+    let word = bytes.get(first..).and_then(|rest| rest.first_chunk::<8>());
+    if let Some(&word) = word.filter(|_| shift + bits <= 64) {
+        let value = match order {
+            ByteOrder::Little => u64::from_le_bytes(word) >> shift,
+            ByteOrder::Big => u64::from_be_bytes(word) << shift >> (64 - bits),
+        };
+        return Some(value & mask(bits));
+    }
+    read_at_end(bytes, first, (shift, bits), order)
+}
+
+/// The same for the last bytes, and for integers that touch nine bytes.
+fn read_at_end(bytes: &[u8], first: usize, (shift, bits): (u32, u32), order: ByteOrder) -> Option<u64> {
     let size = (shift + bits).div_ceil(8) as usize;
     let source = bytes.get(first..first.checked_add(size)?)?;
     let mut wide: u128 = 0;

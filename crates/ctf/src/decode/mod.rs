@@ -26,7 +26,7 @@ mod value;
 pub use compile::CompileError;
 pub use packet::Packet;
 pub use run::{Input, State};
-pub use value::{Elements, Fields, Value};
+pub use value::{Elements, Fields, Value, Values};
 
 use std::collections::HashMap;
 
@@ -326,6 +326,12 @@ impl Decoder {
     pub fn stream_context<'a>(&'a self, stream: usize, input: Input<'a>, state: &'a State) -> Fields<'a> {
         let root = self.stream(stream).and_then(|stream| stream.event_context.as_ref());
         fields(root, &state.words, 0, input)
+    }
+
+    /// The values of both contexts and the payload, one after the other.
+    #[inline]
+    pub fn values<'a>(&self, input: Input<'a>, state: &'a State) -> Values<'a> {
+        Values::new(&state.words, input.bytes())
     }
 
     /// The fields of the context of the event's class.

@@ -46,6 +46,36 @@ impl<'a> Value<'a> {
     }
 }
 
+/// Values in the order of their types, for callers that know these.
+#[derive(Clone, Copy, Debug)]
+pub struct Values<'a> {
+    words: &'a [u64],
+    bytes: &'a [u8],
+}
+
+impl<'a> Values<'a> {
+    pub(super) fn new(words: &'a [u64], bytes: &'a [u8]) -> Self {
+        Self { words, bytes }
+    }
+
+    /// The value of an integer or enumeration, sign-extended; 0 behind the last value.
+    #[inline]
+    pub fn word(&mut self) -> u64 {
+        pop(&mut self.words).unwrap_or(0)
+    }
+
+    /// The text of a string.
+    #[inline]
+    pub fn text(&mut self) -> &'a [u8] {
+        slice(self.word(), 1, self.bytes)
+    }
+
+    /// A value of any type.
+    pub fn value(&mut self, ty: &'a Type) -> Option<Value<'a>> {
+        take(ty, &mut self.words, self.bytes)
+    }
+}
+
 /// Fields of a structure with their values, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a> {

@@ -4,15 +4,16 @@
 //! [17:46:22.794565804] (+?.?????????) wilbrod sched_waking: { cpu_id = 2 }, { comm = "sh", tid = 4297 }
 //! ```
 
+mod layout;
 mod time;
 mod value;
 
 use std::io::Write;
 
 use crate::{Error, Event, Loss, LossKind, Trace, TraceSet};
+use layout::Layout;
 use time::Times;
 pub use time::{ClockFormat, TimeFormat};
-use tompion_ctf::decode::Fields;
 use tompion_ctf::metadata::EnvironmentValue;
 
 /// How to print.
@@ -38,7 +39,12 @@ const BUFFER: usize = 256 << 10;
 /// If the output cannot be written.
 pub fn print(traces: &mut TraceSet, options: &PrintOptions, output: &mut dyn Write) -> Result<u64, Error> {
     let origins: Vec<Vec<u8>> = traces.traces().iter().map(origin).collect();
-    let mut printer = Printer { times: Times::new(&options.time, !options.no_delta), origins, events: 0 };
+    let mut printer = Printer {
+        times: Times::new(&options.time, !options.no_delta),
+        origins,
+        sources: Vec::new(),
+        events: 0,
+    };
     let mut buffer = Vec::with_capacity(BUFFER + 4096);
     while let Some(event) = traces.next_event() {
         printer.event(&event, &mut buffer);
@@ -102,9 +108,29 @@ fn origin(trace: &Trace) -> Vec<u8> {
     if parts.is_empty() { Vec::new() } else { format!("{} ", parts.join(":")).into_bytes() }
 }
 
+/// What lines of one source have in common.
+#[derive(Default)]
+struct SourceLines {
+    /// Number of the packet whose context this is.
+    packet: u64,
+    trace: usize,
+    stream: usize,
+    context: Vec<u8>,
+    classes: Vec<Option<Lines>>,
+}
+
+/// What lines of one class in one packet have in common.
+struct Lines {
+    packet: u64,
+    /// From the time to the first value.
+    begin: Vec<u8>,
+    layout: Layout,
+}
+
 struct Printer {
     times: Times,
     origins: Vec<Vec<u8>>,
+    sources: Vec<SourceLines>,
     events: u64,
 }
 
@@ -114,54 +140,60 @@ impl Printer {
         if let Some(time) = event.timestamp() {
             self.times.write(time, line);
         }
-        line.extend_from_slice(self.origins.get(event.trace_index()).map_or(&[], Vec::as_slice));
-        line.extend_from_slice(event.name().as_bytes());
-        line.extend_from_slice(b": ");
-        let mut first = true;
-        let stream = event.stream_class();
-        if stream.is_some_and(|stream| stream.packet_context.is_some()) {
-            packet_context(event.packet_context(), &mut first, line);
+        if self.sources.len() <= event.source() {
+            self.sources.resize_with(event.source() + 1, SourceLines::default);
         }
-        if stream.is_some_and(|stream| stream.event_context.is_some()) {
-            group(event.stream_context(), &mut first, line);
+        let Some(source) = self.sources.get_mut(event.source()) else { return };
+        let packet = event.packet_number();
+        let place = event.place();
+        if source.packet != packet {
+            source.begin_packet(event);
         }
-        if event.class().context.is_some() {
-            group(event.context(), &mut first, line);
+        if source.classes.len() <= place.class {
+            source.classes.resize_with(place.class + 1, || None);
         }
-        if event.class().payload.is_some() {
-            group(event.payload(), &mut first, line);
-        }
-        line.push(b'\n');
+        let Some(lines) = source.classes.get_mut(place.class) else { return };
+        let lines = match lines {
+            Some(lines) if lines.packet == packet => lines,
+            stale => {
+                let origin = self.origins.get(place.trace).map_or(&[][..], Vec::as_slice);
+                let layout = stale.take().map(|lines| lines.layout);
+                stale.insert(Lines::new(event, origin, &source.context, layout))
+            }
+        };
+        line.extend_from_slice(&lines.begin);
+        lines.layout.write(event.values(), line);
     }
 }
 
-fn comma(first: &mut bool, line: &mut Vec<u8>) {
-    if !std::mem::take(first) {
-        line.extend_from_slice(b", ");
+impl SourceLines {
+    fn begin_packet(&mut self, event: &Event<'_>) {
+        let place = event.place();
+        self.packet = event.packet_number();
+        if (self.trace, self.stream) != (place.trace, place.stream) {
+            (self.trace, self.stream) = (place.trace, place.stream);
+            self.classes.clear();
+        }
+        self.context.clear();
+        for (name, value) in event.packet_context().filter(|(name, _)| !PACKET_FIELDS.contains(name)) {
+            self.context.extend_from_slice(if self.context.is_empty() { b"{ " } else { b", " });
+            value::field(name, value, &mut self.context);
+        }
+        if !self.context.is_empty() {
+            self.context.extend_from_slice(b" }");
+        }
     }
 }
 
-fn group(fields: Fields<'_>, first: &mut bool, line: &mut Vec<u8>) {
-    comma(first, line);
-    value::fields(fields, line);
-}
-
-fn packet_context(fields: Fields<'_>, first: &mut bool, line: &mut Vec<u8>) {
-    let mut any = false;
-    for (name, value) in fields {
-        if PACKET_FIELDS.contains(&name) {
-            continue;
-        }
-        if any {
-            line.extend_from_slice(b", ");
-        } else {
-            comma(first, line);
-            line.extend_from_slice(b"{ ");
-        }
-        any = true;
-        value::field(name, value, line);
-    }
-    if any {
-        line.extend_from_slice(b" }");
+impl Lines {
+    /// With the layout of an earlier packet, if there is one.
+    fn new(event: &Event<'_>, origin: &[u8], context: &[u8], layout: Option<Layout>) -> Self {
+        let layout = match (layout, event.stream_class()) {
+            (Some(layout), _) => layout,
+            (None, Some(stream)) => Layout::new(stream, event.class(), !context.is_empty()),
+            (None, None) => Layout::default(),
+        };
+        let begin = [origin, event.name().as_bytes(), b": ", context, &layout.begin].concat();
+        Self { packet: event.packet_number(), begin, layout }
     }
 }

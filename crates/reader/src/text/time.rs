@@ -47,31 +47,39 @@ impl Times {
     pub fn write(&mut self, time: i64, line: &mut Vec<u8>) {
         line.push(b'[');
         self.time(time, line);
-        line.extend_from_slice(b"] ");
-        if self.delta {
-            match self.last {
-                Some(last) => {
-                    line.extend_from_slice(b"(+");
-                    let delta = time.saturating_sub(last);
-                    line.extend_from_slice(itoa::Buffer::new().format(delta.div_euclid(SECOND)).as_bytes());
-                    fraction(delta.rem_euclid(SECOND), line);
-                    line.extend_from_slice(b") ");
-                }
-                None => line.extend_from_slice(b"(+?.?????????) "),
+        let last = self.last.replace(time).filter(|_| self.delta);
+        match last.map(|last| time.saturating_sub(last)) {
+            None if self.delta => line.extend_from_slice(b"] (+?.?????????) "),
+            None => line.extend_from_slice(b"] "),
+            Some(delta @ 0..SECOND) => {
+                let mut text = *b"] (+0.000000000) ";
+                fraction(delta, &mut text, 6);
+                line.extend_from_slice(&text);
+            }
+            Some(delta) => {
+                line.extend_from_slice(b"] (+");
+                line.extend_from_slice(itoa::Buffer::new().format(delta.div_euclid(SECOND)).as_bytes());
+                let mut text = *b".000000000) ";
+                fraction(delta.rem_euclid(SECOND), &mut text, 1);
+                line.extend_from_slice(&text);
             }
         }
-        self.last = Some(time);
     }
 
     /// `17:46:22.794565804`
     pub fn time(&mut self, time: i64, line: &mut Vec<u8>) {
-        let second = time.div_euclid(SECOND);
+        let mut second = self.second;
+        if !(0..SECOND).contains(&time.wrapping_sub(self.second.wrapping_mul(SECOND))) {
+            second = time.div_euclid(SECOND);
+        }
         if second != self.second || self.text.is_empty() {
             self.second = second;
             self.text = self.second_text(second).into_bytes();
         }
         line.extend_from_slice(&self.text);
-        fraction(time.rem_euclid(SECOND), line);
+        let mut text = *b".000000000";
+        fraction(time - second * SECOND, &mut text, 1);
+        line.extend_from_slice(&text);
     }
 
     fn second_text(&self, second: i64) -> String {
@@ -89,13 +97,12 @@ impl Times {
     }
 }
 
-/// `.794565804`
-fn fraction(nanoseconds: i64, line: &mut Vec<u8>) {
-    let mut digits = *b".000000000";
+/// Writes the nine digits of a fraction of a second at a place in a text.
+#[inline]
+fn fraction(nanoseconds: i64, text: &mut [u8], at: usize) {
     let mut rest = nanoseconds as u32;
-    for digit in digits.iter_mut().skip(1).rev() {
-        *digit += (rest % 10) as u8;
+    for digit in text.iter_mut().skip(at).take(9).rev() {
+        *digit = b'0' + (rest % 10) as u8;
         rest /= 10;
     }
-    line.extend_from_slice(&digits);
 }

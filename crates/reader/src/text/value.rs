@@ -24,7 +24,7 @@ pub(crate) fn field(name: &str, value: Value<'_>, line: &mut Vec<u8>) {
     self::value(value, line);
 }
 
-fn value(value: Value<'_>, line: &mut Vec<u8>) {
+pub(super) fn value(value: Value<'_>, line: &mut Vec<u8>) {
     match value {
         Value::Unsigned(value, ty) => unsigned(value, ty, line),
         Value::Signed(value, ty) => signed(value, ty, line),
@@ -37,9 +37,14 @@ fn value(value: Value<'_>, line: &mut Vec<u8>) {
     }
 }
 
+#[inline]
+pub(super) fn decimal(value: impl itoa::Integer, line: &mut Vec<u8>) {
+    line.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
 fn unsigned(value: u64, ty: &Integer, line: &mut Vec<u8>) {
     if ty.base == Base::Decimal {
-        line.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+        decimal(value, line);
     } else {
         based(value, ty, line);
     }
@@ -47,7 +52,7 @@ fn unsigned(value: u64, ty: &Integer, line: &mut Vec<u8>) {
 
 fn signed(value: i64, ty: &Integer, line: &mut Vec<u8>) {
     if ty.base == Base::Decimal {
-        line.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+        decimal(value, line);
     } else {
         based(value as u64, ty, line);
     }
@@ -121,7 +126,7 @@ fn variant(option: Fields<'_>, line: &mut Vec<u8>) {
 }
 
 /// `"a\tb"`
-fn text(text: &[u8], line: &mut Vec<u8>) {
+pub(super) fn text(text: &[u8], line: &mut Vec<u8>) {
     line.push(b'"');
     let mut rest = text;
     while let Some(place) = rest.iter().position(|&byte| needs_escape(byte)) {
@@ -136,8 +141,19 @@ fn text(text: &[u8], line: &mut Vec<u8>) {
     line.push(b'"');
 }
 
+/// Bytes that don't stand for themselves.
+const ESCAPED: [bool; 256] = {
+    let mut escaped = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        escaped[byte] = matches!(byte as u8, b'"' | b'\\' | b'\'' | b'?' | 0..=0x1f | 0x7f);
+        byte += 1;
+    }
+    escaped
+};
+
 fn needs_escape(byte: u8) -> bool {
-    matches!(byte, b'"' | b'\\' | b'\'' | b'?' | 0..=0x1f | 0x7f)
+    ESCAPED.get(usize::from(byte)).copied().unwrap_or(true)
 }
 
 fn escape(byte: u8, line: &mut Vec<u8>) {
