@@ -154,13 +154,15 @@ impl StreamFile {
 
     /// Goes to the next packet. False at the end of the file.
     pub fn next_packet(&mut self) -> Result<bool, Damage> {
-        if let Some(packet) = &self.packet {
-            match packet.packet_bits {
-                Some(bits) => self.packet_start = self.packet_start.saturating_add(bits / 8),
-                None => self.packet_start = self.size,
+        if let Some(packet) = self.packet.take() {
+            let left = self.size.saturating_sub(self.packet_start);
+            let size = packet.packet_bits.map_or(left, |bits| bits / 8);
+            if size > left {
+                let message = format!("expected a packet of {size} bytes, found {left}");
+                return Err(Damage { path: self.path.clone(), offset: self.size, message });
             }
+            self.packet_start += size;
         }
-        self.packet = None;
         if self.packet_start >= self.size {
             return Ok(false);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -74,6 +74,7 @@ pub(crate) fn sources(traces: &TraceSet) -> (Vec<(PathBuf, Source)>, Vec<Damage>
         match manifest {
             Ok(manifest) => {
                 let found = manifest.into_iter().flat_map(|manifest| manifest.sources);
+                let found = found.filter(|source| stays_below(&source.path));
                 let found = found.map(|source| (plain(&folder.join(&source.path)), source));
                 sources.extend(found.filter(|(path, _)| is_below(path, traces.roots())));
             }
@@ -85,7 +86,12 @@ pub(crate) fn sources(traces: &TraceSet) -> (Vec<(PathBuf, Source)>, Vec<Damage>
 
 /// A path without `.`, so that equal places compare equal.
 pub(crate) fn plain(path: &Path) -> PathBuf {
-    path.components().filter(|part| *part != std::path::Component::CurDir).collect()
+    path.components().filter(|part| *part != Component::CurDir).collect()
+}
+
+/// Whether a path cannot lead out of the folder that it is joined to.
+fn stays_below(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::CurDir | Component::Normal(_)))
 }
 
 fn is_below(path: &Path, roots: &[PathBuf]) -> bool {

@@ -58,6 +58,13 @@ pub fn print(traces: &mut TraceSet, options: &PrintOptions, output: &mut dyn Wri
     Ok(printer.events)
 }
 
+/// [`loss_warning`] of everything that was lost, in order of time.
+pub fn loss_warnings(traces: &TraceSet, options: &PrintOptions) -> Vec<String> {
+    let mut losses: Vec<&Loss> = traces.losses().iter().collect();
+    losses.sort_by_key(|loss| loss.between.0);
+    losses.into_iter().map(|loss| loss_warning(traces, loss, options)).collect()
+}
+
 /// What babeltrace2 says when something was lost:
 /// `Tracer discarded 3 events between [17:46:22.794565804] and [17:46:23.000000000] in trace "…" …`.
 pub fn loss_warning(traces: &TraceSet, loss: &Loss, options: &PrintOptions) -> String {

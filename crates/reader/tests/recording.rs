@@ -1,0 +1,253 @@
+//! A small recording of our own form, read in every format, sound and damaged.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tompion_reader::text::{ClockFormat, PrintOptions, TimeFormat};
+use tompion_reader::{Error, LossKind, TraceSet, json, open, stat, text};
+
+const METADATA: &str = r#"/* CTF 1.8 */
+typealias integer { size = 8; } := u8;
+typealias integer { size = 32; } := u32;
+typealias integer { size = 64; } := u64;
+trace { major = 1; minor = 8; byte_order = le; };
+env { hostname = "box"; };
+clock { name = mono; offset_s = 100; };
+typealias integer { size = 64; map = clock.mono.value; } := time;
+stream {
+    packet.context := struct { time timestamp_begin; time timestamp_end; u64 content_size; u64 packet_size;
+        u64 packet_seq_num; u64 events_discarded; u32 cpu_id; };
+    event.header := struct { u8 id; time timestamp; };
+    event.context := struct { integer { size = 32; signed = true; } _vpid; };
+};
+event { id = 0; name = "db:query"; fields := struct { u64 _rows; string _table; }; };
+event { id = 1; name = "db:state"; fields := struct {
+    enum : u8 { idle = 0, busy = 1 ... 9 } _state; u8 _bytes[2];
+    floating_point { exp_dig = 11; mant_dig = 53; } _load; }; };
+"#;
+
+/// A folder that is removed with its owner.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tompion-recording-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(path.join("user/db-7")).unwrap();
+        fs::write(path.join("user/db-7/metadata"), METADATA).unwrap();
+        Self(path)
+    }
+
+    fn stream(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.0.join("user/db-7").join(name), bytes).unwrap();
+    }
+
+    fn open(&self) -> TraceSet {
+        open(std::slice::from_ref(&self.0)).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn query(time: u64, rows: u64, table: &str) -> Vec<u8> {
+    let mut bytes = vec![0];
+    bytes.extend(time.to_le_bytes());
+    bytes.extend(7i32.to_le_bytes());
+    bytes.extend(rows.to_le_bytes());
+    bytes.extend(table.as_bytes());
+    bytes.push(0);
+    bytes
+}
+
+fn state(time: u64, state: u8, load: f64) -> Vec<u8> {
+    let mut bytes = vec![1];
+    bytes.extend(time.to_le_bytes());
+    bytes.extend(7i32.to_le_bytes());
+    bytes.extend([state, 1, 2]);
+    bytes.extend(load.to_le_bytes());
+    bytes
+}
+
+/// A packet from one time to another, with its number, its count of discarded events, and padding.
+fn packet(times: (u64, u64), sequence: u64, discarded: u64, events: &[Vec<u8>]) -> Vec<u8> {
+    let events = events.concat();
+    let content = 52 + events.len() as u64;
+    let size = content.next_multiple_of(64);
+    let mut bytes = Vec::new();
+    for word in [times.0, times.1, content * 8, size * 8, sequence, discarded] {
+        bytes.extend(word.to_le_bytes());
+    }
+    bytes.extend(2u32.to_le_bytes());
+    bytes.extend(events);
+    bytes.resize(size as usize, 0xee);
+    bytes
+}
+
+/// Two streams. The first lost three events and, later, two packets and one event more.
+fn recording(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    let mut first = packet((10, 30), 0, 3, &[query(10, 1, "a"), query(30, 2, "b \"x\", y")]);
+    first.extend(packet((50, 60), 3, 4, &[state(55, 4, 0.5)]));
+    folder.stream("first", &first);
+    folder.stream("second", &packet((5, 40), 0, 0, &[state(20, 77, f64::NAN), query(40, u64::MAX, "é")]));
+    folder
+}
+
+fn printed(traces: &mut TraceSet) -> String {
+    let time = TimeFormat { clock: ClockFormat::Seconds, utc: true, ..TimeFormat::default() };
+    let mut output = Vec::new();
+    text::print(traces, &PrintOptions { time, no_delta: false }, &mut output).unwrap();
+    String::from_utf8(output).unwrap()
+}
+
+#[test]
+fn streams_are_merged_by_time_into_text() {
+    let folder = recording("text");
+    let mut traces = folder.open();
+    let expected = r#"
+[100.000000010] (+?.?????????) box db:query: { cpu_id = 2 }, { vpid = 7 }, { rows = 1, table = "a" }
+[100.000000020] (+0.000000010) box db:state: { cpu_id = 2 }, { vpid = 7 }, { state = ( <unknown> : container = 77 ), bytes = [ [0] = 1, [1] = 2 ], load = nan }
+[100.000000030] (+0.000000010) box db:query: { cpu_id = 2 }, { vpid = 7 }, { rows = 2, table = "b \"x\", y" }
+[100.000000040] (+0.000000010) box db:query: { cpu_id = 2 }, { vpid = 7 }, { rows = 18446744073709551615, table = "é" }
+[100.000000055] (+0.000000015) box db:state: { cpu_id = 2 }, { vpid = 7 }, { state = ( "busy" : container = 4 ), bytes = [ [0] = 1, [1] = 2 ], load = 0.5 }
+"#;
+    assert_eq!(printed(&mut traces), expected.trim_start());
+    let losses: Vec<_> = traces.losses().iter().map(|loss| (loss.kind, loss.count)).collect();
+    assert_eq!(losses, [(LossKind::Events, 3), (LossKind::Packets, 2), (LossKind::Events, 1)]);
+    let options = PrintOptions { time: TimeFormat { utc: true, ..TimeFormat::default() }, no_delta: false };
+    let path = folder.0.join("user/db-7/first");
+    assert_eq!(
+        text::loss_warnings(&traces, &options)[1],
+        format!(
+            "Tracer discarded 2 packets between [00:01:40.000000030] and [00:01:40.000000050] in trace \
+             \"box/user/db-7\" within stream \"{}\" (stream class ID: 0).",
+            path.display()
+        )
+    );
+}
+
+#[test]
+fn lines_of_json_hold_the_same() {
+    let folder = recording("json");
+    let mut output = Vec::new();
+    assert_eq!(json::print(&mut folder.open(), &mut output).unwrap(), 5);
+    let lines: Vec<serde_json::Value> =
+        serde_json::Deserializer::from_slice(&output).into_iter().map(Result::unwrap).collect();
+    let trace = folder.0.join("user/db-7");
+    let expected = serde_json::json!({
+        "timestamp_ns": 100_000_000_020u64, "event": "db:state", "cpu": 2, "trace": trace,
+        "context": {"vpid": 7},
+        "fields": {"state": {"value": 77, "labels": []}, "bytes": [1, 2], "load": null},
+    });
+    assert_eq!(lines[1], expected);
+    assert_eq!(lines[4]["fields"]["state"], serde_json::json!({"value": 4, "labels": ["busy"]}));
+    assert_eq!(lines[3]["fields"], serde_json::json!({"rows": u64::MAX, "table": "é"}));
+}
+
+#[test]
+fn comma_separated_values_are_quoted() {
+    let folder = recording("csv");
+    let mut output = Vec::new();
+    json::print_csv(&mut folder.open(), &mut output).unwrap();
+    let text = String::from_utf8(output).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "timestamp_ns,event,cpu,trace,context,fields");
+    let trace = folder.0.join("user/db-7");
+    let context = "{\"vpid\":7}";
+    let fields = r#""{""rows"":2,""table"":""b \""x\"", y""}""#;
+    let quoted = format!("\"{}\"", context.replace('"', "\"\""));
+    assert_eq!(lines[3], format!("100000000030,db:query,2,{},{quoted},{fields}", trace.display()));
+}
+
+#[test]
+fn a_summary_counts_by_the_packets_where_nothing_else_is_known() {
+    let folder = recording("stat");
+    let summary = stat::summarize(&mut folder.open());
+    let summary = serde_json::to_value(&summary).unwrap();
+    let expected = serde_json::json!({
+        "events": 5, "lost": {"total": 4, "discarded": 4}, "lost_packets": 2, "overwritten": 0,
+        "begin_ns": 100_000_000_010u64, "end_ns": 100_000_000_055u64,
+        "by_event": {"db:query": 3, "db:state": 2},
+        "processes": [{"pid": 7, "name": ""}], "damages": [],
+    });
+    assert_eq!(summary, expected);
+}
+
+#[test]
+fn a_summary_believes_the_recordings_manifest() {
+    let folder = recording("manifest");
+    let manifest = serde_json::json!({"schema": 1, "host": "box", "sources": [
+        {"path": "user/db-7", "kind": "user", "pid": 7, "name": "db", "executable": "/usr/bin/db",
+         "end": "killed by signal 9", "events": 5, "lost": {"full": 3, "too_large": 1, "retries": 0}, "overwritten": 12},
+        {"path": "user/silent-8", "kind": "user", "pid": 8, "name": "silent", "lost": {"full": 2}},
+        {"path": "../elsewhere", "kind": "user", "pid": 9, "name": "other", "lost": {"full": 100}},
+    ]});
+    fs::write(folder.0.join("tompion.json"), manifest.to_string()).unwrap();
+    for paths in [vec![folder.0.clone()], vec![folder.0.join("user/db-7"), folder.0.join("./user")]] {
+        let summary = stat::summarize(&mut open(&paths[..1]).unwrap());
+        let whole = paths.len() == 1;
+        assert_eq!(summary.lost.causes["full"], if whole { 5 } else { 3 });
+        assert_eq!((summary.lost.total, summary.overwritten), (if whole { 6 } else { 4 }, 12));
+        let first = &summary.processes[0];
+        assert_eq!((first.pid, &*first.name, first.end.as_deref()), (7, "db", Some("killed by signal 9")));
+        assert_eq!(summary.processes.len(), if whole { 2 } else { 1 });
+    }
+    fs::write(folder.0.join("tompion.json"), "{\"schema\": 2}").unwrap();
+    let summary = stat::summarize(&mut folder.open());
+    assert!(
+        summary.damages[0].ends_with("tompion.json: byte 0: expected schema 1, found 2"),
+        "{:?}",
+        summary.damages
+    );
+    assert_eq!(summary.lost.total, 4);
+}
+
+#[test]
+fn a_cut_file_is_read_up_to_the_cut_which_is_named() {
+    let folder = recording("cut");
+    let path = folder.0.join("user/db-7/first");
+    let whole = fs::read(&path).unwrap();
+    let sound = printed(&mut folder.open()).lines().count();
+    for size in 0..whole.len() {
+        fs::write(&path, &whole[..size]).unwrap();
+        let mut traces = folder.open();
+        let events = printed(&mut traces).lines().count();
+        assert!((2..=sound).contains(&events), "{size}");
+        let between_packets = size == 0 || size == 128;
+        assert_eq!(traces.damages().len(), usize::from(!between_packets), "{size} bytes");
+        for damage in traces.damages() {
+            assert_eq!(damage.path, path);
+            assert!(damage.offset <= size as u64, "{size}: {damage}");
+        }
+    }
+}
+
+#[test]
+fn events_larger_than_the_window_are_read() {
+    let folder = Folder::new("large");
+    let long = "x".repeat(3_000_000);
+    let events: Vec<Vec<u8>> =
+        (0..5).map(|time| query(time, time, if time % 2 == 0 { &long } else { "short" })).collect();
+    folder.stream("one", &packet((0, 9), 0, 0, &events));
+    let mut traces = folder.open();
+    let mut rows = Vec::new();
+    while let Some(event) = traces.next_event() {
+        let table = event.field("table").unwrap().as_text().unwrap().len();
+        rows.push((event.field("rows").unwrap().as_integer().unwrap(), table));
+    }
+    assert_eq!(traces.damages(), []);
+    assert_eq!(rows, [(0, 3_000_000), (1, 5), (2, 3_000_000), (3, 5), (4, 3_000_000)]);
+}
+
+#[test]
+fn a_path_without_a_trace_is_an_error() {
+    let Err(Error::NoTrace(path)) = open(&[Path::new(env!("CARGO_MANIFEST_DIR")).join("src")]) else {
+        panic!()
+    };
+    assert!(path.ends_with("src"));
+    assert!(matches!(open(&["/no/such/folder".into()]), Err(Error::Io { .. })));
+}
