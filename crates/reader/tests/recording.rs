@@ -251,3 +251,43 @@ fn a_path_without_a_trace_is_an_error() {
     assert!(path.ends_with("src"));
     assert!(matches!(open(&["/no/such/folder".into()]), Err(Error::Io { .. })));
 }
+
+#[test]
+fn damaged_recordings_are_read_without_panic() {
+    let folder = recording("random");
+    let trace = folder.0.join("user/db-7");
+    let (metadata, stream) = (trace.join("metadata"), trace.join("first"));
+    let sound = [fs::read(&metadata).unwrap(), fs::read(&stream).unwrap()];
+    let mut random = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = |limit: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % limit as u64) as usize
+    };
+    let mut opened = 0;
+    for _ in 0..1500 {
+        let mut bytes = sound.clone();
+        for _ in 0..=next(3) {
+            // Streams twice as often: most damage to a description only makes it unreadable.
+            let target = &mut bytes[next(3).min(1)];
+            let place = next(target.len());
+            match next(3) {
+                0 => target[place] ^= 1 << next(8),
+                1 => target[place] = [0, 1, 0x7f, 0xff][next(4)],
+                _ => target.truncate(place.max(1)),
+            }
+        }
+        fs::write(&metadata, &bytes[0]).unwrap();
+        fs::write(&stream, &bytes[1]).unwrap();
+        let Ok(mut traces) = open(std::slice::from_ref(&folder.0)) else { continue };
+        opened += 1;
+        let mut output = Vec::new();
+        text::print(&mut traces, &PrintOptions::default(), &mut output).unwrap();
+        text::loss_warnings(&traces, &PrintOptions::default());
+        json::print_csv(&mut folder.open(), &mut output).unwrap();
+        stat::summarize(&mut folder.open());
+        assert!(output.len() < 1 << 20);
+    }
+    assert!(opened > 500, "{opened}");
+}

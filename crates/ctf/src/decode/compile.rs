@@ -40,12 +40,14 @@ type Result<T> = std::result::Result<T, CompileError>;
 /// Numbers of the slots by which references are followed, the same for the whole trace.
 pub(super) struct Slots<'t> {
     numbers: HashMap<&'t Reference, u16>,
+    /// Whether a field outside of event headers refers into one.
+    header_is_referred_to: bool,
 }
 
 impl<'t> Slots<'t> {
     /// Gives each field that is referred to a slot.
     pub fn new(trace: &'t Trace) -> Self {
-        let mut slots = Self { numbers: HashMap::new() };
+        let mut slots = Self { numbers: HashMap::new(), header_is_referred_to: false };
         slots.walk_root(&trace.packet_header);
         for stream in &trace.streams {
             slots.walk_stream(stream);
@@ -59,13 +61,21 @@ impl<'t> Slots<'t> {
     }
 
     fn walk_stream(&mut self, stream: &'t Stream) {
-        for root in [&stream.packet_context, &stream.event_header, &stream.event_context] {
-            self.walk_root(root);
-        }
+        let before = self.header_is_referred_to;
+        self.walk_root(&stream.event_header);
+        self.header_is_referred_to = false;
+        self.walk_root(&stream.packet_context);
+        self.walk_root(&stream.event_context);
         for event in &stream.events {
             self.walk_root(&event.context);
             self.walk_root(&event.payload);
         }
+        self.header_is_referred_to |= before;
+    }
+
+    /// Whether a field outside of event headers refers into one.
+    pub fn header_is_referred_to(&self) -> bool {
+        self.header_is_referred_to
     }
 
     fn walk_root(&mut self, root: &'t Option<Struct>) {
@@ -91,6 +101,7 @@ impl<'t> Slots<'t> {
     fn add(&mut self, reference: &'t Reference) {
         let next = u16::try_from(self.count()).unwrap_or(u16::MAX);
         self.numbers.entry(reference).or_insert(next);
+        self.header_is_referred_to |= reference.scope == Scope::EventHeader;
     }
 }
 
@@ -152,6 +163,7 @@ impl<'c, 't> Compiler<'c, 't> {
         let (path, plan) = (Vec::new(), Plan::default());
         let mut compiler = Compiler { slots, filled, scope, path, plan, known: Known::NOTHING, block: None };
         compiler.structure(structure)?;
+        compiler.plan.find_fixed();
         Ok(compiler.plan)
     }
 

@@ -16,6 +16,7 @@
 
 mod bits;
 mod compile;
+mod header;
 mod packet;
 mod plan;
 mod run;
@@ -31,8 +32,9 @@ pub use value::{Elements, Fields, Value, Values};
 use std::collections::HashMap;
 
 use compile::{Compiler, Filled, Slots};
+use header::ShortHeader;
 use plan::{Plan, Role};
-use run::run;
+use run::{advance_clock, run};
 
 use crate::metadata::{ByteOrder, Clock, Event, Scope, Stream, Struct, Trace};
 
@@ -129,6 +131,7 @@ pub struct Decoder {
 struct StreamDecoder {
     packet_context: Option<Plan>,
     header: Option<Plan>,
+    short_header: Option<ShortHeader>,
     context: Option<Plan>,
     events: Vec<EventDecoder>,
     numbers: Numbers,
@@ -246,6 +249,15 @@ impl Decoder {
         let Some(decoder) = self.streams.get(stream) else {
             return Err(DecodeError { problem: Problem::NoStream(stream as u64), bit });
         };
+        if let Some(short) = decoder.short_header.and_then(|header| Some((header, header.read(input, bit)?)))
+        {
+            let (header, short) = short;
+            let Some(class) = decoder.numbers.get(short.id) else {
+                return Err(DecodeError { problem: Problem::NoEvent(short.id), bit });
+            };
+            state.clock = advance_clock(state.clock, short.time, header.time_bits);
+            return Ok(EventHead { class, end: short.end });
+        }
         state.begin_event();
         let mut end = bit;
         let mut id = None;
@@ -392,7 +404,9 @@ fn stream_decoder<'t>(
         });
     }
     let numbers = Numbers::new(&stream.events);
+    let short_header = stream.event_header.as_ref().and_then(ShortHeader::of);
+    let short_header = short_header.filter(|_| !slots.header_is_referred_to());
     let clock =
         compile::clock_name(stream).and_then(|name| trace.clocks.iter().position(|clock| clock.name == name));
-    Ok(StreamDecoder { packet_context, header, context, events, numbers, clock })
+    Ok(StreamDecoder { packet_context, header, short_header, context, events, numbers, clock })
 }

@@ -25,6 +25,34 @@ pub(super) struct Plan {
     pub choices: Vec<Choice>,
     /// Bit set of the [`Role`]s that the plan fills.
     pub roles: u32,
+    /// The whole plan, if it is but a block.
+    pub fixed: Option<Fixed>,
+}
+
+/// A structure of known size whose values nobody asks for on the way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fixed {
+    pub align_mask: u32,
+    pub bytes: u32,
+    pub first: u32,
+    pub count: u32,
+}
+
+impl Plan {
+    /// Sees whether the plan is but a block.
+    pub fn find_fixed(&mut self) {
+        let (align_mask, rest) = match self.steps.as_slice() {
+            [Step::Align { mask }, rest @ ..] => (*mask, rest),
+            _ => return,
+        };
+        self.fixed = match *rest {
+            [] => Some(Fixed { align_mask, bytes: 0, first: 0, count: 0 }),
+            [Step::Block { bytes, first, count, watched: false }] => {
+                Some(Fixed { align_mask, bytes, first, count })
+            }
+            _ => None,
+        };
+    }
 }
 
 /// One step of a plan.

@@ -65,6 +65,7 @@ impl State {
 
 /// Runs a plan from a bit on; returns the bit behind. Without `KEEP`, only those values are appended
 /// that are asked for.
+#[inline]
 pub(super) fn run<const KEEP: bool>(
     plan: &Plan,
     input: Input<'_>,
@@ -72,6 +73,14 @@ pub(super) fn run<const KEEP: bool>(
     state: &mut State,
 ) -> Result<u64, DecodeError> {
     let mut run = Run { plan, input, bit, state };
+    if let Some(fixed) = plan.fixed {
+        let gap = bit.wrapping_neg() & u64::from(fixed.align_mask);
+        let begin = run.take(gap + u64::from(fixed.bytes) * 8)? + gap;
+        if KEEP {
+            run.block((begin / 8) as usize, fixed.first, fixed.count);
+        }
+        return Ok(run.bit);
+    }
     run.steps::<KEEP>(0, plan.steps.len() as u32)?;
     Ok(run.bit)
 }
