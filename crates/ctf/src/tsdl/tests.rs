@@ -234,6 +234,12 @@ fn errors_say_what_was_expected_what_was_found_and_where() {
 }
 
 #[test]
+fn a_description_of_ctf_2_is_called_so() {
+    assert_eq!(parse(b"\x1e{\"type\":\"preamble\",\"version\":2}"), Err(Error::Version2));
+    assert_eq!(parse(b" {}"), Err(Error::Version2));
+}
+
+#[test]
 fn types_cannot_grow_without_end() {
     let mut text = String::from("typealias integer { size = 8; } := t0;");
     for level in 1..100 {

@@ -80,6 +80,8 @@ fn traces_read_as_their_index_says() {
         };
         if name.ends_with(".ctf2") {
             println!("skipped: {name} is CTF 2");
+            let error = open(&[folder.join(name)]).err().unwrap().to_string();
+            assert!(error.ends_with("found one of CTF 2, which is not read yet"), "{error}");
             continue;
         }
         match exit {
