@@ -183,7 +183,7 @@ impl TraceSet {
             losses: Vec::new(),
         };
         set.sources = set.group(files);
-        set.window = (WINDOWS / set.sources.len().max(1)).clamp(16 << 10, 512 << 10);
+        set.window = (WINDOWS / set.sources.len().max(1)).clamp(16 << 10, 128 << 10);
         set.select(Selection::default());
         set
     }
