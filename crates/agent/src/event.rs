@@ -27,11 +27,29 @@ pub fn prepare() -> std::io::Result<()> {
     // Ordering: callers hold the registry's lock; the event path only follows a site's bit.
     if RECORDINGS.load(Ordering::Relaxed).is_null() {
         let page = tompion_os::open_private_page(size_of::<Recording>() * MAX_RECORDINGS)?;
-        TID_OFFSET.store(tompion_os::tid_offset().unwrap_or(0), Ordering::Relaxed);
+        TID_OFFSET.store(tid_place_in_all_threads().unwrap_or(0), Ordering::Relaxed);
         // Ordering: pairs with the acquire load in `recording`.
         RECORDINGS.store(page.as_ptr().cast(), Ordering::Release);
     }
     Ok(())
+}
+
+/// Where threads keep their ids, held against the real ids of this thread and of a new one.
+fn tid_place_in_all_threads() -> Option<usize> {
+    static ANSWER: AtomicUsize = AtomicUsize::new(UNKNOWN);
+    const UNKNOWN: usize = usize::MAX;
+    tompion_os::tid_offset()?;
+    ANSWER.store(UNKNOWN, Ordering::Relaxed);
+    // Ordering: relaxed; the answer is all there is to see.
+    let ask = || ANSWER.store(tompion_os::tid_offset().unwrap_or(0), Ordering::Relaxed);
+    tompion_os::spawn_background(ask).ok()?;
+    for _ in 0..1000 {
+        match ANSWER.load(Ordering::Relaxed) {
+            UNKNOWN => std::thread::sleep(std::time::Duration::from_micros(10)),
+            answer => return (answer != 0).then_some(answer),
+        }
+    }
+    None
 }
 
 /// The place of a recording; null before [`prepare`].
@@ -59,14 +77,38 @@ fn tid() -> u32 {
     }
 }
 
+/// Takers of an event that goes the shortest way: the recording in the first place, and no other.
+const FAST: u32 = 1;
+
+/// Whether a recording may have the first place, whose events go the shortest way: with timestamps from
+/// the TSC and thread ids from the thread block.
+pub fn may_be_first(given_time: bool) -> bool {
+    !given_time && TID_OFFSET.load(Ordering::Relaxed) != 0
+}
+
 /// Records an event whose fields all have a fixed size.
 ///
 /// # Safety
-/// `image` is readable for `size` bytes, rounded up to a multiple of 8.
+/// `image` is readable for `size` bytes, rounded up to a multiple of 8; `size` is at most
+/// [`record::MAX_IMAGE`].
 pub unsafe extern "C" fn append(site: *const Site, image: *const u8, size: usize) {
     // SAFETY: the site is a static of the calling module.
     let site = unsafe { &*site };
-    deliver(site, image, size, &[]);
+    if site.takers() != FAST || fork::in_vfork_child() {
+        return deliver(site, image, size, ptr::null(), 0);
+    }
+    // SAFETY: only recordings that `may_be_first` are in the first place, and no site is enabled before
+    // there are places. The image is readable as the caller promises; this is no vfork child.
+    unsafe {
+        let tid = tid_from_thread_block(TID_OFFSET.load(Ordering::Relaxed));
+        (*place(0)).append_image(id(site), tid, image, size);
+    }
+}
+
+/// The id of the site's event in records.
+#[inline(always)]
+fn id(site: &Site) -> u16 {
+    record::FIRST_EVENT.wrapping_add(site.number.load(Ordering::Relaxed) as u16)
 }
 
 /// Records an event with fields of variable size: small ones by way of a copy on the stack, so that the
@@ -85,7 +127,7 @@ pub unsafe extern "C" fn append_tails(
     let (site, tails) = unsafe { (&*site, std::slice::from_raw_parts(tails, count)) };
     let total = tails.iter().fold(size, |sum, tail| sum.saturating_add(tail.size));
     if total > record::MAX_IMAGE {
-        return deliver(site, image, size, tails);
+        return deliver(site, image, size, tails.as_ptr(), tails.len());
     }
     let buffer = UnsafeCell::new(MaybeUninit::<[u64; record::MAX_IMAGE / 8]>::uninit());
     let start = buffer.get().cast::<u8>();
@@ -100,28 +142,30 @@ pub unsafe extern "C" fn append_tails(
             at += tail.size;
         }
     }
-    deliver(site, start, total, &[]);
+    // SAFETY: the site is what the caller passed, the image is at most `MAX_IMAGE` bytes long.
+    unsafe { append(site, start, total) };
 }
 
 /// Appends the event to each recording that takes it.
-#[inline(always)]
-fn deliver(site: &Site, image: *const u8, image_len: usize, tails: &[Tail]) {
+#[inline(never)]
+extern "C" fn deliver(site: &Site, image: *const u8, image_len: usize, tails: *const Tail, count: usize) {
     let mut takers = site.takers();
     if fork::in_vfork_child() {
         return refuse_vfork_child(takers);
     }
-    let id = record::FIRST_EVENT.wrapping_add(site.number.load(Ordering::Relaxed) as u16);
-    let mut event = Event { id, tid: tid(), time: 0, image, image_len, tails };
+    // SAFETY: the tails of the event that is being recorded, or none.
+    let tails = if count == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(tails, count) } };
+    let mut event = Event { id: id(site), tid: tid(), time: 0, image, image_len, tails };
     while takers != 0 {
-        let slot = takers.trailing_zeros();
-        takers &= takers - 1;
-        let Some(recording) = recording(slot) else { return };
-        if recording.wants_given_time() {
-            event.time = monotonic_ns();
+        if let Some(recording) = recording(takers.trailing_zeros()) {
+            if recording.wants_given_time() {
+                event.time = monotonic_ns();
+            }
+            // SAFETY: image and tails are readable, as the callers were promised; this is no vfork child.
+            // What was lost has been counted.
+            let _ = unsafe { recording.append(&event) };
         }
-        // SAFETY: image and tails are readable, as the callers above were promised; this is no vfork child.
-        // What was lost has been counted.
-        let _ = unsafe { recording.append(&event) };
+        takers &= takers - 1;
     }
 }
 

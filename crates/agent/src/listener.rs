@@ -8,10 +8,10 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use tompion_os::{PacketSocket, gettid, tid_from_thread_block};
+use tompion_os::PacketSocket;
 use tompion_protocol::message::{MAX_MESSAGE, ToAgent};
 
-use crate::{event::TID_OFFSET, registry};
+use crate::registry;
 
 /// Slots that wait for their thread, one bit each.
 static WAITING: AtomicU32 = AtomicU32::new(0);
@@ -26,22 +26,12 @@ pub fn start(slot: usize) {
 
 /// The thread: takes one waiting slot and listens for it.
 fn run() {
-    verify_tid_place();
     // Ordering: pairs with the release in `start`.
     let waiting = WAITING.load(Ordering::Acquire);
     for slot in (0..u32::BITS).filter(|slot| waiting & (1 << slot) != 0) {
         if WAITING.fetch_and(!(1 << slot), Ordering::AcqRel) & (1 << slot) != 0 {
             return listen(slot as usize);
         }
-    }
-}
-
-/// Holds the place of thread ids against this thread's real one; if it is wrong, it is no longer used.
-fn verify_tid_place() {
-    let offset = TID_OFFSET.load(Ordering::Relaxed);
-    // SAFETY: the offset came from `tid_offset`.
-    if offset != 0 && unsafe { tid_from_thread_block(offset) } != gettid() {
-        TID_OFFSET.store(0, Ordering::Relaxed);
     }
 }
 

@@ -13,7 +13,10 @@ use tompion_protocol::{
 };
 use tompion_ring::producer::{Recording, Setup};
 
-use crate::{event, fork, listener, registry};
+use crate::{
+    event, fork, listener,
+    registry::{self, Registry},
+};
 
 /// How long a program's start waits for its session at most, in milliseconds.
 const PATIENCE_MS: u32 = 50;
@@ -60,7 +63,6 @@ pub fn join_those_of_the_environment(origin: Origin) {
 /// Joins the session that listens under a name.
 fn join(name: &str, origin: Origin) -> Option<()> {
     let mut registry = registry::lock();
-    let slot = registry.recordings.iter().position(Option::is_none)?;
     event::prepare().ok()?;
     let socket = PacketSocket::connect(name, PATIENCE_MS).ok()?.move_away();
     socket.send(&ToSession::Hello(introduce(origin)).encode(), &[]).ok()?;
@@ -70,13 +72,16 @@ fn join(name: &str, origin: Origin) -> Option<()> {
         return None;
     }
     socket.set_timeout(0).ok()?;
-    match take_over(&received, slot, &mut registry.retired) {
-        Ok(shared) => registry.recordings[slot] = Some(Joined::new(socket, shared)),
+    let slot = match take_over(&received, &mut registry) {
+        Ok((slot, shared)) => {
+            registry.recordings[slot] = Some(Joined::new(socket, shared));
+            slot
+        }
         Err(reason) => {
             let _ = socket.send(&ToSession::Failed(reason).encode(), &[]);
             return None;
         }
-    }
+    };
     registry.enable_all();
     if !std::mem::replace(&mut registry.follows_forks, true) {
         fork::follow();
@@ -100,7 +105,7 @@ fn introduce(origin: Origin) -> Hello {
 }
 
 /// Maps what came with the welcome and begins the recording. Errors are for the session's user.
-fn take_over(received: &Received, slot: usize, retired: &mut Vec<Retired>) -> Result<Shared, String> {
+fn take_over(received: &Received, registry: &mut Registry) -> Result<(usize, Shared), String> {
     let [control_file, ring_file] = &received.descriptors[..] else {
         return Err(format!("expected two memory files, got {}", received.descriptors.len()));
     };
@@ -123,10 +128,6 @@ fn take_over(received: &Received, slot: usize, retired: &mut Vec<Retired>) -> Re
     let geometry = geometry.map_err(|error| error.to_string())?;
     let rseq = tompion_os::rseq_area().ok_or("this process has no restartable sequences (rseq)")?;
     tompion_os::prepare_section_barrier().map_err(|error| format!("no section barrier: {error}"))?;
-    let place = retired.iter().position(|place| place.size() == geometry.file_size());
-    let place = place.map(|index| retired.swap_remove(index));
-    let rings = SharedMap::new_in(ring_file.as_fd(), geometry.file_size(), place)
-        .map_err(|error| format!("can't map the rings: {error}"))?;
     let flags = half(control::OFFSET_FLAGS);
     let setup = Setup {
         geometry,
@@ -134,6 +135,13 @@ fn take_over(received: &Received, slot: usize, retired: &mut Vec<Retired>) -> Re
         given_time: flags & control::FLAG_MONOTONIC != 0,
         rseq,
     };
+    let first = usize::from(!event::may_be_first(setup.given_time));
+    let slot = (first..MAX_RECORDINGS).find(|&slot| registry.recordings[slot].is_none());
+    let slot = slot.ok_or("this process is part of too many recordings")?;
+    let place = registry.retired.iter().position(|place| place.size() == geometry.file_size());
+    let place = place.map(|index| registry.retired.swap_remove(index));
+    let rings = SharedMap::new_in(ring_file.as_fd(), geometry.file_size(), place)
+        .map_err(|error| format!("can't map the rings: {error}"))?;
     // The first events should not wait for pages. (Where others are missing, the kernel supplies them.)
     let warm = geometry.cpu_stride() * u64::from(tompion_os::current_cpu().min(geometry.cpus() - 1));
     tompion_os::populate(rings.base().wrapping_add(warm as usize), WARM_BYTES.min(rings.len()));
@@ -142,7 +150,7 @@ fn take_over(received: &Received, slot: usize, retired: &mut Vec<Retired>) -> Re
     // SAFETY: the slot has no recording; the rings are mapped as large as the geometry says, and stay so:
     // leaving replaces them in place, and never unmaps `control`.
     unsafe { Recording::begin(event::place(slot), &setup, rings, &control) };
-    Ok(Shared { control, rings, rings_len })
+    Ok((slot, Shared { control, rings, rings_len }))
 }
 
 /// The rules as they stand in the control file.

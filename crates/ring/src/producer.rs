@@ -17,7 +17,7 @@ use tompion_os::{RseqArea, SharedMap};
 use crate::section;
 
 /// How often a section may be restarted before the event is given up and counted as lost.
-const MAX_RESTARTS: u64 = 10_000;
+pub(crate) const MAX_RESTARTS: u32 = 10_000;
 /// How often an append may find its sub-buffer full and look again.
 const MAX_SUBBUFFER_SWITCHES: usize = 1000;
 
@@ -45,7 +45,6 @@ pub struct Recording {
     pub(crate) subbuf_mask: u64,
     /// Ones in the bits of an offset inside a ring.
     pub(crate) ring_mask: u64,
-    pub(crate) rseq_offset: i64,
     /// Counters of losses that no ring can count.
     pub(crate) lost: *const AtomicU64,
 }
@@ -73,20 +72,18 @@ pub struct Tail {
     pub size: usize,
 }
 
-/// An append as the section sees it.
+/// What an append needs beyond an image, as the section sees it.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Append {
-    pub(crate) head: u64,
-    pub(crate) len: u64,
-    pub(crate) image: *const u8,
-    pub(crate) image_len: u64,
+pub(crate) struct Extras {
     pub(crate) tails: *const Tail,
     pub(crate) tails_end: *const Tail,
+    /// Where the tails begin behind the image's first byte.
+    pub(crate) image_len: u64,
     pub(crate) time: u64,
-    pub(crate) retries: u64,
-    pub(crate) saved_ring: u64,
-    pub(crate) saved_record: u64,
+    pub(crate) saved_recording: *const Recording,
+    pub(crate) saved_image: *const u8,
+    pub(crate) saved_head: u64,
 }
 
 /// The opening or padding of a sub-buffer as the section sees it.
@@ -101,7 +98,6 @@ pub(crate) struct Put {
     pub(crate) position: u64,
     pub(crate) lost: u64,
     pub(crate) time: u64,
-    pub(crate) retries: u64,
 }
 
 /// An event to append.
@@ -133,6 +129,63 @@ pub enum Outcome {
     NotRecording,
 }
 
+impl Outcome {
+    const NOT_RECORDING: u32 = 1;
+    const LOST: u32 = 2;
+
+    /// The outcome as the section returns it: 0 is the one that it decides itself.
+    fn from_number(number: u32) -> Self {
+        match number {
+            section::WRITTEN => Self::Written,
+            Self::NOT_RECORDING => Self::NotRecording,
+            lost => {
+                let cause = Cause::ALL.get((lost - Self::LOST) as usize);
+                cause.map_or(Self::NotRecording, |&cause| Self::Lost(cause))
+            }
+        }
+    }
+
+    fn to_number(self) -> u32 {
+        match self {
+            Self::Written => section::WRITTEN,
+            Self::NotRecording => Self::NOT_RECORDING,
+            Self::Lost(cause) => Self::LOST + cause as u32,
+        }
+    }
+}
+
+/// Goes on where the section could not: makes room and tries again, or counts the loss.
+///
+/// # Safety
+/// Only jumped to by the section, with its operands.
+#[cold]
+pub(crate) unsafe extern "C" fn tompion_append_otherwise(
+    recording: &Recording,
+    image: *const u8,
+    extras: *mut Extras,
+    head: u64,
+    image_len: u64,
+    mut outcome: u32,
+) -> u32 {
+    let len = Head::from_word(head).len() as u64;
+    // SAFETY: null, or the extras of the append that is going on.
+    let time = unsafe { extras.as_ref() }.map_or(0, |extras| extras.time);
+    for _ in 0..MAX_SUBBUFFER_SWITCHES {
+        let lost = match outcome {
+            section::WRITTEN => return section::WRITTEN,
+            section::NEEDS_SUBBUFFER => recording.make_room(len, time).err(),
+            section::RESTARTED_TOO_OFTEN => Some(Cause::Retries),
+            _ => return recording.lose_without_ring().to_number(),
+        };
+        if let Some(cause) = lost {
+            return recording.lose(cause).to_number();
+        }
+        // SAFETY: the same operands.
+        outcome = unsafe { section::tompion_section_append(recording, image, extras, head, image_len) };
+    }
+    recording.lose(Cause::Retries).to_number()
+}
+
 impl Recording {
     /// A place with no recording.
     pub const fn none() -> Self {
@@ -146,7 +199,6 @@ impl Recording {
             cpu_stride: 0,
             subbuf_mask: 0,
             ring_mask: 0,
-            rseq_offset: 0,
             lost: std::ptr::null(),
         }
     }
@@ -170,6 +222,7 @@ impl Recording {
     /// or until every thread has left the recording.
     pub unsafe fn begin(place: *mut Recording, setup: &Setup, rings: *mut u8, control: &SharedMap) {
         let Setup { geometry, overwrite, given_time, rseq } = *setup;
+        section::set_rseq_offset(rseq.offset);
         let second = if geometry.buffers() == 2 { geometry.buffer_stride() as usize } else { 0 };
         let flags = if overwrite { FLAG_OVERWRITE } else { 0 } | if given_time { FLAG_GIVEN_TIME } else { 0 };
         // SAFETY: the caller promises a valid place that the event path doesn't read beyond `cpus` while
@@ -183,7 +236,6 @@ impl Recording {
             (*place).cpu_stride = geometry.cpu_stride();
             (*place).subbuf_mask = !(geometry.subbuf_size() - 1);
             (*place).ring_mask = geometry.ring_size() - 1;
-            (*place).rseq_offset = rseq.offset as i64;
             (*place).lost = control.word(tompion_layout::control::OFFSET_LOST);
             // Ordering: pairs with the acquire load in `append`: who sees the number sees the rest.
             (*place).cpus.store(geometry.cpus(), Ordering::Release);
@@ -218,59 +270,68 @@ impl Recording {
     /// The event's image and tails are readable. The thread is one of this process's own (no vfork child).
     #[inline]
     pub unsafe fn append(&self, event: &Event<'_>) -> Outcome {
-        // Ordering: pairs with the release store in `begin`.
-        if self.cpus.load(Ordering::Acquire) == 0 {
-            return Outcome::NotRecording;
-        }
-        let tails_len: usize = event.tails.iter().fold(0, |sum, tail| sum.saturating_add(tail.size));
-        let payload = event.image_len.saturating_add(tails_len);
-        if payload > self.max_record as usize - record::HEADER {
-            return self.lose(Cause::TooLarge);
-        }
-        let len = record::record_len(payload);
-        let tails = event.tails.as_ptr_range();
-        let mut request = Append {
-            head: Head { id: event.id, words: (len / 8) as u16, tid: event.tid }.to_word(),
-            len: len as u64,
-            image: event.image,
-            image_len: event.image_len as u64,
-            tails: tails.start,
-            tails_end: tails.end,
-            time: event.time,
-            retries: MAX_RESTARTS,
-            saved_ring: 0,
-            saved_record: 0,
-        };
-        // SAFETY: the recording is active or was a moment ago, and its mappings stay; the request's memory
-        // is readable, as the caller promises; `len` was held against `max_record`.
-        match unsafe { section::tompion_section_append(self, &raw mut request) } {
-            section::WRITTEN => Outcome::Written,
-            outcome => self.append_slowly(outcome, &mut request),
+        if event.tails.is_empty() && event.image_len <= record::MAX_IMAGE && !self.wants_given_time() {
+            // SAFETY: as the caller promises.
+            Outcome::from_number(unsafe {
+                self.append_image(event.id, event.tid, event.image, event.image_len)
+            })
+        } else {
+            // SAFETY: as the caller promises.
+            unsafe { self.append_with_extras(event) }
         }
     }
 
-    /// Makes room and appends, after a first attempt that ended in `outcome`.
-    #[cold]
-    fn append_slowly(&self, mut outcome: u32, request: &mut Append) -> Outcome {
-        for _ in 0..MAX_SUBBUFFER_SWITCHES {
-            match outcome {
-                section::WRITTEN => return Outcome::Written,
-                section::NEEDS_SUBBUFFER => {}
-                section::RESTARTED_TOO_OFTEN => return self.lose(Cause::Retries),
-                _ => return self.lose_without_ring(),
-            }
-            if let Err(cause) = self.make_room(request) {
-                return self.lose(cause);
-            }
-            // SAFETY: as in `append`.
-            outcome = unsafe { section::tompion_section_append(self, request) };
+    /// Appends an event that is an image alone, by the shortest way. What the returned number means is
+    /// this module's business; losses have been counted.
+    ///
+    /// # Safety
+    /// As [`Recording::append`]; the image has at most [`record::MAX_IMAGE`] bytes, and the recording does
+    /// not want given times.
+    #[inline(always)]
+    pub unsafe fn append_image(&self, id: u16, tid: u32, image: *const u8, image_len: usize) -> u32 {
+        let len = record::record_len(image_len);
+        let head = Head { id, words: (len / 8) as u16, tid }.to_word();
+        let image_len = (len - record::HEADER) as u64;
+        // SAFETY: a record of an image alone fits into every sub-buffer. The section looks itself whether
+        // there is a recording, whose mappings then stay; the image is readable.
+        unsafe { section::tompion_append_image(self, image, std::ptr::null_mut(), head, image_len) }
+    }
+
+    /// Appends an event that has tails, a timestamp, or a long image.
+    ///
+    /// # Safety
+    /// As [`Recording::append`].
+    #[inline(never)]
+    unsafe fn append_with_extras(&self, event: &Event<'_>) -> Outcome {
+        if !self.is_active() {
+            return Outcome::NotRecording;
         }
-        self.lose(Cause::Retries)
+        let Event { id, tid, image, image_len, tails, time } = *event;
+        let tails_len: usize = tails.iter().fold(0, |sum, tail| sum.saturating_add(tail.size));
+        let payload = image_len.saturating_add(tails_len);
+        if payload > (self.max_record as usize).saturating_sub(record::HEADER) {
+            return self.lose(Cause::TooLarge);
+        }
+        let head = Head { id, words: (record::record_len(payload) / 8) as u16, tid }.to_word();
+        let tails = tails.as_ptr_range();
+        let mut extras = Extras {
+            tails: tails.start,
+            tails_end: tails.end,
+            image_len: image_len as u64,
+            time,
+            saved_recording: self,
+            saved_image: image,
+            saved_head: head,
+        };
+        let image_len = (record::record_len(image_len) - record::HEADER) as u64;
+        // SAFETY: as in `append`; the payload was held against `max_record`, and the extras outlive the call.
+        let outcome = unsafe { section::tompion_append_image(self, image, &raw mut extras, head, image_len) };
+        Outcome::from_number(outcome)
     }
 
     /// Pads the current CPU's sub-buffer, or opens the next one, whichever is due. Whatever has changed
     /// meanwhile is left to the next attempt.
-    fn make_room(&self, request: &Append) -> Result<(), Cause> {
+    fn make_room(&self, len: u64, time: u64) -> Result<(), Cause> {
         let Some((cpu, ring)) = self.current_ring() else { return Ok(()) };
         // SAFETY: `ring` is the header of a ring inside the mapping; its words are aligned.
         let (write, consumed) = unsafe {
@@ -283,7 +344,7 @@ impl Recording {
         let position = write.load(Ordering::Relaxed);
         let inside = position & !self.subbuf_mask;
         let size = !self.subbuf_mask + 1;
-        if inside != 0 && inside + request.len <= size {
+        if inside != 0 && inside + len <= size {
             return Ok(());
         }
         let start = position + if inside == 0 { 0 } else { size - inside };
@@ -301,8 +362,7 @@ impl Recording {
             head: if padding { 0 } else { SubbufferHeader::head().to_word() },
             position: start,
             lost: lost_in(ring),
-            time: request.time,
-            retries: MAX_RESTARTS,
+            time,
         };
         // SAFETY: the ring is inside the mapping, which stays; the section checks that it is still this CPU's
         // and unchanged; padding and header lie inside the sub-buffer.
@@ -314,35 +374,25 @@ impl Recording {
 
     /// The ring of the CPU on which the caller runs now; it may run elsewhere a moment later.
     fn current_ring(&self) -> Option<(u32, *mut u8)> {
-        let cpu = self.current_cpu();
+        let cpu = section::current_cpu();
         // Ordering: pairs with the release store in `begin`.
         if cpu >= self.cpus.load(Ordering::Acquire) {
             return None;
         }
-        // SAFETY: `begin` pointed it at a word of the control file, whose mapping stays.
-        let selector = unsafe { (*self.selector).load(Ordering::Relaxed) } & self.selector_mask;
+        // SAFETY: null where a signal handler has forked and we are its child; else `begin` pointed it at a
+        // word of the control file, whose mapping stays.
+        let selector = unsafe { self.selector.as_ref()?.load(Ordering::Relaxed) } & self.selector_mask;
         // SAFETY: inside the buffer, because the number is below `cpus`.
         let ring =
             unsafe { self.buffers[selector as usize & 1].add(cpu as usize * self.cpu_stride as usize) };
         Some((cpu, ring))
     }
 
-    /// The CPU number that the kernel keeps in the thread's rseq area; large where there is none.
-    fn current_cpu(&self) -> u32 {
-        let cpu: u32;
-        // SAFETY: the area is inside the thread's own static storage; `cpu_id` is its second word.
-        unsafe {
-            core::arch::asm!("mov {cpu:e}, fs:[{area} + 4]", cpu = out(reg) cpu, area = in(reg) self.rseq_offset,
-                options(nostack, preserves_flags, readonly));
-        }
-        cpu
-    }
-
     #[cold]
     fn lose(&self, cause: Cause) -> Outcome {
         let offset = (ring::LOST + cause as usize * 8) as u64;
         // SAFETY: the offset is that of a counter in the ring's header.
-        if unsafe { section::tompion_section_count(self, offset, MAX_RESTARTS) } != section::WRITTEN {
+        if unsafe { section::tompion_section_count(self, offset) } != section::WRITTEN {
             self.count_without_ring(cause);
         }
         Outcome::Lost(cause)

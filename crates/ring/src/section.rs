@@ -11,16 +11,23 @@
 //! | `tompion_section_put` | stores `write`: a sub-buffer is padded, or a new one opened |
 //! | `tompion_section_count` | adds one to a loss counter |
 //!
-//! After an abort the registers are as they were, so whatever a restart needs is never changed inside:
-//! r8 the recording, r9 the request, r10 the rseq area. The stack pointer isn't touched at all.
-//! On x86-64 stores are seen in program order, so a reader that sees `write` sees the record (pairs with
-//! the acquire loads in `reader`).
+//! After an abort the registers are as they were, so whatever a restart needs is never changed inside.
+//! The stack pointer isn't touched at all; the word below it, which the ABI keeps from signal handlers
+//! (the red zone), counts restarts down. On x86-64 stores are seen in program order, so a reader that
+//! sees `write` sees the record (pairs with the acquire loads in `reader`).
+//!
+//! The append takes its operands in registers and leaves them there for whoever goes on where it can't,
+//! because the processor hides some ninety instructions behind the clock's, and every one more costs.
 
-use core::{arch::global_asm, mem::offset_of};
+use core::{
+    arch::global_asm,
+    mem::offset_of,
+    sync::atomic::{AtomicI64, Ordering},
+};
 
 use tompion_layout::ring;
 
-use crate::producer::{Append, Put, Recording};
+use crate::producer::{Extras, MAX_RESTARTS, Put, Recording, tompion_append_otherwise};
 
 /// Flag in [`Recording`]: timestamps come with the request, not from the TSC.
 pub(crate) const FLAG_GIVEN_TIME: u32 = 2;
@@ -37,15 +44,65 @@ pub(crate) const NO_RING: u32 = 3;
 pub(crate) const CHANGED: u32 = 4;
 
 unsafe extern "C" {
-    pub(crate) fn tompion_section_append(recording: *const Recording, request: *mut Append) -> u32;
+    /// Appends a record whose image has `image_len` bytes, a multiple of 8, and returns an
+    /// [`crate::producer::Outcome`] as a number. With `extras`, there are tails behind the image, which
+    /// then has the length that the extras say, or a timestamp of the caller's.
+    pub(crate) fn tompion_append_image(
+        recording: *const Recording,
+        image: *const u8,
+        extras: *mut Extras,
+        head: u64,
+        image_len: u64,
+    ) -> u32;
+    /// One attempt at the same; returns [`WRITTEN`] or why not.
+    pub(crate) fn tompion_section_append(
+        recording: *const Recording,
+        image: *const u8,
+        extras: *mut Extras,
+        head: u64,
+        image_len: u64,
+    ) -> u32;
     pub(crate) fn tompion_section_put(recording: *const Recording, request: *mut Put) -> u32;
-    pub(crate) fn tompion_section_count(recording: *const Recording, offset: u64, retries: u64) -> u32;
+    pub(crate) fn tompion_section_count(recording: *const Recording, offset: u64) -> u32;
+
+    /// Distance of threads' rseq areas from their thread pointers. The same for the whole life of a
+    /// process, and not among what a fork wipes: a section that begins in a child must still find it.
+    static tompion_rseq_offset: AtomicI64;
+}
+
+/// Says where threads have their rseq areas; before any section runs.
+pub(crate) fn set_rseq_offset(offset: isize) {
+    // Ordering: pairs with whatever publishes the first recording.
+    // SAFETY: a word of this library's own, defined below, only used atomically.
+    unsafe { tompion_rseq_offset.store(offset as i64, Ordering::Relaxed) };
+}
+
+/// The CPU number that the kernel keeps in the thread's rseq area; large where there is none.
+pub(crate) fn current_cpu() -> u32 {
+    let cpu: u32;
+    // SAFETY: the area is inside the thread's own static storage; `cpu_id` is its second word.
+    unsafe {
+        core::arch::asm!("mov {cpu:e}, fs:[{area} + 4]", cpu = out(reg) cpu,
+            area = in(reg) tompion_rseq_offset.load(Ordering::Relaxed),
+            options(nostack, preserves_flags, readonly));
+    }
+    cpu
 }
 
 // The section's descriptor, `struct rseq_cs`: version, flags, start, length, abort address. The table
 // is writable only because its addresses are relocated when the library is loaded.
 global_asm!(
     r#"
+    .pushsection .bss.tompion_rseq_offset, "aw", @nobits
+    .balign 8
+    .globl tompion_rseq_offset
+    .hidden tompion_rseq_offset
+    .type tompion_rseq_offset, @object
+    .size tompion_rseq_offset, 8
+tompion_rseq_offset:
+    .zero 8
+    .popsection
+
     .macro TOMPION_DESCRIPTOR name
     .pushsection __rseq_cs, "aw"
     .balign 32
@@ -55,40 +112,44 @@ global_asm!(
     .popsection
     .endm
 
-    // Arms the section, and begins it. Clobbers rax.
+    // Arms the section, and begins it. The area's offset stays in r9. Clobbers rax.
     .macro TOMPION_BEGIN name
+    mov qword ptr [rsp - 8], {restarts}
     \name\()_restart:
     lea rax, [rip + \name\()_descriptor]
-    mov fs:[r10 + 8], rax
+    mov r9, [rip + tompion_rseq_offset]
+    mov fs:[r9 + 8], rax
     \name\()_start:
     .endm
 
-    // The address of the current CPU's ring in the selected buffer -> rcx, or leave. Clobbers rax.
+    // The address of the current CPU's ring in the selected buffer -> r10, or leave. Clobbers rax.
     .macro TOMPION_FIND_RING name
-    mov ecx, fs:[r10 + 4]
-    cmp ecx, [r8 + {cpus}]
+    mov r10d, fs:[r9 + 4]
+    cmp r10d, [rdi + {cpus}]
     jae \name\()_no_ring
-    mov rax, [r8 + {selector}]
+    mov rax, [rdi + {selector}]
     mov eax, [rax]
-    and eax, [r8 + {selector_mask}]
-    imul rcx, [r8 + {cpu_stride}]
-    add rcx, [r8 + rax * 8 + {buffers}]
+    and eax, [rdi + {selector_mask}]
+    imul r10, [rdi + {cpu_stride}]
+    add r10, [rdi + rax * 8 + {buffers}]
     .endm
 
-    // Where the kernel goes on after an abort: counts down the retries (a memory operand) and restarts.
-    // The signature right before the address proves to the kernel that it may jump there.
-    .macro TOMPION_ABORT name, retries
+    // Where the kernel goes on after an abort: counts down and restarts. The signature right before the
+    // address proves to the kernel that it may jump there.
+    .macro TOMPION_ABORT name
     .pushsection .text.unlikely, "ax"
     .byte 0x0f, 0xb9, 0x3d
     .long 0x53053053
     \name\()_abort:
-    dec qword ptr \retries
+    dec qword ptr [rsp - 8]
     jnz \name\()_restart
-    mov eax, {restarted}
-    ret
+    jmp \name\()_too_often
     .popsection
     .endm
 
+    // Kept throughout the append: rdi the recording, rsi the image, r8 its length, rcx the head, r11 the
+    // extras, which also keep copies of what copying tails uses. r10 is the ring, r9 the record; rax and
+    // rdx are free.
     .text
     .balign 64
     .globl tompion_section_append
@@ -96,73 +157,75 @@ global_asm!(
     .type tompion_section_append, @function
 tompion_section_append:
     TOMPION_DESCRIPTOR tompion_append
-    mov r8, rdi
-    mov r9, rsi
-    mov r10, [r8 + {rseq}]
+    mov r11, rdx
     TOMPION_BEGIN tompion_append
     TOMPION_FIND_RING tompion_append
-    mov rax, [rcx + {write}]
-    mov r11, [r9 + {len}]
-    add r11, rax                        // r11: the new write position
-    lea rdx, [rax - 1]
-    lea rdi, [r11 - 1]
-    xor rdx, rdi
-    test rdx, [r8 + {subbuf_mask}]      // before the first byte and at the last one: same sub-buffer?
+    mov r9, [r10 + {write}]
+    mov rax, rcx
+    shr rax, 16
+    movzx eax, ax                       // the record's length in words, from its head
+    lea rdx, [r9 + rax * 8]             // the new write position
+    movq xmm0, rdx
+    dec rdx
+    lea rax, [r9 - 1]
+    xor rax, rdx
+    test rax, [rdi + {subbuf_mask}]     // before the first byte and at the last one: same sub-buffer?
     jnz tompion_append_needs_subbuffer
-    and rax, [r8 + {ring_mask}]
-    lea rdi, [rcx + rax + {data}]       // rdi: the record
-    mov rsi, [r9 + {image}]
-    mov rdx, [r9 + {image_len}]
-    add rdx, 7
-    and rdx, -8                         // the image is copied in whole words
+    mov rax, [r10 + {events}]
+    inc rax
+    movq xmm1, rax
+    punpcklqdq xmm0, xmm1               // what the last instruction stores
+    and r9, [rdi + {ring_mask}]
+    lea r9, [r10 + r9 + {data}]
+    mov rdx, r8
     cmp rdx, 64
     ja 4f
-2:  sub rdx, 8
-    js 5f
-    mov rax, [rsi + rdx]
-    mov [rdi + rdx + 16], rax
-    jmp 2b
+    test rdx, rdx
+    jz 6f
+2:  mov rax, [rsi + rdx - 8]
+    mov [r9 + rdx + 8], rax
+    sub rdx, 8
+    jnz 2b
+6:  test r11, r11
+    jnz 7f
+8:  mov [r9], rcx
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+9:  mov [r9 + 8], rax
+    jmp 5f
+    // A long image: sixteen bytes at a time.
 4:  test edx, 8
     jz 3f
     sub rdx, 8
     mov rax, [rsi + rdx]
-    mov [rdi + rdx + 16], rax
+    mov [r9 + rdx + 16], rax
 3:  sub rdx, 16
-    js 5f
-    movups xmm0, [rsi + rdx]
-    movups [rdi + rdx + 16], xmm0
+    js 6b
+    movups xmm1, [rsi + rdx]
+    movups [r9 + rdx + 16], xmm1
     jmp 3b
-5:  mov rdx, [r9 + {tails}]
-    cmp rdx, [r9 + {tails_end}]
-    je 6f
-    // Tails: large or many fields, straight from the program's memory.
-    mov [r9 + {saved_ring}], rcx
-    mov [r9 + {saved_record}], rdi
-    add rdi, [r9 + {image_len}]
-    add rdi, 16
-9:  mov rsi, [rdx]
-    mov rcx, [rdx + 8]
+    // Extras. Tails come straight from the program's memory.
+7:  mov rax, [r11 + {tails}]
+    cmp rax, [r11 + {tails_end}]
+    je 2f
+    mov rdi, [r11 + {image_len}]
+    lea rdi, [r9 + rdi + 16]
+1:  mov rsi, [rax]
+    mov rcx, [rax + 8]
     rep movsb
-    add rdx, 16
-    cmp rdx, [r9 + {tails_end}]
-    jne 9b
-    mov rcx, [r9 + {saved_ring}]
-    mov rdi, [r9 + {saved_record}]
-6:  mov rax, [r9 + {head}]
-    mov [rdi], rax
-    mov rsi, [rcx + {events}]
-    inc rsi
-    movq xmm0, r11
-    movq xmm1, rsi
-    punpcklqdq xmm0, xmm1
-    mov rax, [r9 + {time}]
-    test dword ptr [r8 + {flags}], {given_time}
-    jnz 8f
-    rdtsc
-    shl rdx, 32
-    or rax, rdx
-8:  mov [rdi + 8], rax
-    movaps [rcx + {write}], xmm0        // the record is there
+    add rax, 16
+    cmp rax, [r11 + {tails_end}]
+    jne 1b
+    mov rdi, [r11 + {saved_recording}]
+    mov rsi, [r11 + {saved_image}]
+    mov rcx, [r11 + {saved_head}]
+2:  test dword ptr [rdi + {flags}], {given_time}
+    jz 8b
+    mov [r9], rcx
+    mov rax, [r11 + {time}]
+    jmp 9b
+5:  movaps [r10 + {write}], xmm0        // the record is there
 tompion_append_commit:
     xor eax, eax
     ret
@@ -172,8 +235,38 @@ tompion_append_needs_subbuffer:
 tompion_append_no_ring:
     mov eax, {no_ring}
     ret
-    TOMPION_ABORT tompion_append, [r9+{retries}]
+tompion_append_too_often:
+    mov eax, {restarted}
+    ret
+    .pushsection .text.unlikely, "ax"
+    .byte 0x0f, 0xb9, 0x3d
+    .long 0x53053053
+tompion_append_abort:
+    test r11, r11
+    jz 1f
+    mov rdi, [r11 + {saved_recording}]  // copying tails uses these three
+    mov rsi, [r11 + {saved_image}]
+    mov rcx, [r11 + {saved_head}]
+1:  dec qword ptr [rsp - 8]
+    jnz tompion_append_restart
+    jmp tompion_append_too_often
+    .popsection
     .size tompion_section_append, . - tompion_section_append
+
+    // One attempt, and what else is to be done where it fails, with all operands still in their places.
+    .balign 32
+    .globl tompion_append_image
+    .hidden tompion_append_image
+    .type tompion_append_image, @function
+tompion_append_image:
+    call tompion_section_append
+    test eax, eax
+    jnz 1f
+    ret
+1:  mov rdx, r11
+    mov r9d, eax
+    jmp {otherwise}
+    .size tompion_append_image, . - tompion_append_image
 
     .balign 16
     .globl tompion_section_put
@@ -181,45 +274,45 @@ tompion_append_no_ring:
     .type tompion_section_put, @function
 tompion_section_put:
     TOMPION_DESCRIPTOR tompion_put
-    mov r8, rdi
-    mov r9, rsi
-    mov r10, [r8 + {rseq}]
     TOMPION_BEGIN tompion_put
-    mov ecx, fs:[r10 + 4]
-    cmp ecx, [r9 + {put_cpu}]
+    mov eax, fs:[r9 + 4]
+    cmp eax, [rsi + {put_cpu}]
     jne tompion_put_changed
-    mov rcx, [r9 + {put_ring}]
-    mov rax, [r9 + {put_expected}]
-    cmp rax, [rcx + {write}]
+    mov r10, [rsi + {put_ring}]
+    mov rax, [rsi + {put_expected}]
+    cmp rax, [r10 + {write}]
     jne tompion_put_changed
-    and rax, [r8 + {ring_mask}]
-    lea rdi, [rcx + rax + {data}]
-    mov rax, [r9 + {put_head}]
-    mov [rdi], rax
+    and rax, [rdi + {ring_mask}]
+    lea r9, [r10 + rax + {data}]
+    mov rax, [rsi + {put_head}]
+    mov [r9], rax
     test rax, rax
     jz 2f                               // padding has nothing but its first word, which is zero
-    mov rax, [r9 + {put_position}]
-    mov [rdi + 16], rax
-    mov rax, [r9 + {put_lost}]
-    mov [rdi + 24], rax
-    mov rax, [rcx + {events}]
-    mov [rdi + 32], rax
-    mov rax, [r9 + {put_time}]
-    test dword ptr [r8 + {flags}], {given_time}
+    mov rax, [rsi + {put_position}]
+    mov [r9 + 16], rax
+    mov rax, [rsi + {put_lost}]
+    mov [r9 + 24], rax
+    mov rax, [r10 + {events}]
+    mov [r9 + 32], rax
+    mov rax, [rsi + {put_time}]
+    test dword ptr [rdi + {flags}], {given_time}
     jnz 1f
     rdtsc
     shl rdx, 32
     or rax, rdx
-1:  mov [rdi + 8], rax
-2:  mov rax, [r9 + {put_new}]
-    mov [rcx + {write}], rax
+1:  mov [r9 + 8], rax
+2:  mov rax, [rsi + {put_new}]
+    mov [r10 + {write}], rax
 tompion_put_commit:
     xor eax, eax
     ret
 tompion_put_changed:
     mov eax, {changed}
     ret
-    TOMPION_ABORT tompion_put, [r9+{put_retries}]
+tompion_put_too_often:
+    mov eax, {restarted}
+    ret
+    TOMPION_ABORT tompion_put
     .size tompion_section_put, . - tompion_section_put
 
     .balign 16
@@ -228,19 +321,17 @@ tompion_put_changed:
     .type tompion_section_count, @function
 tompion_section_count:
     TOMPION_DESCRIPTOR tompion_count
-    mov r8, rdi
-    mov [rsp - 8], rdx                  // the red zone holds the retries
-    mov r10, [r8 + {rseq}]
     TOMPION_BEGIN tompion_count
     TOMPION_FIND_RING tompion_count
-    inc qword ptr [rcx + rsi]
+    inc qword ptr [r10 + rsi]
 tompion_count_commit:
     xor eax, eax
     ret
 tompion_count_no_ring:
+tompion_count_too_often:
     mov eax, {no_ring}
     ret
-    TOMPION_ABORT tompion_count, [rsp-8]
+    TOMPION_ABORT tompion_count
     .size tompion_section_count, . - tompion_section_count
     "#,
     cpus = const offset_of!(Recording, cpus),
@@ -251,20 +342,16 @@ tompion_count_no_ring:
     cpu_stride = const offset_of!(Recording, cpu_stride),
     subbuf_mask = const offset_of!(Recording, subbuf_mask),
     ring_mask = const offset_of!(Recording, ring_mask),
-    rseq = const offset_of!(Recording, rseq_offset),
     write = const ring::WRITE,
     events = const ring::EVENTS,
     data = const ring::DATA,
-    head = const offset_of!(Append, head),
-    len = const offset_of!(Append, len),
-    image = const offset_of!(Append, image),
-    image_len = const offset_of!(Append, image_len),
-    tails = const offset_of!(Append, tails),
-    tails_end = const offset_of!(Append, tails_end),
-    time = const offset_of!(Append, time),
-    retries = const offset_of!(Append, retries),
-    saved_ring = const offset_of!(Append, saved_ring),
-    saved_record = const offset_of!(Append, saved_record),
+    tails = const offset_of!(Extras, tails),
+    tails_end = const offset_of!(Extras, tails_end),
+    image_len = const offset_of!(Extras, image_len),
+    time = const offset_of!(Extras, time),
+    saved_recording = const offset_of!(Extras, saved_recording),
+    saved_image = const offset_of!(Extras, saved_image),
+    saved_head = const offset_of!(Extras, saved_head),
     put_ring = const offset_of!(Put, ring),
     put_cpu = const offset_of!(Put, cpu),
     put_expected = const offset_of!(Put, expected),
@@ -273,10 +360,11 @@ tompion_count_no_ring:
     put_position = const offset_of!(Put, position),
     put_lost = const offset_of!(Put, lost),
     put_time = const offset_of!(Put, time),
-    put_retries = const offset_of!(Put, retries),
     given_time = const FLAG_GIVEN_TIME,
     needs_subbuffer = const NEEDS_SUBBUFFER,
     restarted = const RESTARTED_TOO_OFTEN,
     no_ring = const NO_RING,
     changed = const CHANGED,
+    restarts = const MAX_RESTARTS,
+    otherwise = sym tompion_append_otherwise,
 );
