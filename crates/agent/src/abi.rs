@@ -21,8 +21,8 @@ pub const ABI: u32 = 1;
 pub struct Site {
     /// Bit n: recording n takes the event.
     pub enabled: AtomicU32,
-    /// The agent's number of the event.
-    pub number: AtomicU32,
+    /// The event's id in records, see [`tompion_layout::record::FIRST_EVENT`].
+    pub id: AtomicU32,
     /// The event's description.
     pub description: *const u8,
     /// Descriptions of the enum fields' types, in order.

@@ -108,7 +108,7 @@ pub unsafe extern "C" fn append(site: *const Site, image: *const u8, size: usize
 /// The id of the site's event in records.
 #[inline(always)]
 fn id(site: &Site) -> u16 {
-    record::FIRST_EVENT.wrapping_add(site.number.load(Ordering::Relaxed) as u16)
+    site.id.load(Ordering::Relaxed) as u16
 }
 
 /// Records an event with fields of variable size: small ones by way of a copy on the stack, so that the

@@ -207,7 +207,7 @@ impl Registry {
         if number >= MAX_EVENTS {
             return;
         }
-        site.number.store(number, Ordering::Relaxed);
+        site.id.store(u32::from(record::FIRST_EVENT) + number, Ordering::Relaxed);
         let mut takers = 0;
         for (slot, joined) in self.recordings.iter_mut().enumerate() {
             let Some(joined) = joined else { continue };
@@ -217,7 +217,7 @@ impl Registry {
                 takers |= 1 << slot;
             }
         }
-        // Ordering: the event path that sees a bit finds the number, which is stored before it; on a weakly
+        // Ordering: the event path that sees a bit finds the id, which is stored before it; on a weakly
         // ordered machine it needs this release and a dependent load.
         site.enabled.store(takers, Ordering::Release);
     }

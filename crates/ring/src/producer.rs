@@ -5,7 +5,10 @@
 //! `consumed` by the reader alone. Everything is safe in signal handlers: an append that interrupts
 //! another one completes first, and the interrupted one starts again.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::{
+    mem::MaybeUninit,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+};
 
 use tompion_layout::{
     loss::Cause,
@@ -20,6 +23,8 @@ use crate::section;
 pub(crate) const MAX_RESTARTS: u32 = 10_000;
 /// How often an append may find its sub-buffer full and look again.
 const MAX_SUBBUFFER_SWITCHES: usize = 1000;
+/// Most tails of one event.
+const MAX_TAILS: usize = 64;
 
 /// Overwrite mode; else discard mode.
 const FLAG_OVERWRITE: u32 = 1;
@@ -73,13 +78,11 @@ pub struct Tail {
 }
 
 /// What an append needs beyond an image, as the section sees it.
-#[repr(C)]
+#[repr(C, align(2))]
 #[derive(Debug)]
 pub(crate) struct Extras {
-    pub(crate) tails: *const Tail,
-    pub(crate) tails_end: *const Tail,
-    /// Where the tails begin behind the image's first byte.
-    pub(crate) image_len: u64,
+    pub(crate) parts: *const Tail,
+    pub(crate) parts_end: *const Tail,
     pub(crate) time: u64,
     pub(crate) saved_recording: *const Recording,
     pub(crate) saved_image: *const u8,
@@ -162,18 +165,17 @@ impl Outcome {
 pub(crate) unsafe extern "C" fn tompion_append_otherwise(
     recording: &Recording,
     image: *const u8,
-    extras: *mut Extras,
+    extras: *const Extras,
     head: u64,
-    image_len: u64,
+    len: u64,
     mut outcome: u32,
 ) -> u32 {
-    let len = Head::from_word(head).len() as u64;
     // SAFETY: null, or the extras of the append that is going on.
     let time = unsafe { extras.as_ref() }.map_or(0, |extras| extras.time);
     for _ in 0..MAX_SUBBUFFER_SWITCHES {
         let lost = match outcome {
             section::WRITTEN => return section::WRITTEN,
-            section::NEEDS_SUBBUFFER => recording.make_room(len, time).err(),
+            section::NEEDS_SUBBUFFER => recording.make_room(len + record::HEADER as u64, time).err(),
             section::RESTARTED_TOO_OFTEN => Some(Cause::Retries),
             _ => return recording.lose_without_ring().to_number(),
         };
@@ -181,7 +183,7 @@ pub(crate) unsafe extern "C" fn tompion_append_otherwise(
             return recording.lose(cause).to_number();
         }
         // SAFETY: the same operands.
-        outcome = unsafe { section::tompion_section_append(recording, image, extras, head, image_len) };
+        outcome = unsafe { section::tompion_append_again(recording, image, extras, head, len) };
     }
     recording.lose(Cause::Retries).to_number()
 }
@@ -291,10 +293,10 @@ impl Recording {
     pub unsafe fn append_image(&self, id: u16, tid: u32, image: *const u8, image_len: usize) -> u32 {
         let len = record::record_len(image_len);
         let head = Head { id, words: (len / 8) as u16, tid }.to_word();
-        let image_len = (len - record::HEADER) as u64;
+        let len = (len - record::HEADER) as u64;
         // SAFETY: a record of an image alone fits into every sub-buffer. The section looks itself whether
         // there is a recording, whose mappings then stay; the image is readable.
-        unsafe { section::tompion_append_image(self, image, std::ptr::null_mut(), head, image_len) }
+        unsafe { section::tompion_append_image(self, image, image_len, head, len) }
     }
 
     /// Appends an event that has tails, a timestamp, or a long image.
@@ -309,23 +311,29 @@ impl Recording {
         let Event { id, tid, image, image_len, tails, time } = *event;
         let tails_len: usize = tails.iter().fold(0, |sum, tail| sum.saturating_add(tail.size));
         let payload = image_len.saturating_add(tails_len);
-        if payload > (self.max_record as usize).saturating_sub(record::HEADER) {
+        if tails.len() > MAX_TAILS || payload > (self.max_record as usize).saturating_sub(record::HEADER) {
             return self.lose(Cause::TooLarge);
         }
-        let head = Head { id, words: (record::record_len(payload) / 8) as u16, tid }.to_word();
-        let tails = tails.as_ptr_range();
-        let mut extras = Extras {
-            tails: tails.start,
-            tails_end: tails.end,
-            image_len: image_len as u64,
+        let mut parts = [const { MaybeUninit::<Tail>::uninit() }; MAX_TAILS + 1];
+        parts[0].write(Tail { data: image, size: image_len });
+        for (part, tail) in parts[1..].iter_mut().zip(tails) {
+            part.write(*tail);
+        }
+        let first = parts.as_ptr().cast::<Tail>();
+        let len = record::record_len(payload);
+        let head = Head { id, words: (len / 8) as u16, tid }.to_word();
+        let extras = Extras {
+            parts: first,
+            parts_end: first.wrapping_add(1 + tails.len()),
             time,
             saved_recording: self,
             saved_image: image,
             saved_head: head,
         };
-        let image_len = (record::record_len(image_len) - record::HEADER) as u64;
-        // SAFETY: as in `append`; the payload was held against `max_record`, and the extras outlive the call.
-        let outcome = unsafe { section::tompion_append_image(self, image, &raw mut extras, head, image_len) };
+        let len = (len - record::HEADER) as u64;
+        // SAFETY: as in `append`; the payload was held against `max_record`; the parts up to `parts_end` are
+        // initialised, and they and the extras outlive the call.
+        let outcome = unsafe { section::tompion_append_parts(self, image, &raw const extras, head, len) };
         Outcome::from_number(outcome)
     }
 

@@ -25,7 +25,7 @@ use core::{
     sync::atomic::{AtomicI64, Ordering},
 };
 
-use tompion_layout::ring;
+use tompion_layout::{record, ring};
 
 use crate::producer::{Extras, MAX_RESTARTS, Put, Recording, tompion_append_otherwise};
 
@@ -44,23 +44,30 @@ pub(crate) const NO_RING: u32 = 3;
 pub(crate) const CHANGED: u32 = 4;
 
 unsafe extern "C" {
-    /// Appends a record whose image has `image_len` bytes, a multiple of 8, and returns an
-    /// [`crate::producer::Outcome`] as a number. With `extras`, there are tails behind the image, which
-    /// then has the length that the extras say, or a timestamp of the caller's.
+    /// Appends a record that is an image of `len` bytes, a multiple of 8, and returns an
+    /// [`crate::producer::Outcome`] as a number. (The third operand is in nobody's way.)
     pub(crate) fn tompion_append_image(
         recording: *const Recording,
         image: *const u8,
-        extras: *mut Extras,
+        unused: usize,
         head: u64,
-        image_len: u64,
+        len: u64,
     ) -> u32;
-    /// One attempt at the same; returns [`WRITTEN`] or why not.
-    pub(crate) fn tompion_section_append(
+    /// The same for a record that is made of the extras' parts, `len` bytes together with padding.
+    pub(crate) fn tompion_append_parts(
         recording: *const Recording,
         image: *const u8,
-        extras: *mut Extras,
+        extras: *const Extras,
         head: u64,
-        image_len: u64,
+        len: u64,
+    ) -> u32;
+    /// One more attempt at either; `extras` is null for an image. Returns [`WRITTEN`] or why not.
+    pub(crate) fn tompion_append_again(
+        recording: *const Recording,
+        image: *const u8,
+        extras: *const Extras,
+        head: u64,
+        len: u64,
     ) -> u32;
     pub(crate) fn tompion_section_put(recording: *const Recording, request: *mut Put) -> u32;
     pub(crate) fn tompion_section_count(recording: *const Recording, offset: u64) -> u32;
@@ -147,24 +154,35 @@ tompion_rseq_offset:
     .popsection
     .endm
 
-    // Kept throughout the append: rdi the recording, rsi the image, r8 its length, rcx the head, r11 the
-    // extras, which also keep copies of what copying tails uses. r10 is the ring, r9 the record; rax and
-    // rdx are free.
+    // Kept throughout the append: rdi the recording, rsi the image, r8 the length without header, rcx the
+    // head, r11 the extras, with a one in the lowest bit where the caller wants to know the outcome
+    // itself. r10 is the ring, r9 the record; rax and rdx are free.
     .text
+    .balign 16
+    .globl tompion_append_again
+    .hidden tompion_append_again
+    .type tompion_append_again, @function
+tompion_append_again:
+    lea r11, [rdx + 1]
+    jmp tompion_section_append
+    .globl tompion_append_parts
+    .hidden tompion_append_parts
+    .type tompion_append_parts, @function
+tompion_append_parts:
+    mov r11, rdx
+    jmp tompion_section_append
     .balign 64
-    .globl tompion_section_append
-    .hidden tompion_section_append
-    .type tompion_section_append, @function
+    .globl tompion_append_image
+    .hidden tompion_append_image
+    .type tompion_append_image, @function
+tompion_append_image:
+    xor r11d, r11d
 tompion_section_append:
     TOMPION_DESCRIPTOR tompion_append
-    mov r11, rdx
     TOMPION_BEGIN tompion_append
     TOMPION_FIND_RING tompion_append
     mov r9, [r10 + {write}]
-    mov rax, rcx
-    shr rax, 16
-    movzx eax, ax                       // the record's length in words, from its head
-    lea rdx, [r9 + rax * 8]             // the new write position
+    lea rdx, [r9 + r8 + {header}]       // the new write position
     movq xmm0, rdx
     dec rdx
     lea rax, [r9 - 1]
@@ -177,95 +195,71 @@ tompion_section_append:
     punpcklqdq xmm0, xmm1               // what the last instruction stores
     and r9, [rdi + {ring_mask}]
     lea r9, [r10 + r9 + {data}]
-    mov rdx, r8
-    cmp rdx, 64
-    ja 4f
+    mov [r9], rcx
+    test r11, r11
+    jnz 7f
+3:  mov rdx, r8
     test rdx, rdx
-    jz 6f
+    jnz 2f
+    jmp 8f
+    // Extras: parts straight from the program's memory, or a timestamp of the caller's.
+7:  mov rdx, r11
+    and rdx, -2
+    jz 3b                               // no extras, but a caller who wants to know
+    mov rax, [rdx + {parts}]
+    lea rdi, [r9 + {header}]
+1:  cmp rax, [rdx + {parts_end}]
+    je 4f
+    mov rsi, [rax]
+    mov rcx, [rax + 8]
+    rep movsb
+    add rax, 16
+    jmp 1b
+4:  mov rdi, [rdx + {saved_recording}]
+    test dword ptr [rdi + {flags}], {given_time}
+    jz 8f
+    mov rax, [rdx + {time}]
+    jmp 9f
 2:  mov rax, [rsi + rdx - 8]
     mov [r9 + rdx + 8], rax
     sub rdx, 8
     jnz 2b
-6:  test r11, r11
-    jnz 7f
-8:  mov [r9], rcx
-    rdtsc
+8:  rdtsc
     shl rdx, 32
     or rax, rdx
 9:  mov [r9 + 8], rax
-    jmp 5f
-    // A long image: sixteen bytes at a time.
-4:  test edx, 8
-    jz 3f
-    sub rdx, 8
-    mov rax, [rsi + rdx]
-    mov [r9 + rdx + 16], rax
-3:  sub rdx, 16
-    js 6b
-    movups xmm1, [rsi + rdx]
-    movups [r9 + rdx + 16], xmm1
-    jmp 3b
-    // Extras. Tails come straight from the program's memory.
-7:  mov rax, [r11 + {tails}]
-    cmp rax, [r11 + {tails_end}]
-    je 2f
-    mov rdi, [r11 + {image_len}]
-    lea rdi, [r9 + rdi + 16]
-1:  mov rsi, [rax]
-    mov rcx, [rax + 8]
-    rep movsb
-    add rax, 16
-    cmp rax, [r11 + {tails_end}]
-    jne 1b
-    mov rdi, [r11 + {saved_recording}]
-    mov rsi, [r11 + {saved_image}]
-    mov rcx, [r11 + {saved_head}]
-2:  test dword ptr [rdi + {flags}], {given_time}
-    jz 8b
-    mov [r9], rcx
-    mov rax, [r11 + {time}]
-    jmp 9b
-5:  movaps [r10 + {write}], xmm0        // the record is there
+    movaps [r10 + {write}], xmm0        // the record is there
 tompion_append_commit:
     xor eax, eax
     ret
 tompion_append_needs_subbuffer:
-    mov eax, {needs_subbuffer}
-    ret
+    mov r9d, {needs_subbuffer}
+    jmp 2f
 tompion_append_no_ring:
-    mov eax, {no_ring}
-    ret
+    mov r9d, {no_ring}
+    jmp 2f
 tompion_append_too_often:
-    mov eax, {restarted}
+    mov r9d, {restarted}
+2:  test r11b, 1
+    jnz 1f
+    mov rdx, r11
+    jmp {otherwise}                     // with all operands in their places
+1:  mov eax, r9d
     ret
     .pushsection .text.unlikely, "ax"
     .byte 0x0f, 0xb9, 0x3d
     .long 0x53053053
 tompion_append_abort:
-    test r11, r11
+    mov rdx, r11
+    and rdx, -2
     jz 1f
-    mov rdi, [r11 + {saved_recording}]  // copying tails uses these three
-    mov rsi, [r11 + {saved_image}]
-    mov rcx, [r11 + {saved_head}]
+    mov rdi, [rdx + {saved_recording}]  // copying parts uses these
+    mov rsi, [rdx + {saved_image}]
+    mov rcx, [rdx + {saved_head}]
 1:  dec qword ptr [rsp - 8]
     jnz tompion_append_restart
     jmp tompion_append_too_often
     .popsection
-    .size tompion_section_append, . - tompion_section_append
-
-    // One attempt, and what else is to be done where it fails, with all operands still in their places.
-    .balign 32
-    .globl tompion_append_image
-    .hidden tompion_append_image
-    .type tompion_append_image, @function
-tompion_append_image:
-    call tompion_section_append
-    test eax, eax
-    jnz 1f
-    ret
-1:  mov rdx, r11
-    mov r9d, eax
-    jmp {otherwise}
     .size tompion_append_image, . - tompion_append_image
 
     .balign 16
@@ -345,9 +339,9 @@ tompion_count_too_often:
     write = const ring::WRITE,
     events = const ring::EVENTS,
     data = const ring::DATA,
-    tails = const offset_of!(Extras, tails),
-    tails_end = const offset_of!(Extras, tails_end),
-    image_len = const offset_of!(Extras, image_len),
+    header = const record::HEADER,
+    parts = const offset_of!(Extras, parts),
+    parts_end = const offset_of!(Extras, parts_end),
     time = const offset_of!(Extras, time),
     saved_recording = const offset_of!(Extras, saved_recording),
     saved_image = const offset_of!(Extras, saved_image),
