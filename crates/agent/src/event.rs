@@ -67,23 +67,24 @@ fn recording<'a>(slot: u32) -> Option<&'a Recording> {
     unsafe { place(slot as usize).as_ref() }
 }
 
-/// The calling thread's id, without a system call where the place is known.
-#[inline]
+/// The calling thread's id, noted for its next events. No system call where the place is known.
 fn tid() -> u32 {
-    match TID_OFFSET.load(Ordering::Relaxed) {
+    let tid = match TID_OFFSET.load(Ordering::Relaxed) {
         0 => gettid(),
         // SAFETY: the offset came from `tid_offset`.
         offset => unsafe { tid_from_thread_block(offset) },
-    }
+    };
+    fork::note_thread_id(tid);
+    tid
 }
 
 /// Takers of an event that goes the shortest way: the recording in the first place, and no other.
 const FAST: u32 = 1;
 
 /// Whether a recording may have the first place, whose events go the shortest way: with timestamps from
-/// the TSC and thread ids from the thread block.
-pub fn may_be_first(given_time: bool) -> bool {
-    !given_time && TID_OFFSET.load(Ordering::Relaxed) != 0
+/// the TSC.
+pub const fn may_be_first(given_time: bool) -> bool {
+    !given_time
 }
 
 /// Records an event whose fields all have a fixed size.
@@ -94,15 +95,13 @@ pub fn may_be_first(given_time: bool) -> bool {
 pub unsafe extern "C" fn append(site: *const Site, image: *const u8, size: usize) {
     // SAFETY: the site is a static of the calling module.
     let site = unsafe { &*site };
-    if site.takers() != FAST || fork::in_vfork_child() {
-        return deliver(site, image, size, ptr::null(), 0);
+    let tid = fork::noted_thread_id();
+    if site.takers() != FAST || tid == 0 {
+        return deliver_image(site, image, size);
     }
     // SAFETY: only recordings that `may_be_first` are in the first place, and no site is enabled before
-    // there are places. The image is readable as the caller promises; this is no vfork child.
-    unsafe {
-        let tid = tid_from_thread_block(TID_OFFSET.load(Ordering::Relaxed));
-        (*place(0)).append_image(id(site), tid, image, size);
-    }
+    // there are places. The image is readable as the caller promises; a vfork child has no noted id.
+    unsafe { (*place(0)).append_image(id(site), tid, image, size) };
 }
 
 /// The id of the site's event in records.
@@ -144,6 +143,11 @@ pub unsafe extern "C" fn append_tails(
     }
     // SAFETY: the site is what the caller passed, the image is at most `MAX_IMAGE` bytes long.
     unsafe { append(site, start, total) };
+}
+
+#[cold]
+extern "C" fn deliver_image(site: &Site, image: *const u8, image_len: usize) {
+    deliver(site, image, image_len, ptr::null(), 0);
 }
 
 /// Appends the event to each recording that takes it.

@@ -29,14 +29,48 @@ extern "C" fn in_parent() {
 extern "C" fn in_child() {
     // SAFETY: as in `in_parent`; the child's only thread is the one that forked.
     unsafe { registry::force_unlock() };
+    // The child's thread has another id.
+    note_thread_id(0);
     shielded((), || {
         registry::lock().forget_recordings();
         session::join_those_of_the_environment(Origin::Fork);
     });
 }
 
-/// Whether the caller is a vfork child.
+/// The thread's id as it was noted by [`note_thread_id`]; 0 where it isn't, as in a vfork child.
+///
+/// One word answers two questions of the event path: who is writing, and may it write.
 #[inline(always)]
+pub fn noted_thread_id() -> u32 {
+    let tid: u32;
+    // SAFETY: reads a thread-local word of this library, whose place the linker fills in.
+    unsafe {
+        core::arch::asm!(
+            "mov {place}, qword ptr [rip + tompion_thread_id@GOTTPOFF]",
+            "mov {tid:e}, dword ptr fs:[{place}]",
+            place = out(reg) _, tid = out(reg) tid,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    tid
+}
+
+/// Notes the calling thread's id, unless it is a vfork child, which has borrowed its parent's words.
+pub fn note_thread_id(tid: u32) {
+    if !in_vfork_child() {
+        // SAFETY: writes a thread-local word of this library.
+        unsafe {
+            core::arch::asm!(
+                "mov {place}, qword ptr [rip + tompion_thread_id@GOTTPOFF]",
+                "mov dword ptr fs:[{place}], {tid:e}",
+                place = out(reg) _, tid = in(reg) tid,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+}
+
+/// Whether the caller is a vfork child.
 pub fn in_vfork_child() -> bool {
     let depth: u32;
     // SAFETY: reads a thread-local word of this library, whose place the linker fills in.
@@ -64,6 +98,12 @@ global_asm!(
     .size tompion_vfork_depth, 4
 tompion_vfork_depth:
     .zero 4
+    .hidden tompion_thread_id
+    .globl tompion_thread_id
+    .type tompion_thread_id, @object
+    .size tompion_thread_id, 4
+tompion_thread_id:
+    .zero 4
     .text
     .balign 16
     .hidden tompion_vfork
@@ -72,6 +112,8 @@ tompion_vfork_depth:
 tompion_vfork:
     mov rdx, qword ptr [rip + tompion_vfork_depth@GOTTPOFF]
     inc dword ptr fs:[rdx]
+    mov rcx, qword ptr [rip + tompion_thread_id@GOTTPOFF]
+    mov dword ptr fs:[rcx], 0           // noted anew by the parent's next event
     pop rdi
     mov eax, 58                         // __NR_vfork
     syscall
