@@ -2,8 +2,12 @@
 
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+        unix::process::CommandExt,
+    },
     path::PathBuf,
+    process::Command,
     time::Duration,
 };
 
@@ -34,12 +38,6 @@ impl AsFd for ProcessWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
-}
-
-/// Whether a process with this id exists.
-pub fn alive(pid: u32) -> bool {
-    // SAFETY: signal 0 is never delivered.
-    unsafe { libc::kill(pid as libc::pid_t, 0) == 0 || *libc::__errno_location() == libc::EPERM }
 }
 
 /// Sends a signal.
@@ -78,12 +76,6 @@ pub fn on_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: ex
     unsafe { pthread_atfork(before, in_parent, in_child) };
 }
 
-/// Makes the calling process the parent of its orphaned descendants.
-pub fn mark_child_reaper() {
-    // SAFETY: a plain system call.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
-}
-
 /// Allows as many open files as the hard limit does.
 pub fn raise_file_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -93,19 +85,6 @@ pub fn raise_file_limit() {
             limit.rlim_cur = limit.rlim_max;
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         }
-    }
-}
-
-/// Ends this process by a signal, as if it had never been caught.
-pub fn reset_to_default_and_raise(signal: i32) {
-    // SAFETY: plain system calls; the set is initialised before use.
-    unsafe {
-        libc::signal(signal, libc::SIG_DFL);
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, signal);
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
-        libc::raise(signal);
     }
 }
 
@@ -145,6 +124,20 @@ impl Signals {
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// Lets a command start with no signal blocked, whatever its starter blocks.
+pub fn unblock_signals_in(command: &mut std::process::Command) {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: the closure runs in the forked child and makes only async-signal-safe calls.
+    unsafe {
+        command.pre_exec(|| {
+            let mut none: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut none);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+            Ok(())
+        });
     }
 }
 

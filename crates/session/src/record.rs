@@ -12,7 +12,7 @@ use std::{
 };
 
 use tompion_layout::ring::{Geometry, GeometryError};
-use tompion_os::{Poller, Signals};
+use tompion_os::{Inheritance, Poller, Signals};
 use tompion_protocol::{SESSION_VARIABLE, rules::Rules};
 
 use crate::{
@@ -120,6 +120,7 @@ fn create_folder(folder: &Path) -> Result<(), Error> {
 }
 
 fn record_into(config: &Config, geometry: Geometry, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
+    let inheritance = Inheritance::current();
     tompion_os::raise_file_limit();
     let folder = fs::canonicalize(&config.folder)?;
     let terms = terms(config, geometry, folder.clone());
@@ -136,7 +137,7 @@ fn record_into(config: &Config, geometry: Geometry, notice: &dyn Fn(&str)) -> Re
     let door = Door::open(&name, terms, orders.clone(), &poller)?;
     let consumer = Consumer::new(folder, manifest);
     let consumer = thread::Builder::new().name("consumer".into()).spawn(move || consumer.run(&inbox))?;
-    let child = spawn(config, &name)?;
+    let child = spawn(config, &name, inheritance)?;
     let deadline = config.time.map(|time| Instant::now() + time);
     let mut control = Control {
         door,
@@ -211,8 +212,8 @@ fn manifest(config: &Config, terms: &Terms) -> Manifest {
     }
 }
 
-/// Starts the command with what it needs to find the session.
-fn spawn(config: &Config, session: &str) -> Result<Child, Error> {
+/// Starts the command with what it needs to find the session, and else as if `tompion` were not there.
+fn spawn(config: &Config, session: &str, inheritance: Inheritance) -> Result<Child, Error> {
     let [program, arguments @ ..] = &config.command[..] else {
         return Err(Error::Command(String::new(), io::Error::from(io::ErrorKind::InvalidInput)));
     };
@@ -220,11 +221,13 @@ fn spawn(config: &Config, session: &str) -> Result<Child, Error> {
     let sessions = outer.into_iter().chain([session.to_owned()]).collect::<Vec<_>>().join(":");
     let mut command = Command::new(program);
     command.args(arguments).env(SESSION_VARIABLE, sessions);
+    inheritance.hand_on(&mut command);
     if !config.preload.is_empty() {
         let own = config.preload.iter().map(|path| path.to_string_lossy().into_owned());
         let others = std::env::var("LD_PRELOAD").ok().filter(|list| !list.is_empty());
         command.env("LD_PRELOAD", own.chain(others).collect::<Vec<_>>().join(":"));
     }
+    tompion_os::unblock_signals_in(&mut command);
     command.spawn().map_err(|error| Error::Command(program.clone(), error))
 }
 
