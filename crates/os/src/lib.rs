@@ -13,8 +13,8 @@ mod thread;
 pub use clock::{ClockPair, monotonic_ns, realtime_ns, sample_clocks, tsc, tsc_is_usable, tsc_state};
 pub use memory::{Retired, SharedMap, create_memfd, open_private_page, populate};
 pub use process::{
-    Interest, Poller, ProcessWatch, Signals, executable_of, is_privileged_start, kill, name_of, on_fork,
-    raise_file_limit, unblock_signals_in,
+    Inheritance, Interest, Poller, ProcessWatch, Signals, executable_of, is_privileged_start, kill, name_of,
+    on_fork, raise_file_limit,
 };
 pub use socket::{Listener, PacketSocket, Peer, Received};
 pub use thread::{

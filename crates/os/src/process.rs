@@ -2,12 +2,8 @@
 
 use std::{
     io,
-    os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
-        unix::process::CommandExt,
-    },
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     path::PathBuf,
-    process::Command,
     time::Duration,
 };
 
@@ -127,17 +123,35 @@ impl AsFd for Signals {
     }
 }
 
-/// Lets a command start with no signal blocked, whatever its starter blocks.
-pub fn unblock_signals_in(command: &mut std::process::Command) {
-    use std::os::unix::process::CommandExt;
-    // SAFETY: the closure runs in the forked child and makes only async-signal-safe calls.
-    unsafe {
-        command.pre_exec(|| {
-            let mut none: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&raw mut none);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
-            Ok(())
-        });
+/// What a program that is about to change itself has inherited, to be handed on to those it starts.
+#[derive(Clone, Copy)]
+pub struct Inheritance {
+    blocked: libc::sigset_t,
+    files: libc::rlimit,
+}
+
+impl Inheritance {
+    /// The blocked signals and the limit of open files, as they are now.
+    pub fn current() -> Self {
+        // SAFETY: all-zero bytes are valid for both; the calls fill them in.
+        unsafe {
+            let mut current: Self = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), &raw mut current.blocked);
+            libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut current.files);
+            current
+        }
+    }
+
+    /// Lets a command start with these.
+    pub fn hand_on(self, command: &mut Command) {
+        // SAFETY: the closure runs in the forked child and makes only async-signal-safe calls.
+        unsafe {
+            command.pre_exec(move || {
+                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.blocked, std::ptr::null_mut());
+                libc::setrlimit(libc::RLIMIT_NOFILE, &raw const self.files);
+                Ok(())
+            });
+        }
     }
 }
 

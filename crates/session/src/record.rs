@@ -227,7 +227,6 @@ fn spawn(config: &Config, session: &str, inheritance: Inheritance) -> Result<Chi
         let others = std::env::var("LD_PRELOAD").ok().filter(|list| !list.is_empty());
         command.env("LD_PRELOAD", own.chain(others).collect::<Vec<_>>().join(":"));
     }
-    tompion_os::unblock_signals_in(&mut command);
     command.spawn().map_err(|error| Error::Command(program.clone(), error))
 }
 
