@@ -43,11 +43,7 @@ fn listen(slot: usize) {
     let mut buffer = [0; MAX_MESSAGE / 4];
     loop {
         if socket.identity() != identity {
-            // The program closed our descriptor, and the number may be its own by now.
-            if let Some(socket) = Arc::into_inner(socket) {
-                socket.forget();
-            }
-            return;
+            return let_go(socket, identity);
         }
         match receive(&socket, &mut buffer) {
             Some(ToAgent::RulesChanged) => {
@@ -63,8 +59,18 @@ fn listen(slot: usize) {
                 }
             }
             Some(ToAgent::Welcome | ToAgent::Refused(_)) => {}
-            None => return end(slot),
+            None => {
+                end(slot);
+                return let_go(socket, identity);
+            }
         }
+    }
+}
+
+/// Closes our descriptor, unless the program has done so: then the number may be its own by now.
+fn let_go(socket: Arc<PacketSocket>, identity: Option<(u64, u64)>) {
+    if socket.identity() != identity {
+        std::mem::forget(socket);
     }
 }
 

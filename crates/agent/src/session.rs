@@ -234,8 +234,10 @@ impl Joined {
 
     /// Gives up a recording that a fork's child has inherited: its parent's socket and memory.
     pub fn abandon_in_child(self) -> Option<Retired> {
-        // The parent's listener, which doesn't exist here, has a share of the socket.
         self.socket.close_if_still(self.identity);
+        // It is closed now, or was not ours any more: no owner may close it again, whether the parent's
+        // listener, which doesn't exist here, has a share of the socket or had none yet.
+        std::mem::forget(Arc::clone(&self.socket));
         self.abandon()
     }
 

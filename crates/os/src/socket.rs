@@ -179,11 +179,6 @@ impl PacketSocket {
         }
     }
 
-    /// Forgets the descriptor without closing it: somebody else closed it, and may own its number now.
-    pub fn forget(self) {
-        std::mem::forget(self);
-    }
-
     /// Sends one packet. Never raises SIGPIPE.
     pub fn send(&self, packet: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let raws: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
