@@ -252,7 +252,8 @@ impl Process {
             let Some(record) = records.next() else { return Ok(()) };
             match record {
                 Ok(UntrustedRecord::Event { number, tid, time, payload }) => {
-                    self.states[ring].accounted += 1;
+                    // What a sub-buffer's header claimed is part of it, so it may be anything.
+                    self.states[ring].accounted = self.states[ring].accounted.saturating_add(1);
                     let Some(id) = self.class_id(number.into()) else {
                         self.refused += 1;
                         continue;
@@ -268,7 +269,7 @@ impl Process {
                 Ok(UntrustedRecord::Subbuffer { lost, events, .. }) => {
                     let state = &mut self.states[ring];
                     if self.overwrite && events > state.accounted {
-                        state.overwritten += events - state.accounted;
+                        state.overwritten = state.overwritten.saturating_add(events - state.accounted);
                         state.accounted = events;
                     }
                     self.writer.set_discarded(ring, lost)?;
@@ -337,12 +338,15 @@ impl Process {
 
     /// What the process lost for a reason.
     fn lost(&self, cause: Cause) -> u64 {
+        if cause == Cause::Refused {
+            // Counted by nobody but this side.
+            return self.refused;
+        }
         let without_ring = control::OFFSET_LOST + cause as usize * 8;
         let rings = (0..self.states.len()).map(|ring| self.reader(ring).lost(cause));
         let shared = rings.fold(0, u64::saturating_add);
         // Ordering: a counter by itself.
-        let shared = shared.saturating_add(self.control.word(without_ring).load(Ordering::Relaxed));
-        shared.saturating_add(if cause == Cause::Refused { self.refused } else { 0 })
+        shared.saturating_add(self.control.word(without_ring).load(Ordering::Relaxed))
     }
 
     /// The process in the manifest.
@@ -359,7 +363,7 @@ impl Process {
             end: self.end.clone().unwrap_or_else(|| "running".into()),
             events,
             lost: manifest::losses(|cause| self.lost(cause)),
-            overwritten: self.states.iter().map(|state| state.overwritten).sum(),
+            overwritten: self.states.iter().map(|state| state.overwritten).fold(0, u64::saturating_add),
         }
     }
 }

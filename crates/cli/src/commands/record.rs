@@ -140,8 +140,8 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCo
     for problem in outcome.problems.iter().chain(stopped) {
         say(problem);
     }
-    let events: u64 = manifest.sources.iter().map(|source| source.events).sum();
-    let lost: u64 = manifest.sources.iter().flat_map(|source| source.lost.values()).sum();
+    let events = total(manifest.sources.iter().map(|source| source.events));
+    let lost = total(manifest.sources.iter().flat_map(|source| source.lost.values().copied()));
     if let Some(status) = outcome.status.filter(|status| !status.success()) {
         say(format!("`{}` ended with {status}", config.command[0]));
     }
@@ -166,11 +166,17 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCo
     if stopped.is_some() { ExitCode::from(messages::FAILED) } else { ExitCode::SUCCESS }
 }
 
+/// The sum of counts that programs may have made up.
+fn total(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
 fn losses(report: &Report, lost: u64) -> String {
-    let overwritten: u64 = report.manifest.sources.iter().map(|source| source.overwritten).sum();
+    let overwritten = total(report.manifest.sources.iter().map(|source| source.overwritten));
     let mut causes = std::collections::BTreeMap::<&str, u64>::new();
     for (cause, count) in report.manifest.sources.iter().flat_map(|source| &source.lost) {
-        *causes.entry(cause).or_default() += count;
+        let sum = causes.entry(cause).or_default();
+        *sum = sum.saturating_add(*count);
     }
     let causes: Vec<String> =
         causes.iter().map(|(cause, count)| format!("{cause}: {}", grouped(*count))).collect();
