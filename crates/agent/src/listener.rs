@@ -36,10 +36,10 @@ fn run() {
 }
 
 fn listen(slot: usize) {
-    let Some(socket) = registry::lock().recordings[slot].as_ref().map(|joined| joined.socket()) else {
+    let Some((socket, identity)) = registry::lock().recordings[slot].as_ref().map(|joined| joined.socket())
+    else {
         return;
     };
-    let identity = socket.identity();
     let mut buffer = [0; MAX_MESSAGE / 4];
     loop {
         if socket.identity() != identity {

@@ -170,9 +170,10 @@ impl Joined {
         Self { socket: Arc::new(socket), identity, shared, rules, described }
     }
 
-    /// The conversation with the session.
-    pub fn socket(&self) -> Arc<PacketSocket> {
-        Arc::clone(&self.socket)
+    /// The conversation with the session, and its identity as long as it is ours. (The program may have
+    /// closed its descriptor at any time since, and use the number itself.)
+    pub fn socket(&self) -> (Arc<PacketSocket>, Option<(u64, u64)>) {
+        (Arc::clone(&self.socket), self.identity)
     }
 
     /// Reads the rules again.
