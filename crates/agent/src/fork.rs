@@ -32,8 +32,10 @@ extern "C" fn in_child() {
     // The child's thread has another id.
     note_thread_id(0);
     shielded((), || {
-        registry::lock().forget_recordings();
+        let conversations = registry::lock().forget_recordings();
         session::join_those_of_the_environment(Origin::Fork);
+        // Until now they have told the session that there is somebody to wait for.
+        conversations.into_iter().for_each(session::Inherited::close);
     });
 }
 

@@ -17,7 +17,7 @@ use tompion_protocol::{MAX_RECORDINGS, rules};
 
 use crate::{
     abi::{Module, SITE_ASKS, Site},
-    session::Joined,
+    session::{Inherited, Joined},
 };
 
 /// Events beyond this number cannot be told in a record.
@@ -232,13 +232,18 @@ impl Registry {
         }
     }
 
-    /// In the child of a fork: the parent's recordings are not ours.
-    pub fn forget_recordings(&mut self) {
+    /// In the child of a fork: the parent's recordings are not ours. Returns its conversations, which are to
+    /// be closed.
+    pub fn forget_recordings(&mut self) -> Vec<Inherited> {
+        let mut conversations = Vec::new();
         for slot in 0..MAX_RECORDINGS {
             if let Some(joined) = self.recordings[slot].take() {
                 self.disable(slot);
-                self.retired.extend(joined.abandon_in_child());
+                let (conversation, retired) = joined.abandon_in_child();
+                conversations.push(conversation);
+                self.retired.extend(retired);
             }
         }
+        conversations
     }
 }

@@ -38,6 +38,24 @@ pub struct Joined {
     described: Vec<u64>,
 }
 
+/// A parent's conversation in the child of a fork. While it is open the session knows that the child may
+/// still introduce itself, even if the parent has gone.
+#[derive(Debug)]
+pub struct Inherited {
+    socket: Arc<PacketSocket>,
+    identity: Option<(u64, u64)>,
+}
+
+impl Inherited {
+    /// Closes it, unless the program has done so.
+    pub fn close(self) {
+        self.socket.close_if_still(self.identity);
+        // It is closed now, or was not ours any more: no owner may close it again, whether the parent's
+        // listener, which doesn't exist here, has a share of the socket or had none yet.
+        std::mem::forget(self.socket);
+    }
+}
+
 /// The memory of a recording, mapped.
 #[derive(Debug)]
 struct Shared {
@@ -233,13 +251,10 @@ impl Joined {
         self.abandon()
     }
 
-    /// Gives up a recording that a fork's child has inherited: its parent's socket and memory.
-    pub fn abandon_in_child(self) -> Option<Retired> {
-        self.socket.close_if_still(self.identity);
-        // It is closed now, or was not ours any more: no owner may close it again, whether the parent's
-        // listener, which doesn't exist here, has a share of the socket or had none yet.
-        std::mem::forget(Arc::clone(&self.socket));
-        self.abandon()
+    /// Gives up a recording that a fork's child has inherited: its parent's conversation and memory.
+    pub fn abandon_in_child(self) -> (Inherited, Option<Retired>) {
+        let conversation = Inherited { socket: Arc::clone(&self.socket), identity: self.identity };
+        (conversation, self.abandon())
     }
 
     /// Gives up the memory, in a process where nobody uses it any more.

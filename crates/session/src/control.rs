@@ -68,6 +68,9 @@ pub struct Door {
     terms: Terms,
     listener: Listener,
     members: HashMap<u64, Member>,
+    /// Conversations of members that have ended, which their children hold open until they introduce
+    /// themselves.
+    heirs: HashMap<u64, Arc<PacketSocket>>,
     next_key: u64,
     orders: Sender<Order>,
     /// Folders of sources that are taken.
@@ -122,6 +125,7 @@ impl Door {
             terms,
             listener,
             members: HashMap::new(),
+            heirs: HashMap::new(),
             next_key: 0,
             orders,
             folders: HashMap::new(),
@@ -130,9 +134,10 @@ impl Door {
         })
     }
 
-    /// Whether some member is still alive.
-    pub fn has_living_members(&self) -> bool {
-        !self.members.is_empty()
+    /// Whether there is somebody to wait for: a member that is alive, or the child of one that may still
+    /// knock.
+    pub fn expects_events(&self) -> bool {
+        !self.members.is_empty() || !self.heirs.is_empty()
     }
 
     /// Names of the members that are still alive, with their pids.
@@ -271,9 +276,16 @@ impl Door {
 
     /// A member said something, or its conversation ended.
     pub fn hear(&mut self, key: u64, poller: &Poller) {
+        let mut buffer = [0; MAX_MESSAGE];
+        if let Some(socket) = self.heirs.get(&key) {
+            if socket.receive_bare(&mut buffer).is_none() {
+                poller.remove(socket.as_fd());
+                self.heirs.remove(&key);
+            }
+            return;
+        }
         let Some(member) = self.members.get_mut(&key) else { return };
         let Some(socket) = &member.socket else { return };
-        let mut buffer = [0; MAX_MESSAGE];
         match socket.receive_bare(&mut buffer).and_then(|len| ToSession::decode(buffer.get(..len)?).ok()) {
             Some(ToSession::Failed(reason)) => {
                 self.problems.push(format!("{} ({}) is not recorded: {reason}", member.name, member.pid));
@@ -290,6 +302,7 @@ impl Door {
     /// Ends all conversations: agents stop recording as they notice.
     pub fn close(mut self) -> Self {
         self.members.clear();
+        self.heirs.clear();
         self
     }
 
@@ -297,8 +310,9 @@ impl Door {
     pub fn bury(&mut self, key: u64, poller: &Poller, how: impl FnOnce(u32) -> Option<String>) {
         let Some(member) = self.members.remove(&key) else { return };
         poller.remove(member.watch.as_fd());
-        if let Some(socket) = &member.socket {
-            poller.remove(socket.as_fd());
+        if let Some(socket) = member.socket {
+            // Its end will be heard, now or when the last heir has closed it.
+            self.heirs.insert(key, socket);
         }
         let how = how(member.pid).unwrap_or_else(|| "ended".into());
         let _ = self.orders.send(Order::Ended(key, how));

@@ -254,11 +254,11 @@ impl Control {
             if self.child.is_none() {
                 // A child that was just made may be knocking.
                 self.door.answer(&self.poller);
-                if !self.door.has_living_members() {
+                if !self.door.expects_events() {
                     return;
                 }
-                if !std::mem::replace(&mut told, true) && !self.ending {
-                    let living = self.door.living().join(", ");
+                let living = self.door.living().join(", ");
+                if !living.is_empty() && !self.ending && !std::mem::replace(&mut told, true) {
                     notice(&format!("the command has ended; still recording {living} (Ctrl-C ends it)"));
                 }
             }
