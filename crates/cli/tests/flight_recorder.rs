@@ -1,0 +1,179 @@
+//! Overwrite mode while it runs; and recordings that end before their program, or the other way round.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    io::{BufRead, BufReader},
+    process::{Child, ChildStderr},
+};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::{
+    kills::Progress,
+    support::{Trace, Workshop, finish, run, signal, start, start_group, wait_until},
+};
+
+/// Enough for all events of these tests.
+const LONG_MEMORY: [&str; 6] = ["--mode", "overwrite", "--subbuf-size", "1M", "--subbufs", "8"];
+const SHORT_MEMORY: [&str; 6] = ["--mode", "overwrite", "--subbuf-size", "4K", "--subbufs", "4"];
+
+/// The emitter under a recording, at a leisurely pace.
+struct Running {
+    recording: Child,
+    progress: Progress,
+    trace: Trace,
+}
+
+fn emitter(shop: &Workshop, options: &[&str], count: &str) -> Running {
+    let (program, progress) = (shop.program("emitter"), Progress::new(shop.path("progress")));
+    let command: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &"20000", &"0", &count];
+    let recording = start_group(&mut shop.recording("trace", options, &command));
+    progress.pid();
+    Running { recording, progress, trace: shop.trace("trace") }
+}
+
+/// The numbers of a thread in the trace; each is there once.
+fn numbers_of(trace: &Trace, source: u64) -> BTreeSet<u64> {
+    let events = trace.events();
+    let numbers: Vec<u64> = events
+        .iter()
+        .filter(|event| event.number("source") == source)
+        .map(|event| event.number("number"))
+        .collect();
+    let set: BTreeSet<u64> = numbers.iter().copied().collect();
+    assert_eq!(set.len(), numbers.len(), "source {source}: some numbers stand there twice");
+    set
+}
+
+/// The next line that says how many events were saved.
+fn saved(lines: &mut impl Iterator<Item = std::io::Result<String>>) -> u64 {
+    let line =
+        lines.find_map(|line| line.ok().filter(|line| line.contains("saved"))).expect("`saved N events`");
+    let number = line.split(' ').nth(2).and_then(|number| number.parse().ok());
+    number.unwrap_or_else(|| panic!("expected `tompion: saved N events`, found `{line}`"))
+}
+
+fn stderr_of(recording: &mut Child) -> std::io::Lines<BufReader<ChildStderr>> {
+    BufReader::new(recording.stderr.take().expect("standard error")).lines()
+}
+
+#[test]
+fn snapshots_and_the_end_together_save_everything_once() {
+    let shop = Workshop::new();
+    let Running { mut recording, progress, trace } = emitter(&shop, &LONG_MEMORY, "20000");
+    let mut lines = stderr_of(&mut recording);
+    let mut first = 0;
+    for mark in [500, 1000, 2000] {
+        wait_until("some events", || progress.returned()[0] >= mark);
+        signal(recording.id(), Signal::USR1);
+        first += saved(&mut lines);
+        assert!(first >= mark);
+        assert!(trace.printed().lines().count() as u64 >= mark, "what was saved can be read at once");
+    }
+    finish(recording, "record").succeeded();
+
+    for source in 0..2 {
+        assert!(numbers_of(&trace, source).into_iter().eq(1..=20_000));
+    }
+    assert_eq!(trace.stat()["overwritten"], 0);
+}
+
+#[test]
+fn snapshots_of_a_short_memory_never_repeat_an_event() {
+    let shop = Workshop::new();
+    let Running { mut recording, progress, trace } = emitter(&shop, &SHORT_MEMORY, "20000");
+    let mut lines = stderr_of(&mut recording);
+    for mark in [1000, 1010, 5000] {
+        wait_until("some events", || progress.returned()[0] >= mark);
+        signal(recording.id(), Signal::USR1);
+        saved(&mut lines);
+    }
+    finish(recording, "record").succeeded();
+
+    let found = numbers_of(&trace, 0).len() + numbers_of(&trace, 1).len();
+    let stat = trace.stat();
+    assert_eq!(stat["events"], found);
+    assert_eq!(found as u64 + stat["overwritten"].as_u64().unwrap(), 40_000);
+    assert_eq!(trace.agreed_count(), found as u64);
+}
+
+#[test]
+fn an_interrupt_ends_the_command_and_leaves_a_readable_trace() {
+    for whole_group in [false, true] {
+        let shop = Workshop::new();
+        let Running { recording, progress, trace } = emitter(&shop, &[], "0");
+        wait_until("some events", || progress.returned()[0] >= 100);
+        if whole_group {
+            let group = Pid::from_raw(recording.id() as i32).unwrap();
+            kill_process_group(group, Signal::INT).unwrap();
+        } else {
+            signal(recording.id(), Signal::INT);
+        }
+        let finished = finish(recording, "record").succeeded();
+
+        assert!(finished.err.contains("ended with signal: 2"), "{}", finished.err);
+        let lost = trace.stat()["lost"]["total"].as_u64().unwrap();
+        let returned: u64 = progress.returned().iter().sum();
+        let known = trace.agreed_count() + lost;
+        assert!((returned..=returned + 2).contains(&known), "{known} of {returned}");
+    }
+}
+
+#[test]
+fn a_command_that_takes_no_notice_does_not_hold_up_the_end() {
+    let shop = Workshop::new();
+    let program = shop.program("stubborn");
+    let mut recording = start(&mut shop.recording("trace", &["--for", "200ms"], &[&program]));
+    let mut said = BufReader::new(recording.stdout.take().unwrap()).lines();
+    let pid: u32 = said.next().unwrap().unwrap().parse().unwrap();
+    let finished = finish(recording, "record");
+    signal(pid, Signal::KILL);
+
+    let finished = finished.succeeded();
+    let trace = shop.trace("trace");
+    assert!(trace.agreed_count() >= 1, "{}", finished.err);
+    assert_eq!(trace.stat()["processes"][0]["end"], "running when the recording ended");
+}
+
+#[test]
+fn a_recording_with_a_time_ends_by_itself() {
+    let shop = Workshop::new();
+    let Running { recording, progress, trace } = emitter(&shop, &["--for", "1s"], "0");
+    let finished = finish(recording, "record").succeeded();
+
+    assert!(finished.err.contains("ended with signal: 15"), "{}", finished.err);
+    assert!(!progress.is_done());
+    assert!(trace.agreed_count() > 0);
+}
+
+#[test]
+fn a_program_outlives_its_session_unharmed() {
+    for mode in ["discard", "overwrite"] {
+        let shop = Workshop::new();
+        let options = ["--mode", mode, "--subbuf-size", "4K", "--subbufs", "2"];
+        let Running { mut recording, progress, trace } = emitter(&shop, &options, "4000");
+        let pid = progress.pid();
+        wait_until("some events", || progress.returned()[0] >= 500);
+        signal(recording.id(), Signal::KILL);
+        recording.wait().unwrap();
+
+        wait_until("the program's own end", || !std::path::Path::new(&format!("/proc/{pid}")).exists());
+        assert!(progress.is_done());
+        assert_eq!(progress.returned()[..2], [4000, 4000]);
+        drop(trace);
+    }
+}
+
+#[test]
+fn what_was_flushed_before_the_session_was_killed_can_be_read() {
+    let shop = Workshop::new();
+    let Running { mut recording, progress, trace } = emitter(&shop, &[], "0");
+    let flushed = || run(crate::support::tompion().arg("print").arg(&trace.folder)).out.lines().count() > 0;
+    wait_until("a first packet", flushed);
+    signal(recording.id(), Signal::KILL);
+    recording.wait().unwrap();
+    signal(progress.pid(), Signal::KILL);
+
+    assert!(trace.agreed_count() > 0);
+}

@@ -1,0 +1,284 @@
+//! Programs that are killed at any instant: every append that had returned is in the trace, whole and
+//! exactly once.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{self, Trace, Workshop, finish, rounds, run, start, tompion, wait_until};
+
+/// Rings so large that nothing can be lost.
+const ROOMY: &[&str] = &["--subbuf-size", "4M", "--subbufs", "4"];
+/// Rings so small that the consumer can't keep up.
+const TIGHT: &[&str] = &["--subbuf-size", "4K", "--subbufs", "2"];
+/// A flight recorder with a short memory.
+const SHORT_MEMORY: &[&str] = &["--mode", "overwrite", "--subbuf-size", "4K", "--subbufs", "4"];
+
+/// Two threads and their handlers.
+const SOURCES: usize = 4;
+
+/// The file in which the program tells what it has appended, see `programs/emitter.c`.
+pub struct Progress(PathBuf);
+
+impl Progress {
+    pub fn new(path: PathBuf) -> Self {
+        fs::write(&path, [0; 4096]).expect("a file for the progress");
+        Self(path)
+    }
+
+    fn word(&self, index: usize) -> u64 {
+        let bytes = fs::read(&self.0).expect("the progress");
+        u64::from_le_bytes(bytes[index * 8..][..8].try_into().expect("eight bytes"))
+    }
+
+    /// The program, once it has appended something.
+    pub fn pid(&self) -> u32 {
+        wait_until("the first event", || self.word(0) != 0);
+        self.word(0) as u32
+    }
+
+    /// Whether the program came to its end.
+    pub fn is_done(&self) -> bool {
+        self.word(1) == 1
+    }
+
+    /// The last number of each source.
+    pub fn returned(&self) -> [u64; SOURCES] {
+        std::array::from_fn(|source| self.word(8 * (1 + source)))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// A record that was found, and found whole.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    time: u64,
+    cpu: u64,
+    source: usize,
+    number: u64,
+}
+
+/// What stands behind `name = ` in a line of text.
+fn field<'a>(line: &'a str, name: &str) -> &'a str {
+    let rest = line.split_once(&format!(" {name} = ")).map_or("", |(_, rest)| rest);
+    rest.split([',', ' ']).next().unwrap_or_default()
+}
+
+fn number(line: &str, name: &str) -> u64 {
+    field(line, name).parse().unwrap_or_else(|_| panic!("no number `{name}` in {line}"))
+}
+
+/// As `proof` in `programs/emitter.c`.
+fn proof(number: u64) -> String {
+    let length = if number % 97 == 0 { 700 - number % 50 } else { 1 + number % 48 };
+    char::from(b'a' + (number % 26) as u8).to_string().repeat(length as usize)
+}
+
+fn parse(line: &str) -> Found {
+    let time = line.get(1..21).unwrap_or_default().replace('.', "").parse().expect("a time");
+    let (source, count) = (number(line, "source"), number(line, "number"));
+    let sum = (count + source).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    assert_eq!(field(line, "sum"), format!("{sum:#X}").replacen("0X", "0x", 1), "torn: {line}");
+    assert_eq!(field(line, "text"), format!("\"{}\"", proof(count)), "torn: {line}");
+    Found { time, cpu: number(line, "cpu_id"), source: source as usize, number: count }
+}
+
+/// All records, each checked against its own proof. Time never goes backwards.
+fn found_in(trace: &Trace) -> Vec<Found> {
+    let text =
+        run(tompion().args(["print", "--clock-seconds", "--no-delta"]).arg(&trace.folder)).succeeded().out;
+    let found: Vec<Found> = text.lines().map(parse).collect();
+    // The reader merges streams by their next events: a stream out of order makes the whole so.
+    assert!(found.windows(2).all(|pair| pair[0].time <= pair[1].time), "time goes backwards");
+    found
+}
+
+fn numbers_of(found: &[Found], source: usize) -> Vec<u64> {
+    found.iter().filter(|found| found.source == source).map(|found| found.number).collect()
+}
+
+/// One killed program.
+struct Killed {
+    trace: Trace,
+    returned: [u64; SOURCES],
+    stat: Value,
+}
+
+impl Killed {
+    fn lost(&self) -> u64 {
+        self.stat["lost"]["total"].as_u64().expect("a number")
+    }
+}
+
+/// A round's choices; different in every round, the same in every run.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    round: u32,
+    storm_us: u64,
+    pause: u64,
+    delay: Duration,
+}
+
+impl Plan {
+    fn new(round: u32, storm: bool) -> Self {
+        let mut state = u64::from(round) * 2 + u64::from(storm) + 0x9e37_79b9_7f4a_7c15;
+        let mut random = |below: u64| {
+            for shift in [13, 7, 17] {
+                state ^= if shift == 7 { state >> shift } else { state << shift };
+            }
+            state % below
+        };
+        let pause = [0, 100, 400, 2000][random(4) as usize];
+        // Without a pause there are soon more events than anybody wants to look at.
+        let longest = if pause == 0 { 4_000 } else { 30_000 };
+        let delay = Duration::from_micros(random(longest));
+        Self { round, storm_us: if storm { 20 + random(31) } else { 0 }, pause, delay }
+    }
+}
+
+/// Kills a program in the middle of its work, as often as asked for, and hands each case to the check.
+fn kill_rounds(options: &[&str], storm: bool, check: fn(&Plan, &Killed)) {
+    let shop = Workshop::new();
+    let program = shop.program("emitter");
+    let (mut kills, mut records) = (0, 0);
+    for round in 0..rounds(60, 500) {
+        let plan = Plan::new(round, storm);
+        let progress = Progress::new(shop.path("progress"));
+        let words = [plan.pause.to_string(), plan.storm_us.to_string()];
+        let command: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &words[0], &words[1], &"0"];
+        let recording = start(&mut shop.recording("trace", options, &command));
+        let pid = progress.pid();
+        std::thread::sleep(plan.delay);
+        support::signal(pid, Signal::KILL);
+        finish(recording, "tompion record").succeeded();
+
+        let trace = shop.trace("trace");
+        let stat = trace.stat();
+        assert_eq!(stat["processes"][0]["end"], "killed by signal 9");
+        let killed = Killed { trace, returned: progress.returned(), stat };
+        check(&plan, &killed);
+        kills += 1;
+        records += killed.returned.iter().sum::<u64>();
+        fs::remove_dir_all(&killed.trace.folder).expect("the trace can be removed");
+    }
+    println!("{kills} kills, {records} appends had returned");
+}
+
+/// Nothing may be lost: from one to the last append, which may just not have returned.
+fn everything_is_there(plan: &Plan, killed: &Killed) {
+    assert_eq!(killed.lost(), 0, "{plan:?}");
+    let found = found_in(&killed.trace);
+    for (source, returned) in killed.returned.into_iter().enumerate() {
+        let numbers = numbers_of(&found, source);
+        let last = numbers.len() as u64;
+        assert!(numbers.iter().copied().eq(1..=last), "{plan:?}: source {source} has gaps");
+        assert!(
+            (returned..=returned + 1).contains(&last),
+            "{plan:?}: source {source} ends at {last} of {returned}"
+        );
+    }
+}
+
+/// What is not there is counted.
+fn losses_are_counted(plan: &Plan, killed: &Killed) {
+    let found = found_in(&killed.trace);
+    for source in 0..SOURCES {
+        let numbers = numbers_of(&found, source);
+        assert!(
+            numbers.windows(2).all(|pair| pair[0] < pair[1]),
+            "{plan:?}: source {source} is out of order"
+        );
+    }
+    let returned: u64 = killed.returned.iter().sum();
+    let known = found.len() as u64 + killed.lost();
+    let most = returned + SOURCES as u64;
+    assert!((returned..=most).contains(&known), "{plan:?}: {known} are known of {returned}");
+}
+
+/// The newest history is unbroken from the moment on from which every ring has its own.
+fn the_last_moments_are_there(plan: &Plan, killed: &Killed) {
+    let found = found_in(&killed.trace);
+    let mut first = BTreeMap::new();
+    found.iter().for_each(|found| {
+        first.entry(found.cpu).or_insert(found.time);
+    });
+    let begin = first.into_values().max().expect("some event");
+    let recent: Vec<Found> = found.iter().copied().filter(|found| found.time >= begin).collect();
+    for (source, returned) in killed.returned.into_iter().enumerate() {
+        let numbers = numbers_of(&recent, source);
+        let Some((first, last)) = numbers.first().zip(numbers.last()) else { continue };
+        assert!(
+            numbers.iter().copied().eq(*first..=*last),
+            "{plan:?}: source {source} has gaps: {numbers:?}"
+        );
+        assert!(
+            (returned..=returned + 1).contains(last),
+            "{plan:?}: source {source} ends at {last} of {returned}"
+        );
+    }
+    for source in 0..SOURCES {
+        let numbers = numbers_of(&found, source);
+        assert!(
+            numbers.windows(2).all(|pair| pair[0] < pair[1]),
+            "{plan:?}: source {source} is out of order"
+        );
+    }
+}
+
+#[test]
+fn a_kill_loses_nothing() {
+    kill_rounds(ROOMY, false, everything_is_there);
+}
+
+#[test]
+fn a_kill_in_a_storm_of_signals_loses_nothing() {
+    kill_rounds(ROOMY, true, everything_is_there);
+}
+
+#[test]
+fn a_kill_with_full_rings_leaves_all_losses_counted() {
+    kill_rounds(TIGHT, true, losses_are_counted);
+}
+
+#[test]
+fn a_flight_recorder_keeps_the_last_moments_before_a_kill() {
+    kill_rounds(SHORT_MEMORY, false, the_last_moments_are_there);
+}
+
+#[test]
+fn a_flight_recorder_keeps_the_last_moments_in_a_storm_of_signals() {
+    kill_rounds(SHORT_MEMORY, true, the_last_moments_are_there);
+}
+
+#[test]
+fn in_runs_that_end_normally_every_event_is_accounted_for() {
+    let shop = Workshop::new();
+    let program = shop.program("emitter");
+    for (index, options) in
+        [ROOMY, TIGHT, SHORT_MEMORY].into_iter().cycle().take(rounds(12, 90) as usize).enumerate()
+    {
+        let (progress, name) = (Progress::new(shop.path("progress")), format!("trace-{index}"));
+        let storm = if index % 2 == 0 { "0" } else { "30" };
+        let mut record =
+            shop.recording(&name, options, &[&program, &progress.path(), &"20", &storm, &"20000"]);
+        assert_eq!(run(&mut record).succeeded().out, "all appended\n");
+
+        assert!(progress.is_done());
+        let emitted: u64 = progress.returned().iter().sum();
+        let (trace, count) = (shop.trace(&name), |value: &Value| value.as_u64().expect("a number"));
+        let stat = trace.stat();
+        let known = count(&stat["events"]) + count(&stat["overwritten"]) + count(&stat["lost"]["total"]);
+        assert_eq!(known, emitted, "{options:?}, storm {storm}: {stat:#}");
+        assert_eq!(found_in(&trace).len() as u64, count(&stat["events"]));
+    }
+}

@@ -1,0 +1,14 @@
+//! The whole chain: real programs are compiled, recorded by the real command, and their traces read by
+//! it and by babeltrace2.
+//!
+//! The quick form is part of every test run; `TOMPION_FULL=1` goes round the loops longer.
+
+mod support;
+
+mod command_line;
+mod fields;
+mod flight_recorder;
+mod hostile;
+mod kills;
+mod processes;
+mod threads;

@@ -1,0 +1,295 @@
+//! What the tests share: a workshop of one's own, the command, and the traces it leaves behind.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::{fs::symlink, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::Once,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// The command under test.
+pub const TOMPION: &str = env!("CARGO_BIN_EXE_tompion");
+
+/// How long anything may take before a test gives up on it. No test measures time by this.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// `quick` times, or `full` times where the long form is asked for.
+pub fn rounds(quick: u32, full: u32) -> u32 {
+    if std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1") { full } else { quick }
+}
+
+/// What stands in `crates/cli/tests`.
+pub fn beside(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The folder with the command and its libraries.
+pub fn libraries() -> &'static Path {
+    static BUILT: Once = Once::new();
+    let folder = Path::new(TOMPION).parent().expect("the command stands in a folder");
+    BUILT.call_once(|| build_libraries(folder));
+    folder
+}
+
+/// The library by cargo, the preload wrapper by the C compiler, both beside the command.
+fn build_libraries(folder: &Path) {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo.args(["build", "--quiet", "--package", "tompion-agent", "--target-dir"]);
+    cargo.arg(folder.parent().expect("cargo's folders")).current_dir(repository());
+    if folder.ends_with("release") {
+        cargo.arg("--release");
+    }
+    run(&mut cargo).succeeded();
+    if !folder.join("libtompion.so.0").exists() {
+        symlink("libtompion.so", folder.join("libtompion.so.0")).expect("a link to the library");
+    }
+    let (preload, fresh) = (folder.join("libtompion-malloc.so"), folder.join(".libtompion-malloc.so.test"));
+    if preload.exists() {
+        return;
+    }
+    let mut cc = compiler();
+    cc.args(["-g", "-shared", "-fPIC"]).arg(repository().join("crates/agent/preload/malloc.c"));
+    cc.arg("-L").arg(folder).args(["-ltompion", "-ldl", "-Wl,-rpath,$ORIGIN"]);
+    cc.args(["-Wl,-soname,libtompion-malloc.so", "-o"]).arg(&fresh);
+    run(&mut cc).succeeded();
+    fs::rename(fresh, preload).expect("the preload wrapper in its place");
+}
+
+fn compiler() -> Command {
+    let mut cc = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
+    cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-I"]).arg(repository().join("include"));
+    cc
+}
+
+/// A folder of one test, with the programs and traces that it makes.
+pub struct Workshop(tempfile::TempDir);
+
+impl Workshop {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self(tempfile::Builder::new().prefix("tompion-test-").tempdir().expect("a folder for the test"))
+    }
+
+    /// A place in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Compiles and links one program of `programs/`.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.link(name, &[&format!("{name}.c")], &[])
+    }
+
+    /// Compiles sources of `programs/` into one program or library; its libraries are found where they are.
+    pub fn link(&self, name: &str, sources: &[&str], flags: &[&str]) -> PathBuf {
+        let output = self.path(name);
+        let mut cc = compiler();
+        cc.args(["-std=gnu11", "-pthread"]);
+        cc.args(sources.iter().map(|source| beside("programs").join(source)));
+        cc.args(flags).arg("-L").arg(libraries()).arg("-ltompion");
+        cc.arg(format!("-Wl,-rpath,{}", libraries().display())).arg("-o").arg(&output);
+        run(&mut cc).succeeded();
+        output
+    }
+
+    /// `tompion record -o NAME OPTIONS -- COMMAND`, to be run in the workshop.
+    pub fn recording(&self, trace: &str, options: &[&str], command: &[&dyn AsRef<OsStr>]) -> Command {
+        let mut record = self.tompion(&["record", "-o", trace]);
+        record.args(options).arg("--").args(command.iter().map(|word| word.as_ref()));
+        record
+    }
+
+    /// Records a command into the trace `trace` with all that a test of sound programs expects.
+    pub fn record(&self, options: &[&str], command: &[&dyn AsRef<OsStr>]) -> Trace {
+        run(&mut self.recording("trace", options, command)).succeeded();
+        self.trace("trace")
+    }
+
+    /// A trace that was recorded here.
+    pub fn trace(&self, name: &str) -> Trace {
+        Trace { folder: self.path(name) }
+    }
+
+    /// The command, to be run in the workshop.
+    pub fn tompion(&self, arguments: &[&str]) -> Command {
+        libraries();
+        let mut command = tompion();
+        command.args(arguments).current_dir(self.0.path());
+        command
+    }
+}
+
+/// The command, in UTC and with nothing of the environment that could matter.
+pub fn tompion() -> Command {
+    let mut command = Command::new(TOMPION);
+    command.env("TZ", "UTC").env_remove("TOMPION_SESSION").env_remove("LD_PRELOAD").env("COLUMNS", "100");
+    command
+}
+
+/// What a program said, and how it ended.
+#[derive(Debug)]
+pub struct Finished {
+    command: String,
+    pub status: ExitStatus,
+    pub out: String,
+    pub err: String,
+}
+
+impl Finished {
+    /// With exit code 0, or the test ends here.
+    #[track_caller]
+    pub fn succeeded(self) -> Self {
+        self.exited(0)
+    }
+
+    /// With this exit code, or the test ends here.
+    #[track_caller]
+    pub fn exited(self, code: i32) -> Self {
+        assert_eq!(
+            self.status.code(),
+            Some(code),
+            "{}: {}\n{}{}",
+            self.command,
+            self.status,
+            self.out,
+            self.err
+        );
+        self
+    }
+}
+
+/// Runs a program to its end.
+pub fn run(command: &mut Command) -> Finished {
+    finish(start(command), &format!("{command:?}"))
+}
+
+/// Starts a program whose words are kept.
+pub fn start(command: &mut Command) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+/// Starts a program as the leader of a process group, as a shell does.
+pub fn start_group(command: &mut Command) -> Child {
+    start(command.process_group(0))
+}
+
+/// Waits for a program's end.
+pub fn finish(child: Child, name: &str) -> Finished {
+    let Output { status, stdout, stderr } = child.wait_with_output().expect("a child of this test");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Finished { command: name.to_owned(), status, out: text(stdout), err: text(stderr) }
+}
+
+/// Sends a signal to a process.
+pub fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid as i32).expect("a process"), signal).expect("a process that is there");
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// A recorded trace.
+pub struct Trace {
+    pub folder: PathBuf,
+}
+
+/// An event as `print` shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Nanoseconds since 1970.
+    pub time: i64,
+    pub name: String,
+    pub cpu: u32,
+    /// Path of the process's trace.
+    pub source: String,
+    pub fields: Value,
+}
+
+impl Event {
+    /// An integer field.
+    #[track_caller]
+    pub fn number(&self, field: &str) -> u64 {
+        self.fields[field].as_u64().unwrap_or_else(|| panic!("no number `{field}` in {self:?}"))
+    }
+}
+
+impl Trace {
+    /// The text of `tompion print`.
+    pub fn printed(&self) -> String {
+        run(tompion().arg("print").arg(&self.folder)).succeeded().out
+    }
+
+    /// babeltrace2's text and its warnings.
+    pub fn babeltrace(&self) -> Finished {
+        run(Command::new("babeltrace2").env("TZ", "UTC").arg(&self.folder)).succeeded()
+    }
+
+    /// The object of `tompion stat --json`.
+    pub fn stat(&self) -> Value {
+        let text = run(tompion().args(["stat", "--json"]).arg(&self.folder)).succeeded().out;
+        serde_json::from_str(&text).expect("JSON from stat")
+    }
+
+    /// `tompion.json`.
+    pub fn manifest(&self) -> Value {
+        let text = fs::read(self.folder.join("tompion.json")).expect("a manifest");
+        serde_json::from_slice(&text).expect("JSON in the manifest")
+    }
+
+    /// All events, in the order of time.
+    pub fn events(&self) -> Vec<Event> {
+        let json = run(tompion().args(["print", "--format", "json"]).arg(&self.folder)).succeeded().out;
+        json.lines().map(event).collect()
+    }
+
+    /// The number of events, on which both readers and the summary agree.
+    pub fn agreed_count(&self) -> u64 {
+        let (ours, theirs) = (self.printed(), self.babeltrace().out);
+        let count = ours.lines().count();
+        assert_eq!(count, theirs.lines().count());
+        assert_eq!(self.stat()["events"], count);
+        count as u64
+    }
+
+    /// The same, where babeltrace2's text is the same, too.
+    ///
+    /// It need not be where events of two processes have one time, or a text is empty: babeltrace2 2.0.4
+    /// then shows the text of an earlier event.
+    pub fn agreed_text(&self) -> u64 {
+        let (ours, theirs) = (self.printed(), self.babeltrace().out);
+        for (ours, theirs) in ours.lines().zip(theirs.lines()) {
+            assert_eq!(ours, theirs, "babeltrace2 prints other text");
+        }
+        self.agreed_count()
+    }
+}
+
+fn event(line: &str) -> Event {
+    let mut value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Event {
+        time: value["timestamp_ns"].as_i64().expect("a time"),
+        name: text(&value["event"]),
+        cpu: value["cpu"].as_u64().expect("a CPU") as u32,
+        source: text(&value["trace"]),
+        fields: value["fields"].take(),
+    }
+}
