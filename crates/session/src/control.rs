@@ -67,6 +67,8 @@ struct Member {
 pub struct Door {
     terms: Terms,
     listener: Listener,
+    /// Who has knocked and not said anything yet.
+    guests: HashMap<u64, PacketSocket>,
     members: HashMap<u64, Member>,
     /// Conversations of members that have ended, which their children hold open until they introduce
     /// themselves.
@@ -124,6 +126,7 @@ impl Door {
         Ok(Self {
             terms,
             listener,
+            guests: HashMap::new(),
             members: HashMap::new(),
             heirs: HashMap::new(),
             next_key: 0,
@@ -145,13 +148,34 @@ impl Door {
         self.members.values().map(|member| format!("{} ({})", member.name, member.pid)).collect()
     }
 
-    /// Lets everybody in who knocks.
+    /// Lets everybody in who knocks. Who doesn't introduce himself keeps nobody else waiting.
     pub fn answer(&mut self, poller: &Poller) {
         while let Ok(Some(socket)) = self.listener.accept() {
-            if let Err(problem) = self.welcome(socket, poller) {
-                self.problems.push(problem);
+            let key = self.new_key();
+            if poller.add(socket.as_fd(), Interest::Socket(key).to_number()).is_ok() {
+                self.guests.insert(key, socket);
             }
         }
+    }
+
+    /// Waits for the introductions of all that have been let in, for a while.
+    pub fn hear_guests(&mut self, poller: &Poller) {
+        for key in self.guests.keys().copied().collect::<Vec<_>>() {
+            self.hear_guest(key, poller);
+        }
+    }
+
+    fn hear_guest(&mut self, key: u64, poller: &Poller) {
+        let Some(socket) = self.guests.remove(&key) else { return };
+        poller.remove(socket.as_fd());
+        if let Err(problem) = self.welcome(socket, poller) {
+            self.problems.push(problem);
+        }
+    }
+
+    fn new_key(&mut self) -> u64 {
+        self.next_key += 1;
+        self.next_key
     }
 
     fn welcome(&mut self, socket: PacketSocket, poller: &Poller) -> Result<(), String> {
@@ -172,8 +196,7 @@ impl Door {
         }
         let recording = self.share_memory(&socket, &hello, peer.pid).map_err(|error| error.to_string())?;
         let socket = Arc::new(socket);
-        let key = self.next_key;
-        self.next_key += 1;
+        let key = self.new_key();
         self.welcomed += 1;
         let add = |descriptor, interest: Interest| poller.add(descriptor, interest.to_number());
         add(socket.as_fd(), Interest::Socket(key)).map_err(|error| error.to_string())?;
@@ -274,8 +297,11 @@ impl Door {
         }
     }
 
-    /// A member said something, or its conversation ended.
+    /// A guest or a member said something, or a conversation ended.
     pub fn hear(&mut self, key: u64, poller: &Poller) {
+        if self.guests.contains_key(&key) {
+            return self.hear_guest(key, poller);
+        }
         let mut buffer = [0; MAX_MESSAGE];
         if let Some(socket) = self.heirs.get(&key) {
             if socket.receive_bare(&mut buffer).is_none() {

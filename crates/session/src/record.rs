@@ -254,6 +254,7 @@ impl Control {
             if self.child.is_none() {
                 // A child that was just made may be knocking.
                 self.door.answer(&self.poller);
+                self.door.hear_guests(&self.poller);
                 if !self.door.expects_events() {
                     return;
                 }
