@@ -5,7 +5,7 @@ use std::{fmt::Display, process::ExitCode};
 /// Exit code: it could not be done.
 pub const FAILED: u8 = 1;
 /// Exit code: the command line was wrong.
-const WRONG_USAGE: u8 = 2;
+pub const WRONG_USAGE: u8 = 2;
 
 /// Says something.
 pub fn say(text: impl Display) {

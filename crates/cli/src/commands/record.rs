@@ -109,7 +109,13 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         command: arguments.command.clone(),
         invocation: std::env::args().collect(),
     };
-    let outcome = tompion_session::record(&config, &|text| say(text))?;
+    let outcome = match tompion_session::record(&config, &|text| say(text)) {
+        Err(tompion_session::Error::Geometry(error)) => {
+            say(error);
+            return Ok(ExitCode::from(messages::WRONG_USAGE));
+        }
+        outcome => outcome?,
+    };
     Ok(conclude(&config, &arguments, &outcome))
 }
 
