@@ -1,1 +1,214 @@
-//! Soon.
+//! The words of the command, to the letter, and its exit codes.
+//!
+//! The files in `golden/` are sessions at a terminal: lines that begin with `$ ` are run, what follows
+//! them is what must come back. `TOMPION_BLESS=1` writes down what comes back now.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{Finished, Trace, Workshop, beside, finish, libraries, run, signal, start, tompion};
+
+/// A workshop with `hello` from the examples, a file that is no program, and an empty folder.
+fn with_hello() -> Workshop {
+    let shop = Workshop::new();
+    shop.link("hello", &["../../../../examples/hello.c"], &[]);
+    fs::write(shop.path("data"), "no program\n").unwrap();
+    fs::create_dir(shop.path("empty")).unwrap();
+    shop
+}
+
+/// Runs a line as a shell does; both outputs as one, and the exit code if it isn't zero.
+fn answer(shop: &Workshop, line: &str) -> String {
+    let path = format!("{}:{}", libraries().display(), std::env::var("PATH").unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("exec 2>&1; {line}")]).env("PATH", path).env("LC_ALL", "C");
+    shell.env("TZ", "UTC").env("COLUMNS", "100").env_remove("TOMPION_SESSION").current_dir(shop.path(""));
+    let Finished { out, status, .. } = run(&mut shell);
+    match status.code() {
+        Some(0) => out,
+        code => format!("{out}[exit {}]\n", code.unwrap_or(-1)),
+    }
+}
+
+fn session_is_as_written(file: &str) {
+    let (shop, file) = (with_hello(), beside("golden").join(file));
+    let expected = fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = expected.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
+    let found: Vec<String> =
+        lines.iter().map(|line| format!("$ {line}\n{}\n", answer(&shop, line))).collect();
+    let found = found.concat();
+    if std::env::var_os("TOMPION_BLESS").is_some() {
+        return fs::write(&file, found).unwrap();
+    }
+    for (found, expected) in found.lines().zip(expected.lines()) {
+        assert_eq!(found, expected, "in {}", file.display());
+    }
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn help_is_as_written() {
+    session_is_as_written("help.txt");
+}
+
+#[test]
+fn errors_are_as_written() {
+    session_is_as_written("errors.txt");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let shop = Workshop::new();
+    let trace = shop.record(&["--subbuf-size", "1M"], &[&shop.program("numbered"), &"1", &"20000"]);
+    for format in ["text", "json", "csv"] {
+        let mut print = start(tompion().args(["print", "--format", format]).arg(&trace.folder));
+        let mut first = String::new();
+        BufReader::new(print.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        assert!(!first.is_empty());
+        assert_eq!(finish(print, "print").succeeded().err, "");
+    }
+}
+
+/// A trace of one stream with several packets, and the path of the stream.
+fn long_stream(shop: &Workshop) -> (Trace, PathBuf) {
+    let options = ["--subbuf-size", "4M"];
+    let program = shop.program("numbered");
+    let trace = shop.record(&options, &[&"taskset", &"-c", &"0", &program, &"1", &"100000"]);
+    let source = trace.manifest()["sources"][0]["path"].as_str().unwrap().to_owned();
+    let stream = trace.folder.join(source).join("stream_0");
+    assert!(fs::metadata(&stream).unwrap().len() > 600_000, "several packets");
+    (trace, stream)
+}
+
+/// Reads a damaged trace: the numbers up to the damage, and the one line that tells of it.
+fn read_damaged(trace: &Trace) -> (Vec<u64>, String) {
+    let printed = run(tompion().arg("print").arg(&trace.folder)).exited(1);
+    run(tompion().args(["stat", "--json"]).arg(&trace.folder)).exited(1);
+    let number = |line: &str| line.split_once(", number = ")?.1.split_once(' ')?.0.parse().ok();
+    let numbers = printed.out.lines().filter_map(number).collect();
+    assert_eq!(printed.err.trim().lines().count(), 1, "{}", printed.err);
+    (numbers, printed.err)
+}
+
+#[test]
+fn a_stream_that_was_cut_is_read_up_to_the_cut() {
+    let shop = Workshop::new();
+    let (trace, stream) = long_stream(&shop);
+    let size = fs::metadata(&stream).unwrap().len();
+    for cut in [size - 1, size - 100_000, 300_000, 100, 10] {
+        fs::OpenOptions::new().write(true).open(&stream).unwrap().set_len(cut).unwrap();
+        let (numbers, message) = read_damaged(&trace);
+
+        assert!(numbers.iter().copied().eq(1..=numbers.len() as u64));
+        assert!(numbers.len() as u64 >= cut.saturating_sub(270_000) / 25, "{} at {cut}", numbers.len());
+        assert!(message.contains("stream_0") && message.contains("byte "), "{message}");
+    }
+}
+
+#[test]
+fn random_bytes_in_a_stream_cost_nothing_that_stands_before_them() {
+    let shop = Workshop::new();
+    let (trace, stream) = long_stream(&shop);
+    let mut noise = vec![0; 4096];
+    fs::File::open("/dev/urandom").unwrap().read_exact(&mut noise).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&stream).unwrap();
+    file.write_all_at(&noise, 400_000).unwrap();
+    let (numbers, message) = read_damaged(&trace);
+
+    let sound = numbers.iter().zip(1..).take_while(|(found, expected)| **found == *expected).count();
+    assert!(sound > 400_000 / 25, "only {sound} events were read");
+    assert!(message.contains("stream_0") && message.contains("byte "), "{message}");
+}
+
+#[test]
+fn damaged_metadata_is_named() {
+    let shop = Workshop::new();
+    let (trace, stream) = long_stream(&shop);
+    let metadata = stream.with_file_name("metadata");
+    fs::write(&metadata, "/* CTF 1.8 */\nevent { name = \n").unwrap();
+    let printed = run(tompion().arg("print").arg(&trace.folder)).exited(1);
+    assert!(printed.err.contains("metadata"), "{}", printed.err);
+    assert_eq!(printed.err.trim().lines().count(), 1, "{}", printed.err);
+}
+
+#[test]
+fn a_running_process_is_listed_with_its_libraries() {
+    let shop = Workshop::new();
+    let mut running = start(&mut Command::new(shop.program("stubborn")));
+    let mut line = String::new();
+    BufReader::new(running.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let listed = run(tompion().args(["list", line.trim()]));
+    let json = run(tompion().args(["list", "--json", line.trim()]));
+    signal(running.id(), Signal::KILL);
+    running.wait().unwrap();
+
+    assert_eq!(listed.succeeded().out, "stubborn:step  [debug_line]  u32 number\n");
+    let rows: Value = serde_json::from_str(&json.succeeded().out).unwrap();
+    assert_eq!(rows[0]["name"], "stubborn:step");
+}
+
+#[test]
+fn doctor_reports_every_check_as_json() {
+    let rows: Value = serde_json::from_str(&run(tompion().args(["doctor", "--json"])).out).unwrap();
+    let rows = rows.as_array().unwrap();
+    assert!(rows.len() >= 7);
+    for row in rows {
+        assert!(["good", "drawback", "bad"].contains(&row["state"].as_str().unwrap()), "{row}");
+        assert!(row["mend"].is_null() == (row["state"] == "good"), "{row}");
+    }
+}
+
+/// Records a python script that talks to the session, then `hello` in the same recording.
+fn beside_fake_agent(what: &str) -> (Finished, u64) {
+    let shop = with_hello();
+    let (script, hello) = (beside("programs/fake_agent.py"), shop.path("hello"));
+    let command: [&dyn AsRef<std::ffi::OsStr>; 4] = [&"python3", &script, &what, &hello];
+    let finished = run(&mut shop.recording("trace", &[], &command)).succeeded();
+    (finished, shop.trace("trace").agreed_count())
+}
+
+fn problems(finished: &Finished) -> Vec<&str> {
+    finished.err.lines().filter(|line| line.contains("refused process")).collect()
+}
+
+#[test]
+fn an_agent_of_another_version_is_told_so_in_one_line() {
+    let (finished, events) = beside_fake_agent("version");
+    assert!(events >= 40);
+    let reason = "its libtompion speaks protocol 9, this tompion 1: install the same version of both";
+    assert!(finished.out.contains(&format!("102 {reason}")), "{}", finished.out);
+    let [line] = problems(&finished)[..] else { panic!("expected one line: {}", finished.err) };
+    assert!(line.ends_with(reason), "{line}");
+}
+
+#[test]
+fn a_session_survives_garbage() {
+    let (finished, events) = beside_fake_agent("garbage");
+    assert!(events >= 40);
+    assert!(problems(&finished).len() <= 12, "{}", finished.err);
+}
+
+#[test]
+fn a_silent_caller_keeps_nobody_else_waiting() {
+    let (finished, events) = beside_fake_agent("silence");
+    assert!(events >= 40, "{}", finished.err);
+}
+
+#[test]
+fn the_newest_trace_is_taken_where_none_is_named() {
+    let shop = with_hello();
+    run(&mut shop.recording("older", &[], &[&"./hello", &"1"])).succeeded();
+    run(&mut shop.recording("newer", &[], &[&"./hello", &"2"])).succeeded();
+    let printed = run(&mut shop.tompion(&["print", "-e", "db:query_start"])).succeeded();
+    assert_eq!(printed.out.lines().count(), 2);
+    assert_eq!(printed.err, "tompion: newest trace here: newer\n");
+    assert!(Path::new(&shop.path("older")).is_dir());
+}

@@ -123,7 +123,6 @@ impl Killed {
 /// A round's choices; different in every round, the same in every run.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
-    round: u32,
     storm_us: u64,
     pause: u64,
     delay: Duration,
@@ -142,7 +141,7 @@ impl Plan {
         // Without a pause there are soon more events than anybody wants to look at.
         let longest = if pause == 0 { 4_000 } else { 30_000 };
         let delay = Duration::from_micros(random(longest));
-        Self { round, storm_us: if storm { 20 + random(31) } else { 0 }, pause, delay }
+        Self { storm_us: if storm { 20 + random(31) } else { 0 }, pause, delay }
     }
 }
 
