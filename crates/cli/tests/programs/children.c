@@ -84,14 +84,15 @@ static int in_vfork_child(void)
     return 0;
 }
 
-static int by_spawn(char *self)
+static int by_spawn(char *self, int waiting)
 {
     char leaf[] = "leaf", *arguments[] = {self, leaf, NULL};
     pid_t child;
     tell("parent");
     if (posix_spawn(&child, self, NULL, NULL, arguments, environ) != 0)
         return 1;
-    waitpid(child, NULL, 0);
+    if (waiting)
+        waitpid(child, NULL, 0);
     return 0;
 }
 
@@ -148,8 +149,8 @@ int main(int argc, char **argv)
         return by_vfork(argv[0]);
     if (strcmp(how, "vfork") == 0)
         return in_vfork_child();
-    if (strcmp(how, "posix_spawn") == 0)
-        return by_spawn(argv[0]);
+    if (strncmp(how, "posix_spawn", 11) == 0)
+        return by_spawn(argv[0], how[11] == 0);
     if (strcmp(how, "system") == 0 || strcmp(how, "popen") == 0)
         return by_shell(argv[0], how[0] == 'p');
     tell("leaf");
