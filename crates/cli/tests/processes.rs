@@ -83,7 +83,6 @@ fn programs_started_by_vfork_spawn_and_shells_are_recorded() {
 }
 
 #[test]
-#[ignore = "a session whose members have all ended does not wait for programs that are just being started"]
 fn a_program_is_recorded_whose_starter_ends_at_once() {
     let shop = Workshop::new();
     let trace = children(&shop, "posix_spawn and go");

@@ -23,6 +23,8 @@ use crate::{
 
 /// How long the command may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long programs that were started last may take to introduce themselves.
+const NEWCOMERS_PATIENCE: Duration = Duration::from_millis(250);
 
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
@@ -140,6 +142,7 @@ fn record_into(config: &Config, geometry: Geometry, notice: &dyn Fn(&str)) -> Re
     let child = spawn(config, &name, inheritance)?;
     let deadline = config.time.map(|time| Instant::now() + time);
     let mut control = Control {
+        name,
         door,
         signals,
         poller,
@@ -232,6 +235,8 @@ fn spawn(config: &Config, session: &str, inheritance: Inheritance) -> Result<Chi
 
 /// The control thread's state.
 struct Control {
+    /// The session's name, which programs find in their environment.
+    name: String,
     door: Door,
     signals: Signals,
     poller: Poller,
@@ -255,7 +260,7 @@ impl Control {
                 // A child that was just made may be knocking.
                 self.door.answer(&self.poller);
                 self.door.hear_guests(&self.poller);
-                if !self.door.expects_events() {
+                if !self.door.expects_events() && !self.newcomers_come() {
                     return;
                 }
                 let living = self.door.living().join(", ");
@@ -280,6 +285,22 @@ impl Control {
                 }
             }
         }
+    }
+
+    /// Whether a program knocks that was still being started when the last member ended.
+    ///
+    /// Between exec and its agent's hello nobody but the kernel knows of a program; its environment tells.
+    fn newcomers_come(&mut self) -> bool {
+        let patience = Instant::now() + NEWCOMERS_PATIENCE;
+        while !self.ending && Instant::now() < patience && somebody_has_in_environment(&self.name) {
+            thread::sleep(Duration::from_millis(5));
+            self.door.answer(&self.poller);
+            self.door.hear_guests(&self.poller);
+            if self.door.expects_events() {
+                return true;
+            }
+        }
+        false
     }
 
     /// The time is up: asks the command to end. True when it was asked before.
@@ -337,6 +358,17 @@ impl Control {
             }
         }
     }
+}
+
+/// Whether some process that we may look into was started with this text in its environment.
+fn somebody_has_in_environment(text: &str) -> bool {
+    let Ok(processes) = fs::read_dir("/proc") else { return false };
+    let own = std::process::id().to_string();
+    let names = processes.filter_map(Result::ok).map(|entry| entry.file_name());
+    names
+        .filter(|name| name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit) && *name != *own)
+        .filter_map(|name| fs::read(Path::new("/proc").join(name).join("environ")).ok())
+        .any(|environment| environment.windows(text.len()).any(|window| window == text.as_bytes()))
 }
 
 /// A process's end in words.
