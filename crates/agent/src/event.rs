@@ -6,11 +6,11 @@ use std::{
     cell::UnsafeCell,
     mem::MaybeUninit,
     ptr,
-    sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
 };
 
 use tompion_layout::{loss::Cause, record};
-use tompion_os::{gettid, monotonic_ns, tid_from_thread_block};
+use tompion_os::{gettid, monotonic_ns, monotonic_ns_without_tsc, tid_from_thread_block};
 use tompion_protocol::MAX_RECORDINGS;
 use tompion_ring::producer::{Event, Recording, Tail};
 
@@ -22,13 +22,17 @@ static RECORDINGS: AtomicPtr<Recording> = AtomicPtr::new(ptr::null_mut());
 /// Where threads keep their ids, see [`tompion_os::tid_offset`]; 0 where that isn't known.
 pub static TID_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether this process may not read the TSC.
+static TSC_FORBIDDEN: AtomicBool = AtomicBool::new(false);
+
 /// Makes room for the recordings, once in the life of the program.
 pub fn prepare() -> std::io::Result<()> {
     // Ordering: callers hold the registry's lock; the event path only follows a site's bit.
     if RECORDINGS.load(Ordering::Relaxed).is_null() {
         let page = tompion_os::open_private_page(size_of::<Recording>() * MAX_RECORDINGS)?;
         TID_OFFSET.store(tid_place_in_all_threads().unwrap_or(0), Ordering::Relaxed);
-        // Ordering: pairs with the acquire load in `recording`.
+        TSC_FORBIDDEN.store(!tompion_os::tsc_is_usable(), Ordering::Relaxed);
+        // Ordering: pairs with the acquire load in `place`.
         RECORDINGS.store(page.as_ptr().cast(), Ordering::Release);
     }
     Ok(())
@@ -65,6 +69,11 @@ fn recording<'a>(slot: u32) -> Option<&'a Recording> {
     // SAFETY: null, or memory for `MAX_RECORDINGS` recordings that stays for ever; zeros are a recording
     // that takes nothing.
     unsafe { place(slot as usize).as_ref() }
+}
+
+/// CLOCK_MONOTONIC, in a process that may not read the TSC as well.
+fn given_time() -> u64 {
+    if TSC_FORBIDDEN.load(Ordering::Relaxed) { monotonic_ns_without_tsc() } else { monotonic_ns() }
 }
 
 /// The calling thread's id, noted for its next events. No system call where the place is known.
@@ -163,7 +172,7 @@ extern "C" fn deliver(site: &Site, image: *const u8, image_len: usize, tails: *c
     while takers != 0 {
         if let Some(recording) = recording(takers.trailing_zeros()) {
             if recording.wants_given_time() {
-                event.time = monotonic_ns();
+                event.time = given_time();
             }
             // SAFETY: image and tails are readable, as the callers were promised; this is no vfork child.
             // What was lost has been counted.

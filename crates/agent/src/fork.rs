@@ -144,6 +144,7 @@ tompion_vfork:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vfork() -> i32 {
     // SAFETY: a jump that leaves the stack as the caller made it: this function has no frame of its own,
-    // having neither locals nor calls (`tests/vfork.rs` holds the compiler to that).
+    // having neither locals nor calls. (Not so with forced frame pointers: such a build
+    // fails its tests of vfork.)
     unsafe { core::arch::asm!("jmp tompion_vfork", options(noreturn, nostack)) }
 }

@@ -21,9 +21,9 @@ mod session;
 #[global_allocator]
 static HEAP: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
-/// Runs a function of the agent so that no panic reaches the host.
+/// Runs a function of the agent so that no panic reaches the host, and no change of its `errno`.
 fn shielded<T>(otherwise: T, body: impl FnOnce() -> T + std::panic::UnwindSafe) -> T {
-    std::panic::catch_unwind(body).unwrap_or(otherwise)
+    tompion_os::keeping_errno(|| std::panic::catch_unwind(body).unwrap_or(otherwise))
 }
 
 /// Runs when the library is loaded, before the constructors of the objects that need it.

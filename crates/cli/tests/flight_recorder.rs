@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     ffi::OsStr,
     io::{BufRead, BufReader},
+    path::Path,
     process::{Child, ChildStderr},
 };
 
@@ -127,10 +128,10 @@ fn a_command_that_takes_no_notice_does_not_hold_up_the_end() {
     let mut recording = start(&mut shop.recording("trace", &["--for", "200ms"], &[&program]));
     let mut said = BufReader::new(recording.stdout.take().unwrap()).lines();
     let pid: u32 = said.next().unwrap().unwrap().parse().unwrap();
-    let finished = finish(recording, "record");
-    signal(pid, Signal::KILL);
+    let finished = finish(recording, "record").succeeded();
 
-    let finished = finished.succeeded();
+    assert!(finished.err.contains("it is killed"), "{}", finished.err);
+    assert!(!Path::new("/proc").join(pid.to_string()).exists());
     let trace = shop.trace("trace");
     assert!(trace.agreed_count() >= 1, "{}", finished.err);
     assert_eq!(trace.stat()["processes"][0]["end"], "running when the recording ended");

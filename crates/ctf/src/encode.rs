@@ -128,7 +128,7 @@ fn event_header() -> Struct {
 fn event_class(event: &Event, id: u64) -> metadata::Event {
     let mut fields = Vec::with_capacity(event.fields.len());
     for field in &event.fields {
-        push_field(&mut fields, field);
+        push_field(&mut fields, &event.fields, field);
     }
     metadata::Event {
         id,
@@ -140,16 +140,16 @@ fn event_class(event: &Event, id: u64) -> metadata::Event {
     }
 }
 
-fn push_field(fields: &mut Vec<Field>, field: &schema::Field) {
+fn push_field(fields: &mut Vec<Field>, all: &[schema::Field], field: &schema::Field) {
     let hexadecimal = schema::Integer { bits: 8, signed: false, hex: true };
     let ty = match &field.ty {
         schema::Type::Integer(integer) => integer_type(*integer),
         schema::Type::Float(bits) => Type::Float(Float::new((*bits).into(), ORDER)),
         schema::Type::Bool => Type::unsigned(8, ORDER),
         schema::Type::String => Type::String(Encoding::Utf8),
-        schema::Type::Bytes => sequence_type(fields, &field.name, hexadecimal),
+        schema::Type::Bytes => sequence_type(fields, all, &field.name, hexadecimal),
         schema::Type::Array(element, count) => integer_type(*element).array((*count).into()),
-        schema::Type::Sequence(element) => sequence_type(fields, &field.name, *element),
+        schema::Type::Sequence(element) => sequence_type(fields, all, &field.name, *element),
         schema::Type::Enum(enumeration) => Type::Enum(Enum {
             integer: Integer::signed(64, ORDER),
             mappings: enumeration.labels.iter().map(mapping).collect(),
@@ -170,8 +170,16 @@ fn integer_type(integer: schema::Integer) -> Type {
 }
 
 /// A sequence and, before it, the field with its length, named as LTTng names it.
-fn sequence_type(fields: &mut Vec<Field>, name: &str, element: schema::Integer) -> Type {
-    let length = format!("_{name}_length");
+fn sequence_type(
+    fields: &mut Vec<Field>,
+    all: &[schema::Field],
+    name: &str,
+    element: schema::Integer,
+) -> Type {
+    let mut length = format!("_{name}_length");
+    while fields.iter().any(|field| field.name == length) || all.iter().any(|field| field.name == length) {
+        length.insert(0, '_');
+    }
     fields.push(unsigned(&length, 32));
     integer_type(element).sequence(Reference::payload(&length))
 }
@@ -320,7 +328,7 @@ pub struct Packet {
     bytes: Vec<u8>,
     uuid: Uuid,
     tid: bool,
-    begin: Option<u64>,
+    begin: u64,
     last: u64,
     events: u64,
 }
@@ -337,7 +345,7 @@ impl Packet {
     /// An empty packet for streams of this source.
     pub fn new(source: &Source) -> Self {
         let mut packet =
-            Self { bytes: Vec::new(), uuid: source.uuid, tid: source.tid, begin: None, last: 0, events: 0 };
+            Self { bytes: Vec::new(), uuid: source.uuid, tid: source.tid, begin: 0, last: 0, events: 0 };
         packet.clear();
         packet
     }
@@ -345,7 +353,6 @@ impl Packet {
     fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.resize(HEADER_SIZE + CONTEXT_SIZE, 0);
-        self.begin = None;
         self.events = 0;
     }
 
@@ -368,9 +375,9 @@ impl Packet {
     #[inline]
     pub fn push(&mut self, record: &Record<'_>, plan: &Plan) -> Result<(), Misfit> {
         let start = self.bytes.len();
-        let begin = *self.begin.get_or_insert(record.time);
-        let last = if self.events == 0 { begin } else { self.last };
-        let time = record.time.max(last);
+        // Not before the last event of the packet before, either.
+        let time = record.time.max(self.last);
+        let last = if self.events == 0 { time } else { self.last };
         if record.id < COMPACT_IDS && time - last < 1 << COMPACT_BITS {
             let header = record.id | (time as u32) << (32 - COMPACT_BITS);
             self.bytes.extend_from_slice(&header.to_le_bytes());
@@ -383,6 +390,9 @@ impl Packet {
             self.bytes.extend_from_slice(&record.tid.to_le_bytes());
         }
         plan.encode(record.payload, &mut self.bytes).inspect_err(|_| self.bytes.truncate(start))?;
+        if self.events == 0 {
+            self.begin = time;
+        }
         self.last = time;
         self.events += 1;
         Ok(())
@@ -397,7 +407,7 @@ impl Packet {
         moment: u64,
         write: impl FnOnce(&[u8], PacketInfo) -> T,
     ) -> T {
-        let begin = if self.events == 0 { moment } else { self.begin.unwrap_or(moment) };
+        let begin = if self.events == 0 { moment } else { self.begin };
         let end = if self.events == 0 { moment } else { self.last };
         let content = self.bytes.len() as u64;
         let size = content + TRAILER_SIZE;

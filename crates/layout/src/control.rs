@@ -46,8 +46,9 @@ pub const RULES: u64 = PAGE;
 pub const RULES_SIZE: u64 = 16 * PAGE;
 /// Where the catalog begins.
 pub const CATALOG: u64 = RULES + RULES_SIZE;
-/// Room for the catalog in bytes. The file is sparse: what is not used costs nothing.
-pub const CATALOG_SIZE: u64 = 16 << 20;
+/// Room for the catalog in bytes, enough for more than ten thousand events. The file is sparse: what is not
+/// used costs nothing, unless the program locks all its memory.
+pub const CATALOG_SIZE: u64 = 2 << 20;
 /// Size of the whole control file.
 pub const FILE_SIZE: u64 = CATALOG + CATALOG_SIZE;
 

@@ -18,6 +18,8 @@ pub enum Cause {
     CatalogFull = 5,
     /// The reader found bytes that no sound application writes.
     Refused = 6,
+    /// The trace could not be written any more (a full disk).
+    NotWritten = 7,
 }
 
 impl Cause {
@@ -25,7 +27,7 @@ impl Cause {
     pub const SLOTS: usize = 16;
 
     /// All causes, in the order of their numbers.
-    pub const ALL: [Cause; 7] = [
+    pub const ALL: [Cause; 8] = [
         Cause::Full,
         Cause::TooLarge,
         Cause::Retries,
@@ -33,6 +35,7 @@ impl Cause {
         Cause::VforkChild,
         Cause::CatalogFull,
         Cause::Refused,
+        Cause::NotWritten,
     ];
 
     /// The name by which reports and `--json` call it.
@@ -45,6 +48,7 @@ impl Cause {
             Cause::VforkChild => "vfork_child",
             Cause::CatalogFull => "catalog_full",
             Cause::Refused => "refused",
+            Cause::NotWritten => "not_written",
         }
     }
 }

@@ -10,7 +10,10 @@ mod process;
 mod socket;
 mod thread;
 
-pub use clock::{ClockPair, monotonic_ns, realtime_ns, sample_clocks, tsc, tsc_is_usable, tsc_state};
+pub use clock::{
+    ClockPair, monotonic_ns, monotonic_ns_without_tsc, realtime_ns, sample_clocks, tsc, tsc_is_usable,
+    tsc_state,
+};
 pub use memory::{Retired, SharedMap, create_memfd, open_private_page, populate};
 pub use process::{
     Inheritance, Interest, Poller, ProcessWatch, Signals, executable_of, is_privileged_start, kill, name_of,
@@ -25,6 +28,18 @@ pub use thread::{
 /// The last system call's error.
 pub(crate) fn last_error() -> std::io::Error {
     std::io::Error::last_os_error()
+}
+
+/// Runs something that may change `errno`, and puts it back.
+pub fn keeping_errno<T>(body: impl FnOnce() -> T) -> T {
+    // SAFETY: the address of the calling thread's own `errno`, valid as long as the thread.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { *place };
+    let result = body();
+    // SAFETY: as above.
+    unsafe { *place = before };
+    result
 }
 
 /// Turns a system call's -1 into the error.

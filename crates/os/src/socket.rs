@@ -179,7 +179,7 @@ impl PacketSocket {
         }
     }
 
-    /// Sends one packet. Never raises SIGPIPE.
+    /// Sends one packet. Never raises SIGPIPE, and never waits for a receiver that doesn't receive.
     pub fn send(&self, packet: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let raws: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let mut vector = libc::iovec { iov_base: packet.as_ptr().cast_mut().cast(), iov_len: packet.len() };
@@ -204,7 +204,8 @@ impl PacketSocket {
             }
         }
         // SAFETY: the message points to live locals only.
-        let sent = unsafe { libc::sendmsg(self.raw(), &raw const message, libc::MSG_NOSIGNAL) };
+        let sent =
+            unsafe { libc::sendmsg(self.raw(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
         if sent < 0 { Err(crate::last_error()) } else { Ok(()) }
     }
 

@@ -194,7 +194,11 @@ fn decode_with(bytes: &[u8], read_enum: ReadEnum) -> Result<Event> {
     let head = event_head(&mut cursor)?;
     let mut fields = Vec::with_capacity(head.fields.min(64));
     for _ in 0..head.fields {
-        fields.push(decode_field(&mut cursor, &mut rest, read_enum)?);
+        let field = decode_field(&mut cursor, &mut rest, read_enum)?;
+        if fields.iter().any(|other: &Field| other.name == field.name) {
+            return Err(DescriptionError::Name("second field of one", field.name));
+        }
+        fields.push(field);
     }
     Ok(Event {
         provider: head.provider.to_owned(),

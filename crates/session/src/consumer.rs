@@ -22,6 +22,8 @@ use crate::{
 /// Shortest and longest sleep. The longest one bounds how much a sudden burst may bring before the
 /// consumer looks.
 const SLEEP: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(4));
+/// Longest sleep while events come.
+const BUSY_SLEEP: Duration = Duration::from_millis(1);
 /// While bytes are converted, rings are looked after this often.
 const COLLECT_EVERY: Duration = Duration::from_micros(500);
 /// Time between two samples of the clock, at least.
@@ -60,9 +62,10 @@ pub struct Report {
 }
 
 /// The consumer's state.
-#[derive(Debug)]
 pub struct Consumer {
     folder: PathBuf,
+    /// Tells the user something at once.
+    notice: fn(&str),
     manifest: Manifest,
     processes: Vec<Process>,
     clock: ClockMap,
@@ -76,12 +79,13 @@ pub struct Consumer {
 
 impl Consumer {
     /// A consumer for a trace folder; `manifest` is what is known before anything was recorded.
-    pub fn new(folder: PathBuf, manifest: Manifest) -> Self {
+    pub fn new(folder: PathBuf, manifest: Manifest, notice: fn(&str)) -> Self {
         let first = sample_clocks();
         std::thread::sleep(Duration::from_millis(2));
         let now = Instant::now();
         Self {
             folder,
+            notice,
             manifest,
             processes: Vec::new(),
             clock: ClockMap::new(first, sample_clocks()),
@@ -125,6 +129,9 @@ impl Consumer {
 
     /// One round over all rings. Returns how long to sleep.
     fn round(&mut self, sleep: Duration) -> Duration {
+        if self.stopped.is_some() {
+            return SLEEP.1;
+        }
         let fullest = self.processes.iter_mut().map(Process::collect).max().unwrap_or(0);
         let pending: usize = self.processes.iter().map(Process::pending_bytes).sum();
         if self.sampled.elapsed() >= SAMPLE_EVERY {
@@ -143,7 +150,8 @@ impl Consumer {
         }
         match fullest {
             10.. => SLEEP.0,
-            3.. => sleep,
+            3.. => sleep.min(BUSY_SLEEP),
+            1.. => (sleep * 3 / 2).min(BUSY_SLEEP),
             _ => (sleep * 3 / 2).min(SLEEP.1),
         }
     }
@@ -181,7 +189,10 @@ impl Consumer {
 
     fn stop(&mut self, error: &io::Error) {
         if self.stopped.is_none() {
-            self.stopped = Some(format!("recording to {} stopped: {error}", self.folder.display()));
+            let text = format!("recording to {} stopped: {error}", self.folder.display());
+            (self.notice)(&text);
+            self.stopped = Some(text);
+            self.processes.iter_mut().for_each(Process::give_up);
         }
     }
 
@@ -222,15 +233,20 @@ impl Consumer {
         self.sample();
         let mut process = self.processes.remove(index);
         process.end.get_or_insert(how);
-        if self.manifest.channel.mode == "overwrite" {
-            process.save_history();
-        } else {
-            process.collect();
+        if self.stopped.is_some() {
+            process.give_up();
         }
-        self.sample();
-        let finished = process.convert(&mut self.clock).and_then(|()| process.finish());
-        if let Err(error) = finished {
-            self.stop(&error);
+        if self.stopped.is_none() {
+            if self.manifest.channel.mode == "overwrite" {
+                process.save_history();
+            } else {
+                process.collect();
+            }
+            self.sample();
+            if let Err(error) = process.convert(&mut self.clock).and_then(|()| process.finish()) {
+                process.give_up();
+                self.stop(&error);
+            }
         }
         process.read_catalog();
         let names = process.event_names().map(|(provider, name)| (provider.to_owned(), name.to_owned()));

@@ -28,6 +28,9 @@ use crate::{
     source::{ClassId, SourceWriter},
 };
 
+/// More than any program can lose. A reader takes the largest number for a mistake of its own.
+const MOST_DISCARDED: u64 = 1 << 62;
+
 /// A process as the session knows it.
 #[derive(Debug)]
 pub struct Process {
@@ -52,6 +55,8 @@ pub struct Process {
     /// What each event number means; `None` where its description was refused.
     classes: BTreeMap<u32, Option<Class>>,
     refused: u64,
+    /// Whether writing was given up.
+    given_up: bool,
     /// Buffers for copies, used before: fresh memory would cost a page fault for each page.
     spare: Vec<Vec<u8>>,
 }
@@ -72,8 +77,6 @@ struct RingState {
     populated: u64,
     /// Events of the ring that were recorded or are known to be overwritten.
     accounted: u64,
-    /// Events recorded.
-    events: u64,
     /// Events overwritten by design.
     overwritten: u64,
     /// Bytes that were copied and wait to be converted.
@@ -120,6 +123,7 @@ impl Process {
             catalog_read: 0,
             classes: BTreeMap::new(),
             refused: 0,
+            given_up: false,
             spare: Vec::new(),
         }
     }
@@ -153,7 +157,8 @@ impl Process {
             let state = &mut self.states[ring];
             match taken {
                 Ok(span) => {
-                    fullest = fullest.max((span.end - span.begin) * 100 / self.geometry.ring_size());
+                    let share = (span.end - span.begin) * 100 / self.geometry.ring_size();
+                    fullest = fullest.max(share).max(u64::from(!span.is_empty()));
                     state.read = span.end;
                     if !span.is_empty() {
                         state.pending.push_back((span, bytes));
@@ -260,9 +265,7 @@ impl Process {
                     };
                     let time = if self.given_time { time } else { clock.to_ns(time) };
                     let record = Record { id, time, tid, payload };
-                    if self.writer.push(ring, cpu, position, &record)? {
-                        self.states[ring].events += 1;
-                    } else {
+                    if !self.writer.push(ring, cpu, position, &record)? {
                         self.refused += 1;
                     }
                 }
@@ -272,7 +275,7 @@ impl Process {
                         state.overwritten = state.overwritten.saturating_add(events - state.accounted);
                         state.accounted = events;
                     }
-                    self.writer.set_discarded(ring, lost)?;
+                    self.writer.set_discarded(ring, lost.min(MOST_DISCARDED))?;
                 }
                 Err(_) => self.refused += 1,
             }
@@ -331,9 +334,29 @@ impl Process {
         for ring in 0..self.states.len() {
             let reader = self.reader(ring);
             let lost = Cause::ALL.into_iter().map(|cause| reader.lost(cause)).fold(0, u64::saturating_add);
-            self.writer.finish(ring, lost)?;
+            self.writer.finish(ring, lost.min(MOST_DISCARDED))?;
         }
         Ok(())
+    }
+
+    /// Writes nothing more: the trace ends with the last whole packet.
+    pub fn give_up(&mut self) {
+        self.given_up = true;
+        self.spare = Vec::new();
+        for state in &mut self.states {
+            state.pending = VecDeque::new();
+        }
+    }
+
+    /// Events that reached the rings but not the disk, after writing was given up.
+    fn not_written(&self) -> u64 {
+        if !self.given_up {
+            return 0;
+        }
+        let appended = (0..self.states.len()).map(|ring| self.reader(ring).events());
+        let overwritten = self.states.iter().map(|state| state.overwritten).fold(0, u64::saturating_add);
+        let known = self.writer.written().saturating_add(overwritten).saturating_add(self.refused);
+        appended.fold(0, u64::saturating_add).saturating_sub(known)
     }
 
     /// What the process lost for a reason.
@@ -341,6 +364,9 @@ impl Process {
         if cause == Cause::Refused {
             // Counted by nobody but this side.
             return self.refused;
+        }
+        if cause == Cause::NotWritten {
+            return self.not_written();
         }
         let without_ring = control::OFFSET_LOST + cause as usize * 8;
         let rings = (0..self.states.len()).map(|ring| self.reader(ring).lost(cause));
@@ -351,7 +377,6 @@ impl Process {
 
     /// The process in the manifest.
     pub fn summary(&self, root: &std::path::Path) -> manifest::Source {
-        let events = self.states.iter().map(|state| state.events).sum();
         let folder = self.writer.folder();
         let path = folder.strip_prefix(root).unwrap_or(folder).to_string_lossy().into_owned();
         manifest::Source {
@@ -361,7 +386,7 @@ impl Process {
             name: self.hello.name.clone(),
             executable: self.hello.executable.clone(),
             end: self.end.clone().unwrap_or_else(|| "running".into()),
-            events,
+            events: self.writer.written(),
             lost: manifest::losses(|cause| self.lost(cause)),
             overwritten: self.states.iter().map(|state| state.overwritten).fold(0, u64::saturating_add),
         }

@@ -28,6 +28,8 @@ const NEWCOMERS_PATIENCE: Duration = Duration::from_millis(250);
 
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
+const SIGQUIT: i32 = 3;
+const SIGKILL: i32 = 9;
 const SIGUSR1: i32 = 10;
 const SIGTERM: i32 = 15;
 const SIGCHLD: i32 = 17;
@@ -101,7 +103,7 @@ pub struct Outcome {
 
 /// Runs the command and records it, until it and all its recorded children have ended, the time is
 /// up, or somebody interrupts. `notice` gets what users should know meanwhile, a line at a time.
-pub fn record(config: &Config, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
+pub fn record(config: &Config, notice: fn(&str)) -> Result<Outcome, Error> {
     let geometry = Geometry::new(config.subbuf_size, config.subbufs, tompion_os::possible_cpus(), 1)?;
     create_folder(&config.folder)?;
     let result = record_into(config, geometry, notice);
@@ -121,7 +123,7 @@ fn create_folder(folder: &Path) -> Result<(), Error> {
     }
 }
 
-fn record_into(config: &Config, geometry: Geometry, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
+fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<Outcome, Error> {
     let inheritance = Inheritance::current();
     tompion_os::raise_file_limit();
     let folder = fs::canonicalize(&config.folder)?;
@@ -131,15 +133,17 @@ fn record_into(config: &Config, geometry: Geometry, notice: &dyn Fn(&str)) -> Re
     if let (false, Err(reason)) = (terms.tsc, tompion_os::tsc_state()) {
         notice(&format!("timestamps come from clock_gettime, at a higher cost per event: {reason}"));
     }
-    let signals = Signals::take(&[SIGHUP, SIGINT, SIGUSR1, SIGTERM, SIGCHLD])?;
+    let signals = Signals::take(&[SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGTERM, SIGCHLD])?;
     let poller = Poller::new()?;
     poller.add(signals.as_fd(), Interest::Signals.to_number())?;
     let (orders, inbox) = mpsc::channel();
     let name = format!("tompion-{}-{:016x}", std::process::id(), uuid::Uuid::new_v4().as_u64_pair().0);
     let door = Door::open(&name, terms, orders.clone(), &poller)?;
-    let consumer = Consumer::new(folder, manifest);
+    let consumer = Consumer::new(folder, manifest, notice);
     let consumer = thread::Builder::new().name("consumer".into()).spawn(move || consumer.run(&inbox))?;
     let child = spawn(config, &name, inheritance)?;
+    // Programs wait for this thread when they start, and not for long.
+    tompion_os::prefer_this_thread();
     let deadline = config.time.map(|time| Instant::now() + time);
     let mut control = Control {
         name,
@@ -152,8 +156,10 @@ fn record_into(config: &Config, geometry: Geometry, notice: &dyn Fn(&str)) -> Re
         status: None,
         deadline,
         ending: false,
+        timed: false,
     };
     control.run(notice);
+    control.leave_command(notice);
     let (sender, receiver) = mpsc::channel();
     let Control { door, orders, status, .. } = control;
     let Door { problems, welcomed, .. } = door.close();
@@ -249,11 +255,13 @@ struct Control {
     deadline: Option<Instant>,
     /// Whether the command was asked to end.
     ending: bool,
+    /// Whether that was because the time was up.
+    timed: bool,
 }
 
 impl Control {
     /// Until there is nobody left to record, or the recording is to end.
-    fn run(&mut self, notice: &dyn Fn(&str)) {
+    fn run(&mut self, notice: fn(&str)) {
         let mut told = false;
         loop {
             if self.child.is_none() {
@@ -263,9 +271,15 @@ impl Control {
                 if !self.door.expects_events() && !self.newcomers_come() {
                     return;
                 }
-                let living = self.door.living().join(", ");
+                let living = self.door.living();
                 if !living.is_empty() && !self.ending && !std::mem::replace(&mut told, true) {
-                    notice(&format!("the command has ended; still recording {living} (Ctrl-C ends it)"));
+                    let more = if living.len() > 3 {
+                        format!(" and {} more", living.len() - 3)
+                    } else {
+                        String::new()
+                    };
+                    let some = living.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
+                    notice(&format!("the command has ended; still recording {some}{more} (Ctrl-C ends it)"));
                 }
             }
             let now = Instant::now();
@@ -303,12 +317,25 @@ impl Control {
         false
     }
 
+    /// What becomes of a command that did not end when it was asked to.
+    fn leave_command(&mut self, notice: fn(&str)) {
+        let Some(child) = &mut self.child else { return };
+        if self.timed {
+            notice("the command did not end when it was asked to; it is killed");
+            let _ = tompion_os::kill(child.id(), SIGKILL);
+            self.status = child.wait().ok();
+        } else {
+            notice(&format!("the command ({}) goes on, unrecorded from now on", child.id()));
+        }
+    }
+
     /// The time is up: asks the command to end. True when it was asked before.
     fn time_is_up(&mut self) -> bool {
         if self.ending {
             return true;
         }
         self.ask_to_end(SIGTERM);
+        self.timed = true;
         false
     }
 
@@ -321,7 +348,7 @@ impl Control {
     }
 
     /// Handles what has arrived. True when the recording is to end at once.
-    fn take_signals(&mut self, notice: &dyn Fn(&str)) -> bool {
+    fn take_signals(&mut self, notice: fn(&str)) -> bool {
         while let Some((signal, from_terminal)) = self.signals.next() {
             match signal {
                 SIGCHLD => self.reap(),
@@ -350,7 +377,7 @@ impl Control {
         self.door.bury(key, &self.poller, how);
     }
 
-    fn snapshot(&self, notice: &dyn Fn(&str)) {
+    fn snapshot(&self, notice: fn(&str)) {
         let (sender, receiver) = mpsc::channel();
         if self.orders.send(Order::Snapshot(sender)).is_ok() {
             if let Ok(events) = receiver.recv() {

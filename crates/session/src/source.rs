@@ -41,6 +41,8 @@ struct StreamWriter {
     packet: Packet,
     origin: Origin,
     last_moment: u64,
+    /// Events in packets that were written whole.
+    written: u64,
 }
 
 impl SourceWriter {
@@ -59,6 +61,11 @@ impl SourceWriter {
     /// The trace's folder.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Events in packets that were written whole.
+    pub fn written(&self) -> u64 {
+        self.streams.iter().flatten().map(|stream| stream.written).sum()
     }
 
     /// Adds an event class.
@@ -138,11 +145,12 @@ impl StreamWriter {
         let mut index = File::create_new(indexes.join(name + ".idx"))?;
         index.write_all(&encode::index_header())?;
         let origin = Origin { ring_id: stream as u32, cpu, ..Origin::default() };
-        Ok(Self { data, index, size: 0, packet: Packet::new(source), origin, last_moment: 0 })
+        Ok(Self { data, index, size: 0, packet: Packet::new(source), origin, last_moment: 0, written: 0 })
     }
 
     fn write_packet(&mut self) -> io::Result<()> {
-        let Self { data, index, size, packet, origin, last_moment } = self;
+        let Self { data, index, size, packet, origin, last_moment, written } = self;
+        let events = packet.events();
         let result = packet.finish(*origin, *last_moment, |bytes, info| {
             data.write_all(bytes)?;
             *last_moment = info.end;
@@ -151,6 +159,7 @@ impl StreamWriter {
             index.write_all(&entry)
         });
         origin.sequence += 1;
+        *written += if result.is_ok() { events } else { 0 };
         // What a full disk left of the packet is taken away, so that the file ends with a whole one.
         result.inspect_err(|_| drop(data.set_len(*size)))
     }

@@ -109,7 +109,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         command: arguments.command.clone(),
         invocation: std::env::args().collect(),
     };
-    let outcome = match tompion_session::record(&config, &|text| say(text)) {
+    let outcome = match tompion_session::record(&config, |text| say(text)) {
         Err(tompion_session::Error::Geometry(error)) => {
             say(error);
             return Ok(ExitCode::from(messages::WRONG_USAGE));
@@ -140,10 +140,10 @@ fn preloads(wanted: &[Preload]) -> anyhow::Result<Vec<PathBuf>> {
     libraries.collect::<anyhow::Result<_>>().context("--preload")
 }
 
-/// Says what came of it. The trace of a recording without events or losses is taken away again.
+/// Says what came of it. The trace of a recording without events is taken away again.
 fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCode {
     let Report { manifest, known, stopped } = &outcome.report;
-    for problem in outcome.problems.iter().chain(stopped) {
+    for problem in &outcome.problems {
         say(problem);
     }
     let events = total(manifest.sources.iter().map(|source| source.events));
@@ -151,8 +151,12 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCo
     if let Some(status) = outcome.status.filter(|status| !status.success()) {
         say(format!("`{}` ended with {status}", config.command[0]));
     }
-    if events == 0 && lost == 0 {
+    if events == 0 {
         let _ = std::fs::remove_dir_all(&config.folder);
+        if lost != 0 {
+            say(format!("nothing recorded, {}", losses(&outcome.report, lost)));
+            return ExitCode::from(messages::FAILED);
+        }
         say(format!("nothing recorded: {}", why_nothing(config, arguments, outcome)));
         return ExitCode::from(messages::FAILED);
     }
