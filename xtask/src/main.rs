@@ -12,6 +12,7 @@ mod table;
 mod test;
 mod workspace;
 
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -22,6 +23,11 @@ const USAGE: &str =
     "usage: xtask build | test | bench | install | demo | demo-report | layers | instructions";
 
 fn main() -> ExitCode {
+    if let Some(mut again) = shell::without_cargos_libraries() {
+        let error = again.exec();
+        eprintln!("x: cannot start anew: {error}");
+        return ExitCode::FAILURE;
+    }
     let mut arguments = std::env::args().skip(1);
     let command = arguments.next().unwrap_or_default();
     let rest: Vec<String> = arguments.collect();

@@ -10,6 +10,28 @@ pub fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// This program anew, without the folders of debug builds that `cargo run` puts on the library path.
+///
+/// Programs that are measured or shown would find their `libtompion.so` there, not beside them. None
+/// when cargo added nothing.
+pub fn without_cargos_libraries() -> Option<Command> {
+    const PATH: &str = "LD_LIBRARY_PATH";
+    let program = std::env::current_exe().ok()?;
+    let (built, path) = (program.parent()?, std::env::var_os(PATH)?);
+    let (cargos, kept): (Vec<_>, Vec<_>) =
+        std::env::split_paths(&path).partition(|folder| folder.starts_with(built));
+    if cargos.is_empty() {
+        return None;
+    }
+    let mut again = Command::new(&program);
+    again.args(std::env::args_os().skip(1));
+    match std::env::join_paths(&kept) {
+        Ok(kept) if !kept.is_empty() => again.env(PATH, kept),
+        _ => again.env_remove(PATH),
+    };
+    Some(again)
+}
+
 /// The C compiler: `$CC`, or `cc`.
 pub fn c_compiler() -> Command {
     Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
