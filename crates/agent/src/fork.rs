@@ -7,9 +7,7 @@
 
 use std::arch::global_asm;
 
-use tompion_protocol::message::Origin;
-
-use crate::{registry, session, shielded};
+use crate::{joining, registry, shielded};
 
 /// Follows the forks of this process.
 pub fn follow() {
@@ -31,12 +29,7 @@ extern "C" fn in_child() {
     unsafe { registry::force_unlock() };
     // The child's thread has another id.
     note_thread_id(0);
-    shielded((), || {
-        let conversations = registry::lock().forget_recordings();
-        session::join_those_of_the_environment(Origin::Fork);
-        // Until now they have told the session that there is somebody to wait for.
-        conversations.into_iter().for_each(session::Inherited::close);
-    });
+    shielded((), joining::in_child);
 }
 
 /// The thread's id as it was noted by [`note_thread_id`]; 0 where it isn't, as in a vfork child.

@@ -1,8 +1,8 @@
 //! libtompion.so: the agent inside every instrumented program.
 //!
 //! Programs hand over their event sites when they are loaded ([`abi`]). If the environment names a
-//! session, the agent introduces its process there and gets memory files with rings ([`session`]); it
-//! describes events in the shared catalog and enables their sites ([`registry`]). From then on an event
+//! session, the agent introduces its process there ([`joining`], [`launch`]) and gets memory files with rings
+//! ([`session`]); it describes events in the shared catalog and enables their sites ([`registry`]). From then on an event
 //! goes from its site straight into a ring ([`event`]), and a background thread waits for what the
 //! session has to say ([`listener`]).
 //!
@@ -13,6 +13,8 @@
 mod abi;
 mod event;
 mod fork;
+mod joining;
+mod launch;
 mod listener;
 mod registry;
 mod session;
@@ -30,7 +32,7 @@ fn shielded<T>(otherwise: T, body: impl FnOnce() -> T + std::panic::UnwindSafe) 
 extern "C" fn on_load() {
     shielded((), || {
         std::panic::set_hook(Box::new(|_| {}));
-        session::join_those_of_the_environment(tompion_protocol::message::Origin::Exec);
+        joining::at_start();
     });
 }
 

@@ -1,93 +1,282 @@
-//! The background thread of a recording: waits for what the session has to say.
+//! The background thread: waits for what sessions have to say, and for being asked to take part.
 //!
-//! It sleeps in the kernel nearly always. It also notices when the session is gone, and then ends the
-//! recording, so that the program runs on as if it had never been recorded.
+//! A process has one, however many recordings it is part of. It sleeps in the kernel nearly always, in
+//! `poll`. It notices when a session is gone and then ends the recording, so that the program runs on as if
+//! it had never been recorded.
+//!
+//! Programs close and reuse descriptors that aren't theirs. So the thread looks before each wait, and again
+//! before it reads, whether its descriptors still are what they were, and forgets those that aren't.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, RawFd},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    time::{Duration, Instant},
 };
 
-use tompion_os::PacketSocket;
-use tompion_protocol::message::{MAX_MESSAGE, ToAgent};
+use tompion_os::{Heard, Identity, Listener, PacketSocket};
+use tompion_protocol::{
+    MAX_RECORDINGS,
+    message::{MAX_MESSAGE, Origin, ToAgent},
+    names,
+};
 
-use crate::registry;
+use crate::{
+    joining,
+    registry::{self, Registry},
+    session::Joined,
+};
 
-/// Slots that wait for their thread, one bit each.
-static WAITING: AtomicU32 = AtomicU32::new(0);
+/// Most conversations that have begun without a welcome yet.
+pub const MAX_PENDING: usize = 8;
+/// How long somebody who rings may take to say what he wants, in milliseconds.
+const RING_PATIENCE_MS: u32 = 50;
+/// How long [`pause`] waits for the thread to be gone.
+const PAUSE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Starts the thread of a recording. The caller holds the registry's lock.
-pub fn start(slot: usize) {
-    // Ordering: pairs with the acquire in `run`.
-    WAITING.fetch_or(1 << slot, Ordering::Release);
-    // Without the thread, events are recorded all the same; only later changes are not heard of.
-    let _ = tompion_os::spawn_background(run);
+/// The id of the thread while there is one; 0 without.
+static THREAD: AtomicU32 = AtomicU32::new(0);
+/// Whether the thread is to end.
+static PAUSED: AtomicBool = AtomicBool::new(false);
+
+/// What the registry knows of the thread.
+#[derive(Debug)]
+pub struct Background {
+    /// Whether the thread was started and has not said goodbye.
+    running: bool,
+    /// Where the process can be asked to take part, and by which the thread is woken.
+    bell: Option<Bell>,
+    /// When the thread should look for its late sessions again.
+    retry: Option<Instant>,
 }
 
-/// The thread: takes one waiting slot and listens for it.
-fn run() {
-    // Ordering: pairs with the release in `start`.
-    let waiting = WAITING.load(Ordering::Acquire);
-    for slot in (0..u32::BITS).filter(|slot| waiting & (1 << slot) != 0) {
-        if WAITING.fetch_and(!(1 << slot), Ordering::AcqRel) & (1 << slot) != 0 {
-            return listen(slot as usize);
+impl Background {
+    /// There is none yet.
+    pub const fn new() -> Self {
+        Self { running: false, bell: None, retry: None }
+    }
+}
+
+/// The bell, as it was made.
+#[derive(Debug)]
+struct Bell {
+    listener: Listener,
+    identity: Option<Identity>,
+    name: String,
+}
+
+impl Bell {
+    fn hang() -> io::Result<Self> {
+        let name = names::bell(tompion_os::pid_namespace().unwrap_or(0), std::process::id());
+        let listener = Listener::bind(&name)?.move_away();
+        Ok(Self { identity: listener.identity(), listener, name })
+    }
+
+    fn is_ours(&self) -> bool {
+        self.identity.is_some() && self.listener.identity() == self.identity
+    }
+
+    fn take_down(self) {
+        self.listener.close_if_still(self.identity);
+    }
+}
+
+/// Starts the thread, unless it runs.
+pub fn ensure(registry: &mut Registry) {
+    let background = &mut registry.background;
+    // Ordering: only changed under the registry's lock, which the caller has.
+    if background.running || PAUSED.load(Ordering::Relaxed) {
+        return;
+    }
+    if background.bell.is_none() {
+        // Without a bell (its name is taken, say) the process can't be asked, and nothing else is missing.
+        background.bell = Bell::hang().ok();
+    }
+    // Without the thread, events are recorded all the same; only later changes are not heard of.
+    background.running = tompion_os::spawn_background(run).is_ok();
+}
+
+/// In the child of a fork, where the thread doesn't exist and the bell is the parent's.
+pub fn forget_in_child(registry: &mut Registry) {
+    THREAD.store(0, Ordering::Relaxed);
+    PAUSED.store(false, Ordering::Relaxed);
+    let background = std::mem::replace(&mut registry.background, Background::new());
+    if let Some(bell) = background.bell {
+        bell.take_down();
+    }
+}
+
+/// Has the thread look soon whether a session that was late has come.
+pub fn look_again_at(registry: &mut Registry, when: Instant) {
+    registry.background.retry = Some(when);
+}
+
+/// Ends the thread and waits until the kernel has none of it left, so that a program may do what only one
+/// with a single thread may. Returns whether there is none now. Recordings go on meanwhile.
+///
+/// Every call needs one of [`resume`], whatever it returned.
+#[allow(dead_code)]
+pub fn pause() -> bool {
+    let name = {
+        let registry = registry::lock();
+        // Ordering: pairs with the load in `watch_all`, under the same lock.
+        PAUSED.store(true, Ordering::Relaxed);
+        if !registry.background.running {
+            return true;
+        }
+        registry.background.bell.as_ref().filter(|bell| bell.is_ours()).map(|bell| bell.name.clone())
+    };
+    let Some(name) = name else { return false };
+    let ring = PacketSocket::connect_at_once(&name);
+    let began = Instant::now();
+    // Ordering: pairs with the release in `run`.
+    let mut thread = THREAD.load(Ordering::Acquire);
+    while registry::lock().background.running || tompion_os::thread_exists(thread) {
+        if began.elapsed() > PAUSE_PATIENCE {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(50));
+        thread = thread.max(THREAD.load(Ordering::Acquire));
+    }
+    drop(ring);
+    let mut registry = registry::lock();
+    // The name stays in use as long as the name of the process: the bell hangs on.
+    registry.background.retry = None;
+    drop(registry);
+    true
+}
+
+/// Starts the thread again.
+#[allow(dead_code)]
+pub fn resume() {
+    let mut registry = registry::lock();
+    PAUSED.store(false, Ordering::Relaxed);
+    ensure(&mut registry);
+}
+
+/// What the thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Bell,
+    Recording(usize),
+    Pending(usize),
+}
+
+/// Descriptors and what they are, without a heap.
+struct Watched {
+    descriptors: [RawFd; MAX_RECORDINGS + MAX_PENDING + 1],
+    sources: [Source; MAX_RECORDINGS + MAX_PENDING + 1],
+    count: usize,
+}
+
+impl Watched {
+    const fn new() -> Self {
+        const MOST: usize = MAX_RECORDINGS + MAX_PENDING + 1;
+        Self { descriptors: [-1; MOST], sources: [Source::Bell; MOST], count: 0 }
+    }
+
+    fn add(&mut self, descriptor: RawFd, source: Source) {
+        if self.count < self.descriptors.len() {
+            self.descriptors[self.count] = descriptor;
+            self.sources[self.count] = source;
+            self.count += 1;
         }
     }
 }
 
-fn listen(slot: usize) {
-    let Some((socket, identity)) = registry::lock().recordings[slot].as_ref().map(|joined| joined.socket())
-    else {
-        return;
-    };
+/// The thread.
+fn run() {
+    // Ordering: pairs with the acquire in `pause`.
+    THREAD.store(tompion_os::gettid(), Ordering::Release);
     let mut buffer = [0; MAX_MESSAGE / 4];
     loop {
-        if socket.identity() != identity {
-            return let_go(socket, identity);
+        let mut watched = Watched::new();
+        let mut registry = registry::lock();
+        if !watch_all(&mut registry, &mut watched) {
+            registry.background.running = false;
+            return;
         }
-        match receive(&socket, &mut buffer) {
-            Some(ToAgent::RulesChanged) => {
-                let mut registry = registry::lock();
-                if let Some(joined) = &mut registry.recordings[slot] {
-                    joined.refresh_rules();
-                }
-                registry.enable_all();
+        let timeout = registry
+            .background
+            .retry
+            .map(|when| when.saturating_duration_since(Instant::now()).as_millis().min(60_000) as u32 + 1);
+        drop(registry);
+        let ready = tompion_os::wait_readable(&watched.descriptors[..watched.count], timeout);
+        let mut registry = registry::lock();
+        // From the last: a pending conversation that is over leaves the list.
+        for index in (0..watched.count).rev().filter(|index| ready & (1 << index) != 0) {
+            match watched.sources[index] {
+                Source::Bell => answer_bell(&mut registry),
+                Source::Recording(slot) => hear(&mut registry, slot, &mut buffer),
+                Source::Pending(index) => joining::be_welcomed(&mut registry, index),
             }
-            Some(ToAgent::Populate { offset, len }) => {
-                if let Some(joined) = &registry::lock().recordings[slot] {
-                    joined.populate(offset, len);
-                }
-            }
-            Some(ToAgent::Welcome | ToAgent::Refused(_)) => {}
-            None => {
-                end(slot);
-                return let_go(socket, identity);
-            }
+        }
+        if registry.background.retry.is_some_and(|when| when <= Instant::now()) {
+            registry.background.retry = None;
+            joining::look_for_late_sessions(&mut registry);
         }
     }
 }
 
-/// Closes our descriptor, unless the program has done so: then the number may be its own by now.
-fn let_go(socket: Arc<PacketSocket>, identity: Option<(u64, u64)>) {
-    if socket.identity() != identity {
-        std::mem::forget(socket);
+/// Collects what there is to wait for. False if the thread is to end.
+fn watch_all(registry: &mut Registry, watched: &mut Watched) -> bool {
+    if PAUSED.load(Ordering::Relaxed) {
+        return false;
+    }
+    if let Some(bell) = registry.background.bell.take_if(|bell| !bell.is_ours()) {
+        bell.take_down();
+    }
+    if let Some(bell) = &registry.background.bell {
+        watched.add(bell.listener.as_fd().as_raw_fd(), Source::Bell);
+    }
+    for (slot, joined) in registry.recordings.iter_mut().enumerate() {
+        if let Some(socket) = joined.as_mut().and_then(Joined::conversation) {
+            watched.add(socket.as_fd().as_raw_fd(), Source::Recording(slot));
+        }
+    }
+    for (index, pending) in registry.pending.iter().enumerate() {
+        if let Some(socket) = pending.socket() {
+            watched.add(socket.as_fd().as_raw_fd(), Source::Pending(index));
+        }
+    }
+    // With nothing to wait for, only a retry gives the thread a reason to stay.
+    watched.count != 0 || registry.background.retry.is_some()
+}
+
+/// Somebody rings: a session that wants the process, or `pause`.
+fn answer_bell(registry: &mut Registry) {
+    let socket = match &registry.background.bell {
+        Some(bell) if bell.is_ours() => bell.listener.accept(),
+        _ => return,
+    };
+    let Ok(Some(socket)) = socket else { return };
+    let trusted = socket.peer().is_ok_and(|peer| joining::is_trusted(peer.uid));
+    if !trusted || PAUSED.load(Ordering::Relaxed) || socket.set_timeout(RING_PATIENCE_MS).is_err() {
+        return;
+    }
+    let mut buffer = [0; 512];
+    let Some(len) = socket.receive_bare(&mut buffer) else { return };
+    if let Some(Ok(ToAgent::Join(name))) = buffer.get(..len).map(ToAgent::decode) {
+        joining::join(registry, &name, Origin::Request);
     }
 }
 
-/// The next message; none when the conversation is over.
-fn receive(socket: &PacketSocket, buffer: &mut [u8]) -> Option<ToAgent> {
-    let received = socket.receive_bare(buffer)?;
-    // Decoding uses the agent's heap, which nobody may hold across a fork.
-    let _guard = registry::lock();
-    ToAgent::decode(buffer.get(..received)?).ok()
-}
-
-/// The session is gone.
-fn end(slot: usize) {
-    let mut registry = registry::lock();
-    registry.disable(slot);
-    if let Some(joined) = registry.recordings[slot].take() {
-        let retired = joined.leave(slot);
-        registry.retired.extend(retired);
+/// A session has said something, or is gone.
+fn hear(registry: &mut Registry, slot: usize, buffer: &mut [u8]) {
+    let Some(joined) = &mut registry.recordings[slot] else { return };
+    let Some(heard) = joined.conversation().map(|socket| socket.hear(buffer)) else { return };
+    let message = match heard {
+        Heard::Nothing => return,
+        Heard::Packet(len) => buffer.get(..len).and_then(|packet| ToAgent::decode(packet).ok()),
+        Heard::End => None,
+    };
+    match message {
+        Some(ToAgent::RulesChanged) => {
+            joined.refresh_rules();
+            registry.enable_all();
+        }
+        Some(ToAgent::Populate { offset, len }) => joined.populate(offset, len),
+        Some(ToAgent::Welcome | ToAgent::Refused(_) | ToAgent::Join(_)) => {}
+        None => registry.end(slot),
     }
 }

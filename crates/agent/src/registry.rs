@@ -17,6 +17,8 @@ use tompion_protocol::{MAX_RECORDINGS, rules};
 
 use crate::{
     abi::{Module, SITE_ASKS, Site},
+    joining::{self, Late, Pending},
+    listener::Background,
     session::{Inherited, Joined},
 };
 
@@ -33,8 +35,18 @@ pub struct Registry {
     pub recordings: [Option<Joined>; MAX_RECORDINGS],
     /// Address space that earlier recordings left.
     pub retired: Vec<Retired>,
+    /// Conversations that have begun, without a welcome yet.
+    pub pending: Vec<Pending>,
+    /// A session that is being started for this process.
+    pub late: Option<Late>,
+    /// The background thread.
+    pub background: Background,
     /// Whether the process follows its forks already.
     pub follows_forks: bool,
+    /// Whether the process can be asked to take part.
+    pub reachable: bool,
+    /// Whether the agent keeps out of this process.
+    pub stays_out: bool,
 }
 
 struct Guarded {
@@ -52,7 +64,12 @@ static REGISTRY: Guarded = Guarded {
         numbers: BTreeMap::new(),
         recordings: [const { None }; MAX_RECORDINGS],
         retired: Vec::new(),
+        pending: Vec::new(),
+        late: None,
+        background: Background::new(),
         follows_forks: false,
+        reachable: false,
+        stays_out: false,
     }),
 };
 
@@ -136,6 +153,10 @@ impl Registry {
     pub fn load(&mut self, module: *mut Module) {
         if !self.modules.contains(&module) {
             self.modules.push(module);
+            // SAFETY: the module was just loaded.
+            if unsafe { (*module).sites() }.next().is_some() {
+                joining::be_reachable(self);
+            }
             if self.is_recording() {
                 self.enable(&[module]);
             }
@@ -232,6 +253,14 @@ impl Registry {
         }
     }
 
+    /// Ends a recording whose session is gone.
+    pub fn end(&mut self, slot: usize) {
+        self.disable(slot);
+        if let Some(joined) = self.recordings[slot].take() {
+            self.retired.extend(joined.leave(slot));
+        }
+    }
+
     /// In the child of a fork: the parent's recordings are not ours. Returns its conversations, which are to
     /// be closed.
     pub fn forget_recordings(&mut self) -> Vec<Inherited> {
@@ -239,7 +268,7 @@ impl Registry {
         for slot in 0..MAX_RECORDINGS {
             if let Some(joined) = self.recordings[slot].take() {
                 self.disable(slot);
-                let (conversation, retired) = joined.abandon_in_child();
+                let (conversation, retired) = joined.abandon();
                 conversations.push(conversation);
                 self.retired.extend(retired);
             }

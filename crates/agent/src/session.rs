@@ -1,36 +1,28 @@
-//! Joining a session: introducing the process, checking and mapping what the session hands over.
+//! A session's recording in this process: checking and mapping what the session hands over.
 
-use std::{
-    os::fd::AsFd,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{os::fd::AsFd, sync::atomic::Ordering};
 
 use tompion_layout::{LAYOUT_VERSION, catalog, control, loss::Cause, ring::Geometry};
-use tompion_os::{PacketSocket, Received, Retired, SharedMap};
+use tompion_os::{Identity, PacketSocket, Received, Retired, SharedMap};
 use tompion_protocol::{
-    MAX_RECORDINGS, SESSION_VARIABLE,
-    message::{Hello, MAX_MESSAGE, Origin, ToAgent, ToSession},
+    MAX_RECORDINGS,
+    message::{MAX_MESSAGE, ToAgent, ToSession},
 };
 use tompion_ring::producer::{Recording, Setup};
 
-use crate::{
-    event, fork, listener,
-    registry::{self, Registry},
-};
+use crate::{event, registry::Registry};
 
-/// How long a program's start waits for its session at most, in milliseconds.
-const PATIENCE_MS: u32 = 50;
 /// How much of the first CPU's ring is made present at once, with its header, in bytes.
 const WARM_BYTES: usize = 64 * 1024 + tompion_layout::PAGE as usize;
-/// Environment variable that keeps the agent out of a process.
-const DISABLE_VARIABLE: &str = "TOMPION_DISABLE";
-
 /// A recording that this process is part of.
 #[derive(Debug)]
 pub struct Joined {
-    socket: Arc<PacketSocket>,
+    /// The name under which the session listens.
+    pub name: String,
+    /// The conversation; none once the program has closed its descriptor.
+    socket: Option<PacketSocket>,
     /// What the socket was when it was ours, see [`PacketSocket::identity`].
-    identity: Option<(u64, u64)>,
+    identity: Option<Identity>,
     shared: Shared,
     /// The rules as text.
     pub rules: String,
@@ -42,17 +34,22 @@ pub struct Joined {
 /// still introduce itself, even if the parent has gone.
 #[derive(Debug)]
 pub struct Inherited {
-    socket: Arc<PacketSocket>,
-    identity: Option<(u64, u64)>,
+    name: String,
+    socket: Option<PacketSocket>,
+    identity: Option<Identity>,
 }
 
 impl Inherited {
+    /// The name of the parent's session.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Closes it, unless the program has done so.
     pub fn close(self) {
-        self.socket.close_if_still(self.identity);
-        // It is closed now, or was not ours any more: no owner may close it again, whether the parent's
-        // listener, which doesn't exist here, has a share of the socket or had none yet.
-        std::mem::forget(self.socket);
+        if let Some(socket) = self.socket {
+            socket.close_if_still(self.identity);
+        }
     }
 }
 
@@ -64,61 +61,23 @@ struct Shared {
     rings_len: usize,
 }
 
-/// Joins the sessions that the environment names.
-pub fn join_those_of_the_environment(origin: Origin) {
-    if std::env::var_os(DISABLE_VARIABLE).is_some_and(|value| value == "1")
-        || tompion_os::is_privileged_start()
-    {
-        return;
-    }
-    let Ok(names) = std::env::var(SESSION_VARIABLE) else { return };
-    for name in names.split(':').filter(|name| !name.is_empty()).take(MAX_RECORDINGS) {
-        // A session that is gone, busy or of another version: the program runs on unrecorded.
-        let _ = join(name, origin);
-    }
-}
-
-/// Joins the session that listens under a name.
-fn join(name: &str, origin: Origin) -> Option<()> {
-    let mut registry = registry::lock();
-    event::prepare().ok()?;
-    let socket = PacketSocket::connect(name, PATIENCE_MS).ok()?.move_away();
-    socket.send(&ToSession::Hello(introduce(origin)).encode(), &[]).ok()?;
+/// Receives the welcome of a session that was told hello, and begins its recording. Returns the slot.
+pub fn be_let_in(registry: &mut Registry, socket: PacketSocket, name: String) -> Option<usize> {
     let mut buffer = vec![0; MAX_MESSAGE];
     let received = socket.receive(&mut buffer).ok()?;
     if ToAgent::decode(buffer.get(..received.len)?).ok()? != ToAgent::Welcome {
         return None;
     }
     socket.set_timeout(0).ok()?;
-    let slot = match take_over(&received, &mut registry) {
+    match take_over(&received, registry) {
         Ok((slot, shared)) => {
-            registry.recordings[slot] = Some(Joined::new(socket, shared));
-            slot
+            registry.recordings[slot] = Some(Joined::new(name, socket, shared));
+            Some(slot)
         }
         Err(reason) => {
             let _ = socket.send(&ToSession::Failed(reason).encode(), &[]);
-            return None;
+            None
         }
-    };
-    registry.enable_all();
-    if !std::mem::replace(&mut registry.follows_forks, true) {
-        fork::follow();
-    }
-    listener::start(slot);
-    Some(())
-}
-
-fn introduce(origin: Origin) -> Hello {
-    Hello {
-        pid: std::process::id(),
-        origin,
-        rseq: tompion_os::rseq_area().is_some(),
-        tsc: tompion_os::tsc_is_usable(),
-        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-        name: tompion_os::name_of("self").unwrap_or_default(),
-        executable: tompion_os::executable_of("self")
-            .map(|path| path.to_string_lossy().into_owned())
-            .unwrap_or_default(),
     }
 }
 
@@ -181,17 +140,20 @@ fn read_rules(control: &SharedMap) -> String {
 }
 
 impl Joined {
-    fn new(socket: PacketSocket, shared: Shared) -> Self {
+    fn new(name: String, socket: PacketSocket, shared: Shared) -> Self {
         let rules = read_rules(&shared.control);
         let identity = socket.identity();
         let described = vec![0; usize::from(u16::MAX) / 64 + 1];
-        Self { socket: Arc::new(socket), identity, shared, rules, described }
+        Self { name, socket: Some(socket), identity, shared, rules, described }
     }
 
-    /// The conversation with the session, and its identity as long as it is ours. (The program may have
-    /// closed its descriptor at any time since, and use the number itself.)
-    pub fn socket(&self) -> (Arc<PacketSocket>, Option<(u64, u64)>) {
-        (Arc::clone(&self.socket), self.identity)
+    /// The conversation with the session, as long as its descriptor is ours. (The program may have closed it
+    /// at any time, and use the number itself.)
+    pub fn conversation(&mut self) -> Option<&PacketSocket> {
+        if let Some(lost) = self.socket.take_if(|socket| socket.identity() != self.identity) {
+            std::mem::forget(lost);
+        }
+        self.socket.as_ref()
     }
 
     /// Reads the rules again.
@@ -248,21 +210,19 @@ impl Joined {
         // Whoever is inside a section starts again and finds the recording ended. A thread that was about to
         // open a sub-buffer may still look at the ring's header: the memory stays, with nothing behind it.
         let _ = tompion_os::barrier_all_sections();
-        self.abandon()
+        let (conversation, retired) = self.abandon();
+        conversation.close();
+        retired
     }
 
-    /// Gives up a recording that a fork's child has inherited: its parent's conversation and memory.
-    pub fn abandon_in_child(self) -> (Inherited, Option<Retired>) {
-        let conversation = Inherited { socket: Arc::clone(&self.socket), identity: self.identity };
-        (conversation, self.abandon())
-    }
-
-    /// Gives up the memory, in a process where nobody uses it any more.
-    fn abandon(self) -> Option<Retired> {
+    /// Gives up the memory, in a process where nobody uses it any more: one that has left the recording, or
+    /// the child of a fork.
+    pub fn abandon(self) -> (Inherited, Option<Retired>) {
         let Shared { control, rings, rings_len } = self.shared;
         // The event path may still count a loss in it.
         control.leak();
         // SAFETY: the mapping was leaked in `take_over`, and the recording has ended.
-        Some(unsafe { Retired::new(rings, rings_len) })
+        let retired = unsafe { Retired::new(rings, rings_len) };
+        (Inherited { name: self.name, socket: self.socket, identity: self.identity }, Some(retired))
     }
 }

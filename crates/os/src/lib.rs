@@ -5,7 +5,9 @@
 //! and atomic or volatile, so that callers need no `unsafe`.
 
 mod clock;
+mod detached;
 mod memory;
+mod namespace;
 mod process;
 mod socket;
 mod thread;
@@ -14,12 +16,16 @@ pub use clock::{
     ClockPair, monotonic_ns, monotonic_ns_without_tsc, realtime_ns, sample_clocks, tsc, tsc_is_usable,
     tsc_state,
 };
+pub use detached::{READY_DESCRIPTOR, Ready, say_ready, start_detached};
 pub use memory::{Retired, SharedMap, create_memfd, open_private_page, populate};
+pub use namespace::{
+    effective_user, innermost_pid, object_of, pid_namespace, pid_namespace_of, thread_exists,
+};
 pub use process::{
     Inheritance, Interest, Poller, ProcessWatch, Signals, executable_of, is_privileged_start, kill, name_of,
     on_fork, raise_file_limit,
 };
-pub use socket::{Listener, PacketSocket, Peer, Received};
+pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};
 pub use thread::{
     RseqArea, barrier_all_sections, current_cpu, gettid, possible_cpus, prefer_this_thread,
     prepare_section_barrier, rseq_area, spawn_background, tid_from_thread_block, tid_offset,

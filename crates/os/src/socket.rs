@@ -29,6 +29,20 @@ pub struct PacketSocket(OwnedFd);
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
+/// What a descriptor stands for, whoever holds its number now: the kernel's device and inode numbers.
+pub type Identity = (u64, u64);
+
+/// What came of an attempt to receive that doesn't wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A packet of this length.
+    Packet(usize),
+    /// Nothing yet.
+    Nothing,
+    /// The conversation is over, or broke.
+    End,
+}
+
 /// A packet and the descriptors that came with it.
 #[derive(Debug)]
 pub struct Received {
@@ -71,6 +85,21 @@ impl Listener {
         Ok(Self(socket))
     }
 
+    /// Moves the socket to a descriptor number that programs rarely use, if there is one.
+    pub fn move_away(self) -> Self {
+        Self(move_away(self.0))
+    }
+
+    /// What identifies the socket behind the descriptor number, whoever holds that number now.
+    pub fn identity(&self) -> Option<Identity> {
+        identity(self.0.as_raw_fd())
+    }
+
+    /// Closes the descriptor if it is still what it was; else forgets it, because it is somebody else's.
+    pub fn close_if_still(self, known: Option<Identity>) {
+        close_if_still(self.0, known);
+    }
+
     /// The next connection, if one is waiting. Its receives block.
     pub fn accept(&self) -> io::Result<Option<PacketSocket>> {
         let none = std::ptr::null_mut();
@@ -108,6 +137,17 @@ impl PacketSocket {
         let (address, len) = address(name)?;
         // SAFETY: `address` is an initialised address of `len` bytes.
         check(unsafe { libc::connect(socket.raw(), (&raw const address).cast(), len) })?;
+        Ok(socket)
+    }
+
+    /// Connects to an abstract name if somebody listens there and has room, without waiting.
+    pub fn connect_at_once(name: &str) -> io::Result<Self> {
+        let socket = Self(new_socket(libc::SOCK_NONBLOCK)?);
+        let (address, len) = address(name)?;
+        // SAFETY: `address` is an initialised address of `len` bytes.
+        check(unsafe { libc::connect(socket.raw(), (&raw const address).cast(), len) })?;
+        // SAFETY: a plain system call on a descriptor that is ours; from now on it may block.
+        check(unsafe { libc::fcntl(socket.raw(), libc::F_SETFL, 0) })?;
         Ok(socket)
     }
 
@@ -150,33 +190,17 @@ impl PacketSocket {
 
     /// Moves the socket to a descriptor number that programs rarely use, if there is one.
     pub fn move_away(self) -> Self {
-        for lowest in [60_000, 1000, 200] {
-            // SAFETY: duplicating a descriptor has no other effect.
-            let raw = unsafe { libc::fcntl(self.raw(), libc::F_DUPFD_CLOEXEC, lowest) };
-            if raw >= 0 {
-                // SAFETY: the descriptor is new and belongs to nobody else.
-                return Self(unsafe { OwnedFd::from_raw_fd(raw) });
-            }
-        }
-        self
+        Self(move_away(self.0))
     }
 
     /// What identifies the socket behind the descriptor number, whoever holds that number now.
-    pub fn identity(&self) -> Option<(u64, u64)> {
-        // SAFETY: all-zero bytes are a valid `stat`.
-        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: `stat` is a writable structure of the right type.
-        let result = unsafe { libc::fstat(self.raw(), &raw mut stat) };
-        (result == 0).then_some((stat.st_dev, stat.st_ino))
+    pub fn identity(&self) -> Option<Identity> {
+        identity(self.raw())
     }
 
-    /// Closes the descriptor of a socket that others hold shares of, if it is still what it was. It must
-    /// not be used afterwards.
-    pub fn close_if_still(&self, identity: Option<(u64, u64)>) {
-        if identity.is_some() && self.identity() == identity {
-            // SAFETY: the descriptor is ours, and the caller gives up using it.
-            unsafe { libc::close(self.raw()) };
-        }
+    /// Closes the descriptor if it is still what it was; else forgets it, because it is somebody else's.
+    pub fn close_if_still(self, known: Option<Identity>) {
+        close_if_still(self.0, known);
     }
 
     /// Sends one packet. Never raises SIGPIPE, and never waits for a receiver that doesn't receive.
@@ -224,6 +248,21 @@ impl PacketSocket {
         }
     }
 
+    /// Receives one packet without descriptors, if there is one; neither waits nor allocates.
+    pub fn hear(&self, buffer: &mut [u8]) -> Heard {
+        // SAFETY: the buffer is writable for its length.
+        let len =
+            unsafe { libc::recv(self.raw(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) };
+        match len {
+            1.. => Heard::Packet(len as usize),
+            0 => Heard::End,
+            _ => match crate::last_error().kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Heard::Nothing,
+                _ => Heard::End,
+            },
+        }
+    }
+
     /// Receives one packet into `buffer`; what doesn't fit of it is lost.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -247,6 +286,53 @@ impl PacketSocket {
         };
         Ok(Received { len, descriptors: take_descriptors(&message) })
     }
+}
+
+fn move_away(descriptor: OwnedFd) -> OwnedFd {
+    for lowest in [60_000, 1000, 200] {
+        // SAFETY: duplicating a descriptor has no other effect.
+        let raw = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) };
+        if raw >= 0 {
+            // SAFETY: the descriptor is new and belongs to nobody else.
+            return unsafe { OwnedFd::from_raw_fd(raw) };
+        }
+    }
+    descriptor
+}
+
+fn identity(raw: RawFd) -> Option<Identity> {
+    // SAFETY: all-zero bytes are a valid `stat`.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` is a writable structure of the right type.
+    let result = unsafe { libc::fstat(raw, &raw mut stat) };
+    (result == 0).then_some((stat.st_dev, stat.st_ino))
+}
+
+fn close_if_still(descriptor: OwnedFd, known: Option<Identity>) {
+    if known.is_none() || identity(descriptor.as_raw_fd()) != known {
+        std::mem::forget(descriptor);
+    }
+}
+
+/// Waits until one of the descriptors is readable, closed or broken, for at most `timeout_ms` (for ever
+/// without one). Bit n of the answer tells of the nth descriptor. Does not allocate.
+///
+/// The descriptors are numbers because a library's may be closed by the program that it lives in.
+///
+/// At most 32 descriptors are waited for.
+pub fn wait_readable(descriptors: &[RawFd], timeout_ms: Option<u32>) -> u32 {
+    let mut polls = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 32];
+    for (poll, descriptor) in polls.iter_mut().zip(descriptors) {
+        poll.fd = *descriptor;
+    }
+    let timeout = timeout_ms.map_or(-1, |time| time.min(i32::MAX as u32) as libc::c_int);
+    // SAFETY: the array has as many elements as the count says.
+    let ready = unsafe { libc::poll(polls.as_mut_ptr(), descriptors.len().min(32) as libc::nfds_t, timeout) };
+    if ready <= 0 {
+        return 0;
+    }
+    let set = |(index, poll): (usize, &libc::pollfd)| u32::from(poll.revents != 0) << index;
+    polls.iter().enumerate().map(set).fold(0, |all, bit| all | bit)
 }
 
 /// Aligned room for control messages.

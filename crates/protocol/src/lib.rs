@@ -8,14 +8,11 @@
 
 pub mod glob;
 pub mod message;
+pub mod names;
 pub mod rules;
 
 /// Version of the messages. Both sides must agree on it before anything is shared.
 pub const PROTOCOL_VERSION: u32 = 1;
-
-/// Environment variable that tells an agent where its sessions listen: names of abstract Unix sockets,
-/// separated by colons.
-pub const SESSION_VARIABLE: &str = "TOMPION_SESSION";
 
 /// Most recordings that one process can be part of at a time.
 pub const MAX_RECORDINGS: usize = 8;

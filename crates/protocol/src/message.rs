@@ -33,6 +33,19 @@ pub enum Origin {
     Exec,
     /// A recorded process forked.
     Fork,
+    /// Somebody asked a running program to take part.
+    Request,
+}
+
+impl Origin {
+    /// The origin with this number; an unknown one counts as a start.
+    const fn from_number(number: u32) -> Self {
+        match number {
+            1 => Self::Fork,
+            2 => Self::Request,
+            _ => Self::Exec,
+        }
+    }
 }
 
 /// The agent introduces its process.
@@ -57,6 +70,8 @@ pub struct Hello {
 /// What a session says to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToAgent {
+    /// Said at the agent's bell: there is a session of this name that wants the process to take part.
+    Join(String),
     /// Welcome; the control file and the ring file come with this message.
     Welcome,
     /// No recording; why, in one line.
@@ -87,6 +102,7 @@ const WELCOME: u32 = 101;
 const REFUSED: u32 = 102;
 const RULES_CHANGED: u32 = 103;
 const POPULATE: u32 = 104;
+const JOIN: u32 = 105;
 
 struct Writer(Vec<u8>);
 
@@ -173,7 +189,7 @@ impl ToSession {
         match reader.begin()? {
             HELLO => {
                 let pid = reader.u32()?;
-                let origin = if reader.u32()? == Origin::Fork as u32 { Origin::Fork } else { Origin::Exec };
+                let origin = Origin::from_number(reader.u32()?);
                 let flags = reader.u32()?;
                 Ok(Self::Hello(Hello {
                     pid,
@@ -195,6 +211,7 @@ impl ToAgent {
     /// The message as one packet.
     pub fn encode(&self) -> Vec<u8> {
         match self {
+            Self::Join(name) => Writer::new(JOIN).text(name).0,
             Self::Welcome => Writer::new(WELCOME).0,
             Self::Refused(reason) => Writer::new(REFUSED).text(reason).0,
             Self::RulesChanged => Writer::new(RULES_CHANGED).0,
@@ -206,6 +223,7 @@ impl ToAgent {
     pub fn decode(packet: &[u8]) -> Result<Self, MessageError> {
         let mut reader = Reader(packet);
         match reader.begin()? {
+            JOIN => Ok(Self::Join(reader.text()?)),
             WELCOME => Ok(Self::Welcome),
             REFUSED => Ok(Self::Refused(reader.text()?)),
             RULES_CHANGED => Ok(Self::RulesChanged),
@@ -233,10 +251,14 @@ mod tests {
 
     #[test]
     fn messages_survive_the_round_trip() {
-        for message in [ToSession::Hello(hello()), ToSession::Failed("no memory".into())] {
+        let request = Hello { origin: Origin::Request, ..hello() };
+        for message in
+            [ToSession::Hello(hello()), ToSession::Hello(request), ToSession::Failed("no memory".into())]
+        {
             assert_eq!(ToSession::decode(&message.encode()), Ok(message));
         }
         for message in [
+            ToAgent::Join("tompion-1".into()),
             ToAgent::Welcome,
             ToAgent::Refused("other user".into()),
             ToAgent::RulesChanged,

@@ -13,7 +13,7 @@ use std::{
 
 use tompion_layout::ring::{Geometry, GeometryError};
 use tompion_os::{Inheritance, Poller, Signals};
-use tompion_protocol::{SESSION_VARIABLE, rules::Rules};
+use tompion_protocol::{names::SESSION_VARIABLE, rules::Rules};
 
 use crate::{
     consumer::{Consumer, Order, Report},

@@ -1,0 +1,223 @@
+//! Which sessions the process takes part in: those of its environment, those that are open to all
+//! programs of its user, those that ask, and those of its parent.
+//!
+//! Only a program whose environment asks for it ever waits here, and for 50 ms at most.
+
+use std::{
+    io,
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use tompion_os::{Identity, PacketSocket};
+use tompion_protocol::{
+    MAX_RECORDINGS,
+    message::{Hello, Origin, ToSession},
+    names,
+};
+
+use crate::{
+    event, fork, launch, listener,
+    registry::{self, Registry},
+    session,
+};
+
+/// How long a program's start waits for its sessions at most.
+pub const PATIENCE: Duration = Duration::from_millis(50);
+/// For how long a session that was not there in time is looked for afterwards.
+const LATE_PATIENCE: Duration = Duration::from_secs(5);
+/// Time between two looks.
+const LATE_STEP: Duration = Duration::from_millis(10);
+
+/// A conversation that has begun, without a welcome yet.
+#[derive(Debug)]
+pub struct Pending {
+    socket: PacketSocket,
+    identity: Option<Identity>,
+    name: String,
+}
+
+/// A session that is being started.
+#[derive(Debug)]
+pub struct Late {
+    name: String,
+    until: Instant,
+}
+
+impl Pending {
+    /// Its socket, as long as the descriptor is ours.
+    pub fn socket(&self) -> Option<&PacketSocket> {
+        let ours = self.identity.is_some() && self.socket.identity() == self.identity;
+        ours.then_some(&self.socket)
+    }
+
+    /// Closes it, unless the program has done so.
+    pub fn let_go(self) {
+        self.socket.close_if_still(self.identity);
+    }
+}
+
+/// Whether the agent must keep out of this process.
+///
+/// A program started with more rights than its starter doesn't follow the environment, and isn't recorded.
+fn must_stay_out() -> bool {
+    std::env::var_os(names::DISABLE_VARIABLE).is_some_and(|value| value == "1")
+        || tompion_os::is_privileged_start()
+}
+
+/// Whether somebody with this user id may have this process take part: its own user, and root.
+pub fn is_trusted(user: u32) -> bool {
+    user == 0 || user == tompion_os::effective_user()
+}
+
+/// When the library is loaded: joins what the environment names.
+pub fn at_start() {
+    let mut registry = registry::lock();
+    if must_stay_out() {
+        registry.stays_out = true;
+        return;
+    }
+    let deadline = Instant::now() + PATIENCE;
+    if let Some(names) = std::env::var_os(names::SESSION_VARIABLE) {
+        let names = names.to_string_lossy().into_owned();
+        for name in names.split(':').filter(|name| !name.is_empty()).take(MAX_RECORDINGS) {
+            // A session that is gone, busy or of another version: the program runs on unrecorded.
+            join(&mut registry, name, Origin::Exec);
+        }
+    } else if let Some(folder) = std::env::var_os(names::RECORD_VARIABLE).filter(|name| !name.is_empty()) {
+        record_into(&mut registry, PathBuf::from(folder), deadline);
+    }
+}
+
+/// When a module with events is loaded: hangs up the bell, and knocks where a session is open to all
+/// programs of the user. Doesn't wait.
+pub fn be_reachable(registry: &mut Registry) {
+    if registry.stays_out || std::mem::replace(&mut registry.reachable, true) {
+        return;
+    }
+    let user = tompion_os::effective_user();
+    for number in 0..names::MAX_OPEN_SESSIONS {
+        let name = names::open_session(user, number);
+        let Ok(socket) = PacketSocket::connect_at_once(&name) else { continue };
+        if !socket.peer().is_ok_and(|peer| is_trusted(peer.uid)) {
+            continue;
+        }
+        if let Ok(pending) = begin(socket, &name, Origin::Exec) {
+            registry.pending.push(pending);
+        }
+    }
+    settle(registry);
+}
+
+/// Follows forks and has the background thread run, once there is something to wait for.
+fn settle(registry: &mut Registry) {
+    if !std::mem::replace(&mut registry.follows_forks, true) {
+        fork::follow();
+    }
+    listener::ensure(registry);
+}
+
+/// In the child of a fork: takes part in what its parent took part in, as a process of its own.
+pub fn in_child() {
+    let mut registry = registry::lock();
+    listener::forget_in_child(&mut registry);
+    registry.pending.drain(..).for_each(Pending::let_go);
+    registry.late = None;
+    let inherited = registry.forget_recordings();
+    for conversation in &inherited {
+        join(&mut registry, conversation.name(), Origin::Fork);
+    }
+    // Until now they have told the session that there is somebody to wait for.
+    inherited.into_iter().for_each(session::Inherited::close);
+    if registry.reachable {
+        listener::ensure(&mut registry);
+    }
+}
+
+/// Introduces the process on a fresh connection.
+fn begin(socket: PacketSocket, name: &str, origin: Origin) -> io::Result<Pending> {
+    let socket = socket.move_away();
+    socket.send(&ToSession::Hello(introduce(origin)).encode(), &[])?;
+    Ok(Pending { identity: socket.identity(), socket, name: name.to_owned() })
+}
+
+/// Joins the session that listens under a name, waiting for it as long as a start may wait. True if the
+/// process takes part now.
+pub fn join(registry: &mut Registry, name: &str, origin: Origin) -> bool {
+    if registry.recordings.iter().flatten().any(|joined| joined.name == name) {
+        return true;
+    }
+    let patience = PATIENCE.as_millis() as u32;
+    let pending = PacketSocket::connect(name, patience).and_then(|socket| begin(socket, name, origin));
+    pending.is_ok_and(|pending| enter(registry, pending))
+}
+
+/// The welcome for a pending conversation is there, or its end.
+pub fn be_welcomed(registry: &mut Registry, index: usize) {
+    if registry.pending.get(index).is_some_and(|pending| pending.socket().is_some()) {
+        let pending = registry.pending.remove(index);
+        enter(registry, pending);
+    }
+}
+
+/// Takes part in a session that was told hello, once it has welcomed the process.
+fn enter(registry: &mut Registry, pending: Pending) -> bool {
+    let Pending { socket, name, .. } = pending;
+    let entered = event::prepare().is_ok() && session::be_let_in(registry, socket, name).is_some();
+    if entered {
+        registry.enable_all();
+        settle(registry);
+    }
+    entered
+}
+
+fn introduce(origin: Origin) -> Hello {
+    Hello {
+        pid: std::process::id(),
+        origin,
+        rseq: tompion_os::rseq_area().is_some(),
+        tsc: tompion_os::tsc_is_usable(),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        name: tompion_os::name_of("self").unwrap_or_default(),
+        executable: tompion_os::executable_of("self")
+            .map(|path| path.to_string_lossy().into_owned())
+            .unwrap_or_default(),
+    }
+}
+
+/// Joins the session of a folder, which is started if it isn't there.
+fn record_into(registry: &mut Registry, folder: PathBuf, deadline: Instant) {
+    let Ok(folder) = std::path::absolute(folder) else { return };
+    let name = names::folder_session(tompion_os::effective_user(), folder.as_os_str().as_bytes());
+    if join_trusted(registry, &name) {
+        return;
+    }
+    let ready = launch::start_session(&folder, &name);
+    if ready.is_some_and(|ready| ready.wait(deadline)) && join_trusted(registry, &name) {
+        return;
+    }
+    // It may come too late for the start, but not for the rest.
+    registry.late = Some(Late { name, until: Instant::now() + LATE_PATIENCE });
+    listener::look_again_at(registry, Instant::now() + LATE_STEP);
+    settle(registry);
+}
+
+/// Joins under a name that anybody may have taken.
+fn join_trusted(registry: &mut Registry, name: &str) -> bool {
+    let Ok(socket) = PacketSocket::connect_at_once(name) else { return false };
+    if !socket.peer().is_ok_and(|peer| is_trusted(peer.uid)) {
+        return false;
+    }
+    let _ = socket.set_timeout(PATIENCE.as_millis() as u32);
+    begin(socket, name, Origin::Exec).is_ok_and(|pending| enter(registry, pending))
+}
+
+/// Looks for the session that was not there in time.
+pub fn look_for_late_sessions(registry: &mut Registry) {
+    let Some(late) = registry.late.take() else { return };
+    if !join_trusted(registry, &late.name) && Instant::now() < late.until {
+        registry.late = Some(late);
+        listener::look_again_at(registry, Instant::now() + LATE_STEP);
+    }
+}

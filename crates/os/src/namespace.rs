@@ -1,0 +1,67 @@
+//! Who a process is: users, namespaces, threads by number, objects in its memory.
+
+use std::{
+    ffi::CStr,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::PathBuf,
+};
+
+/// Inode of the calling process's pid namespace, which identifies it.
+pub fn pid_namespace() -> Option<u64> {
+    pid_namespace_of("self")
+}
+
+/// Inode of another process's pid namespace, if the caller may look.
+pub fn pid_namespace_of(pid: &str) -> Option<u64> {
+    std::fs::metadata(format!("/proc/{pid}/ns/pid")).ok().map(|metadata| metadata.ino())
+}
+
+/// A process's id in its own (innermost) pid namespace. Source: `NSpid` in `proc_pid_status(5)`.
+pub fn innermost_pid(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_whitespace().next_back()?.parse().ok()
+}
+
+/// The calling process's effective user id.
+pub fn effective_user() -> u32 {
+    // SAFETY: a plain system call without arguments.
+    unsafe { libc::geteuid() }
+}
+
+/// Whether the kernel still has this thread of the calling process.
+pub fn thread_exists(tid: u32) -> bool {
+    // SAFETY: signal 0 is only a question.
+    tid != 0 && unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) } == 0
+}
+
+/// Path of the executable or library that has this address; none in one that was linked statically.
+pub fn object_of(address: *const ()) -> Option<PathBuf> {
+    // SAFETY: all-zero bytes are a valid answer structure.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: `dladdr` compares the address and doesn't follow it.
+    if unsafe { libc::dladdr(address.cast(), &raw mut found) } == 0 || found.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's own text, which lives as long as the object.
+    let path = unsafe { CStr::from_ptr(found.dli_fname) };
+    let path = std::ffi::OsStr::from_bytes(path.to_bytes());
+    std::fs::canonicalize(path).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_knows_itself() {
+        assert!(pid_namespace().is_some());
+        assert!(innermost_pid(std::process::id()).is_some());
+        let tid = std::thread::spawn(crate::gettid).join().unwrap();
+        while thread_exists(tid) {
+            std::thread::yield_now();
+        }
+        assert!(thread_exists(crate::gettid()));
+        assert!(!thread_exists(0));
+    }
+}

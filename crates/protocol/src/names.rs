@@ -1,0 +1,57 @@
+//! Where agents and sessions find each other: names of abstract Unix sockets, and environment variables.
+//!
+//! An abstract name can be taken by anybody, so it proves nothing: both sides ask the kernel who the other
+//! one is.
+
+/// Environment variable that tells an agent where its sessions listen: names of sockets, separated by
+/// colons.
+pub const SESSION_VARIABLE: &str = "TOMPION_SESSION";
+/// Environment variable with a folder: the program records itself there, without a launcher.
+pub const RECORD_VARIABLE: &str = "TOMPION_RECORD";
+/// Environment variable with options of `tompion record` for such a recording, separated by blanks.
+pub const RECORD_OPTIONS_VARIABLE: &str = "TOMPION_RECORD_OPTIONS";
+/// Environment variable that, with the value 1, keeps the agent out of a process.
+pub const DISABLE_VARIABLE: &str = "TOMPION_DISABLE";
+
+/// How many sessions of one user can be open to all the programs that the user starts.
+pub const MAX_OPEN_SESSIONS: u32 = 4;
+
+/// Where a process's agent can be asked to take part: its bell.
+///
+/// `namespace` is the inode of the pid namespace, `pid` the process's id in it.
+pub fn bell(namespace: u64, pid: u32) -> String {
+    format!("tompion-bell-{namespace}-{pid}")
+}
+
+/// Where a session listens that is open to all programs of a user; `number` is less than
+/// [`MAX_OPEN_SESSIONS`].
+pub fn open_session(user: u32, number: u32) -> String {
+    format!("tompion-open-{user}-{number}")
+}
+
+/// Where the session of a folder listens that programs of a user record themselves into.
+///
+/// The name has a hash of the path (FNV-1a, 64 bits): socket names are short. Two folders that share one
+/// would share a session.
+pub fn folder_session(user: u32, folder: &[u8]) -> String {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = folder.iter().fold(0xcbf2_9ce4_8422_2325, step);
+    format!("tompion-folder-{user}-{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_enough_for_sockets_and_differ() {
+        let longest = [
+            bell(u64::MAX, u32::MAX),
+            open_session(u32::MAX, MAX_OPEN_SESSIONS),
+            folder_session(u32::MAX, b"/"),
+        ];
+        assert!(longest.iter().all(|name| name.len() < 107));
+        assert_ne!(folder_session(0, b"/a"), folder_session(0, b"/b"));
+        assert_ne!(folder_session(0, b"/a"), folder_session(1, b"/a"));
+    }
+}
