@@ -5,6 +5,7 @@
 
 mod support;
 
+mod abi;
 mod command_line;
 mod fields;
 mod flight_recorder;

@@ -71,6 +71,11 @@ fn compiler() -> Command {
     cc
 }
 
+/// Whether a program can be found.
+pub fn installed(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
 /// A folder of one test, with the programs and traces that it makes.
 pub struct Workshop(tempfile::TempDir);
 
@@ -100,6 +105,15 @@ impl Workshop {
         cc.arg(format!("-Wl,-rpath,{}", libraries().display())).arg("-o").arg(&output);
         run(&mut cc).succeeded();
         output
+    }
+
+    /// A named compiler that makes `output` and finds the library; sources and `-ltompion` are to follow.
+    pub fn compile(&self, compiler: &str, output: &Path) -> Command {
+        let mut cc = Command::new(compiler);
+        cc.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"]).current_dir(self.0.path());
+        cc.arg("-I").arg(repository().join("include")).arg("-L").arg(libraries());
+        cc.arg(format!("-Wl,-rpath,{}", libraries().display())).arg("-o").arg(output);
+        cc
     }
 
     /// `tompion record -o NAME OPTIONS -- COMMAND`, to be run in the workshop.

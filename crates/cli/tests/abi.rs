@@ -1,0 +1,61 @@
+//! Programs that were compiled with earlier headers, under the library as it is now.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::support::{Workshop, beside, installed, run};
+
+/// What stands in `crates/agent/tests/abi`.
+fn kept(name: &str) -> PathBuf {
+    beside("../../agent/tests/abi").join(name)
+}
+
+/// Names and fields of what the program of a header's folder recorded.
+fn recorded(folder: &str, compiler: &str, flags: &[&str]) -> Vec<(String, serde_json::Value)> {
+    let shop = Workshop::new();
+    let program = shop.path("program");
+    let mut compile = shop.compile(compiler, &program);
+    compile.args(flags).args(["-x", if compiler.contains("++") { "c++" } else { "c" }]);
+    compile.arg(kept(folder).join("program.c")).args(["-x", "none", "-ltompion"]);
+    run(&mut compile).succeeded();
+    let trace = shop.record(&[], &[&program]);
+    assert_eq!(trace.agreed_text(), 9);
+    trace.events().into_iter().map(|event| (event.name, event.fields)).collect()
+}
+
+fn expected_of_v1(language: &str) -> Vec<(String, serde_json::Value)> {
+    let event = |name: &str, fields| (format!("v1:{name}"), fields);
+    vec![
+        event("constructor", json!({"language": language})),
+        event(
+            "integers",
+            json!({"a": -1, "b": -2, "c": -3, "d": -4, "e": 5, "f": 6, "g": 7, "h": 8,
+                   "i": 9, "j": 10, "k": 11, "l": 12}),
+        ),
+        event(
+            "others",
+            json!({"f": 1.5, "g": -0.25, "yes": 1, "text": "hello", "cut": "he", "_raw_length": 3,
+                   "raw": [97, 98, 99], "fixed": [1, -2, 3], "_some_length": 2, "some": [1, 2],
+                   "state": {"value": 5, "labels": ["running"]}}),
+        ),
+        event("large", json!({"text": "x".repeat(600)})),
+        event("loop", json!({"i": 0})),
+        event("loop", json!({"i": 1})),
+        event("loop", json!({"i": 2})),
+        event("asked", json!({})),
+        event("destructor", json!({})),
+    ]
+}
+
+#[test]
+fn programs_of_the_first_header_are_recorded_in_full() {
+    for (compiler, language) in [("gcc", "C"), ("g++", "C++"), ("clang", "C"), ("clang++", "C++")] {
+        if !installed(compiler) {
+            continue;
+        }
+        for flags in [&["-O0"][..], &["-O2"]] {
+            assert_eq!(recorded("v1", compiler, flags), expected_of_v1(language), "{compiler} {flags:?}");
+        }
+    }
+}
