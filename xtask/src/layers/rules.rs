@@ -37,6 +37,7 @@ pub struct Edge {
 
 /// The edges within a layer.
 pub const SAME_LAYER: &[Edge] = &[
+    Edge { from: "filter", to: "schema", reason: "filters are bound to the fields of events" },
     Edge { from: "protocol", to: "schema", reason: "rules choose events by their level" },
     Edge { from: "ring", to: "os", reason: "a ring lives in mapped memory, its section in the rseq area" },
 ];

@@ -1,0 +1,315 @@
+//! Programs and their evaluation.
+//!
+//! A program is a list of operations for a stack machine. Jumps go forwards only, so each operation
+//! runs at most once; how many values the stack has at each operation is known beforehand
+//! (`bytes.rs` verifies it). What an operation cannot know is [`Value::UNKNOWN`], and operators pass
+//! that on.
+
+use crate::expression::{Logic, Unary};
+use crate::name::Name;
+use crate::pattern;
+use crate::schema::Place;
+use crate::value::{Arithmetic, Comparison, Repr, Value};
+
+/// A filter that can be evaluated.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Program {
+    pub(crate) operands: Vec<Operand>,
+    pub(crate) ops: Vec<Op>,
+    /// Bytes of text literals.
+    pub(crate) texts: Vec<u8>,
+    /// Ranges of numbers that labels stand for, low and high.
+    pub(crate) ranges: Vec<(i128, i128)>,
+    /// Most values on the stack at a time.
+    pub(crate) height: usize,
+}
+
+/// Something that a program asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operand {
+    /// What it is.
+    pub name: Name,
+    /// How it is loaded.
+    pub place: Place,
+    /// Its number in the program, counted from 0.
+    pub index: usize,
+}
+
+/// What a program says about an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The event is not wanted.
+    False,
+    /// The event is wanted.
+    True,
+    /// It can't be told here. A later place may know more; at the last place this counts as false.
+    Unknown,
+}
+
+/// Where a program's values come from.
+///
+/// A value that is not there, or is of another kind than asked for, is unknown. Nothing here may panic.
+pub trait Values {
+    /// The number of an operand: an integer, a floating-point number, a boolean as 0 or 1, an
+    /// enumeration as its integer.
+    fn number(&self, operand: &Operand) -> Value;
+
+    /// The text of an operand. What stands behind a NUL is no part of it.
+    fn text(&self, operand: &Operand) -> Option<&[u8]>;
+
+    /// Whether `wanted` takes one of the labels that an enumeration's value has. Nothing for operands
+    /// that are no enumerations, and where labels are resolved beforehand.
+    fn has_label(&self, operand: &Operand, wanted: &dyn Fn(&[u8]) -> bool) -> Option<bool> {
+        let _ = (operand, wanted);
+        None
+    }
+}
+
+/// An operation. Operands are numbers of [`Program::operands`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Op {
+    Push(Value),
+    Load(u8),
+    Unary(Unary),
+    Compare(Comparison),
+    /// Compares an operand with a literal: what most filters consist of.
+    CompareWith {
+        operand: u8,
+        comparison: Comparison,
+        literal: Value,
+    },
+    Arithmetic(Arithmetic),
+    Combine(Logic),
+    /// If the value on top decides already (false for `&&`, true for `||`), goes to that operation with
+    /// the decision on top.
+    Shortcut {
+        logic: Logic,
+        to: u16,
+    },
+    /// Holds an operand's text, or label, against a literal.
+    Text {
+        operand: u8,
+        test: TextTest,
+        begin: u16,
+        length: u8,
+    },
+    /// Whether two operands are the same text, or the same number.
+    Same {
+        left: u8,
+        right: u8,
+    },
+    /// Whether an operand's integer is in one of these ranges.
+    Within {
+        operand: u8,
+        begin: u16,
+        count: u8,
+    },
+}
+
+/// How a text is held against a literal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextTest {
+    Is,
+    Begins,
+    Matches,
+}
+
+impl TextTest {
+    /// Whether the test takes a text.
+    #[inline]
+    pub(crate) fn takes(self, literal: &[u8], text: &[u8]) -> bool {
+        let text = pattern::until_nul(text);
+        match self {
+            Self::Is => text == literal,
+            Self::Begins => text.starts_with(literal),
+            Self::Matches => pattern::matches(literal, text),
+        }
+    }
+}
+
+impl Verdict {
+    fn of(value: Value) -> Self {
+        match value.truth() {
+            Some(true) => Self::True,
+            Some(false) => Self::False,
+            None => Self::Unknown,
+        }
+    }
+
+    /// What counts at the last place: whether the event is known to be wanted.
+    pub fn is_true(self) -> bool {
+        self == Self::True
+    }
+}
+
+impl Program {
+    /// What the program asks for.
+    pub fn operands(&self) -> &[Operand] {
+        &self.operands
+    }
+
+    /// Whether the program asks for something that only a later place can know. If it does not, then an
+    /// unknown verdict remains unknown everywhere, and counts as false at once.
+    pub fn defers(&self) -> bool {
+        self.operands.iter().any(|operand| operand.place == Place::Elsewhere)
+    }
+
+    /// Evaluates the program. Does not allocate, does not panic; each operation runs at most once.
+    #[inline]
+    pub fn evaluate(&self, values: &(impl Values + ?Sized)) -> Verdict {
+        // Small stacks are quickly made, and few programs need more.
+        Verdict::of(match self.height {
+            0..=4 => self.run::<4>(values),
+            5..=16 => self.run::<16>(values),
+            _ => self.run::<{ crate::MAX_STACK }>(values),
+        })
+    }
+
+    fn run<const HEIGHT: usize>(&self, values: &(impl Values + ?Sized)) -> Value {
+        let mut stack = Stack { values: [Value::UNKNOWN; HEIGHT], height: 0 };
+        let mut at = 0;
+        while let Some(op) = self.ops.get(at) {
+            at += 1;
+            match *op {
+                Op::CompareWith { operand, comparison, literal } => {
+                    stack.push(comparison.apply(self.number(values, operand), literal));
+                }
+                Op::Shortcut { logic, to } => {
+                    let decisive = logic == Logic::Or;
+                    if stack.top().truth() == Some(decisive) {
+                        stack.replace(decisive.into());
+                        at = to.into();
+                    }
+                }
+                Op::Combine(logic) => {
+                    let (left, right) = stack.pop_two();
+                    stack.push(logic.apply(left, right));
+                }
+                Op::Push(value) => stack.push(value),
+                Op::Load(operand) => stack.push(self.number(values, operand)),
+                Op::Unary(unary) => {
+                    let value = stack.top();
+                    stack.replace(unary.apply(value));
+                }
+                Op::Compare(comparison) => {
+                    let (left, right) = stack.pop_two();
+                    stack.push(comparison.apply(left, right));
+                }
+                Op::Arithmetic(arithmetic) => {
+                    let (left, right) = stack.pop_two();
+                    stack.push(arithmetic.apply(left, right));
+                }
+                Op::Text { operand, test, begin, length } => {
+                    let literal = self.literal(begin, length);
+                    stack.push(self.text_test(values, operand, &|text| test.takes(literal, text)));
+                }
+                Op::Same { left, right } => stack.push(self.same(values, left, right)),
+                Op::Within { operand, begin, count } => {
+                    let ranges = self.ranges(begin, count);
+                    let within = |value| ranges.iter().any(|(low, high)| (*low..=*high).contains(&value));
+                    let value = self.number(values, operand).as_integer();
+                    stack.push(value.map_or(Value::UNKNOWN, |value| within(value).into()));
+                }
+            }
+        }
+        stack.top()
+    }
+
+    #[inline]
+    fn number(&self, values: &(impl Values + ?Sized), operand: u8) -> Value {
+        self.operands.get(usize::from(operand)).map_or(Value::UNKNOWN, |operand| values.number(operand))
+    }
+
+    fn text_test(
+        &self,
+        values: &(impl Values + ?Sized),
+        operand: u8,
+        wanted: &dyn Fn(&[u8]) -> bool,
+    ) -> Value {
+        let Some(operand) = self.operands.get(usize::from(operand)) else { return Value::UNKNOWN };
+        let holds = match values.text(operand) {
+            Some(text) => Some(wanted(text)),
+            None => values.has_label(operand, wanted),
+        };
+        holds.map_or(Value::UNKNOWN, Value::from)
+    }
+
+    fn same(&self, values: &(impl Values + ?Sized), left: u8, right: u8) -> Value {
+        let operands = (self.operands.get(usize::from(left)), self.operands.get(usize::from(right)));
+        let (Some(left), Some(right)) = operands else { return Value::UNKNOWN };
+        match (values.text(left), values.text(right)) {
+            (Some(left), Some(right)) => (pattern::until_nul(left) == pattern::until_nul(right)).into(),
+            _ => Comparison::Equal.apply(values.number(left), values.number(right)),
+        }
+    }
+
+    /// A text literal's bytes.
+    pub(crate) fn literal(&self, begin: u16, length: u8) -> &[u8] {
+        let begin = usize::from(begin);
+        self.texts.get(begin..begin + usize::from(length)).unwrap_or_default()
+    }
+
+    /// The ranges of a [`Op::Within`].
+    pub(crate) fn ranges(&self, begin: u16, count: u8) -> &[(i128, i128)] {
+        let begin = usize::from(begin);
+        self.ranges.get(begin..begin + usize::from(count)).unwrap_or_default()
+    }
+}
+
+impl Op {
+    /// How many values the operation takes from the stack and puts there.
+    pub(crate) const fn effect(self) -> (usize, usize) {
+        match self {
+            Self::Push(_) | Self::Load(_) | Self::CompareWith { .. } => (0, 1),
+            Self::Text { .. } | Self::Same { .. } | Self::Within { .. } => (0, 1),
+            Self::Unary(_) | Self::Shortcut { .. } => (1, 1),
+            Self::Compare(_) | Self::Arithmetic(_) | Self::Combine(_) => (2, 1),
+        }
+    }
+}
+
+impl Logic {
+    fn apply(self, left: Value, right: Value) -> Value {
+        match self {
+            Self::And => left.and(right),
+            Self::Or => left.or(right),
+        }
+    }
+}
+
+/// Verified programs never reach beyond its ends; others would get unknown values.
+struct Stack<const HEIGHT: usize> {
+    values: [Value; HEIGHT],
+    height: usize,
+}
+
+impl<const HEIGHT: usize> Stack<HEIGHT> {
+    #[inline]
+    fn push(&mut self, value: Value) {
+        if let Some(place) = self.values.get_mut(self.height) {
+            *place = value;
+            self.height += 1;
+        }
+    }
+
+    #[inline]
+    fn pop_two(&mut self) -> (Value, Value) {
+        self.height = self.height.saturating_sub(2);
+        match self.values.get(self.height..) {
+            Some([left, right, ..]) => (*left, *right),
+            _ => (Value(Repr::Unknown), Value(Repr::Unknown)),
+        }
+    }
+
+    #[inline]
+    fn top(&self) -> Value {
+        self.values.get(self.height.wrapping_sub(1)).copied().unwrap_or(Value::UNKNOWN)
+    }
+
+    #[inline]
+    fn replace(&mut self, value: Value) {
+        if let Some(place) = self.values.get_mut(self.height.wrapping_sub(1)) {
+            *place = value;
+        }
+    }
+}

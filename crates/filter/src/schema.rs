@@ -1,0 +1,135 @@
+//! What binds a filter to events of one kind: which fields there are, and where they lie.
+
+use tompion_schema::Label;
+
+use crate::name::Name;
+
+/// Fields and contexts of events of one kind, at one place (an agent, a kernel, a reader).
+pub trait Schema {
+    /// What is known here about a name.
+    fn find(&self, name: &Name) -> Found<'_>;
+}
+
+/// What a [`Schema`] knows about a name.
+#[derive(Clone, Debug)]
+pub struct Found<'a> {
+    /// Where values are.
+    pub place: Place,
+    /// What they are.
+    pub kind: Kind<'a>,
+}
+
+impl Found<'_> {
+    /// The event has no such thing, here or anywhere.
+    pub const ABSENT: Self = Self { place: Place::Absent, kind: Kind::Any };
+    /// Something that this place cannot know, and a later one may.
+    pub const ELSEWHERE: Self = Self { place: Place::Elsewhere, kind: Kind::Any };
+}
+
+/// What the values of a field or a context are.
+#[derive(Clone, Debug)]
+pub enum Kind<'a> {
+    /// An integer; a boolean is one, too.
+    Integer,
+    /// A floating-point number.
+    Float,
+    /// A text.
+    Text,
+    /// An integer with names for its values.
+    Enumeration(&'a [Label]),
+    /// Nothing that a filter can compare, and why: "an array", "a structure".
+    Unusable(String),
+    /// Not known before there is a value.
+    Any,
+}
+
+/// How an operand is loaded. `Values` may have ways of their own and look at the operand's name alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// By its name, when there is an event.
+    ByName,
+    /// Nowhere: the event has no such thing.
+    Absent,
+    /// Not here; a later place may know it.
+    Elsewhere,
+    /// In the fixed part of a record.
+    Fixed {
+        /// Offset in bytes.
+        offset: u32,
+        /// What stands there.
+        scalar: Scalar,
+    },
+    /// An element of an array or sequence.
+    Element {
+        /// Number of the tail, counted from 0.
+        tail: u16,
+        /// Number of the element.
+        index: u32,
+        /// What the elements are.
+        scalar: Scalar,
+    },
+    /// A text, up to its end or its first NUL.
+    Text {
+        /// Number of the tail, counted from 0.
+        tail: u16,
+    },
+    /// A context, by a number of the evaluator's own.
+    Context(u16),
+}
+
+/// A number of fixed size in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scalar {
+    /// 1, 2, 4 or 8 bytes; `Float` has 4 or 8, `Bool` has 1.
+    pub size: u8,
+    /// What the bytes mean.
+    pub encoding: Encoding,
+    /// Most significant byte first.
+    pub network: bool,
+}
+
+/// What the bytes of a [`Scalar`] mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Encoding {
+    /// An integer from 0.
+    Unsigned = 0,
+    /// Two's complement.
+    Signed = 1,
+    /// IEEE 754.
+    Float = 2,
+    /// 0 is false, anything else is true.
+    Bool = 3,
+}
+
+impl Scalar {
+    /// Whether there is such a number.
+    pub(crate) fn is_sound(self) -> bool {
+        match self.encoding {
+            Encoding::Unsigned | Encoding::Signed => matches!(self.size, 1 | 2 | 4 | 8),
+            Encoding::Float => matches!(self.size, 4 | 8),
+            Encoding::Bool => self.size == 1,
+        }
+    }
+
+    /// The value of the bytes at `offset`; nothing if there are too few.
+    #[inline]
+    pub(crate) fn load(self, bytes: &[u8], offset: usize) -> Option<crate::Value> {
+        let bytes = bytes.get(offset..)?;
+        let word = match self.size {
+            1 => u64::from(*bytes.first()?),
+            2 => u64::from(u16::from_le_bytes(*bytes.first_chunk()?)),
+            4 => u64::from(u32::from_le_bytes(*bytes.first_chunk()?)),
+            _ => u64::from_le_bytes(*bytes.first_chunk()?),
+        };
+        let spare = 64 - 8 * u32::from(self.size.clamp(1, 8));
+        let word = if self.network { word.swap_bytes() >> spare } else { word };
+        Some(match self.encoding {
+            Encoding::Unsigned => word.into(),
+            Encoding::Signed => (((word << spare) as i64) >> spare).into(),
+            Encoding::Bool => (word != 0).into(),
+            Encoding::Float if self.size == 4 => f64::from(f32::from_bits(word as u32)).into(),
+            Encoding::Float => f64::from_bits(word).into(),
+        })
+    }
+}
