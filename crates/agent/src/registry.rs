@@ -199,9 +199,8 @@ impl Registry {
         };
         let name = |site: &Site| {
             // SAFETY: the site's module is loaded.
-            let (provider, name, _) =
-                tompion_schema::decode_names(unsafe { sized_bytes(site.description)? }).ok()?;
-            Some((provider.to_owned(), name.to_owned()))
+            let names = tompion_schema::decode_names(unsafe { sized_bytes(site.description)? }).ok()?;
+            Some((names.provider.to_owned(), names.name.to_owned()))
         };
         if sites(true).next().is_none() {
             return;
@@ -222,7 +221,7 @@ impl Registry {
     fn enable_site(&mut self, site: &Site) {
         // SAFETY: the site's module is loaded.
         let Some(description) = (unsafe { description(site) }) else { return };
-        let Ok((provider, name, level)) = tompion_schema::decode_names(&description) else { return };
+        let Ok(names) = tompion_schema::decode_names(&description) else { return };
         let next = self.numbers.len() as u32;
         let number = *self.numbers.entry(description.clone()).or_insert(next);
         if number >= MAX_EVENTS {
@@ -234,7 +233,7 @@ impl Registry {
             let Some(joined) = joined else { continue };
             if !joined.describe(number, &description) {
                 joined.count_undescribed(slot);
-            } else if rules::take(&joined.rules, provider, name, level) {
+            } else if rules::take(&joined.rules, &names) {
                 takers |= 1 << slot;
             }
         }

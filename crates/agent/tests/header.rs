@@ -175,7 +175,12 @@ fn number(word: &str) -> Type {
 /// `i8` to `x64`.
 fn integer(word: &str) -> Integer {
     let (family, bits) = word.split_at(1);
-    Integer { bits: bits.parse().expect("bits"), signed: family == "i", hex: family == "x" }
+    Integer {
+        bits: bits.parse().expect("bits"),
+        signed: family == "i",
+        hex: family == "x",
+        network: false,
+    }
 }
 
 fn event(name: &str, level: &str, fields: &[(&str, Type)]) -> Event {
@@ -186,21 +191,20 @@ fn event(name: &str, level: &str, fields: &[(&str, Type)]) -> Event {
         level: Level::parse(level).expect("a level"),
         kind: Kind::Instant,
         init: false,
-        fields: fields.iter().map(|(name, ty)| Field { name: (*name).into(), ty: ty.clone() }).collect(),
+        format: None,
+        fields: fields.iter().map(|(name, ty)| Field::new(name, ty.clone())).collect(),
     }
 }
 
 fn machine_state() -> Type {
     let label = |low, high, name: &str| Label { low, high, name: name.into() };
-    Type::Enum(Enumeration {
-        name: "machine_state".into(),
-        labels: vec![
-            label(0, 0, "idle"),
-            label(5, 5, "running"),
-            label(-9, -1, "failed"),
-            label(1 << 20, 1 << 20, "linux"),
-        ],
-    })
+    let labels = vec![
+        label(0, 0, "idle"),
+        label(5, 5, "running"),
+        label(-9, -1, "failed"),
+        label(1 << 20, 1 << 20, "linux"),
+    ];
+    Type::Enum(Integer::signed(64), Enumeration { name: "machine_state".into(), labels })
 }
 
 /// The events of `fields.c` and `second.c`, once each.
@@ -392,8 +396,8 @@ fn descriptions_are_read_in_the_file() {
     while at < bytes.len() {
         let size = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().expect("four bytes")) as usize;
         assert!(size >= 8, "no description at {at}");
-        if let Ok((provider, name, _)) = tompion_schema::decode_names(&bytes[at..]) {
-            found.insert(format!("{provider}:{name}"));
+        if let Ok(names) = tompion_schema::decode_names(&bytes[at..]) {
+            found.insert(format!("{}:{}", names.provider, names.name));
         }
         let end = (at + size).next_multiple_of(8).min(bytes.len());
         assert!(bytes[at + size..end].iter().all(|byte| *byte == 0), "not zero behind {at}");

@@ -126,69 +126,105 @@ fn event_header() -> Struct {
 }
 
 fn event_class(event: &Event, id: u64) -> metadata::Event {
-    let mut fields = Vec::with_capacity(event.fields.len());
-    for field in &event.fields {
-        push_field(&mut fields, &event.fields, field);
-    }
+    let part = |context| {
+        let scope = if context { Scope::EventContext } else { Scope::Payload };
+        let fields = event.fields.iter().filter(|field| field.context == context);
+        Members { scope, path: Vec::new() }.all(fields)
+    };
+    let context = part(true);
     metadata::Event {
         id,
         name: event.full_name(),
         log_level: Some(event.level.number().into()),
         attributes: Vec::new(),
-        context: None,
-        payload: Some(Struct::new(fields)),
+        context: Some(context).filter(|context| !context.fields.is_empty()),
+        payload: Some(part(false)),
     }
 }
 
-fn push_field(fields: &mut Vec<Field>, all: &[schema::Field], field: &schema::Field) {
-    let hexadecimal = schema::Integer { bits: 8, signed: false, hex: true };
-    let ty = match &field.ty {
-        schema::Type::Integer(integer) => integer_type(*integer),
-        schema::Type::Float(bits) => Type::Float(Float::new((*bits).into(), ORDER)),
-        schema::Type::Bool => Type::unsigned(8, ORDER),
-        schema::Type::String => Type::String(Encoding::Utf8),
-        schema::Type::Bytes => sequence_type(fields, all, &field.name, hexadecimal),
-        schema::Type::Array(element, count) => integer_type(*element).array((*count).into()),
-        schema::Type::Sequence(element) => sequence_type(fields, all, &field.name, *element),
-        schema::Type::Enum(enumeration) => Type::Enum(Enum {
-            integer: Integer::signed(64, ORDER),
-            mappings: enumeration.labels.iter().map(mapping).collect(),
-        }),
-    };
-    fields.push(Field::new(&field.name, ty));
+/// Translates the fields of one structure.
+struct Members {
+    scope: Scope,
+    /// Names of the structures around them.
+    path: Vec<String>,
 }
 
-fn mapping(label: &schema::Label) -> Mapping {
-    Mapping { label: label.name.clone(), low: label.low.into(), high: label.high.into() }
+impl Members {
+    fn all<'a>(&self, members: impl Iterator<Item = &'a schema::Field> + Clone) -> Struct {
+        let mut fields = Vec::new();
+        for member in members.clone() {
+            self.push(&mut fields, members.clone(), member);
+        }
+        Struct::new(fields)
+    }
+
+    fn push<'a>(
+        &self,
+        fields: &mut Vec<Field>,
+        all: impl Iterator<Item = &'a schema::Field> + Clone,
+        field: &schema::Field,
+    ) {
+        let text = Integer { encoding: Encoding::Utf8, ..Integer::unsigned(8, ORDER) };
+        let mut sequence = |element: Type| {
+            // A field of its own has the length, named as LTTng names it.
+            let mut length = format!("_{}_length", field.name);
+            while fields.iter().any(|field| field.name == length)
+                || all.clone().any(|field| field.name == length)
+            {
+                length.insert(0, '_');
+            }
+            fields.push(unsigned(&length, 32));
+            let path = self.path.iter().cloned().chain([length]).collect();
+            element.sequence(Reference { scope: self.scope, path })
+        };
+        let ty = match &field.ty {
+            schema::Type::Integer(integer) => Type::Integer(integer_type(*integer)),
+            schema::Type::Float(bits) => Type::Float(Float::new((*bits).into(), ORDER)),
+            schema::Type::Bool => Type::unsigned(8, ORDER),
+            schema::Type::String => Type::String(Encoding::Utf8),
+            schema::Type::Bytes => sequence(Type::Integer(integer_type(schema::Integer::hex(8)))),
+            schema::Type::Array(element, count) => {
+                Type::Integer(integer_type(*element)).array((*count).into())
+            }
+            schema::Type::Sequence(element) => sequence(Type::Integer(integer_type(*element))),
+            schema::Type::TextArray(count) => Type::Integer(text).array((*count).into()),
+            schema::Type::TextSequence => sequence(Type::Integer(text)),
+            schema::Type::Enum(integer, enumeration) => {
+                let integer = integer_type(*integer);
+                let mappings = enumeration.labels.iter().filter_map(|label| mapping(label, &integer));
+                Type::Enum(Enum { mappings: mappings.collect(), integer })
+            }
+            schema::Type::Struct(members) => {
+                let path = self.path.iter().cloned().chain([field.name.clone()]).collect();
+                Type::Struct(Self { scope: self.scope, path }.all(members.iter()))
+            }
+        };
+        fields.push(Field::new(&field.name, ty));
+    }
 }
 
-fn integer_type(integer: schema::Integer) -> Type {
+/// The label as far as the integer has its values; readers refuse others.
+fn mapping(label: &schema::Label, integer: &Integer) -> Option<Mapping> {
+    let (least, most) = integer.range();
+    let (low, high) = (label.low.max(least), label.high.min(most));
+    (low <= high).then(|| Mapping { label: label.name.clone(), low, high })
+}
+
+fn integer_type(integer: schema::Integer) -> Integer {
     let base = if integer.hex { Base::Hexadecimal } else { Base::Decimal };
+    let order = if integer.network { ByteOrder::Big } else { ORDER };
     let bits = u32::from(integer.bits);
-    let ty = if integer.signed { Integer::signed(bits, ORDER) } else { Integer::unsigned(bits, ORDER) };
-    Type::Integer(ty.with_base(base))
-}
-
-/// A sequence and, before it, the field with its length, named as LTTng names it.
-fn sequence_type(
-    fields: &mut Vec<Field>,
-    all: &[schema::Field],
-    name: &str,
-    element: schema::Integer,
-) -> Type {
-    let mut length = format!("_{name}_length");
-    while fields.iter().any(|field| field.name == length) || all.iter().any(|field| field.name == length) {
-        length.insert(0, '_');
-    }
-    fields.push(unsigned(&length, 32));
-    integer_type(element).sequence(Reference::payload(&length))
+    let ty = if integer.signed { Integer::signed(bits, order) } else { Integer::unsigned(bits, order) };
+    ty.with_base(base)
 }
 
 /// How to encode one event's payload: compiled once, followed for each record.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    steps: Vec<Step>,
+    steps: Vec<(Step, bool)>,
     fixed_size: usize,
+    /// Whether some fields are context, which a trace has before the others.
+    context: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,54 +246,85 @@ pub struct Misfit;
 impl Plan {
     /// Compiles the plan of an event.
     pub fn new(event: &Event) -> Self {
-        let mut steps: Vec<Step> = Vec::new();
+        let mut plan = Self {
+            steps: Vec::new(),
+            fixed_size: event.fixed_size(),
+            context: event.fields.iter().any(|field| field.context),
+        };
         for field in &event.fields {
-            let step = match &field.ty {
-                schema::Type::String => Step::Text,
-                schema::Type::Bytes => Step::Sequence(1),
-                schema::Type::Sequence(element) => Step::Sequence(element.size()),
-                schema::Type::Array(element, count) => {
-                    Step::Array(element.size().saturating_mul(*count as usize))
-                }
-                fixed => Step::Fixed(fixed.fixed_size()),
-            };
-            match (steps.last_mut(), step) {
-                (Some(Step::Fixed(before)), Step::Fixed(size)) => *before += size,
-                (_, step) => steps.push(step),
-            }
+            plan.push(&field.ty, field.context);
         }
-        Self { steps, fixed_size: event.fixed_size() }
+        plan
+    }
+
+    fn push(&mut self, ty: &schema::Type, context: bool) {
+        let step = match ty {
+            schema::Type::String => Step::Text,
+            schema::Type::Bytes | schema::Type::TextSequence => Step::Sequence(1),
+            schema::Type::Sequence(element) => Step::Sequence(element.size()),
+            schema::Type::Array(element, count) => {
+                Step::Array(element.size().saturating_mul(*count as usize))
+            }
+            schema::Type::TextArray(count) => Step::Array(*count as usize),
+            schema::Type::Struct(members) => {
+                return members.iter().for_each(|member| self.push(&member.ty, context));
+            }
+            fixed => Step::Fixed(fixed.fixed_size()),
+        };
+        match (self.steps.last_mut(), step) {
+            (Some((Step::Fixed(before), of)), Step::Fixed(size)) if *of == context => *before += size,
+            (_, step) => self.steps.push((step, context)),
+        }
     }
 
     /// Appends a record's payload to `out`. Nothing is appended on error.
     #[inline]
     pub fn encode(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Misfit> {
         let (fixed, tails) = payload.split_at_checked(self.fixed_size).ok_or(Misfit)?;
-        if let [Step::Fixed(_)] = self.steps[..] {
+        if let [(Step::Fixed(_), _)] = self.steps[..] {
             out.extend_from_slice(fixed);
             return Ok(());
         }
         let start = out.len();
-        self.encode_steps(fixed, tails, out).inspect_err(|_| out.truncate(start))
+        let parts: &[bool] = if self.context { &[true, false] } else { &[false] };
+        let mut parts = parts.iter();
+        parts
+            .try_for_each(|&part| self.encode_part(part, fixed, tails, out))
+            .inspect_err(|_| out.truncate(start))
     }
 
-    fn encode_steps(&self, mut fixed: &[u8], mut tails: &[u8], out: &mut Vec<u8>) -> Result<(), Misfit> {
-        for step in &self.steps {
-            match *step {
-                Step::Fixed(size) => out.extend_from_slice(take(&mut fixed, size)?),
-                Step::Array(size) => out.extend_from_slice(take(&mut tails, size)?),
+    /// Appends the context, or the other fields.
+    fn encode_part(
+        &self,
+        part: bool,
+        mut fixed: &[u8],
+        mut tails: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Misfit> {
+        for &(step, context) in &self.steps {
+            let (count, bytes) = match step {
+                Step::Fixed(size) => (None, take(&mut fixed, size)?),
+                Step::Array(size) => (None, take(&mut tails, size)?),
                 Step::Text => {
                     let text = take(&mut tails, take_count(&mut fixed)?)?;
                     // The program may have put a NUL into the text after its length was taken.
                     let end = memchr::memchr(0, text).unwrap_or(text.len());
-                    out.extend_from_slice(&text[..end]);
-                    out.push(0);
+                    (None, &text[..end])
                 }
                 Step::Sequence(element) => {
                     let count = take_count(&mut fixed)?;
-                    out.extend_from_slice(&(count as u32).to_le_bytes());
-                    out.extend_from_slice(take(&mut tails, count.checked_mul(element).ok_or(Misfit)?)?);
+                    (Some(count), take(&mut tails, count.checked_mul(element).ok_or(Misfit)?)?)
                 }
+            };
+            if context != part {
+                continue;
+            }
+            if let Some(count) = count {
+                out.extend_from_slice(&(count as u32).to_le_bytes());
+            }
+            out.extend_from_slice(bytes);
+            if step == Step::Text {
+                out.push(0);
             }
         }
         Ok(())
@@ -470,18 +537,19 @@ mod tests {
     use super::*;
 
     fn event(types: Vec<schema::Type>) -> Event {
-        let field = |(index, ty)| schema::Field { name: format!("f{index}"), ty };
+        let field = |(index, ty)| schema::Field::new(&format!("f{index}"), ty);
         Event {
             provider: "p".into(),
             name: "e".into(),
             level: schema::Level::DEFAULT,
             kind: schema::Kind::Instant,
             init: false,
+            format: None,
             fields: types.into_iter().enumerate().map(field).collect(),
         }
     }
 
-    const U16: schema::Integer = schema::Integer { bits: 16, signed: false, hex: false };
+    const U16: schema::Integer = schema::Integer::unsigned(16);
 
     #[test]
     fn variable_fields_move_from_the_tails_to_their_places() {

@@ -14,6 +14,8 @@
 
 use std::fmt;
 
+use tompion_schema::{Kind, Level, Names};
+
 /// A whole trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
@@ -245,6 +247,19 @@ impl Event {
     /// `provider:name`, taken apart; the provider is empty when there is none.
     pub fn provider_and_name(&self) -> (&str, &str) {
         self.name.split_once(':').unwrap_or(("", &self.name))
+    }
+
+    /// What kind of thing happened.
+    pub fn kind(&self) -> Kind {
+        Kind::Instant
+    }
+
+    /// The names and what else rules are matched against.
+    pub fn names(&self) -> Names<'_> {
+        let (provider, name) = self.provider_and_name();
+        let level = self.log_level.and_then(|level| u8::try_from(level).ok());
+        let level = level.map_or(Level::DEFAULT, Level::from_number);
+        Names { provider, name, level, kind: self.kind(), init: false }
     }
 }
 

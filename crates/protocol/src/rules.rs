@@ -2,9 +2,10 @@
 //!
 //! One rule a line: `+LEVEL GLOB` records events that match the glob and are at least as severe as the
 //! level's number; `-LEVEL GLOB` leaves out those that match. A glob is matched against
-//! `provider:name`. An event is recorded when some `+` takes it and no `-` does.
+//! `provider:name`; of the two events of a span, also against `provider:` and the span's name. An event
+//! is recorded when some `+` takes it and no `-` does.
 
-use tompion_schema::Level;
+use tompion_schema::{Level, Names};
 
 use crate::glob;
 
@@ -42,13 +43,13 @@ fn one_line(glob: &str) -> String {
 /// Whether rules given as text take this event. Lines that are no rules are passed over.
 ///
 /// Does not allocate.
-pub fn take(rules: &str, provider: &str, name: &str, level: Level) -> bool {
+pub fn take(rules: &str, event: &Names<'_>) -> bool {
     let mut taken = false;
     for line in rules.lines() {
         let Some((head, pattern)) = line.split_once(' ') else { continue };
         let Some((sign, number)) = head.split_at_checked(1) else { continue };
         let Ok(least) = number.parse::<u8>() else { continue };
-        if level.number() > least || !matches_event(pattern, provider, name) {
+        if event.level.number() > least || !matches_event(pattern, event) {
             continue;
         }
         match sign {
@@ -60,8 +61,17 @@ pub fn take(rules: &str, provider: &str, name: &str, level: Level) -> bool {
     taken
 }
 
-/// Whether a glob takes `provider:name`. A glob without a colon is matched against the name, too.
-pub fn matches_event(pattern: &str, provider: &str, name: &str) -> bool {
+/// Whether a glob takes the event by its name, or by that of the span which it begins or ends.
+///
+/// Does not allocate.
+pub fn matches_event(pattern: &str, event: &Names<'_>) -> bool {
+    let base = event.base();
+    matches_name(pattern, event.provider, event.name)
+        || base.len() < event.name.len() && matches_name(pattern, event.provider, base)
+}
+
+/// Whether a glob takes `provider:name`. A glob without a colon is matched against either.
+pub fn matches_name(pattern: &str, provider: &str, name: &str) -> bool {
     match pattern.split_once(':') {
         Some((left, right)) => glob::matches(left, provider) && glob::matches(right, name),
         None => glob::matches(pattern, name) || glob::matches(pattern, provider),
@@ -70,7 +80,13 @@ pub fn matches_event(pattern: &str, provider: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tompion_schema::Kind;
+
     use super::*;
+
+    fn event(provider: &'static str, name: &'static str) -> Names<'static> {
+        Names { provider, name, level: Level::DEFAULT, kind: Kind::Instant, init: false }
+    }
 
     #[test]
     fn includes_excludes_and_levels() {
@@ -81,16 +97,33 @@ mod tests {
         };
         let text = rules.to_text();
         let info = Level::parse("info").unwrap();
-        assert!(take(&text, "db", "query", info));
-        assert!(take(&text, "net", "packet", info));
-        assert!(!take(&text, "net", "frame", info));
-        assert!(!take(&text, "db", "noisy_loop", info));
-        assert!(!take(&text, "db", "query", Level::DEFAULT));
+        let at_info = |provider, name| take(&text, &Names { level: info, ..event(provider, name) });
+        assert!(at_info("db", "query"));
+        assert!(at_info("net", "packet"));
+        assert!(!at_info("net", "frame"));
+        assert!(!at_info("db", "noisy_loop"));
+        assert!(!take(&text, &event("db", "query")));
     }
 
     #[test]
     fn lines_that_are_no_rules_are_passed_over() {
-        assert!(take("\n+\nx\n+9\n+99 *\n? ?", "a", "b", Level::DEFAULT));
-        assert!(!take("", "a", "b", Level::DEFAULT));
+        assert!(take("\n+\nx\n+9\n+99 *\n? ?", &event("a", "b")));
+        assert!(!take("", &event("a", "b")));
+    }
+
+    #[test]
+    fn a_spans_name_takes_both_of_its_events() {
+        let span = |name, kind| Names { kind, ..event("db", name) };
+        for event in
+            [span("query_begin", Kind::Begin), span("query_begin", Kind::Job), span("query_end", Kind::End)]
+        {
+            assert!(matches_event("db:query", &event));
+            assert!(matches_event("query*", &event));
+            assert!(take("+14 *\n", &event) && !take("+14 *\n-14 db:query\n", &event));
+        }
+        assert!(matches_event("db:query_end", &span("query_end", Kind::End)));
+        assert!(!matches_event("db:query_end", &span("query_begin", Kind::Begin)));
+        assert!(!matches_event("db:query", &span("query_begin", Kind::Instant)));
+        assert!(!matches_event("db:query", &span("query_begin", Kind::End)));
     }
 }

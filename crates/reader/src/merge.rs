@@ -52,8 +52,8 @@ pub struct Selection {
 
 impl Selection {
     fn takes_name(&self, event: &metadata::Event) -> bool {
-        let (provider, name) = event.provider_and_name();
-        self.events.is_empty() || self.events.iter().any(|glob| matches_event(glob, provider, name))
+        let names = event.names();
+        self.events.is_empty() || self.events.iter().any(|glob| matches_event(glob, &names))
     }
 }
 

@@ -1,25 +1,43 @@
 //! Descriptions as bytes.
 //!
 //! ```text
-//! event:  magic u32 "TEV1" │ size u32 │ version u16 │ kind u8 │ level u8 │ flags u16 │ fields u16 │
-//!         provider_size u16 │ name_size u16 │ provider, NUL │ name, NUL │ field, field, …
-//! field:  size u16 │ type u8 │ element u8 │ count u32 │ flags u16 │ name_size u16 │ name, NUL
-//! enum:   magic u32 "TEN1" │ size u32 │ version u16 │ labels u16 │ name_size u16 │ name, NUL │ label, …
-//! label:  low i64 │ high i64 │ name_size u16 │ name, NUL
+//! event:     magic u32 "TEV1" │ size u32 │ version u16 │ kind u8 │ level u8 │ flags u16 │ fields u16 │
+//!            provider_size u16 │ name_size u16 │ provider, NUL │ name, NUL │ field, … │ attribute, …
+//! field:     size u16 │ type u8 │ element u8 │ count u32 │ flags u16 │ name_size u16 │ name, NUL
+//! attribute: size u16 │ key u8 │ value
+//! enum:      magic u32 "TEN1" │ size u32 │ version u16 │ labels u16 │ name_size u16 │ name, NUL │ label, …
+//! label:     low i64 │ high i64 │ name_size u16 │ name, NUL
 //! ```
 //!
 //! Everything is packed, numbers are little-endian, sizes of names include the NUL, and sizes of
 //! structures include themselves, so that later versions can append. Behind the event stand the
 //! enumerations of its `enum` fields, one for each, in order. `include/tompion/tompion.h` lays the same
 //! bytes out with the compiler's help.
+//!
+//! * `fields` counts fields that are no members of structures; `count` of a structure counts its own
+//!   members, whose records come next, each followed by its members in turn.
+//! * `element` is the type of an array's or sequence's elements, and of an enumeration's integer (0 is
+//!   `i64`).
+//! * Flags of a field: 1, the integer or the elements lie most significant byte first; 2, the elements
+//!   are bytes of text; 4, the field is context. Flags of an event: 1, it belongs to the initial state.
+//! * Attribute 1 is the printf format of a mark, with a NUL. A mark's fields are called `arg1`, `arg2`, …
+//!   here, and get their names from the format. Attributes that are not known are passed over.
+//! * Labels of an unsigned integer of 64 bits are its own 64 bits.
 
-use crate::{Enumeration, Event, Field, Integer, Kind, Label, Level, MAX_FIELDS, MAX_NAME, Type};
+use crate::{
+    Enumeration, Event, Field, Integer, Kind, Label, Level, MAX_DEPTH, MAX_FIELDS, MAX_NAME, Names, Type,
+    format,
+};
 
 /// First word of an event's description.
 pub const EVENT_MAGIC: u32 = u32::from_le_bytes(*b"TEV1");
 const ENUM_MAGIC: u32 = u32::from_le_bytes(*b"TEN1");
 const VERSION: u16 = 1;
-const FLAG_INIT: u16 = 1;
+const EVENT_INIT: u16 = 1;
+const FIELD_NETWORK: u16 = 1;
+const FIELD_TEXT: u16 = 2;
+const FIELD_CONTEXT: u16 = 4;
+const ATTRIBUTE_FORMAT: u8 = 1;
 const EVENT_HEADER: usize = 20;
 const ENUM_HEADER: usize = 14;
 const FIELD_HEADER: usize = 12;
@@ -27,6 +45,7 @@ const FIELD_HEADER: usize = 12;
 /// Type codes, shared with the header.
 mod code {
     pub const I8: u8 = 1;
+    pub const I64: u8 = 4;
     pub const X64: u8 = 12;
     pub const F32: u8 = 13;
     pub const F64: u8 = 14;
@@ -37,6 +56,7 @@ mod code {
     pub const ARRAY: u8 = 19;
     pub const SEQUENCE: u8 = 20;
     pub const ENUM: u8 = 21;
+    pub const STRUCT: u8 = 22;
 }
 
 /// What is wrong with a description.
@@ -60,6 +80,12 @@ pub enum DescriptionError {
     /// More fields than [`MAX_FIELDS`].
     #[error("{0} fields, more than {MAX_FIELDS}")]
     Fields(usize),
+    /// Structures deeper in each other than [`MAX_DEPTH`].
+    #[error("structure {0} stands more than {MAX_DEPTH} deep in others")]
+    Depth(String),
+    /// A label without values.
+    #[error("label {0:?} has the empty range {1} to {2}")]
+    Label(String, i64, i64),
 }
 
 type Result<T> = std::result::Result<T, DescriptionError>;
@@ -121,24 +147,14 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Header of an event's description, with its names.
-struct EventHead<'a> {
-    provider: &'a str,
-    name: &'a str,
-    level: Level,
-    kind: Kind,
-    flags: u16,
-    fields: usize,
-}
-
-fn event_head<'a>(cursor: &mut Cursor<'a>) -> Result<EventHead<'a>> {
+fn event_head<'a>(cursor: &mut Cursor<'a>) -> Result<(Names<'a>, usize)> {
     let version = cursor.u16()?;
     if version != VERSION {
         return Err(DescriptionError::Version(version));
     }
     let kind = Kind::from_number(cursor.u8()?);
     let level = Level::from_number(cursor.u8()?);
-    let flags = cursor.u16()?;
+    let init = cursor.u16()? & EVENT_INIT != 0;
     let fields = usize::from(cursor.u16()?);
     if fields > MAX_FIELDS {
         return Err(DescriptionError::Fields(fields));
@@ -146,7 +162,7 @@ fn event_head<'a>(cursor: &mut Cursor<'a>) -> Result<EventHead<'a>> {
     let (provider_size, name_size) = (cursor.u16()?, cursor.u16()?);
     let provider = cursor.name(provider_size, "provider")?;
     let name = cursor.name(name_size, "event")?;
-    Ok(EventHead { provider, name, level, kind, flags, fields })
+    Ok((Names { provider, name, level, kind, init }, fields))
 }
 
 /// Length in bytes of the description that begins here, without its enumerations.
@@ -156,22 +172,22 @@ pub fn description_size(bytes: &[u8]) -> Result<usize> {
     Ok(bytes.len() - cursor.rest.len())
 }
 
-/// Provider, name and level alone, without allocating: what an agent needs to match rules.
-pub fn decode_names(bytes: &[u8]) -> Result<(&str, &str, Level)> {
+/// Names, level and kind alone, without allocating: what an agent needs to match rules.
+pub fn decode_names(bytes: &[u8]) -> Result<Names<'_>> {
     let mut cursor = Cursor { rest: bytes, what: "event" }.structure(EVENT_MAGIC, "event")?;
-    let head = event_head(&mut cursor)?;
-    Ok((head.provider, head.name, head.level))
+    event_head(&mut cursor).map(|(names, _)| names)
 }
 
 /// How many fields are enumerations, whose descriptions follow the event's.
 pub fn enum_field_count(bytes: &[u8]) -> Result<usize> {
     let mut cursor = Cursor { rest: bytes, what: "event" }.structure(EVENT_MAGIC, "event")?;
-    let head = event_head(&mut cursor)?;
+    let (_, mut left) = event_head(&mut cursor)?;
     let mut count = 0;
-    for _ in 0..head.fields {
-        let size = usize::from(cursor.u16()?);
-        let field = cursor.take(size.checked_sub(2).ok_or(DescriptionError::Cut("field"))?)?;
-        count += usize::from(field.first() == Some(&code::ENUM));
+    while left > 0 {
+        let field = FieldRecord::read(&mut cursor)?;
+        let members = if field.code == code::STRUCT { field.count as usize } else { 0 };
+        left = (left - 1).saturating_add(members);
+        count += usize::from(field.code == code::ENUM);
     }
     Ok(count)
 }
@@ -183,63 +199,140 @@ pub fn decode(bytes: &[u8]) -> Result<Event> {
 
 /// Reads a description that stands alone, as in a program's file: its enumerations have no labels.
 pub fn decode_outline(bytes: &[u8]) -> Result<Event> {
-    decode_with(bytes, |_| Ok(Enumeration { name: String::new(), labels: Vec::new() }))
+    decode_with(bytes, |_, _| Ok(Enumeration { name: String::new(), labels: Vec::new() }))
 }
 
-type ReadEnum = fn(&mut Cursor<'_>) -> Result<Enumeration>;
+type ReadEnum = fn(&mut Cursor<'_>, Integer) -> Result<Enumeration>;
 
 fn decode_with(bytes: &[u8], read_enum: ReadEnum) -> Result<Event> {
-    let mut rest = Cursor { rest: bytes, what: "event" };
-    let mut cursor = rest.structure(EVENT_MAGIC, "event")?;
-    let head = event_head(&mut cursor)?;
-    let mut fields = Vec::with_capacity(head.fields.min(64));
-    for _ in 0..head.fields {
-        let field = decode_field(&mut cursor, &mut rest, read_enum)?;
-        if fields.iter().any(|other: &Field| other.name == field.name) {
-            return Err(DescriptionError::Name("second field of one", field.name));
-        }
-        fields.push(field);
+    let mut enums = Cursor { rest: bytes, what: "event" };
+    let mut cursor = enums.structure(EVENT_MAGIC, "event")?;
+    let (names, count) = event_head(&mut cursor)?;
+    let mut decoder = Decoder { cursor, enums, read_enum, left: MAX_FIELDS };
+    let mut fields = decoder.fields(count, 0)?;
+    let format = decode_format(&mut decoder.cursor)?;
+    if let (Kind::Mark, Some(format)) = (names.kind, &format) {
+        format::name_fields(format, &mut fields);
     }
     Ok(Event {
-        provider: head.provider.to_owned(),
-        name: head.name.to_owned(),
-        level: head.level,
-        kind: head.kind,
-        init: head.flags & FLAG_INIT != 0,
+        provider: names.provider.to_owned(),
+        name: names.name.to_owned(),
+        level: names.level,
+        kind: names.kind,
+        init: names.init,
+        format,
         fields,
     })
 }
 
-fn decode_field(cursor: &mut Cursor<'_>, enums: &mut Cursor<'_>, read_enum: ReadEnum) -> Result<Field> {
-    cursor.what = "field";
-    let size = usize::from(cursor.u16()?);
-    let body = cursor.take(size.checked_sub(2).ok_or(DescriptionError::Cut("field"))?)?;
-    let mut body = Cursor { rest: body, what: "field" };
-    let (code, element) = (body.u8()?, body.u8()?);
-    let count = body.u32()?;
-    let _flags = body.u16()?;
-    let name_size = body.u16()?;
-    let name = body.name(name_size, "field")?;
-    if !is_identifier(name) {
-        return Err(DescriptionError::Name("field", name.to_owned()));
+/// Passes over attributes; the first format is kept. It may be in any encoding.
+fn decode_format(cursor: &mut Cursor<'_>) -> Result<Option<String>> {
+    cursor.what = "attributes";
+    let mut format = None;
+    while !cursor.rest.is_empty() {
+        let size = usize::from(cursor.u16()?).checked_sub(2).ok_or(DescriptionError::Cut(cursor.what))?;
+        let (key, value) = cursor.take(size)?.split_first().ok_or(DescriptionError::Cut(cursor.what))?;
+        if *key == ATTRIBUTE_FORMAT && format.is_none() {
+            let text = value.split(|&byte| byte == 0).next().unwrap_or_default();
+            format = Some(String::from_utf8_lossy(text).into_owned());
+        }
     }
-    let unknown = |code| DescriptionError::Type(code, name.to_owned());
-    let element = || integer(element).ok_or_else(|| unknown(element));
-    let ty = match code {
-        code::F32 => Type::Float(32),
-        code::F64 => Type::Float(64),
-        code::BOOL => Type::Bool,
-        code::STR | code::STRN => Type::String,
-        code::BYTES => Type::Bytes,
-        code::ARRAY => Type::Array(element()?, count),
-        code::SEQUENCE => Type::Sequence(element()?),
-        code::ENUM => Type::Enum(read_enum(enums)?),
-        code => Type::Integer(integer(code).ok_or_else(|| unknown(code))?),
-    };
-    Ok(Field { name: name.to_owned(), ty })
+    Ok(format)
 }
 
-fn is_identifier(name: &str) -> bool {
+/// A field as it stands in the bytes.
+struct FieldRecord<'a> {
+    code: u8,
+    element: u8,
+    count: u32,
+    flags: u16,
+    name: &'a str,
+}
+
+impl<'a> FieldRecord<'a> {
+    fn read(cursor: &mut Cursor<'a>) -> Result<Self> {
+        cursor.what = "field";
+        let size = usize::from(cursor.u16()?).checked_sub(2).ok_or(DescriptionError::Cut("field"))?;
+        let mut body = Cursor { rest: cursor.take(size)?, what: "field" };
+        let (code, element) = (body.u8()?, body.u8()?);
+        let (count, flags) = (body.u32()?, body.u16()?);
+        let name_size = body.u16()?;
+        let name = body.name(name_size, "field")?;
+        if !is_identifier(name) {
+            return Err(DescriptionError::Name("field", name.to_owned()));
+        }
+        Ok(Self { code, element, count, flags, name })
+    }
+
+    fn unknown(&self, code: u8) -> DescriptionError {
+        DescriptionError::Type(code, self.name.to_owned())
+    }
+
+    fn integer(&self, code: u8) -> Result<Integer> {
+        let integer = integer(code).ok_or_else(|| self.unknown(code))?;
+        Ok(Integer { network: self.flags & FIELD_NETWORK != 0, ..integer })
+    }
+
+    /// The type of an array's or sequence's elements, unless they are text.
+    fn element(&self) -> Result<Option<Integer>> {
+        let element = self.integer(self.element)?;
+        Ok(Some(element).filter(|element| element.bits != 8 || self.flags & FIELD_TEXT == 0))
+    }
+}
+
+/// Reads fields, and the enumerations that belong to them.
+struct Decoder<'a> {
+    cursor: Cursor<'a>,
+    enums: Cursor<'a>,
+    read_enum: ReadEnum,
+    /// How many fields there may still be.
+    left: usize,
+}
+
+impl Decoder<'_> {
+    /// So many fields, with members of structures at this depth.
+    fn fields(&mut self, count: usize, depth: usize) -> Result<Vec<Field>> {
+        self.left = self.left.checked_sub(count).ok_or(DescriptionError::Fields(count))?;
+        let mut fields = Vec::with_capacity(count.min(64));
+        for _ in 0..count {
+            let field = self.field(depth)?;
+            if fields.iter().any(|other: &Field| other.name == field.name) {
+                return Err(DescriptionError::Name("second field of one", field.name));
+            }
+            fields.push(field);
+        }
+        Ok(fields)
+    }
+
+    fn field(&mut self, depth: usize) -> Result<Field> {
+        let record = FieldRecord::read(&mut self.cursor)?;
+        let ty = match record.code {
+            code::F32 => Type::Float(32),
+            code::F64 => Type::Float(64),
+            code::BOOL => Type::Bool,
+            code::STR | code::STRN => Type::String,
+            code::BYTES => Type::Bytes,
+            code::ARRAY => match record.element()? {
+                Some(element) => Type::Array(element, record.count),
+                None => Type::TextArray(record.count),
+            },
+            code::SEQUENCE => record.element()?.map_or(Type::TextSequence, Type::Sequence),
+            code::ENUM => {
+                let integer = record.integer(if record.element == 0 { code::I64 } else { record.element })?;
+                Type::Enum(integer, (self.read_enum)(&mut self.enums, integer)?)
+            }
+            code::STRUCT if depth >= MAX_DEPTH => {
+                return Err(DescriptionError::Depth(record.name.to_owned()));
+            }
+            code::STRUCT => Type::Struct(self.fields(record.count as usize, depth + 1)?),
+            code => Type::Integer(record.integer(code)?),
+        };
+        let context = depth == 0 && record.flags & FIELD_CONTEXT != 0;
+        Ok(Field { name: record.name.to_owned(), ty, context })
+    }
+}
+
+pub(crate) fn is_identifier(name: &str) -> bool {
     let mut bytes = name.bytes();
     bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -251,7 +344,7 @@ fn integer(number: u8) -> Option<Integer> {
         return None;
     }
     let index = number - code::I8;
-    Some(Integer { bits: 8 << (index % 4), signed: index < 4, hex: index >= 8 })
+    Some(Integer { bits: 8 << (index % 4), signed: index < 4, hex: index >= 8, network: false })
 }
 
 fn integer_code(integer: Integer) -> u8 {
@@ -271,7 +364,7 @@ fn integer_code(integer: Integer) -> u8 {
     code::I8 + family + width
 }
 
-fn decode_enum(cursor: &mut Cursor<'_>) -> Result<Enumeration> {
+fn decode_enum(cursor: &mut Cursor<'_>, integer: Integer) -> Result<Enumeration> {
     let mut cursor = cursor.structure(ENUM_MAGIC, "enumeration")?;
     let version = cursor.u16()?;
     if version != VERSION {
@@ -284,7 +377,14 @@ fn decode_enum(cursor: &mut Cursor<'_>) -> Result<Enumeration> {
     for _ in 0..count {
         let (low, high) = (cursor.i64()?, cursor.i64()?);
         let name_size = cursor.u16()?;
-        labels.push(Label { low, high, name: cursor.name(name_size, "label")?.to_owned() });
+        let name = cursor.name(name_size, "label")?.to_owned();
+        let bits = !integer.signed && integer.bits == 64 && low as u64 <= high as u64;
+        let (low, high) = match bits {
+            true => (i128::from(low as u64), i128::from(high as u64)),
+            false if low > high => return Err(DescriptionError::Label(name, low, high)),
+            false => (low.into(), high.into()),
+        };
+        labels.push(Label { low, high, name });
     }
     Ok(Enumeration { name, labels })
 }
@@ -301,45 +401,59 @@ pub fn encode(event: &Event) -> Vec<u8> {
     bytes.extend(0u32.to_le_bytes());
     bytes.extend(VERSION.to_le_bytes());
     bytes.extend([event.kind as u8, event.level.number()]);
-    bytes.extend((if event.init { FLAG_INIT } else { 0 }).to_le_bytes());
+    bytes.extend((if event.init { EVENT_INIT } else { 0 }).to_le_bytes());
     bytes.extend((event.fields.len() as u16).to_le_bytes());
     bytes.extend((event.provider.len() as u16 + 1).to_le_bytes());
     bytes.extend((event.name.len() as u16 + 1).to_le_bytes());
     debug_assert_eq!(bytes.len(), EVENT_HEADER);
     push_name(&mut bytes, &event.provider);
     push_name(&mut bytes, &event.name);
+    let mut enums = Vec::new();
     for field in &event.fields {
-        encode_field(&mut bytes, field);
+        encode_field(&mut bytes, &mut enums, field);
+    }
+    if let Some(format) = &event.format {
+        bytes.extend((format.len() as u16 + 4).to_le_bytes());
+        bytes.push(ATTRIBUTE_FORMAT);
+        push_name(&mut bytes, format);
     }
     let size = bytes.len() as u32;
     bytes[4..8].copy_from_slice(&size.to_le_bytes());
-    for field in &event.fields {
-        if let Type::Enum(enumeration) = &field.ty {
-            encode_enum(&mut bytes, enumeration);
-        }
-    }
+    bytes.extend(enums);
     bytes
 }
 
-fn encode_field(bytes: &mut Vec<u8>, field: &Field) {
-    let (code, element, count) = match &field.ty {
-        Type::Integer(integer) => (integer_code(*integer), 0, 0),
-        Type::Float(32) => (code::F32, 0, 0),
-        Type::Float(_) => (code::F64, 0, 0),
-        Type::Bool => (code::BOOL, 0, 0),
-        Type::String => (code::STR, 0, 0),
-        Type::Bytes => (code::BYTES, 0, 0),
-        Type::Array(element, count) => (code::ARRAY, integer_code(*element), *count),
-        Type::Sequence(element) => (code::SEQUENCE, integer_code(*element), 0),
-        Type::Enum(_) => (code::ENUM, 0, 0),
+/// Writes a field with its members; the enumerations go to a place of their own.
+fn encode_field(bytes: &mut Vec<u8>, enums: &mut Vec<u8>, field: &Field) {
+    const BYTE: Integer = Integer::unsigned(8);
+    let network = |integer: &Integer| if integer.network { FIELD_NETWORK } else { 0 };
+    let (code, element, count, flags) = match &field.ty {
+        Type::Integer(integer) => (integer_code(*integer), 0, 0, network(integer)),
+        Type::Float(32) => (code::F32, 0, 0, 0),
+        Type::Float(_) => (code::F64, 0, 0, 0),
+        Type::Bool => (code::BOOL, 0, 0, 0),
+        Type::String => (code::STR, 0, 0, 0),
+        Type::Bytes => (code::BYTES, 0, 0, 0),
+        Type::Array(element, count) => (code::ARRAY, integer_code(*element), *count, network(element)),
+        Type::Sequence(element) => (code::SEQUENCE, integer_code(*element), 0, network(element)),
+        Type::TextArray(count) => (code::ARRAY, integer_code(BYTE), *count, FIELD_TEXT),
+        Type::TextSequence => (code::SEQUENCE, integer_code(BYTE), 0, FIELD_TEXT),
+        Type::Enum(integer, _) => (code::ENUM, integer_code(*integer), 0, network(integer)),
+        Type::Struct(members) => (code::STRUCT, 0, members.len() as u32, 0),
     };
+    let context = if field.context { FIELD_CONTEXT } else { 0 };
     let name_size = field.name.len() as u16 + 1;
     bytes.extend((FIELD_HEADER as u16 + name_size).to_le_bytes());
     bytes.extend([code, element]);
     bytes.extend(count.to_le_bytes());
-    bytes.extend(0u16.to_le_bytes());
+    bytes.extend((flags | context).to_le_bytes());
     bytes.extend(name_size.to_le_bytes());
     push_name(bytes, &field.name);
+    match &field.ty {
+        Type::Enum(_, enumeration) => encode_enum(enums, enumeration),
+        Type::Struct(members) => members.iter().for_each(|member| encode_field(bytes, enums, member)),
+        _ => {}
+    }
 }
 
 fn encode_enum(bytes: &mut Vec<u8>, enumeration: &Enumeration) {
@@ -352,8 +466,8 @@ fn encode_enum(bytes: &mut Vec<u8>, enumeration: &Enumeration) {
     debug_assert_eq!(bytes.len() - start, ENUM_HEADER);
     push_name(bytes, &enumeration.name);
     for label in &enumeration.labels {
-        bytes.extend(label.low.to_le_bytes());
-        bytes.extend(label.high.to_le_bytes());
+        bytes.extend((label.low as i64).to_le_bytes());
+        bytes.extend((label.high as i64).to_le_bytes());
         bytes.extend((label.name.len() as u16 + 1).to_le_bytes());
         push_name(bytes, &label.name);
     }
@@ -365,33 +479,55 @@ fn encode_enum(bytes: &mut Vec<u8>, enumeration: &Enumeration) {
 mod tests {
     use super::*;
 
+    fn label(low: i128, high: i128, name: &str) -> Label {
+        Label { low, high, name: name.into() }
+    }
+
+    fn enumeration(name: &str, labels: Vec<Label>) -> Enumeration {
+        Enumeration { name: name.into(), labels }
+    }
+
+    /// Every type; structures within structures.
     fn sample() -> Event {
-        let u16_hex = Integer { bits: 16, signed: false, hex: true };
-        let label = |low, high, name: &str| Label { low, high, name: name.into() };
-        let color = Enumeration {
-            name: "color".into(),
-            labels: vec![label(0, 0, "red"), label(-5, i64::MAX, "the others")],
-        };
+        let color = enumeration("color", vec![label(0, 0, "red"), label(-5, i64::MAX.into(), "the others")]);
+        let size =
+            enumeration("size", vec![label(0, 1 << 40, "small"), label(1 << 63, u64::MAX.into(), "huge")]);
+        let inner = vec![
+            Field::new("f0", Type::Enum(Integer::unsigned(8), enumeration("bit", Vec::new()))),
+            Field::new("f1", Type::Sequence(Integer::hex(16).network())),
+            Field::new("none", Type::Struct(Vec::new())),
+        ];
+        let outer = vec![
+            Field::new("f0", Type::TextSequence),
+            Field::new("in", Type::Struct(inner)),
+            Field::new("behind", Type::Integer(Integer::signed(16).network())),
+        ];
         let types = [
-            Type::Integer(Integer { bits: 64, signed: true, hex: false }),
-            Type::Integer(u16_hex),
+            Type::Integer(Integer::signed(64)),
+            Type::Integer(Integer::hex(16)),
             Type::Float(32),
             Type::Float(64),
             Type::Bool,
             Type::String,
             Type::Bytes,
-            Type::Array(u16_hex, 9),
-            Type::Sequence(Integer { bits: 8, signed: false, hex: false }),
-            Type::Enum(color),
+            Type::Array(Integer::hex(16), 9),
+            Type::Sequence(Integer::unsigned(8)),
+            Type::Struct(outer),
+            Type::Enum(Integer::signed(64), color),
+            Type::TextArray(12),
+            Type::Enum(Integer::hex(64).network(), size),
         ];
-        let fields =
-            types.into_iter().enumerate().map(|(i, ty)| Field { name: format!("f{i}"), ty }).collect();
+        let mut fields: Vec<Field> =
+            types.into_iter().zip(0..).map(|(ty, number)| Field::new(&format!("f{number}"), ty)).collect();
+        fields[1].context = true;
+        fields[9].context = true;
         Event {
             provider: "db".into(),
-            name: "query_done".into(),
+            name: "query_begin".into(),
             level: Level::DEFAULT,
-            kind: Kind::Counter,
+            kind: Kind::Job,
             init: true,
+            format: Some("f %d".into()),
             fields,
         }
     }
@@ -400,9 +536,84 @@ mod tests {
     fn a_description_survives_the_round_trip() {
         let event = sample();
         let bytes = encode(&event);
-        assert_eq!(decode(&bytes), Ok(event));
-        assert_eq!(decode_names(&bytes), Ok(("db", "query_done", Level::DEFAULT)));
-        assert_eq!(enum_field_count(&bytes), Ok(1));
+        assert_eq!(decode(&bytes).as_ref(), Ok(&event));
+        assert_eq!(decode_names(&bytes), Ok(event.names()));
+        assert_eq!((event.names().base(), event.base_name()), ("query", "query"));
+        assert_eq!(enum_field_count(&bytes), Ok(3));
+        // i64 x16 f32 f64 bool str bytes, sequence, f0 in.f0 in.f1 behind, i64, x64
+        assert_eq!(event.fixed_size(), 8 + 2 + 4 + 8 + 1 + 4 + 4 + 4 + (4 + 1 + 4 + 2) + 8 + 8);
+    }
+
+    #[test]
+    fn types_are_shown_as_words() {
+        let shown: Vec<String> = sample().fields.iter().map(|field| field.ty.to_string()).collect();
+        let inner = "struct {enum u8 bit f0, sequence network x16 f1, struct {} none}";
+        assert_eq!(shown[7..9], ["array x16 9", "sequence u8"]);
+        assert_eq!(shown[9], format!("struct {{text sequence f0, {inner} in, network i16 behind}}"));
+        assert_eq!(shown[10..], ["enum color", "text array 12", "enum network x64 size"]);
+    }
+
+    #[test]
+    fn a_mark_gets_its_fields_names_from_its_format() {
+        let argument = |number, ty| Field::new(&format!("arg{number}"), ty);
+        let event = Event {
+            kind: Kind::Mark,
+            format: Some("rows %d of %*.1f flags=0x%x".into()),
+            fields: vec![
+                argument(1, Type::Integer(Integer::signed(32))),
+                argument(2, Type::Integer(Integer::signed(32))),
+                argument(3, Type::Float(64)),
+                argument(4, Type::Integer(Integer::unsigned(16))),
+            ],
+            ..sample()
+        };
+        let decoded = decode(&encode(&event)).unwrap();
+        let shown: Vec<String> =
+            decoded.fields.iter().map(|field| format!("{} {}", field.ty, field.name)).collect();
+        assert_eq!(shown, ["i32 rows", "i32 arg2", "f64 of", "x16 flags"]);
+        assert_eq!(decode(&encode(&decoded)), Ok(decoded), "names stay");
+    }
+
+    #[test]
+    fn unknown_attributes_are_passed_over() {
+        let event = Event { format: None, fields: Vec::new(), ..sample() };
+        let mut bytes = encode(&event);
+        bytes.extend([3, 0, 77, 6, 0, 1, b'%', 0, b'x', 5, 0, 1, b'y', 0]);
+        let size = bytes.len() as u32;
+        bytes[4..8].copy_from_slice(&size.to_le_bytes());
+        assert_eq!(decode(&bytes), Ok(Event { format: Some("%".into()), ..event }));
+    }
+
+    #[test]
+    fn what_is_too_deep_or_too_much_is_refused() {
+        let nested = |depth| {
+            let ty = (0..depth).fold(Type::Bool, |ty, _| Type::Struct(vec![Field::new("in", ty)]));
+            encode(&Event { fields: vec![Field::new("f", ty)], ..sample() })
+        };
+        assert!(decode(&nested(MAX_DEPTH)).is_ok());
+        assert_eq!(decode(&nested(MAX_DEPTH + 1)), Err(DescriptionError::Depth("in".into())));
+        let many = |count: usize| {
+            let members = (0..count).map(|number| Field::new(&format!("m{number}"), Type::Bool)).collect();
+            encode(&Event { fields: vec![Field::new("f", Type::Struct(members))], ..sample() })
+        };
+        assert!(decode(&many(MAX_FIELDS - 1)).is_ok());
+        assert_eq!(decode(&many(MAX_FIELDS)), Err(DescriptionError::Fields(MAX_FIELDS)));
+    }
+
+    #[test]
+    fn a_label_without_values_is_refused() {
+        let event = |integer, low, high| Event {
+            fields: vec![Field::new("e", Type::Enum(integer, enumeration("e", vec![label(low, high, "l")])))],
+            ..sample()
+        };
+        let error = DescriptionError::Label("l".into(), 2, 1);
+        assert_eq!(decode(&encode(&event(Integer::signed(64), 2, 1))), Err(error.clone()));
+        assert_eq!(decode(&encode(&event(Integer::unsigned(64), 2, 1))), Err(error));
+        // A C program may well write -1 where it means all bits, or everything from -1 on.
+        for (low, high) in [(5, u64::MAX.into()), (-1, 5)] {
+            let event = event(Integer::unsigned(64), low, high);
+            assert_eq!(decode(&encode(&event)), Ok(event));
+        }
     }
 
     #[test]

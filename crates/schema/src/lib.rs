@@ -9,16 +9,21 @@
 #![forbid(unsafe_code)]
 
 mod description;
+pub mod format;
 mod level;
+mod names;
 
 pub use description::{
     DescriptionError, EVENT_MAGIC, decode, decode_names, decode_outline, description_size, encode,
     enum_field_count,
 };
 pub use level::Level;
+pub use names::{Names, base_name};
 
-/// Most fields that an event has.
+/// Most fields that an event has, members of structures included.
 pub const MAX_FIELDS: usize = 1024;
+/// How deep structures may stand in each other.
+pub const MAX_DEPTH: usize = 8;
 /// Longest name of a provider, event, field or label in bytes.
 pub const MAX_NAME: usize = 255;
 
@@ -35,6 +40,8 @@ pub struct Event {
     pub kind: Kind,
     /// Whether the event belongs to the initial state, which a flight recorder never overwrites.
     pub init: bool,
+    /// The printf format of a mark, which says how its fields make a message.
+    pub format: Option<String>,
     /// The fields, in order.
     pub fields: Vec<Field>,
 }
@@ -54,6 +61,11 @@ pub enum Kind {
     Counter = 3,
     /// One step of a flow across threads and processes.
     Flow = 4,
+    /// A span begins that is one activation of a periodic job. Its first field, `deadline_ns`, says
+    /// within how many nanoseconds it is to end; 0 is no deadline. It ends as other spans do.
+    Job = 5,
+    /// A printf-like marker, whose fields are the arguments of its format.
+    Mark = 6,
 }
 
 impl Kind {
@@ -64,6 +76,8 @@ impl Kind {
             2 => Self::End,
             3 => Self::Counter,
             4 => Self::Flow,
+            5 => Self::Job,
+            6 => Self::Mark,
             _ => Self::Instant,
         }
     }
@@ -76,7 +90,14 @@ impl Kind {
             Self::End => "end",
             Self::Counter => "counter",
             Self::Flow => "flow",
+            Self::Job => "job",
+            Self::Mark => "mark",
         }
+    }
+
+    /// The kind of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        (0..=Self::Mark as u8).map(Self::from_number).find(|kind| kind.name() == name)
     }
 }
 
@@ -87,6 +108,16 @@ pub struct Field {
     pub name: String,
     /// What its values are.
     pub ty: Type,
+    /// Whether it says under which circumstances the event happened, not what happened: context that
+    /// the application defines. Members of structures are what their structure is.
+    pub context: bool,
+}
+
+impl Field {
+    /// A field of the event's own.
+    pub fn new(name: &str, ty: Type) -> Self {
+        Self { name: name.into(), ty, context: false }
+    }
 }
 
 /// An integer type, by itself or as an element of an array.
@@ -98,9 +129,31 @@ pub struct Integer {
     pub signed: bool,
     /// Shown in hexadecimal.
     pub hex: bool,
+    /// Most significant byte first, as in network protocols.
+    pub network: bool,
 }
 
 impl Integer {
+    /// A signed integer, `i8` to `i64`.
+    pub const fn signed(bits: u8) -> Self {
+        Self { bits, signed: true, hex: false, network: false }
+    }
+
+    /// An unsigned integer, `u8` to `u64`.
+    pub const fn unsigned(bits: u8) -> Self {
+        Self { bits, signed: false, hex: false, network: false }
+    }
+
+    /// An unsigned integer shown in hexadecimal, `x8` to `x64`.
+    pub const fn hex(bits: u8) -> Self {
+        Self { bits, signed: false, hex: true, network: false }
+    }
+
+    /// The same with the most significant byte first.
+    pub const fn network(self) -> Self {
+        Self { network: true, ..self }
+    }
+
     /// Size of a value in bytes.
     pub const fn size(self) -> usize {
         self.bits as usize / 8
@@ -124,23 +177,30 @@ pub enum Type {
     Array(Integer, u32),
     /// `sequence`: as many elements as there are.
     Sequence(Integer),
-    /// `enum`: an `i64` with names for its values.
-    Enum(Enumeration),
+    /// An array of bytes that are text in UTF-8, up to its end or a NUL.
+    TextArray(u32),
+    /// A sequence of bytes that are text in UTF-8, up to its end or a NUL.
+    TextSequence,
+    /// `enum`: an integer with names for its values.
+    Enum(Integer, Enumeration),
+    /// Fields of their own.
+    Struct(Vec<Field>),
 }
 
 impl Type {
     /// Bytes that the field takes in the fixed part of a record.
     ///
     /// Values of variable length stand there with their number of elements (u32); an array, whose
-    /// length is known, with nothing.
-    pub const fn fixed_size(&self) -> usize {
+    /// length is known, with nothing; a structure with what its members have there.
+    pub fn fixed_size(&self) -> usize {
         match self {
             Self::Integer(integer) => integer.size(),
             Self::Float(bits) => *bits as usize / 8,
             Self::Bool => 1,
-            Self::String | Self::Bytes | Self::Sequence(_) => 4,
-            Self::Array(..) => 0,
-            Self::Enum(_) => 8,
+            Self::String | Self::Bytes | Self::Sequence(_) | Self::TextSequence => 4,
+            Self::Array(..) | Self::TextArray(_) => 0,
+            Self::Enum(integer, _) => integer.size(),
+            Self::Struct(members) => members.iter().map(|member| member.ty.fixed_size()).sum(),
         }
     }
 }
@@ -154,13 +214,13 @@ pub struct Enumeration {
     pub labels: Vec<Label>,
 }
 
-/// A name for the values `low..=high`.
+/// A name for the values `low..=high`, as far as the enumeration's integer has them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Label {
     /// Smallest value.
-    pub low: i64,
+    pub low: i128,
     /// Largest value.
-    pub high: i64,
+    pub high: i128,
     /// What these values are called.
     pub name: String,
 }
@@ -176,8 +236,22 @@ impl std::fmt::Display for Type {
             Self::Bytes => f.write_str("bytes"),
             Self::Array(element, count) => write!(f, "array {element} {count}"),
             Self::Sequence(element) => write!(f, "sequence {element}"),
-            Self::Enum(enumeration) if enumeration.name.is_empty() => f.write_str("enum"),
-            Self::Enum(enumeration) => write!(f, "enum {}", enumeration.name),
+            Self::TextArray(count) => write!(f, "text array {count}"),
+            Self::TextSequence => f.write_str("text sequence"),
+            Self::Enum(integer, enumeration) => {
+                f.write_str("enum")?;
+                let words = [(*integer != Integer::signed(64)).then(|| integer.to_string())];
+                let name = Some(enumeration.name.clone()).filter(|name| !name.is_empty());
+                words.into_iter().chain([name]).flatten().try_for_each(|word| write!(f, " {word}"))
+            }
+            Self::Struct(members) => {
+                f.write_str("struct {")?;
+                for (index, member) in members.iter().enumerate() {
+                    let separator = if index == 0 { "" } else { ", " };
+                    write!(f, "{separator}{} {}", member.ty, member.name)?;
+                }
+                f.write_str("}")
+            }
         }
     }
 }
@@ -191,7 +265,8 @@ impl std::fmt::Display for Integer {
         } else {
             'u'
         };
-        write!(f, "{family}{}", self.bits)
+        let order = if self.network { "network " } else { "" };
+        write!(f, "{order}{family}{}", self.bits)
     }
 }
 
@@ -199,6 +274,22 @@ impl Event {
     /// `provider:name`.
     pub fn full_name(&self) -> String {
         format!("{}:{}", self.provider, self.name)
+    }
+
+    /// The event's names and what else rules are matched against.
+    pub fn names(&self) -> Names<'_> {
+        Names {
+            provider: &self.provider,
+            name: &self.name,
+            level: self.level,
+            kind: self.kind,
+            init: self.init,
+        }
+    }
+
+    /// The name of the span that the event begins or ends; for others, the event's own.
+    pub fn base_name(&self) -> &str {
+        base_name(&self.name, self.kind)
     }
 
     /// Bytes of the fixed part of the event's records.

@@ -317,10 +317,12 @@ impl Process {
         }
     }
 
-    /// Names of all events that the process has, recorded or not.
+    /// Names of all events and spans that the process has, recorded or not.
     pub fn event_names(&self) -> impl Iterator<Item = (&str, &str)> {
         let events = self.classes.values().flatten().map(|class| &class.event);
-        events.map(|event| (event.provider.as_str(), event.name.as_str()))
+        events.flat_map(|event| {
+            [event.name.as_str(), event.base_name()].map(|name| (event.provider.as_str(), name))
+        })
     }
 
     /// Writes packets that have waited.

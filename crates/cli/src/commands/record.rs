@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use tompion_protocol::rules::{Rules, matches_event};
+use tompion_protocol::rules::{Rules, matches_name};
 use tompion_schema::Level;
 use tompion_session::{Config, Mode, Outcome, Report};
 
@@ -161,7 +161,7 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCo
         return ExitCode::from(messages::FAILED);
     }
     for glob in &arguments.events {
-        if !known.iter().any(|(provider, name)| matches_event(glob, provider, name)) {
+        if !known.iter().any(|(provider, name)| matches_name(glob, provider, name)) {
             say(format!("no event matches `{glob}`{}", suggestion(glob, known)));
         }
     }
@@ -219,7 +219,7 @@ fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> Str
     let unknown: Vec<&String> = arguments
         .events
         .iter()
-        .filter(|glob| !known.iter().any(|(provider, name)| matches_event(glob, provider, name)))
+        .filter(|glob| !known.iter().any(|(provider, name)| matches_name(glob, provider, name)))
         .collect();
     match unknown[..] {
         [glob, ..] if unknown.len() == arguments.events.len() => {

@@ -1,0 +1,42 @@
+//! What events are called.
+
+use crate::{Kind, Level};
+
+/// An event's names and what else rules are matched against. See [`crate::decode_names`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Names<'a> {
+    /// Who defines the event, `db` in `db:query_begin`.
+    pub provider: &'a str,
+    /// The event's own name, `query_begin` in `db:query_begin`.
+    pub name: &'a str,
+    /// How important the event is.
+    pub level: Level,
+    /// What kind of thing happened.
+    pub kind: Kind,
+    /// Whether the event belongs to the initial state.
+    pub init: bool,
+}
+
+impl<'a> Names<'a> {
+    /// The name of the span that the event begins or ends, `query`; for others, the event's own.
+    pub fn base(&self) -> &'a str {
+        base_name(self.name, self.kind)
+    }
+}
+
+/// The name of the span that an event of this name begins or ends; for others, the name itself.
+///
+/// ```
+/// use tompion_schema::{Kind, base_name};
+/// assert_eq!(base_name("query_begin", Kind::Begin), "query");
+/// assert_eq!(base_name("query_end", Kind::End), "query");
+/// assert_eq!(base_name("query_end", Kind::Instant), "query_end");
+/// ```
+pub fn base_name(name: &str, kind: Kind) -> &str {
+    let suffix = match kind {
+        Kind::Begin | Kind::Job => "_begin",
+        Kind::End => "_end",
+        Kind::Instant | Kind::Counter | Kind::Flow | Kind::Mark => return name,
+    };
+    name.strip_suffix(suffix).filter(|base| !base.is_empty()).unwrap_or(name)
+}
