@@ -23,7 +23,7 @@ pub use namespace::{
 };
 pub use process::{
     Inheritance, Interest, Poller, ProcessWatch, Signals, executable_of, is_privileged_start, kill, name_of,
-    on_fork, raise_file_limit,
+    on_fork, raise_file_limit, replace_standard_error,
 };
 pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};
 pub use thread::{

@@ -76,6 +76,12 @@ pub fn on_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: ex
     unsafe { pthread_atfork(before, in_parent, in_child) };
 }
 
+/// Puts a file in the place of standard error.
+pub fn replace_standard_error(file: OwnedFd) -> io::Result<()> {
+    // SAFETY: both are open descriptors; standard error is never closed, only replaced.
+    check(unsafe { libc::dup3(file.as_raw_fd(), libc::STDERR_FILENO, 0) }).map(drop)
+}
+
 /// Allows as many open files as the hard limit does.
 pub fn raise_file_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -14,7 +14,7 @@ pub const RECORD_OPTIONS_VARIABLE: &str = "TOMPION_RECORD_OPTIONS";
 pub const DISABLE_VARIABLE: &str = "TOMPION_DISABLE";
 
 /// How many sessions of one user can be open to all the programs that the user starts.
-pub const MAX_OPEN_SESSIONS: u32 = 4;
+pub const MAX_OPEN_SESSIONS: u32 = 8;
 
 /// Where a process's agent can be asked to take part: its bell.
 ///

@@ -7,6 +7,7 @@ use std::{
     os::fd::AsFd,
     path::PathBuf,
     sync::{Arc, atomic::Ordering, mpsc::Sender},
+    time::Duration,
 };
 
 use tompion_ctf::{
@@ -17,16 +18,20 @@ use tompion_layout::{LAYOUT_VERSION, control, ring::Geometry};
 use tompion_os::{Listener, PacketSocket, Poller, ProcessWatch, SharedMap, create_memfd};
 use tompion_protocol::{
     message::{Hello, MAX_MESSAGE, MessageError, ToAgent, ToSession},
+    names,
     rules::Rules,
 };
 
 use crate::{
     consumer::Order,
     process::{self, Process},
+    target::Admission,
 };
 
 /// How long a process that connected may take to say hello, in milliseconds.
 const PATIENCE_MS: u32 = 1000;
+/// How long the door rests when nobody can be let in.
+const REST_AFTER_FAILURE: Duration = Duration::from_millis(5);
 
 /// What every process of the session gets alike.
 #[derive(Debug)]
@@ -51,6 +56,8 @@ pub struct Terms {
     pub clock_offset_ns: i64,
     /// User ids that may take part.
     pub users: Vec<u32>,
+    /// Which of their processes may.
+    pub admission: Admission,
 }
 
 /// A process that takes part, as the control thread knows it.
@@ -66,7 +73,8 @@ struct Member {
 #[derive(Debug)]
 pub struct Door {
     terms: Terms,
-    listener: Listener,
+    /// Where programs knock: the session's own name, and others under which they look for it.
+    listeners: Vec<Listener>,
     /// Who has knocked and not said anything yet.
     guests: HashMap<u64, PacketSocket>,
     members: HashMap<u64, Member>,
@@ -125,7 +133,7 @@ impl Door {
         poller.add(listener.as_fd(), Interest::Listener.to_number())?;
         Ok(Self {
             terms,
-            listener,
+            listeners: vec![listener],
             guests: HashMap::new(),
             members: HashMap::new(),
             heirs: HashMap::new(),
@@ -135,6 +143,23 @@ impl Door {
             problems: Vec::new(),
             welcomed: 0,
         })
+    }
+
+    /// Also listens where all programs look that the session's users start.
+    pub fn open_to_programs(&mut self, poller: &Poller) -> io::Result<()> {
+        for user in &self.terms.users {
+            let names = (0..names::MAX_OPEN_SESSIONS).map(|number| names::open_session(*user, number));
+            let free = names
+                .map(|name| Listener::bind(&name))
+                .find(|listener| !matches!(listener, Err(error) if error.kind() == io::ErrorKind::AddrInUse));
+            let listener = free.ok_or_else(|| {
+                let most = names::MAX_OPEN_SESSIONS;
+                io::Error::other(format!("{most} sessions already record the programs of user {user}"))
+            })??;
+            poller.add(listener.as_fd(), Interest::Listener.to_number())?;
+            self.listeners.push(listener);
+        }
+        Ok(())
     }
 
     /// Whether there is somebody to wait for: a member that is alive, or the child of one that may still
@@ -150,11 +175,31 @@ impl Door {
 
     /// Lets everybody in who knocks. Who doesn't introduce himself keeps nobody else waiting.
     pub fn answer(&mut self, poller: &Poller) {
-        while let Ok(Some(socket)) = self.listener.accept() {
-            let key = self.new_key();
-            if poller.add(socket.as_fd(), Interest::Socket(key).to_number()).is_ok() {
-                self.guests.insert(key, socket);
+        for index in 0..self.listeners.len() {
+            loop {
+                match self.listeners[index].accept() {
+                    Ok(Some(socket)) => {
+                        let key = self.new_key();
+                        if poller.add(socket.as_fd(), Interest::Socket(key).to_number()).is_ok() {
+                            self.guests.insert(key, socket);
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        // Out of descriptors or memory: programs wait for a while before they give up.
+                        self.complain(format!("can't let a program in: {error}"));
+                        std::thread::sleep(REST_AFTER_FAILURE);
+                        break;
+                    }
+                }
             }
+        }
+    }
+
+    /// Remembers a problem, once.
+    fn complain(&mut self, problem: String) {
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
         }
     }
 
@@ -184,6 +229,10 @@ impl Door {
             let _ = socket.send(&ToAgent::Refused("another user's session".into()).encode(), &[]);
             return Err(format!("refused process {} of user {}", peer.pid, peer.uid));
         }
+        if !self.terms.admission.lets_in(peer.pid) {
+            let _ = socket.send(&ToAgent::Refused("a session for other processes".into()).encode(), &[]);
+            return Ok(());
+        }
         let hello = receive_hello(&socket).map_err(|reason| {
             let _ = socket.send(&ToAgent::Refused(reason.clone()).encode(), &[]);
             format!("refused process {}: {reason}", peer.pid)
@@ -198,6 +247,10 @@ impl Door {
         let socket = Arc::new(socket);
         let key = self.new_key();
         self.welcomed += 1;
+        if let Admission::Family(heads) = &mut self.terms.admission {
+            // Its children are family even if it ends before them.
+            heads.push(peer.pid);
+        }
         let add = |descriptor, interest: Interest| poller.add(descriptor, interest.to_number());
         add(socket.as_fd(), Interest::Socket(key)).map_err(|error| error.to_string())?;
         add(watch.as_fd(), Interest::Watch(key)).map_err(|error| error.to_string())?;

@@ -17,8 +17,10 @@ mod manifest;
 mod process;
 mod record;
 mod source;
+mod target;
 
 pub use clock::ClockMap;
 pub use consumer::Report;
 pub use manifest::{FILE as MANIFEST_FILE, Manifest, Source};
 pub use record::{Config, Error, Mode, Outcome, record};
+pub use target::Target;

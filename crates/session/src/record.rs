@@ -19,12 +19,17 @@ use crate::{
     consumer::{Consumer, Order, Report},
     control::{Door, Interest, Terms},
     manifest::{Channel, Clock, Host, Manifest},
+    target::{self, Admission, Target},
 };
 
 /// How long the command may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long programs that were started last may take to introduce themselves.
 const NEWCOMERS_PATIENCE: Duration = Duration::from_millis(250);
+/// How long a running process may take to answer when it is asked to take part.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the session of a folder waits for the next program when it has none.
+const GATHERING_PATIENCE: Duration = Duration::from_secs(2);
 
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
@@ -62,8 +67,8 @@ pub struct Config {
     pub preload: Vec<PathBuf>,
     /// End the recording, and the command, after this time.
     pub time: Option<Duration>,
-    /// The command and its arguments.
-    pub command: Vec<String>,
+    /// Whom to record.
+    pub target: Target,
     /// Tompion's own command line, for the manifest.
     pub invocation: Vec<String>,
 }
@@ -80,6 +85,9 @@ pub enum Error {
     /// The folder can't be made.
     #[error("can't create the folder {0}: {1}")]
     Folder(PathBuf, io::Error),
+    /// Not one of the processes can be recorded.
+    #[error("{0}")]
+    Unreachable(String),
     /// The command can't be run.
     #[error("can't run `{0}`: {1}")]
     Command(String, io::Error),
@@ -101,8 +109,9 @@ pub struct Outcome {
     pub processes: u64,
 }
 
-/// Runs the command and records it, until it and all its recorded children have ended, the time is
-/// up, or somebody interrupts. `notice` gets what users should know meanwhile, a line at a time.
+/// Records the target, until all of it has ended (a command and its recorded children, processes and
+/// theirs), the time is up, or somebody interrupts. `notice` gets what users should know meanwhile, a line
+/// at a time.
 pub fn record(config: &Config, notice: fn(&str)) -> Result<Outcome, Error> {
     let geometry = Geometry::new(config.subbuf_size, config.subbufs, tompion_os::possible_cpus(), 1)?;
     create_folder(&config.folder)?;
@@ -137,11 +146,14 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
     let poller = Poller::new()?;
     poller.add(signals.as_fd(), Interest::Signals.to_number())?;
     let (orders, inbox) = mpsc::channel();
-    let name = format!("tompion-{}-{:016x}", std::process::id(), uuid::Uuid::new_v4().as_u64_pair().0);
-    let door = Door::open(&name, terms, orders.clone(), &poller)?;
+    let name = match &config.target {
+        Target::Gathering(name) => name.clone(),
+        _ => format!("tompion-{}-{:016x}", std::process::id(), uuid::Uuid::new_v4().as_u64_pair().0),
+    };
+    let mut door = Door::open(&name, terms, orders.clone(), &poller)?;
     let consumer = Consumer::new(folder, manifest, notice);
     let consumer = thread::Builder::new().name("consumer".into()).spawn(move || consumer.run(&inbox))?;
-    let child = spawn(config, &name, inheritance)?;
+    let child = reach(config, &name, &mut door, &poller, inheritance)?;
     // Programs wait for this thread when they start, and not for long.
     tompion_os::prefer_this_thread();
     let deadline = config.time.map(|time| Instant::now() + time);
@@ -151,10 +163,12 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
         signals,
         poller,
         orders,
-        command: child.id(),
-        child: Some(child),
+        target: config.target.clone(),
+        command: child.as_ref().map_or(0, Child::id),
+        child,
         status: None,
         deadline,
+        alone_since: Instant::now(),
         ending: false,
         timed: false,
     };
@@ -187,6 +201,10 @@ fn terms(config: &Config, geometry: Geometry, folder: PathBuf) -> Terms {
         boot_id: read("/proc/sys/kernel/random/boot_id"),
         clock_offset_ns: realtime as i64 - (monotonic + (after - monotonic) / 2) as i64,
         users: [own].into_iter().chain(sudo).collect(),
+        admission: match &config.target {
+            Target::Processes(pids) => Admission::Family(pids.clone()),
+            _ => Admission::Anyone,
+        },
     }
 }
 
@@ -197,7 +215,7 @@ fn manifest(config: &Config, terms: &Terms) -> Manifest {
         schema: Manifest::schema(),
         tompion: env!("CARGO_PKG_VERSION").into(),
         state: "recording",
-        command: config.command.clone(),
+        command: config.target.command().to_vec(),
         invocation: config.invocation.clone(),
         host: Host {
             name: terms.hostname.clone(),
@@ -221,9 +239,40 @@ fn manifest(config: &Config, terms: &Terms) -> Manifest {
     }
 }
 
+/// Starts the command, or lets the running processes know that they are wanted.
+fn reach(
+    config: &Config,
+    session: &str,
+    door: &mut Door,
+    poller: &Poller,
+    inheritance: Inheritance,
+) -> Result<Option<Child>, Error> {
+    match &config.target {
+        Target::Command(_) => return spawn(config, session, inheritance).map(Some),
+        Target::Processes(pids) => {
+            door.open_to_programs(poller)?;
+            let failures: Vec<String> =
+                pids.iter().filter_map(|pid| target::ask(*pid, session).err()).collect();
+            if failures.len() == pids.len() {
+                return Err(Error::Unreachable(failures.join("; ")));
+            }
+            door.problems.extend(failures);
+        }
+        Target::Everything => {
+            door.open_to_programs(poller)?;
+            for pid in target::reachable_processes() {
+                // Other users' processes are none of ours, and some end at this moment.
+                let _ = target::ask(pid, session);
+            }
+        }
+        Target::Gathering(_) => tompion_os::say_ready()?,
+    }
+    Ok(None)
+}
+
 /// Starts the command with what it needs to find the session, and else as if `tompion` were not there.
 fn spawn(config: &Config, session: &str, inheritance: Inheritance) -> Result<Child, Error> {
-    let [program, arguments @ ..] = &config.command[..] else {
+    let [program, arguments @ ..] = config.target.command() else {
         return Err(Error::Command(String::new(), io::Error::from(io::ErrorKind::InvalidInput)));
     };
     let outer = std::env::var(SESSION_VARIABLE).ok().filter(|names| !names.is_empty());
@@ -247,12 +296,16 @@ struct Control {
     signals: Signals,
     poller: Poller,
     orders: Sender<Order>,
+    /// Whom the session records.
+    target: Target,
     /// The command, until it was waited for.
     child: Option<Child>,
     /// Its process id.
     command: u32,
     status: Option<ExitStatus>,
     deadline: Option<Instant>,
+    /// When there was nobody to wait for the last time that this began.
+    alone_since: Instant,
     /// Whether the command was asked to end.
     ending: bool,
     /// Whether that was because the time was up.
@@ -264,22 +317,23 @@ impl Control {
     fn run(&mut self, notice: fn(&str)) {
         let mut told = false;
         loop {
+            let mut leave_at = None;
             if self.child.is_none() {
                 // A child that was just made may be knocking.
                 self.door.answer(&self.poller);
                 self.door.hear_guests(&self.poller);
-                if !self.door.expects_events() && !self.newcomers_come() {
-                    return;
-                }
-                let living = self.door.living();
-                if !living.is_empty() && !self.ending && !std::mem::replace(&mut told, true) {
-                    let more = if living.len() > 3 {
-                        format!(" and {} more", living.len() - 3)
-                    } else {
-                        String::new()
-                    };
-                    let some = living.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
-                    notice(&format!("the command has ended; still recording {some}{more} (Ctrl-C ends it)"));
+                if self.door.expects_events() {
+                    self.alone_since = Instant::now();
+                    told = told || self.tell_who_is_left(notice);
+                } else {
+                    match self.patience() {
+                        None => {}
+                        Some(patience) if self.alone_since.elapsed() < patience => {
+                            leave_at = Some(self.alone_since + patience);
+                        }
+                        Some(_) if self.newcomers_come() => {}
+                        Some(_) => return,
+                    }
                 }
             }
             let now = Instant::now();
@@ -287,7 +341,8 @@ impl Control {
                 return;
             }
             // Milliseconds are rounded up, so as not to spin at the end.
-            let timeout = self.deadline.map(|deadline| (deadline - now) + Duration::from_millis(1));
+            let until = self.deadline.into_iter().chain(leave_at).min();
+            let timeout = until.map(|until| until.saturating_duration_since(now) + Duration::from_millis(1));
             let Ok(ready) = self.poller.wait(timeout) else { return };
             for interest in ready {
                 match Interest::from_number(interest) {
@@ -299,6 +354,29 @@ impl Control {
                 }
             }
         }
+    }
+
+    /// How long the session stays with nobody to record; none if until it is told to end.
+    fn patience(&self) -> Option<Duration> {
+        match self.target {
+            Target::Command(_) => Some(Duration::ZERO),
+            Target::Processes(_) if self.door.welcomed == 0 => Some(ANSWER_PATIENCE),
+            Target::Processes(_) => Some(Duration::ZERO),
+            Target::Gathering(_) => Some(GATHERING_PATIENCE),
+            Target::Everything => None,
+        }
+    }
+
+    /// Says once whom the session still records after its command has ended.
+    fn tell_who_is_left(&self, notice: fn(&str)) -> bool {
+        let living = self.door.living();
+        if living.is_empty() || self.ending || self.command == 0 {
+            return false;
+        }
+        let more = if living.len() > 3 { format!(" and {} more", living.len() - 3) } else { String::new() };
+        let some = living.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
+        notice(&format!("the command has ended; still recording {some}{more} (Ctrl-C ends it)"));
+        true
     }
 
     /// Whether a program knocks that was still being started when the last member ended.
@@ -331,7 +409,7 @@ impl Control {
 
     /// The time is up: asks the command to end. True when it was asked before.
     fn time_is_up(&mut self) -> bool {
-        if self.ending {
+        if self.ending || self.child.is_none() {
             return true;
         }
         self.ask_to_end(SIGTERM);

@@ -1,12 +1,16 @@
 //! `tompion record`.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use tompion_protocol::rules::{Rules, matches_name};
 use tompion_schema::Level;
-use tompion_session::{Config, Mode, Outcome, Report};
+use tompion_session::{Config, Mode, Outcome, Report, Target};
 
 use crate::{
     messages::{self, counted, grouped, nearest, say},
@@ -19,7 +23,11 @@ use crate::{
     tompion record -e 'db:*' -x 'db:noisy*' --level info -- ./server\n  \
     tompion record --mode overwrite -o crash -- ./robot    # a flight recorder; SIGUSR1 saves it now\n  \
     tompion record --preload malloc -- find /usr -name '*.h'\n  \
-    tompion record --for 10s --subbuf-size 1M -- ./server")]
+    tompion record --for 10s --subbuf-size 1M -- ./server\n  \
+    tompion record -p 4711 --for 10s        # a program that runs already\n  \
+    tompion record                          # all instrumented programs of this user, until Ctrl-C\n\n\
+Without a launcher: TOMPION_RECORD=DIR in a program's environment records it below DIR, with the options in \
+TOMPION_RECORD_OPTIONS. TOMPION_DISABLE=1 keeps a program out of all recordings.")]
 pub struct Arguments {
     /// Folder of the trace; must not exist [default: tompion-CMD-TIME]
     #[arg(short, long, value_name = "DIR")]
@@ -54,8 +62,18 @@ pub struct Arguments {
     /// End the recording and the command after this time, 10s for example
     #[arg(long = "for", value_name = "TIME", value_parser = units::time)]
     time: Option<Duration>,
-    /// The command to run and record, with its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    /// Record a running process and the children that it will have (repeatable)
+    #[arg(short, long = "pid", value_name = "PID", conflicts_with = "command")]
+    pids: Vec<u32>,
+    /// Folder below which programs record themselves (used by libtompion for TOMPION_RECORD)
+    #[arg(long, hide = true, value_name = "DIR", requires = "gather_as", conflicts_with_all = ["command", "pids", "output"])]
+    gather_in: Option<PathBuf>,
+    /// Name under which they look for the session
+    #[arg(long, hide = true, value_name = "NAME")]
+    gather_as: Option<String>,
+    /// The command to run and record, with its arguments [default: record every instrumented program of this
+    /// user]
+    #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }
 
@@ -82,9 +100,14 @@ fn level(text: &str) -> Result<Level, String> {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let folder = match &arguments.output {
-        Some(folder) => folder.clone(),
-        None => default_folder(&arguments.command),
+    let target = target(&arguments);
+    let folder = match (&arguments.output, &arguments.gather_in) {
+        (Some(folder), _) => folder.clone(),
+        (None, Some(parent)) => {
+            gather_quietly(parent)?;
+            default_folder(parent, "")
+        }
+        (None, None) => default_folder(Path::new(""), &name_of(&target)),
     };
     let config = Config {
         folder,
@@ -106,7 +129,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         tid: !arguments.no_tid,
         preload: preloads(&arguments.preload)?,
         time: arguments.time,
-        command: arguments.command.clone(),
+        target: target.clone(),
         invocation: std::env::args().collect(),
     };
     let outcome = match tompion_session::record(&config, |text| say(text)) {
@@ -119,14 +142,44 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     Ok(conclude(&config, &arguments, &outcome))
 }
 
-/// `tompion-CMD-TIME`, with a number behind it if that is taken.
-fn default_folder(command: &[String]) -> PathBuf {
-    let program = command.first().map(PathBuf::from).unwrap_or_default();
-    let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+fn target(arguments: &Arguments) -> Target {
+    match (&arguments.gather_as, &arguments.pids[..], &arguments.command[..]) {
+        (Some(name), _, _) => Target::Gathering(name.clone()),
+        (None, [], []) => Target::Everything,
+        (None, [], command) => Target::Command(command.to_vec()),
+        (None, pids, _) => Target::Processes(pids.to_vec()),
+    }
+}
+
+/// A session that a program has started has no terminal: what it has to say goes into a file.
+fn gather_quietly(parent: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(parent)?;
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(parent.join("tompion.log"))?;
+    tompion_os::replace_standard_error(log.into())?;
+    Ok(())
+}
+
+/// What a folder is called after.
+fn name_of(target: &Target) -> String {
+    let file_name = |path: &str| Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
+    match target {
+        Target::Command(words) => words.first().and_then(|word| file_name(word)).unwrap_or_default(),
+        Target::Processes(pids) => match pids[..] {
+            [pid] => tompion_os::name_of(&pid.to_string()).unwrap_or_else(|| pid.to_string()),
+            _ => "processes".into(),
+        },
+        Target::Everything => "all".into(),
+        Target::Gathering(_) => String::new(),
+    }
+}
+
+/// `tompion-NAME-TIME`, with a number behind it if that is taken.
+fn default_folder(parent: &Path, name: &str) -> PathBuf {
     let time = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
-    let folder = PathBuf::from(format!("tompion-{name}-{time}"));
-    let numbered = (2..).map(|number| PathBuf::from(format!("tompion-{name}-{time}-{number}")));
-    std::iter::once(folder).chain(numbered).find(|folder| !folder.exists()).unwrap_or_default()
+    let dash = if name.is_empty() { "" } else { "-" };
+    let name = format!("tompion{dash}{}-{time}", name.replace('/', "_"));
+    let numbered = (2..).map(|number| parent.join(format!("{name}-{number}")));
+    std::iter::once(parent.join(&name)).chain(numbered).find(|folder| !folder.exists()).unwrap_or_default()
 }
 
 fn preloads(wanted: &[Preload]) -> anyhow::Result<Vec<PathBuf>> {
@@ -149,7 +202,7 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCo
     let events = total(manifest.sources.iter().map(|source| source.events));
     let lost = total(manifest.sources.iter().flat_map(|source| source.lost.values().copied()));
     if let Some(status) = outcome.status.filter(|status| !status.success()) {
-        say(format!("`{}` ended with {status}", config.command[0]));
+        say(format!("{} ended with {status}", config.target.describe()));
     }
     if events == 0 {
         let _ = std::fs::remove_dir_all(&config.folder);
@@ -206,15 +259,17 @@ fn losses(report: &Report, lost: u64) -> String {
 /// The reason, and what to do.
 fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> String {
     let Report { known, .. } = &outcome.report;
-    let command = &config.command[0];
+    let command = config.target.describe();
     if outcome.processes == 0 {
-        return format!(
-            "`{command}` did not load libtompion (it is not linked with -ltompion, or it is static or \
-             set-user-ID); try --preload malloc"
-        );
+        return match config.target {
+            Target::Processes(_) => format!("{command} did not answer"),
+            Target::Everything => "no instrumented program ran".into(),
+            Target::Gathering(_) => "no program came".into(),
+            Target::Command(_) => not_loaded(&command),
+        };
     }
     if known.is_empty() {
-        return format!("`{command}` loaded libtompion but has no events; try --preload malloc");
+        return format!("{command} loaded libtompion but has no events; try --preload malloc");
     }
     let unknown: Vec<&String> = arguments
         .events
@@ -230,6 +285,13 @@ fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> Str
         }
         _ => format!("none of {} came to pass", counted(known.len() as u64, "known event")),
     }
+}
+
+fn not_loaded(command: &str) -> String {
+    format!(
+        "{command} did not load libtompion (it is not linked with -ltompion, or it is static or \
+         set-user-ID); try --preload malloc"
+    )
 }
 
 fn suggestion(glob: &str, known: &[(String, String)]) -> String {
