@@ -128,10 +128,30 @@ pub fn in_child() {
     for conversation in &inherited {
         join(&mut registry, conversation.name(), Origin::Fork);
     }
+    tell_programs_of(&registry);
     // Until now they have told the session that there is somebody to wait for.
     inherited.into_iter().for_each(session::Inherited::close);
     if registry.reachable {
         listener::ensure(&mut registry);
+    }
+}
+
+/// In the child of a fork: programs that it starts find the sessions that the environment doesn't name yet,
+/// because they asked for the process while it ran.
+fn tell_programs_of(registry: &Registry) {
+    let known = std::env::var_os(names::SESSION_VARIABLE).unwrap_or_default();
+    let known = known.to_string_lossy();
+    let mut all: Vec<&str> = known.split(':').filter(|name| !name.is_empty()).collect();
+    let count = all.len();
+    for joined in registry.recordings.iter().flatten() {
+        let gathers = registry.gathers_in.as_deref() == Some(&joined.name);
+        if !gathers && !all.contains(&joined.name.as_str()) {
+            all.push(&joined.name);
+        }
+    }
+    if all.len() != count {
+        // SAFETY: the child of a fork has one thread.
+        unsafe { tompion_os::put_into_environment(names::SESSION_VARIABLE, &all.join(":")) };
     }
 }
 
@@ -190,6 +210,7 @@ fn introduce(origin: Origin) -> Hello {
 fn record_into(registry: &mut Registry, folder: PathBuf, deadline: Instant) {
     let Ok(folder) = std::path::absolute(folder) else { return };
     let name = names::folder_session(tompion_os::effective_user(), folder.as_os_str().as_bytes());
+    registry.gathers_in = Some(name.clone());
     if join_trusted(registry, &name) {
         return;
     }

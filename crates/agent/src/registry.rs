@@ -39,6 +39,8 @@ pub struct Registry {
     pub pending: Vec<Pending>,
     /// A session that is being started for this process.
     pub late: Option<Late>,
+    /// The name of the session that the environment's folder has.
+    pub gathers_in: Option<String>,
     /// The background thread.
     pub background: Background,
     /// Whether the process follows its forks already.
@@ -66,6 +68,7 @@ static REGISTRY: Guarded = Guarded {
         retired: Vec::new(),
         pending: Vec::new(),
         late: None,
+        gathers_in: None,
         background: Background::new(),
         follows_forks: false,
         reachable: false,

@@ -6,6 +6,7 @@
 mod support;
 
 mod abi;
+mod attach;
 mod command_line;
 mod fields;
 mod flight_recorder;

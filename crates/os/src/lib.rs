@@ -6,6 +6,7 @@
 
 mod clock;
 mod detached;
+mod environment;
 mod memory;
 mod namespace;
 mod process;
@@ -17,6 +18,7 @@ pub use clock::{
     tsc_state,
 };
 pub use detached::{READY_DESCRIPTOR, Ready, say_ready, start_detached};
+pub use environment::put_into_environment;
 pub use memory::{Retired, SharedMap, create_memfd, open_private_page, populate};
 pub use namespace::{
     effective_user, innermost_pid, object_of, pid_namespace, pid_namespace_of, thread_exists,

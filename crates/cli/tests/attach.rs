@@ -1,0 +1,233 @@
+//! Programs that run already, that start later, and that record themselves; several recordings of one.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+use rustix::process::Signal;
+
+use crate::support::{Event, Trace, Workshop, finish, run, signal, start, wait_until};
+
+/// A program that counts until it is told to end.
+struct Ticker {
+    child: Child,
+    words: BufReader<ChildStdout>,
+    input: Option<ChildStdin>,
+}
+
+impl Ticker {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the ticker");
+        let mut words = BufReader::new(child.stdout.take().expect("its words"));
+        let mut line = String::new();
+        words.read_line(&mut line).expect("a word");
+        assert_eq!(line, "ready\n");
+        let input = child.stdin.take();
+        Self { child, words, input }
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    /// Lets it end; returns the last number.
+    fn end(mut self) -> u64 {
+        drop(self.input.take());
+        let mut rest = String::new();
+        self.words.read_to_string(&mut rest).expect("its last word");
+        assert!(self.child.wait().expect("its end").success());
+        rest.trim().parse().expect("a number")
+    }
+}
+
+/// Waits until the process is part of the recording, as it shows in the trace's folder.
+fn wait_for_events(trace: &Path) {
+    wait_until("events in the trace", || {
+        let sources = std::fs::read_dir(trace.join("user")).into_iter().flatten().flatten();
+        sources.into_iter().any(|source| source.path().join("metadata").exists())
+    });
+}
+
+/// The numbers of a kind of event follow each other without a gap, up to the last. Returns the first.
+#[track_caller]
+fn assert_counted(events: &[Event], name: &str, last: u64) -> u64 {
+    let numbers: Vec<u64> =
+        events.iter().filter(|event| event.name == name).map(|event| event.number("number")).collect();
+    let first = *numbers.first().unwrap_or_else(|| panic!("no {name}"));
+    assert_eq!(numbers, (first..=last).collect::<Vec<_>>(), "{name}");
+    first
+}
+
+#[track_caller]
+fn names(events: &[Event]) -> Vec<&str> {
+    let mut names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+#[test]
+fn a_running_process_is_recorded_from_now_to_its_end() {
+    let shop = Workshop::new();
+    let ticker = Ticker::start(&mut Command::new(shop.program("ticker")));
+    let recording = start(&mut shop.tompion(&["record", "-o", "trace", "-p", &ticker.pid()]));
+    wait_for_events(&shop.path("trace"));
+    let last = ticker.end();
+    finish(recording, "record -p").succeeded();
+    let trace = shop.trace("trace");
+    trace.agreed_text();
+    let events = trace.events();
+    assert!(assert_counted(&events, "ticker:tick", last) > 1);
+    assert_counted(&events, "ticker:tock", last);
+}
+
+#[test]
+fn children_of_a_process_that_was_asked_follow_it() {
+    for (how, children) in [("fork", 1), ("exec", 2)] {
+        let shop = Workshop::new();
+        let ticker = Ticker::start(Command::new(shop.program("ticker")).arg(how));
+        let recording = start(&mut shop.tompion(&["record", "-o", "trace", "-p", &ticker.pid()]));
+        wait_for_events(&shop.path("trace"));
+        let last = ticker.end();
+        finish(recording, "record -p").succeeded();
+        let events = shop.trace("trace").events();
+        assert_counted(&events, "ticker:tick", last);
+        let count = events.iter().filter(|event| event.name == "ticker:child").count();
+        assert_eq!(count, children, "{how}");
+    }
+}
+
+#[test]
+fn a_recording_that_ends_first_leaves_the_process_alone() {
+    let shop = Workshop::new();
+    let ticker = Ticker::start(&mut Command::new(shop.program("ticker")));
+    for round in 0..3 {
+        let name = format!("trace-{round}");
+        let recording = start(&mut shop.tompion(&["record", "-o", &name, "-p", &ticker.pid()]));
+        wait_for_events(&shop.path(&name));
+        signal(recording.id(), Signal::INT);
+        finish(recording, "record -p").succeeded();
+        let events = shop.trace(&name).events();
+        let last = events.last().expect("events").number("number");
+        assert_counted(&events, "ticker:tick", last);
+    }
+    ticker.end();
+}
+
+#[test]
+fn three_recordings_of_one_process_get_each_what_they_asked_for() {
+    let shop = Workshop::new();
+    let ticker = Ticker::start(&mut Command::new(shop.program("ticker")));
+    let pid = ticker.pid();
+    let options: [&[&str]; 3] = [
+        &["-e", "ticker:tick"],
+        &["-e", "ticker:tock", "--mode", "overwrite", "--no-tid"],
+        &["--subbuf-size", "64K", "--subbufs", "8"],
+    ];
+    let mut recordings = Vec::new();
+    for (index, options) in options.iter().enumerate() {
+        let name = index.to_string();
+        let mut record = shop.tompion(&["record", "-o", &name, "-p", &pid]);
+        recordings.push(start(record.args(*options)));
+    }
+    wait_for_events(&shop.path("0"));
+    wait_for_events(&shop.path("2"));
+    // The flight recorder writes nothing before its end.
+    wait_until("all three in the process", || {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        maps.lines().filter(|line| line.contains("tompion-rings")).count() >= 3
+    });
+    let last = ticker.end();
+    recordings.into_iter().for_each(|recording| drop(finish(recording, "record -p").succeeded()));
+    let traces = ["0", "1", "2"].map(|name| shop.trace(name));
+    traces.iter().for_each(|trace| drop(trace.agreed_text()));
+    let [ticks, tocks, all] = traces.map(|trace| trace.events());
+    assert_eq!(names(&ticks), ["ticker:tick"]);
+    assert_eq!(names(&tocks), ["ticker:tock"]);
+    assert_eq!(names(&all), ["ticker:tick", "ticker:tock"]);
+    assert_counted(&ticks, "ticker:tick", last);
+    assert_counted(&tocks, "ticker:tock", last);
+    assert_counted(&all, "ticker:tick", last);
+    assert_counted(&all, "ticker:tock", last);
+}
+
+#[test]
+fn programs_that_start_later_are_recorded_as_well() {
+    let shop = Workshop::new();
+    let program = shop.program("ticker");
+    let before = Ticker::start(&mut Command::new(&program));
+    let recording = start(&mut shop.tompion(&["record", "-o", "trace", "-e", "ticker:*"]));
+    wait_for_events(&shop.path("trace"));
+    let after = Ticker::start(&mut Command::new(&program));
+    let (first_pid, second_pid) = (before.pid(), after.pid());
+    wait_until("the second program in the trace", || {
+        let sources = std::fs::read_dir(shop.path("trace/user")).into_iter().flatten().flatten();
+        sources.into_iter().any(|source| source.path().to_string_lossy().ends_with(&format!("-{second_pid}")))
+    });
+    let (first_last, second_last) = (before.end(), after.end());
+    signal(recording.id(), Signal::INT);
+    finish(recording, "record").succeeded();
+    let events = shop.trace("trace").events();
+    for (pid, last) in [(first_pid, first_last), (second_pid, second_last)] {
+        let own: Vec<Event> =
+            events.iter().filter(|event| event.source.ends_with(&format!("-{pid}"))).cloned().collect();
+        assert_counted(&own, "ticker:tick", last);
+    }
+}
+
+/// The trace that appears below a folder, once it is complete.
+fn gathered(folder: &Path) -> Trace {
+    let mut found = None;
+    wait_until("a complete trace", || {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        found = entries.map(|entry| entry.path()).find(|path| {
+            let manifest = std::fs::read_to_string(path.join("tompion.json")).unwrap_or_default();
+            manifest.contains("\"complete\"")
+        });
+        found.is_some()
+    });
+    Trace { folder: found.expect("a folder") }
+}
+
+#[test]
+fn a_program_records_itself_into_a_folder() {
+    let shop = Workshop::new();
+    let (program, folder) = (shop.program("ticker"), shop.path("traces"));
+    // The command is looked for on the path, because the library of a test stands somewhere else.
+    let start = |options: &str| {
+        let mut command = Command::new(&program);
+        command.env("TOMPION_RECORD", &folder).env("TOMPION_RECORD_OPTIONS", options);
+        Ticker::start(&mut command)
+    };
+    let (first, second) = (start("-x ticker:tock"), start("ignored, since the first one's session is used"));
+    let (first_pid, second_pid) = (first.pid(), second.pid());
+    let (first_last, second_last) = (first.end(), second.end());
+    let events = gathered(&folder).events();
+    assert_eq!(names(&events), ["ticker:tick"]);
+    for (pid, last) in [(first_pid, first_last), (second_pid, second_last)] {
+        let own: Vec<Event> =
+            events.iter().filter(|event| event.source.ends_with(&format!("-{pid}"))).cloned().collect();
+        assert_counted(&own, "ticker:tick", last);
+    }
+    let log = std::fs::read_to_string(folder.join("tompion.log")).expect("what the session said");
+    assert!(log.contains("events of 2 processes"), "{log}");
+}
+
+#[test]
+fn who_must_not_be_recorded_is_not() {
+    let shop = Workshop::new();
+    let mut command = Command::new(shop.program("ticker"));
+    let ticker =
+        Ticker::start(command.env("TOMPION_DISABLE", "1").env("TOMPION_RECORD", shop.path("traces")));
+    let refused = run(&mut shop.tompion(&["record", "-o", "trace", "-p", &ticker.pid()])).exited(1);
+    assert!(refused.err.contains("can't be asked"), "{}", refused.err);
+    ticker.end();
+    assert!(!shop.path("trace").exists() && !shop.path("traces").exists());
+    let refused = run(&mut shop.tompion(&["record", "-o", "trace", "-p", "4194305"])).exited(1);
+    assert!(refused.err.contains("there is no process 4194305"), "{}", refused.err);
+    let own = std::process::id().to_string();
+    let refused = run(&mut shop.tompion(&["record", "-o", "trace", "-p", &own])).exited(1);
+    assert!(refused.err.contains("has not loaded libtompion"), "{}", refused.err);
+}

@@ -1,0 +1,48 @@
+/*
+ * Counts in events until its standard input ends, one of each kind a millisecond; then, if asked to, has a
+ * child count on. Prints the last number.
+ *
+ *   ticker [fork | exec]
+ */
+#include <tompion/tompion.h>
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int input_ended(void)
+{
+	struct pollfd input = { .fd = 0, .events = POLLIN };
+	return poll(&input, 1, 1) > 0;
+}
+
+int main(int count, char **arguments)
+{
+	const char *how = count > 1 ? arguments[1] : "";
+	unsigned number = 0;
+	if (strcmp(how, "child") == 0) {
+		TOMPION_EVENT(ticker, child, (u32, number, number));
+		return 0;
+	}
+	printf("ready\n");
+	fflush(stdout);
+	do {
+		number++;
+		TOMPION_EVENT(ticker, tick, (u32, number, number));
+		TOMPION_EVENT(ticker, tock, (u32, number, number));
+	} while (!input_ended());
+	if (*how) {
+		pid_t child = fork();
+		if (child == 0) {
+			TOMPION_EVENT(ticker, child, (u32, number, number));
+			if (strcmp(how, "exec") == 0)
+				execl(arguments[0], arguments[0], "child", (char *)0);
+			_exit(0);
+		}
+		waitpid(child, NULL, 0);
+	}
+	printf("%u\n", number);
+	return 0;
+}
