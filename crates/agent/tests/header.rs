@@ -175,12 +175,7 @@ fn number(word: &str) -> Type {
 /// `i8` to `x64`.
 fn integer(word: &str) -> Integer {
     let (family, bits) = word.split_at(1);
-    Integer {
-        bits: bits.parse().expect("bits"),
-        signed: family == "i",
-        hex: family == "x",
-        network: false,
-    }
+    Integer { bits: bits.parse().expect("bits"), signed: family == "i", hex: family == "x", network: false }
 }
 
 fn event(name: &str, level: &str, fields: &[(&str, Type)]) -> Event {
