@@ -411,7 +411,7 @@ fn scalar(number: u8) -> Result<Scalar> {
         0 => Encoding::Unsigned,
         1 => Encoding::Signed,
         2 => Encoding::Float,
-        _ => Encoding::Bool,
+        _ => return Err(ProgramError::Unknown("kind of number", number.into())),
     };
     let scalar = Scalar { size: 1 << (number & 3), encoding, network: number & 16 != 0 };
     let sound = scalar.is_sound() && number < 32;

@@ -33,6 +33,7 @@
 mod bytes;
 mod compile;
 mod error;
+mod event;
 mod expression;
 mod literal;
 mod name;
@@ -48,11 +49,12 @@ mod value;
 pub use bytes::ProgramError;
 pub use compile::{compile, compile_unbound};
 pub use error::{FilterError, Span};
+pub use event::EventSchema;
 pub use expression::Expression;
 pub use name::{Name, Scope, Segment};
 pub use parse::parse;
 pub use program::{Operand, Program, Values, Verdict};
-pub use record::{Contexts, EventSchema, NoContexts, RecordValues, Tails};
+pub use record::{Contexts, NoContexts, Packed, RecordValues, Shape, Tails};
 pub use schema::{Encoding, Found, Kind, Place, Scalar, Schema};
 pub use value::Value;
 

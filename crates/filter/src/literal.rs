@@ -234,6 +234,9 @@ pub(crate) fn text_literal(text: &str) -> Result<Taken<Pattern>> {
             '*' | '?' => pattern.push_wild(character as u8),
             '\\' => {
                 let (byte, length) = escape(&rest[1..], at - 1, &['*', '?'])?;
+                if byte == 0 {
+                    return wrong(at - 1, at + length, "a character other than NUL in a text", "\\0");
+                }
                 pattern.push(byte);
                 at += length;
             }

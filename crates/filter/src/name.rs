@@ -1,5 +1,6 @@
 //! Names of what filters ask for.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::token::quote_application_name;
@@ -41,6 +42,18 @@ impl Name {
         match self.path.first() {
             Some(Segment::Name(name)) => name,
             _ => "",
+        }
+    }
+
+    /// The name of the field by which traces carry it: `tid` for `$tid`, and for application context as
+    /// LTTng names it, `app_provider_name` for `$app.provider:name`.
+    pub fn context_field(&self) -> Cow<'_, str> {
+        match self.scope {
+            Scope::Field | Scope::Context => self.head().into(),
+            Scope::Application => {
+                let word = |character: char| character.is_ascii_alphanumeric() || character == '_';
+                format!("app_{}", self.head().replace(|character| !word(character), "_")).into()
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! Texts with globs: `*` is any run of characters, `?` is any one, `\` takes the next byte as it is.
 
+use std::ffi::CStr;
+
 /// A text literal. Its bytes are escaped: `\` stands before each `*`, `?` and `\` that means itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Pattern {
@@ -120,8 +122,7 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
 /// A text up to its first NUL, which ends it in every trace.
 #[inline]
 pub(crate) fn until_nul(text: &[u8]) -> &[u8] {
-    let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
-    text.get(..end).unwrap_or_default()
+    CStr::from_bytes_until_nul(text).map_or(text, CStr::to_bytes)
 }
 
 #[cfg(test)]

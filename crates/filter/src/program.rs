@@ -118,11 +118,11 @@ impl TextTest {
     /// Whether the test takes a text.
     #[inline]
     pub(crate) fn takes(self, literal: &[u8], text: &[u8]) -> bool {
-        let text = pattern::until_nul(text);
+        // Literals have no NUL, so only a star could run over the one that ends the text.
         match self {
-            Self::Is => text == literal,
+            Self::Is => text.starts_with(literal) && matches!(text.get(literal.len()), None | Some(0)),
             Self::Begins => text.starts_with(literal),
-            Self::Matches => pattern::matches(literal, text),
+            Self::Matches => pattern::matches(literal, pattern::until_nul(text)),
         }
     }
 }

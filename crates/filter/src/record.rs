@@ -3,11 +3,10 @@
 //! A record's payload is its fixed part and its tails (see `tompion_layout::record`). An agent has both
 //! before it writes anything: the image on the event's stack, and pointers to the rest.
 
-use tompion_schema::{Event, Integer, Type};
+use tompion_schema::{Event, Field, Type};
 
-use crate::name::{Name, Scope, Segment};
 use crate::program::{Operand, Values};
-use crate::schema::{Encoding, Found, Kind, Place, Scalar, Schema};
+use crate::schema::{Place, Scalar};
 use crate::value::Value;
 
 /// The variable-length and array fields of a record, in order.
@@ -96,91 +95,86 @@ impl<T: Tails + ?Sized, C: ?Sized> RecordValues<'_, T, C> {
     }
 }
 
-/// The fields of an event's records, with contexts of the evaluator's own.
-#[derive(Clone, Copy)]
-pub struct EventSchema<'a> {
-    event: &'a Event,
-    contexts: &'a dyn Fn(&Name) -> Found<'a>,
+/// How to take the payloads of an event's records apart, for those who have them in one piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    fixed_size: usize,
+    tails: Vec<TailSize>,
 }
 
-impl<'a> EventSchema<'a> {
-    /// An event's fields. `contexts` says what the evaluator knows about names that begin with `$`.
-    pub fn new(event: &'a Event, contexts: &'a dyn Fn(&Name) -> Found<'a>) -> Self {
-        Self { event, contexts }
-    }
-
-    /// An event's fields, where no context is known: a later place may know it.
-    pub fn without_contexts(event: &'a Event) -> Self {
-        Self { event, contexts: &|_| Found::ELSEWHERE }
-    }
+/// How many bytes a tail has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TailSize {
+    /// Always as many.
+    Constant(usize),
+    /// As many elements of this size as the u32 at this offset of the fixed part says.
+    Counted { offset: usize, element: usize },
 }
 
-impl Schema for EventSchema<'_> {
-    fn find(&self, name: &Name) -> Found<'_> {
-        match name.scope {
-            Scope::Field => self.field(name),
-            Scope::Context | Scope::Application => (self.contexts)(name),
-        }
+impl Shape {
+    /// The shape of an event's records.
+    pub fn new(event: &Event) -> Self {
+        let mut shape = Self { fixed_size: 0, tails: Vec::new() };
+        shape.add(&event.fields);
+        shape
     }
-}
 
-impl EventSchema<'_> {
-    fn field(&self, name: &Name) -> Found<'_> {
-        let (mut offset, mut tail) = (0u32, 0u16);
-        for field in &self.event.fields {
-            if field.name == name.head() {
-                return place(&field.ty, name.path.get(1..).unwrap_or_default(), offset, tail);
+    fn add(&mut self, fields: &[Field]) {
+        for field in fields {
+            let offset = self.fixed_size;
+            match &field.ty {
+                Type::Struct(members) => {
+                    self.add(members);
+                    continue;
+                }
+                Type::String | Type::Bytes | Type::TextSequence => {
+                    self.tails.push(TailSize::Counted { offset, element: 1 });
+                }
+                Type::Sequence(element) => {
+                    self.tails.push(TailSize::Counted { offset, element: element.size() });
+                }
+                Type::Array(element, count) => {
+                    self.tails.push(TailSize::Constant(element.size().saturating_mul(*count as usize)));
+                }
+                Type::TextArray(count) => self.tails.push(TailSize::Constant(*count as usize)),
+                Type::Integer(_) | Type::Float(_) | Type::Bool | Type::Enum(..) => {}
             }
-            offset += field.ty.fixed_size() as u32;
-            tail += u16::from(has_tail(&field.ty));
+            self.fixed_size += field.ty.fixed_size();
         }
-        Found::ABSENT
+    }
+
+    /// A payload's tails, which stand behind its fixed part. What a payload is too short for is not there.
+    pub fn split<'a>(&'a self, payload: &'a [u8]) -> (&'a [u8], Packed<'a>) {
+        let (fixed, rest) = payload.split_at_checked(self.fixed_size).unwrap_or((payload, &[]));
+        (fixed, Packed { shape: self, fixed, rest })
     }
 }
 
-fn has_tail(ty: &Type) -> bool {
-    matches!(ty, Type::String | Type::Bytes | Type::Array(..) | Type::Sequence(_))
+/// The tails of a payload in one piece.
+#[derive(Clone, Copy, Debug)]
+pub struct Packed<'a> {
+    shape: &'a Shape,
+    fixed: &'a [u8],
+    rest: &'a [u8],
 }
 
-/// Where a field lies whose fixed part begins at `offset` and whose tail is number `tail`.
-fn place<'a>(ty: &'a Type, rest: &[Segment], offset: u32, tail: u16) -> Found<'a> {
-    let fixed = |scalar, kind| Found { place: Place::Fixed { offset, scalar }, kind };
-    match (ty, rest) {
-        (Type::Integer(integer), []) => fixed(scalar(integer), Kind::Integer),
-        (Type::Float(bits), []) => {
-            let scalar = Scalar { size: bits / 8, encoding: Encoding::Float, network: false };
-            fixed(scalar, Kind::Float)
+impl Tails for Packed<'_> {
+    fn tail(&self, number: usize) -> Option<&[u8]> {
+        let mut begin = 0usize;
+        for (index, size) in self.shape.tails.iter().enumerate() {
+            let size = match *size {
+                TailSize::Constant(size) => size,
+                TailSize::Counted { offset, element } => {
+                    let count = u32::from_le_bytes(*self.fixed.get(offset..)?.first_chunk()?);
+                    element.checked_mul(count as usize)?
+                }
+            };
+            let end = begin.checked_add(size)?;
+            if index == number {
+                return self.rest.get(begin..end);
+            }
+            begin = end;
         }
-        (Type::Bool, []) => {
-            fixed(Scalar { size: 1, encoding: Encoding::Bool, network: false }, Kind::Integer)
-        }
-        (Type::Enum(.., enumeration), []) => {
-            let scalar = Scalar { size: ty.fixed_size() as u8, encoding: Encoding::Signed, network: false };
-            fixed(scalar, Kind::Enumeration(&enumeration.labels))
-        }
-        (Type::String, []) => Found { place: Place::Text { tail }, kind: Kind::Text },
-        (Type::Array(element, count), [Segment::Index(index)]) if index < count => {
-            element_at(scalar(element), tail, *index)
-        }
-        (Type::Sequence(element), [Segment::Index(index)]) => element_at(scalar(element), tail, *index),
-        (Type::Bytes, [Segment::Index(index)]) => {
-            element_at(Scalar { size: 1, encoding: Encoding::Unsigned, network: false }, tail, *index)
-        }
-        (Type::Array(_, count), [Segment::Index(_)]) => unusable(format!("of an array of {count}")),
-        (Type::Array(..) | Type::Sequence(_) | Type::Bytes, []) => unusable("several numbers".into()),
-        _ => unusable("which is no part of that field".into()),
+        None
     }
-}
-
-fn scalar(integer: &Integer) -> Scalar {
-    let encoding = if integer.signed { Encoding::Signed } else { Encoding::Unsigned };
-    Scalar { size: integer.size() as u8, encoding, network: false }
-}
-
-fn element_at<'a>(scalar: Scalar, tail: u16, index: u32) -> Found<'a> {
-    Found { place: Place::Element { tail, index, scalar }, kind: Kind::Integer }
-}
-
-fn unusable<'a>(why: String) -> Found<'a> {
-    Found { place: Place::Absent, kind: Kind::Unusable(why) }
 }

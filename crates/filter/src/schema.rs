@@ -80,7 +80,7 @@ pub enum Place {
 /// A number of fixed size in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scalar {
-    /// 1, 2, 4 or 8 bytes; `Float` has 4 or 8, `Bool` has 1.
+    /// 1, 2, 4 or 8 bytes; `Float` has 4 or 8.
     pub size: u8,
     /// What the bytes mean.
     pub encoding: Encoding,
@@ -98,8 +98,6 @@ pub enum Encoding {
     Signed = 1,
     /// IEEE 754.
     Float = 2,
-    /// 0 is false, anything else is true.
-    Bool = 3,
 }
 
 impl Scalar {
@@ -108,7 +106,6 @@ impl Scalar {
         match self.encoding {
             Encoding::Unsigned | Encoding::Signed => matches!(self.size, 1 | 2 | 4 | 8),
             Encoding::Float => matches!(self.size, 4 | 8),
-            Encoding::Bool => self.size == 1,
         }
     }
 
@@ -127,7 +124,6 @@ impl Scalar {
         Some(match self.encoding {
             Encoding::Unsigned => word.into(),
             Encoding::Signed => (((word << spare) as i64) >> spare).into(),
-            Encoding::Bool => (word != 0).into(),
             Encoding::Float if self.size == 4 => f64::from(f32::from_bits(word as u32)).into(),
             Encoding::Float => f64::from_bits(word).into(),
         })
