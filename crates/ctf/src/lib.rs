@@ -16,5 +16,6 @@
 
 pub mod decode;
 pub mod encode;
+pub mod meaning;
 pub mod metadata;
 pub mod tsdl;

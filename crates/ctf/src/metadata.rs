@@ -14,7 +14,9 @@
 
 use std::fmt;
 
-use tompion_schema::{Kind, Level, Names};
+use tompion_schema::{Level, Names};
+
+use crate::meaning::Meaning;
 
 /// A whole trace.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -249,9 +251,9 @@ impl Event {
         self.name.split_once(':').unwrap_or(("", &self.name))
     }
 
-    /// What kind of thing happened.
-    pub fn kind(&self) -> Kind {
-        Kind::Instant
+    /// What kind of event it is and, for a mark, its format: an instant, where nothing is said.
+    pub fn meaning(&self) -> Meaning {
+        Meaning::from_attributes(&self.attributes)
     }
 
     /// The names and what else rules are matched against.
@@ -259,7 +261,8 @@ impl Event {
         let (provider, name) = self.provider_and_name();
         let level = self.log_level.and_then(|level| u8::try_from(level).ok());
         let level = level.map_or(Level::DEFAULT, Level::from_number);
-        Names { provider, name, level, kind: self.kind(), init: false }
+        let Meaning { kind, init, .. } = self.meaning();
+        Names { provider, name, level, kind, init }
     }
 }
 

@@ -2,18 +2,21 @@
 //!
 //! ```text
 //! {"timestamp_ns":1457113582794565804,"event":"db:query","cpu":2,"trace":"t","context":{…},"fields":{…}}
+//! {…,"event":"mark:done",…,"fields":{"rows":5},"message":"rows 5"}
 //! timestamp_ns,event,cpu,trace,context,fields
 //! 1457113582794565804,db:query,2,t,"{""vtid"":7}","{""rows"":1}"
 //! ```
 //!
-//! An enumeration is an object with its `value` and `labels`, a variant one with the selected option.
+//! A mark also has the message that its format makes of its fields. An enumeration is an object with its `value` and `labels`, a variant one with the selected option.
 //! Floats that are no numbers become `null`, bytes that are no UTF-8 are replaced.
 
+use std::collections::HashMap;
 use std::io::Write;
 
 use tompion_ctf::decode::{Fields, Value};
 
-use crate::{Error, Event, TraceSet};
+use crate::message::Message;
+use crate::{Error, Event, Place, TraceSet};
 
 /// Bytes that are gathered before they are written.
 const BUFFER: usize = 256 << 10;
@@ -24,7 +27,12 @@ const BUFFER: usize = 256 << 10;
 ///
 /// If the output cannot be written.
 pub fn print(traces: &mut TraceSet, output: &mut dyn Write) -> Result<u64, Error> {
-    print_lines(traces, output, json_line)
+    let (mut messages, mut scratch) = (HashMap::new(), Vec::new());
+    print_lines(traces, output, |event, line| {
+        json_line(event, line);
+        push_message(event, &mut messages, &mut scratch, line);
+        line.push(b'}');
+    })
 }
 
 /// Prints all events that are left as comma-separated values, names of columns first; returns how many.
@@ -59,6 +67,22 @@ fn print_lines(
     Ok(events)
 }
 
+/// What a mark says. `messages` keeps the formats that were read.
+fn push_message(
+    event: &Event<'_>,
+    messages: &mut HashMap<Place, Option<Message>>,
+    scratch: &mut Vec<u8>,
+    line: &mut Vec<u8>,
+) {
+    let message = messages.entry(event.place()).or_insert_with(|| Message::of(event.class()));
+    let Some(message) = message else { return };
+    scratch.clear();
+    message.write(event.payload(), scratch);
+    line.extend_from_slice(b",\"message\":");
+    text(scratch, line);
+}
+
+/// An object without its closing brace.
 fn json_line(event: &Event<'_>, line: &mut Vec<u8>) {
     line.push(b'{');
     if let Some(time) = event.timestamp() {
@@ -78,7 +102,6 @@ fn json_line(event: &Event<'_>, line: &mut Vec<u8>) {
     object(event.stream_context().chain(event.context()), line);
     line.extend_from_slice(b",\"fields\":");
     object(event.payload(), line);
-    line.push(b'}');
 }
 
 fn csv_line(event: &Event<'_>, scratch: &mut Vec<u8>, line: &mut Vec<u8>) {

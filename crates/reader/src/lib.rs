@@ -18,6 +18,7 @@ mod file;
 pub mod json;
 pub mod manifest;
 mod merge;
+pub mod message;
 pub mod stat;
 pub mod text;
 

@@ -41,6 +41,8 @@ pub struct Conversion {
     pub precision: Option<Size>,
     /// Bits to which `hh` and `h` cut an integer.
     pub bits: Option<u8>,
+    /// `l`: a character is a wide one.
+    pub long: bool,
     /// What is printed and how: one of `diouxXbBeEfFgGaAcCsSpnm`.
     pub letter: u8,
 }
@@ -167,7 +169,7 @@ impl Scan<'_> {
         if self.take_if(b'.') {
             found.precision = Some(self.size().unwrap_or(Size::Number(0)));
         }
-        found.bits = self.length();
+        self.length(&mut found);
         found.letter = self.peek()?;
         self.skip(1);
         match found.letter {
@@ -199,22 +201,20 @@ impl Scan<'_> {
 
     /// `hh`, `l`, `w16` and the like; what they say of the size is in the field's own type, but for
     /// those that cut an `int`.
-    fn length(&mut self) -> Option<u8> {
-        match self.peek() {
-            Some(b'h') => {
+    fn length(&mut self, found: &mut Conversion) {
+        if self.take_if(b'h') {
+            found.bits = Some(if self.take_if(b'h') { 8 } else { 16 });
+        } else if self.take_if(b'w') {
+            self.take_if(b'f');
+            found.bits = match self.number() {
+                Some(8) => Some(8),
+                Some(16) => Some(16),
+                _ => None,
+            };
+        } else {
+            found.long = self.peek() == Some(b'l');
+            while matches!(self.peek(), Some(b'l' | b'q' | b'L' | b'j' | b'z' | b'Z' | b't')) {
                 self.skip(1);
-                Some(if self.take_if(b'h') { 8 } else { 16 })
-            }
-            Some(b'w') => {
-                self.skip(1);
-                self.take_if(b'f');
-                self.number().and_then(|bits| u8::try_from(bits).ok()).filter(|bits| matches!(bits, 8 | 16))
-            }
-            _ => {
-                while matches!(self.peek(), Some(b'l' | b'q' | b'L' | b'j' | b'z' | b'Z' | b't')) {
-                    self.skip(1);
-                }
-                None
             }
         }
     }

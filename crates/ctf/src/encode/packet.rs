@@ -1,0 +1,242 @@
+//! Packets and their index.
+
+use super::{COMPACT_BITS, COMPACT_IDS, Misfit, Plan, Source};
+use crate::metadata::Uuid;
+
+/// First word of every packet (CTF 1.8, section 5.1).
+const PACKET_MAGIC: u32 = 0xc1fc_1fc1;
+
+/// One event to be encoded.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Number of the event class.
+    pub id: u32,
+    /// Nanoseconds of CLOCK_MONOTONIC, not before the event before.
+    pub time: u64,
+    /// The writing thread.
+    pub tid: u32,
+    /// Fixed part and tails.
+    pub payload: &'a [u8],
+}
+
+/// Where a packet's bytes come from, and what was lost until its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Number of the ring.
+    pub ring_id: u32,
+    /// Position of the packet's first byte in the ring.
+    pub ring_begin: u64,
+    /// The CPU.
+    pub cpu: u32,
+    /// Number of the packet in its stream.
+    pub sequence: u64,
+    /// Events lost in this stream until the end of the packet.
+    pub discarded: u64,
+}
+
+/// What an index says about a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketInfo {
+    /// Size in bytes, with the trailer.
+    pub size: u64,
+    /// Size in bytes up to the end of the last event.
+    pub content: u64,
+    /// First moment.
+    pub begin: u64,
+    /// Last moment.
+    pub end: u64,
+    /// Lost until the end of the packet.
+    pub discarded: u64,
+    /// Number in the stream.
+    pub sequence: u64,
+}
+
+/// A packet in the making.
+#[derive(Debug)]
+pub struct Packet {
+    bytes: Vec<u8>,
+    uuid: Uuid,
+    tid: bool,
+    begin: u64,
+    last: u64,
+    events: u64,
+}
+
+/// Sizes of a packet's first two parts.
+const HEADER_SIZE: usize = 4 + 16 + 4;
+const CONTEXT_SIZE: usize = 6 * 8 + 4;
+/// First word of a packet's trailer.
+const TRAILER_MAGIC: [u8; 4] = *b"TRNG";
+/// Size of the trailer.
+const TRAILER_SIZE: u64 = 16;
+
+impl Packet {
+    /// An empty packet for streams of this source.
+    pub fn new(source: &Source) -> Self {
+        let mut packet =
+            Self { bytes: Vec::new(), uuid: source.uuid, tid: source.tid, begin: 0, last: 0, events: 0 };
+        packet.clear();
+        packet
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.resize(HEADER_SIZE + CONTEXT_SIZE, 0);
+        self.events = 0;
+    }
+
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether the packet has no events.
+    pub fn is_empty(&self) -> bool {
+        self.events == 0
+    }
+
+    /// Number of events so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Appends an event; nothing is appended if its payload doesn't fit the plan.
+    #[inline]
+    pub fn push(&mut self, record: &Record<'_>, plan: &Plan) -> Result<(), Misfit> {
+        let start = self.bytes.len();
+        // Not before the last event of the packet before, either.
+        let time = record.time.max(self.last);
+        let last = if self.events == 0 { time } else { self.last };
+        if record.id < COMPACT_IDS && time - last < 1 << COMPACT_BITS {
+            let header = record.id | (time as u32) << (32 - COMPACT_BITS);
+            self.bytes.extend_from_slice(&header.to_le_bytes());
+        } else {
+            self.bytes.push(COMPACT_IDS as u8);
+            self.bytes.extend_from_slice(&record.id.to_le_bytes());
+            self.bytes.extend_from_slice(&time.to_le_bytes());
+        }
+        if self.tid {
+            self.bytes.extend_from_slice(&record.tid.to_le_bytes());
+        }
+        plan.encode(record.payload, &mut self.bytes).inspect_err(|_| self.bytes.truncate(start))?;
+        if self.events == 0 {
+            self.begin = time;
+        }
+        self.last = time;
+        self.events += 1;
+        Ok(())
+    }
+
+    /// Completes the packet, hands its bytes over, and begins the next one.
+    ///
+    /// `moment` is the time of a packet without events.
+    pub fn finish<T>(
+        &mut self,
+        origin: Origin,
+        moment: u64,
+        write: impl FnOnce(&[u8], PacketInfo) -> T,
+    ) -> T {
+        let begin = if self.events == 0 { moment } else { self.begin };
+        let end = if self.events == 0 { moment } else { self.last };
+        let content = self.bytes.len() as u64;
+        let size = content + TRAILER_SIZE;
+        self.bytes.extend_from_slice(&TRAILER_MAGIC);
+        self.bytes.extend_from_slice(&origin.ring_id.to_le_bytes());
+        self.bytes.extend_from_slice(&origin.ring_begin.to_le_bytes());
+        let mut place = Place { bytes: &mut self.bytes, at: 0 };
+        place.put(&PACKET_MAGIC.to_le_bytes());
+        place.put(&self.uuid.0);
+        place.put(&0u32.to_le_bytes());
+        for word in [begin, end, content * 8, size * 8, origin.sequence, origin.discarded] {
+            place.put(&word.to_le_bytes());
+        }
+        place.put(&origin.cpu.to_le_bytes());
+        debug_assert_eq!(place.at, HEADER_SIZE + CONTEXT_SIZE);
+        let info =
+            PacketInfo { size, content, begin, end, discarded: origin.discarded, sequence: origin.sequence };
+        let result = write(&self.bytes, info);
+        self.clear();
+        result
+    }
+}
+
+/// Fills in the beginning of a packet.
+struct Place<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+}
+
+impl Place<'_> {
+    fn put(&mut self, value: &[u8]) {
+        self.bytes[self.at..self.at + value.len()].copy_from_slice(value);
+        self.at += value.len();
+    }
+}
+
+/// The beginning of an index file (LTTng's `ctf-index.h`, version 1.1; big-endian).
+pub fn index_header() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    for (place, word) in bytes.chunks_exact_mut(4).zip([0xc1f1_dcc1u32, 1, 1, 72]) {
+        place.copy_from_slice(&word.to_be_bytes());
+    }
+    bytes
+}
+
+/// An index file's entry for a packet that begins at `offset` of its stream file.
+pub fn index_entry(offset: u64, packet: PacketInfo, stream_instance: u64) -> [u8; 72] {
+    let bits = packet.size * 8;
+    let words =
+        [offset, bits, bits, packet.begin, packet.end, packet.discarded, 0, stream_instance, packet.sequence];
+    let mut bytes = [0; 72];
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_be_bytes());
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use tompion_schema::{Event, Kind, Level};
+
+    use super::*;
+
+    #[test]
+    fn the_long_header_stands_where_the_short_one_cannot() {
+        let source = Source {
+            uuid: Uuid([7; 16]),
+            environment: Vec::new(),
+            clock_uuid: None,
+            clock_offset_ns: 0,
+            clock_precision_ns: 1,
+            tid: false,
+        };
+        let event = Event {
+            provider: "p".into(),
+            name: "e".into(),
+            level: Level::DEFAULT,
+            kind: Kind::Instant,
+            init: false,
+            format: None,
+            fields: Vec::new(),
+        };
+        let plan = Plan::new(&event);
+        let mut packet = Packet::new(&source);
+        let empty = packet.len();
+        let mut push = |id, time| {
+            let before = packet.len();
+            packet.push(&Record { id, time, tid: 0, payload: &[] }, &plan).unwrap();
+            packet.len() - before
+        };
+        assert_eq!(push(0, 1 << 40), 4);
+        assert_eq!(push(30, (1 << 40) + (1 << 27) - 1), 4);
+        assert_eq!(push(30, (1 << 40) + (1 << 28) - 1), 13);
+        assert_eq!(push(31, (1 << 40) + (1 << 28)), 13);
+        let info = packet.finish(Origin::default(), 0, |bytes, info| {
+            assert_eq!(bytes.len() as u64, empty as u64 + 34 + TRAILER_SIZE);
+            assert_eq!(info.content, empty as u64 + 34);
+            info
+        });
+        assert_eq!((info.begin, info.end), (1 << 40, (1 << 40) + (1 << 28)));
+        assert!(packet.is_empty() && packet.len() == empty);
+    }
+}
