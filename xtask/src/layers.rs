@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace::{Crate, Workspace};
 use rules::{
-    AGENT, AGENT_SEES, AGENT_TAKES, EXTERNAL_ONLY_IN, LAYERS, MAX_LINES, PREFIX, PROGRAMS, READ_SIDE, RING,
-    SAME_LAYER, UNSAFE_IN,
+    AGENT, AGENT_SEES, AGENT_TAKES, ALONE, EXTERNAL_ONLY_IN, LAYERS, MAX_LINES, PREFIX, PROGRAMS, READ_SIDE,
+    RING, SAME_LAYER, UNSAFE_IN,
 };
 
 /// Checks everything and names each break.
@@ -52,6 +52,11 @@ fn broken_edges(krate: &Crate) -> Vec<String> {
 
 fn broken_edge(from: &str, from_layer: usize, dependency: &str) -> Option<String> {
     let to = short(dependency);
+    if ALONE.contains(&from) {
+        return Some(format!(
+            "{from} → {dependency}: {from} is linked into everybody's programs and depends on nothing"
+        ));
+    }
     if let Some(rule) = EXTERNAL_ONLY_IN.iter().find(|rule| rule.package == dependency) {
         let allowed = rule.crates.contains(&from);
         return (!allowed).then(|| format!("{from} → {dependency}: {}", rule.reason));
@@ -180,6 +185,13 @@ mod tests {
         assert!(broken_edges(&krate("tompion-agent", &["tompion-ring", "dlmalloc"])).is_empty());
         assert!(broken_edges(&krate("tompion-agent", &["tompion-ctf"]))[0].contains("sees only"));
         assert!(broken_edges(&krate("tompion-agent", &["tokio"]))[0].contains("no dependency"));
+    }
+
+    #[test]
+    fn what_everybody_links_depends_on_nothing() {
+        for name in ALONE {
+            assert!(broken_edges(&krate(name, &["libc"]))[0].contains("depends on nothing"));
+        }
     }
 
     #[test]

@@ -137,10 +137,15 @@ fn clippy(workspace: &Workspace) -> Outcome {
 
 /// The documentation is for those who work on the crates, so private items belong to it.
 fn docs(workspace: &Workspace) -> Result<()> {
-    let words = ["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"];
-    shell::run(
-        cargo(workspace, &words).env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"),
-    )
+    // The agent's library has the name of the crate for users, so it is documented apart.
+    [&["--workspace"][..], &["--package", "tompion-agent", "--lib"]].iter().try_for_each(|which| {
+        let mut doc = cargo(workspace, &["doc", "--quiet", "--no-deps", "--document-private-items"]);
+        doc.args(*which).env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links");
+        if which.contains(&"--lib") {
+            doc.arg("--target-dir").arg(workspace.target.join("agent-doc"));
+        }
+        shell::run(&mut doc)
+    })
 }
 
 /// `cargo test`, its output passed on and its results counted.

@@ -51,6 +51,9 @@ pub const AGENT_SEES: &[&str] = &["layout", "schema", "filter", "protocol", "rin
 pub const AGENT_TAKES: &[(&str, &str)] =
     &[("dlmalloc", "a heap of its own: the host's may be traced, replaced, broken or in use")];
 
+/// Crates that depend on nothing, because they are linked into everybody's programs.
+pub const ALONE: &[&str] = &["tompion"];
+
 /// Crates that see traces only.
 pub const READ_SIDE: &[&str] = &["reader", "analysis", "export", "viewer"];
 /// What the read side never sees.
@@ -60,7 +63,7 @@ pub const RING: &str = "ring";
 pub const PROGRAMS: &[&str] = &["viewer", "cli", "xtask"];
 
 /// Crates that may contain `unsafe`.
-pub const UNSAFE_IN: &[&str] = &["ring", "os", "agent", "kernel"];
+pub const UNSAFE_IN: &[&str] = &["ring", "os", "agent", "kernel", "tompion"];
 
 /// A package that only some crates may use.
 pub struct External {

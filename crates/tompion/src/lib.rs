@@ -1,0 +1,82 @@
+#![doc = include_str!("../README.md")]
+
+mod context;
+mod description;
+mod enumeration;
+mod field;
+mod kinds;
+mod level;
+mod macros;
+mod mark;
+mod site;
+
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(miri)
+)))]
+#[path = "elsewhere.rs"]
+mod platform;
+#[cfg(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(miri)
+))]
+#[path = "linux/mod.rs"]
+mod platform;
+
+#[cfg(test)]
+mod tests;
+
+pub use field::{Field, Hex, Integers, Network, Text, hex, network, text};
+pub use level::Level;
+pub use site::Span;
+
+/// What the macros need; not for use by hand, and without promises.
+#[doc(hidden)]
+pub mod private {
+    pub use std::option::Option::{None, Some};
+
+    pub use crate::{
+        description::{Described, Enumeration, Kind, Name, Names, Outline, Shape, check},
+        enumeration::label,
+        field::{Cons, Element, Nil, Structure},
+        kinds::{Deadline, Identity, Quantity},
+        site::Probe,
+    };
+}
+
+/// Asks that the flight recorders which record this program be saved, now.
+///
+/// Returns whether anybody was asked: false where nothing records the program as a flight recorder. Does
+/// not wait until it is done. May be called from any thread, also in signal handlers.
+pub fn snapshot() -> bool {
+    platform::request_snapshot()
+}
+
+/// Brings the library into a program that was started without a recording, so that `tompion record -p`
+/// can take it in later. Returns whether the library is there.
+///
+/// Programs that are started under a recording need not call this.
+pub fn load() -> bool {
+    platform::load()
+}
+
+/// Offers context of the application's own, which recordings may take with every event of the program:
+/// `tompion record --context NAME`. `name` is `provider:name`.
+///
+/// `get` is called for each event that is recorded with it, on the event's own thread, also in signal
+/// handlers: no lock, no allocation, no panic, no event. It is a function or a closure that captures
+/// nothing. Returns false where there is no library, or the name is no name or taken.
+///
+/// ```
+/// use std::sync::atomic::{AtomicI64, Ordering};
+///
+/// static CYCLE: AtomicI64 = AtomicI64::new(0);
+/// tompion::context("control:cycle", || CYCLE.load(Ordering::Relaxed));
+/// ```
+pub fn context<F: Fn() -> i64 + Copy + 'static>(name: &str, get: F) -> bool {
+    context::offer(name, get)
+}

@@ -1,0 +1,290 @@
+//! The one agent of the process: finding it, and handing it this object's sites.
+//!
+//! The crate is linked into every program and plugin that has events, the agent into none of them. It is
+//! in the process already (something was linked with `-ltompion`, or `LD_PRELOAD` brought it), or it is
+//! loaded because the environment asks for a recording, or it is absent and nothing is recorded.
+//!
+//! [`OBJECT`] is handed over by a constructor of the object, before the program's own, and taken back by
+//! a destructor, after the program's own. The agent's functions come in it.
+
+use std::{
+    arch::global_asm,
+    cell::UnsafeCell,
+    ffi::{CStr, c_char, c_int, c_void},
+    mem, ptr,
+    sync::atomic::{AtomicPtr, Ordering},
+};
+
+use crate::{field::Tail, site::Site};
+
+/// Version of the structures that the agent and this crate share.
+const ABI: u32 = 1;
+/// The library, as programs find it.
+const LIBRARY: &CStr = c"libtompion.so.0";
+/// Where the library is, for programs that don't find it by its name.
+const LIBRARY_VARIABLE: &CStr = c"TOMPION_LIBRARY";
+/// What the environment has that asks for a recording.
+const ASKING_VARIABLES: [&CStr; 2] = [c"TOMPION_SESSION", c"TOMPION_RECORD"];
+/// `1` keeps the library out of a process.
+const DISABLE_VARIABLE: &CStr = c"TOMPION_DISABLE";
+
+/// The agent's function.
+pub type AgentFunction = unsafe extern "C" fn(*const Module, u32) -> c_int;
+type AppendFunction = unsafe extern "C" fn(*const Site, *const u8, usize);
+type AppendTailsFunction = unsafe extern "C" fn(*const Site, *const u8, usize, *const Tail, usize);
+type ContextFunction = unsafe extern "C" fn(*const c_char, u32, *mut c_void) -> c_int;
+
+/// Verb: the object goes away.
+const UNLOAD: u32 = 0;
+/// Verb: the object was loaded.
+const LOAD: u32 = 1;
+/// Verb: the flight recorders that the program is part of are to be saved.
+const SNAPSHOT: u32 = 2;
+
+/// A place that the agent writes.
+#[repr(transparent)]
+struct Place<T>(UnsafeCell<T>);
+
+impl<T: Copy> Place<T> {
+    /// What the agent put there.
+    ///
+    /// # Safety
+    /// The agent doesn't write it at the same time.
+    #[inline(always)]
+    unsafe fn get(&self) -> T {
+        // SAFETY: as the caller promises.
+        unsafe { *self.0.get() }
+    }
+}
+
+/// One executable or shared object: `struct tompion_module`.
+#[repr(C)]
+pub struct Module {
+    abi: u32,
+    registered: u32,
+    sites_begin: *const [*const Site; 0],
+    sites_end: *const [*const Site; 0],
+    append: Place<Option<AppendFunction>>,
+    append_tails: Place<Option<AppendTailsFunction>>,
+    reserved: Place<[*mut c_void; 4]>,
+}
+
+/// The module, with what the linker would leave away if nothing pointed to it.
+pub struct Object {
+    module: Module,
+    _hooks: [&'static Hook; 2],
+}
+
+// SAFETY: the places are written by the agent while the object is loaded, before it enables the first
+// site, and read only where a site was found enabled. The rest never changes.
+unsafe impl Sync for Object {}
+
+type Hook = extern "C" fn();
+
+unsafe extern "C" {
+    // The linker defines them where there is a section of this name.
+    static __start_tompion_sites: [*const Site; 0];
+    static __stop_tompion_sites: [*const Site; 0];
+
+    fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn secure_getenv(name: *const c_char) -> *const c_char;
+}
+
+// The same everywhere that this crate records.
+const RTLD_DEFAULT: *mut c_void = ptr::null_mut();
+const RTLD_NOW: c_int = 2;
+const RTLD_NOLOAD: c_int = 4;
+const RTLD_GLOBAL: c_int = 0x100;
+
+// One null pointer, which the agent passes over, so that the section exists in programs without events.
+// With the flags that `super::site` uses.
+global_asm!(".pushsection tompion_sites,\"awR\",@progbits", ".balign 8", ".quad 0", ".popsection",);
+
+/// This object.
+pub static OBJECT: Object = Object {
+    module: Module {
+        abi: ABI,
+        registered: 1,
+        sites_begin: &raw const __start_tompion_sites,
+        sites_end: &raw const __stop_tompion_sites,
+        append: Place(UnsafeCell::new(None)),
+        append_tails: Place(UnsafeCell::new(None)),
+        reserved: Place(UnsafeCell::new([ptr::null_mut(); 4])),
+    },
+    _hooks: [&CONSTRUCTOR, &DESTRUCTOR],
+};
+
+/// The agent that has [`OBJECT`]; null without one.
+static AGENT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+#[used]
+// SAFETY: the loader calls the functions of this section once, with arguments that this one ignores. The
+// number puts it before the program's own, where the C header has its constructor, too.
+#[unsafe(link_section = ".init_array.00101")]
+static CONSTRUCTOR: Hook = construct;
+
+#[used]
+// SAFETY: the same at the object's end, after the program's own.
+#[unsafe(link_section = ".fini_array.00101")]
+static DESTRUCTOR: Hook = destruct;
+
+extern "C" fn construct() {
+    if let Some(agent) = find() {
+        hand_over(agent);
+    }
+}
+
+extern "C" fn destruct() {
+    // Ordering: pairs with the release in `hand_over`, which may have been another thread's.
+    let agent = AGENT.swap(ptr::null_mut(), Ordering::Acquire);
+    if let Some(agent) = function::<AgentFunction>(agent) {
+        // SAFETY: the module was handed over to this agent.
+        unsafe { agent(&OBJECT.module, UNLOAD) };
+    }
+}
+
+/// Gives the module to the agent, unless one has it.
+pub fn hand_over(agent: AgentFunction) -> bool {
+    let address = agent as *mut c_void;
+    // Ordering: release and acquire pair among callers, so that one that comes second finds the module
+    // handed over or being so; the agent has a lock of its own.
+    let before = AGENT.compare_exchange(ptr::null_mut(), address, Ordering::AcqRel, Ordering::Acquire);
+    if before.is_err() {
+        return true;
+    }
+    // SAFETY: the module is a static, and its sites are this object's.
+    let taken = unsafe { agent(&OBJECT.module, LOAD) } == 0;
+    if !taken {
+        // Ordering: relaxed; an agent that refused leaves nothing behind.
+        AGENT.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+    taken
+}
+
+/// The library's function, if the library is here or the environment asks for it.
+fn find() -> Option<AgentFunction> {
+    function(symbol(c"tompion_agent_v1")).or_else(|| {
+        let asked = ASKING_VARIABLES.iter().any(|name| variable(name).is_some());
+        if asked { open() } else { None }
+    })
+}
+
+/// Loads the library, unless the environment forbids it.
+fn open() -> Option<AgentFunction> {
+    if variable(DISABLE_VARIABLE).is_some_and(|value| value == c"1") {
+        return None;
+    }
+    for library in variable(LIBRARY_VARIABLE).into_iter().chain([LIBRARY]) {
+        // SAFETY: a library of this name keeps to what is agreed.
+        let library = unsafe { dlopen(library.as_ptr(), RTLD_NOW | RTLD_GLOBAL) };
+        if !library.is_null() {
+            // SAFETY: the library was opened, and the name is text.
+            return function(unsafe { dlsym(library, c"tompion_agent_v1".as_ptr()) });
+        }
+    }
+    None
+}
+
+/// A variable of the environment; nothing in a program with more rights than who started it.
+fn variable(name: &CStr) -> Option<&'static CStr> {
+    // SAFETY: the name is text; nobody changes the environment while constructors run, and who calls
+    // `load` later keeps to the rules of `std::env::set_var`.
+    let value = unsafe { secure_getenv(name.as_ptr()) };
+    // SAFETY: null, or text.
+    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
+}
+
+/// A function of the library, if it is in the process.
+fn symbol(name: &CStr) -> *mut c_void {
+    // SAFETY: the name is text.
+    let found = unsafe { dlsym(RTLD_DEFAULT, name.as_ptr()) };
+    if !found.is_null() {
+        return found;
+    }
+    // SAFETY: the name is text. A library that only a plugin needed isn't among the default ones.
+    let library = unsafe { dlopen(LIBRARY.as_ptr(), RTLD_NOW | RTLD_NOLOAD) };
+    // SAFETY: the library was opened, and the name is text.
+    if library.is_null() { library } else { unsafe { dlsym(library, name.as_ptr()) } }
+}
+
+/// An address as a function; nothing if it is null.
+fn function<F: Copy>(address: *mut c_void) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) }
+    // SAFETY: of the same size, and `F` is a type of function; the address is that of the function of this
+    // type, as the symbol's name says.
+    (!address.is_null()).then(|| unsafe { mem::transmute_copy(&address) })
+}
+
+/// Hands the module over to the library, which is loaded for that if need be.
+pub fn load() -> bool {
+    find().or_else(open).is_some_and(hand_over)
+}
+
+/// Asks that flight recorders be saved.
+pub fn request_snapshot() -> bool {
+    // Ordering: pairs with the release in `hand_over`.
+    let agent = function::<AgentFunction>(AGENT.load(Ordering::Acquire));
+    // SAFETY: the agent has the module.
+    agent.is_some_and(|agent| unsafe { agent(&OBJECT.module, SNAPSHOT) } == 0)
+}
+
+/// Offers context.
+///
+/// # Safety
+/// `get` is a function of the type that `ty` says, for as long as the process lives.
+pub unsafe fn provide_context(name: &CStr, ty: u32, get: *mut c_void) -> bool {
+    let provide = function::<ContextFunction>(symbol(c"tompion_context_v1"));
+    // SAFETY: as the caller promises.
+    provide.is_some_and(|provide| unsafe { provide(name.as_ptr(), ty, get) } == 0)
+}
+
+/// Records an event without tails.
+///
+/// # Safety
+/// The site is enabled; `image` is readable for `size` bytes, rounded up to a multiple of 8.
+#[inline(always)]
+pub unsafe fn append(site: &'static Site, image: *const u8, size: usize) {
+    // SAFETY: no site is enabled before the agent has set its functions, which it doesn't change; the
+    // caller saw the site enabled, and put a fence behind it.
+    unsafe { OBJECT.module.append.get().unwrap_unchecked()(site, image, size) }
+}
+
+/// Records an event with tails.
+///
+/// # Safety
+/// As [`append`]; `tails` points to `count` tails, whose bytes are readable.
+#[inline(always)]
+pub unsafe fn append_tails(
+    site: &'static Site,
+    image: *const u8,
+    size: usize,
+    tails: *const Tail,
+    count: usize,
+) {
+    // SAFETY: as in `append`.
+    unsafe { OBJECT.module.append_tails.get().unwrap_unchecked()(site, image, size, tails, count) }
+}
+
+#[cfg(test)]
+impl Module {
+    /// What an agent does first.
+    ///
+    /// # Safety
+    /// No site of the module is enabled yet.
+    pub unsafe fn set_functions(&self, append: AppendFunction, append_tails: AppendTailsFunction) {
+        // SAFETY: as the caller promises, nobody reads.
+        unsafe {
+            *self.append.0.get() = Some(append);
+            *self.append_tails.0.get() = Some(append_tails);
+        }
+    }
+
+    /// All sites of the object.
+    pub fn sites(&self) -> impl Iterator<Item = &'static Site> {
+        let count = (self.sites_end.addr() - self.sites_begin.addr()) / size_of::<*const Site>();
+        let begin = self.sites_begin.cast::<*const Site>();
+        // SAFETY: the linker laid the pointers out between the two addresses.
+        (0..count).filter_map(move |index| unsafe { (*begin.add(index)).as_ref() })
+    }
+}

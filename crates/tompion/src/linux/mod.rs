@@ -1,0 +1,10 @@
+//! Where programs are recorded: Linux on x86-64 and aarch64.
+
+mod agent;
+mod site;
+
+pub use agent::{append, append_tails, load, provide_context, request_snapshot};
+pub use site::site_of;
+
+#[cfg(test)]
+pub use agent::{Module, hand_over};
