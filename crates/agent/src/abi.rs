@@ -10,7 +10,7 @@ use std::{
 
 use tompion_ring::producer::Tail;
 
-use crate::{event, registry, shielded};
+use crate::{event, fork, registry, shielded};
 
 /// Version of the structures in this module.
 pub const ABI: u32 = 1;
@@ -79,6 +79,9 @@ pub unsafe extern "C" fn tompion_agent_v1(module: *mut Module, verb: u32) -> i32
         // SAFETY: not null, and valid as the caller promises.
         if unsafe { (*module).abi } < ABI {
             return -1;
+        }
+        if fork::is_stray() {
+            return 0;
         }
         match verb {
             LOAD => {

@@ -10,17 +10,17 @@ use std::{
 };
 
 use tompion_layout::{loss::Cause, record};
-use tompion_os::{gettid, monotonic_ns, monotonic_ns_without_tsc, tid_from_thread_block};
+use tompion_os::{monotonic_ns, monotonic_ns_without_tsc};
 use tompion_protocol::MAX_RECORDINGS;
 use tompion_ring::producer::{Event, Recording, Tail};
 
-use crate::{abi::Site, fork};
+use crate::{
+    abi::Site,
+    writer::{self, Writer},
+};
 
 /// The recordings of this process, in memory that is wiped in the child of any kind of fork.
 static RECORDINGS: AtomicPtr<Recording> = AtomicPtr::new(ptr::null_mut());
-
-/// Where threads keep their ids, see [`tompion_os::tid_offset`]; 0 where that isn't known.
-pub static TID_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether this process may not read the TSC.
 static TSC_FORBIDDEN: AtomicBool = AtomicBool::new(false);
@@ -30,7 +30,7 @@ pub fn prepare() -> std::io::Result<()> {
     // Ordering: callers hold the registry's lock; the event path only follows a site's bit.
     if RECORDINGS.load(Ordering::Relaxed).is_null() {
         let page = tompion_os::open_private_page(size_of::<Recording>() * MAX_RECORDINGS)?;
-        TID_OFFSET.store(tid_place_in_all_threads().unwrap_or(0), Ordering::Relaxed);
+        writer::set_tid_offset(tid_place_in_all_threads());
         TSC_FORBIDDEN.store(!tompion_os::tsc_is_usable(), Ordering::Relaxed);
         // Ordering: pairs with the acquire load in `place`.
         RECORDINGS.store(page.as_ptr().cast(), Ordering::Release);
@@ -76,17 +76,6 @@ fn given_time() -> u64 {
     if TSC_FORBIDDEN.load(Ordering::Relaxed) { monotonic_ns_without_tsc() } else { monotonic_ns() }
 }
 
-/// The calling thread's id, noted for its next events. No system call where the place is known.
-fn tid() -> u32 {
-    let tid = match TID_OFFSET.load(Ordering::Relaxed) {
-        0 => gettid(),
-        // SAFETY: the offset came from `tid_offset`.
-        offset => unsafe { tid_from_thread_block(offset) },
-    };
-    fork::note_thread_id(tid);
-    tid
-}
-
 /// Takers of an event that goes the shortest way: the recording in the first place, and no other.
 const FAST: u32 = 1;
 
@@ -104,12 +93,12 @@ pub const fn may_be_first(given_time: bool) -> bool {
 pub unsafe extern "C" fn append(site: *const Site, image: *const u8, size: usize) {
     // SAFETY: the site is a static of the calling module.
     let site = unsafe { &*site };
-    let tid = fork::noted_thread_id();
+    let tid = writer::noted_thread_id();
     if site.takers() != FAST || tid == 0 {
         return deliver_image(site, image, size);
     }
     // SAFETY: only recordings that `may_be_first` are in the first place, and no site is enabled before
-    // there are places. The image is readable as the caller promises; a vfork child has no noted id.
+    // there are places. The image is readable as the caller promises; a guest has no noted id.
     unsafe { (*place(0)).append_image(id(site), tid, image, size) };
 }
 
@@ -163,18 +152,16 @@ extern "C" fn deliver_image(site: &Site, image: *const u8, image_len: usize) {
 #[inline(never)]
 extern "C" fn deliver(site: &Site, image: *const u8, image_len: usize, tails: *const Tail, count: usize) {
     let mut takers = site.takers();
-    if fork::in_vfork_child() {
-        return refuse_vfork_child(takers);
-    }
+    let Writer::Thread(tid) = writer::who() else { return refuse_guest(takers) };
     // SAFETY: the tails of the event that is being recorded, or none.
     let tails = if count == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(tails, count) } };
-    let mut event = Event { id: id(site), tid: tid(), time: 0, image, image_len, tails };
+    let mut event = Event { id: id(site), tid, time: 0, image, image_len, tails };
     while takers != 0 {
         if let Some(recording) = recording(takers.trailing_zeros()) {
             if recording.wants_given_time() {
                 event.time = given_time();
             }
-            // SAFETY: image and tails are readable, as the callers were promised; this is no vfork child.
+            // SAFETY: image and tails are readable, as the callers were promised; this is no guest.
             // What was lost has been counted.
             let _ = unsafe { recording.append(&event) };
         }
@@ -183,7 +170,7 @@ extern "C" fn deliver(site: &Site, image: *const u8, image_len: usize, tails: *c
 }
 
 #[cold]
-fn refuse_vfork_child(takers: u32) {
+fn refuse_guest(takers: u32) {
     for slot in (0..MAX_RECORDINGS as u32).filter(|slot| takers & (1 << slot) != 0) {
         if let Some(recording) = recording(slot) {
             recording.count_without_ring(Cause::VforkChild);

@@ -1,143 +1,146 @@
-//! Children of every kind.
+//! Children that begin with a copy of their parent's memory: `fork`, `_Fork`, and `clone` without `CLONE_VM`.
 //!
-//! After `fork` the child has wiped recordings, so that its events go nowhere until it has introduced
-//! itself to the session as a process of its own. A `vfork` child runs on its parent's memory, but
-//! without its restartable sequences: it must never enter a section, so the library puts itself before
-//! libc's `vfork` and marks the thread while a child uses it.
+//! The recordings' memory is wiped in such a child, so its events go nowhere until it has introduced itself
+//! to the session as a process of its own. The agent's lock is kept across the copying: what the child finds
+//! is whole.
+//!
+//! A child that was made by a bare system call has not been through here. It is a *stray*: its copy of the
+//! agent may be half changed, and its lock taken by a thread that it doesn't have. It knows itself by a word
+//! that was wiped, and leaves the agent alone; so do its own children, until they execute something.
 
-use std::arch::global_asm;
+use std::{
+    ffi::c_int,
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering},
+};
 
-use crate::{joining, registry, shielded};
+use crate::{joining, lock, shielded, writer};
 
-/// Follows the forks of this process.
+/// A word that is not 0, in memory that is wiped in the child of any kind of fork; null before [`follow`].
+static PRESENCE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+
+/// libc's own `_Fork`; null where it has none.
+static REAL_FORK: AtomicPtr<std::ffi::c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Whether this process began without libc knowing of a fork: its locks may be taken by threads that are not
+/// here, so nothing may be asked of it that takes one.
+static BARE: AtomicBool = AtomicBool::new(false);
+
+/// How a process came to its copy of the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copied {
+    /// By `fork`, of which libc tells us.
+    Fork,
+    /// By `_Fork`, which may be called in signal handlers and prepares nothing.
+    BareFork,
+    /// By `clone`, which doesn't even note the new thread's id.
+    Clone,
+}
+
+/// Finds libc's `_Fork` while there is time: later it may be called in a signal handler.
+pub fn find_libcs_own() {
+    // Ordering: the address is all there is to see.
+    REAL_FORK.store(tompion_os::next_function(c"_Fork"), Ordering::Relaxed);
+}
+
+/// Follows the forks of this process, once in its life.
 pub fn follow() {
-    tompion_os::on_fork(before, in_parent, in_child);
+    // Ordering: callers hold the agent's lock.
+    if !PRESENCE.load(Ordering::Relaxed).is_null() {
+        return;
+    }
+    let Ok(page) = tompion_os::open_private_page(size_of::<AtomicU32>()) else { return };
+    let presence = page.as_ptr().cast::<AtomicU32>();
+    // SAFETY: new memory that stays for ever.
+    unsafe { (*presence).store(1, Ordering::Relaxed) };
+    // Ordering: pairs with the acquire load in `presence`.
+    PRESENCE.store(presence, Ordering::Release);
+    tompion_os::on_fork(before, in_parent, in_forked_child);
+}
+
+/// The word that strays find wiped; none in a process whose forks aren't followed.
+fn presence() -> Option<&'static AtomicU32> {
+    // SAFETY: null, or memory that stays for ever.
+    // Ordering: pairs with the release store in `follow`.
+    unsafe { PRESENCE.load(Ordering::Acquire).as_ref() }
+}
+
+/// Whether this process must leave the agent alone.
+pub fn is_stray() -> bool {
+    // Ordering: changed by the only thread of a new process, before it has others.
+    presence().is_some_and(|word| word.load(Ordering::Relaxed) == 0)
+}
+
+/// Whether libc may be asked to start a thread in this process.
+pub fn may_start_threads() -> bool {
+    !BARE.load(Ordering::Relaxed)
 }
 
 /// Nobody changes the agent's state, or uses its heap, while the process is copied.
 extern "C" fn before() {
-    std::mem::forget(registry::lock());
+    if !is_stray() {
+        lock::hold().keep();
+    }
 }
 
 extern "C" fn in_parent() {
-    // SAFETY: `before` took the lock in this thread and forgot the guard.
-    unsafe { registry::force_unlock() };
+    if !is_stray() {
+        // SAFETY: `before` kept the lock in this thread.
+        unsafe { lock::release_kept() };
+    }
 }
 
-extern "C" fn in_child() {
-    // SAFETY: as in `in_parent`; the child's only thread is the one that forked.
-    unsafe { registry::force_unlock() };
+extern "C" fn in_forked_child() {
+    // The word has been wiped: here it says nothing of the parent, which can be a stray.
+    in_copy(Copied::Fork);
+}
+
+/// Begins a child's own life. Its only thread is the one that was copied, which has kept the lock.
+pub fn in_copy(how: Copied) {
+    // A stray's children are strays. It hasn't taken the lock, so nobody has it, or a thread that isn't here.
+    let Some(presence) = presence().filter(|_| lock::is_mine()) else { return };
+    // Ordering: nobody else is here.
+    presence.store(1, Ordering::Relaxed);
+    BARE.store(how != Copied::Fork, Ordering::Relaxed);
     // The child's thread has another id.
-    note_thread_id(0);
+    writer::forget_thread_id();
+    if how == Copied::Clone {
+        // libc has not noted it either.
+        writer::set_tid_offset(None);
+    }
     shielded((), joining::in_child);
+    // SAFETY: this thread has the lock.
+    unsafe { lock::release_kept() };
 }
 
-/// The thread's id as it was noted by [`note_thread_id`]; 0 where it isn't, as in a vfork child.
+/// Has a child made that gets a copy of this process's memory, by means of which libc doesn't tell us.
 ///
-/// One word answers two questions of the event path: who is writing, and may it write.
-#[inline(always)]
-pub fn noted_thread_id() -> u32 {
-    let tid: u32;
-    // SAFETY: reads a thread-local word of this library, whose place the linker fills in.
-    unsafe {
-        core::arch::asm!(
-            "mov {place}, qword ptr [rip + tompion_thread_id@GOTTPOFF]",
-            "mov {tid:e}, dword ptr fs:[{place}]",
-            place = out(reg) _, tid = out(reg) tid,
-            options(nostack, preserves_flags, readonly)
-        );
+/// In the child, `copy` returns 0, or it calls [`in_copy`] itself and doesn't return.
+pub fn around_copying(copy: impl Fn() -> c_int) -> c_int {
+    if presence().is_none() || is_stray() {
+        return copy();
     }
-    tid
+    before();
+    let result = copy();
+    if result == 0 {
+        in_copy(Copied::BareFork);
+    } else {
+        tompion_os::keeping_errno(|| in_parent());
+    }
+    result
 }
 
-/// Notes the calling thread's id, unless it is a vfork child, which has borrowed its parent's words.
-pub fn note_thread_id(tid: u32) {
-    if !in_vfork_child() {
-        // SAFETY: writes a thread-local word of this library.
-        unsafe {
-            core::arch::asm!(
-                "mov {place}, qword ptr [rip + tompion_thread_id@GOTTPOFF]",
-                "mov dword ptr fs:[{place}], {tid:e}",
-                place = out(reg) _, tid = in(reg) tid,
-                options(nostack, preserves_flags)
-            );
-        }
-    }
-}
-
-/// Whether the caller is a vfork child.
-pub fn in_vfork_child() -> bool {
-    let depth: u32;
-    // SAFETY: reads a thread-local word of this library, whose place the linker fills in.
-    unsafe {
-        core::arch::asm!(
-            "mov {place}, qword ptr [rip + tompion_vfork_depth@GOTTPOFF]",
-            "mov {depth:e}, dword ptr fs:[{place}]",
-            place = out(reg) _, depth = out(reg) depth,
-            options(nostack, preserves_flags, readonly)
-        );
-    }
-    depth != 0
-}
-
-// `vfork` returns twice on one stack, so its return address must be kept in a register while the child
-// runs (the child's own calls overwrite the place where it stood). The word is per thread: the parent's
-// thread sleeps until the child has let go of its memory, other threads trace on.
-global_asm!(
-    r#"
-    .section .tbss, "awT", @nobits
-    .balign 4
-    .hidden tompion_vfork_depth
-    .globl tompion_vfork_depth
-    .type tompion_vfork_depth, @object
-    .size tompion_vfork_depth, 4
-tompion_vfork_depth:
-    .zero 4
-    .hidden tompion_thread_id
-    .globl tompion_thread_id
-    .type tompion_thread_id, @object
-    .size tompion_thread_id, 4
-tompion_thread_id:
-    .zero 4
-    .text
-    .balign 16
-    .hidden tompion_vfork
-    .globl tompion_vfork
-    .type tompion_vfork, @function
-tompion_vfork:
-    mov rdx, qword ptr [rip + tompion_vfork_depth@GOTTPOFF]
-    inc dword ptr fs:[rdx]
-    mov rcx, qword ptr [rip + tompion_thread_id@GOTTPOFF]
-    mov dword ptr fs:[rcx], 0           // noted anew by the parent's next event
-    pop rdi
-    mov eax, 58                         // __NR_vfork
-    syscall
-    push rdi
-    test rax, rax
-    jz 1f                               // the child
-    dec dword ptr fs:[rdx]
-    cmp rax, -4095
-    jae 2f
-1:  ret
-2:  neg eax
-    push rax
-    call __errno_location@PLT
-    pop rcx
-    mov dword ptr [rax], ecx
-    mov rax, -1
-    ret
-    .size tompion_vfork, . - tompion_vfork
-    "#
-);
-
-/// libc's `vfork`, with the calling thread marked while a child uses it.
-///
-/// # Safety
-/// As `vfork(2)`.
+/// libc's `_Fork`, which runs no handlers. As `fork(2)`, and safe in signal handlers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vfork() -> i32 {
-    // SAFETY: a jump that leaves the stack as the caller made it: this function has no frame of its own,
-    // having neither locals nor calls. (Not so with forced frame pointers: such a build
-    // fails its tests of vfork.)
-    unsafe { core::arch::asm!("jmp tompion_vfork", options(noreturn, nostack)) }
+pub extern "C" fn _Fork() -> c_int {
+    if REAL_FORK.load(Ordering::Relaxed).is_null() {
+        // Called before this library was initialised, or there is none.
+        find_libcs_own();
+    }
+    let real = REAL_FORK.load(Ordering::Relaxed);
+    if real.is_null() {
+        return tompion_os::fail_as_missing();
+    }
+    // SAFETY: libc's function of this name has this type.
+    let real: extern "C" fn() -> c_int = unsafe { std::mem::transmute(real) };
+    around_copying(|| real())
 }

@@ -11,17 +11,20 @@
 //! without being recorded.
 
 mod abi;
+mod clone;
 mod event;
 mod fork;
+mod heap;
 mod joining;
 mod launch;
 mod listener;
+mod lock;
 mod registry;
 mod session;
+mod writer;
 
-/// The agent's own heap: the host's may be traced, replaced, broken or in use.
 #[global_allocator]
-static HEAP: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+static HEAP: heap::Heap = heap::Heap::new();
 
 /// Runs a function of the agent so that no panic reaches the host, and no change of its `errno`.
 fn shielded<T>(otherwise: T, body: impl FnOnce() -> T + std::panic::UnwindSafe) -> T {
@@ -32,6 +35,7 @@ fn shielded<T>(otherwise: T, body: impl FnOnce() -> T + std::panic::UnwindSafe) 
 extern "C" fn on_load() {
     shielded((), || {
         std::panic::set_hook(Box::new(|_| {}));
+        fork::find_libcs_own();
         joining::at_start();
     });
 }

@@ -22,7 +22,7 @@ use tompion_protocol::{
 };
 
 use crate::{
-    joining,
+    fork, joining, lock,
     registry::{self, Registry},
     session::Joined,
 };
@@ -85,7 +85,7 @@ impl Bell {
 pub fn ensure(registry: &mut Registry) {
     let background = &mut registry.background;
     // Ordering: only changed under the registry's lock, which the caller has.
-    if background.running || PAUSED.load(Ordering::Relaxed) {
+    if background.running || PAUSED.load(Ordering::Relaxed) || !fork::may_start_threads() {
         return;
     }
     if background.bell.is_none() {
@@ -186,6 +186,7 @@ impl Watched {
 
 /// The thread.
 fn run() {
+    lock::this_is_the_agents_thread();
     // Ordering: pairs with the acquire in `pause`.
     THREAD.store(tompion_os::gettid(), Ordering::Release);
     let mut buffer = [0; MAX_MESSAGE / 4];

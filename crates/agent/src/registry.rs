@@ -1,14 +1,13 @@
 //! Which modules, sites, events and recordings this process has.
 //!
-//! One lock guards it all; the event path never takes it. Who holds it: whoever loads or unloads a
-//! module, joins or leaves a session, or forks.
+//! The agent's lock guards it all. Who takes it: whoever loads or unloads a module, or joins or leaves a
+//! session.
 
 use std::{
     cell::UnsafeCell,
     collections::BTreeMap,
     ops::{Deref, DerefMut},
     sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
 };
 
 use tompion_layout::record;
@@ -19,6 +18,7 @@ use crate::{
     abi::{Module, SITE_ASKS, Site},
     joining::{self, Late, Pending},
     listener::Background,
+    lock,
     session::{Inherited, Joined},
 };
 
@@ -52,15 +52,16 @@ pub struct Registry {
 }
 
 struct Guarded {
-    locked: AtomicBool,
+    /// Whether some [`Guard`] exists.
+    borrowed: AtomicBool,
     registry: UnsafeCell<Registry>,
 }
 
-// SAFETY: the registry is only reached through `lock`, which lets one thread in at a time.
+// SAFETY: the registry is only reached through `lock`, which lets one thread in at a time, and once.
 unsafe impl Sync for Guarded {}
 
 static REGISTRY: Guarded = Guarded {
-    locked: AtomicBool::new(false),
+    borrowed: AtomicBool::new(false),
     registry: UnsafeCell::new(Registry {
         modules: Vec::new(),
         numbers: BTreeMap::new(),
@@ -77,32 +78,25 @@ static REGISTRY: Guarded = Guarded {
 };
 
 /// The registry, locked.
-pub struct Guard(());
-
-/// Waits for the registry. Must not be called by who has it already.
-///
-/// A lock of our own, because it must be possible to hold it across a fork and to open it in the child.
-pub fn lock() -> Guard {
-    // Ordering: acquire pairs with the release in `Guard::drop` and `force_unlock`.
-    while REGISTRY.locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        std::thread::sleep(Duration::from_micros(20));
-    }
-    Guard(())
+pub struct Guard {
+    _held: lock::Held,
 }
 
-/// Opens the lock whose guard was forgotten.
+/// Waits for the registry.
 ///
-/// # Safety
-/// The calling thread, or in a fork's child the one that forked, holds the lock.
-pub unsafe fn force_unlock() {
-    // Ordering: pairs with the acquire in `lock`.
-    REGISTRY.locked.store(false, Ordering::Release);
+/// # Panics
+/// If the calling thread has it already.
+pub fn lock() -> Guard {
+    let held = lock::hold();
+    // Ordering: only touched by who has the lock.
+    assert!(!REGISTRY.borrowed.swap(true, Ordering::Relaxed), "the registry is taken twice");
+    Guard { _held: held }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // SAFETY: the guard is this thread's.
-        unsafe { force_unlock() };
+        // Ordering: as above; the lock is let go of after this.
+        REGISTRY.borrowed.store(false, Ordering::Relaxed);
     }
 }
 

@@ -7,6 +7,8 @@
 mod clock;
 mod detached;
 mod environment;
+mod futex;
+mod interposed;
 mod memory;
 mod namespace;
 mod process;
@@ -19,6 +21,8 @@ pub use clock::{
 };
 pub use detached::{READY_DESCRIPTOR, Ready, say_ready, start_detached};
 pub use environment::put_into_environment;
+pub use futex::{futex_wait, futex_wake_one};
+pub use interposed::{fail_as_missing, next_function};
 pub use memory::{Retired, SharedMap, create_memfd, open_private_page, populate};
 pub use namespace::{
     effective_user, innermost_pid, object_of, pid_namespace, pid_namespace_of, thread_exists,
@@ -29,8 +33,9 @@ pub use process::{
 };
 pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};
 pub use thread::{
-    RseqArea, barrier_all_sections, current_cpu, gettid, possible_cpus, prefer_this_thread,
-    prepare_section_barrier, rseq_area, spawn_background, tid_from_thread_block, tid_offset,
+    RseqArea, Undisturbed, barrier_all_sections, current_cpu, gettid, possible_cpus, prefer_this_thread,
+    prepare_section_barrier, rseq_area, spawn_background, thread_count, thread_pointer,
+    tid_from_thread_block, tid_offset,
 };
 
 /// The last system call's error.

@@ -1,6 +1,6 @@
 //! Threads: ids, restartable sequences, CPU numbers, background threads.
 
-use std::{ffi::CStr, io};
+use std::{arch::global_asm, io, marker::PhantomData, mem::MaybeUninit};
 
 use crate::check;
 
@@ -29,6 +29,72 @@ pub fn possible_cpus() -> u32 {
     }
 }
 
+/// The calling thread's thread pointer: a number that no two living threads of a process share, at the cost
+/// of one load. (A `vfork` child has its parent's.)
+#[inline]
+pub fn thread_pointer() -> usize {
+    let pointer: usize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the x86-64 ABI keeps the thread pointer in the first word that it points to.
+    unsafe {
+        core::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: reading the register has no effect.
+    unsafe {
+        core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem));
+    }
+    pointer
+}
+
+/// Until it is dropped, nothing interrupts the calling thread that could call the interrupted code again:
+/// signals wait, and so does cancellation (`pthread_cancel(3)`).
+#[derive(Debug)]
+pub struct Undisturbed {
+    signals: libc::sigset_t,
+    cancellation: libc::c_int,
+    /// Both belong to the thread.
+    stays: PhantomData<*mut ()>,
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: libc::c_int, old: *mut libc::c_int) -> libc::c_int;
+}
+
+impl Undisturbed {
+    /// From now on.
+    pub fn begin() -> Self {
+        const PTHREAD_CANCEL_DISABLE: libc::c_int = 1;
+        let (mut all, mut signals) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        let mut cancellation = 0;
+        // SAFETY: all pointers are to live locals; the first call fills in `all`, the second one `signals`.
+        // glibc keeps its own signals, which change users in all threads, out of the set.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), signals.as_mut_ptr());
+            pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut cancellation);
+            Self { signals: signals.assume_init(), cancellation, stays: PhantomData }
+        }
+    }
+}
+
+impl Drop for Undisturbed {
+    fn drop(&mut self) {
+        // SAFETY: the values are those that `begin` found.
+        unsafe {
+            pthread_setcancelstate(self.cancellation, std::ptr::null_mut());
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.signals, std::ptr::null_mut());
+        }
+    }
+}
+
+/// How many threads this process has, if `/proc` tells.
+pub fn thread_count() -> Option<u64> {
+    // A folder has two links more than subfolders, and `task` has a subfolder for each thread.
+    let task = std::fs::metadata("/proc/self/task").ok()?;
+    std::os::unix::fs::MetadataExt::nlink(&task).checked_sub(2)
+}
+
 /// Asks the scheduler to run the calling thread sooner than others, where that is allowed.
 pub fn prefer_this_thread() {
     // SAFETY: a plain system call; without the right to it nothing changes.
@@ -42,17 +108,40 @@ pub struct RseqArea {
     pub offset: isize,
 }
 
-/// Looks up a symbol in the objects of this process.
-fn symbol(name: &CStr) -> *mut libc::c_void {
-    // SAFETY: `name` is NUL-terminated; RTLD_DEFAULT needs no handle.
-    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+// What may be missing: older libraries, and others than glibc, don't have these. A weak reference finds what
+// there is in statically linked programs too, where nothing can be looked up by name.
+global_asm!(".weak __rseq_offset", ".weak __rseq_size", ".weak gnu_get_libc_version");
+
+/// The address of a symbol that may be missing; null then.
+macro_rules! weak_symbol {
+    ($name:ident) => {{
+        let address: *const libc::c_void;
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: reads the address that the linker or the loader filled in.
+        unsafe {
+            core::arch::asm!(
+                concat!("mov {}, qword ptr [rip + ", stringify!($name), "@GOTPCREL]"),
+                out(reg) address, options(nostack, preserves_flags, readonly)
+            );
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        unsafe {
+            core::arch::asm!(
+                concat!("adrp {0}, :got:", stringify!($name)),
+                concat!("ldr {0}, [{0}, :got_lo12:", stringify!($name), "]"),
+                out(reg) address, options(nostack, preserves_flags, readonly)
+            );
+        }
+        address
+    }};
 }
 
 /// The area that glibc (2.35 or later) registered for every thread; none where it did not.
 ///
 /// Source: "Restartable Sequences" in the glibc manual; `rseq(2)`.
 pub fn rseq_area() -> Option<RseqArea> {
-    let (offset, size) = (symbol(c"__rseq_offset"), symbol(c"__rseq_size"));
+    let (offset, size) = (weak_symbol!(__rseq_offset), weak_symbol!(__rseq_size));
     if offset.is_null() || size.is_null() {
         return None;
     }
@@ -85,7 +174,7 @@ fn membarrier(command: libc::c_int) -> io::Result<()> {
 /// does not hold, callers use [`gettid`]. glibc keeps it right in the children of fork as well.
 pub fn tid_offset() -> Option<usize> {
     const GLIBC_X86_64: usize = 0x2d0;
-    if !cfg!(target_arch = "x86_64") || symbol(c"gnu_get_libc_version").is_null() {
+    if !cfg!(target_arch = "x86_64") || weak_symbol!(gnu_get_libc_version).is_null() {
         return None;
     }
     // SAFETY: glibc's thread block is larger than 0x700 bytes, so the place is readable.

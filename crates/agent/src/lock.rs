@@ -1,0 +1,130 @@
+//! The agent's one lock. It guards the registry and the heap.
+//!
+//! The event path never takes it. Whoever has it is not disturbed: no signal handler runs and no cancellation
+//! happens in that thread until it lets go, so nobody ever finds in his own thread, below him, an agent that
+//! is half changed. A thread that has the lock may take it again.
+//!
+//! The lock is kept across a fork, so the child gets a state in which nobody was changing anything, and the
+//! right to use it.
+//!
+//! ```text
+//! state   FREE ─► TAKEN ─► FREE                 by whoever takes it and lets go
+//!         TAKEN ─► AWAITED ─► FREE (wakes one)  by whoever comes while it is taken
+//! owner   thread pointer of who has it, 0 while nobody has
+//! depth   how often he has it, disturbances: what his thread's were before; only he touches both
+//! ```
+
+use std::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    sync::atomic::{AtomicU32, AtomicUsize, Ordering},
+};
+
+use tompion_os::Undisturbed;
+
+const FREE: u32 = 0;
+const TAKEN: u32 = 1;
+/// Taken, and somebody sleeps until it is free.
+const AWAITED: u32 = 2;
+
+struct Lock {
+    state: AtomicU32,
+    owner: AtomicUsize,
+    inside: UnsafeCell<Inside>,
+}
+
+struct Inside {
+    depth: u32,
+    /// None for a thread that nothing disturbs anyway.
+    undisturbed: Option<Undisturbed>,
+}
+
+// SAFETY: `inside` is only touched by the thread that has the lock.
+unsafe impl Sync for Lock {}
+
+static LOCK: Lock = Lock {
+    state: AtomicU32::new(FREE),
+    owner: AtomicUsize::new(0),
+    inside: UnsafeCell::new(Inside { depth: 0, undisturbed: None }),
+};
+
+/// Thread pointer of the agent's own thread, which takes no signals and is never cancelled.
+static OWN_THREAD: AtomicUsize = AtomicUsize::new(0);
+
+/// Says that the calling thread is the agent's own: it takes the lock without a system call.
+pub fn this_is_the_agents_thread() {
+    // Ordering: only compared with the thread's own pointer.
+    OWN_THREAD.store(tompion_os::thread_pointer(), Ordering::Relaxed);
+}
+
+/// The lock, until it is dropped.
+#[derive(Debug)]
+pub struct Held(PhantomData<*mut ()>);
+
+/// Waits for the lock.
+pub fn hold() -> Held {
+    if is_mine() {
+        // SAFETY: this thread has the lock.
+        unsafe { (*LOCK.inside.get()).depth += 1 };
+        return Held(PhantomData);
+    }
+    let me = tompion_os::thread_pointer();
+    let own = OWN_THREAD.load(Ordering::Relaxed) == me;
+    let undisturbed = (!own).then(Undisturbed::begin);
+    take();
+    LOCK.owner.store(me, Ordering::Relaxed);
+    // SAFETY: as above, from now on.
+    unsafe { *LOCK.inside.get() = Inside { depth: 1, undisturbed } };
+    Held(PhantomData)
+}
+
+fn take() {
+    // Ordering: acquire pairs with the release in `Held::drop`; a failure is followed by another attempt.
+    if LOCK.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        return;
+    }
+    // Ordering: as above.
+    while LOCK.state.swap(AWAITED, Ordering::Acquire) != FREE {
+        tompion_os::futex_wait(&LOCK.state, AWAITED);
+    }
+}
+
+/// Whether the calling thread has the lock.
+pub fn is_mine() -> bool {
+    // Ordering: nobody but this thread ever stores its pointer.
+    LOCK.owner.load(Ordering::Relaxed) == tompion_os::thread_pointer()
+}
+
+impl Held {
+    /// Keeps the lock until [`release_kept`], on both sides of a fork.
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+/// Lets go of a lock that was kept.
+///
+/// # Safety
+/// The calling thread, or in a fork's child the one that forked, has kept the lock.
+pub unsafe fn release_kept() {
+    drop(Held(PhantomData));
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: this thread has the lock.
+        let inside = unsafe { &mut *LOCK.inside.get() };
+        inside.depth -= 1;
+        if inside.depth != 0 {
+            return;
+        }
+        let undisturbed = inside.undisturbed.take();
+        // Ordering: other threads compare it with their own pointers only.
+        LOCK.owner.store(0, Ordering::Relaxed);
+        // Ordering: release pairs with the acquire in `take`.
+        if LOCK.state.swap(FREE, Ordering::Release) == AWAITED {
+            tompion_os::futex_wake_one(&LOCK.state);
+        }
+        drop(undisturbed);
+    }
+}

@@ -1,0 +1,171 @@
+//! Who is writing: what the event path must know of the calling thread.
+//!
+//! Three words in thread-local storage answer it without a system call.
+//!
+//! ```text
+//! tompion_thread_id   the thread's id, once it has been found sound; 0: not yet, or not to be trusted
+//! tompion_lent        how many children run on this storage while the thread waits for them (vfork)
+//! tompion_shared      id of the thread that this storage belongs to, once a child has shared it that runs
+//!                     at the same time; 0: never
+//! ```
+//!
+//! Why it matters: a child that runs on its parent's memory (`vfork`, `clone` with `CLONE_VM`) has its
+//! parent's rings before it, but the kernel doesn't restart its sections. So it must never enter one. If it
+//! also has its parent's thread-local storage, it finds there what its parent noted; [`crate::clone`] changes
+//! that in time. If it has storage of its own, nobody has noted anything there, and the C library's own note
+//! of the thread's id is missing too.
+
+use std::{
+    arch::global_asm,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use tompion_os::{gettid, tid_from_thread_block};
+
+/// Where threads keep their ids, see [`tompion_os::tid_offset`]; 0 where that isn't known.
+static TID_OFFSET: AtomicUsize = AtomicUsize::new(0);
+
+/// Says where threads keep their ids; without a place, they are asked for.
+pub fn set_tid_offset(offset: Option<usize>) {
+    // Ordering: the number is all there is to see.
+    TID_OFFSET.store(offset.unwrap_or(0), Ordering::Relaxed);
+}
+
+global_asm!(
+    r#"
+    .macro TOMPION_THREAD_WORD name
+    .hidden \name
+    .globl \name
+    .type \name, @object
+    .size \name, 4
+    \name: .zero 4
+    .endm
+    .pushsection .tbss.tompion, "awT", @nobits
+    .balign 4
+    TOMPION_THREAD_WORD tompion_thread_id
+    TOMPION_THREAD_WORD tompion_lent
+    TOMPION_THREAD_WORD tompion_shared
+    .popsection
+    "#
+);
+
+/// Reads one of this library's thread-local words. The compiler's own way would call a function.
+macro_rules! thread_word {
+    ($name:literal) => {{
+        let value: u32;
+        // SAFETY: reads a thread-local word of this library, whose place the linker fills in.
+        unsafe {
+            core::arch::asm!(
+                concat!("mov {place}, qword ptr [rip + ", $name, "@GOTTPOFF]"),
+                "mov {value:e}, dword ptr fs:[{place}]",
+                place = out(reg) _, value = out(reg) value,
+                options(nostack, preserves_flags, readonly)
+            );
+        }
+        value
+    }};
+}
+
+/// Writes one of this library's thread-local words.
+macro_rules! set_thread_word {
+    ($name:literal, $value:expr) => {
+        // SAFETY: writes a thread-local word of this library, whose place the linker fills in.
+        unsafe {
+            core::arch::asm!(
+                concat!("mov {place}, qword ptr [rip + ", $name, "@GOTTPOFF]"),
+                "mov dword ptr fs:[{place}], {value:e}",
+                place = out(reg) _, value = in(reg) $value,
+                options(nostack, preserves_flags)
+            );
+        }
+    };
+}
+
+/// The calling thread's id, if it was noted; 0 says that it is to be asked [`who`] it is.
+///
+/// One word answers two questions of the event path: who is writing, and may it write.
+#[inline(always)]
+pub fn noted_thread_id() -> u32 {
+    thread_word!("tompion_thread_id")
+}
+
+/// Who writes an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writer {
+    /// A thread of this process, with its id.
+    Thread(u32),
+    /// A child that runs on this process's memory, and must not touch its rings.
+    Guest,
+}
+
+/// Finds out who calls, and notes it if it can't change.
+///
+/// No system call, unless the place of the thread's id is unknown or its storage was once shared.
+pub fn who() -> Writer {
+    if thread_word!("tompion_lent") != 0 {
+        return Writer::Guest;
+    }
+    let owner = thread_word!("tompion_shared");
+    if owner != 0 {
+        return if gettid() == owner { Writer::Thread(owner) } else { Writer::Guest };
+    }
+    let tid = match TID_OFFSET.load(Ordering::Relaxed) {
+        0 => gettid(),
+        // SAFETY: the offset came from `tid_offset`.
+        offset => unsafe { tid_from_thread_block(offset) },
+    };
+    if tid == 0 {
+        // Made by hand: the C library knows nothing of this thread, and has not registered its sections.
+        return Writer::Guest;
+    }
+    set_thread_word!("tompion_thread_id", tid);
+    Writer::Thread(tid)
+}
+
+/// Forgets the calling thread's id: the child of a fork has another one.
+pub fn forget_thread_id() {
+    set_thread_word!("tompion_thread_id", 0);
+}
+
+/// Until it is dropped, a child runs on the calling thread's storage, and the thread waits for it.
+#[derive(Debug)]
+pub struct Lent(());
+
+impl Lent {
+    /// From now on.
+    pub fn begin() -> Self {
+        // SAFETY: changes this library's own thread-local words, in one instruction each: the storage may be
+        // shared.
+        unsafe {
+            core::arch::asm!(
+                "mov {place}, qword ptr [rip + tompion_lent@GOTTPOFF]",
+                "lock inc dword ptr fs:[{place}]",
+                place = out(reg) _, options(nostack)
+            );
+        }
+        forget_thread_id();
+        Self(())
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // SAFETY: as in `begin`.
+        unsafe {
+            core::arch::asm!(
+                "mov {place}, qword ptr [rip + tompion_lent@GOTTPOFF]",
+                "lock dec dword ptr fs:[{place}]",
+                place = out(reg) _, options(nostack)
+            );
+        }
+    }
+}
+
+/// From now on, and for as long as it lives, the calling thread shares its storage with a child that runs at
+/// the same time: each event asks the kernel who writes it.
+pub fn share_storage() {
+    if thread_word!("tompion_shared") == 0 {
+        set_thread_word!("tompion_shared", gettid());
+    }
+    forget_thread_id();
+}
