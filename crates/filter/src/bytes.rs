@@ -239,7 +239,7 @@ fn push_value(bytes: &mut Vec<u8>, value: Value) {
     let (code, word) = match value.0 {
         Repr::Natural(number) => (code::NATURAL, number),
         Repr::Negative(number) => (code::NEGATIVE, number as u64),
-        Repr::Float(number) => (code::FLOAT, number.to_bits()),
+        Repr::Float(bits) => (code::FLOAT, bits),
         // No literal is unknown.
         Repr::Unknown => (0, 0),
     };
@@ -289,16 +289,14 @@ impl Program {
             code::NOT => Op::Unary(Unary::Not),
             code::COMPLEMENT => Op::Unary(Unary::Complement),
             code::NEGATE => Op::Unary(Unary::Negate),
-            code::COMPARE => Op::Compare(read_choice(cursor, "comparison", &Comparison::ALL)?),
+            code::COMPARE => Op::Compare(read_comparison(cursor)?),
             code::COMPARE_WITH => {
                 let operand = self.read_operand_number(cursor)?;
-                let comparison = read_choice(cursor, "comparison", &Comparison::ALL)?;
+                let comparison = read_comparison(cursor)?;
                 let code = cursor.u8()?;
                 Op::CompareWith { operand, comparison, literal: read_value(cursor, code)? }
             }
-            code::ARITHMETIC => {
-                Op::Arithmetic(read_choice(cursor, "arithmetic operation", &Arithmetic::ALL)?)
-            }
+            code::ARITHMETIC => Op::Arithmetic(read_arithmetic(cursor)?),
             code::AND => Op::Combine(Logic::And),
             code::OR => Op::Combine(Logic::Or),
             code::IF_FALSE => Op::Shortcut { logic: Logic::And, to: cursor.u16()? },
@@ -353,9 +351,16 @@ fn bound(word: u64, negative: u8) -> Option<i128> {
     }
 }
 
-fn read_choice<T: Copy>(cursor: &mut Cursor<'_>, what: &'static str, choices: &[T]) -> Result<T> {
+fn read_comparison(cursor: &mut Cursor<'_>) -> Result<Comparison> {
     let number = cursor.u8()?;
-    choices.get(usize::from(number)).copied().ok_or(ProgramError::Unknown(what, number.into()))
+    let found = Comparison::ALL.into_iter().find(|comparison| *comparison as u8 == number);
+    found.ok_or(ProgramError::Unknown("comparison", number.into()))
+}
+
+fn read_arithmetic(cursor: &mut Cursor<'_>) -> Result<Arithmetic> {
+    let number = cursor.u8()?;
+    let found = Arithmetic::ALL.into_iter().find(|arithmetic| *arithmetic as u8 == number);
+    found.ok_or(ProgramError::Unknown("arithmetic operation", number.into()))
 }
 
 /// Codes of places.

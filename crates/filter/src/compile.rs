@@ -75,9 +75,7 @@ impl Program {
 
 /// The numbers that wanted labels stand for, in order, without overlaps, as far as integers go.
 fn ranges(labels: &[Label], wanted: &dyn Fn(&str) -> bool) -> Vec<(i128, i128)> {
-    let within = |label: &Label| {
-        (i128::from(label.low).max(i64::MIN.into()), i128::from(label.high).min(u64::MAX.into()))
-    };
+    let within = |label: &Label| (label.low.max(i64::MIN.into()), label.high.min(u64::MAX.into()));
     let wanted = labels.iter().filter(|label| wanted(&label.name)).map(within);
     let mut all: Vec<_> = wanted.filter(|(low, high)| low <= high).collect();
     all.sort_unstable();

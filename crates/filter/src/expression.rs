@@ -47,6 +47,7 @@ impl Unary {
     pub(crate) const ALL: [(Self, &'static str); 3] =
         [(Self::Not, "!"), (Self::Complement, "~"), (Self::Negate, "-")];
 
+    #[inline(never)]
     pub(crate) fn apply(self, value: Value) -> Value {
         match self {
             Self::Not => value.not(),
@@ -175,7 +176,7 @@ fn number_text(value: Value) -> String {
         Repr::Natural(number) => number.to_string(),
         Repr::Negative(number) => number.to_string(),
         // Digits that come to the same number again, with a point or an exponent.
-        Repr::Float(number) => format!("{number:?}"),
+        Repr::Float(bits) => format!("{:?}", f64::from_bits(bits)),
         Repr::Unknown => String::new(),
     }
 }

@@ -31,6 +31,8 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+#[cfg(test)]
+mod c_test;
 mod compile;
 mod error;
 mod event;

@@ -52,10 +52,9 @@ fn wrong<T>(begin: usize, end: usize, expected: &'static str, found: &str) -> Re
 /// A piece of a filter's text, as messages show it.
 pub(crate) fn quoted(text: &str) -> String {
     const SHOWN: usize = 40;
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("`{}…`", &text[..end]),
-        None => format!("`{text}`"),
-    }
+    let shown: String = text.chars().take(SHOWN).collect();
+    let more = if shown.len() < text.len() { "…" } else { "" };
+    format!("`{}{more}`", shown.replace(char::is_control, " "))
 }
 
 /// The longest beginning of `text` whose characters are all as wanted.
@@ -221,6 +220,7 @@ pub(crate) fn character_literal(text: &str) -> Result<Taken<Value>> {
 
 /// The text literal that `text` begins with, quotes included.
 pub(crate) fn text_literal(text: &str) -> Result<Taken<Pattern>> {
+    const NO_NUL: &str = "a character other than NUL in a text";
     let mut pattern = Pattern::default();
     let mut at = 1;
     loop {
@@ -232,10 +232,11 @@ pub(crate) fn text_literal(text: &str) -> Result<Taken<Pattern>> {
         match character {
             '"' => break,
             '*' | '?' => pattern.push_wild(character as u8),
+            '\0' => return wrong(at - 1, at, NO_NUL, "\\0"),
             '\\' => {
                 let (byte, length) = escape(&rest[1..], at - 1, &['*', '?'])?;
                 if byte == 0 {
-                    return wrong(at - 1, at + length, "a character other than NUL in a text", "\\0");
+                    return wrong(at - 1, at + length, NO_NUL, "\\0");
                 }
                 pattern.push(byte);
                 at += length;

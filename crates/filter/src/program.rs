@@ -9,7 +9,7 @@ use crate::expression::{Logic, Unary};
 use crate::name::Name;
 use crate::pattern;
 use crate::schema::Place;
-use crate::value::{Arithmetic, Comparison, Repr, Value};
+use crate::value::{Arithmetic, Comparison, Value};
 
 /// A filter that can be evaluated.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -157,62 +157,60 @@ impl Program {
     /// Evaluates the program. Does not allocate, does not panic; each operation runs at most once.
     #[inline]
     pub fn evaluate(&self, values: &(impl Values + ?Sized)) -> Verdict {
+        Verdict::of(self.value(values))
+    }
+
+    #[inline]
+    pub(crate) fn value(&self, values: &(impl Values + ?Sized)) -> Value {
         // Small stacks are quickly made, and few programs need more.
-        Verdict::of(match self.height {
+        match self.height {
             0..=4 => self.run::<4>(values),
             5..=16 => self.run::<16>(values),
             _ => self.run::<{ crate::MAX_STACK }>(values),
-        })
+        }
     }
 
     fn run<const HEIGHT: usize>(&self, values: &(impl Values + ?Sized)) -> Value {
-        let mut stack = Stack { values: [Value::UNKNOWN; HEIGHT], height: 0 };
+        let mut stack = Stack { top: Value::UNKNOWN, below: [Value::UNKNOWN; HEIGHT], height: 0 };
         let mut at = 0;
         while let Some(op) = self.ops.get(at) {
             at += 1;
             match *op {
-                Op::CompareWith { operand, comparison, literal } => {
-                    stack.push(comparison.apply(self.number(values, operand), literal));
+                Op::CompareWith { operand, comparison, ref literal } => {
+                    stack.push(comparison.apply(self.number(values, operand), *literal));
                 }
                 Op::Shortcut { logic, to } => {
                     let decisive = logic == Logic::Or;
-                    if stack.top().truth() == Some(decisive) {
-                        stack.replace(decisive.into());
+                    if stack.top.truth() == Some(decisive) {
+                        stack.top = decisive.into();
                         at = to.into();
                     }
                 }
                 Op::Combine(logic) => {
-                    let (left, right) = stack.pop_two();
-                    stack.push(logic.apply(left, right));
+                    let left = stack.pop();
+                    stack.top = logic.apply(left, stack.top);
                 }
                 Op::Push(value) => stack.push(value),
                 Op::Load(operand) => stack.push(self.number(values, operand)),
-                Op::Unary(unary) => {
-                    let value = stack.top();
-                    stack.replace(unary.apply(value));
-                }
+                Op::Unary(unary) => stack.top = unary.apply(stack.top),
                 Op::Compare(comparison) => {
-                    let (left, right) = stack.pop_two();
-                    stack.push(comparison.apply(left, right));
+                    let left = stack.pop();
+                    stack.top = comparison.apply(left, stack.top);
                 }
                 Op::Arithmetic(arithmetic) => {
-                    let (left, right) = stack.pop_two();
-                    stack.push(arithmetic.apply(left, right));
+                    let left = stack.pop();
+                    stack.top = arithmetic.apply(left, stack.top);
                 }
                 Op::Text { operand, test, begin, length } => {
-                    let literal = self.literal(begin, length);
-                    stack.push(self.text_test(values, operand, &|text| test.takes(literal, text)));
+                    stack.push(self.text_test(values, operand, test, self.literal(begin, length)));
                 }
                 Op::Same { left, right } => stack.push(self.same(values, left, right)),
                 Op::Within { operand, begin, count } => {
-                    let ranges = self.ranges(begin, count);
-                    let within = |value| ranges.iter().any(|(low, high)| (*low..=*high).contains(&value));
-                    let value = self.number(values, operand).as_integer();
-                    stack.push(value.map_or(Value::UNKNOWN, |value| within(value).into()));
+                    stack.push(within(self.number(values, operand), self.ranges(begin, count)));
                 }
             }
         }
-        stack.top()
+        stack.top
     }
 
     #[inline]
@@ -220,20 +218,23 @@ impl Program {
         self.operands.get(usize::from(operand)).map_or(Value::UNKNOWN, |operand| values.number(operand))
     }
 
+    #[inline(never)]
     fn text_test(
         &self,
         values: &(impl Values + ?Sized),
         operand: u8,
-        wanted: &dyn Fn(&[u8]) -> bool,
+        test: TextTest,
+        literal: &[u8],
     ) -> Value {
         let Some(operand) = self.operands.get(usize::from(operand)) else { return Value::UNKNOWN };
         let holds = match values.text(operand) {
-            Some(text) => Some(wanted(text)),
-            None => values.has_label(operand, wanted),
+            Some(text) => Some(test.takes(literal, text)),
+            None => values.has_label(operand, &|label| test.takes(literal, label)),
         };
         holds.map_or(Value::UNKNOWN, Value::from)
     }
 
+    #[inline(never)]
     fn same(&self, values: &(impl Values + ?Sized), left: u8, right: u8) -> Value {
         let operands = (self.operands.get(usize::from(left)), self.operands.get(usize::from(right)));
         let (Some(left), Some(right)) = operands else { return Value::UNKNOWN };
@@ -277,39 +278,35 @@ impl Logic {
     }
 }
 
-/// Verified programs never reach beyond its ends; others would get unknown values.
+/// Whether an integer is in one of these ranges.
+#[inline(never)]
+fn within(value: Value, ranges: &[(i128, i128)]) -> Value {
+    let within = |value| ranges.iter().any(|(low, high)| (*low..=*high).contains(&value));
+    value.as_integer().map_or(Value::UNKNOWN, |value| within(value).into())
+}
+
+/// A stack whose topmost value is at hand. Verified programs never reach beyond its ends.
 struct Stack<const HEIGHT: usize> {
-    values: [Value; HEIGHT],
+    top: Value,
+    below: [Value; HEIGHT],
+    /// How many values there are below the top; the first one is what was there before any.
     height: usize,
 }
 
 impl<const HEIGHT: usize> Stack<HEIGHT> {
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, value: Value) {
-        if let Some(place) = self.values.get_mut(self.height) {
-            *place = value;
-            self.height += 1;
+        if let Some(place) = self.below.get_mut(self.height) {
+            *place = self.top;
         }
+        self.height += 1;
+        self.top = value;
     }
 
-    #[inline]
-    fn pop_two(&mut self) -> (Value, Value) {
-        self.height = self.height.saturating_sub(2);
-        match self.values.get(self.height..) {
-            Some([left, right, ..]) => (*left, *right),
-            _ => (Value(Repr::Unknown), Value(Repr::Unknown)),
-        }
-    }
-
-    #[inline]
-    fn top(&self) -> Value {
-        self.values.get(self.height.wrapping_sub(1)).copied().unwrap_or(Value::UNKNOWN)
-    }
-
-    #[inline]
-    fn replace(&mut self, value: Value) {
-        if let Some(place) = self.values.get_mut(self.height.wrapping_sub(1)) {
-            *place = value;
-        }
+    /// Takes the value below the top.
+    #[inline(always)]
+    fn pop(&mut self) -> Value {
+        self.height = self.height.wrapping_sub(1);
+        self.below.get(self.height).copied().unwrap_or(Value::UNKNOWN)
     }
 }

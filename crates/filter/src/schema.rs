@@ -3,6 +3,7 @@
 use tompion_schema::Label;
 
 use crate::name::Name;
+use crate::value::Value;
 
 /// Fields and contexts of events of one kind, at one place (an agent, a kernel, a reader).
 pub trait Schema {
@@ -111,21 +112,29 @@ impl Scalar {
 
     /// The value of the bytes at `offset`; nothing if there are too few.
     #[inline]
-    pub(crate) fn load(self, bytes: &[u8], offset: usize) -> Option<crate::Value> {
+    pub(crate) fn load(self, bytes: &[u8], offset: usize) -> Option<Value> {
         let bytes = bytes.get(offset..)?;
-        let word = match self.size {
-            1 => u64::from(*bytes.first()?),
-            2 => u64::from(u16::from_le_bytes(*bytes.first_chunk()?)),
-            4 => u64::from(u32::from_le_bytes(*bytes.first_chunk()?)),
-            _ => u64::from_le_bytes(*bytes.first_chunk()?),
+        // Eight bytes at once, of which the number takes the first ones.
+        let word = match bytes.first_chunk() {
+            Some(chunk) => u64::from_le_bytes(*chunk),
+            None => self.load_at_end(bytes)?,
         };
-        let spare = 64 - 8 * u32::from(self.size.clamp(1, 8));
-        let word = if self.network { word.swap_bytes() >> spare } else { word };
+        let spare = 64 - 8 * u32::from(self.size);
+        let high = if self.network { word.swap_bytes() } else { word << (spare & 63) };
         Some(match self.encoding {
-            Encoding::Unsigned => word.into(),
-            Encoding::Signed => (((word << spare) as i64) >> spare).into(),
-            Encoding::Float if self.size == 4 => f64::from(f32::from_bits(word as u32)).into(),
-            Encoding::Float => f64::from_bits(word).into(),
+            Encoding::Unsigned => (high >> (spare & 63)).into(),
+            Encoding::Signed => ((high as i64) >> (spare & 63)).into(),
+            Encoding::Float if self.size == 4 => f64::from(f32::from_bits((high >> 32) as u32)).into(),
+            Encoding::Float => f64::from_bits(high).into(),
         })
+    }
+
+    /// The bytes of a number at the end of a record, with zeros behind them.
+    #[inline(never)]
+    fn load_at_end(self, bytes: &[u8]) -> Option<u64> {
+        let mut word = [0; 8];
+        let size = usize::from(self.size);
+        word.get_mut(..size)?.copy_from_slice(bytes.get(..size)?);
+        Some(u64::from_le_bytes(word))
     }
 }

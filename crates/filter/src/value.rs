@@ -21,7 +21,8 @@ pub(crate) enum Repr {
     Natural(u64),
     /// An integer below 0.
     Negative(i64),
-    Float(f64),
+    /// A floating-point number, by its bits: so the whole is two words that fit into registers.
+    Float(u64),
 }
 
 use Repr::{Float, Natural, Negative};
@@ -43,7 +44,7 @@ impl From<i64> for Value {
 impl From<f64> for Value {
     #[inline]
     fn from(value: f64) -> Self {
-        Self(Float(value))
+        Self(Float(value.to_bits()))
     }
 }
 
@@ -54,26 +55,26 @@ impl From<bool> for Value {
     }
 }
 
-/// How two numbers are compared.
+/// How two numbers are compared: a bit for each way in which they may stand to each other, 1 less, 2 equal,
+/// 4 greater, 8 neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Comparison {
     /// `==`
-    Equal,
+    Equal = 2,
     /// `!=`
-    NotEqual,
+    NotEqual = 1 | 4 | 8,
     /// `<`
-    Less,
+    Less = 1,
     /// `<=`
-    LessEqual,
+    LessEqual = 1 | 2,
     /// `>`
-    Greater,
+    Greater = 4,
     /// `>=`
-    GreaterEqual,
+    GreaterEqual = 2 | 4,
 }
 
 impl Comparison {
-    /// All, in the order of their numbers.
     pub(crate) const ALL: [Self; 6] =
         [Self::Equal, Self::NotEqual, Self::Less, Self::LessEqual, Self::Greater, Self::GreaterEqual];
 
@@ -90,22 +91,15 @@ impl Comparison {
 
     #[inline(always)]
     fn holds<T: PartialOrd>(self, left: T, right: T) -> bool {
-        match self {
-            Self::Equal => left == right,
-            Self::NotEqual => left != right,
-            Self::Less => left < right,
-            Self::LessEqual => left <= right,
-            Self::Greater => left > right,
-            Self::GreaterEqual => left >= right,
-        }
+        let order = u8::from(left < right) | u8::from(left == right) << 1 | u8::from(left > right) << 2;
+        // A NaN is neither; it only differs.
+        let order = if order == 0 { 8 } else { order };
+        self as u8 & order != 0
     }
 
-    /// What an order comes to; nothing for a NaN, which differs from everything.
+    /// Whether an order is among those; none is that of a NaN.
     fn accepts(self, order: Option<Ordering>) -> bool {
-        match order {
-            Some(order) => self.holds(order, Ordering::Equal),
-            None => self == Self::NotEqual,
-        }
+        order.map_or(self == Self::NotEqual, |order| self.holds(order, Ordering::Equal))
     }
 
     /// Compares exactly, also an integer with a floating-point number.
@@ -120,13 +114,13 @@ impl Comparison {
     #[inline(never)]
     fn apply_others(self, left: Value, right: Value) -> Value {
         let holds = match (left.0, right.0) {
-            (Float(left), Float(right)) => self.holds(left, right),
+            (Float(left), Float(right)) => self.holds(f64::from_bits(left), f64::from_bits(right)),
             (Float(left), _) => match right.as_integer() {
-                Some(right) => self.mirrored().accepts(compare_with_float(right, left)),
+                Some(right) => self.mirrored().accepts(compare_with_float(right, f64::from_bits(left))),
                 None => return Value::UNKNOWN,
             },
             (_, Float(right)) => match left.as_integer() {
-                Some(left) => self.accepts(compare_with_float(left, right)),
+                Some(left) => self.accepts(compare_with_float(left, f64::from_bits(right))),
                 None => return Value::UNKNOWN,
             },
             _ => match (left.as_integer(), right.as_integer()) {
@@ -199,6 +193,7 @@ impl Arithmetic {
     }
 
     /// The result; unknown when an operand is, or when there is no such result.
+    #[inline(never)]
     pub(crate) fn apply(self, left: Value, right: Value) -> Value {
         match (left.as_integer(), right.as_integer()) {
             (Some(left), Some(right)) => self.apply_integers(left, right),
@@ -287,7 +282,7 @@ impl Value {
     /// The number as the nearest floating-point one; nothing if it is unknown.
     pub fn as_float(self) -> Option<f64> {
         match self.0 {
-            Float(value) => Some(value),
+            Float(bits) => Some(f64::from_bits(bits)),
             Natural(value) => Some(value as f64),
             Negative(value) => Some(value as f64),
             Repr::Unknown => None,
@@ -300,7 +295,7 @@ impl Value {
         match self.0 {
             Natural(value) => Some(value != 0),
             Negative(_) => Some(true),
-            Float(value) => Some(value != 0.0),
+            Float(bits) => Some(f64::from_bits(bits) != 0.0),
             Repr::Unknown => None,
         }
     }
@@ -313,7 +308,7 @@ impl Value {
     /// Unary `-`.
     pub(crate) fn negated(self) -> Self {
         match self.0 {
-            Float(value) => Self(Float(-value)),
+            Float(bits) => (-f64::from_bits(bits)).into(),
             _ => self.as_integer().map_or(Self::UNKNOWN, |value| Self::integer(-value)),
         }
     }

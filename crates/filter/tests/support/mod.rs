@@ -23,8 +23,8 @@ impl Random {
         (self.next() % end.max(1) as u64) as usize
     }
 
-    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
-        &choices[self.below(choices.len())]
+    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
     }
 }
 
@@ -259,7 +259,10 @@ pub struct ByName<'a>(pub &'a Sample);
 impl ByName<'_> {
     fn held(&self, name: &Name) -> Option<&Held> {
         let text = name.to_string();
-        let plain = text.split('[').next().unwrap_or_default();
+        let (plain, index) = text.split_once('[').unwrap_or((&text, ""));
+        if index.contains(['[', '.']) {
+            return None;
+        }
         self.0.held.iter().find(|(known, _)| known == plain).map(|(_, held)| held)
     }
 }
@@ -270,7 +273,7 @@ impl Values for ByName<'_> {
             return 12u64.into();
         }
         match (self.held(&operand.name), operand.name.path.last()) {
-            (Some(Held::Number(value) | Held::Labels(value, _)), _) => *value,
+            (Some(Held::Number(value) | Held::Labels(value, _)), Some(Segment::Name(_))) => *value,
             (Some(Held::Numbers(values)), Some(Segment::Index(index))) => {
                 values.get(*index as usize).copied().unwrap_or(Value::UNKNOWN)
             }
@@ -282,8 +285,8 @@ impl Values for ByName<'_> {
         if operand.name.to_string() == "$comm" {
             return Some(b"worker");
         }
-        match self.held(&operand.name) {
-            Some(Held::Text(text)) => Some(text),
+        match (self.held(&operand.name), operand.name.path.last()) {
+            (Some(Held::Text(text)), Some(Segment::Name(_))) => Some(text),
             _ => None,
         }
     }
