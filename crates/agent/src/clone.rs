@@ -12,6 +12,8 @@ use std::{
     ffi::{c_int, c_void},
 };
 
+use tompion_os::Undisturbed;
+
 use crate::{
     fork::{self, Copied},
     writer::{self, Lent},
@@ -20,6 +22,9 @@ use crate::{
 // `vfork` returns twice on one stack, so its return address must be kept in a register while the child
 // runs (the child's own calls overwrite the place where it stood). The words are the thread's: the parent's
 // thread sleeps until the child has let go of its memory, other threads trace on.
+//
+// Signals that come meanwhile would be handled as soon as the parent wakes, before it has taken its storage
+// back. So they wait a moment longer; the child gets its signals at once.
 global_asm!(
     r#"
     .text
@@ -28,21 +33,41 @@ global_asm!(
     .globl tompion_vfork
     .type tompion_vfork, @function
 tompion_vfork:
-    mov rdx, qword ptr [rip + tompion_lent@GOTTPOFF]
-    lock inc dword ptr fs:[rdx]
-    mov rcx, qword ptr [rip + tompion_thread_id@GOTTPOFF]
-    mov dword ptr fs:[rcx], 0           // noted anew by the parent's next event
+    mov qword ptr [rsp - 8], -1         // every signal
+    mov eax, 14                         // __NR_rt_sigprocmask
+    mov edi, 2                          // SIG_SETMASK
+    lea rsi, [rsp - 8]
+    lea rdx, [rsp - 16]
+    mov r10d, 8
+    syscall
+    mov rsi, rax                        // 0: signals wait,
+    mov r8, [rsp - 16]                  // other than these before
+    mov r9, [rip + tompion_lent@GOTTPOFF]
+    lock inc dword ptr fs:[r9]
+    mov rdx, [rip + tompion_thread_id@GOTTPOFF]
+    mov dword ptr fs:[rdx], 0           // noted anew by the parent's next event
     pop rdi
     mov eax, 58                         // __NR_vfork
     syscall
     push rdi
     test rax, rax
     jz 1f                               // the child
-    lock dec dword ptr fs:[rdx]
+    lock dec dword ptr fs:[r9]
+1:  mov r9, rax
+    test rsi, rsi
+    jnz 2f
+    mov [rsp - 8], r8
+    mov eax, 14
+    mov edi, 2
+    lea rsi, [rsp - 8]
+    xor edx, edx
+    mov r10d, 8
+    syscall
+2:  mov rax, r9
     cmp rax, -4095
-    jae 2f
-1:  ret
-2:  neg eax
+    jae 3f
+    ret
+3:  neg eax
     push rax
     call __errno_location@PLT
     pop rcx
@@ -119,8 +144,15 @@ pub unsafe extern "C" fn clone(
         // Its storage tells.
         (true, true, _) => go(function, argument),
         (true, false, true) => {
-            let _lent = Lent::begin();
-            go(function, argument)
+            // Signals wait, as in `vfork`. The child has the use of this frame until it is gone.
+            let undisturbed = Undisturbed::begin();
+            let lent = Lent::begin();
+            let start = GuestStart { start: Start { body, argument }, undisturbed: &raw const undisturbed };
+            let place = (&raw const start).cast_mut().cast();
+            let result = go(Some(run_guest), place);
+            drop(lent);
+            tompion_os::keeping_errno(|| drop(undisturbed));
+            result
         }
         (true, false, false) => {
             writer::share_storage();
@@ -133,6 +165,21 @@ pub unsafe extern "C" fn clone(
 struct Start {
     body: Function,
     argument: *mut c_void,
+}
+
+/// What the child of a `clone` that shares memory finds in its parent's frame.
+struct GuestStart {
+    start: Start,
+    undisturbed: *const Undisturbed,
+}
+
+extern "C" fn run_guest(start: *mut c_void) -> c_int {
+    // SAFETY: the parent's local, and the parent waits for this child.
+    let GuestStart { start: Start { body, argument }, undisturbed } =
+        unsafe { start.cast::<GuestStart>().read() };
+    // SAFETY: as above.
+    unsafe { (*undisturbed).let_signals_come() };
+    body(argument)
 }
 
 extern "C" fn run_copy(start: *mut c_void) -> c_int {

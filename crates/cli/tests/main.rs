@@ -4,6 +4,7 @@
 //! The quick form is part of every test run; `TOMPION_FULL=1` goes round the loops longer.
 
 mod support;
+mod told;
 
 mod abi;
 mod attach;
@@ -13,4 +14,6 @@ mod flight_recorder;
 mod hostile;
 mod kills;
 mod processes;
+mod processes_copies;
+mod processes_guests;
 mod threads;

@@ -235,6 +235,7 @@ pub struct Event {
     /// Path of the process's trace.
     pub source: String,
     pub fields: Value,
+    pub context: Value,
 }
 
 impl Event {
@@ -305,5 +306,6 @@ fn event(line: &str) -> Event {
         cpu: value["cpu"].as_u64().expect("a CPU") as u32,
         source: text(&value["trace"]),
         fields: value["fields"].take(),
+        context: value["context"].take(),
     }
 }

@@ -76,15 +76,19 @@ impl Undisturbed {
             Self { signals: signals.assume_init(), cancellation, stays: PhantomData }
         }
     }
+
+    /// Lets the signals come in the calling thread that came before: for a child that shares the memory.
+    pub fn let_signals_come(&self) {
+        // SAFETY: the mask is the one that `begin` found.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.signals, std::ptr::null_mut()) };
+    }
 }
 
 impl Drop for Undisturbed {
     fn drop(&mut self) {
-        // SAFETY: the values are those that `begin` found.
-        unsafe {
-            pthread_setcancelstate(self.cancellation, std::ptr::null_mut());
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.signals, std::ptr::null_mut());
-        }
+        // SAFETY: the value is the one that `begin` found.
+        unsafe { pthread_setcancelstate(self.cancellation, std::ptr::null_mut()) };
+        self.let_signals_come();
     }
 }
 

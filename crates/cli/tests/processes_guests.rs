@@ -1,0 +1,85 @@
+//! Children that run on their parent's memory. What they record is lost and counted, and harms nobody.
+
+use crate::{
+    support::{Workshop, rounds, run, tompion},
+    told::{Recording, record},
+};
+
+fn guests(how: &str, rounds: u32) -> Recording {
+    let shop = Workshop::new();
+    let recording = record(&shop, &[], &[&shop.program("guests"), &how, &rounds.to_string()]);
+    let unheard = recording.printed("unheard ");
+    let lost = recording.lost();
+    assert_eq!(lost["total"], unheard, "{how}: {lost}");
+    assert_eq!(lost["vfork_child"].as_u64().unwrap_or(0), unheard, "{how}: {lost}");
+    recording
+}
+
+#[test]
+fn a_vfork_child_and_its_signal_handlers_record_nothing() {
+    let recording = guests("vfork", 1);
+    assert_eq!(recording.printed("unheard "), 3);
+    assert_eq!((recording.count("parent"), recording.count("parent again")), (1, 1));
+}
+
+#[test]
+fn a_clone_that_shares_memory_records_nothing_while_its_parent_waits() {
+    let recording = guests("clone and wait", 1);
+    assert_eq!(recording.printed("unheard "), 1);
+    assert_eq!((recording.count("parent"), recording.count("parent again")), (1, 1));
+}
+
+/// With its parent's thread-local storage, with its own, and as a thread that the C library doesn't know.
+#[test]
+fn a_clone_that_shares_memory_records_nothing_while_its_parent_records() {
+    for how in ["clone beside", "clone with storage", "thread by hand"] {
+        let recording = guests(how, 1);
+        assert_eq!(recording.printed("unheard "), 2, "{how}");
+        for role in ["parent", "parent beside", "parent again"] {
+            assert_eq!(recording.count(role), 1, "{role}: {how}");
+        }
+    }
+}
+
+#[test]
+fn posix_spawn_with_file_actions_system_and_popen_start_recorded_programs() {
+    let recording = guests("spawn", 5);
+    assert_eq!(recording.count("leaf"), 7);
+    assert_eq!(recording.count("parent beside"), 5);
+    assert_eq!(recording.printed("unheard "), 0);
+}
+
+/// Guests, signals, migrations and other threads at once: every event of the parent exactly once.
+#[test]
+fn guests_and_their_parents_threads_do_not_get_in_each_others_way() {
+    let shop = Workshop::new();
+    let milliseconds = rounds(1500, 60_000).to_string();
+    let options = ["--subbuf-size", "1M", "--subbufs", "8"];
+    let mut command = shop.recording("trace", &options, &[&shop.program("guests"), &"crowd", &milliseconds]);
+    let said = run(&mut command).succeeded();
+    let trace = shop.trace("trace");
+
+    // The text is walked by hand: a minute's events are some millions.
+    let text = run(tompion().args(["print", "--no-delta"]).arg(&trace.folder)).succeeded().out;
+    let mut counted = [0u64; 5];
+    for line in text.lines() {
+        let value = |name: &str| {
+            let (_, rest) = line.split_once(&format!(" {name} = ")).expect("a field");
+            rest.split([',', ' ']).next().and_then(|number| number.parse::<u64>().ok()).expect("a number")
+        };
+        let source = value("source") as usize;
+        counted[source] += 1;
+        assert_eq!(value("number"), counted[source], "source {source}: {line}");
+    }
+    let number = |words: &str| -> u64 {
+        let line = said.out.lines().find_map(|line| line.strip_prefix(words));
+        line.and_then(|number| number.trim().parse().ok()).unwrap_or_else(|| panic!("{words}: {}", said.out))
+    };
+    for (source, counted) in counted.into_iter().enumerate() {
+        assert_eq!(counted, number(&format!("source {source} counted to ")), "source {source}");
+    }
+    let lost = &trace.stat()["lost"];
+    assert_eq!(lost["vfork_child"], number("unheard "), "{lost}");
+    assert_eq!(lost["total"], number("unheard "), "{lost}");
+    println!("{} guests, {} events of their parents", number("guests "), text.lines().count());
+}

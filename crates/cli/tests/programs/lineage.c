@@ -1,0 +1,259 @@
+/* `lineage HOW [NUMBER]`: children that begin with a copy of their parent's memory, in every way. */
+#define _GNU_SOURCE
+#include <linux/sched.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+#include "told.h"
+
+static int wait_for(pid_t child)
+{
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0)
+        ;
+    return status != 0;
+}
+
+/* Each has one child. */
+static int chain(int depth)
+{
+    tell("begins");
+    if (depth == 0)
+        return 0;
+    pid_t child = fork();
+    if (child == 0)
+        exit(chain(depth - 1));
+    int failed = wait_for(child);
+    tell("ends");
+    return failed;
+}
+
+/* Children come faster than anybody can look after them. */
+static int brood(int count)
+{
+    tell("parent");
+    for (int index = 0; index < count; index++)
+        if (fork() == 0) {
+            tell("child");
+            tell("child again");
+            exit(0);
+        }
+    int failed = 0;
+    for (int index = 0; index < count; index++)
+        failed |= wait_for(-1);
+    tell("parent again");
+    return failed;
+}
+
+static int bare_fork(void)
+{
+    tell("parent");
+    pid_t child = _Fork();
+    tell(child == 0 ? "child" : "parent again");
+    if (child == 0) {
+        pid_t grandchild = fork();
+        tell(grandchild == 0 ? "grandchild" : "child again");
+        if (grandchild == 0)
+            _exit(0);
+        _exit(wait_for(grandchild));
+    }
+    return wait_for(child);
+}
+
+static int cloned(void *argument)
+{
+    tell(argument);
+    pid_t grandchild = fork();
+    tell(grandchild == 0 ? "grandchild" : "child again");
+    if (grandchild == 0)
+        _exit(0);
+    return wait_for(grandchild);
+}
+
+static int copied_by_clone(void)
+{
+    static char stack[256 * 1024] __attribute__((aligned(16)));
+    tell("parent");
+    pid_t child = clone(cloned, stack + sizeof stack, SIGCHLD, "child");
+    tell("parent again");
+    return child < 0 || wait_for(child);
+}
+
+/* By the bare system call: nobody has told the library, so it must keep out, children included. */
+static int strays(const char *how, char *self)
+{
+    tell("parent");
+    struct clone_args arguments = {.exit_signal = SIGCHLD};
+    long child = strcmp(how, "raw fork") == 0    ? syscall(SYS_fork)
+                 : strcmp(how, "raw clone") == 0 ? syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)
+                                                 : syscall(SYS_clone3, &arguments, sizeof arguments);
+    if (child == 0) {
+        tell_nobody("stray");
+        pid_t grandchild = fork();
+        if (grandchild == 0) {
+            tell_nobody("stray's child");
+            execl(self, self, "leaf", NULL);
+        }
+        tell_nobody("stray again");
+        _exit(wait_for(grandchild));
+    }
+    tell("parent again");
+    return child < 0 || wait_for(child);
+}
+
+/* Two forks, a session of its own, no descriptor kept but standard output; its parents are long gone. */
+static int daemonize(void)
+{
+    tell("starter");
+    if (fork() != 0)
+        return 0;
+    setsid();
+    tell("leader");
+    if (fork() != 0)
+        _exit(0);
+    for (int number = 2; number < 65536; number++)
+        close(number);
+    close(0);
+    if (chdir("/") != 0)
+        return 1;
+    while (getppid() != 1)
+        usleep(1000);
+    usleep(200 * 1000);
+    tell("daemon");
+    pid_t worker = fork();
+    tell(worker == 0 ? "worker" : "daemon again");
+    return worker == 0 ? 0 : wait_for(worker);
+}
+
+/* A module of one's own with copies of the program's sites, to keep the library busy: each loading takes its
+ * lock and its heap. */
+struct busy {
+    struct tompion_module module;
+    struct tompion_site sites[16], *pointers[16];
+};
+static atomic_int working = 1;
+
+static void load_and_unload(struct busy *busy)
+{
+    struct tompion_site *const *from = tompion_module_v1.sites_begin;
+    int count = 0;
+    for (; count < 16 && from + count < tompion_module_v1.sites_end; count++) {
+        busy->sites[count] = *from[count];
+        busy->pointers[count] = &busy->sites[count];
+    }
+    busy->module = (struct tompion_module){
+        .abi = TOMPION_ABI, .sites_begin = busy->pointers, .sites_end = busy->pointers + count};
+    if (tompion_agent_v1(&busy->module, 1) != 0)
+        abort();
+    tompion_agent_v1(&busy->module, 0);
+}
+
+static void *load_until_the_end(void *unused)
+{
+    struct busy busy;
+    while (working)
+        load_and_unload(&busy);
+    return unused;
+}
+
+static volatile int forks_left;
+static int by_bare_fork;
+
+static void fork_in_handler(int signal)
+{
+    (void)signal;
+    if (forks_left <= 0)
+        return;
+    forks_left--;
+    pid_t child = by_bare_fork ? _Fork() : fork();
+    if (child == 0) {
+        tell("child of a handler");
+        _exit(0);
+    }
+}
+
+/* Signals fork while this very thread, and another one, are inside the library. */
+static int forks_in_handlers(int count)
+{
+    struct sigaction action = {.sa_handler = fork_in_handler, .sa_flags = SA_RESTART};
+    struct itimerval often = {{0, 700}, {0, 700}}, never = {0};
+    pthread_t other;
+    struct busy busy;
+
+    tell("parent");
+    forks_left = count;
+    pthread_create(&other, NULL, load_until_the_end, NULL);
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &often, NULL);
+    while (forks_left > 0)
+        load_and_unload(&busy);
+    setitimer(ITIMER_REAL, &never, NULL);
+    working = 0;
+    pthread_join(other, NULL);
+    int failed = 0;
+    for (int index = 0; index < count; index++)
+        failed |= wait_for(-1);
+    tell("parent again");
+    return failed;
+}
+
+static void *tell_until_the_end(void *unused)
+{
+    while (working) {
+        tell("thread");
+        usleep(500);
+    }
+    return unused;
+}
+
+/* Some threads trace, some keep the library busy, one forks. */
+static int forks_among_threads(int count)
+{
+    pthread_t threads[6];
+    int failed = 0;
+    for (int index = 0; index < 6; index++)
+        pthread_create(&threads[index], NULL, index < 5 ? tell_until_the_end : load_until_the_end, NULL);
+    for (int index = 0; index < count; index++) {
+        pid_t child = fork();
+        tell(child == 0 ? "child" : "parent");
+        if (child == 0)
+            _exit(0);
+        failed |= wait_for(child);
+    }
+    working = 0;
+    for (int index = 0; index < 6; index++)
+        pthread_join(threads[index], NULL);
+    return failed;
+}
+
+int main(int argc, char **argv)
+{
+    const char *how = argc > 1 ? argv[1] : "leaf";
+    int number = argc > 2 ? atoi(argv[2]) : 0;
+
+    if (strcmp(how, "chain") == 0)
+        return chain(number);
+    if (strcmp(how, "brood") == 0)
+        return brood(number);
+    if (strcmp(how, "_Fork") == 0)
+        return bare_fork();
+    if (strcmp(how, "clone") == 0)
+        return copied_by_clone();
+    if (strncmp(how, "raw ", 4) == 0)
+        return strays(how, argv[0]);
+    if (strcmp(how, "daemon") == 0)
+        return daemonize();
+    by_bare_fork = strcmp(how, "_Fork in handlers") == 0;
+    if (by_bare_fork || strcmp(how, "fork in handlers") == 0)
+        return forks_in_handlers(number);
+    if (strcmp(how, "threads") == 0)
+        return forks_among_threads(number);
+    tell("leaf");
+    return 0;
+}
