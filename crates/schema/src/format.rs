@@ -225,7 +225,8 @@ impl Scan<'_> {
 ///
 /// A name is the identifier directly before the conversion, with nothing between but spaces, `=`, `:`,
 /// opening quotes and brackets, `#` and `0x`. A word that touches the conversion before it is no name but
-/// that one's unit. A second one of the same name gets a number. Where there is no name, `argN` stays.
+/// that one's unit; nor is `arg` with a number. A second one of the same name gets a number. Where there is
+/// no name, `argN` stays.
 pub(crate) fn name_fields(format: &str, fields: &mut [Field]) {
     // The literal text since the last conversion, and whether there was one.
     let (mut before, mut behind_conversion) = (String::new(), false);
@@ -243,7 +244,7 @@ pub(crate) fn name_fields(format: &str, fields: &mut [Field]) {
         let Some(number) = conversion.argument else { continue };
         let argument = format!("arg{number}");
         let Some(index) = fields.iter().position(|field| field.name == argument) else { continue };
-        let name = word.and_then(|word| unique(&word, &argument, fields));
+        let name = word.and_then(|word| unique(&word, fields));
         let Some(field) = fields.get_mut(index) else { continue };
         if let (Type::Integer(integer), b'x' | b'X' | b'p') = (&mut field.ty, conversion.letter) {
             *integer = Integer { signed: false, hex: true, ..*integer };
@@ -264,12 +265,14 @@ fn word_before(text: &str, behind_conversion: bool) -> Option<&str> {
     });
     let word = text.get(begin..)?;
     let is_unit = behind_conversion && begin == 0;
-    Some(word).filter(|word| !is_unit && crate::description::is_identifier(word))
+    let digits = word.strip_prefix("arg").filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let is_argument = digits.is_some_and(|digits| !digits.is_empty());
+    Some(word).filter(|word| !is_unit && !is_argument && crate::description::is_identifier(word))
 }
 
-/// The word, or the word with the first number that makes it unlike all other fields' names.
-fn unique(word: &str, own: &str, fields: &[Field]) -> Option<String> {
-    let is_free = |name: &str| name == own || fields.iter().all(|field| field.name != name);
+/// The word, or the word with the first number that makes it unlike all fields' names.
+fn unique(word: &str, fields: &[Field]) -> Option<String> {
+    let is_free = |name: &str| fields.iter().all(|field| field.name != name);
     let numbered = (2..=fields.len() + 1).map(|number| format!("{word}_{number}"));
     std::iter::once(word.to_owned()).chain(numbered).find(|name| name.len() <= MAX_NAME && is_free(name))
 }
@@ -298,7 +301,7 @@ mod tests {
             ("a.b %d 2nd %d ü %d é_x %d", "i32 b, i32 arg2, i32 arg3, i32 _x"),
             ("at 0x%lx, p %p, n %#hhX", "x32 at, x32 p, x32 n"),
             ("n %d n %d n_2 %d n %d", "i32 n, i32 n_2, i32 n_2_2, i32 n_3"),
-            ("arg2 %d x %d", "i32 arg2_2, i32 x"),
+            ("arg2 %d x %d arg %d", "i32 arg1, i32 x, i32 arg"),
             ("", ""),
         ] {
             assert_eq!(names(format).join(", "), expected, "{format}");
@@ -306,10 +309,10 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_another_argument_has_gets_a_number() {
-        let mut fields: Vec<Field> = ["arg1", "arg2"].map(|name| Field::new(name, Type::Bool)).into();
-        name_fields("arg2 %d", &mut fields);
-        assert_eq!([&*fields[0].name, &*fields[1].name], ["arg2_2", "arg2"]);
+    fn a_name_that_another_field_has_gets_a_number() {
+        let mut fields: Vec<Field> = ["arg1", "rows"].map(|name| Field::new(name, Type::Bool)).into();
+        name_fields("rows %d", &mut fields);
+        assert_eq!([&*fields[0].name, &*fields[1].name], ["rows_2", "rows"]);
     }
 
     #[test]

@@ -134,8 +134,8 @@ fn event_header() -> Struct {
 fn event_class(event: &Event, id: u64) -> metadata::Event {
     let part = |context| {
         let scope = if context { Scope::EventContext } else { Scope::Payload };
-        let fields = event.fields.iter().filter(|field| field.context == context);
-        Members { scope, path: Vec::new() }.all(fields)
+        let fields: Vec<_> = event.fields.iter().filter(|field| is_context(field) == context).collect();
+        Members { scope, path: Vec::new(), all: &fields, fields: Vec::new() }.build()
     };
     let context = part(true);
     metadata::Event {
@@ -148,65 +148,116 @@ fn event_class(event: &Event, id: u64) -> metadata::Event {
     }
 }
 
+/// Whether a field stands in the event's context. Sequences don't: babeltrace2 2.0.4 ends with a failed
+/// assertion where one refers to a length in the same context.
+fn is_context(field: &schema::Field) -> bool {
+    fn has_sequence(ty: &schema::Type) -> bool {
+        match ty {
+            schema::Type::Bytes | schema::Type::Sequence(_) => true,
+            schema::Type::Struct(members) => members.iter().any(|member| has_sequence(&member.ty)),
+            _ => false,
+        }
+    }
+    field.context && !has_sequence(&field.ty)
+}
+
 /// Translates the fields of one structure.
-struct Members {
+struct Members<'a> {
     scope: Scope,
     /// Names of the structures around them.
     path: Vec<String>,
+    all: &'a [&'a schema::Field],
+    /// Those that are translated.
+    fields: Vec<Field>,
 }
 
-impl Members {
-    fn all<'a>(&self, members: impl Iterator<Item = &'a schema::Field> + Clone) -> Struct {
-        let mut fields = Vec::new();
-        for member in members.clone() {
-            self.push(&mut fields, members.clone(), member);
+impl Members<'_> {
+    fn build(mut self) -> Struct {
+        for field in self.all {
+            let name = self.name(field);
+            let ty = self.ty(field, &name);
+            self.fields.push(Field { name, ty });
         }
-        Struct::new(fields)
+        Struct::new(self.fields)
     }
 
-    fn push<'a>(
-        &self,
-        fields: &mut Vec<Field>,
-        all: impl Iterator<Item = &'a schema::Field> + Clone,
-        field: &schema::Field,
-    ) {
-        let text = Integer { encoding: Encoding::Utf8, ..Integer::unsigned(8, ORDER) };
-        let mut sequence = |element: Type| {
-            // A field of its own has the length, named as LTTng names it.
-            let mut length = format!("_{}_length", field.name);
-            while fields.iter().any(|field| field.name == length)
-                || all.clone().any(|field| field.name == length)
-            {
-                length.insert(0, '_');
-            }
-            fields.push(unsigned(&length, 32));
-            let path = self.path.iter().cloned().chain([length]).collect();
-            element.sequence(Reference { scope: self.scope, path })
-        };
-        let ty = match &field.ty {
+    fn ty(&mut self, field: &schema::Field, name: &str) -> Type {
+        match &field.ty {
             schema::Type::Integer(integer) => Type::Integer(integer_type(*integer)),
             schema::Type::Float(bits) => Type::Float(Float::new((*bits).into(), ORDER)),
             schema::Type::Bool => Type::unsigned(8, ORDER),
-            schema::Type::String => Type::String(Encoding::Utf8),
-            schema::Type::Bytes => sequence(Type::Integer(integer_type(schema::Integer::hex(8)))),
+            // Text up to its NUL is a string, which needs no length and may stand in a context.
+            schema::Type::String | schema::Type::TextSequence => Type::STRING,
+            schema::Type::Bytes => self.sequence(name, schema::Integer::hex(8)),
+            schema::Type::Sequence(element) => self.sequence(name, *element),
             schema::Type::Array(element, count) => {
                 Type::Integer(integer_type(*element)).array((*count).into())
             }
-            schema::Type::Sequence(element) => sequence(Type::Integer(integer_type(*element))),
-            schema::Type::TextArray(count) => Type::Integer(text).array((*count).into()),
-            schema::Type::TextSequence => sequence(Type::Integer(text)),
-            schema::Type::Enum(integer, enumeration) => {
-                let integer = integer_type(*integer);
-                let mappings = enumeration.labels.iter().filter_map(|label| mapping(label, &integer));
-                Type::Enum(Enum { mappings: mappings.collect(), integer })
+            schema::Type::TextArray(count) => {
+                let byte = Integer { encoding: Encoding::Utf8, ..Integer::unsigned(8, ORDER) };
+                Type::Integer(byte).array((*count).into())
             }
+            schema::Type::Enum(integer, enumeration) => enum_type(*integer, enumeration),
             schema::Type::Struct(members) => {
-                let path = self.path.iter().cloned().chain([field.name.clone()]).collect();
-                Type::Struct(Self { scope: self.scope, path }.all(members.iter()))
+                let all: Vec<_> = members.iter().collect();
+                let path = self.inside(name);
+                Type::Struct(Members { scope: self.scope, path, all: &all, fields: Vec::new() }.build())
             }
-        };
-        fields.push(Field::new(&field.name, ty));
+        }
     }
+
+    fn inside(&self, name: &str) -> Vec<String> {
+        self.path.iter().cloned().chain([name.to_owned()]).collect()
+    }
+
+    /// A sequence, behind a field with its length.
+    fn sequence(&mut self, name: &str, element: schema::Integer) -> Type {
+        let length = self.length_name(name);
+        self.fields.push(unsigned(&length, 32));
+        let reference = Reference { scope: self.scope, path: self.inside(&length) };
+        Type::Integer(integer_type(element)).sequence(reference)
+    }
+
+    /// A field's name. babeltrace2 2.0.4 takes `x` for a second `_x`, if that stands before it, and reads
+    /// nothing of the trace.
+    fn name(&self, field: &schema::Field) -> String {
+        let mut name = field.name.clone();
+        let is_twin = |name: &str| self.fields.iter().any(|other| is_twin(&other.name, name));
+        let is_taken = |name: &str| {
+            self.fields.iter().any(|other| other.name == name)
+                || self.all.iter().any(|other| other.name == name)
+        };
+        while is_twin(&name) || name != field.name && is_taken(&name) {
+            name.push('_');
+        }
+        name
+    }
+
+    /// The name of a sequence's length: LTTng's, unless a field has it.
+    fn length_name(&self, name: &str) -> String {
+        let mut length = format!("_{name}_length");
+        let clash =
+            |other: &str, length: &str| other == length || is_twin(other, length) || is_twin(length, other);
+        while self.fields.iter().any(|other| clash(&other.name, &length))
+            || self.all.iter().any(|other| clash(&other.name, &length))
+        {
+            length.push('_');
+        }
+        length
+    }
+}
+
+/// Whether the first name is the second with a `_` before it.
+fn is_twin(first: &str, second: &str) -> bool {
+    first.strip_prefix('_') == Some(second)
+}
+
+/// An enumeration; an integer if no label is left, which is no enumeration for readers.
+fn enum_type(integer: schema::Integer, enumeration: &schema::Enumeration) -> Type {
+    let integer = integer_type(integer);
+    let mappings = enumeration.labels.iter().filter_map(|label| mapping(label, &integer));
+    let mappings: Vec<Mapping> = mappings.collect();
+    if mappings.is_empty() { Type::Integer(integer) } else { Type::Enum(Enum { integer, mappings }) }
 }
 
 /// The label as far as the integer has its values; readers refuse others.

@@ -7,6 +7,8 @@
 
 use tompion_schema::{self as schema, Event};
 
+use super::is_context;
+
 /// How to encode one event's payload: compiled once, followed for each record.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -38,18 +40,18 @@ impl Plan {
         let mut plan = Self {
             steps: Vec::new(),
             fixed_size: event.fixed_size(),
-            context: event.fields.iter().any(|field| field.context),
+            context: event.fields.iter().any(is_context),
         };
         for field in &event.fields {
-            plan.push(&field.ty, field.context);
+            plan.push(&field.ty, is_context(field));
         }
         plan
     }
 
     fn push(&mut self, ty: &schema::Type, context: bool) {
         let step = match ty {
-            schema::Type::String => Step::Text,
-            schema::Type::Bytes | schema::Type::TextSequence => Step::Sequence(1),
+            schema::Type::String | schema::Type::TextSequence => Step::Text,
+            schema::Type::Bytes => Step::Sequence(1),
             schema::Type::Sequence(element) => Step::Sequence(element.size()),
             schema::Type::Array(element, count) => {
                 Step::Array(element.size().saturating_mul(*count as usize))
