@@ -65,13 +65,19 @@ pub struct Module {
 const UNLOAD: u32 = 0;
 /// Verb: the module was loaded.
 const LOAD: u32 = 1;
+/// Verb: the program asks that its flight recorders be saved. The module doesn't matter.
+const SNAPSHOT: u32 = 2;
 
-/// Takes a module's sites, or lets them go. Returns 0, or -1 for what it doesn't understand.
+/// Takes a module's sites, or lets them go; or asks for a snapshot, which may be done in signal handlers.
+/// Returns 0, or -1 for what it doesn't understand, and for a snapshot where nobody records.
 ///
 /// # Safety
 /// `module` and the sites it points to stay valid between the two calls.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tompion_agent_v1(module: *mut Module, verb: u32) -> i32 {
+    if verb == SNAPSHOT {
+        return event::request_snapshot();
+    }
     shielded(-1, || {
         if module.is_null() {
             return -1;

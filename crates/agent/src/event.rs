@@ -16,6 +16,8 @@ use tompion_ring::producer::{Event, Recording, Tail};
 
 use crate::{
     abi::Site,
+    context::{self, Extended},
+    filters,
     writer::{self, Writer},
 };
 
@@ -71,6 +73,14 @@ fn recording<'a>(slot: u32) -> Option<&'a Recording> {
     unsafe { place(slot as usize).as_ref() }
 }
 
+/// Asks every session to save what its flight recorder holds of this process. Returns 0, or -1 if there is
+/// none. Safe in signal handlers.
+pub fn request_snapshot() -> i32 {
+    let asked =
+        (0..MAX_RECORDINGS as u32).filter_map(recording).filter(|recording| recording.request_snapshot());
+    if asked.count() != 0 { 0 } else { -1 }
+}
+
 /// CLOCK_MONOTONIC, in a process that may not read the TSC as well.
 fn given_time() -> u64 {
     if TSC_FORBIDDEN.load(Ordering::Relaxed) { monotonic_ns_without_tsc() } else { monotonic_ns() }
@@ -78,6 +88,8 @@ fn given_time() -> u64 {
 
 /// Takers of an event that goes the shortest way: the recording in the first place, and no other.
 const FAST: u32 = 1;
+/// Stands among an event's takers if it must not go the shortest way: it is filtered or has context.
+pub const SLOW: u32 = 1 << 31;
 
 /// Whether a recording may have the first place, whose events go the shortest way: with timestamps from
 /// the TSC.
@@ -122,25 +134,57 @@ pub unsafe extern "C" fn append_tails(
 ) {
     // SAFETY: the site is a static of the calling module, the tails are a local of its event.
     let (site, tails) = unsafe { (&*site, std::slice::from_raw_parts(tails, count)) };
-    let total = tails.iter().fold(size, |sum, tail| sum.saturating_add(tail.size));
-    if total > record::MAX_IMAGE {
+    let total = total_len(size, tails);
+    let tid = writer::noted_thread_id();
+    if total > record::MAX_IMAGE || site.takers() != FAST || tid == 0 {
         return deliver(site, image, size, tails.as_ptr(), tails.len());
     }
-    let buffer = UnsafeCell::new(MaybeUninit::<[u64; record::MAX_IMAGE / 8]>::uninit());
-    let start = buffer.get().cast::<u8>();
-    let mut at = size;
-    // SAFETY: `total` bytes fit into the buffer, which nobody else has. Sources are readable as the caller
-    // promises; that another thread changes a string meanwhile harms nothing but its text.
-    unsafe {
-        start.add(total & !7 & (record::MAX_IMAGE - 8)).cast::<u64>().write(0);
-        ptr::copy_nonoverlapping(image, start, size);
-        for tail in tails {
-            ptr::copy_nonoverlapping(tail.data, start.add(at), tail.size);
-            at += tail.size;
+    let buffer = Buffer::new();
+    // SAFETY: what the event's caller promised; `total` is the length of both together.
+    unsafe { buffer.fill((image, size), tails, total) };
+    // SAFETY: as in `append`; the buffer's bytes are initialised up to the next multiple of 8.
+    unsafe { (*place(0)).append_image(id(site), tid, buffer.start(), total) };
+}
+
+/// Bytes of an event's image and tails.
+#[inline(always)]
+fn total_len(image_len: usize, tails: &[Tail]) -> usize {
+    tails.iter().fold(image_len, |sum, tail| sum.saturating_add(tail.size))
+}
+
+/// Room for an image with its tails.
+struct Buffer(UnsafeCell<MaybeUninit<[u64; record::MAX_IMAGE / 8]>>);
+
+impl Buffer {
+    #[inline(always)]
+    const fn new() -> Self {
+        Self(UnsafeCell::new(MaybeUninit::uninit()))
+    }
+
+    #[inline(always)]
+    fn start(&self) -> *const u8 {
+        self.0.get().cast()
+    }
+
+    /// Copies image and tails, one behind the other.
+    ///
+    /// # Safety
+    /// They have `total` bytes, at most [`record::MAX_IMAGE`], and are readable.
+    #[inline(always)]
+    unsafe fn fill(&self, (image, image_len): (*const u8, usize), tails: &[Tail], total: usize) {
+        let start = self.0.get().cast::<u8>();
+        let mut at = image_len;
+        // SAFETY: `total` bytes fit into the buffer, which nobody else has. Sources are readable as the caller
+        // promises; that another thread changes a string meanwhile harms nothing but its text.
+        unsafe {
+            start.add(total & !7 & (record::MAX_IMAGE - 8)).cast::<u64>().write(0);
+            ptr::copy_nonoverlapping(image, start, image_len);
+            for tail in tails {
+                ptr::copy_nonoverlapping(tail.data, start.add(at), tail.size);
+                at += tail.size;
+            }
         }
     }
-    // SAFETY: the site is what the caller passed, the image is at most `MAX_IMAGE` bytes long.
-    unsafe { append(site, start, total) };
 }
 
 #[cold]
@@ -148,14 +192,56 @@ extern "C" fn deliver_image(site: &Site, image: *const u8, image_len: usize) {
     deliver(site, image, image_len, ptr::null(), 0);
 }
 
-/// Appends the event to each recording that takes it.
+/// Appends the event to each recording that takes it, if its filter lets it through.
 #[inline(never)]
 extern "C" fn deliver(site: &Site, image: *const u8, image_len: usize, tails: *const Tail, count: usize) {
-    let mut takers = site.takers();
+    let mut takers = site.takers() & ((1 << MAX_RECORDINGS) - 1);
     let Writer::Thread(tid) = writer::who() else { return refuse_guest(takers) };
-    // SAFETY: the tails of the event that is being recorded, or none.
-    let tails = if count == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(tails, count) } };
-    let mut event = Event { id: id(site), tid, time: 0, image, image_len, tails };
+    // SAFETY: the image and the tails of the event that is being recorded, or no tails.
+    let (fixed, tails) = unsafe {
+        let tails = if count == 0 { &[][..] } else { std::slice::from_raw_parts(tails, count) };
+        (std::slice::from_raw_parts(image, image_len), tails)
+    };
+    let number = u32::from(id(site).wrapping_sub(record::FIRST_EVENT));
+    takers = filters::passing(takers, number, tid, (fixed, tails));
+    let event = Event { id: id(site), tid, time: 0, image, image_len, tails };
+    let extended = takers & context::wanted();
+    if extended != 0 {
+        append_extended(extended, number, event, fixed);
+    }
+    takers &= !extended;
+    if takers != 0 {
+        append_to_all(takers, event);
+    }
+}
+
+/// Appends the event with the application's contexts.
+#[cold]
+#[inline(never)]
+fn append_extended(takers: u32, number: u32, event: Event<'_>, fixed: &[u8]) {
+    match Extended::new(number, fixed, event.tails) {
+        Some(mut extended) => {
+            let (image, image_len, tails) = extended.parts(event.tails.len());
+            append_to_all(takers, Event { image, image_len, tails, ..event });
+        }
+        None => {
+            for slot in (0..MAX_RECORDINGS as u32).filter(|slot| takers & (1 << slot) != 0) {
+                if let Some(recording) = recording(slot) {
+                    recording.count_without_ring(Cause::TooLarge);
+                }
+            }
+        }
+    }
+}
+
+fn append_to_all(mut takers: u32, mut event: Event<'_>) {
+    let buffer = Buffer::new();
+    let total = total_len(event.image_len, event.tails);
+    if !event.tails.is_empty() && total <= record::MAX_IMAGE {
+        // SAFETY: the parts of the event that is being recorded.
+        unsafe { buffer.fill((event.image, event.image_len), event.tails, total) };
+        event = Event { image: buffer.start(), image_len: total, tails: &[], ..event };
+    }
     while takers != 0 {
         if let Some(recording) = recording(takers.trailing_zeros()) {
             if recording.wants_given_time() {

@@ -186,7 +186,7 @@ fn enter(registry: &mut Registry, pending: Pending) -> bool {
     let Pending { socket, name, .. } = pending;
     let entered = event::prepare().is_ok() && session::be_let_in(registry, socket, name).is_some();
     if entered {
-        registry.enable_all();
+        registry.contexts_changed();
         settle(registry);
     }
     entered

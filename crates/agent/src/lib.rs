@@ -12,7 +12,9 @@
 
 mod abi;
 mod clone;
+mod context;
 mod event;
+mod filters;
 mod fork;
 mod heap;
 mod joining;

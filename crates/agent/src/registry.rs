@@ -16,6 +16,7 @@ use tompion_protocol::{MAX_RECORDINGS, rules};
 
 use crate::{
     abi::{Module, SITE_ASKS, Site},
+    context, event, filters,
     joining::{self, Late, Pending},
     listener::Background,
     lock,
@@ -31,6 +32,12 @@ pub struct Registry {
     modules: Vec<*mut Module>,
     /// Number of each event, by its description. The same in all recordings.
     numbers: BTreeMap<Box<[u8]>, u32>,
+    /// The next event's number.
+    next_number: u32,
+    /// How many contexts of the application go with the events that have numbers.
+    numbered_contexts: u32,
+    /// Compiled filters.
+    filters: filters::Cache,
     /// The recordings, by slot.
     pub recordings: [Option<Joined>; MAX_RECORDINGS],
     /// Address space that earlier recordings left.
@@ -65,6 +72,9 @@ static REGISTRY: Guarded = Guarded {
     registry: UnsafeCell::new(Registry {
         modules: Vec::new(),
         numbers: BTreeMap::new(),
+        next_number: 0,
+        numbered_contexts: 0,
+        filters: filters::Cache::new(),
         recordings: [const { None }; MAX_RECORDINGS],
         retired: Vec::new(),
         pending: Vec::new(),
@@ -219,8 +229,7 @@ impl Registry {
         // SAFETY: the site's module is loaded.
         let Some(description) = (unsafe { description(site) }) else { return };
         let Ok(names) = tompion_schema::decode_names(&description) else { return };
-        let next = self.numbers.len() as u32;
-        let number = *self.numbers.entry(description.clone()).or_insert(next);
+        let number = self.number_of(&description);
         if number >= MAX_EVENTS {
             return;
         }
@@ -228,10 +237,19 @@ impl Registry {
         let mut takers = 0;
         for (slot, joined) in self.recordings.iter_mut().enumerate() {
             let Some(joined) = joined else { continue };
-            if !joined.describe(number, &description) {
+            if !joined.describe(number, &description, self.numbered_contexts) {
                 joined.count_undescribed(slot);
             } else if rules::take(&joined.rules, &names) {
-                takers |= 1 << slot;
+                let filter = rules::filter(&joined.rules);
+                let program = filter.map(|filter| self.filters.program(filter, &description));
+                filters::set(slot, number, program.flatten());
+                takers |= match program {
+                    None if joined.contexts => 1 << slot | event::SLOW,
+                    None => 1 << slot,
+                    Some(Some(_)) => 1 << slot | event::SLOW,
+                    // The filter can't be true for this event.
+                    Some(None) => 0,
+                };
             }
         }
         // Ordering: the event path that sees a bit finds the id, which is stored before it; on a weakly
@@ -239,12 +257,40 @@ impl Registry {
         site.enabled.store(takers, Ordering::Release);
     }
 
+    fn number_of(&mut self, description: &[u8]) -> u32 {
+        if let Some(number) = self.numbers.get(description) {
+            return *number;
+        }
+        let number = self.next_number;
+        if number < MAX_EVENTS {
+            self.next_number += 1;
+            self.numbers.insert(description.into(), number);
+        }
+        number
+    }
+
+    /// The application has more contexts than before, or a recording was joined, which may want them: gives
+    /// events new numbers where the contexts are not those that their numbers stand for.
+    pub fn contexts_changed(&mut self) {
+        let contexts = context::count();
+        if self.numbered_contexts != contexts && context::wanted() != 0 {
+            self.numbered_contexts = contexts;
+            self.numbers.clear();
+            context::begin_epoch(self.next_number, contexts);
+        }
+        // Filters may know more than before, too.
+        self.enable_all();
+    }
+
     /// Turns off one recording's bit at every site.
     pub fn disable(&self, slot: usize) {
         for &module in &self.modules {
             // SAFETY: modules in the list are loaded.
             for site in unsafe { (*module).sites() } {
-                site.enabled.fetch_and(!(1 << slot), Ordering::Relaxed);
+                let others = site.takers() & !(1 << slot);
+                let takers = if others == event::SLOW { 0 } else { others };
+                // Ordering: only changed under the registry's lock; whoever saw the bit finds out later.
+                site.enabled.store(takers, Ordering::Relaxed);
             }
         }
     }

@@ -9,8 +9,9 @@ use tompion_protocol::{
     message::{MAX_MESSAGE, ToAgent, ToSession},
 };
 use tompion_ring::producer::{Recording, Setup};
+use tompion_schema::{Field, Integer, Type};
 
-use crate::{event, registry::Registry};
+use crate::{context, event, registry::Registry};
 
 /// How much of the first CPU's ring is made present at once, with its header, in bytes.
 const WARM_BYTES: usize = 64 * 1024 + tompion_layout::PAGE as usize;
@@ -26,6 +27,8 @@ pub struct Joined {
     shared: Shared,
     /// The rules as text.
     pub rules: String,
+    /// Whether events carry the application's contexts.
+    pub contexts: bool,
     /// One bit for each event number that stands in the catalog.
     described: Vec<u64>,
 }
@@ -71,7 +74,9 @@ pub fn be_let_in(registry: &mut Registry, socket: PacketSocket, name: String) ->
     socket.set_timeout(0).ok()?;
     match take_over(&received, registry) {
         Ok((slot, shared)) => {
-            registry.recordings[slot] = Some(Joined::new(name, socket, shared));
+            let joined = Joined::new(name, socket, shared);
+            context::want(slot, joined.contexts);
+            registry.recordings[slot] = Some(joined);
             Some(slot)
         }
         Err(reason) => {
@@ -130,6 +135,19 @@ fn take_over(received: &Received, registry: &mut Registry) -> Result<(usize, Sha
     Ok((slot, Shared { control, rings, rings_len }))
 }
 
+/// An event's description with the application's contexts behind its own fields.
+fn with_contexts(description: &[u8], contexts: u32) -> Option<Vec<u8>> {
+    let mut event = tompion_schema::decode(description).ok()?;
+    for (name, ty) in context::all(contexts) {
+        let ty = match ty {
+            context::Type::Integer => Type::Integer(Integer::signed(64)),
+            context::Type::Text => Type::String,
+        };
+        event.fields.push(Field { name: tompion_schema::context_field(name), ty, context: true });
+    }
+    Some(tompion_schema::encode(&event))
+}
+
 /// The rules as they stand in the control file.
 fn read_rules(control: &SharedMap) -> String {
     // Ordering: pairs with the session's release store of the length, behind the text.
@@ -144,7 +162,9 @@ impl Joined {
         let rules = read_rules(&shared.control);
         let identity = socket.identity();
         let described = vec![0; usize::from(u16::MAX) / 64 + 1];
-        Self { name, socket: Some(socket), identity, shared, rules, described }
+        let flags = shared.control.half(control::OFFSET_FLAGS).load(Ordering::Relaxed);
+        let contexts = flags & control::FLAG_CONTEXTS != 0;
+        Self { name, socket: Some(socket), identity, shared, rules, contexts, described }
     }
 
     /// The conversation with the session, as long as its descriptor is ours. (The program may have closed it
@@ -161,12 +181,15 @@ impl Joined {
         self.rules = read_rules(&self.shared.control);
     }
 
-    /// Puts an event into the catalog, unless it is there. False if there is no room.
-    pub fn describe(&mut self, number: u32, description: &[u8]) -> bool {
+    /// Puts an event into the catalog, unless it is there, with the first `contexts` contexts if the
+    /// recording wants them. False if there is no room.
+    pub fn describe(&mut self, number: u32, description: &[u8], contexts: u32) -> bool {
         let (index, bit) = (number as usize / 64, 1u64 << (number % 64));
         if self.described[index] & bit != 0 {
             return true;
         }
+        let extended = self.contexts.then(|| with_contexts(description, contexts)).flatten();
+        let description = extended.as_deref().unwrap_or(description);
         let control = &self.shared.control;
         let used = control.word(control::CATALOG as usize + catalog::USED);
         // Ordering: only this process's registry, under its lock, writes the catalog.

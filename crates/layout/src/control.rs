@@ -10,6 +10,7 @@
 //!  128 selector u32                                       session → event path
 //!  192 generation u32, 196 rules_len u32                  session → agent
 //!  256 lost[16] u64: losses that have no ring             agent → session
+//!  384 snapshots u64: how often the program asked         agent → session
 //! ```
 
 use crate::PAGE;
@@ -40,6 +41,9 @@ pub const OFFSET_RULES_LEN: usize = 196;
 /// Offset of the losses that belong to no ring, [`crate::loss::Cause::SLOTS`] words.
 pub const OFFSET_LOST: usize = 256;
 
+/// Offset of the number of times that the program asked for a snapshot.
+pub const OFFSET_SNAPSHOTS: usize = OFFSET_LOST + 8 * crate::loss::Cause::SLOTS;
+
 /// Where the rules begin.
 pub const RULES: u64 = PAGE;
 /// Room for the rules in bytes.
@@ -56,3 +60,5 @@ pub const FILE_SIZE: u64 = CATALOG + CATALOG_SIZE;
 pub const FLAG_OVERWRITE: u32 = 1;
 /// Flag: timestamps are CLOCK_MONOTONIC nanoseconds; else TSC ticks.
 pub const FLAG_MONOTONIC: u32 = 2;
+/// Flag: events carry the contexts that the application defines.
+pub const FLAG_CONTEXTS: u32 = 4;

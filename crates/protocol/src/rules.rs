@@ -3,7 +3,8 @@
 //! One rule a line: `+LEVEL GLOB` records events that match the glob and are at least as severe as the
 //! level's number; `-LEVEL GLOB` leaves out those that match. A glob is matched against
 //! `provider:name`; of the two events of a span, also against `provider:` and the span's name. An event
-//! is recorded when some `+` takes it and no `-` does.
+//! is recorded when some `+` takes it and no `-` does. A line `? EXPRESSION` is a filter that all events
+//! must pass as well.
 
 use tompion_schema::{Level, Names};
 
@@ -18,12 +19,14 @@ pub struct Rules {
     pub exclude: Vec<String>,
     /// The least severe level that is still recorded.
     pub level: Level,
+    /// What events must say to be recorded, in the language of filters; everything passes without one.
+    pub filter: Option<String>,
 }
 
 impl Rules {
     /// Everything.
     pub fn all() -> Self {
-        Self { include: vec!["*".into()], exclude: Vec::new(), level: Level::LOWEST }
+        Self { include: vec!["*".into()], exclude: Vec::new(), level: Level::LOWEST, filter: None }
     }
 
     /// The rules as text. Globs must not contain line breaks; such a glob matches nothing anyway.
@@ -32,8 +35,14 @@ impl Rules {
         let lowest = Level::LOWEST.number();
         let include = self.include.iter().map(|glob| format!("+{level} {}\n", one_line(glob)));
         let exclude = self.exclude.iter().map(|glob| format!("-{lowest} {}\n", one_line(glob)));
-        include.chain(exclude).collect()
+        let filter = self.filter.iter().map(|filter| format!("? {}\n", one_line(filter)));
+        include.chain(exclude).chain(filter).collect()
     }
+}
+
+/// The filter that rules given as text have.
+pub fn filter(rules: &str) -> Option<&str> {
+    rules.lines().find_map(|line| line.strip_prefix("? "))
 }
 
 fn one_line(glob: &str) -> String {
@@ -94,8 +103,10 @@ mod tests {
             include: vec!["db:*".into(), "net:packet".into()],
             exclude: vec!["db:noisy*".into()],
             level: Level::parse("info").unwrap(),
+            filter: Some("rows > 1".into()),
         };
         let text = rules.to_text();
+        assert_eq!(filter(&text), Some("rows > 1"));
         let info = Level::parse("info").unwrap();
         let at_info = |provider, name| take(&text, &Names { level: info, ..event(provider, name) });
         assert!(at_info("db", "query"));

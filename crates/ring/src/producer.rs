@@ -23,8 +23,8 @@ use crate::section;
 pub(crate) const MAX_RESTARTS: u32 = 10_000;
 /// How often an append may find its sub-buffer full and look again.
 const MAX_SUBBUFFER_SWITCHES: usize = 1000;
-/// Most tails of one event.
-const MAX_TAILS: usize = 64;
+/// Most tails of one event, context included.
+pub const MAX_TAILS: usize = 80;
 
 /// Overwrite mode; else discard mode.
 const FLAG_OVERWRITE: u32 = 1;
@@ -262,6 +262,20 @@ impl Recording {
         let counter = unsafe { &*self.lost.add(cause as usize) };
         // Ordering: a counter by itself.
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Asks the session to save what the rings hold. False if there is no recording.
+    pub fn request_snapshot(&self) -> bool {
+        // Ordering: pairs with the release store in `begin`.
+        if self.cpus.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        // SAFETY: the word stands in the control file behind the table of losses, see `layout::control`.
+        let counter = unsafe { &*self.lost.add(Cause::SLOTS) };
+        // Ordering: release, pairs with the session's acquire load: who sees the request sees what was
+        // appended before it.
+        counter.fetch_add(1, Ordering::Release);
+        true
     }
 
     /// Appends an event.

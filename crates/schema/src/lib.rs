@@ -18,7 +18,7 @@ pub use description::{
     enum_field_count,
 };
 pub use level::Level;
-pub use names::{Names, base_name};
+pub use names::{Names, base_name, context_field};
 
 /// Most fields that an event has, members of structures included.
 pub const MAX_FIELDS: usize = 1024;

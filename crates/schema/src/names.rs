@@ -24,6 +24,15 @@ impl<'a> Names<'a> {
     }
 }
 
+/// The name of the field that holds an application's context, which has the name `provider:name`.
+///
+/// ```
+/// assert_eq!(tompion_schema::context_field("net:request"), "app_net_request");
+/// ```
+pub fn context_field(name: &str) -> String {
+    format!("app_{}", name.replace(':', "_"))
+}
+
 /// The name of the span that an event of this name begins or ends; for others, the name itself.
 ///
 /// ```

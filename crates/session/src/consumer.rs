@@ -30,6 +30,8 @@ const COLLECT_EVERY: Duration = Duration::from_micros(500);
 const SAMPLE_EVERY: Duration = Duration::from_millis(25);
 /// A packet is written at the latest after this time.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
+/// Programs that ask for snapshots are heard this often at most.
+const SAVE_EVERY: Duration = Duration::from_millis(50);
 /// How many samples a batch waits for.
 const SAMPLES_AWAITED: usize = 2;
 /// Memory for bytes that wait; beyond it they are converted at once.
@@ -73,6 +75,8 @@ pub struct Consumer {
     stopped: Option<String>,
     sampled: Instant,
     flushed: Instant,
+    /// When a program's request was last followed.
+    saved: Option<Instant>,
     /// Samples since the oldest bytes were copied.
     waiting_samples: usize,
 }
@@ -93,6 +97,7 @@ impl Consumer {
             stopped: None,
             sampled: now,
             flushed: now,
+            saved: None,
             waiting_samples: 0,
         }
     }
@@ -132,6 +137,7 @@ impl Consumer {
         if self.stopped.is_some() {
             return SLEEP.1;
         }
+        self.save_on_request();
         let fullest = self.processes.iter_mut().map(Process::collect).max().unwrap_or(0);
         let pending: usize = self.processes.iter().map(Process::pending_bytes).sum();
         if self.sampled.elapsed() >= SAMPLE_EVERY {
@@ -158,6 +164,7 @@ impl Consumer {
 
     fn sample(&mut self) {
         self.sampled = Instant::now();
+        self.processes.iter_mut().for_each(Process::look_at_threads);
         self.clock.add(sample_clocks());
         if self.clock.samples().len() % 1024 == 0 {
             self.clock.thin_out();
@@ -211,6 +218,24 @@ impl Consumer {
     fn events(&self) -> u64 {
         let running = self.processes.iter().map(|process| process.summary(&self.folder).events);
         running.chain(self.manifest.sources.iter().map(|source| source.events)).sum()
+    }
+
+    /// Saves what the flight recorders hold if a program has asked for it.
+    fn save_on_request(&mut self) {
+        let who: Vec<String> = self
+            .processes
+            .iter_mut()
+            .filter_map(|process| {
+                process.wants_snapshot().then(|| format!("{} ({})", process.hello.name, process.pid))
+            })
+            .collect();
+        if !who.is_empty() && self.saved.is_none_or(|saved| saved.elapsed() >= SAVE_EVERY) {
+            let before = self.events();
+            self.save_histories();
+            let saved = self.events() - before;
+            (self.notice)(&format!("saved {saved} events, as {} asked", who.join(", ")));
+            self.saved = Some(Instant::now());
+        }
     }
 
     fn save_histories(&mut self) {

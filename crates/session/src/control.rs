@@ -24,7 +24,8 @@ use tompion_protocol::{
 
 use crate::{
     consumer::Order,
-    process::{self, Process},
+    context::Context,
+    process::{self, Attention, Process},
     target::Admission,
 };
 
@@ -44,6 +45,10 @@ pub struct Terms {
     pub overwrite: bool,
     /// Whether events carry the id of their thread.
     pub tid: bool,
+    /// What the trace has about the threads of events.
+    pub contexts: Vec<Context>,
+    /// Whether events carry the application's contexts.
+    pub application_contexts: bool,
     /// Whether this machine's TSC is fit for timestamps.
     pub tsc: bool,
     /// Folder of the trace.
@@ -290,13 +295,15 @@ impl Door {
             rings,
             folder,
             description: self.describe(hello, pid),
+            attention: Attention::new(&self.terms, pid, hello.pid),
         })
     }
 
     fn fill_in(&self, map: &SharedMap, given_time: bool) {
         let geometry = self.terms.geometry;
         let flags = if self.terms.overwrite { control::FLAG_OVERWRITE } else { 0 }
-            | if given_time { control::FLAG_MONOTONIC } else { 0 };
+            | if given_time { control::FLAG_MONOTONIC } else { 0 }
+            | if self.terms.application_contexts { control::FLAG_CONTEXTS } else { 0 };
         // Ordering: the file is passed on afterwards, by a system call.
         let half = |offset, value| map.half(offset).store(value, Ordering::Relaxed);
         let word = |offset, value| map.word(offset).store(value, Ordering::Relaxed);
@@ -347,6 +354,7 @@ impl Door {
             clock_offset_ns: *clock_offset_ns,
             clock_precision_ns: 20,
             tid: *tid,
+            context: self.terms.contexts.iter().flat_map(|context| context.fields()).collect(),
         }
     }
 

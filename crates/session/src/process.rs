@@ -24,6 +24,9 @@ use tompion_schema::Event;
 
 use crate::{
     clock::ClockMap,
+    context::Threads,
+    control::Terms,
+    filter::{self, Circumstances, SessionFilter},
     manifest,
     source::{ClassId, SourceWriter},
 };
@@ -55,6 +58,11 @@ pub struct Process {
     /// What each event number means; `None` where its description was refused.
     classes: BTreeMap<u32, Option<Class>>,
     refused: u64,
+    attention: Attention,
+    /// Events that the session's part of the filter did not let through.
+    filtered: u64,
+    /// How often the process asked for a snapshot, as far as that was heard.
+    snapshots: u64,
     /// Whether writing was given up.
     given_up: bool,
     /// Buffers for copies, used before: fresh memory would cost a page fault for each page.
@@ -64,6 +72,8 @@ pub struct Process {
 #[derive(Debug)]
 struct Class {
     event: Event,
+    /// What decides where the agent could not.
+    filter: Option<SessionFilter>,
     /// Number in the metadata, once there was a record.
     id: Option<ClassId>,
 }
@@ -100,12 +110,34 @@ pub struct Recording {
     pub folder: PathBuf,
     /// What its trace says of itself.
     pub description: encode::Source,
+    /// What is to be known of its threads.
+    pub attention: Attention,
+}
+
+/// What the session looks at besides the rings.
+#[derive(Debug, Default)]
+pub struct Attention {
+    /// The process's threads, if the trace or the filter has something of them.
+    threads: Option<Threads>,
+    /// The filter, if agents leave the last word to the session.
+    filter: Option<String>,
+}
+
+impl Attention {
+    /// What a session's terms ask for, of a process with these ids here and in its own pid namespace.
+    pub fn new(terms: &Terms, pid: u32, inner_pid: u32) -> Self {
+        let filter = terms.rules.filter.clone().filter(|filter| filter::needs_session(filter));
+        let threads = (filter.is_some() || !terms.contexts.is_empty())
+            .then(|| Threads::new(pid, inner_pid, terms.contexts.clone()));
+        Self { threads, filter }
+    }
 }
 
 impl Process {
     /// A process that was just welcomed.
     pub fn new(key: u64, pid: u32, hello: Hello, socket: Arc<PacketSocket>, recording: Recording) -> Self {
-        let Recording { geometry, overwrite, given_time, control, rings, folder, description } = recording;
+        let Recording { geometry, overwrite, given_time, control, rings, folder, description, attention } =
+            recording;
         let rings_count = (geometry.cpus() * geometry.buffers()) as usize;
         Self {
             key,
@@ -123,6 +155,9 @@ impl Process {
             catalog_read: 0,
             classes: BTreeMap::new(),
             refused: 0,
+            attention,
+            filtered: 0,
+            snapshots: 0,
             given_up: false,
             spare: Vec::new(),
         }
@@ -136,6 +171,20 @@ impl Process {
     /// Forgets the conversation, which is over.
     pub fn disconnect(&mut self) {
         self.socket = None;
+    }
+
+    /// Looks at what the kernel says of the threads.
+    pub fn look_at_threads(&mut self) {
+        if let Some(threads) = &mut self.attention.threads {
+            threads.look();
+        }
+    }
+
+    /// Whether the program has asked for a snapshot since the last time that this was asked.
+    pub fn wants_snapshot(&mut self) -> bool {
+        // Ordering: a counter by itself; what was recorded before is in the rings by their own order.
+        let asked = self.control.word(control::OFFSET_SNAPSHOTS).load(Ordering::Acquire);
+        std::mem::replace(&mut self.snapshots, asked) != asked && self.overwrite
     }
 
     /// Copies what is new in the rings. Returns the largest share of a ring that was filled, in percent.
@@ -263,8 +312,17 @@ impl Process {
                         self.refused += 1;
                         continue;
                     };
+                    let thread = self.attention.threads.as_mut().map(|threads| threads.get(tid));
+                    if let Some(Some(Class { filter: Some(filter), .. })) = self.classes.get(&number.into()) {
+                        let here = thread.map(|thread| Circumstances { tid, cpu, values: &thread.values });
+                        if !here.is_some_and(|here| filter.passes(payload, &here)) {
+                            self.filtered += 1;
+                            continue;
+                        }
+                    }
                     let time = if self.given_time { time } else { clock.to_ns(time) };
-                    let record = Record { id, time, tid, payload };
+                    let context = thread.map_or(&[][..], |thread| &thread.bytes);
+                    let record = Record { id, time, tid, context, payload };
                     if !self.writer.push(ring, cpu, position, &record)? {
                         self.refused += 1;
                     }
@@ -312,7 +370,13 @@ impl Process {
         while let Ok(Some((entry, next))) = catalog::entry_at(&bytes, at) {
             let event = tompion_schema::decode(entry.description).ok();
             self.refused += u64::from(event.is_none());
-            self.classes.entry(entry.number).or_insert(event.map(|event| Class { event, id: None }));
+            let filter = self.attention.filter.as_deref();
+            let class = event.map(|event| Class {
+                filter: filter.and_then(|filter| SessionFilter::new(filter, &event)),
+                event,
+                id: None,
+            });
+            self.classes.entry(entry.number).or_insert(class);
             at = next;
         }
     }
@@ -357,7 +421,8 @@ impl Process {
         }
         let appended = (0..self.states.len()).map(|ring| self.reader(ring).events());
         let overwritten = self.states.iter().map(|state| state.overwritten).fold(0, u64::saturating_add);
-        let known = self.writer.written().saturating_add(overwritten).saturating_add(self.refused);
+        let known = self.writer.written().saturating_add(overwritten);
+        let known = known.saturating_add(self.refused).saturating_add(self.filtered);
         appended.fold(0, u64::saturating_add).saturating_sub(known)
     }
 

@@ -17,6 +17,7 @@ use tompion_protocol::{names::SESSION_VARIABLE, rules::Rules};
 
 use crate::{
     consumer::{Consumer, Order, Report},
+    context::Context,
     control::{Door, Interest, Terms},
     manifest::{Channel, Clock, Host, Manifest},
     target::{self, Admission, Target},
@@ -63,6 +64,10 @@ pub struct Config {
     pub subbufs: u64,
     /// Whether events carry the id of their thread.
     pub tid: bool,
+    /// What else the trace has about it.
+    pub contexts: Vec<Context>,
+    /// Whether events carry the contexts that applications define.
+    pub application_contexts: bool,
     /// Libraries to preload.
     pub preload: Vec<PathBuf>,
     /// End the recording, and the command, after this time.
@@ -195,6 +200,8 @@ fn terms(config: &Config, geometry: Geometry, folder: PathBuf) -> Terms {
         rules: config.rules.clone(),
         overwrite: config.mode == Mode::Overwrite,
         tid: config.tid,
+        contexts: config.contexts.clone(),
+        application_contexts: config.application_contexts,
         tsc: tompion_os::tsc_state().is_ok() && tompion_os::tsc_is_usable(),
         folder,
         hostname: read("/proc/sys/kernel/hostname"),

@@ -6,11 +6,11 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use tompion_protocol::rules::{Rules, matches_name};
 use tompion_schema::Level;
-use tompion_session::{Config, Mode, Outcome, Report, Target};
+use tompion_session::{Config, Context, Mode, Outcome, Report, Target};
 
 use crate::{
     messages::{self, counted, grouped, nearest, say},
@@ -24,6 +24,7 @@ use crate::{
     tompion record --mode overwrite -o crash -- ./robot    # a flight recorder; SIGUSR1 saves it now\n  \
     tompion record --preload malloc -- find /usr -name '*.h'\n  \
     tompion record --for 10s --subbuf-size 1M -- ./server\n  \
+    tompion record --filter 'rows > 100 && $comm == \"worker*\"' -c comm,prio -- ./server\n  \
     tompion record -p 4711 --for 10s        # a program that runs already\n  \
     tompion record                          # all instrumented programs of this user, until Ctrl-C\n\n\
 Without a launcher: TOMPION_RECORD=DIR in a program's environment records it below DIR, with the options in \
@@ -41,6 +42,13 @@ pub struct Arguments {
     /// Record events of this log level and more severe ones, `info` for example
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     level: Option<Level>,
+    /// Record only events for which this is true, 'rows > 100 && table == "orders*"' for example
+    #[arg(long, value_name = "EXPRESSION", value_parser = filter)]
+    filter: Option<String>,
+    /// What else to record with each event: pid, comm, prio, ns, cgroup (as the session saw it last), app (what
+    /// the program defines); the CPU is always there
+    #[arg(short, long = "context", value_name = "LIST", value_delimiter = ',', value_parser = context)]
+    contexts: Vec<ContextArgument>,
     /// When a buffer is full: discard new events, or overwrite the oldest (a flight recorder)
     #[arg(long, value_enum, default_value = "discard")]
     mode: ModeArgument,
@@ -75,6 +83,44 @@ pub struct Arguments {
     /// user]
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ContextArgument {
+    /// Events have it anyway, or not, as --tid says.
+    Always,
+    Thread(Context),
+    Application,
+}
+
+fn context(text: &str) -> Result<ContextArgument, String> {
+    if let Some((_, context)) = Context::ALL.iter().find(|(name, _)| *name == text) {
+        return Ok(ContextArgument::Thread(*context));
+    }
+    match text {
+        "app" => Ok(ContextArgument::Application),
+        "cpu" | "tid" => Ok(ContextArgument::Always),
+        _ => {
+            let names = Context::ALL.iter().map(|(name, _)| *name).chain(["app", "cpu", "tid"]);
+            let names: Vec<&str> = names.collect();
+            let near = nearest(text, names.iter().copied());
+            let hint =
+                near.first().map_or_else(|| names.join(", "), |near| format!("did you mean `{near}`?"));
+            Err(format!("no context `{text}`; {hint}"))
+        }
+    }
+}
+
+/// Checks a filter; what goes on is one line, whatever was typed.
+fn filter(text: &str) -> Result<String, String> {
+    let expression = tompion_filter::parse(text).map_err(|error| format!("\n{}", error.render()))?;
+    match tompion_session::unknown_contexts(&expression).first() {
+        Some(name) => Err(format!(
+            "no context `${name}`; there are $tid, $cpu, $pid, $comm, $prio, $cgroup, $mnt_ns and its kin, \
+             $app.PROVIDER:NAME"
+        )),
+        None => Ok(expression.to_text()),
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -119,6 +165,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             },
             exclude: arguments.exclude.clone(),
             level: arguments.level.unwrap_or(Level::LOWEST),
+            filter: arguments.filter.clone(),
         },
         mode: match arguments.mode {
             ModeArgument::Discard => Mode::Discard,
@@ -127,6 +174,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         subbuf_size: arguments.subbuf_size,
         subbufs: arguments.subbufs,
         tid: !arguments.no_tid,
+        contexts: thread_contexts(&arguments.contexts),
+        application_contexts: arguments.contexts.contains(&ContextArgument::Application),
         preload: preloads(&arguments.preload)?,
         time: arguments.time,
         target: target.clone(),
@@ -140,6 +189,19 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         outcome => outcome?,
     };
     Ok(conclude(&config, &arguments, &outcome))
+}
+
+fn thread_contexts(arguments: &[ContextArgument]) -> Vec<Context> {
+    let mut contexts: Vec<Context> = arguments
+        .iter()
+        .filter_map(|argument| match argument {
+            ContextArgument::Thread(context) => Some(*context),
+            ContextArgument::Always | ContextArgument::Application => None,
+        })
+        .collect();
+    contexts.sort_unstable();
+    contexts.dedup();
+    contexts
 }
 
 fn target(arguments: &Arguments) -> Target {
@@ -280,6 +342,7 @@ fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> Str
         [glob, ..] if unknown.len() == arguments.events.len() => {
             format!("no event matches `{glob}`{}", suggestion(glob, known))
         }
+        _ if arguments.filter.is_some() => "no event passed the filter".into(),
         _ if !arguments.exclude.is_empty() || arguments.level.is_some() => {
             "no event that -e, -x and --level let through came to pass".into()
         }

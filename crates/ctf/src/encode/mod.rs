@@ -53,6 +53,29 @@ pub struct Source {
     pub clock_precision_ns: u64,
     /// Whether events carry the id of their thread.
     pub tid: bool,
+    /// What else they carry about it, in order.
+    pub context: Vec<ContextField>,
+}
+
+/// A field that all events of a source have before their own.
+#[derive(Clone, Debug)]
+pub struct ContextField(Field);
+
+impl ContextField {
+    /// A signed integer of this many bits.
+    pub fn signed(name: &str, bits: u32) -> Self {
+        Self(Field::new(name, Type::signed(bits, ORDER)))
+    }
+
+    /// An unsigned integer of this many bits.
+    pub fn unsigned(name: &str, bits: u32) -> Self {
+        Self(unsigned(name, bits))
+    }
+
+    /// A text, which ends with a NUL.
+    pub fn text(name: &str) -> Self {
+        Self(Field::new(name, Type::String(Encoding::Utf8)))
+    }
 }
 
 /// The metadata of a source whose event classes have the numbers 0, 1, 2, … in this order.
@@ -68,7 +91,7 @@ pub fn metadata(source: &Source, events: &[Event]) -> Trace {
         id: 0,
         packet_context: Some(packet_context()),
         event_header: Some(event_header()),
-        event_context: source.tid.then(|| Struct::new(vec![Field::new("vtid", Type::signed(32, ORDER))])),
+        event_context: event_context(source),
         events: events.iter().zip(0..).map(|(event, id)| event_class(event, id)).collect(),
     };
     Trace {
@@ -79,6 +102,13 @@ pub fn metadata(source: &Source, events: &[Event]) -> Trace {
         packet_header: Some(packet_header()),
         streams: vec![stream],
     }
+}
+
+fn event_context(source: &Source) -> Option<Struct> {
+    let tid = source.tid.then(|| Field::new("vtid", Type::signed(32, ORDER)));
+    let others = source.context.iter().map(|ContextField(field)| field.clone());
+    let fields: Vec<Field> = tid.into_iter().chain(others).collect();
+    (!fields.is_empty()).then(|| Struct::new(fields))
 }
 
 fn unsigned(name: &str, bits: u32) -> Field {

@@ -15,6 +15,8 @@ pub struct Record<'a> {
     pub time: u64,
     /// The writing thread.
     pub tid: u32,
+    /// Values of the source's context fields, packed.
+    pub context: &'a [u8],
     /// Fixed part and tails.
     pub payload: &'a [u8],
 }
@@ -118,6 +120,7 @@ impl Packet {
         if self.tid {
             self.bytes.extend_from_slice(&record.tid.to_le_bytes());
         }
+        self.bytes.extend_from_slice(record.context);
         plan.encode(record.payload, &mut self.bytes).inspect_err(|_| self.bytes.truncate(start))?;
         if self.events == 0 {
             self.begin = time;
@@ -209,6 +212,7 @@ mod tests {
             clock_offset_ns: 0,
             clock_precision_ns: 1,
             tid: false,
+            context: Vec::new(),
         };
         let event = Event {
             provider: "p".into(),
@@ -224,7 +228,7 @@ mod tests {
         let empty = packet.len();
         let mut push = |id, time| {
             let before = packet.len();
-            packet.push(&Record { id, time, tid: 0, payload: &[] }, &plan).unwrap();
+            packet.push(&Record { id, time, tid: 0, context: &[], payload: &[] }, &plan).unwrap();
             packet.len() - before
         };
         assert_eq!(push(0, 1 << 40), 4);

@@ -1,0 +1,181 @@
+//! Filters on the event path: what an event says decides whether a recording takes it.
+//!
+//! For each recording that has a filter there is a table from event numbers to programs. Programs are
+//! compiled when an event is enabled, and never freed, because a thread may run one at any time; the same
+//! filter on the same event is compiled once. Tables are read without a lock.
+//!
+//! What a program cannot know here (a context that only the session knows) is left to the session.
+
+use std::{
+    cell::OnceCell,
+    collections::BTreeMap,
+    ptr,
+    sync::atomic::{AtomicPtr, Ordering},
+};
+
+use tompion_filter::{
+    Contexts, EventSchema, Found, Kind, Name, Place, Program, RecordValues, Scope, Tails, Value, Verdict,
+};
+use tompion_protocol::MAX_RECORDINGS;
+use tompion_ring::producer::Tail;
+
+use crate::context;
+
+/// Programs of 256 events each.
+type Chunk = [AtomicPtr<Program>; 256];
+/// Chunks of all event numbers.
+type Table = [AtomicPtr<Chunk>; 256];
+
+static TABLES: [Table; MAX_RECORDINGS] =
+    [const { [const { AtomicPtr::new(ptr::null_mut()) }; 256] }; MAX_RECORDINGS];
+
+/// Contexts by their numbers in programs: those of the agent, then those of the application.
+const TID: u16 = 0;
+const PID: u16 = 1;
+const FIRST_OF_APPLICATION: u16 = 16;
+
+/// A filter's text, an event's description, and how many contexts the application had.
+type Key = (Box<str>, Box<[u8]>, u32);
+
+/// Compiled programs; none where a filter can't be true for an event. Kept for ever.
+#[derive(Debug, Default)]
+pub struct Cache(BTreeMap<Key, Option<&'static Program>>);
+
+impl Cache {
+    /// Nothing compiled yet.
+    pub const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// The program of a filter for an event; none if the filter can't be true for it.
+    pub fn program(&mut self, filter: &str, description: &[u8]) -> Option<&'static Program> {
+        let key = (Box::from(filter), Box::from(description), context::count());
+        *self.0.entry(key).or_insert_with(|| {
+            let program = compile(filter, description)?;
+            Some(Box::leak(Box::new(program)))
+        })
+    }
+}
+
+fn compile(filter: &str, description: &[u8]) -> Option<Program> {
+    let event = tompion_schema::decode(description).ok()?;
+    let expression = tompion_filter::parse(filter).ok()?;
+    let contexts = |name: &Name| find_context(name);
+    tompion_filter::compile(&expression, &EventSchema::new(&event, &contexts)).ok()
+}
+
+/// What the agent knows of a context.
+fn find_context(name: &Name) -> Found<'static> {
+    let known = |number, kind| Found { place: Place::Context(number), kind };
+    match (name.scope, name.head()) {
+        (Scope::Context, "tid") => known(TID, Kind::Integer),
+        (Scope::Context, "pid") => known(PID, Kind::Integer),
+        (Scope::Application, name) => match context::find(name) {
+            Some((index, context::Type::Integer)) => known(FIRST_OF_APPLICATION + index, Kind::Integer),
+            Some((index, context::Type::Text)) => known(FIRST_OF_APPLICATION + index, Kind::Text),
+            None => Found::ABSENT,
+        },
+        _ => Found::ELSEWHERE,
+    }
+}
+
+/// Has a recording's events of this number filtered by a program; by none without one.
+///
+/// The caller holds the registry's lock, and the recording doesn't take the event yet.
+pub fn set(slot: usize, number: u32, program: Option<&'static Program>) {
+    let Some(place) = TABLES.get(slot).and_then(|table| table.get(number as usize / 256)) else { return };
+    // Ordering: only changed under the registry's lock.
+    let mut chunk = place.load(Ordering::Relaxed);
+    if chunk.is_null() {
+        if program.is_none() {
+            return;
+        }
+        chunk = Box::leak(Box::new([const { AtomicPtr::new(ptr::null_mut()) }; 256]));
+        // Ordering: pairs with the acquire load in `of`.
+        place.store(chunk, Ordering::Release);
+    }
+    let program = program.map_or(ptr::null_mut(), |program| ptr::from_ref(program).cast_mut());
+    // SAFETY: chunks are never freed.
+    let chunk = unsafe { &*chunk };
+    // Ordering: pairs with the acquire load in `of`.
+    chunk[number as usize % 256].store(program, Ordering::Release);
+}
+
+#[inline]
+fn of(slot: u32, number: u32) -> Option<&'static Program> {
+    let place = TABLES.get(slot as usize)?.get(number as usize / 256)?;
+    // Ordering: pairs with the release store in `set`.
+    let chunk = place.load(Ordering::Acquire);
+    // SAFETY: null, or a chunk that was leaked.
+    let chunk = unsafe { chunk.as_ref()? };
+    // Ordering: pairs with the release store in `set`.
+    let program = chunk[number as usize % 256].load(Ordering::Acquire);
+    // SAFETY: null, or a program that was leaked.
+    unsafe { program.as_ref() }
+}
+
+/// Of the recordings that take an event, those whose filters let it through or leave it to the session.
+#[inline]
+pub fn passing(takers: u32, number: u32, tid: u32, (image, tails): (&[u8], &[Tail])) -> u32 {
+    let mut passing = takers;
+    let mut rest = takers;
+    while rest != 0 {
+        let slot = rest.trailing_zeros();
+        rest &= rest - 1;
+        let Some(program) = of(slot, number) else { continue };
+        let (tails, here) = (TailBytes(tails), Here { tid, texts: Default::default() });
+        let values = RecordValues::new(image, &tails).with_contexts(&here);
+        let passes = match program.evaluate(&values) {
+            Verdict::True => true,
+            Verdict::False => false,
+            Verdict::Unknown => program.defers(),
+        };
+        if !passes {
+            passing &= !(1 << slot);
+        }
+    }
+    passing
+}
+
+/// The tails of an event that is being recorded.
+struct TailBytes<'a>(&'a [Tail]);
+
+impl Tails for TailBytes<'_> {
+    fn tail(&self, number: usize) -> Option<&[u8]> {
+        let tail = self.0.get(number)?;
+        // SAFETY: the event's tails are readable while it is recorded, as its caller promised.
+        (!tail.data.is_null()).then(|| unsafe { std::slice::from_raw_parts(tail.data, tail.size) })
+    }
+}
+
+/// What the application writes as a context's text, and how long it is.
+type Text = ([u8; context::MAX_TEXT], usize);
+
+/// The calling thread, with the texts that were asked for.
+struct Here {
+    tid: u32,
+    texts: [OnceCell<Text>; context::MAX_CONTEXTS],
+}
+
+impl Contexts for Here {
+    fn number(&self, context: u16) -> Value {
+        match context {
+            TID => u64::from(self.tid).into(),
+            PID => u64::from(std::process::id()).into(),
+            number => match number.checked_sub(FIRST_OF_APPLICATION).and_then(context::number) {
+                Some(value) => value.into(),
+                None => Value::UNKNOWN,
+            },
+        }
+    }
+
+    fn text(&self, context: u16) -> Option<&[u8]> {
+        let index = context.checked_sub(FIRST_OF_APPLICATION)?;
+        let (buffer, len) = self.texts.get(usize::from(index))?.get_or_init(|| {
+            let mut buffer = [0; context::MAX_TEXT];
+            let len = context::text(index, &mut buffer).unwrap_or(0);
+            (buffer, len)
+        });
+        buffer.get(..*len)
+    }
+}

@@ -1,0 +1,260 @@
+//! What the session adds to events about the thread that recorded them.
+//!
+//! An event carries its thread's id and nothing more of this kind, because asking the kernel takes a system
+//! call. The session asks instead: it looks at each process's threads every now and then and remembers what
+//! it saw, so a value is what it was at that time, not at the event's. A thread that came and went between
+//! two looks has the values of its process's main thread.
+
+use std::{collections::HashMap, fs, os::unix::fs::MetadataExt, path::PathBuf};
+
+use tompion_ctf::encode::ContextField;
+
+/// A kind of context. `cpu` is no such thing: every packet has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Context {
+    /// Id of the process in its own pid namespace.
+    Pid,
+    /// Name of the thread.
+    Comm,
+    /// Priority as the scheduler has it: 120 is that of an ordinary task, below 100 are real-time tasks.
+    Priority,
+    /// Identifiers of the namespaces.
+    Namespaces,
+    /// Path of the control group.
+    Cgroup,
+}
+
+/// The namespaces, as `/proc/PID/ns` and LTTng's contexts call them.
+const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
+
+impl Context {
+    /// All kinds, by the words that users know them by.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("pid", Self::Pid),
+        ("comm", Self::Comm),
+        ("prio", Self::Priority),
+        ("ns", Self::Namespaces),
+        ("cgroup", Self::Cgroup),
+    ];
+
+    /// The fields of a trace that hold it, in the order of [`Values::encode`].
+    pub fn fields(self) -> Vec<ContextField> {
+        match self {
+            Self::Pid => vec![ContextField::signed("vpid", 32)],
+            Self::Comm => vec![ContextField::text("procname")],
+            Self::Priority => vec![ContextField::signed("prio", 32)],
+            Self::Namespaces => {
+                NAMESPACES.iter().map(|name| ContextField::unsigned(&format!("{name}_ns"), 64)).collect()
+            }
+            Self::Cgroup => vec![ContextField::text("cgroup")],
+        }
+    }
+}
+
+/// What is known of a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Values {
+    /// Id of its process in the process's own pid namespace.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+    /// Its priority, see [`Context::Priority`].
+    pub priority: i32,
+    /// Its namespaces, in the order of `NAMESPACES`.
+    pub namespaces: [u64; NAMESPACES.len()],
+    /// Path of its control group.
+    pub cgroup: String,
+}
+
+impl Values {
+    /// The number of a context that filters may ask for; texts have none.
+    pub fn number(&self, name: &str) -> Option<i64> {
+        match name {
+            "pid" => Some(self.pid.into()),
+            "prio" => Some(self.priority.into()),
+            _ => {
+                let name = name.strip_suffix("_ns")?;
+                let at = NAMESPACES.iter().position(|known| *known == name)?;
+                i64::try_from(self.namespaces[at]).ok()
+            }
+        }
+    }
+
+    /// The text of a context that filters may ask for.
+    pub fn text(&self, name: &str) -> Option<&[u8]> {
+        match name {
+            "comm" | "procname" => Some(self.comm.as_bytes()),
+            "cgroup" => Some(self.cgroup.as_bytes()),
+            _ => None,
+        }
+    }
+
+    /// The values as they stand in a trace.
+    pub fn encode(&self, contexts: &[Context]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let text = |bytes: &mut Vec<u8>, text: &str| {
+            bytes.extend(text.bytes().filter(|byte| *byte != 0));
+            bytes.push(0);
+        };
+        for context in contexts {
+            match context {
+                Context::Pid => bytes.extend(self.pid.to_le_bytes()),
+                Context::Comm => text(&mut bytes, &self.comm),
+                Context::Priority => bytes.extend(self.priority.to_le_bytes()),
+                Context::Namespaces => self.namespaces.iter().for_each(|id| bytes.extend(id.to_le_bytes())),
+                Context::Cgroup => text(&mut bytes, &self.cgroup),
+            }
+        }
+        bytes
+    }
+}
+
+/// Whether filters can ask the session for this name.
+pub fn is_known(name: &str) -> bool {
+    let values = Values::default();
+    matches!(name, "tid" | "cpu") || values.number(name).is_some() || values.text(name).is_some()
+}
+
+/// The threads of one process.
+#[derive(Debug)]
+pub struct Threads {
+    folder: PathBuf,
+    /// The process's id where it lives.
+    inner_pid: u32,
+    /// Whether its threads have other ids there than here.
+    is_elsewhere: bool,
+    wanted: Vec<Context>,
+    known: HashMap<u32, Thread>,
+    /// What threads have that were never seen.
+    default: Thread,
+}
+
+/// A thread's values, and how they stand in the trace.
+#[derive(Clone, Debug, Default)]
+pub struct Thread {
+    /// The values.
+    pub values: Values,
+    /// The values as bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Threads {
+    /// The threads of a process. `wanted` is what the trace gets of them.
+    pub fn new(pid: u32, inner_pid: u32, wanted: Vec<Context>) -> Self {
+        let mut threads = Self {
+            folder: PathBuf::from(format!("/proc/{pid}/task")),
+            inner_pid,
+            is_elsewhere: inner_pid != pid,
+            wanted,
+            known: HashMap::new(),
+            default: Thread::default(),
+        };
+        threads.default = threads.thread(Values { pid: inner_pid, ..Values::default() });
+        threads.look();
+        threads
+    }
+
+    fn thread(&self, values: Values) -> Thread {
+        Thread { bytes: values.encode(&self.wanted), values }
+    }
+
+    /// Looks at all threads.
+    pub fn look(&mut self) {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        for entry in entries.flatten() {
+            let outer = entry.file_name().to_string_lossy().parse().ok();
+            if let Some((tid, values)) = outer.and_then(|outer| self.look_at(outer)) {
+                self.remember(tid, values);
+            }
+        }
+    }
+
+    fn remember(&mut self, tid: u32, values: Values) {
+        if self.known.get(&tid).is_some_and(|thread| thread.values == values) {
+            return;
+        }
+        let thread = self.thread(values);
+        if tid == self.inner_pid {
+            self.default = thread.clone();
+        }
+        self.known.insert(tid, thread);
+    }
+
+    /// A thread's id in its own pid namespace, and its values.
+    fn look_at(&self, outer: u32) -> Option<(u32, Values)> {
+        let folder = self.folder.join(outer.to_string());
+        let tid = if self.is_elsewhere { tompion_os::innermost_pid(outer)? } else { outer };
+        let comm = fs::read(folder.join("comm")).ok()?;
+        let stat = fs::read_to_string(folder.join("stat")).ok()?;
+        let groups = fs::read_to_string(folder.join("cgroup")).unwrap_or_default();
+        let mut namespaces = [0; NAMESPACES.len()];
+        if self.wanted.contains(&Context::Namespaces) {
+            for (place, name) in namespaces.iter_mut().zip(NAMESPACES) {
+                *place = fs::metadata(folder.join("ns").join(name)).map_or(0, |metadata| metadata.ino());
+            }
+        }
+        let values = Values {
+            pid: self.inner_pid,
+            comm: String::from_utf8_lossy(&comm).trim_end_matches('\n').to_owned(),
+            priority: priority(&stat).unwrap_or_default(),
+            namespaces,
+            // The unified hierarchy has the number 0 (`cgroups(7)`).
+            cgroup: groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default().to_owned(),
+        };
+        Some((tid, values))
+    }
+
+    /// What is known of a thread by its own id, looking now if it was never seen.
+    pub fn get(&mut self, tid: u32) -> &Thread {
+        if !self.known.contains_key(&tid) {
+            if self.is_elsewhere {
+                self.look();
+            } else if let Some((tid, values)) = self.look_at(tid) {
+                self.remember(tid, values);
+            }
+            // What can't be seen now never will be.
+            let default = self.default.clone();
+            self.known.entry(tid).or_insert(default);
+        }
+        self.known.get(&tid).unwrap_or(&self.default)
+    }
+}
+
+/// The scheduler's priority. Source: field 18 of `proc_pid_stat(5)` is that minus 100.
+fn priority(stat: &str) -> Option<i32> {
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split(' ').nth(15)?.parse::<i32>().ok().map(|priority| priority + 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_seen_by_its_id_and_a_stranger_has_the_process_s_values() {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::Builder::new().name("named".into()).spawn(move || {
+            sender.send(tompion_os::gettid()).unwrap();
+            let _ = wait.recv();
+        });
+        let tid = receiver.recv().unwrap();
+        let own = std::process::id();
+        let mut threads = Threads::new(own, own, vec![Context::Comm, Context::Pid, Context::Priority]);
+        let found = threads.get(tid).clone();
+        assert_eq!(found.values.comm, "named");
+        assert!((0..140).contains(&found.values.priority), "{found:?}");
+        assert_eq!(found.bytes[..6], *b"named\0");
+        assert_eq!(found.bytes[6..10], own.to_le_bytes());
+        let main = threads.get(own).values.clone();
+        assert_eq!(threads.get(u32::MAX / 2).values, main);
+        drop(done);
+        thread.unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn filters_know_the_names() {
+        assert!(["tid", "cpu", "pid", "comm", "prio", "mnt_ns", "cgroup"].into_iter().all(is_known));
+        assert!(!is_known("rows") && !is_known("x_ns"));
+    }
+}

@@ -1,0 +1,149 @@
+//! Filters where agents left the verdict to the session, because it alone knows the context.
+
+use tompion_filter::{
+    Contexts, EventSchema, Found, Kind, Name, Place, Program, RecordValues, Scope, Shape, Value,
+};
+use tompion_schema::Event;
+
+use crate::context::{self, Values};
+
+const TID: u16 = 0;
+const CPU: u16 = 1;
+
+/// A filter on the events of one class that the session must decide.
+#[derive(Debug)]
+pub struct SessionFilter {
+    program: Program,
+    shape: Shape,
+    /// Names of contexts, by their numbers in the program less two.
+    names: Vec<String>,
+}
+
+/// Where and in which thread an event was recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances<'a> {
+    /// The thread's id in its own pid namespace.
+    pub tid: u32,
+    /// The CPU.
+    pub cpu: u32,
+    /// What else is known of the thread.
+    pub values: &'a Values,
+}
+
+/// Names of contexts in a filter that nobody knows.
+pub fn unknown_contexts(expression: &tompion_filter::Expression) -> Vec<String> {
+    let contexts = expression.contexts().filter(|name| name.scope == Scope::Context);
+    contexts.map(|name| name.head().to_owned()).filter(|name| !context::is_known(name)).collect()
+}
+
+/// Whether a filter asks for something that only a session knows.
+pub fn needs_session(filter: &str) -> bool {
+    tompion_filter::parse(filter).is_ok_and(|expression| {
+        let mut contexts = expression.contexts().filter(|name| name.scope == Scope::Context);
+        contexts.any(|name| !matches!(name.head(), "tid" | "pid"))
+    })
+}
+
+impl SessionFilter {
+    /// The filter for events of this class; none if it can't be compiled for it.
+    pub fn new(filter: &str, event: &Event) -> Option<Self> {
+        let expression = tompion_filter::parse(filter).ok()?;
+        let names: Vec<String> = expression
+            .contexts()
+            .filter(|name| name.scope == Scope::Context)
+            .map(|n| n.head().into())
+            .collect();
+        let known = |number, kind| Found { place: Place::Context(number), kind };
+        let values = Values::default();
+        let find = |name: &Name| match (name.scope, name.head()) {
+            (Scope::Context, "tid") => known(TID, Kind::Integer),
+            (Scope::Context, "cpu") => known(CPU, Kind::Integer),
+            (Scope::Context, head) => match names.iter().position(|known| known == head) {
+                Some(at) if values.text(head).is_some() => known(at as u16 + 2, Kind::Text),
+                Some(at) => known(at as u16 + 2, Kind::Integer),
+                None => Found::ABSENT,
+            },
+            // The agent had its say on these; recorded or not, they aren't known here.
+            _ => Found::ABSENT,
+        };
+        let program = tompion_filter::compile(&expression, &EventSchema::new(event, &find)).ok()?;
+        Some(Self { program, shape: Shape::new(event), names })
+    }
+
+    /// Whether the filter lets a record through. At this place, unknown counts as false.
+    pub fn passes(&self, payload: &[u8], circumstances: &Circumstances<'_>) -> bool {
+        let (fixed, tails) = self.shape.split(payload);
+        let here = Here { names: &self.names, circumstances };
+        let values = RecordValues::new(fixed, &tails).with_contexts(&here);
+        self.program.evaluate(&values).is_true()
+    }
+}
+
+struct Here<'a> {
+    names: &'a [String],
+    circumstances: &'a Circumstances<'a>,
+}
+
+impl Here<'_> {
+    fn name(&self, context: u16) -> Option<&str> {
+        self.names.get(usize::from(context.checked_sub(2)?)).map(String::as_str)
+    }
+}
+
+impl Contexts for Here<'_> {
+    fn number(&self, context: u16) -> Value {
+        let value = match context {
+            TID => Some(self.circumstances.tid.into()),
+            CPU => Some(self.circumstances.cpu.into()),
+            _ => self.name(context).and_then(|name| self.circumstances.values.number(name)),
+        };
+        value.map_or(Value::UNKNOWN, Value::from)
+    }
+
+    fn text(&self, context: u16) -> Option<&[u8]> {
+        self.circumstances.values.text(self.name(context)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tompion_schema::{Field, Integer, Kind as EventKind, Level, Type};
+
+    use super::*;
+
+    fn event() -> Event {
+        Event {
+            provider: "db".into(),
+            name: "query".into(),
+            level: Level::DEFAULT,
+            kind: EventKind::Instant,
+            init: false,
+            format: None,
+            fields: vec![
+                Field::new("table", Type::String),
+                Field::new("rows", Type::Integer(Integer::unsigned(32))),
+            ],
+        }
+    }
+
+    #[test]
+    fn the_session_decides_by_thread_and_fields() {
+        let values = Values { comm: "worker-3".into(), ..Values::default() };
+        let mut payload = 6u32.to_le_bytes().to_vec();
+        payload.extend(100u32.to_le_bytes());
+        payload.extend(b"orders");
+        for (filter, expected) in [
+            (r#"$comm == "worker*" && rows == 100"#, true),
+            (r#"$comm == "worker*" && table == "orders""#, true),
+            (r#"$comm == "worker*" && table == "other""#, false),
+            ("$cpu == 2 && $tid == 7", true),
+            ("$prio < 100 && $cpu == 1", false),
+            ("$comm == \"w*\" && missing == 1", false),
+        ] {
+            let filter_of = SessionFilter::new(filter, &event()).unwrap();
+            let circumstances = Circumstances { tid: 7, cpu: 2, values: &values };
+            assert_eq!(filter_of.passes(&payload, &circumstances), expected, "{filter}");
+            assert!(!filter_of.passes(&payload[..9], &circumstances), "{filter} on a short payload");
+        }
+    }
+}
