@@ -6,6 +6,8 @@
 /// Environment variable that tells an agent where its sessions listen: names of sockets, separated by
 /// colons.
 pub const SESSION_VARIABLE: &str = "TOMPION_SESSION";
+/// Environment variable with the library's file, for programs that load it by themselves.
+pub const LIBRARY_VARIABLE: &str = "TOMPION_LIBRARY";
 /// Environment variable with a folder: the program records itself there, without a launcher.
 pub const RECORD_VARIABLE: &str = "TOMPION_RECORD";
 /// Environment variable with options of `tompion record` for such a recording, separated by blanks.

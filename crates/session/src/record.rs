@@ -13,7 +13,10 @@ use std::{
 
 use tompion_layout::ring::{Geometry, GeometryError};
 use tompion_os::{Inheritance, Poller, Signals};
-use tompion_protocol::{names::SESSION_VARIABLE, rules::Rules};
+use tompion_protocol::{
+    names::{LIBRARY_VARIABLE, SESSION_VARIABLE},
+    rules::Rules,
+};
 
 use crate::{
     consumer::{Consumer, Order, Report},
@@ -70,6 +73,8 @@ pub struct Config {
     pub application_contexts: bool,
     /// Libraries to preload.
     pub preload: Vec<PathBuf>,
+    /// The library, for programs that load it by themselves.
+    pub library: Option<PathBuf>,
     /// End the recording, and the command, after this time.
     pub time: Option<Duration>,
     /// Whom to record.
@@ -287,6 +292,9 @@ fn spawn(config: &Config, session: &str, inheritance: Inheritance) -> Result<Chi
     let mut command = Command::new(program);
     command.args(arguments).env(SESSION_VARIABLE, sessions);
     inheritance.hand_on(&mut command);
+    if let Some(library) = config.library.as_ref().filter(|_| std::env::var_os(LIBRARY_VARIABLE).is_none()) {
+        command.env(LIBRARY_VARIABLE, library);
+    }
     if !config.preload.is_empty() {
         let own = config.preload.iter().map(|path| path.to_string_lossy().into_owned());
         let others = std::env::var("LD_PRELOAD").ok().filter(|list| !list.is_empty());

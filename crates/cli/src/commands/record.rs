@@ -177,6 +177,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         contexts: thread_contexts(&arguments.contexts),
         application_contexts: arguments.contexts.contains(&ContextArgument::Application),
         preload: preloads(&arguments.preload)?,
+        library: super::library("libtompion.so.0").ok(),
         time: arguments.time,
         target: target.clone(),
         invocation: std::env::args().collect(),
