@@ -8,6 +8,7 @@ mod told;
 
 mod abi;
 mod attach;
+mod choices;
 mod command_line;
 mod fields;
 mod flight_recorder;

@@ -1,0 +1,119 @@
+//! What is recorded of an event's circumstances, and which events are: contexts, filters, snapshots.
+
+use crate::support::{Event, Trace, Workshop, run};
+
+fn record(options: &[&str]) -> (Workshop, Trace) {
+    let shop = Workshop::new();
+    let program = shop.program("chooser");
+    let trace = shop.record(options, &[&program]);
+    (shop, trace)
+}
+
+fn steps(trace: &Trace) -> Vec<Event> {
+    trace.events().into_iter().filter(|event| event.name == "chooser:step").collect()
+}
+
+/// The workers and numbers of recorded steps, sorted. The worker is told by the application's context.
+fn chosen(options: &[&str]) -> Vec<(u64, u64)> {
+    let (_shop, trace) = record(&[&["-c", "app"], options].concat());
+    trace.agreed_text();
+    let number = |event: &Event| event.context["app_net_request"].as_u64().expect("a context");
+    let mut steps: Vec<_> =
+        steps(&trace).iter().map(|event| (number(event) / 100, event.number("i"))).collect();
+    steps.sort_unstable();
+    steps
+}
+
+fn all(workers: &[u64], numbers: impl Iterator<Item = u64> + Clone) -> Vec<(u64, u64)> {
+    workers.iter().flat_map(|worker| numbers.clone().map(move |number| (*worker, number))).collect()
+}
+
+#[test]
+fn filters_choose_by_fields() {
+    for (filter, numbers) in [
+        ("i >= 7", vec![7, 8, 9]),
+        ("i < 0x2 || i == 9", vec![0, 1, 9]),
+        (r#"parity == "o*" && !(i > 4)"#, vec![1, 3]),
+        ("half == 1.5 || half > 4", vec![3, 9]),
+        ("three[2] % 4 == 1 && three[0] == 1", vec![1, 5, 9]),
+        (r#"i << 1 == 4 | parity == "none""#, vec![2]),
+    ] {
+        assert_eq!(chosen(&["--filter", filter]), all(&[0, 1, 2], numbers.into_iter()), "{filter}");
+    }
+}
+
+#[test]
+fn filters_choose_by_what_the_application_says() {
+    assert_eq!(
+        chosen(&["--filter", "$app.net:request >= 105 && $app.net:request < 202"]),
+        [all(&[1], 5..10), all(&[2], 0..2)].concat()
+    );
+    assert_eq!(chosen(&["--filter", r#"$app.net:user == "user-2" && i == 3"#]), [(2, 3)]);
+}
+
+#[test]
+fn filters_choose_by_what_only_the_session_knows() {
+    assert_eq!(chosen(&["--filter", r#"$comm == "worker-1""#]), all(&[1], 0..10));
+    assert_eq!(
+        chosen(&["--filter", r#"$comm == "worker-?" && $prio >= 0 && i > 7"#]),
+        all(&[0, 1, 2], 8..10)
+    );
+    assert_eq!(chosen(&["--filter", r#"$comm != "worker-0" && $cpu < 4096 && i == 0"#]), all(&[1, 2], 0..1));
+}
+
+#[test]
+fn a_filter_that_nothing_passes_or_that_is_none_is_said() {
+    let shop = Workshop::new();
+    let program = shop.program("chooser");
+    let said = run(&mut shop.recording("trace", &["--filter", "i > 1000"], &[&program])).exited(1);
+    assert!(said.err.contains("nothing recorded: no event passed the filter"), "{}", said.err);
+    let said = run(&mut shop.recording("trace", &["--filter", "i > (1000"], &[&program])).exited(2);
+    assert!(said.err.contains("i > (1000\n") && said.err.contains("^ expected `)`"), "{}", said.err);
+    let said = run(&mut shop.recording("trace", &["--filter", "$thread == 1"], &[&program])).exited(2);
+    assert!(said.err.contains("no context `$thread`"), "{}", said.err);
+    let said = run(&mut shop.recording("trace", &["-c", "comn"], &[&program])).exited(2);
+    assert!(said.err.contains("did you mean `comm`?"), "{}", said.err);
+}
+
+#[test]
+fn contexts_stand_with_every_event() {
+    let (_shop, trace) = record(&["-c", "pid,comm,prio,ns,cgroup,app"]);
+    trace.agreed_text();
+    let events = trace.events();
+    let steps = steps(&trace);
+    assert_eq!(steps.len(), 30);
+    for step in &steps {
+        let request = step.context["app_net_request"].as_u64().expect("a request");
+        assert_eq!(step.context["app_net_user"], format!("user-{}", request / 100));
+        assert_eq!(step.context["procname"], format!("worker-{}", request / 100));
+        assert!((0..140).contains(&step.context["prio"].as_i64().expect("a priority")));
+        assert_eq!(step.context["vpid"], events[0].context["vtid"], "the main thread has the process's id");
+        let own = std::fs::metadata("/proc/self/ns/net").expect("a namespace");
+        assert_eq!(step.context["net_ns"], std::os::unix::fs::MetadataExt::ino(&own));
+        assert!(step.context["cgroup"].is_string());
+    }
+    // The first event was recorded before there was any context of the application's.
+    assert_eq!(events[0].name, "chooser:begin");
+    assert!(events[0].context.get("app_net_request").is_none());
+    let end = &events[events.len() - 1];
+    assert_eq!(
+        (&end.fields["first"], &end.fields["second"], &end.fields["third"]),
+        (&0.into(), &0.into(), &(-1).into())
+    );
+}
+
+#[test]
+fn a_program_asks_for_a_snapshot_from_a_signal_handler() {
+    let shop = Workshop::new();
+    let program = shop.program("chooser");
+    let options = ["--mode", "overwrite"];
+    let said = run(&mut shop.recording("trace", &options, &[&program, &"snapshot"])).succeeded();
+    // The event of the request itself is in it or not, as the session comes sooner or later.
+    let saved = ["saved 32 events, as chooser (", "saved 33 events, as chooser ("];
+    assert!(saved.iter().any(|words| said.err.contains(words)), "{}", said.err);
+    let trace = shop.trace("trace");
+    assert_eq!(trace.agreed_text(), 34);
+    let events = trace.events();
+    let asked = events.iter().find(|event| event.name == "chooser:asked").expect("the handler's event");
+    assert_eq!(asked.fields["answer"], 0);
+}
