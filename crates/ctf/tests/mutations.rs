@@ -1,9 +1,15 @@
 //! Damaged descriptions and packets: whatever the bytes are, reading ends, with events or an error.
+//!
+//! Some rounds in normal tests, ten million in all of packets and of descriptions with `TOMPION_FULL=1`; the
+//! same in every run.
 
 use std::time::{Duration, Instant};
 
 use tompion_ctf::decode::{Decoder, Input, Value};
+use tompion_ctf::encode::{ContextField, Origin, Packet, Plan, Record, Source, metadata};
+use tompion_ctf::metadata::Uuid;
 use tompion_ctf::tsdl;
+use tompion_schema::{self as schema, Enumeration, Integer, Kind, Label, Level, Type};
 
 /// A description with everything that makes decoding depend on data.
 const METADATA: &str = r#"/* CTF 1.8 */
@@ -61,6 +67,67 @@ fn packet() -> Vec<u8> {
         bytes[place..place + 4].copy_from_slice(&size);
     }
     bytes
+}
+
+/// What we write ourselves: a description with every type that a program's event can have, and a packet.
+fn written() -> (String, Vec<u8>) {
+    let label = |low, high, name: &str| Label { low, high, name: name.into() };
+    let labels = vec![label(0, 3, "few"), label(-9, -1, "below")];
+    let enumeration = Enumeration { name: "e".into(), labels };
+    let types = [
+        Type::Integer(Integer::signed(16).network()),
+        Type::Float(64),
+        Type::Enum(Integer::signed(8), enumeration),
+        Type::TextArray(3),
+        Type::Bytes,
+        Type::Sequence(Integer::hex(16).network()),
+        Type::TextSequence,
+    ];
+    let fields = |prefix: &str| -> Vec<schema::Field> {
+        let named = types.iter().zip(0..);
+        named.map(|(ty, number)| schema::Field::new(&format!("{prefix}{number}"), ty.clone())).collect()
+    };
+    let context = vec![schema::Field::new("id", Type::Bool), schema::Field::new("name", Type::String)];
+    let context = schema::Field { context: true, ..schema::Field::new("user", Type::Struct(context)) };
+    let nested = schema::Field::new("in", Type::Struct(fields("x")));
+    let event = schema::Event {
+        provider: "mark".into(),
+        name: "all".into(),
+        level: Level::DEFAULT,
+        kind: Kind::Mark,
+        init: true,
+        format: Some("rows %d of \"%s\"".into()),
+        fields: fields("f").into_iter().chain([context, nested]).collect(),
+    };
+    let fixed = [&[1, 2], &[0; 7][..], &[64, 1], &[2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0]].concat();
+    let tails = b"abc\x01\x02\x03\x04text";
+    let payload = [&*fixed, &[1, 2, 0, 0, 0], &*fixed, tails, b"me", tails].concat();
+    let (uuid, plan) = (Uuid([3; 16]), Plan::new(&event));
+    let source = Source {
+        uuid,
+        environment: Vec::new(),
+        clock_uuid: Some(uuid),
+        clock_offset_ns: 1,
+        clock_precision_ns: 1,
+        tid: true,
+        context: vec![ContextField::signed("vpid", 32), ContextField::text("procname")],
+    };
+    let mut packet = Packet::new(&source);
+    let context = b"\x02\0\0\0find\0";
+    for time in [5, 6, 1 << 40] {
+        packet.push(&Record { id: 0, time, tid: 7, context, payload: &payload }, &plan).unwrap();
+    }
+    let bytes = packet.finish(Origin::default(), 0, |bytes, _| bytes.to_vec());
+    (tsdl::write(&metadata(&source, &[event])), bytes)
+}
+
+/// Two descriptions, each with a packet.
+fn samples() -> [(String, Vec<u8>); 2] {
+    [(METADATA.into(), packet()), written()]
+}
+
+fn rounds(few: u64) -> u64 {
+    if std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1") { 10_000_000 } else { few }
 }
 
 /// xorshift64
@@ -150,37 +217,48 @@ fn within(limit: Duration, what: &str, run: impl FnOnce()) {
 }
 
 #[test]
-fn the_sound_packet_decodes() {
-    let decoder = Decoder::new(tsdl::parse(METADATA.as_bytes()).unwrap()).unwrap();
-    assert_eq!(decode(&decoder, &packet()), 12);
+fn the_sound_packets_decode() {
+    let events = samples().map(|(metadata, packet)| {
+        let decoder = Decoder::new(tsdl::parse(metadata.as_bytes()).unwrap()).unwrap();
+        decode(&decoder, &packet)
+    });
+    assert_eq!(events, [12, 3]);
 }
 
 #[test]
 fn damaged_packets_end_in_events_or_an_error() {
-    let decoder = Decoder::new(tsdl::parse(METADATA.as_bytes()).unwrap()).unwrap();
+    let samples = samples()
+        .map(|(metadata, packet)| (Decoder::new(tsdl::parse(metadata.as_bytes()).unwrap()).unwrap(), packet));
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let mut events = 0;
-    for round in 0..40_000 {
-        let mut bytes = packet();
+    let (mut events, rounds) = (0, rounds(50_000));
+    for round in 0..rounds {
+        let (decoder, packet) = &samples[random.below(samples.len())];
+        let mut bytes = packet.clone();
         random.mutate(&mut bytes);
-        within(Duration::from_secs(5), &format!("packet {round}"), || events += decode(&decoder, &bytes));
+        within(Duration::from_secs(5), &format!("packet {round}"), || events += decode(decoder, &bytes));
     }
-    assert!(events > 10_000, "most damage leaves something to read: {events}");
+    assert!(events as u64 > rounds / 4, "most damage leaves something to read: {events}");
 }
 
 #[test]
 fn damaged_descriptions_are_refused_or_describe_something_else() {
+    let samples = samples();
     let mut random = Random(0xd1b5_4a32_d192_ed03);
-    let (mut parsed, packet) = (0, packet());
-    for round in 0..20_000 {
-        let mut text = METADATA.as_bytes().to_vec();
+    let (mut parsed, rounds) = (0, rounds(20_000));
+    for round in 0..rounds {
+        let (metadata, packet) = &samples[random.below(samples.len())];
+        let mut text = metadata.as_bytes().to_vec();
         random.mutate(&mut text);
         within(Duration::from_secs(5), &format!("description {round}"), || {
-            if let Ok(Ok(decoder)) = tsdl::parse(&text).map(Decoder::new) {
+            let Ok(trace) = tsdl::parse(&text) else { return };
+            for event in trace.streams.iter().flat_map(|stream| &stream.events) {
+                assert!(event.names().base().len() <= event.name.len());
+            }
+            if let Ok(decoder) = Decoder::new(trace) {
                 parsed += 1;
-                decode(&decoder, &packet);
+                decode(&decoder, packet);
             }
         });
     }
-    assert!(parsed > 100, "some damage is harmless: {parsed}");
+    assert!(parsed > rounds / 200, "some damage is harmless: {parsed}");
 }

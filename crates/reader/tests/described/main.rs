@@ -40,6 +40,7 @@ impl Recording {
             clock_offset_ns: 1_700_000_000_000_000_000,
             clock_precision_ns: 1,
             tid: true,
+            context: Vec::new(),
         };
         // As a session does it: what a program says goes through bytes.
         let events: Vec<Event> = events
@@ -49,7 +50,7 @@ impl Recording {
         let plans: Vec<Plan> = events.iter().map(Plan::new).collect();
         let mut packet = Packet::new(&source);
         for (time, (id, payload)) in (1..).zip(records) {
-            let record = Record { id: *id, time, tid: 42, payload };
+            let record = Record { id: *id, time, tid: 42, context: &[], payload };
             packet.push(&record, &plans[*id as usize]).unwrap();
         }
         let metadata = encode::metadata(&source, &events);
@@ -396,9 +397,44 @@ fn a_conversion_by_babeltrace2_keeps_what_events_are() {
 }
 
 #[test]
+fn damaged_recordings_are_printed_without_panic() {
+    let (events, records) = kinds();
+    let recording = Recording::new("damaged", &events, &records);
+    let files = ["metadata", "stream"].map(|name| recording.0.join(name));
+    let sound = files.each_ref().map(|file| fs::read(file).unwrap());
+    let mut random = random::Random(0x9e37_79b9_7f4a_7c15);
+    let mut printed = 0;
+    for _ in 0..if is_full() { 200_000 } else { 1000 } {
+        let mut bytes = sound.clone();
+        for _ in 0..=random.below(3) {
+            let target = &mut bytes[random.below(3).min(1) as usize];
+            let place = random.below(target.len() as u64) as usize;
+            match random.below(3) {
+                0 => target[place] ^= 1 << random.below(8),
+                1 => target[place] = random.pick(&[0, 1, 0x7f, 0xff, b'%', b'*', b'9', b's']),
+                _ => target.truncate(place.max(1)),
+            }
+        }
+        files.iter().zip(&bytes).for_each(|(file, bytes)| fs::write(file, bytes).unwrap());
+        let open = || open(std::slice::from_ref(&recording.0));
+        let Ok(mut traces) = open() else { continue };
+        let mut output = Vec::new();
+        text::print(&mut traces, &PrintOptions::default(), &mut output).unwrap();
+        json::print(&mut open().unwrap(), &mut output).unwrap();
+        json::print_csv(&mut open().unwrap(), &mut output).unwrap();
+        assert!(output.len() < 1 << 20);
+        printed += usize::from(!output.is_empty());
+    }
+    assert!(printed > 300, "{printed}");
+}
+
+fn is_full() -> bool {
+    std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1")
+}
+
+#[test]
 fn random_events_are_printed_as_babeltrace2_prints_them() {
-    let full = std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1");
-    for seed in 1..=if full { 400 } else { 8 } {
+    for seed in 1..=if is_full() { 400 } else { 8 } {
         let (events, records) = random::recording(seed);
         let recording = Recording::new(&format!("random-{seed}"), &events, &records);
         recording.assert_as_babeltrace2_prints_it();
