@@ -11,11 +11,15 @@
 //! * `tid`: the writing thread's id in its own pid namespace.
 //! * `timestamp`: TSC ticks, or nanoseconds of CLOCK_MONOTONIC, as the control page says.
 //! * fixed part: every fixed-size field in order, packed without alignment; a field of variable
-//!   length stands there with the number of its elements (u32).
+//!   length stands there with the number of its elements (u32), an array with nothing, an enumeration
+//!   as its integer.
 //! * tails: the bytes of the variable-length and array fields, in order, packed.
 //!
+//! A structure has no bytes of its own: its members stand in both parts in its place, depth first.
+//!
 //! Records start at multiples of 8 bytes and never cross a sub-buffer's end. All numbers are
-//! little-endian (the machine's own order on every supported platform).
+//! little-endian (the machine's own order on every supported platform), but for fields that their
+//! description calls network order.
 
 /// Bytes of a record's header.
 pub const HEADER: usize = 16;
