@@ -177,6 +177,10 @@ impl Registry {
         for site in unsafe { (*module).sites() } {
             site.enabled.store(0, Ordering::Relaxed);
         }
+        if self.is_recording() {
+            // Others may ask for events that were only there.
+            self.answer_who_asks();
+        }
     }
 
     fn is_recording(&self) -> bool {
@@ -196,8 +200,12 @@ impl Registry {
                 self.enable_site(site);
             }
         }
-        // A site that asks answers for the events of its name, wherever they are: a new module can change
-        // what older ones are told.
+        self.answer_who_asks();
+    }
+
+    /// A site that asks answers for the events of its name, wherever they are: a module that comes or goes
+    /// can change what others are told.
+    fn answer_who_asks(&mut self) {
         let mut takers = BTreeMap::<(String, String), u32>::new();
         let sites = |wanted: bool| {
             // SAFETY: modules in the list are loaded.
@@ -207,18 +215,21 @@ impl Registry {
         let name = |site: &Site| {
             // SAFETY: the site's module is loaded.
             let names = tompion_schema::decode_names(unsafe { sized_bytes(site.description)? }).ok()?;
-            Some((names.provider.to_owned(), names.name.to_owned()))
+            Some((names.provider.to_owned(), names.name.to_owned(), names.base().to_owned()))
         };
         if sites(true).next().is_none() {
             return;
         }
         for site in sites(false).filter(|site| site.takers() != 0) {
-            if let Some(name) = name(site) {
-                *takers.entry(name).or_default() |= site.takers();
+            if let Some((provider, name, base)) = name(site) {
+                // A span is asked for by its own name.
+                *takers.entry((provider.clone(), base)).or_default() |= site.takers();
+                *takers.entry((provider, name)).or_default() |= site.takers();
             }
         }
         for site in sites(true) {
-            let mask = name(site).and_then(|name| takers.get(&name)).copied().unwrap_or(0);
+            let name = name(site).map(|(provider, name, _)| (provider, name));
+            let mask = name.and_then(|name| takers.get(&name)).copied().unwrap_or(0);
             site.enabled.store(mask, Ordering::Relaxed);
         }
     }

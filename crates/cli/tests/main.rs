@@ -4,7 +4,6 @@
 //! The quick form is part of every test run; `TOMPION_FULL=1` goes round the loops longer.
 
 mod support;
-mod told;
 
 mod abi;
 mod attach;
@@ -14,7 +13,9 @@ mod fields;
 mod flight_recorder;
 mod hostile;
 mod kills;
+mod plugins;
 mod processes;
 mod processes_copies;
 mod processes_guests;
 mod threads;
+mod told;
