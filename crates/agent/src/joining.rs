@@ -83,7 +83,7 @@ pub fn at_start() {
         let names = names.to_string_lossy().into_owned();
         for name in names.split(':').filter(|name| !name.is_empty()).take(MAX_RECORDINGS) {
             // A session that is gone, busy or of another version: the program runs on unrecorded.
-            join(&mut registry, name, Origin::Exec);
+            join_by(&mut registry, name, Origin::Exec, deadline);
         }
     } else if let Some(folder) = std::env::var_os(names::RECORD_VARIABLE).filter(|name| !name.is_empty()) {
         record_into(&mut registry, PathBuf::from(folder), deadline);
@@ -165,10 +165,19 @@ fn begin(socket: PacketSocket, name: &str, origin: Origin) -> io::Result<Pending
 /// Joins the session that listens under a name, waiting for it as long as a start may wait. True if the
 /// process takes part now.
 pub fn join(registry: &mut Registry, name: &str, origin: Origin) -> bool {
+    join_by(registry, name, origin, Instant::now() + PATIENCE)
+}
+
+/// Milliseconds until then, at least one: none would be for ever.
+fn milliseconds_until(deadline: Instant) -> u32 {
+    (deadline.saturating_duration_since(Instant::now()).as_millis() as u32).max(1)
+}
+
+fn join_by(registry: &mut Registry, name: &str, origin: Origin, deadline: Instant) -> bool {
     if registry.recordings.iter().flatten().any(|joined| joined.name == name) {
         return true;
     }
-    let patience = PATIENCE.as_millis() as u32;
+    let patience = milliseconds_until(deadline);
     let pending = PacketSocket::connect(name, patience).and_then(|socket| begin(socket, name, origin));
     pending.is_ok_and(|pending| enter(registry, pending))
 }
@@ -211,11 +220,11 @@ fn record_into(registry: &mut Registry, folder: PathBuf, deadline: Instant) {
     let Ok(folder) = std::path::absolute(folder) else { return };
     let name = names::folder_session(tompion_os::effective_user(), folder.as_os_str().as_bytes());
     registry.gathers_in = Some(name.clone());
-    if join_trusted(registry, &name) {
+    if join_trusted(registry, &name, deadline) {
         return;
     }
     let ready = launch::start_session(&folder, &name);
-    if ready.is_some_and(|ready| ready.wait(deadline)) && join_trusted(registry, &name) {
+    if ready.is_some_and(|ready| ready.wait(deadline)) && join_trusted(registry, &name, deadline) {
         return;
     }
     // It may come too late for the start, but not for the rest.
@@ -225,19 +234,20 @@ fn record_into(registry: &mut Registry, folder: PathBuf, deadline: Instant) {
 }
 
 /// Joins under a name that anybody may have taken.
-fn join_trusted(registry: &mut Registry, name: &str) -> bool {
+fn join_trusted(registry: &mut Registry, name: &str, deadline: Instant) -> bool {
     let Ok(socket) = PacketSocket::connect_at_once(name) else { return false };
     if !socket.peer().is_ok_and(|peer| is_trusted(peer.uid)) {
         return false;
     }
-    let _ = socket.set_timeout(PATIENCE.as_millis() as u32);
+    let _ = socket.set_timeout(milliseconds_until(deadline));
     begin(socket, name, Origin::Exec).is_ok_and(|pending| enter(registry, pending))
 }
 
 /// Looks for the session that was not there in time.
 pub fn look_for_late_sessions(registry: &mut Registry) {
     let Some(late) = registry.late.take() else { return };
-    if !join_trusted(registry, &late.name) && Instant::now() < late.until {
+    let now = Instant::now();
+    if !join_trusted(registry, &late.name, now + PATIENCE) && now < late.until {
         registry.late = Some(late);
         listener::look_again_at(registry, Instant::now() + LATE_STEP);
     }

@@ -85,7 +85,7 @@ fn a_running_process_is_recorded_from_now_to_its_end() {
 
 #[test]
 fn children_of_a_process_that_was_asked_follow_it() {
-    for (how, children) in [("fork", 1), ("exec", 2)] {
+    for (how, children) in [("fork", 1), ("exec", 3)] {
         let shop = Workshop::new();
         let ticker = Ticker::start(Command::new(shop.program("ticker")).arg(how));
         let recording = start(&mut shop.tompion(&["record", "-o", "trace", "-p", &ticker.pid()]));

@@ -248,6 +248,15 @@ impl PacketSocket {
         }
     }
 
+    /// Whether the other side still has its end. What it has said stays to be received.
+    pub fn is_open(&self) -> bool {
+        let mut byte = 0u8;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+        // SAFETY: the buffer is one writable byte.
+        let len = unsafe { libc::recv(self.raw(), (&raw mut byte).cast(), 1, flags) };
+        len > 0 || len < 0 && crate::last_error().kind() == io::ErrorKind::WouldBlock
+    }
+
     /// Receives one packet without descriptors, if there is one; neither waits nor allocates.
     pub fn hear(&self, buffer: &mut [u8]) -> Heard {
         // SAFETY: the buffer is writable for its length.
@@ -385,7 +394,9 @@ mod tests {
         let received = client.receive(&mut buffer).unwrap();
         assert_eq!(&buffer[..received.len], b"hello");
         assert_eq!(received.descriptors.len(), 2);
+        assert!(client.is_open());
         drop(server);
+        assert!(!client.is_open());
         assert_eq!(client.receive(&mut buffer).unwrap().len, 0);
     }
 

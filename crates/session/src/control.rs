@@ -238,6 +238,11 @@ impl Door {
             let _ = socket.send(&ToAgent::Refused("a session for other processes".into()).encode(), &[]);
             return Ok(());
         }
+        if self.is_member(peer.pid) {
+            // It found the session under two names.
+            let _ = socket.send(&ToAgent::Refused("takes part already".into()).encode(), &[]);
+            return Ok(());
+        }
         let hello = receive_hello(&socket).map_err(|reason| {
             let _ = socket.send(&ToAgent::Refused(reason.clone()).encode(), &[]);
             format!("refused process {}: {reason}", peer.pid)
@@ -266,6 +271,13 @@ impl Door {
         // If the consumer is gone, the recording is over anyway.
         let _ = self.orders.send(Order::Joined(Box::new(process)));
         Ok(())
+    }
+
+    /// Whether a process with this id talks to the session already. (One that has executed another program
+    /// has closed its conversation.)
+    fn is_member(&self, pid: u32) -> bool {
+        let mut same = self.members.values().filter(|member| member.pid == pid);
+        same.any(|member| member.socket.as_ref().is_some_and(|socket| socket.is_open()))
     }
 
     /// Makes the two memory files of a process and passes them on.

@@ -24,6 +24,8 @@ int main(int count, char **arguments)
 	unsigned number = 0;
 	if (strcmp(how, "child") == 0) {
 		TOMPION_EVENT(ticker, child, (u32, number, number));
+		usleep(100 * 1000);
+		TOMPION_EVENT(ticker, child, (u32, number, number + 1));
 		return 0;
 	}
 	printf("ready\n");
