@@ -23,6 +23,9 @@ const SLACK: u64 = 4;
 /// What is counted: its name, and the number by which `counted.c` marks it.
 const EVENTS: [(&str, u64); 2] = [("two-u64", 0), ("one-string-of-16", 1)];
 
+/// Two comparisons, of which both must be made to find out that the event is not wanted.
+const FILTER: &str = "a == 1 && b == 3";
+
 /// A name and its number of instructions.
 type Count = (String, u64);
 
@@ -69,13 +72,21 @@ fn count(workspace: &Workspace) -> Result<Vec<Count>> {
     let steps = build("steps", "event/steps.c", &[])?;
     let counted = build("counted", "event/counted.c", &programs::tompion_flags(workspace))?;
     let folder = programs::folder(workspace)?.join("steps-trace");
-    let settings =
-        Settings { folder: &folder, source: Source::Events("bench:*"), mode: Mode::Overwrite, tid: true };
+    let settings = Settings {
+        folder: &folder,
+        source: Source::Events("bench:*"),
+        mode: Mode::Overwrite,
+        tid: true,
+        filter: None,
+    };
     let mut recorded = tompion.record(&settings)?;
     recorded.arg(&steps).arg(&counted).arg("expect-enabled");
+    let mut counts = run(&mut recorded, "")?;
+    let mut filtered = tompion.record(&Settings { filter: Some(FILTER), ..settings })?;
+    filtered.arg(&steps).arg(&counted).arg("expect-enabled");
+    counts.extend(run(&mut filtered, " (filtered)")?);
     let mut disabled = Command::new(&steps);
     disabled.arg(&counted).arg("expect-disabled");
-    let mut counts = run(&mut recorded, "")?;
     counts.extend(run(&mut disabled, " (disabled)")?);
     programs::remove(Path::new(&folder))?;
     Ok(counts)

@@ -61,7 +61,15 @@ fn compile(filter: &str, description: &[u8]) -> Option<Program> {
     let event = tompion_schema::decode(description).ok()?;
     let expression = tompion_filter::parse(filter).ok()?;
     let contexts = |name: &Name| find_context(name);
-    tompion_filter::compile(&expression, &EventSchema::new(&event, &contexts)).ok()
+    let program = tompion_filter::compile(&expression, &EventSchema::new(&event, &contexts)).ok()?;
+    can_be_true(&program).then_some(program)
+}
+
+/// Whether there is something to find out. Not so if the event has nothing of what the filter asks for.
+fn can_be_true(program: &Program) -> bool {
+    let nothing: &[&[u8]] = &[];
+    program.operands().iter().any(|operand| operand.place != Place::Absent)
+        || program.evaluate(&RecordValues::new(&[], nothing)) == Verdict::True
 }
 
 /// What the agent knows of a context.

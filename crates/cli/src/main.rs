@@ -31,7 +31,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a command and record its events
+    /// Record a command, running processes, or every program
     Record(commands::record::Arguments),
     /// Print a trace's events, in babeltrace2's layout
     Print(commands::print::Arguments),

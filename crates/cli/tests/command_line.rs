@@ -25,11 +25,12 @@ fn with_hello() -> Workshop {
     shop
 }
 
-/// Runs a line as a shell does; both outputs as one, and the exit code if it isn't zero.
+/// Runs a line as a shell does, for a minute at most; both outputs as one, and the exit code if it isn't
+/// zero.
 fn answer(shop: &Workshop, line: &str) -> String {
     let path = format!("{}:{}", libraries().display(), std::env::var("PATH").unwrap());
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &format!("exec 2>&1; {line}")]).env("PATH", path).env("LC_ALL", "C");
+    let mut shell = Command::new("timeout");
+    shell.args(["60", "sh", "-c", &format!("exec 2>&1; {line}")]).env("PATH", path).env("LC_ALL", "C");
     shell.env("TZ", "UTC").env("COLUMNS", "100").env_remove("TOMPION_SESSION").current_dir(shop.path(""));
     let Finished { out, status, .. } = run(&mut shell);
     match status.code() {

@@ -68,8 +68,9 @@ impl Recording {
     /// A number that the program printed behind these words.
     #[track_caller]
     pub fn printed(&self, words: &str) -> u64 {
-        let numbers = self.said.out.lines().filter_map(|line| line.strip_prefix(words)?.trim().parse().ok());
-        numbers.last().unwrap_or_else(|| panic!("no `{words}` in {}", self.said.out))
+        let mut numbers =
+            self.said.out.lines().filter_map(|line| line.strip_prefix(words)?.trim().parse().ok());
+        numbers.next_back().unwrap_or_else(|| panic!("no `{words}` in {}", self.said.out))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Filters over events: `rows > 100 && table == "orders*" && $tid == 12`.
 //!
 //! One language for all who choose events: the agent before a record is written, the kernel's programs,
-//! the session, the reader. [`parse`] makes an [`Expression`] of a text; [`compile`] binds that to the
+//! the session, the reader. [`parse()`] makes an [`Expression`] of a text; [`compile()`] binds that to the
 //! events of one kind, [`compile_unbound`] to whoever looks names up at run time. What comes out is a
 //! [`Program`], small and verified, that runs forwards only, neither allocates nor panics, and answers
 //! true, false or *unknown*: what one place cannot know, a later one decides. At the last place unknown

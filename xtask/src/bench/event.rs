@@ -106,6 +106,7 @@ impl Bench {
                     source: Source::Events("bench:*"),
                     mode: recording.mode,
                     tid: recording.tid,
+                    filter: None,
                 };
                 let mut command = tompion.record(&settings)?;
                 command.arg(program);

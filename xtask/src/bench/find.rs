@@ -134,7 +134,7 @@ impl Bench {
             Tracer::Tompion(mode) => {
                 let tompion = self.tompion.as_ref().context("Tompion is not built")?;
                 let source = Source::Preload("malloc");
-                let settings = tompion::Settings { folder: &trace, source, mode, tid: true };
+                let settings = tompion::Settings { folder: &trace, source, mode, tid: true, filter: None };
                 let mut command = tompion.record(&settings)?;
                 command.arg(&self.stopwatch);
                 (self.time(command)?, Some(trace))

@@ -19,6 +19,8 @@ pub struct Settings<'a> {
     pub mode: Mode,
     /// Whether each event carries its thread.
     pub tid: bool,
+    /// What events must say to be recorded.
+    pub filter: Option<&'a str>,
 }
 
 /// Where events come from.
@@ -62,6 +64,9 @@ impl Tompion {
         };
         if !settings.tid {
             command.arg("--no-tid");
+        }
+        if let Some(filter) = settings.filter {
+            command.args(["--filter", filter]);
         }
         command.arg("-o").arg(settings.folder).arg("--");
         Ok(command)

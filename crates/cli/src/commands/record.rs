@@ -67,7 +67,7 @@ pub struct Arguments {
     /// Record the use of a library in any program, without recompiling it (repeatable)
     #[arg(long, value_enum, value_name = "WHAT")]
     preload: Vec<Preload>,
-    /// End the recording and the command after this time, 10s for example
+    /// End the recording, and the command if there is one, after this time: 10s for example
     #[arg(long = "for", value_name = "TIME", value_parser = units::time)]
     time: Option<Duration>,
     /// Record a running process and the children that it will have (repeatable)
