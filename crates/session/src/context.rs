@@ -37,7 +37,7 @@ impl Context {
         ("cgroup", Self::Cgroup),
     ];
 
-    /// The fields of a trace that hold it, in the order of [`Values::encode`].
+    /// The fields of a trace that hold it, in the order of `Values::encode`.
     pub fn fields(self) -> Vec<ContextField> {
         match self {
             Self::Pid => vec![ContextField::signed("vpid", 32)],

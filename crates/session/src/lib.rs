@@ -5,7 +5,7 @@
 //!         └─ consumer thread: drains rings by timer, converts time, writes packets
 //! ```
 //!
-//! The two talk by [`consumer::Order`]s only. The control thread answers an agent within microseconds,
+//! The two talk by `consumer::Order`s only. The control thread answers an agent within microseconds,
 //! because programs wait for it when they start; the consumer may take its time. Reading traces is
 //! somebody else's business, and so is what a ring looks like inside.
 #![forbid(unsafe_code)]
