@@ -448,27 +448,48 @@ fn a_disabled_event_computes_nothing() {
     assert!(record.events.is_empty());
 }
 
-/// What is plainly wrong is refused by the compiler, and says why.
+/// What is plainly wrong is refused by the compiler, and says why, in one of these words.
+const MISTAKES: [(&str, &[&str]); 17] = [
+    ("TOMPION_EVENT(p, e, (sequence, a, i16, (int *)0, 1));", &["elements of another size"]),
+    ("TOMPION_EVENT(p, e, (sequence, a, f64, (double *)0, 1));", &["elements are integers"]),
+    ("TOMPION_EVENT(p, e, (u8, a, 1), (u8, a, 2));", &["duplicate member", "redeclaration"]),
+    ("TOMPION_EVENT(p, e, (struct, s, (u8, a, 1), (u8, a, 2)));", &["duplicate member", "redeclaration"]),
+    ("TOMPION_EVENT(p, e, (struct, s));", &["a structure has a field"]),
+    ("TOMPION_EVENT(p, e, (struct, a, (struct, b, (struct, c, (u8, d, 1)))));", &["at_most_two_deep"]),
+    ("TOMPION_EVENT(p, e, (enum, a, absent, 1));", &["labels_absent"]),
+    ("TOMPION_EVENT(p, e, (array, a, u8, \"abc\", n));", &["constant"]),
+    ("TOMPION_EVENT(p, e, (str, a, n));", &["integer", "no matching"]),
+    ("TOMPION_EVENT(p, e, (u7, a, 1));", &["u7"]),
+    ("TOMPION_EVENT_LEVEL(LOUD, p, e);", &["LOUD"]),
+    ("TOMPION_COUNTER(p, e, \"text\");", &["int64_t", "makes integer", "static_cast"]),
+    ("TOMPION_SPAN(p, e, (u8, a, 1), (u8, a, 2));", &["duplicate member", "redeclaration"]),
+    ("TOMPION_JOB(p, e);", &["argument"]),
+    ("TOMPION_MARK(m, \"%s\", n);", &["char"]),
+    ("TOMPION_MARK(m, \"%d %d\", n);", &["int", "conversions"]),
+    ("TOMPION_MARK(m, \"none\", n);", &["argument"]),
+];
+
 #[test]
 fn mistakes_are_compile_errors() {
     let folder = folder("mistakes");
-    let cases = [
-        ("TOMPION_EVENT(p, e, (sequence, a, i16, (int *)0, 1));", "elements of another size"),
-        ("TOMPION_EVENT(p, e, (sequence, a, f64, (double *)0, 1));", "elements are integers"),
-        ("TOMPION_EVENT(p, e, (u8, a, 1), (u8, a, 2));", "duplicate member"),
-        ("TOMPION_EVENT(p, e, (u7, a, 1));", "u7"),
-        ("TOMPION_EVENT_LEVEL(LOUD, p, e);", "LOUD"),
-    ];
-    for compiler in compilers() {
-        for (statement, complaint) in cases {
-            let file = folder.join("mistake.c");
-            let text = format!("#include <tompion/tompion.h>\nvoid f(void) {{ {statement} }}\n");
+    for (compiler, standard, ending) in
+        [("gcc", "c11", "c"), ("clang", "c11", "c"), ("g++", "c++17", "cc"), ("clang++", "c++17", "cc")]
+    {
+        if !installed(compiler) {
+            continue;
+        }
+        for (statement, complaints) in MISTAKES {
+            let file = folder.join("mistake").with_extension(ending);
+            let text = format!(
+                "#include <tompion/tompion.h>\nvoid f(int n);\nvoid f(int n) {{ (void)n; {statement} }}\n"
+            );
             std::fs::write(&file, text).expect("a source file");
-            let build = Build { compiler, standard: "c11", mode: &["-c"], shared: false };
+            let build = Build { compiler, standard, mode: &["-c"], shared: false };
             let output = build.compile(&folder.join("mistake.o")).arg(&file).output().expect("a compiler");
             let text = String::from_utf8_lossy(&output.stderr);
             assert!(!output.status.success(), "{compiler} accepts {statement}");
-            assert!(text.contains(complaint), "{compiler}: {statement}: {text}");
+            let told = complaints.iter().any(|complaint| text.contains(complaint));
+            assert!(told, "{compiler}: {statement}: {text}");
         }
     }
 }

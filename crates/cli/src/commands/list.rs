@@ -15,6 +15,9 @@ use tompion_schema::{EVENT_MAGIC, Event, decode_outline, description_size};
 
 /// Section in which programs carry descriptions.
 const SECTION: &str = "tompion_events";
+/// Word in that section for a description that stands elsewhere: behind it comes the distance from there
+/// to the description, an `i32`.
+const ELSEWHERE: u32 = u32::from_le_bytes(*b"TER1");
 
 #[derive(Args)]
 #[command(
@@ -105,19 +108,36 @@ fn events_of(file: &Path) -> anyhow::Result<Vec<Event>> {
     let bytes = std::fs::read(file)?;
     let object = object::File::parse(&*bytes).context("expected an ELF program or library")?;
     match object.section_by_name(SECTION) {
-        Some(section) => Ok(events_in(section.data()?)),
+        Some(section) => Ok(events_in(&object, section.address(), section.data()?)),
         None => Ok(Vec::new()),
     }
 }
 
+/// The file's bytes from this address to the end of its section.
+fn bytes_at<'data>(object: &object::File<'data>, address: u64) -> Option<&'data [u8]> {
+    let section = object.sections().find(|section| {
+        let begin = section.address();
+        begin != 0 && (begin..begin.saturating_add(section.size())).contains(&address)
+    })?;
+    section.data().ok()?.get(usize::try_from(address - section.address()).ok()?..)
+}
+
+/// The description that is meant at this address of the section.
+fn elsewhere<'data>(object: &object::File<'data>, address: u64, bytes: &[u8]) -> Option<&'data [u8]> {
+    let distance = bytes.strip_prefix(&ELSEWHERE.to_le_bytes())?.first_chunk()?;
+    bytes_at(object, address.checked_add(4)?.checked_add_signed(i32::from_le_bytes(*distance).into())?)
+}
+
 /// Descriptions stand at multiples of eight bytes, with anything between them.
-fn events_in(section: &[u8]) -> Vec<Event> {
+fn events_in(object: &object::File<'_>, address: u64, section: &[u8]) -> Vec<Event> {
+    let decode = |bytes: &[u8]| decode_outline(bytes.get(..description_size(bytes).ok()?)?).ok();
     let mut events = Vec::new();
     let mut at = 0;
     while let Some(rest) = section.get(at..).filter(|rest| rest.len() >= 8) {
         let size =
             if rest.starts_with(&EVENT_MAGIC.to_le_bytes()) { description_size(rest).ok() } else { None };
-        events.extend(size.and_then(|size| decode_outline(rest.get(..size)?).ok()));
+        let there = elsewhere(object, address.saturating_add(at as u64), rest);
+        events.extend(decode(there.unwrap_or(rest)));
         at += size.unwrap_or(8).max(8).next_multiple_of(8);
     }
     events

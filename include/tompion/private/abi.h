@@ -1,0 +1,90 @@
+/*
+ * What programs and libtompion share: ABI 1. docs/design/abi.md says how it grows.
+ *
+ * Part of <tompion/tompion.h>; not to be included by itself.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#ifndef TOMPION_PRIVATE_ABI_H
+#define TOMPION_PRIVATE_ABI_H
+
+#pragma GCC system_header
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TOMPION_ABI 1
+
+/*
+ * One use of a macro. Only the library writes it; the event path loads `enabled`.
+ */
+struct tompion_site {
+    uint32_t enabled;           /* bit n up to 15: recording n takes the event; others: the library's */
+    uint32_t number;            /* the library's number of the event */
+    const void *description;    /* an event's description; its own size is in it */
+    const void *const *enums;   /* descriptions of the enum fields' types, in field order; or NULL */
+    uint32_t kind;              /* 0: records; 1: asks whether the event is enabled */
+    uint32_t reserved;
+};
+
+/* The bytes of one field of variable length, or of an array. */
+struct tompion_tail {
+    const void *data;
+    size_t size; /* in bytes */
+};
+
+/*
+ * One executable or shared object. All its files share one, a weak hidden symbol, whichever headers they
+ * were compiled with; so it never changes its size.
+ *
+ * `image` is the fixed part of the record, image_size bytes of fixed-size fields without padding, where
+ * a field of variable length stands with its number of elements (uint32_t) and an array with nothing.
+ * It may be read up to the next multiple of 8 bytes; what is there is 0. The bytes of the tails follow
+ * in the order of their fields. The functions keep errno and allocate nothing.
+ *
+ * append_begin is both in one, and returns the recordings that have the event now, a bit each. append_end
+ * records an event without fields in those of the given recordings that still take it, whatever their
+ * filters. Where a library doesn't have these two, append gets the event instead; the site may then be a
+ * copy on the stack that has fewer recordings in `enabled`.
+ */
+struct tompion_module {
+    uint32_t abi;        /* TOMPION_ABI */
+    uint32_t registered; /* files of the object whose constructors ran; this header's */
+    struct tompion_site *const *sites_begin, *const *sites_end;
+    void (*append)(const struct tompion_site *site, const void *image, size_t image_size);
+    void (*append_tails)(const struct tompion_site *site, const void *image, size_t image_size,
+                         const struct tompion_tail *tails, size_t tail_count);
+    uint32_t (*append_begin)(const struct tompion_site *site, const void *image, size_t image_size,
+                             const struct tompion_tail *tails, size_t tail_count);
+    void (*append_end)(const struct tompion_site *site, uint32_t recordings);
+    void *reserved[2]; /* the library's */
+};
+
+/* What may be asked of the library. A library that doesn't know a verb returns -1. */
+enum {
+    TOMPION_UNLOAD,  /* the object goes away: the library disables its sites and forgets them */
+    TOMPION_LOAD,    /* the object is there: the library sets the functions, then may enable sites at any
+                        time. Not 0: it doesn't know this ABI and left the module alone */
+    TOMPION_SNAPSHOT /* save what the flight recorders have; safe in signal handlers */
+};
+
+#ifdef TOMPION_OPTIONAL
+#define TOMPION_PRIV_OPTIONAL __attribute__((__weak__))
+#else
+#define TOMPION_PRIV_OPTIONAL
+#endif
+
+int tompion_agent_v1(struct tompion_module *module, uint32_t verb) TOMPION_PRIV_OPTIONAL;
+
+/* type 1: get is an int64_t (*)(void); 2: a size_t (*)(char *buffer, size_t size). Returns 0 or -1. */
+int tompion_context_v1(const char *name, uint32_t type, void *get) TOMPION_PRIV_OPTIONAL;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TOMPION_PRIVATE_ABI_H */
