@@ -43,7 +43,7 @@ impl Ticker {
 }
 
 /// Waits until the process is part of the recording, as it shows in the trace's folder.
-fn wait_for_events(trace: &Path) {
+pub fn wait_for_events(trace: &Path) {
     wait_until("events in the trace", || {
         let sources = std::fs::read_dir(trace.join("user")).into_iter().flatten().flatten();
         sources.into_iter().any(|source| source.path().join("metadata").exists())
@@ -180,7 +180,7 @@ fn programs_that_start_later_are_recorded_as_well() {
 }
 
 /// The trace that appears below a folder, once it is complete.
-fn gathered(folder: &Path) -> Trace {
+pub fn gathered(folder: &Path) -> Trace {
     let mut found = None;
     wait_until("a complete trace", || {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();

@@ -17,5 +17,6 @@ mod plugins;
 mod processes;
 mod processes_copies;
 mod processes_guests;
+mod rust;
 mod threads;
 mod told;

@@ -310,6 +310,7 @@ pub const fn write<const UNITS: usize>(
 /// points there.
 pub const fn check(outline: &Outline) {
     check_name(outline.provider.as_bytes(), 0);
+    check_has_no_colon(outline.provider.as_bytes());
     check_name(outline.name.as_bytes(), outline.suffix.len());
     if let Names::Given(names) = outline.names {
         check_fields(names, 0);
@@ -323,6 +324,15 @@ const fn check_name(name: &[u8], suffix: usize) {
     while at < name.len() {
         let is_control = name[at] < b' ' || name[at] == 0x7f || is_c1(name, at);
         assert!(!is_control, "tompion: a name contains a control character");
+        at += 1;
+    }
+}
+
+/// Everywhere else an event is `provider:name`, and the first colon tells the two apart.
+const fn check_has_no_colon(provider: &[u8]) {
+    let mut at = 0;
+    while at < provider.len() {
+        assert!(provider[at] != b':', "tompion: a provider contains a colon; a module's path does, too");
         at += 1;
     }
 }

@@ -30,6 +30,7 @@ mod platform;
 #[cfg(test)]
 mod tests;
 
+pub use context::{context, text_context, withdraw_context};
 pub use field::{Field, Hex, Integers, Network, Text, hex, network, text};
 pub use level::Level;
 pub use site::Span;
@@ -62,21 +63,4 @@ pub fn snapshot() -> bool {
 /// Programs that are started under a recording need not call this.
 pub fn load() -> bool {
     platform::load()
-}
-
-/// Offers context of the application's own, which recordings may take with every event of the program:
-/// `tompion record --context NAME`. `name` is `provider:name`.
-///
-/// `get` is called for each event that is recorded with it, on the event's own thread, also in signal
-/// handlers: no lock, no allocation, no panic, no event. It is a function or a closure that captures
-/// nothing. Returns false where there is no library, or the name is no name or taken.
-///
-/// ```
-/// use std::sync::atomic::{AtomicI64, Ordering};
-///
-/// static CYCLE: AtomicI64 = AtomicI64::new(0);
-/// tompion::context("control:cycle", || CYCLE.load(Ordering::Relaxed));
-/// ```
-pub fn context<F: Fn() -> i64 + Copy + 'static>(name: &str, get: F) -> bool {
-    context::offer(name, get)
 }

@@ -17,7 +17,7 @@
 
 /// Records an event: `event!("provider", "name", field = value, …)`.
 ///
-/// Provider and name are constant expressions of type `&'static str`. A field is
+/// Provider and name are constant expressions of type `&'static str`; a provider has no colon. A field is
 ///
 /// - `name = value`, where the value is of any type that is a [`Field`](crate::Field);
 /// - `name` alone, for a variable of that name;

@@ -50,6 +50,8 @@ pub struct Site {
 
 /// Largest fixed part of a record, in bytes.
 const MAX_IMAGE: usize = 512;
+/// Most fields with bytes behind the fixed part.
+const MAX_TAILS: usize = 64;
 
 impl Site {
     /// Whether a recording takes the event.
@@ -147,7 +149,11 @@ impl<F: Fields> Taken<F> {
             }
             start.cast::<F::Image>().write_unaligned(image);
         }
-        let count = size_of::<F::Tails>() / size_of::<Tail>();
+        let count = const {
+            let count = size_of::<F::Tails>() / size_of::<Tail>();
+            assert!(count <= MAX_TAILS, "tompion: more than 64 fields are text, slices or arrays");
+            count
+        };
         // SAFETY: the site is enabled; the image is complete; the tails are `count` tails, whose bytes live
         // as long as `fields` and `scratch`, as `Field` promises.
         unsafe {

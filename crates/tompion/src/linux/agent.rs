@@ -8,25 +8,18 @@
 //! a destructor, after the program's own. The agent's functions come in it.
 
 use std::{
-    arch::global_asm,
+    arch::{asm, global_asm},
     cell::UnsafeCell,
     ffi::{CStr, c_char, c_int, c_void},
     mem, ptr,
     sync::atomic::{AtomicPtr, Ordering},
 };
 
+use super::loader;
 use crate::{field::Tail, site::Site};
 
 /// Version of the structures that the agent and this crate share.
 const ABI: u32 = 1;
-/// The library, as programs find it.
-const LIBRARY: &CStr = c"libtompion.so.0";
-/// Where the library is, for programs that don't find it by its name.
-const LIBRARY_VARIABLE: &CStr = c"TOMPION_LIBRARY";
-/// What the environment has that asks for a recording.
-const ASKING_VARIABLES: [&CStr; 2] = [c"TOMPION_SESSION", c"TOMPION_RECORD"];
-/// `1` keeps the library out of a process.
-const DISABLE_VARIABLE: &CStr = c"TOMPION_DISABLE";
 
 /// The agent's function.
 pub type AgentFunction = unsafe extern "C" fn(*const Module, u32) -> c_int;
@@ -85,17 +78,7 @@ unsafe extern "C" {
     // The linker defines them where there is a section of this name.
     static __start_tompion_sites: [*const Site; 0];
     static __stop_tompion_sites: [*const Site; 0];
-
-    fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void;
-    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
-    fn secure_getenv(name: *const c_char) -> *const c_char;
 }
-
-// The same everywhere that this crate records.
-const RTLD_DEFAULT: *mut c_void = ptr::null_mut();
-const RTLD_NOW: c_int = 2;
-const RTLD_NOLOAD: c_int = 4;
-const RTLD_GLOBAL: c_int = 0x100;
 
 // One null pointer, which the agent passes over, so that the section exists in programs without events.
 // With the flags that `super::site` uses.
@@ -164,52 +147,35 @@ pub fn hand_over(agent: AgentFunction) -> bool {
 
 /// The library's function, if the library is here or the environment asks for it.
 fn find() -> Option<AgentFunction> {
-    function(symbol(c"tompion_agent_v1")).or_else(|| {
-        let asked = ASKING_VARIABLES.iter().any(|name| variable(name).is_some());
-        if asked { open() } else { None }
-    })
+    function(linked())
+        .or_else(|| function(loader::symbol(c"tompion_agent_v1")))
+        .or_else(loader::open_if_asked)
 }
 
-/// Loads the library, unless the environment forbids it.
-fn open() -> Option<AgentFunction> {
-    if variable(DISABLE_VARIABLE).is_some_and(|value| value == c"1") {
-        return None;
+/// The address of the library's function in a program that was linked with the library, else null: a weak
+/// reference, which Rust has no words for.
+fn linked() -> *mut c_void {
+    let place: *const *mut c_void;
+    // SAFETY: the instructions compute an address. The section is data that nothing else defines.
+    unsafe {
+        asm!(
+            super::site::address_of_label_2!(),
+            ".weak tompion_agent_v1",
+            ".pushsection .data.rel.ro.tompion,\"aw\",@progbits",
+            ".balign 8",
+            "2:",
+            ".quad tompion_agent_v1",
+            ".popsection",
+            address = out(reg) place,
+            options(pure, nomem, nostack, preserves_flags),
+        );
     }
-    for library in variable(LIBRARY_VARIABLE).into_iter().chain([LIBRARY]) {
-        // SAFETY: a library of this name keeps to what is agreed.
-        let library = unsafe { dlopen(library.as_ptr(), RTLD_NOW | RTLD_GLOBAL) };
-        if !library.is_null() {
-            // SAFETY: the library was opened, and the name is text.
-            return function(unsafe { dlsym(library, c"tompion_agent_v1".as_ptr()) });
-        }
-    }
-    None
-}
-
-/// A variable of the environment; nothing in a program with more rights than who started it.
-fn variable(name: &CStr) -> Option<&'static CStr> {
-    // SAFETY: the name is text; nobody changes the environment while constructors run, and who calls
-    // `load` later keeps to the rules of `std::env::set_var`.
-    let value = unsafe { secure_getenv(name.as_ptr()) };
-    // SAFETY: null, or text.
-    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
-}
-
-/// A function of the library, if it is in the process.
-fn symbol(name: &CStr) -> *mut c_void {
-    // SAFETY: the name is text.
-    let found = unsafe { dlsym(RTLD_DEFAULT, name.as_ptr()) };
-    if !found.is_null() {
-        return found;
-    }
-    // SAFETY: the name is text. A library that only a plugin needed isn't among the default ones.
-    let library = unsafe { dlopen(LIBRARY.as_ptr(), RTLD_NOW | RTLD_NOLOAD) };
-    // SAFETY: the library was opened, and the name is text.
-    if library.is_null() { library } else { unsafe { dlsym(library, name.as_ptr()) } }
+    // SAFETY: the word behind the label, which the linker or the loader has filled in.
+    unsafe { place.read() }
 }
 
 /// An address as a function; nothing if it is null.
-fn function<F: Copy>(address: *mut c_void) -> Option<F> {
+pub fn function<F: Copy>(address: *mut c_void) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) }
     // SAFETY: of the same size, and `F` is a type of function; the address is that of the function of this
     // type, as the symbol's name says.
@@ -218,7 +184,7 @@ fn function<F: Copy>(address: *mut c_void) -> Option<F> {
 
 /// Hands the module over to the library, which is loaded for that if need be.
 pub fn load() -> bool {
-    find().or_else(open).is_some_and(hand_over)
+    find().or_else(loader::open).is_some_and(hand_over)
 }
 
 /// Asks that flight recorders be saved.
@@ -234,7 +200,7 @@ pub fn request_snapshot() -> bool {
 /// # Safety
 /// `get` is a function of the type that `ty` says, for as long as the process lives.
 pub unsafe fn provide_context(name: &CStr, ty: u32, get: *mut c_void) -> bool {
-    let provide = function::<ContextFunction>(symbol(c"tompion_context_v1"));
+    let provide = function::<ContextFunction>(loader::symbol(c"tompion_context_v1"));
     // SAFETY: as the caller promises.
     provide.is_some_and(|provide| unsafe { provide(name.as_ptr(), ty, get) } == 0)
 }

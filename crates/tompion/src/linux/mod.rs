@@ -1,6 +1,8 @@
 //! Where programs are recorded: Linux on x86-64 and aarch64.
 
 mod agent;
+#[cfg_attr(target_feature = "crt-static", path = "no_loader.rs")]
+mod loader;
 mod site;
 
 pub use agent::{append, append_tails, load, provide_context, request_snapshot};

@@ -8,19 +8,21 @@ use crate::{
     site::{Description, Site},
 };
 
-/// Puts the address of label 2 into `{site}`.
+/// Puts the address of label 2 into `{address}`.
 #[cfg(target_arch = "x86_64")]
-macro_rules! address_of_site {
+macro_rules! address_of_label_2 {
     () => {
-        "lea {site}, [rip + 2f]"
+        "lea {address}, [rip + 2f]"
     };
 }
 #[cfg(target_arch = "aarch64")]
-macro_rules! address_of_site {
+macro_rules! address_of_label_2 {
     () => {
-        "adrp {site}, 2f\nadd {site}, {site}, :lo12:2f"
+        "adrp {address}, 2f\nadd {address}, {address}, :lo12:2f"
     };
 }
+
+pub(super) use address_of_label_2;
 
 /// The site of a description that has at most these units and these enumerations.
 ///
@@ -34,7 +36,7 @@ macro_rules! emit {
         // program defines; every one is left as it was entered.
         unsafe {
             asm!(
-                address_of_site!(),
+                address_of_label_2!(),
                 ".pushsection tompion_events,\"a\",@progbits",
                 ".balign 16",
                 "3:",
@@ -63,7 +65,7 @@ macro_rules! emit {
                 units = const Description::<D, F>::SIZES.units,
                 enumerations = const Description::<D, F>::SIZES.enums,
                 kind = const D::OUTLINE.asks as u32,
-                site = out(reg) site,
+                address = out(reg) site,
                 options(pure, nomem, nostack, preserves_flags),
             );
         }

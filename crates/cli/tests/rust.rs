@@ -1,0 +1,435 @@
+//! Programs in Rust: every field, every place, every way to build them.
+//!
+//! The programs are the workspace `rust/`, which depends on the crate `tompion` as a user's would.
+
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Mutex,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    attach::{gathered, wait_for_events},
+    support::{Finished, TOMPION, Trace, Workshop, beside, finish, libraries, rounds, run, start, tompion},
+};
+
+/// A way to build the programs.
+#[derive(Clone, Copy)]
+struct Build {
+    /// Name of the folder.
+    name: &'static str,
+    release: bool,
+    /// Settings of the profile, as cargo's environment variables.
+    profile: &'static [(&'static str, &'static str)],
+    target: Option<&'static str>,
+    /// Flags of the compiler; `LIBRARIES` is the folder where the library is.
+    flags: &'static str,
+}
+
+const DEBUG: Build = Build { name: "debug", release: false, profile: &[], target: None, flags: "" };
+const RELEASE: Build = Build { name: "release", release: true, ..DEBUG };
+/// With the library as a library of the program.
+const LINKED: Build = Build {
+    name: "linked",
+    flags: "-C link-arg=-Wl,--no-as-needed,-rpath,LIBRARIES -C link-arg=-LLIBRARIES -C link-arg=-ltompion",
+    ..DEBUG
+};
+const ONE_UNIT: Build = Build {
+    name: "one-unit",
+    profile: &[("LTO", "fat"), ("CODEGEN_UNITS", "1"), ("PANIC", "abort")],
+    ..RELEASE
+};
+const THIN: Build =
+    Build { name: "thin", profile: &[("LTO", "thin"), ("OPT_LEVEL", "s"), ("DEBUG", "2")], ..RELEASE };
+const MANY_UNITS: Build = Build {
+    name: "many-units",
+    profile: &[("LTO", "off"), ("CODEGEN_UNITS", "256"), ("OPT_LEVEL", "3")],
+    flags: "-C link-arg=-Wl,--gc-sections -C relocation-model=pic",
+    ..RELEASE
+};
+const FIXED: Build = Build { name: "fixed", flags: "-C relocation-model=static", ..RELEASE };
+const STATIC: Build = Build {
+    name: "static",
+    target: Some("x86_64-unknown-linux-gnu"),
+    flags: "-C target-feature=+crt-static",
+    ..RELEASE
+};
+const MUSL: Build = Build { name: "musl", target: Some("x86_64-unknown-linux-musl"), ..RELEASE };
+
+impl Build {
+    /// Builds the programs and returns the folder where they are.
+    fn programs(self) -> PathBuf {
+        // Several tests use the same folder; cargo would wait for itself, but say so.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rust").join(self.name);
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        cargo.args(["build", "--quiet", "--offline", "--target-dir"]).arg(&target);
+        let flags = self.flags.replace("LIBRARIES", libraries().to_str().expect("a path in UTF-8"));
+        cargo.current_dir(beside("rust")).env("RUSTFLAGS", flags).env_remove("CARGO_ENCODED_RUSTFLAGS");
+        for (name, value) in self.profile {
+            cargo.env(format!("CARGO_PROFILE_RELEASE_{name}"), value);
+        }
+        let mut folder = target;
+        if let Some(triple) = self.target {
+            // No plugins: some of these targets can't have them.
+            cargo.args(["--package", "program", "--target", triple]);
+            folder.push(triple);
+        }
+        if self.release {
+            cargo.arg("--release");
+        }
+        run(&mut cargo).succeeded();
+        folder.join(if self.release { "release" } else { "debug" })
+    }
+}
+
+/// Records one of the programs.
+fn record(shop: &Workshop, build: Build, program: &str, arguments: &[&str]) -> Trace {
+    let program = build.programs().join(program);
+    let mut command: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&program];
+    command.extend(arguments.iter().map(|argument| argument as &dyn AsRef<std::ffi::OsStr>));
+    shop.record(&[], &command)
+}
+
+/// Names and fields of the trace's events, and the messages of marks.
+fn contents(trace: &Trace) -> Vec<Value> {
+    let json = run(tompion().args(["print", "--format", "json"]).arg(&trace.folder)).succeeded().out;
+    let event = |line: &str| {
+        let mut event: Value = serde_json::from_str(line).expect("JSON from print");
+        let mut found = json!({"event": event["event"].take(), "fields": event["fields"].take()});
+        if let Some(message) = event.get_mut("message") {
+            found["message"] = message.take();
+        }
+        found
+    };
+    json.lines().map(event).collect()
+}
+
+/// The expected events: a file with one JSON object a line.
+fn golden(name: &str) -> Vec<Value> {
+    let text = fs::read_to_string(beside("golden").join(name)).expect("a golden file");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON in the golden file")).collect()
+}
+
+#[track_caller]
+fn assert_same(found: &[Value], expected: &[Value]) {
+    for (found, expected) in found.iter().zip(expected) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(found.len(), expected.len());
+}
+
+#[track_caller]
+fn assert_all_fields(build: Build) {
+    let shop = Workshop::new();
+    let trace = record(&shop, build, "fields", &[]);
+    assert_same(&contents(&trace), &golden("rust_fields.jsonl"));
+}
+
+/// `provider:name value…`, for programs whose fields are numbers and short texts.
+fn lines(trace: &Trace) -> Vec<String> {
+    let line = |event: &Value| {
+        let mut line = event["event"].as_str().expect("a name").to_owned();
+        for (name, value) in event["fields"].as_object().expect("fields") {
+            line.push_str(&format!(" {name}={value}"));
+        }
+        line
+    };
+    contents(trace).iter().map(line).collect()
+}
+
+#[test]
+fn every_field_is_recorded_as_given() {
+    let shop = Workshop::new();
+    let trace = record(&shop, DEBUG, "fields", &[]);
+    assert_same(&contents(&trace), &golden("rust_fields.jsonl"));
+    assert_eq!(trace.agreed_text() as usize, golden("rust_fields.jsonl").len());
+    assert_eq!(trace.babeltrace().err, "");
+}
+
+/// Builds, and in the long form those that take long or differ little.
+fn builds(quick: &[Build], long: &[Build]) -> Vec<Build> {
+    if rounds(0, 1) == 0 { quick.to_vec() } else { [quick, long].concat() }
+}
+
+#[test]
+fn every_way_of_building_records_the_same() {
+    for build in builds(&[RELEASE], &[ONE_UNIT, THIN, MANY_UNITS, FIXED, LINKED]) {
+        assert_all_fields(build);
+    }
+}
+
+#[test]
+fn static_programs_run_unrecorded() {
+    for build in builds(&[MUSL], &[STATIC]) {
+        if build.target.is_some_and(|triple| !is_installed(triple)) {
+            eprintln!("left out: {} is not installed", build.name);
+            continue;
+        }
+        let program = build.programs().join("places");
+        let mut disabled = Command::new(program);
+        disabled.arg("disabled").env("TOMPION_SESSION", "none");
+        let said = run(&mut disabled).succeeded().out;
+        assert!(said.starts_with("computed 0, enabled false, "), "{said}");
+    }
+}
+
+fn is_installed(triple: &str) -> bool {
+    let rustc = std::env::var_os("RUSTC").unwrap_or("rustc".into());
+    let root = run(Command::new(rustc).args(["--print", "sysroot"])).succeeded().out;
+    Path::new(root.trim()).join("lib/rustlib").join(triple).join("lib").is_dir()
+}
+
+#[test]
+fn instances_closures_and_other_crates_have_their_own_events() {
+    for build in builds(&[DEBUG, RELEASE], &[ONE_UNIT, MANY_UNITS]) {
+        let shop = Workshop::new();
+        let trace = record(&shop, build, "places", &["generic"]);
+        assert_eq!(
+            lines(&trace),
+            [
+                "places:before_main",
+                "places:shape area=4.0",
+                "places:shape area=3.0",
+                "helper:plain number=1",
+                "helper:inlined number=2",
+                "helper:generic value=3",
+                r#"helper:generic value="four""#,
+                "helper:generic _value_length=1 value=[5]",
+                "places:closure number=6",
+                "places:closure number=7",
+                "places:wrapped eight=8",
+                "places:awaited number=9",
+            ]
+        );
+    }
+}
+
+#[test]
+fn events_before_and_after_main_are_recorded() {
+    let shop = Workshop::new();
+    let trace = record(&shop, RELEASE, "places", &["early"]);
+    assert_eq!(lines(&trace), ["places:before_main", "places:in_main", "places:after_main"]);
+}
+
+#[test]
+fn threads_lose_nothing() {
+    let shop = Workshop::new();
+    let count = rounds(1000, 5000);
+    let trace = record(&shop, RELEASE, "places", &["threads", "4", &count.to_string()]);
+    assert_eq!(trace.stat()["lost"], json!({"total": 0}));
+    let mut next = [0; 4];
+    for event in trace.events().iter().filter(|event| event.name == "places:numbered") {
+        let thread = &mut next[event.number("thread") as usize];
+        assert_eq!(event.number("number"), *thread);
+        *thread += 1;
+    }
+    assert_eq!(next, [u64::from(count); 4]);
+}
+
+#[test]
+fn threads_outside_main_are_recorded() {
+    let shop = Workshop::new();
+    let trace = record(&shop, DEBUG, "places", &["endless"]);
+    assert_eq!(trace.stat()["lost"], json!({"total": 0}));
+    let (mut next, mut others) = ([0; 3], Vec::new());
+    for event in trace.events() {
+        if event.name == "places:numbered" {
+            let thread = &mut next[event.number("thread") as usize];
+            assert_eq!(event.number("number"), *thread);
+            *thread += 1;
+        } else {
+            others.push(event.name);
+        }
+    }
+    assert!(next.iter().all(|&count| count >= 100), "{next:?}");
+    let expected = ["places:before_main", "places:thread_ends", "places:after_main"];
+    assert_eq!(others, expected);
+}
+
+#[test]
+fn a_panic_ends_the_spans_that_it_leaves() {
+    let shop = Workshop::new();
+    let trace = record(&shop, DEBUG, "places", &["panics"]);
+    assert_eq!(
+        lines(&trace)[1..],
+        [
+            "places:outer_begin number=1",
+            "places:inner_begin",
+            "places:inner_end",
+            "places:outer_end",
+            "places:unwound yes=1",
+        ]
+    );
+}
+
+#[test]
+fn children_of_forks_go_on() {
+    let shop = Workshop::new();
+    let trace = record(&shop, DEBUG, "places", &["fork"]);
+    assert_eq!(
+        lines(&trace)[1..],
+        ["places:parent number=1", "places:child number=2", "places:parent number=3"]
+    );
+}
+
+#[test]
+fn plugins_come_and_go() {
+    for build in [DEBUG, RELEASE] {
+        let shop = Workshop::new();
+        let plugin = build.programs().join("libplugin.so");
+        let count = rounds(20, 2000);
+        let arguments = ["plugin", plugin.to_str().expect("a path in UTF-8"), &count.to_string()];
+        let trace = record(&shop, build, "places", &arguments);
+        let found = lines(&trace);
+        let rounds = (0..count).flat_map(|round| {
+            [
+                format!("plugin:work_begin number={round}"),
+                format!("helper:plain number={round}"),
+                "plugin:work_end".to_owned(),
+            ]
+        });
+        let expected: Vec<_> = rounds.chain(["places:plugin_gone gone=1".to_owned()]).collect();
+        assert_eq!(found[1..], expected);
+    }
+}
+
+fn list(program: &Path) -> Vec<String> {
+    let said = run(tompion().arg("list").arg(program)).succeeded().out;
+    said.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn list_finds_the_events_of_a_program_and_of_a_plugin() {
+    let programs = RELEASE.programs();
+    let found = list(&programs.join("places"));
+    for line in [
+        "helper:generic  [debug_line]  str value",
+        "helper:generic  [debug_line]  u8 value",
+        "helper:plain  [debug_line]  u32 number",
+        "places:inner_end  [debug_line]  ",
+    ] {
+        assert!(found.iter().any(|found| found == line), "{line} is not in {found:#?}");
+    }
+    let plugin = list(&programs.join("libplugin.so"));
+    assert!(plugin.iter().any(|line| line == "plugin:work_begin  [debug_line]  u32 number"), "{plugin:#?}");
+    assert!(!plugin.iter().any(|line| line.starts_with("places:")), "{plugin:#?}");
+}
+
+#[test]
+fn rules_take_a_span_by_its_name() {
+    let shop = Workshop::new();
+    let program = DEBUG.programs().join("fields");
+    let trace = shop.record(&["-e", "t:query"], &[&program]);
+    assert_eq!(lines(&trace), [r#"t:query_begin table="orders""#, "t:query_end"]);
+}
+
+/// Runs `places disabled` with these variables.
+fn disabled(variables: &[(&str, &str)]) -> Finished {
+    let mut command = Command::new(RELEASE.programs().join("places"));
+    command.arg("disabled").env("TOMPION_LIBRARY", libraries().join("libtompion.so.0"));
+    for name in ["TOMPION_SESSION", "TOMPION_RECORD", "TOMPION_DISABLE", "LD_PRELOAD"] {
+        command.env_remove(name);
+    }
+    run(command.envs(variables.iter().copied())).succeeded()
+}
+
+#[test]
+fn the_library_is_loaded_only_when_asked_for() {
+    let nothing = "computed 0, enabled false, library false, snapshot false\n";
+    assert_eq!(disabled(&[]).out, nothing);
+    assert_eq!(disabled(&[("TOMPION_SESSION", "none"), ("TOMPION_DISABLE", "1")]).out, nothing);
+    assert_eq!(
+        disabled(&[("TOMPION_SESSION", "none")]).out,
+        "computed 0, enabled false, library true, snapshot false\n"
+    );
+    let preloaded = libraries().join("libtompion.so.0");
+    let preloaded = [("LD_PRELOAD", preloaded.to_str().expect("a path in UTF-8"))];
+    assert_eq!(disabled(&preloaded).out, "computed 0, enabled false, library true, snapshot false\n");
+    let missing = [("TOMPION_SESSION", "none"), ("TOMPION_LIBRARY", "/nowhere/libtompion.so.0")];
+    assert!(disabled(&missing).out.starts_with("computed 0, enabled false, "));
+}
+
+#[test]
+fn a_program_may_be_linked_with_the_library() {
+    let shop = Workshop::new();
+    let mut command = Command::new(LINKED.programs().join("places"));
+    command.arg("disabled").env_remove("TOMPION_SESSION").env_remove("TOMPION_RECORD");
+    let said = run(&mut command).succeeded().out;
+    assert_eq!(said, "computed 0, enabled false, library true, snapshot false\n");
+    let trace = record(&shop, LINKED, "places", &["early"]);
+    assert_eq!(lines(&trace), ["places:before_main", "places:in_main", "places:after_main"]);
+}
+
+#[test]
+fn a_program_records_itself_without_a_launcher() {
+    let shop = Workshop::new();
+    let mut command = Command::new(DEBUG.programs().join("places"));
+    let tompion = Path::new(TOMPION).parent().expect("a folder");
+    let path = format!("{}:{}", tompion.display(), std::env::var("PATH").unwrap_or_default());
+    command.arg("generic").env("TOMPION_RECORD", shop.path("traces")).env("PATH", path);
+    command.env("TOMPION_LIBRARY", libraries().join("libtompion.so.0"));
+    run(&mut command).succeeded();
+    let found = lines(&gathered(&shop.path("traces")));
+    assert_eq!(found.len(), 12, "{found:#?}");
+}
+
+#[test]
+fn a_program_that_loaded_the_library_is_recorded_later() {
+    let shop = Workshop::new();
+    let mut command = Command::new(DEBUG.programs().join("places"));
+    command.arg("ticks").env("TOMPION_LIBRARY", libraries().join("libtompion.so.0"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = command.spawn().expect("the program");
+    let mut ready = [0; 6];
+    program.stdout.as_mut().expect("a pipe").read_exact(&mut ready).expect("a word");
+    let pid = program.id().to_string();
+    let recording = start(&mut shop.tompion(&["record", "-o", "trace", "-p", &pid]));
+    wait_for_events(&shop.path("trace"));
+    drop(program.stdin.take());
+    assert!(program.wait().expect("a child of this test").success());
+    finish(recording, "record -p").succeeded();
+    let events = shop.trace("trace").events();
+    let numbers: Vec<u64> = events.iter().map(|event| event.number("number")).collect();
+    let expected: Vec<u64> = (numbers[0]..).take(numbers.len()).collect();
+    assert_eq!(numbers, expected);
+}
+
+#[test]
+fn contexts_of_the_program_go_with_its_events() {
+    let shop = Workshop::new();
+    let program = DEBUG.programs().join("places");
+    let trace = shop.record(&["-c", "app", "-e", "places:*"], &[&program, &"contexts"]);
+    let json = run(tompion().args(["print", "--format", "json"]).arg(&trace.folder)).succeeded().out;
+    let mut found = Vec::new();
+    for line in json.lines().skip(1) {
+        let event: Value = serde_json::from_str(line).expect("JSON from print");
+        let mut context = event["context"].clone();
+        context.as_object_mut().expect("context").remove("vtid");
+        found.push(json!([event["event"], event["fields"], context]));
+    }
+    assert_eq!(
+        json!(found),
+        json!([
+            ["places:first", {"both": 1, "wrong": 0}, {"app_places_cycle": 1, "app_places_phase": "idle"}],
+            ["places:second", {}, {"app_places_cycle": -2, "app_places_phase": "idle"}],
+            ["places:withdrawn", {"yes": 1}, {"app_places_cycle": -2, "app_places_phase": ""}],
+        ])
+    );
+}
+
+#[test]
+fn a_program_asks_for_its_flight_recorder() {
+    let shop = Workshop::new();
+    let program = DEBUG.programs().join("places");
+    let said =
+        run(&mut shop.recording("trace", &["--mode", "overwrite"], &[&program, &"snapshot"])).succeeded();
+    assert!(said.err.contains("events, as places ("), "{}", said.err);
+    let found = lines(&shop.trace("trace"));
+    assert_eq!(found[1..], ["places:kept number=1", "places:asked asked=1"]);
+}
