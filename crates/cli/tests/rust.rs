@@ -299,6 +299,26 @@ fn plugins_come_and_go() {
     }
 }
 
+#[test]
+fn c_programs_have_rust_inside() {
+    let shop = Workshop::new();
+    for build in [DEBUG, RELEASE] {
+        let library = build.programs().join("libplugin.a");
+        let program =
+            shop.link("c_and_rust", &["c_and_rust.c"], &[library.to_str().expect("a path in UTF-8")]);
+        let trace = format!("trace-{}", build.name);
+        run(&mut shop.recording(&trace, &[], &[&program])).succeeded();
+        let expected = [
+            "c:before number=1",
+            "plugin:work_begin number=2",
+            "helper:plain number=2",
+            "plugin:work_end",
+            "c:after number=3",
+        ];
+        assert_eq!(lines(&shop.trace(&trace)), expected);
+    }
+}
+
 fn list(program: &Path) -> Vec<String> {
     let said = run(tompion().arg("list").arg(program)).succeeded().out;
     said.lines().map(str::to_owned).collect()
