@@ -14,6 +14,7 @@ mod flight_recorder;
 mod hostile;
 mod kills;
 mod plugins;
+mod preload;
 mod processes;
 mod processes_copies;
 mod processes_guests;

@@ -41,7 +41,10 @@ pub fn libraries() -> &'static Path {
     folder
 }
 
-/// The library by cargo, the preload wrapper by the C compiler, both beside the command.
+/// What stands in `crates/agent/preload`.
+const PRELOADS: [&str; 2] = ["malloc", "pthread"];
+
+/// The library by cargo, the preload wrappers by the C compiler, all beside the command.
 fn build_libraries(folder: &Path) {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     cargo.args(["build", "--quiet", "--package", "tompion-agent", "--target-dir"]);
@@ -53,16 +56,26 @@ fn build_libraries(folder: &Path) {
     if !folder.join("libtompion.so.0").exists() {
         symlink("libtompion.so", folder.join("libtompion.so.0")).expect("a link to the library");
     }
-    let (preload, fresh) = (folder.join("libtompion-malloc.so"), folder.join(".libtompion-malloc.so.test"));
-    if preload.exists() {
+    for name in PRELOADS {
+        build_preload(name, folder);
+    }
+}
+
+/// Compiles a preload wrapper, unless it is newer than its source.
+fn build_preload(name: &str, folder: &Path) {
+    let library = format!("libtompion-{name}.so");
+    let (output, fresh) = (folder.join(&library), folder.join(format!(".{library}.test")));
+    let source = repository().join("crates/agent/preload").join(format!("{name}.c"));
+    let time = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    if time(&output) > time(&source) {
         return;
     }
     let mut cc = compiler();
-    cc.args(["-g", "-shared", "-fPIC"]).arg(repository().join("crates/agent/preload/malloc.c"));
+    cc.args(["-g", "-shared", "-fPIC"]).arg(source);
     cc.arg("-L").arg(folder).args(["-ltompion", "-ldl", "-Wl,-rpath,$ORIGIN"]);
-    cc.args(["-Wl,-soname,libtompion-malloc.so", "-o"]).arg(&fresh);
+    cc.arg(format!("-Wl,-soname,{library}")).arg("-o").arg(&fresh);
     run(&mut cc).succeeded();
-    fs::rename(fresh, preload).expect("the preload wrapper in its place");
+    fs::rename(fresh, output).expect("the preload wrapper in its place");
 }
 
 fn compiler() -> Command {

@@ -112,6 +112,11 @@ const CHECKS: &[Check] = &[
         why: "`record --preload malloc` shows something in any program",
         look: || library("libtompion-malloc.so"),
     },
+    Check {
+        name: "pthread preload",
+        why: "`record --preload pthread` shows the locks and threads of any program",
+        look: || library("libtompion-pthread.so"),
+    },
 ];
 
 fn library(name: &str) -> Finding {

@@ -133,6 +133,8 @@ enum ModeArgument {
 enum Preload {
     /// malloc, calloc, realloc, free and their kin
     Malloc,
+    /// mutexes, read-write locks, conditions, barriers, semaphores, and the lives of threads
+    Pthread,
 }
 
 fn level(text: &str) -> Result<Level, String> {
@@ -251,6 +253,7 @@ fn preloads(wanted: &[Preload]) -> anyhow::Result<Vec<PathBuf>> {
     wanted.dedup();
     let name = |preload: &Preload| match preload {
         Preload::Malloc => "libtompion-malloc.so",
+        Preload::Pthread => "libtompion-pthread.so",
     };
     let libraries = wanted.iter().map(|preload| super::library(name(preload)));
     libraries.collect::<anyhow::Result<_>>().context("--preload")
