@@ -1,6 +1,6 @@
 //! What is recorded of an event's circumstances, and which events are: contexts, filters, snapshots.
 
-use crate::support::{Event, Trace, Workshop, run};
+use crate::support::{Event, Trace, Workshop, event, run, tompion};
 
 fn record(options: &[&str]) -> (Workshop, Trace) {
     let shop = Workshop::new();
@@ -17,9 +17,13 @@ fn steps(trace: &Trace) -> Vec<Event> {
 fn chosen(options: &[&str]) -> Vec<(u64, u64)> {
     let (_shop, trace) = record(&[&["-c", "app"], options].concat());
     trace.agreed_text();
-    let number = |event: &Event| event.context["app_net_request"].as_u64().expect("a context");
-    let mut steps: Vec<_> =
-        steps(&trace).iter().map(|event| (number(event) / 100, event.number("i"))).collect();
+    workers_and_numbers(&trace.events())
+}
+
+fn workers_and_numbers(events: &[Event]) -> Vec<(u64, u64)> {
+    let worker = |event: &Event| event.context["app_net_request"].as_u64().expect("a context") / 100;
+    let steps = events.iter().filter(|event| event.name == "chooser:step");
+    let mut steps: Vec<_> = steps.map(|event| (worker(event), event.number("i"))).collect();
     steps.sort_unstable();
     steps
 }
@@ -49,6 +53,32 @@ fn filters_choose_by_what_the_application_says() {
         [all(&[1], 5..10), all(&[2], 0..2)].concat()
     );
     assert_eq!(chosen(&["--filter", r#"$app.net:user == "user-2" && i == 3"#]), [(2, 3)]);
+}
+
+/// What `print` passes of a recording of everything is what a recording with the same filter has.
+#[test]
+fn filters_choose_afterwards_as_they_would_have_at_the_time() {
+    let (_shop, trace) = record(&["-c", "comm,app,pid"]);
+    let workers = [0, 1, 2];
+    for (filter, expected) in [
+        ("i >= 7", all(&workers, 7..10)),
+        ("i < 0x2 || i == 9", all(&workers, [0, 1, 9].into_iter())),
+        (r#"parity == "o*" && !(i > 4)"#, all(&workers, [1, 3].into_iter())),
+        ("half == 1.5 || half > 4", all(&workers, [3, 9].into_iter())),
+        ("three[2] % 4 == 1 && three[0] == 1", all(&workers, [1, 5, 9].into_iter())),
+        (r#"i << 1 == 4 | parity == "none""#, all(&workers, 2..3)),
+        ("$app.net:request >= 105 && $app.net:request < 202", [all(&[1], 5..10), all(&[2], 0..2)].concat()),
+        (r#"$app.net:user == "user-2" && i == 3"#, all(&[2], 3..4)),
+        (r#"$comm == "worker-1""#, all(&[1], 0..10)),
+        (r#"$comm != "worker-0" && $cpu < 4096 && i == 0"#, all(&[1, 2], 0..1)),
+        ("$tid == $pid && i == 0", Vec::new()),
+        ("i == 5 && missing == 1", Vec::new()),
+    ] {
+        let filtered =
+            run(tompion().args(["print", "--format", "json", "--filter", filter]).arg(&trace.folder));
+        let events = filtered.succeeded().out.lines().map(event).collect::<Vec<_>>();
+        assert_eq!(workers_and_numbers(&events), expected, "{filter}");
+    }
 }
 
 #[test]

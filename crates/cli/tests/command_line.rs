@@ -66,6 +66,11 @@ fn errors_are_as_written() {
 }
 
 #[test]
+fn filters_are_as_written() {
+    session_is_as_written("filters.txt");
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let shop = Workshop::new();
     let trace = shop.record(&["--subbuf-size", "1M"], &[&shop.program("numbered"), &"1", &"20000"]);

@@ -310,7 +310,8 @@ impl Trace {
     }
 }
 
-fn event(line: &str) -> Event {
+/// An event from its line of JSON.
+pub fn event(line: &str) -> Event {
     let mut value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     Event {

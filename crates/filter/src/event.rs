@@ -95,7 +95,7 @@ fn place<'a>(ty: &'a Type, rest: &[Segment], origin: Origin) -> Found<'a> {
             fixed(Scalar { size: bits / 8, encoding: Encoding::Float, network: false }, Kind::Float)
         }
         (Type::Enum(integer, enumeration), []) => {
-            fixed(scalar(*integer), Kind::Enumeration(&enumeration.labels))
+            fixed(scalar(*integer), Kind::Enumeration(enumeration.labels.as_slice().into()))
         }
         (Type::String | Type::TextArray(_) | Type::TextSequence, []) => {
             Found { place: Place::Text { tail }, kind: Kind::Text }

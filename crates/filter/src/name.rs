@@ -52,7 +52,8 @@ impl Name {
             Scope::Field | Scope::Context => self.head().into(),
             Scope::Application => {
                 let word = |character: char| character.is_ascii_alphanumeric() || character == '_';
-                format!("app_{}", self.head().replace(|character| !word(character), "_")).into()
+                let field = tompion_schema::context_field(self.head());
+                field.replace(|character| !word(character), "_").into()
             }
         }
     }

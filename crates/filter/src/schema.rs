@@ -1,5 +1,7 @@
 //! What binds a filter to events of one kind: which fields there are, and where they lie.
 
+use std::borrow::Cow;
+
 use tompion_schema::Label;
 
 use crate::name::Name;
@@ -37,7 +39,7 @@ pub enum Kind<'a> {
     /// A text.
     Text,
     /// An integer with names for its values.
-    Enumeration(&'a [Label]),
+    Enumeration(Cow<'a, [Label]>),
     /// Nothing that a filter can compare, and why: "an array", "a structure".
     Unusable(String),
     /// Not known before there is a value.

@@ -1,5 +1,7 @@
 //! Whether operators fit what they are applied to.
 
+use std::borrow::Cow;
+
 use tompion_schema::Label;
 
 use crate::error::{FilterError, Span};
@@ -22,7 +24,7 @@ enum Type<'a> {
     Number,
     Literal(&'a Pattern),
     Text,
-    Labels(&'a [Label]),
+    Labels(Cow<'a, [Label]>),
     Unusable(String),
     /// A field or context of which nothing is known.
     Any,

@@ -15,6 +15,7 @@
 mod discover;
 mod event;
 mod file;
+pub mod filter;
 pub mod json;
 pub mod manifest;
 mod merge;

@@ -16,6 +16,7 @@ use tompion_protocol::rules::matches_event;
 use crate::discover::{self, Trace};
 use crate::event::Event;
 use crate::file::StreamFile;
+use crate::filter::Filter;
 use crate::{Damage, Error};
 
 /// Bytes that all windows take together, about.
@@ -48,6 +49,8 @@ pub struct Selection {
     pub from: Option<i64>,
     /// Latest time in nanoseconds since the epoch.
     pub to: Option<i64>,
+    /// Events of which it doesn't say true are passed over.
+    pub filter: Option<Filter>,
 }
 
 impl Selection {
@@ -272,18 +275,41 @@ impl TraceSet {
             }
             let index = self.heap.peek()?.0.1 as usize;
             self.given = true;
-            let source = self.sources.get_mut(index)?;
-            match source.file.as_mut()?.finish_event(true) {
+            match self.sources.get_mut(index)?.file.as_mut()?.finish_event(true) {
+                Ok(()) if self.is_filtered_out(index) => {}
                 Ok(()) => break index,
                 Err(damage) => {
                     self.damages.push(damage);
-                    source.file = None;
+                    self.sources.get_mut(index)?.file = None;
                 }
             }
         };
+        self.event(index)
+    }
+
+    /// The event that a source has reached.
+    fn event(&self, index: usize) -> Option<Event<'_>> {
         let source = self.sources.get(index)?;
         let file = source.file.as_ref()?;
         Event::new(self.traces.get(source.trace)?, (source.trace, index), file, source.timestamp)
+    }
+
+    /// Whether the filter passes over the event that a source has reached.
+    fn is_filtered_out(&self, index: usize) -> bool {
+        let Some(filter) = &self.selection.filter else { return false };
+        self.event(index).is_some_and(|event| !filter.takes(&event))
+    }
+
+    /// The event classes that the selection takes by their names.
+    pub(crate) fn selected_classes(
+        &self,
+    ) -> impl Iterator<Item = (&Trace, &metadata::Stream, &metadata::Event)> {
+        let classes = |trace| move |stream| (trace, stream);
+        let streams =
+            self.traces.iter().flat_map(move |trace| trace.metadata().streams.iter().map(classes(trace)));
+        streams
+            .flat_map(|(trace, stream)| stream.events.iter().map(move |class| (trace, stream, class)))
+            .filter(|(.., class)| self.selection.takes_name(class))
     }
 
     /// Reads all events, stream after stream. The values of events can be read only in those traces of
@@ -293,13 +319,16 @@ impl TraceSet {
             while self.advance(index).is_some() {
                 let Some(source) = self.sources.get_mut(index) else { break };
                 let Some(file) = source.file.as_mut() else { break };
-                if let Err(damage) = file.finish_event(keep(source.trace)) {
+                let keep = self.selection.filter.is_some() || keep(source.trace);
+                if let Err(damage) = file.finish_event(keep) {
                     self.damages.push(damage);
                     source.file = None;
                     continue;
                 }
-                let Some(trace) = self.traces.get(source.trace) else { break };
-                if let Some(event) = Event::new(trace, (source.trace, index), file, source.timestamp) {
+                if self.is_filtered_out(index) {
+                    continue;
+                }
+                if let Some(event) = self.event(index) {
                     visit(&event);
                 }
             }

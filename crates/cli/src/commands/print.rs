@@ -9,17 +9,22 @@ use std::{
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use jiff::{Timestamp, Zoned, civil, tz::TimeZone};
+use tompion_filter::Expression;
 use tompion_reader::{
     Selection, TraceSet, json,
     text::{self, ClockFormat, PrintOptions, TimeFormat},
 };
 
-use crate::messages::{self, say};
+use crate::{
+    filter,
+    messages::{self, say},
+};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     tompion print\n  \
     tompion print -e 'db:*' --from 14:03:05.25 --to 14:03:06 trace/\n  \
+    tompion print --filter 'rows > 100 && table == \"orders*\" && $tid == 12'\n  \
     tompion print --format json trace/ | jq -c .\n  \
     tompion print --clock-seconds lttng-traces/auto-*/")]
 pub struct Arguments {
@@ -29,6 +34,9 @@ pub struct Arguments {
     /// Print events whose provider:name matches (repeatable) [default: all]
     #[arg(short, long = "event", value_name = "GLOB")]
     events: Vec<String>,
+    /// Print events of which this is true: `rows > 100 && table == "orders*"`
+    #[arg(long, value_name = "EXPR", value_parser = filter::parse)]
+    filter: Option<Expression>,
     /// From this moment on: 14:03:05.25, `2026-01-02 14:03:05`, or seconds since 1970
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
@@ -70,7 +78,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         text.as_deref().map(|text| parse_moment(text, &zone, || first_day(&paths, &zone))).transpose()
     };
     let (from, to) = (moment(&arguments.from)?, moment(&arguments.to)?);
-    traces.select(Selection { events: arguments.events.clone(), from, to });
+    let filter = filter::compile(arguments.filter.as_ref())?;
+    traces.select(Selection { events: arguments.events.clone(), from, to, filter });
+    if !filter::fits(arguments.filter.as_ref(), &traces) {
+        return Ok(ExitCode::from(messages::WRONG_USAGE));
+    }
     let clock = if arguments.clock_seconds { ClockFormat::Seconds } else { ClockFormat::TimeOfDay };
     let time = TimeFormat { clock, date: arguments.clock_date, utc: arguments.clock_gmt };
     let options = PrintOptions { time, no_delta: arguments.no_delta };

@@ -3,9 +3,13 @@
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use clap::Args;
+use tompion_filter::Expression;
 use tompion_reader::stat::Summary;
 
-use crate::messages::{self, grouped, say};
+use crate::{
+    filter,
+    messages::{self, grouped, say},
+};
 
 #[derive(Args)]
 #[command(
@@ -18,6 +22,9 @@ pub struct Arguments {
     /// Count events whose provider:name matches (repeatable) [default: all]
     #[arg(short, long = "event", value_name = "GLOB")]
     events: Vec<String>,
+    /// Count events of which this is true: `rows > 100 && table == "orders*"`
+    #[arg(long, value_name = "EXPR", value_parser = filter::parse)]
+    filter: Option<Expression>,
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -25,7 +32,12 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut traces = tompion_reader::open(&super::traces(&arguments.traces)?)?;
-    traces.select(tompion_reader::Selection { events: arguments.events.clone(), from: None, to: None });
+    let filter = filter::compile(arguments.filter.as_ref())?;
+    let events = arguments.events.clone();
+    traces.select(tompion_reader::Selection { events, from: None, to: None, filter });
+    if !filter::fits(arguments.filter.as_ref(), &traces) {
+        return Ok(ExitCode::from(messages::WRONG_USAGE));
+    }
     let summary = tompion_reader::stat::summarize(&mut traces);
     let mut output = anstream::stdout().lock();
     if arguments.json {

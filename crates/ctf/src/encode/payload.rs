@@ -71,51 +71,50 @@ impl Plan {
     /// Appends a record's payload to `out`. Nothing is appended on error.
     #[inline]
     pub fn encode(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Misfit> {
-        let (fixed, tails) = payload.split_at_checked(self.fixed_size).ok_or(Misfit)?;
-        if let [(Step::Fixed(_), _)] = self.steps[..] {
-            out.extend_from_slice(fixed);
+        if let [(Step::Fixed(size), _)] = self.steps[..] {
+            out.extend_from_slice(payload.get(..size).ok_or(Misfit)?);
             return Ok(());
         }
         let start = out.len();
-        let parts: &[bool] = if self.context { &[true, false] } else { &[false] };
-        let mut parts = parts.iter();
-        parts
-            .try_for_each(|&part| self.encode_part(part, fixed, tails, out))
-            .inspect_err(|_| out.truncate(start))
+        let result = if self.context {
+            self.encode_part::<true>(true, payload, out)
+                .and_then(|()| self.encode_part::<true>(false, payload, out))
+        } else {
+            self.encode_part::<false>(false, payload, out)
+        };
+        result.inspect_err(|_| out.truncate(start))
     }
 
-    /// Appends the context, or the other fields.
-    fn encode_part(
+    /// Appends all fields or, if `CHOOSE`, either the context or the others.
+    #[inline]
+    fn encode_part<const CHOOSE: bool>(
         &self,
         part: bool,
-        mut fixed: &[u8],
-        mut tails: &[u8],
+        payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Misfit> {
+        let (mut fixed, mut tails) = payload.split_at_checked(self.fixed_size).ok_or(Misfit)?;
         for &(step, context) in &self.steps {
-            let (count, bytes) = match step {
-                Step::Fixed(size) => (None, take(&mut fixed, size)?),
-                Step::Array(size) => (None, take(&mut tails, size)?),
+            let mut push = |bytes: &[u8]| {
+                if !CHOOSE || context == part {
+                    out.extend_from_slice(bytes);
+                }
+            };
+            match step {
+                Step::Fixed(size) => push(take(&mut fixed, size)?),
+                Step::Array(size) => push(take(&mut tails, size)?),
                 Step::Text => {
                     let text = take(&mut tails, take_count(&mut fixed)?)?;
                     // The program may have put a NUL into the text after its length was taken.
                     let end = memchr::memchr(0, text).unwrap_or(text.len());
-                    (None, &text[..end])
+                    push(&text[..end]);
+                    push(&[0]);
                 }
                 Step::Sequence(element) => {
                     let count = take_count(&mut fixed)?;
-                    (Some(count), take(&mut tails, count.checked_mul(element).ok_or(Misfit)?)?)
+                    push(&(count as u32).to_le_bytes());
+                    push(take(&mut tails, count.checked_mul(element).ok_or(Misfit)?)?);
                 }
-            };
-            if context != part {
-                continue;
-            }
-            if let Some(count) = count {
-                out.extend_from_slice(&(count as u32).to_le_bytes());
-            }
-            out.extend_from_slice(bytes);
-            if step == Step::Text {
-                out.push(0);
             }
         }
         Ok(())

@@ -292,7 +292,11 @@ impl Values for ByName<'_> {
     }
 
     fn has_label(&self, operand: &Operand, wanted: &dyn Fn(&[u8]) -> bool) -> Option<bool> {
-        let Some(Held::Labels(value, labels)) = self.held(&operand.name) else { return None };
+        let (Some(Held::Labels(value, labels)), Some(Segment::Name(_))) =
+            (self.held(&operand.name), operand.name.path.last())
+        else {
+            return None;
+        };
         let value = value.as_integer()?;
         let mut own = labels.iter().filter(|label| (label.low..=label.high).contains(&value));
         Some(own.any(|label| wanted(label.name.as_bytes())))

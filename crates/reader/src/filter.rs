@@ -1,0 +1,262 @@
+//! Filters over the events of traces, of any producer.
+//!
+//! Names are looked up when there is an event: `rows` among its own fields, then in the context of its
+//! class; `$tid` in all contexts, under the names that tracers give it. What an event lacks is unknown, and
+//! since nobody knows more later, an unknown verdict counts as false.
+
+use std::collections::BTreeSet;
+
+use tompion_ctf::decode::Value as Decoded;
+use tompion_ctf::metadata::{self, EnvironmentValue, Type};
+use tompion_filter::{
+    Expression, FilterError, Found, Kind, Name, Operand, Place, Program, Schema, Scope, Segment, Value,
+    Values, compile, compile_unbound,
+};
+use tompion_schema::Label;
+
+use crate::{Event, Trace, TraceSet};
+
+/// How the names of perf's contexts begin, which stand among the fields of its events.
+const PERF: &str = "perf_";
+
+/// Names under which traces carry a context: Tompion's and LTTng's, then those of the kernel's tracers.
+const ALIASES: &[(&str, &[&str])] = &[
+    ("tid", &["vtid", "tid", "perf_tid"]),
+    ("pid", &["vpid", "pid", "perf_pid"]),
+    ("comm", &["procname", "comm", "perf_comm"]),
+    ("cpu", &["cpu", "cpu_id", "perf_cpu"]),
+    ("prio", &["prio", "priority"]),
+];
+
+/// A filter over events.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    program: Program,
+    /// For each operand, the names under which traces may carry it.
+    names: Vec<Vec<String>>,
+}
+
+impl Filter {
+    /// Makes a filter of what was parsed.
+    ///
+    /// # Errors
+    ///
+    /// If operators don't fit literals, or the filter is too large.
+    pub fn new(expression: &Expression) -> Result<Self, FilterError> {
+        let program = compile_unbound(expression)?;
+        let names = program.operands().iter().map(|operand| names_in_traces(&operand.name)).collect();
+        Ok(Self { program, names })
+    }
+
+    /// Whether the event is known to be wanted.
+    pub fn takes(&self, event: &Event<'_>) -> bool {
+        self.program.evaluate(&EventValues { event, names: &self.names }).is_true()
+    }
+}
+
+/// The names under which traces may carry what a filter asks for.
+fn names_in_traces(name: &Name) -> Vec<String> {
+    let aliases = ALIASES.iter().find(|(known, _)| name.scope == Scope::Context && *known == name.head());
+    match aliases {
+        Some((_, names)) => names.iter().map(ToString::to_string).collect(),
+        None => vec![name.context_field().into_owned()],
+    }
+}
+
+struct EventValues<'e, 'a> {
+    event: &'e Event<'a>,
+    names: &'e [Vec<String>],
+}
+
+impl<'a> EventValues<'_, 'a> {
+    fn find(&self, operand: &Operand) -> Option<Decoded<'a>> {
+        let event = self.event;
+        let mut names = self.names.get(operand.index)?.iter();
+        let value = match operand.name.scope {
+            Scope::Field => {
+                names.find_map(|name| event.payload().get(name).or_else(|| event.context().get(name)))
+            }
+            Scope::Context | Scope::Application => names.find_map(|name| self.context(name)),
+        };
+        descend(value?, operand.name.path.get(1..)?)
+    }
+
+    fn context(&self, name: &str) -> Option<Decoded<'a>> {
+        let event = self.event;
+        let of_class = event.context().get(name).or_else(|| event.stream_context().get(name));
+        of_class.or_else(|| event.packet_context().get(name)).or_else(|| {
+            let stands_among_fields = name.starts_with(PERF);
+            stands_among_fields.then(|| event.payload().get(name)).flatten()
+        })
+    }
+
+    /// What the trace as a whole says: the only process that it is of.
+    fn environment(&self, operand: &Operand) -> Option<&'a EnvironmentValue> {
+        environment(self.event.trace(), &operand.name, self.names.get(operand.index)?)
+    }
+}
+
+fn environment<'a>(trace: &'a Trace, name: &Name, names: &[String]) -> Option<&'a EnvironmentValue> {
+    // A process has one name, its threads may have others.
+    let is_whole = name.scope == Scope::Context && name.path.len() == 1 && name.head() != "comm";
+    names.iter().filter(|_| is_whole).find_map(|name| trace.metadata().environment_value(name))
+}
+
+/// The part of a value that the rest of a path leads to. Variants are passed through, with or without the
+/// name of the selected option.
+fn descend<'a>(value: Decoded<'a>, path: &[Segment]) -> Option<Decoded<'a>> {
+    match (value, path) {
+        (Decoded::Variant(option, fields), path) => {
+            let is_named = matches!(path.first(), Some(Segment::Name(name)) if name == option);
+            descend(fields.get(option)?, path.get(usize::from(is_named)..)?)
+        }
+        (value, []) => Some(value),
+        (Decoded::Struct(fields), [Segment::Name(name), rest @ ..]) => descend(fields.get(name)?, rest),
+        (Decoded::Array(mut elements), [Segment::Index(index), rest @ ..]) => {
+            descend(elements.nth(usize::try_from(*index).ok()?)?, rest)
+        }
+        _ => None,
+    }
+}
+
+impl Values for EventValues<'_, '_> {
+    fn number(&self, operand: &Operand) -> Value {
+        match (self.find(operand), self.environment(operand)) {
+            (Some(Decoded::Float(number)), _) => number.into(),
+            (Some(value), _) => value.as_integer().map_or(Value::UNKNOWN, Value::integer),
+            (None, Some(EnvironmentValue::Integer(number))) => (*number).into(),
+            (None, _) => Value::UNKNOWN,
+        }
+    }
+
+    fn text(&self, operand: &Operand) -> Option<&[u8]> {
+        match self.find(operand) {
+            Some(value) => value.as_text(),
+            None => self.environment(operand)?.as_text().map(str::as_bytes),
+        }
+    }
+
+    fn has_label(&self, operand: &Operand, wanted: &dyn Fn(&[u8]) -> bool) -> Option<bool> {
+        let value = self.find(operand)?;
+        let (Decoded::Enum(_, ty), number) = (value, value.as_integer()?) else { return None };
+        let mut own = ty.mappings.iter().filter(|mapping| (mapping.low..=mapping.high).contains(&number));
+        Some(own.any(|mapping| wanted(mapping.label.as_bytes())))
+    }
+}
+
+/// An event class, as far as a filter can be held against it before there are events.
+struct ClassSchema<'a> {
+    trace: &'a Trace,
+    stream: &'a metadata::Stream,
+    class: &'a metadata::Event,
+}
+
+impl<'a> ClassSchema<'a> {
+    fn parts(&self, scope: Scope) -> Vec<&'a metadata::Struct> {
+        let (own, class) = (&self.class.payload, &self.class.context);
+        let parts = match scope {
+            Scope::Field => vec![own, class],
+            _ => vec![class, &self.stream.event_context, &self.stream.packet_context],
+        };
+        parts.into_iter().flatten().collect()
+    }
+
+    fn type_of(&self, name: &Name, names: &[String]) -> Option<&'a Type> {
+        let parts = self.parts(name.scope);
+        let among_fields = self.class.payload.as_ref().filter(|_| name.scope == Scope::Context);
+        names.iter().find_map(|name| {
+            let perf = among_fields.filter(|_| name.starts_with(PERF));
+            parts.iter().copied().chain(perf).find_map(|part| part.field(name))
+        })
+    }
+}
+
+impl Schema for ClassSchema<'_> {
+    fn find(&self, name: &Name) -> Found<'_> {
+        let names = names_in_traces(name);
+        let kind = match self.type_of(name, &names) {
+            Some(ty) => kind_of(ty, name.path.get(1..).unwrap_or_default()),
+            None => match environment(self.trace, name, &names) {
+                Some(EnvironmentValue::Integer(_)) => Some(Kind::Integer),
+                Some(EnvironmentValue::Text(_)) => Some(Kind::Text),
+                None => None,
+            },
+        };
+        kind.map_or(Found::ABSENT, |kind| Found { place: Place::ByName, kind })
+    }
+}
+
+/// What the values of a type are, or of the part of it that a path leads to; nothing if there is no such
+/// part.
+fn kind_of<'a>(ty: &'a Type, path: &[Segment]) -> Option<Kind<'a>> {
+    Some(match (ty, path) {
+        (Type::Integer(_), []) => Kind::Integer,
+        (Type::Float(_), []) => Kind::Float,
+        (Type::String(_), []) => Kind::Text,
+        (Type::Enum(ty), []) => Kind::Enumeration(ty.mappings.iter().map(label).collect()),
+        (Type::Struct(fields), [Segment::Name(name), rest @ ..]) => {
+            return kind_of(fields.field(name)?, rest);
+        }
+        (Type::Struct(_), []) => Kind::Unusable("a structure".into()),
+        (Type::Array(metadata::Array { element, .. }), path)
+        | (Type::Sequence(metadata::Sequence { element, .. }), path) => match (&**element, path) {
+            (Type::Integer(integer), []) if integer.is_text() => Kind::Text,
+            (_, []) => Kind::Unusable("several values".into()),
+            (element, [Segment::Index(_), rest @ ..]) => return kind_of(element, rest),
+            _ => return None,
+        },
+        // Which option it is shows when there is an event.
+        (Type::Variant(_), _) => Kind::Any,
+        _ => return None,
+    })
+}
+
+fn label(mapping: &metadata::Mapping) -> Label {
+    Label { low: mapping.low, high: mapping.high, name: mapping.label.clone() }
+}
+
+/// Holds a filter against the event classes that are selected, and returns the names that none of them has.
+///
+/// # Errors
+///
+/// If there are classes with all the names, and the filter's operators fit none of them.
+pub fn check<'e>(expression: &'e Expression, traces: &TraceSet) -> Result<Vec<&'e Name>, FilterError> {
+    let (mut missing, mut wrong, mut fits) = (Vec::new(), None, false);
+    let known = |schema: &ClassSchema<'_>, name: &Name| schema.find(name).place == Place::ByName;
+    let schemas: Vec<_> = schemas(traces).collect();
+    for (name, _) in expression.names() {
+        if !schemas.is_empty() && !schemas.iter().any(|schema| known(schema, name)) {
+            missing.push(name);
+        }
+    }
+    for schema in &schemas {
+        if !expression.names().all(|(name, _)| known(schema, name)) {
+            continue;
+        }
+        match compile(expression, schema) {
+            Ok(_) => fits = true,
+            Err(error) => wrong = wrong.or(Some(error)),
+        }
+    }
+    match wrong {
+        Some(error) if !fits => Err(error),
+        _ => Ok(missing),
+    }
+}
+
+fn schemas(traces: &TraceSet) -> impl Iterator<Item = ClassSchema<'_>> {
+    traces.selected_classes().map(|(trace, stream, class)| ClassSchema { trace, stream, class })
+}
+
+/// All names that a filter may ask for in the event classes that are selected, as they stand in filters;
+/// of structures, the structures alone.
+pub fn names(traces: &TraceSet) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> = ALIASES.iter().map(|(name, _)| format!("${name}")).collect();
+    for schema in schemas(traces) {
+        for (sign, scope) in [("", Scope::Field), ("$", Scope::Context)] {
+            let fields = schema.parts(scope).into_iter().flat_map(|part| &part.fields);
+            names.extend(fields.map(|field| format!("{sign}{}", field.name)));
+        }
+    }
+    names
+}
