@@ -5,17 +5,22 @@
 //! filter on the same event is compiled once. Tables are read without a lock.
 //!
 //! What a program cannot know here (a context that only the session knows) is left to the session.
+//!
+//! Programs are made here, of the filter's text: bytes that somebody else made never come this far. What
+//! they read is the program's own memory, as the event's caller described it, and no more of it than a
+//! record can hold: where an event without a filter would do no harm, one with a filter does none either.
 
 use std::{
     cell::OnceCell,
     collections::BTreeMap,
     ptr,
-    sync::atomic::{AtomicPtr, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU32, Ordering},
 };
 
 use tompion_filter::{
     Contexts, EventSchema, Found, Kind, Name, Place, Program, RecordValues, Scope, Tails, Value, Verdict,
 };
+use tompion_layout::record;
 use tompion_protocol::MAX_RECORDINGS;
 use tompion_ring::producer::Tail;
 
@@ -33,6 +38,9 @@ static TABLES: [Table; MAX_RECORDINGS] =
 const TID: u16 = 0;
 const PID: u16 = 1;
 const FIRST_OF_APPLICATION: u16 = 16;
+
+/// This process's id. Asking the kernel on the event path is out of the question.
+static OWN_PID: AtomicU32 = AtomicU32::new(0);
 
 /// A filter's text, an event's description, and how many contexts the application had.
 type Key = (Box<str>, Box<[u8]>, u32);
@@ -102,6 +110,11 @@ pub fn set(slot: usize, number: u32, program: Option<&'static Program>) {
         // Ordering: pairs with the acquire load in `of`.
         place.store(chunk, Ordering::Release);
     }
+    if program.is_some() {
+        // Ordering: before the release store below, and the child of a fork comes here again before any of
+        // its events is filtered.
+        OWN_PID.store(std::process::id(), Ordering::Relaxed);
+    }
     let program = program.map_or(ptr::null_mut(), |program| ptr::from_ref(program).cast_mut());
     // SAFETY: chunks are never freed.
     let chunk = unsafe { &*chunk };
@@ -136,7 +149,8 @@ pub fn passing(takers: u32, number: u32, tid: u32, (image, tails): (&[u8], &[Tai
         let passes = match program.evaluate(&values) {
             Verdict::True => true,
             Verdict::False => false,
-            Verdict::Unknown => program.defers(),
+            // What is too large for a record is left to the writer, which counts it as lost.
+            Verdict::Unknown => program.defers() || !tails.0.iter().all(fits),
         };
         if !passes {
             passing &= !(1 << slot);
@@ -148,9 +162,19 @@ pub fn passing(takers: u32, number: u32, tid: u32, (image, tails): (&[u8], &[Tai
 /// The tails of an event that is being recorded.
 struct TailBytes<'a>(&'a [Tail]);
 
+/// Whether a record has room for a tail. What an event says of a larger one may be a mistake, a length of
+/// -1 for example, which must harm no more than without a filter: nobody reads it.
+fn fits(tail: &Tail) -> bool {
+    tail.size <= record::MAX_RECORD
+}
+
 impl Tails for TailBytes<'_> {
     fn tail(&self, number: usize) -> Option<&[u8]> {
-        let tail = self.0.get(number)?;
+        let tail = self.0.get(number).filter(|tail| fits(tail))?;
+        if tail.size == 0 {
+            // Where nothing is read, nothing needs to be.
+            return Some(&[]);
+        }
         // SAFETY: the event's tails are readable while it is recorded, as its caller promised.
         (!tail.data.is_null()).then(|| unsafe { std::slice::from_raw_parts(tail.data, tail.size) })
     }
@@ -169,7 +193,8 @@ impl Contexts for Here {
     fn number(&self, context: u16) -> Value {
         match context {
             TID => u64::from(self.tid).into(),
-            PID => u64::from(std::process::id()).into(),
+            // Ordering: pairs with the release store of the program, in `set`.
+            PID => u64::from(OWN_PID.load(Ordering::Relaxed)).into(),
             number => match number.checked_sub(FIRST_OF_APPLICATION).and_then(context::number) {
                 Some(value) => value.into(),
                 None => Value::UNKNOWN,

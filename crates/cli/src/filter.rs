@@ -1,6 +1,6 @@
 //! `--filter EXPR`, for all commands that take it.
 
-use tompion_filter::{Expression, FilterError};
+use tompion_filter::{Expression, FilterError, Name, Scope, Span};
 use tompion_reader::{
     TraceSet,
     filter::{self, Filter},
@@ -8,12 +8,43 @@ use tompion_reader::{
 
 use crate::messages::{nearest, say};
 
-/// Reads a filter from the command line. What is wrong is shown below it, with a caret.
+/// An error as it stands in a message: what is wrong below the filter, with a caret.
+fn below(error: FilterError) -> String {
+    format!("\n{}", error.render())
+}
+
+/// Reads a filter from the command line.
 pub fn parse(text: &str) -> Result<Expression, String> {
-    let below = |error: FilterError| format!("\n{}", error.render());
     let expression = tompion_filter::parse(text).map_err(below)?;
     tompion_filter::compile_unbound(&expression).map_err(below)?;
     Ok(expression)
+}
+
+/// Reads a filter for a recording; what goes on is one line, whatever was typed.
+pub fn for_recording(text: &str) -> Result<String, String> {
+    let expression = parse(text)?;
+    if let Some((name, at)) = tompion_session::unknown_contexts(&expression).next() {
+        let known: Vec<_> = tompion_session::filter_contexts().map(|name| format!("${name}")).collect();
+        return Err(below(unknown(&expression, (name, at), "a context", &known)));
+    }
+    tompion_session::check_filter(&expression).map_err(below)?;
+    let line = expression.to_text();
+    // Written out it is longer: `1K` becomes 1024. Agents must be able to read it.
+    tompion_filter::parse(&line).map_err(below)?;
+    Ok(line)
+}
+
+/// The error that there is nothing of a name, with the one that comes nearest to it.
+fn unknown(
+    expression: &Expression,
+    (name, at): (&Name, Span),
+    expected: &str,
+    known: &[String],
+) -> FilterError {
+    let name = name.to_string();
+    let near = nearest(&name, known.iter().map(String::as_str));
+    let hint = near.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    FilterError::new(expression.text(), at, expected, format!("`{name}`{hint}"))
 }
 
 /// The filter for a reader.
@@ -21,23 +52,26 @@ pub fn compile(expression: Option<&Expression>) -> Result<Option<Filter>, Filter
     expression.map(Filter::new).transpose()
 }
 
-/// Whether a filter fits the selected events; says what doesn't. A name that none of them has is only
-/// warned of: they may be recorded another time.
+/// Whether a filter fits the selected events; says what doesn't. Of a context that none of them has is only
+/// warned: it may be recorded another time.
 pub fn fits(expression: Option<&Expression>, traces: &TraceSet) -> bool {
     let Some(expression) = expression else { return true };
-    let missing = match filter::check(expression, traces) {
-        Ok(missing) => missing,
-        Err(error) => {
-            say(format!("the filter doesn't fit the events\n{}", error.render()));
-            return false;
+    let (contexts, fields): (Vec<_>, Vec<_>) = filter::missing(expression, traces)
+        .into_iter()
+        .partition(|(name, _)| name.scope == Scope::Application || filter::is_common_context(name));
+    let error = match fields.first() {
+        Some(missing) => {
+            let known: Vec<_> = filter::names(traces).into_iter().collect();
+            Some(unknown(expression, *missing, "a name that one of the events has", &known))
         }
+        None => filter::check(expression, traces).err(),
     };
-    for name in missing {
-        let name = name.to_string();
-        let known = filter::names(traces);
-        let near = nearest(&name, known.iter().map(String::as_str));
-        let hint = near.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-        say(format!("warning: no event has `{name}`{hint}"));
+    if let Some(error) = error {
+        say(format!("the filter doesn't fit the events\n{}", error.render()));
+        return false;
+    }
+    for (name, _) in contexts {
+        say(format!("warning: no event has `{name}`"));
     }
     true
 }

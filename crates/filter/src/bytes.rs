@@ -20,8 +20,8 @@
 //! distance counts bytes from the end of its operation. `tail` holds the tail or the context's number, `offset` the offset or
 //! the element's index.
 //!
-//! [`Program::from_bytes`] takes only what an evaluation can run: each operation and operand is known,
-//! jumps go forwards to the beginning of an operation or to the end, the stack never holds fewer values
+//! [`Program::from_bytes`] takes only what an evaluation can run: each operation and operand is known, no
+//! literal has a NUL, jumps go forwards to the beginning of an operation or to the end, the stack never holds fewer values
 //! than an operation takes nor more than [`MAX_STACK`], it holds equally many on all ways to an
 //! operation, and one at the end.
 
@@ -77,6 +77,9 @@ pub enum ProgramError {
     /// A number that nothing has.
     #[error("a program with an unknown {0} {1}")]
     Unknown(&'static str, u64),
+    /// A text literal with a NUL, which no text can have.
+    #[error("a text in a program has a NUL")]
+    Nul,
     /// A name of an operand that is no name.
     #[error("operand {0} of a program has a name that is none")]
     Name(usize),
@@ -323,7 +326,11 @@ impl Program {
         let length = cursor.u8()?;
         // A program is too short for more than a u16 of them.
         let begin = self.texts.len() as u16;
-        self.texts.extend(cursor.take(length.into())?);
+        let literal = cursor.take(length.into())?;
+        if literal.contains(&0) {
+            return Err(ProgramError::Nul);
+        }
+        self.texts.extend(literal);
         Ok(Op::Text { operand, test, begin, length })
     }
 

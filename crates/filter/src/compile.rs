@@ -53,7 +53,7 @@ impl Program {
         let mut bound = self.clone();
         let found: Vec<_> = self.operands.iter().map(|operand| schema.find(&operand.name)).collect();
         for (operand, found) in bound.operands.iter_mut().zip(&found) {
-            operand.place = found.place;
+            operand.place = if found.place.is_sound() { found.place } else { Place::Absent };
         }
         for op in &mut bound.ops {
             let Op::Text { operand, test, begin, length } = *op else { continue };

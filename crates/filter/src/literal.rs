@@ -51,10 +51,15 @@ fn wrong<T>(begin: usize, end: usize, expected: &'static str, found: &str) -> Re
 
 /// A piece of a filter's text, as messages show it.
 pub(crate) fn quoted(text: &str) -> String {
+    format!("`{}`", shown(text))
+}
+
+/// A text as messages show it: not too long, and without what a terminal would obey.
+pub(crate) fn shown(text: &str) -> String {
     const SHOWN: usize = 40;
     let shown: String = text.chars().take(SHOWN).collect();
     let more = if shown.len() < text.len() { "…" } else { "" };
-    format!("`{}{more}`", shown.replace(char::is_control, " "))
+    format!("{}{more}", shown.replace(char::is_control, " "))
 }
 
 /// The longest beginning of `text` whose characters are all as wanted.

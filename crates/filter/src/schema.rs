@@ -80,6 +80,16 @@ pub enum Place {
     Context(u16),
 }
 
+impl Place {
+    /// Whether something can be loaded from there.
+    pub(crate) fn is_sound(self) -> bool {
+        match self {
+            Self::Fixed { scalar, .. } | Self::Element { scalar, .. } => scalar.is_sound(),
+            Self::ByName | Self::Absent | Self::Elsewhere | Self::Text { .. } | Self::Context(_) => true,
+        }
+    }
+}
+
 /// A number of fixed size in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scalar {

@@ -6,7 +6,7 @@ use tompion_schema::Label;
 
 use crate::error::{FilterError, Span};
 use crate::expression::{Binary, Expression, Node, Unary};
-use crate::literal::quoted;
+use crate::literal::{quoted, shown};
 use crate::name::Name;
 use crate::pattern::Pattern;
 use crate::program::TextTest;
@@ -189,8 +189,8 @@ impl<'a> Checker<'a> {
         if labels.iter().any(takes) {
             return Ok(());
         }
-        let mut names: Vec<_> = labels.iter().take(SHOWN).map(|label| label.name.as_str()).collect();
-        names.extend((labels.len() > SHOWN).then_some("…"));
+        let mut names: Vec<_> = labels.iter().take(SHOWN).map(|label| shown(&label.name)).collect();
+        names.extend((labels.len() > SHOWN).then(|| "…".into()));
         let expected = format!("a label of {} ({})", self.source(field), names.join(", "));
         self.error(at, expected, self.source(at))
     }

@@ -163,3 +163,38 @@ fn at_the_limits_all_is_well() {
     let many: Vec<_> = (0..MAX_OPERANDS).map(|index| format!("x{index}")).collect();
     assert_eq!(message(&many.join("+")), None);
 }
+
+/// The agent parses on a thread of its own, whose stack is small.
+#[test]
+fn the_deepest_filters_need_little_stack() {
+    const STACK: usize = 96 * 1024;
+    let levels = ["(", "!", "(1||1&&1|1^1&1==1<1<<1+1*", "(1*!", "-(1+", "!(x.y[3]||\"a\"=="];
+    let deepest = |level: &str, fill: &str, end: &str| {
+        let nested = |count: usize, filled: usize| {
+            let closing = ")".repeat(count * level.matches('(').count() + filled * fill.matches('(').count());
+            format!("{}{}{end}{closing}", level.repeat(count), fill.repeat(filled))
+        };
+        let most = (0..=MAX_NESTING).rev().find(|&count| parse(&nested(count, 0)).is_ok()).unwrap();
+        let filled = (0..=MAX_NESTING).rev().find(|&filled| parse(&nested(most, filled)).is_ok()).unwrap();
+        nested(most, filled)
+    };
+    let filters: Vec<_> = levels.iter().map(|level| deepest(level, "(", "x == 1")).collect();
+    assert!(filters.iter().all(|filter| filter.len() > MAX_NESTING));
+    let all_in = move || filters.iter().for_each(|filter| drop(message(filter)));
+    std::thread::Builder::new().stack_size(STACK).spawn(all_in).unwrap().join().unwrap();
+}
+
+/// Labels come from traces and from other people's programs.
+#[test]
+fn labels_in_messages_are_harmless() {
+    let mut sample = Sample::new();
+    let long = "x".repeat(1000);
+    let labels = [("\u{1b}[31mred", 0), (long.as_str(), 1)];
+    let labels = labels.map(|(name, value)| support::label(value, value, name)).to_vec();
+    let enumeration = tompion_schema::Enumeration { name: String::new(), labels };
+    let ty = tompion_schema::Type::Enum(tompion_schema::Integer::unsigned(8), enumeration);
+    sample.event.fields.push(tompion_schema::Field::new("color", ty));
+    let schema = EventSchema::new(&sample.event, &find_context);
+    let error = compile(&parse("color == \"blue\"").unwrap(), &schema).unwrap_err().to_string();
+    assert!(error.contains("( [31mred, xxx") && error.len() < 200, "{error}");
+}

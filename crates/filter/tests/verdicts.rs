@@ -4,7 +4,9 @@ mod support;
 
 use support::Sample;
 use tompion_filter::Verdict::{False, True, Unknown};
-use tompion_filter::{EventSchema, Verdict, compile, parse};
+use tompion_filter::{
+    Encoding, EventSchema, Found, Kind, Name, Place, RecordValues, Scalar, Schema, Verdict, compile, parse,
+};
 
 fn check(cases: &[(&str, Verdict)]) {
     let sample = Sample::new();
@@ -80,6 +82,8 @@ fn enumerations_by_label_and_by_number() {
         ("state + 1 > 5", True),
         ("mode == \"bad\" && mode < 0", True),
         ("mode == \"good\"", False),
+        ("service == \"https\" && service == 443 && service > 80", True),
+        ("service == \"http\"", False),
     ]);
 }
 
@@ -243,6 +247,28 @@ fn context_of_the_application_is_found_among_the_events_fields() {
     assert_eq!(verdict("$app.\"pool:user\" == 42"), True);
     assert_eq!(verdict("$queue == 7 && queue == 7"), True);
     assert_eq!(verdict("$rows == 250"), Unknown);
+}
+
+/// A schema of somebody else's making says that there are numbers of any size.
+#[test]
+fn numbers_of_impossible_sizes_are_unknown() {
+    struct Impossible(u8);
+    impl Schema for Impossible {
+        fn find(&self, name: &Name) -> Found<'_> {
+            let scalar = Scalar { size: self.0, encoding: Encoding::Float, network: name.head() == "big" };
+            let place = match name.head() {
+                "element" => Place::Element { tail: 0, index: u32::MAX, scalar },
+                _ => Place::Fixed { offset: 0, scalar },
+            };
+            Found { place, kind: Kind::Any }
+        }
+    }
+    for size in (0..=u8::MAX).filter(|size| ![4, 8].contains(size)) {
+        let program =
+            compile(&parse("x != 0 || big != 0 || element != 0").unwrap(), &Impossible(size)).unwrap();
+        let tails = [&[1; 300][..]];
+        assert_eq!(program.evaluate(&RecordValues::new(&[1; 300], &tails[..])), Unknown, "{size} bytes");
+    }
 }
 
 #[test]

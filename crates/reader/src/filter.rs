@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use tompion_ctf::decode::Value as Decoded;
 use tompion_ctf::metadata::{self, EnvironmentValue, Type};
 use tompion_filter::{
-    Expression, FilterError, Found, Kind, Name, Operand, Place, Program, Schema, Scope, Segment, Value,
+    Expression, FilterError, Found, Kind, Name, Operand, Place, Program, Schema, Scope, Segment, Span, Value,
     Values, compile, compile_unbound,
 };
 use tompion_schema::Label;
@@ -121,11 +121,13 @@ fn descend<'a>(value: Decoded<'a>, path: &[Segment]) -> Option<Decoded<'a>> {
 
 impl Values for EventValues<'_, '_> {
     fn number(&self, operand: &Operand) -> Value {
-        match (self.find(operand), self.environment(operand)) {
-            (Some(Decoded::Float(number)), _) => number.into(),
-            (Some(value), _) => value.as_integer().map_or(Value::UNKNOWN, Value::integer),
-            (None, Some(EnvironmentValue::Integer(number))) => (*number).into(),
-            (None, _) => Value::UNKNOWN,
+        match self.find(operand) {
+            Some(Decoded::Float(number)) => number.into(),
+            Some(value) => value.as_integer().map_or(Value::UNKNOWN, Value::integer),
+            None => match self.environment(operand) {
+                Some(EnvironmentValue::Integer(number)) => (*number).into(),
+                _ => Value::UNKNOWN,
+            },
         }
     }
 
@@ -159,6 +161,10 @@ impl<'a> ClassSchema<'a> {
             _ => vec![class, &self.stream.event_context, &self.stream.packet_context],
         };
         parts.into_iter().flatten().collect()
+    }
+
+    fn knows(&self, name: &Name) -> bool {
+        self.find(name).place == Place::ByName
     }
 
     fn type_of(&self, name: &Name, names: &[String]) -> Option<&'a Type> {
@@ -215,33 +221,34 @@ fn label(mapping: &metadata::Mapping) -> Label {
     Label { low: mapping.low, high: mapping.high, name: mapping.label.clone() }
 }
 
-/// Holds a filter against the event classes that are selected, and returns the names that none of them has.
+/// The names in a filter that none of the selected event classes has, and where they stand. None are missing
+/// where there are no classes.
+pub fn missing<'e>(expression: &'e Expression, traces: &TraceSet) -> Vec<(&'e Name, Span)> {
+    let schemas: Vec<_> = schemas(traces).collect();
+    let is_missing = |name: &Name| !schemas.is_empty() && !schemas.iter().any(|schema| schema.knows(name));
+    expression.names().filter(|(name, _)| is_missing(name)).collect()
+}
+
+/// Whether a name is one of the contexts that tracers commonly record.
+pub fn is_common_context(name: &Name) -> bool {
+    let is_common = |(known, names): &(&str, &[&str])| *known == name.head() || names.contains(&name.head());
+    name.scope == Scope::Context && name.path.len() == 1 && ALIASES.iter().any(is_common)
+}
+
+/// Holds a filter against the event classes that are selected.
 ///
 /// # Errors
 ///
 /// If there are classes with all the names, and the filter's operators fit none of them.
-pub fn check<'e>(expression: &'e Expression, traces: &TraceSet) -> Result<Vec<&'e Name>, FilterError> {
-    let (mut missing, mut wrong, mut fits) = (Vec::new(), None, false);
-    let known = |schema: &ClassSchema<'_>, name: &Name| schema.find(name).place == Place::ByName;
-    let schemas: Vec<_> = schemas(traces).collect();
-    for (name, _) in expression.names() {
-        if !schemas.is_empty() && !schemas.iter().any(|schema| known(schema, name)) {
-            missing.push(name);
-        }
-    }
-    for schema in &schemas {
-        if !expression.names().all(|(name, _)| known(schema, name)) {
-            continue;
-        }
-        match compile(expression, schema) {
-            Ok(_) => fits = true,
+pub fn check(expression: &Expression, traces: &TraceSet) -> Result<(), FilterError> {
+    let mut wrong = None;
+    for schema in schemas(traces).filter(|schema| expression.names().all(|(name, _)| schema.knows(name))) {
+        match compile(expression, &schema) {
+            Ok(_) => return Ok(()),
             Err(error) => wrong = wrong.or(Some(error)),
         }
     }
-    match wrong {
-        Some(error) if !fits => Err(error),
-        _ => Ok(missing),
-    }
+    wrong.map_or(Ok(()), Err)
 }
 
 fn schemas(traces: &TraceSet) -> impl Iterator<Item = ClassSchema<'_>> {

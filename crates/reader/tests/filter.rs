@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use tompion_filter::parse;
-use tompion_reader::filter::{Filter, check, names};
+use tompion_reader::filter::{Filter, check, missing, names};
 use tompion_reader::{Selection, TraceSet, open, stat};
 
 const METADATA: &str = r#"/* CTF 1.8 */
@@ -161,18 +161,18 @@ fn contexts_have_the_names_that_tracers_give_them() {
 fn a_filter_is_held_against_the_descriptions() {
     let folder = Folder::new("check");
     let traces = folder.open();
-    let check = |text: &str| {
+    let missing = |text: &str| {
         let expression = parse(text).unwrap();
-        check(&expression, &traces)
-            .map(|names| names.into_iter().map(ToString::to_string).collect::<Vec<_>>())
-            .map_err(|error| error.render())
+        let names = missing(&expression, &traces);
+        names.into_iter().map(|(name, at)| format!("{name} at {}", at.offset)).collect::<Vec<_>>()
     };
-    assert_eq!(check("rows > 100 && $tid == 1 && $pid && $app.pool:user == 1"), Ok(vec![]));
-    assert_eq!(check("rows == \"x\" && only_here"), Ok(vec![]));
-    assert_eq!(
-        check("rwos > 100 || $tdi == 1 || nest.z"),
-        Ok(vec!["rwos".into(), "$tdi".into(), "nest.z".into()])
-    );
+    let check = |text: &str| check(&parse(text).unwrap(), &traces).map_err(|error| error.render());
+    for text in ["rows > 100 && $tid == 1 && $pid && $app.pool:user == 1", "rows == \"x\" && only_here"] {
+        assert_eq!((missing(text), check(text)), (vec![], Ok(())), "{text}");
+    }
+    let text = "rwos > 100 || $tdi == 1 || nest.z";
+    assert_eq!(missing(text), ["rwos at 0", "$tdi at 14", "nest.z at 27"]);
+    assert_eq!(missing("$perf_tid + $prio"), ["$perf_tid at 0", "$prio at 12"]);
     // Only one of the classes has both.
     assert_eq!(
         check("only_here && rows > 100"),
@@ -182,7 +182,7 @@ fn a_filter_is_held_against_the_descriptions() {
     assert_eq!(check("state == \"bussy\""), Err(expected.into()));
     assert!(check("nest > 1").unwrap_err().contains("`nest`, a structure"));
     assert!(check("ports > 1").unwrap_err().contains("`ports`, several values"));
-    assert_eq!(check("choice == 42 || choice == \"x\""), Ok(vec![]));
+    assert_eq!(check("choice == 42 || choice == \"x\""), Ok(()));
     let names = names(&traces);
     assert!(
         ["rows", "nest", "$vtid", "$tid", "only_here"].iter().all(|name| names.contains(*name)),
@@ -196,6 +196,7 @@ fn what_the_selection_leaves_out_is_not_held_against_a_filter() {
     let mut traces = folder.open();
     traces.select(Selection { events: vec!["db:query".into()], ..Selection::default() });
     let expression = parse("rows == \"many\" || only_here").unwrap();
-    assert_eq!(check(&expression, &traces).unwrap().len(), 1);
+    assert_eq!(missing(&expression, &traces).len(), 1);
+    assert_eq!(check(&expression, &traces), Ok(()));
     assert!(check(&parse("rows == \"many\"").unwrap(), &traces).is_err());
 }

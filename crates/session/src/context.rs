@@ -8,6 +8,7 @@
 use std::{collections::HashMap, fs, os::unix::fs::MetadataExt, path::PathBuf};
 
 use tompion_ctf::encode::ContextField;
+use tompion_filter::Kind;
 
 /// A kind of context. `cpu` is no such thing: every packet has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,10 +110,24 @@ impl Values {
     }
 }
 
+/// What filters can ask the session for.
+pub fn names() -> impl Iterator<Item = String> {
+    let namespaces = NAMESPACES.iter().map(|name| format!("{name}_ns"));
+    ["tid", "pid", "comm", "procname", "prio", "cpu", "cgroup"]
+        .map(String::from)
+        .into_iter()
+        .chain(namespaces)
+}
+
 /// Whether filters can ask the session for this name.
-pub fn is_known(name: &str) -> bool {
-    let values = Values::default();
-    matches!(name, "tid" | "cpu") || values.number(name).is_some() || values.text(name).is_some()
+fn is_known(name: &str) -> bool {
+    names().any(|known| known == name)
+}
+
+/// What the values of that name are, if filters can ask for it.
+pub fn kind(name: &str) -> Option<Kind<'static>> {
+    let is_text = Values::default().text(name).is_some();
+    is_known(name).then_some(if is_text { Kind::Text } else { Kind::Integer })
 }
 
 /// The threads of one process.
@@ -256,5 +271,14 @@ mod tests {
     fn filters_know_the_names() {
         assert!(["tid", "cpu", "pid", "comm", "prio", "mnt_ns", "cgroup"].into_iter().all(is_known));
         assert!(!is_known("rows") && !is_known("x_ns"));
+        let values = Values::default();
+        for name in names().filter(|name| !matches!(&**name, "tid" | "cpu")) {
+            let is_text = matches!(kind(&name), Some(Kind::Text));
+            assert_eq!(
+                (values.text(&name).is_some(), values.number(&name).is_some()),
+                (is_text, !is_text),
+                "{name}"
+            );
+        }
     }
 }

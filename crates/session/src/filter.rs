@@ -1,7 +1,8 @@
 //! Filters where agents left the verdict to the session, because it alone knows the context.
 
 use tompion_filter::{
-    Contexts, EventSchema, Found, Kind, Name, Place, Program, RecordValues, Scope, Shape, Value,
+    Contexts, EventSchema, Expression, FilterError, Found, Kind, Name, Place, Program, RecordValues, Schema,
+    Scope, Shape, Span, Value,
 };
 use tompion_schema::Event;
 
@@ -13,7 +14,8 @@ const CPU: u16 = 1;
 /// A filter on the events of one class that the session must decide.
 #[derive(Debug)]
 pub struct SessionFilter {
-    program: Program,
+    /// None if the filter doesn't fit the class: then it lets nothing through.
+    program: Option<Program>,
     shape: Shape,
     /// Names of contexts, by their numbers in the program less two.
     names: Vec<String>,
@@ -30,44 +32,64 @@ pub struct Circumstances<'a> {
     pub values: &'a Values,
 }
 
-/// Names of contexts in a filter that nobody knows.
-pub fn unknown_contexts(expression: &tompion_filter::Expression) -> Vec<String> {
-    let contexts = expression.contexts().filter(|name| name.scope == Scope::Context);
-    contexts.map(|name| name.head().to_owned()).filter(|name| !context::is_known(name)).collect()
+/// The contexts that filters may ask for, without their sign. Applications have others, `$app.…`.
+pub fn filter_contexts() -> impl Iterator<Item = String> {
+    context::names()
+}
+
+/// Contexts in a filter that no recording knows, and where they stand.
+pub fn unknown_contexts(expression: &Expression) -> impl Iterator<Item = (&Name, Span)> {
+    expression
+        .names()
+        .filter(|(name, _)| name.scope == Scope::Context && context::kind(name.head()).is_none())
+}
+
+/// Holds a filter against what is known before there are events: what the contexts are.
+///
+/// # Errors
+///
+/// If operators don't fit the contexts, or the filter is too large.
+pub fn check_filter(expression: &Expression) -> Result<(), FilterError> {
+    tompion_filter::compile(expression, &Circumstantial).map(drop)
+}
+
+/// What is known of the names in a filter before there are events.
+struct Circumstantial;
+
+impl Schema for Circumstantial {
+    fn find(&self, name: &Name) -> Found<'_> {
+        let context = (name.scope == Scope::Context).then(|| context::kind(name.head())).flatten();
+        let kind = match (context, name.path.len()) {
+            (Some(_), 2..) => Kind::Unusable("no part of that context".into()),
+            (kind, _) => kind.unwrap_or(Kind::Any),
+        };
+        Found { place: Place::ByName, kind }
+    }
 }
 
 /// Whether a filter asks for something that only a session knows.
 pub fn needs_session(filter: &str) -> bool {
-    tompion_filter::parse(filter).is_ok_and(|expression| {
-        let mut contexts = expression.contexts().filter(|name| name.scope == Scope::Context);
-        contexts.any(|name| !matches!(name.head(), "tid" | "pid"))
-    })
+    asks(filter, &|name| name.scope == Scope::Context && !matches!(name.head(), "tid" | "pid"))
+}
+
+/// Whether the session must have the application's contexts with each event, because the filter asks for
+/// them and for something that only the session knows.
+pub fn needs_application(filter: &str) -> bool {
+    needs_session(filter) && asks(filter, &|name| name.scope == Scope::Application)
+}
+
+fn asks(filter: &str, what: &dyn Fn(&Name) -> bool) -> bool {
+    tompion_filter::parse(filter).is_ok_and(|expression| expression.contexts().any(what))
 }
 
 impl SessionFilter {
-    /// The filter for events of this class; none if it can't be compiled for it.
-    pub fn new(filter: &str, event: &Event) -> Option<Self> {
-        let expression = tompion_filter::parse(filter).ok()?;
-        let names: Vec<String> = expression
-            .contexts()
-            .filter(|name| name.scope == Scope::Context)
-            .map(|n| n.head().into())
-            .collect();
-        let known = |number, kind| Found { place: Place::Context(number), kind };
-        let values = Values::default();
-        let find = |name: &Name| match (name.scope, name.head()) {
-            (Scope::Context, "tid") => known(TID, Kind::Integer),
-            (Scope::Context, "cpu") => known(CPU, Kind::Integer),
-            (Scope::Context, head) => match names.iter().position(|known| known == head) {
-                Some(at) if values.text(head).is_some() => known(at as u16 + 2, Kind::Text),
-                Some(at) => known(at as u16 + 2, Kind::Integer),
-                None => Found::ABSENT,
-            },
-            // The agent had its say on these; recorded or not, they aren't known here.
-            _ => Found::ABSENT,
-        };
-        let program = tompion_filter::compile(&expression, &EventSchema::new(event, &find)).ok()?;
-        Some(Self { program, shape: Shape::new(event), names })
+    /// The filter for events of this class.
+    pub fn new(filter: &str, event: &Event) -> Self {
+        let names = tompion_filter::parse(filter).map_or(Vec::new(), |expression| {
+            let contexts = expression.contexts().filter(|name| name.scope == Scope::Context);
+            contexts.map(|name| name.head().to_owned()).collect()
+        });
+        Self { program: compile(filter, event, &names), shape: Shape::new(event), names }
     }
 
     /// Whether the filter lets a record through. At this place, unknown counts as false.
@@ -75,8 +97,27 @@ impl SessionFilter {
         let (fixed, tails) = self.shape.split(payload);
         let here = Here { names: &self.names, circumstances };
         let values = RecordValues::new(fixed, &tails).with_contexts(&here);
-        self.program.evaluate(&values).is_true()
+        self.program.as_ref().is_some_and(|program| program.evaluate(&values).is_true())
     }
+}
+
+/// The program of a filter for events of a class; none if it doesn't fit them.
+fn compile(filter: &str, event: &Event, names: &[String]) -> Option<Program> {
+    let expression = tompion_filter::parse(filter).ok()?;
+    let known = |number, kind| Found { place: Place::Context(number), kind };
+    let values = Values::default();
+    let find = |name: &Name| match (name.scope, name.head()) {
+        (Scope::Context, "tid") => known(TID, Kind::Integer),
+        (Scope::Context, "cpu") => known(CPU, Kind::Integer),
+        (Scope::Context, head) => match names.iter().position(|known| known == head) {
+            Some(at) if values.text(head).is_some() => known(at as u16 + 2, Kind::Text),
+            Some(at) => known(at as u16 + 2, Kind::Integer),
+            None => Found::ABSENT,
+        },
+        // Not among the record's fields: the application hadn't this context yet.
+        _ => Found::ABSENT,
+    };
+    tompion_filter::compile(&expression, &EventSchema::new(event, &find)).ok()
 }
 
 struct Here<'a> {
@@ -139,8 +180,9 @@ mod tests {
             ("$cpu == 2 && $tid == 7", true),
             ("$prio < 100 && $cpu == 1", false),
             ("$comm == \"w*\" && missing == 1", false),
+            ("$comm == 5 || rows == 100", false),
         ] {
-            let filter_of = SessionFilter::new(filter, &event()).unwrap();
+            let filter_of = SessionFilter::new(filter, &event());
             let circumstances = Circumstances { tid: 7, cpu: 2, values: &values };
             assert_eq!(filter_of.passes(&payload, &circumstances), expected, "{filter}");
             assert!(!filter_of.passes(&payload[..9], &circumstances), "{filter} on a short payload");

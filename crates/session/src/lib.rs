@@ -23,8 +23,8 @@ mod target;
 
 pub use clock::ClockMap;
 pub use consumer::Report;
-pub use context::{Context, is_known as is_known_context};
-pub use filter::unknown_contexts;
+pub use context::Context;
+pub use filter::{check_filter, filter_contexts, unknown_contexts};
 pub use manifest::{FILE as MANIFEST_FILE, Manifest, Source};
 pub use record::{Config, Error, Mode, Outcome, record};
 pub use target::Target;

@@ -372,7 +372,7 @@ impl Process {
             self.refused += u64::from(event.is_none());
             let filter = self.attention.filter.as_deref();
             let class = event.map(|event| Class {
-                filter: filter.and_then(|filter| SessionFilter::new(filter, &event)),
+                filter: filter.map(|filter| SessionFilter::new(filter, &event)),
                 event,
                 id: None,
             });

@@ -22,6 +22,7 @@ use crate::{
     consumer::{Consumer, Order, Report},
     context::Context,
     control::{Door, Interest, Terms},
+    filter,
     manifest::{Channel, Clock, Host, Manifest},
     target::{self, Admission, Target},
 };
@@ -206,7 +207,8 @@ fn terms(config: &Config, geometry: Geometry, folder: PathBuf) -> Terms {
         overwrite: config.mode == Mode::Overwrite,
         tid: config.tid,
         contexts: config.contexts.clone(),
-        application_contexts: config.application_contexts,
+        application_contexts: config.application_contexts
+            || config.rules.filter.as_deref().is_some_and(filter::needs_application),
         tsc: tompion_os::tsc_state().is_ok() && tompion_os::tsc_is_usable(),
         folder,
         hostname: read("/proc/sys/kernel/hostname"),

@@ -13,6 +13,7 @@ use tompion_schema::Level;
 use tompion_session::{Config, Context, Mode, Outcome, Report, Target};
 
 use crate::{
+    filter,
     messages::{self, counted, grouped, nearest, say},
     units,
 };
@@ -43,7 +44,7 @@ pub struct Arguments {
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     level: Option<Level>,
     /// Record only events for which this is true, 'rows > 100 && table == "orders*"' for example
-    #[arg(long, value_name = "EXPRESSION", value_parser = filter)]
+    #[arg(long, value_name = "EXPRESSION", value_parser = filter::for_recording)]
     filter: Option<String>,
     /// What else to record with each event: pid, comm, prio, ns, cgroup (as the session saw it last), app (what
     /// the program defines); the CPU is always there
@@ -108,18 +109,6 @@ fn context(text: &str) -> Result<ContextArgument, String> {
                 near.first().map_or_else(|| names.join(", "), |near| format!("did you mean `{near}`?"));
             Err(format!("no context `{text}`; {hint}"))
         }
-    }
-}
-
-/// Checks a filter; what goes on is one line, whatever was typed.
-fn filter(text: &str) -> Result<String, String> {
-    let expression = tompion_filter::parse(text).map_err(|error| format!("\n{}", error.render()))?;
-    match tompion_session::unknown_contexts(&expression).first() {
-        Some(name) => Err(format!(
-            "no context `${name}`; there are $tid, $cpu, $pid, $comm, $prio, $cgroup, $mnt_ns and its kin, \
-             $app.PROVIDER:NAME"
-        )),
-        None => Ok(expression.to_text()),
     }
 }
 

@@ -142,17 +142,15 @@ impl Sample {
             vec![label(0, 0, "idle"), label(1, 5, "running"), label(5, 9, "runaway"), label(20, 20, "*")];
         self.add_enum("state", Integer::unsigned(8), 5, labels);
         self.add_enum("mode", Integer::signed(64), -7, vec![label(-10, -1, "bad"), label(0, 99, "good")]);
+        let services = vec![label(80, 80, "http"), label(443, 443, "https")];
+        self.add_enum("service", Integer::unsigned(16).network(), 443, services);
     }
 
     fn add_enum(&mut self, name: &str, integer: Integer, value: i64, labels: Vec<Label>) {
         let enumeration = Enumeration { name: String::new(), labels: labels.clone() };
-        let bytes = value.to_le_bytes();
-        self.add(
-            name,
-            Type::Enum(integer, enumeration),
-            &bytes[..integer.size()],
-            Held::Labels(value.into(), labels),
-        );
+        let (little, big) = (value.to_le_bytes(), value.to_be_bytes());
+        let bytes = if integer.network { &big[8 - integer.size()..] } else { &little[..integer.size()] };
+        self.add(name, Type::Enum(integer, enumeration), bytes, Held::Labels(value.into(), labels));
     }
 
     fn add_texts(&mut self) {
