@@ -298,7 +298,8 @@ fn hostile_records() {
         let mut bytes = payload.clone();
         for _ in 0..random.below(4) {
             let at = random.below(bytes.len());
-            bytes[at] = random.pick(&[0, 1, 0x7f, 0x80, 0xff, random.next() as u8]);
+            let byte = random.next() as u8;
+            bytes[at] = random.pick(&[0, 1, 0x7f, 0x80, 0xff, byte]);
         }
         bytes.truncate(if random.below(4) == 0 { random.below(bytes.len()) } else { bytes.len() });
         let (fixed, tails) = shape.split(&bytes);
