@@ -8,6 +8,10 @@ use tompion_reader::{
 
 use crate::messages::{nearest, say};
 
+/// What a recording knows besides fields.
+const CONTEXTS: &str =
+    "a context ($tid, $pid, $comm, $prio, $cpu, $cgroup, $net_ns and its kin, $app.PROVIDER:NAME)";
+
 /// An error as it stands in a message: what is wrong below the filter, with a caret.
 fn below(error: FilterError) -> String {
     format!("\n{}", error.render())
@@ -25,7 +29,7 @@ pub fn for_recording(text: &str) -> Result<String, String> {
     let expression = parse(text)?;
     if let Some((name, at)) = tompion_session::unknown_contexts(&expression).next() {
         let known: Vec<_> = tompion_session::filter_contexts().map(|name| format!("${name}")).collect();
-        return Err(below(unknown(&expression, (name, at), "a context", &known)));
+        return Err(below(unknown(&expression, (name, at), CONTEXTS, &known)));
     }
     tompion_session::check_filter(&expression).map_err(below)?;
     let line = expression.to_text();
@@ -42,8 +46,10 @@ fn unknown(
     known: &[String],
 ) -> FilterError {
     let name = name.to_string();
-    let near = nearest(&name, known.iter().map(String::as_str));
-    let hint = near.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    // Every context begins with the same sign, which is no likeness.
+    let (sign, word) = name.split_at(usize::from(name.starts_with('$')));
+    let near = nearest(word, known.iter().filter_map(|known| known.strip_prefix(sign)));
+    let hint = near.first().map(|near| format!("; did you mean `{sign}{near}`?")).unwrap_or_default();
     FilterError::new(expression.text(), at, expected, format!("`{name}`{hint}"))
 }
 

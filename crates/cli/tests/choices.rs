@@ -72,6 +72,7 @@ fn filters_choose_afterwards_as_they_would_have_at_the_time() {
         (r#"$comm == "worker-1""#, all(&[1], 0..10)),
         (r#"$comm != "worker-0" && $cpu < 4096 && i == 0"#, all(&[1, 2], 0..1)),
         ("$tid == $pid && i == 0", Vec::new()),
+        ("$tid != $pid && i == 0", all(&workers, 0..1)),
     ] {
         let filtered =
             run(tompion().args(["print", "--format", "json", "--filter", filter]).arg(&trace.folder));
@@ -90,6 +91,55 @@ fn filters_choose_by_what_only_the_session_knows() {
     assert_eq!(chosen(&["--filter", r#"$comm != "worker-0" && $cpu < 4096 && i == 0"#]), all(&[1, 2], 0..1));
 }
 
+/// Where only the session knows one context and only the agent the other, the session gets both.
+#[test]
+fn filters_choose_by_what_the_application_and_the_session_know() {
+    let (_shop, trace) = record(&["--filter", r#"$app.net:request % 100 < 2 && $comm == "worker-1""#]);
+    assert_eq!(workers_and_numbers(&trace.events()), all(&[1], 0..2));
+}
+
+#[test]
+fn filters_know_the_process_also_in_a_child() {
+    let shop = Workshop::new();
+    let trace = shop.record(&["--filter", "own == $pid && own != of"], &[&shop.program("filtered")]);
+    let events = trace.events();
+    let processes = |name: &str| {
+        let own = events.iter().filter(|event| event.name == name).map(|event| event.number("own"));
+        own.collect::<std::collections::BTreeSet<_>>()
+    };
+    let (parent, child) = (processes("filtered:parent"), processes("filtered:child"));
+    assert_eq!((parent.len(), child.len()), (1, 1));
+    assert_ne!(parent, child);
+}
+
+/// A length of -1 harms as little as without a filter: nothing is read, the event is counted as lost.
+#[test]
+fn filters_read_no_more_than_a_record_can_hold() {
+    let shop = Workshop::new();
+    let program = shop.program("filtered");
+    for (number, (filter, expected)) in [
+        ("list[4000000000] == 1 || i == 3", &[3][..]),
+        ("list[1] == 'b'", &[0, 1, 3]),
+        ("i > 2 && none[0] == 0 || i == 0", &[0]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("trace-{number}");
+        let options = ["-e", "filtered:list", "--filter", filter];
+        run(&mut shop.recording(&name, &options, &[&program])).succeeded();
+        let trace = shop.trace(&name);
+        let numbers: Vec<_> = trace.events().iter().map(|event| event.number("i")).collect();
+        assert_eq!(numbers, expected, "{filter}");
+        let lost = if filter.contains("i > 2") {
+            serde_json::json!({"total": 0})
+        } else {
+            serde_json::json!({"total": 1, "too_large": 1})
+        };
+        assert_eq!(trace.stat()["lost"], lost, "{filter}");
+    }
+}
+
 #[test]
 fn a_filter_that_nothing_passes_or_that_is_none_is_said() {
     let shop = Workshop::new();
@@ -99,11 +149,7 @@ fn a_filter_that_nothing_passes_or_that_is_none_is_said() {
     let said = run(&mut shop.recording("trace", &["--filter", "i > (1000"], &[&program])).exited(2);
     assert!(said.err.contains("i > (1000\n") && said.err.contains("^ expected `)`"), "{}", said.err);
     let said = run(&mut shop.recording("trace", &["--filter", "$thread == 1"], &[&program])).exited(2);
-    assert!(
-        said.err.contains("$thread == 1\n    ^^^^^^^ expected a context, found `$thread`"),
-        "{}",
-        said.err
-    );
+    assert!(said.err.contains("$thread == 1\n^^^^^^^ expected a context ("), "{}", said.err);
     let said = run(&mut shop.recording("trace", &["-c", "comn"], &[&program])).exited(2);
     assert!(said.err.contains("did you mean `comm`?"), "{}", said.err);
 }

@@ -44,7 +44,7 @@ pub struct Arguments {
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     level: Option<Level>,
     /// Record only events for which this is true, 'rows > 100 && table == "orders*"' for example
-    #[arg(long, value_name = "EXPRESSION", value_parser = filter::for_recording)]
+    #[arg(long, value_name = "EXPR", value_parser = filter::for_recording)]
     filter: Option<String>,
     /// What else to record with each event: pid, comm, prio, ns, cgroup (as the session saw it last), app (what
     /// the program defines); the CPU is always there

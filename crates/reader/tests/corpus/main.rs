@@ -4,6 +4,7 @@
 //! say that they did nothing.
 
 mod field_cases;
+mod filters;
 
 use std::fs;
 use std::path::PathBuf;

@@ -3,6 +3,7 @@
 //!
 //! Where babeltrace2 is not installed, only our own text is looked at.
 
+mod filters;
 mod random;
 mod ring;
 
