@@ -19,5 +19,6 @@ mod processes;
 mod processes_copies;
 mod processes_guests;
 mod rust;
+mod rust_tracing;
 mod threads;
 mod told;

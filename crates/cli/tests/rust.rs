@@ -51,7 +51,12 @@ const MANY_UNITS: Build = Build {
     flags: "-C link-arg=-Wl,--gc-sections -C relocation-model=pic",
     ..RELEASE
 };
-const FIXED: Build = Build { name: "fixed", flags: "-C relocation-model=static", ..RELEASE };
+const FIXED: Build = Build {
+    name: "fixed",
+    target: Some("x86_64-unknown-linux-gnu"),
+    flags: "-C relocation-model=static",
+    ..RELEASE
+};
 const STATIC: Build = Build {
     name: "static",
     target: Some("x86_64-unknown-linux-gnu"),
@@ -97,7 +102,7 @@ fn record(shop: &Workshop, build: Build, program: &str, arguments: &[&str]) -> T
 }
 
 /// Names and fields of the trace's events, and the messages of marks.
-fn contents(trace: &Trace) -> Vec<Value> {
+pub fn contents(trace: &Trace) -> Vec<Value> {
     let json = run(tompion().args(["print", "--format", "json"]).arg(&trace.folder)).succeeded().out;
     let event = |line: &str| {
         let mut event: Value = serde_json::from_str(line).expect("JSON from print");
@@ -111,13 +116,13 @@ fn contents(trace: &Trace) -> Vec<Value> {
 }
 
 /// The expected events: a file with one JSON object a line.
-fn golden(name: &str) -> Vec<Value> {
+pub fn golden(name: &str) -> Vec<Value> {
     let text = fs::read_to_string(beside("golden").join(name)).expect("a golden file");
     text.lines().map(|line| serde_json::from_str(line).expect("JSON in the golden file")).collect()
 }
 
 #[track_caller]
-fn assert_same(found: &[Value], expected: &[Value]) {
+pub fn assert_same(found: &[Value], expected: &[Value]) {
     for (found, expected) in found.iter().zip(expected) {
         assert_eq!(found, expected);
     }
@@ -132,7 +137,7 @@ fn assert_all_fields(build: Build) {
 }
 
 /// `provider:name value…`, for programs whose fields are numbers and short texts.
-fn lines(trace: &Trace) -> Vec<String> {
+pub fn lines(trace: &Trace) -> Vec<String> {
     let line = |event: &Value| {
         let mut line = event["event"].as_str().expect("a name").to_owned();
         for (name, value) in event["fields"].as_object().expect("fields") {

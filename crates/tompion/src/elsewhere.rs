@@ -12,25 +12,20 @@ use crate::{
     site::Site,
 };
 
-struct Nowhere(Site);
-
-// SAFETY: nobody writes it.
-unsafe impl Sync for Nowhere {}
-
-static NOWHERE: Nowhere = Nowhere(Site {
+static NOWHERE: Site = Site {
     enabled: AtomicU32::new(0),
     number: AtomicU32::new(0),
     description: ptr::null(),
     enumerations: ptr::null(),
     kind: 0,
     reserved: 0,
-});
+};
 
 /// A site that is never enabled.
 #[inline(always)]
 pub fn site_of<D: Described, F: Fields>() -> &'static Site {
     const { measure(&D::OUTLINE, F::SHAPES) };
-    &NOWHERE.0
+    &NOWHERE
 }
 
 /// Records nothing.
@@ -57,6 +52,16 @@ pub unsafe fn append_tails(
 /// There is no library.
 pub fn load() -> bool {
     false
+}
+
+/// There is no library.
+pub fn is_loaded() -> bool {
+    false
+}
+
+/// There is no library.
+pub fn register(_description: &'static [u128]) -> Option<&'static Site> {
+    None
 }
 
 /// There is no recorder.

@@ -2,6 +2,7 @@
 
 mod context;
 mod description;
+pub mod dynamic;
 mod enumeration;
 mod field;
 mod kinds;
@@ -63,4 +64,9 @@ pub fn snapshot() -> bool {
 /// Programs that are started under a recording need not call this.
 pub fn load() -> bool {
     platform::load()
+}
+
+/// Whether the library is there, so that the program's events may be recorded, now or later.
+pub fn is_loaded() -> bool {
+    platform::is_loaded()
 }

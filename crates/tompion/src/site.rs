@@ -23,7 +23,7 @@ use std::{
 };
 
 use crate::{
-    description::{Described, Sizes, measure, write},
+    description::Described,
     field::{Fields, Nil, Tail},
     platform::{self, site_of},
 };
@@ -48,6 +48,9 @@ pub struct Site {
     pub reserved: u32,
 }
 
+// SAFETY: only the atomics ever change; the description is constant.
+unsafe impl Sync for Site {}
+
 /// Largest fixed part of a record, in bytes.
 const MAX_IMAGE: usize = 512;
 /// Most fields with bytes behind the fixed part.
@@ -56,25 +59,11 @@ const MAX_TAILS: usize = 64;
 impl Site {
     /// Whether a recording takes the event.
     #[inline(always)]
-    fn is_enabled(&self) -> bool {
+    pub fn is_enabled(&self) -> bool {
         // Ordering: relaxed for the many that find it disabled; `Probe::taken` and `Span` go on with a
         // fence.
         self.enabled.load(Ordering::Relaxed) != 0
     }
-}
-
-/// The bytes of an event's description, in units of 16.
-pub struct Description<D, F>(PhantomData<(D, F)>);
-
-impl<D: Described, F: Fields> Description<D, F> {
-    /// How large it is.
-    pub const SIZES: Sizes = measure(&D::OUTLINE, F::SHAPES);
-    /// A small one; zeros behind its end, as in the others.
-    pub const SMALL: [u128; 16] = write(&D::OUTLINE, F::SHAPES, Self::SIZES);
-    /// One of medium size.
-    pub const MEDIUM: [u128; 64] = write(&D::OUTLINE, F::SHAPES, Self::SIZES);
-    /// A large one.
-    pub const LARGE: [u128; 512] = write(&D::OUTLINE, F::SHAPES, Self::SIZES);
 }
 
 /// Hints that the caller is seldom here.

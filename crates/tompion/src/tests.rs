@@ -488,3 +488,59 @@ fn values_may_leave_the_function() {
 fn a_site_that_asks_has_no_fields() {
     check(|| assert!(crate::enabled!("t", "asked")), &[]);
 }
+
+#[test]
+fn events_described_at_run_time_are_as_the_others() {
+    use crate::dynamic::{Event, Kind, MAX_TEXT, Outline, Values};
+
+    let fill = |values: &mut Values| {
+        values.signed(5, -1);
+        values.unsigned(1, u64::MAX);
+        values.boolean(2, true);
+        values.text(3, "käse");
+        values.formatted(4, format_args!("{}-{:?}", 1, "two"));
+        values.float(0, 2.5);
+        values.bytes(6, &[1, 2]);
+    };
+    let names = ["f", "a.b", "a b", "r#type", "7", "", "ü"];
+    let outline = Outline {
+        kind: Kind::Begin,
+        level: crate::Level::Info,
+        provider: "server::db\n",
+        name: "query\u{7}",
+    };
+    let mut values = Values::new();
+    let expected = "server.db_:query__begin, i64 _ = -1, u64 a_b = 18446744073709551615, bool a_b_2 = 1, \
+                    str type = \"käse\", str _7 = \"1-\\\"two\\\"\", f64 f = 2.5, bytes __2 = [01, 02]";
+    check(
+        || {
+            fill(&mut values);
+            let event = Event::describe(&outline, &values, |key| names[usize::from(key)]);
+            let event: &'static Event = Box::leak(Box::new(event));
+            assert!(event.is_enabled() && event.record(&values));
+            assert!(event.keep(&values).expect("values of the event").record());
+            let mut types = Values::only_types();
+            fill(&mut types);
+            assert!(event.takes(&types) && !event.record(&types) && event.keep(&types).is_none());
+            types.boolean(9, false);
+            assert!(!event.takes(&types) && !event.record(&Values::new()));
+        },
+        &[expected, expected],
+    );
+    check(
+        || {
+            let mut values = Values::new();
+            values.text(0, &"x".repeat(MAX_TEXT - 1));
+            values.text(1, "ü");
+            values.formatted(2, format_args!("{}{}", "y", "more"));
+            values.bytes(3, &[1]);
+            (0..100).for_each(|_| values.unsigned(4, 7));
+            let event = Event::describe(&outline, &values, |_| "n");
+            assert_eq!(event.fields(), crate::dynamic::MAX_FIELDS);
+            let found = recorded(|| assert!(event.record(&values)));
+            assert_eq!(found[0].tails.iter().map(Vec::len).collect::<Vec<_>>(), [MAX_TEXT - 1, 0, 1, 0]);
+            assert_eq!(found[0].image.len(), 4 * 4 + 60 * 8);
+        },
+        &[],
+    );
+}

@@ -18,8 +18,8 @@ pub const LAYERS: &[Layer] = &[
     Layer {
         name: "domain",
         crates: &[
-            "agent", "tompion", "session", "kernel", "latency", "rttest", "reader", "analysis", "export",
-            "relay",
+            "agent", "tompion", "tracing", "session", "kernel", "latency", "rttest", "reader", "analysis",
+            "export", "relay",
         ],
     },
     Layer { name: "programs", crates: &["viewer", "cli", "xtask"] },
@@ -39,6 +39,7 @@ pub struct Edge {
 pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "filter", to: "schema", reason: "filters are bound to the fields of events" },
     Edge { from: "protocol", to: "schema", reason: "rules choose events by their level" },
+    Edge { from: "tracing", to: "tompion", reason: "a bridge to the events of Rust programs" },
     Edge { from: "ring", to: "os", reason: "a ring lives in mapped memory, its section in the rseq area" },
 ];
 

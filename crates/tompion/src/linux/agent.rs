@@ -11,8 +11,10 @@ use std::{
     arch::{asm, global_asm},
     cell::UnsafeCell,
     ffi::{CStr, c_char, c_int, c_void},
-    mem, ptr,
-    sync::atomic::{AtomicPtr, Ordering},
+    mem,
+    ops::Range,
+    ptr,
+    sync::atomic::{AtomicPtr, AtomicU32, Ordering},
 };
 
 use super::loader;
@@ -55,11 +57,26 @@ impl<T: Copy> Place<T> {
 pub struct Module {
     abi: u32,
     registered: u32,
-    sites_begin: *const [*const Site; 0],
-    sites_end: *const [*const Site; 0],
+    sites_begin: *const *const Site,
+    sites_end: *const *const Site,
     append: Place<Option<AppendFunction>>,
     append_tails: Place<Option<AppendTailsFunction>>,
     reserved: Place<[*mut c_void; 4]>,
+}
+
+impl Module {
+    /// One with the sites that pointers in this range point to.
+    const fn new(sites: Range<*const *const Site>) -> Self {
+        Self {
+            abi: ABI,
+            registered: 1,
+            sites_begin: sites.start,
+            sites_end: sites.end,
+            append: Place(UnsafeCell::new(None)),
+            append_tails: Place(UnsafeCell::new(None)),
+            reserved: Place(UnsafeCell::new([ptr::null_mut(); 4])),
+        }
+    }
 }
 
 /// The module, with what the linker would leave away if nothing pointed to it.
@@ -86,15 +103,7 @@ global_asm!(".pushsection tompion_sites,\"awR\",@progbits", ".balign 8", ".quad 
 
 /// This object.
 pub static OBJECT: Object = Object {
-    module: Module {
-        abi: ABI,
-        registered: 1,
-        sites_begin: &raw const __start_tompion_sites,
-        sites_end: &raw const __stop_tompion_sites,
-        append: Place(UnsafeCell::new(None)),
-        append_tails: Place(UnsafeCell::new(None)),
-        reserved: Place(UnsafeCell::new([ptr::null_mut(); 4])),
-    },
+    module: Module::new((&raw const __start_tompion_sites).cast()..(&raw const __stop_tompion_sites).cast()),
     _hooks: [&CONSTRUCTOR, &DESTRUCTOR],
 };
 
@@ -187,6 +196,30 @@ pub fn load() -> bool {
     find().or_else(loader::open).is_some_and(hand_over)
 }
 
+/// Whether an agent has the module.
+pub fn is_loaded() -> bool {
+    // Ordering: relaxed; nothing is read because of it.
+    !AGENT.load(Ordering::Relaxed).is_null()
+}
+
+/// A site for an event that is described while the program runs: a module of its own, which stays.
+pub fn register(description: &'static [u128]) -> Option<&'static Site> {
+    // Ordering: pairs with the release in `hand_over`.
+    let agent = function::<AgentFunction>(AGENT.load(Ordering::Acquire))?;
+    let site: &Site = Box::leak(Box::new(Site {
+        enabled: AtomicU32::new(0),
+        number: AtomicU32::new(0),
+        description: description.as_ptr().cast(),
+        enumerations: ptr::null(),
+        kind: 0,
+        reserved: 0,
+    }));
+    let sites: &[*const Site; 1] = Box::leak(Box::new([ptr::from_ref(site)]));
+    let module = Box::leak(Box::new(Module::new(sites.as_ptr_range())));
+    // SAFETY: module, site and description stay for ever.
+    (unsafe { agent(module, LOAD) } == 0).then_some(site)
+}
+
 /// Asks that flight recorders be saved.
 pub fn request_snapshot() -> bool {
     // Ordering: pairs with the release in `hand_over`.
@@ -249,7 +282,7 @@ impl Module {
     /// All sites of the object.
     pub fn sites(&self) -> impl Iterator<Item = &'static Site> {
         let count = (self.sites_end.addr() - self.sites_begin.addr()) / size_of::<*const Site>();
-        let begin = self.sites_begin.cast::<*const Site>();
+        let begin = self.sites_begin;
         // SAFETY: the linker laid the pointers out between the two addresses.
         (0..count).filter_map(move |index| unsafe { (*begin.add(index)).as_ref() })
     }

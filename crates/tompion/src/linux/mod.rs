@@ -5,7 +5,7 @@ mod agent;
 mod loader;
 mod site;
 
-pub use agent::{append, append_tails, load, provide_context, request_snapshot};
+pub use agent::{append, append_tails, is_loaded, load, provide_context, register, request_snapshot};
 pub use site::site_of;
 
 #[cfg(test)]

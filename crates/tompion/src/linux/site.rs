@@ -1,12 +1,26 @@
 //! Sites as assembler text. Why: see `crate::site`.
 
-use std::arch::asm;
+use std::{arch::asm, marker::PhantomData};
 
 use crate::{
-    description::Described,
+    description::{Described, Sizes, measure, write},
     field::Fields,
-    site::{Description, Site},
+    site::Site,
 };
+
+/// The bytes of an event's description, in units of 16.
+struct Description<D, F>(PhantomData<(D, F)>);
+
+impl<D: Described, F: Fields> Description<D, F> {
+    /// How large it is.
+    const SIZES: Sizes = measure(&D::OUTLINE, F::SHAPES);
+    /// A small one; zeros behind its end, as in the others.
+    const SMALL: [u128; 16] = write(&D::OUTLINE, F::SHAPES, Self::SIZES);
+    /// One of medium size.
+    const MEDIUM: [u128; 64] = write(&D::OUTLINE, F::SHAPES, Self::SIZES);
+    /// A large one.
+    const LARGE: [u128; 512] = write(&D::OUTLINE, F::SHAPES, Self::SIZES);
+}
 
 /// Puts the address of label 2 into `{address}`.
 #[cfg(target_arch = "x86_64")]

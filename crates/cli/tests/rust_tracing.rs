@@ -1,0 +1,156 @@
+//! Programs that speak to `tracing`: the example of the crate `tompion-tracing`.
+
+use std::{
+    io::Read,
+    path::PathBuf,
+    process::{Command, Stdio},
+    sync::Once,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    attach::wait_for_events,
+    rust::{assert_same, contents, golden, lines},
+    support::{Trace, Workshop, beside, finish, libraries, run, start},
+};
+
+/// The example, built beside the command.
+fn example() -> PathBuf {
+    static BUILT: Once = Once::new();
+    let folder = libraries();
+    BUILT.call_once(|| {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        cargo.args(["build", "--quiet", "--package", "tompion-tracing", "--example", "everything"]);
+        cargo
+            .arg("--target-dir")
+            .arg(folder.parent().expect("cargo's folders"))
+            .current_dir(beside("../../.."));
+        if folder.ends_with("release") {
+            cargo.arg("--release");
+        }
+        run(&mut cargo).succeeded();
+    });
+    folder.join("examples/everything")
+}
+
+fn record(shop: &Workshop, options: &[&str], mode: &str) -> Trace {
+    shop.record(options, &[&example(), &mode])
+}
+
+/// As [`contents`]; events that are called by their place have no line, so that the example may change.
+fn without_lines(trace: &Trace) -> Vec<Value> {
+    let mut events = contents(trace);
+    for event in &mut events {
+        if let Some((place, _)) = event["event"].as_str().and_then(|name| name.split_once(".rs:")) {
+            event["event"] = json!(format!("{place}.rs"));
+        }
+    }
+    events
+}
+
+#[test]
+fn every_type_is_recorded_as_given() {
+    let shop = Workshop::new();
+    let trace = record(&shop, &[], "fields");
+    assert_same(&without_lines(&trace), &golden("rust_tracing_fields.jsonl"));
+    assert_eq!(trace.agreed_text() as usize, golden("rust_tracing_fields.jsonl").len());
+    assert_eq!(trace.babeltrace().err, "");
+}
+
+#[test]
+fn spans_begin_and_end_with_their_fields() {
+    let shop = Workshop::new();
+    let trace = record(&shop, &[], "spans");
+    assert_eq!(
+        lines(&trace),
+        [
+            "everything:transaction_begin number=7",
+            r#"everything:query_begin table="orders""#,
+            "everything:plan_begin",
+            "everything:plan_end",
+            "everything:query_end",
+            "everything:inside rows=6",
+            "everything:transaction_end",
+            "everything:transaction_begin number=7",
+            r#"everything:elsewhere message="another thread""#,
+            "everything:transaction_end rows=6",
+            "everything:transaction_begin number=7",
+            "everything:transaction_end ok=1 rows=8",
+            // Polled twice, and dropped within the span.
+            "everything:twice_begin",
+            "everything:twice_end",
+            "everything:twice_begin",
+            "everything:twice_end",
+            "everything:twice_begin",
+            "everything:twice_end",
+        ]
+    );
+}
+
+#[test]
+fn rules_and_filters_take_what_they_name() {
+    let shop = Workshop::new();
+    let trace = record(&shop, &["-e", "everything:query"], "spans");
+    assert_eq!(lines(&trace), [r#"everything:query_begin table="orders""#, "everything:query_end"]);
+    let shop = Workshop::new();
+    let trace = record(&shop, &["--level", "warning"], "levels");
+    assert_eq!(lines(&trace), [r#"everything:error message="1""#, r#"everything:warn message="2""#]);
+}
+
+#[test]
+fn a_filter_on_a_field_that_is_sometimes_there_finds_it() {
+    let shop = Workshop::new();
+    let trace = record(&shop, &["--filter", "rows > 100"], "optional");
+    assert_eq!(lines(&trace), ["everything:optional rows=200"]);
+    let shop = Workshop::new();
+    let trace = record(&shop, &[], "optional");
+    assert_eq!(
+        lines(&trace),
+        [
+            "everything:optional",
+            "everything:optional rows=1",
+            "everything:optional",
+            "everything:optional rows=200"
+        ]
+    );
+}
+
+#[test]
+fn nothing_is_allocated_after_the_first_time() {
+    let shop = Workshop::new();
+    let trace = record(&shop, &["--preload", "malloc"], "steady");
+    let names: Vec<_> = trace.events().into_iter().map(|event| event.name).collect();
+    let marks: Vec<_> = (0..names.len()).filter(|&at| names[at] == "steady:mark").collect();
+    let between = &names[marks[0]..=marks[1]];
+    let allocations: Vec<_> = between.iter().filter(|name| name.starts_with("lttng_ust_libc:")).collect();
+    assert!(allocations.is_empty(), "{allocations:?}");
+    assert_eq!(between.iter().filter(|name| *name == "everything:work").count(), 98);
+    assert_eq!(between.iter().filter(|name| *name == "everything:round_end").count(), 98);
+}
+
+#[test]
+fn a_recording_may_come_later() {
+    let shop = Workshop::new();
+    let mut command = Command::new(example());
+    command.arg("late").env("TOMPION_LIBRARY", libraries().join("libtompion.so.0"));
+    let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program");
+    let mut ready = [0; 6];
+    program.stdout.as_mut().expect("a pipe").read_exact(&mut ready).expect("a word");
+    let recording =
+        start(&mut shop.tompion(&["record", "-o", "trace", "-e", "tick", "-p", &program.id().to_string()]));
+    wait_for_events(&shop.path("trace"));
+    drop(program.stdin.take());
+    assert!(program.wait().expect("a child of this test").success());
+    finish(recording, "record -p").succeeded();
+    let numbers: Vec<u64> = shop.trace("trace").events().iter().map(|event| event.number("number")).collect();
+    let expected: Vec<u64> = (numbers[0]..).take(numbers.len()).collect();
+    assert_eq!(numbers, expected);
+}
+
+#[test]
+fn without_the_library_nothing_is_asked() {
+    let mut command = Command::new(example());
+    command.arg("absent").env_remove("TOMPION_SESSION").env_remove("TOMPION_RECORD");
+    assert_eq!(run(&mut command).succeeded().out, "computed 0, enabled false\n");
+}
