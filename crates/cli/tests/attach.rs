@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Read},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
@@ -179,6 +179,21 @@ fn programs_that_start_later_are_recorded_as_well() {
     }
 }
 
+/// Waits until a process is part of the recording in a folder: under load, the session may come later than
+/// a start waits for it.
+pub fn wait_for_process(folder: &Path, pid: &str) {
+    let entries = |path: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    };
+    wait_until("the process's events", || {
+        let traces = entries(folder);
+        let sources = traces.iter().flat_map(|trace| entries(&trace.join("user")));
+        let is_this = |source: &PathBuf| source.to_string_lossy().ends_with(&format!("-{pid}"));
+        sources.filter(is_this).any(|source| source.join("metadata").exists())
+    });
+}
+
 /// The trace that appears below a folder, once it is complete.
 pub fn gathered(folder: &Path) -> Trace {
     let mut found = None;
@@ -205,6 +220,8 @@ fn a_program_records_itself_into_a_folder() {
     };
     let (first, second) = (start("-x ticker:tock"), start("ignored, since the first one's session is used"));
     let (first_pid, second_pid) = (first.pid(), second.pid());
+    wait_for_process(&folder, &first_pid);
+    wait_for_process(&folder, &second_pid);
     let (first_last, second_last) = (first.end(), second.end());
     let events = gathered(&folder).events();
     assert_eq!(names(&events), ["ticker:tick"]);
@@ -213,8 +230,10 @@ fn a_program_records_itself_into_a_folder() {
             events.iter().filter(|event| event.source.ends_with(&format!("-{pid}"))).cloned().collect();
         assert_counted(&own, "ticker:tick", last);
     }
-    let log = std::fs::read_to_string(folder.join("tompion.log")).expect("what the session said");
-    assert!(log.contains("events of 2 processes"), "{log}");
+    wait_until("what the session says last", || {
+        let log = std::fs::read_to_string(folder.join("tompion.log")).unwrap_or_default();
+        log.contains("events of 2 processes")
+    });
 }
 
 #[test]

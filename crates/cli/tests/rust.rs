@@ -13,7 +13,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    attach::{gathered, wait_for_events},
+    attach::{gathered, wait_for_events, wait_for_process},
     support::{Finished, TOMPION, Trace, Workshop, beside, finish, libraries, rounds, run, start, tompion},
 };
 
@@ -394,14 +394,24 @@ fn a_program_may_be_linked_with_the_library() {
 #[test]
 fn a_program_records_itself_without_a_launcher() {
     let shop = Workshop::new();
-    let mut command = Command::new(DEBUG.programs().join("places"));
     let tompion = Path::new(TOMPION).parent().expect("a folder");
     let path = format!("{}:{}", tompion.display(), std::env::var("PATH").unwrap_or_default());
-    command.arg("generic").env("TOMPION_RECORD", shop.path("traces")).env("PATH", path);
-    command.env("TOMPION_LIBRARY", libraries().join("libtompion.so.0"));
-    run(&mut command).succeeded();
-    let found = lines(&gathered(&shop.path("traces")));
-    assert_eq!(found.len(), 12, "{found:#?}");
+    let start = |program: &str| {
+        let mut command = Command::new(DEBUG.programs().join("places"));
+        command.arg(program).env("TOMPION_RECORD", shop.path("traces")).env("PATH", &path);
+        command.env("TOMPION_LIBRARY", libraries().join("libtompion.so.0"));
+        command
+    };
+    // A start waits 50 ms for the session at most, so one that lasts sees to it that there is one.
+    let mut first = start("ticks").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program");
+    wait_for_process(&shop.path("traces"), &first.id().to_string());
+    let mut second = start("generic").spawn().expect("the program");
+    assert!(second.wait().expect("a child of this test").success());
+    drop(first.stdin.take());
+    assert!(first.wait().expect("a child of this test").success());
+    let mut events = gathered(&shop.path("traces")).events();
+    events.retain(|event| event.source.ends_with(&format!("-{}", second.id())));
+    assert_eq!(events.len(), 12, "{events:#?}");
 }
 
 #[test]
