@@ -52,6 +52,13 @@ impl Pending {
         ours.then_some(&self.socket)
     }
 
+    /// Takes the conversation over in the calling thread's table of descriptors, unless it is there.
+    pub fn take_back(&mut self, socket: PacketSocket) {
+        if socket.identity() == self.identity && self.socket().is_none() {
+            std::mem::forget(std::mem::replace(&mut self.socket, socket.move_away()));
+        }
+    }
+
     /// Closes it, unless the program has done so.
     pub fn let_go(self) {
         self.socket.close_if_still(self.identity);
@@ -90,12 +97,19 @@ pub fn at_start() {
     }
 }
 
-/// When a module with events is loaded: hangs up the bell, and knocks where a session is open to all
-/// programs of the user. Doesn't wait.
+/// When a module with events is loaded: has the background thread hang up the bell, and knock where a session
+/// is open to all programs of the user. Doesn't wait.
 pub fn be_reachable(registry: &mut Registry) {
     if registry.stays_out || std::mem::replace(&mut registry.reachable, true) {
         return;
     }
+    registry.knocks = true;
+    settle(registry);
+    listener::wake(registry);
+}
+
+/// Says hello where a session is open to all programs of the user.
+pub fn knock(registry: &mut Registry) {
     let user = tompion_os::effective_user();
     for number in 0..names::MAX_OPEN_SESSIONS {
         let name = names::open_session(user, number);
@@ -107,7 +121,6 @@ pub fn be_reachable(registry: &mut Registry) {
             registry.pending.push(pending);
         }
     }
-    settle(registry);
 }
 
 /// Follows forks and has the background thread run, once there is something to wait for.
@@ -157,7 +170,7 @@ fn tell_programs_of(registry: &Registry) {
 
 /// Introduces the process on a fresh connection.
 fn begin(socket: PacketSocket, name: &str, origin: Origin) -> io::Result<Pending> {
-    let socket = socket.move_away();
+    let socket = listener::put_away(socket);
     socket.send(&ToSession::Hello(introduce(origin)).encode(), &[])?;
     Ok(Pending { identity: socket.identity(), socket, name: name.to_owned() })
 }

@@ -21,6 +21,7 @@ mod joining;
 mod launch;
 mod listener;
 mod lock;
+mod namespaces;
 mod registry;
 mod session;
 mod writer;

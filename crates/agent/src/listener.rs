@@ -4,12 +4,22 @@
 //! `poll`. It notices when a session is gone and then ends the recording, so that the program runs on as if
 //! it had never been recorded.
 //!
-//! Programs close and reuse descriptors that aren't theirs. So the thread looks before each wait, and again
-//! before it reads, whether its descriptors still are what they were, and forgets those that aren't.
+//! Programs close and reuse descriptors that aren't theirs, and may count on the numbers that they get. So the
+//! thread has a table of descriptors of its own: what it opens and closes is nobody else's business. Where the
+//! kernel doesn't allow that, it looks before each wait, and again before it reads, whether its descriptors
+//! still are what they were, and forgets those that aren't.
+//!
+//! ```text
+//! descriptor                    in the program's table           in the thread's
+//! conversations begun at start  as long as the program likes     copies
+//! all other conversations       while the thread is paused       yes
+//! the bell                      while the thread is paused       yes
+//! memory files, who rings       never                            while they are looked at
+//! ```
 
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
     time::{Duration, Instant},
 };
@@ -38,12 +48,16 @@ const PAUSE_PATIENCE: Duration = Duration::from_secs(2);
 static THREAD: AtomicU32 = AtomicU32::new(0);
 /// Whether the thread is to end.
 static PAUSED: AtomicBool = AtomicBool::new(false);
+/// Whether the thread has descriptors of its own.
+static OWN_TABLE: AtomicBool = AtomicBool::new(false);
 
 /// What the registry knows of the thread.
 #[derive(Debug)]
 pub struct Background {
     /// Whether the thread was started and has not said goodbye.
     running: bool,
+    /// Whether it has come so far that it waits, or is about to.
+    ready: bool,
     /// Where the process can be asked to take part, and by which the thread is woken.
     bell: Option<Bell>,
     /// When the thread should look for its late sessions again.
@@ -53,7 +67,7 @@ pub struct Background {
 impl Background {
     /// There is none yet.
     pub const fn new() -> Self {
-        Self { running: false, bell: None, retry: None }
+        Self { running: false, ready: false, bell: None, retry: None }
     }
 }
 
@@ -68,7 +82,8 @@ struct Bell {
 impl Bell {
     fn hang() -> io::Result<Self> {
         let name = names::bell(tompion_os::pid_namespace().unwrap_or(0), std::process::id());
-        let listener = Listener::bind(&name)?.move_away();
+        let listener = Listener::bind(&name)?;
+        let listener = if has_own_table() { listener.move_off_streams() } else { listener.move_away() };
         Ok(Self { identity: listener.identity(), listener, name })
     }
 
@@ -88,18 +103,17 @@ pub fn ensure(registry: &mut Registry) {
     if background.running || PAUSED.load(Ordering::Relaxed) || !fork::may_start_threads() {
         return;
     }
-    if background.bell.is_none() {
-        // Without a bell (its name is taken, say) the process can't be asked, and nothing else is missing.
-        background.bell = Bell::hang().ok();
-    }
+    background.ready = false;
     // Without the thread, events are recorded all the same; only later changes are not heard of.
     background.running = tompion_os::spawn_background(run).is_ok();
 }
 
 /// In the child of a fork, where the thread doesn't exist and the bell is the parent's.
 pub fn forget_in_child(registry: &mut Registry) {
+    lock::there_is_no_agents_thread();
     THREAD.store(0, Ordering::Relaxed);
     PAUSED.store(false, Ordering::Relaxed);
+    OWN_TABLE.store(false, Ordering::Relaxed);
     let background = std::mem::replace(&mut registry.background, Background::new());
     if let Some(bell) = background.bell {
         bell.take_down();
@@ -111,47 +125,101 @@ pub fn look_again_at(registry: &mut Registry, when: Instant) {
     registry.background.retry = Some(when);
 }
 
+/// Whether the calling thread is the agent's own and has its own descriptors.
+fn has_own_table() -> bool {
+    // Ordering: only changed by the thread itself, and in the child of a fork, which doesn't have it.
+    lock::is_the_agents_thread() && OWN_TABLE.load(Ordering::Relaxed)
+}
+
+/// Moves a socket to where it is in nobody's way.
+pub fn put_away(socket: PacketSocket) -> PacketSocket {
+    if has_own_table() { socket.move_off_streams() } else { socket.move_away() }
+}
+
+/// Has the thread look at once what there is to do.
+pub fn wake(registry: &Registry) {
+    // A thread that isn't ready yet looks anyway.
+    if let Some(bell) = registry.background.bell.as_ref().filter(|_| registry.background.ready) {
+        drop(PacketSocket::connect_at_once(&bell.name));
+    }
+}
+
 /// Ends the thread and waits until the kernel has none of it left, so that a program may do what only one
-/// with a single thread may. Returns whether there is none now. Recordings go on meanwhile.
+/// with a single thread may. Returns whether there was one, and is none now. Recordings go on meanwhile.
 ///
 /// Every call needs one of [`resume`], whatever it returned.
-#[allow(dead_code)]
 pub fn pause() -> bool {
-    let name = {
-        let registry = registry::lock();
-        // Ordering: pairs with the load in `watch_all`, under the same lock.
-        PAUSED.store(true, Ordering::Relaxed);
-        if !registry.background.running {
-            return true;
-        }
-        registry.background.bell.as_ref().filter(|bell| bell.is_ours()).map(|bell| bell.name.clone())
-    };
-    let Some(name) = name else { return false };
-    let ring = PacketSocket::connect_at_once(&name);
     let began = Instant::now();
-    // Ordering: pairs with the release in `run`.
-    let mut thread = THREAD.load(Ordering::Acquire);
-    while registry::lock().background.running || tompion_os::thread_exists(thread) {
-        if began.elapsed() > PAUSE_PATIENCE {
+    let patient = || {
+        std::thread::sleep(Duration::from_micros(50));
+        began.elapsed() < PAUSE_PATIENCE
+    };
+    let ring = loop {
+        let registry = registry::lock();
+        if !registry.background.running {
+            PAUSED.store(true, Ordering::Relaxed);
             return false;
         }
-        std::thread::sleep(Duration::from_micros(50));
-        thread = thread.max(THREAD.load(Ordering::Acquire));
+        if registry.background.ready {
+            let name = registry.background.bell.as_ref().map(|bell| bell.name.as_str());
+            let ring = name.and_then(|name| PacketSocket::connect_at_once(name).ok());
+            // Ordering: pairs with the loads in `watch_all` and `answer_bell`, under the same lock.
+            PAUSED.store(true, Ordering::Relaxed);
+            break ring;
+        }
+        drop(registry);
+        if !patient() {
+            return false;
+        }
+    };
+    let Some(ring) = ring else { return false };
+    // Ordering: pairs with the release in `run`, which the thread did before it was ready.
+    let thread = THREAD.load(Ordering::Acquire);
+    while registry::lock().background.running || tompion_os::thread_exists(thread) {
+        if !patient() {
+            return false;
+        }
     }
-    drop(ring);
-    let mut registry = registry::lock();
-    // The name stays in use as long as the name of the process: the bell hangs on.
-    registry.background.retry = None;
-    drop(registry);
+    take_back(&mut registry::lock(), &ring);
     true
 }
 
+/// Takes back the descriptors of a thread that has ended.
+fn take_back(registry: &mut Registry, ring: &PacketSocket) {
+    let mut message = [0; 2];
+    while let Ok(mut received) = ring.receive(&mut message) {
+        let Some(descriptor) = received.descriptors.pop().filter(|_| received.len == message.len()) else {
+            return;
+        };
+        let index = usize::from(message[1]);
+        match Source::from_bytes(message) {
+            Source::Bell => {
+                if let Some(bell) = registry.background.bell.as_mut().filter(|bell| !bell.is_ours()) {
+                    let listener = Listener::from(descriptor).move_away();
+                    std::mem::forget(std::mem::replace(&mut bell.listener, listener));
+                }
+            }
+            Source::Recording(_) => {
+                if let Some(joined) = registry.recordings.get_mut(index).and_then(Option::as_mut) {
+                    joined.take_back(descriptor.into());
+                }
+            }
+            Source::Pending(_) => {
+                if let Some(pending) = registry.pending.get_mut(index) {
+                    pending.take_back(descriptor.into());
+                }
+            }
+        }
+    }
+}
+
 /// Starts the thread again.
-#[allow(dead_code)]
 pub fn resume() {
     let mut registry = registry::lock();
     PAUSED.store(false, Ordering::Relaxed);
-    ensure(&mut registry);
+    if registry.follows_forks {
+        ensure(&mut registry);
+    }
 }
 
 /// What the thread waits for.
@@ -160,6 +228,24 @@ enum Source {
     Bell,
     Recording(usize),
     Pending(usize),
+}
+
+impl Source {
+    fn to_bytes(self) -> [u8; 2] {
+        match self {
+            Self::Bell => [0, 0],
+            Self::Recording(slot) => [1, slot as u8],
+            Self::Pending(index) => [2, index as u8],
+        }
+    }
+
+    fn from_bytes([kind, index]: [u8; 2]) -> Self {
+        match kind {
+            0 => Self::Bell,
+            1 => Self::Recording(index.into()),
+            _ => Self::Pending(index.into()),
+        }
+    }
 }
 
 /// Descriptors and what they are, without a heap.
@@ -173,6 +259,23 @@ impl Watched {
     const fn new() -> Self {
         const MOST: usize = MAX_RECORDINGS + MAX_PENDING + 1;
         Self { descriptors: [-1; MOST], sources: [Source::Bell; MOST], count: 0 }
+    }
+
+    /// All that the registry has.
+    fn add_all(&mut self, registry: &mut Registry) {
+        if let Some(bell) = registry.background.bell.as_ref().filter(|bell| bell.is_ours()) {
+            self.add(bell.listener.as_fd().as_raw_fd(), Source::Bell);
+        }
+        for (slot, joined) in registry.recordings.iter_mut().enumerate() {
+            if let Some(socket) = joined.as_mut().and_then(Joined::conversation) {
+                self.add(socket.as_fd().as_raw_fd(), Source::Recording(slot));
+            }
+        }
+        for (index, pending) in registry.pending.iter().enumerate() {
+            if let Some(socket) = pending.socket() {
+                self.add(socket.as_fd().as_raw_fd(), Source::Pending(index));
+            }
+        }
     }
 
     fn add(&mut self, descriptor: RawFd, source: Source) {
@@ -189,13 +292,13 @@ fn run() {
     lock::this_is_the_agents_thread();
     // Ordering: pairs with the acquire in `pause`.
     THREAD.store(tompion_os::gettid(), Ordering::Release);
+    begin(&mut registry::lock());
     let mut buffer = [0; MAX_MESSAGE / 4];
     loop {
         let mut watched = Watched::new();
         let mut registry = registry::lock();
         if !watch_all(&mut registry, &mut watched) {
-            registry.background.running = false;
-            return;
+            return end(&mut registry);
         }
         let timeout = registry
             .background
@@ -219,6 +322,40 @@ fn run() {
     }
 }
 
+/// Begins the thread's work: from now on its descriptors are its own.
+fn begin(registry: &mut Registry) {
+    let mut ours = Watched::new();
+    ours.add_all(registry);
+    // Ordering: see `has_own_table`.
+    OWN_TABLE.store(tompion_os::take_own_table(&mut ours.descriptors[..ours.count]), Ordering::Relaxed);
+    if registry.background.bell.is_none() {
+        // Without a bell (its name is taken, say) the process can't be asked, and nothing else is missing.
+        registry.background.bell = Bell::hang().ok();
+    }
+    registry.background.ready = true;
+}
+
+/// Ends the thread's work. What only it has goes to who waits for that.
+fn end(registry: &mut Registry) {
+    if has_own_table() {
+        let own = std::process::id();
+        let next =
+            || registry.background.bell.as_ref().and_then(|bell| bell.listener.accept().ok().flatten());
+        let waiting = std::iter::from_fn(next).find(|socket| socket.peer().is_ok_and(|peer| peer.pid == own));
+        if let Some(socket) = waiting {
+            let mut ours = Watched::new();
+            ours.add_all(registry);
+            for index in 0..ours.count {
+                // SAFETY: the registry's lock is held, and the thread's descriptors are nobody else's.
+                let descriptor = unsafe { BorrowedFd::borrow_raw(ours.descriptors[index]) };
+                let _ = socket.send(&ours.sources[index].to_bytes(), &[descriptor]);
+            }
+        }
+    }
+    lock::there_is_no_agents_thread();
+    registry.background.running = false;
+}
+
 /// Collects what there is to wait for. False if the thread is to end.
 fn watch_all(registry: &mut Registry, watched: &mut Watched) -> bool {
     if PAUSED.load(Ordering::Relaxed) {
@@ -227,32 +364,28 @@ fn watch_all(registry: &mut Registry, watched: &mut Watched) -> bool {
     if let Some(bell) = registry.background.bell.take_if(|bell| !bell.is_ours()) {
         bell.take_down();
     }
-    if let Some(bell) = &registry.background.bell {
-        watched.add(bell.listener.as_fd().as_raw_fd(), Source::Bell);
+    if std::mem::take(&mut registry.knocks) {
+        joining::knock(registry);
     }
-    for (slot, joined) in registry.recordings.iter_mut().enumerate() {
-        if let Some(socket) = joined.as_mut().and_then(Joined::conversation) {
-            watched.add(socket.as_fd().as_raw_fd(), Source::Recording(slot));
-        }
-    }
-    for (index, pending) in registry.pending.iter().enumerate() {
-        if let Some(socket) = pending.socket() {
-            watched.add(socket.as_fd().as_raw_fd(), Source::Pending(index));
-        }
-    }
+    watched.add_all(registry);
     // With nothing to wait for, only a retry gives the thread a reason to stay.
     watched.count != 0 || registry.background.retry.is_some()
 }
 
-/// Somebody rings: a session that wants the process, or `pause`.
+/// Somebody rings: a session that wants the process, the program that has something to do, or [`pause`], which
+/// stays in the queue.
 fn answer_bell(registry: &mut Registry) {
+    // Ordering: pairs with the store in `pause`, under the same lock.
+    if PAUSED.load(Ordering::Relaxed) {
+        return;
+    }
     let socket = match &registry.background.bell {
         Some(bell) if bell.is_ours() => bell.listener.accept(),
         _ => return,
     };
     let Ok(Some(socket)) = socket else { return };
     let trusted = socket.peer().is_ok_and(|peer| joining::is_trusted(peer.uid));
-    if !trusted || PAUSED.load(Ordering::Relaxed) || socket.set_timeout(RING_PATIENCE_MS).is_err() {
+    if !trusted || socket.set_timeout(RING_PATIENCE_MS).is_err() {
         return;
     }
     let mut buffer = [0; 512];

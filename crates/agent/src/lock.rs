@@ -57,6 +57,17 @@ pub fn this_is_the_agents_thread() {
     OWN_THREAD.store(tompion_os::thread_pointer(), Ordering::Relaxed);
 }
 
+/// Says that the agent has no thread any more. Another one may get its thread pointer.
+pub fn there_is_no_agents_thread() {
+    OWN_THREAD.store(0, Ordering::Relaxed);
+}
+
+/// Whether the calling thread is the agent's own.
+pub fn is_the_agents_thread() -> bool {
+    // Ordering: as above.
+    OWN_THREAD.load(Ordering::Relaxed) == tompion_os::thread_pointer()
+}
+
 /// The lock, until it is dropped.
 #[derive(Debug)]
 pub struct Held(PhantomData<*mut ()>);
@@ -69,8 +80,7 @@ pub fn hold() -> Held {
         return Held(PhantomData);
     }
     let me = tompion_os::thread_pointer();
-    let own = OWN_THREAD.load(Ordering::Relaxed) == me;
-    let undisturbed = (!own).then(Undisturbed::begin);
+    let undisturbed = (!is_the_agents_thread()).then(Undisturbed::begin);
     take();
     LOCK.owner.store(me, Ordering::Relaxed);
     // SAFETY: as above, from now on.

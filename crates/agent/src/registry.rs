@@ -44,6 +44,8 @@ pub struct Registry {
     pub retired: Vec<Retired>,
     /// Conversations that have begun, without a welcome yet.
     pub pending: Vec<Pending>,
+    /// Whether the background thread is to look for sessions that are open to all programs.
+    pub knocks: bool,
     /// A session that is being started for this process.
     pub late: Option<Late>,
     /// The name of the session that the environment's folder has.
@@ -78,6 +80,7 @@ static REGISTRY: Guarded = Guarded {
         recordings: [const { None }; MAX_RECORDINGS],
         retired: Vec::new(),
         pending: Vec::new(),
+        knocks: false,
         late: None,
         gathers_in: None,
         background: Background::new(),

@@ -176,6 +176,13 @@ impl Joined {
         self.socket.as_ref()
     }
 
+    /// Takes the conversation over in the calling thread's table of descriptors, unless it is there.
+    pub fn take_back(&mut self, socket: PacketSocket) {
+        if socket.identity() == self.identity && self.conversation().is_none() {
+            self.socket = Some(socket.move_away());
+        }
+    }
+
     /// Reads the rules again.
     pub fn refresh_rules(&mut self) {
         self.rules = read_rules(&self.shared.control);

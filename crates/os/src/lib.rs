@@ -5,6 +5,7 @@
 //! and atomic or volatile, so that callers need no `unsafe`.
 
 mod clock;
+mod descriptors;
 mod detached;
 mod environment;
 mod futex;
@@ -19,13 +20,15 @@ pub use clock::{
     ClockPair, monotonic_ns, monotonic_ns_without_tsc, realtime_ns, sample_clocks, tsc, tsc_is_usable,
     tsc_state,
 };
+pub use descriptors::take_own_table;
 pub use detached::{READY_DESCRIPTOR, Ready, say_ready, start_detached};
 pub use environment::put_into_environment;
 pub use futex::{futex_wait, futex_wake_one};
 pub use interposed::{fail_as_missing, next_function};
 pub use memory::{Retired, SharedMap, create_memfd, open_private_page, populate};
 pub use namespace::{
-    effective_user, innermost_pid, object_of, pid_namespace, pid_namespace_of, thread_exists,
+    effective_user, failed_for_threads, innermost_pid, object_of, pid_namespace, pid_namespace_of,
+    set_namespace, thread_exists, unshare,
 };
 pub use process::{
     Inheritance, Interest, Poller, ProcessWatch, Signals, executable_of, is_privileged_start, kill, name_of,

@@ -29,6 +29,24 @@ pub fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// `unshare(2)`, by the system call itself: 0, or -1 with `errno` set.
+pub fn unshare(flags: libc::c_int) -> libc::c_int {
+    // SAFETY: what it changes belongs to the process, which asks for it.
+    unsafe { libc::syscall(libc::SYS_unshare, flags) as libc::c_int }
+}
+
+/// `setns(2)`, by the system call itself: 0, or -1 with `errno` set.
+pub fn set_namespace(descriptor: libc::c_int, kind: libc::c_int) -> libc::c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_setns, descriptor, kind) as libc::c_int }
+}
+
+/// Whether the last call failed as those do that need a process with a single thread. Sources: `unshare(2)`,
+/// `setns(2)`, `time_namespaces(7)`.
+pub fn failed_for_threads() -> bool {
+    matches!(crate::last_error().raw_os_error(), Some(libc::EINVAL | libc::EUSERS))
+}
+
 /// Whether the kernel still has this thread of the calling process.
 pub fn thread_exists(tid: u32) -> bool {
     // SAFETY: signal 0 is only a question.

@@ -43,6 +43,18 @@ pub enum Heard {
     End,
 }
 
+impl From<OwnedFd> for PacketSocket {
+    fn from(descriptor: OwnedFd) -> Self {
+        Self(descriptor)
+    }
+}
+
+impl From<OwnedFd> for Listener {
+    fn from(descriptor: OwnedFd) -> Self {
+        Self(descriptor)
+    }
+}
+
 /// A packet and the descriptors that came with it.
 #[derive(Debug)]
 pub struct Received {
@@ -87,7 +99,12 @@ impl Listener {
 
     /// Moves the socket to a descriptor number that programs rarely use, if there is one.
     pub fn move_away(self) -> Self {
-        Self(move_away(self.0))
+        Self(move_to(self.0, &RARELY_USED))
+    }
+
+    /// Moves the socket away from the numbers of the standard streams, in a table of the caller's own.
+    pub fn move_off_streams(self) -> Self {
+        Self(move_to(self.0, &[BEHIND_STREAMS]))
     }
 
     /// What identifies the socket behind the descriptor number, whoever holds that number now.
@@ -190,7 +207,12 @@ impl PacketSocket {
 
     /// Moves the socket to a descriptor number that programs rarely use, if there is one.
     pub fn move_away(self) -> Self {
-        Self(move_away(self.0))
+        Self(move_to(self.0, &RARELY_USED))
+    }
+
+    /// Moves the socket away from the numbers of the standard streams, in a table of the caller's own.
+    pub fn move_off_streams(self) -> Self {
+        Self(move_to(self.0, &[BEHIND_STREAMS]))
     }
 
     /// What identifies the socket behind the descriptor number, whoever holds that number now.
@@ -297,10 +319,15 @@ impl PacketSocket {
     }
 }
 
-fn move_away(descriptor: OwnedFd) -> OwnedFd {
-    for lowest in [60_000, 1000, 200] {
+/// Descriptor numbers above which there are few of a program's, the best first.
+const RARELY_USED: [RawFd; 3] = [60_000, 1000, 200];
+/// The first number that is no standard stream's.
+const BEHIND_STREAMS: RawFd = 3;
+
+fn move_to(descriptor: OwnedFd, places: &[RawFd]) -> OwnedFd {
+    for lowest in places {
         // SAFETY: duplicating a descriptor has no other effect.
-        let raw = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) };
+        let raw = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, *lowest) };
         if raw >= 0 {
             // SAFETY: the descriptor is new and belongs to nobody else.
             return unsafe { OwnedFd::from_raw_fd(raw) };

@@ -1,0 +1,38 @@
+//! `unshare` and `setns` of namespaces that the kernel only lets processes with a single thread change.
+//!
+//! The agent's background thread makes two of one. So when the kernel refuses, the thread ends, the call is
+//! made again, and the thread begins anew. The library puts itself before libc's functions; who makes the
+//! system call himself finds the thread in his way.
+
+use std::ffi::c_int;
+
+use crate::{fork, listener, lock, shielded};
+
+/// libc's `unshare`.
+#[unsafe(no_mangle)]
+pub extern "C" fn unshare(flags: c_int) -> c_int {
+    with_one_thread(|| tompion_os::unshare(flags))
+}
+
+/// libc's `setns`.
+#[unsafe(no_mangle)]
+pub extern "C" fn setns(descriptor: c_int, kind: c_int) -> c_int {
+    with_one_thread(|| tompion_os::set_namespace(descriptor, kind))
+}
+
+/// Makes a call that may be refused because of the background thread.
+fn with_one_thread(call: impl Fn() -> c_int) -> c_int {
+    let result = call();
+    if result == 0 || !tompion_os::failed_for_threads() || fork::is_stray() || lock::is_mine() {
+        return result;
+    }
+    // Only if nobody else is there: threads of the program's own are none of our business.
+    let pausable = shielded(false, || tompion_os::thread_count() == Some(2));
+    if !pausable {
+        return result;
+    }
+    let paused = shielded(false, listener::pause);
+    let result = if paused { call() } else { result };
+    shielded((), listener::resume);
+    result
+}
