@@ -16,6 +16,7 @@ mod kills;
 mod plugins;
 mod preload;
 mod processes;
+mod processes_confined;
 mod processes_copies;
 mod processes_guests;
 mod rust;

@@ -230,7 +230,7 @@ impl Door {
 
     fn welcome(&mut self, socket: PacketSocket, poller: &Poller) -> Result<(), String> {
         let peer = socket.peer().map_err(|error| error.to_string())?;
-        if !self.terms.users.contains(&peer.uid) {
+        if !self.terms.users.contains(&peer.uid) && !self.is_of_the_family(peer.pid) {
             let _ = socket.send(&ToAgent::Refused("another user's session".into()).encode(), &[]);
             return Err(format!("refused process {} of user {}", peer.pid, peer.uid));
         }
@@ -271,6 +271,11 @@ impl Door {
         // If the consumer is gone, the recording is over anyway.
         let _ = self.orders.send(Order::Joined(Box::new(process)));
         Ok(())
+    }
+
+    /// Whether a process is a living member or descends from one: it has changed its user, and is recorded on.
+    fn is_of_the_family(&self, pid: u32) -> bool {
+        Admission::Family(self.members.values().map(|member| member.pid).collect()).lets_in(pid)
     }
 
     /// Whether a process with this id talks to the session already. (One that has executed another program

@@ -1,0 +1,141 @@
+//! Programs that give up what the agent might need: descriptors, namespaces, the root folder, users.
+
+use std::{
+    ffi::OsStr,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    process::Command,
+};
+
+use rustix::process::Signal;
+
+use crate::{
+    support::{Workshop, finish, libraries, rounds, run, signal, start, wait_until},
+    told::{Recording, record},
+};
+
+fn confined(shop: &Workshop, words: &[&str]) -> Recording {
+    let program = shop.program("confined");
+    let mut command: Vec<&dyn AsRef<OsStr>> = vec![&program];
+    command.extend(words.iter().map(|word| word as &dyn AsRef<OsStr>));
+    let recording = record(shop, &[], &command);
+    assert_eq!(recording.lost()["total"], 0, "{words:?}");
+    recording
+}
+
+fn roles(recording: &Recording) -> Vec<&str> {
+    let mut roles: Vec<&str> = recording.told.iter().map(|told| told.role.as_str()).collect();
+    roles.sort_unstable();
+    roles
+}
+
+/// Whether the tests run as root, who may do what other users may not.
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+#[test]
+fn a_program_that_closes_everything_by_any_means_is_recorded_on() {
+    for how in ["closefrom", "close_range", "one by one"] {
+        let recording = confined(&Workshop::new(), &["closing", how]);
+        assert_eq!(roles(&recording), ["after", "before", "child"], "{how}");
+    }
+}
+
+/// Sessions come and go, and let the program in while it closes what it didn't open and uses the numbers.
+#[test]
+fn a_program_that_is_let_in_keeps_its_descriptors() {
+    let shop = Workshop::new();
+    let (children, confined) = (shop.program("children"), shop.program("confined"));
+    let everything = start(&mut shop.tompion(&["record", "-o", "everything"]));
+    wait_until("a session of everything", || shop.path("everything/tompion.json").exists());
+    for _ in 0..rounds(15, 500) {
+        let words = run(Command::new(&children).arg("closing all")).succeeded().out;
+        assert_eq!(words, "closing all\n");
+        run(Command::new(&confined).args(["numbers", "2000"])).succeeded();
+    }
+    signal(everything.id(), Signal::INT);
+    finish(everything, "record").succeeded();
+}
+
+#[test]
+fn namespaces_can_be_left_and_entered() {
+    for what in ["user", "mount", "net", "pid", "time", "all"] {
+        let shop = Workshop::new();
+        let program = shop.program("confined");
+        let alone = Command::new(&program).args(["unsharing", what]).output().expect("the program");
+        if !alone.status.success() {
+            println!("left out here: {what}: {}", String::from_utf8_lossy(&alone.stderr));
+            continue;
+        }
+        let recording = confined(&shop, &["unsharing", what]);
+        let expected = if ["net", "all"].contains(&what) { 2 } else { 3 };
+        assert_eq!(recording.told.len(), expected, "{what}: {:?}", roles(&recording));
+    }
+    let shop = Workshop::new();
+    if Command::new(shop.program("confined")).arg("entering").status().is_ok_and(|status| status.success()) {
+        let recording = confined(&shop, &["entering"]);
+        for role in ["before", "child", "user", "time_for_children", "mnt", "net", "uts", "pid", "after"] {
+            assert_eq!(recording.count(role), 1, "{role}");
+        }
+    }
+}
+
+#[test]
+fn a_program_with_threads_is_refused_a_user_namespace_as_ever() {
+    assert_eq!(roles(&confined(&Workshop::new(), &["refused"])), ["after", "before"]);
+}
+
+/// The thread that makes way takes its conversations with it and brings them back.
+#[test]
+fn a_recording_that_was_asked_for_survives_a_new_user_namespace() {
+    let shop = Workshop::new();
+    let program = shop.program("confined");
+    if !Command::new(&program).args(["unsharing", "user"]).status().is_ok_and(|status| status.success()) {
+        return;
+    }
+    for _ in 0..rounds(3, 50) {
+        let everything = start(&mut shop.tompion(&["record", "-o", "everything"]));
+        wait_until("a session of everything", || shop.path("everything/tompion.json").exists());
+        let recording = confined(&shop, &["unsharing", "user"]);
+        assert_eq!(roles(&recording), ["after", "before", "child"]);
+        signal(everything.id(), Signal::INT);
+        finish(everything, "record");
+        std::fs::remove_dir_all(shop.path("everything")).ok();
+    }
+}
+
+#[test]
+fn a_program_that_changes_its_root_is_recorded_on() {
+    if !is_root() {
+        return;
+    }
+    let shop = Workshop::new();
+    let place = shop.path("root");
+    std::fs::create_dir(&place).unwrap();
+    let recording = confined(&shop, &["chroot", &place.display().to_string()]);
+    assert_eq!(roles(&recording), ["after", "before", "child"]);
+}
+
+/// A folder that every user may look into.
+fn open_to_all(shop: &Workshop) {
+    let open = |path: &std::path::Path| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("an open folder");
+    };
+    open(&shop.path(""));
+    let mut folder = Some(libraries());
+    while let Some(place) = folder.filter(|place| place.parent().is_some()) {
+        assert!(place.metadata().unwrap().mode() & 5 == 5, "{} is closed to others", place.display());
+        folder = place.parent();
+    }
+}
+
+#[test]
+fn a_program_that_gives_up_its_rights_is_recorded_on_with_its_children() {
+    if !is_root() {
+        return;
+    }
+    let shop = Workshop::new();
+    open_to_all(&shop);
+    let recording = confined(&shop, &["dropping"]);
+    assert_eq!(roles(&recording), ["leaf", "leaf", "nobody", "nobody's child", "root"]);
+}
