@@ -52,6 +52,8 @@ fn said(text: &str) -> (BTreeMap<u64, Calls>, Vec<String>) {
             _ => lines.push(line.to_owned()),
         }
     }
+    // Threads that end at the same time say so in any order.
+    lines.sort();
     (threads, lines)
 }
 
