@@ -66,16 +66,19 @@ impl Pending {
 }
 
 /// Whether the agent must keep out of this process.
-///
-/// A program started with more rights than its starter doesn't follow the environment, and isn't recorded.
 fn must_stay_out() -> bool {
     std::env::var_os(names::DISABLE_VARIABLE).is_some_and(|value| value == "1")
-        || tompion_os::is_privileged_start()
+}
+
+/// Whether this program was started with more rights than its starter has: it follows nothing that the starter
+/// says, and is only recorded if root asks for it.
+fn is_guarded() -> bool {
+    tompion_os::is_privileged_start()
 }
 
 /// Whether somebody with this user id may have this process take part: its own user, and root.
 pub fn is_trusted(user: u32) -> bool {
-    user == 0 || user == tompion_os::effective_user()
+    user == 0 || (!is_guarded() && user == tompion_os::effective_user())
 }
 
 /// When the library is loaded: joins what the environment names.
@@ -83,6 +86,9 @@ pub fn at_start() {
     let mut registry = registry::lock();
     if must_stay_out() {
         registry.stays_out = true;
+        return;
+    }
+    if is_guarded() {
         return;
     }
     let deadline = Instant::now() + PATIENCE;
@@ -103,7 +109,7 @@ pub fn be_reachable(registry: &mut Registry) {
     if registry.stays_out || std::mem::replace(&mut registry.reachable, true) {
         return;
     }
-    registry.knocks = true;
+    registry.knocks = !is_guarded();
     settle(registry);
     listener::wake(registry);
 }

@@ -18,6 +18,7 @@ mod preload;
 mod processes;
 mod processes_confined;
 mod processes_copies;
+mod processes_filtered;
 mod processes_guests;
 mod rust;
 mod rust_tracing;

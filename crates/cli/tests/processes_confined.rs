@@ -2,14 +2,15 @@
 
 use std::{
     ffi::OsStr,
+    io::Read,
     os::unix::fs::{MetadataExt, PermissionsExt},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use rustix::process::Signal;
 
 use crate::{
-    support::{Workshop, finish, libraries, rounds, run, signal, start, wait_until},
+    support::{Workshop, finish, installed, libraries, rounds, run, signal, start, wait_until},
     told::{Recording, record},
 };
 
@@ -138,4 +139,64 @@ fn a_program_that_gives_up_its_rights_is_recorded_on_with_its_children() {
     open_to_all(&shop);
     let recording = confined(&shop, &["dropping"]);
     assert_eq!(roles(&recording), ["leaf", "leaf", "nobody", "nobody's child", "root"]);
+}
+
+/// A copy of the program that belongs to root and runs with root's rights, whoever starts it.
+fn set_user_id(shop: &Workshop) -> std::path::PathBuf {
+    open_to_all(shop);
+    let program = shop.program("confined");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755))
+        .expect("a set-user-ID program");
+    program
+}
+
+const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+
+#[test]
+fn a_set_user_id_program_does_not_follow_its_starter() {
+    if !is_root() || !installed("setpriv") {
+        return;
+    }
+    let shop = Workshop::new();
+    let program = set_user_id(&shop);
+    let mut words: Vec<&dyn AsRef<OsStr>> = AS_NOBODY.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
+    words.extend([&program as &dyn AsRef<OsStr>, &"unheard"]);
+    let finished = run(&mut shop.recording("trace", &[], &words)).exited(1);
+    assert!(finished.err.contains("nothing recorded"), "{}", finished.err);
+    // Started by its owner it has no more rights than its starter.
+    assert_eq!(roles(&record(&shop, &[], &[&program, &"leaf"])), ["leaf"]);
+}
+
+#[test]
+fn a_set_user_id_program_is_recorded_if_root_asks() {
+    if !is_root() || !installed("setpriv") {
+        return;
+    }
+    let shop = Workshop::new();
+    let program = set_user_id(&shop);
+    let mut command = Command::new(AS_NOBODY[0]);
+    command.args(&AS_NOBODY[1..]).arg(&program).arg("asked").stdin(Stdio::piped()).stdout(Stdio::piped());
+    // The starter's wishes, and sessions of everything, don't count.
+    let folder = shop.path("traces");
+    let everything = start(&mut shop.tompion(&["record", "-o", "everything"]));
+    wait_until("a session of everything", || shop.path("everything/tompion.json").exists());
+    let mut program = command.env("TOMPION_RECORD", &folder).spawn().expect("the program");
+    let mut byte = [0; 6];
+    program.stdout.as_mut().expect("its words").read_exact(&mut byte).expect("a word");
+    let maps = format!("/proc/{}/maps", program.id());
+    let takes_part = || std::fs::read_to_string(&maps).expect("its maps").contains("tompion-rings");
+    assert!(!takes_part());
+    let pid = program.id().to_string();
+    let recording = start(&mut shop.tompion(&["record", "-o", "trace", "-p", &pid]));
+    wait_until("the program is recorded", || {
+        shop.path("trace/user").read_dir().is_ok_and(|mut dir| dir.next().is_some())
+    });
+    drop(program.stdin.take());
+    assert!(program.wait().expect("its end").success());
+    finish(recording, "record -p").succeeded();
+    let events = shop.trace("trace").events();
+    assert_eq!(events.last().expect("events").fields["role"], "after");
+    signal(everything.id(), Signal::INT);
+    finish(everything, "record");
+    assert!(!folder.exists());
 }

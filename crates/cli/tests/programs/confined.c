@@ -218,8 +218,23 @@ static int dropping(char *self)
     return 127;
 }
 
+static int asked_to_tell(void)
+{
+    if (write(1, "ready\n", 6) != 6)
+        return 1;
+    tell_until_a_word();
+    tell("after");
+    return 0;
+}
+
 static int run(const char *how, const char *what, char *self)
 {
+    if (strcmp(how, "asked") == 0)
+        return asked_to_tell();
+    if (strcmp(how, "unheard") == 0) {
+        tell_nobody("unheard");
+        return 0;
+    }
     if (strcmp(how, "closing") == 0)
         return closing(what);
     if (strcmp(how, "numbers") == 0)
