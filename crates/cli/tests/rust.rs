@@ -6,7 +6,7 @@ use std::{
     fs,
     io::Read,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::Mutex,
 };
 
@@ -91,6 +91,19 @@ impl Build {
         run(&mut cargo).succeeded();
         folder.join(if self.release { "release" } else { "debug" })
     }
+}
+
+/// Builds an example of one of the workspace's packages, beside the command, and returns where it is.
+pub fn example(package: &str, name: &str) -> PathBuf {
+    let folder = libraries();
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo.args(["build", "--quiet", "--package", package, "--example", name]);
+    cargo.arg("--target-dir").arg(folder.parent().expect("cargo's folders")).current_dir(beside("../../.."));
+    if folder.ends_with("release") {
+        cargo.arg("--release");
+    }
+    run(&mut cargo).succeeded();
+    folder.join("examples").join(name)
 }
 
 /// Records one of the programs.
@@ -324,6 +337,25 @@ fn c_programs_have_rust_inside() {
     }
 }
 
+/// A line of `print` from the event's name on, without what differs from time to time.
+fn without_circumstances(line: &str) -> String {
+    let line = &line[line.find("db:").expect("an event of the example")..];
+    let (name, rest) = line.split_once(": { cpu_id = ").expect("a CPU");
+    let (_, fields) = rest.split_once("}, { vtid = ").expect("a thread");
+    let (_, fields) = fields.split_once(" }").expect("the thread's end");
+    format!("{name}{fields}")
+}
+
+#[test]
+fn the_guide_shows_what_its_program_records() {
+    let shop = Workshop::new();
+    let trace = shop.record(&["-e", "db:*"], &[&example("tompion", "hello"), &"2"]);
+    let found: Vec<_> = trace.printed().lines().map(without_circumstances).collect();
+    let guide = fs::read_to_string(beside("../../../docs/guide/rust.md")).expect("the guide");
+    let told = guide.lines().filter(|line| line.starts_with('[') && line.contains(":hello:("));
+    assert_eq!(found, told.map(without_circumstances).collect::<Vec<_>>());
+}
+
 fn list(program: &Path) -> Vec<String> {
     let said = run(tompion().arg("list").arg(program)).succeeded().out;
     said.lines().map(str::to_owned).collect()
@@ -391,6 +423,31 @@ fn a_program_may_be_linked_with_the_library() {
     assert_eq!(lines(&trace), ["places:before_main", "places:in_main", "places:after_main"]);
 }
 
+/// Starts `places ticks`.
+fn ticking() -> Child {
+    let mut command = Command::new(DEBUG.programs().join("places"));
+    command.arg("ticks").env("TOMPION_LIBRARY", libraries().join("libtompion.so.0"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = command.spawn().expect("the program");
+    let mut ready = [0; 6];
+    program.stdout.as_mut().expect("a pipe").read_exact(&mut ready).expect("a word");
+    program
+}
+
+/// Ends it.
+fn end_of(mut program: Child) {
+    drop(program.stdin.take());
+    assert!(program.wait().expect("a child of this test").success());
+}
+
+#[track_caller]
+fn assert_ticks(trace: &Trace) {
+    let events = trace.events().into_iter().filter(|event| event.name == "places:tick");
+    let numbers: Vec<u64> = events.map(|event| event.number("number")).collect();
+    let expected: Vec<u64> = (numbers[0]..).take(numbers.len()).collect();
+    assert_eq!(numbers, expected);
+}
+
 #[test]
 fn a_program_records_itself_without_a_launcher() {
     let shop = Workshop::new();
@@ -417,22 +474,13 @@ fn a_program_records_itself_without_a_launcher() {
 #[test]
 fn a_program_that_loaded_the_library_is_recorded_later() {
     let shop = Workshop::new();
-    let mut command = Command::new(DEBUG.programs().join("places"));
-    command.arg("ticks").env("TOMPION_LIBRARY", libraries().join("libtompion.so.0"));
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut program = command.spawn().expect("the program");
-    let mut ready = [0; 6];
-    program.stdout.as_mut().expect("a pipe").read_exact(&mut ready).expect("a word");
+    let program = ticking();
     let pid = program.id().to_string();
     let recording = start(&mut shop.tompion(&["record", "-o", "trace", "-p", &pid]));
     wait_for_events(&shop.path("trace"));
-    drop(program.stdin.take());
-    assert!(program.wait().expect("a child of this test").success());
+    end_of(program);
     finish(recording, "record -p").succeeded();
-    let events = shop.trace("trace").events();
-    let numbers: Vec<u64> = events.iter().map(|event| event.number("number")).collect();
-    let expected: Vec<u64> = (numbers[0]..).take(numbers.len()).collect();
-    assert_eq!(numbers, expected);
+    assert_ticks(&shop.trace("trace"));
 }
 
 #[test]

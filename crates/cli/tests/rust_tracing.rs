@@ -4,38 +4,22 @@ use std::{
     io::Read,
     path::PathBuf,
     process::{Command, Stdio},
-    sync::Once,
 };
 
 use serde_json::{Value, json};
 
 use crate::{
     attach::wait_for_events,
-    rust::{assert_same, contents, golden, lines},
-    support::{Trace, Workshop, beside, finish, libraries, run, start},
+    rust::{assert_same, contents, example, golden, lines},
+    support::{Trace, Workshop, finish, libraries, run, start},
 };
 
-/// The example, built beside the command.
-fn example() -> PathBuf {
-    static BUILT: Once = Once::new();
-    let folder = libraries();
-    BUILT.call_once(|| {
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-        cargo.args(["build", "--quiet", "--package", "tompion-tracing", "--example", "everything"]);
-        cargo
-            .arg("--target-dir")
-            .arg(folder.parent().expect("cargo's folders"))
-            .current_dir(beside("../../.."));
-        if folder.ends_with("release") {
-            cargo.arg("--release");
-        }
-        run(&mut cargo).succeeded();
-    });
-    folder.join("examples/everything")
+fn everything() -> PathBuf {
+    example("tompion-tracing", "everything")
 }
 
 fn record(shop: &Workshop, options: &[&str], mode: &str) -> Trace {
-    shop.record(options, &[&example(), &mode])
+    shop.record(options, &[&everything(), &mode])
 }
 
 /// As [`contents`]; events that are called by their place have no line, so that the example may change.
@@ -132,7 +116,7 @@ fn nothing_is_allocated_after_the_first_time() {
 #[test]
 fn a_recording_may_come_later() {
     let shop = Workshop::new();
-    let mut command = Command::new(example());
+    let mut command = Command::new(everything());
     command.arg("late").env("TOMPION_LIBRARY", libraries().join("libtompion.so.0"));
     let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program");
     let mut ready = [0; 6];
@@ -150,7 +134,7 @@ fn a_recording_may_come_later() {
 
 #[test]
 fn without_the_library_nothing_is_asked() {
-    let mut command = Command::new(example());
+    let mut command = Command::new(everything());
     command.arg("absent").env_remove("TOMPION_SESSION").env_remove("TOMPION_RECORD");
     assert_eq!(run(&mut command).succeeded().out, "computed 0, enabled false\n");
 }

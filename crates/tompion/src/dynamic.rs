@@ -205,23 +205,30 @@ impl Values {
     /// None yet.
     #[inline]
     #[expect(clippy::new_without_default, reason = "large, and for one purpose")]
-    pub const fn new() -> Self {
-        Self {
-            image: MaybeUninit::uninit(),
-            image_len: 0,
-            texts: MaybeUninit::uninit(),
-            texts_len: 0,
-            signature: [const { MaybeUninit::uninit() }; MAX_FIELDS],
-            count: 0,
-            only_types: false,
-        }
+    pub fn new() -> Self {
+        Self::empty(false)
     }
 
     /// Values of which only the types are taken, to find the event that they are for: texts are not copied
     /// and nothing is formatted. They can't be recorded.
     #[inline]
-    pub const fn only_types() -> Self {
-        Self { only_types: true, ..Self::new() }
+    pub fn only_types() -> Self {
+        Self::empty(true)
+    }
+
+    /// Field by field: as an expression it would be one constant, with five kilobytes of zeros to copy.
+    #[inline(always)]
+    fn empty(only_types: bool) -> Self {
+        let mut values = MaybeUninit::<Self>::uninit();
+        let place = values.as_mut_ptr();
+        // SAFETY: all fields are written but those that may be uninitialized.
+        unsafe {
+            (&raw mut (*place).image_len).write(0);
+            (&raw mut (*place).texts_len).write(0);
+            (&raw mut (*place).count).write(0);
+            (&raw mut (*place).only_types).write(only_types);
+            values.assume_init()
+        }
     }
 
     /// Whether there are none.

@@ -31,6 +31,11 @@ mod platform;
 #[cfg(test)]
 mod tests;
 
+/// The guide's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/rust.md")]
+mod guide {}
+
 pub use context::{context, text_context, withdraw_context};
 pub use field::{Field, Hex, Integers, Network, Text, hex, network, text};
 pub use level::Level;
