@@ -242,8 +242,11 @@ fn record_into(registry: &mut Registry, folder: PathBuf, deadline: Instant) {
     if join_trusted(registry, &name, deadline) {
         return;
     }
-    let ready = launch::start_session(&folder, &name);
-    if ready.is_some_and(|ready| ready.wait(deadline)) && join_trusted(registry, &name, deadline) {
+    if let Some(ready) = launch::start_session(&folder, &name) {
+        // Should it have ended at once, another program has started one that was quicker.
+        ready.wait(deadline);
+    }
+    if join_trusted(registry, &name, deadline) {
         return;
     }
     // It may come too late for the start, but not for the rest.

@@ -53,7 +53,10 @@ enum Command {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return messages::usage(&error),
+        Err(error) => {
+            commands::record::prepare_for_usage_error();
+            return messages::usage(&error);
+        }
     };
     let result = match cli.command {
         Command::Record(arguments) => commands::record::run(arguments),

@@ -2,13 +2,17 @@
 
 use std::{
     io::{BufRead, BufReader, Read},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
 use rustix::process::Signal;
 
-use crate::support::{Event, Trace, Workshop, finish, run, signal, start, wait_until};
+use crate::support::{Event, Trace, Workshop, finish, libraries, run, signal, start, wait_until};
 
 /// A program that counts until it is told to end.
 struct Ticker {
@@ -234,6 +238,69 @@ fn a_program_records_itself_into_a_folder() {
         let log = std::fs::read_to_string(folder.join("tompion.log")).unwrap_or_default();
         log.contains("events of 2 processes")
     });
+}
+
+#[test]
+fn programs_that_start_together_share_one_recorder() {
+    let shop = Workshop::new();
+    let (program, folder) = (shop.program("ticker"), shop.path("traces"));
+    let starting: Vec<Child> = (0..6)
+        .map(|_| {
+            let mut command = Command::new(&program);
+            command.env("TOMPION_RECORD", &folder).stdin(Stdio::piped()).stdout(Stdio::null());
+            command.spawn().expect("a ticker")
+        })
+        .collect();
+    wait_for_programs(&folder, starting.len());
+    for mut child in starting {
+        drop(child.stdin.take());
+        assert!(child.wait().expect("its end").success());
+    }
+    let log = folder.join("tompion.log");
+    wait_until("its last word", || log.metadata().is_ok_and(|metadata| metadata.len() != 0));
+    let log = std::fs::read_to_string(log).expect("what the session said");
+    assert_eq!(log.lines().count(), 1, "those that came second say nothing: {log}");
+    assert!(log.contains("events of 6 processes"), "{log}");
+}
+
+/// Waits until so many programs are in a trace below the folder.
+fn wait_for_programs(folder: &Path, count: usize) {
+    wait_until("all programs in the trace", || {
+        let traces = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let sources = traces.filter_map(|trace| std::fs::read_dir(trace.path().join("user")).ok()).flatten();
+        sources.count() == count
+    });
+}
+
+/// A user who is nobody else.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn root_may_record_a_process_of_somebody_else() {
+    let shop = Workshop::new();
+    let program = shop.program("ticker");
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("left out: not root");
+    }
+    open_to_all(&shop.path(""));
+    let reachable = libraries().ancestors().chain(program.ancestors()).all(is_open_to_all);
+    if !reachable {
+        return eprintln!("left out: the libraries stand where only root may read");
+    }
+    let ticker = Ticker::start(Command::new(&program).uid(NOBODY).gid(NOBODY));
+    let recording = start(&mut shop.tompion(&["record", "-o", "trace", "-p", &ticker.pid()]));
+    wait_for_events(&shop.path("trace"));
+    let last = ticker.end();
+    finish(recording, "record").succeeded();
+    assert_counted(&shop.trace("trace").events(), "ticker:tick", last);
+}
+
+fn open_to_all(folder: &Path) {
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+}
+
+fn is_open_to_all(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.mode() & 0o001 != 0)
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     os::fd::AsFd,
-    os::unix::process::ExitStatusExt,
+    os::unix::{fs::MetadataExt, process::ExitStatusExt},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus},
     sync::mpsc::{self, Sender},
@@ -43,6 +43,7 @@ const SIGKILL: i32 = 9;
 const SIGUSR1: i32 = 10;
 const SIGTERM: i32 = 15;
 const SIGCHLD: i32 = 17;
+const SIGXFSZ: i32 = 25;
 
 /// What happens to new events when a ring is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +154,7 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
     if let (false, Err(reason)) = (terms.tsc, tompion_os::tsc_state()) {
         notice(&format!("timestamps come from clock_gettime, at a higher cost per event: {reason}"));
     }
-    let signals = Signals::take(&[SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGTERM, SIGCHLD])?;
+    let signals = Signals::take(&[SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGTERM, SIGCHLD, SIGXFSZ])?;
     let poller = Poller::new()?;
     poller.add(signals.as_fd(), Interest::Signals.to_number())?;
     let (orders, inbox) = mpsc::channel();
@@ -199,8 +200,11 @@ fn terms(config: &Config, geometry: Geometry, folder: PathBuf) -> Terms {
     let monotonic = tompion_os::monotonic_ns();
     let realtime = tompion_os::realtime_ns();
     let after = tompion_os::monotonic_ns();
-    let own = fs::metadata("/proc/self").map_or(0, |metadata| std::os::unix::fs::MetadataExt::uid(&metadata));
+    let own = fs::metadata("/proc/self").map_or(0, |metadata| metadata.uid());
     let sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok()).filter(|_| own == 0);
+    // Root may name other users' processes.
+    let owner = |pid: &u32| fs::metadata(format!("/proc/{pid}")).map(|metadata| metadata.uid()).ok();
+    let asked = config.target.processes().iter().filter(|_| own == 0).filter_map(owner);
     Terms {
         geometry,
         rules: config.rules.clone(),
@@ -214,7 +218,7 @@ fn terms(config: &Config, geometry: Geometry, folder: PathBuf) -> Terms {
         hostname: read("/proc/sys/kernel/hostname"),
         boot_id: read("/proc/sys/kernel/random/boot_id"),
         clock_offset_ns: realtime as i64 - (monotonic + (after - monotonic) / 2) as i64,
-        users: [own].into_iter().chain(sudo).collect(),
+        users: [own].into_iter().chain(sudo).chain(asked).collect(),
         admission: match &config.target {
             Target::Processes(pids) => Admission::Family(pids.clone()),
             _ => Admission::Anyone,
@@ -448,6 +452,8 @@ impl Control {
             match signal {
                 SIGCHLD => self.reap(),
                 SIGUSR1 => self.snapshot(notice),
+                // A file has reached its limit: the write that failed has said so.
+                SIGXFSZ => {}
                 _ if self.ending || self.child.is_none() => return true,
                 // The terminal has sent it to the command as well.
                 signal => self.ask_to_end(if from_terminal { 0 } else { signal }),

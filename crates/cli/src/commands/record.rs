@@ -1,6 +1,8 @@
 //! `tompion record`.
 
 use std::{
+    ffi::OsStr,
+    io::ErrorKind,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -10,7 +12,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use tompion_protocol::rules::{Rules, matches_name};
 use tompion_schema::Level;
-use tompion_session::{Config, Context, Mode, Outcome, Report, Target};
+use tompion_session::{Config, Context, Error, Mode, Outcome, Report, Target};
 
 use crate::{
     filter,
@@ -138,16 +140,11 @@ fn level(text: &str) -> Result<Level, String> {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let target = target(&arguments);
-    let folder = match (&arguments.output, &arguments.gather_in) {
-        (Some(folder), _) => folder.clone(),
-        (None, Some(parent)) => {
-            gather_quietly(parent)?;
-            default_folder(parent, "")
-        }
-        (None, None) => default_folder(Path::new(""), &name_of(&target)),
-    };
-    let config = Config {
-        folder,
+    if let Some(parent) = &arguments.gather_in {
+        gather_quietly(parent)?;
+    }
+    let mut config = Config {
+        folder: folder(&arguments, &target),
         rules: Rules {
             include: if arguments.events.is_empty() {
                 Rules::all().include
@@ -173,14 +170,34 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         target: target.clone(),
         invocation: std::env::args().collect(),
     };
-    let outcome = match tompion_session::record(&config, |text| say(text)) {
-        Err(tompion_session::Error::Geometry(error)) => {
-            say(error);
-            return Ok(ExitCode::from(messages::WRONG_USAGE));
+    loop {
+        match tompion_session::record(&config, |text| say(text)) {
+            Err(Error::Geometry(error)) => {
+                say(error);
+                return Ok(ExitCode::from(messages::WRONG_USAGE));
+            }
+            // Another recording has taken the name since it was chosen.
+            Err(Error::FolderExists(_)) if arguments.output.is_none() => {
+                config.folder = folder(&arguments, &config.target);
+            }
+            // Programs that start together start a session each, and all use the one that was first.
+            Err(Error::Session(error))
+                if arguments.gather_as.is_some() && error.kind() == ErrorKind::AddrInUse =>
+            {
+                return Ok(ExitCode::SUCCESS);
+            }
+            outcome => return Ok(conclude(&config, &arguments, &outcome?)),
         }
-        outcome => outcome?,
-    };
-    Ok(conclude(&config, &arguments, &outcome))
+    }
+}
+
+/// Where the trace goes.
+fn folder(arguments: &Arguments, target: &Target) -> PathBuf {
+    match (&arguments.output, &arguments.gather_in) {
+        (Some(folder), _) => folder.clone(),
+        (None, Some(parent)) => default_folder(parent, ""),
+        (None, None) => default_folder(Path::new(""), &name_of(target)),
+    }
 }
 
 fn thread_contexts(arguments: &[ContextArgument]) -> Vec<Context> {
@@ -211,6 +228,17 @@ fn gather_quietly(parent: &Path) -> anyhow::Result<()> {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(parent.join("tompion.log"))?;
     tompion_os::replace_standard_error(log.into())?;
     Ok(())
+}
+
+/// Sees to it that somebody can read what is wrong with the options that a program brought along.
+pub fn prepare_for_usage_error() {
+    let mut words = std::env::args_os().skip(1);
+    if words.next().as_deref() == Some(OsStr::new("record"))
+        && words.next().as_deref() == Some(OsStr::new("--gather-in"))
+    {
+        // If the folder can't be made, nobody can be told.
+        let _ = words.next().map(|folder| gather_quietly(Path::new(&folder)));
+    }
 }
 
 /// What a folder is called after.
@@ -320,7 +348,8 @@ fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> Str
             Target::Processes(_) => format!("{command} did not answer"),
             Target::Everything => "no instrumented program ran".into(),
             Target::Gathering(_) => "no program came".into(),
-            Target::Command(_) => not_loaded(&command),
+            Target::Command(_) if !outcome.problems.is_empty() => format!("{command} could not take part"),
+            Target::Command(_) => not_loaded(&command, arguments),
         };
     }
     if known.is_empty() {
@@ -343,7 +372,13 @@ fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> Str
     }
 }
 
-fn not_loaded(command: &str) -> String {
+fn not_loaded(command: &str, arguments: &Arguments) -> String {
+    if std::env::var_os("TOMPION_DISABLE").is_some_and(|value| value == "1") {
+        return "TOMPION_DISABLE=1 keeps programs out of recordings".into();
+    }
+    if !arguments.preload.is_empty() {
+        return format!("{command} did not load libtompion: it is static or set-user-ID");
+    }
     format!(
         "{command} did not load libtompion (it is not linked with -ltompion, or it is static or \
          set-user-ID); try --preload malloc"
