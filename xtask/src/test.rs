@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::artifacts::{self, Profile};
 use crate::workspace::Workspace;
-use crate::{instructions, layers, shell};
+use crate::{instructions, layers, links, shell};
 
 /// What a step of the test came to.
 #[derive(Clone, Copy, Default)]
@@ -59,6 +59,7 @@ type Step = (&'static str, fn(&Workspace, &Options) -> Outcome);
 
 const STEPS: &[Step] = &[
     ("layers", |workspace, _| Outcome::of(layers::command(workspace))),
+    ("links", |workspace, _| Outcome::of(links::command(workspace))),
     ("format", |workspace, _| format(workspace)),
     ("clippy", |workspace, _| clippy(workspace)),
     ("docs", |workspace, _| Outcome::of(docs(workspace))),
