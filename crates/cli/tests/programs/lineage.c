@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -167,15 +168,15 @@ static void *load_until_the_end(void *unused)
     return unused;
 }
 
-static volatile int forks_left;
+static atomic_int forks_left;
 static int by_bare_fork;
 
 static void fork_in_handler(int signal)
 {
     (void)signal;
-    if (forks_left <= 0)
+    /* The next signal may come to the other thread. */
+    if (atomic_fetch_sub(&forks_left, 1) <= 0)
         return;
-    forks_left--;
     pid_t child = by_bare_fork ? _Fork() : fork();
     if (child == 0) {
         tell("child of a handler");
