@@ -9,6 +9,7 @@ mod abi;
 mod attach;
 mod choices;
 mod command_line;
+mod conformance;
 mod fields;
 mod flight_recorder;
 mod hostile;

@@ -276,7 +276,20 @@ impl Consumer {
         process.read_catalog();
         let names = process.event_names().map(|(provider, name)| (provider.to_owned(), name.to_owned()));
         self.known.extend(names);
+        self.report_conflicts(&process);
         self.manifest.sources.push(process.summary(&self.folder));
+    }
+
+    /// Says which names stand for several things, once each.
+    fn report_conflicts(&mut self, process: &Process) {
+        for (name, count) in process.conflicts() {
+            let program = &process.hello.name;
+            let problem = format!("{program} describes {name} in {count} ways, which are kept apart");
+            if !self.manifest.problems.contains(&problem) {
+                (self.notice)(&problem);
+                self.manifest.problems.push(problem);
+            }
+        }
     }
 
     fn finish(mut self) -> Report {

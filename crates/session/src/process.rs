@@ -5,7 +5,7 @@
 //! refused is counted under its own cause.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashSet, VecDeque},
     io,
     path::PathBuf,
     sync::Arc,
@@ -20,7 +20,7 @@ use tompion_ring::{
     reader::{RingReader, Span},
     records::{Records, UntrustedRecord},
 };
-use tompion_schema::Event;
+use tompion_schema::{Event, Field};
 
 use crate::{
     clock::ClockMap,
@@ -387,6 +387,18 @@ impl Process {
         events.flat_map(|event| {
             [event.name.as_str(), event.base_name()].map(|name| (event.provider.as_str(), name))
         })
+    }
+
+    /// Names of recorded events that the process describes in more than one way, with the number of ways.
+    /// The application's contexts, which come and go, do not count.
+    pub fn conflicts(&self) -> BTreeMap<String, usize> {
+        let recorded = self.classes.values().flatten().filter(|class| class.id.is_some());
+        let mut ways = BTreeMap::<String, HashSet<(&Option<String>, Vec<&Field>)>>::new();
+        for Class { event, .. } in recorded {
+            let fields = event.fields.iter().filter(|field| !field.context).collect();
+            ways.entry(event.full_name()).or_default().insert((&event.format, fields));
+        }
+        ways.into_iter().map(|(name, ways)| (name, ways.len())).filter(|&(_, count)| count > 1).collect()
     }
 
     /// Writes packets that have waited.

@@ -487,6 +487,8 @@ TOMPION_PRIV_INLINE uint32_t tompion_priv_begin(const struct tompion_site *site,
                                                 size_t tail_count)
 {
     uint32_t takers;
+    if (tail_count == 0)
+        tails = 0; /* compilers warn of an array without values, whatever its number of elements */
     if (tompion_module_v1.append_begin)
         return tompion_module_v1.append_begin(site, image, image_size, tails, tail_count);
     takers = tompion_priv_takers(site);
