@@ -283,11 +283,11 @@ TOMPION_PRIV_INLINE int tompion_snapshot(void)
  *
  * `get` is called for every event that is recorded with this context, in the thread that records it: in
  * any thread, at any time, in signal handlers, too. It must be quick, and must not lock, allocate, or
- * record events. It must stay in memory as long as the process lives: a library that defines context
- * must not be unloaded. Defining a name again replaces it.
+ * record events. Defining a name again replaces it; with NULL it is 0 or empty from then on. A library that
+ * is unloaded takes its contexts back like that, when its functions can't be running any more.
  *
- * Return 0, or -1 if the library is absent or of before this function, or can't take it (a name without
- * `:`, too many). Not in signal handlers.
+ * Return 0, or -1 if the library is absent or can't take it (a name that isn't two words with a `:`, one
+ * that has the other type, more than 8). Not in signal handlers.
  */
 TOMPION_PRIV_INLINE int tompion_context_i64(const char *name, int64_t (*get)(void))
 {

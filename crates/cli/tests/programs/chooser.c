@@ -11,9 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-extern int tompion_context_v1(const char *name, uint32_t type, void *get);
-extern int tompion_agent_v1(struct tompion_module *module, uint32_t verb);
-
 static __thread int64_t request = -1;
 static pthread_barrier_t together;
 
@@ -48,16 +45,16 @@ static void *work(void *argument)
 static void on_signal(int number)
 {
 	(void)number;
-	TOMPION_EVENT(chooser, asked, (i32, answer, tompion_agent_v1(0, 2)));
+	TOMPION_EVENT(chooser, asked, (i32, answer, tompion_snapshot()));
 }
 
 int main(int count, char **arguments)
 {
 	int asks = count > 1 && strcmp(arguments[1], "snapshot") == 0;
 	TOMPION_EVENT(chooser, begin, (i32, i, 0));
-	int results[3] = { tompion_context_v1("net:request", 1, (void *)get_request),
-			   tompion_context_v1("net:user", 2, (void *)get_user),
-			   tompion_context_v1("no name", 1, (void *)get_request) };
+	int results[3] = { tompion_context_i64("net:request", get_request),
+			   tompion_context_text("net:user", get_user),
+			   tompion_context_i64("no name", get_request) };
 	pthread_t threads[3];
 	pthread_barrier_init(&together, NULL, 3);
 	for (intptr_t worker = 0; worker < 3; worker++)
