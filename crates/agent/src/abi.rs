@@ -19,7 +19,8 @@ pub const ABI: u32 = 1;
 #[repr(C)]
 #[derive(Debug)]
 pub struct Site {
-    /// Bit n: recording n takes the event.
+    /// Bit n: recording n takes the event. Bit [`event::END_SHIFT`] + n: it takes the event where that ends
+    /// a span whose begin it has. The rest is [`event::SLOW`].
     pub enabled: AtomicU32,
     /// The event's id in records, see [`tompion_layout::record::FIRST_EVENT`].
     pub id: AtomicU32,
@@ -41,6 +42,11 @@ pub type AppendFunction = unsafe extern "C" fn(*const Site, *const u8, usize);
 /// Records an event with tails.
 pub type AppendTailsFunction = unsafe extern "C" fn(*const Site, *const u8, usize, *const Tail, usize);
 
+/// Records a span's begin, with tails or without; returns the recordings that have it.
+pub type AppendBeginFunction = unsafe extern "C" fn(*const Site, *const u8, usize, *const Tail, usize) -> u32;
+/// Records a span's end in these recordings.
+pub type AppendEndFunction = unsafe extern "C" fn(*const Site, u32);
+
 /// An executable or a shared library that has sites.
 #[repr(C)]
 #[derive(Debug)]
@@ -57,8 +63,12 @@ pub struct Module {
     pub append: Option<AppendFunction>,
     /// Filled in by the agent.
     pub append_tails: Option<AppendTailsFunction>,
+    /// Filled in by the agent. The first headers know it as reserved, as the next one.
+    pub append_begin: Option<AppendBeginFunction>,
+    /// Filled in by the agent.
+    pub append_end: Option<AppendEndFunction>,
     /// The agent's.
-    pub reserved: [*mut c_void; 4],
+    pub reserved: [*mut c_void; 2],
 }
 
 /// Verb: the module's objects go away.
@@ -95,6 +105,8 @@ pub unsafe extern "C" fn tompion_agent_v1(module: *mut Module, verb: u32) -> i32
                 unsafe {
                     (*module).append = Some(event::append);
                     (*module).append_tails = Some(event::append_tails);
+                    (*module).append_begin = Some(event::append_begin);
+                    (*module).append_end = Some(event::append_end);
                 }
                 registry::lock().load(module);
             }
@@ -120,10 +132,15 @@ impl Module {
 }
 
 impl Site {
-    /// The recordings that take the event, one bit each.
+    /// All bits of `enabled`.
     #[inline]
     pub fn takers(&self) -> u32 {
         // Ordering: whoever sees a bit goes on to the recording, which has its own guard.
         self.enabled.load(Ordering::Relaxed)
+    }
+
+    /// The recordings that take the event, one bit each.
+    pub fn recordings(&self) -> u32 {
+        self.takers() & event::RECORDINGS_MASK
     }
 }

@@ -91,6 +91,12 @@ const FAST: u32 = 1;
 /// Stands among an event's takers if it must not go the shortest way: it is filtered or has context.
 pub const SLOW: u32 = 1 << 31;
 
+/// Recordings among the bits of a site.
+pub const RECORDINGS_MASK: u32 = (1 << MAX_RECORDINGS) - 1;
+/// Where those stand that take the event only as the end of a span that they have: their filter asks for
+/// what the end doesn't have.
+pub const END_SHIFT: u32 = 16;
+
 /// Whether a recording may have the first place, whose events go the shortest way: with timestamps from
 /// the TSC.
 pub const fn may_be_first(given_time: bool) -> bool {
@@ -137,13 +143,69 @@ pub unsafe extern "C" fn append_tails(
     let total = total_len(size, tails);
     let tid = writer::noted_thread_id();
     if total > record::MAX_IMAGE || site.takers() != FAST || tid == 0 {
-        return deliver(site, image, size, tails.as_ptr(), tails.len());
+        deliver(site, image, size, tails.as_ptr(), tails.len());
+        return;
     }
     let buffer = Buffer::new();
     // SAFETY: what the event's caller promised; `total` is the length of both together.
     unsafe { buffer.fill((image, size), tails, total) };
     // SAFETY: as in `append`; the buffer's bytes are initialised up to the next multiple of 8.
     unsafe { (*place(0)).append_image(id(site), tid, buffer.start(), total) };
+}
+
+/// Records the begin of a span. Returns the recordings whose filters let it through.
+///
+/// # Safety
+/// As [`append_tails`]; `count` may be 0, and then `tails` is not looked at.
+pub unsafe extern "C" fn append_begin(
+    site: *const Site,
+    image: *const u8,
+    size: usize,
+    tails: *const Tail,
+    count: usize,
+) -> u32 {
+    if count == 0 {
+        // SAFETY: the site is a static of the calling module.
+        let site = unsafe { &*site };
+        let tid = writer::noted_thread_id();
+        if site.takers() != FAST || tid == 0 {
+            return deliver(site, image, size, tails, 0);
+        }
+        // SAFETY: as in `append`.
+        unsafe { (*place(0)).append_image(id(site), tid, image, size) };
+        return FAST;
+    }
+    // SAFETY: the site is a static of the calling module, the tails are a local of its event.
+    let (site, tails) = unsafe { (&*site, std::slice::from_raw_parts(tails, count)) };
+    let total = total_len(size, tails);
+    let tid = writer::noted_thread_id();
+    if total > record::MAX_IMAGE || site.takers() != FAST || tid == 0 {
+        return deliver(site, image, size, tails.as_ptr(), tails.len());
+    }
+    let buffer = Buffer::new();
+    // SAFETY: as in `append_tails`.
+    unsafe {
+        buffer.fill((image, size), tails, total);
+        (*place(0)).append_image(id(site), tid, buffer.start(), total);
+    }
+    FAST
+}
+
+/// Records the end of a span in those of the recordings that still take it, whatever their filters: they
+/// have let the begin through.
+///
+/// # Safety
+/// The site is one of a loaded module, whose event has no fields.
+pub unsafe extern "C" fn append_end(site: *const Site, recordings: u32) {
+    // SAFETY: the site is a static of the calling module.
+    let site = unsafe { &*site };
+    let image = [0u64; 1];
+    let tid = writer::noted_thread_id();
+    if site.takers() != FAST || recordings & FAST == 0 || tid == 0 {
+        return deliver_end(site, recordings, image.as_ptr().cast());
+    }
+    // SAFETY: as in `append`; the image has no bytes.
+    unsafe { (*place(0)).append_image(id(site), tid, image.as_ptr().cast(), 0) };
 }
 
 /// Bytes of an event's image and tails.
@@ -192,26 +254,56 @@ extern "C" fn deliver_image(site: &Site, image: *const u8, image_len: usize) {
     deliver(site, image, image_len, ptr::null(), 0);
 }
 
-/// Appends the event to each recording that takes it, if its filter lets it through.
+/// Appends the event to each recording that takes it, if its filter lets it through. Returns those.
 #[inline(never)]
-extern "C" fn deliver(site: &Site, image: *const u8, image_len: usize, tails: *const Tail, count: usize) {
-    let mut takers = site.takers() & ((1 << MAX_RECORDINGS) - 1);
+extern "C" fn deliver(
+    site: &Site,
+    image: *const u8,
+    image_len: usize,
+    tails: *const Tail,
+    count: usize,
+) -> u32 {
+    let takers = site.recordings();
     let Writer::Thread(tid) = writer::who() else { return refuse_guest(takers) };
     // SAFETY: the image and the tails of the event that is being recorded, or no tails.
     let (fixed, tails) = unsafe {
         let tails = if count == 0 { &[][..] } else { std::slice::from_raw_parts(tails, count) };
         (std::slice::from_raw_parts(image, image_len), tails)
     };
-    let number = u32::from(id(site).wrapping_sub(record::FIRST_EVENT));
-    takers = filters::passing(takers, number, tid, (fixed, tails));
-    let event = Event { id: id(site), tid, time: 0, image, image_len, tails };
+    let takers = filters::passing(takers, number(site), tid, (fixed, tails));
+    append_chosen(takers, site, Event { id: id(site), tid, time: 0, image, image_len, tails }, fixed);
+    takers
+}
+
+/// Appends the end of a span to those recordings that have its begin.
+#[cold]
+#[inline(never)]
+extern "C" fn deliver_end(site: &Site, recordings: u32, image: *const u8) {
+    let takers = site.takers();
+    let takers = (takers | takers >> END_SHIFT) & recordings & RECORDINGS_MASK;
+    match writer::who() {
+        Writer::Thread(tid) => {
+            let event = Event { id: id(site), tid, time: 0, image, image_len: 0, tails: &[] };
+            append_chosen(takers, site, event, &[]);
+        }
+        _ => _ = refuse_guest(takers),
+    }
+}
+
+/// The number of the site's event.
+fn number(site: &Site) -> u32 {
+    u32::from(id(site).wrapping_sub(record::FIRST_EVENT))
+}
+
+/// Appends the event to these recordings, with the application's contexts where they are wanted.
+#[inline(always)]
+fn append_chosen(takers: u32, site: &Site, event: Event<'_>, fixed: &[u8]) {
     let extended = takers & context::wanted();
     if extended != 0 {
-        append_extended(extended, number, event, fixed);
+        append_extended(extended, number(site), event, fixed);
     }
-    takers &= !extended;
-    if takers != 0 {
-        append_to_all(takers, event);
+    if takers & !extended != 0 {
+        append_to_all(takers & !extended, event);
     }
 }
 
@@ -255,11 +347,13 @@ fn append_to_all(mut takers: u32, mut event: Event<'_>) {
     }
 }
 
+/// Counts an event that a guest can't record. Returns that no recording has it.
 #[cold]
-fn refuse_guest(takers: u32) {
+fn refuse_guest(takers: u32) -> u32 {
     for slot in (0..MAX_RECORDINGS as u32).filter(|slot| takers & (1 << slot) != 0) {
         if let Some(recording) = recording(slot) {
             recording.count_without_ring(Cause::VforkChild);
         }
     }
+    0
 }

@@ -13,6 +13,7 @@ use std::{
 use tompion_layout::record;
 use tompion_os::Retired;
 use tompion_protocol::{MAX_RECORDINGS, rules};
+use tompion_schema::Kind;
 
 use crate::{
     abi::{Module, SITE_ASKS, Site},
@@ -223,11 +224,11 @@ impl Registry {
         if sites(true).next().is_none() {
             return;
         }
-        for site in sites(false).filter(|site| site.takers() != 0) {
+        for site in sites(false).filter(|site| site.recordings() != 0) {
             if let Some((provider, name, base)) = name(site) {
                 // A span is asked for by its own name.
-                *takers.entry((provider.clone(), base)).or_default() |= site.takers();
-                *takers.entry((provider, name)).or_default() |= site.takers();
+                *takers.entry((provider.clone(), base)).or_default() |= site.recordings();
+                *takers.entry((provider, name)).or_default() |= site.recordings();
             }
         }
         for site in sites(true) {
@@ -261,7 +262,8 @@ impl Registry {
                     None if joined.contexts => 1 << slot | event::SLOW,
                     None => 1 << slot,
                     Some(Some(_)) => 1 << slot | event::SLOW,
-                    // The filter can't be true for this event.
+                    // The filter can't be true for this event, but may have been for the span's begin.
+                    Some(None) if names.kind == Kind::End => 1 << slot << event::END_SHIFT,
                     Some(None) => 0,
                 };
             }
@@ -301,7 +303,7 @@ impl Registry {
         for &module in &self.modules {
             // SAFETY: modules in the list are loaded.
             for site in unsafe { (*module).sites() } {
-                let others = site.takers() & !(1 << slot);
+                let others = site.takers() & !(1 << slot | 1 << slot << event::END_SHIFT);
                 let takers = if others == event::SLOW { 0 } else { others };
                 // Ordering: only changed under the registry's lock; whoever saw the bit finds out later.
                 site.enabled.store(takers, Ordering::Relaxed);

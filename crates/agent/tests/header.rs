@@ -437,6 +437,42 @@ fn the_library_may_be_absent() {
     }
 }
 
+/// Libraries of before `append_begin` and `append_end`, as the mock is one, get spans by `append`.
+#[test]
+fn spans_need_no_more_than_the_first_library_has() {
+    let folder = folder("spans");
+    let source = folder.join("spans.c");
+    let text = "#include <tompion/tompion.h>\n\
+                int main(void)\n{\n\
+                TOMPION_SPAN(span, outer, (u8, a, 1));\n\
+                TOMPION_JOB(span, job, 2, (str, text, \"x\"));\n\
+                TOMPION_SPAN(span, bare);\nreturn 0;\n}\n";
+    std::fs::write(&source, text).expect("a source file");
+    let (mock, program) = (folder.join("mock.o"), folder.join("program"));
+    for (compiler, standard, language) in
+        [("gcc", "c11", "c"), ("clang", "c11", "c"), ("g++", "c++17", "c++"), ("clang++", "c++17", "c++")]
+    {
+        if !installed(compiler) {
+            continue;
+        }
+        run(Build { compiler: "cc", standard: "c11", mode: &["-c"], shared: false }
+            .compile(&mock)
+            .arg(self::source("mock.c")));
+        let build = Build { compiler, standard, mode: &["-O2"], shared: false };
+        run(build.compile(&program).arg("-x").arg(language).arg(&source).args(["-x", "none"]).arg(&mock));
+        let deadline = 2u64.to_le_bytes();
+        let expected = [
+            line("span:outer_begin", &[&[1]], &[]),
+            line("span:job_begin", &[&deadline, &le(1)], &[b"x"]),
+            line("span:bare_begin", &[], &[]),
+            line("span:bare_end", &[], &[]),
+            line("span:job_end", &[], &[]),
+            line("span:outer_end", &[], &[]),
+        ];
+        assert_eq!(run_with_mock(&mut Command::new(&program), &folder).events, expected, "{compiler}");
+    }
+}
+
 /// While no recording takes an event, nothing is computed and nobody is called.
 #[test]
 fn a_disabled_event_computes_nothing() {

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use object::Object;
 use serde_json::json;
 
-use crate::support::{Workshop, beside, installed, run};
+use crate::support::{Workshop, beside, installed, libraries, run};
 
 /// What stands in `crates/agent/tests/abi`.
 fn kept(name: &str) -> PathBuf {
@@ -58,4 +59,19 @@ fn programs_of_the_first_header_are_recorded_in_full() {
             assert_eq!(recorded("v1", compiler, flags), expected_of_v1(language), "{compiler} {flags:?}");
         }
     }
+}
+
+/// What has no name here may change at any time.
+#[test]
+fn the_library_exports_what_the_contract_has_and_nothing_else() {
+    let bytes = std::fs::read(libraries().join("libtompion.so")).expect("the library");
+    let library = object::File::parse(&*bytes).expect("an ELF file");
+    let exports = library.exports().expect("exports");
+    let mut names: Vec<_> = exports.iter().map(|export| String::from_utf8_lossy(export.name())).collect();
+    names.sort();
+    let ours = ["tompion_agent_v1", "tompion_context_v1"];
+    let libcs = ["_Fork", "clone", "setns", "unshare", "vfork"];
+    let mut expected = [&ours[..], &libcs].concat();
+    expected.sort_unstable();
+    assert_eq!(names, expected);
 }

@@ -15,14 +15,15 @@ use rustix::process::Signal;
 use crate::support::{Event, Trace, Workshop, finish, libraries, run, signal, start, wait_until};
 
 /// A program that counts until it is told to end.
-struct Ticker {
+pub struct Ticker {
     child: Child,
     words: BufReader<ChildStdout>,
     input: Option<ChildStdin>,
 }
 
 impl Ticker {
-    fn start(command: &mut Command) -> Self {
+    /// Starts it, and waits until it counts.
+    pub fn start(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the ticker");
         let mut words = BufReader::new(child.stdout.take().expect("its words"));
         let mut line = String::new();
@@ -32,12 +33,12 @@ impl Ticker {
         Self { child, words, input }
     }
 
-    fn pid(&self) -> String {
+    pub fn pid(&self) -> String {
         self.child.id().to_string()
     }
 
     /// Lets it end; returns the last number.
-    fn end(mut self) -> u64 {
+    pub fn end(mut self) -> u64 {
         drop(self.input.take());
         let mut rest = String::new();
         self.words.read_to_string(&mut rest).expect("its last word");

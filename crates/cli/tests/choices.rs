@@ -1,6 +1,11 @@
 //! What is recorded of an event's circumstances, and which events are: contexts, filters, snapshots.
 
-use crate::support::{Event, Trace, Workshop, event, run, tompion};
+use std::process::Command;
+
+use crate::{
+    attach::{Ticker, wait_for_events},
+    support::{Event, Trace, Workshop, event, finish, run, start, tompion},
+};
 
 fn record(options: &[&str]) -> (Workshop, Trace) {
     let shop = Workshop::new();
@@ -195,4 +200,54 @@ fn a_program_asks_for_a_snapshot_from_a_signal_handler() {
     let events = trace.events();
     let asked = events.iter().find(|event| event.name == "chooser:asked").expect("the handler's event");
     assert_eq!(asked.fields["answer"], 0);
+}
+
+/// The spans of `spans.c` whose rows a filter lets through, as begins and ends in their order.
+fn expected_spans(passes: impl Fn(u32) -> bool, bare: bool) -> Vec<String> {
+    let mut names = Vec::new();
+    for i in 0..10 {
+        let spans = [("outer", passes(i)), ("inner", passes(9 - i)), ("bare", bare), ("job", passes(i))];
+        let recorded = || spans.iter().filter(|(_, recorded)| *recorded);
+        names.extend(recorded().map(|(name, _)| format!("spans:{name}_begin")));
+        names.extend(recorded().rev().map(|(name, _)| format!("spans:{name}_end")));
+    }
+    names
+}
+
+/// Names of the spans' events in their order.
+fn spans(trace: &Trace) -> Vec<String> {
+    trace.agreed_text();
+    trace.events().into_iter().map(|event| event.name).filter(|name| name != "spans:waiting").collect()
+}
+
+#[test]
+fn a_span_that_passes_a_filter_is_recorded_with_its_end_and_no_other_end() {
+    let shop = Workshop::new();
+    let program = shop.program("spans");
+    for (filter, expected) in [
+        ("rows > 6", expected_spans(|rows| rows > 6, false)),
+        ("$tid > 0 && rows == 5", expected_spans(|rows| rows == 5, false)),
+        ("$tid > 0", expected_spans(|_| true, true)),
+    ] {
+        let trace = shop.record(&["--filter", filter], &[&program]);
+        assert_eq!(spans(&trace), expected, "{filter}");
+        std::fs::remove_dir_all(&trace.folder).unwrap();
+    }
+}
+
+#[test]
+fn two_recordings_of_a_process_get_each_the_ends_of_their_own_spans() {
+    let shop = Workshop::new();
+    let process = Ticker::start(&mut Command::new(shop.program("spans")));
+    let pid = process.pid();
+    let options: [(&str, &[&str]); 2] = [("all", &[]), ("few", &["--filter", "rows < 2"])];
+    let recordings = options.map(|(name, options)| {
+        let recording = start(shop.tompion(&["record", "-o", name, "-p", &pid]).args(options));
+        wait_for_events(&shop.path(name));
+        recording
+    });
+    process.end();
+    recordings.into_iter().for_each(|recording| drop(finish(recording, "record -p").succeeded()));
+    assert_eq!(spans(&shop.trace("all")), expected_spans(|_| true, true));
+    assert_eq!(spans(&shop.trace("few")), expected_spans(|rows| rows < 2, false));
 }
