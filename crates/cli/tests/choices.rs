@@ -106,7 +106,7 @@ fn filters_choose_by_what_the_application_and_the_session_know() {
 #[test]
 fn filters_know_the_process_also_in_a_child() {
     let shop = Workshop::new();
-    let trace = shop.record(&["--filter", "own == $pid && own != of"], &[&shop.program("filtered")]);
+    let trace = shop.record(&["--filter", "own == $pid && own != of"], &[&shop.program("careful")]);
     let events = trace.events();
     let processes = |name: &str| {
         let own = events.iter().filter(|event| event.name == name).map(|event| event.number("own"));
@@ -121,7 +121,7 @@ fn filters_know_the_process_also_in_a_child() {
 #[test]
 fn filters_read_no_more_than_a_record_can_hold() {
     let shop = Workshop::new();
-    let program = shop.program("filtered");
+    let program = shop.program("careful");
     for (number, (filter, expected)) in [
         ("list[4000000000] == 1 || i == 3", &[3][..]),
         ("list[1] == 'b'", &[0, 1, 3]),
