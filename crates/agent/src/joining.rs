@@ -5,7 +5,10 @@
 
 use std::{
     io,
-    os::unix::ffi::OsStrExt,
+    os::{
+        fd::{AsFd, AsRawFd},
+        unix::ffi::OsStrExt,
+    },
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -141,11 +144,13 @@ fn settle(registry: &mut Registry) {
 pub fn in_child() {
     let mut registry = registry::lock();
     listener::forget_in_child(&mut registry);
-    registry.pending.drain(..).for_each(Pending::let_go);
-    registry.late = None;
+    let unheard = forget_pending(&mut registry);
     let inherited = registry.forget_recordings();
     for conversation in &inherited {
         join(&mut registry, conversation.name(), Origin::Fork);
+    }
+    for name in &unheard {
+        join_trusted(&mut registry, name, Origin::Fork, Instant::now());
     }
     tell_programs_of(&registry);
     // Until now they have told the session that there is somebody to wait for.
@@ -153,6 +158,18 @@ pub fn in_child() {
     if registry.reachable {
         listener::ensure(&mut registry);
     }
+}
+
+/// In the child of a fork: lets go of conversations without an answer. Returns the names of their sessions.
+fn forget_pending(registry: &mut Registry) -> Vec<String> {
+    let mut names: Vec<String> = registry.late.take().map(|late| late.name).into_iter().collect();
+    for pending in std::mem::take(&mut registry.pending) {
+        if !names.contains(&pending.name) {
+            names.push(pending.name.clone());
+        }
+        pending.let_go();
+    }
+    names
 }
 
 /// In the child of a fork: programs that it starts find the sessions that the environment doesn't name yet,
@@ -198,7 +215,21 @@ fn join_by(registry: &mut Registry, name: &str, origin: Origin, deadline: Instan
     }
     let patience = milliseconds_until(deadline);
     let pending = PacketSocket::connect(name, patience).and_then(|socket| begin(socket, name, origin));
-    pending.is_ok_and(|pending| enter(registry, pending))
+    pending.is_ok_and(|pending| enter_by(registry, pending, deadline))
+}
+
+/// Waits for the welcome until then. If it takes longer, the background thread takes it up.
+fn enter_by(registry: &mut Registry, pending: Pending, deadline: Instant) -> bool {
+    let Some(socket) = pending.socket() else { return false };
+    let descriptor = socket.as_fd().as_raw_fd();
+    if tompion_os::wait_readable(&[descriptor], Some(milliseconds_until(deadline))) != 0 {
+        return enter(registry, pending);
+    }
+    if registry.pending.len() < listener::MAX_PENDING {
+        registry.pending.push(pending);
+        settle(registry);
+    }
+    false
 }
 
 /// The welcome for a pending conversation is there, or its end.
@@ -239,14 +270,14 @@ fn record_into(registry: &mut Registry, folder: PathBuf, deadline: Instant) {
     let Ok(folder) = std::path::absolute(folder) else { return };
     let name = names::folder_session(tompion_os::effective_user(), folder.as_os_str().as_bytes());
     registry.gathers_in = Some(name.clone());
-    if join_trusted(registry, &name, deadline) {
+    if join_trusted(registry, &name, Origin::Exec, deadline) {
         return;
     }
     if let Some(ready) = launch::start_session(&folder, &name) {
         // Should it have ended at once, another program has started one that was quicker.
         ready.wait(deadline);
     }
-    if join_trusted(registry, &name, deadline) {
+    if join_trusted(registry, &name, Origin::Exec, deadline) {
         return;
     }
     // It may come too late for the start, but not for the rest.
@@ -256,21 +287,26 @@ fn record_into(registry: &mut Registry, folder: PathBuf, deadline: Instant) {
 }
 
 /// Joins under a name that anybody may have taken.
-fn join_trusted(registry: &mut Registry, name: &str, deadline: Instant) -> bool {
+fn join_trusted(registry: &mut Registry, name: &str, origin: Origin, deadline: Instant) -> bool {
     let Ok(socket) = PacketSocket::connect_at_once(name) else { return false };
     if !socket.peer().is_ok_and(|peer| is_trusted(peer.uid)) {
         return false;
     }
     let _ = socket.set_timeout(milliseconds_until(deadline));
-    begin(socket, name, Origin::Exec).is_ok_and(|pending| enter(registry, pending))
+    begin(socket, name, origin).is_ok_and(|pending| enter_by(registry, pending, deadline))
 }
 
 /// Looks for the session that was not there in time.
 pub fn look_for_late_sessions(registry: &mut Registry) {
     let Some(late) = registry.late.take() else { return };
     let now = Instant::now();
-    if !join_trusted(registry, &late.name, now + PATIENCE) && now < late.until {
+    let is_pending = registry.pending.iter().any(|pending| pending.name == late.name);
+    let is_joined = registry.recordings.iter().flatten().any(|joined| joined.name == late.name);
+    let done = is_joined
+        || now >= late.until
+        || !is_pending && join_trusted(registry, &late.name, Origin::Exec, now);
+    if !done {
         registry.late = Some(late);
-        listener::look_again_at(registry, Instant::now() + LATE_STEP);
+        listener::look_again_at(registry, now + LATE_STEP);
     }
 }

@@ -104,7 +104,7 @@ pub enum Error {
     #[error("can't run `{0}`: {1}")]
     Command(String, io::Error),
     /// The system refused something that a session needs.
-    #[error("can't set up the session: {0}")]
+    #[error("can't set up the session")]
     Session(#[from] io::Error),
 }
 
@@ -283,7 +283,10 @@ fn reach(
                 let _ = target::ask(pid, session);
             }
         }
-        Target::Gathering(_) => tompion_os::say_ready()?,
+        Target::Gathering(_) => {
+            // Who started this session may have stopped waiting, and comes all the same.
+            let _ = tompion_os::say_ready();
+        }
     }
     Ok(None)
 }
