@@ -82,7 +82,7 @@ pub fn request_snapshot() -> i32 {
 }
 
 /// CLOCK_MONOTONIC, in a process that may not read the TSC as well.
-fn given_time() -> u64 {
+pub fn given_time() -> u64 {
     if TSC_FORBIDDEN.load(Ordering::Relaxed) { monotonic_ns_without_tsc() } else { monotonic_ns() }
 }
 

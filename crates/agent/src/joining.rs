@@ -243,12 +243,13 @@ pub fn be_welcomed(registry: &mut Registry, index: usize) {
 /// Takes part in a session that was told hello, once it has welcomed the process.
 fn enter(registry: &mut Registry, pending: Pending) -> bool {
     let Pending { socket, name, .. } = pending;
-    let entered = event::prepare().is_ok() && session::be_let_in(registry, socket, name).is_some();
-    if entered {
+    let slot = event::prepare().ok().and_then(|()| session::be_let_in(registry, socket, name));
+    if let Some(slot) = slot {
+        registry.tell_objects(slot);
         registry.contexts_changed();
         settle(registry);
     }
-    entered
+    slot.is_some()
 }
 
 fn introduce(origin: Origin) -> Hello {

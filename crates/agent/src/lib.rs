@@ -22,6 +22,7 @@ mod launch;
 mod listener;
 mod lock;
 mod namespaces;
+mod objects;
 mod registry;
 mod session;
 mod writer;

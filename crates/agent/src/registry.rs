@@ -21,7 +21,9 @@ use crate::{
     joining::{self, Late, Pending},
     listener::Background,
     lock,
+    objects::{self, Object, Objects},
     session::{Inherited, Joined},
+    writer::{self, Writer},
 };
 
 /// Events beyond this number cannot be told in a record.
@@ -39,6 +41,8 @@ pub struct Registry {
     numbered_contexts: u32,
     /// Compiled filters.
     filters: filters::Cache,
+    /// Executables and libraries whose addresses stand in events.
+    pub objects: Objects,
     /// The recordings, by slot.
     pub recordings: [Option<Joined>; MAX_RECORDINGS],
     /// Address space that earlier recordings left.
@@ -78,6 +82,7 @@ static REGISTRY: Guarded = Guarded {
         next_number: 0,
         numbered_contexts: 0,
         filters: filters::Cache::new(),
+        objects: Objects::new(),
         recordings: [const { None }; MAX_RECORDINGS],
         retired: Vec::new(),
         pending: Vec::new(),
@@ -296,6 +301,41 @@ impl Registry {
         }
         // Filters may know more than before, too.
         self.enable_all();
+    }
+
+    /// Tells all recordings of an object that was loaded, unless they know it.
+    pub fn note_object(&mut self, object: Object) {
+        if let Some(object) = self.objects.add(object) {
+            let records = object.records(objects::LOADED);
+            for slot in 0..MAX_RECORDINGS {
+                self.record_initial(slot, &records);
+            }
+        }
+    }
+
+    /// Tells a recording that has just begun of the objects that are loaded.
+    pub fn tell_objects(&mut self, slot: usize) {
+        let records: Vec<objects::Record> =
+            self.objects.iter().flat_map(|object| object.records(objects::FOUND)).collect();
+        self.record_initial(slot, &records);
+    }
+
+    /// Puts records where no ring overwrites them.
+    fn record_initial(&mut self, slot: usize, records: &[objects::Record]) {
+        let Writer::Thread(tid) = writer::who() else { return };
+        let cpu = tompion_os::current_cpu();
+        for record in records {
+            let number = self.number_of(&record.description);
+            let Some(joined) = &mut self.recordings[slot] else { return };
+            let time = joined.time();
+            // Their descriptions have no contexts of the application, and neither have the records.
+            let told = number < MAX_EVENTS
+                && joined.describe(number, &record.description, 0)
+                && joined.record_initial(number, time, (tid, cpu), &record.payload);
+            if !told {
+                joined.count_undescribed(slot);
+            }
+        }
     }
 
     /// Turns off one recording's bit at every site.

@@ -196,23 +196,42 @@ impl Joined {
             return true;
         }
         let extended = self.contexts.then(|| with_contexts(description, contexts)).flatten();
-        let description = extended.as_deref().unwrap_or(description);
+        let described = self.add(number, &[extended.as_deref().unwrap_or(description)], u64::MAX);
+        self.described[index] |= if described { bit } else { 0 };
+        described
+    }
+
+    /// Puts a record of the process's state into the catalog. False if there is no room.
+    pub fn record_initial(&mut self, number: u32, time: u64, (tid, cpu): (u32, u32), payload: &[u8]) -> bool {
+        let parts = [&time.to_le_bytes()[..], &tid.to_le_bytes(), &cpu.to_le_bytes(), payload];
+        self.add(number | catalog::INITIAL, &parts, catalog::INITIAL_ROOM)
+    }
+
+    /// Adds an entry to the catalog, if it doesn't make it larger than `most`.
+    fn add(&mut self, number: u32, parts: &[&[u8]], most: u64) -> bool {
         let control = &self.shared.control;
         let used = control.word(control::CATALOG as usize + catalog::USED);
         // Ordering: only this process's registry, under its lock, writes the catalog.
         let end = used.load(Ordering::Relaxed);
-        let len = catalog::entry_len(description.len());
-        if end.saturating_add(len as u64) > control::CATALOG_SIZE - catalog::ENTRIES as u64 {
+        let size: usize = parts.iter().map(|part| part.len()).sum();
+        let new_end = end.saturating_add(catalog::entry_len(size) as u64);
+        if new_end > (control::CATALOG_SIZE - catalog::ENTRIES as u64).min(most) {
             return false;
         }
-        let entry = control::CATALOG as usize + catalog::ENTRIES + end as usize;
-        control.copy_in(entry, &number.to_le_bytes());
-        control.copy_in(entry + 4, &(description.len() as u32).to_le_bytes());
-        control.copy_in(entry + catalog::ENTRY_HEADER, description);
+        let mut at = control::CATALOG as usize + catalog::ENTRIES + end as usize;
+        for part in [&number.to_le_bytes()[..], &(size as u32).to_le_bytes()].iter().chain(parts) {
+            control.copy_in(at, part);
+            at += part.len();
+        }
         // Ordering: pairs with the session's acquire load: who sees the length sees the entry.
-        used.store(end + len as u64, Ordering::Release);
-        self.described[index] |= bit;
+        used.store(new_end, Ordering::Release);
         true
+    }
+
+    /// What a clock of the rings shows now.
+    pub fn time(&self) -> u64 {
+        let flags = self.shared.control.half(control::OFFSET_FLAGS).load(Ordering::Relaxed);
+        if flags & control::FLAG_MONOTONIC != 0 { event::given_time() } else { tompion_os::tsc() }
     }
 
     /// Counts an event that could not be described.

@@ -16,6 +16,7 @@ mod hostile;
 mod kills;
 mod plugins;
 mod preload;
+mod preload_func;
 mod processes;
 mod processes_confined;
 mod processes_copies;

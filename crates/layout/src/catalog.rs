@@ -3,7 +3,13 @@
 //! ```text
 //! 0  used u64          bytes of complete entries behind these 8      (agent; release / session; acquire)
 //! 8  entry, entry, …   each: number u32, size u32, then `size` bytes, padded to a multiple of 8
+//!
+//! bytes of an entry    number              a description of the event with this number
+//!                      number | INITIAL    a record of it: time u64, thread u32, cpu u32, then the payload
 //! ```
+//!
+//! Records that stand here tell of the state in which a process was found, and of what it has become since:
+//! no ring overwrites them. They may take half of the catalog at most.
 //!
 //! An entry is written whole before `used` is raised over it, and `used` is raised before the event is
 //! enabled, so that a record is never found without its description, not even after a kill. What the
@@ -15,6 +21,13 @@ pub const USED: usize = 0;
 pub const ENTRIES: usize = 8;
 /// Bytes before an entry's description: its number and size.
 pub const ENTRY_HEADER: usize = 8;
+
+/// Stands in the number of an entry that is a record.
+pub const INITIAL: u32 = 1 << 31;
+/// Bytes before the payload of a record: its time, thread and CPU.
+pub const INITIAL_HEADER: usize = 16;
+/// Bytes of the catalog beyond which there is no room for records.
+pub const INITIAL_ROOM: u64 = crate::control::CATALOG_SIZE / 2;
 
 /// Bytes that an entry takes whose description has `size` bytes.
 pub const fn entry_len(size: usize) -> usize {
@@ -41,13 +54,49 @@ impl std::fmt::Display for CatalogError {
 
 impl std::error::Error for CatalogError {}
 
-/// One description as it stands in the catalog.
+/// One description, or record, as it stands in the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UntrustedEntry<'a> {
     /// The event's number; its records carry [`crate::record::FIRST_EVENT`] + this.
     pub number: u32,
-    /// The description.
+    /// The description, or the record.
     pub description: &'a [u8],
+}
+
+/// A record as it stands in the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UntrustedInitial<'a> {
+    /// The event's number.
+    pub number: u32,
+    /// When it was written, in the clock of the recording's rings.
+    pub time: u64,
+    /// Who wrote it.
+    pub tid: u32,
+    /// And where.
+    pub cpu: u32,
+    /// Fixed part and tails.
+    pub payload: &'a [u8],
+}
+
+impl<'a> UntrustedEntry<'a> {
+    /// Whether the entry is a record.
+    pub fn is_initial(&self) -> bool {
+        self.number & INITIAL != 0
+    }
+
+    /// The entry as a record; none if it is a description, or too short.
+    pub fn initial(&self) -> Option<UntrustedInitial<'a>> {
+        let (time, rest) = self.description.split_first_chunk()?;
+        let (tid, rest) = rest.split_first_chunk()?;
+        let (cpu, payload) = rest.split_first_chunk()?;
+        self.is_initial().then_some(UntrustedInitial {
+            number: self.number & !INITIAL,
+            time: u64::from_le_bytes(*time),
+            tid: u32::from_le_bytes(*tid),
+            cpu: u32::from_le_bytes(*cpu),
+            payload,
+        })
+    }
 }
 
 /// Reads the entry at `offset` of the copied entries; also returns where the next one begins.
@@ -82,6 +131,17 @@ mod tests {
         let (second, end) = entry_at(&bytes, next).unwrap().unwrap();
         assert_eq!(second, UntrustedEntry { number: 7, description: b"12345678" });
         assert_eq!(entry_at(&bytes, end), Ok(None));
+    }
+
+    #[test]
+    fn an_entry_can_be_a_record() {
+        let record = [&7u64.to_le_bytes()[..], &8u32.to_le_bytes(), &9u32.to_le_bytes(), b"payload"].concat();
+        let entry = UntrustedEntry { number: INITIAL | 3, description: &record };
+        let initial = UntrustedInitial { number: 3, time: 7, tid: 8, cpu: 9, payload: b"payload" };
+        assert_eq!(entry.initial(), Some(initial));
+        assert_eq!(UntrustedEntry { number: 3, ..entry }.initial(), None);
+        assert_eq!(UntrustedEntry { description: &record[..15], ..entry }.initial(), None);
+        assert!(UntrustedEntry { description: &[], ..entry }.is_initial());
     }
 
     #[test]

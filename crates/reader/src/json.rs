@@ -3,15 +3,18 @@
 //! ```text
 //! {"timestamp_ns":1457113582794565804,"event":"db:query","cpu":2,"trace":"t","context":{…},"fields":{…}}
 //! {…,"event":"mark:done",…,"fields":{"rows":5},"message":"rows 5"}
+//! {…,"fields":{"addr":94254…},"symbols":{"addr":"compute(int)"}}
 //! timestamp_ns,event,cpu,trace,context,fields
 //! 1457113582794565804,db:query,2,t,"{""vtid"":7}","{""rows"":1}"
 //! ```
 //!
-//! A mark also has the message that its format makes of its fields. An enumeration is an object with its `value` and `labels`, a variant one with the selected option.
+//! A mark also has the message that its format makes of its fields, an event with addresses their names, if
+//! they are wanted. An enumeration is an object with its `value` and `labels`, a variant one with the selected option.
 //! Floats that are no numbers become `null`, bytes that are no UTF-8 are replaced.
 
 use std::collections::HashMap;
 use std::io::Write;
+use std::rc::Rc;
 
 use tompion_ctf::decode::{Fields, Value};
 
@@ -28,9 +31,13 @@ const BUFFER: usize = 256 << 10;
 /// If the output cannot be written.
 pub fn print(traces: &mut TraceSet, output: &mut dyn Write) -> Result<u64, Error> {
     let (mut messages, mut scratch) = (HashMap::new(), Vec::new());
+    let mut symbols = traces.symbols.take();
     print_lines(traces, output, |event, line| {
         json_line(event, line);
         push_message(event, &mut messages, &mut scratch, line);
+        if let Some(symbols) = &mut symbols {
+            push_names(&symbols.names_of(event), line);
+        }
         line.push(b'}');
     })
 }
@@ -80,6 +87,19 @@ fn push_message(
     message.write(event.payload(), scratch);
     line.extend_from_slice(b",\"message\":");
     text(scratch, line);
+}
+
+/// What the event's addresses are called.
+fn push_names(names: &[(&str, Rc<str>)], line: &mut Vec<u8>) {
+    for (index, (field, name)) in names.iter().enumerate() {
+        line.extend_from_slice(if index == 0 { b",\"symbols\":{" } else { b"," });
+        text(field.as_bytes(), line);
+        line.push(b':');
+        text(name.as_bytes(), line);
+    }
+    if !names.is_empty() {
+        line.push(b'}');
+    }
 }
 
 /// An object without its closing brace.

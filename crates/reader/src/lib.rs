@@ -21,6 +21,7 @@ pub mod manifest;
 mod merge;
 pub mod message;
 pub mod stat;
+mod symbols;
 pub mod text;
 
 use std::path::PathBuf;

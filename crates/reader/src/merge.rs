@@ -17,6 +17,7 @@ use crate::discover::{self, Trace};
 use crate::event::Event;
 use crate::file::StreamFile;
 use crate::filter::Filter;
+use crate::symbols::Symbols;
 use crate::{Damage, Error};
 
 /// Bytes that all windows take together, about.
@@ -38,6 +39,8 @@ pub struct TraceSet {
     selected: Vec<Vec<Vec<bool>>>,
     damages: Vec<Damage>,
     losses: Vec<Loss>,
+    /// Names for addresses, if they are wanted and there are some.
+    pub(crate) symbols: Option<Symbols>,
 }
 
 /// Which events to read.
@@ -154,6 +157,14 @@ impl TimeBase {
 ///
 /// If there is no trace at one of the paths, or one of the descriptions cannot be read.
 pub fn open(paths: &[PathBuf]) -> Result<TraceSet, Error> {
+    open_where(paths, |_, _| true)
+}
+
+/// Opens all traces, but only those streams that are wanted, by the trace's folder and their file.
+pub(crate) fn open_where(
+    paths: &[PathBuf],
+    wanted: impl Fn(&Path, &Path) -> bool,
+) -> Result<TraceSet, Error> {
     let mut found = Vec::new();
     for path in paths {
         found.extend(discover::find(path)?);
@@ -162,7 +173,8 @@ pub fn open(paths: &[PathBuf]) -> Result<TraceSet, Error> {
     let mut files = Vec::new();
     for (index, trace) in found.into_iter().enumerate() {
         traces.push(discover::load(&trace.path)?);
-        files.extend(trace.streams.into_iter().map(|path| (path, index)));
+        let streams = trace.streams.into_iter().filter(|file| wanted(&trace.path, file));
+        files.extend(streams.map(|path| (path, index)));
     }
     Ok(TraceSet::new(paths.to_vec(), traces, files))
 }
@@ -184,6 +196,7 @@ impl TraceSet {
             selected: Vec::new(),
             damages: Vec::new(),
             losses: Vec::new(),
+            symbols: None,
         };
         set.sources = set.group(files);
         set.window = (WINDOWS / set.sources.len().max(1)).clamp(16 << 10, 128 << 10);
@@ -242,6 +255,12 @@ impl TraceSet {
         let streams = |trace: &Trace| trace.metadata().streams.iter().map(classes).collect();
         self.selected = self.traces.iter().map(streams).collect();
         self.selection = selection;
+    }
+
+    /// Names the addresses that stand in events, as far as the traces and the files that they name allow: text
+    /// and JSON show the names from now on.
+    pub fn name_addresses(&mut self) {
+        self.symbols = Symbols::read(self);
     }
 
     /// The traces, in the order of their paths.

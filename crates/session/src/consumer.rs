@@ -192,6 +192,7 @@ impl Consumer {
                 }
             }
         }
+        self.attempt(Process::convert_initial);
     }
 
     fn stop(&mut self, error: &io::Error) {

@@ -57,6 +57,8 @@ pub struct Process {
     catalog_read: usize,
     /// What each event number means; `None` where its description was refused.
     classes: BTreeMap<u32, Option<Class>>,
+    /// Records of the initial state that wait to be converted.
+    initial: Vec<Initial>,
     refused: u64,
     attention: Attention,
     /// Events that the session's part of the filter did not let through.
@@ -67,6 +69,16 @@ pub struct Process {
     given_up: bool,
     /// Buffers for copies, used before: fresh memory would cost a page fault for each page.
     spare: Vec<Vec<u8>>,
+}
+
+/// A record from the catalog.
+#[derive(Debug)]
+struct Initial {
+    number: u32,
+    time: u64,
+    tid: u32,
+    cpu: u32,
+    payload: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -123,6 +135,13 @@ pub struct Attention {
     filter: Option<String>,
 }
 
+impl From<catalog::UntrustedInitial<'_>> for Initial {
+    fn from(record: catalog::UntrustedInitial<'_>) -> Self {
+        let catalog::UntrustedInitial { number, time, tid, cpu, payload } = record;
+        Self { number, time, tid, cpu, payload: payload.to_vec() }
+    }
+}
+
 impl Attention {
     /// What a session's terms ask for, of a process with these ids here and in its own pid namespace.
     pub fn new(terms: &Terms, pid: u32, inner_pid: u32) -> Self {
@@ -154,6 +173,7 @@ impl Process {
             states: vec![RingState::default(); rings_count],
             catalog_read: 0,
             classes: BTreeMap::new(),
+            initial: Vec::new(),
             refused: 0,
             attention,
             filtered: 0,
@@ -289,6 +309,29 @@ impl Process {
     /// Converts all copied bytes.
     pub fn convert(&mut self, clock: &mut ClockMap) -> io::Result<()> {
         while self.convert_some(clock)? {}
+        self.convert_initial(clock)
+    }
+
+    /// Converts what the catalog says of the initial state. A process without an event doesn't tell it.
+    pub fn convert_initial(&mut self, clock: &mut ClockMap) -> io::Result<()> {
+        if !self.writer.has_events() {
+            return Ok(());
+        }
+        self.read_catalog();
+        let stream = self.writer.initial_stream();
+        for Initial { number, time, tid, cpu, payload } in std::mem::take(&mut self.initial) {
+            let Some(id) = self.class_id(number) else {
+                self.refused += 1;
+                continue;
+            };
+            let time = if self.given_time { time } else { clock.to_ns(time) };
+            let thread = self.attention.threads.as_mut().map(|threads| threads.get(tid));
+            let context = thread.map_or(&[][..], |thread| &thread.bytes);
+            let record = Record { id, time, tid, context, payload: &payload };
+            if !self.writer.push(stream, cpu, 0, &record)? {
+                self.refused += 1;
+            }
+        }
         Ok(())
     }
 
@@ -368,6 +411,14 @@ impl Process {
         self.catalog_read = used;
         let mut at = 0;
         while let Ok(Some((entry, next))) = catalog::entry_at(&bytes, at) {
+            at = next;
+            if entry.is_initial() {
+                let cpus = self.geometry.cpus();
+                let initial = entry.initial().filter(|initial| initial.cpu < cpus);
+                self.refused += u64::from(initial.is_none());
+                self.initial.extend(initial.map(Initial::from));
+                continue;
+            }
             let event = tompion_schema::decode(entry.description).ok();
             self.refused += u64::from(event.is_none());
             let filter = self.attention.filter.as_deref();
@@ -377,7 +428,6 @@ impl Process {
                 id: None,
             });
             self.classes.entry(entry.number).or_insert(class);
-            at = next;
         }
     }
 
@@ -403,7 +453,7 @@ impl Process {
 
     /// Writes packets that have waited.
     pub fn flush(&mut self) -> io::Result<()> {
-        (0..self.states.len()).try_for_each(|ring| self.writer.flush(ring))
+        (0..=self.states.len()).try_for_each(|stream| self.writer.flush(stream))
     }
 
     /// Completes the trace.
@@ -414,7 +464,7 @@ impl Process {
             let lost = Cause::ALL.into_iter().map(|cause| reader.lost(cause)).fold(0, u64::saturating_add);
             self.writer.finish(ring, lost.min(MOST_DISCARDED))?;
         }
-        Ok(())
+        self.writer.flush(self.writer.initial_stream())
     }
 
     /// Writes nothing more: the trace ends with the last whole packet.
@@ -433,7 +483,7 @@ impl Process {
         }
         let appended = (0..self.states.len()).map(|ring| self.reader(ring).events());
         let overwritten = self.states.iter().map(|state| state.overwritten).fold(0, u64::saturating_add);
-        let known = self.writer.written().saturating_add(overwritten);
+        let known = self.writer.written_of_rings().saturating_add(overwritten);
         let known = known.saturating_add(self.refused).saturating_add(self.filtered);
         appended.fold(0, u64::saturating_add).saturating_sub(known)
     }

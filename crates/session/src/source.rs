@@ -17,6 +17,9 @@ use crate::manifest::replace_file;
 /// A packet is written when it has this many bytes.
 const PACKET_SIZE: usize = 256 * 1024;
 
+/// File of the events that tell of the initial state. Readers look for it.
+const INITIAL_STREAM: &str = "stream_initial";
+
 /// Number of an event class in the metadata.
 pub type ClassId = u32;
 
@@ -29,6 +32,7 @@ pub struct SourceWriter {
     plans: Vec<Plan>,
     /// How many classes the metadata file has.
     described: usize,
+    /// One for each ring, and one for the initial state.
     streams: Vec<Option<StreamWriter>>,
 }
 
@@ -46,16 +50,32 @@ struct StreamWriter {
 }
 
 impl SourceWriter {
-    /// A trace in a folder that doesn't exist yet, with room for so many streams.
-    pub fn new(folder: PathBuf, description: encode::Source, streams: usize) -> Self {
+    /// A trace in a folder that doesn't exist yet, with a stream for each of so many rings.
+    pub fn new(folder: PathBuf, description: encode::Source, rings: usize) -> Self {
         Self {
             folder,
             description,
             events: Vec::new(),
             plans: Vec::new(),
             described: 0,
-            streams: (0..streams).map(|_| None).collect(),
+            streams: (0..=rings).map(|_| None).collect(),
         }
+    }
+
+    /// The stream of the initial state, which comes from no ring.
+    pub fn initial_stream(&self) -> usize {
+        self.streams.len() - 1
+    }
+
+    /// Whether there was an event in some ring.
+    pub fn has_events(&self) -> bool {
+        self.streams[..self.initial_stream()].iter().any(Option::is_some)
+    }
+
+    /// Events of the rings in packets that were written whole.
+    pub fn written_of_rings(&self) -> u64 {
+        let rings = &self.streams[..self.initial_stream()];
+        rings.iter().flatten().map(|stream| stream.written).sum()
     }
 
     /// The trace's folder.
@@ -78,11 +98,16 @@ impl SourceWriter {
     /// Appends an event to a stream. `Ok(false)` if its payload doesn't fit the description.
     #[inline]
     pub fn push(&mut self, stream: usize, cpu: u32, position: u64, record: &Record<'_>) -> io::Result<bool> {
-        let Some(plan) = self.plans.get(record.id as usize) else { return Ok(false) };
         if self.streams[stream].is_none() {
-            self.streams[stream] = Some(StreamWriter::create(&self.folder, &self.description, stream, cpu)?);
+            let ring = (stream != self.initial_stream()).then_some(stream as u32);
+            self.streams[stream] = Some(StreamWriter::create(&self.folder, &self.description, ring)?);
         }
+        if self.streams[stream].as_ref().is_some_and(|writer| writer.origin.cpu != cpu) {
+            self.flush(stream)?;
+        }
+        let Some(plan) = self.plans.get(record.id as usize) else { return Ok(false) };
         let Some(writer) = &mut self.streams[stream] else { return Ok(false) };
+        writer.origin.cpu = cpu;
         if writer.packet.is_empty() {
             writer.origin.ring_begin = position;
         }
@@ -137,14 +162,14 @@ impl SourceWriter {
 }
 
 impl StreamWriter {
-    fn create(folder: &Path, source: &encode::Source, stream: usize, cpu: u32) -> io::Result<Self> {
+    fn create(folder: &Path, source: &encode::Source, ring: Option<u32>) -> io::Result<Self> {
         let indexes = folder.join("index");
         fs::create_dir_all(&indexes)?;
-        let name = format!("stream_{stream}");
+        let name = ring.map_or_else(|| INITIAL_STREAM.into(), |ring| format!("stream_{ring}"));
         let data = File::create_new(folder.join(&name))?;
         let mut index = File::create_new(indexes.join(name + ".idx"))?;
         index.write_all(&encode::index_header())?;
-        let origin = Origin { ring_id: stream as u32, cpu, ..Origin::default() };
+        let origin = Origin { ring_id: ring.unwrap_or(u32::MAX), ..Origin::default() };
         Ok(Self { data, index, size: 0, packet: Packet::new(source), origin, last_moment: 0, written: 0 })
     }
 

@@ -117,6 +117,11 @@ const CHECKS: &[Check] = &[
         why: "`record --preload pthread` shows the locks and threads of any program",
         look: || library("libtompion-pthread.so"),
     },
+    Check {
+        name: "func preload",
+        why: "`record --preload func` shows the functions of programs compiled with -finstrument-functions",
+        look: || library("libtompion-func.so"),
+    },
 ];
 
 fn library(name: &str) -> Finding {

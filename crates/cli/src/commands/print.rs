@@ -58,6 +58,9 @@ pub struct Arguments {
     /// Leave out the time since the event before
     #[arg(long)]
     no_delta: bool,
+    /// Leave out the names of functions, which events with addresses of code have
+    #[arg(long)]
+    no_symbols: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -87,6 +90,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let time = TimeFormat { clock, date: arguments.clock_date, utc: arguments.clock_gmt };
     let options = PrintOptions { time, no_delta: arguments.no_delta };
     let mut output = io::stdout().lock();
+    if !arguments.no_symbols {
+        traces.name_addresses();
+    }
     match arguments.format {
         Format::Text => text::print(&mut traces, &options, &mut output)?,
         Format::Json => json::print(&mut traces, &mut output)?,

@@ -126,6 +126,8 @@ enum Preload {
     Malloc,
     /// mutexes, read-write locks, conditions, barriers, semaphores, and the lives of threads
     Pthread,
+    /// entry and exit of functions, in programs compiled with -finstrument-functions
+    Func,
 }
 
 fn level(text: &str) -> Result<Level, String> {
@@ -271,6 +273,7 @@ fn preloads(wanted: &[Preload]) -> anyhow::Result<Vec<PathBuf>> {
     let name = |preload: &Preload| match preload {
         Preload::Malloc => "libtompion-malloc.so",
         Preload::Pthread => "libtompion-pthread.so",
+        Preload::Func => "libtompion-func.so",
     };
     let libraries = wanted.iter().map(|preload| super::library(name(preload)));
     libraries.collect::<anyhow::Result<_>>().context("--preload")

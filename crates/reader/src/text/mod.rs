@@ -3,6 +3,8 @@
 //! ```text
 //! [17:46:22.794565804] (+?.?????????) wilbrod sched_waking: { cpu_id = 2 }, { comm = "sh", tid = 4297 }
 //! ```
+//!
+//! Where addresses are to be named, events that have some end with ` # compute(int) from main+0x1b`.
 
 mod layout;
 mod time;
@@ -10,6 +12,7 @@ mod value;
 
 use std::io::Write;
 
+use crate::symbols::{self, Symbols};
 use crate::{Error, Event, Loss, LossKind, Trace, TraceSet};
 use layout::Layout;
 use time::Times;
@@ -40,6 +43,7 @@ const BUFFER: usize = 256 << 10;
 pub fn print(traces: &mut TraceSet, options: &PrintOptions, output: &mut dyn Write) -> Result<u64, Error> {
     let origins: Vec<Vec<u8>> = traces.traces().iter().map(origin).collect();
     let mut printer = Printer {
+        symbols: traces.symbols.take(),
         times: Times::new(&options.time, !options.no_delta),
         origins,
         sources: Vec::new(),
@@ -132,9 +136,12 @@ struct Lines {
     /// From the time to the first value.
     begin: Vec<u8>,
     layout: Layout,
+    /// Whether there are fields that can be named.
+    has_addresses: bool,
 }
 
 struct Printer {
+    symbols: Option<Symbols>,
     times: Times,
     origins: Vec<Vec<u8>>,
     sources: Vec<SourceLines>,
@@ -169,7 +176,13 @@ impl Printer {
             }
         };
         line.extend_from_slice(&lines.begin);
+        // The line's end is the layout's.
         lines.layout.write(event.values(), line);
+        if let Some(symbols) = self.symbols.as_mut().filter(|_| lines.has_addresses) {
+            line.pop();
+            symbols.write_text(event, line);
+            line.push(b'\n');
+        }
     }
 }
 
@@ -201,6 +214,7 @@ impl Lines {
             (None, None) => Layout::default(),
         };
         let begin = [origin, event.name().as_bytes(), b": ", context, &layout.begin].concat();
-        Self { packet: event.packet_number(), begin, layout }
+        let has_addresses = !symbols::address_fields(event.name()).is_empty();
+        Self { packet: event.packet_number(), begin, layout, has_addresses }
     }
 }

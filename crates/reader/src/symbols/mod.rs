@@ -1,0 +1,208 @@
+//! Names for the addresses that stand in events.
+//!
+//! ```text
+//! lttng_ust_statedump:bin_info, lttng_ust_lib:load   which file lies where, and since when
+//! …:build_id                                         which build of it
+//! lttng_ust_cyg_profile:func_entry addr = 0x55d4…    ──► compute(int)
+//! ```
+//!
+//! What traces say of loaded objects is read beforehand, so names don't depend on which events are selected.
+//! A file is believed only if its build id is the one that was recorded; without it an address is told by its
+//! object and the distance from its beginning, `[libm.so.6+0x1d3a0]`. Works for traces of LTTng, too, if they
+//! tell processes apart.
+
+mod binary;
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use tompion_ctf::decode::Value;
+use tompion_ctf::metadata::EnvironmentValue;
+
+use crate::{Event, Selection, Trace, TraceSet};
+use binary::Binary;
+
+/// Events with addresses of code, and the fields that are some.
+const ADDRESSES: [(&str, &[&str]); 3] = [
+    ("lttng_ust_cyg_profile:func_entry", &["addr", "call_site"]),
+    ("lttng_ust_cyg_profile:func_exit", &["addr", "call_site"]),
+    ("lttng_ust_cyg_profile_fast:func_entry", &["addr"]),
+];
+/// Events that say where an object is, and which build of it.
+const OBJECTS: [&str; 2] = ["lttng_ust_statedump:bin_info", "lttng_ust_lib:load"];
+const BUILD_IDS: [&str; 2] = ["lttng_ust_statedump:build_id", "lttng_ust_lib:build_id"];
+/// The file to which Tompion writes them.
+const INITIAL_STREAM: &str = "stream_initial";
+/// Most names that are remembered.
+const MAX_REMEMBERED: usize = 1 << 20;
+
+/// The fields of an event that hold addresses of code; none for most events.
+pub(crate) fn address_fields(event: &str) -> &'static [&'static str] {
+    ADDRESSES.iter().find(|(name, _)| *name == event).map_or(&[], |(_, fields)| fields)
+}
+
+/// A process of a trace: the trace's index, and the process id if the trace has several.
+type Process = (usize, i64);
+
+/// An object in a process's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Loaded {
+    since: Option<i64>,
+    base: u64,
+    size: u64,
+    path: PathBuf,
+    build_id: Vec<u8>,
+}
+
+/// What the traces know of addresses.
+#[derive(Debug, Default)]
+pub(crate) struct Symbols {
+    processes: HashMap<Process, Vec<Loaded>>,
+    /// Files by path and build id; none where it isn't there or another.
+    binaries: HashMap<(PathBuf, Vec<u8>), Option<Rc<Binary>>>,
+    /// Names by object and distance.
+    names: HashMap<(Process, usize, u64), Rc<str>>,
+}
+
+impl Symbols {
+    /// Reads what traces say of loaded objects; nothing if no event of theirs has addresses.
+    pub fn read(traces: &TraceSet) -> Option<Self> {
+        let all = || traces.traces().iter().flat_map(|trace| &trace.metadata().streams);
+        let has = |wanted: &dyn Fn(&str) -> bool| {
+            all().flat_map(|stream| &stream.events).any(|event| wanted(&event.name))
+        };
+        if !has(&|name| !address_fields(name).is_empty()) || !has(&|name| OBJECTS.contains(&name)) {
+            return None;
+        }
+        let mut objects = crate::merge::open_where(traces.roots(), may_tell_of_objects).ok()?;
+        let events = OBJECTS.iter().chain(&BUILD_IDS).map(|name| (*name).to_owned()).collect();
+        objects.select(Selection { events, ..Selection::default() });
+        let mut told = Vec::new();
+        objects.for_each_unordered(&|_| true, &mut |event| told.extend(Told::by(event)));
+        // More traces may stand there than before.
+        let paths: Vec<&Path> = objects.traces().iter().map(|trace| trace.path.as_path()).collect();
+        let index = |path: &Path| traces.traces().iter().position(|trace| trace.path == path);
+        told.retain_mut(|(_, (trace, _), _)| {
+            let now = paths.get(*trace).and_then(|path| index(path));
+            *trace = now.unwrap_or(0);
+            now.is_some()
+        });
+        Some(Self::of(told))
+    }
+
+    fn of(mut told: Vec<(Option<i64>, Process, Told)>) -> Self {
+        told.sort_by_key(|(time, ..)| *time);
+        let mut processes = HashMap::<Process, Vec<Loaded>>::new();
+        for (since, process, told) in told {
+            let objects = processes.entry(process).or_default();
+            match told {
+                Told::Object { base, size, path } => {
+                    objects.push(Loaded { since, base, size, path, build_id: Vec::new() });
+                }
+                Told::BuildId { base, build_id } => {
+                    if let Some(object) = objects.iter_mut().rfind(|object| object.base == base) {
+                        object.build_id = build_id;
+                    }
+                }
+            }
+        }
+        Self { processes, ..Self::default() }
+    }
+
+    /// Writes the names of an event's addresses, `compute(int) from main+0x1b`. Nothing if none is known.
+    pub fn write_text(&mut self, event: &Event<'_>, line: &mut Vec<u8>) {
+        let mut start: &[u8] = b" # ";
+        for (_, name) in self.names_of(event) {
+            line.extend_from_slice(start);
+            line.extend_from_slice(name.as_bytes());
+            start = b" from ";
+        }
+    }
+
+    /// The fields of an event that hold addresses of something known, with its names.
+    pub fn names_of(&mut self, event: &Event<'_>) -> Vec<(&'static str, Rc<str>)> {
+        let fields = address_fields(event.name());
+        let Some(process) = process_of(event).filter(|_| !fields.is_empty()) else { return Vec::new() };
+        let payload = event.payload();
+        let address = |field: &str| payload.get(field)?.as_integer()?.try_into().ok();
+        let named = fields
+            .iter()
+            .filter_map(|field| Some((*field, self.name(process, event.timestamp(), address(field)?)?)));
+        named.collect()
+    }
+
+    /// The name of an address at a time.
+    fn name(&mut self, process: Process, time: Option<i64>, address: u64) -> Option<Rc<str>> {
+        let objects = self.processes.get(&process)?;
+        let (index, object) = object_at(objects, time, address)?;
+        let distance = address - object.base;
+        if let Some(name) = self.names.get(&(process, index, distance)) {
+            return Some(name.clone());
+        }
+        let key = (object.path.clone(), object.build_id.clone());
+        let load = || Binary::load(&object.path, &object.build_id, object.size).map(Rc::new);
+        let binary = self.binaries.entry(key).or_insert_with(load);
+        let name = binary.as_ref().and_then(|binary| binary.name(distance));
+        let name: Rc<str> = name.unwrap_or_else(|| plain_name(object, distance)).into();
+        if self.names.len() < MAX_REMEMBERED {
+            self.names.insert((process, index, distance), name.clone());
+        }
+        Some(name)
+    }
+}
+
+/// The object that had an address at a time: of those that came before, the last.
+fn object_at(objects: &[Loaded], time: Option<i64>, address: u64) -> Option<(usize, &Loaded)> {
+    let holds = |object: &Loaded| address.checked_sub(object.base).is_some_and(|at| at < object.size);
+    let holding = || objects.iter().enumerate().filter(|(_, object)| holds(object));
+    holding().rfind(|(_, object)| object.since <= time).or_else(|| holding().next())
+}
+
+/// An address of which nothing but its object is known.
+fn plain_name(object: &Loaded, distance: u64) -> String {
+    let file = object.path.file_name().unwrap_or(OsStr::new("?"));
+    format!("[{}+{distance:#x}]", file.to_string_lossy())
+}
+
+/// Files with what traces say of objects: Tompion has one for it, others have it anywhere.
+fn may_tell_of_objects(folder: &Path, file: &Path) -> bool {
+    file.file_name() == Some(OsStr::new(INITIAL_STREAM)) || !folder.join(INITIAL_STREAM).is_file()
+}
+
+/// Whose addresses an event has. Nothing if nobody knows.
+fn process_of(event: &Event<'_>) -> Option<Process> {
+    let trace: &Trace = event.trace();
+    let of_trace = trace.metadata().environment_value("vpid").and_then(EnvironmentValue::as_integer);
+    let pid = match of_trace {
+        Some(pid) => Some(pid),
+        None => event.field("vpid").and_then(|value| value.as_integer()?.try_into().ok()),
+    };
+    Some((event.trace_index(), pid?))
+}
+
+/// What an event says of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Told {
+    Object { base: u64, size: u64, path: PathBuf },
+    BuildId { base: u64, build_id: Vec<u8> },
+}
+
+impl Told {
+    fn by(event: &Event<'_>) -> Option<(Option<i64>, Process, Self)> {
+        let payload = event.payload();
+        let number = |field: &str| payload.get(field)?.as_integer()?.try_into().ok();
+        let base = number("baddr")?;
+        let told = if BUILD_IDS.contains(&event.name()) {
+            let Value::Array(bytes) = payload.get("build_id")? else { return None };
+            let build_id = bytes.map(|byte| u8::try_from(byte.as_integer()?).ok()).collect::<Option<_>>()?;
+            Self::BuildId { base, build_id }
+        } else {
+            let Value::Text(path) = payload.get("path")? else { return None };
+            Self::Object { base, size: number("memsz")?, path: OsStr::from_bytes(path).into() }
+        };
+        Some((event.timestamp(), process_of(event)?, told))
+    }
+}
