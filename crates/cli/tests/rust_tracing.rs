@@ -101,6 +101,26 @@ fn a_filter_on_a_field_that_is_sometimes_there_finds_it() {
 }
 
 #[test]
+fn threads_lose_nothing() {
+    let shop = Workshop::new();
+    let trace = record(&shop, &["--subbuf-size", "1M"], "threads");
+    assert_eq!(trace.stat()["lost"], json!({"total": 0}));
+    let mut next = [[0; 3]; 4];
+    for event in trace.events() {
+        let kind = ["everything:round_begin", "everything:numbered", "everything:round_end"];
+        let kind = kind.iter().position(|name| *name == event.name).expect("one of these");
+        // The end says nothing but which thread's it is, and that is the one that has begun.
+        let thread = match kind {
+            2 => continue,
+            _ => &mut next[event.number("thread") as usize],
+        };
+        assert_eq!(event.fields["number"].as_f64(), Some(f64::from(thread[kind])));
+        thread[kind] += 1;
+    }
+    assert!(next.iter().all(|counts| counts[..2] == [1000, 1000]), "{next:?}");
+}
+
+#[test]
 fn nothing_is_allocated_after_the_first_time() {
     let shop = Workshop::new();
     let trace = record(&shop, &["--preload", "malloc"], "steady");

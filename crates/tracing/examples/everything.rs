@@ -1,6 +1,6 @@
 //! What the tests record: every type, spans of all kinds, and how little it takes.
 //!
-//!     everything fields | spans | optional | levels | steady | late | absent
+//!     everything fields | spans | optional | levels | threads | steady | late | absent
 #![forbid(unsafe_code)]
 
 use std::{
@@ -22,6 +22,7 @@ fn fields() {
     let error: &(dyn std::error::Error + 'static) = &error;
     info!(name: "wide", wide = u128::MAX, low = i128::MIN, error, bytes = &[1_u8, 2][..]);
     info!(name: "formatted", "{} and {:?}", 1, "two");
+    info!(name: "\"quoted\" \\ {braces}\n", target: "a:b", x = 1, "odd \"field\"" = 2);
     generic(1_u8);
     generic("one");
     generic(2_u8);
@@ -82,6 +83,29 @@ async fn twice() {
     Once(false).await;
 }
 
+/// Threads that come to the same places at once, each first at another one.
+fn threads() {
+    let kinds: [fn(u64, u64); 3] = [
+        |thread, number| info!(name: "numbered", thread, number),
+        |thread, number| generic_pair(thread, number),
+        |thread, number| generic_pair(thread, number as f64),
+    ];
+    let work = move |thread: u64| {
+        for number in 0..1000 {
+            let _span = info_span!("round", thread, number).entered();
+            kinds[((thread + number) % 3) as usize](thread, number);
+        }
+    };
+    let threads: Vec<_> = (0..4).map(|thread| thread::spawn(move || work(thread))).collect();
+    for thread in threads {
+        thread.join().expect("a thread that ends");
+    }
+}
+
+fn generic_pair<T: tracing::Value>(thread: u64, number: T) {
+    info!(name: "numbered", thread, number);
+}
+
 /// The same a hundred times: no allocation after the first time.
 fn steady() {
     for number in 0..100_u64 {
@@ -131,6 +155,7 @@ fn main() {
         "spans" => spans(),
         "optional" => optional(),
         "levels" => levels(),
+        "threads" => threads(),
         "steady" => steady(),
         "late" => late(),
         "absent" => absent(),
