@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
 
 use serde_json::Value;
 
-use crate::support::{Trace, Workshop, beside, finish, run, signal, start, tompion, wait_until};
+use crate::support::{Trace, Workshop, beside, finish, rounds, run, signal, start, tompion, wait_until};
 
 const INSTRUMENT: &str = "-finstrument-functions";
 /// A function that became a part of its caller is called from where that one is.
@@ -164,6 +164,27 @@ fn plugins_that_come_and_go_are_told_apart_and_told_seldom() {
     let path = alone.plugins[0].to_str().unwrap();
     let loads = events.iter().filter(|event| event.fields["path"] == path).count();
     assert!((1..10).contains(&loads), "{loads}");
+}
+
+#[test]
+fn threads_signals_and_plugins_at_once_do_no_harm() {
+    let calls_of = Calls::new(&[]);
+    let storm = calls_of.shop.link("storm", &["func_storm.c"], &[INSTRUMENT, AS_WRITTEN, "-ldl"]);
+    let rounds = rounds(200, 5000);
+    let [a, b] = &calls_of.plugins[..] else { panic!("two plugins") };
+    let trace = calls_of.shop.record(&ROOMY, &[&storm, &rounds.to_string(), a, b]);
+
+    let found = calls(&trace);
+    expect_calls(&found, &["own_work from worker", "in_handler from handler", "plugin_work from use_plugin"]);
+    let nameless = |call: &&String| {
+        call.starts_with('[') || call.contains("from [storm") || call.contains("from [plugin")
+    };
+    assert_eq!(found.iter().filter(nameless).count(), 0, "{found:#?}");
+    let entered = named(&trace).into_iter().filter(|(event, ..)| event.ends_with("entry"));
+    let plugins = entered.map(|(.., function, _)| function).filter(|name| name.ends_with("_inner"));
+    let plugins: Vec<String> = plugins.collect();
+    assert_eq!(plugins.len(), 2 * rounds as usize);
+    assert!(plugins.chunks(2).all(|pair| pair == ["plugin_a_inner", "plugin_b_inner"]));
 }
 
 #[test]
