@@ -6,10 +6,12 @@
 //! (`lttng_ust_lib`).
 //!
 //! That an object has gone is not told. What is said later of a range of addresses replaces what was said
-//! before, and an object that comes back to its place is known, so plugins that come and go cost nothing.
+//! before, and an object that comes back to its place is known, so plugins that come and go cost nothing. When
+//! there is no more room to tell of those that take each other's place, that is said once of each place.
 
 use std::{
     ffi::{CStr, OsStr, c_char},
+    ops::Range,
     os::unix::ffi::OsStrExt,
     path::Path,
 };
@@ -95,8 +97,8 @@ impl Objects {
         if self.0.contains(&object) {
             return None;
         }
-        let end = object.begin.saturating_add(object.size);
-        self.0.retain(|known| known.begin >= end || known.begin.saturating_add(known.size) <= object.begin);
+        let place = object.range();
+        self.0.retain(|known| known.range().start >= place.end || known.range().end <= place.start);
         self.0.push(object);
         self.0.last()
     }
@@ -137,6 +139,16 @@ impl Object {
             records.push(self.build_id_record(occasion));
         }
         records
+    }
+
+    /// Where it is.
+    pub fn range(&self) -> Range<u64> {
+        self.begin..self.begin.saturating_add(self.size)
+    }
+
+    /// The record that takes back what was told of its place: something without a name is there.
+    pub fn doubted(&self) -> Record {
+        Self { path: Vec::new(), build_id: Vec::new(), ..self.clone() }.record(LOADED)
     }
 
     fn record(&self, occasion: Occasion) -> Record {

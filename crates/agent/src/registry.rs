@@ -10,7 +10,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use tompion_layout::record;
+use tompion_layout::{catalog, record};
 use tompion_os::Retired;
 use tompion_protocol::{MAX_RECORDINGS, rules};
 use tompion_schema::Kind;
@@ -305,10 +305,16 @@ impl Registry {
 
     /// Tells all recordings of an object that was loaded, unless they know it.
     pub fn note_object(&mut self, object: Object) {
-        if let Some(object) = self.objects.add(object) {
-            let records = object.records(objects::LOADED);
-            for slot in 0..MAX_RECORDINGS {
-                self.record_initial(slot, &records);
+        let Some(object) = self.objects.add(object).cloned() else { return };
+        let records = object.records(objects::LOADED);
+        for slot in 0..MAX_RECORDINGS {
+            if self.record_initial(slot, &records, catalog::INITIAL_ROOM) {
+                continue;
+            }
+            // What was said of its place before must not be believed.
+            let doubted = self.recordings[slot].as_mut().is_some_and(|joined| joined.doubt(object.range()));
+            if doubted {
+                self.record_initial(slot, &[object.doubted()], catalog::DOUBT_ROOM);
             }
         }
     }
@@ -317,25 +323,26 @@ impl Registry {
     pub fn tell_objects(&mut self, slot: usize) {
         let records: Vec<objects::Record> =
             self.objects.iter().flat_map(|object| object.records(objects::FOUND)).collect();
-        self.record_initial(slot, &records);
+        self.record_initial(slot, &records, catalog::INITIAL_ROOM);
     }
 
-    /// Puts records where no ring overwrites them.
-    fn record_initial(&mut self, slot: usize, records: &[objects::Record]) {
-        let Writer::Thread(tid) = writer::who() else { return };
+    /// Puts records where no ring overwrites them. False if some had no room.
+    fn record_initial(&mut self, slot: usize, records: &[objects::Record], room: u64) -> bool {
+        let Writer::Thread(tid) = writer::who() else { return true };
         let cpu = tompion_os::current_cpu();
         for record in records {
             let number = self.number_of(&record.description);
-            let Some(joined) = &mut self.recordings[slot] else { return };
-            let time = joined.time();
+            let Some(joined) = &mut self.recordings[slot] else { return true };
             // Their descriptions have no contexts of the application, and neither have the records.
             let told = number < MAX_EVENTS
                 && joined.describe(number, &record.description, 0)
-                && joined.record_initial(number, time, (tid, cpu), &record.payload);
+                && joined.record_initial(number, (tid, cpu), &record.payload, room);
             if !told {
                 joined.count_undescribed(slot);
+                return false;
             }
         }
+        true
     }
 
     /// Turns off one recording's bit at every site.

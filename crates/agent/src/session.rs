@@ -1,6 +1,6 @@
 //! A session's recording in this process: checking and mapping what the session hands over.
 
-use std::{os::fd::AsFd, sync::atomic::Ordering};
+use std::{ops::Range, os::fd::AsFd, sync::atomic::Ordering};
 
 use tompion_layout::{LAYOUT_VERSION, catalog, control, loss::Cause, ring::Geometry};
 use tompion_os::{Identity, PacketSocket, Received, Retired, SharedMap};
@@ -31,6 +31,8 @@ pub struct Joined {
     pub contexts: bool,
     /// One bit for each event number that stands in the catalog.
     described: Vec<u64>,
+    /// Addresses of which nothing true can be told any more.
+    doubted: Vec<Range<u64>>,
 }
 
 /// A parent's conversation in the child of a fork. While it is open the session knows that the child may
@@ -164,7 +166,7 @@ impl Joined {
         let described = vec![0; usize::from(u16::MAX) / 64 + 1];
         let flags = shared.control.half(control::OFFSET_FLAGS).load(Ordering::Relaxed);
         let contexts = flags & control::FLAG_CONTEXTS != 0;
-        Self { name, socket: Some(socket), identity, shared, rules, contexts, described }
+        Self { name, socket: Some(socket), identity, shared, rules, contexts, described, doubted: Vec::new() }
     }
 
     /// The conversation with the session, as long as its descriptor is ours. (The program may have closed it
@@ -201,10 +203,19 @@ impl Joined {
         described
     }
 
-    /// Puts a record of the process's state into the catalog. False if there is no room.
-    pub fn record_initial(&mut self, number: u32, time: u64, (tid, cpu): (u32, u32), payload: &[u8]) -> bool {
+    /// Puts a record of the process's state into the catalog. False if that would make it larger than `room`.
+    pub fn record_initial(&mut self, number: u32, who: (u32, u32), payload: &[u8], room: u64) -> bool {
+        let (time, (tid, cpu)) = (self.time(), who);
         let parts = [&time.to_le_bytes()[..], &tid.to_le_bytes(), &cpu.to_le_bytes(), payload];
-        self.add(number | catalog::INITIAL, &parts, catalog::INITIAL_ROOM)
+        self.add(number | catalog::INITIAL, &parts, room)
+    }
+
+    /// Notes that nothing true can be told any more of some addresses. False if that was known.
+    pub fn doubt(&mut self, addresses: Range<u64>) -> bool {
+        let covers = |known: &Range<u64>| known.start <= addresses.start && addresses.end <= known.end;
+        let is_new = !self.doubted.iter().any(covers);
+        self.doubted.extend(is_new.then_some(addresses));
+        is_new
     }
 
     /// Adds an entry to the catalog, if it doesn't make it larger than `most`.
@@ -229,7 +240,7 @@ impl Joined {
     }
 
     /// What a clock of the rings shows now.
-    pub fn time(&self) -> u64 {
+    fn time(&self) -> u64 {
         let flags = self.shared.control.half(control::OFFSET_FLAGS).load(Ordering::Relaxed);
         if flags & control::FLAG_MONOTONIC != 0 { event::given_time() } else { tompion_os::tsc() }
     }

@@ -170,7 +170,7 @@ fn plugins_that_come_and_go_are_told_apart_and_told_seldom() {
 fn threads_signals_and_plugins_at_once_do_no_harm() {
     let calls_of = Calls::new(&[]);
     let storm = calls_of.shop.link("storm", &["func_storm.c"], &[INSTRUMENT, AS_WRITTEN, "-ldl"]);
-    let rounds = rounds(200, 5000);
+    let rounds = rounds(200, 2000);
     let [a, b] = &calls_of.plugins[..] else { panic!("two plugins") };
     let trace = calls_of.shop.record(&ROOMY, &[&storm, &rounds.to_string(), a, b]);
 
@@ -185,6 +185,25 @@ fn threads_signals_and_plugins_at_once_do_no_harm() {
     let plugins: Vec<String> = plugins.collect();
     assert_eq!(plugins.len(), 2 * rounds as usize);
     assert!(plugins.chunks(2).all(|pair| pair == ["plugin_a_inner", "plugin_b_inner"]));
+}
+
+#[test]
+fn a_name_is_right_or_left_out_when_there_is_no_more_room_to_tell_of_plugins() {
+    let calls_of = Calls::new(&[]);
+    let options = [&ROOMY[..4], &["--subbufs", "16", "-e", "*:func_entry"]].concat();
+    let trace = calls_of.record(&options, "6000");
+    let of_plugins = named(&trace).into_iter().map(|(.., function, _)| function);
+    let of_plugins = of_plugins.filter(|name| name.starts_with("plugin_") || name.starts_with("[?+0x"));
+    let names: Vec<String> = of_plugins.collect();
+    assert_eq!(names.len(), 6000 * 4);
+    for (name, right) in
+        names.iter().zip(["plugin_work", "plugin_a_inner", "plugin_work", "plugin_b_inner"].iter().cycle())
+    {
+        assert!(name == right || name.starts_with('['), "{name} is {right}");
+    }
+    let left_out = names.iter().position(|name| name.starts_with('[')).expect("an end of the room");
+    assert!(left_out > 6000, "{left_out}");
+    assert!(names[left_out..].iter().all(|name| name.starts_with('[')));
 }
 
 #[test]

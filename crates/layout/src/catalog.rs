@@ -28,6 +28,8 @@ pub const INITIAL: u32 = 1 << 31;
 pub const INITIAL_HEADER: usize = 16;
 /// Bytes of the catalog beyond which there is no room for records.
 pub const INITIAL_ROOM: u64 = crate::control::CATALOG_SIZE / 2;
+/// Bytes of the catalog beyond which there is no room for records that take back what others said.
+pub const DOUBT_ROOM: u64 = INITIAL_ROOM + (64 << 10);
 
 /// Bytes that an entry takes whose description has `size` bytes.
 pub const fn entry_len(size: usize) -> usize {
