@@ -352,7 +352,7 @@ fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> Str
             Target::Everything => "no instrumented program ran".into(),
             Target::Gathering(_) => "no program came".into(),
             Target::Command(_) if !outcome.problems.is_empty() => format!("{command} could not take part"),
-            Target::Command(_) => not_loaded(&command, arguments),
+            Target::Command(_) => not_loaded(&command, arguments, config, outcome),
         };
     }
     if known.is_empty() {
@@ -375,7 +375,18 @@ fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> Str
     }
 }
 
-fn not_loaded(command: &str, arguments: &Arguments) -> String {
+/// Exit status of a program that was not found, or whose libraries were not.
+const NOT_FOUND: i32 = 127;
+
+fn not_loaded(command: &str, arguments: &Arguments, config: &Config, outcome: &Outcome) -> String {
+    let folder = config.library.as_deref().and_then(Path::parent);
+    if let (Some(NOT_FOUND), Some(folder)) = (outcome.status.and_then(|status| status.code()), folder) {
+        return format!(
+            "{command} or a library that it needs was not found; libtompion is in {0} (link with \
+             -Wl,-rpath,{0}, or set LD_LIBRARY_PATH={0})",
+            folder.display()
+        );
+    }
     if std::env::var_os("TOMPION_DISABLE").is_some_and(|value| value == "1") {
         return "TOMPION_DISABLE=1 keeps programs out of recordings".into();
     }
