@@ -8,6 +8,7 @@ mod install;
 mod instructions;
 mod layers;
 mod links;
+mod models;
 mod shell;
 mod table;
 mod test;
@@ -20,8 +21,7 @@ use anyhow::Result;
 
 use crate::workspace::Workspace;
 
-const USAGE: &str =
-    "usage: xtask build | test | bench | install | demo | demo-report | layers | links | instructions";
+const USAGE: &str = "usage: xtask build | test | bench | install | demo | demo-report | layers | links | models | instructions";
 
 fn main() -> ExitCode {
     if let Some(mut again) = shell::without_cargos_libraries() {
@@ -51,6 +51,7 @@ fn run(command: &str, arguments: &[String]) -> Result<ExitCode> {
         "demo" => demo::command(&workspace, arguments)?,
         "demo-report" => demo::report_command()?,
         "layers" => layers::command(&workspace)?,
+        "models" => models::command(&workspace)?,
         "links" => links::command(&workspace)?,
         "instructions" => instructions::command(&workspace, arguments)?,
         _ => {

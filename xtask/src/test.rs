@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::artifacts::{self, Profile};
 use crate::workspace::Workspace;
-use crate::{instructions, layers, links, shell};
+use crate::{instructions, layers, links, models, shell};
 
 /// What a step of the test came to.
 #[derive(Clone, Copy, Default)]
@@ -65,6 +65,7 @@ const STEPS: &[Step] = &[
     ("docs", |workspace, _| Outcome::of(docs(workspace))),
     ("build", |workspace, _| Outcome::of(artifacts::build(workspace, Profile::Debug))),
     ("tests", tests),
+    ("models", |workspace, _| models(workspace)),
     ("scripts", scripts),
     ("instructions", |workspace, _| event_path(workspace)),
 ];
@@ -147,6 +148,13 @@ fn docs(workspace: &Workspace) -> Result<()> {
         }
         shell::run(&mut doc)
     })
+}
+
+fn models(workspace: &Workspace) -> Outcome {
+    if !shell::exists("spin") {
+        return Outcome::left_out("spin is missing (apt install spin)");
+    }
+    Outcome::of(models::command(workspace))
 }
 
 /// `cargo test`, its output passed on and its results counted.
