@@ -26,8 +26,16 @@ use tompion_ring::producer::Tail;
 
 use crate::context;
 
-/// Programs of 256 events each.
-type Chunk = [AtomicPtr<Program>; 256];
+/// A filter for the events of one number.
+#[derive(Debug)]
+pub struct Filter {
+    program: Program,
+    /// Whether an evaluation computes with floating-point numbers.
+    has_floats: bool,
+}
+
+/// Filters of 256 events each.
+type Chunk = [AtomicPtr<Filter>; 256];
 /// Chunks of all event numbers.
 type Table = [AtomicPtr<Chunk>; 256];
 
@@ -47,7 +55,7 @@ type Key = (Box<str>, Box<[u8]>, u32);
 
 /// Compiled programs; none where a filter can't be true for an event. Kept for ever.
 #[derive(Debug, Default)]
-pub struct Cache(BTreeMap<Key, Option<&'static Program>>);
+pub struct Cache(BTreeMap<Key, Option<&'static Filter>>);
 
 impl Cache {
     /// Nothing compiled yet.
@@ -56,11 +64,11 @@ impl Cache {
     }
 
     /// The program of a filter for an event; none if the filter can't be true for it.
-    pub fn program(&mut self, filter: &str, description: &[u8]) -> Option<&'static Program> {
+    pub fn program(&mut self, filter: &str, description: &[u8]) -> Option<&'static Filter> {
         let key = (Box::from(filter), Box::from(description), context::count());
         *self.0.entry(key).or_insert_with(|| {
             let program = compile(filter, description)?;
-            Some(Box::leak(Box::new(program)))
+            Some(Box::leak(Box::new(Filter { has_floats: program.has_floats(), program })))
         })
     }
 }
@@ -84,6 +92,7 @@ fn can_be_true(program: &Program) -> bool {
 fn find_context(name: &Name) -> Found<'static> {
     let known = |number, kind| Found { place: Place::Context(number), kind };
     match (name.scope, name.head()) {
+        (Scope::Context, _) if name.path.len() > 1 => Found::ABSENT,
         (Scope::Context, "tid") => known(TID, Kind::Integer),
         (Scope::Context, "pid") => known(PID, Kind::Integer),
         (Scope::Application, name) => match context::find(name) {
@@ -98,41 +107,41 @@ fn find_context(name: &Name) -> Found<'static> {
 /// Has a recording's events of this number filtered by a program; by none without one.
 ///
 /// The caller holds the registry's lock, and the recording doesn't take the event yet.
-pub fn set(slot: usize, number: u32, program: Option<&'static Program>) {
+pub fn set(slot: usize, number: u32, filter: Option<&'static Filter>) {
     let Some(place) = TABLES.get(slot).and_then(|table| table.get(number as usize / 256)) else { return };
     // Ordering: only changed under the registry's lock.
     let mut chunk = place.load(Ordering::Relaxed);
     if chunk.is_null() {
-        if program.is_none() {
+        if filter.is_none() {
             return;
         }
         chunk = Box::leak(Box::new([const { AtomicPtr::new(ptr::null_mut()) }; 256]));
         // Ordering: pairs with the acquire load in `of`.
         place.store(chunk, Ordering::Release);
     }
-    if program.is_some() {
+    if filter.is_some() {
         // Ordering: before the release store below, and the child of a fork comes here again before any of
         // its events is filtered.
         OWN_PID.store(std::process::id(), Ordering::Relaxed);
     }
-    let program = program.map_or(ptr::null_mut(), |program| ptr::from_ref(program).cast_mut());
+    let filter = filter.map_or(ptr::null_mut(), |filter| ptr::from_ref(filter).cast_mut());
     // SAFETY: chunks are never freed.
     let chunk = unsafe { &*chunk };
     // Ordering: pairs with the acquire load in `of`.
-    chunk[number as usize % 256].store(program, Ordering::Release);
+    chunk[number as usize % 256].store(filter, Ordering::Release);
 }
 
 #[inline]
-fn of(slot: u32, number: u32) -> Option<&'static Program> {
+fn of(slot: u32, number: u32) -> Option<&'static Filter> {
     let place = TABLES.get(slot as usize)?.get(number as usize / 256)?;
     // Ordering: pairs with the release store in `set`.
     let chunk = place.load(Ordering::Acquire);
     // SAFETY: null, or a chunk that was leaked.
     let chunk = unsafe { chunk.as_ref()? };
     // Ordering: pairs with the release store in `set`.
-    let program = chunk[number as usize % 256].load(Ordering::Acquire);
-    // SAFETY: null, or a program that was leaked.
-    unsafe { program.as_ref() }
+    let filter = chunk[number as usize % 256].load(Ordering::Acquire);
+    // SAFETY: null, or a filter that was leaked.
+    unsafe { filter.as_ref() }
 }
 
 /// Of the recordings that take an event, those whose filters let it through or leave it to the session.
@@ -143,14 +152,19 @@ pub fn passing(takers: u32, number: u32, tid: u32, (image, tails): (&[u8], &[Tai
     while rest != 0 {
         let slot = rest.trailing_zeros();
         rest &= rest - 1;
-        let Some(program) = of(slot, number) else { continue };
+        let Some(filter) = of(slot, number) else { continue };
         let (tails, here) = (TailBytes(tails), Here { tid, texts: Default::default() });
         let values = RecordValues::new(image, &tails).with_contexts(&here);
-        let passes = match program.evaluate(&values) {
+        let verdict = match filter.has_floats {
+            // The program's own floating-point environment may raise signals, and must not change.
+            true => tompion_os::with_default_floats(|| filter.program.evaluate(&values)),
+            false => filter.program.evaluate(&values),
+        };
+        let passes = match verdict {
             Verdict::True => true,
             Verdict::False => false,
             // What is too large for a record is left to the writer, which counts it as lost.
-            Verdict::Unknown => program.defers() || !tails.0.iter().all(fits),
+            Verdict::Unknown => filter.program.defers() || !tails.0.iter().all(fits),
         };
         if !passes {
             passing &= !(1 << slot);

@@ -145,6 +145,26 @@ fn filters_read_no_more_than_a_record_can_hold() {
     }
 }
 
+/// What a filter computes is rounded as everywhere, and the program's floating-point exceptions are its own.
+#[test]
+fn filters_leave_floating_point_to_the_program() {
+    let shop = Workshop::new();
+    let program = shop.link("exact", &["exact.c"], &["-lm"]);
+    for (number, (filter, expected)) in [
+        ("odd * 2 == odd || third + large > huge * 1e10 || i < 60", 60),
+        ("third * 0.1 == 0.03333333333333333 && quiet != quiet && i >= 50", 10),
+        ("large + 0.5 > 1.5 && huge * 10 > huge && i % 2 == 0", 30),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("trace-{number}");
+        let said = run(&mut shop.recording(&name, &["--filter", filter], &[&program])).succeeded();
+        assert_eq!(said.out, "exceptions 0, rounding upwards\n", "{filter}");
+        assert_eq!(shop.trace(&name).events().len(), expected, "{filter}");
+    }
+}
+
 #[test]
 fn a_filter_that_nothing_passes_or_that_is_none_is_said() {
     let shop = Workshop::new();

@@ -8,8 +8,8 @@
 use crate::expression::{Logic, Unary};
 use crate::name::Name;
 use crate::pattern;
-use crate::schema::Place;
-use crate::value::{Arithmetic, Comparison, Value};
+use crate::schema::{Encoding, Place};
+use crate::value::{Arithmetic, Comparison, Repr, Value};
 
 /// A filter that can be evaluated.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -152,6 +152,24 @@ impl Program {
     /// unknown verdict remains unknown everywhere, and counts as false at once.
     pub fn defers(&self) -> bool {
         self.operands.iter().any(|operand| operand.place == Place::Elsewhere)
+    }
+
+    /// Whether an evaluation may compute with floating-point numbers, if operands are where they were bound to
+    /// be. Who evaluates in a process with a floating-point environment of its own must know.
+    pub fn has_floats(&self) -> bool {
+        let is_float = |value: &Value| matches!(value.0, Repr::Float(_));
+        let is_literal = |op: &Op| match op {
+            Op::Push(value) | Op::CompareWith { literal: value, .. } => is_float(value),
+            _ => false,
+        };
+        self.ops.iter().any(is_literal)
+            || self.operands.iter().any(|operand| match operand.place {
+                Place::Fixed { scalar, .. } | Place::Element { scalar, .. } => {
+                    scalar.encoding == Encoding::Float
+                }
+                Place::ByName => true,
+                Place::Absent | Place::Elsewhere | Place::Text { .. } | Place::Context(_) => false,
+            })
     }
 
     /// Evaluates the program. Does not allocate, does not panic; each operation runs at most once.

@@ -8,6 +8,7 @@ mod clock;
 mod descriptors;
 mod detached;
 mod environment;
+mod floats;
 mod futex;
 mod interposed;
 mod memory;
@@ -23,6 +24,7 @@ pub use clock::{
 pub use descriptors::take_own_table;
 pub use detached::{READY_DESCRIPTOR, Ready, say_ready, start_detached};
 pub use environment::put_into_environment;
+pub use floats::with_default_floats;
 pub use futex::{futex_wait, futex_wake_one};
 pub use interposed::{fail_as_missing, next_function};
 pub use memory::{Retired, SharedMap, create_memfd, open_private_page, populate};

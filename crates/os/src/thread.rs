@@ -212,6 +212,8 @@ pub unsafe fn tid_from_thread_block(offset: usize) -> u32 {
 extern "C" fn run_background(body: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: the name is NUL-terminated and has less than 16 bytes.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"tompion".as_ptr()) };
+    // The program's own may raise signals.
+    crate::floats::set_default_floats();
     // SAFETY: `spawn_background` passed a `fn()` of this type.
     let body: fn() = unsafe { std::mem::transmute(body) };
     // A panic must not reach the host; there is nothing better to do with it than to end the thread.

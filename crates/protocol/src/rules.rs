@@ -36,7 +36,8 @@ impl Rules {
         let include = self.include.iter().map(|glob| format!("+{level} {}\n", one_line(glob)));
         let exclude = self.exclude.iter().map(|glob| format!("-{lowest} {}\n", one_line(glob)));
         let filter = self.filter.iter().map(|filter| format!("? {}\n", one_line(filter)));
-        include.chain(exclude).chain(filter).collect()
+        // The filter stands first: rules that are too long lose their end, and must not lose it.
+        filter.chain(include).chain(exclude).collect()
     }
 }
 

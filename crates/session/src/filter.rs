@@ -107,6 +107,7 @@ fn compile(filter: &str, event: &Event, names: &[String]) -> Option<Program> {
     let known = |number, kind| Found { place: Place::Context(number), kind };
     let values = Values::default();
     let find = |name: &Name| match (name.scope, name.head()) {
+        (Scope::Context, _) if name.path.len() > 1 => Found::ABSENT,
         (Scope::Context, "tid") => known(TID, Kind::Integer),
         (Scope::Context, "cpu") => known(CPU, Kind::Integer),
         (Scope::Context, head) => match names.iter().position(|known| known == head) {
