@@ -18,7 +18,8 @@ use std::{
 };
 
 use tompion_filter::{
-    Contexts, EventSchema, Found, Kind, Name, Place, Program, RecordValues, Scope, Tails, Value, Verdict,
+    Contexts, EventSchema, Found, Kind, Name, Place, Program, RecordValues, Scope, Tails, Value, Values,
+    Verdict,
 };
 use tompion_layout::record;
 use tompion_protocol::MAX_RECORDINGS;
@@ -153,13 +154,10 @@ pub fn passing(takers: u32, number: u32, tid: u32, (image, tails): (&[u8], &[Tai
         let slot = rest.trailing_zeros();
         rest &= rest - 1;
         let Some(filter) = of(slot, number) else { continue };
-        let (tails, here) = (TailBytes(tails), Here { tid, texts: Default::default() });
+        let (tails, here) = (TailBytes(tails), Here { tid, texts: OnceCell::new() });
         let values = RecordValues::new(image, &tails).with_contexts(&here);
-        let verdict = match filter.has_floats {
-            // The program's own floating-point environment may raise signals, and must not change.
-            true => tompion_os::with_default_floats(|| filter.program.evaluate(&values)),
-            false => filter.program.evaluate(&values),
-        };
+        let verdict =
+            if filter.has_floats { with_floats(filter, &values) } else { filter.program.evaluate(&values) };
         let passes = match verdict {
             Verdict::True => true,
             Verdict::False => false,
@@ -175,6 +173,14 @@ pub fn passing(takers: u32, number: u32, tid: u32, (image, tails): (&[u8], &[Tai
 
 /// The tails of an event that is being recorded.
 struct TailBytes<'a>(&'a [Tail]);
+
+/// The program's own floating-point environment may raise signals, and must not change.
+///
+/// Apart from the evaluation of most filters, which so stays in one piece with its caller.
+#[inline(never)]
+fn with_floats(filter: &Filter, values: &dyn Values) -> Verdict {
+    tompion_os::with_default_floats(|| filter.program.evaluate(values))
+}
 
 /// Whether a record has room for a tail. What an event says of a larger one may be a mistake, a length of
 /// -1 for example, which must harm no more than without a filter: nobody reads it.
@@ -197,10 +203,14 @@ impl Tails for TailBytes<'_> {
 /// What the application writes as a context's text, and how long it is.
 type Text = ([u8; context::MAX_TEXT], usize);
 
+/// The texts of all contexts.
+type Texts = [OnceCell<Text>; context::MAX_CONTEXTS];
+
 /// The calling thread, with the texts that were asked for.
 struct Here {
     tid: u32,
-    texts: [OnceCell<Text>; context::MAX_CONTEXTS],
+    /// Hardly ever needed, and long to prepare.
+    texts: OnceCell<Texts>,
 }
 
 impl Contexts for Here {
@@ -218,7 +228,8 @@ impl Contexts for Here {
 
     fn text(&self, context: u16) -> Option<&[u8]> {
         let index = context.checked_sub(FIRST_OF_APPLICATION)?;
-        let (buffer, len) = self.texts.get(usize::from(index))?.get_or_init(|| {
+        let texts = self.texts.get_or_init(Texts::default);
+        let (buffer, len) = texts.get(usize::from(index))?.get_or_init(|| {
             let mut buffer = [0; context::MAX_TEXT];
             let len = context::text(index, &mut buffer).unwrap_or(0);
             (buffer, len)

@@ -27,7 +27,7 @@
 
 use crate::expression::{Logic, Unary};
 use crate::name::{Name, Scope, Segment};
-use crate::program::{Op, Operand, Program, TextTest};
+use crate::program::{self, Op, Operand, Program, TextTest};
 use crate::schema::{Encoding, Place, Scalar};
 use crate::value::{Arithmetic, Comparison, Repr, Value};
 use crate::{MAX_OPERANDS, MAX_PROGRAM, MAX_SEGMENTS, MAX_STACK};
@@ -175,6 +175,7 @@ impl Program {
         }
         program.read_code(cursor.rest)?;
         program.height = height(&program.ops)?;
+        program.chain = program::chain(&program.ops);
         Ok(program)
     }
 

@@ -8,7 +8,7 @@ use crate::error::{FilterError, Span};
 use crate::expression::{Binary, Expression, Node, Unary};
 use crate::name::Name;
 use crate::pattern::{Pattern, Test};
-use crate::program::{Op, Operand, Program, TextTest};
+use crate::program::{self, Op, Operand, Program, TextTest};
 use crate::schema::{Found, Kind, Place, Schema};
 use crate::types::check;
 use crate::value::{Comparison, Value};
@@ -100,6 +100,7 @@ fn generate(expression: &Expression) -> Program {
     }
     let mut program = generator.program;
     program.height = bytes::height(&program.ops).unwrap_or(crate::MAX_STACK);
+    program.chain = program::chain(&program.ops);
     program
 }
 

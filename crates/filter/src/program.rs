@@ -22,6 +22,9 @@ pub struct Program {
     pub(crate) ranges: Vec<(i128, i128)>,
     /// Most values on the stack at a time.
     pub(crate) height: usize,
+    /// Set if the program does nothing but combine conditions by this operator, as most do: it can be
+    /// evaluated without a stack.
+    pub(crate) chain: Option<Logic>,
 }
 
 /// Something that a program asks for.
@@ -175,7 +178,55 @@ impl Program {
     /// Evaluates the program. Does not allocate, does not panic; each operation runs at most once.
     #[inline]
     pub fn evaluate(&self, values: &(impl Values + ?Sized)) -> Verdict {
-        Verdict::of(self.value(values))
+        match self.chain {
+            Some(logic) => self.chained(logic, values),
+            None => Verdict::of(self.value(values)),
+        }
+    }
+
+    /// Evaluates a chain: the first condition that decides ends it. Where none does, it comes to the other
+    /// verdict, or to none if a condition is unknown.
+    #[inline]
+    fn chained(&self, logic: Logic, values: &(impl Values + ?Sized)) -> Verdict {
+        let decisive = logic == Logic::Or;
+        let mut verdict = if decisive { Verdict::False } else { Verdict::True };
+        for op in &self.ops {
+            let condition = match *op {
+                Op::CompareWith { operand, comparison, ref literal } => {
+                    comparison.apply(self.number(values, operand), *literal)
+                }
+                Op::Shortcut { .. } | Op::Combine(_) => continue,
+                _ => self.condition(values, op),
+            };
+            match condition.truth() {
+                Some(truth) if truth == decisive => return Verdict::of(condition),
+                Some(_) => {}
+                None => verdict = Verdict::Unknown,
+            }
+        }
+        verdict
+    }
+
+    /// What an operation puts on the stack that takes nothing from it.
+    #[inline(never)]
+    fn condition(&self, values: &(impl Values + ?Sized), op: &Op) -> Value {
+        match *op {
+            Op::Push(value) => value,
+            Op::Load(operand) => self.number(values, operand),
+            Op::CompareWith { operand, comparison, literal } => {
+                comparison.apply(self.number(values, operand), literal)
+            }
+            Op::Text { operand, test, begin, length } => {
+                self.text_test(values, operand, test, self.literal(begin, length))
+            }
+            Op::Same { left, right } => self.same(values, left, right),
+            Op::Within { operand, begin, count } => {
+                within(self.number(values, operand), self.ranges(begin, count))
+            }
+            Op::Unary(_) | Op::Compare(_) | Op::Arithmetic(_) | Op::Combine(_) | Op::Shortcut { .. } => {
+                Value::UNKNOWN
+            }
+        }
     }
 
     #[inline]
@@ -208,8 +259,6 @@ impl Program {
                     let left = stack.pop();
                     stack.top = logic.apply(left, stack.top);
                 }
-                Op::Push(value) => stack.push(value),
-                Op::Load(operand) => stack.push(self.number(values, operand)),
                 Op::Unary(unary) => stack.top = unary.apply(stack.top),
                 Op::Compare(comparison) => {
                     let left = stack.pop();
@@ -219,13 +268,7 @@ impl Program {
                     let left = stack.pop();
                     stack.top = arithmetic.apply(left, stack.top);
                 }
-                Op::Text { operand, test, begin, length } => {
-                    stack.push(self.text_test(values, operand, test, self.literal(begin, length)));
-                }
-                Op::Same { left, right } => stack.push(self.same(values, left, right)),
-                Op::Within { operand, begin, count } => {
-                    stack.push(within(self.number(values, operand), self.ranges(begin, count)));
-                }
+                _ => stack.push(self.condition(values, op)),
             }
         }
         stack.top
@@ -285,6 +328,21 @@ impl Op {
             Self::Compare(_) | Self::Arithmetic(_) | Self::Combine(_) => (2, 1),
         }
     }
+}
+
+/// The only operator by which operations are combined, if there is but one. (A single condition is a chain
+/// of either.)
+///
+/// Then the program's verdict is that of the operator on all its conditions, wherever its shortcuts lead:
+/// each condition on the way ends up in the result, and none is passed over before another has decided.
+pub(crate) fn chain(ops: &[Op]) -> Option<Logic> {
+    let of = |op: &Op| match op {
+        Op::Combine(logic) | Op::Shortcut { logic, .. } => Some(*logic),
+        _ => None,
+    };
+    let logic = ops.iter().find_map(of).unwrap_or(Logic::And);
+    let is_link = |op: &Op| of(op) == Some(logic) || op.effect() == (0, 1);
+    ops.iter().all(is_link).then_some(logic)
 }
 
 impl Logic {

@@ -155,6 +155,10 @@ fn try_filter(text: &str, sample: &Sample, schema: &EventSchema<'_>) -> Option<V
         let again = compile(&again, schema).unwrap_or_else(|error| panic!("{text:?}: {}", error.render()));
         assert_eq!(compiled.to_bytes(), again.to_bytes(), "{text:?}");
     }
+    if let Ok(wrapped) = parse(&format!("!!({text}\n)")) {
+        let wrapped = compile_unbound(&wrapped).ok()?;
+        assert_eq!(wrapped.evaluate(&ByName(sample)), by_name, "{text:?}: with a stack");
+    }
     Some(verdict)
 }
 
@@ -236,6 +240,18 @@ fn mutate(seed: &[u8], other: &[u8], random: &mut Random) -> (Vec<u8>, bool) {
     (bytes, true)
 }
 
+/// The same program with two `!` behind it, so that no chain of conditions can be seen in it.
+fn negated_twice(bytes: &[u8]) -> Vec<u8> {
+    const NOT: u8 = 5;
+    let mut bytes = bytes.to_vec();
+    bytes.extend([NOT, NOT]);
+    for size in [4, 6] {
+        let [low, high] = (u16::from_le_bytes([bytes[size], bytes[size + 1]]) + 2).to_le_bytes();
+        (bytes[size], bytes[size + 1]) = (low, high);
+    }
+    bytes
+}
+
 #[test]
 fn hostile_programs() {
     let sample = Sample::new();
@@ -257,8 +273,11 @@ fn hostile_programs() {
             let (begin, operands) = code_of(&bytes);
             assert_eq!(checker::check(&bytes[begin..], operands), Ok(()), "{bytes:?}");
             assert_eq!(Program::from_bytes(&program.to_bytes()).as_ref(), Ok(program), "{bytes:?}");
-            sample.verdict(program, &TestContexts);
+            let verdict = sample.verdict(program, &TestContexts);
             program.evaluate(&ByName(&sample));
+            if let Ok(wrapped) = Program::from_bytes(&negated_twice(&bytes)) {
+                assert_eq!(sample.verdict(&wrapped, &TestContexts), verdict, "with a stack: {bytes:?}");
+            }
             if let Ok(bound) = program.bind(&schema) {
                 sample.verdict(&bound, &TestContexts);
             }
