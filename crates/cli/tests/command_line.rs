@@ -70,6 +70,38 @@ fn filters_are_as_written() {
     session_is_as_written("filters.txt");
 }
 
+fn filter_guide() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/filter.md");
+    fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn what_the_guide_of_filters_shows_comes_out() {
+    let (shop, guide) = (with_hello(), filter_guide());
+    let blocks = guide.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let mut commands = 0;
+    for session in blocks.flat_map(|block| block.split("$ tompion ").skip(1)) {
+        let (arguments, expected) = session.split_once('\n').unwrap();
+        assert_eq!(answer(&shop, &format!("tompion {arguments}")), expected, "tompion {arguments}");
+        commands += 1;
+    }
+    assert!(commands >= 6);
+}
+
+#[test]
+fn filters_in_the_guides_tables_are_filters() {
+    let guide = filter_guide();
+    let tables = guide.split("| filter |").skip(1).map(|rest| rest.split("\n\n").next().unwrap());
+    let rows = tables.flat_map(|table| table.lines().skip(2));
+    let filters: Vec<&str> = rows.map(|row| row.split('`').nth(1).unwrap()).collect();
+    assert!(filters.len() > 10, "{filters:?}");
+    for filter in filters {
+        if let Err(error) = tompion_filter::parse(filter) {
+            panic!("{}", error.render());
+        }
+    }
+}
+
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let shop = Workshop::new();
