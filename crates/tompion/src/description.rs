@@ -57,17 +57,24 @@ pub struct Outline {
     pub format: Option<&'static str>,
 }
 
+impl Kind {
+    /// What stands behind the names of such events.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Begin | Self::Job => "_begin",
+            Self::End => "_end",
+            _ => "",
+        }
+    }
+}
+
 impl Outline {
     /// An event of the usual level.
     pub const fn new(kind: Kind, provider: &'static str, name: &'static str) -> Self {
         Self {
             provider,
             name,
-            suffix: match kind {
-                Kind::Begin | Kind::Job => "_begin",
-                Kind::End => "_end",
-                _ => "",
-            },
+            suffix: kind.suffix(),
             kind,
             level: Level::DebugLine,
             init: false,
@@ -388,6 +395,48 @@ const fn identifier(name: &str) -> &[u8] {
     }
 }
 
+/// What a description says of its event before the fields.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// What the event is.
+    pub kind: Kind,
+    /// How important it is.
+    pub level: Level,
+    /// Whether it belongs to the initial state.
+    pub init: bool,
+    /// The number of its fields.
+    pub fields: usize,
+    /// Who defines it.
+    pub provider: &'a str,
+    /// Its own name.
+    pub name: &'a str,
+    /// What stands behind that.
+    pub suffix: &'a str,
+}
+
+/// The description of an event with fields of plain types; none if it takes more units. Names have been
+/// checked.
+pub fn describe<const UNITS: usize>(head: &Head<'_>, fields: &[(u8, String)]) -> Option<Box<[u128]>> {
+    let mut sizes = Sizes { units: 0, event: 0, enums: 0, offsets: [0; MAX_ENUMS] };
+    // First to measure.
+    for _ in 0..2 {
+        let mut writer = Writer { units: [0; UNITS], at: 0, sizes };
+        writer.head(head);
+        for (code, name) in fields {
+            writer.field_head(&Shape::plain(*code), name.len());
+            writer.bytes(name.as_bytes());
+            writer.byte(0);
+        }
+        sizes.event = writer.at;
+        writer.fill_unit();
+        if sizes.units != 0 {
+            return writer.units.get(..sizes.units).map(Box::from);
+        }
+        sizes.units = writer.sizes.units;
+    }
+    None
+}
+
 /// Writes bytes into units. One without units only counts.
 struct Writer<const UNITS: usize> {
     units: [u128; UNITS],
@@ -426,20 +475,15 @@ impl<const UNITS: usize> Writer<UNITS> {
 
     /// The event with its enumerations.
     const fn event(&mut self, outline: &Outline, shapes: Option<&'static Shapes>) {
-        self.u32(EVENT_MAGIC);
-        self.u32(self.sizes.event as u32);
-        self.u16(VERSION);
-        self.byte(outline.kind as u8);
-        self.byte(outline.level as u8);
-        self.u16(if outline.init { EVENT_INIT } else { 0 });
-        self.u16(Shapes::count(shapes) as u16);
-        self.u16(outline.provider.len() as u16 + 1);
-        self.u16((outline.name.len() + outline.suffix.len()) as u16 + 1);
-        self.bytes(outline.provider.as_bytes());
-        self.byte(0);
-        self.bytes(outline.name.as_bytes());
-        self.bytes(outline.suffix.as_bytes());
-        self.byte(0);
+        self.head(&Head {
+            kind: outline.kind,
+            level: outline.level,
+            init: outline.init,
+            fields: Shapes::count(shapes),
+            provider: outline.provider,
+            name: outline.name,
+            suffix: outline.suffix,
+        });
         match outline.names {
             Names::Given(names) => self.fields(names, shapes),
             Names::Numbered => self.arguments(shapes),
@@ -450,6 +494,24 @@ impl<const UNITS: usize> Writer<UNITS> {
         self.sizes.event = self.at;
         self.fill_unit();
         self.enumerations(shapes);
+    }
+
+    /// What stands before the fields.
+    const fn head(&mut self, head: &Head<'_>) {
+        self.u32(EVENT_MAGIC);
+        self.u32(self.sizes.event as u32);
+        self.u16(VERSION);
+        self.byte(head.kind as u8);
+        self.byte(head.level as u8);
+        self.u16(if head.init { EVENT_INIT } else { 0 });
+        self.u16(head.fields as u16);
+        self.u16(head.provider.len() as u16 + 1);
+        self.u16((head.name.len() + head.suffix.len()) as u16 + 1);
+        self.bytes(head.provider.as_bytes());
+        self.byte(0);
+        self.bytes(head.name.as_bytes());
+        self.bytes(head.suffix.as_bytes());
+        self.byte(0);
     }
 
     const fn fields(&mut self, mut names: Option<&'static Name>, mut shapes: Option<&'static Shapes>) {

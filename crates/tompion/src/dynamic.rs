@@ -26,7 +26,7 @@ use std::{
 
 use crate::{
     Level,
-    description::{self, Name, Names, Shape, Shapes, UNIT, code, measure, write},
+    description::{self, Head, code, describe},
     field::Tail,
     platform,
     site::Site,
@@ -387,37 +387,28 @@ fn description<'n>(
         Kind::Begin => description::Kind::Begin,
         Kind::End => description::Kind::End,
     };
-    let provider = name(&outline.provider.replace("::", ".").replace(':', "."));
-    let (mut names, mut shapes) = (None, None);
     let words = unlike_each_other(signature.iter().map(|field| name_of((field >> 8) as u8)));
-    for (field, word) in signature.iter().zip(words).rev() {
-        names = Some(&*Box::leak(Box::new(Name { name: word, members: None, next: names })));
-        let head = Shape::plain(type_of(*field));
-        shapes = Some(&*Box::leak(Box::new(Shapes { head, next: shapes })));
-    }
-    let outline = description::Outline {
+    let fields: Vec<_> = signature.iter().map(|field| type_of(*field)).zip(words).collect();
+    let head = Head {
+        kind,
         level: outline.level,
-        names: Names::Given(names),
-        ..description::Outline::new(kind, provider, name(outline.name))
+        init: false,
+        fields: fields.len(),
+        provider: &name(&outline.provider.replace("::", ".").replace(':', ".")),
+        name: &name(outline.name),
+        suffix: kind.suffix(),
     };
-    let sizes = measure(&outline, shapes);
-    let units: [u128; MAX_UNITS] = write(&outline, shapes, sizes);
-    const { assert!(UNIT == size_of::<u128>()) };
-    Some(Box::leak(units.get(..sizes.units)?.to_vec().into_boxed_slice()))
+    describe::<MAX_UNITS>(&head, &fields).map(|units| &*Box::leak(units))
 }
 
 /// A name of a provider or an event.
-fn name(text: &str) -> &'static str {
+fn name(text: &str) -> String {
     let text: String = text.chars().map(|letter| if letter.is_control() { '_' } else { letter }).collect();
-    leaked(cut(if text.is_empty() { "_" } else { &text }, MAX_NAME))
-}
-
-fn leaked(text: &str) -> &'static str {
-    Box::leak(text.to_owned().into_boxed_str())
+    cut(if text.is_empty() { "_" } else { &text }, MAX_NAME).to_owned()
 }
 
 /// Fields' names as identifiers, each once.
-fn unlike_each_other<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'static str> {
+fn unlike_each_other<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
     let mut used = BTreeSet::new();
     let unused = |name: &str| {
         let word = identifier(name);
@@ -427,7 +418,7 @@ fn unlike_each_other<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'static s
             unused = format!("{word}_{number}");
             number += 1;
         }
-        leaked(&unused)
+        unused
     };
     names.map(unused).collect()
 }

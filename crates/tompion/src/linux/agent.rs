@@ -79,6 +79,13 @@ impl Module {
     }
 }
 
+/// An event that is described while the program runs: a module of one site.
+struct Described {
+    site: Site,
+    sites: [*const Site; 1],
+    module: Module,
+}
+
 /// The module, with what the linker would leave away if nothing pointed to it.
 pub struct Object {
     module: Module,
@@ -206,18 +213,24 @@ pub fn is_loaded() -> bool {
 pub fn register(description: &'static [u128]) -> Option<&'static Site> {
     // Ordering: pairs with the release in `hand_over`.
     let agent = function::<AgentFunction>(AGENT.load(Ordering::Acquire))?;
-    let site: &Site = Box::leak(Box::new(Site {
-        enabled: AtomicU32::new(0),
-        number: AtomicU32::new(0),
-        description: description.as_ptr().cast(),
-        enumerations: ptr::null(),
-        kind: 0,
-        reserved: 0,
+    // In one piece, which the site's address keeps, as finders of leaks see it.
+    let described = Box::leak(Box::new(Described {
+        site: Site {
+            enabled: AtomicU32::new(0),
+            number: AtomicU32::new(0),
+            description: description.as_ptr().cast(),
+            enumerations: ptr::null(),
+            kind: 0,
+            reserved: 0,
+        },
+        sites: [ptr::null()],
+        module: Module::new(ptr::null()..ptr::null()),
     }));
-    let sites: &[*const Site; 1] = Box::leak(Box::new([ptr::from_ref(site)]));
-    let module = Box::leak(Box::new(Module::new(sites.as_ptr_range())));
-    // SAFETY: module, site and description stay for ever.
-    (unsafe { agent(module, LOAD) } == 0).then_some(site)
+    described.sites = [&raw const described.site];
+    described.module = Module::new(described.sites.as_ptr_range());
+    let described: &Described = described;
+    // SAFETY: all of it stays for ever.
+    (unsafe { agent(&described.module, LOAD) } == 0).then_some(&described.site)
 }
 
 /// Asks that flight recorders be saved.
