@@ -1,6 +1,7 @@
 //! `tompion record`: one command, one recording, from start to end.
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     os::fd::AsFd,
     os::unix::{fs::MetadataExt, process::ExitStatusExt},
@@ -218,7 +219,8 @@ fn terms(config: &Config, geometry: Geometry, folder: PathBuf) -> Terms {
         hostname: read("/proc/sys/kernel/hostname"),
         boot_id: read("/proc/sys/kernel/random/boot_id"),
         clock_offset_ns: realtime as i64 - (monotonic + (after - monotonic) / 2) as i64,
-        users: [own].into_iter().chain(sudo).chain(asked).collect(),
+        // Each once: every one takes a place among the sessions that a user's programs look for.
+        users: [own].into_iter().chain(sudo).chain(asked).collect::<BTreeSet<_>>().into_iter().collect(),
         admission: match &config.target {
             Target::Processes(pids) => Admission::Family(pids.clone()),
             _ => Admission::Anyone,
@@ -270,7 +272,7 @@ fn reach(
         Target::Processes(pids) => {
             door.open_to_programs(poller)?;
             let failures: Vec<String> =
-                pids.iter().filter_map(|pid| target::ask(*pid, session).err()).collect();
+                pids.iter().filter_map(|pid| target::ask_patiently(*pid, session).err()).collect();
             if failures.len() == pids.len() {
                 return Err(Error::Unreachable(failures.join("; ")));
             }

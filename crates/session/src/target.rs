@@ -1,7 +1,12 @@
 //! Whom a session records: a command, processes that run, all programs of a user, or programs that record
 //! themselves into a folder.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use tompion_os::PacketSocket;
 use tompion_protocol::{message::ToAgent, names};
@@ -82,6 +87,27 @@ fn parent_of(pid: u32) -> Option<u32> {
     // The name may have anything in it, brackets too.
     let (_, rest) = stat.rsplit_once(") ")?;
     rest.split(' ').nth(1)?.parse().ok().filter(|parent| *parent != 0)
+}
+
+/// How long a process that has the library is asked again, and how often.
+const PATIENCE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// As [`ask`], for a process that somebody has named: one that was started a moment ago has no bell yet, and on
+/// a busy machine it may hang up before it has heard what we want (it waits 50 ms for that).
+pub fn ask_patiently(pid: u32, session: &str) -> Result<(), String> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match ask(pid, session) {
+            Err(_) if Instant::now() < until && has_library(pid) => thread::sleep(PAUSE),
+            result => return result,
+        }
+    }
+}
+
+/// Whether a process has loaded the library, as far as we can look into it.
+fn has_library(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("libtompion"))
 }
 
 /// Asks a process's agent to take part in the session of a name.
