@@ -20,7 +20,7 @@ pub const ABI: u32 = 1;
 #[derive(Debug)]
 pub struct Site {
     /// Bit n: recording n takes the event. Bit [`event::END_SHIFT`] + n: it takes the event where that ends
-    /// a span whose begin it has. The rest is [`event::SLOW`].
+    /// a span whose begin it has. The rest is [`event::SLOW`] and [`event::KEPT`].
     pub enabled: AtomicU32,
     /// The event's id in records, see [`tompion_layout::record::FIRST_EVENT`].
     pub id: AtomicU32,

@@ -91,6 +91,9 @@ const FAST: u32 = 1;
 /// Stands among an event's takers if it must not go the shortest way: it is filtered or has context.
 pub const SLOW: u32 = 1 << 31;
 
+/// Stands among an event's takers if flight recorders keep it.
+pub const KEPT: u32 = 1 << 30;
+
 /// Recordings among the bits of a site.
 pub const RECORDINGS_MASK: u32 = (1 << MAX_RECORDINGS) - 1;
 /// Where those stand that take the event only as the end of a span that they have: their filter asks for
@@ -271,7 +274,8 @@ extern "C" fn deliver(
         (std::slice::from_raw_parts(image, image_len), tails)
     };
     let takers = filters::passing(takers, number(site), tid, (fixed, tails));
-    append_chosen(takers, site, Event { id: id(site), tid, time: 0, image, image_len, tails }, fixed);
+    let keep = site.takers() & KEPT != 0;
+    append_chosen(takers, site, Event { id: id(site), tid, time: 0, image, image_len, tails, keep }, fixed);
     takers
 }
 
@@ -283,7 +287,7 @@ extern "C" fn deliver_end(site: &Site, recordings: u32, image: *const u8) {
     let takers = (takers | takers >> END_SHIFT) & recordings & RECORDINGS_MASK;
     match writer::who() {
         Writer::Thread(tid) => {
-            let event = Event { id: id(site), tid, time: 0, image, image_len: 0, tails: &[] };
+            let event = Event { id: id(site), tid, time: 0, image, image_len: 0, tails: &[], keep: false };
             append_chosen(takers, site, event, &[]);
         }
         _ => _ = refuse_guest(takers),

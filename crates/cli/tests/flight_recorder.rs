@@ -178,3 +178,33 @@ fn what_was_flushed_before_the_session_was_killed_can_be_read() {
 
     assert!(trace.agreed_count() > 0);
 }
+
+/// Names and values of the settings in a trace of `settings`.
+fn settings(options: &[&str], word: &str) -> Vec<(String, u64)> {
+    let shop = Workshop::new();
+    let program = shop.program("settings");
+    let command: [&dyn AsRef<OsStr>; 2] = [&program, &word];
+    let _ = run(&mut shop.recording("trace", options, &command));
+    let trace = shop.trace("trace");
+    trace.agreed_text();
+    let events = trace.events();
+    let settings = events.iter().filter(|event| event.name == "settings:value");
+    let ticks = events.iter().filter(|event| event.name == "settings:tick").count();
+    assert_eq!(options.contains(&"overwrite"), ticks < 100_000, "{ticks} ticks");
+    settings
+        .map(|event| (event.fields["name"].as_str().expect("text").to_owned(), event.number("value")))
+        .collect()
+}
+
+#[test]
+fn what_is_to_be_kept_is_kept_however_old_it_is() {
+    let all = [("gain".to_owned(), 3), ("a longer name".to_owned(), 4), ("end".to_owned(), 5)];
+    let options = ["--mode", "overwrite", "--subbuf-size", "4K", "--subbufs", "2"];
+    assert_eq!(settings(&options, ""), all);
+    assert_eq!(settings(&options, "die"), all);
+    assert_eq!(settings(&["--subbuf-size", "4M"], ""), all);
+    let with_contexts = [&options[..], &["-c", "comm,app,prio"]].concat();
+    assert_eq!(settings(&with_contexts, ""), all);
+    let filtered = [&options[..], &["--filter", r#"value == 3 || $comm == "other" || i > 10"#]].concat();
+    assert_eq!(settings(&filtered, ""), all[..1]);
+}

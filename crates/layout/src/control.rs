@@ -53,8 +53,12 @@ pub const CATALOG: u64 = RULES + RULES_SIZE;
 /// Room for the catalog in bytes, enough for more than ten thousand events. The file is sparse: what is not
 /// used costs nothing, unless the program locks all its memory.
 pub const CATALOG_SIZE: u64 = 2 << 20;
+/// Where the events begin that a flight recorder keeps, see [`crate::kept`].
+pub const KEPT: u64 = CATALOG + CATALOG_SIZE;
+/// Room for them in bytes; sparse, too.
+pub const KEPT_SIZE: u64 = 1 << 20;
 /// Size of the whole control file.
-pub const FILE_SIZE: u64 = CATALOG + CATALOG_SIZE;
+pub const FILE_SIZE: u64 = KEPT + KEPT_SIZE;
 
 /// Flag: overwrite mode (flight recorder); else discard mode.
 pub const FLAG_OVERWRITE: u32 = 1;

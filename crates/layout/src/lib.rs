@@ -22,6 +22,7 @@
 
 pub mod catalog;
 pub mod control;
+pub mod kept;
 pub mod loss;
 pub mod record;
 pub mod ring;

@@ -17,7 +17,7 @@ use tompion_layout::{
 };
 use tompion_os::{RseqArea, SharedMap};
 
-use crate::section;
+use crate::{kept, section};
 
 /// How often a section may be restarted before the event is given up and counted as lost.
 pub(crate) const MAX_RESTARTS: u32 = 10_000;
@@ -52,6 +52,8 @@ pub struct Recording {
     pub(crate) ring_mask: u64,
     /// Counters of losses that no ring can count.
     pub(crate) lost: *const AtomicU64,
+    /// Where events stand that are kept.
+    pub(crate) kept: *const AtomicU64,
 }
 
 /// What a recording is made of.
@@ -118,6 +120,8 @@ pub struct Event<'a> {
     pub image_len: usize,
     /// What follows it.
     pub tails: &'a [Tail],
+    /// Whether a flight recorder must not overwrite it.
+    pub keep: bool,
 }
 
 /// What became of an append.
@@ -202,6 +206,7 @@ impl Recording {
             subbuf_mask: 0,
             ring_mask: 0,
             lost: std::ptr::null(),
+            kept: std::ptr::null(),
         }
     }
 
@@ -239,6 +244,7 @@ impl Recording {
             (*place).subbuf_mask = !(geometry.subbuf_size() - 1);
             (*place).ring_mask = geometry.ring_size() - 1;
             (*place).lost = control.word(tompion_layout::control::OFFSET_LOST);
+            (*place).kept = control.word(tompion_layout::control::KEPT as usize);
             // Ordering: pairs with the acquire load in `append`: who sees the number sees the rest.
             (*place).cpus.store(geometry.cpus(), Ordering::Release);
         }
@@ -286,6 +292,10 @@ impl Recording {
     /// The event's image and tails are readable. The thread is one of this process's own (no vfork child).
     #[inline]
     pub unsafe fn append(&self, event: &Event<'_>) -> Outcome {
+        // SAFETY: as the caller promises.
+        if event.keep && unsafe { self.keep(event) } {
+            return Outcome::Written;
+        }
         if event.tails.is_empty() && event.image_len <= record::MAX_IMAGE && !self.wants_given_time() {
             // SAFETY: as the caller promises.
             Outcome::from_number(unsafe {
@@ -323,7 +333,7 @@ impl Recording {
         if !self.is_active() {
             return Outcome::NotRecording;
         }
-        let Event { id, tid, image, image_len, tails, time } = *event;
+        let Event { id, tid, image, image_len, tails, time, keep: _ } = *event;
         let tails_len: usize = tails.iter().fold(0, |sum, tail| sum.saturating_add(tail.size));
         let payload = image_len.saturating_add(tails_len);
         if tails.len() > MAX_TAILS || payload > (self.max_record as usize).saturating_sub(record::HEADER) {
@@ -350,6 +360,23 @@ impl Recording {
         // initialised, and they and the extras outlive the call.
         let outcome = unsafe { section::tompion_append_parts(self, image, &raw const extras, head, len) };
         Outcome::from_number(outcome)
+    }
+
+    /// Puts an event where a flight recorder doesn't overwrite it. False if there is no flight recorder, or no
+    /// room.
+    ///
+    /// # Safety
+    /// As [`Recording::append`].
+    #[cold]
+    unsafe fn keep(&self, event: &Event<'_>) -> bool {
+        // Ordering: pairs with the release store in `begin`.
+        if self.cpus.load(Ordering::Acquire) == 0 || self.flags & FLAG_OVERWRITE == 0 {
+            return false;
+        }
+        let time = if self.wants_given_time() { event.time } else { tompion_os::tsc() };
+        // SAFETY: `begin` set the pointer to `KEPT_SIZE` bytes of a mapping that stays; the event's parts are
+        // readable as the caller promises.
+        unsafe { kept::append(self.kept, event, (section::current_cpu(), time)) }
     }
 
     /// Pads the current CPU's sub-buffer, or opens the next one, whichever is due. Whatever has changed

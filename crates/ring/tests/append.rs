@@ -49,6 +49,7 @@ impl Bench {
             image: image.as_ptr().cast(),
             image_len: size_of_val(image),
             tails,
+            keep: false,
         };
         // SAFETY: image and tails are live slices.
         unsafe { self.recording.append(&event) }

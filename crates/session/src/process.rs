@@ -17,6 +17,7 @@ use tompion_layout::{catalog, control, loss::Cause, ring::Geometry};
 use tompion_os::{PacketSocket, SharedMap};
 use tompion_protocol::message::{Hello, ToAgent};
 use tompion_ring::{
+    kept::{self, UntrustedKept},
     reader::{RingReader, Span},
     records::{Records, UntrustedRecord},
 };
@@ -59,6 +60,8 @@ pub struct Process {
     classes: BTreeMap<u32, Option<Class>>,
     /// Records of the initial state that wait to be converted.
     initial: Vec<Initial>,
+    /// Up to where events were read that are kept.
+    kept_read: usize,
     refused: u64,
     attention: Attention,
     /// Events that the session's part of the filter did not let through.
@@ -71,9 +74,11 @@ pub struct Process {
     spare: Vec<Vec<u8>>,
 }
 
-/// A record from the catalog.
+/// A record from the catalog, or an event of the program that is kept.
 #[derive(Debug)]
 struct Initial {
+    /// Whether it is the program's.
+    own: bool,
     number: u32,
     time: u64,
     tid: u32,
@@ -138,7 +143,14 @@ pub struct Attention {
 impl From<catalog::UntrustedInitial<'_>> for Initial {
     fn from(record: catalog::UntrustedInitial<'_>) -> Self {
         let catalog::UntrustedInitial { number, time, tid, cpu, payload } = record;
-        Self { number, time, tid, cpu, payload: payload.to_vec() }
+        Self { own: false, number, time, tid, cpu, payload: payload.to_vec() }
+    }
+}
+
+impl From<UntrustedKept> for Initial {
+    fn from(event: UntrustedKept) -> Self {
+        let UntrustedKept { number, time, tid, cpu, payload } = event;
+        Self { own: true, number, time, tid, cpu, payload }
     }
 }
 
@@ -174,6 +186,7 @@ impl Process {
             catalog_read: 0,
             classes: BTreeMap::new(),
             initial: Vec::new(),
+            kept_read: 0,
             refused: 0,
             attention,
             filtered: 0,
@@ -312,20 +325,31 @@ impl Process {
         self.convert_initial(clock)
     }
 
-    /// Converts what the catalog says of the initial state. A process without an event doesn't tell it.
+    /// Converts what is known of the initial state: what the catalog says, and what the program wants to be
+    /// kept. A process without an event doesn't tell it.
     pub fn convert_initial(&mut self, clock: &mut ClockMap) -> io::Result<()> {
-        if !self.writer.has_events() {
+        self.read_catalog();
+        self.read_kept();
+        if !self.writer.has_events() && !self.initial.iter().any(|initial| initial.own) {
             return Ok(());
         }
-        self.read_catalog();
         let stream = self.writer.initial_stream();
-        for Initial { number, time, tid, cpu, payload } in std::mem::take(&mut self.initial) {
+        let mut initial = std::mem::take(&mut self.initial);
+        initial.sort_by_key(|initial| initial.time);
+        for Initial { own, number, time, tid, cpu, payload } in initial {
             let Some(id) = self.class_id(number) else {
                 self.refused += 1;
                 continue;
             };
-            let time = if self.given_time { time } else { clock.to_ns(time) };
             let thread = self.attention.threads.as_mut().map(|threads| threads.get(tid));
+            if let (true, Some(Some(Class { filter: Some(filter), .. }))) = (own, self.classes.get(&number)) {
+                let here = thread.map(|thread| Circumstances { tid, cpu, values: &thread.values });
+                if !here.is_some_and(|here| filter.passes(&payload, &here)) {
+                    self.filtered += 1;
+                    continue;
+                }
+            }
+            let time = if self.given_time { time } else { clock.to_ns(time) };
             let context = thread.map_or(&[][..], |thread| &thread.bytes);
             let record = Record { id, time, tid, context, payload: &payload };
             if !self.writer.push(stream, cpu, 0, &record)? {
@@ -333,6 +357,20 @@ impl Process {
             }
         }
         Ok(())
+    }
+
+    /// Reads the events that the program wants to be kept.
+    fn read_kept(&mut self) {
+        let mut kept = Vec::new();
+        kept::take(&self.control, &mut self.kept_read, self.end.is_some(), &mut kept);
+        let cpus = self.geometry.cpus();
+        for event in kept {
+            if event.cpu < cpus {
+                self.initial.push(event.into());
+            } else {
+                self.refused += 1;
+            }
+        }
     }
 
     fn convert_span(

@@ -1,0 +1,54 @@
+//! Events that a flight recorder keeps however old they become: those with the attribute `init`.
+//!
+//! They stand in the control file, behind the catalog, one after the other, until there is no room; what comes
+//! then goes into the rings like any other event. Threads append without a lock: who turns the first word of
+//! the free place from zero into a length owns that many bytes. A thread that is killed before it has committed
+//! leaves a place that is known to be of that length, and nothing else.
+//!
+//! ```text
+//! 0   hint u64      a place at or before the first free one               (agent)
+//! 8   entry, entry, …, zeros
+//!
+//! entry   0  length u64, a multiple of 8, with COMMITTED once all the rest is there
+//!         8  number u32   12  cpu u32
+//!        16  time u64
+//!        24  thread u32   28  length of the payload u32
+//!        32  payload: fixed part and tails
+//! ```
+
+/// Offset of the hint.
+pub const HINT: usize = 0;
+/// Offset of the first entry.
+pub const ENTRIES: usize = 8;
+/// Bytes before an entry's payload.
+pub const HEADER: usize = 32;
+/// Stands in an entry's first word once the entry is complete.
+pub const COMMITTED: u64 = 1 << 63;
+
+/// Bytes of an entry with so many bytes of payload.
+pub const fn entry_len(payload: usize) -> usize {
+    (HEADER + payload + 7) & !7
+}
+
+/// The length that an entry's first word tells; none if nothing begins there, or what cannot be.
+pub const fn length(word: u64, room: usize) -> Option<usize> {
+    let length = word & !COMMITTED;
+    if length % 8 != 0 || length < HEADER as u64 || length > room as u64 {
+        return None;
+    }
+    Some(length as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_that_cannot_be_are_none() {
+        assert_eq!(entry_len(1), HEADER + 8);
+        assert_eq!(length(COMMITTED | 40, 40), Some(40));
+        for (word, room) in [(0, 100), (39, 100), (24, 100), (48, 40), (u64::MAX, usize::MAX >> 1)] {
+            assert_eq!(length(word, room), None, "{word:#x}");
+        }
+    }
+}
