@@ -10,7 +10,7 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::support::{Event, Trace, Workshop, finish, run, signal, start, wait_until};
+use crate::support::{Event, Trace, Workshop, finish, repository, run, signal, start, wait_until};
 
 /// For programs that allocate a lot.
 const ROOMY: [&str; 4] = ["--subbuf-size", "4M", "--subbufs", "8"];
@@ -262,4 +262,20 @@ fn servers_serve_while_they_are_recorded_and_end_when_asked() {
 
 fn path_with_sbin() -> String {
     format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default())
+}
+
+#[test]
+fn a_program_that_only_may_have_the_library_finds_the_recorders() {
+    let shop = Workshop::new();
+    let (source, program) = (repository().join("examples/hello.c"), shop.path("hello"));
+    let mut cc = Command::new("cc");
+    cc.args(["-DTOMPION_OPTIONAL", "-I"]).arg(repository().join("include"));
+    run(cc.arg(source).arg("-o").arg(&program)).succeeded();
+    let record = |path: &str| {
+        let mut recording = shop.recording(path, &[], &[&program, &"3"]);
+        run(recording.env_remove("LD_LIBRARY_PATH")).succeeded();
+        shop.trace(path).agreed_count()
+    };
+    assert!(record("trace") > 0);
+    run(Command::new(&program).arg("3").env_remove("LD_LIBRARY_PATH")).succeeded();
 }

@@ -280,8 +280,9 @@ fn reach(
         }
         Target::Everything => {
             door.open_to_programs(poller)?;
-            for pid in target::reachable_processes() {
-                // Other users' processes are none of ours, and some end at this moment.
+            let users = &door.terms.users;
+            for pid in target::reachable_processes().into_iter().filter(|pid| target::is_of(*pid, users)) {
+                // Some end at this moment.
                 let _ = target::ask(pid, session);
             }
         }

@@ -3,6 +3,7 @@
 
 use std::{
     fs, io,
+    os::unix::fs::MetadataExt,
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -159,6 +160,11 @@ pub fn reachable_processes() -> Vec<u32> {
     pids.sort_unstable();
     pids.dedup();
     pids
+}
+
+/// Whether a process belongs to one of these users.
+pub fn is_of(pid: u32, users: &[u32]) -> bool {
+    fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| users.contains(&process.uid()))
 }
 
 #[cfg(test)]

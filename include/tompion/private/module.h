@@ -13,6 +13,7 @@
 #ifdef TOMPION_OPTIONAL
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 #endif
 
 #include "abi.h"
@@ -44,12 +45,17 @@ int (*tompion_priv_context)(const char *name, uint32_t type, void *get) = 0;
 /* Finds the library's functions, in a library that was linked or is loaded now. */
 static void tompion_priv_find(void)
 {
-    void *library;
+    void *library = 0;
+    const char *path = getenv("TOMPION_LIBRARY");
     tompion_priv_agent = tompion_agent_v1;
     tompion_priv_context = tompion_context_v1;
     if (tompion_priv_agent || !(getenv("TOMPION_SESSION") || getenv("TOMPION_RECORD")))
         return;
-    library = dlopen("libtompion.so.0", RTLD_NOW | RTLD_GLOBAL);
+    /* `tompion record` says where it is; to a set-user-ID program anybody could say so. */
+    if (path && !getauxval(AT_SECURE))
+        library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    if (!library)
+        library = dlopen("libtompion.so.0", RTLD_NOW | RTLD_GLOBAL);
     if (library) {
         *(void **)&tompion_priv_agent = dlsym(library, "tompion_agent_v1");
         *(void **)&tompion_priv_context = dlsym(library, "tompion_context_v1");
