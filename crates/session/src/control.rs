@@ -150,6 +150,11 @@ impl Door {
         })
     }
 
+    /// Whose programs are recorded.
+    pub fn users(&self) -> &[u32] {
+        &self.terms.users
+    }
+
     /// Also listens where all programs look that the session's users start.
     pub fn open_to_programs(&mut self, poller: &Poller) -> io::Result<()> {
         for user in &self.terms.users {

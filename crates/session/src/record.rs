@@ -280,7 +280,7 @@ fn reach(
         }
         Target::Everything => {
             door.open_to_programs(poller)?;
-            let users = &door.terms.users;
+            let users = door.users();
             for pid in target::reachable_processes().into_iter().filter(|pid| target::is_of(*pid, users)) {
                 // Some end at this moment.
                 let _ = target::ask(pid, session);
