@@ -55,7 +55,22 @@ pub fn build(workspace: &Workspace, profile: Profile) -> Result<()> {
         cargo.arg("--quiet");
     }
     shell::run(&mut cargo)?;
+    static_library(workspace, profile)?;
     preload_wrappers(workspace, profile).map(drop)
+}
+
+/// Builds `libtompion.a`, which leaves out what only a shared library can do.
+fn static_library(workspace: &Workspace, profile: Profile) -> Result<()> {
+    let mut cargo = shell::cargo();
+    cargo.args(["rustc", "--package", "tompion-agent", "--no-default-features", "--crate-type", "staticlib"]);
+    cargo.current_dir(&workspace.root);
+    if profile == Profile::Release {
+        cargo.arg("--release");
+    }
+    if !shell::watched() {
+        cargo.arg("--quiet");
+    }
+    shell::run(&mut cargo)
 }
 
 /// Compiles `crates/agent/preload/NAME.c` to `libtompion-NAME.so` beside the library.

@@ -30,8 +30,11 @@ pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     copy(&built.join("tompion"), &binary, 0o755)?;
     libraries(&built, &place.staged.join("lib"))?;
     headers(&workspace.root.join("include/tompion"), &place.staged.join("include/tompion"))?;
-    let pkg_config = place.staged.join("lib/pkgconfig/tompion.pc");
-    write(&pkg_config, &pkg_config_text(&place.prefix, &workspace.version))?;
+    let pkg_config = place.staged.join("lib/pkgconfig");
+    for linking in [Linking::Usual, Linking::Static] {
+        let text = pkg_config_text(&place.prefix, &workspace.version, linking);
+        write(&pkg_config.join(linking.file()), &text)?;
+    }
     generated(&binary, &place.staged)?;
     println!("installed in {}", place.staged.display());
     Ok(())
@@ -63,6 +66,7 @@ fn parse(workspace: &Workspace, arguments: &[String]) -> Result<Place> {
 fn libraries(built: &Path, lib: &Path) -> Result<()> {
     copy(&built.join("libtompion.so"), &lib.join(SONAME), 0o755)?;
     artifacts::replace_link(SONAME, &lib.join("libtompion.so"))?;
+    copy(&built.join("libtompion.a"), &lib.join("libtompion.a"), 0o644)?;
     for entry in fs::read_dir(built).with_context(|| format!("cannot list {}", built.display()))? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -86,16 +90,46 @@ fn headers(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn pkg_config_text(prefix: &Path, version: &str) -> String {
+/// How a program comes by the library.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Linking {
+    /// As a shared library; with `pkg-config --static` and `cc -static`, all of it into the program.
+    Usual,
+    /// The library into the program, which is linked dynamically else.
+    Static,
+}
+
+impl Linking {
+    const fn file(self) -> &'static str {
+        match self {
+            Self::Usual => "tompion.pc",
+            Self::Static => "tompion-static.pc",
+        }
+    }
+}
+
+/// Libraries that the static one needs.
+const NEEDED: &str = "-lpthread -lm -ldl -lc";
+
+fn pkg_config_text(prefix: &Path, version: &str, linking: Linking) -> String {
+    let (name, libraries) = match linking {
+        // A program that is wholly static takes the unwinder from gcc's own archive.
+        Linking::Usual => ("tompion", format!("-ltompion\nLibs.private: -lgcc_eh {NEEDED}")),
+        // Libraries that the program loads are to find its agent.
+        Linking::Static => (
+            "tompion-static",
+            format!("-l:libtompion.a -Wl,--export-dynamic-symbol=tompion_* -lgcc_s {NEEDED}"),
+        ),
+    };
     format!(
         "prefix={}\n\
          libdir=${{prefix}}/lib\n\
          includedir=${{prefix}}/include\n\
          \n\
-         Name: tompion\n\
+         Name: {name}\n\
          Description: Records what a program does, with next to no disturbance\n\
          Version: {version}\n\
-         Libs: -L${{libdir}} -ltompion\n\
+         Libs: -L${{libdir}} {libraries}\n\
          Cflags: -I${{includedir}}\n",
         prefix.display()
     )
@@ -172,8 +206,9 @@ mod tests {
         let place = parse(&workspace(), &words("--prefix /usr /tmp/stage")).unwrap();
         assert_eq!(place.prefix, Path::new("/usr"));
         assert_eq!(place.staged, Path::new("/tmp/stage/usr"));
-        let text = pkg_config_text(&place.prefix, "1.2.3");
+        let text = pkg_config_text(&place.prefix, "1.2.3", Linking::Usual);
         assert!(text.starts_with("prefix=/usr\nlibdir=${prefix}/lib\n"));
+        assert!(pkg_config_text(&place.prefix, "1.2.3", Linking::Static).contains("-l:libtompion.a"));
         assert!(text.contains("Libs: -L${libdir} -ltompion\n"));
     }
 

@@ -101,6 +101,7 @@ pub unsafe extern "C" fn tompion_agent_v1(module: *mut Module, verb: u32) -> i32
         }
         match verb {
             LOAD => {
+                crate::begin();
                 // SAFETY: as above; the pointers are set before any site of the module is enabled.
                 unsafe {
                     (*module).append = Some(event::append);
@@ -115,6 +116,16 @@ pub unsafe extern "C" fn tompion_agent_v1(module: *mut Module, verb: u32) -> i32
         }
         0
     })
+}
+
+/// Whether the program has another agent than this library: one that was linked into it. Everybody finds that
+/// one, so this one must not take its place in the sessions.
+#[cfg(feature = "shared")]
+pub fn another_agent_is_meant() -> bool {
+    let found = tompion_os::function_of_all(c"tompion_agent_v1");
+    // Its own name may lead this library to the other one, too; the event path's address never does.
+    let own = event::append as *const c_void;
+    !found.is_null() && !tompion_os::are_of_one_object(found, own)
 }
 
 impl Module {

@@ -19,6 +19,7 @@ use crate::{joining, lock, shielded, writer};
 static PRESENCE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
 /// libc's own `_Fork`; null where it has none.
+#[cfg(feature = "shared")]
 static REAL_FORK: AtomicPtr<std::ffi::c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Whether this process began without libc knowing of a fork: its locks may be taken by threads that are not
@@ -37,6 +38,7 @@ pub enum Copied {
 }
 
 /// Finds libc's `_Fork` while there is time: later it may be called in a signal handler.
+#[cfg(feature = "shared")]
 pub fn find_libcs_own() {
     // Ordering: the address is all there is to see.
     REAL_FORK.store(tompion_os::next_function(c"_Fork"), Ordering::Relaxed);
@@ -130,6 +132,9 @@ pub fn around_copying(copy: impl Fn() -> c_int) -> c_int {
 }
 
 /// libc's `_Fork`, which runs no handlers. As `fork(2)`, and safe in signal handlers.
+///
+/// Linked statically, this library can't stand before libc's: there, children by `_Fork` are strays.
+#[cfg(feature = "shared")]
 #[unsafe(no_mangle)]
 pub extern "C" fn _Fork() -> c_int {
     if REAL_FORK.load(Ordering::Relaxed).is_null() {

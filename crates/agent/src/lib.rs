@@ -35,13 +35,25 @@ fn shielded<T>(otherwise: T, body: impl FnOnce() -> T + std::panic::UnwindSafe) 
     tompion_os::keeping_errno(|| std::panic::catch_unwind(body).unwrap_or(otherwise))
 }
 
-/// Runs when the library is loaded, before the constructors of the objects that need it.
-extern "C" fn on_load() {
-    shielded((), || {
+/// Begins the agent's life, once. A shared library's begins before the constructors of the objects that need
+/// it; linked statically, it may be one of their constructors that comes first.
+fn begin() {
+    static BEGUN: std::sync::Once = std::sync::Once::new();
+    BEGUN.call_once(|| {
         std::panic::set_hook(Box::new(|_| {}));
+        #[cfg(feature = "shared")]
+        if abi::another_agent_is_meant() {
+            return;
+        }
+        #[cfg(feature = "shared")]
         fork::find_libcs_own();
         joining::at_start();
     });
+}
+
+/// Runs when the library is loaded.
+extern "C" fn on_load() {
+    shielded((), begin);
 }
 
 #[used]

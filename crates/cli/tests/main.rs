@@ -22,6 +22,7 @@ mod processes_confined;
 mod processes_copies;
 mod processes_filtered;
 mod processes_guests;
+mod processes_static;
 mod rust;
 mod rust_tracing;
 mod threads;

@@ -78,7 +78,25 @@ fn build_preload(name: &str, folder: &Path) {
     fs::rename(fresh, output).expect("the preload wrapper in its place");
 }
 
-fn compiler() -> Command {
+/// The folder with the command and its libraries, and `libtompion.a` among them.
+pub fn static_library() -> &'static Path {
+    static BUILT: Once = Once::new();
+    let folder = libraries();
+    BUILT.call_once(|| {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        cargo.args(["rustc", "--quiet", "--package", "tompion-agent", "--no-default-features"]);
+        cargo.args(["--crate-type", "staticlib", "--target-dir"]);
+        cargo.arg(folder.parent().expect("cargo's folders")).current_dir(repository());
+        if folder.ends_with("release") {
+            cargo.arg("--release");
+        }
+        run(&mut cargo).succeeded();
+    });
+    folder
+}
+
+/// The C compiler, with the options of all tests; it finds the header.
+pub fn compiler() -> Command {
     let mut cc = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
     cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-I"]).arg(repository().join("include"));
     cc

@@ -1,0 +1,96 @@
+//! Programs that have the library in themselves: wholly static ones, and dynamic ones with `libtompion.a`.
+
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    support::{Workshop, beside, compiler, run, static_library},
+    told::{Recording, record},
+};
+
+/// Options of the linker, by which a program comes by the library.
+const WHOLLY: [&str; 2] = ["-static", "-static-pie"];
+const INTO_A_DYNAMIC_ONE: &str = "-Wl,--export-dynamic-symbol=tompion_*";
+
+/// Compiles a program and links the library into it; none where the system has no static libc.
+fn link(shop: &Workshop, name: &str, option: &str) -> Option<PathBuf> {
+    let folder = static_library();
+    let output = shop.path(name);
+    let unwinder = if WHOLLY.contains(&option) { "-lgcc_eh" } else { "-lgcc_s" };
+    // (No path for shared libraries: glibc 2.36 stops at one in a static-pie program.)
+    let mut cc = compiler();
+    cc.args(["-std=gnu11", "-pthread", "-o"])
+        .arg(output.as_os_str())
+        .arg(beside("programs").join(format!("{name}.c")))
+        .arg(option);
+    cc.arg(folder.join("libtompion.a")).args([unwinder, "-lpthread", "-lm", "-ldl", "-lc"]);
+    if WHOLLY.contains(&option) && !has_static_libc(shop, option) {
+        println!("left out here: no libc for {option}");
+        return None;
+    }
+    run(&mut cc).succeeded();
+    Some(output)
+}
+
+fn has_static_libc(shop: &Workshop, option: &str) -> bool {
+    std::fs::write(shop.path("nothing.c"), "int main(void) { return 0; }\n").expect("a source");
+    let mut cc = Command::new("cc");
+    cc.current_dir(shop.path("")).args([option, "nothing.c", "-o", "nothing"]);
+    cc.output().is_ok_and(|output| output.status.success())
+}
+
+fn recorded(shop: &Workshop, program: &Path, words: &[&str]) -> Recording {
+    let mut command: Vec<&dyn AsRef<OsStr>> = vec![&program];
+    command.extend(words.iter().map(|word| word as &dyn AsRef<OsStr>));
+    record(shop, &[], &command)
+}
+
+#[test]
+fn programs_with_the_library_in_them_are_recorded_with_their_children() {
+    for option in [WHOLLY[0], WHOLLY[1], INTO_A_DYNAMIC_ONE] {
+        let shop = Workshop::new();
+        let Some(program) = link(&shop, "lineage", option) else { continue };
+        for (how, number, role, count) in [
+            ("brood", "10", "child again", 10),
+            ("chain", "5", "begins", 6),
+            ("clone", "0", "grandchild", 1),
+            ("threads", "10", "child", 10),
+            ("fork in handlers", "10", "child of a handler", 10),
+            ("daemon", "0", "worker", 1),
+            ("raw fork", "0", "leaf", 1),
+        ] {
+            let recording = recorded(&shop, &program, &[how, number]);
+            assert_eq!(recording.count(role), count, "{how}, {option}");
+            assert_eq!(recording.lost()["total"], 0, "{how}, {option}");
+        }
+    }
+}
+
+#[test]
+fn guests_of_programs_with_the_library_in_them_record_nothing() {
+    for option in [WHOLLY[0], WHOLLY[1], INTO_A_DYNAMIC_ONE] {
+        let shop = Workshop::new();
+        let Some(program) = link(&shop, "guests", option) else { continue };
+        for how in ["vfork", "clone and wait", "clone beside", "spawn"] {
+            let recording = recorded(&shop, &program, &[how, "2"]);
+            assert_eq!(recording.lost()["total"], recording.printed("unheard "), "{how}, {option}");
+            assert!(recording.count("parent again") > 0 || recording.count("leaf") > 0);
+        }
+    }
+}
+
+/// The preloaded wrapper brings the shared library, which stands back.
+#[test]
+fn libraries_that_record_find_the_agent_of_the_program() {
+    let shop = Workshop::new();
+    let program = link(&shop, "lineage", INTO_A_DYNAMIC_ONE).expect("a dynamic program");
+    let options = ["--preload", "malloc", "--subbuf-size", "1M"];
+    run(&mut shop.recording("trace", &options, &[&program, &"brood", &"3"])).succeeded();
+    let events = shop.trace("trace").events();
+    let count = |name: &str| events.iter().filter(|event| event.name.starts_with(name)).count();
+    assert_eq!(count("told:step"), 8);
+    assert!(count("lttng_ust_libc:") > 0);
+}
