@@ -80,7 +80,7 @@ pub fn may_start_threads() -> bool {
 /// Nobody changes the agent's state, or uses its heap, while the process is copied.
 extern "C" fn before() {
     if !is_stray() {
-        lock::hold().keep();
+        lock::keep_for_fork(false);
     }
 }
 
@@ -121,7 +121,7 @@ pub fn around_copying(copy: impl Fn() -> c_int) -> c_int {
     if presence().is_none() || is_stray() {
         return copy();
     }
-    before();
+    lock::keep_for_fork(true);
     let result = copy();
     if result == 0 {
         in_copy(Copied::BareFork);

@@ -21,6 +21,8 @@ mod joining;
 mod launch;
 mod listener;
 mod lock;
+#[cfg(feature = "shared")]
+mod main_exit;
 mod namespaces;
 mod objects;
 mod registry;
@@ -46,7 +48,10 @@ fn begin() {
             return;
         }
         #[cfg(feature = "shared")]
-        fork::find_libcs_own();
+        {
+            fork::find_libcs_own();
+            main_exit::find_libcs_own();
+        }
         joining::at_start();
     });
 }

@@ -35,6 +35,8 @@ struct Lock {
 
 struct Inside {
     depth: u32,
+    /// Whether nobody is told of this.
+    unwatched: bool,
     /// None for a thread that nothing disturbs anyway.
     undisturbed: Option<Undisturbed>,
 }
@@ -45,7 +47,7 @@ unsafe impl Sync for Lock {}
 static LOCK: Lock = Lock {
     state: AtomicU32::new(FREE),
     owner: AtomicUsize::new(0),
-    inside: UnsafeCell::new(Inside { depth: 0, undisturbed: None }),
+    inside: UnsafeCell::new(Inside { depth: 0, unwatched: false, undisturbed: None }),
 };
 
 /// Thread pointer of the agent's own thread, which takes no signals and is never cancelled.
@@ -74,6 +76,18 @@ pub struct Held(PhantomData<*mut ()>);
 
 /// Waits for the lock.
 pub fn hold() -> Held {
+    take_or_deepen(false)
+}
+
+/// Waits for the lock, and keeps it until [`release_kept`], on both sides of a fork.
+///
+/// `inside_others`: whether a sanitizer's own function may be our caller; it then has locks of its own, and must
+/// not be told of ours.
+pub fn keep_for_fork(inside_others: bool) {
+    std::mem::forget(take_or_deepen(inside_others));
+}
+
+fn take_or_deepen(unwatched: bool) -> Held {
     if is_mine() {
         // SAFETY: this thread has the lock.
         unsafe { (*LOCK.inside.get()).depth += 1 };
@@ -82,9 +96,12 @@ pub fn hold() -> Held {
     let me = tompion_os::thread_pointer();
     let undisturbed = (!is_the_agents_thread()).then(Undisturbed::begin);
     take();
+    if !unwatched {
+        tompion_os::note_acquire(&LOCK);
+    }
     LOCK.owner.store(me, Ordering::Relaxed);
     // SAFETY: as above, from now on.
-    unsafe { *LOCK.inside.get() = Inside { depth: 1, undisturbed } };
+    unsafe { *LOCK.inside.get() = Inside { depth: 1, unwatched, undisturbed } };
     Held(PhantomData)
 }
 
@@ -103,13 +120,6 @@ fn take() {
 pub fn is_mine() -> bool {
     // Ordering: nobody but this thread ever stores its pointer.
     LOCK.owner.load(Ordering::Relaxed) == tompion_os::thread_pointer()
-}
-
-impl Held {
-    /// Keeps the lock until [`release_kept`], on both sides of a fork.
-    pub fn keep(self) {
-        std::mem::forget(self);
-    }
 }
 
 /// Lets go of a lock that was kept.
@@ -131,6 +141,9 @@ impl Drop for Held {
         let undisturbed = inside.undisturbed.take();
         // Ordering: other threads compare it with their own pointers only.
         LOCK.owner.store(0, Ordering::Relaxed);
+        if !inside.unwatched {
+            tompion_os::note_release(&LOCK);
+        }
         // Ordering: release pairs with the acquire in `take`.
         if LOCK.state.swap(FREE, Ordering::Release) == AWAITED {
             tompion_os::futex_wake_one(&LOCK.state);

@@ -23,6 +23,7 @@ mod processes_copies;
 mod processes_filtered;
 mod processes_guests;
 mod processes_static;
+mod processes_watched;
 mod rust;
 mod rust_tracing;
 mod threads;

@@ -14,6 +14,7 @@ mod interposed;
 mod memory;
 mod namespace;
 mod process;
+mod sanitizer;
 mod socket;
 mod thread;
 
@@ -36,10 +37,11 @@ pub use process::{
     Inheritance, Interest, Poller, ProcessWatch, Signals, executable_of, is_privileged_start, kill, name_of,
     on_fork, raise_file_limit, replace_standard_error,
 };
+pub use sanitizer::{note_acquire, note_release};
 pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};
 pub use thread::{
-    RseqArea, Undisturbed, barrier_all_sections, current_cpu, gettid, possible_cpus, prefer_this_thread,
-    prepare_section_barrier, rseq_area, spawn_background, thread_count, thread_pointer,
+    RseqArea, Undisturbed, barrier_all_sections, current_cpu, gettid, is_main_thread, possible_cpus,
+    prefer_this_thread, prepare_section_barrier, rseq_area, spawn_background, thread_count, thread_pointer,
     tid_from_thread_block, tid_offset,
 };
 

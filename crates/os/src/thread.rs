@@ -1,6 +1,6 @@
 //! Threads: ids, restartable sequences, CPU numbers, background threads.
 
-use std::{arch::global_asm, io, marker::PhantomData, mem::MaybeUninit};
+use std::{io, marker::PhantomData, mem::MaybeUninit};
 
 use crate::check;
 
@@ -8,6 +8,11 @@ use crate::check;
 pub fn gettid() -> u32 {
     // SAFETY: a plain system call without arguments.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// Whether the caller is the thread that its process began with.
+pub fn is_main_thread() -> bool {
+    gettid() == std::process::id()
 }
 
 /// The CPU on which the caller runs at this moment.
@@ -112,11 +117,11 @@ pub struct RseqArea {
     pub offset: isize,
 }
 
-// What may be missing: older libraries, and others than glibc, don't have these. A weak reference finds what
-// there is in statically linked programs too, where nothing can be looked up by name.
-global_asm!(".weak __rseq_offset", ".weak __rseq_size", ".weak gnu_get_libc_version");
-
 /// The address of a symbol that may be missing; null then.
+///
+/// Older libraries, and others than glibc, lack some. A weak reference finds what there is in statically linked
+/// programs too, where nothing can be looked up by name. It is said to be weak wherever it is made: each object
+/// file that mentions the symbol has to.
 macro_rules! weak_symbol {
     ($name:ident) => {{
         let address: *const libc::c_void;
@@ -124,6 +129,7 @@ macro_rules! weak_symbol {
         // SAFETY: reads the address that the linker or the loader filled in.
         unsafe {
             core::arch::asm!(
+                concat!(".weak ", stringify!($name)),
                 concat!("mov {}, qword ptr [rip + ", stringify!($name), "@GOTPCREL]"),
                 out(reg) address, options(nostack, preserves_flags, readonly)
             );
@@ -132,6 +138,7 @@ macro_rules! weak_symbol {
         // SAFETY: as above.
         unsafe {
             core::arch::asm!(
+                concat!(".weak ", stringify!($name)),
                 concat!("adrp {0}, :got:", stringify!($name)),
                 concat!("ldr {0}, [{0}, :got_lo12:", stringify!($name), "]"),
                 out(reg) address, options(nostack, preserves_flags, readonly)
@@ -140,6 +147,7 @@ macro_rules! weak_symbol {
         address
     }};
 }
+pub(crate) use weak_symbol;
 
 /// The area that glibc (2.35 or later) registered for every thread; none where it did not.
 ///
@@ -223,9 +231,13 @@ extern "C" fn run_background(body: *mut libc::c_void) -> *mut libc::c_void {
 
 /// Starts a detached thread that takes no signals, for a library inside somebody else's program.
 ///
-/// Uses a small stack where the program's thread-local storage allows it.
+/// Uses a small stack where the program's thread-local storage allows it. Starts none in a process that
+/// ThreadSanitizer watches, which would end the program for it when it forks.
 pub fn spawn_background(body: fn()) -> io::Result<()> {
     const STACK: usize = 256 * 1024;
+    if crate::sanitizer::is_watched_for_races() {
+        return Err(io::Error::from(io::ErrorKind::Unsupported));
+    }
     // SAFETY: all-zero bytes are valid for these plain structures, which the calls below initialise.
     let (mut all, mut old, mut attributes): (libc::sigset_t, libc::sigset_t, libc::pthread_attr_t) =
         unsafe { std::mem::zeroed() };

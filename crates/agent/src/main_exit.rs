@@ -1,0 +1,42 @@
+//! `pthread_exit` of the main thread. The program then ends with the last of its threads, which must not be
+//! the agent's: it would never come to its end.
+
+use std::{
+    ffi::c_void,
+    sync::atomic::{AtomicPtr, Ordering},
+};
+
+use crate::{fork, listener, lock, shielded};
+
+/// libc's own.
+type Exit = unsafe extern "C-unwind" fn(*mut c_void) -> !;
+
+/// libc's own; null before [`find_libcs_own`].
+static REAL_EXIT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Finds libc's `pthread_exit`.
+pub fn find_libcs_own() {
+    // Ordering: the address is all there is to see.
+    REAL_EXIT.store(tompion_os::next_function(c"pthread_exit"), Ordering::Relaxed);
+}
+
+/// libc's `pthread_exit`. If the main thread calls it, the agent's thread ends first. Recordings go on.
+///
+/// # Safety
+/// As `pthread_exit(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pthread_exit(value: *mut c_void) -> ! {
+    if tompion_os::is_main_thread() && !fork::is_stray() && !lock::is_mine() {
+        // If it can't be paused, the program may live longer than it should.
+        let _ = shielded(false, listener::pause);
+    }
+    if REAL_EXIT.load(Ordering::Relaxed).is_null() {
+        find_libcs_own();
+    }
+    // SAFETY: libc's function of this name has this type; it has been there since the first libc with threads.
+    // It unwinds through this frame, where nothing is left to be dropped.
+    unsafe {
+        let real: Exit = std::mem::transmute(REAL_EXIT.load(Ordering::Relaxed));
+        real(value)
+    }
+}
