@@ -4,10 +4,19 @@ use std::ffi::c_void;
 
 use crate::thread::weak_symbol;
 
-/// Whether ThreadSanitizer watches this process. It ends processes that have had a second thread, forked, and
-/// start another one in the child.
-pub(crate) fn is_watched_for_races() -> bool {
-    !weak_symbol!(__tsan_init).is_null()
+/// Whether a sanitizer keeps books about this process's threads and memory.
+///
+/// ThreadSanitizer ends processes that start a thread after their parent, having had several, forked. Others
+/// don't keep the locks of their books across a fork, and a thread that is just starting uses these.
+pub(crate) fn is_watched() -> bool {
+    let inits = [
+        weak_symbol!(__asan_init),
+        weak_symbol!(__hwasan_init),
+        weak_symbol!(__lsan_do_leak_check),
+        weak_symbol!(__msan_init),
+        weak_symbol!(__tsan_init),
+    ];
+    inits.iter().any(|init| !init.is_null())
 }
 
 /// Says that what was done before the last [`note_release`] of this object has been done.

@@ -231,11 +231,11 @@ extern "C" fn run_background(body: *mut libc::c_void) -> *mut libc::c_void {
 
 /// Starts a detached thread that takes no signals, for a library inside somebody else's program.
 ///
-/// Uses a small stack where the program's thread-local storage allows it. Starts none in a process that
-/// ThreadSanitizer watches, which would end the program for it when it forks.
+/// Uses a small stack where the program's thread-local storage allows it. Starts none in a process that a
+/// sanitizer watches: its forks would not be safe any more.
 pub fn spawn_background(body: fn()) -> io::Result<()> {
     const STACK: usize = 256 * 1024;
-    if crate::sanitizer::is_watched_for_races() {
+    if crate::sanitizer::is_watched() {
         return Err(io::Error::from(io::ErrorKind::Unsupported));
     }
     // SAFETY: all-zero bytes are valid for these plain structures, which the calls below initialise.
