@@ -62,6 +62,17 @@ fn rings(pid: u32) -> Vec<String> {
     rings.filter_map(|line| line.split_whitespace().nth(4)).map(str::to_owned).collect()
 }
 
+/// Whether the library's thread has begun and waits in `poll`.
+fn thread_waits(pid: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    let mut own = tasks.map(|task| task.path()).filter(|task| read(task.join("comm")) == "tompion\n");
+    own.any(|task| read(task.join("syscall")).starts_with(POLL))
+}
+
+/// How `/proc/PID/task/TID/syscall` begins in `poll`.
+const POLL: &str = if cfg!(target_arch = "x86_64") { "7 " } else { "73 " };
+
 /// Whether a process has no memory any more.
 fn has_ended(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default().is_empty()
@@ -92,6 +103,7 @@ fn the_librarys_thread_makes_no_system_call_that_is_not_listed() {
         let command = command.arg("all").args(asked.then_some("asked"));
         let mut program = Stepwise::start(command);
         program.hear("ready");
+        wait_until("the library's thread has begun", || thread_waits(program.child.id()));
         if asked {
             program.go_on();
             program.hear("filtered");
