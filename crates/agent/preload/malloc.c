@@ -7,6 +7,9 @@
  *
  *     cc -std=gnu11 -O2 -fPIC -shared -fno-builtin -ftls-model=initial-exec -Iinclude malloc.c
  *        -o libtompion-malloc.so -L… -ltompion -ldl -Wl,-soname,libtompion-malloc.so '-Wl,-rpath,$ORIGIN'
+ *        -Wl,--auxiliary=libtompion.so.0
+ *
+ * The last option puts libtompion before all other libraries, where its vfork, clone and others must stand.
  *
  * Events have the names and fields that LTTng's libc wrapper gives them, provider lttng_ust_libc, so that
  * analyses made for those work; reallocarray and aligned_alloc, which it does not know, follow their

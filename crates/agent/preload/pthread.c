@@ -140,7 +140,7 @@ static __attribute__((noinline)) void look_up(void)
     VERSIONED_FUNCTIONS(FIND_VERSION)
     OTHER_FUNCTIONS(FIND)
     /* Not by its address in C: that may be a stub of the program's. */
-    agent = dlsym(RTLD_NEXT, "tompion_agent_v1");
+    agent = dlsym(RTLD_DEFAULT, "tompion_agent_v1");
     if (agent)
         dl_iterate_phdr(find_agent, agent);
     /* Pairs with the acquire load in NEXT: who sees it sees the functions. */

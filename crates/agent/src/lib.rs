@@ -17,6 +17,8 @@ mod event;
 mod filters;
 mod fork;
 mod heap;
+#[cfg(feature = "shared")]
+mod identity;
 mod joining;
 mod launch;
 mod listener;
@@ -50,6 +52,7 @@ fn begin() {
         #[cfg(feature = "shared")]
         {
             fork::find_libcs_own();
+            identity::find_libcs_own();
             main_exit::find_libcs_own();
         }
         joining::at_start();

@@ -125,6 +125,11 @@ pub fn look_again_at(registry: &mut Registry, when: Instant) {
     registry.background.retry = Some(when);
 }
 
+/// Whether there is a thread of the agent's.
+pub fn runs() -> bool {
+    registry::lock().background.running
+}
+
 /// Whether the calling thread is the agent's own and has its own descriptors.
 fn has_own_table() -> bool {
     // Ordering: only changed by the thread itself, and in the child of a fork, which doesn't have it.

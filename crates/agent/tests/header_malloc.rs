@@ -39,7 +39,7 @@ fn preload(name: &str) -> PathBuf {
     build(
         "preload/malloc.c",
         "libtompion-malloc.so",
-        &["-L.", "-l:libtompion.so.0", "-ldl", "-Wl,-rpath,$ORIGIN"],
+        &["-L.", "-l:libtompion.so.0", "-ldl", "-Wl,-rpath,$ORIGIN", "-Wl,--auxiliary=libtompion.so.0"],
     );
     folder
 }

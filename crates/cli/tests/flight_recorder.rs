@@ -28,7 +28,10 @@ struct Running {
 
 fn emitter(shop: &Workshop, options: &[&str], count: &str) -> Running {
     let (program, progress) = (shop.program("emitter"), Progress::new(shop.path("progress")));
-    let command: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &"20000", &"0", &count];
+    // Whoever runs the tests may have interrupts ignored, as shells do in the background.
+    let reset: [&dyn AsRef<OsStr>; 2] = [&"env", &"--default-signal=INT"];
+    let own: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &"20000", &"0", &count];
+    let command = [&reset[..], &own].concat();
     let recording = start_group(&mut shop.recording("trace", options, &command));
     progress.pid();
     Running { recording, progress, trace: shop.trace("trace") }

@@ -200,3 +200,20 @@ fn a_set_user_id_program_is_recorded_if_root_asks() {
     finish(everything, "record");
     assert!(!folder.exists());
 }
+
+/// libc has all threads change the user, and aborts a program whose threads aren't granted it alike.
+#[test]
+fn a_program_that_has_rights_for_its_one_thread_only_changes_its_user() {
+    if !is_root() {
+        return;
+    }
+    let words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "id", "-u"];
+    let shop = Workshop::new();
+    let command: Vec<&dyn AsRef<OsStr>> = words.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
+    let recorded = run(&mut shop.recording("trace", &["--preload", "malloc"], &command)).succeeded();
+    assert_eq!(recorded.out, "65534\n");
+    assert!(shop.trace("trace").agreed_count() > 0);
+    let mut alone = Command::new(words[0]);
+    alone.args(&words[1..]).env("LD_PRELOAD", libraries().join("libtompion-malloc.so"));
+    assert_eq!(run(&mut alone).succeeded().out, "65534\n");
+}

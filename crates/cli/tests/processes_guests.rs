@@ -1,7 +1,9 @@
 //! Children that run on their parent's memory. What they record is lost and counted, and harms nobody.
 
+use std::process::Command;
+
 use crate::{
-    support::{Workshop, rounds, run, tompion},
+    support::{Workshop, beside, libraries, rounds, run, tompion},
     told::{Recording, record},
 };
 
@@ -27,6 +29,22 @@ fn a_clone_that_shares_memory_records_nothing_while_its_parent_waits() {
     let recording = guests("clone and wait", 1);
     assert_eq!(recording.printed("unheard "), 1);
     assert_eq!((recording.count("parent"), recording.count("parent again")), (1, 1));
+}
+
+/// The library stands before libc although only a preloaded one needs it.
+#[test]
+fn a_vfork_child_of_a_program_without_the_library_records_nothing() {
+    let (shop, folder) = (Workshop::new(), libraries());
+    let (source, program) = (beside("programs").join("guest_allocates.c"), shop.path("guest"));
+    run(Command::new("cc").arg(source).arg("-o").arg(&program)).succeeded();
+    let trace = shop.record(&["--preload", "malloc"], &[&program]);
+    assert_eq!(trace.stat()["lost"]["vfork_child"], 100);
+    let events = trace.events();
+    assert!(events.iter().all(|event| event.fields["size"] != 200));
+    // The same if who starts the program names that library alone.
+    let mut recording = shop.recording("by-hand", &[], &[&program]);
+    run(recording.env("LD_PRELOAD", folder.join("libtompion-malloc.so"))).succeeded();
+    assert_eq!(shop.trace("by-hand").stat()["lost"]["vfork_child"], 100);
 }
 
 /// With its parent's thread-local storage, with its own, and as a thread that the C library doesn't know.

@@ -73,6 +73,7 @@ fn build_preload(name: &str, folder: &Path) {
     let mut cc = compiler();
     cc.args(["-g", "-shared", "-fPIC"]).arg(source);
     cc.arg("-L").arg(folder).args(["-ltompion", "-ldl", "-Wl,-rpath,$ORIGIN"]);
+    cc.arg("-Wl,--auxiliary=libtompion.so.0");
     cc.arg(format!("-Wl,-soname,{library}")).arg("-o").arg(&fresh);
     run(&mut cc).succeeded();
     fs::rename(fresh, output).expect("the preload wrapper in its place");

@@ -1,0 +1,83 @@
+//! `setuid` and its kin.
+//!
+//! Users, groups and capabilities belong to threads. libc has every thread of the process make such a call, and
+//! aborts the program if the kernel doesn't answer all of them alike. The agent's thread has the capabilities
+//! that the program began with; the program may have given itself others since. So where there is no thread
+//! but the program's one and the agent's, the latter ends before the call, and begins anew after it.
+
+use std::{
+    ffi::{CStr, c_int, c_void},
+    sync::atomic::{AtomicPtr, Ordering},
+};
+
+use crate::{fork, listener, lock, shielded};
+
+/// Puts this library's functions before libc's.
+macro_rules! stand_before {
+    ($($name:ident($($argument:ident: $kind:ty),+);)+) => {
+        /// libc's own; null before [`find_libcs_own`].
+        #[allow(non_upper_case_globals)]
+        mod real {
+            use super::*;
+            $(pub static $name: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());)+
+        }
+
+        /// Finds libc's own while there is time: programs may call them in signal handlers.
+        pub fn find_libcs_own() {
+            // Ordering: the address is all there is to see.
+            $(real::$name.store(next(concat!(stringify!($name), "\0")), Ordering::Relaxed);)+
+        }
+
+        $(
+            #[doc = concat!("libc's `", stringify!($name), "`.")]
+            ///
+            /// # Safety
+            /// As that one.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($argument: $kind),+) -> c_int {
+                if real::$name.load(Ordering::Relaxed).is_null() {
+                    find_libcs_own();
+                }
+                let real = real::$name.load(Ordering::Relaxed);
+                if real.is_null() {
+                    return tompion_os::fail_as_missing();
+                }
+                // SAFETY: libc's function of this name has this type; the arguments are the caller's.
+                without_the_agents_thread(|| unsafe {
+                    let real: unsafe extern "C" fn($($kind),+) -> c_int = std::mem::transmute(real);
+                    real($($argument),+)
+                })
+            }
+        )+
+    };
+}
+
+stand_before! {
+    setuid(user: u32);
+    setgid(group: u32);
+    seteuid(user: u32);
+    setegid(group: u32);
+    setreuid(real: u32, effective: u32);
+    setregid(real: u32, effective: u32);
+    setresuid(real: u32, effective: u32, saved: u32);
+    setresgid(real: u32, effective: u32, saved: u32);
+    setgroups(count: usize, groups: *const u32);
+}
+
+fn next(name: &str) -> *mut c_void {
+    CStr::from_bytes_with_nul(name.as_bytes()).map_or(std::ptr::null_mut(), tompion_os::next_function)
+}
+
+fn without_the_agents_thread(call: impl Fn() -> c_int) -> c_int {
+    let is_in_the_way = !fork::is_stray()
+        && !lock::is_mine()
+        && shielded(false, || listener::runs() && tompion_os::thread_count() == Some(2));
+    if !is_in_the_way {
+        return call();
+    }
+    // Should it not end, libc asks it like any other thread.
+    let _ = shielded(false, listener::pause);
+    let result = call();
+    shielded((), listener::resume);
+    result
+}
