@@ -2,18 +2,52 @@
 //!
 //! It is guarded by the agent's lock and by no other, so that a fork, which keeps that lock, never copies a
 //! heap that somebody is changing.
+//!
+//! Rust ends a program that gets no memory, with a message, and this is somebody else's program. So there is a
+//! reserve, which costs nothing before it is used: who gets no memory from the kernel gets some of that, and
+//! whatever would need more of it looks first whether it should ([`is_short`]), and leaves it.
 
 use std::{
     alloc::{GlobalAlloc, Layout},
     cell::UnsafeCell,
+    ptr,
 };
 
 use dlmalloc::Dlmalloc;
 
 use crate::lock;
 
+/// Bytes of the reserve: several times what is needed between two looks at [`is_short`].
+const RESERVE: usize = 256 * 1024;
+/// What must be to be had for the heap to be no longer short, in bytes.
+const ENOUGH: usize = 64 * 1024;
+
 /// All memory that the agent allocates.
-pub struct Heap(UnsafeCell<Dlmalloc>);
+pub struct Heap(UnsafeCell<Inside>);
+
+struct Inside {
+    usual: Dlmalloc,
+    reserve: Reserve,
+    /// Whether the kernel had no memory when it was last asked.
+    is_short: bool,
+}
+
+/// Zeros that stand in no file, so they are apart from what does.
+#[repr(align(16))]
+struct ReserveBytes(UnsafeCell<[u8; RESERVE]>);
+
+// SAFETY: only reached through the heap.
+unsafe impl Sync for ReserveBytes {}
+
+static RESERVE_BYTES: ReserveBytes = ReserveBytes(UnsafeCell::new([0; RESERVE]));
+
+/// How much of the reserve is given away.
+struct Reserve {
+    /// Bytes from the beginning that were given away.
+    used: usize,
+    /// Allocations that have not come back.
+    living: usize,
+}
 
 // SAFETY: the allocator is only reached by who has the agent's lock.
 unsafe impl Sync for Heap {}
@@ -21,34 +55,142 @@ unsafe impl Sync for Heap {}
 impl Heap {
     /// An empty heap.
     pub const fn new() -> Self {
-        Self(UnsafeCell::new(Dlmalloc::new()))
+        let reserve = Reserve { used: 0, living: 0 };
+        Self(UnsafeCell::new(Inside { usual: Dlmalloc::new(), reserve, is_short: false }))
+    }
+
+    /// Whether there is hardly any memory left, so that what can be left undone should be.
+    pub fn is_short(&self) -> bool {
+        let _held = lock::hold();
+        // SAFETY: nobody else has the heap.
+        let inside = unsafe { &mut *self.0.get() };
+        if inside.is_short {
+            // SAFETY: what was allocated is given back as it was.
+            unsafe {
+                let probe = inside.usual.malloc(ENOUGH, 16);
+                inside.is_short = probe.is_null();
+                if !probe.is_null() {
+                    inside.usual.free(probe, ENOUGH, 16);
+                }
+            }
+        }
+        inside.is_short
     }
 }
 
-// SAFETY: all four pass on to an allocator that keeps the contract of `GlobalAlloc`, and the lock lets one
-// thread at a time in.
+impl Inside {
+    /// What the heap gave, or else a piece of the reserve.
+    fn or_reserve(&mut self, usual: *mut u8, layout: Layout) -> *mut u8 {
+        if !usual.is_null() {
+            return usual;
+        }
+        self.is_short = true;
+        self.reserve.take(layout)
+    }
+}
+
+impl Reserve {
+    fn take(&mut self, layout: Layout) -> *mut u8 {
+        let begin = Self::begin();
+        let at = self.used + begin.wrapping_add(self.used).align_offset(layout.align());
+        match at.checked_add(layout.size()) {
+            Some(end) if end <= RESERVE => {
+                self.used = end;
+                self.living += 1;
+                begin.wrapping_add(at)
+            }
+            _ => ptr::null_mut(),
+        }
+    }
+
+    fn begin() -> *mut u8 {
+        RESERVE_BYTES.0.get().cast()
+    }
+
+    fn has(start: *mut u8) -> bool {
+        start.addr().wrapping_sub(Self::begin().addr()) < RESERVE
+    }
+
+    /// Takes a piece back. Once all have come back, the reserve is whole again.
+    fn give_back(&mut self) {
+        self.living -= 1;
+        if self.living == 0 {
+            self.used = 0;
+        }
+    }
+}
+
+// SAFETY: memory comes from an allocator that keeps the contract of `GlobalAlloc`, or is a piece of the reserve
+// that nobody else has; the lock lets one thread at a time in.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _held = lock::hold();
         // SAFETY: nobody else has the heap.
-        unsafe { (*self.0.get()).malloc(layout.size(), layout.align()) }
+        let inside = unsafe { &mut *self.0.get() };
+        // SAFETY: as above.
+        let usual = unsafe { inside.usual.malloc(layout.size(), layout.align()) };
+        inside.or_reserve(usual, layout)
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
         let _held = lock::hold();
-        // SAFETY: as above; the caller got `start` here, with this layout.
-        unsafe { (*self.0.get()).free(start, layout.size(), layout.align()) }
+        // SAFETY: nobody else has the heap.
+        let inside = unsafe { &mut *self.0.get() };
+        if Reserve::has(start) {
+            return inside.reserve.give_back();
+        }
+        // SAFETY: the caller got `start` here, with this layout.
+        unsafe { inside.usual.free(start, layout.size(), layout.align()) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         let _held = lock::hold();
         // SAFETY: nobody else has the heap.
-        unsafe { (*self.0.get()).calloc(layout.size(), layout.align()) }
+        let inside = unsafe { &mut *self.0.get() };
+        // SAFETY: as above.
+        let usual = unsafe { inside.usual.calloc(layout.size(), layout.align()) };
+        if !usual.is_null() {
+            return usual;
+        }
+        let piece = inside.or_reserve(usual, layout);
+        if !piece.is_null() {
+            // SAFETY: the piece is as large as the layout says.
+            unsafe { piece.write_bytes(0, layout.size()) };
+        }
+        piece
     }
 
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         let _held = lock::hold();
-        // SAFETY: as in `dealloc`.
-        unsafe { (*self.0.get()).realloc(start, layout.size(), layout.align(), new_size) }
+        // SAFETY: nobody else has the heap.
+        let inside = unsafe { &mut *self.0.get() };
+        // SAFETY: the caller promises that the size is fit for a layout of this alignment.
+        let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        let is_reserved = Reserve::has(start);
+        // SAFETY: as in `dealloc`; a piece of the reserve can't be resized, so it gets a new place.
+        let usual = unsafe {
+            if is_reserved {
+                inside.usual.malloc(new_size, layout.align())
+            } else {
+                inside.usual.realloc(start, layout.size(), layout.align(), new_size)
+            }
+        };
+        if !usual.is_null() && !is_reserved {
+            return usual;
+        }
+        let place = inside.or_reserve(usual, new_layout);
+        if !place.is_null() {
+            // SAFETY: both places are as large as their layouts say, and unlike each other; the old one is the
+            // caller's, with `layout`.
+            unsafe {
+                place.copy_from_nonoverlapping(start, layout.size().min(new_size));
+                if is_reserved {
+                    inside.reserve.give_back();
+                } else {
+                    inside.usual.free(start, layout.size(), layout.align());
+                }
+            }
+        }
+        place
     }
 }

@@ -210,6 +210,9 @@ fn milliseconds_until(deadline: Instant) -> u32 {
 }
 
 fn join_by(registry: &mut Registry, name: &str, origin: Origin, deadline: Instant) -> bool {
+    if crate::is_short_of_memory() {
+        return false;
+    }
     if registry.recordings.iter().flatten().any(|joined| joined.name == name) {
         return true;
     }
@@ -222,7 +225,8 @@ fn join_by(registry: &mut Registry, name: &str, origin: Origin, deadline: Instan
 fn enter_by(registry: &mut Registry, pending: Pending, deadline: Instant) -> bool {
     let Some(socket) = pending.socket() else { return false };
     let descriptor = socket.as_fd().as_raw_fd();
-    if tompion_os::wait_readable(&[descriptor], Some(milliseconds_until(deadline))) != 0 {
+    let ready = tompion_os::wait_readable(&[descriptor], Some(milliseconds_until(deadline)));
+    if ready.unwrap_or(0) != 0 {
         return enter(registry, pending);
     }
     if registry.pending.len() < listener::MAX_PENDING {
@@ -243,6 +247,9 @@ pub fn be_welcomed(registry: &mut Registry, index: usize) {
 /// Takes part in a session that was told hello, once it has welcomed the process.
 fn enter(registry: &mut Registry, pending: Pending) -> bool {
     let Pending { socket, name, .. } = pending;
+    if crate::is_short_of_memory() {
+        return false;
+    }
     let slot = event::prepare().ok().and_then(|()| session::be_let_in(registry, socket, name));
     if let Some(slot) = slot {
         registry.tell_objects(slot);
@@ -289,6 +296,9 @@ fn record_into(registry: &mut Registry, folder: PathBuf, deadline: Instant) {
 
 /// Joins under a name that anybody may have taken.
 fn join_trusted(registry: &mut Registry, name: &str, origin: Origin, deadline: Instant) -> bool {
+    if crate::is_short_of_memory() {
+        return false;
+    }
     let Ok(socket) = PacketSocket::connect_at_once(name) else { return false };
     if !socket.peer().is_ok_and(|peer| is_trusted(peer.uid)) {
         return false;

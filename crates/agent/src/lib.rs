@@ -34,6 +34,11 @@ mod writer;
 #[global_allocator]
 static HEAP: heap::Heap = heap::Heap::new();
 
+/// Whether there is hardly any memory left: nothing that can be left undone should be begun.
+fn is_short_of_memory() -> bool {
+    HEAP.is_short()
+}
+
 /// Runs a function of the agent so that no panic reaches the host, and no change of its `errno`.
 fn shielded<T>(otherwise: T, body: impl FnOnce() -> T + std::panic::UnwindSafe) -> T {
     tompion_os::keeping_errno(|| std::panic::catch_unwind(body).unwrap_or(otherwise))

@@ -219,6 +219,9 @@ pub unsafe extern "C" fn tompion_object_v1(object: *const LoadedObject) -> i32 {
             return -1;
         }
         let mut registry = registry::lock();
+        if crate::is_short_of_memory() {
+            return -1;
+        }
         // SAFETY: as the caller promises.
         let object = unsafe { Object::new(object) };
         registry.note_object(object);

@@ -230,6 +230,9 @@ impl Registry {
             return;
         }
         for site in sites(false).filter(|site| site.recordings() != 0) {
+            if crate::is_short_of_memory() {
+                break;
+            }
             if let Some((provider, name, base)) = name(site) {
                 // A span is asked for by its own name.
                 *takers.entry((provider.clone(), base)).or_default() |= site.recordings();
@@ -246,6 +249,12 @@ impl Registry {
     /// Describes the site's event to every session, wanted or not (so that a session can say which events
     /// there are), then enables it where it is wanted.
     fn enable_site(&mut self, site: &Site) {
+        if crate::is_short_of_memory() {
+            for (slot, joined) in self.recordings.iter().enumerate() {
+                joined.iter().for_each(|joined| joined.count_undescribed(slot));
+            }
+            return;
+        }
         // SAFETY: the site's module is loaded.
         let Some(description) = (unsafe { description(site) }) else { return };
         let Ok(names) = tompion_schema::decode_names(&description) else { return };
