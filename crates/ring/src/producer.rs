@@ -264,6 +264,10 @@ impl Recording {
         if self.cpus.load(Ordering::Acquire) == 0 {
             return;
         }
+        if self.lost.is_null() {
+            // A signal handler has forked meanwhile, and we are its child.
+            return;
+        }
         // SAFETY: `begin` set the pointer to a table of `Cause::SLOTS` words in a mapping that stays.
         let counter = unsafe { &*self.lost.add(cause as usize) };
         // Ordering: a counter by itself.
@@ -382,6 +386,10 @@ impl Recording {
     /// Pads the current CPU's sub-buffer, or opens the next one, whichever is due. Whatever has changed
     /// meanwhile is left to the next attempt.
     fn make_room(&self, len: u64, time: u64) -> Result<(), Cause> {
+        if len > u64::from(self.max_record) {
+            // No sub-buffer has room for it: images aren't held against this where they are appended.
+            return Err(Cause::TooLarge);
+        }
         let Some((cpu, ring)) = self.current_ring() else { return Ok(()) };
         // SAFETY: `ring` is the header of a ring inside the mapping; its words are aligned.
         let (write, consumed) = unsafe {
