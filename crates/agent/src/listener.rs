@@ -41,6 +41,10 @@ use crate::{
 pub const MAX_PENDING: usize = 8;
 /// How long somebody who rings may take to say what he wants, in milliseconds.
 const RING_PATIENCE_MS: u32 = 50;
+/// How many milliseconds the thread rests, first and at most, where the program may open no more files: it can
+/// neither wait for its descriptors then, nor let in who rings, and would try for ever.
+const REST_MS: u32 = 10;
+const LONGEST_REST_MS: u32 = 1000;
 /// How long [`pause`] waits for the thread to be gone.
 const PAUSE_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -283,6 +287,12 @@ impl Watched {
         }
     }
 
+    /// Those that can be asked without waiting, one bit each.
+    fn unawaited(&self) -> u32 {
+        let sources = self.sources.iter().take(self.count).enumerate();
+        sources.map(|(index, source)| u32::from(!matches!(source, Source::Pending(_))) << index).sum()
+    }
+
     fn add(&mut self, descriptor: RawFd, source: Source) {
         if self.count < self.descriptors.len() {
             self.descriptors[self.count] = descriptor;
@@ -299,6 +309,7 @@ fn run() {
     THREAD.store(tompion_os::gettid(), Ordering::Release);
     begin(&mut registry::lock());
     let mut buffer = [0; MAX_MESSAGE / 4];
+    let mut rest = REST_MS;
     loop {
         let mut watched = Watched::new();
         let mut registry = registry::lock();
@@ -312,10 +323,12 @@ fn run() {
         drop(registry);
         let ready = tompion_os::wait_readable(&watched.descriptors[..watched.count], timeout);
         let mut registry = registry::lock();
+        let mut is_able = ready.is_some();
+        let ready = ready.unwrap_or_else(|| watched.unawaited());
         // From the last: a pending conversation that is over leaves the list.
         for index in (0..watched.count).rev().filter(|index| ready & (1 << index) != 0) {
             match watched.sources[index] {
-                Source::Bell => answer_bell(&mut registry),
+                Source::Bell => is_able &= answer_bell(&mut registry),
                 Source::Recording(slot) => hear(&mut registry, slot, &mut buffer),
                 Source::Pending(index) => joining::be_welcomed(&mut registry, index),
             }
@@ -323,6 +336,14 @@ fn run() {
         if registry.background.retry.is_some_and(|when| when <= Instant::now()) {
             registry.background.retry = None;
             joining::look_for_late_sessions(&mut registry);
+        }
+        drop(registry);
+        if is_able {
+            rest = REST_MS;
+        } else {
+            // Not by a system call that the thread doesn't make anyway: the program may forbid itself others.
+            tompion_os::wait_readable(&[], Some(rest));
+            rest = (rest * 2).min(LONGEST_REST_MS);
         }
     }
 }
@@ -378,26 +399,31 @@ fn watch_all(registry: &mut Registry, watched: &mut Watched) -> bool {
 }
 
 /// Somebody rings: a session that wants the process, the program that has something to do, or [`pause`], which
-/// stays in the queue.
-fn answer_bell(registry: &mut Registry) {
+/// stays in the queue. False if whoever it is can't be let in.
+fn answer_bell(registry: &mut Registry) -> bool {
     // Ordering: pairs with the store in `pause`, under the same lock.
     if PAUSED.load(Ordering::Relaxed) {
-        return;
+        return true;
     }
     let socket = match &registry.background.bell {
         Some(bell) if bell.is_ours() => bell.listener.accept(),
-        _ => return,
+        _ => return true,
     };
-    let Ok(Some(socket)) = socket else { return };
+    let socket = match socket {
+        Ok(Some(socket)) => socket,
+        Ok(None) => return true,
+        Err(_) => return false,
+    };
     let trusted = socket.peer().is_ok_and(|peer| joining::is_trusted(peer.uid));
     if !trusted || socket.set_timeout(RING_PATIENCE_MS).is_err() {
-        return;
+        return true;
     }
     let mut buffer = [0; 512];
-    let Some(len) = socket.receive_bare(&mut buffer) else { return };
+    let Some(len) = socket.receive_bare(&mut buffer) else { return true };
     if let Some(Ok(ToAgent::Join(name))) = buffer.get(..len).map(ToAgent::decode) {
         joining::join(registry, &name, Origin::Request);
     }
+    true
 }
 
 /// A session has said something, or is gone.
@@ -410,6 +436,8 @@ fn hear(registry: &mut Registry, slot: usize, buffer: &mut [u8]) {
         Heard::End => None,
     };
     match message {
+        // Who has no memory for the new rules goes on with the old ones.
+        Some(ToAgent::RulesChanged) if crate::is_short_of_memory() => {}
         Some(ToAgent::RulesChanged) => {
             joined.refresh_rules();
             registry.enable_all();

@@ -24,7 +24,7 @@ impl Ready {
     /// Waits for the program to say so, until the deadline. False if it didn't, or has ended.
     pub fn wait(self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now()).as_millis() as u32;
-        if crate::wait_readable(&[self.0.as_raw_fd()], Some(left)) == 0 {
+        if crate::wait_readable(&[self.0.as_raw_fd()], Some(left)).unwrap_or(0) == 0 {
             return false;
         }
         let mut byte = [0];

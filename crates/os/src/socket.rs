@@ -355,8 +355,9 @@ fn close_if_still(descriptor: OwnedFd, known: Option<Identity>) {
 ///
 /// The descriptors are numbers because a library's may be closed by the program that it lives in.
 ///
-/// At most 32 descriptors are waited for.
-pub fn wait_readable(descriptors: &[RawFd], timeout_ms: Option<u32>) -> u32 {
+/// At most 32 descriptors are waited for. None where they can't be waited for: a program may have no more than
+/// it may open (`RLIMIT_NOFILE`), which has to be asked for again after a while, by a wait for none.
+pub fn wait_readable(descriptors: &[RawFd], timeout_ms: Option<u32>) -> Option<u32> {
     let mut polls = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 32];
     for (poll, descriptor) in polls.iter_mut().zip(descriptors) {
         poll.fd = *descriptor;
@@ -365,10 +366,11 @@ pub fn wait_readable(descriptors: &[RawFd], timeout_ms: Option<u32>) -> u32 {
     // SAFETY: the array has as many elements as the count says.
     let ready = unsafe { libc::poll(polls.as_mut_ptr(), descriptors.len().min(32) as libc::nfds_t, timeout) };
     if ready <= 0 {
-        return 0;
+        let refused = ready < 0 && crate::last_error().kind() != io::ErrorKind::Interrupted;
+        return (!refused).then_some(0);
     }
     let set = |(index, poll): (usize, &libc::pollfd)| u32::from(poll.revents != 0) << index;
-    polls.iter().enumerate().map(set).fold(0, |all, bit| all | bit)
+    Some(polls.iter().enumerate().map(set).fold(0, |all, bit| all | bit))
 }
 
 /// Aligned room for control messages.
