@@ -114,15 +114,16 @@ struct tompion_site tompion_priv_event<Here, File, KIND>::tompion_priv_site
 #define TOMPION_PRIV_HERE tompion_priv_event<tompion_priv_here, tompion_priv_file, 0>
 #define TOMPION_PRIV_HERE_ASKS tompion_priv_event<tompion_priv_here, tompion_priv_file, 1>
 
+/* All types are told: clang 14 doesn't find out those of a generic lambda's within a template. */
 #define TOMPION_PRIV_DESCRIBE(level, kind, flags, p, n, suffix, enums, count, members, ...)           \
     struct tompion_priv_here {                                                                        \
-        static constexpr auto tompion_priv_describe()                                                 \
+        struct TOMPION_PRIV_PACKED tompion_priv_bytes {                                               \
+            struct tompion_priv_event_head tompion_priv_head;                                         \
+            char tompion_priv_provider[sizeof(#p)], tompion_priv_name[sizeof(#n suffix)];             \
+            members                                                                                   \
+        };                                                                                            \
+        static constexpr tompion_priv_bytes tompion_priv_describe()                                   \
         {                                                                                             \
-            struct TOMPION_PRIV_PACKED tompion_priv_bytes {                                           \
-                struct tompion_priv_event_head tompion_priv_head;                                     \
-                char tompion_priv_provider[sizeof(#p)], tompion_priv_name[sizeof(#n suffix)];         \
-                members                                                                               \
-            };                                                                                        \
             unsigned tompion_priv_index = 0;                                                          \
             (void)tompion_priv_index;                                                                 \
             return tompion_priv_bytes{{TOMPION_PRIV_EVENT_MAGIC, sizeof(tompion_priv_bytes), 1, kind, \
@@ -130,7 +131,8 @@ struct tompion_site tompion_priv_event<Here, File, KIND>::tompion_priv_site
                                       sizeof(#n suffix)},                                             \
                                      #p, #n suffix, __VA_ARGS__};                                     \
         }                                                                                             \
-        static constexpr auto tompion_priv_enumerations()                                             \
+        static constexpr decltype(tompion_priv_list(TOMPION_PRIV_UNPACK enums))                       \
+        tompion_priv_enumerations()                                                                   \
         {                                                                                             \
             return tompion_priv_list(TOMPION_PRIV_UNPACK enums);                                      \
         }                                                                                             \

@@ -70,6 +70,14 @@ class Machine {
         return "a text that no small string holds, made for " + name;
     }
 
+    template <class Outer> void nest(Outer outer)
+    {
+        [&](auto value) {
+            TOMPION_EVENT(app, nested, (f64, outer, outer), (i32, value, value));
+            state("app:nested", ("\"outer\":" + text_of(outer) + ",\"value\":" + text_of(value)).c_str());
+        }(3);
+    }
+
   public:
     Machine() : bits(5) {}
     void run()
@@ -100,6 +108,8 @@ class Machine {
         };
         lambda(1.5f);
         lambda(2.5);
+        nest(0.5f);
+        nest(1.5);
         [] {
             TOMPION_EVENT(app, bare_lambda);
             state("app:bare_lambda", "");
