@@ -26,5 +26,6 @@ mod processes_static;
 mod processes_watched;
 mod rust;
 mod rust_tracing;
+mod scarce;
 mod threads;
 mod told;

@@ -1,0 +1,74 @@
+//! Programs that have hardly any memory, descriptors or room in a ring: recorded or not, they run as they
+//! would alone.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use crate::support::*;
+
+/// A plugin of many events is loaded where the memory doesn't suffice for what the agent would note of them.
+#[test]
+fn a_program_without_memory_for_its_events_runs_on() {
+    let shop = Workshop::new();
+    let program = shop.program("scarce");
+    let plugin = shop.link("plugin.so", &["scarce_plugin.c"], &["-shared", "-fPIC"]);
+    let mut short = 0;
+    for room in (2..16).map(|step| step * 50_000) {
+        let (trace, room) = (format!("room{room}"), room.to_string());
+        let recording =
+            run(&mut shop.recording(&trace, &[], &[&program, &"memory", &room, &plugin])).succeeded();
+        assert!(recording.out.contains("went on"), "{room}: {recording:?}");
+        let trace = shop.trace(&trace);
+        assert_eq!(trace.events().len(), 10, "{room}");
+        let lost = trace.manifest()["sources"][0]["lost"]["catalog_full"].as_u64();
+        short += u32::from(recording.out.contains("loaded") && lost.is_some_and(|lost| lost != 0));
+    }
+    assert_ne!(short, 0, "there was always memory");
+}
+
+/// Whoever asks a program that may open no files can't be let in, which must not keep it busy.
+#[test]
+fn a_program_that_may_open_no_files_can_be_asked_in_vain() {
+    let shop = Workshop::new();
+    let program = shop.program("scarce");
+    let mut command = Command::new(program);
+    command.arg("files").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program");
+    let mut stdin = child.stdin.take().expect("its input");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    let mut line = || lines.next().expect("a line").expect("a line of text");
+    assert_eq!(line(), "ready");
+    let pid = child.id().to_string();
+    // Once it answers, its bell hangs.
+    run(&mut shop.tompion(&["record", "-o", "first", "-p", &pid, "--for", "1ms"]));
+    stdin.write_all(b"x").expect("a program that reads");
+    assert_eq!(line(), "none");
+    let asked = run(&mut shop.tompion(&["record", "-o", "trace", "-p", &pid, "--for", "1s"]));
+    assert_eq!(asked.status.code(), Some(1), "{asked:?}");
+    std::thread::sleep(Duration::from_secs(1));
+    drop(stdin);
+    let busy: u32 = line().parse().expect("a number");
+    assert!(busy < 200, "{busy} ms of the processor's time");
+    finish(child, "scarce").succeeded();
+}
+
+/// What no sub-buffer has room for is lost, and nothing else is for its sake.
+#[test]
+fn numbers_that_fill_more_than_a_sub_buffer_harm_nobody_else() {
+    let shop = Workshop::new();
+    let program = shop.program("large");
+    for mode in ["discard", "overwrite"] {
+        let options = ["--subbuf-size", "4K", "--mode", mode];
+        run(&mut shop.recording(mode, &options, &[&program])).succeeded();
+        let trace = shop.trace(mode);
+        assert_eq!(trace.events().len(), 20, "{mode}");
+        assert_eq!(trace.manifest()["sources"][0]["lost"]["too_large"], 20, "{mode}");
+    }
+    run(&mut shop.recording("default", &[], &[&program])).succeeded();
+    let events = shop.trace("default").events();
+    assert_eq!(events.len(), 40);
+    assert!(events.iter().skip(1).step_by(2).zip(0..).all(|(event, i)| event.fields["s9"]["h7"] == i));
+}
