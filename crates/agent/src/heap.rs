@@ -5,7 +5,7 @@
 //!
 //! Rust ends a program that gets no memory, with a message, and this is somebody else's program. So there is a
 //! reserve, which costs nothing before it is used: who gets no memory from the kernel gets some of that, and
-//! whatever would need more of it looks first whether it should ([`is_short`]), and leaves it.
+//! whatever would need more of it looks first whether it should ([`Heap::is_short`]), and leaves it.
 
 use std::{
     alloc::{GlobalAlloc, Layout},
@@ -17,7 +17,7 @@ use dlmalloc::Dlmalloc;
 
 use crate::lock;
 
-/// Bytes of the reserve: several times what is needed between two looks at [`is_short`].
+/// Bytes of the reserve: several times what is needed between two looks at [`Heap::is_short`].
 const RESERVE: usize = 256 * 1024;
 /// What must be to be had for the heap to be no longer short, in bytes.
 const ENOUGH: usize = 64 * 1024;
