@@ -94,6 +94,9 @@ pub fn at_start() {
     if is_guarded() {
         return;
     }
+    // Handlers that are there first run last before a fork: the program's own may wait for threads that load
+    // modules, which needs the agent's lock.
+    fork::follow();
     let deadline = Instant::now() + PATIENCE;
     if let Some(names) = std::env::var_os(names::SESSION_VARIABLE) {
         let names = names.to_string_lossy().into_owned();

@@ -130,6 +130,7 @@ pub fn look_again_at(registry: &mut Registry, when: Instant) {
 }
 
 /// Whether there is a thread of the agent's.
+#[cfg(feature = "shared")]
 pub fn runs() -> bool {
     registry::lock().background.running
 }

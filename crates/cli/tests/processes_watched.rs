@@ -94,7 +94,7 @@ fn a_debugger_may_step_through_events() {
 
 /// Bytes of stack that an event in a signal handler may use beyond the handler's own frame, as
 /// docs/design/processes.md promises.
-const PROMISED: u64 = 2048;
+const PROMISED: u64 = 3072;
 /// The same where events carry the contexts that the application defines.
 const PROMISED_WITH_CONTEXTS: u64 = 8192;
 

@@ -31,6 +31,8 @@ use crate::{
 
 /// How long a process that connected may take to say hello, in milliseconds.
 const PATIENCE_MS: u32 = 1000;
+/// How many problems are told one by one.
+const MOST_PROBLEMS: usize = 100;
 /// How long the door rests when nobody can be let in.
 const REST_AFTER_FAILURE: Duration = Duration::from_millis(5);
 
@@ -206,8 +208,12 @@ impl Door {
         }
     }
 
-    /// Remembers a problem, once.
+    /// Remembers a problem, once; of too many, that there were more.
     fn complain(&mut self, problem: String) {
+        let problem = match self.problems.len() {
+            ..MOST_PROBLEMS => problem,
+            _ => "and more of that kind".to_owned(),
+        };
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
@@ -224,7 +230,7 @@ impl Door {
         let Some(socket) = self.guests.remove(&key) else { return };
         poller.remove(socket.as_fd());
         if let Err(problem) = self.welcome(socket, poller) {
-            self.problems.push(problem);
+            self.complain(problem);
         }
     }
 
@@ -397,7 +403,8 @@ impl Door {
         let Some(socket) = &member.socket else { return };
         match socket.receive_bare(&mut buffer).and_then(|len| ToSession::decode(buffer.get(..len)?).ok()) {
             Some(ToSession::Failed(reason)) => {
-                self.problems.push(format!("{} ({}) is not recorded: {reason}", member.name, member.pid));
+                let problem = format!("{} ({}) is not recorded: {reason}", member.name, member.pid);
+                self.complain(problem);
             }
             Some(ToSession::Hello(_)) => {}
             None => {
