@@ -40,6 +40,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include <tompion/tompion.h>
@@ -101,12 +102,16 @@ static struct {
 static uintptr_t agent_begin, agent_end; /* where libtompion.so is loaded */
 static atomic_int looked_up;
 
-/* Finds the object that an address lies in. */
-static int find_agent(struct dl_phdr_info *object, size_t size, void *address)
+/* Finds the library, by its name: an address in C may be that of a stub in the program. */
+static int find_agent(struct dl_phdr_info *object, size_t size, void *unused)
 {
+    static const char wanted[] = "/libtompion.so.0";
+    const size_t length = strlen(object->dlpi_name), tail = sizeof wanted - 1;
     uintptr_t begin = UINTPTR_MAX, end = 0;
-    int found = 0;
     (void)size;
+    (void)unused;
+    if (length < tail || memcmp(object->dlpi_name + length - tail, wanted, tail) != 0)
+        return 0;
     for (int i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
         const uintptr_t start = object->dlpi_addr + segment->p_vaddr;
@@ -114,20 +119,16 @@ static int find_agent(struct dl_phdr_info *object, size_t size, void *address)
             continue;
         begin = start < begin ? start : begin;
         end = start + segment->p_memsz > end ? start + segment->p_memsz : end;
-        found |= (uintptr_t)address - start < segment->p_memsz;
     }
-    if (found) {
-        agent_begin = begin;
-        agent_end = end;
-    }
-    return found;
+    agent_begin = begin;
+    agent_end = end;
+    return 1;
 }
 
 /* Threads may look up at the same time: all find and write the same. */
 static __attribute__((noinline)) void look_up(void)
 {
     const int error = errno;
-    void *agent;
 #define FIND(name, result, parameters) \
     __atomic_store_n((void **)&next.name, dlsym(RTLD_NEXT, #name), __ATOMIC_RELAXED);
 #define FIND_VERSION(name, result, parameters)                            \
@@ -139,10 +140,7 @@ static __attribute__((noinline)) void look_up(void)
     }
     VERSIONED_FUNCTIONS(FIND_VERSION)
     OTHER_FUNCTIONS(FIND)
-    /* Not by its address in C: that may be a stub of the program's. */
-    agent = dlsym(RTLD_DEFAULT, "tompion_agent_v1");
-    if (agent)
-        dl_iterate_phdr(find_agent, agent);
+    dl_iterate_phdr(find_agent, NULL);
     /* Pairs with the acquire load in NEXT: who sees it sees the functions. */
     atomic_store_explicit(&looked_up, 1, memory_order_release);
     errno = error;

@@ -122,10 +122,8 @@ pub unsafe extern "C" fn tompion_agent_v1(module: *mut Module, verb: u32) -> i32
 /// one, so this one must not take its place in the sessions.
 #[cfg(feature = "shared")]
 pub fn another_agent_is_meant() -> bool {
-    let found = tompion_os::function_of_all(c"tompion_agent_v1");
     // Its own name may lead this library to the other one, too; the event path's address never does.
-    let own = event::append as *const c_void;
-    !found.is_null() && !tompion_os::are_of_one_object(found, own)
+    tompion_os::is_defined_elsewhere(c"tompion_agent_v1", event::append as *const c_void)
 }
 
 impl Module {

@@ -53,6 +53,7 @@ const SLIM: Mode = (
     &["-O3", "-flto", "-ffunction-sections", "-fdata-sections", "-fvisibility=hidden"],
     &["-Wl,--gc-sections"],
 );
+const FIXED: Mode = (&["-Os", "-fno-pie"], &["-no-pie"]);
 const MODES: [Mode; 11] = [
     PLAIN,
     HIDDEN,
@@ -60,7 +61,7 @@ const MODES: [Mode; 11] = [
     (&["-O1"], &[]),
     (&["-O2"], &[]),
     (&["-O3", "-fPIC"], &[]),
-    (&["-Os", "-fno-pie"], &["-no-pie"]),
+    FIXED,
     (&["-O2", "-flto"], &[]),
     (&["-O2", "-ffunction-sections", "-fdata-sections"], &["-Wl,--gc-sections"]),
     (&["-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all"], &[]),
@@ -79,7 +80,12 @@ impl Build {
     /// The few ways of the quick form differ in all that can differ.
     fn all() -> Vec<Self> {
         let build = |compiler, standards, mode| Self { compiler, standards, mode };
-        let quick = vec![build(GCC, OLDEST, PLAIN), build(CLANG, NEWER, HIDDEN), build(GCC, NEWER, SLIM)];
+        let quick = vec![
+            build(GCC, OLDEST, PLAIN),
+            build(CLANG, NEWER, HIDDEN),
+            build(GCC, NEWER, SLIM),
+            build(CLANG, OLDEST, FIXED),
+        ];
         let every = [GCC, CLANG].into_iter().flat_map(|compiler| {
             let modes = move |standards| MODES.into_iter().map(move |mode| build(compiler, standards, mode));
             [OLDEST, NEWER].into_iter().flat_map(modes)

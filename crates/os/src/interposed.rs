@@ -9,22 +9,37 @@ pub fn next_function(name: &CStr) -> *mut libc::c_void {
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
-/// The function that a program calls by this name; null if there is none. Source: `RTLD_DEFAULT` in `dlsym(3)`.
-pub fn function_of_all(name: &CStr) -> *mut libc::c_void {
-    // SAFETY: `name` is NUL-terminated.
-    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+unsafe extern "C" {
+    /// Source: `dladdr1(3)`.
+    fn dladdr1(
+        address: *const libc::c_void,
+        info: *mut libc::Dl_info,
+        more: *mut *mut libc::c_void,
+        flags: libc::c_int,
+    ) -> libc::c_int;
 }
 
-/// Whether two addresses lie in the same executable or library. Source: `dladdr(3)`.
-pub fn are_of_one_object(one: *const libc::c_void, other: *const libc::c_void) -> bool {
-    let base = |address| {
+/// Whether the function that a program calls by this name is defined in another object than the one in which
+/// `own` lies.
+///
+/// An executable at a fixed address may have a stub of that name, by which it calls the function of a library and
+/// which stands for its address; that is no definition.
+pub fn is_defined_elsewhere(name: &CStr, own: *const libc::c_void) -> bool {
+    // SAFETY: `name` is NUL-terminated. Source: `RTLD_DEFAULT` in `dlsym(3)`.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    let of = |address| {
+        const RTLD_DL_SYMENT: libc::c_int = 1;
+        let mut symbol: *mut libc::c_void = std::ptr::null_mut();
         // SAFETY: all-zero bytes are a valid answer structure.
-        let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-        // SAFETY: the address is compared and not followed.
-        let known = unsafe { libc::dladdr(address, &raw mut found) } != 0;
-        known.then_some(found.dli_fbase)
+        let mut object: libc::Dl_info = unsafe { std::mem::zeroed() };
+        // SAFETY: the address is compared and not followed; both answers have their places.
+        let known = unsafe { dladdr1(address, &raw mut object, &raw mut symbol, RTLD_DL_SYMENT) } != 0;
+        known.then_some((object.dli_fbase, symbol.cast::<libc::Elf64_Sym>()))
     };
-    base(one) == base(other)
+    let (Some((base, symbol)), Some((own_base, _))) = (of(found), of(own)) else { return false };
+    // SAFETY: null, or an entry of a loaded object's symbol table.
+    let is_defined = unsafe { symbol.as_ref() }.is_some_and(|symbol| symbol.st_shndx != 0);
+    base != own_base && is_defined
 }
 
 /// What a function returns that this system doesn't have: -1, with `errno` set.

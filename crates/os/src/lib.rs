@@ -27,7 +27,7 @@ pub use detached::{READY_DESCRIPTOR, Ready, say_ready, start_detached};
 pub use environment::put_into_environment;
 pub use floats::with_default_floats;
 pub use futex::{futex_wait, futex_wake_one};
-pub use interposed::{are_of_one_object, fail_as_missing, function_of_all, next_function};
+pub use interposed::{fail_as_missing, is_defined_elsewhere, next_function};
 pub use memory::{Retired, SharedMap, create_memfd, open_private_page, populate};
 pub use namespace::{
     effective_user, failed_for_threads, innermost_pid, object_of, pid_namespace, pid_namespace_of,
