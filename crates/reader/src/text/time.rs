@@ -69,16 +69,19 @@ impl Times {
     /// `17:46:22.794565804`
     pub fn time(&mut self, time: i64, line: &mut Vec<u8>) {
         let mut second = self.second;
-        if !(0..SECOND).contains(&time.wrapping_sub(self.second.wrapping_mul(SECOND))) {
+        let begun = self.text.is_empty();
+        let known = second.checked_mul(SECOND).and_then(|start| time.checked_sub(start));
+        if begun || !known.is_some_and(|since| (0..SECOND).contains(&since)) {
             second = time.div_euclid(SECOND);
         }
-        if second != self.second || self.text.is_empty() {
+        if begun || second != self.second {
             self.second = second;
             self.text = self.second_text(second).into_bytes();
         }
         line.extend_from_slice(&self.text);
         let mut text = *b".000000000";
-        fraction(time - second * SECOND, &mut text, 1);
+        // The beginning of the first second lies before the first time that there is.
+        fraction(time.wrapping_sub(second.wrapping_mul(SECOND)), &mut text, 1);
         line.extend_from_slice(&text);
     }
 
@@ -104,5 +107,25 @@ fn fraction(nanoseconds: i64, text: &mut [u8], at: usize) {
     for digit in text.iter_mut().skip(at).take(9).rev() {
         *digit = b'0' + (rest % 10) as u8;
         rest /= 10;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_times_that_a_trace_can_claim_are_written() {
+        let format = TimeFormat { clock: ClockFormat::Seconds, date: false, utc: true };
+        for times in [[0, 5, i64::MIN, i64::MAX], [i64::MAX, i64::MIN, -1, 0]] {
+            let mut writer = Times::new(&format, true);
+            for time in times {
+                let mut line = Vec::new();
+                writer.write(time, &mut line);
+                let second = time.div_euclid(SECOND);
+                let expected = format!("[{second}.{:09}] ", time.rem_euclid(SECOND));
+                assert!(line.starts_with(expected.as_bytes()), "{}", String::from_utf8_lossy(&line));
+            }
+        }
     }
 }
