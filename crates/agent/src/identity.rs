@@ -10,7 +10,7 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-use crate::{fork, listener, lock, shielded};
+use crate::listener;
 
 /// Puts this library's functions before libc's.
 macro_rules! stand_before {
@@ -43,10 +43,11 @@ macro_rules! stand_before {
                     return tompion_os::fail_as_missing();
                 }
                 // SAFETY: libc's function of this name has this type; the arguments are the caller's.
-                without_the_agents_thread(|| unsafe {
+                let call = || unsafe {
                     let real: unsafe extern "C" fn($($kind),+) -> c_int = std::mem::transmute(real);
                     real($($argument),+)
-                })
+                };
+                listener::while_away(call).unwrap_or_else(call)
             }
         )+
     };
@@ -66,18 +67,4 @@ stand_before! {
 
 fn next(name: &str) -> *mut c_void {
     CStr::from_bytes_with_nul(name.as_bytes()).map_or(std::ptr::null_mut(), tompion_os::next_function)
-}
-
-fn without_the_agents_thread(call: impl Fn() -> c_int) -> c_int {
-    let is_in_the_way = !fork::is_stray()
-        && !lock::is_mine()
-        && shielded(false, || listener::runs() && tompion_os::thread_count() == Some(2));
-    if !is_in_the_way {
-        return call();
-    }
-    // Should it not end, libc asks it like any other thread.
-    let _ = shielded(false, listener::pause);
-    let result = call();
-    shielded((), listener::resume);
-    result
 }

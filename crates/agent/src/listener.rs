@@ -35,6 +35,7 @@ use crate::{
     fork, joining, lock,
     registry::{self, Registry},
     session::Joined,
+    shielded,
 };
 
 /// Most conversations that have begun without a welcome yet.
@@ -129,10 +130,16 @@ pub fn look_again_at(registry: &mut Registry, when: Instant) {
     registry.background.retry = Some(when);
 }
 
-/// Whether there is a thread of the agent's.
-#[cfg(feature = "shared")]
-pub fn runs() -> bool {
-    registry::lock().background.running
+/// Makes a call while the thread is away. None, and no call, where that can't be, or where the program has other
+/// threads: those are none of our business. `errno` is the call's.
+pub fn while_away<T>(call: impl FnOnce() -> T) -> Option<T> {
+    let is_alone_with_us = || registry::lock().background.running && tompion_os::thread_count() == Some(2);
+    if fork::is_stray() || lock::is_mine() || !shielded(false, is_alone_with_us) {
+        return None;
+    }
+    let result = shielded(false, pause).then(call);
+    shielded((), resume);
+    result
 }
 
 /// Whether the calling thread is the agent's own and has its own descriptors.

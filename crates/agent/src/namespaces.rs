@@ -6,7 +6,7 @@
 
 use std::ffi::c_int;
 
-use crate::{fork, listener, lock, shielded};
+use crate::listener;
 
 /// libc's `unshare`.
 #[unsafe(no_mangle)]
@@ -23,16 +23,8 @@ pub extern "C" fn setns(descriptor: c_int, kind: c_int) -> c_int {
 /// Makes a call that may be refused because of the background thread.
 fn with_one_thread(call: impl Fn() -> c_int) -> c_int {
     let result = call();
-    if result == 0 || !tompion_os::failed_for_threads() || fork::is_stray() || lock::is_mine() {
+    if result == 0 || !tompion_os::failed_for_threads() {
         return result;
     }
-    // Only if nobody else is there: threads of the program's own are none of our business.
-    let pausable = shielded(false, || tompion_os::thread_count() == Some(2));
-    if !pausable {
-        return result;
-    }
-    let paused = shielded(false, listener::pause);
-    let result = if paused { call() } else { result };
-    shielded((), listener::resume);
-    result
+    listener::while_away(call).unwrap_or(result)
 }
