@@ -86,6 +86,15 @@ struct Initial {
     payload: Vec<u8>,
 }
 
+/// Where a record goes in the trace, and where it comes from.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    stream: usize,
+    cpu: u32,
+    /// In the ring's byte stream.
+    position: u64,
+}
+
 #[derive(Debug)]
 struct Class {
     event: Event,
@@ -337,24 +346,42 @@ impl Process {
         let mut initial = std::mem::take(&mut self.initial);
         initial.sort_by_key(|initial| initial.time);
         for Initial { own, number, time, tid, cpu, payload } in initial {
-            let Some(id) = self.class_id(number) else {
-                self.refused += 1;
-                continue;
-            };
-            let thread = self.attention.threads.as_mut().map(|threads| threads.get(tid));
-            if let (true, Some(Some(Class { filter: Some(filter), .. }))) = (own, self.classes.get(&number)) {
-                let here = thread.map(|thread| Circumstances { tid, cpu, values: &thread.values });
-                if !here.is_some_and(|here| filter.passes(&payload, &here)) {
-                    self.filtered += 1;
-                    continue;
-                }
+            let place = Place { stream, cpu, position: 0 };
+            // What the agent tells of the process is not the program's to be filtered.
+            self.record(place, (number, tid, time, &payload), own, clock)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a record, if its class is known and, where it is `filtered`, the session's part of the filter lets
+    /// it through.
+    #[inline(always)]
+    fn record(
+        &mut self,
+        place: Place,
+        (number, tid, time, payload): (u32, u32, u64, &[u8]),
+        filtered: bool,
+        clock: &mut ClockMap,
+    ) -> io::Result<()> {
+        let Place { stream, cpu, position } = place;
+        let Some(id) = self.class_id(number) else {
+            self.refused += 1;
+            return Ok(());
+        };
+        let thread = self.attention.threads.as_mut().map(|threads| threads.get(tid));
+        if let (true, Some(Some(Class { filter: Some(filter), .. }))) = (filtered, self.classes.get(&number))
+        {
+            let here = thread.map(|thread| Circumstances { tid, cpu, values: &thread.values });
+            if !here.is_some_and(|here| filter.passes(payload, &here)) {
+                self.filtered += 1;
+                return Ok(());
             }
-            let time = if self.given_time { time } else { clock.to_ns(time) };
-            let context = thread.map_or(&[][..], |thread| &thread.bytes);
-            let record = Record { id, time, tid, context, payload: &payload };
-            if !self.writer.push(stream, cpu, 0, &record)? {
-                self.refused += 1;
-            }
+        }
+        let time = if self.given_time { time } else { clock.to_ns(time) };
+        let context = thread.map_or(&[][..], |thread| &thread.bytes);
+        let record = Record { id, time, tid, context, payload };
+        if !self.writer.push(stream, cpu, position, &record)? {
+            self.refused += 1;
         }
         Ok(())
     }
@@ -389,24 +416,8 @@ impl Process {
                 Ok(UntrustedRecord::Event { number, tid, time, payload }) => {
                     // What a sub-buffer's header claimed is part of it, so it may be anything.
                     self.states[ring].accounted = self.states[ring].accounted.saturating_add(1);
-                    let Some(id) = self.class_id(number.into()) else {
-                        self.refused += 1;
-                        continue;
-                    };
-                    let thread = self.attention.threads.as_mut().map(|threads| threads.get(tid));
-                    if let Some(Some(Class { filter: Some(filter), .. })) = self.classes.get(&number.into()) {
-                        let here = thread.map(|thread| Circumstances { tid, cpu, values: &thread.values });
-                        if !here.is_some_and(|here| filter.passes(payload, &here)) {
-                            self.filtered += 1;
-                            continue;
-                        }
-                    }
-                    let time = if self.given_time { time } else { clock.to_ns(time) };
-                    let context = thread.map_or(&[][..], |thread| &thread.bytes);
-                    let record = Record { id, time, tid, context, payload };
-                    if !self.writer.push(ring, cpu, position, &record)? {
-                        self.refused += 1;
-                    }
+                    let place = Place { stream: ring, cpu, position };
+                    self.record(place, (number.into(), tid, time, payload), true, clock)?;
                 }
                 Ok(UntrustedRecord::Subbuffer { lost, events, .. }) => {
                     let state = &mut self.states[ring];
