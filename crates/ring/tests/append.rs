@@ -1,66 +1,21 @@
 //! Given a ring in a memory file, when events are appended by the real section, then a reader finds them.
 
+#[path = "support/mod.rs"]
+mod support;
+
 use std::{
-    os::fd::AsFd,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
 };
 
-use tompion_layout::{control, loss::Cause, record, ring::Geometry};
-use tompion_os::{SharedMap, create_memfd};
+use tompion_layout::{control, loss::Cause, record};
 use tompion_ring::{
-    producer::{Event, Outcome, Recording, Setup, Tail},
+    producer::{Outcome, Tail},
     reader::RingReader,
     records::{Records, UntrustedRecord},
 };
 
-/// A recording into rings of its own, as an agent would have it.
-struct Bench {
-    recording: Recording,
-    rings: SharedMap,
-    control: SharedMap,
-    geometry: Geometry,
-}
-
-// SAFETY: the recording is only read after `new`; its pointers stay valid as long as the maps beside it.
-unsafe impl Sync for Bench {}
-
-impl Bench {
-    fn new(subbuf_size: u64, subbuf_count: u64, overwrite: bool, buffers: u32) -> Self {
-        let geometry =
-            Geometry::new(subbuf_size, subbuf_count, tompion_os::possible_cpus(), buffers).unwrap();
-        let file = create_memfd(c"rings", geometry.file_size()).unwrap();
-        let rings = SharedMap::new(file.as_fd(), geometry.file_size()).unwrap();
-        let file = create_memfd(c"control", control::FILE_SIZE).unwrap();
-        let control = SharedMap::new(file.as_fd(), control::FILE_SIZE).unwrap();
-        let rseq = tompion_os::rseq_area().expect("these tests need glibc 2.35 with rseq");
-        let mut recording = Recording::none();
-        let setup = Setup { geometry, overwrite, given_time: false, rseq };
-        // SAFETY: the place is a fresh local, the rings have the geometry's size and live as long as `Bench`.
-        unsafe { Recording::begin(&raw mut recording, &setup, rings.base(), &control) };
-        Self { recording, rings, control, geometry }
-    }
-
-    fn append(&self, number: u16, image: &[u64], tails: &[Tail]) -> Outcome {
-        let event = Event {
-            id: record::FIRST_EVENT + number,
-            tid: tompion_os::gettid(),
-            time: 0,
-            image: image.as_ptr().cast(),
-            image_len: size_of_val(image),
-            tails,
-            keep: false,
-        };
-        // SAFETY: image and tails are live slices.
-        unsafe { self.recording.append(&event) }
-    }
-
-    fn readers(&self, buffer: u32) -> Vec<RingReader<'_>> {
-        (0..self.geometry.cpus())
-            .map(|cpu| RingReader::new(&self.rings, self.geometry, buffer, cpu))
-            .collect()
-    }
-}
+use support::Bench;
 
 /// Number and payload of every event in the bytes; panics on a refusal or on time going backwards.
 fn events(bytes: &[u8], begin: u64, subbuf_size: u64) -> Vec<(u16, Vec<u8>)> {

@@ -1,0 +1,83 @@
+//! What the tests of the ring share: a recording into rings of one's own.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::os::fd::AsFd;
+
+use tompion_layout::{control, loss::Cause, record, ring::Geometry};
+use tompion_os::{SharedMap, create_memfd};
+use tompion_ring::{
+    producer::{Event, Outcome, Recording, Setup, Tail},
+    reader::RingReader,
+};
+
+/// Whether the long form is asked for.
+pub fn is_full() -> bool {
+    std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1")
+}
+
+/// A recording into rings of its own, as an agent would have it.
+pub struct Bench {
+    pub recording: Recording,
+    pub rings: SharedMap,
+    pub control: SharedMap,
+    pub geometry: Geometry,
+}
+
+// SAFETY: the recording is only read after `new`; its pointers stay valid as long as the maps beside it.
+unsafe impl Sync for Bench {}
+
+impl Bench {
+    /// Rings for each CPU, in which sections read the clock.
+    pub fn new(subbuf_size: u64, subbuf_count: u64, overwrite: bool, buffers: u32) -> Self {
+        let cpus = tompion_os::possible_cpus();
+        Self::with(Geometry::new(subbuf_size, subbuf_count, cpus, buffers).unwrap(), overwrite, false)
+    }
+
+    /// Rings of this geometry, with or without given times.
+    pub fn with(geometry: Geometry, overwrite: bool, given_time: bool) -> Self {
+        let file = create_memfd(c"rings", geometry.file_size()).unwrap();
+        let rings = SharedMap::new(file.as_fd(), geometry.file_size()).unwrap();
+        let file = create_memfd(c"control", control::FILE_SIZE).unwrap();
+        let control = SharedMap::new(file.as_fd(), control::FILE_SIZE).unwrap();
+        let rseq = tompion_os::rseq_area().expect("these tests need glibc 2.35 with rseq");
+        let mut recording = Recording::none();
+        let setup = Setup { geometry, overwrite, given_time, rseq };
+        // SAFETY: the place is a fresh local, the rings have the geometry's size and live as long as `Bench`.
+        unsafe { Recording::begin(&raw mut recording, &setup, rings.base(), &control) };
+        Self { recording, rings, control, geometry }
+    }
+
+    /// Appends an image of whole words and tails.
+    pub fn append(&self, number: u16, image: &[u64], tails: &[Tail]) -> Outcome {
+        let event = Event {
+            id: record::FIRST_EVENT + number,
+            tid: tompion_os::gettid(),
+            time: 0,
+            image: image.as_ptr().cast(),
+            image_len: size_of_val(image),
+            tails,
+            keep: false,
+        };
+        // SAFETY: image and tails are live slices.
+        unsafe { self.recording.append(&event) }
+    }
+
+    /// Readers of a buffer's rings, by CPU.
+    pub fn readers(&self, buffer: u32) -> Vec<RingReader<'_>> {
+        (0..self.geometry.cpus())
+            .map(|cpu| RingReader::new(&self.rings, self.geometry, buffer, cpu))
+            .collect()
+    }
+
+    /// How many events were lost, and counted, in rings and without one.
+    pub fn lost(&self) -> u64 {
+        let of = |reader: RingReader<'_>| Cause::ALL.iter().map(|&cause| reader.lost(cause)).sum::<u64>();
+        let in_rings: u64 =
+            (0..self.geometry.buffers()).flat_map(|buffer| self.readers(buffer)).map(of).sum();
+        let without = |cause: &Cause| self.control.word(control::OFFSET_LOST + *cause as usize * 8);
+        // Ordering: a counter by itself.
+        let without = |cause| without(cause).load(std::sync::atomic::Ordering::Relaxed);
+        in_rings + Cause::ALL.iter().map(without).sum::<u64>()
+    }
+}
