@@ -55,6 +55,22 @@ const RUNS: &[Run] = &[
     },
     Run { model: "reserve", definitions: &["OVERWRITE"], broken: &["LAP", "NO_SECOND_LOOK"] },
     Run { model: "reserve", definitions: &["TIME"], broken: &["TIME_OUTSIDE"] },
+    Run {
+        model: "fallback",
+        definitions: &[],
+        broken: &["PLAIN_RESERVE", "STAMP_EARLY", "STAMP_LAPS", "NOT_FULL", "GIVEN_BACK_EARLY", "SKIPPED"],
+    },
+    Run {
+        model: "fallback",
+        definitions: &["OVERWRITE"],
+        broken: &["STAMP_EARLY", "LAP", "STALE", "REST_UNCOUNTED", "NO_SECOND_LOOK"],
+    },
+    Run { model: "fallback", definitions: &["TIME"], broken: &["TIME_OUTSIDE"] },
+    Run {
+        model: "restart",
+        definitions: &[],
+        broken: &["RAISED_EARLY", "RAISED_UNSYNCED", "FROM_CONSUMED", "TORN", "BELIEVED"],
+    },
 ];
 
 /// What Spin found.

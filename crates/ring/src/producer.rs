@@ -407,8 +407,10 @@ impl Recording {
         }
         let start = position + if inside == 0 { 0 } else { size - inside };
         // Ordering: pairs with the reader's release store: what it has taken may be overwritten.
-        let behind = (start + size).wrapping_sub(consumed.load(Ordering::Acquire));
-        if self.flags & FLAG_OVERWRITE == 0 && behind > self.ring_mask + 1 {
+        let behind = (start + size).wrapping_sub(consumed.load(Ordering::Acquire)) as i64;
+        // Negative if the position was read so long ago that the reader is beyond it: then the section finds
+        // the ring changed.
+        if self.flags & FLAG_OVERWRITE == 0 && behind > (self.ring_mask + 1) as i64 {
             return Err(Cause::Full);
         }
         let padding = inside != 0;
