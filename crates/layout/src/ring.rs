@@ -150,9 +150,10 @@ impl Geometry {
         position & !(self.subbuf_size - 1)
     }
 
-    /// Where the sub-buffer that holds `position` ends, as a position.
+    /// Where the sub-buffer that holds `position` ends, as a position. The last one that a number can tell ends
+    /// with the largest number: programs may claim it.
     pub const fn subbuf_end(&self, position: u64) -> u64 {
-        self.subbuf_start(position) + self.subbuf_size
+        self.subbuf_start(position).saturating_add(self.subbuf_size)
     }
 
     /// The place of a position in a ring's data.
@@ -184,5 +185,6 @@ mod tests {
         assert_eq!(geometry.place(16384 + 5), 5);
         assert_eq!(geometry.subbuf_start(4096 + 8), 4096);
         assert_eq!(geometry.subbuf_end(4096), 8192);
+        assert_eq!(geometry.subbuf_end(u64::MAX), u64::MAX);
     }
 }

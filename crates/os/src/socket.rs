@@ -97,6 +97,25 @@ impl Listener {
         Ok(Self(socket))
     }
 
+    /// Lets nobody send descriptors over the connections that are accepted from now on, where the kernel knows how
+    /// (Linux 6.16): closing a descriptor that somebody made can take as long as that somebody likes.
+    pub fn refuse_descriptors(&self) {
+        // Source: `include/uapi/asm-generic/socket.h`.
+        const SO_PASSRIGHTS: libc::c_int = 83;
+        let no: libc::c_int = 0;
+        let size = size_of_val(&no) as libc::socklen_t;
+        // SAFETY: `no` is an initialised integer of the size that is passed.
+        unsafe {
+            libc::setsockopt(
+                self.0.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PASSRIGHTS,
+                (&raw const no).cast(),
+                size,
+            )
+        };
+    }
+
     /// Moves the socket to a descriptor number that programs rarely use, if there is one.
     pub fn move_away(self) -> Self {
         Self(move_to(self.0, &RARELY_USED))

@@ -15,6 +15,10 @@ const LONGEST_NS: u64 = 10_000_000_000;
 /// A rate that differs by less than this is the same rate: sampling is exact to some ten nanoseconds.
 const SAME_RATE_NS: f64 = 40.0;
 
+/// How far outside the samples a moment can be, in nanoseconds. Rings are read before the newest sample is taken,
+/// and made after the first.
+const SLACK_NS: u64 = 1_000_000_000;
+
 /// A run of samples, and the conversion between them.
 #[derive(Clone, Debug)]
 pub struct ClockMap {
@@ -90,6 +94,14 @@ impl ClockMap {
                 if after > before { from_left.max(from_right) } else { from_left.min(from_right) }
             }
         }
+    }
+
+    /// The moment of a tick count that a program claims; if nothing can have been recorded then, the nearest moment
+    /// at which something can.
+    #[inline]
+    pub fn to_plausible_ns(&mut self, tsc: u64) -> u64 {
+        let earliest = self.samples[0].ns.saturating_sub(SLACK_NS);
+        self.to_ns(tsc).clamp(earliest, self.newest().ns.saturating_add(SLACK_NS))
     }
 
     /// Index of the interval that holds the tick count, or of the nearest one.
@@ -174,6 +186,16 @@ mod tests {
                 assert!(error < 25.0, "{ppm} ppm at {at}: {error} ns");
             }
         }
+    }
+
+    #[test]
+    fn moments_at_which_nothing_was_recorded_are_moved() {
+        let mut map = map_of(&truth(|_| 0.4, 2_000_000_000), 250_000);
+        let (first, last) = (map.samples()[0].ns, map.newest().ns);
+        assert_eq!(map.to_plausible_ns(0), first);
+        assert_eq!(map.to_plausible_ns(u64::MAX), last + SLACK_NS);
+        let middle = map.to_ns(1_000_000_000);
+        assert_eq!(map.to_plausible_ns(1_000_000_000), middle);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! clock's rate can be seen from both sides.
 
 use std::{
+    collections::BTreeSet,
     io,
     path::PathBuf,
     sync::mpsc::{Receiver, RecvTimeoutError, Sender},
@@ -35,7 +36,9 @@ const SAVE_EVERY: Duration = Duration::from_millis(50);
 /// How many samples a batch waits for.
 const SAMPLES_AWAITED: usize = 2;
 /// Memory for bytes that wait; beyond it they are converted at once.
-const MOST_PENDING_BYTES: usize = 64 << 20;
+const MOST_PENDING_BYTES: u64 = 64 << 20;
+/// How many times something of one kind is told; programs can make up any number.
+const MOST_TOLD: usize = 100;
 
 /// What the consumer is told.
 #[derive(Debug)]
@@ -71,12 +74,16 @@ pub struct Consumer {
     manifest: Manifest,
     processes: Vec<Process>,
     clock: ClockMap,
-    known: std::collections::BTreeSet<(String, String)>,
+    known: BTreeSet<(String, String)>,
     stopped: Option<String>,
     sampled: Instant,
     flushed: Instant,
     /// When a program's request was last followed.
     saved: Option<Instant>,
+    /// Who has asked since.
+    askers: BTreeSet<String>,
+    /// How many times such a request was told of.
+    told_saves: usize,
     /// Samples since the oldest bytes were copied.
     waiting_samples: usize,
 }
@@ -98,6 +105,8 @@ impl Consumer {
             sampled: now,
             flushed: now,
             saved: None,
+            askers: BTreeSet::new(),
+            told_saves: 0,
             waiting_samples: 0,
         }
     }
@@ -139,8 +148,9 @@ impl Consumer {
         }
         self.save_on_request();
         let fullest = self.processes.iter_mut().map(Process::collect).max().unwrap_or(0);
-        let pending: usize = self.processes.iter().map(Process::pending_bytes).sum();
+        let pending: u64 = self.processes.iter().map(Process::pending_bytes).sum();
         if self.sampled.elapsed() >= SAMPLE_EVERY {
+            self.processes.iter_mut().for_each(Process::look_at_threads);
             self.sample();
             self.waiting_samples += 1;
         }
@@ -164,35 +174,54 @@ impl Consumer {
 
     fn sample(&mut self) {
         self.sampled = Instant::now();
-        self.processes.iter_mut().for_each(Process::look_at_threads);
         self.clock.add(sample_clocks());
         if self.clock.samples().len() % 1024 == 0 {
             self.clock.thin_out();
         }
     }
 
-    /// Converts what was copied, in short steps, and goes on collecting between them.
+    /// Converts what was copied, in short steps, and goes on collecting between them. The processes take turns,
+    /// so that none keeps the others waiting.
     ///
     /// What is collected meanwhile waits for the next time, unless it comes so fast that it must not.
     fn convert(&mut self) {
         self.waiting_samples = 0;
         let mut collected = Instant::now();
-        for index in 0..self.processes.len() {
-            let mut steps = self.processes[index].pending_batches();
-            while steps > 0 && self.stopped.is_none() {
-                steps -= 1;
-                if let Err(error) = self.processes[index].convert_some(&mut self.clock) {
-                    self.stop(&error);
+        let mut waiting: Vec<u64> = self.processes.iter().map(Process::pending_bytes).collect();
+        while self.stopped.is_none() && waiting.iter().any(|bytes| *bytes != 0) {
+            for (index, bytes) in waiting.iter_mut().enumerate().filter(|(_, bytes)| **bytes != 0) {
+                match self.processes[index].convert_some(&mut self.clock) {
+                    Ok(0) => *bytes = 0,
+                    Ok(done) => *bytes = bytes.saturating_sub(done),
+                    Err(error) => return self.stop(&error),
                 }
-                if collected.elapsed() >= COLLECT_EVERY {
-                    for process in &mut self.processes {
-                        process.collect();
-                    }
-                    collected = Instant::now();
-                }
+                collected = self.collect_again(collected);
             }
         }
+        // What the lists hold by now is not later than this.
+        self.sample();
         self.attempt(Process::convert_initial);
+    }
+
+    /// Looks after the rings if the last time is a while ago; returns when the last time was.
+    fn collect_again(&mut self, last: Instant) -> Instant {
+        if last.elapsed() < COLLECT_EVERY {
+            return last;
+        }
+        for process in &mut self.processes {
+            process.collect();
+        }
+        Instant::now()
+    }
+
+    /// Converts all that a process has left, which isn't among the others any more.
+    fn convert_last(&mut self, process: &mut Process) -> io::Result<()> {
+        let mut collected = Instant::now();
+        while process.convert_some(&mut self.clock)? != 0 {
+            collected = self.collect_again(collected);
+        }
+        process.convert_initial(&mut self.clock)?;
+        process.finish()
     }
 
     fn stop(&mut self, error: &io::Error) {
@@ -223,18 +252,23 @@ impl Consumer {
 
     /// Saves what the flight recorders hold if a program has asked for it.
     fn save_on_request(&mut self) {
-        let who: Vec<String> = self
-            .processes
-            .iter_mut()
-            .filter_map(|process| {
-                process.wants_snapshot().then(|| format!("{} ({})", process.hello.name, process.pid))
-            })
-            .collect();
-        if !who.is_empty() && self.saved.is_none_or(|saved| saved.elapsed() >= SAVE_EVERY) {
+        let who = self.processes.iter_mut().filter_map(|process| {
+            process.wants_snapshot().then(|| format!("{} ({})", process.hello.name, process.pid))
+        });
+        self.askers.extend(who);
+        if !self.askers.is_empty() && self.saved.is_none_or(|saved| saved.elapsed() >= SAVE_EVERY) {
             let before = self.events();
             self.save_histories();
             let saved = self.events() - before;
-            (self.notice)(&format!("saved {saved} events, as {} asked", who.join(", ")));
+            let askers = std::mem::take(&mut self.askers).into_iter().collect::<Vec<_>>();
+            self.told_saves += 1;
+            match self.told_saves {
+                ..MOST_TOLD => {
+                    (self.notice)(&format!("saved {saved} events, as {} asked", askers.join(", ")))
+                }
+                MOST_TOLD => (self.notice)("programs ask for more, which is saved without a word"),
+                _ => {}
+            }
             self.saved = Some(Instant::now());
         }
     }
@@ -248,7 +282,7 @@ impl Consumer {
             }
         }
         self.sample();
-        self.attempt(|process, clock| process.convert(clock));
+        self.convert();
         self.attempt(|process, _| process.flush());
     }
 
@@ -266,10 +300,10 @@ impl Consumer {
             if self.manifest.channel.mode == "overwrite" {
                 process.save_history();
             } else {
-                process.collect();
+                process.collect_all();
             }
             self.sample();
-            if let Err(error) = process.convert(&mut self.clock).and_then(|()| process.finish()) {
+            if let Err(error) = self.convert_last(&mut process) {
                 process.give_up();
                 self.stop(&error);
             }
@@ -284,6 +318,9 @@ impl Consumer {
     /// Says which names stand for several things, once each.
     fn report_conflicts(&mut self, process: &Process) {
         for (name, count) in process.conflicts() {
+            if self.manifest.problems.len() >= MOST_TOLD {
+                return;
+            }
             let program = &process.hello.name;
             let problem = format!("{program} describes {name} in {count} ways, which are kept apart");
             if !self.manifest.problems.contains(&problem) {

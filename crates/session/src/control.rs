@@ -7,7 +7,7 @@ use std::{
     os::fd::AsFd,
     path::PathBuf,
     sync::{Arc, atomic::Ordering, mpsc::Sender},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tompion_ctf::{
@@ -15,7 +15,7 @@ use tompion_ctf::{
     metadata::{EnvironmentValue, Uuid},
 };
 use tompion_layout::{LAYOUT_VERSION, control, ring::Geometry};
-use tompion_os::{Listener, PacketSocket, Poller, ProcessWatch, SharedMap, create_memfd};
+use tompion_os::{Heard, Listener, PacketSocket, Peer, Poller, ProcessWatch, SharedMap, create_memfd};
 use tompion_protocol::{
     message::{Hello, MAX_MESSAGE, MessageError, ToAgent, ToSession},
     names,
@@ -25,14 +25,21 @@ use tompion_protocol::{
 use crate::{
     consumer::Order,
     context::Context,
+    guests::Guests,
     process::{self, Attention, Process},
     target::Admission,
+    untrusted_text::{MOST_NAME, MOST_PATH, MOST_REASON, tidy},
 };
 
-/// How long a process that connected may take to say hello, in milliseconds.
-const PATIENCE_MS: u32 = 1000;
 /// How many problems are told one by one.
 const MOST_PROBLEMS: usize = 100;
+/// How many are let in before others are listened to.
+const MOST_AT_ONCE: usize = 64;
+/// How many recordings of one process are looked after that it has left behind: one for each program that it was
+/// before it executed the next.
+const MOST_FORMER: usize = 8;
+/// How many times a process can take part.
+const MOST_TIMES: u32 = 1000;
 /// How long the door rests when nobody can be let in.
 const REST_AFTER_FAILURE: Duration = Duration::from_millis(5);
 
@@ -83,8 +90,10 @@ pub struct Door {
     /// Where programs knock: the session's own name, and others under which they look for it.
     listeners: Vec<Listener>,
     /// Who has knocked and not said anything yet.
-    guests: HashMap<u64, PacketSocket>,
+    guests: Guests,
     members: HashMap<u64, Member>,
+    /// How many times each living process has taken part.
+    times: HashMap<u32, u32>,
     /// Conversations of members that have ended, which their children hold open until they introduce
     /// themselves.
     heirs: HashMap<u64, Arc<PacketSocket>>,
@@ -137,12 +146,14 @@ impl Door {
     /// Opens the door: processes that know the name may knock.
     pub fn open(name: &str, terms: Terms, orders: Sender<Order>, poller: &Poller) -> io::Result<Self> {
         let listener = Listener::bind(name)?;
+        listener.refuse_descriptors();
         poller.add(listener.as_fd(), Interest::Listener.to_number())?;
         Ok(Self {
             terms,
             listeners: vec![listener],
-            guests: HashMap::new(),
+            guests: Guests::default(),
             members: HashMap::new(),
+            times: HashMap::new(),
             heirs: HashMap::new(),
             next_key: 0,
             orders,
@@ -168,16 +179,22 @@ impl Door {
                 let most = names::MAX_OPEN_SESSIONS;
                 io::Error::other(format!("{most} sessions already record the programs of user {user}"))
             })??;
+            listener.refuse_descriptors();
             poller.add(listener.as_fd(), Interest::Listener.to_number())?;
             self.listeners.push(listener);
         }
         Ok(())
     }
 
-    /// Whether there is somebody to wait for: a member that is alive, or the child of one that may still
-    /// knock.
+    /// Whether there is somebody to wait for: a member that is alive, the child of one that may still knock, or
+    /// somebody who has knocked.
     pub fn expects_events(&self) -> bool {
-        !self.members.is_empty() || !self.heirs.is_empty()
+        !self.members.is_empty() || !self.heirs.is_empty() || !self.guests.is_empty()
+    }
+
+    /// When somebody who has knocked must have said something.
+    pub fn patience_ends(&self) -> Option<Instant> {
+        self.guests.patience_ends()
     }
 
     /// Names of the members that are still alive, with their pids.
@@ -188,14 +205,9 @@ impl Door {
     /// Lets everybody in who knocks. Who doesn't introduce himself keeps nobody else waiting.
     pub fn answer(&mut self, poller: &Poller) {
         for index in 0..self.listeners.len() {
-            loop {
+            for _ in 0..MOST_AT_ONCE {
                 match self.listeners[index].accept() {
-                    Ok(Some(socket)) => {
-                        let key = self.new_key();
-                        if poller.add(socket.as_fd(), Interest::Socket(key).to_number()).is_ok() {
-                            self.guests.insert(key, socket);
-                        }
-                    }
+                    Ok(Some(socket)) => self.let_in(socket, poller),
                     Ok(None) => break,
                     Err(error) => {
                         // Out of descriptors or memory: programs wait for a while before they give up.
@@ -205,6 +217,36 @@ impl Door {
                     }
                 }
             }
+        }
+    }
+
+    /// Makes somebody a guest, if there is room. Who goes for that was silent for long, or has said something.
+    fn let_in(&mut self, socket: PacketSocket, poller: &Poller) {
+        let Ok(peer) = socket.peer() else { return };
+        if !self.guests.have_room_for(peer) {
+            return self.complain(format!("process {} knocks again and again and says nothing", peer.pid));
+        }
+        let key = self.new_key();
+        if poller.add(socket.as_fd(), Interest::Socket(key).to_number()).is_ok() {
+            self.guests.add(key, socket, peer);
+        }
+        if let Some(oldest) = self.guests.one_too_many() {
+            self.hear_guest(oldest, poller);
+            let silent = self.guests.take(oldest, poller);
+            silent.into_iter().for_each(|guest| self.complain_of_silence(guest.peer));
+        }
+    }
+
+    fn complain_of_silence(&mut self, peer: Peer) {
+        self.complain(format!("process {} connected and said nothing", peer.pid));
+    }
+
+    /// Sends away who has been silent for too long.
+    pub fn dismiss_silent(&mut self, poller: &Poller) {
+        while let Some(key) = self.guests.late() {
+            self.hear_guest(key, poller);
+            let silent = self.guests.take(key, poller);
+            silent.into_iter().for_each(|guest| self.complain_of_silence(guest.peer));
         }
     }
 
@@ -219,17 +261,27 @@ impl Door {
         }
     }
 
-    /// Waits for the introductions of all that have been let in, for a while.
+    /// Takes note of who has introduced himself.
     pub fn hear_guests(&mut self, poller: &Poller) {
-        for key in self.guests.keys().copied().collect::<Vec<_>>() {
+        for key in self.guests.keys() {
             self.hear_guest(key, poller);
         }
     }
 
     fn hear_guest(&mut self, key: u64, poller: &Poller) {
-        let Some(socket) = self.guests.remove(&key) else { return };
-        poller.remove(socket.as_fd());
-        if let Err(problem) = self.welcome(socket, poller) {
+        let Some(guest) = self.guests.take(key, poller) else { return };
+        let mut buffer = [0; MAX_MESSAGE];
+        let packet = match guest.socket.hear(&mut buffer) {
+            Heard::Packet(len) => buffer.get(..len).unwrap_or(&[]),
+            Heard::End => &[],
+            Heard::Nothing => {
+                if poller.add(guest.socket.as_fd(), Interest::Socket(key).to_number()).is_ok() {
+                    self.guests.put_back(key, guest);
+                }
+                return;
+            }
+        };
+        if let Err(problem) = self.welcome(guest.socket, guest.peer, packet, poller) {
             self.complain(problem);
         }
     }
@@ -239,8 +291,14 @@ impl Door {
         self.next_key
     }
 
-    fn welcome(&mut self, socket: PacketSocket, poller: &Poller) -> Result<(), String> {
-        let peer = socket.peer().map_err(|error| error.to_string())?;
+    /// Makes a member of who may be one. `packet` is the first thing that it said.
+    fn welcome(
+        &mut self,
+        socket: PacketSocket,
+        peer: Peer,
+        packet: &[u8],
+        poller: &Poller,
+    ) -> Result<(), String> {
         if !self.terms.users.contains(&peer.uid) && !self.is_of_the_family(peer.pid) {
             let _ = socket.send(&ToAgent::Refused("another user's session".into()).encode(), &[]);
             return Err(format!("refused process {} of user {}", peer.pid, peer.uid));
@@ -254,7 +312,11 @@ impl Door {
             let _ = socket.send(&ToAgent::Refused("takes part already".into()).encode(), &[]);
             return Ok(());
         }
-        let hello = receive_hello(&socket).map_err(|reason| {
+        let hello = read_hello(packet).and_then(|hello| match self.times.get(&peer.pid) {
+            Some(&MOST_TIMES) => Err(format!("it has taken part {MOST_TIMES} times")),
+            _ => Ok(hello),
+        });
+        let hello = hello.map_err(|reason| {
             let _ = socket.send(&ToAgent::Refused(reason.clone()).encode(), &[]);
             format!("refused process {}: {reason}", peer.pid)
         })?;
@@ -268,6 +330,8 @@ impl Door {
         let socket = Arc::new(socket);
         let key = self.new_key();
         self.welcomed += 1;
+        *self.times.entry(peer.pid).or_insert(0) += 1;
+        self.retire_former(peer.pid, poller);
         if let Admission::Family(heads) = &mut self.terms.admission {
             // Its children are family even if it ends before them.
             heads.push(peer.pid);
@@ -282,6 +346,15 @@ impl Door {
         // If the consumer is gone, the recording is over anyway.
         let _ = self.orders.send(Order::Joined(Box::new(process)));
         Ok(())
+    }
+
+    /// Ends the oldest recording that a process has left behind, if there are many.
+    fn retire_former(&mut self, pid: u32, poller: &Poller) {
+        let former = self.members.iter().filter(|(_, member)| member.pid == pid && member.socket.is_none());
+        let former: Vec<u64> = former.map(|(key, _)| *key).collect();
+        if let (MOST_FORMER.., Some(oldest)) = (former.len(), former.into_iter().min()) {
+            self.part_with(oldest, poller, "became another program".into());
+        }
     }
 
     /// Whether a process is a living member or descends from one: it has changed its user, and is recorded on.
@@ -388,7 +461,7 @@ impl Door {
 
     /// A guest or a member said something, or a conversation ended.
     pub fn hear(&mut self, key: u64, poller: &Poller) {
-        if self.guests.contains_key(&key) {
+        if self.guests.has(key) {
             return self.hear_guest(key, poller);
         }
         let mut buffer = [0; MAX_MESSAGE];
@@ -403,6 +476,7 @@ impl Door {
         let Some(socket) = &member.socket else { return };
         match socket.receive_bare(&mut buffer).and_then(|len| ToSession::decode(buffer.get(..len)?).ok()) {
             Some(ToSession::Failed(reason)) => {
+                let reason = tidy(&reason, MOST_REASON);
                 let problem = format!("{} ({}) is not recorded: {reason}", member.name, member.pid);
                 self.complain(problem);
             }
@@ -424,24 +498,31 @@ impl Door {
 
     /// A member has ended; its parent may know how.
     pub fn bury(&mut self, key: u64, poller: &Poller, how: impl FnOnce(u32) -> Option<String>) {
+        let Some(pid) = self.members.get(&key).map(|member| member.pid) else { return };
+        self.times.remove(&pid);
+        self.part_with(key, poller, how(pid).unwrap_or_else(|| "ended".into()));
+    }
+
+    fn part_with(&mut self, key: u64, poller: &Poller, how: String) {
         let Some(member) = self.members.remove(&key) else { return };
         poller.remove(member.watch.as_fd());
         if let Some(socket) = member.socket {
             // Its end will be heard, now or when the last heir has closed it.
             self.heirs.insert(key, socket);
         }
-        let how = how(member.pid).unwrap_or_else(|| "ended".into());
         let _ = self.orders.send(Order::Ended(key, how));
     }
 }
 
 /// The first message of a process.
-fn receive_hello(socket: &PacketSocket) -> Result<Hello, String> {
-    socket.set_timeout(PATIENCE_MS).map_err(|error| error.to_string())?;
-    let mut buffer = [0; MAX_MESSAGE];
-    let received = socket.receive(&mut buffer).map_err(|error| error.to_string())?;
-    match ToSession::decode(buffer.get(..received.len).unwrap_or(&[])) {
-        Ok(ToSession::Hello(hello)) => Ok(hello),
+fn read_hello(packet: &[u8]) -> Result<Hello, String> {
+    match ToSession::decode(packet) {
+        Ok(ToSession::Hello(hello)) => Ok(Hello {
+            name: tidy(&hello.name, MOST_NAME),
+            executable: tidy(&hello.executable, MOST_PATH),
+            agent_version: tidy(&hello.agent_version, MOST_NAME),
+            ..hello
+        }),
         Ok(_) => Err("expected a hello".into()),
         Err(MessageError::Version { found }) => Err(format!(
             "its libtompion speaks protocol {found}, this tompion {}: install the same version of both",

@@ -15,11 +15,13 @@ mod consumer;
 mod context;
 mod control;
 mod filter;
+mod guests;
 mod manifest;
 mod process;
 mod record;
 mod source;
 mod target;
+mod untrusted_text;
 
 pub use clock::ClockMap;
 pub use consumer::Report;

@@ -34,6 +34,13 @@ use crate::{
 
 /// More than any program can lose. A reader takes the largest number for a mistake of its own.
 const MOST_DISCARDED: u64 = 1 << 62;
+/// Later than any event can be, in nanoseconds; readers add the time since 1970 to it.
+const LATEST: u64 = 1 << 62;
+/// How many bytes of one process may wait to be converted. Beyond it they stay in its rings: who claims to
+/// write faster than anybody can read loses events of its own, and the session no memory.
+const MOST_PENDING_BYTES: u64 = 64 << 20;
+/// About how many bytes are converted in one step.
+const STEP_BYTES: u64 = 64 << 10;
 
 /// A process as the session knows it.
 #[derive(Debug)]
@@ -115,7 +122,7 @@ struct RingState {
     accounted: u64,
     /// Events overwritten by design.
     overwritten: u64,
-    /// Bytes that were copied and wait to be converted.
+    /// Bytes that were copied. Those of the span, which are the last ones, wait to be converted.
     pending: VecDeque<(Span, Vec<u8>)>,
 }
 
@@ -229,10 +236,16 @@ impl Process {
         std::mem::replace(&mut self.snapshots, asked) != asked && self.overwrite
     }
 
-    /// Copies what is new in the rings. Returns the largest share of a ring that was filled, in percent.
+    /// Copies what is new in the rings, unless too much waits already. Returns the largest share of a ring that
+    /// was filled, in percent.
     ///
     /// A flight recorder's rings are left alone until [`Process::save_history`].
     pub fn collect(&mut self) -> u64 {
+        if self.pending_bytes() < MOST_PENDING_BYTES { self.collect_all() } else { 100 }
+    }
+
+    /// Copies what is new in the rings, however much waits.
+    pub fn collect_all(&mut self) -> u64 {
         let mut fullest = 0;
         for ring in 0..self.states.len() {
             let (written, read) = (self.reader(ring).written(), self.states[ring].read);
@@ -304,34 +317,26 @@ impl Process {
     }
 
     /// How many bytes wait to be converted.
-    pub fn pending_bytes(&self) -> usize {
-        self.states.iter().flat_map(|state| &state.pending).map(|(_, bytes)| bytes.len()).sum()
+    pub fn pending_bytes(&self) -> u64 {
+        self.states.iter().flat_map(|state| &state.pending).map(|(span, _)| span.end - span.begin).sum()
     }
 
-    /// How many copies wait to be converted.
-    pub fn pending_batches(&self) -> usize {
-        self.states.iter().map(|state| state.pending.len()).sum()
-    }
-
-    /// Converts the oldest copied bytes of some ring and writes full packets. False if nothing waits.
+    /// Converts the oldest copied bytes of some ring and writes full packets. Returns how many bytes that were;
+    /// 0 if nothing waits.
     ///
     /// One step is short, so that whoever calls can look after the rings in between.
-    pub fn convert_some(&mut self, clock: &mut ClockMap) -> io::Result<bool> {
-        let Some(ring) = self.states.iter().position(|state| !state.pending.is_empty()) else {
-            return Ok(false);
-        };
-        if let Some((span, mut bytes)) = self.states[ring].pending.pop_front() {
-            self.convert_span(ring, span, &bytes, clock)?;
+    pub fn convert_some(&mut self, clock: &mut ClockMap) -> io::Result<u64> {
+        let Some(ring) = self.states.iter().position(|state| !state.pending.is_empty()) else { return Ok(0) };
+        let Some((mut span, mut bytes)) = self.states[ring].pending.pop_front() else { return Ok(0) };
+        let done = self.convert_span(ring, span, &bytes, clock)?;
+        span.begin += done;
+        if span.is_empty() {
             bytes.clear();
             self.spare.push(bytes);
+        } else {
+            self.states[ring].pending.push_front((span, bytes));
         }
-        Ok(true)
-    }
-
-    /// Converts all copied bytes.
-    pub fn convert(&mut self, clock: &mut ClockMap) -> io::Result<()> {
-        while self.convert_some(clock)? {}
-        self.convert_initial(clock)
+        Ok(done)
     }
 
     /// Converts what is known of the initial state: what the catalog says, and what the program wants to be
@@ -377,7 +382,7 @@ impl Process {
                 return Ok(());
             }
         }
-        let time = if self.given_time { time } else { clock.to_ns(time) };
+        let time = if self.given_time { time.min(LATEST) } else { clock.to_plausible_ns(time) };
         let context = thread.map_or(&[][..], |thread| &thread.bytes);
         let record = Record { id, time, tid, context, payload };
         if !self.writer.push(stream, cpu, position, &record)? {
@@ -400,18 +405,24 @@ impl Process {
         }
     }
 
+    /// Converts the first records of a span, whose bytes are the last ones. Returns how many bytes they had; never
+    /// 0.
     fn convert_span(
         &mut self,
         ring: usize,
         span: Span,
         bytes: &[u8],
         clock: &mut ClockMap,
-    ) -> io::Result<()> {
+    ) -> io::Result<u64> {
         let cpu = ring as u32 % self.geometry.cpus();
-        let mut records = Records::new(bytes, span.begin, self.geometry.subbuf_size());
+        let done_before = bytes.len() - (span.end - span.begin) as usize;
+        let mut records = Records::new(&bytes[done_before..], span.begin, self.geometry.subbuf_size());
         loop {
             let position = records.stream_position();
-            let Some(record) = records.next() else { return Ok(()) };
+            if position - span.begin >= STEP_BYTES {
+                return Ok(position - span.begin);
+            }
+            let Some(record) = records.next() else { return Ok(span.end - span.begin) };
             match record {
                 Ok(UntrustedRecord::Event { number, tid, time, payload }) => {
                     // What a sub-buffer's header claimed is part of it, so it may be anything.
@@ -459,7 +470,15 @@ impl Process {
         self.control.copy_out(start + catalog::ENTRIES + self.catalog_read, &mut bytes);
         self.catalog_read = used;
         let mut at = 0;
-        while let Ok(Some((entry, next))) = catalog::entry_at(&bytes, at) {
+        loop {
+            let (entry, next) = match catalog::entry_at(&bytes, at) {
+                Ok(Some(found)) => found,
+                Ok(None) => return,
+                Err(_) => {
+                    self.refused += 1;
+                    return;
+                }
+            };
             at = next;
             if entry.is_initial() {
                 let cpus = self.geometry.cpus();

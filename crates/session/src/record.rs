@@ -345,6 +345,7 @@ impl Control {
         let mut told = false;
         loop {
             let mut leave_at = None;
+            self.door.dismiss_silent(&self.poller);
             if self.child.is_none() {
                 // A child that was just made may be knocking.
                 self.door.answer(&self.poller);
@@ -368,7 +369,7 @@ impl Control {
                 return;
             }
             // Milliseconds are rounded up, so as not to spin at the end.
-            let until = self.deadline.into_iter().chain(leave_at).min();
+            let until = self.deadline.into_iter().chain(leave_at).chain(self.door.patience_ends()).min();
             let timeout = until.map(|until| until.saturating_duration_since(now) + Duration::from_millis(1));
             let Ok(ready) = self.poller.wait(timeout) else { return };
             for interest in ready {

@@ -4,6 +4,7 @@ use std::{
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use tompion_ctf::{
@@ -16,6 +17,10 @@ use crate::manifest::replace_file;
 
 /// A packet is written when it has this many bytes.
 const PACKET_SIZE: usize = 256 * 1024;
+
+/// After the metadata was written, a ring's losses end no packet with new classes for this long: whoever makes up
+/// losses and classes would have the metadata written for each of them.
+const METADATA_PAUSE: Duration = Duration::from_millis(100);
 
 /// File of the events that tell of the initial state. Readers look for it.
 const INITIAL_STREAM: &str = "stream_initial";
@@ -32,6 +37,8 @@ pub struct SourceWriter {
     plans: Vec<Plan>,
     /// How many classes the metadata file has.
     described: usize,
+    /// When it was written.
+    described_at: Option<Instant>,
     /// One for each ring, and one for the initial state.
     streams: Vec<Option<StreamWriter>>,
 }
@@ -58,6 +65,7 @@ impl SourceWriter {
             events: Vec::new(),
             plans: Vec::new(),
             described: 0,
+            described_at: None,
             streams: (0..=rings).map(|_| None).collect(),
         }
     }
@@ -122,7 +130,10 @@ impl SourceWriter {
     pub fn set_discarded(&mut self, stream: usize, discarded: u64) -> io::Result<()> {
         let Some(writer) = &mut self.streams[stream] else { return Ok(()) };
         if discarded > writer.origin.discarded {
-            self.flush(stream)?;
+            let just_described = self.described_at.is_some_and(|time| time.elapsed() < METADATA_PAUSE);
+            if self.described == self.events.len() || !just_described {
+                self.flush(stream)?;
+            }
             if let Some(writer) = &mut self.streams[stream] {
                 writer.origin.discarded = discarded;
             }
@@ -157,6 +168,7 @@ impl SourceWriter {
         let trace = encode::metadata(&self.description, &self.events);
         replace_file(&self.folder.join("metadata"), tsdl::write(&trace).as_bytes())?;
         self.described = self.events.len();
+        self.described_at = Some(Instant::now());
         Ok(())
     }
 }
