@@ -12,7 +12,7 @@ use tompion_ring::producer::Outcome;
 
 use crate::{
     debugger::{Debugger, Place, State},
-    ledger::{HANDLER, Ledger, MAIN, Proven},
+    ledger::{HANDLER, Ledger, MAIN, Proven, Source},
     sections::{APPEND, COUNT, Section},
     support::Bench,
 };
@@ -209,7 +209,7 @@ impl Scenario {
             stops += 1;
         }
         let outcome = play.report.of(MAIN).1;
-        play.ended(None).expect("a sound ring");
+        play.ended(false).expect("a sound ring");
         (stops, outcome)
     }
 }
@@ -220,6 +220,10 @@ struct Play<'a> {
     bench: &'a Bench,
     ledger: Ledger<'a>,
     report: Report,
+    /// The sources whose outcomes are known.
+    heard: BTreeSet<Source>,
+    /// The sources whose losses are counted.
+    counted: BTreeSet<Source>,
 }
 
 impl<'a> Play<'a> {
@@ -227,7 +231,14 @@ impl<'a> Play<'a> {
     fn new(scenario: &'a Scenario, bench: &'a Bench) -> Self {
         bind(0, scenario.cpus[0]);
         let ledger = Ledger::new(bench, scenario.overwrite, scenario.kind.given_time);
-        let mut play = Self { scenario, bench, ledger, report: Report::new() };
+        let mut play = Self {
+            scenario,
+            bench,
+            ledger,
+            report: Report::new(),
+            heard: BTreeSet::new(),
+            counted: BTreeSet::new(),
+        };
         let Kind { image_len, tails, .. } = scenario.kind;
         // Less than any record takes.
         let rest = if image_len > SHORT { 24 } else { 8 };
@@ -313,7 +324,7 @@ impl<'a> Play<'a> {
         (place, section): (Place, &Section),
         actions: &[Action],
     ) -> Result<usize, String> {
-        let (mut signal, mut played, mut killed_at) = (0, 0, None);
+        let (mut signal, mut played, mut is_killed) = (0, 0, false);
         for (index, &action) in actions.iter().enumerate() {
             let place = if index == 0 { place } else { Place { time: 1, ..place } };
             if debugger.run_to(place, section, signal) != State::Stopped {
@@ -321,7 +332,7 @@ impl<'a> Play<'a> {
                 return if index == 0 {
                     Err("not reached".into())
                 } else {
-                    self.ended(None).map(|()| played)
+                    self.ended(false).map(|()| played)
                 };
             }
             played += 1;
@@ -329,19 +340,23 @@ impl<'a> Play<'a> {
             if section.name == APPEND && place.address == section.commit {
                 self.ledger.end((source, 0), Outcome::Written);
             }
+            if section.name == COUNT && place.address == section.commit {
+                self.counted.insert(source);
+            }
+            self.hear();
             self.ledger.look()?;
             signal = if action == Action::Signal && source == MAIN { libc::SIGUSR1 } else { 0 };
             if action == Action::Kill {
-                killed_at = Some((place.address, section));
+                is_killed = true;
             }
             self.act(debugger, action);
         }
-        let state = if killed_at.is_some() { debugger.kill() } else { debugger.run_to_end(signal) };
-        let expected = if killed_at.is_some() { State::Killed } else { State::Exited(0) };
+        let state = if is_killed { debugger.kill() } else { debugger.run_to_end(signal) };
+        let expected = if is_killed { State::Killed } else { State::Exited(0) };
         if state != expected {
             return Err(format!("{state:?} instead of {expected:?}"));
         }
-        self.ended(killed_at).map(|()| played)
+        self.ended(is_killed).map(|()| played)
     }
 
     fn act(&mut self, debugger: &Debugger, action: Action) {
@@ -369,18 +384,24 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// After the child's end: its appends are known, others go on in its rings, and all must be there.
-    fn ended(&mut self, killed_at: Option<(u64, &Section)>) -> Result<(), String> {
+    /// Writes down what sources have said since the last time.
+    fn hear(&mut self) {
         for source in [MAIN, HANDLER] {
-            match self.report.of(source) {
-                (_, Some(outcome)) => self.ledger.end((source, 0), outcome),
-                (true, None) if killed_at.is_none() => return Err(format!("source {source} has no outcome")),
-                _ => (),
+            if let (_, Some(outcome)) = self.report.of(source) {
+                if self.heard.insert(source) {
+                    self.ledger.end((source, 0), outcome);
+                }
             }
         }
-        if killed_at.is_some_and(|(address, section)| section.name == COUNT && address == section.commit) {
-            self.ledger.count_lost();
+    }
+
+    /// After the child's end: its appends are known, others go on in its rings, and all must be there.
+    fn ended(&mut self, is_killed: bool) -> Result<(), String> {
+        self.hear();
+        if !is_killed && !self.heard.contains(&MAIN) {
+            return Err("the append has no outcome".into());
         }
+        self.counted.difference(&self.heard).for_each(|_| self.ledger.count_lost());
         for cpu in self.scenario.cpus {
             bind(0, cpu);
             self.append_three();
