@@ -144,8 +144,9 @@ impl Site {
     /// All bits of `enabled`.
     #[inline]
     pub fn takers(&self) -> u32 {
-        // Ordering: whoever sees a bit goes on to the recording, which has its own guard.
-        self.enabled.load(Ordering::Relaxed)
+        // Ordering: pairs with the release stores of the registry: who sees a bit sees the event's number, and
+        // what was made ready before: the recordings' page, and where threads have their rseq areas.
+        self.enabled.load(Ordering::Acquire)
     }
 
     /// The recordings that take the event, one bit each.

@@ -285,8 +285,7 @@ impl Registry {
         if takers != 0 && names.init {
             takers |= event::SLOW | event::KEPT;
         }
-        // Ordering: the event path that sees a bit finds the id, which is stored before it; on a weakly
-        // ordered machine it needs this release and a dependent load.
+        // Ordering: pairs with the acquire load in `Site::takers`: who sees a bit finds the id.
         site.enabled.store(takers, Ordering::Release);
     }
 
@@ -364,8 +363,9 @@ impl Registry {
             for site in unsafe { (*module).sites() } {
                 let others = site.takers() & !(1 << slot | 1 << slot << event::END_SHIFT);
                 let takers = if others & !(event::SLOW | event::KEPT) == 0 { 0 } else { others };
-                // Ordering: only changed under the registry's lock; whoever saw the bit finds out later.
-                site.enabled.store(takers, Ordering::Relaxed);
+                // Ordering: only changed under the registry's lock; whoever saw the bit finds out later. Release
+                // for the bits that stay: pairs with the acquire load in `Site::takers`.
+                site.enabled.store(takers, Ordering::Release);
             }
         }
     }

@@ -179,19 +179,28 @@ fn membarrier(command: libc::c_int) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } as libc::c_int).map(drop)
 }
 
-/// Where glibc keeps a thread's id, as a distance from the thread pointer, if it can be found.
+/// Where glibc keeps a thread's id, as a distance from the thread pointer (modulo 2⁶⁴), if it can be found.
 ///
-/// The place is no documented interface. It has been the same in every glibc for x86-64 since 2.10, and
+/// The place is no documented interface. It has been the same in every glibc for x86-64 since 2.10, and for
+/// aarch64 from the thread's handle, which lies before the thread pointer; and
 /// it is checked here against the calling thread's real id, and again by each background thread; where it
 /// does not hold, callers use [`gettid`]. glibc keeps it right in the children of fork as well.
 pub fn tid_offset() -> Option<usize> {
-    const GLIBC_X86_64: usize = 0x2d0;
-    if !cfg!(target_arch = "x86_64") || weak_symbol!(gnu_get_libc_version).is_null() {
+    if weak_symbol!(gnu_get_libc_version).is_null() {
         return None;
     }
+    let place = if cfg!(target_arch = "x86_64") {
+        0x2d0
+    } else if cfg!(target_arch = "aarch64") {
+        // SAFETY: a plain call.
+        let handle = unsafe { libc::pthread_self() } as usize;
+        handle.wrapping_add(0xd0).wrapping_sub(thread_pointer())
+    } else {
+        return None;
+    };
     // SAFETY: glibc's thread block is larger than 0x700 bytes, so the place is readable.
-    let found = unsafe { tid_from_thread_block(GLIBC_X86_64) };
-    (found == gettid()).then_some(GLIBC_X86_64)
+    let found = unsafe { tid_from_thread_block(place) };
+    (found == gettid()).then_some(place)
 }
 
 /// Reads the thread's id from its thread block.
@@ -212,8 +221,9 @@ pub unsafe fn tid_from_thread_block(offset: usize) -> u32 {
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
-        let _ = offset;
-        gettid()
+        let place = std::ptr::with_exposed_provenance::<u32>(thread_pointer().wrapping_add(offset));
+        // SAFETY: as above. Volatile: glibc writes it without our knowledge.
+        unsafe { place.read_volatile() }
     }
 }
 

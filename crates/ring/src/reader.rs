@@ -60,8 +60,8 @@ impl<'a> RingReader<'a> {
 
     /// Everything appended so far, as a position.
     pub fn written(&self) -> u64 {
-        // Ordering: pairs with the committing store of `tompion_section_append` (a plain store, which on
-        // x86-64 is a release): who sees the position sees the records below it.
+        // Ordering: pairs with the committing stores of the sections (plain ones on x86-64, where each is a
+        // release): who sees the position sees the records below it.
         self.map.word(self.offset + ring::WRITE).load(Ordering::Acquire)
     }
 
@@ -114,7 +114,8 @@ impl<'a> RingReader<'a> {
         bytes.clear();
         self.copy(begin.min(before), before, bytes);
         // Ordering: the copy's loads come before the second look at the position; a writer stores what it
-        // dirties only after the position that leads there.
+        // dirties only after the position that leads there. (On aarch64, pairs with the barrier before a
+        // record's first store.)
         fence(Ordering::Acquire);
         let after = self.written();
         if after < before {

@@ -511,6 +511,8 @@ tompion_priv_finish(const struct tompion_site *end, uint32_t begun)
     if ((enabled & begun) == 0)
         return;
     if ((enabled & others) != 0) {
+        /* The library looks at the copy, where it can't see to it that the bits come before the number. */
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
         copy.enabled = enabled & ~others;
         copy.number = end->number;
         copy.description = end->description;

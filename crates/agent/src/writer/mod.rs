@@ -22,6 +22,16 @@ use std::{
 
 use tompion_os::{gettid, tid_from_thread_block};
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+use aarch64::{add_to_thread_word, set_thread_word, thread_word};
+#[cfg(target_arch = "x86_64")]
+use x86_64::{add_to_thread_word, set_thread_word, thread_word};
+
 /// Where threads keep their ids, see [`tompion_os::tid_offset`]; 0 where that isn't known.
 static TID_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
@@ -48,38 +58,6 @@ global_asm!(
     .popsection
     "#
 );
-
-/// Reads one of this library's thread-local words. The compiler's own way would call a function.
-macro_rules! thread_word {
-    ($name:literal) => {{
-        let value: u32;
-        // SAFETY: reads a thread-local word of this library, whose place the linker fills in.
-        unsafe {
-            core::arch::asm!(
-                concat!("mov {place}, qword ptr [rip + ", $name, "@GOTTPOFF]"),
-                "mov {value:e}, dword ptr fs:[{place}]",
-                place = out(reg) _, value = out(reg) value,
-                options(nostack, preserves_flags, readonly)
-            );
-        }
-        value
-    }};
-}
-
-/// Writes one of this library's thread-local words.
-macro_rules! set_thread_word {
-    ($name:literal, $value:expr) => {
-        // SAFETY: writes a thread-local word of this library, whose place the linker fills in.
-        unsafe {
-            core::arch::asm!(
-                concat!("mov {place}, qword ptr [rip + ", $name, "@GOTTPOFF]"),
-                "mov dword ptr fs:[{place}], {value:e}",
-                place = out(reg) _, value = in(reg) $value,
-                options(nostack, preserves_flags)
-            );
-        }
-    };
-}
 
 /// The calling thread's id, if it was noted; 0 says that it is to be asked [`who`] it is.
 ///
@@ -134,15 +112,7 @@ pub struct Lent(());
 impl Lent {
     /// From now on.
     pub fn begin() -> Self {
-        // SAFETY: changes this library's own thread-local words, in one instruction each: the storage may be
-        // shared.
-        unsafe {
-            core::arch::asm!(
-                "mov {place}, qword ptr [rip + tompion_lent@GOTTPOFF]",
-                "lock inc dword ptr fs:[{place}]",
-                place = out(reg) _, options(nostack)
-            );
-        }
+        add_to_thread_word!("tompion_lent", 1);
         forget_thread_id();
         Self(())
     }
@@ -150,14 +120,7 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // SAFETY: as in `begin`.
-        unsafe {
-            core::arch::asm!(
-                "mov {place}, qword ptr [rip + tompion_lent@GOTTPOFF]",
-                "lock dec dword ptr fs:[{place}]",
-                place = out(reg) _, options(nostack)
-            );
-        }
+        add_to_thread_word!("tompion_lent", -1);
     }
 }
 
