@@ -26,9 +26,7 @@ use core::{
 
 use tompion_layout::{record, ring};
 
-use super::{
-    CHANGED, FLAG_GIVEN_TIME, NEEDS_SUBBUFFER, NO_RING, RESTARTED_TOO_OFTEN, tompion_rseq_offset,
-};
+use super::{CHANGED, FLAG_GIVEN_TIME, NEEDS_SUBBUFFER, NO_RING, RESTARTED_TOO_OFTEN, tompion_rseq_offset};
 use crate::producer::{Extras, MAX_RESTARTS, Put, Recording, tompion_append_otherwise};
 
 // The exclusive pair and the acquiring load take no offsets.

@@ -9,9 +9,7 @@ use core::{arch::global_asm, mem::offset_of, sync::atomic::Ordering};
 
 use tompion_layout::{record, ring};
 
-use super::{
-    CHANGED, FLAG_GIVEN_TIME, NEEDS_SUBBUFFER, NO_RING, RESTARTED_TOO_OFTEN, tompion_rseq_offset,
-};
+use super::{CHANGED, FLAG_GIVEN_TIME, NEEDS_SUBBUFFER, NO_RING, RESTARTED_TOO_OFTEN, tompion_rseq_offset};
 use crate::producer::{Extras, MAX_RESTARTS, Put, Recording, tompion_append_otherwise};
 
 /// The CPU number that the kernel keeps in the thread's rseq area; large where there is none.
