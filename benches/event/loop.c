@@ -1,5 +1,5 @@
 /*
- * Measures one body on one or two pinned threads and prints a JSON line for each batch.
+ * Measures one body on pinned threads and prints a JSON line for each batch.
  *
  *   loop BODY SURROUNDINGS THREADS EVENTS BATCHES
  *
@@ -10,9 +10,13 @@
  * All threads begin a batch together. A warm-up of bursts with pauses comes first: it touches the
  * rings and gives a listener time to populate them. It is counted in "warmup" of the last line, which
  * tells how many events were emitted in all.
+ *
+ * With more threads than CPUs they share these, and what counts is the CPU time of each, not the time that
+ * it waits for its turn.
  */
 #define _GNU_SOURCE
 #include "loop.h"
+#include "values.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -35,14 +39,15 @@ static void (*warm_body)(uint64_t);
 static int bursts;
 static uint64_t events;
 static int batches, threads;
-static int cpus[MAX_THREADS];
+static int cpus[MAX_THREADS], cpu_count;
+static clockid_t stopwatch = CLOCK_MONOTONIC_RAW;
 static pthread_barrier_t together;
 static uint64_t elapsed[MAX_THREADS][MAX_BATCHES];
 
 static uint64_t now(void)
 {
 	struct timespec time;
-	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+	clock_gettime(stopwatch, &time);
 	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
@@ -60,7 +65,7 @@ static void pin(int cpu)
 static void *measure(void *argument)
 {
 	int thread = (int)(intptr_t)argument;
-	pin(cpus[thread]);
+	pin(cpus[thread % cpu_count]);
 	prepare_thread();
 	for (int burst = 0; burst < WARMUP_BURSTS; burst++) {
 		warm_body(WARMUP_EVENTS);
@@ -129,12 +134,16 @@ int main(int count, char **arguments)
 	threads = atoi(arguments[3]);
 	events = strtoull(arguments[4], NULL, 10);
 	batches = atoi(arguments[5]);
-	int found = find_cpus();
-	if (threads < 1 || threads > found || batches < 1 || batches > MAX_BATCHES || events == 0) {
-		fprintf(stderr, "%s: at most %d threads and %d batches here\n", arguments[0], found,
+	cpu_count = find_cpus();
+	if (threads < 1 || threads > MAX_THREADS || batches < 1 || batches > MAX_BATCHES || events == 0 ||
+	    cpu_count == 0) {
+		fprintf(stderr, "%s: at most %d threads and %d batches\n", arguments[0], MAX_THREADS,
 			MAX_BATCHES);
 		return 2;
 	}
+	if (threads > cpu_count)
+		stopwatch = CLOCK_THREAD_CPUTIME_ID;
+	fill_values();
 	pthread_t handles[MAX_THREADS];
 	pthread_barrier_init(&together, NULL, (unsigned)threads);
 	for (int thread = 0; thread < threads; thread++)

@@ -1,31 +1,51 @@
 //! `x bench`: Tompion beside its peers, in one run on one machine, so that ratios mean something.
 
+mod budgets;
+mod bytes;
 mod count;
 mod event;
 mod find;
+mod gaps;
 mod lttng;
 mod machine;
+mod memory;
+mod page;
+mod plot;
 pub mod programs;
+mod rate;
+mod results;
+mod shapes;
 mod statistics;
 pub mod tompion;
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
 use crate::workspace::Workspace;
+use results::Results;
 
 /// Repetitions of an ordinary run; fewer give no median worth keeping.
 const REPETITIONS: usize = 9;
 /// Repetitions of `--quick`, which shows that everything works.
-const QUICK_REPETITIONS: usize = 2;
+const QUICK_REPETITIONS: usize = 1;
 
-/// Size of a sub-buffer, the same for all.
-const BUFFER_SIZE: &str = "1M";
-/// Sub-buffers of each CPU, the same for all.
-const BUFFERS: &str = "4";
+/// The rings of each CPU, the same for all that are compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffers {
+    /// Size of a sub-buffer.
+    pub size: &'static str,
+    /// Sub-buffers of each CPU.
+    pub count: &'static str,
+}
+
+impl Buffers {
+    /// What is used where nothing else is said.
+    pub const USUAL: Self = Self { size: "1M", count: "4" };
+}
 
 /// What happens when the buffers are full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +67,7 @@ impl Mode {
 }
 
 /// How a benchmark runs.
+#[derive(Clone, Copy)]
 pub struct Options {
     /// How often each variant is measured.
     pub repetitions: usize,
@@ -60,33 +81,80 @@ pub struct Report {
     pub text: String,
     /// For the result file.
     pub markdown: String,
+    /// For plots and the page.
+    pub results: Results,
 }
 
 type Benchmark = (&'static str, fn(&Workspace, &Options) -> Result<Report>);
 
-const BENCHMARKS: &[Benchmark] = &[("event", event::run), ("find", find::run)];
+/// In the order in which they run.
+const BENCHMARKS: &[Benchmark] = &[
+    ("event", event::run),
+    ("shapes", shapes::run),
+    ("gaps", gaps::run),
+    ("memory", memory::run),
+    ("bytes", bytes::run),
+    ("rate", rate::run),
+    ("find", find::run),
+];
 
-/// `x bench [NAME…] [--quick] [--repetitions N]`
-pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode> {
-    let (names, options) = parse(arguments)?;
-    for (name, benchmark) in BENCHMARKS {
-        if !names.is_empty() && !names.iter().any(|chosen| chosen == name) {
-            continue;
-        }
-        let report = benchmark(workspace, &options)?;
-        println!("{}", report.text);
-        if !options.quick {
-            let file = keep(workspace, name, &report.markdown)?;
-            println!("kept in {}", file.display());
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+const USAGE: &str = "usage: ./x bench [all | page | NAME…] [--quick] [--repetitions N]";
+
+/// What the command line asks for.
+struct Wanted {
+    /// Names of benchmarks; all if none.
+    names: Vec<String>,
+    /// Whether the page is written afterwards.
+    page: bool,
 }
 
-fn parse(arguments: &[String]) -> Result<(Vec<String>, Options)> {
-    let mut names = Vec::new();
+/// `x bench [all | page | NAME…] [--quick] [--repetitions N]`
+pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode> {
+    let (wanted, options) = parse(arguments)?;
+    let mut code = ExitCode::SUCCESS;
+    let mut fresh = Vec::new();
+    let begin = Instant::now();
+    for (name, benchmark) in BENCHMARKS {
+        if !wanted.names.iter().any(|chosen| chosen == name) {
+            continue;
+        }
+        progress("");
+        println!("── {name} (after {:.1} min)", begin.elapsed().as_secs_f64() / 60.0);
+        // One that cannot run leaves the others their turn.
+        match benchmark(workspace, &options) {
+            Ok(report) => {
+                println!("{}", report.text);
+                if !options.quick {
+                    println!("kept in {}", keep(workspace, name, &report)?.display());
+                }
+                fresh.push(report.results);
+            }
+            Err(error) => {
+                eprintln!("{name} failed: {error:#}");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    if wanted.page {
+        let stored = page::Stored::load(workspace, BENCHMARKS.iter().map(|(name, _)| *name), &fresh)?;
+        // A quick run shows that the page can be made, beside what it measured.
+        let folder = if options.quick {
+            programs::folder(workspace)?.join("page")
+        } else {
+            workspace.root.join("docs")
+        };
+        println!("{}", budgets::table(&stored.budgets()).text());
+        println!("page: {}", page::write(&stored, &folder)?.display());
+    }
+    println!("all in {:.1} min", begin.elapsed().as_secs_f64() / 60.0);
+    Ok(code)
+}
+
+fn parse(arguments: &[String]) -> Result<(Wanted, Options)> {
+    let mut wanted = Wanted { names: Vec::new(), page: false };
     let mut options = Options { repetitions: REPETITIONS, quick: false };
     let mut chosen = None;
+    let mut all = false;
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -95,23 +163,28 @@ fn parse(arguments: &[String]) -> Result<(Vec<String>, Options)> {
                 let number = words.next().context("--repetitions needs a number")?;
                 chosen = Some(number.parse().with_context(|| format!("no number: {number}"))?);
             }
-            name if BENCHMARKS.iter().any(|(known, _)| *known == name) => names.push(name.into()),
+            "all" => all = true,
+            "page" => wanted.page = true,
+            name if BENCHMARKS.iter().any(|(known, _)| *known == name) => wanted.names.push(name.into()),
             _ => {
                 let known: Vec<_> = BENCHMARKS.iter().map(|(name, _)| *name).collect();
-                bail!("usage: ./x bench [NAME…] [--quick] [--repetitions N]; names: {}", known.join(" "));
+                bail!("{USAGE}; names: {}", known.join(" "));
             }
         }
     }
+    if all || (wanted.names.is_empty() && !wanted.page) {
+        wanted.page = true;
+        wanted.names = BENCHMARKS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    }
     options.repetitions =
         chosen.unwrap_or(if options.quick { QUICK_REPETITIONS } else { REPETITIONS }).max(1);
-    Ok((names, options))
+    Ok((wanted, options))
 }
 
-fn keep(workspace: &Workspace, name: &str, markdown: &str) -> Result<PathBuf> {
-    let folder = workspace.root.join("benches/results");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let file = folder.join(format!("{name}-{}.md", machine::date()?));
-    fs::write(&file, markdown).with_context(|| format!("cannot write {}", file.display()))?;
+fn keep(workspace: &Workspace, name: &str, report: &Report) -> Result<PathBuf> {
+    let data = report.results.save(workspace)?;
+    let file = data.with_file_name(format!("{name}-{}.md", report.results.date));
+    fs::write(&file, &report.markdown).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(file)
 }
 

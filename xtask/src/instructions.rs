@@ -10,7 +10,6 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::bench::Mode;
 use crate::bench::programs::{self, Program};
 use crate::bench::tompion::{Settings, Source, Tompion};
 use crate::shell;
@@ -89,13 +88,7 @@ fn count(workspace: &Workspace) -> Result<Vec<Count>> {
     let steps = build("steps", "event/steps.c", &[])?;
     let counted = build("counted", "event/counted.c", &programs::tompion_flags(workspace))?;
     let folder = programs::folder(workspace)?.join("steps-trace");
-    let settings = Settings {
-        folder: &folder,
-        source: Source::Events("bench:*"),
-        mode: Mode::Overwrite,
-        tid: true,
-        filter: None,
-    };
+    let settings = Settings::new(&folder, Source::Events("bench:*"));
     let mut recorded = tompion.record(&settings)?;
     recorded.arg(&steps).arg(&counted).arg("expect-enabled");
     let mut counts = run(&mut recorded, "")?;

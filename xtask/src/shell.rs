@@ -68,6 +68,20 @@ pub fn run_quietly(command: &mut Command) -> Result<()> {
     capture(command).map(drop)
 }
 
+/// The same command, ended after so many seconds: another program may hang, and must not keep us.
+pub fn limited(seconds: u64, command: &Command) -> Command {
+    let mut limited = Command::new("timeout");
+    limited.args(["--kill-after=5", &seconds.to_string()]);
+    limited.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    limited
+}
+
 /// Runs a command and returns its standard output; its standard error becomes part of the error.
 pub fn capture(command: &mut Command) -> Result<String> {
     let output = command

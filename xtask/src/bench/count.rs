@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::shell;
+
 /// What a trace holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
@@ -15,6 +17,16 @@ pub struct Counted {
     pub found: u64,
     /// Losses that the trace itself tells of.
     pub discarded: u64,
+}
+
+/// Counts a trace's events and nothing else, several times faster.
+pub fn events(folder: &Path) -> Result<u64> {
+    let mut command = Command::new("babeltrace2");
+    command.arg(folder).args(["--component", "sink.utils.counter", "--params", "step=+0,hide-zero=no"]);
+    let text = shell::capture(&mut command)?;
+    let line = text.lines().find(|line| line.contains("Event message"));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    number.with_context(|| format!("babeltrace2 counted nothing in {}", folder.display()))
 }
 
 /// Counts a trace's events, and those with this text in their line.

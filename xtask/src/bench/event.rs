@@ -1,22 +1,27 @@
-//! `x bench event`: what one event with two 8-byte fields costs, beside clocks, a queue and LTTng.
+//! What one event costs: the loop program in its variants, run and checked; and `x bench event`, an event
+//! with two 8-byte fields beside clocks, a queue and LTTng.
 
 mod report;
-mod variant;
+pub mod variant;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use super::count;
 use super::lttng::{self, Daemon};
+use super::results::{Figure, Results, Who};
 use super::statistics::Series;
-use super::tompion::{Source, Tompion};
-use super::{Mode, Options, Report, machine, programs, progress, tompion};
+use super::tompion::{self, Source, Tompion, WITHOUT_RSEQ};
+use super::{Mode, Options, Report, programs, progress};
 use crate::shell;
 use crate::workspace::Workspace;
-use variant::{Surroundings, Tracer, Variant};
+use variant::{Context, Recording, Surroundings, Tracer, Variant};
+
+/// A program that measures longer hangs.
+const MOST_SECONDS: u64 = 120;
 
 /// What one variant showed over all repetitions.
 #[derive(Default)]
@@ -27,10 +32,12 @@ pub struct Finding {
     pub emitted: u64,
     /// Fewest and most events that arrived in a repetition, where a trace was made.
     pub arrived: Option<(u64, u64)>,
+    /// Why a repetition has no figure.
+    pub failure: Option<String>,
 }
 
 /// Everything that a repetition needs.
-struct Bench {
+pub struct Bench {
     folder: PathBuf,
     plain: PathBuf,
     tompion: Option<(Tompion, PathBuf)>,
@@ -38,41 +45,50 @@ struct Bench {
     quick: bool,
 }
 
-/// Runs the benchmark.
+/// Runs `x bench event`.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
     let bench = Bench::prepare(workspace, options)?;
-    let variants: Vec<Variant> =
-        variant::all(available_threads()).into_iter().filter(|variant| bench.can(variant)).collect();
-    let mut findings: Vec<Finding> = variants.iter().map(|_| Finding::default()).collect();
-    for repetition in 0..options.repetitions {
-        for (index, (variant, finding)) in variants.iter().zip(&mut findings).enumerate() {
-            let (now, all) = (repetition + 1, options.repetitions);
-            progress(&format!("repetition {now}/{all}, variant {}/{}: {variant}", index + 1, variants.len()));
-            bench.measure(variant, finding).with_context(|| variant.to_string())?;
-        }
-    }
-    progress("");
-    let results: Vec<_> = variants.into_iter().zip(findings).collect();
-    Ok(report::report(&results, options.repetitions, &machine::description()?))
+    let measured = bench.all(variant::all(available_threads()), options.repetitions);
+    let figures = measured.iter().map(|(variant, finding)| figure(variant, finding)).collect();
+    let results = Results::new("event", options.repetitions, figures)?;
+    Ok(report::report(&measured, results))
 }
 
 fn available_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// A finding as it is kept.
+fn figure(variant: &Variant, finding: &Finding) -> Figure {
+    let place = variant.threads.to_string();
+    let mut figure =
+        Figure::new(variant.surroundings.name(), variant.who(), &variant.label(), &place, "ns an event");
+    fill(&mut figure, finding);
+    figure
+}
+
+/// Takes over what was found.
+pub fn fill(figure: &mut Figure, finding: &Finding) {
+    figure.values = finding.cost.values().to_vec();
+    figure.failure.clone_from(&finding.failure);
+    figure.counts.insert("emitted".into(), finding.emitted as f64);
+    if let Some((fewest, _)) = finding.arrived {
+        figure.counts.insert("arrived".into(), fewest as f64);
+    }
+}
+
 impl Bench {
-    fn prepare(workspace: &Workspace, options: &Options) -> Result<Self> {
+    /// Builds what there is to build, and starts LTTng's daemon.
+    pub fn prepare(workspace: &Workspace, options: &Options) -> Result<Self> {
         let folder = programs::folder(workspace)?;
         let build = |name, source, flags: &[String]| {
-            programs::build(workspace, &programs::Program { name, sources: &["event/loop.c", source], flags })
+            let sources = &["event/loop.c", "event/values.c", source];
+            programs::build(workspace, &programs::Program { name, sources, flags })
         };
         let plain = build("loop-plain", "event/plain.c", &[])?;
-        let lttng = if programs::has_lttng_headers() {
-            let program = build("loop-lttng", "event/lttng.c", &programs::lttng_flags())?;
-            Some((Daemon::start()?, program))
-        } else {
-            eprintln!("LTTng is missing and left out (apt install lttng-tools liblttng-ust-dev)");
-            None
+        let lttng = match Daemon::if_installed() {
+            Some(daemon) => Some((daemon, build("loop-lttng", "event/lttng.c", &programs::lttng_flags())?)),
+            None => None,
         };
         let tompion = match Tompion::build(workspace)? {
             Some(tompion) => {
@@ -84,62 +100,112 @@ impl Bench {
         Ok(Self { folder, plain, tompion, lttng, quick: options.quick })
     }
 
-    fn can(&self, variant: &Variant) -> bool {
-        match variant.tracer {
-            Tracer::Plain(_) => true,
-            Tracer::TompionDisabled | Tracer::Tompion(_) => self.tompion.is_some(),
-            Tracer::LttngDisabled | Tracer::Lttng(_) => self.lttng.is_some(),
+    /// Measures all variants that can be measured here, interleaved. What fails is noted and passed over.
+    pub fn all(&self, variants: Vec<Variant>, repetitions: usize) -> Vec<(Variant, Finding)> {
+        let can = variants.into_iter().filter(|variant| self.can(variant));
+        let mut measured: Vec<_> = can.map(|variant| (variant, Finding::default())).collect();
+        let count = measured.len();
+        for repetition in 1..=repetitions {
+            for (index, (variant, finding)) in measured.iter_mut().enumerate() {
+                progress(&format!("repetition {repetition}/{repetitions}, {}/{count}: {variant}", index + 1));
+                if let Err(error) = self.measure(variant, finding) {
+                    progress("");
+                    eprintln!("failed: {variant}: {error:#}");
+                    finding.failure.get_or_insert_with(|| first_line(&error));
+                    self.revive();
+                }
+            }
+        }
+        progress("");
+        measured
+    }
+
+    /// After a failure: LTTng's daemon may have been its cause.
+    pub fn revive(&self) {
+        if let Some(Err(error)) = self.lttng.as_ref().map(|(daemon, _)| daemon.make_sure()) {
+            eprintln!("{error:#}");
         }
     }
 
     /// One repetition of one variant.
     fn measure(&self, variant: &Variant, finding: &mut Finding) -> Result<()> {
-        let trace = self.folder.join("event-trace");
-        let (output, trace) = match variant.tracer {
-            Tracer::Plain(_) | Tracer::TompionDisabled | Tracer::LttngDisabled => {
-                (self.run(Command::new(self.program(variant)?), variant)?, None)
-            }
-            Tracer::Tompion(recording) => {
-                let (tompion, program) = self.tompion.as_ref().context("Tompion is not built")?;
-                let settings = tompion::Settings {
-                    folder: &trace,
-                    source: Source::Events("bench:*"),
-                    mode: recording.mode,
-                    tid: recording.tid,
-                    filter: None,
-                };
-                let mut command = tompion.record(&settings)?;
-                command.arg(program);
-                (self.run(command, variant)?, Some((recording, trace)))
-            }
-            Tracer::Lttng(recording) => {
-                let settings = lttng::Settings {
-                    folder: &trace,
-                    events: "bench:*",
-                    mode: recording.mode,
-                    tid: recording.tid,
-                };
-                let session = lttng::Session::start(&settings)?;
-                let output = self.run(Command::new(self.program(variant)?), variant)?;
-                (output, Some((recording, session.finish()?)))
-            }
-        };
-        finding.cost.push(output.cost);
-        finding.emitted = output.emitted;
-        if let Some((recording, trace)) = trace {
-            let arrived = self.arrived(variant, recording.mode, &trace)?;
+        let (output, recorded) = self.execute(variant)?;
+        if let Some((recording, trace)) = recorded {
+            let arrived = self.arrived(variant, recording, &trace)?;
             let (fewest, most) = finding.arrived.unwrap_or((arrived, arrived));
             finding.arrived = Some((fewest.min(arrived), most.max(arrived)));
             programs::remove(&trace)?;
         }
+        finding.cost.push(output.cost);
+        finding.emitted = output.emitted;
         Ok(())
     }
 
-    fn program(&self, variant: &Variant) -> Result<&PathBuf> {
+    /// Records a variant, and returns the size of its trace on disk and the number of events in it.
+    pub fn size_on_disk(&self, variant: &Variant) -> Result<(u64, u64)> {
+        let (output, recorded) = self.execute(variant)?;
+        let (_, trace) = recorded.context("this variant records nothing")?;
+        let (bytes, events) = (programs::size(&trace)?, count::events(&trace)?);
+        ensure!(events == output.emitted, "{events} of {} events arrived", output.emitted);
+        programs::remove(&trace)?;
+        Ok((bytes, events))
+    }
+
+    /// Runs a variant's program; returns what it measured, and the trace if one was made.
+    fn execute(&self, variant: &Variant) -> Result<(Output, Option<(Recording, PathBuf)>)> {
+        let trace = self.folder.join("event-trace");
         match variant.tracer {
-            Tracer::Plain(_) => Some(&self.plain),
-            Tracer::TompionDisabled | Tracer::Tompion(_) => self.tompion.as_ref().map(|(_, program)| program),
-            Tracer::LttngDisabled | Tracer::Lttng(_) => self.lttng.as_ref().map(|(_, program)| program),
+            Tracer::Plain(_) | Tracer::TompionDisabled | Tracer::LttngDisabled => {
+                Ok((self.run(Command::new(self.program(variant)?), variant)?, None))
+            }
+            Tracer::Tompion(recording) | Tracer::Fallback(recording) => {
+                let mut command = self.record(recording, &trace)?;
+                if matches!(variant.tracer, Tracer::Fallback(_)) {
+                    command.args(WITHOUT_RSEQ);
+                }
+                command.arg(self.program(variant)?);
+                Ok((self.run(command, variant)?, Some((recording, trace))))
+            }
+            Tracer::Lttng(recording) => {
+                let settings = lttng::Settings {
+                    mode: recording.mode,
+                    contexts: recording.context.lttng(),
+                    filter: recording.context.filter(),
+                    ..lttng::Settings::new(&trace, "bench:*")
+                };
+                let session = lttng::Session::start(&settings)?;
+                let output = self.run(Command::new(self.program(variant)?), variant)?;
+                Ok((output, Some((recording, session.finish()?))))
+            }
+        }
+    }
+
+    /// Whether this variant can be measured here.
+    pub fn can(&self, variant: &Variant) -> bool {
+        match variant.who() {
+            Who::Plain => true,
+            Who::Tompion | Who::Fallback => self.tompion.is_some(),
+            Who::Lttng => self.lttng.is_some(),
+        }
+    }
+
+    /// The start of a command line that records.
+    fn record(&self, recording: Recording, trace: &Path) -> Result<Command> {
+        let (tompion, _) = self.tompion.as_ref().context("Tompion is not built")?;
+        tompion.record(&tompion::Settings {
+            mode: recording.mode,
+            tid: recording.context.has_tid(),
+            context: (recording.context == Context::Application).then_some("app"),
+            filter: recording.context.filter(),
+            ..tompion::Settings::new(trace, Source::Events("bench:*"))
+        })
+    }
+
+    fn program(&self, variant: &Variant) -> Result<&PathBuf> {
+        match variant.who() {
+            Who::Plain => Some(&self.plain),
+            Who::Tompion | Who::Fallback => self.tompion.as_ref().map(|(_, program)| program),
+            Who::Lttng => self.lttng.as_ref().map(|(_, program)| program),
         }
         .context("not built")
     }
@@ -148,26 +214,38 @@ impl Bench {
         let (events, batches) = variant.size(self.quick);
         command.args([variant.body(), variant.surroundings.name()]);
         command.args([variant.threads.to_string(), events.to_string(), batches.to_string()]);
-        Output::parse(&shell::capture(&mut command)?)
+        Output::parse(&shell::capture(&mut shell::limited(MOST_SECONDS, &command))?)
     }
 
     /// Counts a trace's events, and makes sure that the last ones of each batch are among them: of the
     /// last batch only, where the earlier ones were overwritten.
-    fn arrived(&self, variant: &Variant, mode: Mode, trace: &std::path::Path) -> Result<u64> {
+    fn arrived(&self, variant: &Variant, recording: Recording, trace: &Path) -> Result<u64> {
+        if recording.context == Context::FilterFalse {
+            // Tracers differ in what they write when there is nothing to write.
+            let events = count::events(trace).unwrap_or(0);
+            ensure!(events == 0, "{events} events passed a filter that is never true");
+            return Ok(events);
+        }
         let (events, _) = variant.size(self.quick);
-        let counted = count::trace(trace, &format!(" a = {},", events - 1))?;
-        let expected = match mode {
-            Mode::Overwrite => variant.threads as u64,
-            Mode::Discard => 1,
-        };
+        let numbered = variant.is_numbered();
+        let text = if numbered { format!(" a = {},", events - 1) } else { String::new() };
+        let counted = count::trace(trace, &text)?;
+        ensure!(counted.events > 0, "nothing was recorded");
+        // Threads that share a CPU overwrite each other's.
+        let alone = recording.mode == Mode::Overwrite && variant.threads <= available_threads();
+        let expected = if alone { variant.threads as u64 } else { 1 };
         ensure!(
-            counted.found >= expected,
+            !numbered || counted.found >= expected,
             "the trace lacks the last events of the loop: {} events in {}",
             counted.events,
             trace.display()
         );
         Ok(counted.events)
     }
+}
+
+fn first_line(error: &anyhow::Error) -> String {
+    format!("{error:#}").lines().next().unwrap_or_default().to_owned()
 }
 
 /// What the bench loop printed.

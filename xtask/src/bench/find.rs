@@ -7,9 +7,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::lttng::{self, Daemon};
+use super::results::{Figure, Results, Who};
 use super::statistics::Series;
 use super::tompion::{Source, Tompion};
-use super::{Mode, Options, Report, count, machine, programs, progress, tompion};
+use super::{Mode, Options, Report, count, programs, progress, tompion};
 use crate::shell;
 use crate::table::{Table, grouped};
 use crate::workspace::Workspace;
@@ -22,6 +23,9 @@ Warm cache; variants interleaved; wall time of `find` itself, not of the recorde
 beside the smallest and the largest. Both tracers have four sub-buffers of 1 MiB on each CPU and record \
 the thread of each event. The cost of an event is the added time divided by the events that the same \
 wrapper recorded and lost while writing to disk.\n";
+
+/// The table is the same after more of them.
+const MOST_REPETITIONS: usize = 5;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +60,14 @@ impl Tracer {
         }
     }
 
+    const fn who(self) -> Who {
+        match self {
+            Self::Plain => Who::Plain,
+            Self::TompionIdle | Self::Tompion(_) => Who::Tompion,
+            Self::LttngIdle | Self::Lttng(_) => Who::Lttng,
+        }
+    }
+
     /// The variant that tells how many events there were.
     const fn counted_by(self) -> Option<Self> {
         match self {
@@ -71,6 +83,7 @@ struct Finding {
     seconds: Series,
     recorded: Option<u64>,
     lost: Option<u64>,
+    failure: Option<String>,
 }
 
 struct Bench {
@@ -82,19 +95,25 @@ struct Bench {
 
 /// Runs the benchmark.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
+    let repetitions = options.repetitions.min(MOST_REPETITIONS);
     let bench = Bench::prepare(workspace)?;
     let tracers: Vec<Tracer> = ALL.into_iter().filter(|tracer| bench.can(*tracer)).collect();
     bench.measure(Tracer::Plain, &mut Finding::default())?; // fills the cache
     let mut findings: Vec<Finding> = tracers.iter().map(|_| Finding::default()).collect();
-    for repetition in 0..options.repetitions {
+    for repetition in 0..repetitions {
         for (&tracer, finding) in tracers.iter().zip(&mut findings) {
-            progress(&format!("repetition {}/{}: {}", repetition + 1, options.repetitions, tracer.label()));
-            bench.measure(tracer, finding).with_context(|| tracer.label())?;
+            progress(&format!("repetition {}/{repetitions}: {}", repetition + 1, tracer.label()));
+            if let Err(error) = bench.measure(tracer, finding) {
+                progress("");
+                eprintln!("failed: {}: {error:#}", tracer.label());
+                finding.failure.get_or_insert_with(|| format!("{error:#}"));
+                bench.lttng.as_ref().map_or(Ok(()), Daemon::make_sure)?;
+            }
         }
     }
     progress("");
     let results: Vec<_> = tracers.into_iter().zip(findings).collect();
-    report(&results, options.repetitions)
+    report(&results, repetitions)
 }
 
 impl Bench {
@@ -103,12 +122,7 @@ impl Bench {
             workspace,
             &programs::Program { name: "timed", sources: &["find/timed.c"], flags: &["-static".into()] },
         )?;
-        let lttng = if shell::exists("lttng-sessiond") {
-            Some(Daemon::start()?)
-        } else {
-            eprintln!("LTTng is missing and left out (apt install lttng-tools liblttng-ust-dev)");
-            None
-        };
+        let lttng = Daemon::if_installed();
         let folder = programs::folder(workspace)?;
         let tompion = Tompion::build(workspace)?.filter(|tompion| tompion.wrapper("malloc").is_file());
         Ok(Self { folder, stopwatch, tompion, lttng })
@@ -134,15 +148,16 @@ impl Bench {
             Tracer::Tompion(mode) => {
                 let tompion = self.tompion.as_ref().context("Tompion is not built")?;
                 let source = Source::Preload("malloc");
-                let settings = tompion::Settings { folder: &trace, source, mode, tid: true, filter: None };
+                let settings = tompion::Settings { mode, ..tompion::Settings::new(&trace, source) };
                 let mut command = tompion.record(&settings)?;
                 command.arg(&self.stopwatch);
                 (self.time(command)?, Some(trace))
             }
             Tracer::Lttng(mode) => {
                 let events = "lttng_ust_libc:*";
-                let session =
-                    lttng::Session::start(&lttng::Settings { folder: &trace, events, mode, tid: true })?;
+                let settings =
+                    lttng::Settings { mode, contexts: &["vtid"], ..lttng::Settings::new(&trace, events) };
+                let session = lttng::Session::start(&settings)?;
                 let seconds = self.time(self.preloaded(Path::new(LTTNG_WRAPPER)))?;
                 (seconds, Some(session.finish()?))
             }
@@ -209,12 +224,27 @@ fn report(results: &[(Tracer, Finding)], repetitions: usize) -> Result<Report> {
         ]);
     }
     let title = "`find /usr -regex '.*a'`, every allocation recorded";
-    let machine = machine::description()?;
+    let figures = results.iter().map(|(tracer, finding)| figure(*tracer, finding)).collect();
+    let results = Results::new("find", repetitions, figures)?;
+    let machine: String = results.machine.iter().map(|line| format!("- {line}\n")).collect();
+    let failures = results.failures();
     Ok(Report {
-        text: format!("{title}\n{}", table.text()),
+        text: format!("{title}\n{}{failures}", table.text()),
         markdown: format!(
-            "# {title}\n\n{machine}- repetitions: {repetitions}\n\n{METHOD}\n{}",
+            "# {title}\n\n{machine}- repetitions: {repetitions}\n\n{METHOD}\n{}{failures}",
             table.markdown()
         ),
+        results,
     })
+}
+
+/// A finding as it is kept.
+fn figure(tracer: Tracer, finding: &Finding) -> Figure {
+    let mut figure = Figure::new("find", tracer.who(), tracer.label(), "wall time", "seconds");
+    figure.values = finding.seconds.values().to_vec();
+    figure.failure.clone_from(&finding.failure);
+    let counts = [("recorded", finding.recorded), ("lost", finding.lost)];
+    let counted = counts.into_iter().filter_map(|(name, count)| Some((name.to_owned(), count? as f64)));
+    figure.counts = counted.collect();
+    figure
 }

@@ -16,6 +16,17 @@ pub fn folder(workspace: &Workspace) -> Result<PathBuf> {
     Ok(folder)
 }
 
+/// A folder in memory, for traces that shall not wait for a disk.
+pub fn memory_folder(workspace: &Workspace) -> Result<PathBuf> {
+    let shared = Path::new("/dev/shm");
+    if !shared.is_dir() {
+        return folder(workspace);
+    }
+    let folder = shared.join("tompion-bench");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
 /// A program to build.
 pub struct Program<'a> {
     /// Its name.
@@ -70,4 +81,14 @@ pub fn remove(folder: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// The bytes of all files below a folder.
+pub fn size(folder: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
+        let path = entry?.path();
+        bytes += if path.is_dir() { size(&path)? } else { path.metadata()?.len() };
+    }
+    Ok(bytes)
 }

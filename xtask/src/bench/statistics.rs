@@ -11,6 +11,11 @@ impl Series {
         self.0.insert(place, value);
     }
 
+    /// All, from the smallest.
+    pub fn values(&self) -> &[f64] {
+        &self.0
+    }
+
     /// The middle one, or the mean of the middle two; not a number without measurements.
     pub fn median(&self) -> f64 {
         let middle = self.0.len() / 2;

@@ -3,11 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use serde_json::Value;
 
-use super::{BUFFER_SIZE, BUFFERS, Mode, programs};
+use super::{Buffers, Mode, programs};
 use crate::artifacts::{self, Profile};
+use crate::shell;
 use crate::workspace::Workspace;
+
+/// A recording that takes longer hangs.
+const MOST_SECONDS: u64 = 180;
 
 /// What a recording records.
 pub struct Settings<'a> {
@@ -19,8 +24,27 @@ pub struct Settings<'a> {
     pub mode: Mode,
     /// Whether each event carries its thread.
     pub tid: bool,
+    /// What else it carries, as `--context` says it.
+    pub context: Option<&'a str>,
     /// What events must say to be recorded.
     pub filter: Option<&'a str>,
+    /// The rings; the defaults if none.
+    pub buffers: Option<Buffers>,
+}
+
+impl<'a> Settings<'a> {
+    /// A flight recorder of these events with their threads and nothing else.
+    pub const fn new(folder: &'a Path, source: Source) -> Self {
+        Self {
+            folder,
+            source,
+            mode: Mode::Overwrite,
+            tid: true,
+            context: None,
+            filter: None,
+            buffers: Some(Buffers::USUAL),
+        }
+    }
 }
 
 /// Where events come from.
@@ -52,12 +76,26 @@ impl Tompion {
         self.folder.join(format!("libtompion-{name}.so"))
     }
 
+    /// The command `tompion`.
+    pub fn command(&self) -> Command {
+        Command::new(self.folder.join("tompion"))
+    }
+
+    /// The number of events in any trace, by our own reader, where babeltrace2 would take too long.
+    pub fn count(&self, trace: &Path) -> Result<u64> {
+        let text = shell::capture(self.command().args(["stat", "--json"]).arg(trace))?;
+        let sums: Value = serde_json::from_str(&text).context("`tompion stat` wrote no JSON")?;
+        sums["events"].as_u64().context("`tompion stat` wrote no number of events")
+    }
+
     /// The start of a command line that records the words to be added to it.
     pub fn record(&self, settings: &Settings) -> Result<Command> {
         programs::remove(settings.folder)?;
-        let mut command = Command::new(self.folder.join("tompion"));
+        let mut command = self.command();
         command.args(["record", "--mode", settings.mode.name()]);
-        command.args(["--subbuf-size", BUFFER_SIZE, "--subbufs", BUFFERS]);
+        if let Some(buffers) = settings.buffers {
+            command.args(["--subbuf-size", buffers.size, "--subbufs", buffers.count]);
+        }
         match settings.source {
             Source::Events(glob) => command.args(["-e", glob]),
             Source::Preload(name) => command.args(["--preload", name]),
@@ -65,10 +103,16 @@ impl Tompion {
         if !settings.tid {
             command.arg("--no-tid");
         }
+        if let Some(context) = settings.context {
+            command.args(["--context", context]);
+        }
         if let Some(filter) = settings.filter {
             command.args(["--filter", filter]);
         }
         command.arg("-o").arg(settings.folder).arg("--");
-        Ok(command)
+        Ok(shell::limited(MOST_SECONDS, &command))
     }
 }
+
+/// The words before a program that keep restartable sequences from it.
+pub const WITHOUT_RSEQ: [&str; 2] = ["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0"];

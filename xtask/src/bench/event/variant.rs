@@ -1,16 +1,79 @@
-//! What is measured: a tracer, its surroundings, and how many threads at once.
+//! What is measured: a tracer, an event, its surroundings, and how many threads at once.
 
 use std::fmt;
 
-use super::Mode;
+use super::super::Mode;
+use super::super::results::Who;
+
+/// What an event carries besides its fields, and whether it has to pass a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// Nothing.
+    None,
+    /// Its thread.
+    Thread,
+    /// Its thread and a value that the program defines (Tompion).
+    Application,
+    /// Process and the program's name with each event (LTTng; Tompion has both once for each process).
+    Process,
+    /// Nothing, behind a filter that all pass.
+    FilterTrue,
+    /// Nothing, behind a filter that none pass.
+    FilterFalse,
+}
+
+impl Context {
+    /// Whether Tompion records the thread.
+    pub const fn has_tid(self) -> bool {
+        matches!(self, Self::Thread | Self::Application)
+    }
+
+    /// LTTng's names for it.
+    pub const fn lttng(self) -> &'static [&'static str] {
+        match self {
+            Self::Thread => &["vtid"],
+            Self::Process => &["vpid", "procname"],
+            _ => &[],
+        }
+    }
+
+    /// The filter, which both understand.
+    pub const fn filter(self) -> Option<&'static str> {
+        match self {
+            Self::FilterTrue => Some("a < 1000000000"),
+            Self::FilterFalse => Some("a > 1000000000"),
+            _ => None,
+        }
+    }
+
+    /// What the tables call it.
+    const fn name(self, who: Who) -> &'static str {
+        match (self, who) {
+            (Self::None, _) => "",
+            (Self::Thread, Who::Lttng) => ", vtid",
+            (Self::Thread, _) => ", tid",
+            (Self::Application, _) => ", tid and a value of the program",
+            (Self::Process, _) => ", vpid and procname",
+            (Self::FilterTrue, _) => ", filter that is true",
+            (Self::FilterFalse, _) => ", filter that is false",
+        }
+    }
+}
 
 /// How a tracer records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recording {
     /// What happens when the buffers are full.
     pub mode: Mode,
-    /// Whether each event carries its thread.
-    pub tid: bool,
+    /// What each event carries.
+    pub context: Context,
+}
+
+impl Recording {
+    /// A flight recorder.
+    pub const fn overwrite(context: Context) -> Self {
+        Self { mode: Mode::Overwrite, context }
+    }
 }
 
 /// What stands in the loop.
@@ -22,6 +85,8 @@ pub enum Tracer {
     TompionDisabled,
     /// Recorded by Tompion.
     Tompion(Recording),
+    /// Recorded by Tompion, without restartable sequences.
+    Fallback(Recording),
     /// Linked with LTTng-UST, not recorded.
     LttngDisabled,
     /// Recorded by LTTng-UST.
@@ -50,14 +115,19 @@ impl Surroundings {
     }
 }
 
+/// The event that stands for all in most tables: two 8-byte fields.
+pub const USUAL_EVENT: &str = "fields_2";
+
 /// One thing to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// What stands in the loop.
     pub tracer: Tracer,
+    /// Which event.
+    pub event: &'static str,
     /// What stands around it.
     pub surroundings: Surroundings,
-    /// Threads at once, each on a CPU of its own.
+    /// Threads at once, each on a CPU of its own, as long as there are CPUs.
     pub threads: usize,
 }
 
@@ -71,29 +141,51 @@ pub const CLOCK: Tracer = Tracer::Plain("clock");
 pub const QUEUE: Tracer = Tracer::Plain("queue");
 
 impl Variant {
+    /// The usual event on one thread, with nothing around it.
+    pub const fn tight(tracer: Tracer) -> Self {
+        Self { tracer, event: USUAL_EVENT, surroundings: Surroundings::Tight, threads: 1 }
+    }
+
+    /// Whose it is.
+    pub const fn who(&self) -> Who {
+        match self.tracer {
+            Tracer::Plain(_) => Who::Plain,
+            Tracer::TompionDisabled | Tracer::Tompion(_) => Who::Tompion,
+            Tracer::Fallback(_) => Who::Fallback,
+            Tracer::LttngDisabled | Tracer::Lttng(_) => Who::Lttng,
+        }
+    }
+
     /// The body's name in the C program.
     pub const fn body(&self) -> &'static str {
         match self.tracer {
             Tracer::Plain(body) => body,
-            _ => "event",
+            _ => self.event,
         }
     }
 
+    /// Whether the event has a field `a`, not the last one, with the number of the round.
+    pub fn is_numbered(&self) -> bool {
+        let fields = self.event.strip_prefix("fields_").and_then(|number| number.parse::<u32>().ok());
+        fields.is_some_and(|number| number > 1)
+    }
+
     /// Events of a batch, and batches.
-    pub const fn size(&self, quick: bool) -> (u64, u64) {
-        match (self.surroundings, quick) {
+    pub fn size(&self, quick: bool) -> (u64, u64) {
+        let large = matches!(self.event, "str_512" | "str_4096" | "fields_32");
+        let (events, batches) = match (self.surroundings, quick) {
             (Surroundings::Burst, false) => (4_000, 100),
             (Surroundings::Burst, true) => (4_000, 10),
             (_, false) => (1_000_000, 5),
-            (_, true) => (200_000, 3),
-        }
+            (_, true) => (100_000, 2),
+        };
+        (if large { events / 8 } else { events }, batches)
     }
 
     /// What the tables call it.
     pub fn label(&self) -> String {
-        let recorded = |name: &str, recording: Recording, tid: &str| {
-            let context = if recording.tid { format!(", {tid}") } else { String::new() };
-            format!("{name}, {}{context}", recording.mode.name())
+        let recorded = |name: &str, recording: Recording| {
+            format!("{name}, {}{}", recording.mode.name(), recording.context.name(self.who()))
         };
         match self.tracer {
             Tracer::Plain("empty") => "empty loop".into(),
@@ -102,26 +194,28 @@ impl Variant {
             Tracer::Plain("queue") => "per-thread queue, plain stores".into(),
             Tracer::Plain(other) => other.into(),
             Tracer::TompionDisabled => "Tompion, disabled".into(),
-            Tracer::Tompion(recording) => recorded("Tompion", recording, "tid"),
+            Tracer::Tompion(recording) => recorded("Tompion", recording),
+            Tracer::Fallback(recording) => recorded("Tompion without rseq", recording),
             Tracer::LttngDisabled => "LTTng-UST, disabled".into(),
-            Tracer::Lttng(recording) => recorded("LTTng-UST", recording, "vtid"),
+            Tracer::Lttng(recording) => recorded("LTTng-UST", recording),
         }
     }
 }
 
 impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}, {} thread)", self.label(), self.surroundings.name(), self.threads)
+        let event = if self.event == USUAL_EVENT { "" } else { self.event };
+        write!(f, "{} ({event} {}, {} threads)", self.label(), self.surroundings.name(), self.threads)
     }
 }
 
-/// All variants, in the order in which they are interleaved.
+/// All variants of `x bench event`, in the order in which they are interleaved.
 pub fn all(most_threads: usize) -> Vec<Variant> {
     use Surroundings::{Burst, Tight, Work};
     let mut variants = Vec::new();
     let mut add = |tracer, surroundings, threads| {
         if threads <= most_threads {
-            variants.push(Variant { tracer, surroundings, threads });
+            variants.push(Variant { surroundings, threads, ..Variant::tight(tracer) });
         }
     };
     for tracer in [EMPTY, COUNTER, CLOCK, QUEUE, Tracer::TompionDisabled, Tracer::LttngDisabled] {
@@ -135,19 +229,20 @@ pub fn all(most_threads: usize) -> Vec<Variant> {
         [COUNTER, QUEUE].into_iter().for_each(|tracer| add(tracer, Burst, threads));
         recorded(Mode::Discard).into_iter().for_each(|tracer| add(tracer, Burst, threads));
     }
-    let without_tid = Recording { mode: Mode::Overwrite, tid: false };
+    let without_tid = Recording::overwrite(Context::None);
     let at_work = [EMPTY, COUNTER, CLOCK, QUEUE, Tracer::Tompion(without_tid), Tracer::Lttng(without_tid)];
     at_work.into_iter().for_each(|tracer| add(tracer, Work, 1));
     variants
 }
 
-fn recorded(mode: Mode) -> [Tracer; 4] {
-    let recording = |tid| Recording { mode, tid };
+fn recorded(mode: Mode) -> [Tracer; 5] {
+    let recording = |context| Recording { mode, context };
     [
-        Tracer::Tompion(recording(false)),
-        Tracer::Lttng(recording(false)),
-        Tracer::Tompion(recording(true)),
-        Tracer::Lttng(recording(true)),
+        Tracer::Tompion(recording(Context::None)),
+        Tracer::Lttng(recording(Context::None)),
+        Tracer::Tompion(recording(Context::Thread)),
+        Tracer::Lttng(recording(Context::Thread)),
+        Tracer::Fallback(recording(Context::Thread)),
     ]
 }
 
@@ -167,5 +262,12 @@ mod tests {
         for (index, variant) in variants.iter().enumerate() {
             assert!(!variants[..index].contains(variant), "{variant}");
         }
+    }
+
+    #[test]
+    fn only_events_with_several_fields_are_found_by_their_number() {
+        let of = |event| Variant { event, ..Variant::tight(EMPTY) }.is_numbered();
+        assert!(of("fields_2") && of("fields_16"));
+        assert!(!of("fields_0") && !of("fields_1") && !of("u64") && !of("str_8"));
     }
 }
