@@ -62,13 +62,19 @@ static void pin(int cpu)
 	}
 }
 
+/* Bursts of few events are bursts of large ones. */
+static uint64_t warm_events(void)
+{
+	return events < WARMUP_EVENTS ? events : WARMUP_EVENTS;
+}
+
 static void *measure(void *argument)
 {
 	int thread = (int)(intptr_t)argument;
 	pin(cpus[thread % cpu_count]);
 	prepare_thread();
 	for (int burst = 0; burst < WARMUP_BURSTS; burst++) {
-		warm_body(WARMUP_EVENTS);
+		warm_body(warm_events());
 		usleep(PAUSE_US);
 	}
 	for (int batch = 0; batch < batches; batch++) {
@@ -119,7 +125,7 @@ static void report(const char *name, const char *surroundings)
 		       "\"ns_per_event\":%.4f}\n",
 		       name, surroundings, threads, batch, (double)longest / (double)events);
 	}
-	uint64_t warmup = (uint64_t)threads * WARMUP_BURSTS * WARMUP_EVENTS;
+	uint64_t warmup = (uint64_t)threads * WARMUP_BURSTS * warm_events();
 	uint64_t measured = (uint64_t)threads * events * (uint64_t)batches;
 	printf("{\"emitted\":%llu,\"warmup\":%llu}\n", (unsigned long long)(warmup + measured),
 	       (unsigned long long)warmup);

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::count;
 use super::lttng::{self, Daemon};
-use super::results::{Figure, Results, Who};
+use super::results::{Figure, Results, Who, reason};
 use super::statistics::Series;
 use super::tompion::{self, Source, Tompion, WITHOUT_RSEQ};
 use super::{Mode, Options, Report, programs, progress};
@@ -34,6 +34,15 @@ pub struct Finding {
     pub arrived: Option<(u64, u64)>,
     /// Why a repetition has no figure.
     pub failure: Option<String>,
+    /// How many have none.
+    failures: u32,
+}
+
+impl Finding {
+    /// Whether further repetitions would only take time.
+    fn is_hopeless(&self) -> bool {
+        self.failures > 1 && self.cost.values().is_empty()
+    }
 }
 
 /// Everything that a repetition needs.
@@ -107,11 +116,15 @@ impl Bench {
         let count = measured.len();
         for repetition in 1..=repetitions {
             for (index, (variant, finding)) in measured.iter_mut().enumerate() {
+                if finding.is_hopeless() {
+                    continue;
+                }
                 progress(&format!("repetition {repetition}/{repetitions}, {}/{count}: {variant}", index + 1));
                 if let Err(error) = self.measure(variant, finding) {
                     progress("");
-                    eprintln!("failed: {variant}: {error:#}");
-                    finding.failure.get_or_insert_with(|| first_line(&error));
+                    eprintln!("failed: {variant}: {}", reason(&error));
+                    finding.failure.get_or_insert_with(|| reason(&error));
+                    finding.failures += 1;
                     self.revive();
                 }
             }
@@ -156,7 +169,7 @@ impl Bench {
         let trace = self.folder.join("event-trace");
         match variant.tracer {
             Tracer::Plain(_) | Tracer::TompionDisabled | Tracer::LttngDisabled => {
-                Ok((self.run(Command::new(self.program(variant)?), variant)?, None))
+                Ok((self.run(self.alone(variant)?, variant)?, None))
             }
             Tracer::Tompion(recording) | Tracer::Fallback(recording) => {
                 let mut command = self.record(recording, &trace)?;
@@ -174,7 +187,7 @@ impl Bench {
                     ..lttng::Settings::new(&trace, "bench:*")
                 };
                 let session = lttng::Session::start(&settings)?;
-                let output = self.run(Command::new(self.program(variant)?), variant)?;
+                let output = self.run(self.alone(variant)?, variant)?;
                 Ok((output, Some((recording, session.finish()?))))
             }
         }
@@ -201,6 +214,11 @@ impl Bench {
         })
     }
 
+    /// The program without a recorder around it.
+    fn alone(&self, variant: &Variant) -> Result<Command> {
+        Ok(shell::limited(MOST_SECONDS, &Command::new(self.program(variant)?)))
+    }
+
     fn program(&self, variant: &Variant) -> Result<&PathBuf> {
         match variant.who() {
             Who::Plain => Some(&self.plain),
@@ -214,20 +232,15 @@ impl Bench {
         let (events, batches) = variant.size(self.quick);
         command.args([variant.body(), variant.surroundings.name()]);
         command.args([variant.threads.to_string(), events.to_string(), batches.to_string()]);
-        Output::parse(&shell::capture(&mut shell::limited(MOST_SECONDS, &command))?)
+        Output::parse(&shell::capture(&mut command)?)
     }
 
     /// Counts a trace's events, and makes sure that the last ones of each batch are among them: of the
     /// last batch only, where the earlier ones were overwritten.
     fn arrived(&self, variant: &Variant, recording: Recording, trace: &Path) -> Result<u64> {
-        if recording.context == Context::FilterFalse {
-            // Tracers differ in what they write when there is nothing to write.
-            let events = count::events(trace).unwrap_or(0);
-            ensure!(events == 0, "{events} events passed a filter that is never true");
-            return Ok(events);
-        }
         let (events, _) = variant.size(self.quick);
-        let numbered = variant.is_numbered();
+        // A filter that is never true would leave a trace that is none; so it lets the first ones pass.
+        let numbered = variant.is_numbered() && recording.context != Context::FilterFalse;
         let text = if numbered { format!(" a = {},", events - 1) } else { String::new() };
         let counted = count::trace(trace, &text)?;
         ensure!(counted.events > 0, "nothing was recorded");
@@ -242,10 +255,6 @@ impl Bench {
         );
         Ok(counted.events)
     }
-}
-
-fn first_line(error: &anyhow::Error) -> String {
-    format!("{error:#}").lines().next().unwrap_or_default().to_owned()
 }
 
 /// What the bench loop printed.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::lttng::{self, Daemon};
-use super::results::{Figure, Results, Who};
+use super::results::{Figure, Results, Who, reason};
 use super::statistics::Series;
 use super::tompion::{Source, Tompion};
 use super::{Mode, Options, Report, count, programs, progress, tompion};
@@ -50,7 +50,7 @@ const ALL: [Tracer; 7] = [
 impl Tracer {
     const fn label(self) -> &'static str {
         match self {
-            Self::Plain => "plain",
+            Self::Plain => "no tracer",
             Self::TompionIdle => "Tompion, wrapper loaded, not recording",
             Self::Tompion(Mode::Overwrite) => "Tompion, flight recorder",
             Self::Tompion(Mode::Discard) => "Tompion, to disk",
@@ -105,8 +105,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
             progress(&format!("repetition {}/{repetitions}: {}", repetition + 1, tracer.label()));
             if let Err(error) = bench.measure(tracer, finding) {
                 progress("");
-                eprintln!("failed: {}: {error:#}", tracer.label());
-                finding.failure.get_or_insert_with(|| format!("{error:#}"));
+                eprintln!("failed: {}: {}", tracer.label(), reason(&error));
+                finding.failure.get_or_insert_with(|| reason(&error));
                 bench.lttng.as_ref().map_or(Ok(()), Daemon::make_sure)?;
             }
         }

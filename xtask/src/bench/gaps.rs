@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::lttng::{self, Daemon};
-use super::results::{Figure, Results, Who};
+use super::results::{Figure, Results, Who, reason};
 use super::tompion::{self, Source, Tompion, WITHOUT_RSEQ};
 use super::{Mode, Options, Report, programs, progress};
 use crate::shell;
@@ -97,8 +97,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
             progress(&format!("block {block}/{blocks}: {}", tracer.label()));
             if let Err(error) = bench.measure(tracer, gaps) {
                 progress("");
-                eprintln!("failed: {}: {error:#}", tracer.label());
-                gaps.failure.get_or_insert_with(|| format!("{error:#}"));
+                eprintln!("failed: {}: {}", tracer.label(), reason(&error));
+                gaps.failure.get_or_insert_with(|| reason(&error));
                 bench.lttng.as_ref().map_or(Ok(()), |(daemon, _)| daemon.make_sure())?;
             }
         }
@@ -202,7 +202,7 @@ impl Bench {
 
     fn measure(&self, tracer: Tracer, gaps: &mut Gaps) -> Result<()> {
         let (block, trace) = match tracer {
-            Tracer::Bare => (self.run(Command::new(&self.plain))?, None),
+            Tracer::Bare => (self.run(shell::limited(MOST_SECONDS, &Command::new(&self.plain)))?, None),
             Tracer::Tompion | Tracer::Fallback => {
                 let (tompion, program) = self.tompion.as_ref().context("Tompion is not built")?;
                 let mut command = tompion.record(&tompion::Settings {
@@ -224,7 +224,7 @@ impl Bench {
                     ..lttng::Settings::new(&self.trace, "bench:*")
                 };
                 let session = lttng::Session::start(&settings)?;
-                let block = self.run(Command::new(program))?;
+                let block = self.run(shell::limited(MOST_SECONDS, &Command::new(program)))?;
                 (block, Some(session.finish()?))
             }
         };
@@ -235,7 +235,7 @@ impl Bench {
 
     fn run(&self, mut command: Command) -> Result<Block> {
         command.args([self.bursts.to_string(), EVENTS.to_string()]);
-        let text = shell::capture(&mut shell::limited(MOST_SECONDS, &command))?;
+        let text = shell::capture(&mut command)?;
         Block::parse(&text)
     }
 

@@ -1,5 +1,6 @@
 //! `x bench memory`: what recording adds to a program's memory, and what the recorder's own processes take.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,7 +16,7 @@ use crate::workspace::Workspace;
 
 const METHOD: &str = "\
 A program with one or two busy threads, each on a CPU of its own, a million events a second each; both \
-recorders with their default settings, to disk. After the events, with everything still there, the kernel \
+recorders with their default settings, to disk. With one thread, the whole process stays on one CPU. After the events, with everything still there, the kernel \
 tells the memory (`smaps_rollup`): RSS is all that a process has in memory, PSS the same with shared pages \
 divided among those who share them. Added is what the program has more than the same program built without \
 any tracer. Recorders: `tompion record`; LTTng's session daemon, consumer and their helpers.\n";
@@ -188,9 +189,9 @@ impl Bench {
         let theirs = || self.lttng.as_ref().context("LTTng is not there");
         let trace = self.trace.as_path();
         match tracer {
-            Tracer::Plain => self.run(Command::new(&self.plain), threads, ""),
-            Tracer::TompionIdle => self.run(Command::new(&ours()?.1), threads, ""),
-            Tracer::LttngIdle => self.run(Command::new(&theirs()?.1), threads, ""),
+            Tracer::Plain => self.run(alone(&self.plain, threads), threads, ""),
+            Tracer::TompionIdle => self.run(alone(&ours()?.1, threads), threads, ""),
+            Tracer::LttngIdle => self.run(alone(&theirs()?.1, threads), threads, ""),
             Tracer::Tompion | Tracer::Fallback => {
                 let (tompion, program) = ours()?;
                 let mut command = tompion.record(&tompion::Settings {
@@ -201,7 +202,7 @@ impl Bench {
                 if tracer == Tracer::Fallback {
                     command.args(WITHOUT_RSEQ);
                 }
-                command.arg(program);
+                command.args(words(program, threads));
                 recorded(self.run(command, threads, "parent")?, trace)
             }
             Tracer::Lttng => {
@@ -211,7 +212,7 @@ impl Bench {
                     ..lttng::Settings::new(trace, "bench:*")
                 };
                 let session = lttng::Session::start(&settings)?;
-                let memory = self.run(Command::new(&theirs()?.1), threads, "lttng-")?;
+                let memory = self.run(alone(&theirs()?.1, threads), threads, "lttng-")?;
                 recorded(memory, &session.finish()?)
             }
         }
@@ -220,7 +221,7 @@ impl Bench {
     fn run(&self, mut command: Command, threads: usize, others: &str) -> Result<Memory> {
         command.args(["fields_2", &threads.to_string(), self.milliseconds]);
         command.args(Some(others).filter(|others| !others.is_empty()));
-        let text = shell::capture(&mut shell::limited(MOST_SECONDS, &command))?;
+        let text = shell::capture(&mut command)?;
         let mut memory = Memory::default();
         for line in text.lines() {
             let line: Value = serde_json::from_str(line).with_context(|| format!("no JSON: {line}"))?;
@@ -233,6 +234,21 @@ impl Bench {
         ensure!(others.is_empty() || memory.recorder[0] > 0.0, "the recorder's memory can't be read");
         Ok(memory)
     }
+}
+
+/// The program's command line; one with a single thread stays on one CPU from its beginning, so that the
+/// others are never used.
+fn words(program: &Path, threads: usize) -> Vec<OsString> {
+    let pinned = if threads == 1 { &["taskset", "--cpu-list", "0"][..] } else { &[] };
+    pinned.iter().map(OsString::from).chain([program.into()]).collect()
+}
+
+/// The program without a recorder around it.
+fn alone(program: &Path, threads: usize) -> Command {
+    let words = words(program, threads);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    shell::limited(MOST_SECONDS, &command)
 }
 
 /// Makes sure that something was recorded, then removes it.

@@ -14,7 +14,7 @@ use super::results::Who;
 /// Width of all plots, in pixels of a page that shows them as they are.
 const WIDTH: f64 = 820.0;
 /// Width of an average letter of the labels.
-const LETTER: f64 = 6.7;
+const LETTER: f64 = 7.2;
 
 const STYLE: &str = "\
 text { font: 13px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: #1f2328; }

@@ -69,10 +69,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
         for search in &mut searches {
             progress(&format!("repetition {repetition}/{repetitions}: {}", search.name()));
             let found = bench.search(search);
-            if let Ok(best) = found {
-                search.best = Some(best);
-            } else {
-                bench.revive();
+            match &found {
+                Ok(best) => search.best = Some(*best),
+                Err(_) => bench.revive(),
             }
             search.rate.note(found.map(|rate| rate / 1e6));
         }

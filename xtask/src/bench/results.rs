@@ -75,16 +75,12 @@ impl Figure {
                 self.values.push(value);
                 self.values.sort_by(f64::total_cmp);
             }
-            Err(error) => self.fail(&format!("{error:#}")),
+            Err(error) => {
+                let why = reason(&error);
+                eprintln!("failed: {}, {}: {why}", self.label, self.at);
+                self.failure.get_or_insert(why);
+            }
         }
-    }
-
-    /// Notes a failure; the first one is kept.
-    pub fn fail(&mut self, why: &str) {
-        let (label, at) = (&self.label, &self.at);
-        let first = why.lines().next().unwrap_or_default();
-        eprintln!("failed: {label}, {at}: {first}");
-        self.failure.get_or_insert_with(|| first.to_owned());
     }
 
     /// The measurements.
@@ -108,6 +104,13 @@ impl Figure {
         }
         format!("{median:.digits$} ({:.digits$}–{:.digits$}){doubt}", series.min(), series.max())
     }
+}
+
+/// What a failure comes down to: programs say it in their last line.
+pub fn reason(error: &anyhow::Error) -> String {
+    let text = format!("{error:#}");
+    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    last.chars().take(200).collect()
 }
 
 /// Decimals that a number of this size deserves.
@@ -197,7 +200,11 @@ impl Results {
         let labels = distinct(self.group(group).map(|figure| figure.label.as_str()));
         let places = distinct(self.group(group).map(|figure| figure.at.as_str()));
         let unit = self.group(group).next().map_or("", |figure| figure.unit.as_str());
-        let of = |who| self.group(group).find(|figure| figure.who == who).map(|figure| figure.label.as_str());
+        let records = |figure: &&Figure| !figure.label.ends_with(", not recorded");
+        let of = |who| {
+            let figure = self.group(group).filter(records).find(|figure| figure.who == who);
+            figure.map(|figure| figure.label.as_str())
+        };
         let ratio = of(Who::Tompion).zip(of(Who::Lttng));
         let mut headings = vec![unit];
         headings.extend(&labels);

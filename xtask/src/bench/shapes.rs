@@ -123,8 +123,8 @@ fn contexts(planned: &mut Vec<Planned>) {
         (Context::Thread, "thread", true, true),
         (Context::Process, "process and program's name", false, true),
         (Context::Application, "thread and a value of the program", true, false),
-        (Context::FilterTrue, "none, filter that is true", true, true),
-        (Context::FilterFalse, "none, filter that is false", true, true),
+        (Context::FilterTrue, "filter that is true", true, true),
+        (Context::FilterFalse, "filter that is false", true, true),
     ];
     for (context, place, ours, theirs) in rows {
         for (who, label, tracer) in recorders(context) {

@@ -175,7 +175,7 @@ mod tests {
             cost: std::iter::once(cost).collect(),
             emitted: 1000,
             arrived: arrived.map(|count| (count, count)),
-            failure: None,
+            ..Finding::default()
         }
     }
 

@@ -18,7 +18,7 @@ pub enum Context {
     Process,
     /// Nothing, behind a filter that all pass.
     FilterTrue,
-    /// Nothing, behind a filter that none pass.
+    /// Nothing, behind a filter that only the first event of a batch passes.
     FilterFalse,
 }
 
@@ -41,7 +41,7 @@ impl Context {
     pub const fn filter(self) -> Option<&'static str> {
         match self {
             Self::FilterTrue => Some("a < 1000000000"),
-            Self::FilterFalse => Some("a > 1000000000"),
+            Self::FilterFalse => Some("a == 0"),
             _ => None,
         }
     }

@@ -68,7 +68,9 @@ impl Bars {
             drawing.line("grid", (x(tick), TOP - 8.0), (x(tick), bottom));
             drawing.text("soft", (x(tick), bottom + 18.0), Anchor::Middle, &plain_number(tick));
         }
-        let unit = format!("{} (bar: median, whisker: smallest to largest)", self.unit);
+        let varies = bars().any(|bar| bar.spread.0 < bar.spread.1);
+        let explained = if varies { " (bar: median, whisker: smallest to largest)" } else { "" };
+        let unit = format!("{}{explained}", self.unit);
         drawing.text("soft", (f64::midpoint(left, right), bottom + 38.0), Anchor::Middle, &unit);
         let mut y = TOP;
         for row in &self.rows {

@@ -5,8 +5,8 @@ use super::{Anchor, Drawing, WIDTH, class, duration, logarithmic_ticks, plain_nu
 
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = WIDTH - 28.0;
-const TOP: f64 = 78.0;
-const BOTTOM: f64 = 388.0;
+const TOP: f64 = 98.0;
+const BOTTOM: f64 = 418.0;
 
 /// How numbers are laid out.
 pub enum Axis {
@@ -159,7 +159,7 @@ impl Lines {
         drawing.line("axis", (LEFT, TOP), (LEFT, BOTTOM));
         drawing.line("axis", (LEFT, BOTTOM), (RIGHT, BOTTOM));
         drawing.text("soft", (f64::midpoint(LEFT, RIGHT), BOTTOM + 42.0), Anchor::Middle, &self.across.1);
-        drawing.text("soft", (20.0, TOP - 12.0), Anchor::Start, &self.up.1);
+        drawing.text("soft", (20.0, TOP - 16.0), Anchor::Start, &self.up.1);
         for line in &self.lines {
             self.draw_line(&mut drawing, line, &across, &up);
         }
