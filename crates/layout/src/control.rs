@@ -22,7 +22,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"TOMPCTL1");
 pub const OFFSET_MAGIC: usize = 0;
 /// Offset of [`crate::LAYOUT_VERSION`].
 pub const OFFSET_VERSION: usize = 8;
-/// Offset of the flags, see [`FLAG_OVERWRITE`] and [`FLAG_MONOTONIC`].
+/// Offset of the flags, see [`FLAG_OVERWRITE`] and the others.
 pub const OFFSET_FLAGS: usize = 12;
 /// Offset of the sub-buffer's size.
 pub const OFFSET_SUBBUF_SIZE: usize = 16;
@@ -66,3 +66,5 @@ pub const FLAG_OVERWRITE: u32 = 1;
 pub const FLAG_MONOTONIC: u32 = 2;
 /// Flag: events carry the contexts that the application defines.
 pub const FLAG_CONTEXTS: u32 = 4;
+/// Flag: the rings are in reserve form, see [`crate::record::Form`]; else in section form.
+pub const FLAG_RESERVE: u32 = 8;

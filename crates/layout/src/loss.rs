@@ -20,6 +20,9 @@ pub enum Cause {
     Refused = 6,
     /// The trace could not be written any more (a full disk).
     NotWritten = 7,
+    /// Rings in reserve form: the record's place was taken, and its thread was killed (or had not come back when
+    /// a flight recorder was saved). Or the event would have had to go where an earlier lap has such a place.
+    Unfinished = 8,
 }
 
 impl Cause {
@@ -27,7 +30,7 @@ impl Cause {
     pub const SLOTS: usize = 16;
 
     /// All causes, in the order of their numbers.
-    pub const ALL: [Cause; 8] = [
+    pub const ALL: [Cause; 9] = [
         Cause::Full,
         Cause::TooLarge,
         Cause::Retries,
@@ -36,6 +39,7 @@ impl Cause {
         Cause::CatalogFull,
         Cause::Refused,
         Cause::NotWritten,
+        Cause::Unfinished,
     ];
 
     /// The name by which reports and `--json` call it.
@@ -49,6 +53,7 @@ impl Cause {
             Cause::CatalogFull => "catalog_full",
             Cause::Refused => "refused",
             Cause::NotWritten => "not_written",
+            Cause::Unfinished => "unfinished",
         }
     }
 }

@@ -21,6 +21,78 @@
 //! little-endian (the machine's own order on every supported platform), but for fields that their
 //! description calls network order.
 
+/// How records stand in a ring.
+///
+/// In *section* form a record is there as soon as the ring's write position is behind it: who writes is restarted
+/// as a whole. Where nothing can be restarted (a process without restartable sequences), rings are in *reserve*
+/// form: a writer first moves the position, and then fills the place. So each record has a word more, at its
+/// beginning, which is written last:
+///
+/// ```text
+/// byte  0                8                16               24
+///       ├────────────────┼────────────────┼────────────────┼─ fixed part ─┬─ tails ─┬─ pad ─┤
+///       │ commit         │ id words tid   │ timestamp      │
+/// ```
+///
+/// * `commit`: [`stamp`] of the record's position in the ring's byte stream, once all the rest is there. What an
+///   earlier lap left is another number, so a commit word also tells where a record begins behind one that was
+///   never finished. `words` counts this word, too.
+/// * Padding is the one word [`padding_stamp`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Records of restartable sections: there as a whole.
+    #[default]
+    Section,
+    /// Records that are reserved, filled, and committed.
+    Reserve,
+}
+
+impl Form {
+    /// Bytes before a record's head.
+    pub const fn commit_len(self) -> usize {
+        match self {
+            Self::Section => 0,
+            Self::Reserve => 8,
+        }
+    }
+
+    /// Bytes before an event's payload.
+    pub const fn header_len(self) -> usize {
+        self.commit_len() + HEADER
+    }
+
+    /// Length of an event's record with so many bytes of payload, padded, in bytes.
+    pub const fn record_len(self, payload: usize) -> usize {
+        (self.header_len() + payload + 7) & !7
+    }
+
+    /// Length of a sub-buffer's header in bytes.
+    pub const fn subbuffer_header_len(self) -> usize {
+        match self {
+            Self::Section => SubbufferHeader::LEN,
+            Self::Reserve => SubbufferHeader::RESERVE_LEN,
+        }
+    }
+}
+
+/// Mixes the bits of a position (the finalizer of SplitMix64), and leaves the lowest two bits free.
+const fn mixed(position: u64) -> u64 {
+    let word = position.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (word ^ (word >> 31)) << 2
+}
+
+/// The commit word of a complete record that begins at a position. Never 0.
+pub const fn stamp(position: u64) -> u64 {
+    mixed(position) | 1
+}
+
+/// The word that says that a sub-buffer has only padding from a position on. Never 0, never a [`stamp`].
+pub const fn padding_stamp(position: u64) -> u64 {
+    mixed(position) | 2
+}
+
 /// Bytes of a record's header.
 pub const HEADER: usize = 16;
 /// Largest record, header and padding included, in bytes.
@@ -84,6 +156,10 @@ pub const fn record_len(payload: usize) -> usize {
 /// taken from a dead machine's file can be told from the remains of an earlier lap. `lost` is what the
 /// ring had lost when the sub-buffer was opened, so that losses are known where they happened; `events`
 /// is how many events it had taken, so that what a flight recorder overwrote is known to the event.
+///
+/// In reserve form a commit word stands before all this, as before every record, and behind it one more word: how
+/// many bytes of the sub-buffer were committed in all laps together. After `k` complete laps that is `k` times the
+/// sub-buffer's size; nobody ever sets it back.
 pub struct SubbufferHeader;
 
 impl SubbufferHeader {
@@ -96,9 +172,19 @@ impl SubbufferHeader {
     /// Offset of the number of events appended to this ring so far.
     pub const EVENTS: usize = 32;
 
+    /// Length of the record in reserve form, in bytes.
+    pub const RESERVE_LEN: usize = Self::LEN + 16;
+    /// Offset of the committed bytes in reserve form. (All other offsets are behind [`Form::commit_len`].)
+    pub const COMMITTED: usize = 8 + Self::LEN;
+
     /// The record's first word.
     pub const fn head() -> Head {
         Head { id: SUBBUFFER, words: (Self::LEN / 8) as u16, tid: 0 }
+    }
+
+    /// The word behind the commit word in reserve form.
+    pub const fn reserve_head() -> Head {
+        Head { id: SUBBUFFER, words: (Self::RESERVE_LEN / 8) as u16, tid: 0 }
     }
 }
 
@@ -115,6 +201,15 @@ mod tests {
         ] {
             assert_eq!(Head::from_word(head.to_word()), head);
         }
+    }
+
+    #[test]
+    fn stamps_tell_positions_and_kinds_apart() {
+        let mut seen = std::collections::HashSet::new();
+        for position in (0..1 << 20).step_by(8).chain([1 << 40, u64::MAX - 7]) {
+            assert!(seen.insert(stamp(position)) && seen.insert(padding_stamp(position)));
+        }
+        assert!(!seen.contains(&0));
     }
 
     #[test]

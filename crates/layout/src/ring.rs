@@ -11,6 +11,9 @@
 //! Positions are free-running byte counts; a position modulo the data's size is the place. `write` and
 //! `events` are stored together, 16 bytes at once, and only by the last instruction of a restartable
 //! section on the ring's own CPU: a record is counted exactly when it is there.
+//!
+//! In reserve form ([`Form::Reserve`](record::Form)) the two are moved together by a 16-byte compare-and-swap of
+//! anybody, and say what was *reserved*: which of these records are there, their commit words tell.
 
 use crate::{PAGE, loss::Cause, record};
 
@@ -23,12 +26,12 @@ pub const LOST: usize = 16;
 /// Offset of `consumed`, the number of bytes the session has taken. On a cache line of its own.
 pub const CONSUMED: usize = 192;
 /// Offset of the data behind the ring's start.
-pub const DATA: usize = PAGE as usize;
+pub const DATA: usize = if cfg!(loom) { 256 } else { PAGE as usize };
 
 const _: () = assert!(LOST + Cause::SLOTS * 8 <= CONSUMED);
 
-/// Smallest and largest size of a sub-buffer in bytes.
-pub const SUBBUF_SIZE: std::ops::RangeInclusive<u64> = 4096..=256 << 20;
+/// Smallest and largest size of a sub-buffer in bytes. (Loom explores tiny ones.)
+pub const SUBBUF_SIZE: std::ops::RangeInclusive<u64> = (if cfg!(loom) { 128 } else { 4096 })..=256 << 20;
 /// Fewest and most sub-buffers of a ring.
 pub const SUBBUF_COUNT: std::ops::RangeInclusive<u64> = 2..=4096;
 /// Most bytes of data in one ring.

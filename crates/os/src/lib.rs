@@ -14,6 +14,7 @@ mod interposed;
 mod memory;
 mod namespace;
 mod process;
+mod processor;
 mod sanitizer;
 mod socket;
 mod thread;
@@ -37,6 +38,7 @@ pub use process::{
     Inheritance, Interest, Poller, ProcessWatch, Signals, executable_of, is_privileged_start, kill, name_of,
     on_fork, raise_file_limit, replace_standard_error,
 };
+pub use processor::{Processor, cpu_by_rdpid, exchange_pair, processor, tsc_and_cpu, tsc_in_order};
 pub use sanitizer::{note_acquire, note_release};
 pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};
 pub use thread::{

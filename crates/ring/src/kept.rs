@@ -1,14 +1,16 @@
 //! Events that a flight recorder keeps: a list that only grows, for many writers and one reader.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use tompion_layout::{
     control::{KEPT, KEPT_SIZE},
     kept, record,
 };
-use tompion_os::SharedMap;
 
-use crate::producer::Event;
+use crate::{
+    event::Event,
+    memory::{Part, SharedMap},
+};
 
 /// How many entries of others a writer passes before it gives up.
 const MOST_PASSED: usize = 1 << 16;
@@ -28,70 +30,56 @@ pub struct UntrustedKept {
     pub payload: Vec<u8>,
 }
 
-/// The word at an offset of the list.
+/// Appends an event to a list of `size` bytes. False if there is no room.
 ///
 /// # Safety
-/// `list` points to `KEPT_SIZE` bytes of shared memory that stay; the offset is a multiple of 8 and inside.
-unsafe fn word<'a>(list: *const AtomicU64, offset: usize) -> &'a AtomicU64 {
-    // SAFETY: as the caller promises.
-    unsafe { &*list.byte_add(offset) }
-}
-
-/// Appends an event. False if there is no room.
-///
-/// # Safety
-/// `list` points to `KEPT_SIZE` bytes of shared memory that stay; the event's parts are readable.
-pub(crate) unsafe fn append(list: *const AtomicU64, event: &Event<'_>, (cpu, time): (u32, u64)) -> bool {
-    let tails = event.tails.iter().fold(0, |sum: usize, tail| sum.saturating_add(tail.size));
-    let payload = event.image_len.saturating_add(tails);
+/// The event's parts are readable.
+pub(crate) unsafe fn append(
+    list: &Part<'_>,
+    size: usize,
+    event: &Event<'_>,
+    (cpu, time): (u32, u64),
+) -> bool {
+    let payload = event.payload_len();
     if payload > record::MAX_RECORD {
         return false;
     }
     let len = kept::entry_len(payload);
-    // SAFETY: as the caller promises.
-    let Some(at) = (unsafe { reserve(list, len) }) else { return false };
+    let Some(at) = reserve(list, size, len) else { return false };
     let number = u32::from(event.id.wrapping_sub(record::FIRST_EVENT));
     let header =
         [u64::from(number) | u64::from(cpu) << 32, time, u64::from(event.tid) | (payload as u64) << 32];
+    for (index, value) in header.into_iter().enumerate() {
+        // Ordering: published by the commit below.
+        list.store(at + 8 + index * 8, value, Ordering::Relaxed);
+    }
+    let mut place = at + kept::HEADER;
     // SAFETY: `reserve` gave `len` bytes at `at` to this thread alone, and `len` has room for the header and
     // the parts, which are readable as the caller promises.
     unsafe {
-        for (index, value) in header.into_iter().enumerate() {
-            // Ordering: published by the commit below.
-            word(list, at + 8 + index * 8).store(value, Ordering::Relaxed);
-        }
-        let mut place = list.cast_mut().cast::<u8>().add(at + kept::HEADER);
-        place.copy_from(event.image, event.image_len);
-        place = place.add(event.image_len);
+        list.copy_in(place, event.image, event.image_len);
+        place += event.image_len;
         for tail in event.tails {
-            place.copy_from(tail.data, tail.size);
-            place = place.add(tail.size);
+            list.copy_in(place, tail.data, tail.size);
+            place += tail.size;
         }
-        // Ordering: release, pairs with the reader's acquire load: who sees the commit sees the entry.
-        word(list, at).store(len as u64 | kept::COMMITTED, Ordering::Release);
-        // Ordering: a hint.
-        word(list, kept::HINT).fetch_max((at + len) as u64, Ordering::Relaxed);
     }
+    // Ordering: release, pairs with the reader's acquire load: who sees the commit sees the entry.
+    list.store(at, len as u64 | kept::COMMITTED, Ordering::Release);
+    // Ordering: a hint.
+    list.raise(kept::HINT, (at + len) as u64, Ordering::Relaxed);
     true
 }
 
 /// Makes the first free `len` bytes the caller's.
-///
-/// # Safety
-/// As [`append`].
-unsafe fn reserve(list: *const AtomicU64, len: usize) -> Option<usize> {
-    let size = KEPT_SIZE as usize;
-    // SAFETY: inside the list.
-    let hint = unsafe { word(list, kept::HINT) }.load(Ordering::Relaxed);
+fn reserve(list: &Part<'_>, size: usize, len: usize) -> Option<usize> {
+    let hint = list.load(kept::HINT, Ordering::Relaxed);
     let mut at = usize::try_from(hint).ok().filter(|hint| hint % 8 == 0)?.max(kept::ENTRIES);
     for _ in 0..MOST_PASSED {
         if at.checked_add(len).is_none_or(|end| end > size) {
             return None;
         }
-        // SAFETY: `at` is a multiple of 8, and inside.
-        let first = unsafe { word(list, at) };
-        // Ordering: the entry belongs to who sets its length; nothing else depends on seeing it.
-        match first.compare_exchange(0, len as u64, Ordering::Relaxed, Ordering::Relaxed) {
+        match list.claim(at, len as u64) {
             Ok(_) => return Some(at),
             Err(taken) => at += kept::length(taken, size - at)?,
         }
@@ -103,21 +91,30 @@ unsafe fn reserve(list: *const AtomicU64, len: usize) -> Option<usize> {
 ///
 /// At an entry that isn't complete yet it stops, unless this is the `last` time: then its writer is gone.
 pub fn take(control: &SharedMap, read: &mut usize, last: bool, out: &mut Vec<UntrustedKept>) {
-    let (start, size) = (KEPT as usize, KEPT_SIZE as usize);
+    let size = KEPT_SIZE as usize;
+    take_from(&Part::of(control, KEPT as usize, size), size, (read, last), out);
+}
+
+pub(crate) fn take_from(
+    list: &Part<'_>,
+    size: usize,
+    (read, last): (&mut usize, bool),
+    out: &mut Vec<UntrustedKept>,
+) {
     let mut at = (*read).max(kept::ENTRIES);
     while at + kept::HEADER <= size {
         // Ordering: pairs with the release store in `append`.
-        let first = control.word(start + at).load(Ordering::Acquire);
+        let first = list.load(at, Ordering::Acquire);
         let Some(len) = kept::length(first, size - at) else { break };
         let is_complete = first & kept::COMMITTED != 0;
         if !is_complete && !last {
             break;
         }
         if is_complete {
-            let word = |index: usize| control.word(start + at + index * 8).load(Ordering::Relaxed);
+            let word = |index: usize| list.load(at + index * 8, Ordering::Relaxed);
             let (ids, time, tail) = (word(1), word(2), word(3));
             let mut payload = vec![0; ((tail >> 32) as usize).min(len - kept::HEADER)];
-            control.copy_out(start + at + kept::HEADER, &mut payload);
+            list.copy_out(at + kept::HEADER, &mut payload);
             let (number, cpu, tid) = (ids as u32, (ids >> 32) as u32, tail as u32);
             out.push(UntrustedKept { number, tid, cpu, time, payload });
         }
@@ -126,18 +123,22 @@ pub fn take(control: &SharedMap, read: &mut usize, last: bool, out: &mut Vec<Unt
     *read = at;
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::os::fd::AsFd;
 
     use tompion_layout::control::FILE_SIZE;
 
     use super::*;
-    use crate::producer::Tail;
+    use crate::event::Tail;
 
     fn control() -> SharedMap {
         let file = tompion_os::create_memfd(c"control", FILE_SIZE).unwrap();
         SharedMap::new(file.as_fd(), FILE_SIZE).unwrap()
+    }
+
+    fn list(control: &SharedMap) -> Part<'_> {
+        Part::of(control, KEPT as usize, KEPT_SIZE as usize)
     }
 
     fn keep(control: &SharedMap, number: u16, image: u64, tail: &[u8]) -> bool {
@@ -151,8 +152,8 @@ mod tests {
             tails: &tails,
             keep: true,
         };
-        // SAFETY: the list is part of a mapping of the control file's size; the parts are locals.
-        unsafe { append(control.word(KEPT as usize), &event, (3, 99)) }
+        // SAFETY: the parts are locals.
+        unsafe { append(&list(control), KEPT_SIZE as usize, &event, (3, 99)) }
     }
 
     fn all(control: &SharedMap, last: bool) -> Vec<UntrustedKept> {
@@ -178,8 +179,7 @@ mod tests {
     fn a_writer_that_was_killed_leaves_a_gap() {
         let control = control();
         assert!(keep(&control, 1, 1, b""));
-        // SAFETY: the list is inside the mapping.
-        let at = unsafe { reserve(control.word(KEPT as usize), 64) }.unwrap();
+        let at = reserve(&list(&control), KEPT_SIZE as usize, 64).unwrap();
         assert_eq!(at, kept::ENTRIES + kept::entry_len(8));
         assert!(keep(&control, 2, 2, b"x"));
         assert_eq!(all(&control, false).len(), 1);

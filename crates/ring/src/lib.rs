@@ -2,15 +2,22 @@
 //!
 //! [`producer`] appends a record, header and fields, inside one restartable section whose last
 //! instruction stores the new write position: whatever interrupts it before that instruction leaves
-//! nothing behind. [`reader`] takes what lies below the write position, or copies a ring that goes on
+//! nothing behind. [`reserve`] appends where there are no such sections. [`reader`] takes what lies below the write position, or copies a ring that goes on
 //! being overwritten and keeps what stayed intact. [`records`] walks the copied bytes, which it does not
 //! trust. [`kept`] is for the few events that must not be overwritten.
 //!
 //! The bytes themselves are drawn in `tompion-layout`; `docs/design/ring.md` has the argument why
 //! readers and writers agree. This crate knows nothing of events, files or sockets.
 
+mod event;
+#[cfg(all(test, loom))]
+mod explored;
 pub mod kept;
+pub mod memory;
+#[cfg(not(loom))]
 pub mod producer;
 pub mod reader;
 pub mod records;
+pub mod reserve;
+#[cfg(not(loom))]
 mod section;

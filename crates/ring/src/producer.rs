@@ -6,25 +6,32 @@
 //! another one completes first, and the interrupted one starts again.
 
 use std::{
+    ffi::c_void,
     mem::MaybeUninit,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    ptr,
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering},
 };
 
 use tompion_layout::{
+    control::KEPT_SIZE,
     loss::Cause,
     record::{self, Head, SubbufferHeader},
     ring::{self, Geometry},
 };
 use tompion_os::{RseqArea, SharedMap};
 
-use crate::{kept, section};
+pub use crate::event::{Event, MAX_TAILS, Outcome, Tail};
+use crate::{
+    kept,
+    memory::{Clock, Part},
+    reserve::{ReserveRings, ReserveSetup},
+    section,
+};
 
 /// How often a section may be restarted before the event is given up and counted as lost.
 pub(crate) const MAX_RESTARTS: u32 = 10_000;
 /// How often an append may find its sub-buffer full and look again.
 const MAX_SUBBUFFER_SWITCHES: usize = 1000;
-/// Most tails of one event, context included.
-pub const MAX_TAILS: usize = 80;
 
 /// Overwrite mode; else discard mode.
 const FLAG_OVERWRITE: u32 = 1;
@@ -54,6 +61,9 @@ pub struct Recording {
     pub(crate) lost: *const AtomicU64,
     /// Where events stand that are kept.
     pub(crate) kept: *const AtomicU64,
+    /// The [`ReserveRings`], if the rings are in reserve form; null otherwise, and where there is no recording. Then `cpus` is 0:
+    /// no section ever finds such a ring.
+    reserve: AtomicPtr<c_void>,
 }
 
 /// What a recording is made of.
@@ -67,16 +77,6 @@ pub struct Setup {
     pub given_time: bool,
     /// Where threads have their rseq area.
     pub rseq: RseqArea,
-}
-
-/// A field's bytes that are copied from where they are.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Tail {
-    /// First byte.
-    pub data: *const u8,
-    /// Number of bytes.
-    pub size: usize,
 }
 
 /// What an append needs beyond an image, as the section sees it.
@@ -103,62 +103,6 @@ pub(crate) struct Put {
     pub(crate) position: u64,
     pub(crate) lost: u64,
     pub(crate) time: u64,
-}
-
-/// An event to append.
-#[derive(Clone, Copy, Debug)]
-pub struct Event<'a> {
-    /// [`record::FIRST_EVENT`] + the event's number.
-    pub id: u16,
-    /// The writing thread.
-    pub tid: u32,
-    /// Timestamp, for recordings with `given_time`.
-    pub time: u64,
-    /// Address of the fixed part. Readable up to the next multiple of 8 bytes.
-    pub image: *const u8,
-    /// Length of the fixed part in bytes.
-    pub image_len: usize,
-    /// What follows it.
-    pub tails: &'a [Tail],
-    /// Whether a flight recorder must not overwrite it.
-    pub keep: bool,
-}
-
-/// What became of an append.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Outcome {
-    /// The record is in the ring, whatever happens from now on.
-    Written,
-    /// The event was lost, and counted.
-    Lost(Cause),
-    /// There is no recording.
-    NotRecording,
-}
-
-impl Outcome {
-    const NOT_RECORDING: u32 = 1;
-    const LOST: u32 = 2;
-
-    /// The outcome as the section returns it: 0 is the one that it decides itself.
-    fn from_number(number: u32) -> Self {
-        match number {
-            section::WRITTEN => Self::Written,
-            Self::NOT_RECORDING => Self::NotRecording,
-            lost => {
-                let cause = Cause::ALL.get((lost - Self::LOST) as usize);
-                cause.map_or(Self::NotRecording, |&cause| Self::Lost(cause))
-            }
-        }
-    }
-
-    fn to_number(self) -> u32 {
-        match self {
-            Self::Written => section::WRITTEN,
-            Self::NotRecording => Self::NOT_RECORDING,
-            Self::Lost(cause) => Self::LOST + cause as u32,
-        }
-    }
 }
 
 /// Goes on where the section could not: makes room and tries again, or counts the loss.
@@ -207,13 +151,22 @@ impl Recording {
             ring_mask: 0,
             lost: std::ptr::null(),
             kept: std::ptr::null(),
+            reserve: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
     /// Whether there is a recording.
     pub fn is_active(&self) -> bool {
         // Ordering: a hint; the section loads it again.
-        self.cpus.load(Ordering::Relaxed) != 0
+        self.cpus.load(Ordering::Relaxed) != 0 || self.in_reserve().is_some()
+    }
+
+    /// The rings, if they are in reserve form. Nothing restarts who has looked: so he keeps to what he found.
+    #[inline(always)]
+    fn in_reserve(&self) -> Option<&'static ReserveRings<'static>> {
+        // SAFETY: null, or rings that stay for ever.
+        // Ordering: pairs with the release store in `begin_reserve`.
+        unsafe { self.reserve.load(Ordering::Acquire).cast::<ReserveRings<'static>>().as_ref() }
     }
 
     /// Whether events must bring their timestamps.
@@ -250,16 +203,60 @@ impl Recording {
         }
     }
 
+    /// Sets up a recording at `place` in a process without restartable sequences, whose rings are in reserve form.
+    /// Fails where the processor can't write such rings. Allocates a little, which stays for ever.
+    ///
+    /// # Safety
+    /// `place` is valid and has no recording, and nobody else sets it up at the same time. `rings` is at least as
+    /// large as the geometry says; its addresses, and `control`, stay mapped for as long as the process lives.
+    pub unsafe fn begin_reserve(
+        place: *mut Recording,
+        (geometry, overwrite, clock): (Geometry, bool, Clock),
+        rings: *mut u8,
+        control: &SharedMap,
+    ) -> Result<(), &'static str> {
+        let processor = tompion_os::processor();
+        if !processor.exchanges_16_bytes {
+            return Err("the processor can't exchange 16 bytes at once (cmpxchg16b)");
+        }
+        let clock = if clock == Clock::Tsc && !processor.has_rdtscp { Clock::TscAlone } else { clock };
+        let setup = ReserveSetup {
+            geometry,
+            overwrite,
+            clock,
+            processor,
+            selector: control.half(tompion_layout::control::OFFSET_SELECTOR),
+            lost: control.word(tompion_layout::control::OFFSET_LOST),
+        };
+        let kept = control.word(tompion_layout::control::KEPT as usize).as_ptr().cast();
+        // SAFETY: as the caller promises; the list is inside the control file. All offsets come from the geometry and
+        // from the list's size.
+        let rings = unsafe {
+            let kept = Part::new(kept, tompion_layout::control::KEPT_SIZE as usize);
+            ReserveRings::new(Part::new(rings, geometry.file_size() as usize), kept, &setup)
+        };
+        let rings: *mut ReserveRings<'static> = Box::into_raw(Box::new(rings));
+        // Ordering: pairs with the acquire load in `in_reserve`.
+        // SAFETY: the caller promises a valid place.
+        unsafe { (*place).reserve.store(rings.cast(), Ordering::Release) };
+        Ok(())
+    }
+
     /// Ends the recording: sections that begin from now on find no ring.
     ///
     /// Those that already run are restarted by [`tompion_os::barrier_all_sections`].
     pub fn end(&self) {
         // Ordering: sections load it themselves; the caller's barrier makes them see it.
         self.cpus.store(0, Ordering::Release);
+        // Ordering: who has found the rings may still write them; they stay.
+        self.reserve.store(ptr::null_mut(), Ordering::Release);
     }
 
     /// Counts a loss that no ring counts.
     pub fn count_without_ring(&self, cause: Cause) {
+        if let Some(rings) = self.in_reserve() {
+            return rings.count_without_ring(cause);
+        }
         // Ordering: pairs with the release store in `begin`.
         if self.cpus.load(Ordering::Acquire) == 0 {
             return;
@@ -276,6 +273,10 @@ impl Recording {
 
     /// Asks the session to save what the rings hold. False if there is no recording.
     pub fn request_snapshot(&self) -> bool {
+        if let Some(rings) = self.in_reserve() {
+            rings.request_snapshot();
+            return true;
+        }
         // Ordering: pairs with the release store in `begin`.
         if self.cpus.load(Ordering::Acquire) == 0 {
             return false;
@@ -296,6 +297,10 @@ impl Recording {
     /// The event's image and tails are readable. The thread is one of this process's own (no vfork child).
     #[inline]
     pub unsafe fn append(&self, event: &Event<'_>) -> Outcome {
+        if let Some(rings) = self.in_reserve() {
+            // SAFETY: as the caller promises.
+            return unsafe { rings.append(event) };
+        }
         // SAFETY: as the caller promises.
         if event.keep && unsafe { self.keep(event) } {
             return Outcome::Written;
@@ -338,8 +343,7 @@ impl Recording {
             return Outcome::NotRecording;
         }
         let Event { id, tid, image, image_len, tails, time, keep: _ } = *event;
-        let tails_len: usize = tails.iter().fold(0, |sum, tail| sum.saturating_add(tail.size));
-        let payload = image_len.saturating_add(tails_len);
+        let payload = event.payload_len();
         if tails.len() > MAX_TAILS || payload > (self.max_record as usize).saturating_sub(record::HEADER) {
             return self.lose(Cause::TooLarge);
         }
@@ -380,7 +384,10 @@ impl Recording {
         let time = if self.wants_given_time() { event.time } else { tompion_os::tsc() };
         // SAFETY: `begin` set the pointer to `KEPT_SIZE` bytes of a mapping that stays; the event's parts are
         // readable as the caller promises.
-        unsafe { kept::append(self.kept, event, (section::current_cpu(), time)) }
+        unsafe {
+            let list = Part::new(self.kept.cast_mut().cast(), KEPT_SIZE as usize);
+            kept::append(&list, KEPT_SIZE as usize, event, (section::current_cpu(), time))
+        }
     }
 
     /// Pads the current CPU's sub-buffer, or opens the next one, whichever is due. Whatever has changed

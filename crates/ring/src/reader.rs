@@ -4,19 +4,28 @@
 //! memory: a position that cannot be is refused, counted, and reading goes on from where the writer
 //! claims to be.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use tompion_layout::{
     loss::Cause,
+    record::{Form, padding_stamp, stamp},
     ring::{self, Geometry},
 };
-use tompion_os::SharedMap;
+
+use crate::{
+    memory::{Fault, Part, SharedMap, fence, has},
+    records::Records,
+};
+
+/// How often the position and the number of events are read until both are of one moment.
+const MOST_LOOKS: usize = 1000;
 
 /// One ring of a ring file, seen from the session's side.
 #[derive(Debug)]
 pub struct RingReader<'a> {
-    map: &'a SharedMap,
+    ring: Part<'a>,
     geometry: Geometry,
+    form: Form,
     /// Offset of the ring's header in the file.
     offset: usize,
 }
@@ -37,6 +46,8 @@ pub struct Span {
     pub begin: u64,
     /// Position behind the last byte.
     pub end: u64,
+    /// How many events were appended to the ring before `end` since it was made, where that is known.
+    pub events: Option<u64>,
 }
 
 impl Span {
@@ -47,7 +58,7 @@ impl Span {
 }
 
 impl<'a> RingReader<'a> {
-    /// The ring of a CPU in a buffer.
+    /// The ring of a CPU in a buffer, in section form.
     ///
     /// # Panics
     /// If the geometry has no such ring, or the mapping is smaller than the geometry says.
@@ -55,58 +66,140 @@ impl<'a> RingReader<'a> {
         assert!(buffer < geometry.buffers() && cpu < geometry.cpus());
         assert!(map.len() as u64 >= geometry.file_size());
         let offset = u64::from(buffer) * geometry.buffer_stride() + u64::from(cpu) * geometry.cpu_stride();
-        Self { map, geometry, offset: offset as usize }
+        let offset = offset as usize;
+        // All offsets below are inside the ring, because places are positions modulo its size.
+        let ring = Part::of(map, offset, geometry.cpu_stride() as usize);
+        Self { ring, geometry, form: Form::Section, offset }
     }
 
-    /// Everything appended so far, as a position.
+    /// The same ring, if it is of another form.
+    pub fn in_form(self, form: Form) -> Self {
+        Self { form, ..self }
+    }
+
+    /// Everything appended so far, as a position. In reserve form: everything reserved.
     pub fn written(&self) -> u64 {
         // Ordering: pairs with the committing stores of the sections (plain ones on x86-64, where each is a
         // release): who sees the position sees the records below it.
-        self.map.word(self.offset + ring::WRITE).load(Ordering::Acquire)
+        self.ring.appended(Ordering::Acquire).0
     }
 
     /// How many events were appended so far.
     pub fn events(&self) -> u64 {
         // Ordering: a counter by itself.
-        self.map.word(self.offset + ring::EVENTS).load(Ordering::Relaxed)
+        self.ring.appended(Ordering::Relaxed).1
+    }
+
+    /// The position with the number of events before it.
+    fn written_with_events(&self) -> (u64, Option<u64>) {
+        let (mut written, mut events) = self.ring.appended(Ordering::Acquire);
+        for _ in 0..MOST_LOOKS {
+            // Ordering: keeps the loads in order. Positions only grow: if this one is still the same, it was so
+            // when the number was read.
+            fence(Ordering::Acquire);
+            let again = self.ring.appended(Ordering::Acquire);
+            if again.0 == written {
+                return (written, Some(events));
+            }
+            (written, events) = again;
+        }
+        (written, None)
     }
 
     /// How many events the ring has lost for a reason.
     pub fn lost(&self, cause: Cause) -> u64 {
         // Ordering: a counter by itself.
-        self.map.word(self.offset + ring::LOST + cause as usize * 8).load(Ordering::Relaxed)
+        self.ring.load(ring::LOST + cause as usize * 8, Ordering::Relaxed)
     }
 
     /// Copies what was appended since position `read` to the end of `bytes`, and gives the room back.
     ///
-    /// For discard mode: nobody overwrites the bytes until this returns.
+    /// For discard mode: nobody overwrites the bytes until this returns. In reserve form it ends before the first
+    /// record that isn't complete.
     ///
     /// # Errors
     /// When the writer's position cannot be; the room is given back up to it all the same.
     pub fn take(&self, read: u64, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
+        if has(Fault::GivenBackEarly) {
+            self.give_back(self.written());
+        }
+        let copied = self.copy_new(read, bytes);
+        match copied {
+            Ok(span) if span.is_empty() => {}
+            Ok(span) => self.give_back(span.end),
+            Err(bad) => self.give_back(bad.claimed),
+        }
+        copied
+    }
+
+    /// As [`RingReader::take`] for the last time: nobody who has not completed a record will do so any more. So
+    /// those are copied, too, for [`Records`] to skip.
+    ///
+    /// # Errors
+    /// As [`RingReader::take`].
+    pub fn take_rest(&self, read: u64, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
+        let (claimed, events) = self.written_with_events();
+        let copied = self.copy_until(read, claimed, bytes);
+        self.give_back(claimed);
+        copied.map(|span| Span { events, ..span })
+    }
+
+    /// Copies what was appended since position `read` to the end of `bytes`, as [`RingReader::take`] does, and
+    /// leaves the room to be given back later.
+    ///
+    /// # Errors
+    /// When the writer's position cannot be.
+    pub fn copy_new(&self, read: u64, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
         let claimed = self.written();
-        if claimed == read {
-            return Ok(Span { begin: read, end: read });
+        if self.form == Form::Reserve && claimed != read && !self.has_complete_at(read) {
+            return Ok(Span { begin: read, end: read, events: None });
         }
-        let sound = claimed > read && claimed - read <= self.geometry.ring_size() && claimed % 8 == 0;
-        if sound {
-            self.copy(read, claimed, bytes);
+        let old = bytes.len();
+        let mut span = self.copy_until(read, claimed, bytes)?;
+        if self.form == Form::Reserve {
+            let copied = bytes.get(old..).unwrap_or(&[]);
+            let records = Records::new(copied, read, self.geometry.subbuf_size()).in_form(self.form);
+            span.end = records.complete_until();
+            bytes.truncate(old + (span.end - span.begin) as usize);
         }
-        // Ordering: pairs with the acquire load in the producer's `make_room`: the copy is complete before
-        // the writer may overwrite it.
-        self.map.word(self.offset + ring::CONSUMED).store(claimed, Ordering::Release);
-        if sound { Ok(Span { begin: read, end: claimed }) } else { Err(BadPosition { read, claimed }) }
+        Ok(span)
+    }
+
+    /// Lets writers have the room below a position, all of which was complete and is safe elsewhere.
+    pub fn give_back(&self, position: u64) {
+        // Ordering: pairs with the acquire loads in the producers' `make_room` and `may_open`: the copy is complete
+        // before a writer may overwrite it.
+        self.ring.store(ring::CONSUMED, position, Ordering::Release);
+    }
+
+    /// Whether a record that begins at a position is complete, or padding stands there.
+    fn has_complete_at(&self, position: u64) -> bool {
+        // Ordering: a hint; the copy loads it again.
+        let word = self.ring.load(ring::DATA + self.geometry.place(position & !7), Ordering::Relaxed);
+        word == stamp(position) || word == padding_stamp(position)
+    }
+
+    fn copy_until(&self, read: u64, claimed: u64, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
+        if claimed < read || claimed - read > self.geometry.ring_size() || claimed % 8 != 0 {
+            return Err(BadPosition { read, claimed });
+        }
+        self.copy(read, claimed, bytes);
+        Ok(Span { begin: read, end: claimed, events: None })
     }
 
     /// Copies the newest history of a ring that goes on being written in overwrite mode, and returns
     /// which part of the copy stayed intact.
     ///
-    /// Bytes up to one record past the write position may be dirty (from a section that was abandoned and
-    /// went on elsewhere), so everything up to the end of the sub-buffer that holds the position, one lap
-    /// earlier, is dropped. `bytes` is replaced.
+    /// In section form, bytes up to one record past the write position may be dirty (from a section that was
+    /// abandoned and went on elsewhere), so everything up to the end of the sub-buffer that holds the position, one
+    /// lap earlier, is dropped. In reserve form, writers may be anywhere below the position, which is less. `bytes`
+    /// is replaced. Records that are not complete are left in it for [`Records`] to skip.
+    ///
+    /// # Errors
+    /// When the writer's position cannot be.
     pub fn copy_history(&self, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
         let size = self.geometry.ring_size();
-        let before = self.written();
+        let (before, events) = self.written_with_events();
         if before % 8 != 0 {
             return Err(BadPosition { read: 0, claimed: before });
         }
@@ -115,27 +208,32 @@ impl<'a> RingReader<'a> {
         self.copy(begin.min(before), before, bytes);
         // Ordering: the copy's loads come before the second look at the position; a writer stores what it
         // dirties only after the position that leads there. (On aarch64, pairs with the barrier before a
-        // record's first store.)
+        // record's first store; in reserve form, with the fence in `ReserveRings::reserve`.)
         fence(Ordering::Acquire);
-        let after = self.written();
+        let after = if has(Fault::NoSecondLook) { before } else { self.written() };
         if after < before {
             return Err(BadPosition { read: before, claimed: after });
         }
         let intact = self.geometry.subbuf_end(after).saturating_sub(size).max(begin).min(before);
         bytes.drain(..(intact - begin.min(before)) as usize);
-        Ok(Span { begin: intact, end: before })
+        Ok(Span { begin: intact, end: before, events })
     }
 
     /// Appends the bytes of `begin..end`, at most one lap, to `bytes`.
     fn copy(&self, begin: u64, end: u64, bytes: &mut Vec<u8>) {
-        let data = self.offset + ring::DATA;
         let len = (end - begin) as usize;
         let place = self.geometry.place(begin);
         let first = len.min(self.geometry.ring_size() as usize - place);
         let old = bytes.len();
         bytes.resize(old + len, 0);
-        self.map.copy_out(data + place, &mut bytes[old..old + first]);
-        self.map.copy_out(data, &mut bytes[old + first..]);
+        for (place, range) in [(place, old..old + first), (0, old + first..old + len)] {
+            let to = &mut bytes[range];
+            match self.form {
+                Form::Section => self.ring.copy_out(ring::DATA + place, to),
+                // A commit word tells of what is copied after it.
+                Form::Reserve => self.ring.copy_out_in_order(ring::DATA + place, to),
+            }
+        }
     }
 
     /// Which bytes of the ring file hold the sub-buffers up to `ahead` bytes after the write position,

@@ -1,6 +1,6 @@
 //! Walking a private copy of ring bytes, none of which is trusted.
 
-use tompion_layout::record::{self, Head, SubbufferHeader};
+use tompion_layout::record::{self, Form, Head, SubbufferHeader};
 
 /// A record in copied bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,14 @@ pub enum UntrustedRecord<'a> {
         /// How many events it had taken until then.
         events: u64,
     },
+    /// Bytes of records that were reserved and never completed, in reserve form. How many records they are, the
+    /// number of events in the next sub-buffer's header tells.
+    Unfinished {
+        /// Position of the first byte.
+        position: u64,
+        /// How many bytes were passed over.
+        skipped: u64,
+    },
 }
 
 /// Bytes that are no record. Reading goes on at the next sub-buffer.
@@ -45,14 +53,20 @@ pub struct Records<'a> {
     begin: u64,
     at: usize,
     subbuf_size: u64,
+    form: Form,
 }
 
 impl<'a> Records<'a> {
-    /// Walks `bytes`, which stood at position `begin` of a ring with sub-buffers of this size.
+    /// Walks `bytes`, which stood at position `begin` of a ring with sub-buffers of this size, in section form.
     ///
     /// `begin` is where a record or a sub-buffer begins.
     pub fn new(bytes: &'a [u8], begin: u64, subbuf_size: u64) -> Self {
-        Self { bytes, begin, at: 0, subbuf_size }
+        Self { bytes, begin, at: 0, subbuf_size, form: Form::Section }
+    }
+
+    /// The same for a ring of another form.
+    pub fn in_form(self, form: Form) -> Self {
+        Self { form, ..self }
     }
 
     /// Position of the next record.
@@ -69,6 +83,43 @@ impl<'a> Records<'a> {
     fn word(&self, at: usize) -> u64 {
         let bytes = self.bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
         bytes.map_or(0, u64::from_le_bytes)
+    }
+
+    /// Whether something complete begins at an index, in reserve form.
+    fn is_committed(&self, at: usize) -> bool {
+        let (position, word) = (self.begin + at as u64, self.word(at));
+        word == record::stamp(position) || word == record::padding_stamp(position)
+    }
+
+    /// Passes over what was never completed, up to the next record that was.
+    fn skip_unfinished(&mut self) -> UntrustedRecord<'a> {
+        let (position, end) = (self.stream_position(), self.subbuffer_end());
+        let next = (self.at + 8..end).step_by(8).find(|&at| at + 8 <= end && self.is_committed(at));
+        self.at = next.unwrap_or(end);
+        UntrustedRecord::Unfinished { position, skipped: self.stream_position() - position }
+    }
+
+    /// Up to which position all is complete.
+    pub(crate) fn complete_until(mut self) -> u64 {
+        let unfinished = self.find_map(|record| match record {
+            Ok(UntrustedRecord::Unfinished { position, .. }) => Some(position),
+            _ => None,
+        });
+        unfinished.unwrap_or(self.begin + self.bytes.len() as u64)
+    }
+
+    /// Whether only padding follows until the end of the sub-buffer; an error where that can't be.
+    #[inline(always)]
+    fn is_padding(&self) -> Result<bool, &'static str> {
+        let word = self.word(self.at);
+        match self.form {
+            Form::Reserve => Ok(word == record::padding_stamp(self.stream_position())),
+            Form::Section => match Head::from_word(word) {
+                Head { id: record::PADDING, words: 0, tid: 0 } => Ok(true),
+                Head { id: record::PADDING, .. } => Err("padding with a length"),
+                _ => Ok(false),
+            },
+        }
     }
 
     fn refuse(&mut self, what: &'static str) -> Refusal {
@@ -89,26 +140,31 @@ impl<'a> Iterator for Records<'a> {
                 return (self.at < self.bytes.len()).then(|| Err(self.refuse("less than a word")));
             }
             let end = self.subbuffer_end();
-            let head = Head::from_word(self.word(self.at));
-            if head.id == record::PADDING {
-                if head.words != 0 || head.tid != 0 {
-                    return Some(Err(self.refuse("padding with a length")));
+            match self.is_padding() {
+                Ok(true) => {
+                    self.at = end;
+                    continue;
                 }
-                self.at = end;
-                continue;
+                Ok(false) => {}
+                Err(what) => return Some(Err(self.refuse(what))),
             }
+            if self.form == Form::Reserve && !self.is_committed(self.at) {
+                return Some(Ok(self.skip_unfinished()));
+            }
+            let commit_len = self.form.commit_len();
+            let head = Head::from_word(self.word(self.at + commit_len));
             let first = self.stream_position() & (self.subbuf_size - 1) == 0;
             let len = head.len();
-            if len < record::HEADER || self.at + len > end {
+            if len < self.form.header_len() || self.at + len > end {
                 return Some(Err(self.refuse("a length that cannot be")));
             }
             if first != (head.id == record::SUBBUFFER) {
                 return Some(Err(self.refuse("no sub-buffer header where one belongs")));
             }
-            let at = self.at;
+            let at = self.at + commit_len;
             let time = self.word(at + 8);
             if first {
-                if len != SubbufferHeader::LEN
+                if len != self.form.subbuffer_header_len()
                     || self.word(at + SubbufferHeader::POSITION) != self.stream_position()
                 {
                     return Some(Err(self.refuse("a sub-buffer header of another place")));
@@ -121,8 +177,8 @@ impl<'a> Iterator for Records<'a> {
             let Some(number) = head.id.checked_sub(record::FIRST_EVENT) else {
                 return Some(Err(self.refuse("an unknown kind of record")));
             };
+            let payload = self.bytes.get(at + record::HEADER..self.at + len).unwrap_or(&[]);
             self.at += len;
-            let payload = self.bytes.get(at + record::HEADER..at + len).unwrap_or(&[]);
             return Some(Ok(UntrustedRecord::Event { number, tid: head.tid, time, payload }));
         }
     }
@@ -171,6 +227,61 @@ mod tests {
             assert_eq!(records[1].unwrap_err().position, SubbufferHeader::LEN as u64);
             assert!(records[3].is_ok());
         }
+    }
+
+    /// Puts commit words before records, each of which begins at its position.
+    fn committed(mut position: u64, records: &[Vec<u64>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for words in records {
+            for word in [&[record::stamp(position)][..], words].concat() {
+                bytes.extend(word.to_le_bytes());
+            }
+            position += 8 + words.len() as u64 * 8;
+        }
+        bytes
+    }
+
+    fn reserved(number: u16, payload: u64) -> Vec<u64> {
+        vec![Head { id: record::FIRST_EVENT + number, words: 4, tid: 7 }.to_word(), 6, payload]
+    }
+
+    fn reserved_header(position: u64) -> Vec<u64> {
+        vec![SubbufferHeader::reserve_head().to_word(), 5, position, 2, 9, 77]
+    }
+
+    #[test]
+    fn what_was_never_completed_is_skipped_and_told() {
+        let start = 5 * SUBBUF;
+        let whole =
+            committed(start, &[reserved_header(start), reserved(1, 1), reserved(2, 2), reserved(3, 3)]);
+        let walk = |bytes: &[u8]| {
+            let records = Records::new(bytes, start, SUBBUF).in_form(Form::Reserve);
+            let numbers = records.clone().map(|record| match record.unwrap() {
+                UntrustedRecord::Event { number, payload, .. } => {
+                    i64::from(number) * 10 + i64::from(payload[0])
+                }
+                UntrustedRecord::Subbuffer { lost: 2, events: 9, .. } => 0,
+                UntrustedRecord::Subbuffer { .. } => panic!("another header"),
+                UntrustedRecord::Unfinished { skipped, .. } => -(skipped as i64),
+            });
+            (numbers.collect::<Vec<_>>(), records.complete_until() - start)
+        };
+        assert_eq!(walk(&whole), (vec![0, 11, 22, 33], whole.len() as u64));
+        let without = |at: usize| [&whole[..at], &[0; 8][..], &whole[at + 8..]].concat();
+        assert_eq!(walk(&without(0)), (vec![-56, 11, 22, 33], 0));
+        assert_eq!(walk(&without(56)), (vec![0, -32, 22, 33], 56));
+        assert_eq!(walk(&without(120)), (vec![0, 11, 22, -32], 120));
+        // An earlier lap's commit word is none.
+        let mut stale = whole.clone();
+        stale[88..96].copy_from_slice(&record::stamp(start + 88 - 4 * SUBBUF).to_le_bytes());
+        assert_eq!(walk(&stale), (vec![0, 11, -32, 33], 88));
+        let mut padded = whole[..88].to_vec();
+        padded.extend(record::padding_stamp(start + 88).to_le_bytes());
+        padded.resize(SUBBUF as usize, 0xee);
+        padded.extend(committed(start + SUBBUF, &[reserved_header(start + SUBBUF), reserved(4, 4)]));
+        assert_eq!(walk(&padded), (vec![0, 11, 0, 44], padded.len() as u64));
+        padded[88] ^= 1;
+        assert_eq!(walk(&padded), (vec![0, 11, 88 - SUBBUF as i64, 0, 44], 88));
     }
 
     #[test]

@@ -438,6 +438,7 @@ impl Process {
                     }
                     self.writer.set_discarded(ring, lost.min(MOST_DISCARDED))?;
                 }
+                Ok(UntrustedRecord::Unfinished { .. }) => {}
                 Err(_) => self.refused += 1,
             }
         }

@@ -276,6 +276,9 @@ impl<'a> Ledger<'a> {
                     known.events += 1;
                     time
                 }
+                UntrustedRecord::Unfinished { position, .. } => {
+                    return Err(format!("something unfinished at {position}"));
+                }
             };
             if time < known.time && !self.given_time {
                 return Err(format!("time went from {} to {time}", known.time));

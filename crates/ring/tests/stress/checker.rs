@@ -155,6 +155,9 @@ impl<'a> Checker<'a> {
                     events = Some(place.index + 1);
                     time
                 }
+                UntrustedRecord::Unfinished { position, .. } => {
+                    return Err(format!("something unfinished at {position}"));
+                }
             };
             if now < time {
                 return Err(format!("time went from {time} to {now}"));

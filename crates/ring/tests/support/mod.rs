@@ -4,9 +4,15 @@
 
 use std::os::fd::AsFd;
 
-use tompion_layout::{control, loss::Cause, record, ring::Geometry};
+use tompion_layout::{
+    control,
+    loss::Cause,
+    record::{self, Form},
+    ring::Geometry,
+};
 use tompion_os::{SharedMap, create_memfd};
 use tompion_ring::{
+    memory::Clock,
     producer::{Event, Outcome, Recording, Setup, Tail},
     reader::RingReader,
 };
@@ -16,8 +22,12 @@ pub fn is_full() -> bool {
     std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1")
 }
 
+/// Both ways to append: by restartable sections, and by reserving.
+pub const FORMS: [Form; 2] = [Form::Section, Form::Reserve];
+
 /// A recording into rings of its own, as an agent would have it.
 pub struct Bench {
+    pub form: Form,
     pub recording: Recording,
     pub rings: SharedMap,
     pub control: SharedMap,
@@ -34,18 +44,38 @@ impl Bench {
         Self::with(Geometry::new(subbuf_size, subbuf_count, cpus, buffers).unwrap(), overwrite, false)
     }
 
-    /// Rings of this geometry, with or without given times.
-    pub fn with(geometry: Geometry, overwrite: bool, given_time: bool) -> Self {
+    /// The same, in either form.
+    pub fn of(form: Form, subbuf_size: u64, subbuf_count: u64, overwrite: bool, buffers: u32) -> Self {
+        let cpus = tompion_os::possible_cpus();
+        let geometry = Geometry::new(subbuf_size, subbuf_count, cpus, buffers).unwrap();
+        if form == Form::Section {
+            return Self::with(geometry, overwrite, false);
+        }
+        let (rings, control) = Self::memory(&geometry);
+        let mut recording = Recording::none();
+        let setup = (geometry, overwrite, Clock::Tsc);
+        // SAFETY: the place is a fresh local, the rings have the geometry's size and live as long as `Bench`.
+        let begun = unsafe { Recording::begin_reserve(&raw mut recording, setup, rings.base(), &control) };
+        begun.expect("a processor with cmpxchg16b");
+        Self { form, recording, rings, control, geometry }
+    }
+
+    fn memory(geometry: &Geometry) -> (SharedMap, SharedMap) {
         let file = create_memfd(c"rings", geometry.file_size()).unwrap();
         let rings = SharedMap::new(file.as_fd(), geometry.file_size()).unwrap();
         let file = create_memfd(c"control", control::FILE_SIZE).unwrap();
-        let control = SharedMap::new(file.as_fd(), control::FILE_SIZE).unwrap();
+        (rings, SharedMap::new(file.as_fd(), control::FILE_SIZE).unwrap())
+    }
+
+    /// Rings of this geometry, with or without given times.
+    pub fn with(geometry: Geometry, overwrite: bool, given_time: bool) -> Self {
+        let (rings, control) = Self::memory(&geometry);
         let rseq = tompion_os::rseq_area().expect("these tests need glibc 2.35 with rseq");
         let mut recording = Recording::none();
         let setup = Setup { geometry, overwrite, given_time, rseq };
         // SAFETY: the place is a fresh local, the rings have the geometry's size and live as long as `Bench`.
         unsafe { Recording::begin(&raw mut recording, &setup, rings.base(), &control) };
-        Self { recording, rings, control, geometry }
+        Self { form: Form::Section, recording, rings, control, geometry }
     }
 
     /// Appends an image of whole words and tails.
@@ -66,7 +96,7 @@ impl Bench {
     /// Readers of a buffer's rings, by CPU.
     pub fn readers(&self, buffer: u32) -> Vec<RingReader<'_>> {
         (0..self.geometry.cpus())
-            .map(|cpu| RingReader::new(&self.rings, self.geometry, buffer, cpu))
+            .map(|cpu| RingReader::new(&self.rings, self.geometry, buffer, cpu).in_form(self.form))
             .collect()
     }
 

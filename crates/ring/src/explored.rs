@@ -1,0 +1,368 @@
+//! Loom tries the ways in which threads can take turns, and what their loads may return, on the code of this crate.
+//!
+//! Given rings of two sub-buffers with room for three small records each, when writers, readers and takers meet, then
+//! every record is found whole and once, in the order of time, or is counted. Each known mistake is noticed.
+//!
+//! `TOMPION_FULL` has more tried: more preemptions in one run.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+};
+
+use loom::thread;
+use tompion_layout::{
+    kept,
+    loss::Cause,
+    record::{self, Form, Head, SubbufferHeader},
+    ring::{self, Geometry},
+};
+use tompion_os::Processor;
+
+use crate::{
+    event::{Event, Outcome},
+    kept as list,
+    memory::{Clock, Fault, Part, SharedMap, break_by},
+    reader::RingReader,
+    records::{Records, UntrustedRecord},
+    reserve::{ReserveRings, ReserveSetup},
+};
+
+const SUBBUF: u64 = 128;
+static NO_SELECTOR: AtomicU32 = AtomicU32::new(0);
+
+/// Explores all that so many preemptions can bring about.
+fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let full = std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1");
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions + usize::from(full));
+    builder.max_branches = 100_000;
+    builder.check(body);
+}
+
+/// Explores the same with a mistake in the code, which must be noticed.
+fn must_fail(fault: Fault, preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    break_by(Some(fault));
+    let result = catch_unwind(AssertUnwindSafe(|| explore(preemptions, body)));
+    break_by(None);
+    assert!(result.is_err(), "{fault:?} was not noticed");
+}
+
+/// A ring in reserve form.
+#[derive(Clone)]
+struct Ring {
+    map: SharedMap,
+    lost: Arc<[AtomicU64; Cause::SLOTS]>,
+    overwrite: bool,
+}
+
+impl Ring {
+    fn geometry() -> Geometry {
+        Geometry::new(SUBBUF, 2, 1, 1).unwrap()
+    }
+
+    fn new(overwrite: bool) -> Self {
+        let map = SharedMap::for_ring(Self::geometry().file_size() as usize);
+        Self { map, lost: Arc::default(), overwrite }
+    }
+
+    fn append(&self, number: u16) -> Outcome {
+        let image = [u64::from(number) * 3 + 1];
+        let event = Event {
+            id: record::FIRST_EVENT + number,
+            tid: 7,
+            time: 0,
+            image: image.as_ptr().cast(),
+            image_len: 8,
+            tails: &[],
+            keep: false,
+        };
+        let setup = ReserveSetup {
+            geometry: Self::geometry(),
+            overwrite: self.overwrite,
+            clock: Clock::Tsc,
+            processor: Processor { exchanges_16_bytes: true, has_rdtscp: true, has_rdpid: false },
+            selector: &raw const NO_SELECTOR,
+            lost: self.lost.as_ptr(),
+        };
+        let rings = ReserveRings::new(self.map.whole(), self.map.whole(), &setup);
+        // SAFETY: the image is a live local.
+        unsafe { rings.append(&event) }
+    }
+
+    fn reader(&self) -> RingReader<'_> {
+        RingReader::new(&self.map, Self::geometry(), 0, 0).in_form(Form::Reserve)
+    }
+
+    fn lost(&self, cause: Cause) -> u64 {
+        self.reader().lost(cause)
+    }
+}
+
+/// What a reader has found.
+#[derive(Default)]
+struct Found {
+    read: u64,
+    time: u64,
+    /// Events that were found, or that a header says are gone.
+    accounted: u64,
+    numbers: Vec<u16>,
+    unfinished: bool,
+}
+
+impl Found {
+    fn look(&mut self, form: Form, bytes: &[u8], begin: u64) {
+        for found in Records::new(bytes, begin, SUBBUF).in_form(form) {
+            match found.expect("a sound record") {
+                UntrustedRecord::Event { number, tid, time, payload } => {
+                    assert!(time > self.time, "time goes on");
+                    assert_eq!((tid, payload), (7, &(u64::from(number) * 3 + 1).to_le_bytes()[..]));
+                    assert!(!self.numbers.contains(&number), "{number} twice");
+                    self.numbers.push(number);
+                    self.time = time;
+                    self.accounted += 1;
+                }
+                UntrustedRecord::Subbuffer { time, events, .. } => {
+                    assert!(time > self.time && events >= self.accounted);
+                    self.accounted = events;
+                }
+                UntrustedRecord::Unfinished { .. } => self.unfinished = true,
+            }
+        }
+    }
+
+    fn take(&mut self, ring: &Ring, last: bool) {
+        let mut bytes = Vec::new();
+        let reader = ring.reader();
+        let taken =
+            if last { reader.take_rest(self.read, &mut bytes) } else { reader.take(self.read, &mut bytes) };
+        let span = taken.expect("a sound position");
+        self.read = span.end;
+        self.look(Form::Reserve, &bytes, span.begin);
+        assert!(!self.unfinished, "what is not complete is left alone");
+    }
+}
+
+/// Two writers of one event each and a reader, behind `before` events of which `taken` says whether they were read.
+fn discarding(before: u16, taken: bool) -> impl Fn() + Sync + Send + Clone + 'static {
+    move || {
+        let ring = Ring::new(false);
+        let mut found = Found::default();
+        for number in 0..before {
+            assert_eq!(ring.append(100 + number), Outcome::Written);
+        }
+        if taken {
+            found.take(&ring, false);
+        }
+        let writers = [0, 1].map(|number| {
+            let ring = ring.clone();
+            thread::spawn(move || ring.append(number))
+        });
+        found.take(&ring, false);
+        let outcomes = writers.map(|writer| writer.join().unwrap());
+        found.take(&ring, true);
+        let written = outcomes.iter().filter(|&&outcome| outcome == Outcome::Written).count();
+        assert_eq!(found.numbers.len(), written + usize::from(before));
+        assert_eq!(ring.lost(Cause::Full) as usize, 2 - written);
+        assert_eq!(ring.reader().events(), found.accounted);
+    }
+}
+
+#[test]
+fn writers_and_a_taker_in_discard_mode() {
+    // In a sub-buffer, into the next one, and into a full ring that the taker makes room in.
+    explore(2, discarding(0, false));
+    explore(2, discarding(1, true));
+    explore(2, discarding(4, false));
+}
+
+#[test]
+fn mistakes_in_discard_mode_are_noticed() {
+    must_fail(Fault::CommitEarly, 3, discarding(1, true));
+    must_fail(Fault::NoRelease, 2, discarding(1, true));
+    must_fail(Fault::CopyInAnyOrder, 2, discarding(1, true));
+    must_fail(Fault::TimeOutside, 2, discarding(1, true));
+    must_fail(Fault::FullIgnored, 2, discarding(4, false));
+    must_fail(Fault::GivenBackEarly, 2, discarding(4, false));
+}
+
+/// A writer and another one with two events, while a history is copied.
+fn overwriting(before: u16, events: [u16; 2]) -> impl Fn() + Sync + Send + Clone + 'static {
+    move || {
+        let ring = Ring::new(true);
+        for number in 0..before {
+            assert_eq!(ring.append(100 + number), Outcome::Written);
+        }
+        let writers = [0, 1].map(|writer| {
+            let ring = ring.clone();
+            thread::spawn(move || {
+                (0..events[usize::from(writer)])
+                    .filter(|&event| ring.append(writer * 10 + event) == Outcome::Written)
+                    .count()
+            })
+        });
+        let mut bytes = Vec::new();
+        let span = ring.reader().copy_history(&mut bytes).expect("a sound position");
+        Found::default().look(Form::Reserve, &bytes, span.begin);
+        let written =
+            usize::from(before) + writers.map(|writer| writer.join().unwrap()).iter().sum::<usize>();
+        // At rest everything is complete, and counted.
+        let span = ring.reader().copy_history(&mut bytes).expect("a sound position");
+        let mut found = Found::default();
+        found.look(Form::Reserve, &bytes, span.begin);
+        assert!(!found.unfinished);
+        let appended = usize::from(before) + usize::from(events[0] + events[1]);
+        assert_eq!(ring.lost(Cause::Unfinished) as usize, appended - written);
+        assert_eq!((ring.reader().events(), span.events), (written as u64, Some(written as u64)));
+        assert!(bytes.is_empty() || found.accounted == written as u64);
+    }
+}
+
+#[test]
+fn writers_and_a_history_in_overwrite_mode() {
+    explore(2, overwriting(0, [1, 1]));
+    explore(2, overwriting(3, [1, 1]));
+    explore(1, overwriting(3, [1, 2]));
+}
+
+#[test]
+fn mistakes_in_overwrite_mode_are_noticed() {
+    must_fail(Fault::CounterIgnored, 2, overwriting(1, [1, 4]));
+    must_fail(Fault::NoSecondLook, 2, overwriting(3, [1, 1]));
+    must_fail(Fault::NoReleaseFence, 2, overwriting(3, [1, 1]));
+}
+
+/// Does what a restartable section does: it stores a record, and then the position behind it.
+struct Section {
+    map: SharedMap,
+    write: u64,
+    events: u64,
+    time: u64,
+    overwrite: bool,
+}
+
+impl Section {
+    fn put(&mut self, words: &[u64], events: u64) {
+        let place = ring::DATA + Ring::geometry().place(self.write);
+        for (index, word) in words.iter().enumerate() {
+            self.map.put(place + index * 8, *word);
+        }
+        self.write += words.len() as u64 * 8;
+        self.events += events;
+        self.map.publish(self.write, self.events);
+    }
+
+    /// Appends an event, with a sub-buffer's header before it where that is due. False if the ring is full.
+    fn append(&mut self, number: u16) -> bool {
+        let inside = self.write % SUBBUF;
+        if inside == 0 || inside + 24 > SUBBUF {
+            let start = self.write.next_multiple_of(SUBBUF);
+            let consumed = self.map.get(ring::CONSUMED, Ordering::Acquire);
+            if !self.overwrite && start + SUBBUF - consumed > 2 * SUBBUF {
+                return false;
+            }
+            if inside != 0 {
+                self.map.put(ring::DATA + Ring::geometry().place(self.write), 0);
+                self.write = start;
+                self.map.publish(start, self.events);
+            }
+            self.time += 1;
+            self.put(&[SubbufferHeader::head().to_word(), self.time, start, 0, self.events], 0);
+        }
+        self.time += 1;
+        let head = Head { id: record::FIRST_EVENT + number, words: 3, tid: 7 }.to_word();
+        self.put(&[head, self.time, u64::from(number) * 3 + 1], 1);
+        true
+    }
+}
+
+/// A section's events behind others, and a reader that takes them, or copies the history.
+fn sections(before: u16, events: u16, overwrite: bool) -> impl Fn() + Sync + Send + Clone + 'static {
+    move || {
+        let map = SharedMap::for_ring(Ring::geometry().file_size() as usize);
+        let mut section = Section { map: map.clone(), write: 0, events: 0, time: 0, overwrite };
+        for number in 0..before {
+            assert!(section.append(100 + number));
+        }
+        let writer = thread::spawn(move || (0..events).filter(|&number| section.append(number)).count());
+        let reader = RingReader::new(&map, Ring::geometry(), 0, 0);
+        let (mut found, mut bytes) = (Found::default(), Vec::new());
+        if overwrite {
+            let span = reader.copy_history(&mut bytes).expect("a sound position");
+            found.look(Form::Section, &bytes, span.begin);
+            let _ = writer.join().unwrap();
+            return;
+        }
+        for _ in 0..2 {
+            bytes.clear();
+            let span = reader.take(found.read, &mut bytes).expect("a sound position");
+            found.look(Form::Section, &bytes, span.begin);
+            found.read = span.end;
+        }
+        let written = writer.join().unwrap() + usize::from(before);
+        bytes.clear();
+        let span = reader.take_rest(found.read, &mut bytes).expect("a sound position");
+        found.look(Form::Section, &bytes, span.begin);
+        assert_eq!((found.numbers.len(), span.events), (written, Some(written as u64)));
+    }
+}
+
+#[test]
+fn sections_and_readers() {
+    explore(3, sections(0, 2, false));
+    explore(3, sections(6, 2, false));
+    explore(3, sections(0, 2, true));
+    explore(3, sections(5, 3, true));
+}
+
+#[test]
+fn mistakes_of_a_sections_reader_are_noticed() {
+    must_fail(Fault::NoRelease, 3, sections(1, 1, false));
+    must_fail(Fault::GivenBackEarly, 3, sections(6, 2, false));
+    must_fail(Fault::NoSecondLook, 3, sections(5, 3, true));
+}
+
+/// Two threads keep an event each, while the list is read.
+fn keeping() -> impl Fn() + Sync + Send + Clone + 'static {
+    || {
+        const SIZE: usize = 160;
+        let map = SharedMap::for_words(SIZE);
+        let writers = [0u16, 1].map(|number| {
+            let map = map.clone();
+            thread::spawn(move || {
+                let image = [u64::from(number) * 3 + 1];
+                let event = Event {
+                    id: record::FIRST_EVENT + number,
+                    tid: 7,
+                    time: 0,
+                    image: image.as_ptr().cast(),
+                    image_len: 8,
+                    tails: &[],
+                    keep: true,
+                };
+                // SAFETY: the image is a live local.
+                assert!(unsafe { list::append(&Part::of(&map, 0, SIZE), SIZE, &event, (0, 5)) });
+            })
+        });
+        let (mut read, mut found) = (0, Vec::new());
+        list::take_from(&Part::of(&map, 0, SIZE), SIZE, (&mut read, false), &mut found);
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        list::take_from(&Part::of(&map, 0, SIZE), SIZE, (&mut read, true), &mut found);
+        let mut numbers: Vec<u32> = found.iter().map(|event| event.number).collect();
+        numbers.sort_unstable();
+        assert_eq!((numbers, read), (vec![0, 1], kept::ENTRIES + 2 * kept::entry_len(8)));
+        for event in found {
+            assert_eq!((event.tid, event.time), (7, 5));
+            assert_eq!(event.payload, (u64::from(event.number) * 3 + 1).to_le_bytes());
+        }
+    }
+}
+
+#[test]
+fn events_that_are_kept_are_read_whole_and_once() {
+    explore(3, keeping());
+    must_fail(Fault::NoRelease, 3, keeping());
+}

@@ -1,0 +1,333 @@
+//! Appending where nothing can be restarted: in processes without restartable sequences.
+//!
+//! ```text
+//! reserve   one 16-byte compare-and-swap moves `write` over the record (with the padding of the old sub-buffer and
+//!           the header of the new one, where it opens one) and counts it in `events`: the place is the writer's
+//! fill      plain stores
+//! commit    the record's first word becomes the stamp of its position: the record is there
+//! count     the sub-buffer's counter grows by what was committed
+//! ```
+//!
+//! A reader sees of each record whether it is complete. Who is killed between reserving and committing leaves a place
+//! that never is: it is skipped, and counted, once the process has died. Until then readers wait for it, because its
+//! thread may only have been preempted.
+//!
+//! | word | written by | ordering, and what it pairs with |
+//! |---|---|---|
+//! | `write`, `events` | any writer, compare-and-swap | acquires and releases: the next writer's clock is read after this one's |
+//! | a record | who reserved it | behind a release fence after its reservation, for `copy_history`'s second look |
+//! | its commit word | who reserved it | release, pairs with the reader's acquiring loads in order |
+//! | a sub-buffer's counter | who committed in it | release, pairs with the acquire load of who enters the next lap |
+//! | `consumed` | the reader | release, pairs with the acquire load of who enters (discard mode) |
+//!
+//! Safe in signal handlers: who interrupts an append takes the place behind it, and the interrupted one has either
+//! its place already or takes a later one. No system call, lock or allocation; bounded. `docs/design/ring.md` has the
+//! argument.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use tompion_layout::{
+    control::KEPT_SIZE,
+    loss::Cause,
+    record::{self, Form, Head, SubbufferHeader},
+    ring::{self, Geometry},
+};
+use tompion_os::Processor;
+
+use crate::{
+    event::{Event, MAX_TAILS, Outcome},
+    kept,
+    memory::{self, Clock, Fault, Part},
+};
+
+/// How often an append may find that others were faster, or itself on another CPU, before its event is lost.
+const MAX_ATTEMPTS: u32 = if cfg!(loom) { 8 } else { 10_000 };
+
+/// Rings in reserve form, as their writers see them. Nothing here ever changes, so that whoever has found one knows
+/// all of it, even if the recording ends meanwhile.
+#[derive(Debug)]
+pub struct ReserveRings<'a> {
+    rings: Part<'a>,
+    geometry: Geometry,
+    overwrite: bool,
+    clock: Clock,
+    processor: Processor,
+    selector: *const AtomicU32,
+    lost: *const AtomicU64,
+    kept: Part<'a>,
+}
+
+// SAFETY: immutable; the pointers lead to words that are only used atomically and stay as long as the rings.
+unsafe impl Send for ReserveRings<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for ReserveRings<'_> {}
+
+/// What rings in reserve form are made of.
+#[derive(Clone, Copy, Debug)]
+pub struct ReserveSetup {
+    /// Sizes of the rings.
+    pub geometry: Geometry,
+    /// Whether old records are overwritten; else new ones are discarded when a ring is full.
+    pub overwrite: bool,
+    /// Where timestamps come from.
+    pub clock: Clock,
+    /// What the processor can.
+    pub processor: Processor,
+    /// Where the number of the active buffer stands.
+    pub selector: *const AtomicU32,
+    /// Counters of losses that no ring can count, [`Cause::SLOTS`] words, with the number of requested snapshots
+    /// behind them.
+    pub lost: *const AtomicU64,
+}
+
+/// Where a record goes.
+#[derive(Clone, Copy, Debug)]
+struct Reservation {
+    /// `write` as it was before.
+    position: u64,
+    /// `events` as it was before.
+    events: u64,
+    /// Where a sub-buffer begins, if one is opened.
+    opened: Option<u64>,
+    /// Where the record begins.
+    begin: u64,
+    /// Where it ends.
+    end: u64,
+    time: u64,
+}
+
+/// Why there is no reservation.
+#[derive(Clone, Copy, Debug)]
+enum Failure {
+    /// Others were faster, or the thread is on another CPU now: this one.
+    Again(u32),
+    Lost(Cause),
+}
+
+impl<'a> ReserveRings<'a> {
+    /// Rings in memory of the geometry's size, with a list of kept events.
+    pub(crate) const fn new(rings: Part<'a>, kept: Part<'a>, setup: &ReserveSetup) -> Self {
+        let ReserveSetup { geometry, overwrite, clock, processor, selector, lost } = *setup;
+        Self { rings, geometry, overwrite, clock, processor, selector, lost, kept }
+    }
+
+    /// Appends an event. As [`crate::producer::Recording::append`].
+    ///
+    /// # Safety
+    /// The event's image and tails are readable.
+    pub unsafe fn append(&self, event: &Event<'_>) -> Outcome {
+        // SAFETY: as the caller promises.
+        if event.keep && self.overwrite && unsafe { self.keep(event) } {
+            return Outcome::Written;
+        }
+        let mut cpu = memory::likely_cpu(self.clock, self.processor);
+        let payload = event.payload_len();
+        if event.tails.len() > MAX_TAILS
+            || payload > self.geometry.max_record().saturating_sub(Form::Reserve.header_len())
+        {
+            return self.lose(cpu, Cause::TooLarge);
+        }
+        let len = Form::Reserve.record_len(payload) as u64;
+        for _ in 0..MAX_ATTEMPTS {
+            let Some(ring) = self.ring(cpu) else {
+                self.count_without_ring(Cause::NoRseq);
+                return Outcome::Lost(Cause::NoRseq);
+            };
+            match self.reserve(&ring, cpu, len) {
+                Ok(reservation) => {
+                    // SAFETY: the parts are readable, as the caller promises, and have the length that was reserved.
+                    unsafe { self.fill(&ring, &reservation, event) };
+                    return Outcome::Written;
+                }
+                Err(Failure::Again(now_at)) => cpu = now_at,
+                Err(Failure::Lost(cause)) => return self.lose(cpu, cause),
+            }
+        }
+        self.lose(cpu, Cause::Retries)
+    }
+
+    /// The ring of a CPU in the buffer that is chosen now.
+    #[inline(always)]
+    fn ring(&self, cpu: u32) -> Option<Part<'a>> {
+        if cpu >= self.geometry.cpus() {
+            return None;
+        }
+        // SAFETY: a word that stays, as was promised where the rings were made.
+        // Ordering: which of the two it is, is all there is to see.
+        let buffer = unsafe { (*self.selector).load(Ordering::Relaxed) } & (self.geometry.buffers() - 1);
+        let offset =
+            u64::from(buffer) * self.geometry.buffer_stride() + u64::from(cpu) * self.geometry.cpu_stride();
+        Some(self.rings.from(offset as usize, self.geometry.cpu_stride() as usize))
+    }
+
+    /// Offset of a position's place in a ring.
+    #[inline(always)]
+    fn place(&self, position: u64) -> usize {
+        ring::DATA + self.geometry.place(position)
+    }
+
+    /// Takes `len` bytes, with a sub-buffer's header before them where one begins.
+    #[inline(always)]
+    fn reserve(&self, ring: &Part<'_>, cpu: u32, len: u64) -> Result<Reservation, Failure> {
+        let early = memory::has(Fault::TimeOutside).then(|| memory::now(self.clock, ring));
+        // Ordering: pairs with the compare-and-swap of whoever moved the position here: the clock is read after his.
+        let (position, events) = ring.appended(Ordering::Acquire);
+        let start = self.geometry.subbuf_start(position);
+        let inside = position - start;
+        let opened = match inside {
+            0 => Some(position),
+            _ if inside + len > self.geometry.subbuf_size() => Some(start + self.geometry.subbuf_size()),
+            _ => None,
+        };
+        let mut begin = position;
+        if let Some(opened) = opened {
+            if let Err(cause) = self.may_open(ring, opened) {
+                // Or has it been opened, and read, since the position was loaded?
+                let is_stale =
+                    !memory::has(Fault::RefusedStale) && ring.appended(Ordering::Acquire).0 != position;
+                return Err(if is_stale { Failure::Again(cpu) } else { Failure::Lost(cause) });
+            }
+            begin = opened + SubbufferHeader::RESERVE_LEN as u64;
+        }
+        let now = early.unwrap_or_else(|| memory::now(self.clock, ring));
+        if now.cpu != cpu {
+            return Err(Failure::Again(now.cpu));
+        }
+        // The position waits for the clock, so that the processor can't move it before the clock was read. (No clock
+        // shows 2^63.)
+        let end = begin + len + (now.time >> 63);
+        if !ring.advance((position, events), (end, events + 1)) {
+            return Err(Failure::Again(cpu));
+        }
+        if !memory::has(Fault::NoReleaseFence) {
+            // Ordering: pairs with the fence in `copy_history`: who has copied any of what is stored from here on sees
+            // the position that allowed it.
+            memory::fence(Ordering::Release);
+        }
+        Ok(Reservation { position, events, opened, begin, end, time: now.time })
+    }
+
+    /// Whether the sub-buffer that begins at a position may be written.
+    #[inline(always)]
+    fn may_open(&self, ring: &Part<'_>, start: u64) -> Result<(), Cause> {
+        let subbuf_size = self.geometry.subbuf_size();
+        if self.overwrite {
+            // Ordering: pairs with the release additions of all who committed there: their stores come before ours.
+            let committed = ring.load(self.place(start) + SubbufferHeader::COMMITTED, Ordering::Acquire);
+            let laps = start / self.geometry.ring_size();
+            if committed != laps.wrapping_mul(subbuf_size) && !memory::has(Fault::CounterIgnored) {
+                return Err(Cause::Unfinished);
+            }
+        } else {
+            // Ordering: pairs with the reader's release store: what it has taken may be overwritten.
+            let behind = (start + subbuf_size).wrapping_sub(ring.load(ring::CONSUMED, Ordering::Acquire));
+            if behind > self.geometry.ring_size() && !memory::has(Fault::FullIgnored) {
+                return Err(Cause::Full);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what was reserved, and commits it.
+    ///
+    /// # Safety
+    /// The event's parts are readable, and `reservation` is for a record of their length.
+    #[inline(always)]
+    unsafe fn fill(&self, ring: &Part<'_>, reservation: &Reservation, event: &Event<'_>) {
+        let Reservation { position, events, opened, begin, end, time } = *reservation;
+        let mut committed = end - begin;
+        if let Some(start) = opened {
+            if start != position {
+                self.commit(ring, position, record::padding_stamp(position));
+                self.count(ring, position, start - position);
+            }
+            let place = self.place(start);
+            let words = [SubbufferHeader::reserve_head().to_word(), time, start, lost_in(ring), events];
+            for (index, word) in words.into_iter().enumerate() {
+                // Ordering: published by the commit word.
+                ring.store(place + 8 + index * 8, word, Ordering::Relaxed);
+            }
+            self.commit(ring, start, record::stamp(start));
+            committed += SubbufferHeader::RESERVE_LEN as u64;
+        }
+        if memory::has(Fault::CommitEarly) {
+            self.commit(ring, begin, record::stamp(begin));
+        }
+        let head = Head { id: event.id, words: ((end - begin) / 8) as u16, tid: event.tid };
+        let place = self.place(begin);
+        let mut at = place + Form::Reserve.header_len();
+        // Ordering: all of it is published by the commit word. (The last word may have padding in it.)
+        ring.store(self.place(end - 8), 0, Ordering::Relaxed);
+        ring.store(place + 8, head.to_word(), Ordering::Relaxed);
+        ring.store(place + 16, time, Ordering::Relaxed);
+        // SAFETY: image and tails are readable; they fit between header and end, which are in one sub-buffer.
+        unsafe {
+            ring.copy_in(at, event.image, event.image_len);
+            at += event.image_len;
+            for tail in event.tails {
+                ring.copy_in(at, tail.data, tail.size);
+                at += tail.size;
+            }
+        }
+        self.commit(ring, begin, record::stamp(begin));
+        self.count(ring, begin, committed);
+    }
+
+    #[inline(always)]
+    fn commit(&self, ring: &Part<'_>, position: u64, stamp: u64) {
+        // Ordering: pairs with the acquiring loads of `Part::copy_out_in_order`: who sees the stamp sees the record.
+        ring.store(self.place(position), stamp, Ordering::Release);
+    }
+
+    /// Counts bytes that were committed in the sub-buffer that holds a position.
+    #[inline(always)]
+    fn count(&self, ring: &Part<'_>, position: u64, len: u64) {
+        let header = self.place(self.geometry.subbuf_start(position));
+        // Ordering: pairs with the acquire load of who enters this sub-buffer in the next lap.
+        ring.add(header + SubbufferHeader::COMMITTED, len, Ordering::Release);
+    }
+
+    #[cold]
+    fn lose(&self, cpu: u32, cause: Cause) -> Outcome {
+        match self.ring(cpu) {
+            // Ordering: a counter by itself.
+            Some(ring) => ring.add(ring::LOST + cause as usize * 8, 1, Ordering::Relaxed),
+            None => self.count_without_ring(cause),
+        }
+        Outcome::Lost(cause)
+    }
+
+    /// Counts a loss that no ring counts.
+    pub(crate) fn count_without_ring(&self, cause: Cause) {
+        // SAFETY: a table of `Cause::SLOTS` words that stays.
+        // Ordering: a counter by itself.
+        unsafe { (*self.lost.add(cause as usize)).fetch_add(1, Ordering::Relaxed) };
+    }
+
+    /// Asks the session to save what the rings hold.
+    #[cfg(not(loom))]
+    pub(crate) fn request_snapshot(&self) {
+        // SAFETY: the word stands behind the table of losses, see `layout::control`.
+        // Ordering: release, pairs with the session's acquire load: who sees the request sees what was appended
+        // before it.
+        unsafe { (*self.lost.add(Cause::SLOTS)).fetch_add(1, Ordering::Release) };
+    }
+
+    /// Puts an event where a flight recorder doesn't overwrite it. False if there is no room.
+    ///
+    /// # Safety
+    /// As [`ReserveRings::append`].
+    #[cold]
+    unsafe fn keep(&self, event: &Event<'_>) -> bool {
+        let now = memory::now(self.clock, &self.rings);
+        // SAFETY: as the caller promises; the list has `KEPT_SIZE` bytes.
+        unsafe { kept::append(&self.kept, KEPT_SIZE as usize, event, (now.cpu, now.time)) }
+    }
+}
+
+/// How many events the ring has lost so far.
+fn lost_in(ring: &Part<'_>) -> u64 {
+    // Ordering: counters by themselves.
+    let counter = |cause: &Cause| ring.load(ring::LOST + *cause as usize * 8, Ordering::Relaxed);
+    Cause::ALL.iter().map(counter).fold(0, u64::wrapping_add)
+}
