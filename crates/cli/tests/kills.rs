@@ -6,7 +6,7 @@ use std::{
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::process::Signal;
@@ -18,8 +18,17 @@ use crate::support::{self, Trace, Workshop, finish, rounds, run, start, tompion,
 const ROOMY: &[&str] = &["--subbuf-size", "16M", "--subbufs", "4"];
 /// Rings so small that the consumer can't keep up.
 const TIGHT: &[&str] = &["--subbuf-size", "4K", "--subbufs", "2"];
+/// A flight recorder that need not forget.
+const LONG_MEMORY: &[&str] = &["--mode", "overwrite", "--subbuf-size", "8M", "--subbufs", "4"];
 /// A flight recorder with a short memory.
 const SHORT_MEMORY: &[&str] = &["--mode", "overwrite", "--subbuf-size", "4K", "--subbufs", "4"];
+
+/// Programs of one recording. Each is killed by itself.
+const PROGRAMS: u32 = 10;
+
+/// Starts a program for every three words behind its name, and waits for their ends.
+const ALL_AT_ONCE: &str =
+    r#"program=$1; shift; while [ $# -gt 0 ]; do "$program" "$1" "$2" "$3" 0 & shift 3; done; wait"#;
 
 /// Two threads and their handlers.
 const SOURCES: usize = 4;
@@ -62,6 +71,7 @@ impl Progress {
 /// A record that was found, and found whole.
 #[derive(Clone, Copy, Debug)]
 struct Found {
+    pid: u32,
     time: u64,
     cpu: u64,
     source: usize,
@@ -90,7 +100,9 @@ fn parse(line: &str) -> Found {
     let sum = (count + source).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     assert_eq!(field(line, "sum"), format!("{sum:#X}").replacen("0X", "0x", 1), "torn: {line}");
     assert_eq!(field(line, "text"), format!("\"{}\"", proof(count)), "torn: {line}");
-    Found { time, cpu: number(line, "cpu_id"), source: source as usize, number: count }
+    let pid = line.split_once(":emitter:(").and_then(|(_, rest)| rest.split_once(')')?.0.parse().ok());
+    let pid = pid.unwrap_or_else(|| panic!("no process in {line}"));
+    Found { pid, time, cpu: number(line, "cpu_id"), source: source as usize, number: count }
 }
 
 /// All records, each checked against its own proof. Time never goes backwards.
@@ -107,17 +119,24 @@ fn numbers_of(found: &[Found], source: usize) -> Vec<u64> {
     found.iter().filter(|found| found.source == source).map(|found| found.number).collect()
 }
 
-/// One killed program.
+/// One killed program, and what is found of it.
 struct Killed {
+    /// The trace of its own.
     trace: Trace,
+    found: Vec<Found>,
     returned: [u64; SOURCES],
-    stat: Value,
+    /// Whether any program of the recording lost anything.
+    others_lost: bool,
 }
 
 impl Killed {
     fn lost(&self) -> u64 {
-        self.stat["lost"]["total"].as_u64().expect("a number")
+        if self.others_lost { lost_in(&self.trace.stat()) } else { 0 }
     }
+}
+
+fn lost_in(stat: &Value) -> u64 {
+    stat["lost"]["total"].as_u64().expect("a number")
 }
 
 /// A round's choices; different in every round, the same in every run.
@@ -145,30 +164,80 @@ impl Plan {
     }
 }
 
-/// Kills a program in the middle of its work, as often as asked for, and hands each case to the check.
-fn kill_rounds(options: &[&str], storm: bool, check: fn(&Plan, &Killed)) {
+/// A program that is to be killed.
+struct Victim {
+    plan: Plan,
+    progress: Progress,
+    pid: u32,
+}
+
+impl Victim {
+    /// Its words for the script.
+    fn words(&self) -> [String; 3] {
+        let path = self.progress.path().to_str().expect("a path of letters");
+        [path.to_owned(), self.plan.pause.to_string(), self.plan.storm_us.to_string()]
+    }
+}
+
+/// Kills each program at its time, counted from its first event.
+fn kill_all(victims: &mut [Victim]) {
+    let mut left: Vec<(&mut Victim, Option<Instant>)> =
+        victims.iter_mut().map(|victim| (victim, None)).collect();
+    wait_until("the programs' ends", || {
+        left.retain_mut(|(victim, end)| {
+            if end.is_none() && victim.progress.word(0) != 0 {
+                victim.pid = victim.progress.pid();
+                *end = Some(Instant::now() + victim.plan.delay);
+            }
+            let is_due = end.is_some_and(|end| end <= Instant::now());
+            if is_due {
+                support::signal(victim.pid, Signal::KILL);
+            }
+            !is_due
+        });
+        left.is_empty()
+    });
+}
+
+/// Kills programs in the middle of their work, as often as asked for, and hands each case to the check.
+fn kill_rounds((quick, full): (u32, u32), options: &[&str], storm: bool, check: fn(&Plan, &Killed)) {
     let shop = Workshop::new();
     let program = shop.program("emitter");
     let (mut kills, mut records) = (0, 0);
-    for round in 0..rounds(60, 500) {
-        let plan = Plan::new(round, storm);
-        let progress = Progress::new(shop.path("progress"));
-        let words = [plan.pause.to_string(), plan.storm_us.to_string()];
-        let command: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &words[0], &words[1], &"0"];
+    for round in 0..rounds(quick, full) / PROGRAMS {
+        let victim = |index| {
+            let progress = Progress::new(shop.path(&format!("progress-{index}")));
+            Victim { plan: Plan::new(round * PROGRAMS + index, storm), progress, pid: 0 }
+        };
+        let mut victims: Vec<Victim> = (0..PROGRAMS).map(victim).collect();
+        let words: Vec<[String; 3]> = victims.iter().map(Victim::words).collect();
+        let mut command: Vec<&dyn AsRef<OsStr>> = vec![&"sh", &"-c", &ALL_AT_ONCE, &"sh", &program];
+        command.extend(words.iter().flatten().map(|word| word as &dyn AsRef<OsStr>));
         let recording = start(&mut shop.recording("trace", options, &command));
-        let pid = progress.pid();
-        std::thread::sleep(plan.delay);
-        support::signal(pid, Signal::KILL);
+        kill_all(&mut victims);
         finish(recording, "tompion record").succeeded();
 
         let trace = shop.trace("trace");
         let stat = trace.stat();
-        assert_eq!(stat["processes"][0]["end"], "killed by signal 9");
-        let killed = Killed { trace, returned: progress.returned(), stat };
-        check(&plan, &killed);
-        kills += 1;
-        records += killed.returned.iter().sum::<u64>();
-        fs::remove_dir_all(&killed.trace.folder).expect("the trace can be removed");
+        assert_eq!(stat["damages"].as_array().map(Vec::len), Some(0), "{stat:#}");
+        let mut found: BTreeMap<u32, Vec<Found>> = BTreeMap::new();
+        for record in found_in(&trace) {
+            found.entry(record.pid).or_default().push(record);
+        }
+        for Victim { plan, progress, pid } in &victims {
+            assert!(!progress.is_done());
+            let killed = Killed {
+                trace: Trace { folder: trace.folder.join(format!("user/emitter-{pid}")) },
+                found: found.remove(pid).unwrap_or_default(),
+                returned: progress.returned(),
+                others_lost: lost_in(&stat) > 0,
+            };
+            check(plan, &killed);
+            kills += 1;
+            records += killed.returned.iter().sum::<u64>();
+        }
+        assert!(found.is_empty(), "events of unknown programs: {:?}", found.keys());
+        fs::remove_dir_all(&trace.folder).expect("the trace can be removed");
     }
     println!("{kills} kills, {records} appends had returned");
 }
@@ -190,9 +259,8 @@ fn everything_is_there(plan: &Plan, killed: &Killed) {
         return losses_are_counted(plan, killed);
     }
     assert_eq!(killed.lost(), 0, "{plan:?}");
-    let found = found_in(&killed.trace);
     for (source, returned) in killed.returned.into_iter().enumerate() {
-        let numbers = numbers_of(&found, source);
+        let numbers = numbers_of(&killed.found, source);
         let last = numbers.len() as u64;
         assert!(numbers.iter().copied().eq(1..=last), "{plan:?}: source {source} has gaps");
         assert!(
@@ -204,23 +272,21 @@ fn everything_is_there(plan: &Plan, killed: &Killed) {
 
 /// What is not there is counted.
 fn losses_are_counted(plan: &Plan, killed: &Killed) {
-    let found = found_in(&killed.trace);
-    each_number_once_and_in_order(plan, &found);
+    each_number_once_and_in_order(plan, &killed.found);
     let returned: u64 = killed.returned.iter().sum();
-    let known = found.len() as u64 + killed.lost();
+    let known = killed.found.len() as u64 + killed.lost();
     let most = returned + SOURCES as u64;
     assert!((returned..=most).contains(&known), "{plan:?}: {known} are known of {returned}");
 }
 
 /// The newest history is unbroken from the moment on from which every ring has its own.
 fn the_last_moments_are_there(plan: &Plan, killed: &Killed) {
-    let found = found_in(&killed.trace);
     let mut first = BTreeMap::new();
-    found.iter().for_each(|found| {
+    killed.found.iter().for_each(|found| {
         first.entry(found.cpu).or_insert(found.time);
     });
     let begin = first.into_values().max().expect("some event");
-    let recent: Vec<Found> = found.iter().copied().filter(|found| found.time >= begin).collect();
+    let recent: Vec<Found> = killed.found.iter().copied().filter(|found| found.time >= begin).collect();
     for (source, returned) in killed.returned.into_iter().enumerate() {
         let numbers = numbers_of(&recent, source);
         let Some((first, last)) = numbers.first().zip(numbers.last()) else { continue };
@@ -233,32 +299,37 @@ fn the_last_moments_are_there(plan: &Plan, killed: &Killed) {
             "{plan:?}: source {source} ends at {last} of {returned}"
         );
     }
-    each_number_once_and_in_order(plan, &found);
+    each_number_once_and_in_order(plan, &killed.found);
 }
 
 #[test]
 fn a_kill_loses_nothing() {
-    kill_rounds(ROOMY, false, everything_is_there);
+    kill_rounds((60, 1000), ROOMY, false, everything_is_there);
 }
 
 #[test]
 fn a_kill_in_a_storm_of_signals_loses_nothing() {
-    kill_rounds(ROOMY, true, everything_is_there);
+    kill_rounds((60, 1000), ROOMY, true, everything_is_there);
 }
 
 #[test]
 fn a_kill_with_full_rings_leaves_all_losses_counted() {
-    kill_rounds(TIGHT, true, losses_are_counted);
+    kill_rounds((60, 2000), TIGHT, true, losses_are_counted);
+}
+
+#[test]
+fn a_flight_recorder_with_room_keeps_all_before_a_kill() {
+    kill_rounds((60, 2000), LONG_MEMORY, true, the_last_moments_are_there);
 }
 
 #[test]
 fn a_flight_recorder_keeps_the_last_moments_before_a_kill() {
-    kill_rounds(SHORT_MEMORY, false, the_last_moments_are_there);
+    kill_rounds((60, 1000), SHORT_MEMORY, false, the_last_moments_are_there);
 }
 
 #[test]
 fn a_flight_recorder_keeps_the_last_moments_in_a_storm_of_signals() {
-    kill_rounds(SHORT_MEMORY, true, the_last_moments_are_there);
+    kill_rounds((60, 1000), SHORT_MEMORY, true, the_last_moments_are_there);
 }
 
 #[test]

@@ -51,6 +51,14 @@ static void on_timer(int signal)
     append(2 + (unsigned)self, ++handled);
 }
 
+/* On a busy machine the session may not have answered when the program begins; what is appended until then
+ * isn't recorded, and nobody's loss. */
+static void wait_for_session(void)
+{
+    for (int tries = 0; tries < 10000 && !TOMPION_EVENT_ENABLED(emitter, step); tries++)
+        usleep(1000);
+}
+
 static timer_t begin_storm(void)
 {
     struct itimerspec every = {{0, (long)storm * 1000}, {0, (long)storm * 1000}};
@@ -106,6 +114,7 @@ int main(int argc, char **argv)
     action.sa_handler = on_timer;
     action.sa_flags = SA_RESTART;
     sigaction(SIGRTMIN, &action, NULL);
+    wait_for_session();
     for (intptr_t i = 0; i < 2; i++)
         pthread_create(&threads[i], NULL, run, (void *)i);
     for (int i = 0; i < 2; i++)
