@@ -32,6 +32,9 @@ use crate::{
     source::{ClassId, SourceWriter},
 };
 
+#[cfg(test)]
+mod fuzz;
+
 /// More than any program can lose. A reader takes the largest number for a mistake of its own.
 const MOST_DISCARDED: u64 = 1 << 62;
 /// Later than any event can be, in nanoseconds; readers add the time since 1970 to it.

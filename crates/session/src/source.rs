@@ -201,3 +201,23 @@ impl StreamWriter {
         result.inspect_err(|_| drop(data.set_len(*size)))
     }
 }
+
+#[cfg(test)]
+impl SourceWriter {
+    /// The classes, in the order of their numbers.
+    pub fn classes(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// Events of a stream, in packets that were written and in the one that wasn't yet.
+    pub fn events_of(&self, stream: usize) -> u64 {
+        self.streams[stream].as_ref().map_or(0, |writer| writer.written + writer.packet.events())
+    }
+
+    /// The packet of a stream that would be written next; another one is begun.
+    pub fn take_packet(&mut self, stream: usize) -> Vec<u8> {
+        let Some(writer) = &mut self.streams[stream] else { return Vec::new() };
+        writer.written += writer.packet.events();
+        writer.packet.finish(writer.origin, 0, |bytes, _| bytes.to_vec())
+    }
+}
