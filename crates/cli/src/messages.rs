@@ -1,6 +1,11 @@
 //! How Tompion speaks to people: one line each, on standard error.
 
-use std::{fmt::Display, process::ExitCode};
+use std::{
+    borrow::Cow,
+    fmt::Display,
+    io::{self, IsTerminal, Write},
+    process::ExitCode,
+};
 
 /// Exit code: it could not be done.
 pub const FAILED: u8 = 1;
@@ -9,7 +14,53 @@ pub const WRONG_USAGE: u8 = 2;
 
 /// Says something.
 pub fn say(text: impl Display) {
-    anstream::eprintln!("tompion: {text}");
+    let text = text.to_string();
+    let lines: Vec<_> = text.split('\n').map(harmless).collect();
+    anstream::eprintln!("tompion: {}", lines.join("\n"));
+}
+
+/// A text with question marks for its control characters: programs and traces can put anything into their names,
+/// and a terminal would do what they say.
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    if text.contains(char::is_control) {
+        Cow::Owned(text.replace(char::is_control, "?"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// Standard output, on which traces are printed as they are; a terminal gets question marks for control characters.
+pub fn output() -> Box<dyn Write> {
+    let output = io::stdout().lock();
+    if output.is_terminal() { Box::new(Harmless { output, after_c2: false }) } else { Box::new(output) }
+}
+
+/// Writes bytes without the control characters of ASCII, but for line breaks and tabs, and without those of UTF-8
+/// from U+0080 to U+009F.
+struct Harmless<W> {
+    output: W,
+    /// Whether the byte before was the first of such a character, or of one of the next 32.
+    after_c2: bool,
+}
+
+impl<W: Write> Write for Harmless<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut harmless = bytes.to_vec();
+        for byte in &mut harmless {
+            let after_c2 = std::mem::replace(&mut self.after_c2, *byte == 0xc2);
+            // Half of a character is none to a terminal.
+            let is_control = byte.is_ascii_control() && !matches!(*byte, b'\n' | b'\t');
+            if is_control || after_c2 && (0x80..0xa0).contains(byte) {
+                *byte = b'?';
+            }
+        }
+        self.output.write_all(&harmless)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
 }
 
 /// Says why something failed. A reader who went away (`| head`) is no failure.
@@ -87,6 +138,17 @@ mod tests {
         assert_eq!(counted(1, "process"), "1 process");
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1000), "1,000");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_not_said() {
+        assert_eq!(harmless("\u{1b}]0;title\u{7}\u{9b}31mé\n"), "?]0;title??31mé?");
+        assert!(matches!(harmless("plain"), Cow::Borrowed(_)));
+        let mut writer = Harmless { output: Vec::new(), after_c2: false };
+        for bytes in ["\u{1b}[2J\ta\u{9b}2J\u{a0}é\n".as_bytes(), b"\xc2", b"\x9b\x9b\x7f"] {
+            writer.write_all(bytes).unwrap();
+        }
+        assert_eq!(writer.output, b"?[2J\ta\xc2?2J\xc2\xa0\xc3\xa9\n\xc2?\x9b?");
     }
 
     #[test]

@@ -407,14 +407,19 @@ impl Recording {
         };
         // Ordering: the section compares again; a stale value only costs another round.
         let position = write.load(Ordering::Relaxed);
+        if position % 8 != 0 {
+            // The program has written over it. Padding would reach beyond the sub-buffer.
+            return Err(Cause::Full);
+        }
         let inside = position & !self.subbuf_mask;
         let size = !self.subbuf_mask + 1;
         if inside != 0 && inside + len <= size {
             return Ok(());
         }
-        let start = position + if inside == 0 { 0 } else { size - inside };
+        // Positions of a sound program stay far below the largest number; others may end there.
+        let start = position.wrapping_add(if inside == 0 { 0 } else { size - inside });
         // Ordering: pairs with the reader's release store: what it has taken may be overwritten.
-        let behind = (start + size).wrapping_sub(consumed.load(Ordering::Acquire)) as i64;
+        let behind = start.wrapping_add(size).wrapping_sub(consumed.load(Ordering::Acquire)) as i64;
         // Negative if the position was read so long ago that the reader is beyond it: then the section finds
         // the ring changed.
         if self.flags & FLAG_OVERWRITE == 0 && behind > (self.ring_mask + 1) as i64 {

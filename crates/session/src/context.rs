@@ -10,6 +10,17 @@ use std::{collections::HashMap, fs, os::unix::fs::MetadataExt, path::PathBuf};
 use tompion_ctf::encode::ContextField;
 use tompion_filter::Kind;
 
+/// How many threads of a process are looked at in one go; of more, some have their turn the next time. Each takes
+/// some ten microseconds.
+const MOST_AT_ONCE: usize = 256;
+/// How many threads that an event names, and nobody has seen yet, are looked for between two looks at all. Programs
+/// can name any number that there aren't.
+const MOST_SOUGHT: usize = 512;
+/// As how many a search counts that has to look at all.
+const WIDE_SEARCH: usize = 128;
+/// How many threads are remembered; then all are forgotten, to be seen again.
+const MOST_KNOWN: usize = 1 << 16;
+
 /// A kind of context. `cpu` is no such thing: every packet has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Context {
@@ -140,6 +151,10 @@ pub struct Threads {
     is_elsewhere: bool,
     wanted: Vec<Context>,
     known: HashMap<u32, Thread>,
+    /// How many of its threads had their turn, if not all could be looked at in one go.
+    turn: usize,
+    /// How many were looked for since all were looked at.
+    sought: usize,
     /// What threads have that were never seen.
     default: Thread,
 }
@@ -162,6 +177,8 @@ impl Threads {
             is_elsewhere: inner_pid != pid,
             wanted,
             known: HashMap::new(),
+            turn: 0,
+            sought: 0,
             default: Thread::default(),
         };
         threads.default = threads.thread(Values { pid: inner_pid, ..Values::default() });
@@ -173,10 +190,13 @@ impl Threads {
         Thread { bytes: values.encode(&self.wanted), values }
     }
 
-    /// Looks at all threads.
+    /// Looks at all threads, or at as many as there is time for.
     pub fn look(&mut self) {
+        self.sought = 0;
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
-        for entry in entries.flatten() {
+        let turn: Vec<_> = entries.flatten().skip(self.turn).take(MOST_AT_ONCE).collect();
+        self.turn = if turn.len() == MOST_AT_ONCE { self.turn + MOST_AT_ONCE } else { 0 };
+        for entry in turn {
             let outer = entry.file_name().to_string_lossy().parse().ok();
             if let Some((tid, values)) = outer.and_then(|outer| self.look_at(outer)) {
                 self.remember(tid, values);
@@ -192,7 +212,14 @@ impl Threads {
         if tid == self.inner_pid {
             self.default = thread.clone();
         }
+        self.make_room();
         self.known.insert(tid, thread);
+    }
+
+    fn make_room(&mut self) {
+        if self.known.len() >= MOST_KNOWN {
+            self.known.clear();
+        }
     }
 
     /// A thread's id in its own pid namespace, and its values.
@@ -221,14 +248,18 @@ impl Threads {
 
     /// What is known of a thread by its own id, looking now if it was never seen.
     pub fn get(&mut self, tid: u32) -> &Thread {
-        if !self.known.contains_key(&tid) {
+        if !self.known.contains_key(&tid) && self.sought < MOST_SOUGHT {
             if self.is_elsewhere {
+                let sought = self.sought + WIDE_SEARCH;
                 self.look();
+                self.sought = sought;
             } else if let Some((tid, values)) = self.look_at(tid) {
                 self.remember(tid, values);
             }
+            self.sought += 1;
             // What can't be seen now never will be.
             let default = self.default.clone();
+            self.make_room();
             self.known.entry(tid).or_insert(default);
         }
         self.known.get(&tid).unwrap_or(&self.default)
@@ -265,6 +296,22 @@ mod tests {
         assert_eq!(threads.get(u32::MAX / 2).values, main);
         drop(done);
         thread.unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn any_number_of_made_up_threads_is_forgotten_again() {
+        let own = std::process::id();
+        let mut threads = Threads::new(own, own, vec![Context::Comm]);
+        let first = u32::MAX / 2;
+        for tid in first..first + MOST_KNOWN as u32 + 100 {
+            assert_eq!(threads.get(tid).values.pid, own);
+            threads.sought = 0;
+        }
+        assert!(threads.known.len() < 1000);
+        let known = threads.known.len();
+        threads.sought = MOST_SOUGHT;
+        threads.get(first - 1);
+        assert_eq!(threads.known.len(), known);
     }
 
     #[test]

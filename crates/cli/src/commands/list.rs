@@ -13,6 +13,8 @@ use object::{Object, ObjectSection};
 use serde::Serialize;
 use tompion_schema::{EVENT_MAGIC, Event, decode_outline, description_size};
 
+use crate::messages::harmless;
+
 /// Section in which programs carry descriptions.
 const SECTION: &str = "tompion_events";
 /// Word in that section for a description that stands elsewhere: behind it comes the distance from there
@@ -58,7 +60,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         bail!("{} has no events (record it with --preload malloc to see something)", arguments.what);
     } else {
         for row in &rows {
-            writeln!(output, "{}  [{}]  {}", row.name, row.level, row.fields.join(", "))?;
+            let line = format!("{}  [{}]  {}", row.name, row.level, row.fields.join(", "));
+            writeln!(output, "{}", harmless(&line))?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,10 +1,6 @@
 //! `tompion print`.
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
@@ -89,7 +85,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let clock = if arguments.clock_seconds { ClockFormat::Seconds } else { ClockFormat::TimeOfDay };
     let time = TimeFormat { clock, date: arguments.clock_date, utc: arguments.clock_gmt };
     let options = PrintOptions { time, no_delta: arguments.no_delta };
-    let mut output = io::stdout().lock();
+    let mut output = messages::output();
     if !arguments.no_symbols {
         traces.name_addresses();
     }

@@ -8,7 +8,7 @@ use tompion_reader::stat::Summary;
 
 use crate::{
     filter,
-    messages::{self, grouped, say},
+    messages::{self, grouped, harmless, say},
 };
 
 #[derive(Args)]
@@ -57,8 +57,12 @@ const MOST_ROWS: usize = 20;
 
 fn write_text(summary: &Summary, output: &mut dyn Write) -> std::io::Result<()> {
     writeln!(output, "events       {}", grouped(summary.events))?;
-    let causes: Vec<String> =
-        summary.lost.causes.iter().map(|(cause, count)| format!("{cause} {}", grouped(*count))).collect();
+    let causes: Vec<String> = summary
+        .lost
+        .causes
+        .iter()
+        .map(|(cause, count)| format!("{} {}", harmless(cause), grouped(*count)))
+        .collect();
     let causes = if causes.is_empty() { String::new() } else { format!("  ({})", causes.join(", ")) };
     writeln!(output, "lost         {}{causes}", grouped(summary.lost.total))?;
     if summary.lost_packets != 0 {
@@ -75,8 +79,8 @@ fn write_text(summary: &Summary, output: &mut dyn Write) -> std::io::Result<()> 
     if !summary.processes.is_empty() {
         writeln!(output, "\nprocesses")?;
         for process in summary.processes.iter().take(MOST_ROWS) {
-            let end = process.end.as_deref().unwrap_or("");
-            writeln!(output, "  {:>8}  {:<16} {end}", process.pid, process.name)?;
+            let end = harmless(process.end.as_deref().unwrap_or(""));
+            writeln!(output, "  {:>8}  {:<16} {end}", process.pid, harmless(&process.name))?;
         }
         more(summary.processes.len(), output)?;
     }
@@ -86,7 +90,7 @@ fn write_text(summary: &Summary, output: &mut dyn Write) -> std::io::Result<()> 
         by_count.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
         let width = by_count.first().map_or(0, |(_, count)| grouped(**count).len()).max(8);
         for (name, count) in by_count.iter().take(MOST_ROWS) {
-            writeln!(output, "  {:>width$}  {name}", grouped(**count))?;
+            writeln!(output, "  {:>width$}  {}", grouped(**count), harmless(name))?;
         }
         more(by_count.len(), output)?;
     }
