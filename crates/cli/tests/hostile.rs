@@ -77,11 +77,8 @@ fn who_damages_shared_memory_harms_nobody_else() {
         let what = format!("seed {seed}, {mode}");
         let command: [&dyn AsRef<std::ffi::OsStr>; 3] =
             [&program, &seed.to_string(), &CORRUPTIONS.to_string()];
-        let mut recording = shop.recording(&name, &options, &command);
-        if seed % 3 == 0 {
-            recording.env("TOMPION_FILTER", "");
-        }
-        let (finished, memory) = finish_and_measure(start(&mut recording));
+        let recording = start(&mut shop.recording(&name, &options, &command));
+        let (finished, memory) = finish_and_measure(recording);
         let finished = finished.succeeded();
         assert!(finished.out.contains(&format!("corruptions {CORRUPTIONS}\n")), "{what}: {}", finished.err);
         assert!(!finished.err.contains("panicked") && is_harmless(&finished.err), "{what}: {}", finished.err);
@@ -98,4 +95,49 @@ fn who_damages_shared_memory_harms_nobody_else() {
     }
     println!("{corruptions} corruptions; refused something in {refused} recordings");
     assert!(refused > 0);
+}
+
+#[test]
+fn who_claims_to_fill_rings_without_end_fills_no_memory() {
+    let shop = Workshop::new();
+    let program = shop.program("hostile");
+    let fills = rounds(100, 2000).to_string();
+    let options = ["--subbuf-size", "64K", "--subbufs", "8", "-c", "comm,prio"];
+    let recording = start(&mut shop.recording("trace", &options, &[&program, &"1", &fills, &"flood"]));
+    let (finished, memory) = finish_and_measure(recording);
+    let finished = finished.succeeded();
+    assert!(!finished.err.contains("panicked") && is_harmless(&finished.err), "{}", finished.err);
+    println!("{fills} times a full ring: {memory} KiB, {}", finished.err);
+    assert!(memory < 400 << 10, "{memory} KiB");
+    innocents_are_whole(&shop.trace("trace"), &finished.out, "flood");
+}
+
+#[test]
+fn who_talks_nonsense_harms_nobody_else() {
+    let shop = Workshop::new();
+    let program = shop.program("hostile_talk");
+    for (mode, seed) in ["overwrite", "discard"].into_iter().zip(1..) {
+        let connections = rounds(2000, 20_000).to_string();
+        let options = ["--mode", mode, "--subbuf-size", "64K", "--subbufs", "32"];
+        let command: [&dyn AsRef<std::ffi::OsStr>; 3] = [&program, &seed.to_string(), &connections];
+        let recording = start(&mut shop.recording(mode, &options, &command));
+        let (finished, memory) = finish_and_measure(recording);
+        let finished = finished.succeeded();
+        assert!(finished.out.contains(&format!("connections {connections}\n")), "{mode}: {}", finished.err);
+        assert!(!finished.err.contains("panicked") && is_harmless(&finished.err), "{mode}: {}", finished.err);
+        assert!(finished.err.lines().count() < 300, "{mode}: {}", finished.err);
+        assert!(memory < 400 << 10, "{mode}: {memory} KiB");
+
+        let numbers = |line: &str| line.split(' ').filter_map(|word| word.parse().ok()).collect::<Vec<u64>>();
+        let heard = finished.out.lines().filter(|line| line.starts_with("heard ")).map(numbers);
+        let heard = heard.fold(vec![0; 3], |sum, line| sum.iter().zip(line).map(|(a, b)| a + b).collect());
+        println!("{mode}: refusals, welcomes and resized files {heard:?}, {memory} KiB");
+        assert!(heard[0] > 0 && heard[1] > 0 && heard[2] == 0, "{mode}: {heard:?}");
+
+        let trace = shop.trace(mode);
+        innocents_are_whole(&trace, &finished.out, mode);
+        is_readable(&trace, mode);
+        let made = finished.out.lines().find_map(|line| line.strip_prefix("newcomers ")?.parse().ok());
+        assert_eq!(trace.stat()["by_event"]["newcomer:here"].as_u64(), made, "{mode}: {}", finished.err);
+    }
 }

@@ -260,12 +260,11 @@ impl Consumer {
             let before = self.events();
             self.save_histories();
             let saved = self.events() - before;
-            let askers = std::mem::take(&mut self.askers).into_iter().collect::<Vec<_>>();
+            let askers: Vec<String> = std::mem::take(&mut self.askers).into_iter().collect();
+            let askers = some_of(&askers);
             self.told_saves += 1;
             match self.told_saves {
-                ..MOST_TOLD => {
-                    (self.notice)(&format!("saved {saved} events, as {} asked", askers.join(", ")))
-                }
+                ..MOST_TOLD => (self.notice)(&format!("saved {saved} events, as {askers} asked")),
                 MOST_TOLD => (self.notice)("programs ask for more, which is saved without a word"),
                 _ => {}
             }
@@ -345,4 +344,10 @@ impl Consumer {
         }
         Report { manifest: self.manifest, known: self.known.into_iter().collect(), stopped: self.stopped }
     }
+}
+
+/// The first three of some names, and how many there are besides.
+pub fn some_of(names: &[String]) -> String {
+    let more = if names.len() > 3 { format!(" and {} more", names.len() - 3) } else { String::new() };
+    names.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ") + &more
 }

@@ -326,7 +326,8 @@ impl Door {
             let _ = socket.send(&ToAgent::Refused(reason.into()).encode(), &[]);
             return Err(format!("{} ({}) is not recorded: {reason}", hello.name, peer.pid));
         }
-        let recording = self.share_memory(&socket, &hello, peer.pid).map_err(|error| error.to_string())?;
+        let told = |error: io::Error| format!("{} ({}) is not recorded: {error}", hello.name, peer.pid);
+        let recording = self.share_memory(&socket, &hello, peer.pid).map_err(told)?;
         let socket = Arc::new(socket);
         let key = self.new_key();
         self.welcomed += 1;

@@ -20,7 +20,7 @@ use tompion_protocol::{
 };
 
 use crate::{
-    consumer::{Consumer, Order, Report},
+    consumer::{self, Consumer, Order, Report},
     context::Context,
     control::{Door, Interest, Terms},
     filter,
@@ -401,9 +401,8 @@ impl Control {
         if living.is_empty() || self.ending || self.command == 0 {
             return false;
         }
-        let more = if living.len() > 3 { format!(" and {} more", living.len() - 3) } else { String::new() };
-        let some = living.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
-        notice(&format!("the command has ended; still recording {some}{more} (Ctrl-C ends it)"));
+        let some = consumer::some_of(&living);
+        notice(&format!("the command has ended; still recording {some} (Ctrl-C ends it)"));
         true
     }
 

@@ -301,8 +301,9 @@ int main(int argc, char **argv)
     for (unsigned long round = 0; round < corruptions; round++) {
         if (flood) {
             char *ring = some_ring();
-            if (get(ring + RING_CONSUMED) >= get(ring + RING_WRITE) || round < ring_count)
-                fill(ring, round % 2);
+            while (get(ring + RING_CONSUMED) < get(ring + RING_WRITE))
+                usleep(20);
+            fill(ring, round % 2);
             continue;
         }
         if (next() % 2)
