@@ -4,6 +4,7 @@
 mod artifacts;
 mod bench;
 mod demo;
+mod fuzz;
 mod install;
 mod instructions;
 mod layers;
@@ -21,7 +22,7 @@ use anyhow::Result;
 
 use crate::workspace::Workspace;
 
-const USAGE: &str = "usage: xtask build | test | bench | install | demo | demo-report | layers | links | models | instructions";
+const USAGE: &str = "usage: xtask build | test | bench | install | demo | demo-report | layers | links | models | fuzz | instructions";
 
 fn main() -> ExitCode {
     if let Some(mut again) = shell::without_cargos_libraries() {
@@ -53,6 +54,7 @@ fn run(command: &str, arguments: &[String]) -> Result<ExitCode> {
         "layers" => layers::command(&workspace)?,
         "models" => models::command(&workspace)?,
         "links" => links::command(&workspace)?,
+        "fuzz" => fuzz::command(&workspace, arguments)?,
         "instructions" => instructions::command(&workspace, arguments)?,
         _ => {
             eprintln!("{USAGE}");

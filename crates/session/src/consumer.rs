@@ -193,7 +193,10 @@ impl Consumer {
                 match self.processes[index].convert_some(&mut self.clock) {
                     Ok(0) => *bytes = 0,
                     Ok(done) => *bytes = bytes.saturating_sub(done),
-                    Err(error) => return self.stop(&error),
+                    Err(error) => {
+                        *bytes = 0;
+                        self.fail(index, &error);
+                    }
                 }
                 collected = self.collect_again(collected);
             }
@@ -224,9 +227,22 @@ impl Consumer {
         process.finish()
     }
 
+    /// A process's events can't be written. That is the end of its trace or, unless it only wants a file too many,
+    /// of the whole recording.
+    fn fail(&mut self, index: usize, error: &io::Error) {
+        if is_of_one(error) {
+            let process = &mut self.processes[index];
+            process.give_up();
+            let text = no_longer(process, error);
+            self.tell_problem(text);
+        } else {
+            self.stop(error);
+        }
+    }
+
     fn stop(&mut self, error: &io::Error) {
         if self.stopped.is_none() {
-            let text = format!("recording to {} stopped: {error}", self.folder.display());
+            let text = format!("recording to {} stopped: {}", self.folder.display(), reason(error));
             (self.notice)(&text);
             self.stopped = Some(text);
             self.processes.iter_mut().for_each(Process::give_up);
@@ -240,7 +256,7 @@ impl Consumer {
                 return;
             }
             if let Err(error) = step(&mut self.processes[index], &mut self.clock) {
-                self.stop(&error);
+                self.fail(index, &error);
             }
         }
     }
@@ -304,7 +320,11 @@ impl Consumer {
             self.sample();
             if let Err(error) = self.convert_last(&mut process) {
                 process.give_up();
-                self.stop(&error);
+                if is_of_one(&error) {
+                    self.tell_problem(no_longer(&process, &error));
+                } else {
+                    self.stop(&error);
+                }
             }
         }
         process.read_catalog();
@@ -317,15 +337,18 @@ impl Consumer {
     /// Says which names stand for several things, once each.
     fn report_conflicts(&mut self, process: &Process) {
         for (name, count) in process.conflicts() {
-            if self.manifest.problems.len() >= MOST_TOLD {
-                return;
-            }
             let program = &process.hello.name;
             let problem = format!("{program} describes {name} in {count} ways, which are kept apart");
-            if !self.manifest.problems.contains(&problem) {
-                (self.notice)(&problem);
-                self.manifest.problems.push(problem);
-            }
+            self.tell_problem(problem);
+        }
+    }
+
+    /// Tells a problem that doesn't end the recording, once, and not too many of them.
+    fn tell_problem(&mut self, problem: String) {
+        let problems = &mut self.manifest.problems;
+        if problems.len() < MOST_TOLD && !problems.contains(&problem) {
+            (self.notice)(&problem);
+            problems.push(problem);
         }
     }
 
@@ -340,9 +363,31 @@ impl Consumer {
         self.manifest.state = "complete";
         self.manifest.problems.extend(self.stopped.clone());
         if let (Err(error), None) = (self.manifest.write(&self.folder), &self.stopped) {
-            self.stopped = Some(format!("can't write to {}: {error}", self.folder.display()));
+            self.stopped = Some(format!("can't write to {}: {}", self.folder.display(), reason(&error)));
         }
         Report { manifest: self.manifest, known: self.known.into_iter().collect(), stopped: self.stopped }
+    }
+}
+
+/// Whether a failure to write concerns one process only: there are too many open files for one more. Source:
+/// `errno(3)`.
+fn is_of_one(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+}
+
+fn no_longer(process: &Process, error: &io::Error) -> String {
+    format!("{} ({}) is not recorded any more: {error}", process.hello.name, process.pid)
+}
+
+/// Why something can't be written, with what to do where the system's words don't say it.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::FileTooLarge => {
+            format!("a file has reached the limit for files' sizes (ulimit -f): {error}")
+        }
+        _ => error.to_string(),
     }
 }
 

@@ -2,9 +2,9 @@
 
 use tompion_filter::{
     Contexts, EventSchema, Expression, FilterError, Found, Kind, Name, Place, Program, RecordValues, Schema,
-    Scope, Shape, Span, Value,
+    Scope, Shape, Span, Value, Verdict,
 };
-use tompion_schema::Event;
+use tompion_schema::{Event, Kind as EventKind};
 
 use crate::context::{self, Values};
 
@@ -17,6 +17,9 @@ pub struct SessionFilter {
     /// None if the filter doesn't fit the class: then it lets nothing through.
     program: Option<Program>,
     shape: Shape,
+    /// The end of a span has no fields. The agent lets it through where it let the begin through; the session only
+    /// asks whether what it knows itself speaks against it.
+    is_end: bool,
     /// Names of contexts, by their numbers in the program less two.
     names: Vec<String>,
 }
@@ -89,15 +92,17 @@ impl SessionFilter {
             let contexts = expression.contexts().filter(|name| name.scope == Scope::Context);
             contexts.map(|name| name.head().to_owned()).collect()
         });
-        Self { program: compile(filter, event, &names), shape: Shape::new(event), names }
+        let is_end = event.kind == EventKind::End;
+        Self { program: compile(filter, event, &names), shape: Shape::new(event), is_end, names }
     }
 
-    /// Whether the filter lets a record through. At this place, unknown counts as false.
+    /// Whether the filter lets a record through. At this place, unknown counts as false, but for the end of a span.
     pub fn passes(&self, payload: &[u8], circumstances: &Circumstances<'_>) -> bool {
         let (fixed, tails) = self.shape.split(payload);
         let here = Here { names: &self.names, circumstances };
         let values = RecordValues::new(fixed, &tails).with_contexts(&here);
-        self.program.as_ref().is_some_and(|program| program.evaluate(&values).is_true())
+        let verdict = self.program.as_ref().map_or(Verdict::False, |program| program.evaluate(&values));
+        verdict.is_true() || self.is_end && verdict == Verdict::Unknown
     }
 }
 
@@ -149,7 +154,7 @@ impl Contexts for Here<'_> {
 
 #[cfg(test)]
 mod tests {
-    use tompion_schema::{Field, Integer, Kind as EventKind, Level, Type};
+    use tompion_schema::{Field, Integer, Level, Type};
 
     use super::*;
 
@@ -193,6 +198,21 @@ mod tests {
                 expected,
                 "{filter} on a short payload"
             );
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_span_follows_its_begin() {
+        let values = Values { comm: "worker-3".into(), ..Values::default() };
+        let end = Event { kind: EventKind::End, name: "query_end".into(), fields: Vec::new(), ..event() };
+        for (filter, expected) in [
+            (r#"rows > 100 && $comm == "worker*""#, true),
+            (r#"rows > 100 && $comm == "main""#, false),
+            (r#"rows > 100 || $comm == "worker*""#, true),
+            ("$cpu == 1", false),
+        ] {
+            let circumstances = Circumstances { tid: 7, cpu: 2, values: &values };
+            assert_eq!(SessionFilter::new(filter, &end).passes(&[], &circumstances), expected, "{filter}");
         }
     }
 }

@@ -138,7 +138,7 @@ impl Fixture {
             name: "fuzz".into(),
             executable: String::new(),
         };
-        let filter = [None, Some("$cpu == 0 && f1 < 9 || $tid == 3".to_owned())][random.below(2)].clone();
+        let filter = (random.below(4) == 0).then(|| "$cpu == 0 && f1 < 9 || $tid == 3".to_owned());
         let recording = Recording {
             geometry,
             overwrite: random.below(2) == 0,
