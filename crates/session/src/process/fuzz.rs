@@ -11,7 +11,7 @@ use tompion_ctf::{
     metadata::Uuid,
     tsdl,
 };
-use tompion_layout::{record, ring};
+use tompion_layout::{record::Form, ring};
 use tompion_os::{ClockPair, create_memfd};
 use tompion_protocol::message::Origin;
 
@@ -71,6 +71,8 @@ impl Drop for Told {
 struct Tally {
     executions: u64,
     sound: u64,
+    reserved: u64,
+    unfinished: u64,
     events: u64,
     refusals: u64,
     filtered: u64,
@@ -86,6 +88,7 @@ struct Fixture {
     process: Process,
     clock: ClockMap,
     images: Vec<Image>,
+    form: Form,
     decoder: Decoder,
     /// The trace goes with it.
     _folder: Folder,
@@ -165,9 +168,10 @@ impl Fixture {
         for number in 0..sound::classes().len() as u32 {
             assert_eq!(process.class_id(number), Some(number));
         }
-        let images = (0..24).map(|_| Image::new(random, geometry)).collect();
+        let form = [Form::Section, Form::Section, Form::Reserve][random.below(3)];
+        let images = (0..24).map(|_| Image::new(random, geometry, form)).collect();
         let decoder = decoder_of(process.writer.classes());
-        Self { process, clock, images, decoder, _folder: Folder(folder) }
+        Self { process, clock, images, form, decoder, _folder: Folder(folder) }
     }
 
     /// One execution.
@@ -187,14 +191,52 @@ impl Fixture {
         }
         let sound_events = (is_fresh && damages == 0).then_some(image.events);
         let before = self.process.states[0].read;
+        tally.executions += 1;
+        if self.form == Form::Reserve {
+            return self.execute_reserve(sound_events, random, tally);
+        }
         if self.process.overwrite {
             self.process.save_history();
         } else {
             self.process.collect();
         }
-        tally.executions += 1;
         self.check_span(before);
         self.check_conversion(sound_events, random, tally);
+    }
+
+    /// An execution with a ring in reserve form, as far as its records.
+    fn execute_reserve(&mut self, sound_events: Option<u64>, random: &mut Random, tally: &mut Tally) {
+        let geometry = self.process.geometry;
+        let before = self.process.states[0].read;
+        let reader = RingReader::new(&self.process.rings, geometry, 0, 0).in_form(Form::Reserve);
+        let mut bytes = Vec::new();
+        let way = random.below(3);
+        let copied = match way {
+            0 => reader.take(before, &mut bytes),
+            1 => reader.take_rest(before, &mut bytes),
+            _ => reader.copy_history(&mut bytes),
+        };
+        tally.reserved += 1;
+        tally.bytes += bytes.len() as u64;
+        let Ok(span) = copied else {
+            assert!(sound_events.is_none());
+            // As `Process::collect` goes on.
+            self.process.states[0].read = geometry.subbuf_end(reader.written() & !7);
+            return;
+        };
+        assert!(span.begin <= span.end && span.end - span.begin <= geometry.ring_size());
+        assert_eq!(span.end - span.begin, bytes.len() as u64);
+        assert!(way == 2 || span.begin == before);
+        self.process.states[0].read = span.end;
+        let walked = walk(span, &bytes, geometry, Form::Reserve);
+        assert!(way != 0 || walked.unfinished == 0, "what isn't complete is left in the ring");
+        if let (Some(expected), 0 | 1) = (sound_events, way) {
+            assert_eq!((walked.events, walked.refusals, walked.unfinished), (expected, 0, 0));
+            tally.sound += 1;
+        }
+        tally.events += walked.events;
+        tally.refusals += walked.refusals;
+        tally.unfinished += walked.unfinished;
     }
 
     /// What was copied lies inside what can be.
@@ -216,12 +258,13 @@ impl Fixture {
         let counts = |process: &Process| (process.writer.events_of(0), process.refused, process.filtered);
         let before = counts(process);
         let pending = process.states[0].pending.front();
-        let walked = pending.map_or((0, 0), |(span, bytes)| walk(*span, bytes, process.geometry));
+        let walked = pending.map(|(span, bytes)| walk(*span, bytes, process.geometry, Form::Section));
+        let walked = walked.unwrap_or_default();
         let size = process.pending_bytes();
         while process.convert_some(&mut self.clock).unwrap() != 0 {}
         let after = counts(process);
         let (events, refused, filtered) = (after.0 - before.0, after.1 - before.1, after.2 - before.2);
-        assert_eq!(events + refused + filtered, walked.0 + walked.1);
+        assert_eq!(events + refused + filtered, walked.events + walked.refusals);
         if let (Some(expected), false) = (sound_events, process.overwrite) {
             assert_eq!((events + filtered, refused), (expected, 0));
             tally.sound += 1;
@@ -269,22 +312,34 @@ impl Fixture {
     }
 }
 
-/// Walks a span; returns how many events and refusals it has. All of it is one of these, padding, or the header of
-/// a sub-buffer.
-fn walk(span: Span, bytes: &[u8], geometry: Geometry) -> (u64, u64) {
-    let mut records = Records::new(bytes, span.begin, geometry.subbuf_size());
-    let (mut at, mut events, mut refusals) = (span.begin, 0, 0);
+/// What there is in a span.
+#[derive(Default)]
+struct Walked {
+    events: u64,
+    refusals: u64,
+    unfinished: u64,
+}
+
+/// Walks a span. All of it is an event, refused, unfinished, padding, or the header of a sub-buffer.
+fn walk(span: Span, bytes: &[u8], geometry: Geometry, form: Form) -> Walked {
+    let mut records = Records::new(bytes, span.begin, geometry.subbuf_size()).in_form(form);
+    let (mut at, mut walked) = (span.begin, Walked::default());
     while let Some(record) = records.next() {
         let end = records.stream_position();
         let begin = match record {
             Ok(UntrustedRecord::Event { payload, .. }) => {
-                events += 1;
+                walked.events += 1;
                 assert!(bytes.as_ptr_range().contains(&payload.as_ptr()) || payload.is_empty());
-                end - (record::HEADER + payload.len()) as u64
+                end - (form.header_len() + payload.len()) as u64
             }
-            Ok(UntrustedRecord::Subbuffer { .. }) => end - record::SubbufferHeader::LEN as u64,
+            Ok(UntrustedRecord::Subbuffer { .. }) => end - form.subbuffer_header_len() as u64,
+            Ok(UntrustedRecord::Unfinished { position, skipped }) => {
+                walked.unfinished += 1;
+                assert_eq!(position + skipped, end);
+                position
+            }
             Err(refusal) => {
-                refusals += 1;
+                walked.refusals += 1;
                 assert_eq!(refusal.position + refusal.skipped, end);
                 refusal.position
             }
@@ -295,7 +350,7 @@ fn walk(span: Span, bytes: &[u8], geometry: Geometry) -> (u64, u64) {
         at = end;
     }
     assert_eq!(records.stream_position(), span.end);
-    (events, refusals)
+    walked
 }
 
 /// Reads a packet to its end, in which there are at most so many events.
@@ -387,5 +442,6 @@ fn whatever_stands_in_shared_memory_becomes_packets_or_is_refused() {
     println!("{tally:?}");
     assert_eq!(tally.executions, rounds);
     assert!(tally.sound > rounds / 30 && tally.events > rounds && tally.refusals > rounds / 30);
-    assert!(tally.decoded > rounds / 8 && tally.classes > tally.catalogs && tally.kept > 0);
+    assert!(tally.reserved > rounds / 10 && tally.unfinished > rounds / 200);
+    assert!(tally.decoded > rounds / 20 && tally.classes > tally.catalogs && tally.kept > 0);
 }

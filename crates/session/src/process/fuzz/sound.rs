@@ -5,7 +5,7 @@ use std::sync::{OnceLock, atomic::Ordering};
 
 use tompion_layout::{
     catalog, control, kept,
-    record::{FIRST_EVENT, Head, SubbufferHeader, record_len},
+    record::{FIRST_EVENT, Form, Head, SubbufferHeader, padding_stamp, stamp},
     ring::{self, Geometry},
 };
 use tompion_os::SharedMap;
@@ -130,8 +130,36 @@ pub struct Image {
     pub boundaries: Vec<u64>,
 }
 
+/// The header of a sub-buffer: its time, its position, what was lost, how many events there were.
+fn header(form: Form, words: [u64; 4]) -> Vec<u8> {
+    let mut all = match form {
+        Form::Section => vec![SubbufferHeader::head().to_word()],
+        Form::Reserve => vec![stamp(words[1]), SubbufferHeader::reserve_head().to_word()],
+    };
+    all.extend(words);
+    if form == Form::Reserve {
+        all.push(words[1]);
+    }
+    all.into_iter().flat_map(u64::to_le_bytes).collect()
+}
+
+/// An event's record at a position.
+fn event(form: Form, at: u64, time: u64, random: &mut Random) -> Vec<u8> {
+    let number = random.below(classes().len());
+    let payload = payload(&classes()[number].fields, random);
+    let len = (form.header_len() + payload.len()).next_multiple_of(8);
+    let id = FIRST_EVENT + number as u16;
+    let head = Head { id, words: (len / 8) as u16, tid: random.below(4) as u32 };
+    let commit = (form == Form::Reserve).then(|| stamp(at));
+    let words = commit.into_iter().chain([head.to_word(), time]);
+    let mut record: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    record.extend(payload);
+    record.resize(len, 0);
+    record
+}
+
 impl Image {
-    pub fn new(random: &mut Random, geometry: Geometry) -> Self {
+    pub fn new(random: &mut Random, geometry: Geometry, form: Form) -> Self {
         let (size, subbuf) = (geometry.ring_size(), geometry.subbuf_size());
         let lap = [0, random.next() >> 50, random.next() >> 16][random.below(3)];
         let start = lap * size + random.below(geometry.subbuf_count() as usize) as u64 * subbuf;
@@ -145,22 +173,15 @@ impl Image {
         };
         while at < end {
             time += random.next() >> 50;
-            let header = [SubbufferHeader::head().to_word(), time, at, lap / 3, events];
-            let record = if at % subbuf == 0 {
-                header.map(u64::to_le_bytes).concat()
-            } else {
-                let number = random.below(classes().len());
-                let payload = payload(&classes()[number].fields, random);
-                let words = (record_len(payload.len()) / 8) as u16;
-                let head = Head { id: FIRST_EVENT + number as u16, words, tid: random.below(4) as u32 };
-                let mut record = [head.to_word(), time].map(u64::to_le_bytes).concat();
-                record.extend(payload);
-                record.resize(usize::from(words) * 8, 0);
-                record
+            let record = match at % subbuf {
+                0 => header(form, [time, at, lap / 3, events]),
+                _ => event(form, at, time, random),
             };
             let next = at + record.len() as u64;
             if next > geometry.subbuf_end(at) {
-                // Padding.
+                if at % subbuf != 0 && form == Form::Reserve {
+                    put(&mut bytes, at, &padding_stamp(at).to_le_bytes());
+                }
                 at = geometry.subbuf_end(at);
                 continue;
             }
