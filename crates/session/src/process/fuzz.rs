@@ -22,11 +22,11 @@ mod sound;
 use sound::{Image, Random};
 
 /// How many executions there are in normal tests.
-const FEW: u64 = 60_000;
+const FEW: u64 = 100_000;
 /// How many with `TOMPION_FULL=1`.
 const MANY: u64 = 2_000_000;
 /// After so many the process is a new one.
-const OF_ONE_PROCESS: u64 = 4096;
+const OF_ONE_PROCESS: u64 = 16_384;
 /// Numbers that programs count wrong with.
 const ODD: [u64; 16] = [
     0,

@@ -120,7 +120,8 @@ fn fill(fields: &[Field], random: &mut Random, fixed: &mut Vec<u8>, tails: &mut 
 
 /// A sound ring.
 pub struct Image {
-    words: Vec<u64>,
+    /// What was written last, with its places in the data. The rest of the ring stays as it is: of another lap.
+    words: Vec<(usize, u64)>,
     write: u64,
     /// Where the reader has arrived.
     pub read: u64,
@@ -166,7 +167,9 @@ impl Image {
         let mut bytes = vec![0; size as usize];
         let mut starts = Vec::new();
         let (mut at, mut events, mut time) = (start, lap, EPOCH);
-        let end = start + random.below(size as usize + 1) as u64;
+        // Mostly short ones: what can go wrong goes wrong within a few records, or at the end of a sub-buffer.
+        let most = [200, 400, 600, 800, 1000, 1200, 1400, size][random.below(8)];
+        let end = start + random.below(most as usize + 1) as u64;
         let put = |bytes: &mut Vec<u8>, at: u64, record: &[u8]| {
             let place = geometry.place(at);
             bytes[place..place + record.len()].copy_from_slice(record);
@@ -198,14 +201,18 @@ impl Image {
         let read = starts.get(first).map_or(write, |(at, _)| *at);
         let events = starts[first..].iter().filter(|(_, is_event)| *is_event).count() as u64;
         let boundaries = starts.into_iter().map(|(at, _)| at).chain([write]).collect();
-        let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+        let word = |at| {
+            let place = geometry.place(at);
+            (place, u64::from_le_bytes(bytes[place..place + 8].try_into().unwrap()))
+        };
+        let words = (start..write).step_by(8).map(word).collect();
         Self { words, write, read, events, boundaries }
     }
 
     /// Into a ring.
     pub fn put(&self, rings: &SharedMap) {
-        for (index, word) in self.words.iter().enumerate() {
-            rings.word(ring::DATA + index * 8).store(*word, Ordering::Relaxed);
+        for (place, word) in &self.words {
+            rings.word(ring::DATA + place).store(*word, Ordering::Relaxed);
         }
         rings.word(ring::WRITE).store(self.write, Ordering::Relaxed);
     }
