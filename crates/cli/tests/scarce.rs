@@ -72,3 +72,19 @@ fn numbers_that_fill_more_than_a_sub_buffer_harm_nobody_else() {
     assert_eq!(events.len(), 40);
     assert!(events.iter().skip(1).step_by(2).zip(0..).all(|(event, i)| event.fields["s9"]["h7"] == i));
 }
+
+/// The limit on the size of files is also one on the size of rings.
+#[test]
+fn a_limit_on_the_size_of_files_is_named() {
+    let shop = Workshop::new();
+    let program = shop.program("large");
+    for (limit, words) in [("0", "can't set up the session"), ("64", ") is not recorded")] {
+        let record = shop.recording("trace", &[], &[&program]);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -f {limit}; exec \"$0\" \"$@\"")]);
+        shell.arg(record.get_program()).args(record.get_args()).current_dir(shop.path(""));
+        let told = run(&mut shell).exited(1).err;
+        let expected = format!("{words}: a file has reached the limit for files' sizes (ulimit -f)");
+        assert!(told.contains(&expected), "{limit}: {told}");
+    }
+}

@@ -382,7 +382,7 @@ fn no_longer(process: &Process, error: &io::Error) -> String {
 }
 
 /// Why something can't be written, with what to do where the system's words don't say it.
-fn reason(error: &io::Error) -> String {
+pub fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::FileTooLarge => {
             format!("a file has reached the limit for files' sizes (ulimit -f): {error}")

@@ -23,7 +23,7 @@ use tompion_protocol::{
 };
 
 use crate::{
-    consumer::Order,
+    consumer::{Order, reason},
     context::Context,
     guests::Guests,
     process::{self, Attention, Process},
@@ -326,7 +326,8 @@ impl Door {
             let _ = socket.send(&ToAgent::Refused(reason.into()).encode(), &[]);
             return Err(format!("{} ({}) is not recorded: {reason}", hello.name, peer.pid));
         }
-        let told = |error: io::Error| format!("{} ({}) is not recorded: {error}", hello.name, peer.pid);
+        let told =
+            |error: io::Error| format!("{} ({}) is not recorded: {}", hello.name, peer.pid, reason(&error));
         let recording = self.share_memory(&socket, &hello, peer.pid).map_err(told)?;
         let socket = Arc::new(socket);
         let key = self.new_key();

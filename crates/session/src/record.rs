@@ -151,11 +151,13 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
     let folder = fs::canonicalize(&config.folder)?;
     let terms = terms(config, geometry, folder.clone());
     let manifest = manifest(config, &terms);
-    manifest.write(&folder)?;
+    // With SIGXFSZ among them, so that a limit on the size of files is told and doesn't kill.
+    let signals = Signals::take(&[SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGTERM, SIGCHLD, SIGXFSZ])?;
+    let in_words = |error: io::Error| io::Error::new(error.kind(), consumer::reason(&error));
+    manifest.write(&folder).map_err(in_words)?;
     if let (false, Err(reason)) = (terms.tsc, tompion_os::tsc_state()) {
         notice(&format!("timestamps come from clock_gettime, at a higher cost per event: {reason}"));
     }
-    let signals = Signals::take(&[SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGTERM, SIGCHLD, SIGXFSZ])?;
     let poller = Poller::new()?;
     poller.add(signals.as_fd(), Interest::Signals.to_number())?;
     let (orders, inbox) = mpsc::channel();
