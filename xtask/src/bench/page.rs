@@ -57,7 +57,8 @@ pub fn write(stored: &Stored, folder: &Path) -> Result<PathBuf> {
         fs::write(&file, svg).with_context(|| format!("cannot write {}", file.display()))?;
     }
     let file = folder.join("benchmarks.md");
-    fs::write(&file, text(stored, &pictures)).with_context(|| format!("cannot write {}", file.display()))?;
+    fs::write(&file, wrapped(&text(stored, &pictures)))
+        .with_context(|| format!("cannot write {}", file.display()))?;
     Ok(file)
 }
 
@@ -88,6 +89,35 @@ fn text(stored: &Stored, pictures: &Path) -> String {
         page += &(section.write)(stored, section, pictures);
     }
     page += AGAIN;
+    page
+}
+
+/// Widest line of a paragraph.
+const COLUMNS: usize = 115;
+
+/// The same text with its paragraphs' lines broken; tables, lists, plots and the like stay as they are.
+fn wrapped(text: &str) -> String {
+    let mut page = String::new();
+    let mut is_code = false;
+    for line in text.lines() {
+        is_code ^= line.starts_with("```");
+        if is_code || line.starts_with(['|', '-', '#', '!', ' ']) || line.starts_with("```") {
+            page += &format!("{line}\n");
+            continue;
+        }
+        let mut column = 0;
+        for word in line.split(' ') {
+            let width = word.chars().count();
+            if column > 0 && column + 1 + width > COLUMNS {
+                page.push('\n');
+                column = 0;
+            }
+            let space = if column > 0 { " " } else { "" };
+            page += &format!("{space}{word}");
+            column += space.len() + width;
+        }
+        page.push('\n');
+    }
     page
 }
 
@@ -138,10 +168,9 @@ fn profile(stored: &Stored) -> String {
          (`./x test instructions`, which holds every commit to them):\n\n```text\n{counts}```\n\nOf the 83 of an \
          event with two 8-byte fields and its thread, 48 are the restartable section, 21 the agent before it, the \
          rest the program's own site. Reading the cycle counter is one of them and most of the time. The path is \
-         the same in each run, the time is not: some processes run it several nanoseconds slower from their \
-         beginning to their end, depending on where their stack lies, and while the machine's other guests are \
-         busy. [What the event path costs](design/ring.md#what-the-event-path-costs) has what is known about \
-         that. All repetitions of this run, in nanoseconds an event:\n\n{spread}"
+         the same in each run, the time is not: one ring in twelve costs 3 ns more an event for as long as it lives, \
+         one in forty 8 ns, and all cost some while the machine's other guests are busy. [What the event path costs](design/ring.md#what-the-event-path-costs) has what is known of that. \
+         All repetitions of this run, in nanoseconds an event:\n\n{spread}"
     )
 }
 
@@ -330,6 +359,16 @@ can't be measured is left out or marked. The rules by which a benchmark is added
 mod tests {
     use super::super::results::{Figure, Who};
     use super::*;
+
+    #[test]
+    fn only_paragraphs_are_wrapped() {
+        let word = "word ".repeat(40);
+        let text = wrapped(&format!("{word}end\n| {word} |\n```text\n{word}x\n```\n"));
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].len() <= COLUMNS && lines[1].ends_with("end"), "{text}");
+        assert_eq!(lines[2], format!("| {word} |"));
+        assert_eq!(lines[4], format!("{word}x"));
+    }
 
     #[test]
     fn the_page_has_a_plot_a_table_and_what_failed() {
