@@ -67,7 +67,7 @@ const CLOCK_SOURCE: Option<&str> = if cfg!(target_arch = "x86_64") {
 const HAS_TSC: bool = CLOCK_SOURCE.is_some();
 
 /// What users are told that the counter is.
-const NAME: &str = if cfg!(target_arch = "aarch64") { "the generic timer" } else { "the TSC" };
+pub const COUNTER_NAME: &str = if cfg!(target_arch = "aarch64") { "the generic timer" } else { "the TSC" };
 
 /// One moment on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub fn tsc_state() -> Result<(), String> {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     match std::fs::read_to_string(path) {
         Ok(source) if source.trim() == counter => Ok(()),
-        Ok(source) => Err(format!("the kernel keeps time by `{}`, not by {NAME}", source.trim())),
+        Ok(source) => Err(format!("the kernel keeps time by `{}`, not by {COUNTER_NAME}", source.trim())),
         Err(error) => Err(format!("can't read {path}: {error}")),
     }
 }

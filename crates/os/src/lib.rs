@@ -20,8 +20,8 @@ mod socket;
 mod thread;
 
 pub use clock::{
-    ClockPair, monotonic_ns, monotonic_ns_without_tsc, realtime_ns, sample_clocks, tsc, tsc_is_usable,
-    tsc_state,
+    COUNTER_NAME, ClockPair, monotonic_ns, monotonic_ns_without_tsc, realtime_ns, sample_clocks, tsc,
+    tsc_is_usable, tsc_state,
 };
 pub use descriptors::take_own_table;
 pub use detached::{READY_DESCRIPTOR, Ready, say_ready, start_detached};
@@ -38,7 +38,9 @@ pub use process::{
     Inheritance, Interest, Poller, ProcessWatch, Signals, executable_of, is_privileged_start, kill, name_of,
     on_fork, raise_file_limit, replace_standard_error,
 };
-pub use processor::{Processor, cpu_by_rdpid, exchange_pair, processor, tsc_and_cpu, tsc_in_order};
+pub use processor::{
+    Processor, cpu_by_rdpid, cpu_or_thread, exchange_pair, processor, tsc_and_cpu, tsc_in_order,
+};
 pub use sanitizer::{note_acquire, note_release};
 pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};
 pub use thread::{

@@ -1,11 +1,13 @@
 //! What the processor can do, as far as appending without restartable sequences depends on it.
 
-use crate::current_cpu;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Instructions that not every x86-64 processor has.
+use crate::{current_cpu, thread_pointer};
+
+/// What not every processor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Processor {
-    /// Sixteen bytes can be compared and exchanged at once (`cmpxchg16b`).
+    /// Sixteen bytes can be compared and exchanged at once (`cmpxchg16b`; every aarch64 has a way to it).
     pub exchanges_16_bytes: bool,
     /// The time stamp counter and the CPU's number can be read at once (`rdtscp`), and the number is Linux's.
     pub has_rdtscp: bool,
@@ -40,15 +42,35 @@ pub fn processor() -> Processor {
 /// Asks the processor.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn processor() -> Processor {
-    Processor { exchanges_16_bytes: false, has_rdtscp: false, has_rdpid: false }
+    // Ordering: the number is all there is to see.
+    CPUS.store(crate::possible_cpus(), Ordering::Relaxed);
+    Processor { exchanges_16_bytes: cfg!(target_arch = "aarch64"), has_rdtscp: false, has_rdpid: false }
+}
+
+/// How many numbers [`cpu_or_thread`] may make up; 0 before [`processor`] was asked.
+static CPUS: AtomicU32 = AtomicU32::new(0);
+
+/// The CPU on which the caller runs, where that can be found without a system call. aarch64 knows no such way:
+/// there it is the number of some CPU, always the same one for a thread, so that threads spread over the rings.
+#[inline(always)]
+pub fn cpu_or_thread() -> u32 {
+    if cfg!(target_arch = "x86_64") {
+        return current_cpu();
+    }
+    // Thread pointers differ in some of their upper bits, and the product in its uppermost ones.
+    let mixed = (thread_pointer() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+    // Ordering: as above.
+    (mixed as u32).checked_rem(CPUS.load(Ordering::Relaxed)).unwrap_or(0)
 }
 
 /// Linux keeps the CPU's number in the lowest twelve bits of what `rdtscp` and `rdpid` tell. (Source:
 /// `vdso_encode_cpunode` in `arch/x86/include/asm/segment.h`.)
+#[cfg(target_arch = "x86_64")]
 const CPU_BITS: u32 = 0xfff;
 
 /// Whether the number that comes with the counter is the one that the kernel tells: others could be the host's,
 /// where a kernel of another kind runs the program.
+#[cfg(target_arch = "x86_64")]
 fn rdtscp_tells_the_cpu() -> bool {
     // The thread may move between the two questions.
     (0..8).any(|_| {
@@ -73,6 +95,8 @@ pub fn tsc_and_cpu() -> (u64, u32) {
 }
 
 /// The time stamp counter after all loads before it. For processors without `rdtscp`.
+///
+/// On aarch64 an `isb` alone doesn't wait for loads whose values nothing depends on yet.
 #[inline(always)]
 pub fn tsc_in_order() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -81,7 +105,13 @@ pub fn tsc_in_order() -> u64 {
         core::arch::x86_64::_mm_lfence();
         core::arch::x86_64::_rdtsc()
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a barrier.
+    unsafe {
+        core::arch::asm!("dsb ishld", options(nostack, preserves_flags));
+        crate::tsc()
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     0
 }
 
@@ -130,7 +160,32 @@ pub unsafe fn exchange_pair(words: *mut u64, old: (u64, u64), new: (u64, u64)) -
         }
         done != 0
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    {
+        let failed: u64;
+        // SAFETY: as the caller promises. What the exclusive load finds is of one moment only if the exclusive store
+        // succeeds; where the words seem to differ, callers look again.
+        unsafe {
+            core::arch::asm!(
+                "2:",
+                "ldaxp {first}, {second}, [{words}]",
+                "cmp {first}, {old_first}",
+                "ccmp {second}, {old_second}, #0, eq",
+                "cset {failed:w}, ne",
+                "b.ne 3f",
+                "stlxp {failed:w}, {new_first}, {new_second}, [{words}]",
+                "cbnz {failed:w}, 2b",
+                "3:",
+                "dmb ish",
+                first = out(reg) _, second = out(reg) _, failed = out(reg) failed,
+                words = in(reg) words, old_first = in(reg) old.0, old_second = in(reg) old.1,
+                new_first = in(reg) new.0, new_second = in(reg) new.1,
+                options(nostack)
+            );
+        }
+        failed == 0
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     {
         let _ = (words, old, new);
         false

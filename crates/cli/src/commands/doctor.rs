@@ -78,7 +78,10 @@ const CHECKS: &[Check] = &[
         name: "clock",
         why: "an event costs what its clock costs",
         look: || match tompion_os::tsc_state() {
-            Ok(()) => Finding::good("the kernel keeps time by the TSC; events read it directly"),
+            Ok(()) => {
+                let counter = tompion_os::COUNTER_NAME;
+                Finding::good(format!("the kernel keeps time by {counter}; events read it directly"))
+            }
             Err(reason) => Finding::other(
                 State::Drawback,
                 format!("{reason}; events use clock_gettime"),

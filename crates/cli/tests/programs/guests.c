@@ -127,13 +127,16 @@ static int by_clone_beside(int more_flags, void *storage)
 static void *new_storage(void)
 {
     void *(*allocate)(void *) = (void *(*)(void *))dlsym(RTLD_DEFAULT, "_dl_allocate_tls");
-    uintptr_t *block = allocate ? allocate(NULL) : NULL, *own;
+    uintptr_t *block = allocate ? allocate(NULL) : NULL;
     if (!block)
         exit(77);
+#if defined(__x86_64__)
+    uintptr_t *own;
     __asm__("mov %%fs:0, %0" : "=r"(own));
     block[0] = block[2] = (uintptr_t)block; /* where it is */
     block[5] = own[5];                      /* the stack protector's secret */
     block[6] = own[6];
+#endif
     return block;
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use tompion_layout::ring;
-use tompion_os::{Processor, cpu_by_rdpid, current_cpu, tsc_and_cpu};
+use tompion_os::{Processor, cpu_by_rdpid, cpu_or_thread, tsc_and_cpu};
 
 use super::{Clock, Fault, Moment};
 
@@ -143,7 +143,7 @@ pub(crate) fn likely_cpu(clock: Clock, processor: Processor) -> u32 {
     match clock {
         _ if processor.has_rdpid => cpu_by_rdpid(),
         Clock::Tsc => tsc_and_cpu().1,
-        _ => current_cpu(),
+        _ => cpu_or_thread(),
     }
 }
 
@@ -155,11 +155,11 @@ pub(crate) fn now(clock: Clock, _: &Part<'_>) -> Moment {
             let (time, cpu) = tsc_and_cpu();
             Moment { time, cpu }
         }
-        Clock::TscAlone => Moment { time: tompion_os::tsc_in_order(), cpu: current_cpu() },
+        Clock::TscAlone => Moment { time: tompion_os::tsc_in_order(), cpu: cpu_or_thread() },
         // The library's way to the clock waits for loads before it, as the kernel's does.
-        Clock::Monotonic => Moment { time: tompion_os::monotonic_ns(), cpu: current_cpu() },
+        Clock::Monotonic => Moment { time: tompion_os::monotonic_ns(), cpu: cpu_or_thread() },
         Clock::MonotonicWithoutTsc => {
-            Moment { time: tompion_os::monotonic_ns_without_tsc(), cpu: current_cpu() }
+            Moment { time: tompion_os::monotonic_ns_without_tsc(), cpu: cpu_or_thread() }
         }
     }
 }
