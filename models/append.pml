@@ -2,7 +2,7 @@
  * The one-section append in discard mode, with its reader, killed at any step.
  *
  *   here             in the code
- *   writer, append   ring/src/section/x86_64.rs, tompion_section_append
+ *   writer, append   ring/src/section/x86_64.rs, tompion_append_image
  *   writer, room     ring/src/producer.rs, Recording::make_room
  *   writer, put      ring/src/section/x86_64.rs, tompion_section_put
  *   reader           ring/src/reader.rs, RingReader::take; ring/src/records.rs, Records::next

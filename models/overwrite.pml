@@ -2,7 +2,7 @@
  * The one-section append in overwrite mode, and the copy of a ring that goes on being written.
  *
  *   here     in the code
- *   writer   ring/src/section/x86_64.rs, tompion_section_append and _put; ring/src/producer.rs, make_room
+ *   writer   ring/src/section/x86_64.rs, tompion_append_image and tompion_section_put; ring/src/producer.rs, make_room
  *   reader   ring/src/reader.rs, RingReader::copy_history
  *
  * Threads lose sections at any instruction and may go on elsewhere; what they left behind the write position

@@ -2,7 +2,7 @@
  * Turning all writers to the other buffer: the selector is loaded inside the section.
  *
  *   here      in the code
- *   writer    ring/src/section/x86_64.rs, tompion_section_append (which buffer); ring/src/producer.rs, current_ring
+ *   writer    ring/src/section/x86_64.rs, tompion_append_image (which buffer); ring/src/producer.rs, current_ring
  *   session   the store to the control page's selector, by the session or a BPF program; os, barrier_all_sections
  *
  * Buffers are counters here: what a record is made of is the business of the other models.

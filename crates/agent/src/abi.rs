@@ -22,8 +22,8 @@ pub struct Site {
     /// Bit n: recording n takes the event. Bit [`event::END_SHIFT`] + n: it takes the event where that ends
     /// a span whose begin it has. The rest is [`event::SLOW`] and [`event::KEPT`].
     pub enabled: AtomicU32,
-    /// The event's id in records, see [`tompion_layout::record::FIRST_EVENT`].
-    pub id: AtomicU32,
+    /// Half of the head of the event's records, see [`tompion_layout::record::Head::empty`].
+    pub head: AtomicU32,
     /// The event's description.
     pub description: *const u8,
     /// Descriptions of the enum fields' types, in order.

@@ -114,19 +114,30 @@ pub const fn may_be_first(given_time: bool) -> bool {
 pub unsafe extern "C" fn append(site: *const Site, image: *const u8, size: usize) {
     // SAFETY: the site is a static of the calling module.
     let site = unsafe { &*site };
-    let tid = writer::noted_thread_id();
-    if site.takers() != FAST || tid == 0 {
+    let tid = fast_writer(site);
+    if tid == 0 {
         return deliver_image(site, image, size);
     }
     // SAFETY: only recordings that `may_be_first` are in the first place, and no site is enabled before
     // there are places. The image is readable as the caller promises; a guest has no noted id.
-    unsafe { (*place(0)).append_image(id(site), tid, image, size) };
+    unsafe { (*place(0)).append_image(head(site), tid, image, size) };
+}
+
+/// The calling thread, if the site's events go the shortest way and it may take it; else 0.
+#[inline(always)]
+fn fast_writer(site: &Site) -> u32 {
+    if site.takers() == FAST { writer::noted_thread_id() } else { 0 }
+}
+
+/// Half of the head of the site's records, see [`record::Head::empty`].
+#[inline(always)]
+fn head(site: &Site) -> u32 {
+    site.head.load(Ordering::Relaxed)
 }
 
 /// The id of the site's event in records.
-#[inline(always)]
 fn id(site: &Site) -> u16 {
-    site.id.load(Ordering::Relaxed) as u16
+    head(site) as u16
 }
 
 /// Records an event with fields of variable size: small ones by way of a copy on the stack, so that the
@@ -144,8 +155,8 @@ pub unsafe extern "C" fn append_tails(
     // SAFETY: the site is a static of the calling module, the tails are a local of its event.
     let (site, tails) = unsafe { (&*site, std::slice::from_raw_parts(tails, count)) };
     let total = total_len(size, tails);
-    let tid = writer::noted_thread_id();
-    if total > record::MAX_IMAGE || site.takers() != FAST || tid == 0 {
+    let tid = fast_writer(site);
+    if total > record::MAX_IMAGE || tid == 0 {
         deliver(site, image, size, tails.as_ptr(), tails.len());
         return;
     }
@@ -153,7 +164,7 @@ pub unsafe extern "C" fn append_tails(
     // SAFETY: what the event's caller promised; `total` is the length of both together.
     unsafe { buffer.fill((image, size), tails, total) };
     // SAFETY: as in `append`; the buffer's bytes are initialised up to the next multiple of 8.
-    unsafe { (*place(0)).append_image(id(site), tid, buffer.start(), total) };
+    unsafe { (*place(0)).append_image(head(site), tid, buffer.start(), total) };
 }
 
 /// Records the begin of a span. Returns the recordings whose filters let it through.
@@ -170,26 +181,26 @@ pub unsafe extern "C" fn append_begin(
     if count == 0 {
         // SAFETY: the site is a static of the calling module.
         let site = unsafe { &*site };
-        let tid = writer::noted_thread_id();
-        if site.takers() != FAST || tid == 0 {
+        let tid = fast_writer(site);
+        if tid == 0 {
             return deliver(site, image, size, tails, 0);
         }
         // SAFETY: as in `append`.
-        unsafe { (*place(0)).append_image(id(site), tid, image, size) };
+        unsafe { (*place(0)).append_image(head(site), tid, image, size) };
         return FAST;
     }
     // SAFETY: the site is a static of the calling module, the tails are a local of its event.
     let (site, tails) = unsafe { (&*site, std::slice::from_raw_parts(tails, count)) };
     let total = total_len(size, tails);
-    let tid = writer::noted_thread_id();
-    if total > record::MAX_IMAGE || site.takers() != FAST || tid == 0 {
+    let tid = fast_writer(site);
+    if total > record::MAX_IMAGE || tid == 0 {
         return deliver(site, image, size, tails.as_ptr(), tails.len());
     }
     let buffer = Buffer::new();
     // SAFETY: as in `append_tails`.
     unsafe {
         buffer.fill((image, size), tails, total);
-        (*place(0)).append_image(id(site), tid, buffer.start(), total);
+        (*place(0)).append_image(head(site), tid, buffer.start(), total);
     }
     FAST
 }
@@ -203,12 +214,12 @@ pub unsafe extern "C" fn append_end(site: *const Site, recordings: u32) {
     // SAFETY: the site is a static of the calling module.
     let site = unsafe { &*site };
     let image = [0u64; 1];
-    let tid = writer::noted_thread_id();
-    if site.takers() != FAST || recordings & FAST == 0 || tid == 0 {
+    let tid = fast_writer(site);
+    if recordings & FAST == 0 || tid == 0 {
         return deliver_end(site, recordings, image.as_ptr().cast());
     }
     // SAFETY: as in `append`; the image has no bytes.
-    unsafe { (*place(0)).append_image(id(site), tid, image.as_ptr().cast(), 0) };
+    unsafe { (*place(0)).append_image(head(site), tid, image.as_ptr().cast(), 0) };
 }
 
 /// Bytes of an event's image and tails.

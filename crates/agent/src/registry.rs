@@ -262,7 +262,7 @@ impl Registry {
         if number >= MAX_EVENTS {
             return;
         }
-        site.id.store(u32::from(record::FIRST_EVENT) + number, Ordering::Relaxed);
+        site.head.store(record::Head::empty(record::FIRST_EVENT + number as u16), Ordering::Relaxed);
         let mut takers = 0;
         for (slot, joined) in self.recordings.iter_mut().enumerate() {
             let Some(joined) = joined else { continue };

@@ -125,6 +125,12 @@ impl Head {
         self.id as u64 | (self.words as u64) << 16 | (self.tid as u64) << 32
     }
 
+    /// The lower half of the first word of a record that has nothing but a header.
+    #[inline]
+    pub const fn empty(id: u16) -> u32 {
+        id as u32 | (HEADER as u32 / 8) << 16
+    }
+
     /// Reads a record's first word.
     #[inline]
     pub const fn from_word(word: u64) -> Self {

@@ -308,7 +308,7 @@ impl Recording {
         if event.tails.is_empty() && event.image_len <= record::MAX_IMAGE && !self.wants_given_time() {
             // SAFETY: as the caller promises.
             Outcome::from_number(unsafe {
-                self.append_image(event.id, event.tid, event.image, event.image_len)
+                self.append_image(Head::empty(event.id), event.tid, event.image, event.image_len)
             })
         } else {
             // SAFETY: as the caller promises.
@@ -316,17 +316,17 @@ impl Recording {
         }
     }
 
-    /// Appends an event that is an image alone, by the shortest way. What the returned number means is
-    /// this module's business; losses have been counted.
+    /// Appends an event that is an image alone, by the shortest way; `empty` is [`Head::empty`] of its id.
+    /// What the returned number means is this module's business; losses have been counted.
     ///
     /// # Safety
     /// As [`Recording::append`]; the image has at most [`record::MAX_IMAGE`] bytes, and the recording does
     /// not want given times.
     #[inline(always)]
-    pub unsafe fn append_image(&self, id: u16, tid: u32, image: *const u8, image_len: usize) -> u32 {
+    pub unsafe fn append_image(&self, empty: u32, tid: u32, image: *const u8, image_len: usize) -> u32 {
         // As `Head::to_word`, in fewer steps.
         let len = (image_len as u64 + 7) & !7;
-        let head = ((tid as u64) << 32 | (record::HEADER as u64 / 8) << 16 | u64::from(id)) + (len << 13);
+        let head = ((tid as u64) << 32 | u64::from(empty)) + (len << 13);
         debug_assert_eq!(Head::from_word(head).len(), record::record_len(image_len));
         // SAFETY: a record of an image alone fits into every sub-buffer. The section looks itself whether
         // there is a recording, whose mappings then stay; the image is readable.

@@ -7,7 +7,7 @@
 //!
 //! | function | its committing instruction |
 //! |---|---|
-//! | `tompion_section_append` | stores `write` and `events` together: the record is there |
+//! | `tompion_append_image`, `tompion_append_parts` | stores `write` and `events` together: the record is there |
 //! | `tompion_section_put` | stores `write`: a sub-buffer is padded, or a new one opened |
 //! | `tompion_section_count` | adds one to a loss counter |
 //!

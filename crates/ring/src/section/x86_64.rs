@@ -82,58 +82,103 @@ tompion_rseq_offset:
     .popsection
     .endm
 
+    // Where the record stands -> r9, and what the last instruction stores -> xmm0, or leave. The record has r8
+    // bytes behind its header. Clobbers rax, rdx and xmm1.
+    .macro TOMPION_RESERVE name
+    mov r9, [r10 + {write}]
+    lea rdx, [r9 + r8 + {header} - 1]   // its last byte
+    movq xmm0, rdx
+    lea rax, [r9 - 1]
+    xor rax, rdx
+    test rax, [rdi + {subbuf_mask}]     // before the first byte and at the last one: same sub-buffer?
+    jnz \name\()_needs_subbuffer
+    movhps xmm0, [r10 + {events}]
+    pcmpeqd xmm1, xmm1
+    psubq xmm0, xmm1                    // one more of both: the new write position, the number of events
+    and r9, [rdi + {ring_mask}]
+    lea r9, [r10 + r9 + {data}]
+    .endm
+
+    // Copies an image to behind the header of the record at r9, and the head: two words at a time, from its end,
+    // and then the one that may be left. Clobbers rax and rdx.
+    .macro TOMPION_COPY_IMAGE
+    mov [r9], rcx
+    mov rdx, r8
+    sub rdx, 16
+    jb 8f
+9:  mov rax, [rsi + rdx]
+    mov [r9 + rdx + {header}], rax
+    mov rax, [rsi + rdx + 8]
+    mov [r9 + rdx + {header} + 8], rax
+    sub rdx, 16
+    jae 9b
+8:  test dl, 8
+    jz 9f
+    mov rax, [rsi]
+    mov [r9 + {header}], rax
+9:
+    .endm
+
+    .macro TOMPION_READ_CLOCK
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    .endm
+
     // Kept throughout the append: rdi the recording, rsi the image, r8 the length without header, rcx the
-    // head, r11 the extras, with a one in the lowest bit where the caller wants to know the outcome
-    // itself. r10 is the ring, r9 the record; rax and rdx are free.
+    // head. r10 is the ring, r9 the record; rax and rdx are free.
     .text
+    .balign 64
+    .globl tompion_append_image
+    .hidden tompion_append_image
+    .type tompion_append_image, @function
+tompion_append_image:
+    TOMPION_DESCRIPTOR tompion_image
+    TOMPION_BEGIN tompion_image
+    TOMPION_FIND_RING tompion_image
+    TOMPION_RESERVE tompion_image
+    TOMPION_COPY_IMAGE
+    TOMPION_READ_CLOCK
+    mov [r9 + 8], rax
+    movaps [r10 + {write}], xmm0        // the record is there
+tompion_image_commit:
+    xor eax, eax
+    ret
+tompion_image_needs_subbuffer:
+    mov r9d, {needs_subbuffer}
+    jmp 2f
+tompion_image_no_ring:
+    mov r9d, {no_ring}
+    jmp 2f
+tompion_image_too_often:
+    mov r9d, {restarted}
+2:  xor edx, edx
+    jmp {otherwise}                     // with all operands in their places
+    TOMPION_ABORT tompion_image
+    .size tompion_append_image, . - tompion_append_image
+
+    // The same with extras in r11, whose lowest bit is one where the caller wants to know the outcome himself.
     .balign 16
     .globl tompion_append_again
     .hidden tompion_append_again
     .type tompion_append_again, @function
 tompion_append_again:
     lea r11, [rdx + 1]
-    jmp tompion_section_append
+    jmp 1f
     .globl tompion_append_parts
     .hidden tompion_append_parts
     .type tompion_append_parts, @function
 tompion_append_parts:
     mov r11, rdx
-    jmp tompion_section_append
-    .balign 64
-    .globl tompion_append_image
-    .hidden tompion_append_image
-    .type tompion_append_image, @function
-tompion_append_image:
-    xor r11d, r11d
-tompion_section_append:
-    TOMPION_DESCRIPTOR tompion_append
-    TOMPION_BEGIN tompion_append
-    TOMPION_FIND_RING tompion_append
-    mov r9, [r10 + {write}]
-    lea rdx, [r9 + r8 + {header}]       // the new write position
-    movq xmm0, rdx
-    dec rdx
-    lea rax, [r9 - 1]
-    xor rax, rdx
-    test rax, [rdi + {subbuf_mask}]     // before the first byte and at the last one: same sub-buffer?
-    jnz tompion_append_needs_subbuffer
-    mov rax, [r10 + {events}]
-    inc rax
-    movq xmm1, rax
-    punpcklqdq xmm0, xmm1               // what the last instruction stores
-    and r9, [rdi + {ring_mask}]
-    lea r9, [r10 + r9 + {data}]
-    mov [r9], rcx
-    test r11, r11
-    jnz 7f
-3:  mov rdx, r8
-    test rdx, rdx
-    jnz 2f
-    jmp 8f
-    // Extras: parts straight from the program's memory, or a timestamp of the caller's.
-7:  mov rdx, r11
+1:  TOMPION_DESCRIPTOR tompion_parts
+    TOMPION_BEGIN tompion_parts
+    TOMPION_FIND_RING tompion_parts
+    TOMPION_RESERVE tompion_parts
+    mov rdx, r11
     and rdx, -2
-    jz 3b                               // no extras, but a caller who wants to know
+    jz 5f                               // no extras, but a caller who wants to know
+    // Parts straight from the program's memory, and perhaps a timestamp of the caller's.
+    mov [r9], rcx
     mov rax, [rdx + {parts}]
     lea rdi, [r9 + {header}]
 1:  cmp rax, [rdx + {parts_end}]
@@ -145,39 +190,34 @@ tompion_section_append:
     jmp 1b
 4:  mov rdi, [rdx + {saved_recording}]
     test dword ptr [rdi + {flags}], {given_time}
-    jz 8f
+    jz 6f
     mov rax, [rdx + {time}]
-    jmp 9f
-2:  mov rax, [rsi + rdx - 8]
-    mov [r9 + rdx + 8], rax
-    sub rdx, 8
-    jnz 2b
-8:  rdtsc
-    shl rdx, 32
-    or rax, rdx
-9:  mov [r9 + 8], rax
+    jmp 7f
+5:  TOMPION_COPY_IMAGE
+6:  TOMPION_READ_CLOCK
+7:  mov [r9 + 8], rax
     movaps [r10 + {write}], xmm0        // the record is there
-tompion_append_commit:
+tompion_parts_commit:
     xor eax, eax
     ret
-tompion_append_needs_subbuffer:
+tompion_parts_needs_subbuffer:
     mov r9d, {needs_subbuffer}
     jmp 2f
-tompion_append_no_ring:
+tompion_parts_no_ring:
     mov r9d, {no_ring}
     jmp 2f
-tompion_append_too_often:
+tompion_parts_too_often:
     mov r9d, {restarted}
 2:  test r11b, 1
     jnz 1f
     mov rdx, r11
-    jmp {otherwise}                     // with all operands in their places
+    jmp {otherwise}
 1:  mov eax, r9d
     ret
     .pushsection .text.unlikely, "ax"
     .byte 0x0f, 0xb9, 0x3d
     .long 0x53053053
-tompion_append_abort:
+tompion_parts_abort:
     mov rdx, r11
     and rdx, -2
     jz 1f
@@ -185,10 +225,10 @@ tompion_append_abort:
     mov rsi, [rdx + {saved_image}]
     mov rcx, [rdx + {saved_head}]
 1:  dec qword ptr [rsp - 8]
-    jnz tompion_append_restart
-    jmp tompion_append_too_often
+    jnz tompion_parts_restart
+    jmp tompion_parts_too_often
     .popsection
-    .size tompion_append_image, . - tompion_append_image
+    .size tompion_append_parts, . - tompion_append_parts
 
     .balign 16
     .globl tompion_section_put
@@ -219,9 +259,7 @@ tompion_section_put:
     mov rax, [rsi + {put_time}]
     test dword ptr [rdi + {flags}], {given_time}
     jnz 1f
-    rdtsc
-    shl rdx, 32
-    or rax, rdx
+    TOMPION_READ_CLOCK
 1:  mov [r9 + 8], rax
 2:  mov rax, [rsi + {put_new}]
     mov [r10 + {write}], rax

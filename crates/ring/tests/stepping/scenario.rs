@@ -13,7 +13,7 @@ use tompion_ring::producer::Outcome;
 use crate::{
     debugger::{Debugger, Place, State},
     ledger::{HANDLER, Ledger, MAIN, Proven, Source},
-    sections::{APPEND, COUNT, Section},
+    sections::{APPEND, COUNT, PARTS, Section},
     support::Bench,
 };
 
@@ -337,7 +337,7 @@ impl<'a> Play<'a> {
             }
             played += 1;
             let source = if matches!(self.report.of(HANDLER), (true, None)) { HANDLER } else { MAIN };
-            if section.name == APPEND && place.address == section.commit {
+            if [APPEND, PARTS].contains(&section.name) && place.address == section.commit {
                 self.ledger.end((source, 0), Outcome::Written);
             }
             if section.name == COUNT && place.address == section.commit {

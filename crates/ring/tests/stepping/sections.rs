@@ -77,6 +77,7 @@ pub fn of_the_ring() -> Vec<Section> {
         static __start___rseq_cs: Descriptor;
         static __stop___rseq_cs: Descriptor;
         static tompion_append_image: u8;
+        static tompion_append_again: u8;
         static tompion_section_put: u8;
         static tompion_section_count: u8;
     }
@@ -85,6 +86,7 @@ pub fn of_the_ring() -> Vec<Section> {
     unsafe {
         let names = [
             (&raw const tompion_append_image as u64, APPEND),
+            (&raw const tompion_append_again as u64, PARTS),
             (&raw const tompion_section_put as u64, "put"),
             (&raw const tompion_section_count as u64, COUNT),
         ];
@@ -92,7 +94,9 @@ pub fn of_the_ring() -> Vec<Section> {
     }
 }
 
-/// The section that appends a record.
+/// The section that appends a record which is an image alone.
 pub const APPEND: &str = "append";
+/// The section that appends all others.
+pub const PARTS: &str = "append parts";
 /// The section that counts a loss.
 pub const COUNT: &str = "count";
