@@ -165,9 +165,9 @@ fn profile(stored: &Stored) -> String {
     }
     format!(
         "\nWhere the time of an event goes: the instructions from its site and back, counted by single steps \
-         (`./x test instructions`, which holds every commit to them):\n\n```text\n{counts}```\n\nOf the 83 of an \
-         event with two 8-byte fields and its thread, 48 are the restartable section, 21 the agent before it, the \
-         rest the program's own site. Reading the cycle counter is one of them and most of the time. The path is \
+         (`./x test instructions`, which holds every commit to them):\n\n```text\n{counts}```\n\nThe first of them \
+         has two 8-byte fields and its thread. Most of its instructions are the restartable section, the others the \
+         agent before it and the program's own site. Reading the cycle counter is one of them and most of the time. The path is \
          the same in each run, the time is not: one ring in twelve costs 3 ns more an event for as long as it lives, \
          one in forty 8 ns, and all cost some while the machine's other guests are busy. [What the event path costs](design/ring.md#what-the-event-path-costs) has what is known of that. \
          All repetitions of this run, in nanoseconds an event:\n\n{spread}"
