@@ -215,10 +215,11 @@ fn kill_rounds((quick, full): (u32, u32), options: &[&str], storm: bool, check: 
         command.extend(words.iter().flatten().map(|word| word as &dyn AsRef<OsStr>));
         let recording = start(&mut shop.recording("trace", options, &command));
         kill_all(&mut victims);
-        finish(recording, "tompion record").succeeded();
+        let said = finish(recording, "tompion record").succeeded().err;
 
         let trace = shop.trace("trace");
         let stat = trace.stat();
+        assert_eq!(stat["processes"].as_array().map(Vec::len), Some(PROGRAMS as usize), "{said}");
         assert_eq!(stat["damages"].as_array().map(Vec::len), Some(0), "{stat:#}");
         let mut found: BTreeMap<u32, Vec<Found>> = BTreeMap::new();
         for record in found_in(&trace) {

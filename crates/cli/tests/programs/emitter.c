@@ -55,8 +55,13 @@ static void on_timer(int signal)
  * isn't recorded, and nobody's loss. */
 static void wait_for_session(void)
 {
-    for (int tries = 0; tries < 10000 && !TOMPION_EVENT_ENABLED(emitter, step); tries++)
+    for (int tries = 0; !TOMPION_EVENT_ENABLED(emitter, step); tries++) {
+        if (tries == 20000) {
+            fprintf(stderr, "emitter %d: no session\n", getpid());
+            exit(3);
+        }
         usleep(1000);
+    }
 }
 
 static timer_t begin_storm(void)

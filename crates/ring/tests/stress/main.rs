@@ -99,15 +99,15 @@ fn endure(weathers: &[Weather]) {
 }
 
 const DISCARD: [Weather; 3] = [
-    Weather { overwrite: false, subbuf_size: 4096, subbufs: 2, threads: 16, storm_us: 100, records: 120 },
-    Weather { overwrite: false, subbuf_size: 4096, subbufs: 2, threads: 3, storm_us: 20, records: 80 },
-    Weather { overwrite: false, subbuf_size: 16384, subbufs: 4, threads: 24, storm_us: 0, records: 300 },
+    Weather { overwrite: false, subbuf_size: 4096, subbufs: 2, threads: 16, storm_us: 100, records: 100 },
+    Weather { overwrite: false, subbuf_size: 4096, subbufs: 2, threads: 3, storm_us: 20, records: 40 },
+    Weather { overwrite: false, subbuf_size: 16384, subbufs: 4, threads: 24, storm_us: 0, records: 360 },
 ];
 
 const OVERWRITE: [Weather; 3] = [
     Weather { overwrite: true, subbuf_size: 4096, subbufs: 2, threads: 16, storm_us: 100, records: 200 },
-    Weather { overwrite: true, subbuf_size: 4096, subbufs: 2, threads: 3, storm_us: 20, records: 100 },
-    Weather { overwrite: true, subbuf_size: 4096, subbufs: 4, threads: 24, storm_us: 0, records: 200 },
+    Weather { overwrite: true, subbuf_size: 4096, subbufs: 2, threads: 3, storm_us: 20, records: 50 },
+    Weather { overwrite: true, subbuf_size: 4096, subbufs: 4, threads: 24, storm_us: 0, records: 250 },
 ];
 
 #[test]
