@@ -119,6 +119,8 @@ int main(int argc, char **argv)
     action.sa_handler = on_timer;
     action.sa_flags = SA_RESTART;
     sigaction(SIGRTMIN, &action, NULL);
+    /* Should nobody be left who would kill it. */
+    alarm(300);
     wait_for_session();
     for (intptr_t i = 0; i < 2; i++)
         pthread_create(&threads[i], NULL, run, (void *)i);
