@@ -248,11 +248,21 @@ fn a_span_that_passes_a_filter_is_recorded_with_its_end_and_no_other_end() {
         ("rows > 6", expected_spans(|rows| rows > 6, false)),
         ("$tid > 0 && rows == 5", expected_spans(|rows| rows == 5, false)),
         ("$tid > 0", expected_spans(|_| true, true)),
+        // The program knows the one, the session the other.
+        (r#"rows > 6 && $comm == "spans*""#, expected_spans(|rows| rows > 6, false)),
     ] {
         let trace = shop.record(&["--filter", filter], &[&program]);
         assert_eq!(spans(&trace), expected, "{filter}");
         std::fs::remove_dir_all(&trace.folder).unwrap();
     }
+}
+
+#[test]
+fn a_filter_of_the_session_that_nothing_passes_stops_nothing() {
+    let shop = Workshop::new();
+    let options = ["--filter", r#"$comm == "nobody""#];
+    let recording = run(&mut shop.recording("trace", &options, &[&shop.program("spans")])).exited(1);
+    assert_eq!(recording.err, "tompion: nothing recorded: no event passed the filter\n");
 }
 
 #[test]

@@ -17,9 +17,6 @@ pub struct SessionFilter {
     /// None if the filter doesn't fit the class: then it lets nothing through.
     program: Option<Program>,
     shape: Shape,
-    /// The end of a span has no fields. The agent lets it through where it let the begin through; the session only
-    /// asks whether what it knows itself speaks against it.
-    is_end: bool,
     /// Names of contexts, by their numbers in the program less two.
     names: Vec<String>,
 }
@@ -92,18 +89,32 @@ impl SessionFilter {
             let contexts = expression.contexts().filter(|name| name.scope == Scope::Context);
             contexts.map(|name| name.head().to_owned()).collect()
         });
-        let is_end = event.kind == EventKind::End;
-        Self { program: compile(filter, event, &names), shape: Shape::new(event), is_end, names }
+        Self { program: compile(filter, event, &names), shape: Shape::new(event), names }
     }
 
-    /// Whether the filter lets a record through. At this place, unknown counts as false, but for the end of a span.
-    pub fn passes(&self, payload: &[u8], circumstances: &Circumstances<'_>) -> bool {
+    /// Whether the filter lets a record through. At this place, unknown counts as false, but for the end of a span
+    /// whose begin the agent has let through by its fields: it has none itself.
+    pub fn passes(&self, payload: &[u8], circumstances: &Circumstances<'_>, follows: bool) -> bool {
         let (fixed, tails) = self.shape.split(payload);
         let here = Here { names: &self.names, circumstances };
         let values = RecordValues::new(fixed, &tails).with_contexts(&here);
         let verdict = self.program.as_ref().map_or(Verdict::False, |program| program.evaluate(&values));
-        verdict.is_true() || self.is_end && verdict == Verdict::Unknown
+        verdict.is_true() || follows && verdict == Verdict::Unknown
     }
+}
+
+/// The name of a span whose begin this is and has all the fields that a filter asks for.
+pub fn span_with_fields(filter: &str, event: &Event) -> Option<String> {
+    let expression = tompion_filter::parse(filter).ok()?;
+    let mut asked = expression.names().filter(|(name, _)| name.scope == Scope::Field);
+    let is_begin = matches!(event.kind, EventKind::Begin | EventKind::Job);
+    let has = |name: &Name| event.fields.iter().any(|field| field.name == name.head());
+    (is_begin && asked.all(|(name, _)| has(name))).then(|| span(event))
+}
+
+/// The name of an event's span.
+pub fn span(event: &Event) -> String {
+    format!("{}:{}", event.provider, event.base_name())
 }
 
 /// The program of a filter for events of a class; none if it doesn't fit them.
@@ -190,11 +201,11 @@ mod tests {
         ] {
             let filter_of = SessionFilter::new(filter, &event());
             let circumstances = Circumstances { tid: 7, cpu: 2, values: &values };
-            assert_eq!(filter_of.passes(&payload, &circumstances), expected, "{filter}");
+            assert_eq!(filter_of.passes(&payload, &circumstances, false), expected, "{filter}");
             // Cut off, a record says nothing, and only the thread is known.
             let expected = expected && filter.starts_with("$cpu");
             assert_eq!(
-                filter_of.passes(&payload[..3], &circumstances),
+                filter_of.passes(&payload[..3], &circumstances, false),
                 expected,
                 "{filter} on a short payload"
             );
@@ -204,6 +215,10 @@ mod tests {
     #[test]
     fn the_end_of_a_span_follows_its_begin() {
         let values = Values { comm: "worker-3".into(), ..Values::default() };
+        let begin = Event { kind: EventKind::Begin, name: "query_begin".into(), ..event() };
+        assert_eq!(span_with_fields("rows > 1 && $cpu == 1", &begin).as_deref(), Some("db:query"));
+        assert_eq!(span_with_fields("rows > 1 && missing == 1", &begin), None);
+        assert_eq!(span_with_fields("rows > 1", &event()), None);
         let end = Event { kind: EventKind::End, name: "query_end".into(), fields: Vec::new(), ..event() };
         for (filter, expected) in [
             (r#"rows > 100 && $comm == "worker*""#, true),
@@ -212,7 +227,7 @@ mod tests {
             ("$cpu == 1", false),
         ] {
             let circumstances = Circumstances { tid: 7, cpu: 2, values: &values };
-            assert_eq!(SessionFilter::new(filter, &end).passes(&[], &circumstances), expected, "{filter}");
+            assert_eq!(SessionFilter::new(filter, &end).passes(&[], &circumstances, true), expected);
         }
     }
 }

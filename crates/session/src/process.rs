@@ -21,7 +21,7 @@ use tompion_ring::{
     reader::{RingReader, Span},
     records::{Records, UntrustedRecord},
 };
-use tompion_schema::{Event, Field};
+use tompion_schema::{Event, Field, Kind};
 
 use crate::{
     clock::ClockMap,
@@ -68,6 +68,8 @@ pub struct Process {
     catalog_read: usize,
     /// What each event number means; `None` where its description was refused.
     classes: BTreeMap<u32, Option<Class>>,
+    /// Spans whose begins have the fields that the filter asks for.
+    spans_with_fields: HashSet<String>,
     /// Records of the initial state that wait to be converted.
     initial: Vec<Initial>,
     /// Up to where events were read that are kept.
@@ -204,6 +206,7 @@ impl Process {
             states: vec![RingState::default(); rings_count],
             catalog_read: 0,
             classes: BTreeMap::new(),
+            spans_with_fields: HashSet::new(),
             initial: Vec::new(),
             kept_read: 0,
             refused: 0,
@@ -383,10 +386,12 @@ impl Process {
             return Ok(());
         };
         let thread = self.attention.threads.as_mut().map(|threads| threads.get(tid));
-        if let (true, Some(Some(Class { filter: Some(filter), .. }))) = (filtered, self.classes.get(&number))
+        if let (true, Some(Some(Class { filter: Some(filter), event, .. }))) =
+            (filtered, self.classes.get(&number))
         {
             let here = thread.map(|thread| Circumstances { tid, cpu, values: &thread.values });
-            if !here.is_some_and(|here| filter.passes(payload, &here)) {
+            let follows = event.kind == Kind::End && self.spans_with_fields.contains(&filter::span(event));
+            if !here.is_some_and(|here| filter.passes(payload, &here, follows)) {
                 self.filtered += 1;
                 return Ok(());
             }
@@ -500,6 +505,9 @@ impl Process {
             let event = tompion_schema::decode(entry.description).ok();
             self.refused += u64::from(event.is_none());
             let filter = self.attention.filter.as_deref();
+            let span = filter.zip(event.as_ref());
+            let span = span.and_then(|(filter, event)| filter::span_with_fields(filter, event));
+            self.spans_with_fields.extend(span);
             let class = event.map(|event| Class {
                 filter: filter.map(|filter| SessionFilter::new(filter, &event)),
                 event,

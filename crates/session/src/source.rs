@@ -143,7 +143,8 @@ impl SourceWriter {
 
     /// Writes the stream's packet, if it has events.
     pub fn flush(&mut self, stream: usize) -> io::Result<()> {
-        if self.described < self.events.len() {
+        // Without a stream nothing passed the session's filter yet, and there is no folder.
+        if self.streams[stream].is_some() && self.described < self.events.len() {
             self.write_metadata()?;
         }
         match &mut self.streams[stream] {
