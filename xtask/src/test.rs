@@ -65,6 +65,7 @@ const STEPS: &[Step] = &[
     ("docs", |workspace, _| Outcome::of(docs(workspace))),
     ("build", |workspace, _| Outcome::of(artifacts::build(workspace, Profile::Debug))),
     ("tests", tests),
+    ("loom", loom),
     ("models", |workspace, _| models(workspace)),
     ("scripts", scripts),
     ("instructions", |workspace, _| event_path(workspace)),
@@ -148,6 +149,18 @@ fn docs(workspace: &Workspace) -> Result<()> {
         }
         shell::run(&mut doc)
     })
+}
+
+/// What loom tries on the ring's own code: see `crates/ring/src/explored.rs`. Built apart, because all of it has
+/// other atomics, and optimized, because it is run a million times.
+fn loom(workspace: &Workspace, options: &Options) -> Outcome {
+    let words = ["test", "--quiet", "--release", "--package", "tompion-ring", "--lib", "explored::"];
+    let mut command = cargo(workspace, &words);
+    command.arg("--target-dir").arg(workspace.target.join("loom")).env("RUSTFLAGS", "--cfg loom");
+    if options.full {
+        command.env("TOMPION_FULL", "1");
+    }
+    counted(&mut command).unwrap_or_else(|error| Outcome::of(Err(error)))
 }
 
 fn models(workspace: &Workspace) -> Outcome {

@@ -9,10 +9,16 @@ use std::{
     sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
 };
 
-use tompion_layout::{loss::Cause, record};
+use tompion_layout::{
+    loss::Cause,
+    record::{self, Form},
+};
 use tompion_os::{monotonic_ns, monotonic_ns_without_tsc};
 use tompion_protocol::MAX_RECORDINGS;
-use tompion_ring::producer::{Event, Recording, Tail};
+use tompion_ring::{
+    memory::Clock,
+    producer::{Event, Recording, Tail},
+};
 
 use crate::{
     abi::Site,
@@ -100,10 +106,19 @@ pub const RECORDINGS_MASK: u32 = (1 << MAX_RECORDINGS) - 1;
 /// what the end doesn't have.
 pub const END_SHIFT: u32 = 16;
 
-/// Whether a recording may have the first place, whose events go the shortest way: with timestamps from
-/// the TSC.
-pub const fn may_be_first(given_time: bool) -> bool {
-    !given_time
+/// Whether a recording may have the first place, whose events go the shortest way: by restartable sections, with
+/// timestamps from the TSC.
+pub fn may_be_first(form: Form, given_time: bool) -> bool {
+    form == Form::Section && !given_time
+}
+
+/// What a recording's timestamps come from where writers read the clock in the midst of an append.
+pub fn clock(given_time: bool) -> Clock {
+    match given_time {
+        false => Clock::Tsc,
+        true if TSC_FORBIDDEN.load(Ordering::Relaxed) => Clock::MonotonicWithoutTsc,
+        true => Clock::Monotonic,
+    }
 }
 
 /// Records an event whose fields all have a fixed size.

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, os::fd::AsFd, sync::atomic::Ordering};
 
-use tompion_layout::{LAYOUT_VERSION, catalog, control, loss::Cause, ring::Geometry};
+use tompion_layout::{LAYOUT_VERSION, catalog, control, loss::Cause, record::Form, ring::Geometry};
 use tompion_os::{Identity, PacketSocket, Received, Retired, SharedMap};
 use tompion_protocol::{
     MAX_RECORDINGS,
@@ -64,6 +64,7 @@ struct Shared {
     control: SharedMap,
     rings: *mut u8,
     rings_len: usize,
+    form: Form,
 }
 
 /// Receives the welcome of a session that was told hello, and begins its recording. Returns the slot.
@@ -110,20 +111,19 @@ fn take_over(received: &Received, registry: &mut Registry) -> Result<(usize, Sha
         half(control::OFFSET_BUFFERS),
     );
     let geometry = geometry.map_err(|error| error.to_string())?;
-    let rseq = tompion_os::rseq_area().ok_or("this process has no restartable sequences (rseq)")?;
-    tompion_os::prepare_section_barrier().map_err(|error| format!("no section barrier: {error}"))?;
     let flags = half(control::OFFSET_FLAGS);
-    let setup = Setup {
+    let form = if flags & control::FLAG_RESERVE != 0 { Form::Reserve } else { Form::Section };
+    let setup = Terms {
         geometry,
+        form,
         overwrite: flags & control::FLAG_OVERWRITE != 0,
         given_time: flags & control::FLAG_MONOTONIC != 0,
-        rseq,
     };
-    let first = usize::from(!event::may_be_first(setup.given_time));
+    let first = usize::from(!event::may_be_first(form, setup.given_time));
     let slot = (first..MAX_RECORDINGS).find(|&slot| registry.recordings[slot].is_none());
     let slot = slot.ok_or("this process is part of too many recordings")?;
     let place = registry.retired.iter().position(|place| place.size() == geometry.file_size());
-    let place = place.map(|index| registry.retired.swap_remove(index));
+    let place = place.filter(|_| form == Form::Section).map(|index| registry.retired.swap_remove(index));
     let rings = SharedMap::new_in(ring_file.as_fd(), geometry.file_size(), place)
         .map_err(|error| format!("can't map the rings: {error}"))?;
     // The first events should not wait for pages. (Where others are missing, the kernel supplies them.)
@@ -131,10 +131,37 @@ fn take_over(received: &Received, registry: &mut Registry) -> Result<(usize, Sha
     tompion_os::populate(rings.base().wrapping_add(warm as usize), WARM_BYTES.min(rings.len()));
     let rings_len = rings.len();
     let rings = rings.leak();
+    begin(slot, &setup, rings, &control)?;
+    Ok((slot, Shared { control, rings, rings_len, form }))
+}
+
+/// What a session asks for.
+struct Terms {
+    geometry: Geometry,
+    form: Form,
+    overwrite: bool,
+    given_time: bool,
+}
+
+/// Begins the recording in a slot that has none.
+fn begin(slot: usize, terms: &Terms, rings: *mut u8, control: &SharedMap) -> Result<(), String> {
+    let Terms { geometry, form, overwrite, given_time } = *terms;
+    let place = event::place(slot);
+    if form == Form::Reserve {
+        let clock = event::clock(given_time);
+        // SAFETY: the slot has no recording; the rings are mapped as large as the geometry says. They stay, and
+        // `control` too, though with nothing behind them once the recording has been left: their addresses are
+        // never used for anything else.
+        unsafe { Recording::begin_reserve(place, (geometry, overwrite, clock), rings, control) }?;
+        return Ok(());
+    }
+    let rseq = tompion_os::rseq_area().ok_or("this process has no restartable sequences (rseq)")?;
+    tompion_os::prepare_section_barrier().map_err(|error| format!("no section barrier: {error}"))?;
+    let setup = Setup { geometry, overwrite, given_time, rseq };
     // SAFETY: the slot has no recording; the rings are mapped as large as the geometry says, and stay so:
     // leaving replaces them in place, and never unmaps `control`.
-    unsafe { Recording::begin(event::place(slot), &setup, rings, &control) };
-    Ok((slot, Shared { control, rings, rings_len }))
+    unsafe { Recording::begin(place, &setup, rings, control) };
+    Ok(())
 }
 
 /// An event's description with the application's contexts behind its own fields.
@@ -261,7 +288,7 @@ impl Joined {
         }
     }
 
-    /// Leaves the recording in a running process: afterwards nobody is inside a section of it.
+    /// Leaves the recording in a running process: afterwards nothing that is appended reaches the session.
     pub fn leave(self, slot: usize) -> Option<Retired> {
         // SAFETY: the place of a slot in use is valid.
         if let Some(recording) = unsafe { event::place(slot).as_ref() } {
@@ -269,7 +296,10 @@ impl Joined {
         }
         // Whoever is inside a section starts again and finds the recording ended. A thread that was about to
         // open a sub-buffer may still look at the ring's header: the memory stays, with nothing behind it.
-        let _ = tompion_os::barrier_all_sections();
+        // In reserve form nobody is restarted: who is in the midst of an append completes it there.
+        if self.shared.form == Form::Section {
+            let _ = tompion_os::barrier_all_sections();
+        }
         let (conversation, retired) = self.abandon();
         conversation.close();
         retired
@@ -278,11 +308,13 @@ impl Joined {
     /// Gives up the memory, in a process where nobody uses it any more: one that has left the recording, or
     /// the child of a fork.
     pub fn abandon(self) -> (Inherited, Option<Retired>) {
-        let Shared { control, rings, rings_len } = self.shared;
+        let Shared { control, rings, rings_len, form } = self.shared;
         // The event path may still count a loss in it.
         control.leak();
         // SAFETY: the mapping was leaked in `take_over`, and the recording has ended.
         let retired = unsafe { Retired::new(rings, rings_len) };
-        (Inherited { name: self.name, socket: self.socket, identity: self.identity }, Some(retired))
+        // In reserve form somebody may still come back to an append, however late: nothing else is ever put there.
+        let retired = (form == Form::Section).then_some(retired);
+        (Inherited { name: self.name, socket: self.socket, identity: self.identity }, retired)
     }
 }

@@ -6,13 +6,17 @@ use std::{
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
+    process::Command,
     time::{Duration, Instant},
 };
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{self, Trace, Workshop, finish, rounds, run, start, tompion, wait_until};
+use crate::{
+    fallback::WITHOUT_RSEQ,
+    support::{self, Trace, Workshop, finish, rounds, run, start, tompion, wait_until},
+};
 
 /// Rings so large that nothing is lost.
 const ROOMY: &[&str] = &["--subbuf-size", "16M", "--subbufs", "4"];
@@ -29,6 +33,23 @@ const PROGRAMS: u32 = 10;
 /// Starts a program for every three words behind its name, and waits for their ends.
 const ALL_AT_ONCE: &str =
     r#"program=$1; shift; while [ $# -gt 0 ]; do "$program" "$1" "$2" "$3" 0 & shift 3; done; wait"#;
+
+/// How the programs append.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Producer {
+    Rseq,
+    /// Without restartable sequences.
+    Reserve,
+}
+
+impl Producer {
+    /// Has what the command starts append in this way.
+    fn choose(self, command: &mut Command) {
+        if self == Self::Reserve {
+            command.env(WITHOUT_RSEQ.0, WITHOUT_RSEQ.1);
+        }
+    }
+}
 
 /// Two threads and their handlers.
 const SOURCES: usize = 4;
@@ -200,7 +221,18 @@ fn kill_all(victims: &mut [Victim]) {
 }
 
 /// Kills programs in the middle of their work, as often as asked for, and hands each case to the check.
-fn kill_rounds((quick, full): (u32, u32), options: &[&str], storm: bool, check: fn(&Plan, &Killed)) {
+fn kill_rounds(times: (u32, u32), options: &[&str], storm: bool, check: fn(&Plan, &Killed)) {
+    kill_rounds_of(Producer::Rseq, times, options, storm, check);
+}
+
+/// The same, of programs that append in this way.
+fn kill_rounds_of(
+    producer: Producer,
+    (quick, full): (u32, u32),
+    options: &[&str],
+    storm: bool,
+    check: fn(&Plan, &Killed),
+) {
     let shop = Workshop::new();
     let program = shop.program("emitter");
     let (mut kills, mut records) = (0, 0);
@@ -213,7 +245,9 @@ fn kill_rounds((quick, full): (u32, u32), options: &[&str], storm: bool, check: 
         let words: Vec<[String; 3]> = victims.iter().map(Victim::words).collect();
         let mut command: Vec<&dyn AsRef<OsStr>> = vec![&"sh", &"-c", &ALL_AT_ONCE, &"sh", &program];
         command.extend(words.iter().flatten().map(|word| word as &dyn AsRef<OsStr>));
-        let recording = start(&mut shop.recording("trace", options, &command));
+        let mut record = shop.recording("trace", options, &command);
+        producer.choose(&mut record);
+        let recording = start(&mut record);
         kill_all(&mut victims);
         let said = finish(recording, "tompion record").succeeded().err;
 
@@ -333,8 +367,77 @@ fn a_flight_recorder_keeps_the_last_moments_in_a_storm_of_signals() {
     kill_rounds((60, 1000), SHORT_MEMORY, true, the_last_moments_are_there);
 }
 
+impl Killed {
+    fn unfinished(&self) -> u64 {
+        self.trace.stat()["lost"]["unfinished"].as_u64().unwrap_or(0)
+    }
+}
+
+/// All but what was never completed is there; those are counted.
+fn everything_complete_is_there(plan: &Plan, killed: &Killed) {
+    let unfinished = if killed.lost() == 0 { 0 } else { killed.unfinished() };
+    if killed.lost() != unfinished {
+        // As in `everything_is_there`.
+        assert_eq!(plan.pause, 0, "{plan:?}: {}", killed.trace.stat()["lost"]);
+        return losses_are_counted(plan, killed);
+    }
+    assert!(unfinished <= SOURCES as u64, "{plan:?}: {unfinished} unfinished");
+    for (source, returned) in killed.returned.into_iter().enumerate() {
+        let numbers = numbers_of(&killed.found, source);
+        let last = numbers.len() as u64;
+        assert!(numbers.iter().copied().eq(1..=last), "{plan:?}: source {source} has gaps");
+        assert!(
+            (returned..=returned + 1).contains(&last),
+            "{plan:?}: source {source} ends at {last} of {returned}"
+        );
+    }
+}
+
+/// In a flight recorder, events are also lost because others were not completed a lap ago.
+fn the_last_moments_are_there_or_counted(plan: &Plan, killed: &Killed) {
+    let lost = killed.lost();
+    if lost == 0 {
+        return the_last_moments_are_there(plan, killed);
+    }
+    let stat = killed.trace.stat();
+    assert_eq!(lost, killed.unfinished(), "{plan:?}: {}", stat["lost"]);
+    each_number_once_and_in_order(plan, &killed.found);
+    let known = killed.found.len() as u64 + lost + stat["overwritten"].as_u64().expect("a number");
+    let returned: u64 = killed.returned.iter().sum();
+    let most = returned + SOURCES as u64;
+    assert!((returned..=most).contains(&known), "{plan:?}: {known} are known of {returned}");
+}
+
+#[test]
+fn without_rseq_a_kill_loses_nothing_that_was_complete() {
+    kill_rounds_of(Producer::Reserve, (40, 1000), ROOMY, false, everything_complete_is_there);
+    kill_rounds_of(Producer::Reserve, (40, 1000), ROOMY, true, everything_complete_is_there);
+}
+
+#[test]
+fn without_rseq_a_kill_with_full_rings_leaves_all_losses_counted() {
+    kill_rounds_of(Producer::Reserve, (40, 1000), TIGHT, true, losses_are_counted);
+}
+
+#[test]
+fn without_rseq_a_flight_recorder_keeps_the_last_moments_before_a_kill() {
+    let check = the_last_moments_are_there_or_counted;
+    kill_rounds_of(Producer::Reserve, (30, 1000), SHORT_MEMORY, false, check);
+    kill_rounds_of(Producer::Reserve, (30, 1000), SHORT_MEMORY, true, check);
+    kill_rounds_of(Producer::Reserve, (20, 1000), LONG_MEMORY, true, check);
+}
+
 #[test]
 fn in_runs_that_end_normally_every_event_is_accounted_for() {
+    every_event_is_accounted_for(Producer::Rseq);
+}
+
+#[test]
+fn without_rseq_too_every_event_is_accounted_for_in_runs_that_end_normally() {
+    every_event_is_accounted_for(Producer::Reserve);
+}
+
+fn every_event_is_accounted_for(producer: Producer) {
     let shop = Workshop::new();
     let program = shop.program("emitter");
     for (index, options) in
@@ -344,6 +447,7 @@ fn in_runs_that_end_normally_every_event_is_accounted_for() {
         let storm = if index % 2 == 0 { "0" } else { "30" };
         let mut record =
             shop.recording(&name, options, &[&program, &progress.path(), &"20", &storm, &"20000"]);
+        producer.choose(&mut record);
         assert_eq!(run(&mut record).succeeded().out, "all appended\n");
 
         assert!(progress.is_done());

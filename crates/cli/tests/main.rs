@@ -10,6 +10,7 @@ mod attach;
 mod choices;
 mod command_line;
 mod conformance;
+mod fallback;
 mod fields;
 mod flight_recorder;
 mod hostile;

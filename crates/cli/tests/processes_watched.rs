@@ -3,6 +3,7 @@
 use std::{ffi::OsStr, process::Command};
 
 use crate::{
+    kills::Progress,
     support::{Workshop, beside, compiler, installed, libraries, rounds, run},
     told::record,
 };
@@ -41,18 +42,22 @@ fn programs_under_sanitizers_are_recorded_without_complaint() {
 }
 
 #[test]
-fn under_valgrind_a_program_runs_unrecorded_and_the_reason_is_told() {
+fn under_valgrind_a_program_is_recorded() {
     if !installed("valgrind") {
         return;
     }
     let shop = Workshop::new();
-    let program = shop.program("lineage");
-    let words: [&dyn AsRef<OsStr>; 6] =
-        [&"valgrind", &"--quiet", &"--error-exitcode=9", &program, &"brood", &"2"];
-    let finished = run(&mut shop.recording("trace", &[], &words)).exited(1);
-    assert_eq!(finished.out.lines().filter(|line| line.ends_with(" child again")).count(), 2);
-    assert!(finished.err.contains("no restartable sequences (rseq) in this process"), "{}", finished.err);
+    let program = shop.program("emitter");
+    let progress = Progress::new(shop.path("progress"));
+    let words: [&dyn AsRef<OsStr>; 8] =
+        [&"valgrind", &"--quiet", &"--error-exitcode=9", &program, &progress.path(), &"20", &"0", &"300"];
+    let finished = run(&mut shop.recording("trace", &[], &words)).succeeded();
     assert!(!finished.err.contains("=="), "{}", finished.err);
+    let stat = shop.trace("trace").stat();
+    let known = stat["events"].as_u64().unwrap() + stat["lost"]["total"].as_u64().unwrap();
+    assert_eq!(known, progress.returned().iter().sum::<u64>(), "{stat:#}");
+    assert!(progress.is_done() && known > 0);
+    assert_eq!(stat["processes"][0]["producer"], "reserve");
 }
 
 /// Records a program under a debugger that gets these commands.

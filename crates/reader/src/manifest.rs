@@ -45,6 +45,10 @@ pub struct Source {
     /// Its program's file.
     #[serde(default)]
     pub executable: Option<String>,
+    /// How it wrote its events: `rseq`, or `reserve` where there were no restartable sequences. Older recordings
+    /// don't say it.
+    #[serde(default)]
+    pub producer: Option<String>,
     /// How it ended: `exited`, `killed by signal 9`, `running`.
     #[serde(default)]
     pub end: Option<String>,

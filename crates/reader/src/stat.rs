@@ -62,6 +62,16 @@ pub struct Process {
     /// How it ended, if the trace tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
+    /// How it wrote its events, if the trace tells: `rseq`, or `reserve` where there were no restartable sequences.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub producer: Option<String>,
+}
+
+impl Process {
+    /// Whether it wrote its events without restartable sequences.
+    pub fn is_without_rseq(&self) -> bool {
+        self.producer.as_deref() == Some("reserve")
+    }
 }
 
 /// Reads everything that is selected and sums it up.
@@ -88,7 +98,8 @@ pub fn summarize(traces: &mut TraceSet) -> Summary {
         summary.overwritten = summary.overwritten.saturating_add(source.overwritten);
         if let Some(pid) = source.pid {
             let name = source.name.unwrap_or_default();
-            summary.processes.push(Process { pid, name, executable: source.executable, end: source.end });
+            let manifest::Source { executable, end, producer, .. } = source;
+            summary.processes.push(Process { pid, name, executable, end, producer });
         }
     }
     summary.processes.sort();
@@ -160,7 +171,9 @@ fn count(
 fn process_of(trace: &Trace) -> Option<Process> {
     let pid = trace.metadata().environment_value("vpid").and_then(EnvironmentValue::as_integer)?;
     let name = trace.metadata().environment_value("procname").and_then(EnvironmentValue::as_text);
-    Some(Process { pid, name: name.unwrap_or_default().into(), ..Process::default() })
+    let producer = trace.metadata().environment_value("ring_producer").and_then(EnvironmentValue::as_text);
+    let producer = producer.map(str::to_owned);
+    Some(Process { pid, name: name.unwrap_or_default().into(), producer, ..Process::default() })
 }
 
 /// Whether the events of a trace say by which process they were recorded.

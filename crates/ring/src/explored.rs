@@ -181,7 +181,7 @@ fn writers_and_a_taker_in_discard_mode() {
 
 #[test]
 fn mistakes_in_discard_mode_are_noticed() {
-    must_fail(Fault::CommitEarly, 3, discarding(1, true));
+    must_fail(Fault::CommitEarly, 2, discarding(1, true));
     must_fail(Fault::NoRelease, 2, discarding(1, true));
     must_fail(Fault::CopyInAnyOrder, 2, discarding(1, true));
     must_fail(Fault::TimeOutside, 2, discarding(1, true));
@@ -216,6 +216,8 @@ fn overwriting(before: u16, events: [u16; 2]) -> impl Fn() + Sync + Send + Clone
         assert!(!found.unfinished);
         let appended = usize::from(before) + usize::from(events[0] + events[1]);
         assert_eq!(ring.lost(Cause::Unfinished) as usize, appended - written);
+        // One event of each: none comes to where another one could have been unfinished a lap ago.
+        assert!(events != [1, 1] || written == appended);
         assert_eq!((ring.reader().events(), span.events), (written as u64, Some(written as u64)));
         assert!(bytes.is_empty() || found.accounted == written as u64);
     }
@@ -223,13 +225,14 @@ fn overwriting(before: u16, events: [u16; 2]) -> impl Fn() + Sync + Send + Clone
 
 #[test]
 fn writers_and_a_history_in_overwrite_mode() {
-    explore(2, overwriting(0, [1, 1]));
-    explore(2, overwriting(3, [1, 1]));
+    explore(1, overwriting(0, [1, 1]));
+    explore(1, overwriting(4, [1, 1]));
     explore(1, overwriting(3, [1, 2]));
 }
 
 #[test]
 fn mistakes_in_overwrite_mode_are_noticed() {
+    must_fail(Fault::RefusedStale, 2, overwriting(4, [1, 1]));
     must_fail(Fault::CounterIgnored, 2, overwriting(1, [1, 4]));
     must_fail(Fault::NoSecondLook, 2, overwriting(3, [1, 1]));
     must_fail(Fault::NoReleaseFence, 2, overwriting(3, [1, 1]));
@@ -312,17 +315,17 @@ fn sections(before: u16, events: u16, overwrite: bool) -> impl Fn() + Sync + Sen
 
 #[test]
 fn sections_and_readers() {
-    explore(3, sections(0, 2, false));
-    explore(3, sections(6, 2, false));
-    explore(3, sections(0, 2, true));
-    explore(3, sections(5, 3, true));
+    explore(2, sections(0, 2, false));
+    explore(2, sections(6, 2, false));
+    explore(2, sections(0, 2, true));
+    explore(2, sections(5, 2, true));
 }
 
 #[test]
 fn mistakes_of_a_sections_reader_are_noticed() {
-    must_fail(Fault::NoRelease, 3, sections(1, 1, false));
-    must_fail(Fault::GivenBackEarly, 3, sections(6, 2, false));
-    must_fail(Fault::NoSecondLook, 3, sections(5, 3, true));
+    must_fail(Fault::NoRelease, 2, sections(1, 1, false));
+    must_fail(Fault::GivenBackEarly, 2, sections(6, 2, false));
+    must_fail(Fault::NoSecondLook, 2, sections(5, 3, true));
 }
 
 /// Two threads keep an event each, while the list is read.

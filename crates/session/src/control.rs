@@ -14,7 +14,7 @@ use tompion_ctf::{
     encode,
     metadata::{EnvironmentValue, Uuid},
 };
-use tompion_layout::{LAYOUT_VERSION, control, ring::Geometry};
+use tompion_layout::{LAYOUT_VERSION, control, record::Form, ring::Geometry};
 use tompion_os::{Heard, Listener, PacketSocket, Peer, Poller, ProcessWatch, SharedMap, create_memfd};
 use tompion_protocol::{
     message::{Hello, MAX_MESSAGE, MessageError, ToAgent, ToSession},
@@ -26,6 +26,7 @@ use crate::{
     consumer::{Order, reason},
     context::Context,
     guests::Guests,
+    manifest,
     process::{self, Attention, Process},
     target::Admission,
     untrusted_text::{MOST_NAME, MOST_PATH, MOST_REASON, tidy},
@@ -321,11 +322,6 @@ impl Door {
             format!("refused process {}: {reason}", peer.pid)
         })?;
         let watch = ProcessWatch::new(peer.pid).map_err(|error| format!("process {}: {error}", peer.pid))?;
-        if !hello.rseq {
-            let reason = "no restartable sequences (rseq) in this process";
-            let _ = socket.send(&ToAgent::Refused(reason.into()).encode(), &[]);
-            return Err(format!("{} ({}) is not recorded: {reason}", hello.name, peer.pid));
-        }
         let told =
             |error: io::Error| format!("{} ({}) is not recorded: {}", hello.name, peer.pid, reason(&error));
         let recording = self.share_memory(&socket, &hello, peer.pid).map_err(told)?;
@@ -387,11 +383,13 @@ impl Door {
         let (control_file, control) = new(c"tompion-control", control::FILE_SIZE)?;
         let (ring_file, rings) = new(c"tompion-rings", geometry.file_size())?;
         let given_time = !(self.terms.tsc && hello.tsc);
-        self.fill_in(&control, given_time);
+        let form = form_for(hello);
+        self.fill_in(&control, form, given_time);
         socket.send(&ToAgent::Welcome.encode(), &[control_file.as_fd(), ring_file.as_fd()])?;
         let folder = self.new_folder(&hello.name, pid);
         Ok(process::Recording {
             geometry,
+            form,
             overwrite: self.terms.overwrite,
             given_time,
             control,
@@ -402,10 +400,11 @@ impl Door {
         })
     }
 
-    fn fill_in(&self, map: &SharedMap, given_time: bool) {
+    fn fill_in(&self, map: &SharedMap, form: Form, given_time: bool) {
         let geometry = self.terms.geometry;
         let flags = if self.terms.overwrite { control::FLAG_OVERWRITE } else { 0 }
             | if given_time { control::FLAG_MONOTONIC } else { 0 }
+            | if form == Form::Reserve { control::FLAG_RESERVE } else { 0 }
             | if self.terms.application_contexts { control::FLAG_CONTEXTS } else { 0 };
         // Ordering: the file is passed on afterwards, by a system call.
         let half = |offset, value| map.half(offset).store(value, Ordering::Relaxed);
@@ -446,6 +445,7 @@ impl Door {
             number("tracer_major", 2),
             number("tracer_minor", 13),
             text("producer", concat!("tompion ", env!("CARGO_PKG_VERSION"))),
+            text("ring_producer", manifest::producer(form_for(hello))),
             number("vpid", pid.into()),
             text("procname", &hello.name),
             text("executable", &hello.executable),
@@ -532,6 +532,11 @@ fn read_hello(packet: &[u8]) -> Result<Hello, String> {
         )),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// The form of a process's rings: without restartable sequences it has to reserve its records.
+const fn form_for(hello: &Hello) -> Form {
+    if hello.rseq { Form::Section } else { Form::Reserve }
 }
 
 #[cfg(test)]

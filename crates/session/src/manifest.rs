@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io, path::Path};
 
 use serde::Serialize;
-use tompion_layout::loss::Cause;
+use tompion_layout::{loss::Cause, record::Form};
 
 /// Name of the file in a trace's folder.
 pub const FILE: &str = "tompion.json";
@@ -85,6 +85,8 @@ pub struct Source {
     pub name: String,
     /// Its executable.
     pub executable: String,
+    /// How it writes its events: `rseq`, or `reserve` where there are no restartable sequences.
+    pub producer: &'static str,
     /// How it ended, in words.
     pub end: String,
     /// Recorded events.
@@ -93,6 +95,14 @@ pub struct Source {
     pub lost: BTreeMap<&'static str, u64>,
     /// Events that a flight recorder overwrote by design.
     pub overwritten: u64,
+}
+
+/// What traces call the way in which a process with rings of this form writes its events.
+pub const fn producer(form: Form) -> &'static str {
+    match form {
+        Form::Section => "rseq",
+        Form::Reserve => "reserve",
+    }
 }
 
 /// A table of losses as the manifest has it.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use tompion_ctf::encode::{self, Record};
-use tompion_layout::{catalog, control, loss::Cause, ring::Geometry};
+use tompion_layout::{catalog, control, loss::Cause, record::Form, ring::Geometry};
 use tompion_os::{PacketSocket, SharedMap};
 use tompion_protocol::message::{Hello, ToAgent};
 use tompion_ring::{
@@ -59,6 +59,7 @@ pub struct Process {
     control: SharedMap,
     rings: SharedMap,
     geometry: Geometry,
+    form: Form,
     overwrite: bool,
     given_time: bool,
     socket: Option<Arc<PacketSocket>>,
@@ -127,6 +128,12 @@ struct RingState {
     accounted: u64,
     /// Events overwritten by design.
     overwritten: u64,
+    /// Events whose records were reserved and never completed.
+    unfinished: u64,
+    /// Up to where bytes were converted.
+    converted: u64,
+    /// Whether records were overwritten that nobody has accounted for yet.
+    has_gap: bool,
     /// Bytes that were copied. Those of the span, which are the last ones, wait to be converted.
     pending: VecDeque<(Span, Vec<u8>)>,
 }
@@ -136,6 +143,8 @@ struct RingState {
 pub struct Recording {
     /// Sizes of its rings.
     pub geometry: Geometry,
+    /// How records stand in them: in processes without restartable sequences they are reserved.
+    pub form: Form,
     /// Overwrite mode; else discard mode.
     pub overwrite: bool,
     /// Timestamps are CLOCK_MONOTONIC already.
@@ -188,8 +197,17 @@ impl Attention {
 impl Process {
     /// A process that was just welcomed.
     pub fn new(key: u64, pid: u32, hello: Hello, socket: Arc<PacketSocket>, recording: Recording) -> Self {
-        let Recording { geometry, overwrite, given_time, control, rings, folder, description, attention } =
-            recording;
+        let Recording {
+            geometry,
+            form,
+            overwrite,
+            given_time,
+            control,
+            rings,
+            folder,
+            description,
+            attention,
+        } = recording;
         let rings_count = (geometry.cpus() * geometry.buffers()) as usize;
         Self {
             key,
@@ -199,6 +217,7 @@ impl Process {
             control,
             rings,
             geometry,
+            form,
             overwrite,
             given_time,
             socket: Some(socket),
@@ -220,7 +239,8 @@ impl Process {
 
     fn reader(&self, ring: usize) -> RingReader<'_> {
         let cpus = self.geometry.cpus();
-        RingReader::new(&self.rings, self.geometry, ring as u32 / cpus, ring as u32 % cpus)
+        let reader = RingReader::new(&self.rings, self.geometry, ring as u32 / cpus, ring as u32 % cpus);
+        reader.in_form(self.form)
     }
 
     /// Forgets the conversation, which is over.
@@ -266,7 +286,12 @@ impl Process {
                 continue;
             }
             let mut bytes = self.spare.pop().unwrap_or_default();
-            let taken = self.reader(ring).take(read, &mut bytes);
+            let reader = self.reader(ring);
+            // Once the process has ended, nobody completes a record any more.
+            let taken = match self.end {
+                Some(_) => reader.take_rest(read, &mut bytes),
+                None => reader.take(read, &mut bytes),
+            };
             let state = &mut self.states[ring];
             match taken {
                 Ok(span) => {
@@ -430,13 +455,21 @@ impl Process {
     ) -> io::Result<u64> {
         let cpu = ring as u32 % self.geometry.cpus();
         let done_before = bytes.len() - (span.end - span.begin) as usize;
-        let mut records = Records::new(&bytes[done_before..], span.begin, self.geometry.subbuf_size());
+        let records = Records::new(&bytes[done_before..], span.begin, self.geometry.subbuf_size());
+        let mut records = records.in_form(self.form);
+        self.states[ring].has_gap |= span.begin > self.states[ring].converted;
         loop {
             let position = records.stream_position();
+            self.states[ring].converted = position;
             if position - span.begin >= STEP_BYTES {
                 return Ok(position - span.begin);
             }
-            let Some(record) = records.next() else { return Ok(span.end - span.begin) };
+            let Some(record) = records.next() else {
+                if let (Form::Reserve, Some(events)) = (self.form, span.events) {
+                    self.account(ring, events);
+                }
+                return Ok(span.end - span.begin);
+            };
             match record {
                 Ok(UntrustedRecord::Event { number, tid, time, payload }) => {
                     // What a sub-buffer's header claimed is part of it, so it may be anything.
@@ -445,17 +478,29 @@ impl Process {
                     self.record(place, (number.into(), tid, time, payload), true, clock)?;
                 }
                 Ok(UntrustedRecord::Subbuffer { lost, events, .. }) => {
-                    let state = &mut self.states[ring];
-                    if self.overwrite && events > state.accounted {
-                        state.overwritten = state.overwritten.saturating_add(events - state.accounted);
-                        state.accounted = events;
-                    }
+                    self.account(ring, events);
+                    let lost = lost.saturating_add(self.states[ring].unfinished);
                     self.writer.set_discarded(ring, lost.min(MOST_DISCARDED))?;
                 }
+                // How many they were, the next number of events tells.
                 Ok(UntrustedRecord::Unfinished { .. }) => {}
                 Err(_) => self.refused += 1,
             }
         }
+    }
+
+    /// Takes note of how many events a ring had taken at a place: those that were not found before it have been
+    /// overwritten, or were never completed.
+    fn account(&mut self, ring: usize, events: u64) {
+        let state = &mut self.states[ring];
+        let missing = events.saturating_sub(state.accounted);
+        let never_completed = self.form == Form::Reserve && !std::mem::take(&mut state.has_gap);
+        if missing == 0 || !(self.overwrite || never_completed) {
+            return;
+        }
+        let count = if never_completed { &mut state.unfinished } else { &mut state.overwritten };
+        *count = count.saturating_add(missing);
+        state.accounted = events;
     }
 
     /// The class of an event number, reading further in the catalog if it is new.
@@ -554,6 +599,7 @@ impl Process {
         for ring in 0..self.states.len() {
             let reader = self.reader(ring);
             let lost = Cause::ALL.into_iter().map(|cause| reader.lost(cause)).fold(0, u64::saturating_add);
+            let lost = lost.saturating_add(self.states[ring].unfinished);
             self.writer.finish(ring, lost.min(MOST_DISCARDED))?;
         }
         self.writer.flush(self.writer.initial_stream())
@@ -577,7 +623,13 @@ impl Process {
         let overwritten = self.states.iter().map(|state| state.overwritten).fold(0, u64::saturating_add);
         let known = self.writer.written_of_rings().saturating_add(overwritten);
         let known = known.saturating_add(self.refused).saturating_add(self.filtered);
+        let known = known.saturating_add(self.unfinished());
         appended.fold(0, u64::saturating_add).saturating_sub(known)
+    }
+
+    /// Events whose records this side has found to be incomplete for ever.
+    fn unfinished(&self) -> u64 {
+        self.states.iter().map(|state| state.unfinished).fold(0, u64::saturating_add)
     }
 
     /// What the process lost for a reason.
@@ -591,7 +643,8 @@ impl Process {
         }
         let without_ring = control::OFFSET_LOST + cause as usize * 8;
         let rings = (0..self.states.len()).map(|ring| self.reader(ring).lost(cause));
-        let shared = rings.fold(0, u64::saturating_add);
+        let found = if cause == Cause::Unfinished { self.unfinished() } else { 0 };
+        let shared = rings.fold(found, u64::saturating_add);
         // Ordering: a counter by itself.
         shared.saturating_add(self.control.word(without_ring).load(Ordering::Relaxed))
     }
@@ -606,6 +659,7 @@ impl Process {
             pid: self.pid,
             name: self.hello.name.clone(),
             executable: self.hello.executable.clone(),
+            producer: manifest::producer(self.form),
             end: self.end.clone().unwrap_or_else(|| "running".into()),
             events: self.writer.written(),
             lost: manifest::losses(|cause| self.lost(cause)),

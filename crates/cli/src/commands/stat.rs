@@ -80,7 +80,8 @@ fn write_text(summary: &Summary, output: &mut dyn Write) -> std::io::Result<()> 
         writeln!(output, "\nprocesses")?;
         for process in summary.processes.iter().take(MOST_ROWS) {
             let end = harmless(process.end.as_deref().unwrap_or(""));
-            writeln!(output, "  {:>8}  {:<16} {end}", process.pid, harmless(&process.name))?;
+            let how = if process.is_without_rseq() { "  (without rseq)" } else { "" };
+            writeln!(output, "  {:>8}  {:<16} {end}{how}", process.pid, harmless(&process.name))?;
         }
         more(summary.processes.len(), output)?;
     }

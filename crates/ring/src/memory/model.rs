@@ -41,6 +41,9 @@ struct Words {
     /// Losses: nothing depends on their order.
     counters: Vec<Counter>,
     clock: AtomicU64,
+    /// Of each word loom remembers only who used it last, and doesn't try what would have been if somebody had moved
+    /// the position before another one looked, when a third has looked since. This word is never only looked at.
+    turn: AtomicU64,
 }
 
 /// A mapping of one ring, or of a list of kept events.
@@ -63,7 +66,8 @@ impl SharedMap {
     fn new(len: usize, is_word: impl Fn(usize) -> bool) -> Self {
         let words = (0..len).step_by(8).map(|offset| is_word(offset).then(|| AtomicU64::new(0)));
         let counters = (0..len / 8).map(|_| Counter::new(0)).collect();
-        Self(Arc::new(Words { words: words.collect(), counters, clock: AtomicU64::new(1) }))
+        let (clock, turn) = (AtomicU64::new(1), AtomicU64::new(0));
+        Self(Arc::new(Words { words: words.collect(), counters, clock, turn }))
     }
 
     /// Length in bytes.
@@ -78,6 +82,7 @@ impl SharedMap {
 
     /// Does what a restartable section's last instruction does: says that everything below a position is there.
     pub fn publish(&self, write: u64, events: u64) {
+        self.whole().take_turn();
         self.whole().store(ring::WRITE, write | events << EVENTS_SHIFT, Ordering::Release);
     }
 
@@ -123,6 +128,11 @@ impl<'a> Part<'a> {
         self.words.words[self.index(offset)].as_ref()
     }
 
+    fn take_turn(&self) {
+        // Ordering: relaxed, so that nobody sees more by it.
+        self.words.turn.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn counter(&self, offset: usize) -> &Counter {
         &self.words.counters[self.index(offset)]
     }
@@ -160,6 +170,7 @@ impl<'a> Part<'a> {
     }
 
     pub(crate) fn appended(&self, ordering: Ordering) -> (u64, u64) {
+        self.take_turn();
         let both = self.load(ring::WRITE, ordering);
         (both & ((1 << EVENTS_SHIFT) - 1), both >> EVENTS_SHIFT)
     }
@@ -167,6 +178,7 @@ impl<'a> Part<'a> {
     pub(crate) fn advance(&self, old: (u64, u64), new: (u64, u64)) -> bool {
         let [old, new] = [old, new].map(|(write, events)| write | events << EVENTS_SHIFT);
         let word = self.word(ring::WRITE).expect("a word");
+        self.take_turn();
         word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 

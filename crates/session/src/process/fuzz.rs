@@ -142,8 +142,10 @@ impl Fixture {
             executable: String::new(),
         };
         let filter = (random.below(4) == 0).then(|| "$cpu == 0 && f1 < 9 || $tid == 3".to_owned());
+        let form = [Form::Section, Form::Section, Form::Reserve][random.below(3)];
         let recording = Recording {
             geometry,
+            form,
             overwrite: random.below(2) == 0,
             given_time: random.below(4) == 0,
             control: map(c"control", control::FILE_SIZE),
@@ -168,7 +170,6 @@ impl Fixture {
         for number in 0..sound::classes().len() as u32 {
             assert_eq!(process.class_id(number), Some(number));
         }
-        let form = [Form::Section, Form::Section, Form::Reserve][random.below(3)];
         let images = (0..24).map(|_| Image::new(random, geometry, form)).collect();
         let decoder = decoder_of(process.writer.classes());
         Self { process, clock, images, form, decoder, _folder: Folder(folder) }

@@ -1,0 +1,100 @@
+//! Programs without restartable sequences: the same values, kills, modes and forks, by the other way to append.
+
+use std::{ffi::OsStr, process::Command};
+
+use serde_json::Value;
+
+use crate::{
+    kills::Progress,
+    support::{Trace, Workshop, run, tompion},
+    told::record,
+};
+
+/// Takes a program's restartable sequences away.
+pub const WITHOUT_RSEQ: (&str, &str) = ("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+
+fn producers(trace: &Trace) -> Vec<Value> {
+    let stat = trace.stat();
+    stat["processes"]
+        .as_array()
+        .expect("processes")
+        .iter()
+        .map(|process| process["producer"].clone())
+        .collect()
+}
+
+#[test]
+fn traces_say_how_their_processes_append() {
+    let shop = Workshop::new();
+    let program = shop.program("emitter");
+    for (without, producer) in [(true, "reserve"), (false, "rseq")] {
+        let progress = Progress::new(shop.path("progress"));
+        let command: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &"20", &"0", &"500"];
+        let mut recording = shop.recording(producer, &[], &command);
+        if without {
+            recording.env(WITHOUT_RSEQ.0, WITHOUT_RSEQ.1);
+        }
+        run(&mut recording).succeeded();
+        let trace = shop.trace(producer);
+        assert_eq!(producers(&trace), [producer]);
+        assert_eq!(trace.manifest()["sources"][0]["producer"], producer);
+        let text = run(tompion().arg("stat").arg(&trace.folder)).succeeded().out;
+        assert_eq!(text.contains("(without rseq)"), without, "{text}");
+        // Its own folder, without the manifest beside it, tells it, too.
+        std::fs::remove_file(trace.folder.join("tompion.json")).expect("a manifest");
+        assert_eq!(producers(&trace), [producer]);
+        assert!(trace.agreed_text() >= 500);
+    }
+}
+
+#[test]
+fn doctor_says_what_it_costs_to_be_without_rseq() {
+    let doctor = |command: &mut Command| -> Value {
+        let rows: Value = serde_json::from_str(&run(command.args(["doctor", "--json"])).out).expect("JSON");
+        rows[0].clone()
+    };
+    let without = doctor(tompion().env(WITHOUT_RSEQ.0, WITHOUT_RSEQ.1));
+    assert_eq!((&without["name"], &without["state"]), (&Value::from("rseq"), &Value::from("drawback")));
+    assert_eq!(doctor(&mut tompion())["state"], "good");
+}
+
+#[test]
+fn children_of_all_kinds_are_recorded() {
+    let shop = Workshop::new();
+    let program = shop.program("lineage");
+    let env = shop.path("without");
+    let script = format!("#!/bin/sh\nexport {}={}\nexec \"$@\"\n", WITHOUT_RSEQ.0, WITHOUT_RSEQ.1);
+    std::fs::write(&env, script).expect("a script");
+    run(Command::new("chmod").arg("+x").arg(&env)).succeeded();
+    for (how, role, count) in
+        [("brood", "child again", 4), ("threads", "child", 4), ("clone", "grandchild", 1)]
+    {
+        let recording = record(&shop, &[], &[&env, &program, &how, &"4"]);
+        assert_eq!(recording.count(role), count, "{how}");
+        let producers = producers(&shop.trace("trace"));
+        assert!(!producers.is_empty() && producers.iter().all(|producer| producer == "reserve"), "{how}");
+        std::fs::remove_dir_all(shop.path("trace")).expect("the trace can be removed");
+    }
+}
+
+#[test]
+fn a_program_is_left_and_taken_again() {
+    let shop = Workshop::new();
+    let program = shop.program("emitter");
+    let progress = Progress::new(shop.path("progress"));
+    let mut command = Command::new(&program);
+    command.arg(progress.path()).args(["20", "200", "0"]).env(WITHOUT_RSEQ.0, WITHOUT_RSEQ.1);
+    let mut child = command.spawn().expect("the program");
+    let pid = progress.pid().to_string();
+    for round in 0..6 {
+        let mode: &[&str] = if round % 2 == 0 { &[] } else { &["--mode", "overwrite"] };
+        let name = format!("trace-{round}");
+        let mut recording = shop.tompion(&["record", "-p", &pid, "-o", &name, "--for", "100ms"]);
+        run(recording.args(["--subbuf-size", "64K"]).args(mode)).succeeded();
+        let trace = shop.trace(&name);
+        assert_eq!(producers(&trace)[..1], ["reserve"]);
+        assert!(trace.agreed_count() > 0, "round {round}");
+    }
+    child.kill().expect("the program is there");
+    child.wait().expect("a child of this test");
+}
