@@ -1,6 +1,7 @@
 //! The project's own chores, behind the script `x`: build, test, benchmarks, installation, demo.
 #![forbid(unsafe_code)]
 
+mod aarch64;
 mod artifacts;
 mod bench;
 mod demo;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::artifacts::{self, Profile};
 use crate::workspace::Workspace;
-use crate::{instructions, layers, links, models, shell};
+use crate::{aarch64, instructions, layers, links, models, shell};
 
 /// What a step of the test came to.
 #[derive(Clone, Copy, Default)]
@@ -69,6 +69,7 @@ const STEPS: &[Step] = &[
     ("models", |workspace, _| models(workspace)),
     ("scripts", scripts),
     ("instructions", |workspace, _| event_path(workspace)),
+    ("aarch64", |workspace, _| on_aarch64(workspace)),
 ];
 
 /// `x test [--full] [STEP…]`
@@ -244,6 +245,13 @@ fn script_files(workspace: &Workspace) -> Vec<PathBuf> {
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_program).collect();
     files.sort();
     files
+}
+
+fn on_aarch64(workspace: &Workspace) -> Outcome {
+    match aarch64::unavailable() {
+        Some(why) => Outcome::left_out(&why),
+        None => Outcome::of(aarch64::command(workspace)),
+    }
 }
 
 fn event_path(workspace: &Workspace) -> Outcome {

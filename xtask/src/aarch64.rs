@@ -1,0 +1,38 @@
+//! `x test aarch64`: the code for the other architecture compiles, and its assembly assembles.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::shell;
+use crate::workspace::Workspace;
+
+/// What is built for.
+const TARGET: &str = "aarch64-unknown-linux-gnu";
+
+/// Why nothing can be built for aarch64 here, if it can't.
+pub fn unavailable() -> Option<String> {
+    let sysroot = shell::capture(Command::new("rustc").args(["--print", "sysroot"])).unwrap_or_default();
+    let library = PathBuf::from(sysroot.trim()).join("lib/rustlib").join(TARGET);
+    (!library.is_dir()).then(|| format!("Rust's library for aarch64 is missing (rustup target add {TARGET})"))
+}
+
+/// Compiles everything, and assembles what has assembly in it, which `check` doesn't. No linker is needed.
+pub fn command(workspace: &Workspace) -> Result<()> {
+    let cargo = |words: &[&str]| {
+        let mut cargo = shell::cargo();
+        cargo.args(words).args(["--quiet", "--target", TARGET]).current_dir(&workspace.root);
+        shell::run(&mut cargo)
+    };
+    cargo(&["check", "--workspace", "--exclude", "xtask"])?;
+    cargo(&[
+        "rustc",
+        "--package",
+        "tompion-agent",
+        "--lib",
+        "--no-default-features",
+        "--crate-type",
+        "staticlib",
+    ])
+}
