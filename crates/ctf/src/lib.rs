@@ -1,12 +1,12 @@
 //! The Common Trace Format: what traces say about themselves, and how their bytes become events.
 //!
 //! ```text
-//! metadata text ──► tsdl::parse ──► metadata::Trace ──► decode::Decoder ──► values of events
-//!                   tsdl::write ◄──        │
+//! metadata text ──► tsdl::parse, json::parse ──► metadata::Trace ──► decode::Decoder ──► values of events
+//!                   tsdl::write, json::write ◄──      │
 //! ```
 //!
 //! [`metadata`] is the model of a trace, the same for every version of the format. [`tsdl`] reads and
-//! writes the description language of CTF 1.8. [`decode`] compiles the model into flat plans, once for
+//! writes the description language of CTF 1.8, [`json`] that of CTF 2. [`decode`] compiles the model into flat plans, once for
 //! each class, and runs these over the bytes of packets.
 //!
 //! Every byte of a trace is hostile until one of these has checked it: nothing here panics, reads
@@ -16,6 +16,28 @@
 
 pub mod decode;
 pub mod encode;
+pub mod json;
 pub mod meaning;
 pub mod metadata;
 pub mod tsdl;
+
+/// Why a description, of whatever version, could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DescriptionError {
+    /// One of CTF 1.8.
+    #[error(transparent)]
+    One(#[from] tsdl::Error),
+    /// One of CTF 2.
+    #[error(transparent)]
+    Two(#[from] json::Error),
+}
+
+/// Reads a `metadata` file of either version: plain text, or text in packets of either byte order.
+///
+/// # Errors
+///
+/// If its text is none of a description.
+pub fn parse(bytes: &[u8]) -> Result<metadata::Trace, DescriptionError> {
+    let text = tsdl::text(bytes)?;
+    Ok(if json::is_json(&text) { json::parse_text(&text)? } else { tsdl::parse_text(&text)? })
+}

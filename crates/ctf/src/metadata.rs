@@ -12,15 +12,27 @@
 //! CTF 1.8 language puts `_` before a name, the name here is without it. Numbers are not checked here;
 //! whoever compiles the model refuses what cannot be decoded.
 
+mod types;
+
 use std::fmt;
 
 use tompion_schema::{Level, Names};
 
 use crate::meaning::Meaning;
 
+pub use types::{
+    Array, Base, BitArray, Blob, Encoding, Enum, Field, Float, Form, Integer, Length, Mapping, OptionRange,
+    Optional, Reference, Role, Roles, Scope, Sequence, Struct, Text, Type, Variant,
+};
+
 /// A whole trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
+    /// The version of the format.
+    pub version: Version,
+    /// What distinguishes this trace from others, where that is no UUID: namespace, name and whatever the
+    /// producer chose.
+    pub identity: Option<Identity>,
     /// Byte order of values which don't say theirs.
     pub byte_order: ByteOrder,
     /// What distinguishes this trace from all others; also in the header of each packet.
@@ -50,6 +62,27 @@ impl Trace {
     pub fn stream(&self, id: u64) -> Option<&Stream> {
         self.streams.iter().find(|stream| stream.id == id)
     }
+}
+
+/// A version of the format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// CTF 1.8, described in TSDL: what fields are for is said by their names.
+    #[default]
+    One,
+    /// CTF 2, described in JSON: what fields are for is said by their roles.
+    Two,
+}
+
+/// What distinguishes a trace of CTF 2 from others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity {
+    /// Whose names these are.
+    pub namespace: Option<String>,
+    /// The trace's name.
+    pub name: Option<String>,
+    /// What no other trace of this name has.
+    pub uid: Option<String>,
 }
 
 /// Least or most significant byte first.
@@ -158,6 +191,8 @@ impl fmt::Display for EnvironmentValue {
 pub struct Clock {
     /// The name by which integers refer to it.
     pub name: String,
+    /// The moment from which it counts, where that is no Unix epoch: what else there is to say of it.
+    pub origin: Option<Identity>,
     /// What distinguishes this clock (of this boot of this machine) from all others.
     pub uuid: Option<Uuid>,
     /// What it is, in words.
@@ -179,6 +214,7 @@ impl Clock {
     pub fn nanoseconds(name: &str, offset_ns: i64) -> Self {
         Self {
             name: name.into(),
+            origin: None,
             uuid: None,
             description: None,
             frequency: NANOSECONDS,
@@ -210,6 +246,8 @@ const NS: i128 = NANOSECONDS as i128;
 pub struct Stream {
     /// The number by which packet headers refer to it.
     pub id: u64,
+    /// Its name, if it has one.
+    pub name: Option<String>,
     /// Second structure of each packet: sizes, timestamps, counters.
     pub packet_context: Option<Struct>,
     /// First structure of each event: event class and timestamp.
@@ -246,6 +284,9 @@ pub struct Event {
 }
 
 impl Event {
+    /// The name of a class that has none.
+    pub const UNNAMED: &str = "<unknown>";
+
     /// `provider:name`, taken apart; the provider is empty when there is none.
     pub fn provider_and_name(&self) -> (&str, &str) {
         self.name.split_once(':').unwrap_or(("", &self.name))
@@ -263,312 +304,6 @@ impl Event {
         let level = level.map_or(Level::DEFAULT, Level::from_number);
         let Meaning { kind, init, .. } = self.meaning();
         Names { provider, name, level, kind, init }
-    }
-}
-
-/// The type of a field.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Type {
-    /// A number of any number of bits.
-    Integer(Integer),
-    /// An IEEE 754 number.
-    Float(Float),
-    /// Bytes up to a NUL, which is not part of the text.
-    String(Encoding),
-    /// An integer with names for its values.
-    Enum(Enum),
-    /// Fields one after the other.
-    Struct(Struct),
-    /// One of several fields.
-    Variant(Variant),
-    /// As many elements as the type says.
-    Array(Array),
-    /// As many elements as another field says.
-    Sequence(Sequence),
-}
-
-/// An integer type.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Integer {
-    /// Size in bits, 1 to 64.
-    pub bits: u32,
-    /// Two's complement.
-    pub signed: bool,
-    /// Which end comes first.
-    pub byte_order: ByteOrder,
-    /// Alignment in bits, a power of two.
-    pub alignment: u32,
-    /// How values are shown.
-    pub base: Base,
-    /// Whether arrays of this are text.
-    pub encoding: Encoding,
-    /// The clock whose value this is.
-    pub clock: Option<String>,
-}
-
-impl Integer {
-    /// An unsigned integer, aligned to a byte if it has whole bytes.
-    pub fn unsigned(bits: u32, byte_order: ByteOrder) -> Self {
-        Self {
-            bits,
-            signed: false,
-            byte_order,
-            alignment: if bits % 8 == 0 { 8 } else { 1 },
-            base: Base::Decimal,
-            encoding: Encoding::None,
-            clock: None,
-        }
-    }
-
-    /// A signed integer, aligned to a byte if it has whole bytes.
-    pub fn signed(bits: u32, byte_order: ByteOrder) -> Self {
-        Self { signed: true, ..Self::unsigned(bits, byte_order) }
-    }
-
-    /// The same, shown in this base.
-    pub fn with_base(self, base: Base) -> Self {
-        Self { base, ..self }
-    }
-
-    /// The same, a value of this clock.
-    pub fn with_clock(self, clock: &str) -> Self {
-        Self { clock: Some(clock.into()), ..self }
-    }
-
-    /// The same, with this alignment in bits.
-    pub fn with_alignment(self, alignment: u32) -> Self {
-        Self { alignment, ..self }
-    }
-
-    /// Whether an array of this is text: bytes with an encoding.
-    pub fn is_text(&self) -> bool {
-        self.encoding != Encoding::None && self.bits == 8 && self.alignment == 8
-    }
-
-    /// Smallest and largest value.
-    pub fn range(&self) -> (i128, i128) {
-        match (self.signed, self.bits.clamp(1, 64)) {
-            (false, bits) => (0, (1 << bits) - 1),
-            (true, bits) => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
-        }
-    }
-}
-
-/// How an integer is shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Base {
-    /// Base 2.
-    Binary,
-    /// Base 8.
-    Octal,
-    /// Base 10.
-    #[default]
-    Decimal,
-    /// Base 16.
-    Hexadecimal,
-}
-
-/// What bytes of text mean.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Encoding {
-    /// Not text.
-    #[default]
-    None,
-    /// UTF-8.
-    Utf8,
-    /// ASCII.
-    Ascii,
-}
-
-/// A floating-point type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Float {
-    /// Size in bits, 32 or 64.
-    pub bits: u32,
-    /// Which end comes first.
-    pub byte_order: ByteOrder,
-    /// Alignment in bits, a power of two.
-    pub alignment: u32,
-}
-
-impl Float {
-    /// A number of 32 or 64 bits, aligned to a byte.
-    pub fn new(bits: u32, byte_order: ByteOrder) -> Self {
-        Self { bits, byte_order, alignment: 8 }
-    }
-}
-
-/// An enumeration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Enum {
-    /// The type of its values.
-    pub integer: Integer,
-    /// Its labels, in order. Ranges may overlap, labels may come more than once.
-    pub mappings: Vec<Mapping>,
-}
-
-/// A label for the values `low..=high`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// What these values are called.
-    pub label: String,
-    /// Smallest value.
-    pub low: i128,
-    /// Largest value.
-    pub high: i128,
-}
-
-/// Fields one after the other.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Struct {
-    /// The fields, in order.
-    pub fields: Vec<Field>,
-    /// Least alignment in bits, a power of two; the fields may demand more. 0 counts as 1.
-    pub alignment: u32,
-}
-
-impl Struct {
-    /// A structure that begins at a byte.
-    pub fn new(fields: Vec<Field>) -> Self {
-        Self { fields, alignment: 8 }
-    }
-
-    /// The field of this name.
-    pub fn field(&self, name: &str) -> Option<&Type> {
-        self.fields.iter().find(|field| field.name == name).map(|field| &field.ty)
-    }
-}
-
-/// A field of a structure, or an option of a variant.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Field {
-    /// Its name.
-    pub name: String,
-    /// Its type.
-    pub ty: Type,
-}
-
-impl Field {
-    /// A field.
-    pub fn new(name: &str, ty: Type) -> Self {
-        Self { name: name.into(), ty }
-    }
-}
-
-/// One of several fields, selected by the label of an enumeration elsewhere.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Variant {
-    /// The enumeration that selects.
-    pub selector: Reference,
-    /// The options; each has the name of a label.
-    pub options: Vec<Field>,
-}
-
-/// As many elements as the type says.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Array {
-    /// Type of the elements.
-    pub element: Box<Type>,
-    /// How many there are.
-    pub length: u64,
-}
-
-/// As many elements as another field says.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sequence {
-    /// Type of the elements.
-    pub element: Box<Type>,
-    /// The unsigned integer that says how many there are.
-    pub length: Reference,
-}
-
-/// Where an earlier field stands.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Reference {
-    /// The outermost structure.
-    pub scope: Scope,
-    /// Names of fields, and of options of variants, from there. Arrays on the way are passed through
-    /// without a name: the element is the one that is being decoded.
-    pub path: Vec<String>,
-}
-
-impl Reference {
-    /// A field of the event's payload.
-    pub fn payload(name: &str) -> Self {
-        Self { scope: Scope::Payload, path: vec![name.into()] }
-    }
-}
-
-/// The outermost structures of packets and events, in the order in which they are decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scope {
-    /// [`Trace::packet_header`].
-    PacketHeader,
-    /// [`Stream::packet_context`].
-    PacketContext,
-    /// [`Stream::event_header`].
-    EventHeader,
-    /// [`Stream::event_context`].
-    StreamEventContext,
-    /// [`Event::context`].
-    EventContext,
-    /// [`Event::payload`].
-    Payload,
-}
-
-impl Type {
-    /// A string in UTF-8.
-    pub const STRING: Self = Self::String(Encoding::Utf8);
-
-    /// An unsigned integer.
-    pub fn unsigned(bits: u32, byte_order: ByteOrder) -> Self {
-        Self::Integer(Integer::unsigned(bits, byte_order))
-    }
-
-    /// A signed integer.
-    pub fn signed(bits: u32, byte_order: ByteOrder) -> Self {
-        Self::Integer(Integer::signed(bits, byte_order))
-    }
-
-    /// An array of this.
-    pub fn array(self, length: u64) -> Self {
-        Self::Array(Array { element: Box::new(self), length })
-    }
-
-    /// A sequence of this.
-    pub fn sequence(self, length: Reference) -> Self {
-        Self::Sequence(Sequence { element: Box::new(self), length })
-    }
-
-    /// The integer that this is or, for an enumeration, that its values are.
-    pub fn as_integer(&self) -> Option<&Integer> {
-        match self {
-            Self::Integer(integer) => Some(integer),
-            Self::Enum(enumeration) => Some(&enumeration.integer),
-            _ => None,
-        }
-    }
-
-    /// Alignment in bits. A variant has none: its options have their own.
-    pub fn alignment(&self) -> u32 {
-        match self {
-            Self::Integer(integer) => integer.alignment,
-            Self::Float(float) => float.alignment,
-            Self::String(_) => 8,
-            Self::Enum(enumeration) => enumeration.integer.alignment,
-            Self::Struct(structure) => structure.effective_alignment(),
-            Self::Variant(_) => 1,
-            Self::Array(array) => array.element.alignment(),
-            Self::Sequence(sequence) => sequence.element.alignment(),
-        }
-    }
-}
-
-impl Struct {
-    /// Alignment in bits: the largest of its own and its fields'.
-    pub fn effective_alignment(&self) -> u32 {
-        let fields = self.fields.iter().map(|field| field.ty.alignment());
-        fields.fold(self.alignment.max(1), u32::max)
     }
 }
 
@@ -594,20 +329,5 @@ mod tests {
         assert_eq!(clock.to_nanoseconds(3), -666_666_667);
         let clock = Clock { frequency: 1, offset_seconds: i64::MAX, ..clock };
         assert_eq!(clock.to_nanoseconds(u64::MAX), i64::MAX);
-    }
-
-    #[test]
-    fn a_structure_is_aligned_as_its_strictest_field() {
-        let little = ByteOrder::Little;
-        let inner = Struct {
-            alignment: 0,
-            fields: vec![
-                Field::new("flag", Type::unsigned(1, little)),
-                Field::new("wide", Type::Integer(Integer::unsigned(64, little).with_alignment(64))),
-            ],
-        };
-        assert_eq!(inner.effective_alignment(), 64);
-        assert_eq!(Type::Struct(inner).array(0).alignment(), 64);
-        assert_eq!(Struct::default().effective_alignment(), 1);
     }
 }

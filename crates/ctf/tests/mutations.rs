@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tompion_ctf::decode::{Decoder, Input, Value};
 use tompion_ctf::encode::{ContextField, Origin, Packet, Plan, Record, Source, metadata};
 use tompion_ctf::metadata::Uuid;
-use tompion_ctf::tsdl;
+use tompion_ctf::{json, tsdl};
 use tompion_schema::{self as schema, Enumeration, Integer, Kind, Label, Level, Type};
 
 /// A description with everything that makes decoding depend on data.
@@ -206,6 +206,7 @@ fn count(value: Value<'_>) -> usize {
     match value {
         Value::Struct(fields) | Value::Variant(_, fields) => fields.map(|(_, value)| 1 + count(value)).sum(),
         Value::Array(elements) => elements.map(|element| 1 + count(element)).sum(),
+        Value::Optional(Some(inner)) => inner.value().map_or(0, |value| 1 + count(value)),
         _ => 1,
     }
 }
@@ -238,6 +239,62 @@ fn damaged_packets_end_in_events_or_an_error() {
         within(Duration::from_secs(5), &format!("packet {round}"), || events += decode(decoder, &bytes));
     }
     assert!(events as u64 > rounds / 4, "most damage leaves something to read: {events}");
+}
+
+/// A description of CTF 2 with every field class, and an event of it.
+const FIELD_CLASSES: &str = r#"
+{"type": "preamble", "version": 2}
+{"type": "clock-class", "id": "c", "frequency": 1000, "offset-from-origin": {"seconds": 5}, "origin": "unix-epoch"}
+{"type": "field-class-alias", "name": "u8", "field-class":
+    {"type": "fixed-length-unsigned-integer", "length": 8, "byte-order": "little-endian", "alignment": 8}}
+{"type": "data-stream-class", "default-clock-class-id": "c",
+ "event-record-header-field-class": {"type": "structure", "member-classes": [
+    {"name": "t", "field-class": {"type": "variable-length-unsigned-integer", "roles": ["default-clock-timestamp"]}}]}}
+{"type": "event-record-class", "name": "all", "payload-field-class": {"type": "structure", "member-classes": [
+    {"name": "n", "field-class": "u8"},
+    {"name": "on", "field-class": {"type": "fixed-length-boolean", "length": 3, "byte-order": "big-endian"}},
+    {"name": "map", "field-class": {"type": "fixed-length-bit-map", "length": 5, "byte-order": "big-endian",
+        "bit-order": "first-to-last", "flags": {"low": [[0, 1]], "high": [[4, 4]]}}},
+    {"name": "text", "field-class": {"type": "dynamic-length-string", "encoding": "utf-16be",
+        "length-field-location": {"path": ["n"]}}},
+    {"name": "wide", "field-class": {"type": "null-terminated-string", "encoding": "utf-32le"}},
+    {"name": "blob", "field-class": {"type": "dynamic-length-blob", "length-field-location": {"path": ["n"]}}},
+    {"name": "few", "field-class": {"type": "dynamic-length-array", "length-field-location": {"path": ["n"]},
+        "minimum-alignment": 16, "element-field-class": {"type": "structure", "member-classes": [
+            {"name": "i", "field-class": {"type": "variable-length-signed-integer", "mappings": {"x": [[-3, 3]]}}},
+            {"name": "o", "field-class": {"type": "optional", "selector-field-location": {"path": ["i"]},
+                "selector-field-ranges": [[-9, -1], [1, 1]], "field-class": "u8"}},
+            {"name": "p", "field-class": {"type": "optional", "selector-field-location": {"path": [null, "on"]},
+                "field-class": {"type": "static-length-string", "length": 2}}},
+            {"name": "v", "field-class": {"type": "variant", "selector-field-location": {"path": ["i"]}, "options": [
+                {"selector-field-ranges": [[-99, 0]], "field-class": {"type": "structure"}},
+                {"selector-field-ranges": [[1, 5]], "field-class":
+                    {"type": "fixed-length-floating-point-number", "length": 32, "byte-order": "big-endian"}}]}}]}}}]}}
+"#;
+
+const ALL_FIELDS: &[u8] = b"\xac\x02\x02\xf1\0h\x78\0\0\0\0\0\0\0ab\x01\x07zz\x3f\x80\0\0\x7f\x08yy";
+
+#[test]
+fn damaged_descriptions_and_events_of_ctf_2_end_in_events_or_an_error() {
+    let sound = Decoder::new(json::parse_text(FIELD_CLASSES).unwrap()).unwrap();
+    assert_eq!(decode(&sound, ALL_FIELDS), 1);
+    let mut random = Random(0xa076_1d64_78bd_642f);
+    let (mut parsed, rounds) = (0, rounds(20_000));
+    for round in 0..rounds {
+        let mut text = FIELD_CLASSES.as_bytes().to_vec();
+        random.mutate(&mut text);
+        let mut bytes = ALL_FIELDS.repeat(2);
+        random.mutate(&mut bytes);
+        within(Duration::from_secs(5), &format!("description of CTF 2 {round}"), || {
+            decode(&sound, &bytes);
+            let Ok(trace) = json::parse(&text) else { return };
+            if let Ok(decoder) = Decoder::new(trace) {
+                parsed += 1;
+                decode(&decoder, ALL_FIELDS);
+            }
+        });
+    }
+    assert!(parsed > rounds / 1000, "some damage is harmless: {parsed}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tompion_ctf::decode::Decoder;
-use tompion_ctf::{metadata, tsdl};
+use tompion_ctf::metadata;
 
 use crate::Error;
 
@@ -84,7 +84,8 @@ pub(crate) fn load(folder: &Path) -> Result<Trace, Error> {
         ))));
     }
     let bytes = fs::read(&path).map_err(io)?;
-    let trace = tsdl::parse(&bytes).map_err(|source| Error::Metadata { path: path.clone(), source })?;
-    let decoder = Decoder::new(trace).map_err(|source| Error::Description { path, source })?;
+    let trace =
+        tompion_ctf::parse(&bytes).map_err(|reason| Error::Metadata { path: path.clone(), reason })?;
+    let decoder = Decoder::new(trace).map_err(|reason| Error::Description { path, reason })?;
     Ok(Trace { path: folder.into(), decoder: Arc::new(decoder) })
 }

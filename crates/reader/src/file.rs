@@ -18,6 +18,8 @@ use crate::Damage;
 
 /// Largest event, or packet header, in bytes.
 const MAX_WINDOW: usize = 256 << 20;
+/// Damaged packets after which the rest of a file is left.
+const MAX_DAMAGES: u32 = 1000;
 
 /// A stream file that is being read.
 pub(crate) struct StreamFile {
@@ -42,6 +44,8 @@ pub(crate) struct StreamFile {
     pub packet: Option<Packet>,
     /// The packet's number in its source, counted by the source.
     pub packets: u64,
+    /// How often damage was passed over.
+    damages: u32,
     /// The packet's header and context, which its values refer to.
     packet_bytes: Vec<u8>,
     /// Index of the current event's class.
@@ -69,6 +73,7 @@ impl StreamFile {
             content: 0,
             packet: None,
             packets: 0,
+            damages: 0,
             packet_bytes: Vec::new(),
             class: 0,
             body: EventBody::default(),
@@ -246,6 +251,64 @@ impl StreamFile {
                 Err(error) => return Err(self.damage(&error)),
             }
         }
+    }
+
+    /// Goes on behind damage: to the next sound packet. False if none is left.
+    ///
+    /// The size of the damaged packet is believed if a packet, or the end of the file, is where it says. Else
+    /// the file is searched for what packets begin with, if they do begin with something.
+    pub fn recover(&mut self) -> Result<bool, Damage> {
+        self.damages += 1;
+        if self.damages > MAX_DAMAGES {
+            return Ok(false);
+        }
+        let damaged = self.packet_start;
+        (self.bit, self.content) = (0, 0);
+        let size = self.packet.take().and_then(|packet| packet.packet_bits).map(|bits| bits / 8);
+        let next = size.and_then(|size| damaged.checked_add(size));
+        if let Some(next) = next.filter(|&next| next <= self.size) {
+            if next == self.size || self.begins_packet(next)? {
+                self.packet_start = next;
+                return Ok(next < self.size);
+            }
+        }
+        let Some(magic) = self.decoder.magic() else { return Ok(false) };
+        let mut from = damaged + 1;
+        while let Some(found) = self.find(&magic, from)? {
+            if self.begins_packet(found)? {
+                self.packet_start = found;
+                return Ok(true);
+            }
+            from = found + 1;
+        }
+        Ok(false)
+    }
+
+    /// Whether a sound packet of this trace begins here.
+    fn begins_packet(&mut self, start: u64) -> Result<bool, Damage> {
+        self.fill(start, self.window)?;
+        let bits = self.size.saturating_sub(start).saturating_mul(8);
+        let packet = self.decoder.packet(Input::new(&self.buffer, bits), &mut self.state);
+        Ok(packet
+            .is_ok_and(|packet| !packet.is_foreign && packet.packet_bits.is_none_or(|size| size <= bits)))
+    }
+
+    /// The next place with these bytes.
+    fn find(&mut self, bytes: &[u8; 4], from: u64) -> Result<Option<u64>, Damage> {
+        let mut start = from;
+        while start < self.size {
+            self.fill(start, self.window)?;
+            if let Some(place) = memchr::memmem::find(&self.buffer, bytes) {
+                return Ok(Some(start + place as u64));
+            }
+            // The bytes may lie across the border.
+            let read = self.buffer.len() as u64;
+            if read < bytes.len() as u64 {
+                break;
+            }
+            start += read - (bytes.len() as u64 - 1);
+        }
+        Ok(None)
     }
 
     /// Leaves the rest of the packet unread.

@@ -110,6 +110,7 @@ fn descend<'a>(value: Decoded<'a>, path: &[Segment]) -> Option<Decoded<'a>> {
             let is_named = matches!(path.first(), Some(Segment::Name(name)) if name == option);
             descend(fields.get(option)?, path.get(usize::from(is_named)..)?)
         }
+        (Decoded::Optional(inner), path) => descend(inner?.value()?, path),
         (value, []) => Some(value),
         (Decoded::Struct(fields), [Segment::Name(name), rest @ ..]) => descend(fields.get(name)?, rest),
         (Decoded::Array(mut elements), [Segment::Index(index), rest @ ..]) => {
@@ -196,9 +197,9 @@ impl Schema for ClassSchema<'_> {
 /// part.
 fn kind_of<'a>(ty: &'a Type, path: &[Segment]) -> Option<Kind<'a>> {
     Some(match (ty, path) {
-        (Type::Integer(_), []) => Kind::Integer,
+        (Type::Integer(_) | Type::Boolean(_) | Type::Bits(_), []) => Kind::Integer,
         (Type::Float(_), []) => Kind::Float,
-        (Type::String(_), []) => Kind::Text,
+        (Type::String(_) | Type::Text(_), []) => Kind::Text,
         (Type::Enum(ty), []) => Kind::Enumeration(ty.mappings.iter().map(label).collect()),
         (Type::Struct(fields), [Segment::Name(name), rest @ ..]) => {
             return kind_of(fields.field(name)?, rest);
@@ -212,7 +213,7 @@ fn kind_of<'a>(ty: &'a Type, path: &[Segment]) -> Option<Kind<'a>> {
             _ => return None,
         },
         // Which option it is shows when there is an event.
-        (Type::Variant(_), _) => Kind::Any,
+        (Type::Variant(_) | Type::Optional(_), _) => Kind::Any,
         _ => return None,
     })
 }

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A mark also has the message that its format makes of its fields, an event with addresses their names, if
-//! they are wanted. An enumeration is an object with its `value` and `labels`, a variant one with the selected option.
+//! they are wanted. An enumeration is an object with its `value` and `labels`, a variant one with the selected option, a blob its
+//! bytes in hexadecimal, a field that is not there `null`.
 //! Floats that are no numbers become `null`, bytes that are no UTF-8 are replaced.
 
 use std::collections::HashMap;
@@ -186,6 +187,19 @@ fn value(value: Value<'_>, line: &mut Vec<u8>) {
         }
         Value::Float(_) => line.extend_from_slice(b"null"),
         Value::Text(value) => text(value, line),
+        Value::Boolean(value) => line.extend_from_slice(if value { b"true" } else { b"false" }),
+        Value::Bits(value, _) => number(value, line),
+        Value::Blob(bytes) => {
+            line.push(b'"');
+            bytes.iter().for_each(|byte| {
+                let _ = write!(line, "{byte:02x}");
+            });
+            line.push(b'"');
+        }
+        Value::Optional(inner) => match inner.and_then(tompion_ctf::decode::Inner::value) {
+            Some(value) => self::value(value, line),
+            None => line.extend_from_slice(b"null"),
+        },
         Value::Enum(_, ty) => {
             let value = value.as_integer().unwrap_or(0);
             line.extend_from_slice(b"{\"value\":");

@@ -45,20 +45,20 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A description is wrong.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {reason}", path.display())]
     Metadata {
         /// The `metadata` file.
         path: PathBuf,
         /// What is wrong.
-        source: tompion_ctf::tsdl::Error,
+        reason: tompion_ctf::DescriptionError,
     },
     /// A description cannot be decoded by.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {reason}", path.display())]
     Description {
         /// The `metadata` file.
         path: PathBuf,
         /// What is wrong.
-        source: tompion_ctf::decode::CompileError,
+        reason: tompion_ctf::decode::CompileError,
     },
     /// The output could not be written.
     #[error("cannot write the output")]

@@ -23,6 +23,10 @@ use crate::{Damage, Error};
 /// Bytes that all windows take together, about.
 const WINDOWS: usize = 32 << 20;
 
+/// How long after the end of a packet its events may have happened, by their times: old tracers took the time of
+/// the end too early.
+const LATE: i64 = 1_000_000_000;
+
 /// Traces that are read as one.
 pub struct TraceSet {
     roots: Vec<PathBuf>,
@@ -297,10 +301,7 @@ impl TraceSet {
             match self.sources.get_mut(index)?.file.as_mut()?.finish_event(true) {
                 Ok(()) if self.is_filtered_out(index) => {}
                 Ok(()) => break index,
-                Err(damage) => {
-                    self.damages.push(damage);
-                    self.sources.get_mut(index)?.file = None;
-                }
+                Err(damage) => self.pass_over(index, damage),
             }
         };
         self.event(index)
@@ -340,8 +341,7 @@ impl TraceSet {
                 let Some(file) = source.file.as_mut() else { break };
                 let keep = self.selection.filter.is_some() || keep(source.trace);
                 if let Err(damage) = file.finish_event(keep) {
-                    self.damages.push(damage);
-                    source.file = None;
+                    self.pass_over(index, damage);
                     continue;
                 }
                 if self.is_filtered_out(index) {
@@ -411,10 +411,21 @@ impl TraceSet {
             match step {
                 Ok(true) => {}
                 Ok(false) => source.file = None,
-                Err(damage) => {
-                    self.damages.push(damage);
-                    source.file = None;
-                }
+                Err(damage) => self.pass_over(index, damage),
+            }
+        }
+    }
+
+    /// Remembers damage and goes to the next sound packet of the file, or behind the file.
+    fn pass_over(&mut self, index: usize, damage: Damage) {
+        self.damages.push(damage);
+        let Some(source) = self.sources.get_mut(index) else { return };
+        match source.file.as_mut().map(StreamFile::recover) {
+            Some(Ok(true)) => {}
+            Some(Ok(false)) | None => source.file = None,
+            Some(Err(damage)) => {
+                self.damages.push(damage);
+                source.file = None;
             }
         }
     }
@@ -465,7 +476,8 @@ impl Source {
         self.time = TimeBase::new(file.decoder.clock(stream));
         self.count_losses(losses);
         let end = self.before.and_then(|before| before.end);
-        let is_early = matches!((end, selection.from), (Some(end), Some(from)) if end < from);
+        let is_early =
+            matches!((end, selection.from), (Some(end), Some(from)) if end < from.saturating_sub(LATE));
         if let Some(file) = self.file.as_mut().filter(|_| is_early) {
             file.leave_packet();
         }
@@ -493,6 +505,8 @@ impl Source {
         };
         lose(LossKind::Packets, missing_packets(self.before, packet), begin);
         lose(LossKind::Events, discarded_events(self.before, packet), end.or(begin));
+        // Where a tracer had no time left to end the packet, there is no end, or one before the beginning.
+        let end = end.filter(|&end| begin.is_none_or(|begin| end >= begin));
         self.before = Some(Before { discarded: packet.discarded, sequence: packet.sequence, end });
     }
 }

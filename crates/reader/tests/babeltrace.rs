@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tompion_ctf::metadata::{
     Base, ByteOrder, Clock, Encoding, Enum, EnvironmentValue, Event, Field, Float, Integer, Mapping,
-    Reference, Stream, Struct, Trace, Type, Uuid, Variant,
+    Reference, Stream, Struct, Trace, Type, Uuid, Variant, Version,
 };
 use tompion_ctf::tsdl;
 use tompion_reader::text::{PrintOptions, TimeFormat};
@@ -88,7 +88,10 @@ fn events() -> Vec<Event> {
         Field::new("seq", Type::STRING.sequence(Reference::payload("_len"))),
         Field::new("txt", text_of_bytes().array(4)),
         Field::new("tag", Type::Enum(choice)),
-        Field::new("v", Type::Variant(Variant { selector: Reference::payload("tag"), options })),
+        Field::new(
+            "v",
+            Type::Variant(Variant { selector: Reference::payload("tag"), options, ranges: None }),
+        ),
         Field::new("sa", Type::Struct(Struct::new(vec![Field::new("z", unsigned(8))])).array(1)),
         Field::new("t2", text_of_bytes().sequence(Reference::payload("_len"))),
     ];
@@ -128,6 +131,8 @@ fn trace() -> Trace {
     };
     let timestamp = Type::Integer(Integer::unsigned(32, LITTLE).with_clock("monotonic"));
     Trace {
+        version: Version::One,
+        identity: None,
         byte_order: LITTLE,
         uuid: Uuid::parse("624b19d9-19cd-4eae-bab8-8342e1b96a5d"),
         environment: vec![
@@ -143,6 +148,7 @@ fn trace() -> Trace {
         ])),
         streams: vec![Stream {
             id: 0,
+            name: None,
             packet_context: Some(Struct::new(vec![
                 Field::new(
                     "timestamp_begin",

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::plan::{Choice, Count, Kind, Load, Plan, Role, Step, plain_kind};
+use super::plan::{Choice, Count, Kind, Load, Plan, Step, plain_kind};
 use crate::metadata::{
-    Enum, Field, Integer, Mapping, Reference, Scope, Stream, Struct, Trace, Type, Variant,
+    BitArray, Encoding, Enum, Field, Float, Form, Integer, Length, Mapping, Optional, Reference, Role, Roles,
+    Scope, Stream, Struct, Trace, Type, Variant, Version,
 };
 
 /// Largest alignment in bits: windows over packets begin at multiples of it.
@@ -40,6 +41,7 @@ type Result<T> = std::result::Result<T, CompileError>;
 /// Numbers of the slots by which references are followed, the same for the whole trace.
 pub(super) struct Slots<'t> {
     numbers: HashMap<&'t Reference, u16>,
+    version: Version,
     /// Whether a field outside of event headers refers into one.
     header_is_referred_to: bool,
 }
@@ -47,7 +49,8 @@ pub(super) struct Slots<'t> {
 impl<'t> Slots<'t> {
     /// Gives each field that is referred to a slot.
     pub fn new(trace: &'t Trace) -> Self {
-        let mut slots = Self { numbers: HashMap::new(), header_is_referred_to: false };
+        let numbers = HashMap::new();
+        let mut slots = Self { numbers, version: trace.version, header_is_referred_to: false };
         slots.walk_root(&trace.packet_header);
         for stream in &trace.streams {
             slots.walk_stream(stream);
@@ -94,7 +97,24 @@ impl<'t> Slots<'t> {
                 self.add(&sequence.length);
                 self.walk(&sequence.element);
             }
-            Type::Integer(_) | Type::Float(_) | Type::String(_) | Type::Enum(_) => {}
+            Type::Optional(optional) => {
+                self.add(&optional.selector);
+                self.walk(&optional.element);
+            }
+            Type::Text(text) => self.add_length(&text.length),
+            Type::Blob(blob) => self.add_length(&blob.length),
+            Type::Integer(_)
+            | Type::Boolean(_)
+            | Type::Bits(_)
+            | Type::Float(_)
+            | Type::String(_)
+            | Type::Enum(_) => {}
+        }
+    }
+
+    fn add_length(&mut self, length: &'t Length) {
+        if let Length::Field(reference) = length {
+            self.add(reference);
         }
     }
 
@@ -110,6 +130,16 @@ impl<'t> Slots<'t> {
 pub(super) struct Source<'t> {
     integer: &'t Integer,
     mappings: &'t [Mapping],
+    kind: SourceKind,
+}
+
+/// What a value that is referred to can be asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SourceKind {
+    Number,
+    Boolean,
+    /// Of one option of a variant this, of another one that.
+    Unclear,
 }
 
 /// Slots that have been filled by the steps so far.
@@ -146,7 +176,12 @@ pub(super) struct Compiler<'c, 't> {
     pub slots: &'c Slots<'t>,
     pub filled: &'c mut Filled<'t>,
     scope: Scope,
+    /// Names up to the field that is compiled, those of options included.
     path: Vec<String>,
+    /// Names of fields alone: what references of CTF 2 have.
+    members: Vec<String>,
+    /// Whether a value belongs to the field of that name, not to one of many elements.
+    is_single: bool,
     plan: Plan,
     known: Known,
     block: Option<Block>,
@@ -160,8 +195,17 @@ impl<'c, 't> Compiler<'c, 't> {
         scope: Scope,
         structure: &'t Struct,
     ) -> Result<Plan> {
-        let (path, plan) = (Vec::new(), Plan::default());
-        let mut compiler = Compiler { slots, filled, scope, path, plan, known: Known::NOTHING, block: None };
+        let mut compiler = Compiler {
+            slots,
+            filled,
+            scope,
+            path: Vec::new(),
+            members: Vec::new(),
+            is_single: true,
+            plan: Plan::default(),
+            known: Known::NOTHING,
+            block: None,
+        };
         compiler.structure(structure)?;
         compiler.plan.find_fixed();
         Ok(compiler.plan)
@@ -178,20 +222,25 @@ impl<'c, 't> Compiler<'c, 't> {
 
     fn structure(&mut self, structure: &'t Struct) -> Result<()> {
         self.align(structure.effective_alignment())?;
-        structure.fields.iter().try_for_each(|field| self.field(field))
+        structure.fields.iter().try_for_each(|field| self.member(field))
     }
 
+    fn member(&mut self, field: &'t Field) -> Result<()> {
+        let was_single = std::mem::replace(&mut self.is_single, true);
+        self.members.push(field.name.clone());
+        self.field(field)?;
+        self.members.pop();
+        self.is_single = was_single;
+        Ok(())
+    }
+
+    /// A member, or an option of a variant.
     fn field(&mut self, field: &'t Field) -> Result<()> {
         self.path.push(field.name.clone());
         self.ty(&field.ty)?;
-        if let Some(integer) = field.ty.as_integer() {
-            let mappings = match &field.ty {
-                Type::Enum(enumeration) => enumeration.mappings.as_slice(),
-                _ => &[],
-            };
-            self.meaning(&field.name, integer, mappings);
-        } else if self.scope == Scope::PacketHeader && field.name == "uuid" && is_uuid(&field.ty) {
-            self.save_role(Role::Uuid);
+        if self.slots.version == Version::One && is_uuid(&field.ty) {
+            let role = Role::of_name(self.scope, &field.name).filter(|role| *role == Role::Uuid);
+            role.into_iter().for_each(|role| self.save_role(role));
         }
         self.path.pop();
         Ok(())
@@ -199,55 +248,114 @@ impl<'c, 't> Compiler<'c, 't> {
 
     fn ty(&mut self, ty: &'t Type) -> Result<()> {
         match ty {
-            Type::Integer(integer) | Type::Enum(Enum { integer, .. }) => self.integer(integer),
-            Type::Float(float) => {
-                if !matches!(float.bits, 32 | 64) {
-                    return self.wrong(format!("expected a float of 32 or 64 bits, found {}", float.bits));
-                }
-                self.align(float.alignment)?;
-                let kind = match float.bits {
-                    32 => Kind::F32(float.byte_order),
-                    _ => Kind::W64(float.byte_order),
-                };
-                if !self.load(kind, float.bits) {
-                    self.push(Step::FloatBits { bits: float.bits as u8, order: float.byte_order });
-                    self.known = self.known.after(float.bits.into());
-                }
+            Type::Integer(integer) => self.number(integer, &[], SourceKind::Number),
+            Type::Enum(Enum { integer, mappings }) => self.number(integer, mappings, SourceKind::Number),
+            Type::Boolean(integer) => self.number(integer, &[], SourceKind::Boolean),
+            Type::Bits(BitArray { integer, .. }) => self.integer(integer),
+            Type::Float(float) => self.float(float),
+            Type::String(encoding) => {
+                self.align(8)?;
+                self.push(match encoding.unit() {
+                    1 => Step::Text,
+                    _ => Step::WideText { encoding: *encoding },
+                });
+                self.known = Known::BYTE;
                 Ok(())
             }
-            Type::String(_) => {
-                self.align(8)?;
-                self.push(Step::Text);
-                self.known = Known::BYTE;
+            Type::Text(text) => self.bytes(&text.length, text.encoding),
+            Type::Blob(blob) => {
+                self.bytes(&blob.length, Encoding::None)?;
+                blob.roles.iter().for_each(|role| self.save_role(role));
                 Ok(())
             }
             Type::Struct(structure) => self.structure(structure),
             Type::Variant(variant) => self.variant(variant),
+            Type::Optional(optional) => self.optional(optional),
             Type::Array(array) => {
                 let Ok(length) = u32::try_from(array.length) else {
                     return self.wrong(format!("an array of {} elements", array.length));
                 };
+                self.align(array.alignment)?;
                 self.elements(&array.element, Count::Fixed(length))
             }
             Type::Sequence(sequence) => {
-                let (slot, source) = self.source(&sequence.length)?;
-                if source.integer.signed {
-                    return self.wrong("expected an unsigned integer as length, found a signed one");
-                }
-                self.elements(&sequence.element, Count::Slot(slot))
+                let count = self.length(&sequence.length)?;
+                self.align(sequence.alignment)?;
+                self.elements(&sequence.element, count)
             }
         }
+    }
+
+    fn float(&mut self, float: &Float) -> Result<()> {
+        if !matches!(float.bits, 32 | 64) {
+            return self.wrong(format!("expected a float of 32 or 64 bits, found {}", float.bits));
+        }
+        self.align(float.alignment)?;
+        let kind = match float.bits {
+            32 => Kind::F32(float.byte_order),
+            _ => Kind::W64(float.byte_order),
+        };
+        if float.reversed || !self.load(kind, float.bits) {
+            let Float { bits, byte_order: order, reversed, .. } = *float;
+            self.push(Step::FloatBits { bits: bits as u8, order, reversed });
+            self.known = self.known.after(bits.into());
+        }
+        Ok(())
+    }
+
+    /// As many bytes as a length says.
+    fn bytes(&mut self, length: &'t Length, encoding: Encoding) -> Result<()> {
+        let count = match length {
+            Length::Fixed(length) => match u32::try_from(*length) {
+                Ok(length) => Count::Fixed(length),
+                Err(_) => return self.wrong(format!("{length} bytes")),
+            },
+            Length::Field(reference) => self.length(reference)?,
+        };
+        self.align(8)?;
+        self.push(match encoding.unit() {
+            1 => Step::Plain { count, size: 1 },
+            _ => Step::SizedText { count, encoding },
+        });
+        self.known = Known::BYTE;
+        Ok(())
+    }
+
+    /// A length that an earlier field says.
+    fn length(&self, reference: &'t Reference) -> Result<Count> {
+        let (slot, source) = self.source(reference)?;
+        if source.kind != SourceKind::Number {
+            return self.wrong("expected an unsigned integer as length, found something else");
+        }
+        if source.integer.signed {
+            return self.wrong("expected an unsigned integer as length, found a signed one");
+        }
+        Ok(Count::Slot(slot))
+    }
+
+    /// An integer, and what its value is good for.
+    fn number(&mut self, integer: &'t Integer, mappings: &'t [Mapping], kind: SourceKind) -> Result<()> {
+        self.integer(integer)?;
+        self.meaning(Source { integer, mappings, kind });
+        Ok(())
     }
 
     fn integer(&mut self, integer: &Integer) -> Result<()> {
         if !(1..=64).contains(&integer.bits) {
             return self.wrong(format!("expected an integer of 1 to 64 bits, found {}", integer.bits));
         }
+        if integer.form == Form::Variable {
+            self.align(integer.alignment.max(8))?;
+            self.push(Step::Variable { signed: integer.signed });
+            self.known = Known::BYTE;
+            return Ok(());
+        }
         self.align(integer.alignment)?;
         let loaded = Kind::of(integer).is_some_and(|kind| self.load(kind, integer.bits));
         if !loaded {
-            let order = integer.byte_order;
-            self.push(Step::Bits { bits: integer.bits as u8, signed: integer.signed, order });
+            let Integer { signed, byte_order: order, .. } = *integer;
+            let reversed = integer.form == Form::Reversed;
+            self.push(Step::Bits { bits: integer.bits as u8, signed, order, reversed });
             self.known = self.known.after(integer.bits.into());
         }
         Ok(())
@@ -317,7 +425,9 @@ impl<'c, 't> Compiler<'c, 't> {
         self.push(Step::Repeat { count, body: 0, least });
         // The first round begins elsewhere than the others: only what each round ensures is known.
         self.known = Known::NOTHING;
+        let was_single = std::mem::replace(&mut self.is_single, false);
         self.ty(element)?;
+        self.is_single = was_single;
         let length = (self.plan.steps.len() - repeat - 1) as u32;
         if let Some(Step::Repeat { body, .. }) = self.plan.steps.get_mut(repeat) {
             *body = length;
@@ -329,11 +439,19 @@ impl<'c, 't> Compiler<'c, 't> {
 
     fn variant(&mut self, variant: &'t Variant) -> Result<()> {
         let (slot, source) = self.source(&variant.selector)?;
-        let choice = self.plan.choices.len();
-        let bias = if source.integer.signed { 1 << 63 } else { 0 };
-        let ranges = ranges(variant, &source, bias);
-        self.plan.choices.push(Choice { bias, ranges, options: Vec::new(), end: 0 });
-        self.push(Step::Choose { slot, choice: choice as u32 });
+        if source.kind != SourceKind::Number {
+            return self.wrong("expected an integer that selects an option, found something else");
+        }
+        let bias = bias(&source);
+        let ranges = match &variant.ranges {
+            None => ranges_of_labels(variant, &source, bias),
+            Some(ranges) => {
+                let ranges = ranges.iter().map(|range| (range.low, range.high, range.option as u32));
+                ranges.filter_map(|range| biased(range, &source, bias)).collect()
+            }
+        };
+        let choice =
+            self.begin_choice(slot, Choice { bias, ranges, otherwise: None, options: Vec::new(), end: 0 });
         let before = self.known;
         let mut at_byte = true;
         let mut options = Vec::with_capacity(variant.options.len());
@@ -345,13 +463,46 @@ impl<'c, 't> Compiler<'c, 't> {
             options.push((first, self.plan.steps.len() as u32));
             at_byte &= self.known.at_byte();
         }
+        self.end_choice(choice, options);
+        self.known = if at_byte { Known::BYTE } else { Known::NOTHING };
+        Ok(())
+    }
+
+    /// None, or a field.
+    fn optional(&mut self, optional: &'t Optional) -> Result<()> {
+        let (slot, source) = self.source(&optional.selector)?;
+        let bias = bias(&source);
+        let ranges = match (&optional.ranges, source.kind) {
+            (None, SourceKind::Boolean) => vec![(1, u64::MAX, 1)],
+            (Some(ranges), SourceKind::Number) => {
+                let ranges = ranges.iter().map(|&(low, high)| (low, high, 1));
+                ranges.filter_map(|range| biased(range, &source, bias)).collect()
+            }
+            _ => return self.wrong("expected a boolean that selects, or an integer and ranges"),
+        };
+        let choice =
+            self.begin_choice(slot, Choice { bias, ranges, otherwise: Some(0), options: Vec::new(), end: 0 });
+        let before = self.known;
+        let first = self.plan.steps.len() as u32;
+        self.ty(&optional.element)?;
+        self.end_choice(choice, vec![(first, first), (first, self.plan.steps.len() as u32)]);
+        self.known = if before.at_byte() && self.known.at_byte() { Known::BYTE } else { Known::NOTHING };
+        Ok(())
+    }
+
+    fn begin_choice(&mut self, slot: u16, choice: Choice) -> usize {
+        let index = self.plan.choices.len();
+        self.plan.choices.push(choice);
+        self.push(Step::Choose { slot, choice: index as u32 });
+        index
+    }
+
+    fn end_choice(&mut self, choice: usize, options: Vec<(u32, u32)>) {
         if let Some(choice) = self.plan.choices.get_mut(choice) {
             choice.options = options;
             choice.end = self.plan.steps.len() as u32;
         }
         self.block = None;
-        self.known = if at_byte { Known::BYTE } else { Known::NOTHING };
-        Ok(())
     }
 
     /// The slot of a field that is referred to, which must have been filled by now.
@@ -367,26 +518,46 @@ impl<'c, 't> Compiler<'c, 't> {
         }
     }
 
-    /// What the integer that was just decoded is good for.
-    fn meaning(&mut self, name: &str, integer: &'t Integer, mappings: &'t [Mapping]) {
-        let reference = Reference { scope: self.scope, path: self.path.clone() };
-        if let Some(&slot) = self.slots.numbers.get(&reference) {
-            self.filled.insert(slot, Source { integer, mappings });
+    /// What the number that was just decoded is good for.
+    fn meaning(&mut self, source: Source<'t>) {
+        let version = self.slots.version;
+        let is_named = self.is_single || version == Version::Two;
+        let path = if version == Version::Two { self.members.clone() } else { self.path.clone() };
+        let slot = self.slots.numbers.get(&Reference { scope: self.scope, path }).copied();
+        let integer = source.integer;
+        if let Some(slot) = slot.filter(|_| self.is_single) {
+            self.fill(slot, source);
             self.save(slot);
         }
-        if let Some(role) = role(self.scope, name) {
-            self.save_role(role);
-        }
-        if integer.clock.is_some() && name != "timestamp_end" {
+        let name = self.path.last().map_or("", String::as_str);
+        let of_name = Role::of_name(self.scope, name).filter(|role| *role != Role::Uuid);
+        let roles = match version {
+            Version::One => of_name.filter(|_| is_named).map_or(Roles::NONE, |role| Roles::NONE.with(role)),
+            Version::Two => integer.roles,
+        };
+        let is_end = version == Version::One && name == "timestamp_end";
+        roles.iter().for_each(|role| self.save_role(role));
+        if integer.clock.is_some() && !is_end {
             self.watch();
-            self.plan.steps.push(Step::Clock { bits: integer.bits as u8 });
+            let bits = if integer.form == Form::Variable { 0 } else { integer.bits as u8 };
+            self.plan.steps.push(Step::Clock { bits });
             self.block = None;
         }
     }
 
+    /// Remembers what a slot holds; options of a variant may fill the same one with different things.
+    fn fill(&mut self, slot: u16, source: Source<'t>) {
+        let is_same = |before: &Source<'_>| {
+            before.kind == source.kind && before.integer.signed == source.integer.signed
+        };
+        let is_clear = self.slots.version == Version::One || self.filled.get(&slot).is_none_or(is_same);
+        let kind = if is_clear { source.kind } else { SourceKind::Unclear };
+        self.filled.insert(slot, Source { kind, ..source });
+    }
+
     fn save_role(&mut self, role: Role) {
-        self.plan.roles |= role.bit();
-        self.save(role as u16);
+        self.watch();
+        self.push(Step::Role { role });
     }
 
     fn save(&mut self, slot: u16) {
@@ -396,26 +567,39 @@ impl<'c, 't> Compiler<'c, 't> {
 
     /// Marks the block that was just filled as one whose values are asked for.
     fn watch(&mut self) {
-        let last = self.plan.steps.iter_mut().rev().find(|step| !matches!(step, Step::Save { .. }));
+        let last = self
+            .plan
+            .steps
+            .iter_mut()
+            .rev()
+            .find(|step| !matches!(step, Step::Save { .. } | Step::Role { .. }));
         if let Some(Step::Block { watched, .. }) = last {
             *watched = true;
         }
     }
 }
 
+/// What flips the sign bit of signed selectors, so that all ranges compare unsigned.
+fn bias(source: &Source<'_>) -> u64 {
+    if source.integer.signed { 1 << 63 } else { 0 }
+}
+
+/// A range as far as the selector has its values.
+fn biased((low, high, option): (i128, i128, u32), source: &Source<'_>, bias: u64) -> Option<(u64, u64, u32)> {
+    let (least, most) = source.integer.range();
+    let (low, high) = (low.max(least), high.min(most));
+    (low <= high).then_some((low as u64 ^ bias, high as u64 ^ bias, option))
+}
+
 /// Values of the selector for each option. An option has the name of a label, but for the `_` that
 /// the language may demand.
-fn ranges(variant: &Variant, source: &Source<'_>, bias: u64) -> Vec<(u64, u64, u32)> {
-    let (least, most) = source.integer.range();
+fn ranges_of_labels(variant: &Variant, source: &Source<'_>, bias: u64) -> Vec<(u64, u64, u32)> {
     let mut ranges = Vec::new();
     for mapping in source.mappings {
         let shown = mapping.label.strip_prefix('_').unwrap_or(&mapping.label);
         let matches = |field: &Field| field.name == mapping.label || field.name == shown;
         let Some(option) = variant.options.iter().position(matches) else { continue };
-        let (low, high) = (mapping.low.max(least), mapping.high.min(most));
-        if low <= high {
-            ranges.push((low as u64 ^ bias, high as u64 ^ bias, option as u32));
-        }
+        ranges.extend(biased((mapping.low, mapping.high, option as u32), source, bias));
     }
     ranges
 }
@@ -423,9 +607,20 @@ fn ranges(variant: &Variant, source: &Source<'_>, bias: u64) -> Vec<(u64, u64, u
 /// The least number of bits that a value takes.
 fn least_bits(ty: &Type) -> u64 {
     match ty {
-        Type::Integer(integer) | Type::Enum(Enum { integer, .. }) => integer.bits.into(),
+        Type::Integer(integer)
+        | Type::Boolean(integer)
+        | Type::Enum(Enum { integer, .. })
+        | Type::Bits(BitArray { integer, .. }) => match integer.form {
+            Form::Variable => 8,
+            Form::Fixed | Form::Reversed => integer.bits.into(),
+        },
         Type::Float(float) => float.bits.into(),
-        Type::String(_) => 8,
+        Type::String(encoding) => 8 * encoding.unit() as u64,
+        Type::Text(crate::metadata::Text { length, .. })
+        | Type::Blob(crate::metadata::Blob { length, .. }) => match length {
+            Length::Fixed(bytes) => bytes.saturating_mul(8),
+            Length::Field(_) => 0,
+        },
         Type::Struct(structure) => {
             structure.fields.iter().fold(0, |sum, field| least_bits(&field.ty).saturating_add(sum))
         }
@@ -433,28 +628,12 @@ fn least_bits(ty: &Type) -> u64 {
             variant.options.iter().map(|option| least_bits(&option.ty)).min().unwrap_or(0)
         }
         Type::Array(array) => least_bits(&array.element).saturating_mul(array.length),
-        Type::Sequence(_) => 0,
+        Type::Sequence(_) | Type::Optional(_) => 0,
     }
 }
 
 fn is_uuid(ty: &Type) -> bool {
     matches!(ty, Type::Array(array) if array.length == 16 && matches!(plain_kind(&array.element), Some((_, 1))))
-}
-
-fn role(scope: Scope, name: &str) -> Option<Role> {
-    Some(match (scope, name) {
-        (Scope::PacketHeader, "magic") => Role::Magic,
-        (Scope::PacketHeader, "stream_id") => Role::StreamId,
-        (Scope::PacketHeader, "stream_instance_id") => Role::StreamInstance,
-        (Scope::PacketContext, "timestamp_begin") => Role::TimestampBegin,
-        (Scope::PacketContext, "timestamp_end") => Role::TimestampEnd,
-        (Scope::PacketContext, "content_size") => Role::ContentSize,
-        (Scope::PacketContext, "packet_size") => Role::PacketSize,
-        (Scope::PacketContext, "events_discarded") => Role::EventsDiscarded,
-        (Scope::PacketContext, "packet_seq_num") => Role::SequenceNumber,
-        (Scope::EventHeader, "id") => Role::EventId,
-        _ => return None,
-    })
 }
 
 /// The clock of a stream's timestamps: the first one that its event header, or else its packet context,
@@ -465,6 +644,9 @@ pub(super) fn clock_name(stream: &Stream) -> Option<&str> {
             Type::Integer(integer) | Type::Enum(Enum { integer, .. }) => integer.clock.as_deref(),
             Type::Struct(structure) => structure.fields.iter().find_map(|field| find(&field.ty)),
             Type::Variant(variant) => variant.options.iter().find_map(|option| find(&option.ty)),
+            Type::Optional(optional) => find(&optional.element),
+            Type::Array(array) => find(&array.element),
+            Type::Sequence(sequence) => find(&sequence.element),
             _ => None,
         }
     }

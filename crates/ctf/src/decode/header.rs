@@ -11,7 +11,7 @@
 
 use super::bits::mask;
 use super::run::Input;
-use crate::metadata::{ByteOrder, Enum, Field, Integer, Struct, Type, Variant};
+use crate::metadata::{ByteOrder, Enum, Field, Form, Integer, Role, Scope, Struct, Type, Variant, Version};
 
 /// Where the two numbers lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,23 +34,33 @@ pub(super) struct Short {
 
 impl ShortHeader {
     /// The form of a header, if it is the usual one.
-    pub fn of(header: &Struct) -> Option<Self> {
+    pub fn of(header: &Struct, version: Version) -> Option<Self> {
         let align_mask = u64::from(header.effective_alignment().max(8)) - 1;
         if header.effective_alignment() < 8 {
             return None;
         }
         let [first, second] = header.fields.as_slice() else { return None };
-        let id = first.ty.as_integer().filter(|id| first.name == "id" && is_plain(id))?;
+        let id = first.ty.as_integer().filter(|id| is_plain(id))?;
+        if !is_id(first, id, version) {
+            return None;
+        }
         let (time, id_limit) = match (&first.ty, &second.ty) {
             (Type::Integer(_), Type::Integer(time)) => (time, u64::MAX),
-            (Type::Enum(labels), Type::Variant(variant)) => short_option(labels, variant)?,
+            (_, Type::Variant(variant)) if variant.selector.path == [first.name.as_str()] => {
+                let (option, limit) = match (&first.ty, &variant.ranges) {
+                    (Type::Enum(labels), None) => short_label(labels, variant)?,
+                    (_, Some(_)) => short_range(variant)?,
+                    _ => return None,
+                };
+                (short_time(option)?, limit)
+            }
             _ => return None,
         };
         let time_shift = id.bits.next_multiple_of(time.alignment.max(1));
         let fits = time_shift + time.bits <= 64 && time.bits < 64 && id.clock.is_none();
         // Else the gap would depend on where the header begins.
         let steady = header.effective_alignment() >= time.alignment;
-        let sound = is_plain(time) && time.clock.is_some() && fits && steady;
+        let sound = is_plain(time) && is_time(time) && fits && steady;
         sound.then_some(Self { align_mask, id_bits: id.bits, id_limit, time_shift, time_bits: time.bits })
     }
 
@@ -69,23 +79,47 @@ impl ShortHeader {
     }
 }
 
-/// The timestamp of the option that small numbers select, and the first number that doesn't.
-fn short_option<'t>(labels: &Enum, variant: &'t Variant) -> Option<(&'t Integer, u64)> {
+/// Whether a field has the number of the event class, and nothing else.
+fn is_id(field: &Field, integer: &Integer, version: Version) -> bool {
+    match version {
+        Version::One => Role::of_name(Scope::EventHeader, &field.name) == Some(Role::EventId),
+        Version::Two => integer.roles.iter().eq([Role::EventId]),
+    }
+}
+
+/// Whether an integer is a value of the clock, and nothing else.
+fn is_time(integer: &Integer) -> bool {
+    integer.clock.is_some() && integer.roles.is_empty()
+}
+
+/// The option that small numbers select by their label, and the first number that doesn't.
+fn short_label<'t>(labels: &Enum, variant: &'t Variant) -> Option<(&'t Type, u64)> {
     let [short, long] = labels.mappings.as_slice() else { return None };
     let limit = u64::try_from(short.high.checked_add(1)?).ok()?;
     let option = variant.options.iter().find(|option| option.name == short.label)?;
-    if short.low != 0 || long.low <= short.high || variant.selector.path != ["id"] {
-        return None;
-    }
-    let Type::Struct(Struct { fields, .. }) = &option.ty else { return None };
-    let [Field { name, ty: Type::Integer(time) }] = fields.as_slice() else { return None };
+    (short.low == 0 && long.low > short.high).then_some((&option.ty, limit))
+}
+
+/// The option that small numbers select, and the first number that doesn't.
+fn short_range(variant: &Variant) -> Option<(&Type, u64)> {
+    let [first, second] = variant.ranges.as_deref()? else { return None };
+    let (short, long) = if first.low == 0 { (first, second) } else { (second, first) };
+    let limit = u64::try_from(short.high.checked_add(1)?).ok()?;
+    let option = variant.options.get(short.option)?;
+    (short.low == 0 && long.low > short.high).then_some((&option.ty, limit))
+}
+
+/// The timestamp that is all of an option.
+fn short_time(option: &Type) -> Option<&Integer> {
+    let Type::Struct(Struct { fields, .. }) = option else { return None };
+    let [Field { ty: Type::Integer(time), .. }] = fields.as_slice() else { return None };
     // The structure's alignment must not move the timestamp beyond where its own does.
-    let aligned = option.ty.alignment() == time.alignment.max(1);
-    (name == "timestamp" && aligned).then_some((time, limit))
+    (option.alignment() == time.alignment.max(1)).then_some(time)
 }
 
 fn is_plain(integer: &Integer) -> bool {
-    integer.byte_order == ByteOrder::Little && !integer.signed && (1..=64).contains(&integer.bits)
+    let is_little = integer.byte_order == ByteOrder::Little && integer.form == Form::Fixed;
+    is_little && !integer.signed && (1..=64).contains(&integer.bits)
 }
 
 #[cfg(test)]
@@ -98,7 +132,7 @@ mod tests {
         let time = Integer::unsigned(32, ByteOrder::Little).with_clock("c").with_alignment(32);
         let fields = vec![Field::new("id", id.clone()), Field::new("timestamp", Type::Integer(time))];
         let header = Struct::new(fields);
-        let short = ShortHeader::of(&header).unwrap();
+        let short = ShortHeader::of(&header, Version::One).unwrap();
         let bytes = [9, 7, 0, 5, 5, 1, 2, 3, 4];
         let found = short.read(Input::new(&bytes, u64::MAX), 3);
         assert!(found.is_none(), "eight bytes are needed behind the alignment of four");
@@ -106,7 +140,10 @@ mod tests {
         assert_eq!((found.id, found.time, found.end), (0x0709, 0x0302_0105, 64));
         let wide = Type::Integer(Integer::unsigned(64, ByteOrder::Little).with_clock("c"));
         assert_eq!(
-            ShortHeader::of(&Struct::new(vec![Field::new("id", id), Field::new("timestamp", wide)])),
+            ShortHeader::of(
+                &Struct::new(vec![Field::new("id", id), Field::new("timestamp", wide)]),
+                Version::One
+            ),
             None
         );
     }

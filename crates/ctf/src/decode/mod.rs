@@ -22,21 +22,23 @@ mod plan;
 mod run;
 #[cfg(test)]
 mod tests;
+mod text;
 mod value;
 
 pub use compile::CompileError;
 pub use packet::Packet;
 pub use run::{Input, State};
-pub use value::{Elements, Fields, Value, Values};
+pub use value::{Elements, Fields, Inner, Value, Values};
 
 use std::collections::HashMap;
 
 use compile::{Compiler, Filled, Slots};
 use header::ShortHeader;
-use plan::{Plan, Role};
+use plan::Plan;
 use run::{advance_clock, run};
+use value::Bytes;
 
-use crate::metadata::{ByteOrder, Clock, Event, Scope, Stream, Struct, Trace};
+use crate::metadata::{ByteOrder, Clock, Event, Form, Role, Scope, Stream, Struct, Trace, Version};
 
 /// Parts of packets begin at multiples of this many bytes.
 pub const WINDOW_ALIGNMENT: u64 = 4096;
@@ -78,6 +80,9 @@ pub enum Problem {
     /// No stream class has this number.
     #[error("expected the number of a stream class, found {0}")]
     NoStream(u64),
+    /// An integer of variable size has more than 64 bits.
+    #[error("expected an integer of at most 64 bits, found a longer one")]
+    TooLong,
     /// No option of a variant is selected by this value.
     #[error("expected a value that selects an option, found {0}")]
     NoOption(u64),
@@ -96,9 +101,6 @@ pub enum Problem {
     /// The packet doesn't begin as packets do.
     #[error("expected the magic number 0xc1fc1fc1, found {0:#x}")]
     Magic(u64),
-    /// The packet belongs to another trace.
-    #[error("expected a packet of this trace, found the UUID of another")]
-    Uuid,
     /// Sizes in the packet's context contradict each other or the header before them.
     #[error("expected content of {least} to {packet} bits (the packet's size), found {content}")]
     Sizes {
@@ -218,6 +220,21 @@ impl Decoder {
         &self.trace
     }
 
+    /// The bytes with which each packet begins, where the description says so.
+    pub fn magic(&self) -> Option<[u8; 4]> {
+        let first = self.trace.packet_header.as_ref()?.fields.first()?;
+        let integer = first.ty.as_integer().filter(|integer| integer.bits == 32)?;
+        let is_magic = match self.trace.version {
+            Version::One => first.name == "magic",
+            Version::Two => integer.roles.has(Role::Magic),
+        };
+        let bytes = match integer.byte_order {
+            ByteOrder::Little => packet::MAGIC.to_le_bytes(),
+            ByteOrder::Big => packet::MAGIC.to_be_bytes(),
+        };
+        (is_magic && integer.form == Form::Fixed).then_some(bytes)
+    }
+
     /// A state for one data stream.
     pub fn state(&self) -> State {
         State::new(self.slots)
@@ -258,19 +275,18 @@ impl Decoder {
             state.clock = advance_clock(state.clock, short.time, header.time_bits);
             return Ok(EventHead { class, end: short.end });
         }
-        state.begin_event();
+        state.begin_header();
         let mut end = bit;
         let mut id = None;
         if let Some(plan) = &decoder.header {
             end = run::<false>(plan, input, bit, state)?;
-            if plan.roles & Role::EventId.bit() != 0 {
-                id = Some(state.role(Role::EventId));
-            }
+            id = state.role(Role::EventId);
             state.words.clear();
         }
         let class = match id {
             Some(id) => decoder.numbers.get(id),
-            None => Some(0).filter(|_| !decoder.events.is_empty()),
+            None if decoder.events.len() == 1 => Some(0),
+            None => decoder.numbers.get(0),
         };
         match class {
             Some(class) => Ok(EventHead { class, end }),
@@ -337,13 +353,13 @@ impl Decoder {
     /// The fields of the context that all events of the stream share.
     pub fn stream_context<'a>(&'a self, stream: usize, input: Input<'a>, state: &'a State) -> Fields<'a> {
         let root = self.stream(stream).and_then(|stream| stream.event_context.as_ref());
-        fields(root, &state.words, 0, input)
+        fields(root, &state.words, 0, state.bytes(input))
     }
 
     /// The values of both contexts and the payload, one after the other.
     #[inline]
     pub fn values<'a>(&self, input: Input<'a>, state: &'a State) -> Values<'a> {
-        Values::new(&state.words, input.bytes())
+        Values::new(&state.words, state.bytes(input))
     }
 
     /// The fields of the context of the event's class.
@@ -355,7 +371,7 @@ impl Decoder {
         state: &'a State,
     ) -> Fields<'a> {
         let event = self.stream(stream).and_then(|stream| stream.events.get(class));
-        fields(event.and_then(|event| event.context.as_ref()), &state.words, body.context, input)
+        fields(event.and_then(|event| event.context.as_ref()), &state.words, body.context, state.bytes(input))
     }
 
     /// The event's own fields.
@@ -367,13 +383,13 @@ impl Decoder {
         state: &'a State,
     ) -> Fields<'a> {
         let event = self.stream(stream).and_then(|stream| stream.events.get(class));
-        fields(event.and_then(|event| event.payload.as_ref()), &state.words, body.payload, input)
+        fields(event.and_then(|event| event.payload.as_ref()), &state.words, body.payload, state.bytes(input))
     }
 }
 
-fn fields<'a>(root: Option<&'a Struct>, words: &'a [u64], first: usize, input: Input<'a>) -> Fields<'a> {
+fn fields<'a>(root: Option<&'a Struct>, words: &'a [u64], first: usize, bytes: Bytes<'a>) -> Fields<'a> {
     let names = root.map_or(&[][..], |structure| structure.fields.as_slice());
-    Fields::new(names, words.get(first..).unwrap_or_default(), input.bytes())
+    Fields::new(names, words.get(first..).unwrap_or_default(), bytes)
 }
 
 fn plan<'t>(
@@ -404,7 +420,7 @@ fn stream_decoder<'t>(
         });
     }
     let numbers = Numbers::new(&stream.events);
-    let short_header = stream.event_header.as_ref().and_then(ShortHeader::of);
+    let short_header = stream.event_header.as_ref().and_then(|header| ShortHeader::of(header, trace.version));
     let short_header = short_header.filter(|_| !slots.header_is_referred_to());
     let clock =
         compile::clock_name(stream).and_then(|name| trace.clocks.iter().position(|clock| clock.name == name));

@@ -1,11 +1,11 @@
 //! Packet headers and contexts.
 
-use super::plan::Role;
 use super::run::{Input, State, run};
+use super::value::Bytes;
 use super::{DecodeError, Decoder, Fields, Problem, fields};
-use crate::metadata::Struct;
+use crate::metadata::{Role, Struct};
 
-const MAGIC: u64 = 0xc1fc_1fc1;
+pub(super) const MAGIC: u32 = 0xc1fc_1fc1;
 
 /// What a packet says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,28 +28,35 @@ pub struct Packet {
     pub discarded: Option<u64>,
     /// Its number in its stream.
     pub sequence: Option<u64>,
+    /// Whether it has the UUID of another trace.
+    pub is_foreign: bool,
     context: usize,
     words: Vec<u64>,
+    texts: Vec<u8>,
 }
 
 impl Decoder {
     /// Decodes header and context of the packet that begins with the input's first byte, and sets the
     /// clock to its beginning.
     pub fn packet(&self, input: Input<'_>, state: &mut State) -> Result<Packet, DecodeError> {
-        state.begin_event();
+        state.begin_header();
         let mut packet = Packet::default();
         let mut end = 0;
         let mut id = None;
         if let Some(plan) = &self.packet_header {
             end = run::<true>(plan, input, 0, state)?;
-            let role = |role: Role| (plan.roles & role.bit() != 0).then(|| state.role(role));
-            self.check_identity(role(Role::Magic), role(Role::Uuid), input)?;
+            let role = |role: Role| state.role(role);
+            if let Some(magic) = role(Role::Magic).filter(|&magic| magic != u64::from(MAGIC)) {
+                return Err(DecodeError { problem: Problem::Magic(magic), bit: 0 });
+            }
+            packet.is_foreign = role(Role::Uuid).is_some_and(|place| self.is_foreign(place, input));
             id = role(Role::StreamId);
             packet.instance = role(Role::StreamInstance);
         }
         let stream = match id {
             Some(id) => self.trace.streams.iter().position(|stream| stream.id == id),
-            None => Some(0).filter(|_| !self.streams.is_empty()),
+            None if self.streams.len() == 1 => Some(0),
+            None => self.trace.streams.iter().position(|stream| stream.id == 0),
         };
         let Some(stream) = stream else {
             return Err(DecodeError { problem: Problem::NoStream(id.unwrap_or(0)), bit: end });
@@ -59,45 +66,40 @@ impl Decoder {
         state.clock = 0;
         if let Some(plan) = self.streams.get(stream).and_then(|stream| stream.packet_context.as_ref()) {
             end = run::<true>(plan, input, end, state)?;
-            let role = |role: Role| (plan.roles & role.bit() != 0).then(|| state.role(role));
+            let role = |role: Role| state.role(role);
             packet.begin = role(Role::TimestampBegin);
             packet.end = role(Role::TimestampEnd);
             packet.content_bits = role(Role::ContentSize).or(role(Role::PacketSize));
-            packet.packet_bits = role(Role::PacketSize).or(packet.content_bits);
+            packet.packet_bits = role(Role::PacketSize).or(packet.content_bits.map(whole_bytes));
             packet.discarded = role(Role::EventsDiscarded);
             packet.sequence = role(Role::SequenceNumber);
         }
         packet.header_bits = end;
         packet.check_sizes()?;
         packet.words.clone_from(&state.words);
+        packet.texts.clone_from(&state.texts);
         Ok(packet)
     }
 
-    fn check_identity(
-        &self,
-        magic: Option<u64>,
-        uuid: Option<u64>,
-        input: Input<'_>,
-    ) -> Result<(), DecodeError> {
-        if let Some(magic) = magic.filter(|&magic| magic != MAGIC) {
-            return Err(DecodeError { problem: Problem::Magic(magic), bit: 0 });
-        }
-        if let (Some(place), Some(expected)) = (uuid, self.trace.uuid) {
-            let begin = (place >> 32) as usize;
-            let found = input.bytes().get(begin..).and_then(|rest| rest.first_chunk::<16>());
-            if found != Some(&expected.0) {
-                return Err(DecodeError { problem: Problem::Uuid, bit: begin as u64 * 8 });
-            }
-        }
-        Ok(())
+    /// Whether the UUID at a place is not that of the trace.
+    fn is_foreign(&self, place: u64, input: Input<'_>) -> bool {
+        let begin = (place >> 32) as usize;
+        let found = input.bytes().get(begin..).and_then(|rest| rest.first_chunk::<16>());
+        self.trace.uuid.is_some_and(|expected| found != Some(&expected.0))
     }
 
     /// The fields of a packet's context; `input` as it was when the packet was decoded.
     pub fn packet_context<'a>(&'a self, packet: &'a Packet, input: Input<'a>) -> Fields<'a> {
         let root: Option<&Struct> =
             self.stream(packet.stream).and_then(|stream| stream.packet_context.as_ref());
-        fields(root, &packet.words, packet.context, input)
+        let bytes = Bytes { packet: input.bytes(), texts: &packet.texts };
+        fields(root, &packet.words, packet.context, bytes)
     }
+}
+
+/// A size in bits, rounded up to bytes.
+fn whole_bytes(bits: u64) -> u64 {
+    bits.checked_next_multiple_of(8).unwrap_or(bits)
 }
 
 impl Packet {

@@ -5,17 +5,18 @@
 //!
 //! | type | words |
 //! |---|---|
-//! | integer, enumeration | the value, sign-extended |
+//! | integer, enumeration, bits, boolean | the value, sign-extended |
 //! | float | the bits of the value as an `f64` |
-//! | string | position (upper half) and length (lower half) in bytes |
+//! | text, blob | position (upper half) and length (lower half) in bytes; of UTF-16 and UTF-32 among the texts that were converted |
 //! | array or sequence of plain integers | position (upper half) and count (lower half) |
 //! | other array or sequence | count, then the elements |
 //! | structure | its fields |
 //! | variant | index of the option, then the option |
+//! | optional | 0; or 1, then the field |
 //!
 //! Plain integers have 8, 16, 32 or 64 bits, lie at whole bytes, and follow each other without gaps.
 
-use crate::metadata::{ByteOrder, Integer, Type};
+use crate::metadata::{ByteOrder, Encoding, Form, Integer, Type};
 
 /// A compiled structure.
 #[derive(Debug, Default)]
@@ -23,8 +24,6 @@ pub(super) struct Plan {
     pub steps: Vec<Step>,
     pub loads: Vec<Load>,
     pub choices: Vec<Choice>,
-    /// Bit set of the [`Role`]s that the plan fills.
-    pub roles: u32,
     /// The whole plan, if it is but a block.
     pub fixed: Option<Fixed>,
 }
@@ -64,11 +63,17 @@ pub(super) enum Step {
     /// that a later step asks for one of the values.
     Block { bytes: u32, first: u32, count: u32, watched: bool },
     /// An integer at any bit.
-    Bits { bits: u8, signed: bool, order: ByteOrder },
+    Bits { bits: u8, signed: bool, order: ByteOrder, reversed: bool },
+    /// An integer of as many bytes as it needs.
+    Variable { signed: bool },
     /// A float at any bit.
-    FloatBits { bits: u8, order: ByteOrder },
+    FloatBits { bits: u8, order: ByteOrder, reversed: bool },
     /// Bytes up to a NUL.
     Text,
+    /// Text of another encoding than UTF-8, up to a NUL.
+    WideText { encoding: Encoding },
+    /// The same in a number of bytes.
+    SizedText { count: Count, encoding: Encoding },
     /// Plain integers of `size` bytes each.
     Plain { count: Count, size: u8 },
     /// The `body` steps that follow, several times. `least` is the least size of one round in bits.
@@ -77,7 +82,9 @@ pub(super) enum Step {
     Choose { slot: u16, choice: u32 },
     /// Remember the word that was appended last.
     Save { slot: u16 },
-    /// Update the clock by that word.
+    /// Remember it as what the packet or event says of itself.
+    Role { role: crate::metadata::Role },
+    /// Update the clock by that word. 0 bits are as many as the integer turned out to have.
     Clock { bits: u8 },
 }
 
@@ -112,6 +119,9 @@ impl Kind {
     /// For an integer of 8, 16, 32 or 64 bits.
     pub fn of(integer: &Integer) -> Option<Self> {
         let order = integer.byte_order;
+        if integer.form != Form::Fixed {
+            return None;
+        }
         Some(match (integer.bits, integer.signed) {
             (8, false) => Self::U8,
             (8, true) => Self::I8,
@@ -150,7 +160,7 @@ impl Kind {
     }
 }
 
-/// The options of a variant.
+/// The options of a variant, or of an optional field: none and the field.
 #[derive(Debug)]
 pub(super) struct Choice {
     /// Flips the sign bit of signed selectors, so that all ranges compare unsigned.
@@ -159,41 +169,18 @@ pub(super) struct Choice {
     pub ranges: Vec<(u64, u64, u32)>,
     /// Steps of each option: first, and behind the last.
     pub options: Vec<(u32, u32)>,
+    /// The option where no range has the value.
+    pub otherwise: Option<u32>,
     /// The step behind all options.
     pub end: u32,
-}
-
-/// Values with a meaning for readers. Each has a slot of its own, before those of references.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
-pub(super) enum Role {
-    Magic = 0,
-    Uuid = 1,
-    StreamId = 2,
-    StreamInstance = 3,
-    TimestampBegin = 4,
-    TimestampEnd = 5,
-    ContentSize = 6,
-    PacketSize = 7,
-    EventsDiscarded = 8,
-    SequenceNumber = 9,
-    EventId = 10,
-}
-
-impl Role {
-    /// Number of roles.
-    pub const COUNT: u16 = 11;
-
-    /// The role's bit in [`Plan::roles`].
-    pub const fn bit(self) -> u32 {
-        1 << self as u16
-    }
 }
 
 /// Whether arrays of this type are stored as position and count alone.
 pub(crate) fn plain_kind(element: &Type) -> Option<(Kind, u8)> {
     let Type::Integer(integer) = element else { return None };
-    let packed = integer.alignment % 8 == 0 && integer.alignment <= integer.bits;
+    // Values that mean something for the reader are looked at one by one.
+    let means_nothing = integer.clock.is_none() && integer.roles.is_empty();
+    let packed = integer.alignment % 8 == 0 && integer.alignment <= integer.bits && means_nothing;
     let kind = Kind::of(integer).filter(|_| packed)?;
     Some((kind, (integer.bits / 8) as u8))
 }

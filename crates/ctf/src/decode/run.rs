@@ -1,8 +1,9 @@
 //! Running plans over bytes.
 
-use super::plan::{Count, Kind, Plan, Role, Step};
-use super::{DecodeError, Problem, bits};
-use crate::metadata::ByteOrder;
+use super::plan::{Count, Kind, Plan, Step};
+use super::value::Bytes;
+use super::{DecodeError, Problem, bits, text};
+use crate::metadata::{ByteOrder, Encoding, Role, Roles};
 
 /// How many elements without a single bit one event may have: nothing else limits them.
 const MAX_EMPTY: u64 = 1 << 16;
@@ -43,22 +44,49 @@ pub struct State {
     pub(super) slots: Vec<u64>,
     /// The clock's value, updated by fields that are mapped to it.
     pub(super) clock: u64,
+    /// Texts that had to be converted.
+    pub(super) texts: Vec<u8>,
+    /// Which roles' values were found.
+    roles: Roles,
     /// Byte order of the last integer that was read bit by bit.
     order: ByteOrder,
+    /// Size in bits of the last integer of variable size.
+    variable_bits: u32,
     empty: u64,
 }
 
 impl State {
     pub(super) fn new(slots: usize) -> Self {
-        Self { words: Vec::new(), slots: vec![0; slots], clock: 0, order: ByteOrder::Little, empty: 0 }
+        Self {
+            words: Vec::new(),
+            slots: vec![0; slots],
+            clock: 0,
+            texts: Vec::new(),
+            roles: Roles::NONE,
+            order: ByteOrder::Little,
+            variable_bits: 0,
+            empty: 0,
+        }
     }
 
-    pub(super) fn role(&self, role: Role) -> u64 {
-        self.slots.get(role as usize).copied().unwrap_or(0)
+    /// The value with this role, if one was found since [`Self::begin_header`].
+    pub(super) fn role(&self, role: Role) -> Option<u64> {
+        self.slots.get(role as usize).copied().filter(|_| self.roles.has(role))
+    }
+
+    /// What words refer to.
+    pub(super) fn bytes<'a>(&'a self, input: Input<'a>) -> Bytes<'a> {
+        Bytes { packet: input.bytes, texts: &self.texts }
+    }
+
+    pub(super) fn begin_header(&mut self) {
+        self.begin_event();
+        self.roles = Roles::NONE;
     }
 
     pub(super) fn begin_event(&mut self) {
         self.words.clear();
+        self.texts.clear();
         self.empty = 0;
     }
 }
@@ -133,9 +161,18 @@ impl Run<'_, '_> {
                         self.block(begin, first, count);
                     }
                 }
-                Step::Bits { bits, signed, order } => self.bits(bits.into(), signed, order)?,
-                Step::FloatBits { bits, order } => self.float_bits(bits.into(), order)?,
+                Step::Bits { bits, signed, order, reversed } => {
+                    self.bits((bits.into(), reversed), signed, order)?;
+                }
+                Step::Variable { signed } => self.variable(signed)?,
+                Step::FloatBits { bits, order, reversed } => {
+                    self.float_bits((bits.into(), reversed), order)?
+                }
                 Step::Text => self.text::<KEEP>()?,
+                Step::WideText { encoding } => self.wide_text::<KEEP>(encoding)?,
+                Step::SizedText { count, encoding } => {
+                    self.sized_text::<KEEP>(self.count(count), encoding)?
+                }
                 Step::Plain { count, size } => {
                     let count = self.count(count);
                     let begin = self.take_bytes(count.saturating_mul(size.into()))?;
@@ -152,9 +189,17 @@ impl Run<'_, '_> {
                         *slot = last;
                     }
                 }
+                Step::Role { role } => {
+                    let last = self.state.words.last().copied().unwrap_or(0);
+                    if let Some(slot) = self.state.slots.get_mut(role as usize) {
+                        *slot = last;
+                    }
+                    self.state.roles = self.state.roles.with(role);
+                }
                 Step::Clock { bits } => {
                     let last = self.state.words.last().copied().unwrap_or(0);
-                    self.state.clock = advance_clock(self.state.clock, last, bits.into());
+                    let bits = if bits == 0 { self.state.variable_bits } else { bits.into() };
+                    self.state.clock = advance_clock(self.state.clock, last, bits);
                 }
             }
         }
@@ -181,16 +226,48 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    fn bits(&mut self, bits: u32, signed: bool, order: ByteOrder) -> Result<(), DecodeError> {
+    fn bits(
+        &mut self,
+        (bits, reversed): (u32, bool),
+        signed: bool,
+        order: ByteOrder,
+    ) -> Result<(), DecodeError> {
         self.check_order(order)?;
         let begin = self.take(bits.into())?;
         let value = bits::read(self.input.bytes, begin, bits, order).unwrap_or(0);
+        let value = if reversed { value.reverse_bits() >> (64 - bits.clamp(1, 64)) } else { value };
         self.state.words.push(if signed { bits::extend_sign(value, bits) } else { value });
         Ok(())
     }
 
-    fn float_bits(&mut self, bits: u32, order: ByteOrder) -> Result<(), DecodeError> {
+    /// Seven bits a byte, the lowest first.
+    fn variable(&mut self, signed: bool) -> Result<(), DecodeError> {
+        let begin = (self.bit / 8) as usize;
+        let bytes = self.input.bytes.get(begin..).unwrap_or_default();
+        let (mut value, mut bits) = (0u64, 0u32);
+        for &byte in bytes {
+            let part = byte & 0x7f;
+            let is_last = byte & 0x80 == 0;
+            // The tenth byte has room for the last bit alone, and must need it.
+            if bits == 63 && !(is_last && if signed { matches!(part, 0 | 0x7f) } else { part == 1 }) {
+                return self.wrong(Problem::TooLong);
+            }
+            value |= u64::from(part) << bits;
+            bits += 7;
+            if is_last {
+                self.take_bytes(u64::from(bits / 7))?;
+                self.state.variable_bits = bits.min(64);
+                self.state.words.push(if signed { bits::extend_sign(value, bits) } else { value });
+                return Ok(());
+            }
+        }
+        let found = self.input.bits.saturating_sub(self.bit);
+        self.wrong(Problem::Cut { expected: found + 8, found })
+    }
+
+    fn float_bits(&mut self, bits: (u32, bool), order: ByteOrder) -> Result<(), DecodeError> {
         self.bits(bits, false, order)?;
+        let (bits, _) = bits;
         if let Some(word) = self.state.words.last_mut().filter(|_| bits == 32) {
             *word = f64::from(f32::from_bits(*word as u32)).to_bits();
         }
@@ -208,6 +285,39 @@ impl Run<'_, '_> {
             self.state.words.push((begin as u64) << 32 | length as u64);
         }
         Ok(())
+    }
+
+    /// Text of larger units, up to one that is 0.
+    fn wide_text<const KEEP: bool>(&mut self, encoding: Encoding) -> Result<(), DecodeError> {
+        let begin = (self.bit / 8) as usize;
+        let rest = self.input.bytes.get(begin..).unwrap_or_default();
+        let Some(length) = text::length(rest, encoding) else { return self.wrong(Problem::NoEnd) };
+        self.take_bytes((length + encoding.unit()) as u64)?;
+        if KEEP {
+            self.convert(rest.get(..length).unwrap_or_default(), encoding);
+        }
+        Ok(())
+    }
+
+    /// Text of larger units in a number of bytes.
+    fn sized_text<const KEEP: bool>(&mut self, size: u64, encoding: Encoding) -> Result<(), DecodeError> {
+        let begin = self.take_bytes(size)?;
+        if KEEP {
+            let bytes = self.input.bytes.get(begin..).unwrap_or_default();
+            let bytes = bytes.get(..size as usize).unwrap_or(bytes);
+            self.convert(
+                bytes.get(..text::length(bytes, encoding).unwrap_or(bytes.len())).unwrap_or(bytes),
+                encoding,
+            );
+        }
+        Ok(())
+    }
+
+    fn convert(&mut self, bytes: &[u8], encoding: Encoding) {
+        let begin = self.state.texts.len() as u64;
+        text::to_utf8(bytes, encoding, &mut self.state.texts);
+        let length = self.state.texts.len() as u64 - begin;
+        self.state.words.push(begin << 32 | length);
     }
 
     fn count(&self, count: Count) -> u64 {
@@ -251,7 +361,8 @@ impl Run<'_, '_> {
         };
         let key = value ^ choice.bias;
         let range = choice.ranges.iter().find(|(low, high, _)| (*low..=*high).contains(&key));
-        let Some(&(_, _, option)) = range else { return self.wrong(Problem::NoOption(value)) };
+        let option = range.map(|&(_, _, option)| option).or(choice.otherwise);
+        let Some(option) = option else { return self.wrong(Problem::NoOption(value)) };
         self.state.words.push(option.into());
         let Some(&(first, end)) = choice.options.get(option as usize) else {
             return self.wrong(Problem::NoOption(value));

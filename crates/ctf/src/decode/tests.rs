@@ -29,6 +29,10 @@ fn show(value: Value<'_>) -> String {
         Value::Float(value) => value.to_string(),
         Value::Text(text) => String::from_utf8_lossy(text).into_owned(),
         Value::Enum(value, _) => format!("#{value}"),
+        Value::Boolean(value) => value.to_string(),
+        Value::Bits(value, _) => format!("{value:#b}"),
+        Value::Blob(bytes) => format!("{bytes:02x?}"),
+        Value::Optional(inner) => inner.and_then(Inner::value).map_or("none".into(), show),
         Value::Struct(fields) => {
             let shown: Vec<String> = fields.map(|(name, value)| format!("{name}:{}", show(value))).collect();
             format!("({})", shown.join(" "))
@@ -195,7 +199,9 @@ fn packets_of_other_traces_and_impossible_sizes_are_refused() {
     let sizes = |content, packet| Err(Problem::Sizes { least: 232, content, packet });
     assert_eq!(packet(0xc1fc_1fc1, 1, 3, 232, 256).unwrap().content_bits, Some(232));
     assert_eq!(packet(1, 1, 3, 232, 256), Err(Problem::Magic(1)));
-    assert_eq!(packet(0xc1fc_1fc1, 2, 3, 232, 256), Err(Problem::Uuid));
+    assert!(packet(0xc1fc_1fc1, 2, 3, 232, 256).unwrap().is_foreign);
+    assert!(!packet(0xc1fc_1fc1, 1, 3, 232, 256).unwrap().is_foreign);
+    assert_eq!(decoder.magic(), Some(0xc1fc_1fc1u32.to_le_bytes()));
     assert_eq!(packet(0xc1fc_1fc1, 1, 4, 232, 256), Err(Problem::NoStream(4)));
     assert_eq!(packet(0xc1fc_1fc1, 1, 3, 8, 256), sizes(8, 256));
     assert_eq!(packet(0xc1fc_1fc1, 1, 3, 264, 256), sizes(264, 256));

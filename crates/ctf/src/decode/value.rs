@@ -2,7 +2,7 @@
 
 use super::plan::{Kind, plain_kind};
 use super::run::plain_element;
-use crate::metadata::{Enum, Field, Integer, Type};
+use crate::metadata::{BitArray, Encoding, Enum, Field, Integer, Type};
 
 /// A decoded value. Texts and arrays borrow the packet's bytes.
 #[derive(Clone, Copy, Debug)]
@@ -13,26 +13,71 @@ pub enum Value<'a> {
     Signed(i64, &'a Integer),
     /// A number of either size.
     Float(f64),
-    /// Text without its NUL; whether it is UTF-8 was not checked.
+    /// A bit.
+    Boolean(bool),
+    /// Bits, the least significant first, and their type.
+    Bits(u64, &'a BitArray),
+    /// Text without its NUL. Whether it is UTF-8 was not checked; of other encodings it was converted to
+    /// UTF-8, with replacements for what was none.
     Text(&'a [u8]),
+    /// Bytes that mean nothing here.
+    Blob(&'a [u8]),
     /// The value of an enumeration, as 64 bits of its container, and its type.
     Enum(u64, &'a Enum),
     /// Fields.
     Struct(Fields<'a>),
     /// The name of the selected option, and its value.
     Variant(&'a str, Fields<'a>),
+    /// The field that is there, or not.
+    Optional(Option<Inner<'a>>),
     /// Elements of an array or sequence.
     Array(Elements<'a>),
 }
 
+/// A value inside another one.
+#[derive(Clone, Copy, Debug)]
+pub struct Inner<'a> {
+    ty: &'a Type,
+    words: &'a [u64],
+    bytes: Bytes<'a>,
+}
+
+impl<'a> Inner<'a> {
+    /// The value.
+    pub fn value(self) -> Option<Value<'a>> {
+        let mut words = self.words;
+        take(self.ty, &mut words, self.bytes)
+    }
+}
+
+/// The bytes that words refer to: those of the packet, and texts that were converted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bytes<'a> {
+    pub packet: &'a [u8],
+    pub texts: &'a [u8],
+}
+
+impl<'a> Bytes<'a> {
+    const EMPTY: Self = Self { packet: &[], texts: &[] };
+
+    /// The text at a word's position.
+    fn text(self, word: u64, encoding: Encoding) -> &'a [u8] {
+        let from = if encoding.unit() == 1 { self.packet } else { self.texts };
+        slice(word, 1, from)
+    }
+}
+
 impl<'a> Value<'a> {
-    /// The value of an integer or enumeration; nothing for others.
+    /// The value of an integer, enumeration, boolean or bits, also of one that need not be there; nothing for
+    /// others.
     pub fn as_integer(&self) -> Option<i128> {
         match *self {
             Self::Unsigned(value, _) => Some(value.into()),
             Self::Signed(value, _) => Some(value.into()),
             Self::Enum(value, ty) if ty.integer.signed => Some((value as i64).into()),
-            Self::Enum(value, _) => Some(value.into()),
+            Self::Enum(value, _) | Self::Bits(value, _) => Some(value.into()),
+            Self::Boolean(value) => Some(value.into()),
+            Self::Optional(Some(inner)) => inner.value()?.as_integer(),
             _ => None,
         }
     }
@@ -41,6 +86,7 @@ impl<'a> Value<'a> {
     pub fn as_text(&self) -> Option<&'a [u8]> {
         match *self {
             Self::Text(text) => Some(text),
+            Self::Optional(Some(inner)) => inner.value()?.as_text(),
             _ => None,
         }
     }
@@ -50,11 +96,11 @@ impl<'a> Value<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
     words: &'a [u64],
-    bytes: &'a [u8],
+    bytes: Bytes<'a>,
 }
 
 impl<'a> Values<'a> {
-    pub(super) fn new(words: &'a [u64], bytes: &'a [u8]) -> Self {
+    pub(super) fn new(words: &'a [u64], bytes: Bytes<'a>) -> Self {
         Self { words, bytes }
     }
 
@@ -64,10 +110,10 @@ impl<'a> Values<'a> {
         pop(&mut self.words).unwrap_or(0)
     }
 
-    /// The text of a string.
+    /// The text of a string in UTF-8.
     #[inline]
     pub fn text(&mut self) -> &'a [u8] {
-        slice(self.word(), 1, self.bytes)
+        slice(self.word(), 1, self.bytes.packet)
     }
 
     /// A value of any type.
@@ -81,16 +127,21 @@ impl<'a> Values<'a> {
 pub struct Fields<'a> {
     names: &'a [Field],
     words: &'a [u64],
-    bytes: &'a [u8],
+    bytes: Bytes<'a>,
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(names: &'a [Field], words: &'a [u64], bytes: &'a [u8]) -> Self {
+    pub(super) fn new(names: &'a [Field], words: &'a [u64], bytes: Bytes<'a>) -> Self {
         Self { names, words, bytes }
     }
 
     /// No fields.
-    pub const EMPTY: Self = Self { names: &[], words: &[], bytes: &[] };
+    pub const EMPTY: Self = Self { names: &[], words: &[], bytes: Bytes::EMPTY };
+
+    /// The types of the fields that are left.
+    pub fn types(&self) -> &'a [Field] {
+        self.names
+    }
 
     /// Whether there is no field left.
     pub fn is_empty(&self) -> bool {
@@ -128,7 +179,7 @@ enum Source<'a> {
     /// Integers as they stand in the packet.
     Plain { kind: Kind, size: u8, bytes: &'a [u8], next: usize },
     /// Anything else.
-    Words { words: &'a [u64], bytes: &'a [u8] },
+    Words { words: &'a [u64], bytes: Bytes<'a> },
 }
 
 impl<'a> Elements<'a> {
@@ -155,7 +206,7 @@ impl<'a> Iterator for Elements<'a> {
                 let Type::Integer(integer) = self.ty else { return None };
                 Some(integer_value(word, integer))
             }
-            Source::Words { words, bytes } => take(self.ty, words, bytes),
+            Source::Words { words, bytes } => take(self.ty, words, *bytes),
         }
     }
 }
@@ -177,12 +228,22 @@ fn slice(word: u64, size: u8, bytes: &[u8]) -> &[u8] {
     bytes.get(begin..begin.saturating_add(length)).unwrap_or_default()
 }
 
+/// Text without its first NUL and what is behind.
+fn until_nul(text: &[u8]) -> &[u8] {
+    let end = memchr::memchr(0, text).unwrap_or(text.len());
+    text.get(..end).unwrap_or(text)
+}
+
 /// The value of a type, whose words are taken away.
-fn take<'a>(ty: &'a Type, words: &mut &'a [u64], bytes: &'a [u8]) -> Option<Value<'a>> {
+fn take<'a>(ty: &'a Type, words: &mut &'a [u64], bytes: Bytes<'a>) -> Option<Value<'a>> {
     Some(match ty {
         Type::Integer(integer) => integer_value(pop(words)?, integer),
         Type::Float(_) => Value::Float(f64::from_bits(pop(words)?)),
-        Type::String(_) => Value::Text(slice(pop(words)?, 1, bytes)),
+        Type::Boolean(_) => Value::Boolean(pop(words)? != 0),
+        Type::Bits(array) => Value::Bits(pop(words)?, array),
+        Type::String(encoding) => Value::Text(bytes.text(pop(words)?, *encoding)),
+        Type::Text(text) => Value::Text(until_nul(bytes.text(pop(words)?, text.encoding))),
+        Type::Blob(_) => Value::Blob(slice(pop(words)?, 1, bytes.packet)),
         Type::Enum(enumeration) => Value::Enum(pop(words)?, enumeration),
         Type::Struct(structure) => {
             let fields = Fields { names: &structure.fields, words, bytes };
@@ -197,18 +258,25 @@ fn take<'a>(ty: &'a Type, words: &mut &'a [u64], bytes: &'a [u8]) -> Option<Valu
             skip(&field.ty, words)?;
             Value::Variant(&field.name, fields)
         }
+        Type::Optional(optional) => {
+            let is_there = pop(words)? != 0;
+            let inner = Inner { ty: &optional.element, words, bytes };
+            if is_there {
+                skip(&optional.element, words)?;
+            }
+            Value::Optional(is_there.then_some(inner))
+        }
         Type::Array(array) => elements(&array.element, words, bytes)?,
         Type::Sequence(sequence) => elements(&sequence.element, words, bytes)?,
     })
 }
 
-fn elements<'a>(element: &'a Type, words: &mut &'a [u64], bytes: &'a [u8]) -> Option<Value<'a>> {
+fn elements<'a>(element: &'a Type, words: &mut &'a [u64], bytes: Bytes<'a>) -> Option<Value<'a>> {
     let word = pop(words)?;
     if let Some((kind, size)) = plain_kind(element) {
-        let bytes = slice(word, size, bytes);
+        let bytes = slice(word, size, bytes.packet);
         if matches!(element, Type::Integer(integer) if integer.is_text()) {
-            let end = memchr::memchr(0, bytes).unwrap_or(bytes.len());
-            return bytes.get(..end).map(Value::Text);
+            return Some(Value::Text(until_nul(bytes)));
         }
         let left = bytes.len() / usize::from(size.max(1));
         return Some(Value::Array(Elements {
@@ -226,7 +294,18 @@ fn elements<'a>(element: &'a Type, words: &mut &'a [u64], bytes: &'a [u8]) -> Op
 /// Takes the words of a type away.
 fn skip(ty: &Type, words: &mut &[u64]) -> Option<()> {
     match ty {
-        Type::Integer(_) | Type::Float(_) | Type::String(_) | Type::Enum(_) => pop(words).map(drop),
+        Type::Integer(_)
+        | Type::Float(_)
+        | Type::Boolean(_)
+        | Type::Bits(_)
+        | Type::String(_)
+        | Type::Text(_)
+        | Type::Blob(_)
+        | Type::Enum(_) => pop(words).map(drop),
+        Type::Optional(optional) => match pop(words)? {
+            0 => Some(()),
+            _ => skip(&optional.element, words),
+        },
         Type::Struct(structure) => structure.fields.iter().try_for_each(|field| skip(&field.ty, words)),
         Type::Variant(variant) => {
             let option = pop(words)? as usize;

@@ -23,7 +23,7 @@ use tompion_schema::{self as schema, Event};
 use crate::meaning::Meaning;
 use crate::metadata::{
     self, Base, ByteOrder, Clock, Encoding, Enum, EnvironmentValue, Field, Float, Integer, Mapping,
-    Reference, Scope, Stream, Struct, Trace, Type, Uuid, Variant,
+    Reference, Scope, Stream, Struct, Trace, Type, Uuid, Variant, Version,
 };
 
 pub use packet::{Origin, Packet, PacketInfo, Record, index_entry, index_header};
@@ -88,6 +88,7 @@ pub fn metadata(source: &Source, events: &[Event]) -> Trace {
         ..Clock::nanoseconds(CLOCK, source.clock_offset_ns)
     };
     let stream = Stream {
+        name: None,
         id: 0,
         packet_context: Some(packet_context()),
         event_header: Some(event_header()),
@@ -95,6 +96,8 @@ pub fn metadata(source: &Source, events: &[Event]) -> Trace {
         events: events.iter().zip(0..).map(|(event, id)| event_class(event, id)).collect(),
     };
     Trace {
+        version: Version::One,
+        identity: None,
         byte_order: ORDER,
         uuid: Some(source.uuid),
         environment: source.environment.clone(),
@@ -157,6 +160,7 @@ fn event_header() -> Struct {
             Field::new("compact", Type::Struct(compact)),
             Field::new("extended", Type::Struct(extended)),
         ],
+        ranges: None,
     };
     Struct::new(vec![Field::new("id", Type::Enum(id)), Field::new("v", Type::Variant(variant))])
 }

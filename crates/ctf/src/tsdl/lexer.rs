@@ -28,8 +28,8 @@ pub(super) enum Kind {
 }
 
 /// All symbols; longer ones before their own beginnings.
-const SYMBOLS: [&str; 18] =
-    ["...", ":=", "->", "{", "}", "[", "]", "(", ")", "<", ">", ";", ":", ",", ".", "=", "*", "-"];
+const SYMBOLS: [&str; 19] =
+    ["...", ":=", "->", "{", "}", "[", "]", "(", ")", "<", ">", ";", ":", ",", ".", "=", "*", "-", "+"];
 
 impl Kind {
     /// The token as an error message calls it.

@@ -43,9 +43,6 @@ pub enum Error {
         /// What is wrong.
         message: String,
     },
-    /// The description is in the language of CTF 2.
-    #[error("expected a description of CTF 1.8, found one of CTF 2, which is not read yet")]
-    Version2,
     /// The text comes in packets, and one of them is damaged.
     #[error("expected {expected}, found {found}, metadata packet at byte {offset}")]
     Packet {
@@ -58,9 +55,6 @@ pub enum Error {
     },
 }
 
-/// Stands before each fragment of a CTF 2 description.
-const RECORD_SEPARATOR: u8 = 0x1e;
-
 /// A place in a text, both numbers from 1. Columns count characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
@@ -72,9 +66,6 @@ pub struct Position {
 
 /// Reads a `metadata` file: plain text, or text in packets of either byte order.
 pub fn parse(bytes: &[u8]) -> Result<Trace, Error> {
-    if matches!(bytes.trim_ascii_start(), [RECORD_SEPARATOR | b'{', ..]) {
-        return Err(Error::Version2);
-    }
     parse_text(&text(bytes)?)
 }
 

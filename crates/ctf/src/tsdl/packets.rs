@@ -24,7 +24,8 @@ pub fn text(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
     };
     let mut text = Vec::new();
     let mut offset = 0;
-    while let Some(rest) = bytes.get(offset..).filter(|rest| !rest.is_empty()) {
+    // Less than a header behind the last packet is no packet: tracers leave such bytes.
+    while let Some(rest) = bytes.get(offset..).filter(|rest| rest.len() >= HEADER || offset == 0) {
         let (content, size) = packet(rest, offset, read)?;
         text.extend_from_slice(content);
         offset += size;

@@ -156,7 +156,7 @@ impl Parser {
 
     fn value(&mut self) -> Result<Value> {
         match self.peek() {
-            Kind::Text(_) | Kind::Number(_) | Kind::Symbol("-") => {}
+            Kind::Text(_) | Kind::Number(_) | Kind::Symbol("-" | "+") => {}
             Kind::Word(_) => return Ok(Value::Word(self.path()?)),
             _ => return self.expected("a value"),
         }
@@ -172,6 +172,9 @@ impl Parser {
 
     fn number(&mut self) -> Result<i128> {
         let negative = self.take_symbol("-");
+        if !negative {
+            self.take_symbol("+");
+        }
         match *self.peek() {
             Kind::Number(number) => {
                 self.next += 1;

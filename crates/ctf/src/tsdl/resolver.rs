@@ -10,7 +10,9 @@ use std::collections::HashMap;
 use super::syntax::{Declarator, Item, TypeExpr, Value};
 use super::types::Place;
 use super::{Error, Position};
-use crate::metadata::{ByteOrder, Clock, EnvironmentValue, Event, Scope, Stream, Struct, Trace, Type, Uuid};
+use crate::metadata::{
+    ByteOrder, Clock, Enum, EnvironmentValue, Event, Field, Scope, Stream, Struct, Trace, Type, Uuid,
+};
 
 pub(super) type Result<T> = std::result::Result<T, Error>;
 
@@ -340,8 +342,50 @@ impl<'a> Resolver<'a> {
                 stream.events.push(event);
             }
         }
+        map_timestamps(&mut self.trace);
         Ok(self.trace)
     }
+}
+
+/// Timestamps that name no clock are of the only one that there is, or of one that counts nanoseconds where there
+/// is none at all: old tracers leave the clock out.
+fn map_timestamps(trace: &mut Trace) {
+    if trace.clocks.len() > 1 {
+        return;
+    }
+    let clock = trace.clocks.first().map_or(DEFAULT_CLOCK, |clock| &clock.name).to_owned();
+    let mut mapped = false;
+    for stream in &mut trace.streams {
+        let mut map = |root: &mut Option<Struct>, names: &[&str]| {
+            let fields = root.iter_mut().flat_map(|structure| &mut structure.fields);
+            fields.for_each(|field| mapped |= map_timestamp(field, names, &clock));
+        };
+        map(&mut stream.packet_context, &["timestamp_begin", "timestamp_end"]);
+        map(&mut stream.event_header, &["timestamp"]);
+    }
+    if mapped && trace.clocks.is_empty() {
+        trace.clocks.push(Clock { absolute: true, ..Clock::nanoseconds(DEFAULT_CLOCK, 0) });
+    }
+}
+
+/// The clock of timestamps where the description has none.
+const DEFAULT_CLOCK: &str = "default";
+
+/// Maps a field of one of these names, or those in it, to a clock; whether there was one.
+fn map_timestamp(field: &mut Field, names: &[&str], clock: &str) -> bool {
+    let fields = match &mut field.ty {
+        Type::Integer(integer) | Type::Enum(Enum { integer, .. }) => {
+            let is_timestamp = names.contains(&field.name.as_str()) && integer.clock.is_none();
+            if is_timestamp {
+                integer.clock = Some(clock.into());
+            }
+            return is_timestamp;
+        }
+        Type::Struct(structure) => &mut structure.fields,
+        Type::Variant(variant) => &mut variant.options,
+        _ => return false,
+    };
+    fields.iter_mut().fold(false, |mapped, field| mapped | map_timestamp(field, names, clock))
 }
 
 fn environment_value(value: &Value, at: Position) -> Result<EnvironmentValue> {

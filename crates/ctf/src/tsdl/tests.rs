@@ -1,7 +1,7 @@
 use super::*;
 use crate::metadata::{
     Base, ByteOrder, Clock, Encoding, Enum, EnvironmentValue, Event, Field, Float, Integer, Mapping,
-    Reference, Scope, Stream, Struct, Trace, Type, Uuid, Variant,
+    Reference, Scope, Stream, Struct, Trace, Type, Uuid, Variant, Version,
 };
 
 const LITTLE: ByteOrder = ByteOrder::Little;
@@ -43,6 +43,7 @@ fn header() -> Struct {
                 }),
             ),
         ],
+        ranges: None,
     };
     Struct::new(vec![Field::new("id", Type::Enum(id)), Field::new("v", Type::Variant(variant))])
 }
@@ -101,6 +102,8 @@ pub(crate) fn example() -> Trace {
     };
     let empty = Event { id: 4, name: "empty".into(), payload: Some(Struct::default()), ..Event::default() };
     Trace {
+        version: Version::One,
+        identity: None,
         byte_order: LITTLE,
         uuid: Uuid::parse("624b19d9-19cd-4eae-bab8-8342e1b96a5d"),
         environment: vec![
@@ -121,6 +124,7 @@ pub(crate) fn example() -> Trace {
         ])),
         streams: vec![Stream {
             id: 1,
+            name: None,
             packet_context: Some(Struct::new(vec![
                 Field::new("content_size", unsigned(64)),
                 Field::new("packet_size", unsigned(64)),
@@ -231,12 +235,6 @@ fn errors_say_what_was_expected_what_was_found_and_where() {
     ] {
         assert_eq!(parse(text.as_bytes()).unwrap_err().to_string(), expected, "{text}");
     }
-}
-
-#[test]
-fn a_description_of_ctf_2_is_called_so() {
-    assert_eq!(parse(b"\x1e{\"type\":\"preamble\",\"version\":2}"), Err(Error::Version2));
-    assert_eq!(parse(b" {}"), Err(Error::Version2));
 }
 
 #[test]

@@ -178,7 +178,7 @@ impl<'a> Resolver<'a> {
         if let Some(items) = body {
             let scope = self.open_scope(scope);
             let options = self.fields(items, scope, place, false)?;
-            return Ok(Type::Variant(Variant { selector, options }));
+            return Ok(Type::Variant(Variant { selector, options, ranges: None }));
         }
         let name = format!("variant {}", name.as_deref().unwrap_or_default());
         match self.look_up(scope, &name) {

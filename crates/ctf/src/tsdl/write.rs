@@ -220,11 +220,11 @@ impl Writer<'_> {
         let mut ty = &field.ty;
         loop {
             match ty {
-                Type::Array(Array { element, length }) => {
+                Type::Array(Array { element, length, .. }) => {
                     let _ = write!(lengths, "[{length}]");
                     ty = element;
                 }
-                Type::Sequence(Sequence { element, length }) => {
+                Type::Sequence(Sequence { element, length, .. }) => {
                     let _ = write!(lengths, "[{}]", reference(length, place));
                     ty = element;
                 }
@@ -238,7 +238,9 @@ impl Writer<'_> {
             Type::Enum(enumeration) => self.enumeration(enumeration),
             Type::Struct(structure) => self.structure(structure, &inside),
             Type::Variant(variant) => self.variant(variant, place, &inside),
-            Type::Array(_) | Type::Sequence(_) => {}
+            Type::Boolean(integer) => self.integer(integer),
+            Type::Bits(array) => self.integer(&array.integer),
+            Type::Array(_) | Type::Sequence(_) | Type::Text(_) | Type::Blob(_) | Type::Optional(_) => {}
         }
         let _ = writeln!(self.text, " {name}{lengths};");
     }
@@ -364,8 +366,8 @@ fn byte_order(order: ByteOrder) -> &'static str {
 fn encoding(encoding: Encoding) -> &'static str {
     match encoding {
         Encoding::None => "none",
-        Encoding::Utf8 => "UTF8",
         Encoding::Ascii => "ASCII",
+        Encoding::Utf8 | Encoding::Utf16(_) | Encoding::Utf32(_) => "UTF8",
     }
 }
 

@@ -97,7 +97,14 @@ impl<'a> Argument<'a> {
             Value::Enum(value, ty) => Self::Integer(value, ty.integer.signed, ty.integer.bits),
             Value::Float(value) => Self::Float(value),
             Value::Text(text) => Self::Text(text),
-            Value::Struct(_) | Value::Variant(..) | Value::Array(_) => Self::Other,
+            Value::Boolean(value) => Self::Integer(value.into(), false, 8),
+            Value::Bits(value, ty) => Self::Integer(value, false, ty.integer.bits),
+            Value::Optional(Some(inner)) => inner.value().map_or(Self::Other, |value| Self::of(&value)),
+            Value::Struct(_)
+            | Value::Variant(..)
+            | Value::Array(_)
+            | Value::Blob(_)
+            | Value::Optional(None) => Self::Other,
         }
     }
 

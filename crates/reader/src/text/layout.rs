@@ -35,7 +35,7 @@ impl Form {
                 true => Self::Signed,
                 false => Self::Unsigned,
             },
-            Type::String(_) => Self::Text,
+            Type::String(encoding) if encoding.unit() == 1 => Self::Text,
             other => Self::Other(other.clone()),
         }
     }

@@ -17,7 +17,8 @@ use crate::{Error, Event, Loss, LossKind, Trace, TraceSet};
 use layout::Layout;
 use time::Times;
 pub use time::{ClockFormat, TimeFormat};
-use tompion_ctf::metadata::EnvironmentValue;
+use tompion_ctf::decode::Value;
+use tompion_ctf::metadata::{EnvironmentValue, Field, Version};
 
 /// How to print.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +32,20 @@ pub struct PrintOptions {
 /// Names of packet context fields that every reader deals with itself.
 const PACKET_FIELDS: [&str; 6] =
     ["timestamp_begin", "timestamp_end", "content_size", "packet_size", "events_discarded", "packet_seq_num"];
+
+/// The fields of a packet that readers don't deal with themselves.
+fn packet_fields<'a>(event: &Event<'a>) -> impl Iterator<Item = (&'a str, Value<'a>)> {
+    let version = event.trace().metadata().version;
+    let context = event.packet_context();
+    let is_shown = move |name: &str, field: &Field| match version {
+        Version::One => !PACKET_FIELDS.contains(&name),
+        Version::Two => {
+            field.ty.as_integer().is_none_or(|integer| integer.roles.is_empty() && integer.clock.is_none())
+        }
+    };
+    let types = context.types().iter();
+    types.zip(context).filter(move |(field, (name, _))| is_shown(name, field)).map(|(_, field)| field)
+}
 
 /// Bytes that are gathered before they are written.
 const BUFFER: usize = 256 << 10;
@@ -195,7 +210,7 @@ impl SourceLines {
             self.classes.clear();
         }
         self.context.clear();
-        for (name, value) in event.packet_context().filter(|(name, _)| !PACKET_FIELDS.contains(name)) {
+        for (name, value) in packet_fields(event) {
             self.context.extend_from_slice(if self.context.is_empty() { b"{ " } else { b", " });
             value::field(name, value, &mut self.context);
         }

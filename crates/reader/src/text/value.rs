@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use tompion_ctf::decode::{Elements, Fields, Value};
-use tompion_ctf::metadata::{Base, Enum, Integer};
+use tompion_ctf::decode::{Elements, Fields, Inner, Value};
+use tompion_ctf::metadata::{Base, BitArray, Enum, Integer};
 
 /// `{ a = 1, b = "x" }`
 pub(crate) fn fields(fields: Fields<'_>, line: &mut Vec<u8>) {
@@ -30,6 +30,10 @@ pub(super) fn value(value: Value<'_>, line: &mut Vec<u8>) {
         Value::Signed(value, ty) => signed(value, ty, line),
         Value::Float(value) => float(value, line),
         Value::Text(value) => text(value, line),
+        Value::Boolean(value) => line.extend_from_slice(if value { b"true" } else { b"false" }),
+        Value::Bits(value, ty) => bits(value, ty, line),
+        Value::Blob(value) => blob(value, line),
+        Value::Optional(value) => optional(value, line),
         Value::Enum(value, ty) => enumeration(value, ty, line),
         Value::Struct(value) => fields(value, line),
         Value::Variant(_, value) => variant(value, line),
@@ -123,6 +127,46 @@ fn variant(option: Fields<'_>, line: &mut Vec<u8>) {
         self::value(value, line);
     }
     line.extend_from_slice(b" }");
+}
+
+/// `0x5 { "first", "third" }`: the bits, and the names of those that are set.
+fn bits(value: u64, ty: &BitArray, line: &mut Vec<u8>) {
+    based(value, &Integer { base: Base::Hexadecimal, ..ty.integer.clone() }, line);
+    let is_set = |low: i128, high: i128| (low.max(0)..=high.min(63)).any(|bit| value >> bit & 1 == 1);
+    let flags = ty.flags.iter().filter(|flag| is_set(flag.low, flag.high));
+    let mut labels: Vec<&str> = flags.map(|flag| flag.label.as_str()).collect();
+    labels.sort_unstable();
+    labels.dedup();
+    let mut separator: &[u8] = b" { ";
+    for label in &labels {
+        line.extend_from_slice(separator);
+        separator = b", ";
+        text(label.as_bytes(), line);
+    }
+    if !labels.is_empty() {
+        line.extend_from_slice(b" }");
+    }
+}
+
+/// `{ 0a ff }`
+fn blob(bytes: &[u8], line: &mut Vec<u8>) {
+    line.extend_from_slice(b"{ ");
+    for byte in bytes {
+        let _ = write!(line, "{byte:02x} ");
+    }
+    line.push(b'}');
+}
+
+/// `{ 1 }`, or `<none>`
+fn optional(value: Option<Inner<'_>>, line: &mut Vec<u8>) {
+    match value.and_then(Inner::value) {
+        Some(value) => {
+            line.extend_from_slice(b"{ ");
+            self::value(value, line);
+            line.extend_from_slice(b" }");
+        }
+        None => line.extend_from_slice(b"<none>"),
+    }
 }
 
 /// `"a\tb"`

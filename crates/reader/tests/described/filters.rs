@@ -40,7 +40,9 @@ fn ask(path: String, value: Value<'_>, asked: &mut Vec<Asked>) {
                 ask(format!("{path}[{index}]"), element, asked);
             }
         }
-        Value::Variant(..) => unreachable!("programs describe no variants"),
+        Value::Boolean(_) | Value::Bits(..) | Value::Blob(_) | Value::Optional(_) | Value::Variant(..) => {
+            unreachable!("programs describe no such fields")
+        }
     }
 }
 

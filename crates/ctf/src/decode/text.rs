@@ -1,0 +1,34 @@
+//! Text in encodings other than UTF-8.
+
+use crate::metadata::{ByteOrder, Encoding};
+
+/// Size in bytes of what precedes the first unit that is 0; nothing if there is none.
+pub(super) fn length(bytes: &[u8], encoding: Encoding) -> Option<usize> {
+    let unit = encoding.unit();
+    bytes.chunks_exact(unit).position(|unit| unit.iter().all(|&byte| byte == 0)).map(|index| index * unit)
+}
+
+/// Appends text in UTF-8. What is no character becomes a replacement character.
+pub(super) fn to_utf8(bytes: &[u8], encoding: Encoding, text: &mut Vec<u8>) {
+    let mut push = |character: char| text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+    match encoding {
+        Encoding::None | Encoding::Utf8 | Encoding::Ascii => text.extend_from_slice(bytes),
+        Encoding::Utf16(order) => {
+            let units = bytes.chunks_exact(2).map(|unit| match (order, unit.first_chunk()) {
+                (ByteOrder::Little, Some(&unit)) => u16::from_le_bytes(unit),
+                (ByteOrder::Big, Some(&unit)) => u16::from_be_bytes(unit),
+                (_, None) => 0,
+            });
+            let characters = char::decode_utf16(units);
+            characters.for_each(|character| push(character.unwrap_or(char::REPLACEMENT_CHARACTER)));
+        }
+        Encoding::Utf32(order) => {
+            let units = bytes.chunks_exact(4).map(|unit| match (order, unit.first_chunk()) {
+                (ByteOrder::Little, Some(&unit)) => u32::from_le_bytes(unit),
+                (ByteOrder::Big, Some(&unit)) => u32::from_be_bytes(unit),
+                (_, None) => 0,
+            });
+            units.for_each(|unit| push(char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER)));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Properties of objects, asked for by name and kind.
+
+use super::value::Json;
+use crate::metadata::Mapping;
+
+/// What is wrong with a fragment, and where in it.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    /// Names of properties, from the outermost to the innermost.
+    pub path: Vec<String>,
+    pub message: String,
+}
+
+pub(super) type Result<T> = std::result::Result<T, Wrong>;
+
+/// Something that cannot be.
+pub(super) fn wrong<T>(message: impl Into<String>) -> Result<T> {
+    Err(Wrong { path: Vec::new(), message: message.into() })
+}
+
+/// The same result; what is wrong, is wrong inside of the property of this name.
+pub(super) fn inside<T>(name: &str, result: Result<T>) -> Result<T> {
+    result.map_err(|mut wrong| {
+        wrong.path.insert(0, name.into());
+        wrong
+    })
+}
+
+/// Properties of an object.
+#[derive(Clone, Copy)]
+pub(super) struct Object<'a>(&'a [(String, Json)]);
+
+impl<'a> Object<'a> {
+    pub fn of(value: &'a Json) -> Result<Self> {
+        match value {
+            Json::Object(properties) => Ok(Self(properties)),
+            other => wrong(format!("expected an object, found {}", other.kind())),
+        }
+    }
+
+    /// All properties, in order.
+    pub fn entries(self) -> impl Iterator<Item = (&'a str, &'a Json)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
+    pub fn get(self, name: &str) -> Option<&'a Json> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+    }
+
+    pub fn need(self, name: &str) -> Result<&'a Json> {
+        self.get(name).map_or_else(|| wrong(format!("expected a property {name:?}, found none")), Ok)
+    }
+
+    pub fn object(self, name: &str) -> Result<Option<Object<'a>>> {
+        self.get(name).map(|value| inside(name, Object::of(value))).transpose()
+    }
+
+    pub fn text(self, name: &str) -> Result<Option<&'a str>> {
+        self.get(name).map(|value| inside(name, text(value))).transpose()
+    }
+
+    pub fn array(self, name: &str) -> Result<Option<&'a [Json]>> {
+        self.get(name).map(|value| inside(name, array(value))).transpose()
+    }
+
+    /// A number that fits the type that is asked for.
+    pub fn number<N: TryFrom<i128>>(self, name: &str) -> Result<Option<N>> {
+        self.get(name).map(|value| inside(name, number(value))).transpose()
+    }
+
+    /// One of some words.
+    pub fn word<T: Copy>(self, name: &str, words: &[(&str, T)]) -> Result<Option<T>> {
+        let Some(found) = self.text(name)? else { return Ok(None) };
+        inside(name, word(found, words)).map(Some)
+    }
+
+    /// An alignment in bits.
+    pub fn alignment(self, name: &str) -> Result<u32> {
+        let alignment: u32 = self.number(name)?.unwrap_or(1);
+        match alignment.is_power_of_two() {
+            true => Ok(alignment),
+            false => inside(name, wrong(format!("expected a power of two, found {alignment}"))),
+        }
+    }
+
+    /// Refuses extensions, of which we know none, and properties that nobody knows.
+    pub fn check(self, known: &[&[&str]]) -> Result<()> {
+        if let Some(extensions) = self.object("extensions")? {
+            if let Some((name, _)) = extensions.entries().next() {
+                return inside(
+                    "extensions",
+                    wrong(format!("expected none, found {name:?}, which is not known")),
+                );
+            }
+        }
+        self.object("attributes")?;
+        let is_known = |name: &str| {
+            matches!(name, "type" | "attributes" | "extensions")
+                || known.iter().any(|names| names.contains(&name))
+        };
+        match self.entries().find(|(name, _)| !is_known(name)) {
+            None => Ok(()),
+            Some((name, _)) => wrong(format!("the property {name:?} is not known")),
+        }
+    }
+}
+
+pub(super) fn text(value: &Json) -> Result<&str> {
+    match value {
+        Json::Text(text) => Ok(text),
+        other => wrong(format!("expected a text, found {}", other.kind())),
+    }
+}
+
+pub(super) fn array(value: &Json) -> Result<&[Json]> {
+    match value {
+        Json::Array(elements) => Ok(elements),
+        other => wrong(format!("expected an array, found {}", other.kind())),
+    }
+}
+
+pub(super) fn number<N: TryFrom<i128>>(value: &Json) -> Result<N> {
+    match value {
+        Json::Integer(number) => N::try_from(*number)
+            .or_else(|_| wrong(format!("{number} is out of the range that is possible here"))),
+        other => wrong(format!("expected an integer, found {}", other.kind())),
+    }
+}
+
+/// One of some words.
+pub(super) fn word<T: Copy>(found: &str, words: &[(&str, T)]) -> Result<T> {
+    match words.iter().find(|(word, _)| *word == found) {
+        Some((_, meaning)) => Ok(*meaning),
+        None => {
+            let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+            wrong(format!("expected one of {}, found {found:?}", words.join(", ")))
+        }
+    }
+}
+
+/// Ranges of integers, at least one.
+pub(super) fn ranges(value: &Json) -> Result<Vec<(i128, i128)>> {
+    let ranges = array(value)?.iter().map(|range| match array(range)? {
+        [low, high] => {
+            let (low, high) = (number(low)?, number(high)?);
+            if low <= high { Ok((low, high)) } else { wrong(format!("the range [{low}, {high}] is empty")) }
+        }
+        other => wrong(format!("expected a range of two integers, found {}", other.len())),
+    });
+    let ranges = ranges.collect::<Result<Vec<_>>>()?;
+    if ranges.is_empty() { wrong("expected a range, found none") } else { Ok(ranges) }
+}
+
+/// Names of ranges, in order.
+pub(super) fn mappings(object: Object<'_>) -> Result<Vec<Mapping>> {
+    let mut mappings = Vec::new();
+    for (label, value) in object.entries() {
+        let named = |(low, high)| Mapping { label: label.into(), low, high };
+        mappings.extend(inside(label, ranges(value))?.into_iter().map(named));
+    }
+    Ok(mappings)
+}

@@ -1,0 +1,280 @@
+//! Fragments to model: what each of them says of the trace.
+
+use std::collections::{HashMap, HashSet};
+
+use super::fields::Place;
+use super::fragment::{Object, Result, inside, number, text, wrong};
+use super::value::Json;
+use crate::metadata::{
+    Clock, EnvironmentValue, Event, Identity, Scope, Stream, Struct, Trace, Type, Uuid, Version,
+};
+
+/// Levels by the names that tracers and readers give them.
+const LOG_LEVELS: [(&str, i64); 16] = [
+    ("emergency", 0),
+    ("alert", 1),
+    ("critical", 2),
+    ("error", 3),
+    ("err", 3),
+    ("warning", 4),
+    ("notice", 5),
+    ("info", 6),
+    ("debug-system", 7),
+    ("debug-program", 8),
+    ("debug-process", 9),
+    ("debug-module", 10),
+    ("debug-unit", 11),
+    ("debug-function", 12),
+    ("debug-line", 13),
+    ("debug", 14),
+];
+
+/// What is known of a description so far.
+#[derive(Default)]
+pub(super) struct Resolver {
+    pub trace: Trace,
+    /// Field classes that have names.
+    pub aliases: HashMap<String, Json>,
+    /// How many field classes were built.
+    pub types: usize,
+    has_trace_class: bool,
+    events: HashSet<(u64, u64)>,
+}
+
+impl Resolver {
+    /// Takes in a fragment.
+    pub fn fragment(&mut self, fragment: &Json, number: usize) -> Result<()> {
+        let object = Object::of(fragment)?;
+        let Some(kind) = object.text("type")? else {
+            return wrong("expected a property \"type\", found none");
+        };
+        match (number, kind) {
+            (1, "preamble") => inside(kind, self.preamble(object)),
+            (1, _) => wrong(format!("expected a preamble as the first fragment, found {kind:?}")),
+            (_, "preamble") => wrong("expected one preamble, found another"),
+            (_, "field-class-alias") => inside(kind, self.alias(object)),
+            (_, "trace-class") => inside(kind, self.trace_class(object)),
+            (_, "clock-class") => inside(kind, self.clock(object)),
+            (_, "data-stream-class") => inside(kind, self.stream(object)),
+            (_, "event-record-class") => inside(kind, self.event(object)),
+            _ => wrong(format!("expected a kind of fragment that CTF 2 has, found {kind:?}")),
+        }
+    }
+
+    fn preamble(&mut self, object: Object<'_>) -> Result<()> {
+        object.check(&[&["version", "uuid"]])?;
+        self.trace.version = Version::Two;
+        let version: i64 = inside("version", number(object.need("version")?))?;
+        if version != 2 {
+            return wrong(format!("expected version 2 of the format, found {version}"));
+        }
+        self.trace.uuid = object.array("uuid")?.map(|bytes| inside("uuid", uuid(bytes))).transpose()?;
+        Ok(())
+    }
+
+    fn alias(&mut self, object: Object<'_>) -> Result<()> {
+        object.check(&[&["name", "field-class"]])?;
+        let name = inside("name", text(object.need("name")?))?;
+        let class = object.need("field-class")?;
+        // What is wrong with it shows here, not where it is used; locations are looked at only there.
+        inside("field-class", self.build_unplaced(class))?;
+        match self.aliases.insert(name.into(), class.clone()) {
+            None => Ok(()),
+            Some(_) => wrong(format!("the field class {name:?} is defined twice")),
+        }
+    }
+
+    fn trace_class(&mut self, object: Object<'_>) -> Result<()> {
+        object.check(&[&["namespace", "name", "uid", "environment", "packet-header-field-class"]])?;
+        if std::mem::replace(&mut self.has_trace_class, true) || !self.trace.streams.is_empty() {
+            return wrong("expected one trace class, before all stream classes");
+        }
+        let identity = identity(object)?;
+        self.trace.identity = Some(identity).filter(|identity| *identity != Identity::default());
+        if let Some(environment) = object.object("environment")? {
+            for (name, value) in environment.entries() {
+                let value = inside("environment", inside(name, environment_value(value)))?;
+                self.trace.environment.push((name.into(), value));
+            }
+        }
+        self.trace.packet_header =
+            self.root(object, "packet-header-field-class", &mut Place::new(Scope::PacketHeader, None))?;
+        Ok(())
+    }
+
+    fn clock(&mut self, object: Object<'_>) -> Result<()> {
+        let names = ["namespace", "name", "uid", "id", "description", "frequency", "precision", "accuracy"];
+        object.check(&[&names, &["origin", "offset-from-origin"]])?;
+        let id = inside("id", text(object.need("id")?))?;
+        if self.trace.clock(id).is_some() {
+            return wrong(format!("clock {id:?} is defined twice"));
+        }
+        let Identity { uid, .. } = identity(object)?;
+        let frequency: u64 = inside("frequency", number(object.need("frequency")?))?;
+        if frequency == 0 {
+            return wrong(format!("clock {id:?} has the frequency 0"));
+        }
+        let (mut absolute, mut origin) = (false, None);
+        match object.get("origin") {
+            None => {}
+            Some(Json::Text(text)) if text == "unix-epoch" => absolute = true,
+            Some(Json::Text(text)) => {
+                return inside(
+                    "origin",
+                    wrong(format!("expected \"unix-epoch\" or an object, found {text:?}")),
+                );
+            }
+            Some(value) => {
+                let object = inside("origin", Object::of(value))?;
+                inside("origin", object.need("name"))?;
+                inside("origin", object.need("uid"))?;
+                origin = Some(inside("origin", identity(object))?);
+            }
+        }
+        let offset = object.object("offset-from-origin")?;
+        let offset_seconds = offset.map(|offset| offset.number("seconds")).transpose()?.flatten();
+        let offset_cycles: Option<u64> = offset.map(|offset| offset.number("cycles")).transpose()?.flatten();
+        let offset_cycles = offset_cycles.unwrap_or(0);
+        if offset_cycles >= frequency {
+            let message =
+                format!("expected fewer cycles than a second has ({frequency}), found {offset_cycles}");
+            return inside("offset-from-origin", wrong(message));
+        }
+        object.number::<u64>("accuracy")?;
+        self.trace.clocks.push(Clock {
+            name: id.into(),
+            origin,
+            uuid: uid.as_deref().and_then(Uuid::parse),
+            description: object.text("description")?.map(Into::into),
+            frequency,
+            precision: object.number("precision")?,
+            offset_seconds: offset_seconds.unwrap_or(0),
+            // A frequency beyond the range of signed integers leaves nothing exact anyway.
+            offset_cycles: i64::try_from(offset_cycles).unwrap_or(i64::MAX),
+            absolute,
+        });
+        Ok(())
+    }
+
+    fn stream(&mut self, object: Object<'_>) -> Result<()> {
+        let fields = [
+            "packet-context-field-class",
+            "event-record-header-field-class",
+            "event-record-common-context-field-class",
+        ];
+        object.check(&[&["namespace", "name", "uid", "id", "default-clock-class-id"], &fields])?;
+        let id = object.number("id")?.unwrap_or(0);
+        if self.trace.stream(id).is_some() {
+            return wrong(format!("stream class {id} is defined twice"));
+        }
+        let clock = object.text("default-clock-class-id")?;
+        if let Some(clock) = clock.filter(|clock| self.trace.clock(clock).is_none()) {
+            return inside("default-clock-class-id", wrong(format!("no clock {clock:?} stands before it")));
+        }
+        let [packet_context, event_header, event_context] = fields;
+        let stream = Stream {
+            id,
+            name: identity(object)?.name,
+            packet_context: self.root(
+                object,
+                packet_context,
+                &mut Place::new(Scope::PacketContext, clock),
+            )?,
+            event_header: self.root(object, event_header, &mut Place::new(Scope::EventHeader, clock))?,
+            event_context: self.root(
+                object,
+                event_context,
+                &mut Place::new(Scope::StreamEventContext, None),
+            )?,
+            events: Vec::new(),
+        };
+        self.trace.streams.push(stream);
+        Ok(())
+    }
+
+    fn event(&mut self, object: Object<'_>) -> Result<()> {
+        let fields = ["specific-context-field-class", "payload-field-class"];
+        object.check(&[&["namespace", "name", "uid", "id", "data-stream-class-id"], &fields])?;
+        let id = object.number("id")?.unwrap_or(0);
+        let stream = object.number("data-stream-class-id")?.unwrap_or(0);
+        if self.trace.stream(stream).is_none() {
+            return wrong(format!("no stream class {stream} stands before it"));
+        }
+        if !self.events.insert((stream, id)) {
+            return wrong(format!("event class {id} is defined twice in stream class {stream}"));
+        }
+        let (log_level, attributes) = attributes(object)?;
+        let [context, payload] = fields;
+        let event = Event {
+            id,
+            name: identity(object)?.name.unwrap_or_else(|| Event::UNNAMED.into()),
+            log_level,
+            attributes,
+            context: self.root(object, context, &mut Place::new(Scope::EventContext, None))?,
+            payload: self.root(object, payload, &mut Place::new(Scope::Payload, None))?,
+        };
+        if let Some(stream) = self.trace.streams.iter_mut().find(|class| class.id == stream) {
+            stream.events.push(event);
+        }
+        Ok(())
+    }
+
+    /// One of the outermost structures.
+    fn root(&mut self, object: Object<'_>, name: &str, place: &mut Place<'_>) -> Result<Option<Struct>> {
+        let Some(class) = object.get(name) else { return Ok(None) };
+        match inside(name, self.build(class, place))? {
+            Type::Struct(structure) => Ok(Some(structure)),
+            _ => inside(name, wrong("expected a structure")),
+        }
+    }
+}
+
+fn identity(object: Object<'_>) -> Result<Identity> {
+    let text = |name| Ok(object.text(name)?.map(String::from));
+    Ok(Identity { namespace: text("namespace")?, name: text("name")?, uid: text("uid")? })
+}
+
+fn uuid(bytes: &[Json]) -> Result<Uuid> {
+    let bytes = bytes.iter().map(number).collect::<Result<Vec<u8>>>()?;
+    match <[u8; 16]>::try_from(bytes) {
+        Ok(bytes) => Ok(Uuid(bytes)),
+        Err(bytes) => wrong(format!("expected 16 bytes, found {}", bytes.len())),
+    }
+}
+
+fn environment_value(value: &Json) -> Result<EnvironmentValue> {
+    match value {
+        Json::Text(text) => Ok(EnvironmentValue::Text(text.clone())),
+        Json::Integer(number) => match (i64::try_from(*number), u64::try_from(*number)) {
+            (Ok(number), _) => Ok(EnvironmentValue::Integer(number)),
+            (Err(_), Ok(number)) => Ok(EnvironmentValue::Integer(number as i64)),
+            _ => wrong(format!("{number} has more than 64 bits")),
+        },
+        other => wrong(format!("expected an integer or a text, found {}", other.kind())),
+    }
+}
+
+type Attributes = Vec<(String, EnvironmentValue)>;
+
+/// The level and the other attributes that the model has, of whatever namespace they are.
+fn attributes(object: Object<'_>) -> Result<(Option<i64>, Attributes)> {
+    let Some(namespaces) = object.object("attributes")? else { return Ok((None, Vec::new())) };
+    let (mut level, mut attributes) = (None, Vec::new());
+    for (_, namespace) in namespaces.entries() {
+        let Ok(namespace) = Object::of(namespace) else { continue };
+        for (name, value) in namespace.entries() {
+            match (name, value) {
+                ("log-level", Json::Integer(number)) => level = i64::try_from(*number).ok().or(level),
+                ("log-level", Json::Text(text)) => {
+                    let known = LOG_LEVELS.iter().find(|(name, _)| name == text);
+                    level = known.map(|(_, number)| *number).or(level);
+                }
+                ("emf-uri", Json::Text(uri)) => {
+                    attributes.push(("model.emf.uri".into(), EnvironmentValue::Text(uri.clone())));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok((level, attributes))
+}

@@ -1,0 +1,189 @@
+use super::*;
+use crate::decode::{Decoder, Input, Value};
+use crate::metadata::{Encoding, EnvironmentValue};
+
+/// A description of one stream class and one event class with this payload.
+fn description(members: &str) -> String {
+    format!(
+        r#"{{"type": "preamble", "version": 2}}
+           {{"type": "field-class-alias", "name": "u8", "field-class":
+             {{"type": "fixed-length-unsigned-integer", "length": 8, "byte-order": "little-endian"}}}}
+           {{"type": "data-stream-class"}}
+           {{"type": "event-record-class", "payload-field-class":
+             {{"type": "structure", "member-classes": [{members}]}}}}"#
+    )
+}
+
+/// What the first event's fields hold.
+fn decoded(members: &str, bytes: &[u8]) -> String {
+    let decoder = Decoder::new(parse_text(&description(members)).unwrap()).unwrap();
+    let (mut state, input) = (decoder.state(), Input::new(bytes, u64::MAX));
+    let head = decoder.event_header(0, input, 0, &mut state).unwrap();
+    let body = match decoder.event_body(0, head.class, input, (head.end, &mut state)) {
+        Ok(body) => body,
+        Err(error) => return error.to_string(),
+    };
+    let fields = decoder.payload((0, 0), body, input, &state);
+    let shown: Vec<_> = fields.map(|(name, value)| format!("{name}={}", show(value))).collect();
+    shown.join(" ")
+}
+
+fn show(value: Value<'_>) -> String {
+    match value {
+        Value::Unsigned(value, _) => value.to_string(),
+        Value::Signed(value, _) => value.to_string(),
+        Value::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        Value::Optional(None) => "none".into(),
+        Value::Optional(Some(inner)) => show(inner.value().unwrap()),
+        Value::Variant(_, mut option) => show(option.next().unwrap().1),
+        Value::Struct(fields) => {
+            let shown: Vec<_> = fields.map(|(name, value)| format!("{name}={}", show(value))).collect();
+            format!("({})", shown.join(" "))
+        }
+        Value::Array(elements) => elements.map(show).collect::<Vec<_>>().join(","),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn fragments_stand_behind_separators_or_not() {
+    let plain = description("");
+    let separated: String = plain.split_inclusive('\n').collect::<String>();
+    let trace = parse(plain.as_bytes()).unwrap();
+    let with_separators =
+        format!("\x1e{}", separated.replace("\n           {\"type\": \"", "\n\x1e{\"type\": \""));
+    assert_eq!(parse(with_separators.as_bytes()).unwrap(), trace);
+    assert_eq!(trace.streams.len(), 1);
+    assert!(is_json(&with_separators) && is_json(&plain) && !is_json("/* CTF 1.8 */"));
+}
+
+#[test]
+fn attributes_that_are_known_are_kept_and_others_passed_over() {
+    let text = r#"{"type": "preamble", "version": 2, "attributes": {"a": {"b": [1, null, 1.5]}}}
+        {"type": "trace-class", "environment": {"z": 1, "a": "x"}, "uid": "u"}
+        {"type": "data-stream-class"}
+        {"type": "event-record-class", "name": "n", "attributes":
+            {"x": 5, "lttng.org,2009": {"log-level": "warning", "emf-uri": "tompion:begin"}}}"#;
+    let trace = parse_text(text).unwrap();
+    assert_eq!(trace.environment[0], ("z".into(), EnvironmentValue::Integer(1)));
+    assert_eq!(trace.identity.as_ref().unwrap().uid.as_deref(), Some("u"));
+    let event = &trace.streams[0].events[0];
+    assert_eq!((event.name.as_str(), event.log_level), ("n", Some(4)));
+    assert_eq!(event.attributes, [("model.emf.uri".into(), EnvironmentValue::from("tompion:begin"))]);
+}
+
+#[test]
+fn locations_lead_through_options_and_out_of_structures() {
+    // A length in whichever option was selected.
+    let members = r#"{"name": "tag", "field-class": "u8"},
+        {"name": "v", "field-class": {"type": "variant", "selector-field-location": {"path": ["tag"]}, "options": [
+            {"selector-field-ranges": [[0, 0]], "field-class": "u8"},
+            {"selector-field-ranges": [[1, 3], [9, 9]], "field-class": {"type": "structure", "member-classes":
+                [{"name": "len", "field-class": "u8"}, {"name": "x", "field-class": "u8"}]}}]}},
+        {"name": "s", "field-class": {"type": "structure", "member-classes": [{"name": "a", "field-class":
+            {"type": "dynamic-length-array", "element-field-class": "u8",
+             "length-field-location": {"path": [null, "v", "len"]}}}]}}"#;
+    assert_eq!(decoded(members, &[9, 2, 7, 5, 6]), "tag=9 v=(len=2 x=7) s=(a=5,6)");
+    assert_eq!(decoded(members, &[4, 2]), "expected a value that selects an option, found 4");
+    // The field itself stands in an option, or need not be there.
+    let members = r#"{"name": "flag", "field-class":
+            {"type": "fixed-length-boolean", "length": 8, "byte-order": "big-endian"}},
+        {"name": "n", "field-class": {"type": "optional", "field-class": "u8",
+            "selector-field-location": {"origin": "event-record-payload", "path": ["flag"]}}},
+        {"name": "t", "field-class": {"type": "dynamic-length-string", "length-field-location": {"path": ["n"]}}}"#;
+    assert_eq!(decoded(members, b"\x80\x02hi"), "flag=Boolean(true) n=2 t=hi");
+}
+
+#[test]
+fn texts_of_all_encodings_become_utf8() {
+    let text = |encoding: &str| {
+        format!(
+            r#"{{"name": "t", "field-class": {{"type": "null-terminated-string", "encoding": "{encoding}"}}}}"#
+        )
+    };
+    assert_eq!(decoded(&text("utf-16le"), b"h\0\x3d\xd8\0\xde\0\0"), "t=h😀");
+    assert_eq!(decoded(&text("utf-16be"), b"\xd8\0\0x\0\0"), "t=\u{fffd}x");
+    assert_eq!(decoded(&text("utf-32be"), b"\0\0\0h\0\x11\0\0\0\0\0\0"), "t=h\u{fffd}");
+    assert_eq!(
+        decoded(&text("utf-32le"), b"h\0\0"),
+        "expected the end of a string, found the end of the content"
+    );
+    assert_eq!(Encoding::Utf32(crate::metadata::ByteOrder::Big).unit(), 4);
+}
+
+#[test]
+fn integers_of_variable_size_have_at_most_64_bits() {
+    let class = |kind: &str| {
+        format!(r#"{{"name": "n", "field-class": {{"type": "variable-length-{kind}-integer"}}}}"#)
+    };
+    assert_eq!(decoded(&class("unsigned"), &[0xe5, 0x8e, 0x26]), "n=624485");
+    assert_eq!(decoded(&class("signed"), &[0xc0, 0xbb, 0x78]), "n=-123456");
+    assert_eq!(decoded(&class("signed"), &[0x7f]), "n=-1");
+    assert_eq!(decoded(&class("unsigned"), &[&[0xff; 9][..], &[1]].concat()), format!("n={}", u64::MAX));
+    let long = "expected an integer of at most 64 bits, found a longer one";
+    assert_eq!(decoded(&class("unsigned"), &[&[0xff; 9][..], &[2]].concat()), long);
+    assert_eq!(decoded(&class("unsigned"), &[0x80; 20]), long);
+    assert_eq!(decoded(&class("unsigned"), &[0x80; 3]), "expected 32 more bits, found 24");
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_place() {
+    let preamble = r#"{"type": "preamble", "version": 2}"#;
+    for (text, expected) in [
+        ("", "expected a preamble, found nothing, fragment at byte 0"),
+        ("{", "expected JSON: EOF while parsing an object at line 1 column 1, fragment at byte 0"),
+        (
+            r#"{"type": "preamble", "version": 3}"#,
+            "preamble: expected version 2 of the format, found 3, fragment 1 at byte 0",
+        ),
+        (
+            r#"{"type": "trace-class"}"#,
+            "expected a preamble as the first fragment, found \"trace-class\", fragment 1 at byte 0",
+        ),
+        (
+            r#"{"type": "preamble", "version": 2, "extensions": {"x": {}}}"#,
+            "preamble.extensions: expected none, found \"x\", which is not known, fragment 1 at byte 0",
+        ),
+        (
+            &format!(r#"{preamble}{{"type": "event-record-class"}}"#),
+            "event-record-class: no stream class 0 stands before it, fragment 2 at byte 34",
+        ),
+        (
+            &description(r#"{"name": "x", "field-class": "u9"}"#),
+            "event-record-class.payload-field-class.x: no field class has the name \"u9\", fragment 4 at byte 257",
+        ),
+        (
+            &description(r#"{"name": "x", "field-class": {"type": "structure", "minimum-alignment": 3}}"#),
+            "event-record-class.payload-field-class.x.minimum-alignment: expected a power of two, found 3, fragment 4 at byte 257",
+        ),
+        (
+            &description(
+                r#"{"name": "x", "field-class": {"type": "dynamic-length-blob", "length-field-location": {"path": [null, null, "y"]}}}"#,
+            ),
+            "event-record-class.payload-field-class.x.length-field-location.path: there is no structure around the outermost one, fragment 4 at byte 257",
+        ),
+    ] {
+        assert_eq!(parse_text(text).unwrap_err().to_string(), expected, "{text}");
+    }
+    let deep = format!("{preamble}{}", "[".repeat(100_000));
+    assert!(parse_text(&deep).unwrap_err().to_string().contains("recursion limit"));
+}
+
+#[test]
+fn classes_cannot_grow_without_end() {
+    let mut text = description("");
+    let structure = |name: &str, of: &str| {
+        format!(
+            r#"{{"type": "field-class-alias", "name": "{name}", "field-class": {{"type": "structure", "member-classes":
+               [{{"name": "a", "field-class": "{of}"}}, {{"name": "b", "field-class": "{of}"}}]}}}}"#
+        )
+    };
+    let mut before = String::from("u8");
+    for level in 0..40 {
+        let name = format!("t{level}");
+        text += &structure(&name, &before);
+        before = name;
+    }
+    let error = parse_text(&text).unwrap_err().to_string();
+    assert!(error.contains("more than 524288 field classes"), "{error}");
+}

@@ -1,0 +1,101 @@
+//! JSON values as the format needs them: objects keep the order of their properties, integers all their
+//! digits.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::StreamDeserializer;
+use serde_json::de::StrRead;
+
+/// A JSON value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Json {
+    Null,
+    Boolean(bool),
+    Integer(i128),
+    /// A number with a fraction, which nothing here asks for.
+    Fraction,
+    Text(String),
+    Array(Vec<Json>),
+    Object(Vec<(String, Json)>),
+}
+
+impl Json {
+    /// What it is, for messages.
+    pub fn kind(&self) -> String {
+        match self {
+            Self::Null => "null".into(),
+            Self::Boolean(value) => value.to_string(),
+            Self::Integer(value) => value.to_string(),
+            Self::Fraction => "a number with a fraction".into(),
+            Self::Text(text) => format!("{text:?}"),
+            Self::Array(_) => "an array".into(),
+            Self::Object(_) => "an object".into(),
+        }
+    }
+}
+
+/// The values that stand one behind the other in a text.
+pub(super) fn fragments(text: &str) -> StreamDeserializer<'_, StrRead<'_>, Json> {
+    serde_json::Deserializer::from_str(text).into_iter()
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(JsonVisitor)
+    }
+}
+
+struct JsonVisitor;
+
+impl<'de> Visitor<'de> for JsonVisitor {
+    type Value = Json;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
+        Ok(Json::Boolean(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
+        Ok(Json::Integer(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
+        Ok(Json::Integer(value.into()))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Json, E> {
+        Ok(Json::Fraction)
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
+        Ok(Json::Text(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Json, A::Error> {
+        let mut array = Vec::new();
+        while let Some(element) = elements.next_element()? {
+            array.push(element);
+        }
+        Ok(Json::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Json, A::Error> {
+        let mut object = Vec::new();
+        let mut names = std::collections::HashSet::new();
+        while let Some((name, value)) = entries.next_entry::<String, Json>()? {
+            if !names.insert(name.clone()) {
+                return Err(A::Error::custom(format!("the property {name:?} comes twice")));
+            }
+            object.push((name, value));
+        }
+        Ok(Json::Object(object))
+    }
+}
