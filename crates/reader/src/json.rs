@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use tompion_ctf::decode::{Fields, Value};
 
@@ -91,7 +91,7 @@ fn push_message(
 }
 
 /// What the event's addresses are called.
-fn push_names(names: &[(&str, Rc<str>)], line: &mut Vec<u8>) {
+fn push_names(names: &[(&str, Arc<str>)], line: &mut Vec<u8>) {
     for (index, (field, name)) in names.iter().enumerate() {
         line.extend_from_slice(if index == 0 { b",\"symbols\":{" } else { b"," });
         text(field.as_bytes(), line);

@@ -354,6 +354,47 @@ impl TraceSet {
         }
     }
 
+    /// Takes the streams apart, for as many readers at a time as asked for; [`Self::join`] puts together what they
+    /// found out. For reading in no order, before anything was read.
+    pub(crate) fn split(&mut self, readers: usize) -> Vec<Self> {
+        let readers = readers.clamp(1, self.sources.len().max(1));
+        let mut parts: Vec<(u64, Vec<Source>)> = (0..readers).map(|_| (0, Vec::new())).collect();
+        let mut sources: Vec<_> = self.sources.drain(..).map(|source| (source.size(), source)).collect();
+        sources.sort_by_key(|(size, _)| Reverse(*size));
+        for (size, source) in sources {
+            if let Some((total, part)) = parts.iter_mut().min_by_key(|(total, _)| *total) {
+                *total += size;
+                part.push(source);
+            }
+        }
+        let part = |sources| Self {
+            roots: self.roots.clone(),
+            traces: self.traces.clone(),
+            sources,
+            heap: BinaryHeap::new(),
+            started: false,
+            given: false,
+            window: self.window,
+            selection: self.selection.clone(),
+            selected: self.selected.clone(),
+            damages: Vec::new(),
+            losses: Vec::new(),
+            symbols: None,
+        };
+        parts.into_iter().map(|(_, sources)| part(sources)).collect()
+    }
+
+    /// Takes back what [`Self::split`] gave away, and what was found out.
+    pub(crate) fn join(&mut self, parts: Vec<Self>) {
+        for mut part in parts {
+            self.sources.append(&mut part.sources);
+            self.damages.append(&mut part.damages);
+            self.losses.append(&mut part.losses);
+        }
+        self.damages.sort_by(|a, b| (&a.path, a.offset).cmp(&(&b.path, b.offset)));
+        self.losses.sort_by(|a, b| (&a.path, a.between).cmp(&(&b.path, b.between)));
+    }
+
     fn start(&mut self) {
         self.started = true;
         for index in 0..self.sources.len() {
@@ -446,6 +487,11 @@ impl Selection {
 }
 
 impl Source {
+    /// Size of its files in bytes, as far as they say one.
+    fn size(&self) -> u64 {
+        self.files.iter().filter_map(|(path, _)| path.metadata().ok()).map(|file| file.len()).sum()
+    }
+
     fn open_next(&mut self, traces: &[Trace], window: usize, damages: &mut Vec<Damage>) -> bool {
         while let Some((path, trace)) = self.files.get(self.next) {
             self.next += 1;

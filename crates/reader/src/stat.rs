@@ -114,7 +114,20 @@ pub fn summarize(traces: &mut TraceSet) -> Summary {
     summary
 }
 
-/// Counts events and gathers the processes of traces that no manifest tells about.
+/// What one reader finds in its streams.
+struct Counted {
+    /// For each trace, stream class and event class: how many events.
+    counts: Vec<Vec<Vec<u64>>>,
+    begin: Option<i64>,
+    end: Option<i64>,
+    /// Names of processes by trace and number, each as of the earliest event.
+    processes: Named,
+}
+
+type Named = BTreeMap<(usize, i64), (Option<i64>, String)>;
+
+/// Counts events and gathers the processes of traces that no manifest tells about; streams side by side, as far as
+/// there are processors.
 fn count(
     traces: &mut TraceSet,
     summary: &mut Summary,
@@ -122,49 +135,79 @@ fn count(
 ) -> BTreeSet<Process> {
     let of_traces = traces.traces().iter().enumerate().filter(|(index, _)| !is_known(*index));
     let mut processes: BTreeSet<Process> = of_traces.filter_map(|(_, trace)| process_of(trace)).collect();
-    let mut pids: HashSet<(usize, i64)> = HashSet::new();
+    let of_traces = traces.traces().iter().enumerate();
+    let has_pid: Vec<bool> =
+        of_traces.map(|(index, trace)| !is_known(index) && names_processes(trace)).collect();
+    let mut parts = traces.split(std::thread::available_parallelism().map_or(1, usize::from));
+    let counted: Vec<Counted> = match parts.as_mut_slice() {
+        [part] => vec![count_part(part, &has_pid)],
+        parts => std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                parts.iter_mut().map(|part| scope.spawn(|| count_part(part, &has_pid))).collect();
+            threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        }),
+    };
+    traces.join(parts);
+    let mut named = Named::new();
+    for counted in counted {
+        summary.begin_ns = summary.begin_ns.into_iter().chain(counted.begin).min();
+        summary.end_ns = summary.end_ns.into_iter().chain(counted.end).max();
+        for (key, (time, name)) in counted.processes {
+            name_process(&mut named, key, time, || name);
+        }
+        for (trace, streams) in traces.traces().iter().zip(counted.counts) {
+            for (stream, counts) in trace.metadata().streams.iter().zip(streams) {
+                for (event, count) in stream.events.iter().zip(counts).filter(|(_, count)| *count > 0) {
+                    summary.events += count;
+                    *summary.by_event.entry(event.name.clone()).or_default() += count;
+                }
+            }
+        }
+    }
+    let process = |((_, pid), (_, name))| Process { pid, name, ..Process::default() };
+    processes.extend(named.into_iter().map(process));
+    processes
+}
+
+/// Remembers a process's name if none of an earlier time is known.
+fn name_process(named: &mut Named, key: (usize, i64), time: Option<i64>, name: impl FnOnce() -> String) {
+    if named.get(&key).is_none_or(|(known, _)| time < *known) {
+        named.insert(key, (time, name()));
+    }
+}
+
+fn count_part(traces: &mut TraceSet, has_pid: &[bool]) -> Counted {
     let shape = |trace: &Trace| {
         trace.metadata().streams.iter().map(|stream| vec![0u64; stream.events.len()]).collect()
     };
-    let mut counts: Vec<Vec<Vec<u64>>> = traces.traces().iter().map(shape).collect();
-    let has_pid: Vec<bool> = traces
-        .traces()
-        .iter()
-        .enumerate()
-        .map(|(index, trace)| !is_known(index) && names_processes(trace))
-        .collect();
+    let counts = traces.traces().iter().map(shape).collect();
+    let mut counted = Counted { counts, begin: None, end: None, processes: Named::new() };
     let has_pid = |trace: usize| has_pid.get(trace).copied().unwrap_or(false);
     traces.for_each_unordered(&has_pid, &mut |event| {
         let place = event.place();
-        if let Some(count) = counts
+        if let Some(count) = counted
+            .counts
             .get_mut(place.trace)
             .and_then(|streams| streams.get_mut(place.stream)?.get_mut(place.class))
         {
             *count += 1;
         }
         if let Some(time) = event.timestamp() {
-            summary.begin_ns = Some(summary.begin_ns.map_or(time, |begin| begin.min(time)));
-            summary.end_ns = Some(summary.end_ns.map_or(time, |end| end.max(time)));
+            counted.begin = Some(counted.begin.map_or(time, |begin| begin.min(time)));
+            counted.end = Some(counted.end.map_or(time, |end| end.max(time)));
         }
         if has_pid(place.trace) {
             let context = event.stream_context();
             let pid = context.get("vpid").and_then(|pid| i64::try_from(pid.as_integer()?).ok());
-            if let Some(pid) = pid.filter(|&pid| pids.insert((place.trace, pid))) {
-                let name = context.get("procname").and_then(|name| name.as_text()).unwrap_or_default();
-                let name = String::from_utf8_lossy(name).into_owned();
-                processes.insert(Process { pid, name, ..Process::default() });
+            if let Some(pid) = pid {
+                name_process(&mut counted.processes, (place.trace, pid), event.timestamp(), || {
+                    let name = context.get("procname").and_then(|name| name.as_text()).unwrap_or_default();
+                    String::from_utf8_lossy(name).into_owned()
+                });
             }
         }
     });
-    for (trace, streams) in traces.traces().iter().zip(counts) {
-        for (stream, counts) in trace.metadata().streams.iter().zip(streams) {
-            for (event, count) in stream.events.iter().zip(counts).filter(|(_, count)| *count > 0) {
-                summary.events += count;
-                *summary.by_event.entry(event.name.clone()).or_default() += count;
-            }
-        }
-    }
-    processes
+    counted
 }
 
 /// The process of a trace that has but one.

@@ -207,7 +207,7 @@ impl<'c, 't> Compiler<'c, 't> {
             block: None,
         };
         compiler.structure(structure)?;
-        compiler.plan.find_fixed();
+        compiler.plan.finish();
         Ok(compiler.plan)
     }
 

@@ -26,6 +26,10 @@ pub(super) struct Plan {
     pub choices: Vec<Choice>,
     /// The whole plan, if it is but a block.
     pub fixed: Option<Fixed>,
+    /// The steps for when no value is wanted, if they are fewer.
+    pub skip: Vec<Step>,
+    /// All of these, if they are but a number of bytes.
+    pub skip_fixed: Option<Fixed>,
 }
 
 /// A structure of known size whose values nobody asks for on the way.
@@ -38,19 +42,46 @@ pub(super) struct Fixed {
 }
 
 impl Plan {
-    /// Sees whether the plan is but a block.
-    pub fn find_fixed(&mut self) {
-        let (align_mask, rest) = match self.steps.as_slice() {
-            [Step::Align { mask }, rest @ ..] => (*mask, rest),
-            _ => return,
-        };
-        self.fixed = match *rest {
+    /// Sees what can be done in fewer steps.
+    pub fn finish(&mut self) {
+        self.fixed = Self::fixed(&self.steps);
+        self.skip = Self::skipping(&self.steps).unwrap_or_default();
+        self.skip_fixed = Self::fixed(&self.skip);
+    }
+
+    /// The steps without values that nobody asks for on the way. Steps that others count are left as they are.
+    fn skipping(steps: &[Step]) -> Option<Vec<Step>> {
+        let mut skip: Vec<Step> = Vec::with_capacity(steps.len());
+        for step in steps {
+            let bytes = match *step {
+                Step::Repeat { .. } | Step::Choose { .. } => return None,
+                Step::Block { bytes, watched: false, .. } => bytes,
+                Step::Plain { count: Count::Fixed(count), size } => count.checked_mul(size.into())?,
+                other => {
+                    skip.push(other);
+                    continue;
+                }
+            };
+            match skip.last_mut() {
+                Some(Step::Skip { bytes: before }) => *before = before.checked_add(bytes)?,
+                _ => skip.push(Step::Skip { bytes }),
+            }
+        }
+        Some(skip)
+    }
+
+    /// The steps as one, if they are but a block.
+    fn fixed(steps: &[Step]) -> Option<Fixed> {
+        let [Step::Align { mask: align_mask }, rest @ ..] = steps else { return None };
+        let align_mask = *align_mask;
+        match *rest {
             [] => Some(Fixed { align_mask, bytes: 0, first: 0, count: 0 }),
+            [Step::Skip { bytes }] => Some(Fixed { align_mask, bytes, first: 0, count: 0 }),
             [Step::Block { bytes, first, count, watched: false }] => {
                 Some(Fixed { align_mask, bytes, first, count })
             }
             _ => None,
-        };
+        }
     }
 }
 
@@ -62,6 +93,8 @@ pub(super) enum Step {
     /// Take `bytes` bytes, which begin at a whole byte, and load some values of them. `watched` says
     /// that a later step asks for one of the values.
     Block { bytes: u32, first: u32, count: u32, watched: bool },
+    /// Take `bytes` bytes, of which nothing is wanted.
+    Skip { bytes: u32 },
     /// An integer at any bit.
     Bits { bits: u8, signed: bool, order: ByteOrder, reversed: bool },
     /// An integer of as many bytes as it needs.

@@ -100,8 +100,9 @@ pub(super) fn run<const KEEP: bool>(
     bit: u64,
     state: &mut State,
 ) -> Result<u64, DecodeError> {
-    let mut run = Run { plan, input, bit, state };
-    if let Some(fixed) = plan.fixed {
+    let steps = if KEEP || plan.skip.is_empty() { &plan.steps } else { &plan.skip };
+    let mut run = Run { plan, steps, input, bit, state };
+    if let Some(fixed) = if KEEP { plan.fixed } else { plan.skip_fixed.or(plan.fixed) } {
         let gap = bit.wrapping_neg() & u64::from(fixed.align_mask);
         let begin = run.take(gap + u64::from(fixed.bytes) * 8)? + gap;
         if KEEP {
@@ -109,12 +110,14 @@ pub(super) fn run<const KEEP: bool>(
         }
         return Ok(run.bit);
     }
-    run.steps::<KEEP>(0, plan.steps.len() as u32)?;
+    run.steps::<KEEP>(0, steps.len() as u32)?;
     Ok(run.bit)
 }
 
 struct Run<'r, 'b> {
     plan: &'r Plan,
+    /// The plan's steps, or those for when no value is wanted.
+    steps: &'r [Step],
     input: Input<'b>,
     bit: u64,
     state: &'r mut State,
@@ -145,15 +148,18 @@ impl Run<'_, '_> {
     }
 
     fn steps<const KEEP: bool>(&mut self, first: u32, end: u32) -> Result<(), DecodeError> {
-        let plan = self.plan;
+        let steps = self.steps;
         let mut next = first;
         while next < end {
-            let Some(&step) = plan.steps.get(next as usize) else { break };
+            let Some(&step) = steps.get(next as usize) else { break };
             next += 1;
             match step {
                 Step::Align { mask } => {
                     let gap = self.bit.wrapping_neg() & u64::from(mask);
                     self.take(gap)?;
+                }
+                Step::Skip { bytes } => {
+                    self.take_bytes(bytes.into())?;
                 }
                 Step::Block { bytes, first, count, watched } => {
                     let begin = self.take_bytes(bytes.into())?;

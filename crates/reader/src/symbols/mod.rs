@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use tompion_ctf::decode::Value;
 use tompion_ctf::metadata::EnvironmentValue;
@@ -62,9 +62,9 @@ struct Loaded {
 pub(crate) struct Symbols {
     processes: HashMap<Process, Vec<Loaded>>,
     /// Files by path and build id; none where it isn't there or another.
-    binaries: HashMap<(PathBuf, Vec<u8>), Option<Rc<Binary>>>,
+    binaries: HashMap<(PathBuf, Vec<u8>), Option<Arc<Binary>>>,
     /// Names by object and distance.
-    names: HashMap<(Process, usize, u64), Rc<str>>,
+    names: HashMap<(Process, usize, u64), Arc<str>>,
 }
 
 impl Symbols {
@@ -123,7 +123,7 @@ impl Symbols {
     }
 
     /// The fields of an event that hold addresses of something known, with its names.
-    pub fn names_of(&mut self, event: &Event<'_>) -> Vec<(&'static str, Rc<str>)> {
+    pub fn names_of(&mut self, event: &Event<'_>) -> Vec<(&'static str, Arc<str>)> {
         let fields = address_fields(event.name());
         let Some(process) = process_of(event).filter(|_| !fields.is_empty()) else { return Vec::new() };
         let payload = event.payload();
@@ -135,7 +135,7 @@ impl Symbols {
     }
 
     /// The name of an address at a time.
-    fn name(&mut self, process: Process, time: Option<i64>, address: u64) -> Option<Rc<str>> {
+    fn name(&mut self, process: Process, time: Option<i64>, address: u64) -> Option<Arc<str>> {
         let objects = self.processes.get(&process)?;
         let (index, object) = object_at(objects, time, address)?;
         let distance = address - object.base;
@@ -143,10 +143,10 @@ impl Symbols {
             return Some(name.clone());
         }
         let key = (object.path.clone(), object.build_id.clone());
-        let load = || Binary::load(&object.path, &object.build_id, object.size).map(Rc::new);
+        let load = || Binary::load(&object.path, &object.build_id, object.size).map(Arc::new);
         let binary = self.binaries.entry(key).or_insert_with(load);
         let name = binary.as_ref().and_then(|binary| binary.name(distance));
-        let name: Rc<str> = name.unwrap_or_else(|| plain_name(object, distance)).into();
+        let name: Arc<str> = name.unwrap_or_else(|| plain_name(object, distance)).into();
         if self.names.len() < MAX_REMEMBERED {
             self.names.insert((process, index, distance), name.clone());
         }
