@@ -456,17 +456,17 @@ impl Reference {
 /// The outermost structures of packets and events, in the order in which they are decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// [`Trace::packet_header`].
+    /// [`super::Trace::packet_header`].
     PacketHeader,
-    /// [`Stream::packet_context`].
+    /// [`super::Stream::packet_context`].
     PacketContext,
-    /// [`Stream::event_header`].
+    /// [`super::Stream::event_header`].
     EventHeader,
-    /// [`Stream::event_context`].
+    /// [`super::Stream::event_context`].
     StreamEventContext,
-    /// [`Event::context`].
+    /// [`super::Event::context`].
     EventContext,
-    /// [`Event::payload`].
+    /// [`super::Event::payload`].
     Payload,
 }
 
