@@ -14,6 +14,7 @@ mod fallback;
 mod fields;
 mod flight_recorder;
 mod hostile;
+mod kernel;
 mod kills;
 mod plugins;
 mod preload;

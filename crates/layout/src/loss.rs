@@ -23,6 +23,10 @@ pub enum Cause {
     /// Rings in reserve form: the record's place was taken, and its thread was killed (or had not come back when
     /// a flight recorder was saved). Or the event would have had to go where an earlier lap has such a place.
     Unfinished = 8,
+    /// The kernel did not start a probe, because the same one ran on that CPU already.
+    Nested = 10,
+    /// A CPU of which a recording of the kernel didn't know.
+    NoRing = 11,
 }
 
 impl Cause {
@@ -30,7 +34,7 @@ impl Cause {
     pub const SLOTS: usize = 16;
 
     /// All causes, in the order of their numbers.
-    pub const ALL: [Cause; 9] = [
+    pub const ALL: [Cause; 11] = [
         Cause::Full,
         Cause::TooLarge,
         Cause::Retries,
@@ -40,6 +44,8 @@ impl Cause {
         Cause::Refused,
         Cause::NotWritten,
         Cause::Unfinished,
+        Cause::Nested,
+        Cause::NoRing,
     ];
 
     /// The name by which reports and `--json` call it.
@@ -54,6 +60,8 @@ impl Cause {
             Cause::Refused => "refused",
             Cause::NotWritten => "not_written",
             Cause::Unfinished => "unfinished",
+            Cause::Nested => "nested",
+            Cause::NoRing => "no_ring",
         }
     }
 }
@@ -64,9 +72,7 @@ mod tests {
 
     #[test]
     fn causes_are_numbered_in_order_and_fit_the_table() {
-        for (number, cause) in Cause::ALL.into_iter().enumerate() {
-            assert_eq!(cause as usize, number);
-        }
-        assert!(Cause::ALL.len() <= Cause::SLOTS);
+        assert!(Cause::ALL.windows(2).all(|pair| (pair[0] as usize) < pair[1] as usize));
+        assert!(Cause::ALL.iter().all(|cause| (*cause as usize) < Cause::SLOTS));
     }
 }

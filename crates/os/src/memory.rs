@@ -83,6 +83,35 @@ impl SharedMap {
         Ok(Self { base, len, unmap: true })
     }
 
+    /// Maps an array of BPF programs, made with `BPF_F_MMAPABLE`, from its beginning.
+    ///
+    /// Such an array never changes its size. Source: `bpf(2)`, and `map_type` in `/proc/PID/fdinfo`.
+    pub fn of_bpf_array(map: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
+        let refuse = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
+        let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", map.as_raw_fd()))?;
+        let number =
+            |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u64>().ok());
+        const BPF_MAP_TYPE_ARRAY: u64 = 2;
+        if number("map_type:") != Some(BPF_MAP_TYPE_ARRAY) {
+            return Err(refuse("expected a BPF array"));
+        }
+        let entry = number("value_size:").unwrap_or(0).next_multiple_of(8);
+        if entry.checked_mul(number("max_entries:").unwrap_or(0)).is_none_or(|all| all < size) || size == 0 {
+            return Err(refuse("the BPF array is smaller than expected"));
+        }
+        let (len, protection) = (size as usize, libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: a new mapping at an address of the kernel's choice. The array has all of these bytes for as long
+        // as it is mapped, which holds a reference to it.
+        let base = unsafe {
+            libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, map.as_raw_fd(), 0)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(last_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(last_error)?;
+        Ok(Self { base, len, unmap: true })
+    }
+
     /// Length in bytes.
     pub fn len(&self) -> usize {
         self.len

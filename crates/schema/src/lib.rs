@@ -271,9 +271,9 @@ impl std::fmt::Display for Integer {
 }
 
 impl Event {
-    /// `provider:name`.
+    /// `provider:name`; the name alone where there is no provider, as the kernel's events have none.
     pub fn full_name(&self) -> String {
-        format!("{}:{}", self.provider, self.name)
+        if self.provider.is_empty() { self.name.clone() } else { format!("{}:{}", self.provider, self.name) }
     }
 
     /// The event's names and what else rules are matched against.

@@ -16,7 +16,7 @@ use tompion_os::sample_clocks;
 
 use crate::{
     clock::ClockMap,
-    manifest::{Clock, Manifest},
+    manifest::{self, Clock, Manifest},
     process::Process,
 };
 
@@ -51,6 +51,8 @@ pub enum Order {
     Ended(u64, String),
     /// Save what the flight recorders hold.
     Snapshot(Sender<u64>),
+    /// A source that somebody else has recorded is complete.
+    Recorded(Box<manifest::Source>),
     /// Complete everything.
     Finish(Sender<Report>),
 }
@@ -130,6 +132,7 @@ impl Consumer {
                     // Whoever asked may have gone.
                     let _ = done.send(self.events() - before);
                 }
+                Ok(Order::Recorded(source)) => self.manifest.sources.push(*source),
                 Ok(Order::Finish(done)) => {
                     let _ = done.send(self.finish());
                     return;

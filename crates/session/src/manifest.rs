@@ -77,17 +77,20 @@ pub struct Channel {
 pub struct Source {
     /// Folder of its CTF trace, relative to this file; it isn't there if there are no events.
     pub path: String,
-    /// `user`.
+    /// `user` or `kernel`.
     pub kind: &'static str,
-    /// Process id.
+    /// Process id; the kernel has none.
+    #[serde(skip_serializing_if = "is_zero")]
     pub pid: u32,
     /// Process name.
     pub name: String,
     /// Its executable.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub executable: String,
-    /// How it writes its events: `rseq`, or `reserve` where there are no restartable sequences.
+    /// How it writes its events: `rseq`, or `reserve` where there are no restartable sequences; the kernel by `bpf`.
     pub producer: &'static str,
     /// How it ended, in words.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub end: String,
     /// Recorded events.
     pub events: u64,
@@ -103,6 +106,10 @@ pub const fn producer(form: Form) -> &'static str {
         Form::Section => "rseq",
         Form::Reserve => "reserve",
     }
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A table of losses as the manifest has it.

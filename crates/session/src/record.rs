@@ -24,6 +24,7 @@ use crate::{
     context::Context,
     control::{Door, Interest, Terms},
     filter,
+    kernel::{self, Kernel, KernelChoice},
     manifest::{Channel, Clock, Host, Manifest},
     target::{self, Admission, Target},
 };
@@ -80,6 +81,8 @@ pub struct Config {
     pub library: Option<PathBuf>,
     /// End the recording, and the command, after this time.
     pub time: Option<Duration>,
+    /// What to record of the kernel, if anything.
+    pub kernel: Option<KernelChoice>,
     /// Whom to record.
     pub target: Target,
     /// Tompion's own command line, for the manifest.
@@ -165,10 +168,14 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
         Target::Gathering(name) => name.clone(),
         _ => format!("tompion-{}-{:016x}", std::process::id(), uuid::Uuid::new_v4().as_u64_pair().0),
     };
+    let mut kernel = prepare_kernel(config, &terms, notice);
     let mut door = Door::open(&name, terms, orders.clone(), &poller)?;
     let consumer = Consumer::new(folder, manifest, notice);
     let consumer = thread::Builder::new().name("consumer".into()).spawn(move || consumer.run(&inbox))?;
     let child = reach(config, &name, &mut door, &poller, inheritance)?;
+    if let Some(kernel) = &mut kernel {
+        kernel.start()?;
+    }
     // Programs wait for this thread when they start, and not for long.
     tompion_os::prefer_this_thread();
     let deadline = config.time.map(|time| Instant::now() + time);
@@ -178,6 +185,7 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
         signals,
         poller,
         orders,
+        kernel,
         target: config.target.clone(),
         command: child.as_ref().map_or(0, Child::id),
         child,
@@ -190,12 +198,32 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
     control.run(notice);
     control.leave_command(notice);
     let (sender, receiver) = mpsc::channel();
-    let Control { door, orders, status, .. } = control;
-    let Door { problems, welcomed, .. } = door.close();
+    let Control { door, orders, status, kernel, .. } = control;
+    let Door { mut problems, welcomed, .. } = door.close();
+    if let Some(outcome) = kernel.and_then(Kernel::finish) {
+        problems.extend(outcome.problems);
+        let _ = orders.send(Order::Recorded(Box::new(outcome.source)));
+    }
     let _ = orders.send(Order::Finish(sender));
     let report = receiver.recv().map_err(|_| io::Error::other("the consumer ended early"))?;
     let _ = consumer.join();
     Ok(Outcome { report, status, problems, processes: welcomed })
+}
+
+/// The kernel's programs, attached. Where that can't be, one line says why, and programs are recorded alone.
+fn prepare_kernel(config: &Config, terms: &Terms, notice: fn(&str)) -> Option<Kernel> {
+    let plan = kernel::Plan {
+        choice: config.kernel.as_ref()?,
+        terms,
+        ring_size: config.subbuf_size.saturating_mul(config.subbufs),
+        follow: match &config.target {
+            // Its children: the command is to be.
+            Target::Command(_) => vec![std::process::id()],
+            Target::Processes(pids) => pids.clone(),
+            Target::Everything | Target::Gathering(_) => Vec::new(),
+        },
+    };
+    Kernel::prepare(&plan).map_err(|error| notice(&format!("the kernel is not recorded: {error}"))).ok()
 }
 
 fn terms(config: &Config, geometry: Geometry, folder: PathBuf) -> Terms {
@@ -325,6 +353,8 @@ struct Control {
     signals: Signals,
     poller: Poller,
     orders: Sender<Order>,
+    /// The kernel, if it is recorded.
+    kernel: Option<Kernel>,
     /// Whom the session records.
     target: Target,
     /// The command, until it was waited for.
@@ -490,6 +520,7 @@ impl Control {
         let (sender, receiver) = mpsc::channel();
         if self.orders.send(Order::Snapshot(sender)).is_ok() {
             if let Ok(events) = receiver.recv() {
+                let events = events + self.kernel.as_ref().map_or(0, Kernel::snapshot);
                 notice(&format!("saved {events} events"));
             }
         }

@@ -40,6 +40,7 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "filter", to: "schema", reason: "filters are bound to the fields of events" },
     Edge { from: "protocol", to: "schema", reason: "rules choose events by their level" },
     Edge { from: "tracing", to: "tompion", reason: "a bridge to the events of Rust programs" },
+    Edge { from: "session", to: "kernel", reason: "the kernel's rings are recorded beside the programs'" },
     Edge { from: "ring", to: "os", reason: "a ring lives in mapped memory, its section in the rseq area" },
 ];
 
@@ -64,7 +65,7 @@ pub const RING: &str = "ring";
 pub const PROGRAMS: &[&str] = &["viewer", "cli", "xtask"];
 
 /// Crates that may contain `unsafe`.
-pub const UNSAFE_IN: &[&str] = &["ring", "os", "agent", "kernel", "tompion"];
+pub const UNSAFE_IN: &[&str] = &["ring", "os", "agent", "tompion"];
 
 /// A package that only some crates may use.
 pub struct External {

@@ -121,6 +121,11 @@ const CHECKS: &[Check] = &[
         look: || library("libtompion.so.0"),
     },
     Check {
+        name: "kernel events",
+        why: "`record -k` shows scheduling, interrupts, system calls and I/O in the same trace",
+        look: kernel,
+    },
+    Check {
         name: "malloc preload",
         why: "`record --preload malloc` shows something in any program",
         look: || library("libtompion-malloc.so"),
@@ -136,6 +141,17 @@ const CHECKS: &[Check] = &[
         look: || library("libtompion-func.so"),
     },
 ];
+
+/// Whether the kernel can be recorded. All that is in the way is told at once.
+fn kernel() -> Finding {
+    let obstacles = tompion_kernel::obstacles();
+    if obstacles.is_empty() {
+        return Finding::good("programs may be loaded, types and formats are there");
+    }
+    let found: Vec<String> = obstacles.iter().map(|obstacle| obstacle.found.clone()).collect();
+    let mend: Vec<&str> = obstacles.iter().map(|obstacle| obstacle.mend).collect();
+    Finding::other(State::Drawback, found.join("; "), &mend.join("; "))
+}
 
 fn library(name: &str) -> Finding {
     match super::library(name) {

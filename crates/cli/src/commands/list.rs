@@ -11,6 +11,11 @@ use anyhow::{Context, bail};
 use clap::Args;
 use object::{Object, ObjectSection};
 use serde::Serialize;
+use tompion_kernel::{
+    decode::{Call, Class},
+    events::KNOWN,
+    syscalls::Calls,
+};
 use tompion_schema::{EVENT_MAGIC, Event, decode_outline, description_size};
 
 use crate::messages::harmless;
@@ -23,12 +28,16 @@ const ELSEWHERE: u32 = u32::from_le_bytes(*b"TER1");
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  tompion list ./server\n  tompion list 1234\n  tompion list --json ./server"
+    after_help = "Examples:\n  tompion list ./server\n  tompion list 1234\n  tompion list --json ./server\n  \
+    tompion list --kernel"
 )]
 pub struct Arguments {
     /// A program or library, or the number of a running process (with all its libraries)
-    #[arg(value_name = "PID|BINARY")]
-    what: String,
+    #[arg(value_name = "PID|BINARY", required_unless_present = "kernel")]
+    what: Option<String>,
+    /// List the kernel's events
+    #[arg(long, conflicts_with = "what")]
+    kernel: bool,
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -40,15 +49,20 @@ struct Row {
     level: &'static str,
     kind: &'static str,
     fields: Vec<String>,
-    file: PathBuf,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<PathBuf>,
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let files = files(&arguments.what)?;
     let mut rows = Vec::new();
-    for (file, shown) in &files {
-        let events = events_of(file).with_context(|| format!("can't read {}", shown.display()))?;
-        rows.extend(events.into_iter().map(|event| row(&event, shown)));
+    match &arguments.what {
+        Some(what) => {
+            for (file, shown) in &files(what)? {
+                let events = events_of(file).with_context(|| format!("can't read {}", shown.display()))?;
+                rows.extend(events.into_iter().map(|event| row(&event, Some(shown))));
+            }
+        }
+        None => rows.extend(kernel_events(&Calls::of_this_kernel()).iter().map(|event| row(event, None))),
     }
     rows.sort_by(|a, b| (&a.name, &a.fields).cmp(&(&b.name, &b.fields)));
     rows.dedup_by(|a, b| a.name == b.name && a.fields == b.fields);
@@ -57,7 +71,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         serde_json::to_writer_pretty(&mut output, &rows)?;
         writeln!(output)?;
     } else if rows.is_empty() {
-        bail!("{} has no events (record it with --preload malloc to see something)", arguments.what);
+        let what = arguments.what.as_deref().unwrap_or_default();
+        bail!("{what} has no events (record it with --preload malloc to see something)");
     } else {
         for row in &rows {
             let line = format!("{}  [{}]  {}", row.name, row.level, row.fields.join(", "));
@@ -67,13 +82,21 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(event: &Event, file: &Path) -> Row {
+/// The events that `record -k` can have, by the descriptions that their traces have.
+pub fn kernel_events(calls: &Calls) -> Vec<Event> {
+    let known = (0..KNOWN.len()).map(Class::Known);
+    let of = |number| if calls.knows(number) { Call::Known(number) } else { Call::Unknown };
+    let syscalls = calls.numbers().map(of).flat_map(|call| [Class::Entry(call), Class::Exit(call, 0)]);
+    known.chain(syscalls).map(|class| class.event(calls)).collect()
+}
+
+fn row(event: &Event, file: Option<&Path>) -> Row {
     Row {
         name: event.full_name(),
         level: event.level.name(),
         kind: event.kind.name(),
         fields: event.fields.iter().map(|field| format!("{} {}", field.ty, field.name)).collect(),
-        file: file.to_owned(),
+        file: file.map(Path::to_owned),
     }
 }
 

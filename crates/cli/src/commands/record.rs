@@ -10,9 +10,10 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use tompion_kernel::{Selection, UnknownEvent, syscalls::Calls};
 use tompion_protocol::rules::{Rules, matches_name};
 use tompion_schema::Level;
-use tompion_session::{Config, Context, Error, Mode, Outcome, Report, Target};
+use tompion_session::{Config, Context, Error, KernelChoice, Mode, Outcome, Report, Target};
 
 use crate::{
     filter,
@@ -28,6 +29,8 @@ use crate::{
     tompion record --preload malloc -- find /usr -name '*.h'\n  \
     tompion record --for 10s --subbuf-size 1M -- ./server\n  \
     tompion record --filter 'rows > 100 && $comm == \"worker*\"' -c comm,prio -- ./server\n  \
+    tompion record -k -- make               # the kernel, and system calls of make\n  \
+    tompion record --kernel='sched_*,irq_*' --for 5s\n  \
     tompion record -p 4711 --for 10s        # a program that runs already\n  \
     tompion record                          # all instrumented programs of this user, until Ctrl-C\n\n\
 Without a launcher: TOMPION_RECORD=DIR in a program's environment records it below DIR, with the options in \
@@ -52,6 +55,11 @@ pub struct Arguments {
     /// the program defines); the CPU is always there
     #[arg(short, long = "context", value_name = "LIST", value_delimiter = ',', value_parser = context)]
     contexts: Vec<ContextArgument>,
+    /// Record the kernel, too: scheduling, interrupts, the lives of processes, I/O, and the recorded processes'
+    /// system calls; or the events whose names match, 'sched_*,syscall_entry_openat' for example (see `tompion list
+    /// --kernel`)
+    #[arg(short, long, value_name = "GLOBS", num_args = 0..=1, default_missing_value = "", value_delimiter = ',')]
+    kernel: Option<Vec<String>>,
     /// When a buffer is full: discard new events, or overwrite the oldest (a flight recorder)
     #[arg(long, value_enum, default_value = "discard")]
     mode: ModeArgument,
@@ -142,6 +150,14 @@ fn level(text: &str) -> Result<Level, String> {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let target = target(&arguments);
+    let kernel = match kernel(&arguments, &target) {
+        Ok(kernel) => kernel,
+        Err(UnknownEvent(pattern)) => {
+            let near = nearest_kernel_events(&pattern);
+            say(format!("no kernel event matches `{pattern}`{near}; see tompion list --kernel"));
+            return Ok(ExitCode::from(messages::WRONG_USAGE));
+        }
+    };
     if let Some(parent) = &arguments.gather_in {
         gather_quietly(parent)?;
     }
@@ -169,6 +185,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         preload: preloads(&arguments.preload)?,
         library: super::library("libtompion.so.0").ok(),
         time: arguments.time,
+        kernel,
         target: target.clone(),
         invocation: std::env::args().collect(),
     };
@@ -191,6 +208,28 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             outcome => return Ok(conclude(&config, &arguments, &outcome?)),
         }
     }
+}
+
+/// What to record of the kernel. Without patterns, system calls are those of whom the recording follows.
+fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>, UnknownEvent> {
+    let Some(patterns) = &arguments.kernel else { return Ok(None) };
+    let patterns: Vec<String> = patterns.iter().filter(|pattern| !pattern.is_empty()).cloned().collect();
+    let calls = Calls::of_this_kernel();
+    let selection = if patterns.is_empty() {
+        let follows = matches!(target, Target::Command(_) | Target::Processes(_));
+        Selection::usual(&calls, follows)
+    } else {
+        Selection::matching(&calls, &patterns)?
+    };
+    Ok(Some(KernelChoice { selection, calls }))
+}
+
+/// What a pattern without a match could have meant.
+fn nearest_kernel_events(pattern: &str) -> String {
+    let names = super::list::kernel_events(&Calls::without_formats());
+    let names: Vec<&str> = names.iter().map(|event| event.name.as_str()).collect();
+    let near = nearest(pattern, names.iter().copied());
+    if near.is_empty() { String::new() } else { format!("; nearest: {}", near.join(", ")) }
 }
 
 /// Where the trace goes.
@@ -305,14 +344,28 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCo
         }
     }
     let folder = config.folder.display();
-    let processes = manifest.sources.iter().filter(|source| source.events != 0).count() as u64;
+    let with_events = || manifest.sources.iter().filter(|source| source.events != 0);
+    let processes = with_events().filter(|source| source.kind != KERNEL).count() as u64;
+    let kernel = with_events().any(|source| source.kind == KERNEL);
     say(format!(
         "{} of {} in {folder}, {}; next: tompion print {folder}",
         counted(events, "event"),
-        counted(processes, "process"),
+        whose(kernel, processes),
         losses(&outcome.report, lost)
     ));
     if stopped.is_some() { ExitCode::from(messages::FAILED) } else { ExitCode::SUCCESS }
+}
+
+/// The kind of the kernel's trace in the manifest.
+const KERNEL: &str = "kernel";
+
+/// Whose events were recorded.
+fn whose(kernel: bool, processes: u64) -> String {
+    match (kernel, processes) {
+        (true, 0) => "the kernel".into(),
+        (true, _) => format!("the kernel and {}", counted(processes, "process")),
+        (false, _) => counted(processes, "process"),
+    }
 }
 
 /// The sum of counts that programs may have made up.

@@ -1,0 +1,223 @@
+//! The kernel's events: in one trace with programs', on one clock. Where the kernel can't be recorded, a line says so
+//! and the test is skipped.
+
+use std::{collections::BTreeSet, fs, process::Command};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{Event, Trace, Workshop, finish, installed, rounds, run, signal, start, wait_until};
+
+/// Whether the kernel can be recorded here.
+fn permitted() -> bool {
+    let obstacles = tompion_kernel::obstacles();
+    let found: Vec<String> = obstacles.into_iter().filter(|it| !it.bearable).map(|it| it.found).collect();
+    if !found.is_empty() {
+        eprintln!("SKIPPED, the kernel can't be recorded here: {}", found.join("; "));
+    }
+    found.is_empty()
+}
+
+/// What the manifest says of the kernel.
+fn source(manifest: &Value) -> Value {
+    let sources = manifest["sources"].as_array().expect("sources");
+    sources.iter().find(|source| source["kind"] == "kernel").expect("the kernel").clone()
+}
+
+fn lost(source: &Value) -> u64 {
+    source["lost"].as_object().expect("losses").values().filter_map(Value::as_u64).sum()
+}
+
+/// Both readers print the same, but where a program gave an empty path: babeltrace2 2.0.4 shows an earlier text there.
+fn both_readers_agree(trace: &Trace) {
+    let (ours, theirs) = (trace.printed(), trace.babeltrace().out);
+    for (ours, theirs) in ours.lines().zip(theirs.lines()).filter(|(ours, _)| !ours.contains("= \"\"")) {
+        assert_eq!(ours, theirs, "babeltrace2 prints other text");
+    }
+    trace.agreed_count();
+}
+
+fn text<'a>(event: &'a Event, field: &str) -> &'a str {
+    event.fields[field].as_str().unwrap_or_default()
+}
+
+#[test]
+fn a_call_lies_between_the_events_around_it() {
+    if !permitted() {
+        return;
+    }
+    let shop = Workshop::new();
+    let count = u64::from(rounds(20_000, 1_000_000));
+    let trace = shop.record(
+        &["-k", "syscall_*_getpgid", "--subbuf-size", "4M", "--subbufs", "4"],
+        &[&shop.program("order"), &count.to_string()],
+    );
+    let manifest = trace.manifest();
+    assert_eq!(lost(&source(&manifest)), 0, "{manifest}");
+    let expected = ["order:before", "syscall_entry_getpgid", "syscall_exit_getpgid", "order:after"];
+    let events = trace.events();
+    assert_eq!(events.len() as u64, 4 * count);
+    for (round, events) in events.chunks_exact(4).enumerate() {
+        let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
+        assert_eq!(names, expected, "round {round}: {events:#?}");
+        assert!(events.windows(2).all(|pair| pair[0].time <= pair[1].time));
+        assert_eq!((events[0].number("round"), events[3].number("round")), (round as u64, round as u64));
+        assert_eq!(events[1].context["tid"], events[0].context["vtid"]);
+    }
+    let cpus: BTreeSet<u32> = events.iter().map(|event| event.cpu).collect();
+    assert!(cpus.len() > 1 || tompion_os::possible_cpus() == 1, "the thread was not moved");
+    assert_eq!(trace.agreed_text(), 4 * count);
+}
+
+#[test]
+fn children_are_followed_and_strangers_are_not() {
+    if !permitted() {
+        return;
+    }
+    let shop = Workshop::new();
+    let mut stranger = start(Command::new("sh").args(["-c", "while :; do /bin/true; done"]));
+    let script = "for i in $(seq 40); do cat /dev/null; done; (sh -c 'cat /proc/self/stat >/dev/null')";
+    let options = ["-k", "--subbuf-size", "4M", "--subbufs", "4"];
+    let trace = shop.record(&options, &[&"sh", &"-c", &script]);
+    stranger.kill().and_then(|()| stranger.wait().map(drop)).expect("a child of this test");
+    let events = trace.events();
+    let manifest = trace.manifest();
+    assert_eq!(lost(&source(&manifest)), 0);
+    let calls = |name: &str| events.iter().filter(|event| event.name == name).collect::<Vec<_>>();
+    let opened: Vec<&str> = calls("syscall_entry_openat").iter().map(|it| text(it, "filename")).collect();
+    assert_eq!(opened.iter().filter(|name| **name == "/dev/null").count(), 41);
+    assert!(opened.contains(&"/proc/self/stat") && !opened.contains(&""), "{opened:?}");
+    // All that made calls are descendants of the command.
+    let mut family = BTreeSet::new();
+    for event in &events {
+        let pid = event.context["pid"].as_u64().expect("a process");
+        match event.name.as_str() {
+            "sched_process_fork" if family.contains(&pid) => {
+                family.insert(event.number("child_pid"));
+            }
+            name if name.starts_with("syscall_") => {
+                if family.is_empty() {
+                    family.insert(pid);
+                }
+                assert!(family.contains(&pid), "{event:?}");
+            }
+            _ => {}
+        }
+    }
+    assert!(family.len() >= 42);
+    // What everybody does is there all the same.
+    let switched: BTreeSet<u64> = calls("sched_switch").iter().map(|it| it.number("next_tid")).collect();
+    assert!(switched.len() > family.len() && calls("sched_process_exec").len() > 41);
+    let environment = fs::read_to_string(trace.folder.join("kernel/metadata")).expect("metadata");
+    assert!(environment.contains("domain = \"kernel\"") && environment.contains("lttng-modules"));
+    both_readers_agree(&trace);
+}
+
+#[test]
+fn tiny_rings_lose_and_say_so() {
+    if !permitted() {
+        return;
+    }
+    let shop = Workshop::new();
+    let children = rounds(200, 2000);
+    let script = format!("for i in $(seq {children}); do /bin/true & done; wait");
+    let trace =
+        shop.record(&["--kernel=*", "--subbuf-size", "64K", "--subbufs", "2"], &[&"sh", &"-c", &script]);
+    let source = source(&trace.manifest());
+    let stat = trace.stat();
+    assert_eq!(stat["lost"]["total"].as_u64(), Some(lost(&source)));
+    assert!(stat["damages"].as_array().is_some_and(Vec::is_empty), "{stat}");
+    assert_eq!(source["lost"].get("refused"), None);
+    let forks = trace.events().iter().filter(|event| event.name == "sched_process_fork").count() as u64;
+    assert!(forks + lost(&source) >= u64::from(children), "{forks} forks, {source}");
+    both_readers_agree(&trace);
+}
+
+#[test]
+fn a_flight_recorder_keeps_the_last_moments() {
+    if !permitted() {
+        return;
+    }
+    let shop = Workshop::new();
+    let script = "for i in $(seq 300); do /bin/true; done; cat /proc/self/comm";
+    // Of nobody else, whatever the machine has to do.
+    let options = ["-ksyscall_*", "--mode", "overwrite", "--subbuf-size", "64K", "--subbufs", "8"];
+    let trace = shop.record(&options, &[&"sh", &"-c", &script]);
+    let events = trace.events();
+    let last = events.iter().rfind(|event| event.name == "syscall_entry_openat").expect("calls");
+    assert_eq!(text(last, "filename"), "/proc/self/comm");
+    let source = source(&trace.manifest());
+    assert!(source["overwritten"].as_u64() > Some(0), "{source}");
+    both_readers_agree(&trace);
+}
+
+/// Numbers of the programs that a process holds.
+fn programs_of(pid: u32) -> BTreeSet<u32> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return BTreeSet::new() };
+    let texts = entries.flatten().filter_map(|entry| fs::read_to_string(entry.path()).ok());
+    texts
+        .filter_map(|text| text.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok()))
+        .collect()
+}
+
+#[test]
+fn nothing_stays_attached() {
+    if !permitted() {
+        return;
+    }
+    let shop = Workshop::new();
+    let there = || -> BTreeSet<u32> {
+        aya::programs::loaded_programs().filter_map(|program| Some(program.ok()?.id())).collect()
+    };
+    for how in [Signal::KILL, Signal::INT] {
+        let name = format!("{how:?}");
+        let recording = start(&mut shop.recording(&name, &["-k"], &[&"sleep", &"20"]));
+        let pid = recording.id();
+        wait_until("the programs are attached", || shop.path(&name).join("kernel/metadata").exists());
+        let programs = programs_of(pid);
+        assert!(programs.len() > 10 && programs.is_subset(&there()), "{programs:?}");
+        signal(pid, how);
+        finish(recording, "record");
+        wait_until("the programs are gone", || programs.is_disjoint(&there()));
+    }
+}
+
+#[test]
+fn without_permission_programs_are_recorded_alone() {
+    if !permitted() || !installed("setpriv") {
+        return;
+    }
+    let shop = Workshop::new();
+    let program = shop.program("brief");
+    let record = |trace: &str, command: &[&str]| {
+        let mut words = Command::new("setpriv");
+        words.arg("--bounding-set=-sys_admin,-bpf,-perfmon");
+        words.arg(crate::support::TOMPION).args(["record", "-o", trace, "-k", "--"]).args(command);
+        run(words.current_dir(shop.path("")))
+    };
+    let line = "tompion: the kernel is not recorded: not permitted: loading programs takes root, or";
+    let both = record("both", &[program.to_str().expect("a path")]).succeeded();
+    assert_eq!(both.err.matches(line).count(), 1, "{}", both.err);
+    assert_eq!(shop.trace("both").agreed_text(), 2);
+    let alone = record("alone", &["true"]).exited(1);
+    assert!(alone.err.contains(line) && alone.err.contains("nothing recorded"), "{}", alone.err);
+}
+
+#[test]
+fn events_are_chosen_by_name() {
+    let shop = Workshop::new();
+    let wrong = run(&mut shop.recording("wrong", &["-k", "shed_switch"], &[&"true"])).exited(2);
+    assert!(
+        wrong.err.contains("no kernel event matches `shed_switch`; nearest: sched_switch"),
+        "{}",
+        wrong.err
+    );
+    let list = run(&mut shop.tompion(&["list", "--kernel"])).succeeded().out;
+    let switch = list.lines().find(|line| line.starts_with("sched_switch ")).expect("sched_switch");
+    assert!(switch.contains("i32 prev_tid") && list.contains("syscall_entry_openat"), "{switch}");
+    if permitted() {
+        let trace = shop.record(&["-ksched_switch,syscall_exit_execve"], &[&"sleep", &"0.05"]);
+        let names: BTreeSet<String> = trace.events().into_iter().map(|event| event.name).collect();
+        assert_eq!(names, ["sched_switch", "syscall_exit_execve"].map(String::from).into());
+    }
+}

@@ -1,0 +1,237 @@
+/* System calls, with the paths among their arguments. */
+#ifndef TOMPION_BPF_SYSCALLS_H
+#define TOMPION_BPF_SYSCALLS_H
+
+#include "process.h"
+
+/* Entries of `calls`; the last is for all numbers that have none. */
+#define CALLS 1024
+/* What an entry says. */
+#define FIRST_PATH(call) ((call) & 15)         /* number of the argument, from 1; 0 if there is none */
+#define SECOND_PATH(call) ((call) >> 4 & 15)
+#define REPLACES_MEMORY (1 << 8) /* exec: what an argument pointed to is gone when it returns */
+#define WANT_ENTRY (1 << 9)
+#define WANT_EXIT (1 << 10)
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(max_entries, CALLS);
+	TYPE(key, u32);
+	TYPE(value, u32);
+} calls SECTION(".maps");
+
+/*
+ * Threads in a call whose paths could not be read at its entry: the pages were not there yet. Some never return from
+ * it; the oldest make room.
+ */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_LRU_HASH);
+	NUMBER(max_entries, 8192);
+	TYPE(key, u32);
+	TYPE(value, u64[2]);
+} unread SECTION(".maps");
+
+/* The recorder, whose own system calls nobody asked for. */
+const volatile u32 recorder = 0;
+
+/* In the place of a text's length. */
+#define NO_TEXT 0xffffffffu
+#define UNREADABLE 0xfffffffeu
+/* In the place of a call's number, beside it: a 32-bit program on a 64-bit kernel. */
+#define COMPATIBLE 0x80000000u
+
+struct path_lengths {
+	u32 first, second;
+};
+
+static ALWAYS_INLINE int is_followed(void)
+{
+	u32 pid = bpf_get_current_pid_tgid() >> 32;
+	if (pid == recorder)
+		return 0;
+	return !follow || is_in_set(pid);
+}
+
+static ALWAYS_INLINE u32 compatible(void)
+{
+#if defined(__TARGET_ARCH_x86)
+	const u32 compat = 2; /* TS_COMPAT */
+	return bpf_get_current_task_btf()->thread_info.status & compat ? COMPATIBLE : 0;
+#else
+	return 0;
+#endif
+}
+
+/* What is known of a call. */
+static ALWAYS_INLINE u32 call_of(u32 number)
+{
+	u32 key = number < CALLS - 1 ? number : CALLS - 1;
+	u32 *call = bpf_map_lookup_elem(&calls, &key);
+	return call ? *call : 0;
+}
+
+static ALWAYS_INLINE u64 argument(const u64 *arguments, u32 which)
+{
+	switch (which) {
+	case 1: return arguments[0];
+	case 2: return arguments[1];
+	case 3: return arguments[2];
+	case 4: return arguments[3];
+	case 5: return arguments[4];
+	default: return 0;
+	}
+}
+
+/* Reads a path. Its length with the NUL, or UNREADABLE. A null pointer is no path. */
+static ALWAYS_INLINE u32 read_path(char *to, u64 address)
+{
+	if (!address)
+		return NO_TEXT;
+	u32 length = text_length(bpf_probe_read_user_str(to, LONGEST_TEXT, (void *)address));
+	return length ? length : UNREADABLE;
+}
+
+static ALWAYS_INLINE u32 bytes_of(u32 length)
+{
+	return length <= LONGEST_TEXT ? length : 0;
+}
+
+/* Appends the lengths and the texts behind a record's fixed part. */
+static ALWAYS_INLINE void append_paths(char *to, struct path_lengths lengths, struct texts *text)
+{
+	u32 first = bytes_of(lengths.first), second = bytes_of(lengths.second);
+	*(struct path_lengths *)to = lengths;
+	to += sizeof lengths;
+	copy_text(to, first, text->first);
+	copy_text(to + first, second, text->second);
+}
+
+struct syscall_entry {
+	u64 arguments[6];
+};
+
+static ALWAYS_INLINE int entry_without_paths(u32 number, const u64 *arguments)
+{
+	struct place place;
+	const u32 size = sizeof(struct head) + sizeof(struct syscall_entry);
+	if (!reserve(&place, size))
+		return 0;
+	write_head(&place, size, SYSCALL_ENTRY, number);
+	struct syscall_entry *record = (void *)(place.at + sizeof(struct head));
+	__builtin_memcpy(record->arguments, arguments, sizeof record->arguments);
+	commit(&place, size);
+	return 0;
+}
+
+static ALWAYS_INLINE void note_unread(struct path_lengths lengths, u64 first, u64 second)
+{
+	u32 tid = bpf_get_current_pid_tgid();
+	u64 value[2] = {lengths.first == UNREADABLE ? first : 0, lengths.second == UNREADABLE ? second : 0};
+	if (value[0] || value[1])
+		bpf_map_update_elem(&unread, &tid, value, 0);
+}
+
+static ALWAYS_INLINE int entry_with_paths(u32 number, const u64 *arguments, u32 call)
+{
+	struct texts *text = texts_of(TEXT_OF_ENTRY);
+	if (!text)
+		return 0;
+	u64 first = argument(arguments, FIRST_PATH(call)), second = argument(arguments, SECOND_PATH(call));
+	struct path_lengths lengths = {read_path(text->first, first), NO_TEXT};
+	if (SECOND_PATH(call))
+		lengths.second = read_path(text->second, second);
+	note_unread(lengths, first, second);
+	struct place place;
+	u32 size = sizeof(struct head) + sizeof(struct syscall_entry) + sizeof lengths;
+	size = WHOLE_WORDS(size + bytes_of(lengths.first) + bytes_of(lengths.second));
+	if (!reserve(&place, size))
+		return 0;
+	write_head(&place, size, SYSCALL_ENTRY, number);
+	struct syscall_entry *record = (void *)(place.at + sizeof(struct head));
+	__builtin_memcpy(record->arguments, arguments, sizeof record->arguments);
+	append_paths((char *)(record + 1), lengths, text);
+	commit(&place, size);
+	return 0;
+}
+
+SECTION("tp_btf/sys_enter") int syscall_entry(u64 *ctx)
+{
+	struct pt_regs *regs = (void *)ctx[0];
+	if (!is_followed())
+		return 0;
+	u32 number = ctx[1], compat = compatible();
+	u32 call = call_of(compat ? CALLS : number);
+	if (!(call & WANT_ENTRY))
+		return 0;
+	u64 arguments[6] = {ARGUMENT_0(regs), ARGUMENT_1(regs), ARGUMENT_2(regs),
+			    ARGUMENT_3(regs), ARGUMENT_4(regs), ARGUMENT_5(regs)};
+	if (FIRST_PATH(call))
+		return entry_with_paths(number | compat, arguments, call);
+	return entry_without_paths(number | compat, arguments);
+}
+
+struct syscall_exit {
+	s64 ret;
+};
+
+/* Reads once more what could not be read at the entry. False if nothing was to be read. */
+static ALWAYS_INLINE int read_again(u32 call, s64 ret, struct path_lengths *lengths, struct texts *text)
+{
+	u32 tid = bpf_get_current_pid_tgid();
+	u64 *addresses = bpf_map_lookup_elem(&unread, &tid);
+	if (!addresses)
+		return 0;
+	u64 first = addresses[0], second = addresses[1];
+	bpf_map_delete_elem(&unread, &tid);
+	if (call & REPLACES_MEMORY && ret == 0)
+		return 0;
+	lengths->first = read_path(text->first, first);
+	lengths->second = read_path(text->second, second);
+	return 1;
+}
+
+static ALWAYS_INLINE int exit_without_paths(u32 number, s64 ret)
+{
+	struct place place;
+	const u32 size = sizeof(struct head) + sizeof(struct syscall_exit);
+	if (!reserve(&place, size))
+		return 0;
+	write_head(&place, size, SYSCALL_EXIT, number);
+	struct syscall_exit *record = (void *)(place.at + sizeof(struct head));
+	record->ret = ret;
+	commit(&place, size);
+	return 0;
+}
+
+static ALWAYS_INLINE int exit_with_paths(u32 number, s64 ret, struct path_lengths lengths, struct texts *text)
+{
+	struct place place;
+	u32 size = sizeof(struct head) + sizeof(struct syscall_exit) + sizeof lengths;
+	size = WHOLE_WORDS(size + bytes_of(lengths.first) + bytes_of(lengths.second));
+	if (!reserve(&place, size))
+		return 0;
+	write_head(&place, size, SYSCALL_EXIT, number);
+	struct syscall_exit *record = (void *)(place.at + sizeof(struct head));
+	record->ret = ret;
+	append_paths((char *)(record + 1), lengths, text);
+	commit(&place, size);
+	return 0;
+}
+
+SECTION("tp_btf/sys_exit") int syscall_exit(u64 *ctx)
+{
+	struct pt_regs *regs = (void *)ctx[0];
+	if (!is_followed())
+		return 0;
+	u32 number = SYSCALL_NUMBER(regs), compat = compatible();
+	u32 call = call_of(compat ? CALLS : number);
+	if (FIRST_PATH(call)) {
+		struct path_lengths lengths = {NO_TEXT, NO_TEXT};
+		struct texts *text = texts_of(TEXT_OF_EXIT);
+		if (text && read_again(call, ctx[1], &lengths, text) && call & WANT_EXIT)
+			return exit_with_paths(number | compat, ctx[1], lengths, text);
+	}
+	return call & WANT_EXIT ? exit_without_paths(number | compat, ctx[1]) : 0;
+}
+
+#endif

@@ -1,0 +1,47 @@
+/* Texts of any length, read into memory of the program before room is reserved for them. */
+#ifndef TOMPION_BPF_TEXT_H
+#define TOMPION_BPF_TEXT_H
+
+#include "ring.h"
+
+#define LONGEST_TEXT 1024
+
+/*
+ * One entry for each program that needs one: the kernel never starts a program on a CPU where it runs already, so
+ * nobody else writes there.
+ */
+enum text_user { TEXT_OF_ENTRY, TEXT_OF_EXIT, TEXT_OF_EXEC, TEXT_OF_INTERRUPT, TEXT_USERS };
+
+struct texts {
+	char first[LONGEST_TEXT];
+	char second[LONGEST_TEXT];
+};
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	NUMBER(max_entries, TEXT_USERS);
+	TYPE(key, u32);
+	TYPE(value, struct texts);
+} texts SECTION(".maps");
+
+static ALWAYS_INLINE struct texts *texts_of(enum text_user user)
+{
+	u32 key = user;
+	return bpf_map_lookup_elem(&texts, &key);
+}
+
+/* The length with its NUL of what a reading helper returned; 0 if it could not read. */
+static ALWAYS_INLINE u32 text_length(long result)
+{
+	return result > 0 && result <= LONGEST_TEXT ? result : 0;
+}
+
+/* Copies a text that was read. `length` is at most LONGEST_TEXT. */
+static ALWAYS_INLINE void copy_text(char *to, u32 length, const char *from)
+{
+	/* Said once more for the verifier, which may have lost sight of it. */
+	if (length != 0 && length <= LONGEST_TEXT)
+		bpf_probe_read_kernel(to, length, from);
+}
+
+#endif

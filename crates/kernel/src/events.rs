@@ -1,0 +1,244 @@
+//! The events that have a program of their own: which, where, and with which fields.
+//!
+//! Names and fields are those of LTTng's kernel tracer, so that analyses written for it know them.
+
+use tompion_schema::{Event, Field, Integer, Kind, Level, Type};
+
+/// What an event belongs to, for those who choose by that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Switches and wake-ups.
+    Scheduling,
+    /// The lives of processes.
+    Processes,
+    /// Interrupts and soft interrupts.
+    Interrupts,
+    /// Block devices and the network.
+    InputOutput,
+    /// What is only recorded when somebody asks for it.
+    OnRequest,
+}
+
+/// The type of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// Signed, 32 bits.
+    I32,
+    /// Unsigned, 32 bits.
+    U32,
+    /// Signed, 64 bits.
+    I64,
+    /// Unsigned, 64 bits.
+    U64,
+    /// 64 bits in hexadecimal.
+    X64,
+    /// The 16 bytes in which the kernel keeps the name of a thread or a device.
+    Name,
+    /// Text of any length.
+    Text,
+}
+
+impl Of {
+    /// The type as descriptions have it.
+    pub fn ty(self) -> Type {
+        match self {
+            Self::I32 => Type::Integer(Integer::signed(32)),
+            Self::U32 => Type::Integer(Integer::unsigned(32)),
+            Self::I64 => Type::Integer(Integer::signed(64)),
+            Self::U64 => Type::Integer(Integer::unsigned(64)),
+            Self::X64 => Type::Integer(Integer::hex(64)),
+            Self::Name => Type::TextArray(16),
+            Self::Text => Type::String,
+        }
+    }
+}
+
+/// An event with a program of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// Its name in traces.
+    pub name: &'static str,
+    /// The kernel's tracepoint.
+    pub tracepoint: &'static str,
+    /// The program.
+    pub program: &'static str,
+    /// The program for kernels that refuse the first one.
+    pub program_of_old: Option<&'static str>,
+    /// What it belongs to.
+    pub group: Group,
+    /// Its fields, in order.
+    pub fields: &'static [(&'static str, Of)],
+}
+
+/// Number of system calls' entries in rings.
+pub const SYSCALL_ENTRY: u16 = 1;
+/// Number of system calls' exits in rings.
+pub const SYSCALL_EXIT: u16 = 2;
+/// Number of the first of [`KNOWN`] in rings; the others follow.
+pub const FIRST: u16 = 3;
+
+const fn known(
+    name: &'static str,
+    tracepoint: &'static str,
+    program: &'static str,
+    group: Group,
+    fields: &'static [(&'static str, Of)],
+) -> Known {
+    Known { name, tracepoint, program, program_of_old: None, group, fields }
+}
+
+use Group::{InputOutput, Interrupts, OnRequest, Processes, Scheduling};
+use Of::{I32, I64, Name, Text, U32, U64, X64};
+
+const SWITCH: &[(&str, Of)] = &[
+    ("prev_comm", Name),
+    ("prev_tid", I32),
+    ("prev_prio", I32),
+    ("prev_state", I64),
+    ("next_comm", Name),
+    ("next_tid", I32),
+    ("next_prio", I32),
+];
+const WAKEUP: &[(&str, Of)] = &[("comm", Name), ("tid", I32), ("prio", I32), ("target_cpu", I32)];
+const MIGRATE: &[(&str, Of)] =
+    &[("comm", Name), ("tid", I32), ("prio", I32), ("orig_cpu", I32), ("dest_cpu", I32)];
+const FORK: &[(&str, Of)] = &[
+    ("parent_comm", Name),
+    ("parent_tid", I32),
+    ("parent_pid", I32),
+    ("child_comm", Name),
+    ("child_tid", I32),
+    ("child_pid", I32),
+];
+const END: &[(&str, Of)] = &[("comm", Name), ("tid", I32), ("prio", I32)];
+const FAULT: &[(&str, Of)] = &[("address", X64), ("ip", X64), ("error_code", X64)];
+const GENERATE: &[(&str, Of)] = &[
+    ("sig", I32),
+    ("errno", I32),
+    ("code", I32),
+    ("comm", Name),
+    ("pid", I32),
+    ("group", I32),
+    ("result", I32),
+];
+const DELIVER: &[(&str, Of)] =
+    &[("sig", I32), ("errno", I32), ("code", I32), ("sa_handler", X64), ("sa_flags", X64)];
+const TIMER_START: &[(&str, Of)] =
+    &[("hrtimer", X64), ("function", X64), ("expires", I64), ("softexpires", I64), ("mode", U32)];
+const REQUEST: &[(&str, Of)] = &[
+    ("dev", U32),
+    ("sector", U64),
+    ("nr_sector", U32),
+    ("bytes", U32),
+    ("tid", I32),
+    ("rwbs", U32),
+    ("comm", Name),
+];
+const COMPLETE: &[(&str, Of)] =
+    &[("dev", U32), ("sector", U64), ("nr_sector", U32), ("error", I32), ("rwbs", U32)];
+const PACKET: &[(&str, Of)] = &[("skbaddr", X64), ("len", U32), ("name", Name)];
+const TRANSMIT: &[(&str, Of)] = &[("skbaddr", X64), ("rc", I32), ("len", U32), ("name", Name)];
+
+/// The events, in the order of their numbers (`src/bpf/events.h`).
+pub const KNOWN: &[Known] = &[
+    Known {
+        program_of_old: Some("sched_switch_old"),
+        ..known("sched_switch", "sched_switch", "sched_switch", Scheduling, SWITCH)
+    },
+    known("sched_waking", "sched_waking", "sched_waking", Scheduling, WAKEUP),
+    known("sched_wakeup", "sched_wakeup", "sched_wakeup", Scheduling, WAKEUP),
+    known("sched_wakeup_new", "sched_wakeup_new", "sched_wakeup_new", Scheduling, WAKEUP),
+    known("sched_migrate_task", "sched_migrate_task", "sched_migrate_task", Scheduling, MIGRATE),
+    known("sched_process_fork", "sched_process_fork", "process_fork", Processes, FORK),
+    known(
+        "sched_process_exec",
+        "sched_process_exec",
+        "process_exec",
+        Processes,
+        &[("filename", Text), ("tid", I32), ("old_tid", I32)],
+    ),
+    known("sched_process_exit", "sched_process_exit", "process_exit", Processes, END),
+    known("sched_process_free", "sched_process_free", "process_free", Processes, END),
+    known(
+        "irq_handler_entry",
+        "irq_handler_entry",
+        "irq_handler_entry",
+        Interrupts,
+        &[("irq", I32), ("name", Text)],
+    ),
+    known(
+        "irq_handler_exit",
+        "irq_handler_exit",
+        "irq_handler_exit",
+        Interrupts,
+        &[("irq", I32), ("ret", I32)],
+    ),
+    known("irq_softirq_entry", "softirq_entry", "softirq_entry", Interrupts, &[("vec", U32)]),
+    known("irq_softirq_exit", "softirq_exit", "softirq_exit", Interrupts, &[("vec", U32)]),
+    known("irq_softirq_raise", "softirq_raise", "softirq_raise", Interrupts, &[("vec", U32)]),
+    known("x86_exceptions_page_fault_user", "page_fault_user", "page_fault_user", OnRequest, FAULT),
+    known("x86_exceptions_page_fault_kernel", "page_fault_kernel", "page_fault_kernel", OnRequest, FAULT),
+    known("signal_generate", "signal_generate", "signal_generate", OnRequest, GENERATE),
+    known("signal_deliver", "signal_deliver", "signal_deliver", OnRequest, DELIVER),
+    known("timer_hrtimer_start", "hrtimer_start", "hrtimer_start", OnRequest, TIMER_START),
+    known(
+        "timer_hrtimer_expire_entry",
+        "hrtimer_expire_entry",
+        "hrtimer_expire_entry",
+        OnRequest,
+        &[("hrtimer", X64), ("now", I64), ("function", X64)],
+    ),
+    known(
+        "timer_hrtimer_expire_exit",
+        "hrtimer_expire_exit",
+        "hrtimer_expire_exit",
+        OnRequest,
+        &[("hrtimer", X64)],
+    ),
+    known("timer_hrtimer_cancel", "hrtimer_cancel", "hrtimer_cancel", OnRequest, &[("hrtimer", X64)]),
+    known("block_rq_insert", "block_rq_insert", "block_rq_insert", InputOutput, REQUEST),
+    known("block_rq_issue", "block_rq_issue", "block_rq_issue", InputOutput, REQUEST),
+    known("block_rq_complete", "block_rq_complete", "block_rq_complete", InputOutput, COMPLETE),
+    known("net_dev_queue", "net_dev_queue", "net_dev_queue", InputOutput, PACKET),
+    known("net_dev_xmit", "net_dev_xmit", "net_dev_xmit", InputOutput, TRANSMIT),
+    known("net_if_receive_skb", "netif_receive_skb", "netif_receive_skb", InputOutput, PACKET),
+];
+
+impl Known {
+    /// The event's description.
+    pub fn event(&self) -> Event {
+        description(self.name, self.fields.iter().map(|(name, of)| Field::new(name, of.ty())).collect())
+    }
+}
+
+/// An event of the kernel with these fields.
+pub fn description(name: &str, fields: Vec<Field>) -> Event {
+    Event {
+        provider: String::new(),
+        name: name.into(),
+        level: Level::DEFAULT,
+        kind: Kind::Instant,
+        init: false,
+        format: None,
+        fields,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_and_their_reader_number_events_alike() {
+        let header = include_str!("bpf/events.h");
+        let words = header.split_once("enum event {").unwrap().1.split_once("};").unwrap().0;
+        let numbered: Vec<String> = words
+            .split(',')
+            .map(|word| word.trim().trim_end_matches(" = 1").to_lowercase())
+            .filter(|word| !word.is_empty())
+            .collect();
+        let ours = ["syscall_entry", "syscall_exit"].into_iter().chain(KNOWN.iter().map(|known| known.name));
+        assert_eq!(numbered, ours.collect::<Vec<_>>());
+        assert_eq!(usize::from(FIRST), 3);
+    }
+}

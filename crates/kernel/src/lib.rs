@@ -1,0 +1,22 @@
+//! Events of the kernel: programs that the kernel runs for us at its tracepoints, without a module.
+//!
+//! ```text
+//! src/bpf/*.h ──► programs ──► rings (BPF arrays) ──mmap──► RingReader ──► Records ──► Decoder
+//! ```
+//!
+//! Programs reserve and commit as `models/reserve.pml` says; [`ring`] reads what they have committed; [`decode`]
+//! says what it means, in the words of [`events`] and [`syscalls`]. Where the trace goes is somebody else's business.
+#![forbid(unsafe_code)]
+
+pub mod decode;
+pub mod events;
+mod fitness;
+mod load;
+pub mod records;
+pub mod ring;
+mod select;
+pub mod syscalls;
+
+pub use fitness::{Obstacle, obstacles};
+pub use load::{Error, Options, Recorder};
+pub use select::{Selection, UnknownEvent};

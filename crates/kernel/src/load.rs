@@ -1,0 +1,264 @@
+//! Loading the programs, attaching and detaching them.
+//!
+//! Programs are attached by descriptors of this process alone, so that nothing stays attached when it ends,
+//! however it ends.
+
+use std::{fs, os::fd::AsFd, os::fd::AsRawFd};
+
+use aya::{
+    Btf, Ebpf, EbpfLoader,
+    maps::{Array, Map, MapData, MapError},
+    programs::{BtfTracePoint, ProgramError, tp_btf::BtfTracePointLink},
+};
+use tompion_os::SharedMap;
+
+use crate::{
+    events::{FIRST, KNOWN, Known, SYSCALL_ENTRY, SYSCALL_EXIT},
+    fitness,
+    ring::{Geometry, RingReader},
+    select::Selection,
+    syscalls::{Calls, TABLE},
+};
+
+/// The compiled programs; empty where there was no compiler.
+pub(crate) static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/tracer.o"));
+
+/// Why the kernel can't be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Something is missing that is known.
+    #[error("{found} ({mend})")]
+    Obstacle {
+        /// What was found.
+        found: String,
+        /// What to do.
+        mend: &'static str,
+    },
+    /// The kernel's description of its types can't be read.
+    #[error("the kernel's types (BTF) can't be read: {0}")]
+    Types(String),
+    /// The programs or their maps were refused.
+    #[error("the kernel refuses {0}: {1}")]
+    Refused(String, String),
+    /// The rings can't be mapped.
+    #[error("the rings can't be mapped: {0}")]
+    Rings(#[from] std::io::Error),
+}
+
+/// How to record.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which events.
+    pub selection: Selection,
+    /// Overwrite mode; else discard mode.
+    pub overwrite: bool,
+    /// The rings.
+    pub geometry: Geometry,
+    /// If there are any, only these processes and the children that they will have are asked for system calls. The
+    /// recorder itself never is; so where it stands here, that is for its children.
+    pub follow: Vec<u32>,
+}
+
+/// The programs in the kernel, and their rings.
+pub struct Recorder {
+    ebpf: Ebpf,
+    rings: SharedMap,
+    data: SharedMap,
+    geometry: Geometry,
+    /// Programs that are loaded.
+    loaded: Vec<&'static str>,
+    links: Vec<BtfTracePointLink>,
+    /// Events that this kernel doesn't have.
+    missing: Vec<&'static str>,
+}
+
+/// The programs that system calls take.
+const SYSCALLS: [(u16, &str, &str); 2] =
+    [(SYSCALL_ENTRY, "sys_enter", "syscall_entry"), (SYSCALL_EXIT, "sys_exit", "syscall_exit")];
+
+impl Recorder {
+    /// Loads what the options ask for; nothing is recorded yet.
+    pub fn load(options: &Options, calls: &Calls) -> Result<Self, Error> {
+        if let Some(obstacle) = fitness::obstacles().into_iter().find(|obstacle| !obstacle.bearable) {
+            return Err(Error::Obstacle { found: obstacle.found, mend: obstacle.mend });
+        }
+        let btf = Btf::from_sys_fs().map_err(|error| Error::Types(chain(&error)))?;
+        let Options { selection, geometry, .. } = options;
+        let (overwrite, follow) = (u32::from(options.overwrite), u32::from(!options.follow.is_empty()));
+        let recorder = std::process::id();
+        let mut ebpf = EbpfLoader::new()
+            .btf(Some(&btf))
+            .set_global("cpus", &geometry.cpus, true)
+            .set_global("subbufs", &geometry.subbufs, true)
+            .set_global("overwrite", &overwrite, true)
+            .set_global("follow", &follow, true)
+            .set_global("wanted", &selection.events, true)
+            .set_global("recorder", &recorder, true)
+            .set_max_entries("rings", geometry.cpus)
+            .set_max_entries("data", geometry.all_subbufs())
+            .load(OBJECT)
+            .map_err(|error| Error::Refused("the programs' maps".into(), chain(&error)))?;
+        let rings = map_array(&ebpf, "rings", geometry.rings_bytes())?;
+        let data = map_array(&ebpf, "data", geometry.data_bytes())?;
+        tell_calls(&mut ebpf, selection, calls)?;
+        tell_followed(&mut ebpf, &options.follow)?;
+        let mut recorder = Self {
+            ebpf,
+            rings,
+            data,
+            geometry: *geometry,
+            loaded: Vec::new(),
+            links: Vec::new(),
+            missing: Vec::new(),
+        };
+        recorder.load_programs(options, &btf)?;
+        Ok(recorder)
+    }
+
+    fn load_programs(&mut self, options: &Options, btf: &Btf) -> Result<(), Error> {
+        let selection = &options.selection;
+        for (known, number) in KNOWN.iter().zip(FIRST..) {
+            let follows = matches!(known.name, "sched_process_fork" | "sched_process_exit");
+            if selection.has(number) || !options.follow.is_empty() && follows {
+                self.load_known(known, btf)?;
+            }
+        }
+        for (number, tracepoint, program) in SYSCALLS {
+            let paths = number == SYSCALL_EXIT && !selection.entries.is_empty();
+            let wanted = if number == SYSCALL_ENTRY { &selection.entries } else { &selection.exits };
+            if !wanted.is_empty() || paths {
+                self.load_program(program, tracepoint, btf).map_err(|error| refused(program, &error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn load_known(&mut self, known: &Known, btf: &Btf) -> Result<(), Error> {
+        let first = self.load_program(known.program, known.tracepoint, btf);
+        match (first, known.program_of_old) {
+            (Ok(()), _) => Ok(()),
+            // This kernel has no such tracepoint, or none of this name.
+            (Err(ProgramError::Btf(_)), _) => {
+                self.missing.push(known.name);
+                Ok(())
+            }
+            (Err(_), Some(program)) => self
+                .load_program(program, known.tracepoint, btf)
+                .map_err(|error| refused(known.program, &error)),
+            (Err(error), None) => Err(refused(known.program, &error)),
+        }
+    }
+
+    fn load_program(&mut self, name: &'static str, tracepoint: &str, btf: &Btf) -> Result<(), ProgramError> {
+        program(&mut self.ebpf, name)?.load(tracepoint, btf)?;
+        self.loaded.push(name);
+        Ok(())
+    }
+
+    /// Begins to record.
+    pub fn attach(&mut self) -> Result<(), Error> {
+        for name in self.loaded.clone() {
+            let link = program(&mut self.ebpf, name).and_then(|program| {
+                let id = program.attach()?;
+                program.take_link(id)
+            });
+            self.links.push(link.map_err(|error| refused(name, &error))?);
+        }
+        Ok(())
+    }
+
+    /// Ends recording. What the rings have can still be read.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// The rings' number and size.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// The ring of a CPU.
+    pub fn ring(&self, cpu: u32) -> RingReader<'_> {
+        RingReader::new(&self.rings, &self.data, self.geometry, cpu)
+    }
+
+    /// Names of chosen events that this kernel doesn't have.
+    pub fn missing(&self) -> &[&'static str] {
+        &self.missing
+    }
+
+    /// How often the kernel did not start a program because it ran on that CPU already. Each was an event.
+    ///
+    /// Source: `recursion_misses` in `/proc/PID/fdinfo`, Linux 5.12.
+    pub fn misses(&mut self) -> u64 {
+        let mut sum = 0;
+        for name in &self.loaded {
+            let Ok(program) = program(&mut self.ebpf, name) else { continue };
+            let Ok(descriptor) = program.fd() else { continue };
+            let path = format!("/proc/self/fdinfo/{}", descriptor.as_fd().as_raw_fd());
+            let text = fs::read_to_string(path).unwrap_or_default();
+            let line = text.lines().find_map(|line| line.strip_prefix("recursion_misses:"));
+            sum += line.and_then(|number| number.trim().parse::<u64>().ok()).unwrap_or(0);
+        }
+        sum
+    }
+}
+
+fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut BtfTracePoint, ProgramError> {
+    ebpf.program_mut(name).ok_or(ProgramError::NotLoaded)?.try_into()
+}
+
+/// Maps an array of the programs into this process.
+fn map_array(ebpf: &Ebpf, name: &str, size: u64) -> Result<SharedMap, Error> {
+    let Some(Map::Array(map)) = ebpf.map(name) else {
+        return Err(Error::Refused(format!("the map {name}"), "it is no array".into()));
+    };
+    Ok(SharedMap::of_bpf_array(map.fd().as_fd(), size)?)
+}
+
+/// An array of the programs.
+fn array<'a, V: aya::Pod>(ebpf: &'a mut Ebpf, name: &str) -> Result<Array<&'a mut MapData, V>, MapError> {
+    let missing = || MapError::InvalidName { name: name.into() };
+    Array::try_from(ebpf.map_mut(name).ok_or_else(missing)?)
+}
+
+/// Tells the programs which calls are wanted and where their paths are.
+fn tell_calls(ebpf: &mut Ebpf, selection: &Selection, calls: &Calls) -> Result<(), Error> {
+    let tell = |ebpf| -> Result<(), MapError> {
+        let mut table = array::<u32>(ebpf, "calls")?;
+        for number in calls.numbers().filter(|number| *number < TABLE) {
+            let (entry, exit) = (selection.entries.contains(&number), selection.exits.contains(&number));
+            table.set(number, calls.word(number, entry, exit), 0)?;
+        }
+        Ok(())
+    };
+    tell(ebpf).map_err(|error| Error::Refused("the table of system calls".into(), chain(&error)))
+}
+
+/// Tells the programs whom to follow: a bit for each process. Nobody else writes there before they are attached.
+fn tell_followed(ebpf: &mut Ebpf, pids: &[u32]) -> Result<(), Error> {
+    let tell = |ebpf| -> Result<(), MapError> {
+        let mut words = array::<u64>(ebpf, "followed")?;
+        for pid in pids {
+            let before = words.get(&(pid / 64), 0)?;
+            words.set(pid / 64, before | 1 << (pid % 64), 0)?;
+        }
+        Ok(())
+    };
+    tell(ebpf).map_err(|error| Error::Refused("the set of processes".into(), chain(&error)))
+}
+
+fn refused(program: &str, error: &ProgramError) -> Error {
+    if let ProgramError::LoadError { io_error, verifier_log } = error {
+        let log = verifier_log.to_string();
+        let last: Vec<&str> = log.lines().rev().take(3).collect();
+        return Error::Refused(format!("the program {program}"), format!("{io_error}; {}", last.join("; ")));
+    }
+    Error::Refused(format!("the program {program}"), chain(error))
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    std::iter::once(error.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
+}
