@@ -38,6 +38,8 @@ enum Command {
     Print(commands::print::Arguments),
     /// Sum up a trace: events, losses, processes
     Stat(commands::stat::Arguments),
+    /// Complete the trace of a recording that was killed, or whose machine stopped
+    Recover(commands::recover::Arguments),
     /// List the events that a program or a process has
     List(commands::list::Arguments),
     /// Say whether this machine is fit for recording, and what to change
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Record(arguments) => commands::record::run(arguments),
         Command::Print(arguments) => commands::print::run(&arguments),
         Command::Stat(arguments) => commands::stat::run(&arguments),
+        Command::Recover(arguments) => commands::recover::run(&arguments),
         Command::List(arguments) => commands::list::run(&arguments),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Man(arguments) => commands::manual::write_pages(&arguments, Cli::command()),

@@ -19,13 +19,13 @@ use crate::{
 };
 
 /// Rings so large that nothing is lost.
-const ROOMY: &[&str] = &["--subbuf-size", "16M", "--subbufs", "4"];
+pub const ROOMY: &[&str] = &["--subbuf-size", "16M", "--subbufs", "4"];
 /// Rings so small that the consumer can't keep up.
-const TIGHT: &[&str] = &["--subbuf-size", "4K", "--subbufs", "2"];
+pub const TIGHT: &[&str] = &["--subbuf-size", "4K", "--subbufs", "2"];
 /// A flight recorder that need not forget.
 const LONG_MEMORY: &[&str] = &["--mode", "overwrite", "--subbuf-size", "8M", "--subbufs", "4"];
 /// A flight recorder with a short memory.
-const SHORT_MEMORY: &[&str] = &["--mode", "overwrite", "--subbuf-size", "4K", "--subbufs", "4"];
+pub const SHORT_MEMORY: &[&str] = &["--mode", "overwrite", "--subbuf-size", "4K", "--subbufs", "4"];
 
 /// Programs of one recording. Each is killed by itself.
 const PROGRAMS: u32 = 10;
@@ -52,7 +52,7 @@ impl Producer {
 }
 
 /// Two threads and their handlers.
-const SOURCES: usize = 4;
+pub const SOURCES: usize = 4;
 
 /// The file in which the program tells what it has appended, see `programs/emitter.c`.
 pub struct Progress(PathBuf);
@@ -91,12 +91,12 @@ impl Progress {
 
 /// A record that was found, and found whole.
 #[derive(Clone, Copy, Debug)]
-struct Found {
-    pid: u32,
-    time: u64,
-    cpu: u64,
-    source: usize,
-    number: u64,
+pub struct Found {
+    pub pid: u32,
+    pub time: u64,
+    pub cpu: u64,
+    pub source: usize,
+    pub number: u64,
 }
 
 /// What stands behind `name = ` in a line of text.
@@ -127,7 +127,7 @@ fn parse(line: &str) -> Found {
 }
 
 /// All records, each checked against its own proof. Time never goes backwards.
-fn found_in(trace: &Trace) -> Vec<Found> {
+pub fn found_in(trace: &Trace) -> Vec<Found> {
     let text =
         run(tompion().args(["print", "--clock-seconds", "--no-delta"]).arg(&trace.folder)).succeeded().out;
     let found: Vec<Found> = text.lines().map(parse).collect();
@@ -136,7 +136,7 @@ fn found_in(trace: &Trace) -> Vec<Found> {
     found
 }
 
-fn numbers_of(found: &[Found], source: usize) -> Vec<u64> {
+pub fn numbers_of(found: &[Found], source: usize) -> Vec<u64> {
     found.iter().filter(|found| found.source == source).map(|found| found.number).collect()
 }
 
@@ -162,14 +162,14 @@ fn lost_in(stat: &Value) -> u64 {
 
 /// A round's choices; different in every round, the same in every run.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
-    storm_us: u64,
-    pause: u64,
-    delay: Duration,
+pub struct Plan {
+    pub storm_us: u64,
+    pub pause: u64,
+    pub delay: Duration,
 }
 
 impl Plan {
-    fn new(round: u32, storm: bool) -> Self {
+    pub fn new(round: u32, storm: bool) -> Self {
         let mut state = u64::from(round) * 2 + u64::from(storm) + 0x9e37_79b9_7f4a_7c15;
         let mut random = |below: u64| {
             for shift in [13, 7, 17] {

@@ -26,6 +26,8 @@ mod processes_filtered;
 mod processes_guests;
 mod processes_static;
 mod processes_watched;
+mod recovery;
+mod recovery_hostile;
 mod rust;
 mod rust_tracing;
 mod scarce;

@@ -23,6 +23,8 @@ pub enum Cause {
     /// Rings in reserve form: the record's place was taken, and its thread was killed (or had not come back when
     /// a flight recorder was saved). Or the event would have had to go where an earlier lap has such a place.
     Unfinished = 8,
+    /// It was in a ring, and had not reached the medium when the machine stopped.
+    NotOnMedium = 9,
     /// The kernel did not start a probe, because the same one ran on that CPU already.
     Nested = 10,
     /// A CPU of which a recording of the kernel didn't know.
@@ -34,7 +36,7 @@ impl Cause {
     pub const SLOTS: usize = 16;
 
     /// All causes, in the order of their numbers.
-    pub const ALL: [Cause; 11] = [
+    pub const ALL: [Cause; 12] = [
         Cause::Full,
         Cause::TooLarge,
         Cause::Retries,
@@ -44,6 +46,7 @@ impl Cause {
         Cause::Refused,
         Cause::NotWritten,
         Cause::Unfinished,
+        Cause::NotOnMedium,
         Cause::Nested,
         Cause::NoRing,
     ];
@@ -60,6 +63,7 @@ impl Cause {
             Cause::Refused => "refused",
             Cause::NotWritten => "not_written",
             Cause::Unfinished => "unfinished",
+            Cause::NotOnMedium => "not_on_medium",
             Cause::Nested => "nested",
             Cause::NoRing => "no_ring",
         }

@@ -10,7 +10,9 @@ mod detached;
 mod environment;
 mod floats;
 mod futex;
+mod guard;
 mod interposed;
+mod lock;
 mod memory;
 mod namespace;
 mod process;
@@ -29,7 +31,8 @@ pub use environment::put_into_environment;
 pub use floats::with_default_floats;
 pub use futex::{futex_wait, futex_wake_one};
 pub use interposed::{fail_as_missing, is_defined_elsewhere, next_function};
-pub use memory::{Retired, SharedMap, create_memfd, open_private_page, populate};
+pub use lock::{Lock, is_unlocked, try_lock};
+pub use memory::{Retired, SharedMap, create_memfd, create_reserved, open_private_page, populate};
 pub use namespace::{
     effective_user, failed_for_threads, innermost_pid, object_of, pid_namespace, pid_namespace_of,
     set_namespace, thread_exists, unshare,

@@ -2,13 +2,22 @@
 
 use std::{
     ffi::CStr,
+    fs::OpenOptions,
     io,
-    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    os::{
+        fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+        unix::fs::OpenOptionsExt,
+    },
+    path::Path,
     ptr::NonNull,
     sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
 };
 
-use crate::{check, last_error};
+use crate::{
+    check,
+    guard::{self, Guard},
+    last_error,
+};
 
 /// Creates a sparse memory file of a size and seals it, so that nobody can resize it any more.
 ///
@@ -28,7 +37,37 @@ pub fn create_memfd(name: &CStr, size: u64) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// A shared, writable mapping of a whole file whose size cannot shrink.
+/// Creates a file of a size with all its space reserved, so that no store to a mapping of it finds the disk full.
+///
+/// Unlike a sealed memory file it can be made smaller by whoever has it open for writing.
+/// Source: `fallocate(2)`.
+pub fn create_reserved(path: &Path, size: u64) -> io::Result<OwnedFd> {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+    let length = libc::off_t::try_from(size).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: a plain system call on an open descriptor.
+    check(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length) })?;
+    Ok(file.into())
+}
+
+/// Whether a file of this size can neither shrink nor, by a store to its mapping, need space: a sealed memory
+/// file, or one with all its space reserved. Errors say what is wrong.
+fn check_size(file: BorrowedFd<'_>, size: u64) -> io::Result<()> {
+    let refuse = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    // SAFETY: all-zero bytes are a valid `stat`.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` is a writable structure of the right type.
+    check(unsafe { libc::fstat(file.as_raw_fd(), &raw mut stat) })?;
+    // SAFETY: a plain system call on an open descriptor; files that can't be sealed refuse it.
+    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+    let is_sealed = seals >= 0 && seals & libc::F_SEAL_SHRINK != 0;
+    let is_reserved = stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_blocks as u64 * 512 >= size;
+    if stat.st_size as u64 != size {
+        return refuse(format!("expected a memory file of {size} bytes, found {}", stat.st_size));
+    }
+    if is_sealed || is_reserved { Ok(()) } else { refuse("the memory file is not sealed".into()) }
+}
+
+/// A shared, writable mapping of a whole file whose size cannot shrink, or that is guarded.
 ///
 /// Another process may write the same bytes at any time. Therefore no `&[u8]` is ever made of them:
 /// words are reached as atomics, bytes are copied out and in. Every offset is checked.
@@ -37,6 +76,7 @@ pub struct SharedMap {
     base: NonNull<u8>,
     len: usize,
     unmap: bool,
+    guard: Option<Guard>,
 }
 
 // SAFETY: the mapping is plain memory; all access through `&self` is atomic or volatile byte-wise.
@@ -45,7 +85,8 @@ unsafe impl Send for SharedMap {}
 unsafe impl Sync for SharedMap {}
 
 impl SharedMap {
-    /// Maps a memory file. Refuses one that its owner could still truncate, or of another size.
+    /// Maps a memory file. Refuses one of another size, and one that is neither sealed nor has all its space
+    /// reserved.
     pub fn new(file: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
         Self::new_in(file, size, None)
     }
@@ -53,19 +94,25 @@ impl SharedMap {
     /// Maps a memory file in the place of a retired mapping of the same size, or anywhere.
     pub fn new_in(file: BorrowedFd<'_>, size: u64, place: Option<Retired>) -> io::Result<Self> {
         debug_assert!(place.as_ref().is_none_or(|place| place.1 as u64 == size));
-        // SAFETY: a plain system call on an open descriptor.
-        let seals = check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) })?;
-        if seals & libc::F_SEAL_SHRINK == 0 {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the memory file is not sealed"));
-        }
-        // SAFETY: all-zero bytes are a valid `stat`.
-        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: `stat` is a writable structure of the right type.
-        check(unsafe { libc::fstat(file.as_raw_fd(), &raw mut stat) })?;
-        if stat.st_size as u64 != size {
-            let text = format!("expected a memory file of {size} bytes, found {}", stat.st_size);
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
+        check_size(file, size)?;
+        Self::map(file, size, place)
+    }
+
+    /// Maps a file that others may make smaller. What is cut off reads as zeros from then on, and
+    /// [`SharedMap::was_cut`] tells.
+    pub fn guarded(file: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
+        check_size(file, size)?;
+        let mut map = Self::map(file, size, None)?;
+        map.guard = Some(guard::watch(map.base.as_ptr() as usize, map.len)?);
+        Ok(map)
+    }
+
+    /// Whether somebody has cut off a part of a guarded file that was looked at since.
+    pub fn was_cut(&self) -> bool {
+        self.guard.as_ref().is_some_and(Guard::was_cut)
+    }
+
+    fn map(file: BorrowedFd<'_>, size: u64, place: Option<Retired>) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
         let (place, flags) = match place {
@@ -80,7 +127,7 @@ impl SharedMap {
             return Err(last_error());
         }
         let base = NonNull::new(base.cast()).ok_or_else(last_error)?;
-        Ok(Self { base, len, unmap: true })
+        Ok(Self { base, len, unmap: true, guard: None })
     }
 
     /// Maps an array of BPF programs, made with `BPF_F_MMAPABLE`, from its beginning.
@@ -109,7 +156,7 @@ impl SharedMap {
             return Err(last_error());
         }
         let base = NonNull::new(base.cast()).ok_or_else(last_error)?;
-        Ok(Self { base, len, unmap: true })
+        Ok(Self { base, len, unmap: true, guard: None })
     }
 
     /// Length in bytes.
@@ -189,6 +236,8 @@ impl SharedMap {
 impl Drop for SharedMap {
     fn drop(&mut self) {
         if self.unmap {
+            // Before somebody else's memory can be there.
+            self.guard = None;
             // SAFETY: the mapping is ours and `&mut self` proves that no reference into it is left.
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
         }
@@ -264,6 +313,24 @@ mod tests {
         assert_eq!(u64::from_le_bytes(bytes), 7);
         // SAFETY: a plain system call on an open descriptor.
         assert_eq!(unsafe { libc::ftruncate(file.as_raw_fd(), 0) }, -1);
+    }
+
+    #[test]
+    fn what_is_cut_off_a_guarded_file_reads_as_zeros() {
+        let path = std::env::temp_dir().join(format!("tompion-guard-{}", std::process::id()));
+        let file = create_reserved(&path, 16384).unwrap();
+        let map = SharedMap::guarded(file.as_fd(), 16384).unwrap();
+        let word = |offset| map.word(offset).load(Ordering::Relaxed);
+        for offset in [0, 8192] {
+            map.word(offset).store(7, Ordering::Relaxed);
+        }
+        assert!(word(8192) == 7 && !map.was_cut());
+        let file = std::fs::File::from(file);
+        file.set_len(4096).unwrap();
+        assert_eq!((word(8192), word(0), word(16376), map.was_cut()), (0, 7, 0, true));
+        assert!(SharedMap::guarded(file.as_fd(), 16384).is_err());
+        std::fs::remove_file(&path).unwrap();
+        assert!(create_reserved(Path::new("/proc/self/x"), 1).is_err());
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! The bytes themselves are drawn in `tompion-layout`; `docs/design/ring.md` has the argument why
 //! readers and writers agree. This crate knows nothing of events, files or sockets.
 
+pub mod doubtful;
 mod event;
 #[cfg(all(test, loom))]
 mod explored;

@@ -165,6 +165,12 @@ impl<'a> RingReader<'a> {
         Ok(span)
     }
 
+    /// Up to where room was given back.
+    pub fn given_back(&self) -> u64 {
+        // Ordering: a word of the reader's own.
+        self.ring.load(ring::CONSUMED, Ordering::Relaxed)
+    }
+
     /// Lets writers have the room below a position, all of which was complete and is safe elsewhere.
     pub fn give_back(&self, position: u64) {
         // Ordering: pairs with the acquire loads in the producers' `make_room` and `may_open`: the copy is complete
@@ -219,8 +225,8 @@ impl<'a> RingReader<'a> {
         Ok(Span { begin: intact, end: before, events })
     }
 
-    /// Appends the bytes of `begin..end`, at most one lap, to `bytes`.
-    fn copy(&self, begin: u64, end: u64, bytes: &mut Vec<u8>) {
+    /// Appends the bytes of `begin..end`, at most one lap, to `bytes`, whatever they are by now.
+    pub fn copy(&self, begin: u64, end: u64, bytes: &mut Vec<u8>) {
         let len = (end - begin) as usize;
         let place = self.geometry.place(begin);
         let first = len.min(self.geometry.ring_size() as usize - place);

@@ -15,6 +15,7 @@ use std::{
 use tompion_os::sample_clocks;
 
 use crate::{
+    backing::ClockFile,
     clock::ClockMap,
     manifest::{self, Clock, Manifest},
     process::Process,
@@ -76,6 +77,8 @@ pub struct Consumer {
     manifest: Manifest,
     processes: Vec<Process>,
     clock: ClockMap,
+    /// The samples in a file, where the rings are kept.
+    clock_file: Option<ClockFile>,
     known: BTreeSet<(String, String)>,
     stopped: Option<String>,
     sampled: Instant,
@@ -92,16 +95,23 @@ pub struct Consumer {
 
 impl Consumer {
     /// A consumer for a trace folder; `manifest` is what is known before anything was recorded.
-    pub fn new(folder: PathBuf, manifest: Manifest, notice: fn(&str)) -> Self {
+    ///
+    /// # Errors
+    /// If the rings are to be kept, and the clock's samples can't be written beside them.
+    pub fn new(folder: PathBuf, manifest: Manifest, notice: fn(&str)) -> io::Result<Self> {
         let first = sample_clocks();
         std::thread::sleep(Duration::from_millis(2));
+        let clock = ClockMap::new(first, sample_clocks());
+        let backing = manifest.backing.as_ref();
+        let clock_file = backing.map(|backing| ClockFile::create(backing, clock.samples()));
         let now = Instant::now();
-        Self {
+        Ok(Self {
             folder,
             notice,
             manifest,
             processes: Vec::new(),
-            clock: ClockMap::new(first, sample_clocks()),
+            clock,
+            clock_file: clock_file.transpose()?,
             known: Default::default(),
             stopped: None,
             sampled: now,
@@ -110,7 +120,7 @@ impl Consumer {
             askers: BTreeSet::new(),
             told_saves: 0,
             waiting_samples: 0,
-        }
+        })
     }
 
     /// Works until it is told to finish, or nobody is left to tell it.
@@ -119,7 +129,7 @@ impl Consumer {
         let mut sleep = SLEEP.0;
         loop {
             match orders.recv_timeout(sleep) {
-                Ok(Order::Joined(process)) => self.processes.push(*process),
+                Ok(Order::Joined(process)) => self.join(*process),
                 Ok(Order::Disconnected(key)) => {
                     if let Some(process) = self.processes.iter_mut().find(|process| process.key == key) {
                         process.disconnect();
@@ -160,12 +170,15 @@ impl Consumer {
         if pending > MOST_PENDING_BYTES {
             self.sample();
             self.convert();
+        } else if self.processes.iter().any(Process::is_pressed) {
+            self.relieve();
         } else if self.waiting_samples >= SAMPLES_AWAITED {
             self.convert();
         }
         if self.flushed.elapsed() >= FLUSH_EVERY {
             self.flushed = Instant::now();
             self.attempt(|process, _| process.flush());
+            self.keep_clock(|file, _| file.sync());
         }
         match fullest {
             10.. => SLEEP.0,
@@ -175,11 +188,38 @@ impl Consumer {
         }
     }
 
+    fn join(&mut self, process: Process) {
+        if let Err(error) = process.settle_files() {
+            self.stop(&error);
+        }
+        self.processes.push(process);
+    }
+
+    /// Writes what rings hold that are kept and a quarter full, so that their room can be given back.
+    fn relieve(&mut self) {
+        self.sample();
+        self.convert();
+        self.attempt(|process, _| if process.is_pressed() { process.flush() } else { Ok(()) });
+    }
+
     fn sample(&mut self) {
         self.sampled = Instant::now();
+        let before = self.clock.samples().len();
         self.clock.add(sample_clocks());
+        if self.clock.samples().len() > before {
+            self.keep_clock(|file, clock| file.add(clock.newest()));
+        }
         if self.clock.samples().len() % 1024 == 0 {
             self.clock.thin_out();
+            self.keep_clock(|file, clock| file.replace(clock.samples()));
+        }
+    }
+
+    /// Does something with the clock's samples in their file, if they are kept.
+    fn keep_clock(&mut self, step: impl FnOnce(&mut ClockFile, &ClockMap) -> io::Result<()>) {
+        let Some(file) = self.clock_file.as_mut().filter(|_| self.stopped.is_none()) else { return };
+        if let Err(error) = step(file, &self.clock) {
+            self.stop(&error);
         }
     }
 
@@ -245,7 +285,11 @@ impl Consumer {
 
     fn stop(&mut self, error: &io::Error) {
         if self.stopped.is_none() {
-            let text = format!("recording to {} stopped: {}", self.folder.display(), reason(error));
+            let mut text = format!("recording to {} stopped: {}", self.folder.display(), reason(error));
+            if let Some(backing) = &self.manifest.backing {
+                let (backing, folder) = (backing.display(), self.folder.display());
+                text += &format!("; what the rings hold stays in {backing}: tompion recover {folder}");
+            }
             (self.notice)(&text);
             self.stopped = Some(text);
             self.processes.iter_mut().for_each(Process::give_up);
@@ -334,7 +378,18 @@ impl Consumer {
         let names = process.event_names().map(|(provider, name)| (provider.to_owned(), name.to_owned()));
         self.known.extend(names);
         self.report_conflicts(&process);
+        if process.was_cut() {
+            let problem = format!("{} ({}) cut off its own rings", process.hello.name, process.pid);
+            (self.notice)(&problem);
+            self.manifest.problems.push(problem);
+        }
         self.manifest.sources.push(process.summary(&self.folder));
+        if let (true, None) = (process.is_durable(), &self.stopped) {
+            let written = self.manifest.write(&self.folder, true);
+            if let Err(error) = written.and_then(|()| process.remove_files()) {
+                self.stop(&error);
+            }
+        }
     }
 
     /// Says which names stand for several things, once each.
@@ -363,10 +418,20 @@ impl Consumer {
         self.clock.thin_out();
         let samples = self.clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
         self.manifest.clock = Clock { samples, ..self.manifest.clock };
-        self.manifest.state = "complete";
         self.manifest.problems.extend(self.stopped.clone());
-        if let (Err(error), None) = (self.manifest.write(&self.folder), &self.stopped) {
-            self.stopped = Some(format!("can't write to {}: {}", self.folder.display(), reason(&error)));
+        let backing = self.manifest.backing.take();
+        // What is left in rings that are kept can still be recovered.
+        if backing.is_none() || self.stopped.is_none() {
+            self.manifest.state = manifest::COMPLETE.into();
+            let written = self.manifest.write(&self.folder, backing.is_some());
+            if let (Err(error), None) = (written, &self.stopped) {
+                self.stopped = Some(format!("can't write to {}: {}", self.folder.display(), reason(&error)));
+            }
+        }
+        if let (Some(backing), None) = (backing, &self.stopped) {
+            if let Err(error) = std::fs::remove_dir_all(&backing) {
+                (self.notice)(&format!("can't remove {}: {error}", backing.display()));
+            }
         }
         Report { manifest: self.manifest, known: self.known.into_iter().collect(), stopped: self.stopped }
     }

@@ -5,7 +5,14 @@
 //! it saw, so a value is what it was at that time, not at the event's. A thread that came and went between
 //! two looks has the values of its process's main thread.
 
-use std::{collections::HashMap, fs, os::unix::fs::MetadataExt, path::PathBuf};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    os::unix::fs::MetadataExt,
+    path::PathBuf,
+};
+
+use serde::{Deserialize, Serialize};
 
 use tompion_ctf::encode::ContextField;
 use tompion_filter::Kind;
@@ -64,7 +71,7 @@ impl Context {
 }
 
 /// What is known of a thread.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Values {
     /// Id of its process in the process's own pid namespace.
     pub pid: u32,
@@ -157,6 +164,8 @@ pub struct Threads {
     sought: usize,
     /// What threads have that were never seen.
     default: Thread,
+    /// Whether something is known that [`Threads::news`] has not told.
+    changed: bool,
 }
 
 /// A thread's values, and how they stand in the trace.
@@ -180,6 +189,7 @@ impl Threads {
             turn: 0,
             sought: 0,
             default: Thread::default(),
+            changed: true,
         };
         threads.default = threads.thread(Values { pid: inner_pid, ..Values::default() });
         threads.look();
@@ -188,6 +198,30 @@ impl Threads {
 
     fn thread(&self, values: Values) -> Thread {
         Thread { bytes: values.encode(&self.wanted), values }
+    }
+
+    /// What is known of all threads by their own ids, if that has changed since the last time.
+    pub fn news(&mut self) -> Option<BTreeMap<u32, &Values>> {
+        std::mem::take(&mut self.changed)
+            .then(|| self.known.iter().map(|(tid, thread)| (*tid, &thread.values)).collect())
+    }
+
+    /// The threads of a process that is gone, by what was known of them.
+    pub fn recall(inner_pid: u32, wanted: Vec<Context>, values: BTreeMap<u32, Values>) -> Self {
+        let mut threads = Self {
+            folder: PathBuf::from("/proc/0/task"),
+            inner_pid,
+            is_elsewhere: false,
+            wanted,
+            known: HashMap::new(),
+            turn: 0,
+            sought: 0,
+            default: Thread::default(),
+            changed: false,
+        };
+        threads.default = threads.thread(Values { pid: inner_pid, ..Values::default() });
+        values.into_iter().for_each(|(tid, values)| threads.remember(tid, values));
+        threads
     }
 
     /// Looks at all threads, or at as many as there is time for.
@@ -208,6 +242,7 @@ impl Threads {
         if self.known.get(&tid).is_some_and(|thread| thread.values == values) {
             return;
         }
+        self.changed = true;
         let thread = self.thread(values);
         if tid == self.inner_pid {
             self.default = thread.clone();

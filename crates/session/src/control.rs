@@ -23,6 +23,7 @@ use tompion_protocol::{
 };
 
 use crate::{
+    backing::{ProcessBacking, SavedProcess},
     consumer::{Order, reason},
     context::Context,
     guests::Guests,
@@ -73,6 +74,8 @@ pub struct Terms {
     pub users: Vec<u32>,
     /// Which of their processes may.
     pub admission: Admission,
+    /// Folder in which the processes' memory is kept, if it is.
+    pub backing: Option<PathBuf>,
 }
 
 /// A process that takes part, as the control thread knows it.
@@ -322,11 +325,18 @@ impl Door {
             format!("refused process {}: {reason}", peer.pid)
         })?;
         let watch = ProcessWatch::new(peer.pid).map_err(|error| format!("process {}: {error}", peer.pid))?;
-        let told =
-            |error: io::Error| format!("{} ({}) is not recorded: {}", hello.name, peer.pid, reason(&error));
-        let recording = self.share_memory(&socket, &hello, peer.pid).map_err(told)?;
-        let socket = Arc::new(socket);
+        if self.terms.backing.is_some() && !hello.rseq {
+            let reason = "no restartable sequences (rseq) in this process, which --backing needs";
+            let _ = socket.send(&ToAgent::Refused(reason.into()).encode(), &[]);
+            return Err(format!("{} ({}) is not recorded: {reason}", hello.name, peer.pid));
+        }
         let key = self.new_key();
+        let recording = self.share_memory(&socket, &hello, peer.pid, key).map_err(|error| {
+            let reason = reason(&error);
+            let _ = socket.send(&ToAgent::Refused(reason.clone()).encode(), &[]);
+            format!("{} ({}) is not recorded: {reason}", hello.name, peer.pid)
+        })?;
+        let socket = Arc::new(socket);
         self.welcomed += 1;
         *self.times.entry(peer.pid).or_insert(0) += 1;
         self.retire_former(peer.pid, poller);
@@ -340,7 +350,7 @@ impl Door {
         let member =
             Member { pid: peer.pid, name: hello.name.clone(), socket: Some(Arc::clone(&socket)), watch };
         self.members.insert(key, member);
-        let process = Process::new(key, peer.pid, hello, socket, recording);
+        let process = Process::new(key, peer.pid, hello, Some(socket), recording);
         // If the consumer is gone, the recording is over anyway.
         let _ = self.orders.send(Order::Joined(Box::new(process)));
         Ok(())
@@ -373,20 +383,41 @@ impl Door {
         socket: &PacketSocket,
         hello: &Hello,
         pid: u32,
+        key: u64,
     ) -> io::Result<process::Recording> {
         let geometry = self.terms.geometry;
-        let new = |name: &CStr, size| -> io::Result<_> {
-            let file = create_memfd(name, size)?;
-            let map = SharedMap::new(file.as_fd(), size)?;
-            Ok((file, map))
-        };
-        let (control_file, control) = new(c"tompion-control", control::FILE_SIZE)?;
-        let (ring_file, rings) = new(c"tompion-rings", geometry.file_size())?;
         let given_time = !(self.terms.tsc && hello.tsc);
         let form = form_for(hello);
-        self.fill_in(&control, form, given_time);
-        socket.send(&ToAgent::Welcome.encode(), &[control_file.as_fd(), ring_file.as_fd()])?;
         let folder = self.new_folder(&hello.name, pid);
+        let uuid = uuid::Uuid::new_v4();
+        let kept_in = match &self.terms.backing {
+            None => None,
+            Some(backing) => {
+                let mut saved = SavedProcess::new(hello, pid, &folder, &uuid.to_string());
+                (saved.key, saved.given_time) = (key, given_time);
+                Some(ProcessBacking::create(backing, &saved, geometry)?)
+            }
+        };
+        let (control, rings) = match &kept_in {
+            None => {
+                let new = |name: &CStr, size| -> io::Result<_> {
+                    let file = create_memfd(name, size)?;
+                    let map = SharedMap::new(file.as_fd(), size)?;
+                    Ok((file, map))
+                };
+                let (control_file, control) = new(c"tompion-control", control::FILE_SIZE)?;
+                let (ring_file, rings) = new(c"tompion-rings", geometry.file_size())?;
+                self.fill_in(&control, form, given_time);
+                socket.send(&ToAgent::Welcome.encode(), &[control_file.as_fd(), ring_file.as_fd()])?;
+                (control, rings)
+            }
+            Some(kept_in) => {
+                let (control, rings) = kept_in.map(geometry)?;
+                self.fill_in(&control, form, given_time);
+                socket.send(&ToAgent::Welcome.encode(), &kept_in.files().map(AsFd::as_fd))?;
+                (control, rings)
+            }
+        };
         Ok(process::Recording {
             geometry,
             form,
@@ -395,8 +426,9 @@ impl Door {
             control,
             rings,
             folder,
-            description: self.describe(hello, pid),
+            description: describe(&self.terms, hello, pid, Uuid(uuid.into_bytes())),
             attention: Attention::new(&self.terms, pid, hello.pid),
+            kept_in,
         })
     }
 
@@ -431,34 +463,6 @@ impl Door {
         *number += 1;
         let name = if *number == 1 { name } else { format!("{name}-{number}") };
         self.terms.folder.join("user").join(name)
-    }
-
-    fn describe(&self, hello: &Hello, pid: u32) -> encode::Source {
-        let Terms { hostname, boot_id, clock_offset_ns, tid, .. } = &self.terms;
-        let text = |name: &str, value: &str| (name.to_owned(), EnvironmentValue::from(value));
-        let number = |name: &str, value: i64| (name.to_owned(), EnvironmentValue::from(value));
-        // Readers know a user-space trace, and what its events may mean, by the names that LTTng uses.
-        let environment = vec![
-            text("hostname", hostname),
-            text("domain", "ust"),
-            text("tracer_name", "lttng-ust"),
-            number("tracer_major", 2),
-            number("tracer_minor", 13),
-            text("producer", concat!("tompion ", env!("CARGO_PKG_VERSION"))),
-            text("ring_producer", manifest::producer(form_for(hello))),
-            number("vpid", pid.into()),
-            text("procname", &hello.name),
-            text("executable", &hello.executable),
-        ];
-        encode::Source {
-            uuid: Uuid(uuid::Uuid::new_v4().into_bytes()),
-            environment,
-            clock_uuid: Uuid::parse(boot_id),
-            clock_offset_ns: *clock_offset_ns,
-            clock_precision_ns: 20,
-            tid: *tid,
-            context: self.terms.contexts.iter().flat_map(|context| context.fields()).collect(),
-        }
     }
 
     /// A guest or a member said something, or a conversation ended.
@@ -513,6 +517,35 @@ impl Door {
             self.heirs.insert(key, socket);
         }
         let _ = self.orders.send(Order::Ended(key, how));
+    }
+}
+
+/// What the trace of a process says of itself.
+pub fn describe(terms: &Terms, hello: &Hello, pid: u32, uuid: Uuid) -> encode::Source {
+    let Terms { hostname, boot_id, clock_offset_ns, tid, contexts, .. } = terms;
+    let text = |name: &str, value: &str| (name.to_owned(), EnvironmentValue::from(value));
+    let number = |name: &str, value: i64| (name.to_owned(), EnvironmentValue::from(value));
+    // Readers know a user-space trace, and what its events may mean, by the names that LTTng uses.
+    let environment = vec![
+        text("hostname", hostname),
+        text("domain", "ust"),
+        text("tracer_name", "lttng-ust"),
+        number("tracer_major", 2),
+        number("tracer_minor", 13),
+        text("producer", concat!("tompion ", env!("CARGO_PKG_VERSION"))),
+        text("ring_producer", manifest::producer(form_for(hello))),
+        number("vpid", pid.into()),
+        text("procname", &hello.name),
+        text("executable", &hello.executable),
+    ];
+    encode::Source {
+        uuid,
+        environment,
+        clock_uuid: Uuid::parse(boot_id),
+        clock_offset_ns: *clock_offset_ns,
+        clock_precision_ns: 20,
+        tid: *tid,
+        context: contexts.iter().flat_map(|context| context.fields()).collect(),
     }
 }
 

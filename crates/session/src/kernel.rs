@@ -14,7 +14,7 @@ use std::{
 };
 
 use tompion_ctf::{
-    encode::{self, ContextField, Record},
+    encode::{self, ContextField, Record, Tally},
     metadata::{EnvironmentValue, Uuid},
 };
 use tompion_kernel::{
@@ -29,7 +29,7 @@ use tompion_layout::loss::Cause;
 use crate::{
     control::Terms,
     manifest,
-    source::{ClassId, SourceWriter},
+    source::{ClassId, Mark, Pushed, SourceWriter},
 };
 
 /// Name of the trace's folder, and of the source in the manifest.
@@ -138,6 +138,8 @@ struct Drain {
     classes: HashMap<Class, ClassId>,
     /// Up to where each ring was read.
     read: Vec<u64>,
+    /// Up to where each ring was converted.
+    converted: Vec<u64>,
     /// Records that were read.
     records: u64,
     refused: u64,
@@ -157,10 +159,11 @@ impl Drain {
             calls,
             inbox,
             overwrite: terms.overwrite,
-            writer: SourceWriter::new(folder.clone(), description(terms), cpus),
+            writer: SourceWriter::new(folder.clone(), description(terms), cpus, false),
             folder,
             classes: HashMap::new(),
             read: vec![0; cpus],
+            converted: vec![0; cpus],
             records: 0,
             refused: 0,
             stopped: None,
@@ -209,7 +212,7 @@ impl Drain {
                     self.read[cpu] = span.end;
                     let share = (span.end - span.begin) * 100 / self.recorder.geometry().ring_size();
                     fullest = fullest.max(share);
-                    self.attempt(|drain| drain.writer.set_discarded(cpu, lost));
+                    self.attempt(|drain| drain.writer.set_discarded(cpu, lost, drain.mark(cpu)));
                     self.convert(cpu, span, &bytes);
                 }
                 Err(_) => self.refused += 1,
@@ -250,18 +253,27 @@ impl Drain {
             };
             let event = (!self.classes.contains_key(&class)).then(|| class.event(&self.calls));
             let id = match event {
-                Some(event) => *self.classes.entry(class).or_insert(self.writer.add_class(event)),
+                Some(event) => *self.classes.entry(class).or_insert(self.writer.add_class(&event)),
                 None => self.classes[&class],
             };
             let mut context = [0; 8];
             context[..4].copy_from_slice(&record.tid.to_le_bytes());
             context[4..].copy_from_slice(&record.pid.to_le_bytes());
             let encoded = Record { id, time: record.time, tid: 0, context: &context, payload };
-            match self.writer.push(cpu, cpu as u32, position, &encoded) {
-                Ok(fits) => self.refused += u64::from(!fits),
+            let pushed = self.writer.push(cpu, cpu as u32, position, &encoded);
+            self.converted[cpu] = records.position();
+            match pushed {
+                Ok(Pushed::Taken) => {}
+                Ok(Pushed::Full) => self.attempt(|drain| drain.writer.flush(cpu, drain.mark(cpu))),
+                Ok(Pushed::Misfit) => self.refused += 1,
                 Err(error) => self.stop(&error),
             }
         }
+    }
+
+    /// Up to where a ring was converted. (What became of its events, the manifest says.)
+    fn mark(&self, cpu: usize) -> Mark {
+        Mark { ring_end: self.converted[cpu], tally: Tally::default() }
     }
 
     fn attempt(&mut self, step: impl FnOnce(&mut Self) -> io::Result<()>) {
@@ -281,7 +293,9 @@ impl Drain {
     fn flush(&mut self) {
         self.flushed = Instant::now();
         let streams = self.read.len();
-        self.attempt(|drain| (0..streams).try_for_each(|stream| drain.writer.flush(stream)));
+        self.attempt(|drain| {
+            (0..streams).try_for_each(|stream| drain.writer.flush(stream, drain.mark(stream)))
+        });
     }
 
     fn finish(mut self) -> Outcome {
@@ -306,7 +320,7 @@ impl Drain {
         }
         for cpu in 0..self.read.len() {
             let lost = lost_of(&self.recorder, cpu as u32);
-            self.attempt(|drain| drain.writer.finish(cpu, lost));
+            self.attempt(|drain| drain.writer.finish(cpu, lost, drain.mark(cpu)));
         }
         self.outcome()
     }
@@ -331,11 +345,11 @@ impl Drain {
         });
         let source = manifest::Source {
             path: NAME.into(),
-            kind: "kernel",
+            kind: NAME.into(),
             pid: 0,
             name: NAME.into(),
             executable: String::new(),
-            producer: "bpf",
+            producer: "bpf".into(),
             end: String::new(),
             events: written,
             lost,

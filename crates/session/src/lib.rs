@@ -10,16 +10,20 @@
 //! somebody else's business, and so is what a ring looks like inside.
 #![forbid(unsafe_code)]
 
+mod backing;
 mod clock;
 mod consumer;
 mod context;
 mod control;
+mod files;
 mod filter;
 mod guests;
 mod kernel;
 mod manifest;
 mod process;
 mod record;
+mod recover;
+mod resume;
 mod source;
 mod target;
 mod untrusted_text;
@@ -31,4 +35,5 @@ pub use filter::{check_filter, filter_contexts, unknown_contexts};
 pub use kernel::KernelChoice;
 pub use manifest::{FILE as MANIFEST_FILE, Manifest, Source};
 pub use record::{Config, Error, Mode, Outcome, record};
+pub use recover::{Recovered, incomplete, recover};
 pub use target::Target;

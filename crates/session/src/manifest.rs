@@ -1,24 +1,39 @@
 //! `tompion.json`, which stands beside the CTF traces of a recording and says what they cannot.
 
-use std::{collections::BTreeMap, io, path::Path};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tompion_layout::{loss::Cause, record::Form};
+
+use crate::files::{read_bounded, replace_file};
 
 /// Name of the file in a trace's folder.
 pub const FILE: &str = "tompion.json";
 /// Version of its schema.
 const SCHEMA: u32 = 1;
 
+/// State of a recording that has not ended, or whose session was killed.
+pub const RECORDING: &str = "recording";
+/// State of a recording that has ended.
+pub const COMPLETE: &str = "complete";
+/// State of a recording whose session was killed, and that was completed afterwards.
+pub const RECOVERED: &str = "recovered";
+/// Largest manifest that is read.
+const MOST_BYTES: u64 = 64 << 20;
+
 /// A recording as a whole.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the schema of this file.
     pub schema: u32,
     /// Version of Tompion that wrote it.
     pub tompion: String,
-    /// `recording` or `complete`.
-    pub state: &'static str,
+    /// `recording`, `complete` or `recovered`.
+    pub state: String,
     /// The recorded command and its arguments.
     pub command: Vec<String>,
     /// The command line of `tompion` itself.
@@ -33,10 +48,16 @@ pub struct Manifest {
     pub sources: Vec<Source>,
     /// Problems that did not end the recording, one line each.
     pub problems: Vec<String>,
+    /// While it is recorded with `--backing`: where the rings are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backing: Option<PathBuf>,
+    /// The recording's id, which stands beside the rings too, if it was recorded with `--backing`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
 }
 
 /// The machine.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Host {
     /// Its name.
     pub name: String,
@@ -49,10 +70,10 @@ pub struct Host {
 }
 
 /// The trace's clock.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Clock {
     /// What timestamps were taken from: `tsc` or `monotonic`.
-    pub source: &'static str,
+    pub source: String,
     /// CLOCK_REALTIME minus CLOCK_MONOTONIC at the beginning, in nanoseconds.
     pub realtime_offset_ns: i64,
     /// Bound of a timestamp's error against CLOCK_MONOTONIC, in nanoseconds.
@@ -62,10 +83,10 @@ pub struct Clock {
 }
 
 /// Buffers.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Channel {
     /// `discard` or `overwrite`.
-    pub mode: &'static str,
+    pub mode: String,
     /// Bytes of a sub-buffer.
     pub subbuf_size: u64,
     /// Sub-buffers of each CPU.
@@ -73,29 +94,30 @@ pub struct Channel {
 }
 
 /// One process.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Source {
     /// Folder of its CTF trace, relative to this file; it isn't there if there are no events.
     pub path: String,
     /// `user` or `kernel`.
-    pub kind: &'static str,
+    pub kind: String,
     /// Process id; the kernel has none.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub pid: u32,
     /// Process name.
     pub name: String,
     /// Its executable.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub executable: String,
     /// How it writes its events: `rseq`, or `reserve` where there are no restartable sequences; the kernel by `bpf`.
-    pub producer: &'static str,
+    #[serde(default)]
+    pub producer: String,
     /// How it ended, in words.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub end: String,
     /// Recorded events.
     pub events: u64,
     /// Lost events by cause; only causes that occurred.
-    pub lost: BTreeMap<&'static str, u64>,
+    pub lost: BTreeMap<String, u64>,
     /// Events that a flight recorder overwrote by design.
     pub overwritten: u64,
 }
@@ -113,8 +135,8 @@ fn is_zero(number: &u32) -> bool {
 }
 
 /// A table of losses as the manifest has it.
-pub fn losses(by_cause: impl Fn(Cause) -> u64) -> BTreeMap<&'static str, u64> {
-    let counts = Cause::ALL.into_iter().map(|cause| (cause.name(), by_cause(cause)));
+pub fn losses(by_cause: impl Fn(Cause) -> u64) -> BTreeMap<String, u64> {
+    let counts = Cause::ALL.into_iter().map(|cause| (cause.name().to_owned(), by_cause(cause)));
     counts.filter(|&(_, count)| count != 0).collect()
 }
 
@@ -124,18 +146,22 @@ impl Manifest {
         SCHEMA
     }
 
-    /// Writes the file anew; readers see the old one or the new one, whole.
-    pub fn write(&self, folder: &Path) -> io::Result<()> {
+    /// Writes the file anew; readers see the old one or the new one, whole. `durable`: the medium has it on return.
+    pub fn write(&self, folder: &Path, durable: bool) -> io::Result<()> {
         let text = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
-        replace_file(&folder.join(FILE), text.as_bytes())
+        replace_file(&folder.join(FILE), text.as_bytes(), durable)
     }
-}
 
-/// Writes a file beside the old one, then puts it in its place.
-pub fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".new");
-    std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path)).inspect_err(|_| {
-        let _ = std::fs::remove_file(&temporary);
-    })
+    /// Reads a trace folder's. Errors are lines for people.
+    pub fn read(folder: &Path) -> Result<Self, String> {
+        let path = folder.join(FILE);
+        let bytes =
+            read_bounded(&path, MOST_BYTES).map_err(|error| format!("{}: {error}", path.display()))?;
+        let manifest: Self =
+            serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+        if manifest.schema != SCHEMA {
+            return Err(format!("{}: expected schema {SCHEMA}, found {}", path.display(), manifest.schema));
+        }
+        Ok(manifest)
+    }
 }

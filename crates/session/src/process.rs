@@ -24,16 +24,19 @@ use tompion_ring::{
 use tompion_schema::{Event, Field, Kind};
 
 use crate::{
+    backing::ProcessBacking,
     clock::ClockMap,
     context::Threads,
     control::Terms,
     filter::{self, Circumstances, SessionFilter},
     manifest,
-    source::{ClassId, SourceWriter},
+    source::{ClassId, Mark, Pushed, SourceWriter},
 };
 
+mod durable;
 #[cfg(test)]
 mod fuzz;
+mod recovery;
 
 /// More than any program can lose. A reader takes the largest number for a mistake of its own.
 const MOST_DISCARDED: u64 = 1 << 62;
@@ -58,6 +61,8 @@ pub struct Process {
     pub end: Option<String>,
     control: SharedMap,
     rings: SharedMap,
+    /// Where the memory is kept, if it is to outlast the machine.
+    kept_in: Option<ProcessBacking>,
     geometry: Geometry,
     form: Form,
     overwrite: bool,
@@ -67,6 +72,8 @@ pub struct Process {
     states: Vec<RingState>,
     /// Bytes of the catalog that were read.
     catalog_read: usize,
+    /// Bytes of it that are known to be on the medium.
+    catalog_synced: usize,
     /// What each event number means; `None` where its description was refused.
     classes: BTreeMap<u32, Option<Class>>,
     /// Spans whose begins have the fields that the filter asks for.
@@ -75,10 +82,13 @@ pub struct Process {
     initial: Vec<Initial>,
     /// Up to where events were read that are kept.
     kept_read: usize,
+    /// What was refused that came from no ring.
     refused: u64,
     attention: Attention,
     /// Events that the session's part of the filter did not let through.
     filtered: u64,
+    /// Whether the machine has stopped since the rings were written: see [`tompion_ring::doubtful`].
+    doubtful: bool,
     /// How often the process asked for a snapshot, as far as that was heard.
     snapshots: u64,
     /// Whether writing was given up.
@@ -124,16 +134,18 @@ struct RingState {
     read: u64,
     /// Up to where its pages were made present.
     populated: u64,
-    /// Events of the ring that were recorded or are known to be overwritten.
-    accounted: u64,
-    /// Events overwritten by design.
-    overwritten: u64,
     /// Events whose records were reserved and never completed.
     unfinished: u64,
     /// Up to where bytes were converted.
     converted: u64,
     /// Whether records were overwritten that nobody has accounted for yet.
     has_gap: bool,
+    /// Up to where its room was given back.
+    consumed: u64,
+    /// Where the history begins that recovery reads.
+    history_begin: u64,
+    /// Up to where it was converted, and what became of the events: recorded, overwritten by design, refused.
+    mark: Mark,
     /// Bytes that were copied. Those of the span, which are the last ones, wait to be converted.
     pending: VecDeque<(Span, Vec<u8>)>,
 }
@@ -159,6 +171,8 @@ pub struct Recording {
     pub description: encode::Source,
     /// What is to be known of its threads.
     pub attention: Attention,
+    /// Where the memory is kept, if it is to outlast the machine.
+    pub kept_in: Option<ProcessBacking>,
 }
 
 /// What the session looks at besides the rings.
@@ -168,6 +182,24 @@ pub struct Attention {
     threads: Option<Threads>,
     /// The filter, if agents leave the last word to the session.
     filter: Option<String>,
+}
+
+impl RingState {
+    /// Accounts for events that the ring had taken before a sub-buffer was opened, and that weren't met: a flight
+    /// recorder has overwritten them by design, or they did not reach the medium.
+    fn pass_over(&mut self, events: u64, position: u64, overwrite: bool, doubtful: bool) {
+        let tally = &mut self.mark.tally;
+        let Some(passed) = events.checked_sub(tally.accounted) else { return };
+        let by_design = overwrite && (!doubtful || position == self.history_begin);
+        if by_design {
+            tally.overwritten = tally.overwritten.saturating_add(passed);
+        } else if doubtful {
+            tally.missing = tally.missing.saturating_add(passed);
+        }
+        if by_design || doubtful {
+            tally.accounted = events;
+        }
+    }
 }
 
 impl From<catalog::UntrustedInitial<'_>> for Initial {
@@ -196,18 +228,16 @@ impl Attention {
 
 impl Process {
     /// A process that was just welcomed.
-    pub fn new(key: u64, pid: u32, hello: Hello, socket: Arc<PacketSocket>, recording: Recording) -> Self {
-        let Recording {
-            geometry,
-            form,
-            overwrite,
-            given_time,
-            control,
-            rings,
-            folder,
-            description,
-            attention,
-        } = recording;
+    pub fn new(
+        key: u64,
+        pid: u32,
+        hello: Hello,
+        socket: Option<Arc<PacketSocket>>,
+        recording: Recording,
+    ) -> Self {
+        let Recording { geometry, form, overwrite, given_time, control, rings, .. } = recording;
+        let Recording { folder, description, attention, kept_in, .. } = recording;
+        let is_durable = kept_in.is_some();
         let rings_count = (geometry.cpus() * geometry.buffers()) as usize;
         Self {
             key,
@@ -216,14 +246,16 @@ impl Process {
             end: None,
             control,
             rings,
+            kept_in,
             geometry,
             form,
             overwrite,
             given_time,
-            socket: Some(socket),
-            writer: SourceWriter::new(folder, description, rings_count),
+            socket,
+            writer: SourceWriter::new(folder, description, rings_count, is_durable),
             states: vec![RingState::default(); rings_count],
             catalog_read: 0,
+            catalog_synced: 0,
             classes: BTreeMap::new(),
             spans_with_fields: HashSet::new(),
             initial: Vec::new(),
@@ -231,6 +263,7 @@ impl Process {
             refused: 0,
             attention,
             filtered: 0,
+            doubtful: false,
             snapshots: 0,
             given_up: false,
             spare: Vec::new(),
@@ -252,6 +285,10 @@ impl Process {
     pub fn look_at_threads(&mut self) {
         if let Some(threads) = &mut self.attention.threads {
             threads.look();
+            if let (Some(kept_in), Some(news)) = (&self.kept_in, threads.news()) {
+                // What isn't there is unknown to recovery, as it is of threads that nobody saw.
+                let _ = kept_in.keep_threads(&news);
+            }
         }
     }
 
@@ -287,10 +324,12 @@ impl Process {
             }
             let mut bytes = self.spare.pop().unwrap_or_default();
             let reader = self.reader(ring);
-            // Once the process has ended, nobody completes a record any more.
-            let taken = match self.end {
-                Some(_) => reader.take_rest(read, &mut bytes),
-                None => reader.take(read, &mut bytes),
+            let taken = match (&self.kept_in, &self.end) {
+                // The room is given back once the medium has what was in it.
+                (Some(_), _) => reader.copy_new(read, &mut bytes),
+                // Once the process has ended, nobody completes a record any more.
+                (None, Some(_)) => reader.take_rest(read, &mut bytes),
+                (None, None) => reader.take(read, &mut bytes),
             };
             let state = &mut self.states[ring];
             match taken {
@@ -304,8 +343,10 @@ impl Process {
                 }
                 Err(bad) => {
                     // Reading goes on where a record can begin for certain.
-                    state.read = self.geometry.subbuf_end(bad.claimed & !7);
-                    self.refused += 1;
+                    state.read =
+                        self.geometry.subbuf_start(bad.claimed).saturating_add(self.geometry.subbuf_size());
+                    state.mark.tally.refused += 1;
+                    self.give_back(ring, bad.claimed);
                 }
             }
         }
@@ -338,7 +379,7 @@ impl Process {
             let copied = self.reader(ring).copy_history(&mut bytes);
             let state = &mut self.states[ring];
             let Ok(mut span) = copied else {
-                self.refused += 1;
+                state.mark.tally.refused += 1;
                 continue;
             };
             if span.begin < state.read {
@@ -407,7 +448,11 @@ impl Process {
     ) -> io::Result<()> {
         let Place { stream, cpu, position } = place;
         let Some(id) = self.class_id(number) else {
-            self.refused += 1;
+            match self.states.get_mut(stream) {
+                // Its description is on another page.
+                Some(state) if self.doubtful => state.mark.tally.missing += 1,
+                _ => self.refuse(stream),
+            }
             return Ok(());
         };
         let thread = self.attention.threads.as_mut().map(|threads| threads.get(tid));
@@ -424,10 +469,33 @@ impl Process {
         let time = if self.given_time { time.min(LATEST) } else { clock.to_plausible_ns(time) };
         let context = thread.map_or(&[][..], |thread| &thread.bytes);
         let record = Record { id, time, tid, context, payload };
-        if !self.writer.push(stream, cpu, position, &record)? {
-            self.refused += 1;
+        match self.writer.push(stream, cpu, position, &record)? {
+            Pushed::Taken => Ok(()),
+            Pushed::Full => self.flush_stream(stream),
+            Pushed::Misfit => {
+                self.refuse(stream);
+                Ok(())
+            }
         }
-        Ok(())
+    }
+
+    /// Counts something that was refused.
+    fn refuse(&mut self, stream: usize) {
+        match self.states.get_mut(stream) {
+            Some(state) => state.mark.tally.refused += 1,
+            None => self.refused += 1,
+        }
+    }
+
+    /// What is known of a stream's ring; the initial state comes from none.
+    fn mark(&self, stream: usize) -> Mark {
+        self.states.get(stream).map_or(Mark::default(), |state| state.mark)
+    }
+
+    /// Writes the stream's packet, if it has events.
+    fn flush_stream(&mut self, stream: usize) -> io::Result<()> {
+        self.sync_catalog()?;
+        self.writer.flush(stream, self.mark(stream))
     }
 
     /// Reads the events that the program wants to be kept.
@@ -466,41 +534,50 @@ impl Process {
             }
             let Some(record) = records.next() else {
                 if let (Form::Reserve, Some(events)) = (self.form, span.events) {
-                    self.account(ring, events);
+                    self.account(ring, events, span.end);
                 }
+                self.states[ring].mark.ring_end = span.end;
                 return Ok(span.end - span.begin);
             };
             match record {
                 Ok(UntrustedRecord::Event { number, tid, time, payload }) => {
+                    let mark = &mut self.states[ring].mark;
                     // What a sub-buffer's header claimed is part of it, so it may be anything.
-                    self.states[ring].accounted = self.states[ring].accounted.saturating_add(1);
+                    mark.tally.accounted = mark.tally.accounted.saturating_add(1);
+                    mark.ring_end = records.stream_position();
                     let place = Place { stream: ring, cpu, position };
                     self.record(place, (number.into(), tid, time, payload), true, clock)?;
                 }
                 Ok(UntrustedRecord::Subbuffer { lost, events, .. }) => {
-                    self.account(ring, events);
-                    let lost = lost.saturating_add(self.states[ring].unfinished);
-                    self.writer.set_discarded(ring, lost.min(MOST_DISCARDED))?;
+                    self.account(ring, events, position);
+                    let state = &self.states[ring];
+                    let unmet = state.mark.tally.missing.saturating_add(state.unfinished);
+                    let lost = lost.saturating_add(unmet).min(MOST_DISCARDED);
+                    if lost > self.writer.discarded(ring) {
+                        self.sync_catalog()?;
+                        self.writer.set_discarded(ring, lost, self.mark(ring))?;
+                    }
                 }
                 // How many they were, the next number of events tells.
                 Ok(UntrustedRecord::Unfinished { .. }) => {}
-                Err(_) => self.refused += 1,
+                Err(_) => self.states[ring].mark.tally.refused += 1,
             }
+            self.states[ring].mark.ring_end = records.stream_position();
         }
     }
 
     /// Takes note of how many events a ring had taken at a place: those that were not found before it have been
-    /// overwritten, or were never completed.
-    fn account(&mut self, ring: usize, events: u64) {
+    /// overwritten, were never completed, or did not reach the medium.
+    fn account(&mut self, ring: usize, events: u64, position: u64) {
         let state = &mut self.states[ring];
-        let missing = events.saturating_sub(state.accounted);
-        let never_completed = self.form == Form::Reserve && !std::mem::take(&mut state.has_gap);
-        if missing == 0 || !(self.overwrite || never_completed) {
-            return;
+        let has_gap = std::mem::take(&mut state.has_gap);
+        if self.form == Form::Reserve && !has_gap && !self.doubtful {
+            let tally = &mut state.mark.tally;
+            state.unfinished = state.unfinished.saturating_add(events.saturating_sub(tally.accounted));
+            tally.accounted = tally.accounted.max(events);
+        } else {
+            state.pass_over(events, position, self.overwrite, self.doubtful);
         }
-        let count = if never_completed { &mut state.unfinished } else { &mut state.overwritten };
-        *count = count.saturating_add(missing);
-        state.accounted = events;
     }
 
     /// The class of an event number, reading further in the catalog if it is new.
@@ -511,7 +588,7 @@ impl Process {
         }
         let class = self.classes.get_mut(&number)?.as_mut()?;
         if class.id.is_none() {
-            class.id = Some(self.writer.add_class(class.event.clone()));
+            class.id = Some(self.writer.add_class(&class.event));
         }
         class.id
     }
@@ -540,6 +617,11 @@ impl Process {
                 }
             };
             at = next;
+            if entry.description.is_empty() {
+                // Nothing is described by nothing: a page that did not reach the medium, or a lie.
+                self.refused += 1;
+                return;
+            }
             if entry.is_initial() {
                 let cpus = self.geometry.cpus();
                 let initial = entry.initial().filter(|initial| initial.cpu < cpus);
@@ -587,7 +669,8 @@ impl Process {
         if self.given_up {
             return Ok(());
         }
-        (0..=self.states.len()).try_for_each(|stream| self.writer.flush(stream))
+        (0..=self.states.len()).try_for_each(|stream| self.flush_stream(stream))?;
+        self.settle()
     }
 
     /// Completes the trace.
@@ -598,11 +681,14 @@ impl Process {
         }
         for ring in 0..self.states.len() {
             let reader = self.reader(ring);
-            let lost = Cause::ALL.into_iter().map(|cause| reader.lost(cause)).fold(0, u64::saturating_add);
-            let lost = lost.saturating_add(self.states[ring].unfinished);
-            self.writer.finish(ring, lost.min(MOST_DISCARDED))?;
+            let unmet = self.states[ring].mark.tally.missing.saturating_add(self.states[ring].unfinished);
+            let lost =
+                Cause::ALL.into_iter().map(|cause| reader.lost(cause)).fold(unmet, u64::saturating_add);
+            self.flush_stream(ring)?;
+            self.writer.finish(ring, lost.min(MOST_DISCARDED), self.mark(ring))?;
         }
-        self.writer.flush(self.writer.initial_stream())
+        self.flush_stream(self.writer.initial_stream())?;
+        self.settle()
     }
 
     /// Writes nothing more: the trace ends with the last whole packet.
@@ -620,9 +706,8 @@ impl Process {
             return 0;
         }
         let appended = (0..self.states.len()).map(|ring| self.reader(ring).events());
-        let overwritten = self.states.iter().map(|state| state.overwritten).fold(0, u64::saturating_add);
-        let known = self.writer.written_of_rings().saturating_add(overwritten);
-        let known = known.saturating_add(self.refused).saturating_add(self.filtered);
+        let known = self.writer.written_of_rings().saturating_add(self.overwritten());
+        let known = known.saturating_add(self.refused()).saturating_add(self.filtered);
         let known = known.saturating_add(self.unfinished());
         appended.fold(0, u64::saturating_add).saturating_sub(known)
     }
@@ -632,11 +717,24 @@ impl Process {
         self.states.iter().map(|state| state.unfinished).fold(0, u64::saturating_add)
     }
 
+    fn overwritten(&self) -> u64 {
+        self.states.iter().map(|state| state.mark.tally.overwritten).fold(0, u64::saturating_add)
+    }
+
+    fn refused(&self) -> u64 {
+        let rings = self.states.iter().map(|state| state.mark.tally.refused);
+        rings.fold(self.refused + u64::from(self.was_cut()), u64::saturating_add)
+    }
+
     /// What the process lost for a reason.
     fn lost(&self, cause: Cause) -> u64 {
         if cause == Cause::Refused {
             // Counted by nobody but this side.
-            return self.refused;
+            return self.refused();
+        }
+        if cause == Cause::NotOnMedium {
+            let missing = self.states.iter().map(|state| state.mark.tally.missing);
+            return missing.fold(0, u64::saturating_add);
         }
         if cause == Cause::NotWritten {
             return self.not_written();
@@ -655,15 +753,15 @@ impl Process {
         let path = folder.strip_prefix(root).unwrap_or(folder).to_string_lossy().into_owned();
         manifest::Source {
             path,
-            kind: "user",
+            kind: "user".into(),
             pid: self.pid,
             name: self.hello.name.clone(),
             executable: self.hello.executable.clone(),
-            producer: manifest::producer(self.form),
+            producer: manifest::producer(self.form).into(),
             end: self.end.clone().unwrap_or_else(|| "running".into()),
             events: self.writer.written(),
             lost: manifest::losses(|cause| self.lost(cause)),
-            overwritten: self.states.iter().map(|state| state.overwritten).fold(0, u64::saturating_add),
+            overwritten: self.overwritten(),
         }
     }
 }

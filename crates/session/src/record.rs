@@ -20,12 +20,13 @@ use tompion_protocol::{
 };
 
 use crate::{
+    backing::{self, SavedSession},
     consumer::{self, Consumer, Order, Report},
     context::Context,
     control::{Door, Interest, Terms},
     filter,
     kernel::{self, Kernel, KernelChoice},
-    manifest::{Channel, Clock, Host, Manifest},
+    manifest::{self, Channel, Clock, Host, Manifest},
     target::{self, Admission, Target},
 };
 
@@ -85,6 +86,8 @@ pub struct Config {
     pub kernel: Option<KernelChoice>,
     /// Whom to record.
     pub target: Target,
+    /// Folder in which to keep the rings, so that they outlast the session and the machine; must not exist.
+    pub backing: Option<PathBuf>,
     /// Tompion's own command line, for the manifest.
     pub invocation: Vec<String>,
 }
@@ -101,6 +104,15 @@ pub enum Error {
     /// The folder can't be made.
     #[error("can't create the folder {0}: {1}")]
     Folder(PathBuf, io::Error),
+    /// The folder for the rings is there already.
+    #[error(
+        "{0} exists already; if a recording was killed there, tompion recover {0} completes it; else choose another \
+         name or remove it"
+    )]
+    BackingExists(PathBuf),
+    /// The folder for the rings can't be made.
+    #[error("can't keep the rings in {0}: {1}")]
+    Backing(PathBuf, io::Error),
     /// Not one of the processes can be recorded.
     #[error("{0}")]
     Unreachable(String),
@@ -131,11 +143,23 @@ pub struct Outcome {
 pub fn record(config: &Config, notice: fn(&str)) -> Result<Outcome, Error> {
     let geometry = Geometry::new(config.subbuf_size, config.subbufs, tompion_os::possible_cpus(), 1)?;
     create_folder(&config.folder)?;
-    let result = record_into(config, geometry, notice);
+    let result = create_backing(config).and_then(|()| {
+        record_into(config, geometry, notice).inspect_err(|_| {
+            config.backing.iter().for_each(|backing| drop(fs::remove_dir_all(backing)));
+        })
+    });
     if result.is_err() {
         let _ = fs::remove_dir_all(&config.folder);
     }
     result
+}
+
+fn create_backing(config: &Config) -> Result<(), Error> {
+    let Some(folder) = &config.backing else { return Ok(()) };
+    backing::create_folder(folder).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Error::BackingExists(folder.clone()),
+        _ => Error::Backing(folder.clone(), error),
+    })
 }
 
 fn create_folder(folder: &Path) -> Result<(), Error> {
@@ -152,12 +176,18 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
     let inheritance = Inheritance::current();
     tompion_os::raise_file_limit();
     let folder = fs::canonicalize(&config.folder)?;
+    // Until this process is gone, whoever reads the trace knows that it is still being recorded.
+    let _lock = tompion_os::try_lock(&folder);
     let terms = terms(config, geometry, folder.clone());
     let manifest = manifest(config, &terms);
     // With SIGXFSZ among them, so that a limit on the size of files is told and doesn't kill.
     let signals = Signals::take(&[SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGTERM, SIGCHLD, SIGXFSZ])?;
     let in_words = |error: io::Error| io::Error::new(error.kind(), consumer::reason(&error));
-    manifest.write(&folder).map_err(in_words)?;
+    manifest.write(&folder, terms.backing.is_some()).map_err(in_words)?;
+    if let (Some(folder), Some(id)) = (&manifest.backing, &manifest.id) {
+        let saved = backing::create(folder, &SavedSession::new(&terms, id.clone()));
+        saved.map_err(|error| Error::Backing(folder.clone(), error))?;
+    }
     if let (false, Err(reason)) = (terms.tsc, tompion_os::tsc_state()) {
         notice(&format!("timestamps come from clock_gettime, at a higher cost per event: {reason}"));
     }
@@ -170,7 +200,7 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
     };
     let mut kernel = prepare_kernel(config, &terms, notice);
     let mut door = Door::open(&name, terms, orders.clone(), &poller)?;
-    let consumer = Consumer::new(folder, manifest, notice);
+    let consumer = Consumer::new(folder, manifest, notice)?;
     let consumer = thread::Builder::new().name("consumer".into()).spawn(move || consumer.run(&inbox))?;
     let child = reach(config, &name, &mut door, &poller, inheritance)?;
     if let Some(kernel) = &mut kernel {
@@ -255,6 +285,7 @@ fn terms(config: &Config, geometry: Geometry, folder: PathBuf) -> Terms {
             Target::Processes(pids) => Admission::Family(pids.clone()),
             _ => Admission::Anyone,
         },
+        backing: config.backing.as_ref().and_then(|backing| fs::canonicalize(backing).ok()),
     }
 }
 
@@ -264,7 +295,7 @@ fn manifest(config: &Config, terms: &Terms) -> Manifest {
     Manifest {
         schema: Manifest::schema(),
         tompion: env!("CARGO_PKG_VERSION").into(),
-        state: "recording",
+        state: manifest::RECORDING.into(),
         command: config.target.command().to_vec(),
         invocation: config.invocation.clone(),
         host: Host {
@@ -274,18 +305,20 @@ fn manifest(config: &Config, terms: &Terms) -> Manifest {
             boot_id: terms.boot_id.clone(),
         },
         clock: Clock {
-            source: if terms.tsc { "tsc" } else { "monotonic" },
+            source: if terms.tsc { "tsc" } else { "monotonic" }.into(),
             realtime_offset_ns: terms.clock_offset_ns,
             error_bound_ns: if terms.tsc { 25 } else { 1 },
             samples: Vec::new(),
         },
         channel: Channel {
-            mode: if terms.overwrite { "overwrite" } else { "discard" },
+            mode: if terms.overwrite { "overwrite" } else { "discard" }.into(),
             subbuf_size: config.subbuf_size,
             subbufs: config.subbufs,
         },
         sources: Vec::new(),
         problems: Vec::new(),
+        backing: terms.backing.clone(),
+        id: terms.backing.is_some().then(|| uuid::Uuid::new_v4().to_string()),
     }
 }
 

@@ -8,12 +8,16 @@ use std::{
 };
 
 use tompion_ctf::{
-    encode::{self, Origin, Packet, Plan, Record},
+    encode::{self, Origin, Packet, Plan, Record, Tally},
+    metadata::{Event as EventClass, Trace},
     tsdl,
 };
 use tompion_schema::Event;
 
-use crate::manifest::replace_file;
+use crate::{
+    files::{replace_file, sync_folder},
+    resume,
+};
 
 /// A packet is written when it has this many bytes.
 const PACKET_SIZE: usize = 256 * 1024;
@@ -23,7 +27,7 @@ const PACKET_SIZE: usize = 256 * 1024;
 const METADATA_PAUSE: Duration = Duration::from_millis(100);
 
 /// File of the events that tell of the initial state. Readers look for it.
-const INITIAL_STREAM: &str = "stream_initial";
+pub const INITIAL_STREAM: &str = "stream_initial";
 
 /// Number of an event class in the metadata.
 pub type ClassId = u32;
@@ -33,41 +37,100 @@ pub type ClassId = u32;
 pub struct SourceWriter {
     folder: PathBuf,
     description: encode::Source,
-    events: Vec<Event>,
-    plans: Vec<Plan>,
+    classes: Vec<EventClass>,
+    /// How events of the classes are encoded; none for a class of a trace that is continued, until it is met.
+    plans: Vec<Option<Plan>>,
     /// How many classes the metadata file has.
     described: usize,
     /// When it was written.
     described_at: Option<Instant>,
+    /// Whether what was written is to outlast the machine: see [`SourceWriter::sync`].
+    durable: bool,
     /// One for each ring, and one for the initial state.
     streams: Vec<Option<StreamWriter>>,
 }
 
 /// Writes one data stream.
 #[derive(Debug)]
-struct StreamWriter {
-    data: File,
-    index: File,
-    size: u64,
-    packet: Packet,
-    origin: Origin,
-    last_moment: u64,
-    /// Events in packets that were written whole.
-    written: u64,
+pub struct StreamWriter {
+    /// The file, at its end.
+    pub data: File,
+    /// Its index, at its end.
+    pub index: File,
+    /// Bytes of whole packets.
+    pub size: u64,
+    /// The packet in the making.
+    pub packet: Packet,
+    /// Where its events come from.
+    pub origin: Origin,
+    /// Time of the last event that was written.
+    pub last_moment: u64,
+    /// Up to where the last whole packet accounts for the ring.
+    pub ring_end: u64,
+    /// Whether something was written since the file was last synchronised.
+    pub unsynced: bool,
+}
+
+/// Up to where a ring was converted, and what became of its events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Position in the ring's byte stream.
+    pub ring_end: u64,
+    /// The events; `written` is the writer's own business.
+    pub tally: Tally,
+}
+
+/// What became of an event that was appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// It is in the packet.
+    Taken,
+    /// It is, and the packet should be written.
+    Full,
+    /// Its payload doesn't fit its description.
+    Misfit,
 }
 
 impl SourceWriter {
     /// A trace in a folder that doesn't exist yet, with a stream for each of so many rings.
-    pub fn new(folder: PathBuf, description: encode::Source, rings: usize) -> Self {
+    pub fn new(folder: PathBuf, description: encode::Source, rings: usize, durable: bool) -> Self {
         Self {
             folder,
             description,
-            events: Vec::new(),
+            classes: Vec::new(),
             plans: Vec::new(),
             described: 0,
             described_at: None,
+            durable,
             streams: (0..=rings).map(|_| None).collect(),
         }
+    }
+
+    /// Goes on with what somebody else has left in the folder, if anything: streams end behind their last whole
+    /// packet, classes keep their numbers. `expected` is what is known of each ring's packets. The initial state
+    /// is written anew.
+    pub fn resume(&mut self, expected: &[resume::Expected]) -> Result<(), resume::Error> {
+        let Some(trace) = resume::metadata(&self.folder, self.description.uuid)? else {
+            // It comes before the first packet.
+            let names = (0..expected.len()).map(|ring| format!("stream_{ring}"));
+            return names
+                .chain([INITIAL_STREAM.into()])
+                .try_for_each(|name| resume::remove_stream(&self.folder, &name));
+        };
+        self.classes = trace.streams.into_iter().next().map_or(Vec::new(), |stream| stream.events);
+        self.plans = self.classes.iter().map(|_| None).collect();
+        self.described = self.classes.len();
+        for (ring, expected) in expected.iter().enumerate() {
+            self.streams[ring] = resume::stream(&self.folder, &self.description, ring as u32, expected)?;
+        }
+        resume::remove_stream(&self.folder, INITIAL_STREAM)
+    }
+
+    /// What was written of a ring before; nothing if there is no stream of it.
+    pub fn mark(&self, ring: usize) -> Mark {
+        let stream = self.streams[ring].as_ref();
+        stream
+            .map_or(Mark::default(), |stream| Mark { ring_end: stream.ring_end, tally: stream.origin.tally })
     }
 
     /// The stream of the initial state, which comes from no ring.
@@ -83,7 +146,7 @@ impl SourceWriter {
     /// Events of the rings in packets that were written whole.
     pub fn written_of_rings(&self) -> u64 {
         let rings = &self.streams[..self.initial_stream()];
-        rings.iter().flatten().map(|stream| stream.written).sum()
+        rings.iter().flatten().map(|stream| stream.origin.tally.written).sum()
     }
 
     /// The trace's folder.
@@ -93,46 +156,84 @@ impl SourceWriter {
 
     /// Events in packets that were written whole.
     pub fn written(&self) -> u64 {
-        self.streams.iter().flatten().map(|stream| stream.written).sum()
+        self.streams.iter().flatten().map(|stream| stream.origin.tally.written).sum()
     }
 
-    /// Adds an event class.
-    pub fn add_class(&mut self, event: Event) -> ClassId {
-        self.plans.push(Plan::new(&event));
-        self.events.push(event);
-        (self.events.len() - 1) as ClassId
+    /// Adds an event class, or finds the one that a trace which is continued has of it.
+    pub fn add_class(&mut self, event: &Event) -> ClassId {
+        let known = self.plans.iter().any(Option::is_none).then(|| self.find_class(event)).flatten();
+        let id = known.unwrap_or(self.classes.len());
+        if known.is_none() {
+            self.classes.push(encode::event_class(event, id as u64));
+            self.plans.push(None);
+        }
+        self.plans[id] = Some(Plan::new(event));
+        id as ClassId
     }
 
-    /// Appends an event to a stream. `Ok(false)` if its payload doesn't fit the description.
+    /// The class without a plan that is described as this event is.
+    fn find_class(&self, event: &Event) -> Option<usize> {
+        // As it reads in a file: types that the text can't tell apart compare equal.
+        let written = |class: EventClass| tsdl::parse_text(&tsdl::write(&self.trace(vec![class]))).ok();
+        let class = written(encode::event_class(event, 0))?.streams.into_iter().next()?.events.pop()?;
+        let same = |(id, known): &(usize, &EventClass)| {
+            self.plans[*id].is_none() && EventClass { id: 0, ..(*known).clone() } == class
+        };
+        self.classes.iter().enumerate().find(same).map(|(id, _)| id)
+    }
+
+    fn trace(&self, classes: Vec<EventClass>) -> Trace {
+        encode::metadata_of_classes(&self.description, classes)
+    }
+
+    /// Appends an event that stands at a position of a ring to the ring's stream.
     #[inline]
-    pub fn push(&mut self, stream: usize, cpu: u32, position: u64, record: &Record<'_>) -> io::Result<bool> {
+    pub fn push(
+        &mut self,
+        stream: usize,
+        cpu: u32,
+        position: u64,
+        record: &Record<'_>,
+    ) -> io::Result<Pushed> {
         if self.streams[stream].is_none() {
-            let ring = (stream != self.initial_stream()).then_some(stream as u32);
-            self.streams[stream] = Some(StreamWriter::create(&self.folder, &self.description, ring)?);
+            self.create(stream)?;
         }
         if self.streams[stream].as_ref().is_some_and(|writer| writer.origin.cpu != cpu) {
-            self.flush(stream)?;
+            let mark = self.mark(stream);
+            self.flush(stream, mark)?;
         }
-        let Some(plan) = self.plans.get(record.id as usize) else { return Ok(false) };
-        let Some(writer) = &mut self.streams[stream] else { return Ok(false) };
+        let Some(Some(plan)) = self.plans.get(record.id as usize) else { return Ok(Pushed::Misfit) };
+        let Some(writer) = &mut self.streams[stream] else { return Ok(Pushed::Misfit) };
         writer.origin.cpu = cpu;
         if writer.packet.is_empty() {
             writer.origin.ring_begin = position;
         }
-        let fits = writer.packet.push(record, plan).is_ok();
-        if writer.packet.len() >= PACKET_SIZE {
-            self.flush(stream)?;
-        }
-        Ok(fits)
+        Ok(match writer.packet.push(record, plan) {
+            Err(_) => Pushed::Misfit,
+            Ok(()) if writer.packet.len() >= PACKET_SIZE => Pushed::Full,
+            Ok(()) => Pushed::Taken,
+        })
+    }
+
+    fn create(&mut self, stream: usize) -> io::Result<()> {
+        let ring = (stream != self.initial_stream()).then_some(stream as u32);
+        let writer = StreamWriter::create(&self.folder, &self.description, ring, self.durable)?;
+        self.streams[stream] = Some(writer);
+        Ok(())
+    }
+
+    /// How many events the ring had lost until the end of the stream's packet, as it knows.
+    pub fn discarded(&self, stream: usize) -> u64 {
+        self.streams[stream].as_ref().map_or(0, |writer| writer.origin.discarded)
     }
 
     /// Ends the stream's packet and says how many events the ring had lost until after it.
-    pub fn set_discarded(&mut self, stream: usize, discarded: u64) -> io::Result<()> {
-        let Some(writer) = &mut self.streams[stream] else { return Ok(()) };
-        if discarded > writer.origin.discarded {
+    pub fn set_discarded(&mut self, stream: usize, discarded: u64, mark: Mark) -> io::Result<()> {
+        let is_new = |writer: &StreamWriter| discarded > writer.origin.discarded;
+        if self.streams[stream].as_ref().is_some_and(is_new) {
             let just_described = self.described_at.is_some_and(|time| time.elapsed() < METADATA_PAUSE);
-            if self.described == self.events.len() || !just_described {
-                self.flush(stream)?;
+            if self.described == self.classes.len() || !just_described {
+                self.flush(stream, mark)?;
             }
             if let Some(writer) = &mut self.streams[stream] {
                 writer.origin.discarded = discarded;
@@ -142,53 +243,96 @@ impl SourceWriter {
     }
 
     /// Writes the stream's packet, if it has events.
-    pub fn flush(&mut self, stream: usize) -> io::Result<()> {
+    pub fn flush(&mut self, stream: usize, mark: Mark) -> io::Result<()> {
         // Without a stream nothing passed the session's filter yet, and there is no folder.
-        if self.streams[stream].is_some() && self.described < self.events.len() {
+        if self.streams[stream].is_some() && self.described < self.classes.len() {
             self.write_metadata()?;
         }
         match &mut self.streams[stream] {
-            Some(writer) if !writer.packet.is_empty() => writer.write_packet(),
+            Some(writer) if !writer.packet.is_empty() => writer.write_packet(mark),
+            _ => Ok(()),
+        }
+    }
+
+    /// Says in a packet without events that a ring was converted up to there, and nothing was taken: where all
+    /// is left out, the ring's room would never be given back otherwise.
+    pub fn say_passed(&mut self, stream: usize, mark: Mark) -> io::Result<()> {
+        if self.streams[stream].is_none() {
+            self.create(stream)?;
+            self.write_metadata()?;
+        }
+        match &mut self.streams[stream] {
+            Some(writer) if writer.packet.is_empty() => writer.write_packet(mark),
             _ => Ok(()),
         }
     }
 
     /// Completes the stream; `discarded` is what its ring has lost altogether.
-    pub fn finish(&mut self, stream: usize, discarded: u64) -> io::Result<()> {
-        self.flush(stream)?;
+    pub fn finish(&mut self, stream: usize, discarded: u64, mark: Mark) -> io::Result<()> {
+        self.flush(stream, mark)?;
         match &mut self.streams[stream] {
             Some(writer) if discarded > writer.origin.discarded => {
                 writer.origin.discarded = discarded;
-                writer.write_packet()
+                writer.write_packet(mark)
             }
             _ => Ok(()),
         }
     }
 
+    /// Sees to it that the medium has what was written of a stream. Returns up to where that accounts for the
+    /// ring; nothing if that is known already.
+    pub fn sync(&mut self, stream: usize) -> io::Result<Option<u64>> {
+        let Some(writer) = self.streams[stream].as_mut().filter(|writer| writer.unsynced) else {
+            return Ok(None);
+        };
+        writer.data.sync_data()?;
+        writer.unsynced = false;
+        Ok(Some(writer.ring_end))
+    }
+
     fn write_metadata(&mut self) -> io::Result<()> {
-        let trace = encode::metadata(&self.description, &self.events);
-        replace_file(&self.folder.join("metadata"), tsdl::write(&trace).as_bytes())?;
-        self.described = self.events.len();
+        let trace = self.trace(self.classes.clone());
+        replace_file(&self.folder.join("metadata"), tsdl::write(&trace).as_bytes(), self.durable)?;
+        self.described = self.classes.len();
         self.described_at = Some(Instant::now());
         Ok(())
     }
 }
 
 impl StreamWriter {
-    fn create(folder: &Path, source: &encode::Source, ring: Option<u32>) -> io::Result<Self> {
+    fn create(folder: &Path, source: &encode::Source, ring: Option<u32>, durable: bool) -> io::Result<Self> {
         let indexes = folder.join("index");
         fs::create_dir_all(&indexes)?;
         let name = ring.map_or_else(|| INITIAL_STREAM.into(), |ring| format!("stream_{ring}"));
         let data = File::create_new(folder.join(&name))?;
         let mut index = File::create_new(indexes.join(name + ".idx"))?;
         index.write_all(&encode::index_header())?;
-        let origin = Origin { ring_id: ring.unwrap_or(u32::MAX), ..Origin::default() };
-        Ok(Self { data, index, size: 0, packet: Packet::new(source), origin, last_moment: 0, written: 0 })
+        if durable {
+            // The file, its folder, `user`, and the recording's own folder.
+            folder.ancestors().take(3).try_for_each(sync_folder)?;
+        }
+        let origin = Origin { ring_id: ring.unwrap_or(u32::MAX), checked: durable, ..Origin::default() };
+        Ok(Self {
+            data,
+            index,
+            size: 0,
+            packet: Packet::new(source),
+            origin,
+            last_moment: 0,
+            ring_end: 0,
+            unsynced: false,
+        })
     }
 
-    fn write_packet(&mut self) -> io::Result<()> {
-        let Self { data, index, size, packet, origin, last_moment, written } = self;
-        let events = packet.events();
+    fn write_packet(&mut self, mark: Mark) -> io::Result<()> {
+        let Self { data, index, size, packet, origin, last_moment, ring_end, unsynced } = self;
+        let before = origin.tally.written;
+        *unsynced = true;
+        origin.ring_end = mark.ring_end;
+        origin.tally = Tally { written: before + packet.events(), ..mark.tally };
+        if *last_moment == 0 && packet.is_empty() {
+            *last_moment = tompion_os::monotonic_ns();
+        }
         let result = packet.finish(*origin, *last_moment, |bytes, info| {
             data.write_all(bytes)?;
             *last_moment = info.end;
@@ -197,28 +341,34 @@ impl StreamWriter {
             index.write_all(&entry)
         });
         origin.sequence += 1;
-        *written += if result.is_ok() { events } else { 0 };
-        // What a full disk left of the packet is taken away, so that the file ends with a whole one.
-        result.inspect_err(|_| drop(data.set_len(*size)))
+        match result {
+            Ok(()) => *ring_end = mark.ring_end,
+            // What a full disk left of the packet is taken away, so that the file ends with a whole one.
+            Err(_) => {
+                origin.tally.written = before;
+                let _ = data.set_len(*size);
+            }
+        }
+        result
     }
 }
 
 #[cfg(test)]
 impl SourceWriter {
     /// The classes, in the order of their numbers.
-    pub fn classes(&self) -> &[Event] {
-        &self.events
+    pub fn classes(&self) -> &[EventClass] {
+        &self.classes
     }
 
     /// Events of a stream, in packets that were written and in the one that wasn't yet.
     pub fn events_of(&self, stream: usize) -> u64 {
-        self.streams[stream].as_ref().map_or(0, |writer| writer.written + writer.packet.events())
+        self.streams[stream].as_ref().map_or(0, |writer| writer.origin.tally.written + writer.packet.events())
     }
 
     /// The packet of a stream that would be written next; another one is begun.
     pub fn take_packet(&mut self, stream: usize) -> Vec<u8> {
         let Some(writer) = &mut self.streams[stream] else { return Vec::new() };
-        writer.written += writer.packet.events();
+        writer.origin.tally.written += writer.packet.events();
         writer.packet.finish(writer.origin, 0, |bytes, _| bytes.to_vec())
     }
 }

@@ -5,6 +5,7 @@ pub mod list;
 pub mod manual;
 pub mod print;
 pub mod record;
+pub mod recover;
 pub mod stat;
 
 use std::path::{Path, PathBuf};
@@ -32,6 +33,19 @@ fn traces(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
             bail!("no trace was named, and there is none in this folder; record one: tompion record -- CMD")
         }
     }
+}
+
+/// Says of each trace whose session was killed that it is incomplete, and what helps. Returns whether there is one.
+fn tell_incomplete(traces: &[PathBuf]) -> bool {
+    let mut found = false;
+    for folder in traces.iter().filter_map(|trace| tompion_session::incomplete(trace)) {
+        found = true;
+        let folder = folder.display();
+        crate::messages::say(format!(
+            "warning: {folder} is incomplete: its session was killed; tompion recover {folder} completes it"
+        ));
+    }
+    found
 }
 
 /// Where the libraries are that belong to this program: beside it, or in the `lib` folder beside its own.

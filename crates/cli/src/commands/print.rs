@@ -71,6 +71,7 @@ enum Format {
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let paths = super::traces(&arguments.traces)?;
+    super::tell_incomplete(&paths);
     let mut traces = tompion_reader::open(&paths)?;
     let zone = if arguments.clock_gmt { TimeZone::UTC } else { TimeZone::system() };
     let moment = |text: &Option<String>| {

@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use tompion_kernel::{Selection, UnknownEvent, syscalls::Calls};
 use tompion_protocol::rules::{Rules, matches_name};
 use tompion_schema::Level;
-use tompion_session::{Config, Context, Error, KernelChoice, Mode, Outcome, Report, Target};
+use tompion_session::{Config, Context, Error, KernelChoice, Manifest, Mode, Outcome, Report, Target};
 
 use crate::{
     filter,
@@ -32,6 +32,7 @@ use crate::{
     tompion record -k -- make               # the kernel, and system calls of make\n  \
     tompion record --kernel='sched_*,irq_*' --for 5s\n  \
     tompion record -p 4711 --for 10s        # a program that runs already\n  \
+    tompion record --backing /var/tmp/rings -o run -- ./robot    # outlasts power cuts\n  \
     tompion record                          # all instrumented programs of this user, until Ctrl-C\n\n\
 Without a launcher: TOMPION_RECORD=DIR in a program's environment records it below DIR, with the options in \
 TOMPION_RECORD_OPTIONS. TOMPION_DISABLE=1 keeps a program out of all recordings.")]
@@ -78,6 +79,11 @@ pub struct Arguments {
     /// Record the use of a library in any program, without recompiling it (repeatable)
     #[arg(long, value_enum, value_name = "WHAT")]
     preload: Vec<Preload>,
+    /// Keep the rings in files below this folder, which must not exist, so that nothing is lost when tompion is
+    /// killed, and little when the machine stops: `tompion recover` then completes the trace. On persistent memory
+    /// (DAX) nothing is lost; on a disk what was not written back yet, and events wait for the disk at times
+    #[arg(long, value_name = "FILE")]
+    backing: Option<PathBuf>,
     /// End the recording, and the command if there is one, after this time: 10s for example
     #[arg(long = "for", value_name = "TIME", value_parser = units::time)]
     time: Option<Duration>,
@@ -187,6 +193,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         time: arguments.time,
         kernel,
         target: target.clone(),
+        backing: arguments.backing.clone(),
         invocation: std::env::args().collect(),
     };
     loop {
@@ -332,7 +339,7 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCo
     if events == 0 {
         let _ = std::fs::remove_dir_all(&config.folder);
         if lost != 0 {
-            say(format!("nothing recorded, {}", losses(&outcome.report, lost)));
+            say(format!("nothing recorded, {}", losses(manifest, lost)));
             return ExitCode::from(messages::FAILED);
         }
         say(format!("nothing recorded: {}", why_nothing(config, arguments, outcome)));
@@ -351,7 +358,7 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCo
         "{} of {} in {folder}, {}; next: tompion print {folder}",
         counted(events, "event"),
         whose(kernel, processes),
-        losses(&outcome.report, lost)
+        losses(manifest, lost)
     ));
     if stopped.is_some() { ExitCode::from(messages::FAILED) } else { ExitCode::SUCCESS }
 }
@@ -369,14 +376,14 @@ fn whose(kernel: bool, processes: u64) -> String {
 }
 
 /// The sum of counts that programs may have made up.
-fn total(counts: impl Iterator<Item = u64>) -> u64 {
+pub fn total(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-fn losses(report: &Report, lost: u64) -> String {
-    let overwritten = total(report.manifest.sources.iter().map(|source| source.overwritten));
+pub fn losses(manifest: &Manifest, lost: u64) -> String {
+    let overwritten = total(manifest.sources.iter().map(|source| source.overwritten));
     let mut causes = std::collections::BTreeMap::<&str, u64>::new();
-    for (cause, count) in report.manifest.sources.iter().flat_map(|source| &source.lost) {
+    for (cause, count) in manifest.sources.iter().flat_map(|source| &source.lost) {
         let sum = causes.entry(cause).or_default();
         *sum = sum.saturating_add(*count);
     }

@@ -3,6 +3,7 @@
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use clap::Args;
+use serde::Serialize;
 use tompion_filter::Expression;
 use tompion_reader::stat::Summary;
 
@@ -31,7 +32,9 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let mut traces = tompion_reader::open(&super::traces(&arguments.traces)?)?;
+    let paths = super::traces(&arguments.traces)?;
+    let incomplete = super::tell_incomplete(&paths);
+    let mut traces = tompion_reader::open(&paths)?;
     let filter = filter::compile(arguments.filter.as_ref())?;
     let events = arguments.events.clone();
     traces.select(tompion_reader::Selection { events, from: None, to: None, filter });
@@ -41,10 +44,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let summary = tompion_reader::stat::summarize(&mut traces);
     let mut output = anstream::stdout().lock();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut output, &summary)?;
+        serde_json::to_writer_pretty(&mut output, &Stat { incomplete, summary: &summary })?;
         writeln!(output)?;
     } else {
-        write_text(&summary, &mut output)?;
+        write_text(&summary, incomplete, &mut output)?;
     }
     for damage in &summary.damages {
         say(damage);
@@ -55,7 +58,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 /// Most events and processes that the text names.
 const MOST_ROWS: usize = 20;
 
-fn write_text(summary: &Summary, output: &mut dyn Write) -> std::io::Result<()> {
+/// The summary, and what only this command knows.
+#[derive(Serialize)]
+struct Stat<'a> {
+    /// Whether the recording's session was killed, so that neither events nor losses are all there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    incomplete: bool,
+    #[serde(flatten)]
+    summary: &'a Summary,
+}
+
+fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> std::io::Result<()> {
     writeln!(output, "events       {}", grouped(summary.events))?;
     let causes: Vec<String> = summary
         .lost
@@ -64,7 +77,12 @@ fn write_text(summary: &Summary, output: &mut dyn Write) -> std::io::Result<()> 
         .map(|(cause, count)| format!("{} {}", harmless(cause), grouped(*count)))
         .collect();
     let causes = if causes.is_empty() { String::new() } else { format!("  ({})", causes.join(", ")) };
-    writeln!(output, "lost         {}{causes}", grouped(summary.lost.total))?;
+    let lost = match (incomplete, summary.lost.total) {
+        (true, 0) => "not known".to_owned(),
+        (true, lost) => format!("{} at least", grouped(lost)),
+        (false, lost) => grouped(lost),
+    };
+    writeln!(output, "lost         {lost}{causes}")?;
     if summary.lost_packets != 0 {
         writeln!(output, "lost packets {}", grouped(summary.lost_packets))?;
     }

@@ -7,16 +7,19 @@
 //!          events  4 bytes: id 5 bits, timestamp 27 bits; or, where these don't suffice,
 //!                  1 byte: 31, then id u32 │ timestamp u64.
 //!                  Then vtid i32 (if wanted) │ context fields │ other fields
-//!          trailer "TRNG" │ ring_id u32 │ ring_begin u64
+//!          trailer "TRNG" │ ring_id u32 │ ring_begin u64 │ ring_end u64 │ accounted u64 │ written u64 │
+//!                  overwritten u64 │ refused u64 │ missing u64 │ checksum u64
 //! ```
 //!
-//! Everything is aligned to bytes and, but for fields of network order, little-endian. The trailer says which bytes of which ring a packet
-//! holds, so that whoever goes on after a crash knows where; it lies between the content's end and the
-//! packet's, where readers look at nothing (a field of its own would be printed with every event, or
-//! warned of). This module makes bytes; files are somebody else's.
+//! Everything is aligned to bytes and, but for fields of network order, little-endian. The trailer says which
+//! bytes of which ring a packet holds and what became of the ring's events up to its end, so that whoever goes
+//! on after a crash knows where ([`Resumed`]); it lies between the content's end and the packet's, where readers
+//! look at nothing (a field of its own would be printed with every event, or warned of). This module makes
+//! bytes; files are somebody else's.
 
 mod packet;
 mod payload;
+mod resume;
 
 use tompion_schema::{self as schema, Event};
 
@@ -26,8 +29,9 @@ use crate::metadata::{
     Reference, Scope, Stream, Struct, Trace, Type, Uuid, Variant, Version,
 };
 
-pub use packet::{Origin, Packet, PacketInfo, Record, index_entry, index_header};
+pub use packet::{Origin, Packet, PacketInfo, Record, Tally, index_entry, index_header};
 pub use payload::{Misfit, Plan};
+pub use resume::{Broken, HEAD_SIZE, Head, Resumed, TRAILER_SIZE, is_intact, read_head, read_trailer};
 
 /// Event numbers from here on need the long header.
 const COMPACT_IDS: u32 = 31;
@@ -80,6 +84,11 @@ impl ContextField {
 
 /// The metadata of a source whose event classes have the numbers 0, 1, 2, … in this order.
 pub fn metadata(source: &Source, events: &[Event]) -> Trace {
+    metadata_of_classes(source, events.iter().zip(0..).map(|(event, id)| event_class(event, id)).collect())
+}
+
+/// The metadata of a source with these event classes, which have the numbers 0, 1, 2, …
+pub fn metadata_of_classes(source: &Source, classes: Vec<metadata::Event>) -> Trace {
     let clock = Clock {
         uuid: source.clock_uuid,
         description: Some("CLOCK_MONOTONIC, from CLOCK_REALTIME's origin".into()),
@@ -93,7 +102,7 @@ pub fn metadata(source: &Source, events: &[Event]) -> Trace {
         packet_context: Some(packet_context()),
         event_header: Some(event_header()),
         event_context: event_context(source),
-        events: events.iter().zip(0..).map(|(event, id)| event_class(event, id)).collect(),
+        events: classes,
     };
     Trace {
         version: Version::One,
@@ -165,7 +174,8 @@ fn event_header() -> Struct {
     Struct::new(vec![Field::new("id", Type::Enum(id)), Field::new("v", Type::Variant(variant))])
 }
 
-fn event_class(event: &Event, id: u64) -> metadata::Event {
+/// An event's description as a class of the metadata with this number.
+pub fn event_class(event: &Event, id: u64) -> metadata::Event {
     let part = |context| {
         let scope = if context { Scope::EventContext } else { Scope::Payload };
         let fields: Vec<_> = event.fields.iter().filter(|field| is_context(field) == context).collect();

@@ -1,10 +1,13 @@
 //! Packets and their index.
 
-use super::{COMPACT_BITS, COMPACT_IDS, Misfit, Plan, Source};
+use super::{
+    COMPACT_BITS, COMPACT_IDS, Misfit, Plan, Source,
+    resume::{TRAILER_SIZE, trailer},
+};
 use crate::metadata::Uuid;
 
 /// First word of every packet (CTF 1.8, section 5.1).
-const PACKET_MAGIC: u32 = 0xc1fc_1fc1;
+pub(super) const PACKET_MAGIC: u32 = 0xc1fc_1fc1;
 
 /// One event to be encoded.
 #[derive(Clone, Copy, Debug)]
@@ -28,12 +31,34 @@ pub struct Origin {
     pub ring_id: u32,
     /// Position of the packet's first byte in the ring.
     pub ring_begin: u64,
+    /// Position up to which everything of the ring is in this packet or those before it, or was left out for a
+    /// reason.
+    pub ring_end: u64,
+    /// What became of the ring's events up to there.
+    pub tally: Tally,
+    /// Whether the packet is to carry a checksum.
+    pub checked: bool,
     /// The CPU.
     pub cpu: u32,
     /// Number of the packet in its stream.
     pub sequence: u64,
     /// Events lost in this stream until the end of the packet.
     pub discarded: u64,
+}
+
+/// What became of a ring's events, from its beginning to the end of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Events that were met or are known to be overwritten: as many as the ring had taken.
+    pub accounted: u64,
+    /// Events that are in packets.
+    pub written: u64,
+    /// Events that a flight recorder overwrote by design.
+    pub overwritten: u64,
+    /// Records and other bytes that were refused.
+    pub refused: u64,
+    /// Events that recovery found missing on the medium.
+    pub missing: u64,
 }
 
 /// What an index says about a packet.
@@ -65,12 +90,8 @@ pub struct Packet {
 }
 
 /// Sizes of a packet's first two parts.
-const HEADER_SIZE: usize = 4 + 16 + 4;
-const CONTEXT_SIZE: usize = 6 * 8 + 4;
-/// First word of a packet's trailer.
-const TRAILER_MAGIC: [u8; 4] = *b"TRNG";
-/// Size of the trailer.
-const TRAILER_SIZE: u64 = 16;
+pub(super) const HEADER_SIZE: usize = 4 + 16 + 4;
+pub(super) const CONTEXT_SIZE: usize = 6 * 8 + 4;
 
 impl Packet {
     /// An empty packet for streams of this source.
@@ -95,6 +116,12 @@ impl Packet {
     /// Whether the packet has no events.
     pub fn is_empty(&self) -> bool {
         self.events == 0
+    }
+
+    /// Sees to it that no event is older than this moment: that of the last packet of a stream that is
+    /// continued.
+    pub fn not_before(&mut self, moment: u64) {
+        self.last = self.last.max(moment);
     }
 
     /// Number of events so far.
@@ -142,10 +169,7 @@ impl Packet {
         let begin = if self.events == 0 { moment } else { self.begin };
         let end = if self.events == 0 { moment } else { self.last };
         let content = self.bytes.len() as u64;
-        let size = content + TRAILER_SIZE;
-        self.bytes.extend_from_slice(&TRAILER_MAGIC);
-        self.bytes.extend_from_slice(&origin.ring_id.to_le_bytes());
-        self.bytes.extend_from_slice(&origin.ring_begin.to_le_bytes());
+        let size = content + TRAILER_SIZE as u64;
         let mut place = Place { bytes: &mut self.bytes, at: 0 };
         place.put(&PACKET_MAGIC.to_le_bytes());
         place.put(&self.uuid.0);
@@ -155,6 +179,8 @@ impl Packet {
         }
         place.put(&origin.cpu.to_le_bytes());
         debug_assert_eq!(place.at, HEADER_SIZE + CONTEXT_SIZE);
+        let trailer = trailer(&self.bytes, &origin);
+        self.bytes.extend_from_slice(&trailer);
         let info =
             PacketInfo { size, content, begin, end, discarded: origin.discarded, sequence: origin.sequence };
         let result = write(&self.bytes, info);
@@ -236,7 +262,7 @@ mod tests {
         assert_eq!(push(30, (1 << 40) + (1 << 28) - 1), 13);
         assert_eq!(push(31, (1 << 40) + (1 << 28)), 13);
         let info = packet.finish(Origin::default(), 0, |bytes, info| {
-            assert_eq!(bytes.len() as u64, empty as u64 + 34 + TRAILER_SIZE);
+            assert_eq!(bytes.len() as u64, empty as u64 + 34 + TRAILER_SIZE as u64);
             assert_eq!(info.content, empty as u64 + 34);
             info
         });

@@ -4,11 +4,9 @@
 //! whole way: positions, copy, records, classes, conversion, packet. What must hold is checked each time. The
 //! same in every run; see `docs/design/trust.md` for how to run more of it.
 
-use std::fs::File;
-
 use tompion_ctf::{
     decode::{Decoder, Input},
-    metadata::Uuid,
+    metadata::{Event as EventClass, Uuid},
     tsdl,
 };
 use tompion_layout::{record::Form, ring};
@@ -121,8 +119,8 @@ fn source() -> encode::Source {
     }
 }
 
-fn decoder_of(events: &[Event]) -> Decoder {
-    let text = tsdl::write(&encode::metadata(&source(), events));
+fn decoder_of(classes: Vec<EventClass>) -> Decoder {
+    let text = tsdl::write(&encode::metadata_of_classes(&source(), classes));
     let trace = tsdl::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"));
     Decoder::new(trace).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
@@ -156,11 +154,9 @@ impl Fixture {
                 threads: filter.as_ref().map(|_| Threads::new(std::process::id(), 1, Vec::new())),
                 filter,
             },
+            kept_in: None,
         };
-        let socket =
-            Arc::new(PacketSocket::from(std::os::fd::OwnedFd::from(File::open("/dev/null").unwrap())));
-        let mut process = Process::new(number, 1, hello, socket, recording);
-        process.disconnect();
+        let mut process = Process::new(number, 1, hello, None, recording);
         let clock = ClockMap::new(
             ClockPair { tsc: sound::EPOCH, ns: sound::EPOCH },
             ClockPair { tsc: sound::EPOCH + 2_000_000, ns: sound::EPOCH + 1_000_000 },
@@ -171,7 +167,7 @@ impl Fixture {
             assert_eq!(process.class_id(number), Some(number));
         }
         let images = (0..24).map(|_| Image::new(random, geometry, form)).collect();
-        let decoder = decoder_of(process.writer.classes());
+        let decoder = decoder_of(process.writer.classes().to_vec());
         Self { process, clock, images, form, decoder, _folder: Folder(folder) }
     }
 
@@ -256,7 +252,7 @@ impl Fixture {
     /// What was copied becomes events, or is refused, or is filtered; packets hold as many, and can be read.
     fn check_conversion(&mut self, sound_events: Option<u64>, random: &mut Random, tally: &mut Tally) {
         let process = &mut self.process;
-        let counts = |process: &Process| (process.writer.events_of(0), process.refused, process.filtered);
+        let counts = |process: &Process| (process.writer.events_of(0), process.refused(), process.filtered);
         let before = counts(process);
         let pending = process.states[0].pending.front();
         let walked = pending.map(|(span, bytes)| walk(*span, bytes, process.geometry, Form::Section));
@@ -294,18 +290,19 @@ impl Fixture {
             self.process.catalog_read = 0;
             self.process.classes = BTreeMap::new();
             sound::damage_catalog(&self.process.control, random);
-            let before = (self.process.refused, self.process.initial.len());
+            let before = (self.process.refused(), self.process.initial.len());
             self.process.read_catalog();
             tally.catalogs += 1;
             let classes: Vec<_> = self.process.classes.values().flatten().collect();
             let read = self.process.classes.len() + self.process.initial.len() - before.1;
-            assert!(read as u64 + self.process.refused - before.0 <= control::CATALOG_SIZE / 8);
+            assert!(read as u64 + self.process.refused() - before.0 <= control::CATALOG_SIZE / 8);
             tally.classes += classes.len() as u64;
             let events: Vec<Event> = classes.iter().map(|class| class.event.clone()).collect();
             for event in &events {
                 assert_eq!(tompion_schema::decode(&tompion_schema::encode(event)).as_ref(), Ok(event));
             }
-            decoder_of(&events);
+            let classes = events.iter().zip(0..).map(|(event, id)| encode::event_class(event, id));
+            decoder_of(classes.collect());
             self.process.conflicts();
             assert!(self.process.event_names().count() <= 2 * events.len());
         }

@@ -1,0 +1,47 @@
+//! `tompion recover`.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use tompion_session::Recovered;
+
+use super::record::{losses, total};
+use crate::messages::{self, counted, say};
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tompion recover crash             # the trace's folder\n  \
+    tompion recover /var/tmp/rings    # or the one that record --backing named\n\n\
+Takes what the rings still hold into the trace, each event once, and says what is missing. It may be killed and run \
+again. Of a recording without --backing, only what was written is left.")]
+pub struct Arguments {
+    /// Folder of the trace, or of its rings
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let recovered = tompion_session::recover(&arguments.folder).map_err(anyhow::Error::msg)?;
+    let Recovered { folder, manifest, problems, was_complete, is_complete } = recovered;
+    for problem in problems {
+        say(problem);
+    }
+    // As the user named it, where that is the trace.
+    let is_named = std::fs::canonicalize(&arguments.folder).is_ok_and(|named| named == folder);
+    let folder = if is_named { arguments.folder.display() } else { folder.display() };
+    let events = total(manifest.sources.iter().map(|source| source.events));
+    let lost = total(manifest.sources.iter().flat_map(|source| source.lost.values().copied()));
+    let processes = manifest.sources.iter().filter(|source| source.events != 0).count() as u64;
+    let begin = match (was_complete, is_complete) {
+        (true, _) => format!("nothing to recover, {} already: ", manifest.state),
+        (false, true) => String::new(),
+        (false, false) => "recovered in part, try again: ".into(),
+    };
+    say(format!(
+        "{begin}{} of {} in {folder}, {}; next: tompion print {folder}",
+        counted(events, "event"),
+        counted(processes, "process"),
+        losses(&manifest, lost)
+    ));
+    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
+}

@@ -1,0 +1,284 @@
+//! Sessions that are killed: what the programs had appended is in the trace all the same, once `tompion recover` has
+//! been there, whole and exactly once.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::Child,
+    time::Duration,
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::{
+    kills::{Found, Plan, Progress, ROOMY, SHORT_MEMORY, SOURCES, TIGHT, found_in, numbers_of},
+    support::{self, Finished, Trace, Workshop, finish, rounds, run, start, wait_until},
+};
+
+/// A recording of `emitter` with its rings kept, which is killed.
+pub struct Killed {
+    pub shop: Workshop,
+    /// What had been appended for certain when the session was killed.
+    pub before: [u64; SOURCES],
+    /// What had been appended when the program was killed.
+    pub after: [u64; SOURCES],
+}
+
+/// Who is killed first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Victim {
+    /// The program, and the session right after it.
+    Both,
+    /// The session; the program goes on for a while.
+    Session,
+}
+
+pub fn kill(options: &[&str], plan: &Plan, victim: Victim) -> Killed {
+    let shop = Workshop::new();
+    let program = shop.program("emitter");
+    let progress = Progress::new(shop.path("progress"));
+    let words = [plan.pause.to_string(), plan.storm_us.to_string()];
+    let command: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &words[0], &words[1], &"0"];
+    let recording = start(&mut shop.recording("trace", options, &command));
+    let pid = progress.pid();
+    std::thread::sleep(plan.delay);
+    let mut before = progress.returned();
+    if victim == Victim::Both {
+        support::signal(pid, Signal::KILL);
+        before = progress.returned();
+    }
+    kill_session(recording);
+    if victim == Victim::Session {
+        // It notices, and goes on unrecorded.
+        std::thread::sleep(Duration::from_millis(20));
+        support::signal(pid, Signal::KILL);
+        wait_until("the program's end", || !Path::new(&format!("/proc/{pid}/maps")).exists());
+    }
+    let after = progress.returned();
+    Killed { shop, before, after }
+}
+
+pub fn kill_session(mut recording: Child) {
+    support::signal(recording.id(), Signal::KILL);
+    recording.wait().expect("a child of this test");
+}
+
+pub fn kept<'a>(options: &[&'a str]) -> Vec<&'a str> {
+    [&["--backing", "rings"], options].concat()
+}
+
+impl Killed {
+    pub fn recover(&self) -> Finished {
+        run(&mut self.shop.tompion(&["recover", "trace"]))
+    }
+
+    pub fn trace(&self) -> Trace {
+        self.shop.trace("trace")
+    }
+
+    pub fn rings(&self) -> PathBuf {
+        self.shop.path("rings")
+    }
+}
+
+fn count(value: &Value) -> u64 {
+    value.as_u64().expect("a number")
+}
+
+/// What is known of a recording that lost nothing, or counted what it lost.
+fn check(killed: &Killed, victim: Victim, plan: &Plan) {
+    let trace = killed.trace();
+    let found = found_in(&trace);
+    let stat = trace.stat();
+    let lost = count(&stat["lost"]["total"]);
+    for source in 0..SOURCES {
+        let numbers = numbers_of(&found, source);
+        assert!(
+            numbers.windows(2).all(|pair| pair[0] < pair[1]),
+            "{plan:?}: source {source} is out of order"
+        );
+        if lost == 0 {
+            let last = numbers.len() as u64;
+            assert!(numbers.into_iter().eq(1..=last), "{plan:?}: source {source} has gaps");
+            let (before, after) = (killed.before[source], killed.after[source]);
+            let expected = if victim == Victim::Both { before..=before + 1 } else { before..=after + 1 };
+            assert!(expected.contains(&last), "{plan:?}: source {source} ends at {last}, {expected:?}");
+        }
+    }
+    let (known, before): (u64, u64) = (found.len() as u64 + lost, killed.before.iter().sum());
+    let most = if victim == Victim::Both { before } else { killed.after.iter().sum() } + SOURCES as u64;
+    assert!((before..=most).contains(&known), "{plan:?}: {known} are known of {before} to {most}");
+    assert!(!killed.rings().exists(), "the rings are not needed any more");
+    assert_eq!(trace.manifest()["state"], "recovered");
+    if found.len() < 100_000 {
+        trace.agreed_count();
+    }
+}
+
+/// The newest history of each ring is unbroken and ends with the last append.
+fn check_history(killed: &Killed, plan: &Plan) {
+    let found = found_in(&killed.trace());
+    let stat = killed.trace().stat();
+    let known = found.len() as u64 + count(&stat["overwritten"]);
+    let before: u64 = killed.before.iter().sum();
+    assert!((before..=before + SOURCES as u64).contains(&known), "{plan:?}: {known} are known of {before}");
+    let last = |source: usize| found.iter().rfind(|found: &&Found| found.source == source);
+    let newest = (0..SOURCES).filter_map(last).max_by_key(|found| found.time).expect("some event");
+    let returned = killed.before[newest.source];
+    assert!(
+        (returned..=returned + 1).contains(&newest.number),
+        "{plan:?}: the newest is {newest:?} of {returned}"
+    );
+}
+
+fn kill_rounds(options: &[&str], victim: Victim, quick: u32) {
+    for round in 0..rounds(quick, 10 * quick) {
+        let mut plan = Plan::new(round, round % 2 == 1);
+        // Some end before the first packet is written, some long after.
+        plan.delay *= [1, 40][round as usize % 2];
+        let killed = kill(&kept(options), &plan, victim);
+        killed.recover().succeeded();
+        check(&killed, victim, &plan);
+    }
+}
+
+#[test]
+fn a_killed_session_loses_nothing_that_its_rings_hold() {
+    kill_rounds(ROOMY, Victim::Session, 4);
+}
+
+#[test]
+fn a_session_killed_with_its_program_loses_nothing_that_its_rings_hold() {
+    kill_rounds(ROOMY, Victim::Both, 4);
+}
+
+#[test]
+fn a_killed_session_with_full_rings_has_its_losses_counted() {
+    kill_rounds(TIGHT, Victim::Both, 4);
+    kill_rounds(TIGHT, Victim::Session, 2);
+}
+
+#[test]
+fn a_killed_flight_recorder_keeps_the_last_moments() {
+    for round in 0..rounds(4, 60) {
+        let plan = Plan::new(round, round % 2 == 1);
+        let killed = kill(&kept(SHORT_MEMORY), &plan, Victim::Both);
+        killed.recover().succeeded();
+        check_history(&killed, &plan);
+    }
+}
+
+#[test]
+fn a_killed_recovery_is_done_again() {
+    for round in 0..rounds(2, 40) {
+        let plan = Plan { delay: Duration::from_millis(200), pause: 100, storm_us: 0 };
+        let killed = kill(&kept(ROOMY), &plan, Victim::Both);
+        for attempt in 0..12 {
+            let recovery = start(&mut killed.shop.tompion(&["recover", "trace"]));
+            std::thread::sleep(Duration::from_micros(u64::from(round * 37 % 200 + attempt * 700)));
+            kill_session(recovery);
+        }
+        killed.recover().succeeded();
+        check(&killed, Victim::Both, &plan);
+    }
+}
+
+#[test]
+fn a_second_recovery_changes_nothing_and_says_so() {
+    let plan = Plan { delay: Duration::from_millis(700), pause: 2000, storm_us: 0 };
+    let killed = kill(&kept(ROOMY), &plan, Victim::Both);
+    let said = run(&mut killed.shop.tompion(&["stat", "trace"])).succeeded();
+    assert!(
+        said.err.contains("trace is incomplete: its session was killed; tompion recover trace"),
+        "{}",
+        said.err
+    );
+    assert!(said.out.contains("lost         not known"), "{}", said.out);
+    assert_eq!(killed.trace().stat()["incomplete"], true);
+    // By the folder of the rings.
+    let first = run(&mut killed.shop.tompion(&["recover", "rings"])).succeeded();
+    assert!(first.err.contains(" none lost; next: tompion print "), "{}", first.err);
+    let bytes = |folder: &Path| {
+        let mut files = Vec::new();
+        let mut folders = vec![folder.to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                if entry.is_dir() {
+                    folders.push(entry)
+                } else {
+                    files.push((fs::read(&entry).unwrap(), entry))
+                }
+            }
+        }
+        files.sort();
+        files
+    };
+    let before = bytes(&killed.trace().folder);
+    let second = killed.recover().succeeded();
+    assert!(second.err.contains("nothing to recover, recovered already: "), "{}", second.err);
+    assert!(before == bytes(&killed.trace().folder));
+    assert_eq!(killed.trace().stat().get("incomplete"), None);
+}
+
+#[test]
+fn without_backing_what_was_written_is_completed() {
+    let plan = Plan { delay: Duration::from_millis(700), pause: 2000, storm_us: 0 };
+    let killed = kill(ROOMY, &plan, Victim::Both);
+    let said = killed.recover().succeeded();
+    assert!(said.err.contains("recorded without --backing: what the rings held"), "{}", said.err);
+    let found = found_in(&killed.trace());
+    assert!(!found.is_empty());
+    for source in 0..SOURCES {
+        let numbers = numbers_of(&found, source);
+        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+    killed.trace().agreed_count();
+    assert_eq!(killed.trace().manifest()["sources"][0]["events"], found.len());
+    assert!(killed.recover().succeeded().err.contains("nothing to recover"));
+}
+
+#[test]
+fn a_recording_that_goes_on_is_not_recovered() {
+    let shop = Workshop::new();
+    let progress = Progress::new(shop.path("progress"));
+    let program = shop.program("emitter");
+    let command: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &"2000", &"0", &"0"];
+    let recording = start(&mut shop.recording("trace", &kept(ROOMY), &command));
+    let pid = progress.pid();
+    let said = run(&mut shop.tompion(&["recover", "trace"])).exited(1);
+    assert!(said.err.contains("trace is still being recorded"), "{}", said.err);
+    let mut second = shop.recording("other", &kept(ROOMY), &[&"true"]);
+    assert!(run(&mut second).exited(1).err.contains("rings exists already; if a recording was killed there"));
+    support::signal(pid, Signal::KILL);
+    finish(recording, "tompion record").succeeded();
+    assert!(!shop.path("rings").exists());
+    assert_eq!(shop.trace("trace").manifest()["state"], "complete");
+}
+
+/// Processes that had ended are complete already; those that had not are completed.
+#[test]
+fn processes_that_come_and_go_are_all_there() {
+    let shop = Workshop::new();
+    let program = shop.program("emitter");
+    let progress: Vec<Progress> =
+        (0..3).map(|index| Progress::new(shop.path(&format!("progress-{index}")))).collect();
+    let emit = |index: usize, count| {
+        format!("{} {} 400 0 {count}", program.display(), progress[index].path().display())
+    };
+    let script = format!("{}; {} & {}; wait", emit(0, 3000), emit(1, 0), emit(2, 0));
+    let options = kept(&["--subbuf-size", "16M", "-c", "comm,pid", "--filter", "$comm == \"emitter\""]);
+    let recording = start(&mut shop.recording("trace", &options, &[&"sh", &"-c", &script]));
+    let pids = [1, 2].map(|index: usize| progress[index].pid());
+    std::thread::sleep(Duration::from_millis(300));
+    pids.into_iter().for_each(|pid| support::signal(pid, Signal::KILL));
+    kill_session(recording);
+    run(&mut shop.tompion(&["recover", "trace"])).succeeded();
+    let (trace, returned) = (shop.trace("trace"), progress.iter().flat_map(|progress| progress.returned()));
+    let (found, stat) = (found_in(&trace), trace.stat());
+    let (known, returned) = (found.len() as u64 + count(&stat["lost"]["total"]), returned.sum::<u64>());
+    assert!((returned..=returned + 4).contains(&known), "{known} of {returned}: {stat:#}");
+    assert_eq!(trace.manifest()["sources"].as_array().map(Vec::len), Some(3));
+    trace.babeltrace();
+}

@@ -1,0 +1,224 @@
+//! Reading back what was written, to go on behind it: a packet's beginning and its trailer.
+//!
+//! Nothing of a packet's events is read here. A packet is whole if its beginning and its trailer are where they
+//! belong and say the same; one that may not have reached the medium is held against its checksum, too.
+
+use super::packet::{CONTEXT_SIZE, HEADER_SIZE, Origin, PACKET_MAGIC, PacketInfo, Tally};
+use crate::metadata::Uuid;
+
+/// Bytes of a packet before its first event.
+pub const HEAD_SIZE: usize = HEADER_SIZE + CONTEXT_SIZE;
+/// Bytes of a packet behind its last event.
+pub const TRAILER_SIZE: usize = 72;
+/// First word of a packet's trailer.
+const TRAILER_MAGIC: [u8; 4] = *b"TRNG";
+/// Where in the trailer the checksum stands.
+const CHECKSUM: usize = TRAILER_SIZE - 8;
+
+/// A packet's beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Sizes, times and counts.
+    pub info: PacketInfo,
+    /// The CPU.
+    pub cpu: u32,
+}
+
+/// The packet behind which a stream is continued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// Its beginning.
+    pub head: Head,
+    /// Where it came from; `sequence`, `cpu` and `discarded` as in its beginning.
+    pub origin: Origin,
+}
+
+/// Why bytes are no packet of the expected trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// They don't begin like a packet.
+    Magic,
+    /// They belong to another trace.
+    Uuid,
+    /// The sizes can't be.
+    Size,
+    /// The trailer isn't there, or is another packet's.
+    Trailer,
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Magic => "no packet begins here",
+            Self::Uuid => "a packet of another trace",
+            Self::Size => "a packet of a size that can't be",
+            Self::Trailer => "a packet without its trailer",
+        })
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// The trailer of a packet of which everything else is there.
+pub(super) fn trailer(packet: &[u8], origin: &Origin) -> [u8; TRAILER_SIZE] {
+    let mut bytes = [0; TRAILER_SIZE];
+    let Tally { accounted, written, overwritten, refused, missing } = origin.tally;
+    bytes[..4].copy_from_slice(&TRAILER_MAGIC);
+    bytes[4..8].copy_from_slice(&origin.ring_id.to_le_bytes());
+    let words = [origin.ring_begin, origin.ring_end, accounted, written, overwritten, refused, missing];
+    for (place, word) in bytes[8..CHECKSUM].chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    let sum = if origin.checked { checksum(checksum(SEED, packet), &bytes[..CHECKSUM]) | 1 } else { 0 };
+    bytes[CHECKSUM..].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+fn half(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+/// Reads a packet's first [`HEAD_SIZE`] bytes.
+///
+/// # Errors
+/// If they don't begin a packet of the trace with this id.
+pub fn read_head(bytes: &[u8; HEAD_SIZE], uuid: Uuid) -> Result<Head, Broken> {
+    if half(bytes, 0) != PACKET_MAGIC {
+        return Err(Broken::Magic);
+    }
+    if bytes[4..20] != uuid.0 {
+        return Err(Broken::Uuid);
+    }
+    let at = |index: usize| word(bytes, HEADER_SIZE + index * 8);
+    let [begin, end, content, size, sequence, discarded] = std::array::from_fn(at);
+    let (content_bytes, size_bytes) = (content / 8, size / 8);
+    let least = HEAD_SIZE as u64;
+    if content % 8 != 0 || size % 8 != 0 || content_bytes < least {
+        return Err(Broken::Size);
+    }
+    if content_bytes.checked_add(TRAILER_SIZE as u64) != Some(size_bytes) {
+        return Err(Broken::Size);
+    }
+    let info = PacketInfo { size: size_bytes, content: content_bytes, begin, end, discarded, sequence };
+    Ok(Head { info, cpu: half(bytes, HEADER_SIZE + 48) })
+}
+
+/// Reads a packet's last [`TRAILER_SIZE`] bytes.
+///
+/// # Errors
+/// If they are no trailer.
+pub fn read_trailer(bytes: &[u8; TRAILER_SIZE], head: &Head) -> Result<Resumed, Broken> {
+    if bytes[..4] != TRAILER_MAGIC {
+        return Err(Broken::Trailer);
+    }
+    let at = |index: usize| word(bytes, 8 + index * 8);
+    let [ring_begin, ring_end, accounted, written, overwritten, refused, missing] = std::array::from_fn(at);
+    let origin = Origin {
+        ring_id: half(bytes, 4),
+        ring_begin,
+        ring_end,
+        tally: Tally { accounted, written, overwritten, refused, missing },
+        checked: word(bytes, CHECKSUM) != 0,
+        cpu: head.cpu,
+        sequence: head.info.sequence,
+        discarded: head.info.discarded,
+    };
+    Ok(Resumed { head: *head, origin })
+}
+
+/// Whether a whole packet, trailer included, is what was written. One without a checksum is believed.
+pub fn is_intact(packet: &[u8]) -> bool {
+    let Some(content) = packet.len().checked_sub(TRAILER_SIZE) else { return false };
+    let (content, trailer) = packet.split_at(content);
+    let found = word(trailer, CHECKSUM);
+    found == 0 || found == checksum(checksum(SEED, content), &trailer[..CHECKSUM]) | 1
+}
+
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A checksum against pages that did not reach the medium, not against malice. Eight bytes a step.
+fn checksum(sum: u64, bytes: &[u8]) -> u64 {
+    let step = |sum: u64, word: u64| {
+        let product = (sum ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        product ^ product >> 32
+    };
+    let chunks = bytes.chunks_exact(8);
+    let rest = chunks.remainder();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let sum = chunks.fold(sum, |sum, chunk| step(sum, word(chunk, 0)));
+    step(step(sum, u64::from_le_bytes(last)), bytes.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Packet, Source};
+    use super::*;
+
+    const UUID: Uuid = Uuid([7; 16]);
+
+    fn origin() -> Origin {
+        Origin {
+            ring_id: 3,
+            ring_begin: 40,
+            ring_end: 4096,
+            tally: Tally { accounted: 9, written: 7, overwritten: 1, refused: 2, missing: 3 },
+            checked: true,
+            cpu: 1,
+            sequence: 5,
+            discarded: 6,
+        }
+    }
+
+    fn packet() -> Vec<u8> {
+        let source = Source {
+            uuid: UUID,
+            environment: Vec::new(),
+            clock_uuid: None,
+            clock_offset_ns: 0,
+            clock_precision_ns: 1,
+            tid: false,
+            context: Vec::new(),
+        };
+        Packet::new(&source).finish(origin(), 77, |bytes, _| bytes.to_vec())
+    }
+
+    #[test]
+    fn a_packet_says_where_to_go_on() {
+        let bytes = packet();
+        let head = read_head(bytes.first_chunk().unwrap(), UUID).unwrap();
+        assert_eq!((head.info.size, head.info.end, head.cpu), (bytes.len() as u64, 77, 1));
+        let resumed = read_trailer(bytes.last_chunk().unwrap(), &head).unwrap();
+        assert_eq!(resumed.origin, origin());
+        assert!(is_intact(&bytes));
+    }
+
+    #[test]
+    fn what_is_no_packet_is_refused() {
+        let bytes = packet();
+        let head = |bytes: &[u8]| read_head(bytes.first_chunk().unwrap(), UUID);
+        assert_eq!(read_head(bytes.first_chunk().unwrap(), Uuid([8; 16])), Err(Broken::Uuid));
+        assert_eq!(head(&bytes[1..]), Err(Broken::Magic));
+        for (at, byte) in [(40, 1), (40, 0xff), (47, 0xff), (48, 1), (55, 0xff)] {
+            let mut bytes = bytes.clone();
+            bytes[at] = byte;
+            assert_eq!(head(&bytes), Err(Broken::Size), "byte {at}");
+        }
+        assert_eq!(read_trailer(&[0; TRAILER_SIZE], &head(&bytes).unwrap()), Err(Broken::Trailer));
+        assert!(!is_intact(&bytes[..TRAILER_SIZE - 1]));
+    }
+
+    #[test]
+    fn a_flipped_bit_anywhere_is_found() {
+        let bytes = packet();
+        for at in 0..bytes.len() - 8 {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 4;
+            assert!(!is_intact(&bytes), "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! Memory that outlasts the session: the rings in files, and beside them what recovery needs.
+//!
+//! ```text
+//! FILE/                     what `--backing FILE` names; only its owner may look into it
+//! ├── session.json          the session's terms, and the trace's folder
+//! ├── clock                 samples of the clocks: "TOMPCLK1", then tsc u64, ns u64, check u64 for each
+//! └── find-1234/            for each process that takes part, named as its trace is
+//!     ├── process.json      how it introduced itself, and its trace's id
+//!     ├── threads.json      what was seen of its threads, if the trace or the filter wants it
+//!     ├── control           its two memory files, all their space reserved
+//!     └── rings
+//! ```
+//!
+//! A process gets descriptors of its own two files and of nothing else here. Its folder goes when the manifest on
+//! the medium has what became of it, the whole when the recording has ended well.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write},
+    os::{fd::AsFd, unix::fs::DirBuilderExt},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use tompion_layout::{LAYOUT_VERSION, control, ring::Geometry};
+use tompion_os::{ClockPair, SharedMap, create_reserved};
+use tompion_protocol::{
+    message::{Hello, Origin},
+    rules::Rules,
+};
+
+use crate::{
+    clock::ClockMap,
+    context::{Context, Values},
+    control::Terms,
+    files::{read_bounded, replace_file, sync_folder},
+    target::Admission,
+};
+
+/// Version of these files.
+const SCHEMA: u32 = 1;
+/// The session's terms.
+pub const SESSION_FILE: &str = "session.json";
+const PROCESS_FILE: &str = "process.json";
+/// What was seen of a process's threads.
+const THREADS_FILE: &str = "threads.json";
+const CLOCK_FILE: &str = "clock";
+const CONTROL_FILE: &str = "control";
+const RINGS_FILE: &str = "rings";
+/// Largest description.
+const MOST_JSON: u64 = 16 << 20;
+/// Largest file of clock samples: those of some centuries.
+const MOST_CLOCK: u64 = 1 << 30;
+
+/// The session as it is kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SavedSession {
+    schema: u32,
+    layout: u32,
+    /// Distinguishes this recording from all others.
+    pub id: String,
+    /// Folder of the trace.
+    pub folder: PathBuf,
+    hostname: String,
+    /// The boot in which it was recorded.
+    pub boot_id: String,
+    clock_offset_ns: i64,
+    tsc: bool,
+    subbuf_size: u64,
+    subbufs: u64,
+    cpus: u32,
+    buffers: u32,
+    overwrite: bool,
+    tid: bool,
+    contexts: Vec<String>,
+    application_contexts: bool,
+    filter: Option<String>,
+}
+
+/// A process as it is kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SavedProcess {
+    /// Number in the session, in the order of coming.
+    pub key: u64,
+    /// Its id.
+    pub pid: u32,
+    inner_pid: u32,
+    tsc: bool,
+    agent_version: String,
+    name: String,
+    executable: String,
+    /// Whether its timestamps are CLOCK_MONOTONIC.
+    pub given_time: bool,
+    /// Name of its trace's folder.
+    pub folder: String,
+    /// Its trace's id.
+    pub uuid: String,
+}
+
+impl SavedSession {
+    /// What is to be kept of these terms.
+    pub fn new(terms: &Terms, id: String) -> Self {
+        let name_of = |wanted: &Context| Context::ALL.iter().find(|(_, context)| context == wanted);
+        Self {
+            schema: SCHEMA,
+            layout: LAYOUT_VERSION,
+            id,
+            folder: terms.folder.clone(),
+            hostname: terms.hostname.clone(),
+            boot_id: terms.boot_id.clone(),
+            clock_offset_ns: terms.clock_offset_ns,
+            tsc: terms.tsc,
+            subbuf_size: terms.geometry.subbuf_size(),
+            subbufs: terms.geometry.subbuf_count(),
+            cpus: terms.geometry.cpus(),
+            buffers: terms.geometry.buffers(),
+            overwrite: terms.overwrite,
+            tid: terms.tid,
+            contexts: terms.contexts.iter().filter_map(name_of).map(|(name, _)| (*name).into()).collect(),
+            application_contexts: terms.application_contexts,
+            filter: terms.rules.filter.clone(),
+        }
+    }
+
+    /// Reads a backing folder's.
+    pub fn read(folder: &Path) -> Result<Self, String> {
+        let saved: Self = read_json(&folder.join(SESSION_FILE))?;
+        if (saved.schema, saved.layout) != (SCHEMA, LAYOUT_VERSION) {
+            return Err(format!(
+                "{}: expected schema {SCHEMA} with memory layout {LAYOUT_VERSION}, found {} with {}: recover it \
+                 with the tompion that recorded it",
+                folder.join(SESSION_FILE).display(),
+                saved.schema,
+                saved.layout
+            ));
+        }
+        Ok(saved)
+    }
+
+    /// The terms again, as far as recovery needs them, for a trace in this folder.
+    pub fn terms(&self, folder: &Path) -> Result<Terms, String> {
+        let geometry = Geometry::new(self.subbuf_size, self.subbufs, self.cpus, self.buffers);
+        let context = |name: &String| {
+            let known = Context::ALL.iter().find(|(known, _)| known == name);
+            known.map(|(_, context)| *context).ok_or_else(|| format!("no context `{name}` is known"))
+        };
+        Ok(Terms {
+            geometry: geometry.map_err(|error| error.to_string())?,
+            rules: Rules { filter: self.filter.clone(), ..Rules::all() },
+            overwrite: self.overwrite,
+            tid: self.tid,
+            contexts: self.contexts.iter().map(context).collect::<Result<_, _>>()?,
+            application_contexts: self.application_contexts,
+            tsc: self.tsc,
+            folder: folder.to_owned(),
+            hostname: self.hostname.clone(),
+            boot_id: self.boot_id.clone(),
+            clock_offset_ns: self.clock_offset_ns,
+            users: Vec::new(),
+            admission: Admission::Anyone,
+            backing: None,
+        })
+    }
+}
+
+impl SavedProcess {
+    /// What is to be kept of a process.
+    pub fn new(hello: &Hello, pid: u32, folder: &Path, uuid: &str) -> Self {
+        Self {
+            key: 0,
+            pid,
+            inner_pid: hello.pid,
+            tsc: hello.tsc,
+            agent_version: hello.agent_version.clone(),
+            name: hello.name.clone(),
+            executable: hello.executable.clone(),
+            given_time: false,
+            folder: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            uuid: uuid.to_owned(),
+        }
+    }
+
+    /// Its introduction again.
+    pub fn hello(&self) -> Hello {
+        Hello {
+            pid: self.inner_pid,
+            origin: Origin::Exec,
+            rseq: true,
+            tsc: self.tsc,
+            agent_version: self.agent_version.clone(),
+            name: self.name.clone(),
+            executable: self.executable.clone(),
+        }
+    }
+}
+
+/// Reads a description of bounded size. Errors are lines for people.
+pub fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, String> {
+    let bytes = read_bounded(path, MOST_JSON).map_err(|error| format!("{}: {error}", path.display()))?;
+    serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn write_json(path: &Path, value: &impl Serialize, durable: bool) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
+    replace_file(path, text.as_bytes(), durable)
+}
+
+fn new_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+/// Makes the folder, which must not be there, and writes the session's terms into it.
+pub fn create(folder: &Path, saved: &SavedSession) -> io::Result<()> {
+    write_json(&folder.join(SESSION_FILE), saved, true)?;
+    folder.parent().map_or(Ok(()), sync_folder)
+}
+
+/// Makes an empty folder that only its owner may look into.
+pub fn create_folder(folder: &Path) -> io::Result<()> {
+    new_folder(folder)
+}
+
+/// The memory files of one process.
+#[derive(Debug)]
+pub struct ProcessBacking {
+    folder: PathBuf,
+    control: File,
+    rings: File,
+}
+
+impl ProcessBacking {
+    /// Makes the files of a process, all their space reserved.
+    pub fn create(backing: &Path, saved: &SavedProcess, geometry: Geometry) -> io::Result<Self> {
+        let folder = backing.join(&saved.folder);
+        new_folder(&folder)?;
+        let make = || -> io::Result<Self> {
+            let control = create_reserved(&folder.join(CONTROL_FILE), control::FILE_SIZE)?.into();
+            let rings = create_reserved(&folder.join(RINGS_FILE), geometry.file_size())?.into();
+            // Last: without it there is nothing to recover.
+            write_json(&folder.join(PROCESS_FILE), saved, false)?;
+            Ok(Self { folder: folder.clone(), control, rings })
+        };
+        make().map_err(|error| {
+            let _ = fs::remove_dir_all(&folder);
+            let size = control::FILE_SIZE + geometry.file_size();
+            let text = format!("can't reserve {size} bytes in {}: {error}", backing.display());
+            io::Error::new(error.kind(), text)
+        })
+    }
+
+    /// Opens the files that a session has left.
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        let open = |name| OpenOptions::new().read(true).write(true).open(folder.join(name));
+        Ok(Self { folder: folder.to_owned(), control: open(CONTROL_FILE)?, rings: open(RINGS_FILE)? })
+    }
+
+    /// Both files, mapped: control and rings.
+    pub fn map(&self, geometry: Geometry) -> io::Result<(SharedMap, SharedMap)> {
+        let map = |name: &str, file: &File, size| {
+            SharedMap::guarded(file.as_fd(), size).map_err(|error| {
+                let path = self.folder.join(name);
+                io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+            })
+        };
+        let control = map(CONTROL_FILE, &self.control, control::FILE_SIZE)?;
+        Ok((control, map(RINGS_FILE, &self.rings, geometry.file_size())?))
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Path of the file with the rings.
+    pub fn rings_path(&self) -> PathBuf {
+        self.folder.join(RINGS_FILE)
+    }
+
+    /// The two files, for the process.
+    pub fn files(&self) -> [&File; 2] {
+        [&self.control, &self.rings]
+    }
+
+    /// Sees to it that the medium has the files, though not yet what is in the rings.
+    pub fn settle(&self) -> io::Result<()> {
+        File::open(self.folder.join(PROCESS_FILE))?.sync_all()?;
+        self.control.sync_all()?;
+        self.rings.sync_all()?;
+        self.folder.ancestors().take(2).try_for_each(sync_folder)
+    }
+
+    /// Sees to it that the medium has the control file.
+    pub fn sync_control(&self) -> io::Result<()> {
+        self.control.sync_data()
+    }
+
+    /// Keeps what is known of the process's threads.
+    pub fn keep_threads(&self, known: &BTreeMap<u32, &Values>) -> io::Result<()> {
+        write_json(&self.folder.join(THREADS_FILE), known, false)
+    }
+
+    /// What was known of the process's threads.
+    pub fn threads(&self) -> BTreeMap<u32, Values> {
+        read_json(&self.folder.join(THREADS_FILE)).unwrap_or_default()
+    }
+
+    /// Takes the files away.
+    pub fn remove(&self) -> io::Result<()> {
+        fs::remove_dir_all(&self.folder)
+    }
+}
+
+/// The processes that a session has left in a backing folder, in the order of their coming, and what is wrong with
+/// others.
+pub fn processes(backing: &Path) -> io::Result<(Vec<SavedProcess>, Vec<String>)> {
+    let (mut found, mut wrong) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(backing)? {
+        let folder = entry?.path();
+        if !folder.join(PROCESS_FILE).exists() {
+            continue;
+        }
+        match read_json::<SavedProcess>(&folder.join(PROCESS_FILE)) {
+            Ok(saved) if folder.file_name().is_some_and(|name| *name == *saved.folder) => {
+                found.push(saved);
+            }
+            Ok(saved) => wrong.push(format!(
+                "{}: expected the process of this folder, found {}",
+                folder.join(PROCESS_FILE).display(),
+                saved.folder
+            )),
+            Err(error) => wrong.push(error),
+        }
+    }
+    found.sort_by_key(|saved| saved.key);
+    Ok((found, wrong))
+}
+
+/// First word of a file of clock samples.
+const CLOCK_MAGIC: [u8; 8] = *b"TOMPCLK1";
+const SAMPLE_SIZE: usize = 24;
+
+/// The clock samples of a session, in a file that only grows, until it is replaced by a shorter one.
+#[derive(Debug)]
+pub struct ClockFile {
+    path: PathBuf,
+    file: File,
+}
+
+fn sample_bytes(sample: ClockPair) -> [u8; SAMPLE_SIZE] {
+    let check = (sample.tsc.rotate_left(32) ^ sample.ns).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut bytes = [0; SAMPLE_SIZE];
+    for (place, word) in bytes.chunks_exact_mut(8).zip([sample.tsc, sample.ns, check]) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+impl ClockFile {
+    /// A file with these samples in a backing folder, in the place of an older one.
+    pub fn create(backing: &Path, samples: &[ClockPair]) -> io::Result<Self> {
+        let path = backing.join(CLOCK_FILE);
+        let bytes: Vec<u8> =
+            CLOCK_MAGIC.into_iter().chain(samples.iter().copied().flat_map(sample_bytes)).collect();
+        replace_file(&path, &bytes, true)?;
+        let file = OpenOptions::new().append(true).open(&path)?;
+        Ok(Self { path, file })
+    }
+
+    /// Adds a sample.
+    pub fn add(&mut self, sample: ClockPair) -> io::Result<()> {
+        self.file.write_all(&sample_bytes(sample))
+    }
+
+    /// Replaces all samples by fewer.
+    pub fn replace(&mut self, samples: &[ClockPair]) -> io::Result<()> {
+        *self = Self::create(self.path.parent().unwrap_or(Path::new(".")), samples)?;
+        Ok(())
+    }
+
+    /// Sees to it that the medium has the samples.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+/// Reads the samples of a backing folder up to the first that is not whole.
+pub fn read_clock(backing: &Path) -> Result<ClockMap, String> {
+    let path = backing.join(CLOCK_FILE);
+    let bytes = read_bounded(&path, MOST_CLOCK).map_err(|error| format!("{}: {error}", path.display()))?;
+    let Some(bytes) = bytes.strip_prefix(&CLOCK_MAGIC) else {
+        return Err(format!("{}: byte 0: expected TOMPCLK1, found something else", path.display()));
+    };
+    let samples = bytes.chunks_exact(SAMPLE_SIZE).map_while(|bytes| {
+        let word = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+        let sample = ClockPair { tsc: word(0)?, ns: word(8)? };
+        (sample_bytes(sample) == bytes).then_some(sample)
+    });
+    let mut samples = samples;
+    let (Some(first), Some(second)) = (samples.next(), samples.next()) else {
+        let path = path.display();
+        return Err(format!("{path}: expected two clock samples at least: timestamps can't be converted"));
+    };
+    let mut clock = ClockMap::new(first, second);
+    samples.for_each(|sample| clock.add(sample));
+    Ok(clock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_samples_are_read_up_to_the_first_that_is_torn() {
+        let folder = std::env::temp_dir().join(format!("tompion-clock-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let pair = |index: u64| ClockPair { tsc: 1000 * index, ns: 400 * index };
+        let mut file = ClockFile::create(&folder, &[pair(1), pair(2)]).unwrap();
+        file.add(pair(3)).unwrap();
+        assert_eq!(read_clock(&folder).unwrap().samples().len(), 3);
+        file.replace(&[pair(1), pair(3)]).unwrap();
+        file.add(pair(4)).unwrap();
+        let whole = fs::read(folder.join(CLOCK_FILE)).unwrap();
+        assert_eq!(whole.len(), 8 + 3 * SAMPLE_SIZE);
+        for len in 0..whole.len() {
+            fs::write(folder.join(CLOCK_FILE), &whole[..len]).unwrap();
+            assert_eq!(read_clock(&folder).is_ok(), len >= 8 + 2 * SAMPLE_SIZE, "{len}");
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

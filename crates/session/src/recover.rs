@@ -1,0 +1,336 @@
+//! `tompion recover`: completes the trace of a session that was killed, or whose machine stopped.
+//!
+//! For each process that the backing folder still has, and that the manifest doesn't tell of:
+//!
+//! 1. streams are cut behind their last whole packet, indexes made anew     `SourceWriter::resume`
+//! 2. what the rings hold behind that is copied and checked                 `Process::recover`
+//! 3. packets are written, then synchronised                               `Process::finish`
+//! 4. the manifest tells of the process, on the medium                      `Recovery::complete`
+//! 5. the process's files go                                                `Process::remove_files`
+//!
+//! At last the manifest's state becomes `recovered`, and the backing folder goes. Whoever is killed in between has
+//! done nothing that the next one doesn't find done or does again.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tompion_ctf::metadata::{EnvironmentValue, Trace};
+use tompion_os::{Lock, sample_clocks, try_lock};
+
+use crate::{
+    backing::{self, ProcessBacking, SESSION_FILE, SavedProcess, SavedSession},
+    clock::ClockMap,
+    control::Terms,
+    files::sync_folder,
+    manifest::{self, Manifest, Source},
+    process::Process,
+    resume::{self, Cut, Expected},
+};
+
+/// How long a reader that looks whether a trace is being recorded may hold its lock.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long programs may take to leave a session that is gone.
+const LEAVING_PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes behind a stream's last whole packet that a session without kept rings can have been writing.
+const MOST_TORN: u64 = 64 << 20;
+
+/// The recording to which a path belongs, if its session was killed before it had ended it.
+pub fn incomplete(path: &Path) -> Option<PathBuf> {
+    const LEVELS: usize = 4;
+    let folder = path.ancestors().take(LEVELS).find(|folder| folder.join(manifest::FILE).is_file())?;
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let is_recording = Manifest::read(folder).is_ok_and(|manifest| manifest.state == manifest::RECORDING);
+    (is_recording && tompion_os::is_unlocked(folder)).then(|| folder.to_owned())
+}
+
+/// What a recovery came to.
+#[derive(Debug)]
+pub struct Recovered {
+    /// The trace's folder.
+    pub folder: PathBuf,
+    /// The manifest as it is now.
+    pub manifest: Manifest,
+    /// What users should know, one line each.
+    pub problems: Vec<String>,
+    /// Whether there was nothing to do.
+    pub was_complete: bool,
+    /// Whether the trace is as complete as it can become.
+    pub is_complete: bool,
+}
+
+/// Completes the trace in `folder`, or the one whose rings are kept in `folder`.
+///
+/// # Errors
+/// A line for people: what was expected, what was found, where, and what to do. The trace is then as it was, or
+/// completed in part; what is left can be completed later.
+pub fn recover(folder: &Path) -> Result<Recovered, String> {
+    let place = find(folder)?;
+    let _lock = lock(&place.folder)?;
+    // Somebody else may have been faster.
+    let mut manifest = Manifest::read(&place.folder)?;
+    if manifest.state != manifest::RECORDING {
+        // Killed before it could take away what isn't needed any more.
+        place.backing.iter().for_each(|backing| drop(fs::remove_dir_all(backing)));
+        return Ok(Recovered {
+            folder: place.folder,
+            manifest,
+            problems: Vec::new(),
+            was_complete: true,
+            is_complete: true,
+        });
+    }
+    let mut recovery = Recovery { folder: place.folder, problems: Vec::new(), is_complete: true };
+    match &place.backing {
+        Some(backing) => recovery.complete_rings(backing, &mut manifest)?,
+        None => recovery.complete_files(&mut manifest)?,
+    }
+    manifest.problems.extend(recovery.problems.iter().cloned());
+    if recovery.is_complete {
+        manifest.state = manifest::RECOVERED.into();
+        manifest.backing = None;
+        recovery.write(&manifest)?;
+        if let Some(backing) = place.backing {
+            fs::remove_dir_all(&backing)
+                .map_err(|error| format!("can't remove {}: {error}", backing.display()))?;
+        }
+    }
+    let Recovery { folder, problems, is_complete } = recovery;
+    Ok(Recovered { folder, manifest, problems, was_complete: false, is_complete })
+}
+
+/// A trace's folder, and where its rings are kept.
+struct Where {
+    folder: PathBuf,
+    backing: Option<PathBuf>,
+}
+
+fn find(folder: &Path) -> Result<Where, String> {
+    let absolute = fs::canonicalize(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    if absolute.join(SESSION_FILE).exists() {
+        let saved = SavedSession::read(&absolute)?;
+        let manifest = Manifest::read(&saved.folder).map_err(|error| {
+            format!("{error}; the trace whose rings {} keeps should be there", folder.display())
+        })?;
+        if manifest.id.as_ref() != Some(&saved.id) {
+            let trace = saved.folder.display();
+            return Err(format!("{trace} is another recording than the one that {} keeps", folder.display()));
+        }
+        return Ok(Where { folder: saved.folder, backing: Some(absolute) });
+    }
+    if !absolute.join(manifest::FILE).exists() {
+        let (folder, expected) = (folder.display(), manifest::FILE);
+        return Err(format!(
+            "{folder}: expected a recording's folder, with {expected}, or that of its rings, with {SESSION_FILE}; found \
+             neither"
+        ));
+    }
+    let manifest = Manifest::read(&absolute)?;
+    let Some(kept) = manifest.backing else { return Ok(Where { folder: absolute, backing: None }) };
+    if !kept.join(SESSION_FILE).exists() {
+        return Err(format!(
+            "{} is not there, or keeps no rings; {} needs them: mount what they are on (if they are lost for ever, \
+             remove \"backing\" from tompion.json: what is in the trace is completed then)",
+            kept.display(),
+            folder.display()
+        ));
+    }
+    let saved = SavedSession::read(&kept)?;
+    if manifest.id.as_ref() != Some(&saved.id) {
+        let kept = kept.display();
+        return Err(format!("{kept} keeps the rings of another recording than {}", folder.display()));
+    }
+    Ok(Where { folder: absolute, backing: Some(kept) })
+}
+
+fn lock(folder: &Path) -> Result<Lock, String> {
+    let begin = Instant::now();
+    loop {
+        match try_lock(folder) {
+            Ok(Some(lock)) => return Ok(lock),
+            Ok(None) if begin.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(5)),
+            Ok(None) => {
+                let folder = folder.display();
+                return Err(format!(
+                    "{folder} is still being recorded, or recovered by somebody else: end that first"
+                ));
+            }
+            Err(error) => return Err(format!("can't lock {}: {error}", folder.display())),
+        }
+    }
+}
+
+struct Recovery {
+    folder: PathBuf,
+    problems: Vec<String>,
+    /// Whether nothing is left that somebody could still recover.
+    is_complete: bool,
+}
+
+impl Recovery {
+    fn write(&self, manifest: &Manifest) -> Result<(), String> {
+        let written = manifest.write(&self.folder, true);
+        written.map_err(|error| format!("can't write to {}: {error}", self.folder.display()))
+    }
+
+    /// Completes the traces of the processes whose rings are kept.
+    fn complete_rings(&mut self, backing: &Path, manifest: &mut Manifest) -> Result<(), String> {
+        let saved = SavedSession::read(backing)?;
+        let terms = saved
+            .terms(&self.folder)
+            .map_err(|error| format!("{}: {error}", backing.join(SESSION_FILE).display()))?;
+        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let same_boot = boot_id.trim() == saved.boot_id;
+        let mut clock = backing::read_clock(backing)?;
+        if same_boot {
+            // The clocks still run: the last events lie between two samples.
+            clock.add(sample_clocks());
+        }
+        let read = backing::processes(backing).map_err(|error| format!("{}: {error}", backing.display()));
+        let (processes, wrong) = read?;
+        self.is_complete &= wrong.is_empty();
+        self.problems.extend(wrong);
+        for process in processes {
+            let folder = backing.join(&process.folder);
+            let path = Path::new("user").join(&process.folder);
+            if manifest.sources.iter().any(|source| Path::new(&source.path) == path) {
+                let _ = fs::remove_dir_all(&folder);
+                continue;
+            }
+            if let Err(problem) =
+                self.complete(&folder, &process, (&terms, same_boot), (&mut clock, manifest))
+            {
+                self.is_complete = false;
+                self.problems.push(problem);
+            }
+        }
+        if !same_boot {
+            let text = "the machine has stopped since: what it had not written back is lost, and of what was recorded \
+                        after the last time that it did, even how much";
+            self.problems.push(text.into());
+        }
+        manifest.clock.samples = clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
+        Ok(())
+    }
+
+    fn complete(
+        &mut self,
+        folder: &Path,
+        saved: &SavedProcess,
+        (terms, same_boot): (&Terms, bool),
+        (clock, manifest): (&mut ClockMap, &mut Manifest),
+    ) -> Result<(), String> {
+        let kept_in =
+            ProcessBacking::open(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let lives = same_boot && !has_left(saved.pid, &kept_in.rings_path());
+        let name = format!("{} ({})", saved.hello().name, saved.pid);
+        if lives {
+            let more = "what it records from now on is not in the trace";
+            self.problems.push(format!("{name} still writes into its rings, stopped perhaps; {more}"));
+        }
+        let mut process = Process::resume(kept_in, saved, terms, !same_boot)?;
+        let how = if lives { "running when it was recovered" } else { "not known: its session was killed" };
+        process.end = Some(how.into());
+        process.recover(clock).map_err(|error| format!("{name}: {error}"))?;
+        if process.was_cut() {
+            self.problems.push(format!("{name} cut off its own rings"));
+        }
+        manifest.sources.push(process.summary(&self.folder));
+        self.write(manifest)?;
+        process.remove_files().map_err(|error| format!("can't remove {}: {error}", folder.display()))
+    }
+
+    /// Completes traces whose rings are gone.
+    fn complete_files(&mut self, manifest: &mut Manifest) -> Result<(), String> {
+        let user = self.folder.join("user");
+        let entries = match fs::read_dir(&user) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            entries => Some(entries.map_err(|error| format!("{}: {error}", user.display()))?),
+        };
+        let mut folders: Vec<PathBuf> =
+            entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
+        folders.sort();
+        for folder in folders {
+            match source_of(&folder, &self.folder) {
+                Ok(source) => manifest.sources.extend(source),
+                Err(error) => {
+                    self.is_complete = false;
+                    self.problems.push(error.to_string());
+                }
+            }
+        }
+        let text = "recorded without --backing: what the rings held when the session was killed is lost, and how \
+                    much that was can't be known";
+        self.problems.push(text.into());
+        sync_folder(&self.folder).map_err(|error| format!("{}: {error}", self.folder.display()))
+    }
+}
+
+/// Whether a process has left the recording with these rings, or is gone; waits for it a while.
+fn has_left(pid: u32, rings: &Path) -> bool {
+    let begin = Instant::now();
+    let maps = || fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let rings = rings.to_string_lossy();
+    while maps().contains(&*rings) {
+        if begin.elapsed() > LEAVING_PATIENCE {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    true
+}
+
+/// A process of which only the trace is left. Its streams are cut behind their last whole packets.
+fn source_of(folder: &Path, root: &Path) -> Result<Option<Source>, resume::Error> {
+    let Some(trace) = resume::any_metadata(folder)? else { return Ok(None) };
+    let Some(uuid) = trace.uuid else { return Ok(None) };
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.starts_with("stream_"))
+        .collect();
+    names.sort();
+    let (mut events, mut overwritten, mut lost) = (0u64, 0u64, BTreeMap::<String, u64>::new());
+    let expected = Expected { uuid, trusted: u64::MAX, most_torn: MOST_TORN };
+    for name in names {
+        let Some(Cut { data, last: Some(last), .. }) = resume::cut(folder, &name, &expected)? else {
+            continue;
+        };
+        let _ = data.sync_data();
+        events = events.saturating_add(last.origin.tally.written);
+        overwritten = overwritten.saturating_add(last.origin.tally.overwritten);
+        for (cause, count) in [("discarded", last.origin.discarded), ("refused", last.origin.tally.refused)] {
+            if count != 0 {
+                let sum = lost.entry(cause.into()).or_default();
+                *sum = sum.saturating_add(count);
+            }
+        }
+    }
+    let text = |name: &str| {
+        let value = trace.environment_value(name).and_then(EnvironmentValue::as_text);
+        value.unwrap_or_default().to_owned()
+    };
+    let path = folder.strip_prefix(root).unwrap_or(folder).to_string_lossy().into_owned();
+    Ok(Some(Source {
+        path,
+        kind: "user".into(),
+        pid: pid_of(&trace),
+        name: text("procname"),
+        executable: text("executable"),
+        producer: text("ring_producer"),
+        end: "not known: its session was killed".into(),
+        events,
+        lost,
+        overwritten,
+    }))
+}
+
+fn pid_of(trace: &Trace) -> u32 {
+    let pid = trace.environment_value("vpid").and_then(EnvironmentValue::as_integer);
+    pid.and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0)
+}

@@ -1,0 +1,208 @@
+//! Going on with a trace that somebody else has begun: what is whole stays, what is torn is cut off.
+//!
+//! A stream ends behind its last whole packet. A packet is whole if its beginning and trailer say so; one whose
+//! bytes may not have reached the medium is held against its checksum, too. The index is made anew from the
+//! packets. Memory is bounded by the largest packet.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufWriter, Write},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use tompion_ctf::{
+    encode::{self, HEAD_SIZE, Packet, Resumed, TRAILER_SIZE},
+    metadata::{Trace, Uuid},
+    tsdl,
+};
+
+use crate::{files::read_bounded, source::StreamWriter};
+
+/// Largest metadata file.
+const MOST_METADATA: u64 = 256 << 20;
+/// Largest packet that is taken for one.
+const MOST_PACKET: u64 = 64 << 20;
+
+/// Why a trace can't be continued.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The system refused something.
+    #[error("{path}: {error}")]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{path}: byte {offset}: {what}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What was expected and found, and what to do.
+        what: String,
+    },
+}
+
+impl Error {
+    fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::Io { path: path.to_owned(), error }
+    }
+
+    fn damaged(path: &Path, offset: u64, what: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_owned(), offset, what: what.into() }
+    }
+}
+
+/// The metadata that is there, if any: of the trace with this id.
+pub fn metadata(folder: &Path, uuid: Uuid) -> Result<Option<Trace>, Error> {
+    let Some(trace) = any_metadata(folder)? else { return Ok(None) };
+    let found = trace.uuid.map_or("none".into(), |uuid| uuid.to_string());
+    if trace.uuid != Some(uuid) {
+        let what = format!("expected the trace {uuid}, found {found}: it is another recording's");
+        return Err(Error::damaged(&folder.join("metadata"), 0, what));
+    }
+    Ok(Some(trace))
+}
+
+/// The metadata that is there, if any.
+pub fn any_metadata(folder: &Path) -> Result<Option<Trace>, Error> {
+    let path = folder.join("metadata");
+    let bytes = match read_bounded(&path, MOST_METADATA) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        bytes => bytes.map_err(Error::io(&path))?,
+    };
+    match tsdl::parse(&bytes) {
+        Ok(trace) => Ok(Some(trace)),
+        Err(error) => Err(Error::damaged(&path, 0, error.to_string())),
+    }
+}
+
+/// What is known of a stream's packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// Their trace's id.
+    pub uuid: Uuid,
+    /// Those that end at this position of their ring, or before, are known to be on the medium.
+    pub trusted: u64,
+    /// How many bytes may be torn at the end. Where there are more, the file is damaged in another way.
+    pub most_torn: u64,
+}
+
+/// A ring's stream, cut behind its last whole packet and ready to be continued; none if there is no such file.
+pub fn stream(
+    folder: &Path,
+    source: &encode::Source,
+    ring: u32,
+    expected: &Expected,
+) -> Result<Option<StreamWriter>, Error> {
+    let name = format!("stream_{ring}");
+    let Some(cut) = cut(folder, &name, expected)? else { return Ok(None) };
+    let Cut { data, index, size, last } = cut;
+    if let Some(last) = last.filter(|last| last.origin.ring_id != ring) {
+        let what = format!("expected packets of ring {ring}, found ring {}", last.origin.ring_id);
+        return Err(Error::damaged(&folder.join(name), 0, what));
+    }
+    let mut packet = Packet::new(source);
+    let mut origin = last.map_or_else(encode::Origin::default, |last| last.origin);
+    origin.ring_id = ring;
+    origin.checked = true;
+    origin.sequence = last.map_or(0, |last| last.origin.sequence.saturating_add(1));
+    // Rings know their CPUs.
+    let last_moment = last.map_or(0, |last| last.head.info.end);
+    packet.not_before(last_moment);
+    let ring_end = origin.ring_end;
+    Ok(Some(StreamWriter { data, index, size, packet, origin, last_moment, ring_end, unsynced: true }))
+}
+
+/// A stream file that ends behind a whole packet, its index, and that packet.
+#[derive(Debug)]
+pub struct Cut {
+    /// The file, at its end.
+    pub data: File,
+    /// Its index, at its end.
+    pub index: File,
+    /// Bytes of the file.
+    pub size: u64,
+    /// The last packet.
+    pub last: Option<Resumed>,
+}
+
+/// Cuts a stream behind its last whole packet and makes its index anew; none if there is no such file.
+pub fn cut(folder: &Path, name: &str, expected: &Expected) -> Result<Option<Cut>, Error> {
+    let path = folder.join(name);
+    let data = match OpenOptions::new().read(true).write(true).open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(Error::io(&path))?,
+    };
+    let len = data.metadata().map_err(Error::io(&path))?.len();
+    let indexes = folder.join("index");
+    let index_path = indexes.join(format!("{name}.idx"));
+    let fresh = indexes.join(format!(".{name}.idx.new"));
+    fs::create_dir_all(&indexes).map_err(Error::io(&indexes))?;
+    let mut index = BufWriter::new(File::create(&fresh).map_err(Error::io(&fresh))?);
+    index.write_all(&encode::index_header()).map_err(Error::io(&fresh))?;
+    let (mut size, mut last) = (0, None::<Resumed>);
+    while let Some(packet) = packet_at(&data, size, len, expected).map_err(Error::io(&path))? {
+        if last.is_some_and(|last| last.origin.sequence.wrapping_add(1) != packet.origin.sequence) {
+            break;
+        }
+        let entry = encode::index_entry(size, packet.head.info, packet.origin.ring_id.into());
+        index.write_all(&entry).map_err(Error::io(&fresh))?;
+        size += packet.head.info.size;
+        last = Some(packet);
+    }
+    if len - size > expected.most_torn {
+        let what = format!(
+            "expected a packet, found {} bytes of something else; that is no torn packet: restore the file, or \
+             cut it here",
+            len - size
+        );
+        return Err(Error::damaged(&path, size, what));
+    }
+    if len > size {
+        data.set_len(size).map_err(Error::io(&path))?;
+    }
+    io::Seek::seek(&mut &data, io::SeekFrom::Start(size)).map_err(Error::io(&path))?;
+    let index = index.into_inner().map_err(|error| Error::io(&fresh)(error.into_error()))?;
+    fs::rename(&fresh, &index_path).map_err(Error::io(&index_path))?;
+    Ok(Some(Cut { data, index, size, last }))
+}
+
+/// The whole packet that begins there, if one does.
+fn packet_at(data: &File, at: u64, len: u64, expected: &Expected) -> io::Result<Option<Resumed>> {
+    let mut head = [0; HEAD_SIZE];
+    let mut trailer = [0; TRAILER_SIZE];
+    if len - at < (HEAD_SIZE + TRAILER_SIZE) as u64 {
+        return Ok(None);
+    }
+    data.read_exact_at(&mut head, at)?;
+    let Ok(head) = encode::read_head(&head, expected.uuid) else { return Ok(None) };
+    if head.info.size > MOST_PACKET.min(len - at) {
+        return Ok(None);
+    }
+    data.read_exact_at(&mut trailer, at + head.info.content)?;
+    let Ok(packet) = encode::read_trailer(&trailer, &head) else { return Ok(None) };
+    if packet.origin.checked && packet.origin.ring_end > expected.trusted {
+        let mut bytes = vec![0; head.info.size as usize];
+        data.read_exact_at(&mut bytes, at)?;
+        if !encode::is_intact(&bytes) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(packet))
+}
+
+/// Takes a stream and its index away, if they are there.
+pub fn remove_stream(folder: &Path, name: &str) -> Result<(), Error> {
+    for path in [folder.join("index").join(format!("{name}.idx")), folder.join(name)] {
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::io(&path)(error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
