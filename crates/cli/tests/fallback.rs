@@ -83,7 +83,7 @@ fn a_program_is_left_and_taken_again() {
     let program = shop.program("emitter");
     let progress = Progress::new(shop.path("progress"));
     let mut command = Command::new(&program);
-    command.arg(progress.path()).args(["20", "200", "0"]).env(WITHOUT_RSEQ.0, WITHOUT_RSEQ.1);
+    command.arg(progress.path()).args(["20", "200", "0", "alone"]).env(WITHOUT_RSEQ.0, WITHOUT_RSEQ.1);
     let mut child = command.spawn().expect("the program");
     let pid = progress.pid().to_string();
     for round in 0..6 {

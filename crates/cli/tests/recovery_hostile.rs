@@ -183,7 +183,7 @@ fn a_full_disk_for_the_rings_is_told_at_once_and_kills_nobody() {
     let program = shop.program("emitter");
     let progress = Progress::new(shop.path("progress"));
     let script = format!(
-        "$T record --backing disk/rings -o trace -- {} {} 0 0 1000 || test $? = 1; ls disk",
+        "$T record --backing disk/rings -o trace -- {} {} 0 0 1000 alone || test $? = 1; ls disk",
         program.display(),
         progress.path().display()
     );

@@ -1,8 +1,9 @@
 /*
- * `emitter PROGRESS PAUSE STORM COUNT`: two threads append numbered records that carry their own proof,
+ * `emitter PROGRESS PAUSE STORM COUNT [alone]`: two threads append numbered records that carry their own proof,
  * PAUSE empty rounds apart; with STORM a timer interrupts each of them every STORM microseconds, and the
  * handler appends as well. What was appended is told in the file PROGRESS, number by number, after the
- * append has returned. With COUNT each thread ends after so many records, else never.
+ * append has returned. With COUNT each thread ends after so many records, else never. It waits for a session, unless
+ * it is to begin `alone`.
  *
  * PROGRESS: lines of 64 bytes. Line 0: the process id, once there is an event; then 1 when all is done.
  * Line 1 + n: the last number of source n; sources 0 and 1 are the threads, 2 and 3 their handlers.
@@ -121,7 +122,8 @@ int main(int argc, char **argv)
     sigaction(SIGRTMIN, &action, NULL);
     /* Should nobody be left who would kill it. */
     alarm(300);
-    wait_for_session();
+    if (argc < 6)
+        wait_for_session();
     for (intptr_t i = 0; i < 2; i++)
         pthread_create(&threads[i], NULL, run, (void *)i);
     for (int i = 0; i < 2; i++)
