@@ -20,6 +20,9 @@ use crate::{
 /// How often the position and the number of events are read until both are of one moment.
 const MOST_LOOKS: usize = 1000;
 
+/// How often a history is copied of which nothing stays.
+const MOST_COPIES: u32 = 16;
+
 /// One ring of a ring file, seen from the session's side.
 #[derive(Debug)]
 pub struct RingReader<'a> {
@@ -201,44 +204,70 @@ impl<'a> RingReader<'a> {
     /// lap earlier, is dropped. In reserve form, writers may be anywhere below the position, which is less. `bytes`
     /// is replaced. Records that are not complete are left in it for [`Records`] to skip.
     ///
+    /// Sub-buffers are copied from the newest to the oldest, and each is looked after by itself: writers that are
+    /// fast, or a reader that is interrupted, cost the oldest ones only.
+    ///
     /// # Errors
     /// When the writer's position cannot be.
     pub fn copy_history(&self, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
+        let mut copied = self.copy_newest(bytes)?;
+        for _ in 1..MOST_COPIES {
+            if !copied.is_empty() || copied.end == 0 {
+                break;
+            }
+            copied = self.copy_newest(bytes)?;
+        }
+        Ok(copied)
+    }
+
+    /// As [`RingReader::copy_history`], which has nothing if even the newest sub-buffer was overwritten meanwhile.
+    fn copy_newest(&self, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
         let size = self.geometry.ring_size();
         let (before, events) = self.written_with_events();
         if before % 8 != 0 {
             return Err(BadPosition { read: 0, claimed: before });
         }
-        let begin = before.saturating_sub(size).next_multiple_of(self.geometry.subbuf_size());
+        let oldest = before.saturating_sub(size).next_multiple_of(self.geometry.subbuf_size()).min(before);
         bytes.clear();
-        self.copy(begin.min(before), before, bytes);
-        // Ordering: the copy's loads come before the second look at the position; a writer stores what it
-        // dirties only after the position that leads there. (On aarch64, pairs with the barrier before a
-        // record's first store; in reserve form, with the fence in `ReserveRings::reserve`.)
-        fence(Ordering::Acquire);
-        let after = if has(Fault::NoSecondLook) { before } else { self.written() };
-        if after < before {
-            return Err(BadPosition { read: before, claimed: after });
+        bytes.resize((before - oldest) as usize, 0);
+        let mut begin = before;
+        while begin > oldest {
+            let start = self.geometry.subbuf_start(begin - 1);
+            self.copy_to(start, &mut bytes[(start - oldest) as usize..(begin - oldest) as usize]);
+            // Ordering: the copy's loads come before the second look at the position; a writer stores what it
+            // dirties only after the position that leads there. (On aarch64, pairs with the barrier before a
+            // record's first store; in reserve form, with the fence in `ReserveRings::reserve`.)
+            fence(Ordering::Acquire);
+            let after = if has(Fault::NoSecondLook) { before } else { self.written() };
+            if after < before {
+                return Err(BadPosition { read: before, claimed: after });
+            }
+            if start < self.geometry.subbuf_end(after).saturating_sub(size) {
+                break;
+            }
+            begin = start;
         }
-        let intact = self.geometry.subbuf_end(after).saturating_sub(size).max(begin).min(before);
-        bytes.drain(..(intact - begin.min(before)) as usize);
-        Ok(Span { begin: intact, end: before, events })
+        bytes.drain(..(begin - oldest) as usize);
+        Ok(Span { begin, end: before, events })
     }
 
     /// Appends the bytes of `begin..end`, at most one lap, to `bytes`, whatever they are by now.
     pub fn copy(&self, begin: u64, end: u64, bytes: &mut Vec<u8>) {
         let len = (end - begin) as usize;
-        let place = self.geometry.place(begin);
-        let first = len.min(self.geometry.ring_size() as usize - place);
+        let first = len.min(self.geometry.ring_size() as usize - self.geometry.place(begin));
         let old = bytes.len();
         bytes.resize(old + len, 0);
-        for (place, range) in [(place, old..old + first), (0, old + first..old + len)] {
-            let to = &mut bytes[range];
-            match self.form {
-                Form::Section => self.ring.copy_out(ring::DATA + place, to),
-                // A commit word tells of what is copied after it.
-                Form::Reserve => self.ring.copy_out_in_order(ring::DATA + place, to),
-            }
+        self.copy_to(begin, &mut bytes[old..old + first]);
+        self.copy_to(begin + first as u64, &mut bytes[old + first..]);
+    }
+
+    /// Copies what stands from a position on, up to the ring's end.
+    fn copy_to(&self, begin: u64, to: &mut [u8]) {
+        let place = ring::DATA + self.geometry.place(begin);
+        match self.form {
+            Form::Section => self.ring.copy_out(place, to),
+            // A commit word tells of what is copied after it.
+            Form::Reserve => self.ring.copy_out_in_order(place, to),
         }
     }
 
