@@ -18,6 +18,8 @@ const SAME_RATE_NS: f64 = 40.0;
 /// How far outside the samples a moment can be, in nanoseconds. Rings are read before the newest sample is taken,
 /// and made after the first.
 const SLACK_NS: u64 = 1_000_000_000;
+/// The same where the newest samples may not have reached the medium when the machine stopped.
+const SLACK_AFTER_STOP_NS: u64 = 600_000_000_000;
 
 /// A run of samples, and the conversion between them.
 #[derive(Clone, Debug)]
@@ -26,6 +28,8 @@ pub struct ClockMap {
     samples: Vec<ClockPair>,
     /// Index of the interval that was used last.
     last: usize,
+    /// How far behind the newest sample a moment can be, in nanoseconds.
+    slack_ns: u64,
 }
 
 /// Nanoseconds per tick of the interval between two samples.
@@ -36,9 +40,14 @@ fn slope(left: ClockPair, right: ClockPair) -> f64 {
 impl ClockMap {
     /// Begins with two samples, taken a moment apart; a line needs both.
     pub fn new(first: ClockPair, second: ClockPair) -> Self {
-        let mut map = Self { samples: vec![first], last: 0 };
+        let mut map = Self { samples: vec![first], last: 0, slack_ns: SLACK_NS };
         map.add(second);
         map
+    }
+
+    /// Says that the newest samples may be missing, because the machine has stopped.
+    pub fn expect_missing_samples(&mut self) {
+        self.slack_ns = SLACK_AFTER_STOP_NS;
     }
 
     /// Adds a sample. One that isn't later than the last is passed over.
@@ -101,7 +110,7 @@ impl ClockMap {
     #[inline]
     pub fn to_plausible_ns(&mut self, tsc: u64) -> u64 {
         let earliest = self.samples[0].ns.saturating_sub(SLACK_NS);
-        self.to_ns(tsc).clamp(earliest, self.newest().ns.saturating_add(SLACK_NS))
+        self.to_ns(tsc).clamp(earliest, self.newest().ns.saturating_add(self.slack_ns))
     }
 
     /// Index of the interval that holds the tick count, or of the nearest one.

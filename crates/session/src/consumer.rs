@@ -257,6 +257,10 @@ impl Consumer {
         for process in &mut self.processes {
             process.collect();
         }
+        // A slow disk may have taken long: what was collected must not be much later than the newest sample.
+        if self.sampled.elapsed() >= SAMPLE_EVERY {
+            self.sample();
+        }
         Instant::now()
     }
 

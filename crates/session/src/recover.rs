@@ -189,6 +189,8 @@ impl Recovery {
         if same_boot {
             // The clocks still run: the last events lie between two samples.
             clock.add(sample_clocks());
+        } else {
+            clock.expect_missing_samples();
         }
         let read = backing::processes(backing).map_err(|error| format!("{}: {error}", backing.display()));
         let (processes, wrong) = read?;
