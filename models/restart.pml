@@ -7,8 +7,8 @@
  *   consumer, copy    session/src/process.rs, collect
  *   consumer, packet  session/src/source.rs: a packet is written, and can be torn
  *   consumer, sync    session/src/source.rs: the stream reaches the medium
- *   consumer, raise   session/src/process.rs: room is given back up to the last packet's ring_end
- *   restart           session/src/recover/: a torn packet is cut off, reading goes on at the last one's ring_end
+ *   consumer, raise   session/src/process/durable.rs: room is given back up to the last packet's ring_end
+ *   restart           session/src/resume.rs: a torn packet is cut off, reading goes on at the last one's ring_end
  *   writeback         the kernel, which writes pages back when it likes, in any order
  *
  * A recovery is a consumer too, and may be killed like the first one. When the power fails, what the medium has is

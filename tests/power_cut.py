@@ -5,8 +5,8 @@ given  a guest with an ext4 disk that records the program `emitter` onto it, and
        (`sync`), after it has noted what had been appended
 when   the emulator is killed at a random time, and the disk is mounted by a second boot that runs `tompion recover`
 then   everything that was appended before the last sync is in the trace, once and whole, but for what recovery counts
-       as missing, which is at most one record a ring (one that ends in another page than it begins in); and nothing
-       is there that was not appended
+       as missing, which is at most one record a ring (one that ends in another page than it begins in) or, without
+       restartable sequences, every such record; and nothing is there that was not appended
 
 Exits with 77 where an emulator, a kernel, or a tool is missing.
 """
@@ -25,12 +25,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("TOMPION_BUILD", ROOT / "target/debug"))
-ROUNDS = 12 if os.environ.get("TOMPION_FULL") == "1" else 2
+ROUNDS = 18 if os.environ.get("TOMPION_FULL") == "1" else 4
 KERNEL = "linux-image-cloud-amd64"
 MODULES = """crc16 crc32c_generic libcrc32c mbcache jbd2 ext4 virtio virtio_ring virtio_pci_modern_dev
 virtio_pci_legacy_dev virtio_pci virtio_blk""".split()
-# Sizes of the rings, and the emitter's pause: large rings are recovered from their first lap, small ones from a later.
-SETTINGS = [("4M", 4, 3000), ("64K", 4, 30000)]
+# Sizes of the rings, the emitter's pause, whether it has restartable sequences, and the mode: large rings are recovered
+# from their first lap, small ones from a later; a flight recorder's pages may be of many laps.
+SETTINGS = [
+    ("4M", 4, 3000, 1, "discard"),
+    ("64K", 4, 30000, 1, "discard"),
+    ("4M", 4, 3000, 0, "discard"),
+    ("16K", 4, 2000, 1, "overwrite"),
+    ("64K", 4, 30000, 0, "discard"),
+    ("64K", 4, 3000, 0, "overwrite"),
+]
 PATIENCE = 300
 
 INIT = """#!/bin/busybox sh
@@ -45,15 +53,16 @@ for again in 1 2 3 4 5; do for module in /modules/*; do insmod $module 2>/dev/nu
 mkdir /disk
 mount -t ext4 /dev/vda /disk || { echo BROKEN no disk; poweroff -f; }
 cd /disk
-for word in $(cat /proc/cmdline); do case $word in do=*|size=*|count=*|pause=*) eval $word ;; esac; done
+for word in $(cat /proc/cmdline); do case $word in do=*|size=*|count=*|pause=*|rseq=*|mode=*) eval $word ;; esac; done
 $do
 sync
 poweroff -f
 """
 
 RECORD = """
+export GLIBC_TUNABLES=glibc.pthread.rseq=$rseq
 dd if=/dev/zero of=/tmp/progress bs=4096 count=1 2>/dev/null
-tompion record --backing rings --subbuf-size $size --subbufs $count -o trace -- emitter /tmp/progress $pause 0 0 &
+tompion record --backing rings --mode $mode --subbuf-size $size --subbufs $count -o trace -- emitter /tmp/progress $pause 0 0 &
 while :; do
     state=$(hexdump -v -n 320 -e '1/1 "%02x"' /tmp/progress)
     sync
@@ -71,7 +80,7 @@ tar cf /dev/vdb trace && echo PACKED
 
 
 def left_out(why):
-    print(f"power_cut: left out: {why}", file=sys.stderr)
+    print(f"{Path(sys.argv[0]).stem}: left out: {why}", file=sys.stderr)
     sys.exit(77)
 
 
@@ -79,12 +88,12 @@ def run(*words, **options):
     return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, **options).stdout
 
 
-def kernel(cache):
-    """The newest kernel for virtual machines, unpacked and not installed."""
+def kernel(cache, name=KERNEL):
+    """The newest kernel of a package, unpacked and not installed."""
     found = sorted(cache.glob("boot/vmlinuz-*"))
     if not found:
         cache.mkdir(parents=True, exist_ok=True)
-        depends = run("apt-cache", "depends", KERNEL)
+        depends = run("apt-cache", "depends", name)
         package = next(line.split()[-1] for line in depends.splitlines() if "Depends: linux-image" in line)
         run("apt-get", "download", "-qq", package, cwd=cache, stderr=subprocess.DEVNULL)
         run("dpkg-deb", "-x", next(cache.glob("*.deb")), cache)
@@ -106,27 +115,32 @@ def put(source, target, mode=0o755):
     target.chmod(mode)
 
 
-def initramfs(work, vmlinuz):
-    """A file system in memory with the command, the library, the emitter, and what they need."""
-    emitter = work / "emitter"
-    source = ROOT / "crates/cli/tests/programs/emitter.c"
-    run("cc", "-O2", "-pthread", "-I", ROOT / "include", source, "-L", BUILD, "-ltompion", "-o", emitter)
+def program(work, name):
+    """One of the end-to-end tests' programs, built."""
+    source, output = ROOT / f"crates/cli/tests/programs/{name}.c", work / name
+    run("cc", "-O2", "-pthread", "-I", ROOT / "include", source, "-L", BUILD, "-ltompion", "-o", output)
+    return output
+
+
+def initramfs(work, vmlinuz, programs, scripts, wanted):
+    """A file system in memory with the command, the library, programs, scripts, modules, and what they need."""
     root = work / "root"
     for name in ("proc", "sys", "dev", "tmp"):
         (root / name).mkdir(parents=True)
     put(shutil.which("busybox"), root / "bin/busybox")
     put(BUILD / "tompion", root / "bin/tompion")
-    put(emitter, root / "bin/emitter")
+    for path in programs:
+        put(path, root / "bin" / path.name)
     put(BUILD / "libtompion.so", root / "lib/x86_64-linux-gnu/libtompion.so.0")
-    for library in set(libraries(BUILD / "tompion", emitter)):
+    for library in set(libraries(BUILD / "tompion", *programs)):
         folder = "lib64" if library.name.startswith("ld-") else "lib/x86_64-linux-gnu"
         if not library.name.startswith("libtompion"):
             put(library, root / folder / library.name)
     modules = Path(str(vmlinuz.parent.parent / "lib/modules"))
-    for number, name in enumerate(MODULES):
+    for number, name in enumerate(wanted):
         for module in modules.rglob(f"{name}.ko"):
             put(module, root / f"modules/{number:02}-{name}.ko", 0o644)
-    for name, text in (("init", INIT), ("bin/record_now", "#!/bin/sh" + RECORD), ("bin/recover_now", "#!/bin/sh" + RECOVER)):
+    for name, text in scripts.items():
         (root / name).write_text(text)
         (root / name).chmod(0o755)
     image = work / "initramfs"
@@ -139,10 +153,11 @@ def initramfs(work, vmlinuz):
 class Guest:
     """A running emulator; its serial line is read as it comes."""
 
-    def __init__(self, vmlinuz, image, disks, words):
+    def __init__(self, vmlinuz, image, disks, words, *options):
         command = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "512", "-nodefaults"]
         command += ["-no-reboot", "-display", "none", "-serial", "stdio", "-kernel", vmlinuz, "-initrd", image]
         command += ["-append", f"console=ttyS0 quiet panic=-1 tsc=reliable clocksource=tsc {words}"]
+        command += options
         for disk in disks:
             command += ["-drive", f"file={disk},format=raw,if=virtio,cache=writeback"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -169,7 +184,11 @@ class Guest:
         self.reader.join()
 
     def finish(self):
-        self.process.wait(PATIENCE)
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired as error:
+            self.kill()
+            raise AssertionError("the guest did not end:\n" + "\n".join(self.lines[-30:])) from error
         self.reader.join()
         return self.lines
 
@@ -199,7 +218,7 @@ def appended(line):
     return [words[8 * (1 + source)] for source in range(4)]
 
 
-def check(trace, synced, what):
+def check(trace, synced, rseq, mode, what):
     found = list(events(trace))
     stat = json.loads(run(BUILD / "tompion", "stat", "--json", trace)) if found else {"lost": {}}
     lost = stat["lost"]
@@ -207,16 +226,18 @@ def check(trace, synced, what):
     assert set(lost) <= {"total", "not_on_medium", "full"}, f"{what}: {lost}"
     assert len(set(found)) == len(found), f"{what}: an event stands there twice"
     absent = 0
+    if mode == "overwrite":
+        synced = [0] * len(synced)  # All may have been overwritten since. What is there is whole.
     for source, until in enumerate(synced):
         numbers = [number for event, number in found if event == source]
         assert numbers == sorted(numbers), f"{what}: source {source} is out of order"
         absent += len(set(range(1, until + 1)) - set(numbers))
-    assert absent <= full + min(missing, 2), f"{what}: {absent} of {synced} are absent, {lost}"
+    assert absent <= full + (min(missing, 2) if rseq else missing), f"{what}: {absent} of {synced} are absent, {lost}"
     print(f"power_cut: {what}: {len(found)} events, {sum(synced)} before the last sync, {absent} of them absent, lost {lost}", flush=True)
 
 
 def cut(work, vmlinuz, image, number):
-    size, count, pause = SETTINGS[number % len(SETTINGS)]
+    size, count, pause, rseq, mode = SETTINGS[number % len(SETTINGS)]
     chance = random.Random(number)
     disk, tape = work / "disk", work / "tape"
     for file, length in ((disk, 512 << 20), (tape, 256 << 20)):
@@ -224,7 +245,7 @@ def cut(work, vmlinuz, image, number):
         with file.open("wb") as out:
             out.truncate(length)
     run("mkfs.ext4", "-q", "-F", disk)
-    guest = Guest(vmlinuz, image, [disk], f"do=record_now size={size} count={count} pause={pause}")
+    guest = Guest(vmlinuz, image, [disk], f"do=record_now size={size} count={count} pause={pause} rseq={rseq} mode={mode}")
     guest.wait_for(3 + chance.randrange(12), "SYNCED")
     time.sleep(chance.random() * [0.3, 3][number // 2 % 2])
     guest.kill()
@@ -236,7 +257,7 @@ def cut(work, vmlinuz, image, number):
     assert any("nothing to recover, recovered already" in line for line in lines), said
     shutil.rmtree(work / "trace", ignore_errors=True)
     run("tar", "xf", tape, "-C", work)
-    check(work / "trace", synced, f"round {number}, {size} x {count}")
+    check(work / "trace", synced, rseq, mode, f"round {number}, {size} x {count}, rseq {rseq}, {mode}")
 
 
 def main():
@@ -249,7 +270,8 @@ def main():
         left_out(f"no kernel: apt-get download of {KERNEL} failed")
     with tempfile.TemporaryDirectory(prefix="tompion-power-") as work:
         work = Path(work)
-        image = initramfs(work, vmlinuz)
+        scripts = {"init": INIT, "bin/record_now": "#!/bin/sh" + RECORD, "bin/recover_now": "#!/bin/sh" + RECOVER}
+        image = initramfs(work, vmlinuz, [program(work, "emitter")], scripts, MODULES)
         for number in range(ROUNDS):
             cut(work, vmlinuz, image, number)
 

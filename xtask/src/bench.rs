@@ -6,6 +6,7 @@ mod count;
 mod event;
 mod find;
 mod gaps;
+mod kernel;
 mod lttng;
 mod machine;
 mod memory;
@@ -13,6 +14,7 @@ mod page;
 mod plot;
 pub mod programs;
 mod rate;
+mod read;
 mod results;
 mod shapes;
 mod statistics;
@@ -96,6 +98,8 @@ const BENCHMARKS: &[Benchmark] = &[
     ("bytes", bytes::run),
     ("rate", rate::run),
     ("find", find::run),
+    ("read", read::run),
+    ("kernel", kernel::run),
 ];
 
 const USAGE: &str = "usage: ./x bench [all | page | NAME…] [--quick] [--repetitions N]";

@@ -15,6 +15,8 @@ use crate::workspace::Workspace;
 
 /// The program that is recorded: the one of the 2009 paper.
 const PROGRAM: [&str; 4] = ["find", "/usr", "-regex", ".*a"];
+/// The events of the C library's allocations.
+const ALLOCATIONS: &str = "lttng_ust_libc:*";
 /// Sizes that the report lists.
 const TOP: usize = 10;
 
@@ -31,16 +33,21 @@ pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<()> {
         command
     };
 
-    eprintln!("\nRecording every allocation of: {}\n", PROGRAM.join(" "));
-    let mut record = run(&["record", "--preload", "malloc", "--subbuf-size", "1M", "-o"]);
+    let kernel = may_record_kernel(&tompion);
+    let beside = if kernel { ", and the kernel" } else { "" };
+    eprintln!("\nRecording every allocation of: {}{beside}\n", PROGRAM.join(" "));
+    let mut options = vec!["record", "--preload", "malloc", "--subbuf-size", "1M"];
+    options.extend(kernel.then_some("-k"));
+    options.push("-o");
+    let mut record = run(&options);
     shell::run(record.arg("--").args(PROGRAM).stdout(Stdio::null()))?;
     println!("\nWhat was recorded\n");
     shell::run(&mut run(&["stat"]))?;
     println!("\nThe sizes most asked for\n");
-    let sizes = allocation_sizes(&mut run(&["print", "--format", "json"]))?;
+    let sizes = allocation_sizes(&mut run(&["print", "--format", "json", "-e", ALLOCATIONS]))?;
     ensure!(!sizes.is_empty(), "the trace holds no allocation");
     print!("{}", top_sizes(&sizes).text());
-    next_steps(tompion.strip_prefix(&start).unwrap_or(&tompion), &folder);
+    next_steps(tompion.strip_prefix(&start).unwrap_or(&tompion), &folder, kernel);
     Ok(())
 }
 
@@ -59,6 +66,14 @@ fn parse(arguments: &[String]) -> Result<PathBuf> {
         ["-o", folder] => Ok(folder.into()),
         _ => bail!("usage: ./x demo [-o DIR]"),
     }
+}
+
+/// Whether `tompion doctor` finds nothing in the way of the kernel's events.
+fn may_record_kernel(tompion: &Path) -> bool {
+    let checks = Command::new(tompion).args(["doctor", "--json"]).stderr(Stdio::null()).output();
+    let checks = checks.ok().and_then(|output| serde_json::from_slice::<Value>(&output.stdout).ok());
+    let is_good = |check: &Value| check["name"] == "kernel events" && check["state"] == "good";
+    checks.is_some_and(|checks| checks.as_array().is_some_and(|checks| checks.iter().any(is_good)))
 }
 
 /// Sizes from a command that prints events as JSON. Its warnings of losses are left out: the summary
@@ -106,13 +121,18 @@ fn top_sizes(sizes: &HashMap<u64, u64>) -> Table {
     table
 }
 
-fn next_steps(tompion: &Path, folder: &Path) {
+fn next_steps(tompion: &Path, folder: &Path, kernel: bool) {
     let (tompion, folder) = (tompion.display(), folder.display());
     println!("\nNext\n\n  {tompion} print {folder} | less");
     if shell::exists("babeltrace2") {
         println!("  babeltrace2 {folder} | less");
     }
+    if kernel {
+        println!("  {tompion} print -e 'sched_*' -e 'syscall_*' {folder} | less");
+        return println!("  {tompion} record --preload malloc -k -- YOUR-PROGRAM");
+    }
     println!("  {tompion} record --preload malloc -- YOUR-PROGRAM");
+    println!("  sudo {tompion} record -k -- YOUR-PROGRAM    # with the kernel");
 }
 
 #[cfg(test)]

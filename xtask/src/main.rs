@@ -11,6 +11,7 @@ mod instructions;
 mod layers;
 mod links;
 mod models;
+mod musl;
 mod shell;
 mod table;
 mod test;

@@ -72,14 +72,22 @@ pub fn run_quietly(command: &mut Command) -> Result<()> {
 pub fn limited(seconds: u64, command: &Command) -> Command {
     let mut limited = Command::new("timeout");
     limited.args(["--kill-after=5", &seconds.to_string()]);
-    limited.arg(command.get_program()).args(command.get_args());
+    wrapped(limited, command)
+}
+
+/// A command behind the words of another one that runs it.
+pub fn wrapped(mut before: Command, command: &Command) -> Command {
+    before.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
-            Some(value) => limited.env(name, value),
-            None => limited.env_remove(name),
+            Some(value) => before.env(name, value),
+            None => before.env_remove(name),
         };
     }
-    limited
+    if let Some(folder) = command.get_current_dir() {
+        before.current_dir(folder);
+    }
+    before
 }
 
 /// Runs a command and returns its standard output; its standard error becomes part of the error.

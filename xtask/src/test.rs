@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::artifacts::{self, Profile};
 use crate::workspace::Workspace;
-use crate::{aarch64, instructions, layers, links, models, shell};
+use crate::{aarch64, instructions, layers, links, models, musl, shell};
 
 /// What a step of the test came to.
 #[derive(Clone, Copy, Default)]
@@ -70,6 +70,7 @@ const STEPS: &[Step] = &[
     ("scripts", scripts),
     ("instructions", |workspace, _| event_path(workspace)),
     ("aarch64", |workspace, _| on_aarch64(workspace)),
+    ("musl", |workspace, _| with_musl(workspace)),
 ];
 
 /// `x test [--full] [STEP…]`
@@ -251,6 +252,13 @@ fn on_aarch64(workspace: &Workspace) -> Outcome {
     match aarch64::unavailable() {
         Some(why) => Outcome::left_out(&why),
         None => Outcome::of(aarch64::command(workspace)),
+    }
+}
+
+fn with_musl(workspace: &Workspace) -> Outcome {
+    match musl::unavailable() {
+        Some(why) => Outcome::left_out(&why),
+        None => Outcome::of(musl::command(workspace)),
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     cell::UnsafeCell,
     mem::MaybeUninit,
     ptr,
-    sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering},
 };
 
 use tompion_layout::{
@@ -46,6 +46,25 @@ pub fn prepare() -> std::io::Result<()> {
     Ok(())
 }
 
+/// The thread that [`tid_place_in_all_threads`] asks: 0 without one, [`UNBORN`] before it has said its id.
+static ASKED: AtomicU32 = AtomicU32::new(0);
+const UNBORN: u32 = u32::MAX;
+
+/// Whether the thread that was asked where ids are is still there. Its answer comes a little before its end.
+pub fn is_asked_thread_here() -> bool {
+    // Ordering: callers look again until it is gone.
+    match ASKED.load(Ordering::Relaxed) {
+        0 => false,
+        UNBORN => true,
+        thread => tompion_os::thread_exists(thread),
+    }
+}
+
+/// In the child of a fork, which doesn't have that thread.
+pub fn forget_asked_thread() {
+    ASKED.store(0, Ordering::Relaxed);
+}
+
 /// Where threads keep their ids, held against the real ids of this thread and of a new one.
 fn tid_place_in_all_threads() -> Option<usize> {
     static ANSWER: AtomicUsize = AtomicUsize::new(UNKNOWN);
@@ -53,8 +72,16 @@ fn tid_place_in_all_threads() -> Option<usize> {
     tompion_os::tid_offset()?;
     ANSWER.store(UNKNOWN, Ordering::Relaxed);
     // Ordering: relaxed; the answer is all there is to see.
-    let ask = || ANSWER.store(tompion_os::tid_offset().unwrap_or(0), Ordering::Relaxed);
-    tompion_os::spawn_background(ask).ok()?;
+    let ask = || {
+        ASKED.store(tompion_os::gettid(), Ordering::Relaxed);
+        ANSWER.store(tompion_os::tid_offset().unwrap_or(0), Ordering::Relaxed);
+    };
+    // Ordering: the thread is made behind this, and says its id behind that.
+    ASKED.store(UNBORN, Ordering::Relaxed);
+    if tompion_os::spawn_background(ask).is_err() {
+        forget_asked_thread();
+        return None;
+    }
     for _ in 0..1000 {
         match ANSWER.load(Ordering::Relaxed) {
             UNKNOWN => std::thread::sleep(std::time::Duration::from_micros(10)),

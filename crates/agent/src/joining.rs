@@ -1,7 +1,7 @@
 //! Which sessions the process takes part in: those of its environment, those that are open to all
 //! programs of its user, those that ask, and those of its parent.
 //!
-//! Only a program whose environment asks for it ever waits here, and for 50 ms at most.
+//! Only a program whose environment asks for it ever waits at its start, and for half a second at most.
 
 use std::{
     io,
@@ -26,8 +26,12 @@ use crate::{
     session,
 };
 
-/// How long a program's start waits for its sessions at most.
-pub const PATIENCE: Duration = Duration::from_millis(50);
+/// How long a program's start waits for its sessions at most, all together. A session that is gone is known at
+/// once, and one that is there answers within a millisecond, unless it doesn't get the processor: somebody has asked
+/// for this program's events, which are worth the wait.
+const START_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a program that runs waits: the child of a fork, which may be expected to do its work at once.
+const PATIENCE: Duration = Duration::from_millis(50);
 /// For how long a session that was not there in time is looked for afterwards.
 const LATE_PATIENCE: Duration = Duration::from_secs(5);
 /// Time between two looks.
@@ -97,7 +101,7 @@ pub fn at_start() {
     // Handlers that are there first run last before a fork: the program's own may wait for threads that load
     // modules, which needs the agent's lock.
     fork::follow();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + START_PATIENCE;
     if let Some(names) = std::env::var_os(names::SESSION_VARIABLE) {
         let names = names.to_string_lossy().into_owned();
         for name in names.split(':').filter(|name| !name.is_empty()).take(MAX_RECORDINGS) {
@@ -201,7 +205,7 @@ fn begin(socket: PacketSocket, name: &str, origin: Origin) -> io::Result<Pending
     Ok(Pending { identity: socket.identity(), socket, name: name.to_owned() })
 }
 
-/// Joins the session that listens under a name, waiting for it as long as a start may wait. True if the
+/// Joins the session that listens under a name, waiting for it as long as a running program may. True if the
 /// process takes part now.
 pub fn join(registry: &mut Registry, name: &str, origin: Origin) -> bool {
     join_by(registry, name, origin, Instant::now() + PATIENCE)
@@ -266,7 +270,8 @@ fn introduce(origin: Origin) -> Hello {
     Hello {
         pid: std::process::id(),
         origin,
-        rseq: tompion_os::rseq_area().is_some(),
+        // Without a barrier nobody could leave a ring, so its events go the other way, too.
+        rseq: tompion_os::rseq_area().is_some() && tompion_os::prepare_section_barrier().is_ok(),
         tsc: tompion_os::tsc_is_usable(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         name: tompion_os::name_of("self").unwrap_or_default(),

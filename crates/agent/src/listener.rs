@@ -32,7 +32,7 @@ use tompion_protocol::{
 };
 
 use crate::{
-    fork, joining, lock,
+    event, fork, joining, lock,
     registry::{self, Registry},
     session::Joined,
     shielded,
@@ -48,6 +48,8 @@ const REST_MS: u32 = 10;
 const LONGEST_REST_MS: u32 = 1000;
 /// How long [`pause`] waits for the thread to be gone.
 const PAUSE_PATIENCE: Duration = Duration::from_secs(2);
+/// How often [`pause`] looks.
+const PAUSE_STEP: Duration = Duration::from_micros(50);
 
 /// The id of the thread while there is one; 0 without.
 static THREAD: AtomicU32 = AtomicU32::new(0);
@@ -117,6 +119,7 @@ pub fn ensure(registry: &mut Registry) {
 pub fn forget_in_child(registry: &mut Registry) {
     lock::there_is_no_agents_thread();
     THREAD.store(0, Ordering::Relaxed);
+    event::forget_asked_thread();
     PAUSED.store(false, Ordering::Relaxed);
     OWN_TABLE.store(false, Ordering::Relaxed);
     let background = std::mem::replace(&mut registry.background, Background::new());
@@ -133,7 +136,13 @@ pub fn look_again_at(registry: &mut Registry, when: Instant) {
 /// Makes a call while the thread is away. None, and no call, where that can't be, or where the program has other
 /// threads: those are none of our business. `errno` is the call's.
 pub fn while_away<T>(call: impl FnOnce() -> T) -> Option<T> {
-    let is_alone_with_us = || registry::lock().background.running && tompion_os::thread_count() == Some(2);
+    let is_alone_with_us = || {
+        let began = Instant::now();
+        while event::is_asked_thread_here() && began.elapsed() < PAUSE_PATIENCE {
+            std::thread::sleep(PAUSE_STEP);
+        }
+        registry::lock().background.running && tompion_os::thread_count() == Some(2)
+    };
     if fork::is_stray() || lock::is_mine() || !shielded(false, is_alone_with_us) {
         return None;
     }
@@ -168,7 +177,7 @@ pub fn wake(registry: &Registry) {
 pub fn pause() -> bool {
     let began = Instant::now();
     let patient = || {
-        std::thread::sleep(Duration::from_micros(50));
+        std::thread::sleep(PAUSE_STEP);
         began.elapsed() < PAUSE_PATIENCE
     };
     let ring = loop {

@@ -4,9 +4,13 @@
 //! made again, and the thread begins anew. The library puts itself before libc's functions; who makes the
 //! system call himself finds the thread in his way.
 
-use std::ffi::c_int;
+use std::{ffi::c_int, time::Duration};
 
 use crate::listener;
+
+/// Pauses between attempts once the thread is gone; they double, and are 13 ms together.
+const ATTEMPTS: u32 = 8;
+const FIRST_PAUSE: Duration = Duration::from_micros(50);
 
 /// libc's `unshare`.
 #[unsafe(no_mangle)]
@@ -26,5 +30,19 @@ fn with_one_thread(call: impl Fn() -> c_int) -> c_int {
     if result == 0 || !tompion_os::failed_for_threads() {
         return result;
     }
-    listener::while_away(call).unwrap_or(result)
+    listener::while_away(|| until_counted_out(call)).unwrap_or(result)
+}
+
+/// Makes the call until the kernel no longer counts a thread that has ended. It forgets the thread's id first and
+/// what it shared with others a moment later (`__exit_signal`, kernel/exit.c), which is longer where a hypervisor
+/// stops the processor in between; nothing tells a program when that is done.
+fn until_counted_out(call: impl Fn() -> c_int) -> c_int {
+    for attempt in 0..ATTEMPTS {
+        let result = call();
+        if result == 0 || !tompion_os::failed_for_threads() {
+            return result;
+        }
+        std::thread::sleep(FIRST_PAUSE * 2u32.pow(attempt));
+    }
+    call()
 }

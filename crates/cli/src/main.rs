@@ -5,6 +5,7 @@
 mod commands;
 mod filter;
 mod messages;
+mod selection;
 mod units;
 
 use std::process::ExitCode;
@@ -38,6 +39,12 @@ enum Command {
     Print(commands::print::Arguments),
     /// Sum up a trace: events, losses, processes
     Stat(commands::stat::Arguments),
+    /// Write traces in another format: CTF 1.8 or CTF 2
+    Export(commands::export::Arguments),
+    /// Write a part of traces: times, names, a filter
+    Trim(commands::trim::Arguments),
+    /// Put several traces into one folder
+    Merge(commands::merge::Arguments),
     /// Complete the trace of a recording that was killed, or whose machine stopped
     Recover(commands::recover::Arguments),
     /// List the events that a program or a process has
@@ -64,6 +71,9 @@ fn main() -> ExitCode {
         Command::Record(arguments) => commands::record::run(arguments),
         Command::Print(arguments) => commands::print::run(&arguments),
         Command::Stat(arguments) => commands::stat::run(&arguments),
+        Command::Export(arguments) => commands::export::run(&arguments),
+        Command::Trim(arguments) => commands::trim::run(&arguments),
+        Command::Merge(arguments) => commands::merge::run(&arguments),
         Command::Recover(arguments) => commands::recover::run(&arguments),
         Command::List(arguments) => commands::list::run(&arguments),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),

@@ -29,10 +29,15 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Standard output, on which traces are printed as they are; a terminal gets question marks for control characters.
-pub fn output() -> Box<dyn Write> {
+/// Standard output, on which traces are printed as they are; a terminal gets question marks for control characters,
+/// but for these sequences.
+pub fn output(known: &'static [&'static str]) -> Box<dyn Write> {
     let output = io::stdout().lock();
-    if output.is_terminal() { Box::new(Harmless { output, after_c2: false }) } else { Box::new(output) }
+    if output.is_terminal() {
+        Box::new(Harmless { output, after_c2: false, known })
+    } else {
+        Box::new(output)
+    }
 }
 
 /// Writes bytes without the control characters of ASCII, but for line breaks and tabs, and without those of UTF-8
@@ -41,15 +46,21 @@ struct Harmless<W> {
     output: W,
     /// Whether the byte before was the first of such a character, or of one of the next 32.
     after_c2: bool,
+    /// Sequences that are let through. They don't change what a line says, wherever they are.
+    known: &'static [&'static str],
 }
 
 impl<W: Write> Write for Harmless<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut harmless = bytes.to_vec();
-        for byte in &mut harmless {
+        for (place, byte) in harmless.iter_mut().enumerate() {
             let after_c2 = std::mem::replace(&mut self.after_c2, *byte == 0xc2);
             // Half of a character is none to a terminal.
             let is_control = byte.is_ascii_control() && !matches!(*byte, b'\n' | b'\t');
+            let rest = bytes.get(place..).unwrap_or_default();
+            if is_control && self.known.iter().any(|known| rest.starts_with(known.as_bytes())) {
+                continue;
+            }
             if is_control || after_c2 && (0x80..0xa0).contains(byte) {
                 *byte = b'?';
             }
@@ -144,11 +155,14 @@ mod tests {
     fn what_a_terminal_would_obey_is_not_said() {
         assert_eq!(harmless("\u{1b}]0;title\u{7}\u{9b}31mé\n"), "?]0;title??31mé?");
         assert!(matches!(harmless("plain"), Cow::Borrowed(_)));
-        let mut writer = Harmless { output: Vec::new(), after_c2: false };
+        let mut writer = Harmless { output: Vec::new(), after_c2: false, known: &["\u{1b}[0m"] };
         for bytes in ["\u{1b}[2J\ta\u{9b}2J\u{a0}é\n".as_bytes(), b"\xc2", b"\x9b\x9b\x7f"] {
             writer.write_all(bytes).unwrap();
         }
         assert_eq!(writer.output, b"?[2J\ta\xc2?2J\xc2\xa0\xc3\xa9\n\xc2?\x9b?");
+        writer.output.clear();
+        writer.write_all(b"\x1b[0ma\x1b[8mb\x1b").unwrap();
+        assert_eq!(writer.output, b"\x1b[0ma?[8mb?");
     }
 
     #[test]

@@ -89,6 +89,31 @@ fn a_running_process_is_recorded_from_now_to_its_end() {
 }
 
 #[test]
+fn a_recording_is_printed_while_it_runs() {
+    let shop = Workshop::new();
+    let ticker = Ticker::start(&mut Command::new(shop.program("ticker")));
+    let recording = start(&mut shop.tompion(&["record", "-o", "trace", "-p", &ticker.pid()]));
+    wait_until("a trace", || shop.path("trace").join("tompion.json").exists());
+    let mut follower = start(&mut shop.tompion(&["print", "--follow", "--no-delta", "trace"]));
+    let mut words = BufReader::new(follower.stdout.take().expect("its words"));
+    let mut text = String::new();
+    words.read_line(&mut text).expect("a line while it runs");
+    assert!(text.contains("ticker:t"), "{text}");
+    ticker.end();
+    finish(recording, "record -p").succeeded();
+    // The recording has ended, and so does who follows it.
+    words.read_to_string(&mut text).expect("the other lines");
+    assert_eq!(finish(follower, "print --follow").succeeded().err, "");
+    let whole = run(&mut shop.tompion(&["print", "--no-delta", "trace"])).succeeded().out;
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(String::from).collect();
+        lines.sort_unstable();
+        lines
+    };
+    assert_eq!(sorted(&text), sorted(&whole));
+}
+
+#[test]
 fn children_of_a_process_that_was_asked_follow_it() {
     for (how, children) in [("fork", 1), ("exec", 3)] {
         let shop = Workshop::new();
@@ -239,6 +264,26 @@ fn a_program_records_itself_into_a_folder() {
         let log = std::fs::read_to_string(folder.join("tompion.log")).unwrap_or_default();
         log.contains("events of 2 processes")
     });
+}
+
+/// Nobody looks when a service starts again after its recording was killed.
+#[test]
+fn rings_that_a_killed_recording_has_left_keep_no_program_from_recording_itself() {
+    let shop = Workshop::new();
+    let (program, folder, rings) = (shop.program("ticker"), shop.path("traces"), shop.path("rings"));
+    std::fs::create_dir(&rings).expect("a folder");
+    let mut command = Command::new(&program);
+    command.env("TOMPION_RECORD", &folder);
+    command.env("TOMPION_RECORD_OPTIONS", format!("--backing {}", rings.display()));
+    let ticker = Ticker::start(&mut command);
+    wait_for_process(&folder, &ticker.pid());
+    assert!(shop.path("rings-2").exists());
+    ticker.end();
+    assert!(!gathered(&folder).events().is_empty());
+    let log = || std::fs::read_to_string(folder.join("tompion.log")).unwrap_or_default();
+    let said = format!("{} exists already, so the rings are in {0}-2; ", rings.display());
+    wait_until("a word of it", || log().contains(&said));
+    wait_until("the rings' end", || !shop.path("rings-2").exists());
 }
 
 #[test]

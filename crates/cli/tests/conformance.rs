@@ -12,7 +12,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{Finished, Trace, Workshop, beside, installed, libraries, rounds, run};
+use crate::{
+    fallback::WITHOUT_RSEQ,
+    support::{Finished, Trace, Workshop, beside, installed, libraries, rounds, run},
+};
 
 const WARNINGS: [&str; 7] =
     ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wsign-conversion", "-Werror"];
@@ -228,6 +231,11 @@ fn every_macro_records_what_it_was_given_however_it_is_built() {
         let clash = "program describes part:clash in 3 ways, which are kept apart";
         assert!(recorded.err.contains(clash), "{what}: {}", recorded.err);
         assert!(trace.manifest()["problems"].as_array().expect("problems").contains(&json!(clash)));
+
+        let mut without = shop.recording("without-rseq", &[], &[&program]);
+        let (name, value) = WITHOUT_RSEQ;
+        let recorded = run(without.env(name, value)).succeeded();
+        compare(&recorded, &shop.trace("without-rseq"), &format!("{what}, without rseq"));
 
         let mut names = listed(&shop, &program);
         names.extend(listed(&shop, &program.with_file_name("libshared.so")));

@@ -3,13 +3,12 @@
 
 use std::{collections::BTreeSet, fs, process::Command};
 
-use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Event, Trace, Workshop, finish, installed, rounds, run, signal, start, wait_until};
+use crate::support::{Event, Trace, Workshop, installed, rounds, run, start, tompion};
 
 /// Whether the kernel can be recorded here.
-fn permitted() -> bool {
+pub fn permitted() -> bool {
     let obstacles = tompion_kernel::obstacles();
     let found: Vec<String> = obstacles.into_iter().filter(|it| !it.bearable).map(|it| it.found).collect();
     if !found.is_empty() {
@@ -19,17 +18,17 @@ fn permitted() -> bool {
 }
 
 /// What the manifest says of the kernel.
-fn source(manifest: &Value) -> Value {
+pub fn source(manifest: &Value) -> Value {
     let sources = manifest["sources"].as_array().expect("sources");
     sources.iter().find(|source| source["kind"] == "kernel").expect("the kernel").clone()
 }
 
-fn lost(source: &Value) -> u64 {
+pub fn lost(source: &Value) -> u64 {
     source["lost"].as_object().expect("losses").values().filter_map(Value::as_u64).sum()
 }
 
 /// Both readers print the same, but where a program gave an empty path: babeltrace2 2.0.4 shows an earlier text there.
-fn both_readers_agree(trace: &Trace) {
+pub fn both_readers_agree(trace: &Trace) {
     let (ours, theirs) = (trace.printed(), trace.babeltrace().out);
     for (ours, theirs) in ours.lines().zip(theirs.lines()).filter(|(ours, _)| !ours.contains("= \"\"")) {
         assert_eq!(ours, theirs, "babeltrace2 prints other text");
@@ -37,7 +36,7 @@ fn both_readers_agree(trace: &Trace) {
     trace.agreed_count();
 }
 
-fn text<'a>(event: &'a Event, field: &str) -> &'a str {
+pub fn text<'a>(event: &'a Event, field: &str) -> &'a str {
     event.fields[field].as_str().unwrap_or_default()
 }
 
@@ -52,6 +51,33 @@ fn a_call_lies_between_the_events_around_it() {
         &["-k", "syscall_*_getpgid", "--subbuf-size", "4M", "--subbufs", "4"],
         &[&shop.program("order"), &count.to_string()],
     );
+    assert_in_order(&trace, count);
+}
+
+/// The same while the clock's rate is changed, which the kernel's programs feel at once, and we see in samples.
+#[test]
+fn a_call_lies_between_the_events_around_it_while_the_clock_changes_its_rate() {
+    if !permitted() {
+        return;
+    }
+    let shop = Workshop::new();
+    let (count, legs) = (u64::from(rounds(20_000, 300_000)), rounds(12, 60));
+    let mut record = shop.recording(
+        "trace",
+        &["-k", "syscall_*_getpgid", "--subbuf-size", "4M", "--subbufs", "4"],
+        &[&shop.program("order"), &count.to_string(), &legs.to_string()],
+    );
+    let finished = run(&mut record);
+    if finished.status.code() == Some(77) {
+        eprintln!("SKIPPED, the clock's rate can't be changed here");
+        return;
+    }
+    finished.succeeded();
+    assert_in_order(&shop.trace("trace"), count);
+}
+
+/// So many rounds of the program `order`, each event where it belongs.
+fn assert_in_order(trace: &Trace, count: u64) {
     let manifest = trace.manifest();
     assert_eq!(lost(&source(&manifest)), 0, "{manifest}");
     let expected = ["order:before", "syscall_entry_getpgid", "syscall_exit_getpgid", "order:after"];
@@ -114,6 +140,33 @@ fn children_are_followed_and_strangers_are_not() {
 }
 
 #[test]
+fn flags_and_errors_are_explained() {
+    if !permitted() {
+        return;
+    }
+    let shop = Workshop::new();
+    let script = "cat /no/such/file 2>/dev/null; kill -USR1 99999999 2>/dev/null; : > written";
+    let trace = shop.record(&["-ksyscall_*"], &[&"sh", &"-c", &script]);
+    let explain = |more: &[&str]| {
+        run(tompion().args(["print", "--explain"]).args(more).arg(&trace.folder)).succeeded().out
+    };
+    let text = explain(&[]);
+    let line = |what: &str| text.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}"));
+    assert!(line("\"/no/such/file\"").ends_with("# dfd = AT_FDCWD, flags = O_RDONLY"), "{text}");
+    assert!(line("\"written\"").contains("flags = O_WRONLY|O_CREAT|O_TRUNC"));
+    assert!(line("ret = -2 }").ends_with("# ret = ENOENT"));
+    assert!(line("syscall_entry_mmap").contains("prot = PROT_"));
+    // Nothing else has changed.
+    let plain: Vec<&str> = text.lines().map(|line| line.split(" # ").next().unwrap_or_default()).collect();
+    assert_eq!(plain, trace.printed().lines().collect::<Vec<_>>());
+    let json = explain(&["--format", "json"]);
+    let failed = json.lines().find(|line| line.contains("\"ret\":-2")).expect("a failed call");
+    let failed: Value = serde_json::from_str(failed).expect("JSON");
+    assert_eq!(failed["meanings"]["ret"], "ENOENT");
+    run(tompion().args(["print", "--explain", "--format", "csv"]).arg(&trace.folder)).exited(2);
+}
+
+#[test]
 fn tiny_rings_lose_and_say_so() {
     if !permitted() {
         return;
@@ -149,37 +202,6 @@ fn a_flight_recorder_keeps_the_last_moments() {
     let source = source(&trace.manifest());
     assert!(source["overwritten"].as_u64() > Some(0), "{source}");
     both_readers_agree(&trace);
-}
-
-/// Numbers of the programs that a process holds.
-fn programs_of(pid: u32) -> BTreeSet<u32> {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return BTreeSet::new() };
-    let texts = entries.flatten().filter_map(|entry| fs::read_to_string(entry.path()).ok());
-    texts
-        .filter_map(|text| text.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok()))
-        .collect()
-}
-
-#[test]
-fn nothing_stays_attached() {
-    if !permitted() {
-        return;
-    }
-    let shop = Workshop::new();
-    let there = || -> BTreeSet<u32> {
-        aya::programs::loaded_programs().filter_map(|program| Some(program.ok()?.id())).collect()
-    };
-    for how in [Signal::KILL, Signal::INT] {
-        let name = format!("{how:?}");
-        let recording = start(&mut shop.recording(&name, &["-k"], &[&"sleep", &"20"]));
-        let pid = recording.id();
-        wait_until("the programs are attached", || shop.path(&name).join("kernel/metadata").exists());
-        let programs = programs_of(pid);
-        assert!(programs.len() > 10 && programs.is_subset(&there()), "{programs:?}");
-        signal(pid, how);
-        finish(recording, "record");
-        wait_until("the programs are gone", || programs.is_disjoint(&there()));
-    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ fn confined(shop: &Workshop, words: &[&str]) -> Recording {
     command.extend(words.iter().map(|word| word as &dyn AsRef<OsStr>));
     let recording = record(shop, &[], &command);
     assert_eq!(recording.lost()["total"], 0, "{words:?}");
+    assert!(!recording.said.err.contains("ended with"), "{words:?}: {}", recording.said.err);
     recording
 }
 

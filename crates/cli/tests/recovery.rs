@@ -13,7 +13,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::{
-    kills::{Found, Plan, Progress, ROOMY, SHORT_MEMORY, SOURCES, TIGHT, found_in, numbers_of},
+    kernel,
+    kills::{Found, Plan, Producer, Progress, ROOMY, SHORT_MEMORY, SOURCES, TIGHT, found_in, numbers_of},
     support::{self, Finished, Trace, Workshop, finish, rounds, run, start, wait_until},
 };
 
@@ -36,12 +37,19 @@ pub enum Victim {
 }
 
 pub fn kill(options: &[&str], plan: &Plan, victim: Victim) -> Killed {
+    kill_of(Producer::Rseq, options, plan, victim)
+}
+
+/// The same, of a program that appends in this way.
+fn kill_of(producer: Producer, options: &[&str], plan: &Plan, victim: Victim) -> Killed {
     let shop = Workshop::new();
     let program = shop.program("emitter");
     let progress = Progress::new(shop.path("progress"));
     let words = [plan.pause.to_string(), plan.storm_us.to_string()];
     let command: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &words[0], &words[1], &"0"];
-    let recording = start(&mut shop.recording("trace", options, &command));
+    let mut recording = shop.recording("trace", options, &command);
+    producer.choose(&mut recording);
+    let recording = start(&mut recording);
     let pid = progress.pid();
     std::thread::sleep(plan.delay);
     let mut before = progress.returned();
@@ -87,6 +95,28 @@ fn count(value: &Value) -> u64 {
     value.as_u64().expect("a number")
 }
 
+/// Nobody says of the trace that nothing was lost: neither recovery, nor a second one, nor `stat`.
+pub fn losses_are_not_known(shop: &Workshop, recovered: &Finished) {
+    let again = run(&mut shop.tompion(&["recover", "trace"])).succeeded();
+    for said in [&recovered.err, &again.err] {
+        let last = said.lines().last().unwrap_or_default();
+        assert!(last.contains(", losses not known; next: ") || last.contains(" LOST at least ("), "{said}");
+    }
+    let stat = run(&mut shop.tompion(&["stat", "trace"])).succeeded();
+    let line = stat.out.lines().find(|line| line.starts_with("lost  ")).unwrap_or_default();
+    assert!(line.contains("not known") || line.contains(" at least"), "{}", stat.out);
+    assert_eq!(shop.trace("trace").stat()["losses_unknown"], true);
+}
+
+/// Has a file of a recording say that it was made in another boot of the machine.
+pub fn boot_again(file: &Path) {
+    let text = fs::read_to_string(file).expect("a description");
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("the boot's id");
+    let other = "00000000-0000-4000-8000-000000000000";
+    assert!(text.contains(boot_id.trim()), "{text}");
+    fs::write(file, text.replace(boot_id.trim(), other)).expect("a changed description");
+}
+
 /// What is known of a recording that lost nothing, or counted what it lost.
 fn check(killed: &Killed, victim: Victim, plan: &Plan) {
     let trace = killed.trace();
@@ -121,9 +151,15 @@ fn check(killed: &Killed, victim: Victim, plan: &Plan) {
 fn check_history(killed: &Killed, plan: &Plan) {
     let found = found_in(&killed.trace());
     let stat = killed.trace().stat();
-    let known = found.len() as u64 + count(&stat["overwritten"]);
+    let lost = count(&stat["lost"]["total"]);
+    let known = found.len() as u64 + count(&stat["overwritten"]) + lost;
     let before: u64 = killed.before.iter().sum();
     assert!((before..=before + SOURCES as u64).contains(&known), "{plan:?}: {known} are known of {before}");
+    if lost > 0 {
+        // Without restartable sequences: what was never completed, and what came upon it a lap later.
+        let unfinished = count(&stat["lost"]["unfinished"]);
+        return assert_eq!(lost, unfinished, "{plan:?}: {}", stat["lost"]);
+    }
     let last = |source: usize| found.iter().rfind(|found: &&Found| found.source == source);
     let newest = (0..SOURCES).filter_map(last).max_by_key(|found| found.time).expect("some event");
     let returned = killed.before[newest.source];
@@ -134,11 +170,15 @@ fn check_history(killed: &Killed, plan: &Plan) {
 }
 
 fn kill_rounds(options: &[&str], victim: Victim, quick: u32) {
+    kill_rounds_of(Producer::Rseq, options, victim, quick);
+}
+
+fn kill_rounds_of(producer: Producer, options: &[&str], victim: Victim, quick: u32) {
     for round in 0..rounds(quick, 10 * quick) {
         let mut plan = Plan::new(round, round % 2 == 1);
         // Some end before the first packet is written, some long after.
         plan.delay *= [1, 40][round as usize % 2];
-        let killed = kill(&kept(options), &plan, victim);
+        let killed = kill_of(producer, &kept(options), &plan, victim);
         killed.recover().succeeded();
         check(&killed, victim, &plan);
     }
@@ -162,12 +202,24 @@ fn a_killed_session_with_full_rings_has_its_losses_counted() {
 
 #[test]
 fn a_killed_flight_recorder_keeps_the_last_moments() {
-    for round in 0..rounds(4, 60) {
+    flight_recorder_rounds(Producer::Rseq, rounds(4, 60));
+}
+
+fn flight_recorder_rounds(producer: Producer, rounds: u32) {
+    for round in 0..rounds {
         let plan = Plan::new(round, round % 2 == 1);
-        let killed = kill(&kept(SHORT_MEMORY), &plan, Victim::Both);
+        let killed = kill_of(producer, &kept(SHORT_MEMORY), &plan, Victim::Both);
         killed.recover().succeeded();
         check_history(&killed, &plan);
     }
+}
+
+#[test]
+fn without_rseq_too_a_killed_session_loses_nothing_that_its_rings_hold() {
+    kill_rounds_of(Producer::Reserve, ROOMY, Victim::Session, 3);
+    kill_rounds_of(Producer::Reserve, ROOMY, Victim::Both, 3);
+    kill_rounds_of(Producer::Reserve, TIGHT, Victim::Both, 2);
+    flight_recorder_rounds(Producer::Reserve, rounds(3, 60));
 }
 
 #[test]
@@ -228,6 +280,7 @@ fn without_backing_what_was_written_is_completed() {
     let killed = kill(ROOMY, &plan, Victim::Both);
     let said = killed.recover().succeeded();
     assert!(said.err.contains("recorded without --backing: what the rings held"), "{}", said.err);
+    losses_are_not_known(&killed.shop, &said);
     let found = found_in(&killed.trace());
     assert!(!found.is_empty());
     for source in 0..SOURCES {
@@ -237,6 +290,75 @@ fn without_backing_what_was_written_is_completed() {
     killed.trace().agreed_count();
     assert_eq!(killed.trace().manifest()["sources"][0]["events"], found.len());
     assert!(killed.recover().succeeded().err.contains("nothing to recover"));
+}
+
+#[test]
+fn after_a_power_cut_losses_are_not_known() {
+    let plan = Plan { delay: Duration::from_millis(700), pause: 2000, storm_us: 0 };
+    let killed = kill(&kept(ROOMY), &plan, Victim::Both);
+    boot_again(&killed.rings().join("session.json"));
+    let said = killed.recover().succeeded();
+    assert!(said.err.contains("the machine has stopped since"), "{}", said.err);
+    losses_are_not_known(&killed.shop, &said);
+}
+
+/// A page of a stream that was not written back is no events: the trace ends before its packet.
+#[test]
+fn without_backing_packets_that_a_stopped_machine_tore_are_not_believed() {
+    let plan = Plan { delay: Duration::from_millis(1700), pause: 2000, storm_us: 0 };
+    let killed = kill(ROOMY, &plan, Victim::Both);
+    let folder = killed.trace().folder;
+    let source =
+        fs::read_dir(folder.join("user")).expect("sources").next().expect("a source").expect("an entry");
+    let streams =
+        (0..2).map(|ring| source.path().join(format!("stream_{ring}"))).filter(|stream| stream.exists());
+    let len = |stream: &PathBuf| fs::metadata(stream).expect("a stream").len();
+    let stream = streams.max_by_key(len).expect("a stream");
+    let page = len(&stream) / 2 / 4096 * 4096;
+    let file = fs::OpenOptions::new().write(true).open(&stream).expect("the stream");
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0; 4096], page).expect("an empty page");
+    boot_again(&folder.join("tompion.json"));
+    let said = killed.recover().succeeded();
+    assert!(said.err.contains("the machine has stopped since"), "{}", said.err);
+    assert!(len(&stream) <= page, "the torn packet is still there");
+    let found = found_in(&killed.trace());
+    assert!(!found.is_empty());
+    losses_are_not_known(&killed.shop, &said);
+}
+
+/// The kernel's rings go with the session, so its trace ends with the last packet: one that is whole.
+#[test]
+fn the_kernels_trace_is_completed_with_what_was_written() {
+    if !kernel::permitted() {
+        return;
+    }
+    for backing in [&["--backing", "rings"][..], &[]] {
+        let shop = Workshop::new();
+        let options = [&["-k"], backing].concat();
+        let recording = start(&mut shop.recording("trace", &options, &[&"sleep", &"30"]));
+        let stream = shop.path("trace/kernel/stream_0");
+        let len = || fs::metadata(&stream).map_or(0, |file| file.len());
+        wait_until("a packet of the kernel", || len() > 1 << 10);
+        kill_session(recording);
+        let torn = fs::OpenOptions::new().write(true).open(&stream).expect("the kernel's stream");
+        torn.set_len(len() - 100).expect("a shorter file");
+        let said = run(&mut shop.tompion(&["recover", "trace"])).succeeded();
+        assert!(
+            said.err.contains("what the kernel's rings still held went with the session"),
+            "{}",
+            said.err
+        );
+        assert!(said.err.contains(" of the kernel in trace, "), "{}", said.err);
+        losses_are_not_known(&shop, &said);
+        let trace = shop.trace("trace");
+        let (manifest, stat) = (trace.manifest(), trace.stat());
+        let sources = manifest["sources"].as_array().expect("sources");
+        let of_kernel: Vec<_> = sources.iter().filter(|source| source["kind"] == "kernel").collect();
+        assert_eq!(of_kernel.len(), 1, "{manifest:#}");
+        assert_eq!((&of_kernel[0]["path"], &of_kernel[0]["producer"]), (&"kernel".into(), &"bpf".into()));
+        assert!(count(&of_kernel[0]["events"]) > 0 && of_kernel[0]["events"] == stat["events"], "{stat:#}");
+        trace.agreed_count();
+    }
 }
 
 #[test]

@@ -459,7 +459,7 @@ fn a_program_records_itself_without_a_launcher() {
         command.env("TOMPION_LIBRARY", libraries().join("libtompion.so.0"));
         command
     };
-    // A start waits 50 ms for the session at most, so one that lasts sees to it that there is one.
+    // A start waits half a second for the session at most, so one that lasts sees to it that there is one.
     let mut first = start("ticks").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program");
     wait_for_process(&shop.path("traces"), &first.id().to_string());
     let mut second = start("generic").spawn().expect("the program");

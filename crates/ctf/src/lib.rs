@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! metadata text ──► tsdl::parse, json::parse ──► metadata::Trace ──► decode::Decoder ──► values of events
-//!                   tsdl::write, json::write ◄──      │
+//!                   tsdl::write, json::write ◄──      │                         │
+//!                                     transcribe ◄─────┴─────────────────────────┘
 //! ```
 //!
 //! [`metadata`] is the model of a trace, the same for every version of the format. [`tsdl`] reads and
 //! writes the description language of CTF 1.8, [`json`] that of CTF 2. [`decode`] compiles the model into flat plans, once for
-//! each class, and runs these over the bytes of packets.
+//! each class, and runs these over the bytes of packets. [`transcribe`] writes what was decoded as another trace,
+//! of whichever version.
 //!
 //! Every byte of a trace is hostile until one of these has checked it: nothing here panics, reads
 //! unchecked or allocates by a size that was not compared with what is there. Files, folders and the
@@ -19,6 +21,7 @@ pub mod encode;
 pub mod json;
 pub mod meaning;
 pub mod metadata;
+pub mod transcribe;
 pub mod tsdl;
 
 /// Why a description, of whatever version, could not be read.

@@ -45,6 +45,7 @@ mod program;
 mod record;
 mod schema;
 mod token;
+mod tree;
 mod types;
 mod value;
 
@@ -58,7 +59,8 @@ pub use parse::parse;
 pub use program::{Operand, Program, Values, Verdict};
 pub use record::{Contexts, NoContexts, Packed, RecordValues, Shape, Tails};
 pub use schema::{Encoding, Found, Kind, Place, Scalar, Schema};
-pub use value::Value;
+pub use tree::Tree;
+pub use value::{Arithmetic, Comparison, Value};
 
 /// Longest filter as text, in bytes.
 pub const MAX_TEXT: usize = 4096;

@@ -1,11 +1,17 @@
 //! From records in rings to events: which class a record is of, and its payload as descriptions say it stands.
 
+use std::sync::Arc;
+
 use tompion_schema::{Event, Field, Integer, Type};
 
 use crate::{
-    events::{FIRST, KNOWN, SYSCALL_ENTRY, SYSCALL_EXIT, description},
+    events::{FIRST, KNOWN, SYSCALL_ENTRY, SYSCALL_EXIT, TRACEPOINT, description},
+    probes::{PROBE, Probe},
     records::UntrustedRecord,
+    stacks::{self, Told},
+    state,
     syscalls::{Calls, MOST_ARGUMENTS, MOST_PATHS},
+    tracepoints::Tracepoint,
 };
 
 /// Said of a call's number by the programs: a 32-bit program on a 64-bit kernel.
@@ -22,10 +28,29 @@ const UNREADABLE_TEXT: &[u8] = b"<unreadable>\0";
 pub enum Class {
     /// One of [`KNOWN`], by its place.
     Known(usize),
+    /// One of [`state::NAMES`], by its place.
+    State(usize),
+    /// A probe that was asked for, by its place among them.
+    Probe(usize),
     /// The entry of a call.
     Entry(Call),
     /// The exit of a call, with the paths (bits by their order) that could not be read at its entry.
     Exit(Call, u8),
+    /// What tells of stacks.
+    Stacks(Told),
+    /// A tracepoint without a program of its own, by its place in [`Vocabulary::tracepoints`].
+    Tracepoint(usize),
+}
+
+/// What classes are described by, on one machine and in one recording.
+#[derive(Clone, Debug)]
+pub struct Vocabulary {
+    /// The system calls.
+    pub calls: Calls,
+    /// The chosen tracepoints without programs of their own, as [`crate::Selection`] has them.
+    pub tracepoints: Vec<Tracepoint>,
+    /// The probes that were asked for.
+    pub probes: Vec<Probe>,
 }
 
 /// A call in events.
@@ -39,17 +64,30 @@ pub enum Call {
     Compatible,
 }
 
-impl Class {
-    /// The class's description, on a machine with these calls.
-    pub fn event(self, calls: &Calls) -> Event {
-        match self {
-            Self::Known(place) => KNOWN[place].event(),
-            Self::Entry(call) => {
+impl Vocabulary {
+    /// What events with programs of their own and system calls are described by.
+    pub fn of_calls(calls: Calls) -> Self {
+        Self { calls, tracepoints: Vec::new(), probes: Vec::new() }
+    }
+
+    /// The description of a class.
+    ///
+    /// # Panics
+    /// If there is no such class. Those that the decoder gives are there.
+    pub fn event(&self, class: Class) -> Event {
+        let calls = &self.calls;
+        match class {
+            Class::Known(place) => KNOWN[place].event(),
+            Class::Probe(place) => self.probes[place].event().clone(),
+            Class::State(place) => state::event(place),
+            Class::Stacks(told) => stacks::event(told),
+            Class::Tracepoint(place) => self.tracepoints[place].event().clone(),
+            Class::Entry(call) => {
                 let arguments = calls.arguments(number_of(call)).iter();
                 let fields = arguments.map(|argument| Field::new(&argument.name, argument.ty.clone()));
                 description(&name(calls, "entry", call), id(call).into_iter().chain(fields).collect())
             }
-            Self::Exit(call, paths) => {
+            Class::Exit(call, paths) => {
                 let ret = Field::new("ret", Type::Integer(Integer::signed(64)));
                 let arguments = calls.arguments(number_of(call)).iter();
                 let read = arguments.filter(|argument| argument.is_path()).zip(0..MOST_PATHS);
@@ -74,20 +112,20 @@ pub struct Misfit;
 /// Turns records into events.
 #[derive(Debug)]
 pub struct Decoder {
-    calls: Calls,
+    vocabulary: Arc<Vocabulary>,
     payload: Vec<u8>,
 }
 
 impl Decoder {
-    /// A decoder for a machine with these calls.
-    pub fn new(calls: Calls) -> Self {
-        Self { calls, payload: Vec::new() }
+    /// A decoder for a recording with these words.
+    pub fn new(vocabulary: Arc<Vocabulary>) -> Self {
+        Self { vocabulary, payload: Vec::new() }
     }
 
     fn call(&self, extra: u32) -> Call {
         match extra {
             _ if extra & COMPATIBLE != 0 && extra != u32::MAX => Call::Compatible,
-            number if self.calls.knows(number) => Call::Known(number),
+            number if self.vocabulary.calls.knows(number) => Call::Known(number),
             _ => Call::Unknown,
         }
     }
@@ -98,6 +136,8 @@ impl Decoder {
         match record.number {
             SYSCALL_ENTRY => self.entry(record),
             SYSCALL_EXIT => self.exit(record),
+            PROBE => self.probe(record),
+            TRACEPOINT => self.tracepoint(record),
             number => {
                 let place = usize::from(number).checked_sub(FIRST.into()).ok_or(Misfit)?;
                 (place < KNOWN.len()).then_some((Class::Known(place), record.payload)).ok_or(Misfit)
@@ -113,7 +153,9 @@ impl Decoder {
         self.push_id(call, record.extra);
         let mut tails = Vec::new();
         let mut texts = texts.0.into_iter();
-        for (argument, number) in self.calls.arguments(number_of(call)).iter().zip(numbers.chunks_exact(8)) {
+        for (argument, number) in
+            self.vocabulary.calls.arguments(number_of(call)).iter().zip(numbers.chunks_exact(8))
+        {
             if argument.is_path() {
                 let text = texts.next().flatten().unwrap_or(NULL_TEXT);
                 self.payload.extend((text.len() as u32).to_le_bytes());
@@ -133,8 +175,13 @@ impl Decoder {
         self.payload.clear();
         self.push_id(call, record.extra);
         self.payload.extend_from_slice(ret);
-        let paths =
-            self.calls.arguments(number_of(call)).iter().filter(|argument| argument.is_path()).count();
+        let paths = self
+            .vocabulary
+            .calls
+            .arguments(number_of(call))
+            .iter()
+            .filter(|argument| argument.is_path())
+            .count();
         let mut read = 0;
         let texts = texts.0.into_iter().take(paths).enumerate();
         let there: Vec<_> = texts.filter_map(|(place, text)| Some((place, text?))).collect();
@@ -144,6 +191,19 @@ impl Decoder {
         }
         there.iter().for_each(|(_, text)| self.payload.extend_from_slice(text));
         Ok((Class::Exit(call, read), &self.payload))
+    }
+
+    fn probe<'a>(&'a mut self, record: &UntrustedRecord<'a>) -> Result<(Class, &'a [u8]), Misfit> {
+        let place = record.extra as usize;
+        self.vocabulary.probes.get(place).ok_or(Misfit)?.payload(record.payload, &mut self.payload)?;
+        Ok((Class::Probe(place), &self.payload))
+    }
+
+    fn tracepoint<'a>(&'a mut self, record: &UntrustedRecord<'a>) -> Result<(Class, &'a [u8]), Misfit> {
+        let place = record.extra as usize;
+        let tracepoint = self.vocabulary.tracepoints.get(place).ok_or(Misfit)?;
+        tracepoint.payload(record.payload, &mut self.payload).map_err(|_| Misfit)?;
+        Ok((Class::Tracepoint(place), &self.payload))
     }
 
     fn push_id(&mut self, call: Call, extra: u32) {
@@ -197,11 +257,15 @@ mod tests {
     use super::*;
 
     fn record(number: u16, extra: u32, payload: &[u8]) -> UntrustedRecord<'_> {
-        UntrustedRecord { number, tid: 1, pid: 1, time: 1, extra, payload }
+        UntrustedRecord { number, tid: 1, pid: 1, time: 1, extra, payload, context: &[] }
     }
 
     fn decoder() -> Decoder {
-        Decoder::new(Calls::without_formats())
+        Decoder::new(Arc::new(vocabulary()))
+    }
+
+    fn vocabulary() -> Vocabulary {
+        Vocabulary::of_calls(Calls::without_formats())
     }
 
     #[test]
@@ -211,10 +275,10 @@ mod tests {
         let (class, bytes) = decoder.decode(&record(SYSCALL_ENTRY, 9999, &payload)).unwrap();
         assert_eq!((class, bytes.len()), (Class::Entry(Call::Unknown), 52));
         assert_eq!(bytes[..4], 9999u32.to_le_bytes());
-        let event = class.event(&Calls::without_formats());
+        let event = vocabulary().event(class);
         assert_eq!((&*event.name, event.fixed_size()), ("syscall_entry_unknown", 52));
         let (class, _) = decoder.decode(&record(SYSCALL_ENTRY, 5 | COMPATIBLE, &payload)).unwrap();
-        assert_eq!(class.event(&Calls::without_formats()).name, "compat_syscall_entry_unknown");
+        assert_eq!(vocabulary().event(class).name, "compat_syscall_entry_unknown");
         // What the kernel says of a call that was ended by a return from a signal.
         let (class, bytes) = decoder.decode(&record(SYSCALL_EXIT, u32::MAX, &payload[..8])).unwrap();
         assert_eq!((class, &bytes[..4]), (Class::Exit(Call::Unknown, 0), &[0xff; 4][..]));
@@ -233,9 +297,8 @@ mod tests {
 
     #[test]
     fn every_class_has_a_description_of_its_own() {
-        let calls = Calls::without_formats();
         let known = (0..KNOWN.len()).map(Class::Known);
-        let names: Vec<String> = known.map(|class| class.event(&calls).full_name()).collect();
+        let names: Vec<String> = known.map(|class| vocabulary().event(class).full_name()).collect();
         assert!(names.iter().all(|name| !name.contains(':')), "{names:?}");
     }
 }

@@ -77,6 +77,10 @@ pub const SYSCALL_EXIT: u16 = 2;
 /// Number of the first of [`KNOWN`] in rings; the others follow.
 pub const FIRST: u16 = 3;
 
+/// Number of all tracepoints without programs of their own in rings (`src/bpf/generic.h`); which of them it is
+/// stands beside it.
+pub const TRACEPOINT: u16 = 64;
+
 const fn known(
     name: &'static str,
     tracepoint: &'static str,
@@ -240,5 +244,7 @@ mod tests {
         let ours = ["syscall_entry", "syscall_exit"].into_iter().chain(KNOWN.iter().map(|known| known.name));
         assert_eq!(numbered, ours.collect::<Vec<_>>());
         assert_eq!(usize::from(FIRST), 3);
+        assert!(include_str!("bpf/generic.h").contains(&format!("#define TRACEPOINT {TRACEPOINT}\n")));
+        assert!(KNOWN.len() + usize::from(FIRST) <= TRACEPOINT.into());
     }
 }

@@ -53,7 +53,10 @@ pub fn obstacles() -> Vec<Obstacle> {
     }
     if !has_formats() {
         found.push(Obstacle {
-            found: "tracefs can't be read: system calls have numbers for arguments, and no paths".into(),
+            found:
+                "tracefs can't be read: system calls have numbers for arguments, and no paths; tracepoints \
+                    without programs of their own are not recorded"
+                    .into(),
             mend: "mount -t tracefs nodev /sys/kernel/tracing, and record as root",
             bearable: true,
         });
@@ -76,7 +79,7 @@ fn lockdown() -> Option<String> {
 }
 
 fn has_formats() -> bool {
-    ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
+    crate::tracepoints::TRACEFS
         .iter()
         .any(|root| fs::File::open(format!("{root}/events/syscalls/sys_enter_openat/format")).is_ok())
 }

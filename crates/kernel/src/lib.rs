@@ -5,18 +5,25 @@
 //! ```
 //!
 //! Programs reserve and commit as `models/reserve.pml` says; [`ring`] reads what they have committed; [`decode`]
-//! says what it means, in the words of [`events`] and [`syscalls`]. Where the trace goes is somebody else's business.
+//! says what it means, in the words of [`events`], [`syscalls`] and [`tracepoints`]. Where the trace goes is somebody else's business.
 #![forbid(unsafe_code)]
 
+pub mod context;
 pub mod decode;
 pub mod events;
+pub mod filter;
 mod fitness;
 mod load;
+pub mod probes;
 pub mod records;
 pub mod ring;
 mod select;
+pub mod stacks;
+pub mod state;
 pub mod syscalls;
+pub mod tracepoints;
+pub mod unseen;
 
 pub use fitness::{Obstacle, obstacles};
 pub use load::{Error, Options, Recorder};
-pub use select::{Selection, UnknownEvent};
+pub use select::{Offer, Selection, UnknownEvent};

@@ -3,21 +3,25 @@
 //! Programs are attached by descriptors of this process alone, so that nothing stays attached when it ends,
 //! however it ends.
 
-use std::{fs, os::fd::AsFd, os::fd::AsRawFd};
+use std::{borrow::Cow, fs, os::fd::AsFd, os::fd::AsRawFd};
 
 use aya::{
     Btf, Ebpf, EbpfLoader,
     maps::{Array, Map, MapData, MapError},
-    programs::{BtfTracePoint, ProgramError, tp_btf::BtfTracePointLink},
+    programs::{BtfTracePoint, ProgramError, TracePoint, tp_btf::BtfTracePointLink},
 };
 use tompion_os::SharedMap;
 
 use crate::{
+    context::{self, Contexts},
     events::{FIRST, KNOWN, Known, SYSCALL_ENTRY, SYSCALL_EXIT},
+    filter::{self, Filter},
     fitness,
+    probes::{self, Attached, Probe},
     ring::{Geometry, RingReader},
     select::Selection,
     syscalls::{Calls, TABLE},
+    tracepoints::{Tracepoint, attach::Attachments},
 };
 
 /// The compiled programs; empty where there was no compiler.
@@ -40,6 +44,9 @@ pub enum Error {
     /// The programs or their maps were refused.
     #[error("the kernel refuses {0}: {1}")]
     Refused(String, String),
+    /// A probe can't be put where it was wanted.
+    #[error("{0}")]
+    Probe(String),
     /// The rings can't be mapped.
     #[error("the rings can't be mapped: {0}")]
     Rings(#[from] std::io::Error),
@@ -57,6 +64,10 @@ pub struct Options {
     /// If there are any, only these processes and the children that they will have are asked for system calls. The
     /// recorder itself never is; so where it stands here, that is for its children.
     pub follow: Vec<u32>,
+    /// What is wanted of the chosen events; it was made for this selection.
+    pub filter: Option<Filter>,
+    /// What events have beside their own.
+    pub contexts: Contexts,
 }
 
 /// The programs in the kernel, and their rings.
@@ -68,9 +79,20 @@ pub struct Recorder {
     /// Programs that are loaded.
     loaded: Vec<&'static str>,
     links: Vec<BtfTracePointLink>,
+    /// Probes that were asked for.
+    probes: Vec<Probe>,
+    attached: Attached,
     /// Events that this kernel doesn't have.
     missing: Vec<&'static str>,
+    /// Tracepoints without programs of their own.
+    tracepoints: Vec<Tracepoint>,
+    attachments: Attachments,
+    /// Which of them the kernel refused, and why.
+    refused: Vec<String>,
 }
+
+/// The program for those.
+const FOR_TRACEPOINTS: &str = "any_tracepoint";
 
 /// The programs that system calls take.
 const SYSCALLS: [(u16, &str, &str); 2] =
@@ -85,18 +107,27 @@ impl Recorder {
         let btf = Btf::from_sys_fs().map_err(|error| Error::Types(chain(&error)))?;
         let Options { selection, geometry, .. } = options;
         let (overwrite, follow) = (u32::from(options.overwrite), u32::from(!options.follow.is_empty()));
-        let recorder = std::process::id();
-        let mut ebpf = EbpfLoader::new()
+        let (filtered, recorder) = (u32::from(options.filter.is_some()), std::process::id());
+        let stacks_last = context::stacks_last(geometry.subbufs, options.overwrite);
+        let maps = probes::maps(&selection.probes, geometry.cpus);
+        let mut loader = EbpfLoader::new();
+        for (name, entries) in maps.into_iter().chain(context::maps(options.contexts, geometry.cpus)) {
+            loader.set_max_entries(name, entries);
+        }
+        let mut ebpf = loader
             .btf(Some(&btf))
             .set_global("cpus", &geometry.cpus, true)
             .set_global("subbufs", &geometry.subbufs, true)
+            .set_global("filtered", &filtered, true)
             .set_global("overwrite", &overwrite, true)
             .set_global("follow", &follow, true)
             .set_global("wanted", &selection.events, true)
             .set_global("recorder", &recorder, true)
+            .set_global("contexts", &options.contexts.bits(), true)
+            .set_global("stacks_last", &stacks_last, true)
             .set_max_entries("rings", geometry.cpus)
             .set_max_entries("data", geometry.all_subbufs())
-            .load(OBJECT)
+            .load(&programs(options.filter.as_ref())?)
             .map_err(|error| Error::Refused("the programs' maps".into(), chain(&error)))?;
         let rings = map_array(&ebpf, "rings", geometry.rings_bytes())?;
         let data = map_array(&ebpf, "data", geometry.data_bytes())?;
@@ -109,7 +140,12 @@ impl Recorder {
             geometry: *geometry,
             loaded: Vec::new(),
             links: Vec::new(),
+            probes: selection.probes.clone(),
+            attached: Attached::default(),
             missing: Vec::new(),
+            tracepoints: selection.tracepoints.clone(),
+            attachments: Attachments::default(),
+            refused: Vec::new(),
         };
         recorder.load_programs(options, &btf)?;
         Ok(recorder)
@@ -130,6 +166,25 @@ impl Recorder {
                 self.load_program(program, tracepoint, btf).map_err(|error| refused(program, &error))?;
             }
         }
+        if !self.tracepoints.is_empty() {
+            let loaded = tracepoint_program(&mut self.ebpf).and_then(TracePoint::load);
+            if let Err(error) = loaded {
+                self.do_without_tracepoints(refused(FOR_TRACEPOINTS, &error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The one program was refused (before Linux 5.15): the rest is recorded, if there is any.
+    fn do_without_tracepoints(&mut self, error: Error) -> Result<(), Error> {
+        if self.loaded.is_empty() && self.probes.is_empty() {
+            return Err(error);
+        }
+        let names: Vec<String> =
+            self.tracepoints.drain(..).map(|tracepoint| tracepoint.listed.name).collect();
+        let shown = names.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if names.len() > 3 { format!(" and {} more", names.len() - 3) } else { String::new() };
+        self.refused.push(format!("{shown}{more}: {error}"));
         Ok(())
     }
 
@@ -164,12 +219,21 @@ impl Recorder {
             });
             self.links.push(link.map_err(|error| refused(name, &error))?);
         }
+        self.attached = probes::attach(&mut self.ebpf, &self.probes).map_err(Error::Probe)?;
+        if !self.tracepoints.is_empty() {
+            let program = tracepoint_program(&mut self.ebpf).and_then(|program| program.fd());
+            let program = program.map_err(|error| refused(FOR_TRACEPOINTS, &error))?;
+            let not = self.attachments.attach(program.as_fd(), &self.tracepoints);
+            self.refused.extend(not.into_iter().map(|(name, error)| format!("{name}: {error}")));
+        }
         Ok(())
     }
 
     /// Ends recording. What the rings have can still be read.
     pub fn detach(&mut self) {
         self.links.clear();
+        self.attached = Attached::default();
+        self.attachments.detach();
     }
 
     /// The rings' number and size.
@@ -187,13 +251,19 @@ impl Recorder {
         &self.missing
     }
 
+    /// Chosen tracepoints to which the kernel lets nobody attach, with the reasons.
+    pub fn refused(&self) -> &[String] {
+        &self.refused
+    }
+
     /// How often the kernel did not start a program because it ran on that CPU already. Each was an event.
     ///
     /// Source: `recursion_misses` in `/proc/PID/fdinfo`, Linux 5.12.
-    pub fn misses(&mut self) -> u64 {
+    pub fn misses(&self) -> u64 {
         let mut sum = 0;
-        for name in &self.loaded {
-            let Ok(program) = program(&mut self.ebpf, name) else { continue };
+        let others = (!self.tracepoints.is_empty()).then_some(FOR_TRACEPOINTS);
+        for name in self.loaded.iter().copied().chain(others) {
+            let Some(program) = self.ebpf.program(name) else { continue };
             let Ok(descriptor) = program.fd() else { continue };
             let path = format!("/proc/self/fdinfo/{}", descriptor.as_fd().as_raw_fd());
             let text = fs::read_to_string(path).unwrap_or_default();
@@ -204,8 +274,21 @@ impl Recorder {
     }
 }
 
+/// The compiled programs, with the filter in its place.
+fn programs(filter: Option<&Filter>) -> Result<Cow<'static, [u8]>, Error> {
+    let Some(filter) = filter else { return Ok(OBJECT.into()) };
+    let spliced = filter::splice(OBJECT, &filter.code).map(Cow::Owned);
+    let missing =
+        || Error::Refused("the filter".into(), "this build's programs have no place for one".into());
+    spliced.ok_or_else(missing)
+}
+
 fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut BtfTracePoint, ProgramError> {
     ebpf.program_mut(name).ok_or(ProgramError::NotLoaded)?.try_into()
+}
+
+fn tracepoint_program(ebpf: &mut Ebpf) -> Result<&mut TracePoint, ProgramError> {
+    ebpf.program_mut(FOR_TRACEPOINTS).ok_or(ProgramError::NotLoaded)?.try_into()
 }
 
 /// Maps an array of the programs into this process.
@@ -251,7 +334,8 @@ fn tell_followed(ebpf: &mut Ebpf, pids: &[u32]) -> Result<(), Error> {
 fn refused(program: &str, error: &ProgramError) -> Error {
     if let ProgramError::LoadError { io_error, verifier_log } = error {
         let log = verifier_log.to_string();
-        let last: Vec<&str> = log.lines().rev().take(3).collect();
+        // The verifier's reason stands before three lines of sums.
+        let last: Vec<&str> = log.lines().rev().take(5).collect();
         return Error::Refused(format!("the program {program}"), format!("{io_error}; {}", last.join("; ")));
     }
     Error::Refused(format!("the program {program}"), chain(error))

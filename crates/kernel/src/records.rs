@@ -1,7 +1,7 @@
 //! Records in bytes that were copied from a ring. The bytes are the kernel's, but nothing is believed of them:
 //! what is no record costs the rest of its sub-buffer, and is told.
 
-use crate::ring::SUBBUF_SIZE;
+use crate::{context::STACK, ring::SUBBUF_SIZE};
 
 /// Bytes before a record's payload (`struct head` in `src/bpf/ring.h`).
 const HEAD: usize = 24;
@@ -23,6 +23,8 @@ pub struct UntrustedRecord<'a> {
     pub extra: u32,
     /// The rest, with up to 7 bytes behind its end.
     pub payload: &'a [u8],
+    /// What stands behind that of each event ([`crate::context`]).
+    pub context: &'a [u8],
 }
 
 /// Bytes that are no record.
@@ -36,12 +38,20 @@ pub struct Records<'a> {
     /// Position of the first byte in the ring.
     begin: u64,
     at: usize,
+    /// Bytes of an event's context.
+    context: usize,
 }
 
 impl<'a> Records<'a> {
     /// The records in bytes that begin at this position of the ring.
     pub fn new(bytes: &'a [u8], begin: u64) -> Self {
-        Self { bytes, begin, at: 0 }
+        Self { bytes, begin, at: 0, context: 0 }
+    }
+
+    /// The same, with so many bytes of context behind each event.
+    #[must_use]
+    pub fn with_context(self, context: usize) -> Self {
+        Self { context, ..self }
     }
 
     /// Position in the ring of what comes next.
@@ -65,13 +75,25 @@ impl<'a> Records<'a> {
         }
         if number == PADDING {
             let payload = &rest[size..size];
-            return Some((size, UntrustedRecord { number, tid: 0, pid: 0, time: 0, extra: 0, payload }));
+            let nothing =
+                UntrustedRecord { number, tid: 0, pid: 0, time: 0, extra: 0, payload, context: payload };
+            return Some((size, nothing));
         }
-        let payload = rest.get(HEAD..size)?;
+        let context = if number == STACK { 0 } else { self.context };
+        let payload = rest.get(HEAD..size.checked_sub(context)?)?;
+        let context = rest.get(size - context..size)?;
         let time = u64::from_le_bytes(*rest.get(8..)?.first_chunk()?);
         Some((
             size,
-            UntrustedRecord { number, tid: word(4)?, pid: word(16)?, time, extra: word(20)?, payload },
+            UntrustedRecord {
+                number,
+                tid: word(4)?,
+                pid: word(16)?,
+                time,
+                extra: word(20)?,
+                payload,
+                context,
+            },
         ))
     }
 }
@@ -128,6 +150,17 @@ mod tests {
     }
 
     #[test]
+    fn context_stands_behind_events_and_not_behind_stacks() {
+        let bytes =
+            [record(3, b"abcdefgh--------"), record(STACK, b"abcdefgh"), record(3, b"short")].concat();
+        let found: Vec<_> = Records::new(&bytes, 0).with_context(8).map(Result::unwrap).collect();
+        assert_eq!((found[0].payload, found[0].context), (&b"abcdefgh"[..], &b"--------"[..]));
+        assert_eq!((found[1].payload, found[1].context), (&b"abcdefgh"[..], &b""[..]));
+        assert_eq!((found[2].payload, found[2].context), (&b""[..], &b"short\0\0\0"[..]));
+        assert_eq!(Records::new(&record(3, b""), 0).with_context(8).next(), Some(Err(Garbage)));
+    }
+
+    #[test]
     fn garbage_costs_its_own_sub_buffer() {
         let mut bytes = record(3, b"");
         bytes.extend([0xff; 64]);
@@ -147,7 +180,7 @@ mod tests {
                     (seed >> 60) as u8
                 })
                 .collect();
-            let _ = Records::new(&bytes, SUBBUF_SIZE - 200).count();
+            let _ = Records::new(&bytes, SUBBUF_SIZE - 200).with_context(16).count();
         }
     }
 }

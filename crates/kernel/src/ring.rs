@@ -3,7 +3,7 @@
 //! ```text
 //! rings   one entry for each CPU:  0 write │ 8 events │ 16 lost [16] │ … │ 192 consumed │ …
 //!                                  256 commit [1024]
-//! data    one entry for each sub-buffer: 64 KiB of records │ 2304 bytes that are never used
+//! data    one entry for each sub-buffer: 64 KiB of records │ 8256 bytes that are never used
 //! ```
 //!
 //! `write` is free-running and moved by whoever reserves. A sub-buffer's commit counter is what was committed to
@@ -29,7 +29,7 @@ pub const SUBBUF_SIZE: u64 = 1 << 16;
 /// Most sub-buffers of a ring.
 pub const MOST_SUBBUFS: u32 = 1024;
 /// Distance of two sub-buffers in memory.
-const STRIDE: usize = SUBBUF_SIZE as usize + 2304;
+const STRIDE: usize = SUBBUF_SIZE as usize + 8256;
 
 const WRITE: usize = 0;
 const EVENTS: usize = 8;

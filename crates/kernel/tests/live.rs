@@ -1,30 +1,31 @@
 //! The programs in the running kernel. Where that isn't permitted, a line says so and nothing is tested.
 
-use std::{collections::BTreeMap, time::Duration};
+mod support;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tompion_kernel::{
-    Options, Recorder, Selection,
-    decode::Decoder,
+    Offer, Options, Recorder, Selection,
+    context::Contexts,
+    decode::{Decoder, Vocabulary},
     events::{FIRST, KNOWN, SYSCALL_ENTRY, SYSCALL_EXIT},
-    obstacles,
     records::Records,
     ring::Geometry,
-    syscalls::Calls,
 };
 use tompion_layout::loss::Cause;
 
-/// Whether the kernel can be recorded here.
-fn permitted() -> bool {
-    let found: Vec<String> = obstacles().into_iter().filter(|it| !it.bearable).map(|it| it.found).collect();
-    if !found.is_empty() {
-        eprintln!("SKIPPED, the kernel can't be recorded here: {}", found.join("; "));
-    }
-    found.is_empty()
-}
+use support::permitted;
 
 fn options(selection: Selection) -> Options {
     let geometry = Geometry::of_size(tompion_os::possible_cpus(), 8 << 20);
-    Options { selection, overwrite: false, geometry, follow: Vec::new() }
+    Options {
+        selection,
+        overwrite: false,
+        geometry,
+        follow: Vec::new(),
+        filter: None,
+        contexts: Contexts::default(),
+    }
 }
 
 /// What was found in rings.
@@ -78,12 +79,13 @@ fn all_programs_pass_the_verifier_and_run() {
     if !permitted() {
         return;
     }
-    let calls = Calls::of_this_kernel();
-    let selection = Selection::matching(&calls, &["*".into()]).unwrap();
+    let offer = Offer::of_this_kernel();
+    let calls = &offer.calls;
+    let selection = Selection::matching(&offer, &["*".into()]).unwrap();
     for overwrite in [false, true] {
         let follow = if overwrite { vec![std::process::id()] } else { Vec::new() };
         let options = Options { overwrite, follow, ..options(selection.clone()) };
-        let mut recorder = Recorder::load(&options, &calls).unwrap();
+        let mut recorder = Recorder::load(&options, calls).unwrap();
         assert_eq!(recorder.missing(), &[] as &[&str]);
         recorder.attach().unwrap();
         assert!(std::process::Command::new("true").status().unwrap().success());
@@ -111,12 +113,13 @@ fn each_system_call_is_recorded_or_counted_as_lost() {
     if !permitted() {
         return;
     }
-    let calls = Calls::of_this_kernel();
-    let everything = Selection::matching(&calls, &["*".into()]).unwrap();
+    let offer = Offer::of_this_kernel();
+    let calls = &offer.calls;
+    let everything = Selection::matching(&offer, &["*".into()]).unwrap();
     for size in [8 << 20, 128 << 10] {
         let geometry = Geometry::of_size(tompion_os::possible_cpus(), size);
         let mut recorder =
-            Recorder::load(&Options { geometry, ..options(everything.clone()) }, &calls).unwrap();
+            Recorder::load(&Options { geometry, ..options(everything.clone()) }, calls).unwrap();
         recorder.attach().unwrap();
         let rounds = 200_000u64;
         // A process of its own: the recorder's calls are not recorded.
@@ -149,16 +152,18 @@ fn paths_are_decoded() {
     if !permitted() {
         return;
     }
-    let calls = Calls::of_this_kernel();
-    let selection = Selection::matching(&calls, &["syscall_*".into()]).unwrap();
+    let offer = Offer::of_this_kernel();
+    let calls = &offer.calls;
+    let selection = Selection::matching(&offer, &["syscall_*".into()]).unwrap();
     let options = Options { follow: vec![std::process::id()], ..options(selection) };
-    let mut recorder = Recorder::load(&options, &calls).unwrap();
+    let mut recorder = Recorder::load(&options, calls).unwrap();
     recorder.attach().unwrap();
     let status = std::process::Command::new("cat").arg("/proc/self/status").output().unwrap();
     assert!(status.status.success());
     recorder.detach();
     std::thread::sleep(Duration::from_millis(50));
-    let mut decoder = Decoder::new(calls.clone());
+    let vocabulary = Arc::new(Vocabulary::of_calls(calls.clone()));
+    let mut decoder = Decoder::new(vocabulary.clone());
     let mut names = Vec::new();
     for cpu in 0..options.geometry.cpus {
         let mut bytes = Vec::new();
@@ -166,7 +171,7 @@ fn paths_are_decoded() {
         for record in Records::new(&bytes, span.begin) {
             let (class, payload) = decoder.decode(&record.unwrap()).unwrap();
             let payload = payload.to_vec();
-            let event = class.event(&calls);
+            let event = vocabulary.event(class);
             assert!(payload.len() >= event.fixed_size());
             names.push((event.name, String::from_utf8_lossy(&payload).into_owned()));
         }

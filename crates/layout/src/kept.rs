@@ -13,21 +13,37 @@
 //!         8  number u32   12  cpu u32
 //!        16  time u64
 //!        24  thread u32   28  length of the payload u32
-//!        32  payload: fixed part and tails
+//!        32  check u64 over all the words of the entry but the first and this one, see [`check`]
+//!        40  payload: fixed part and tails, zeros to a multiple of 8
 //! ```
+//!
+//! The check is for lists that were in a file when the machine stopped, of which each page is from another moment.
+//! Nobody else looks at it.
 
 /// Offset of the hint.
 pub const HINT: usize = 0;
 /// Offset of the first entry.
 pub const ENTRIES: usize = 8;
 /// Bytes before an entry's payload.
-pub const HEADER: usize = 32;
+pub const HEADER: usize = 40;
+/// Offset of the check in an entry.
+pub const CHECK: usize = 32;
 /// Stands in an entry's first word once the entry is complete.
 pub const COMMITTED: u64 = 1 << 63;
 
 /// Bytes of an entry with so many bytes of payload.
 pub const fn entry_len(payload: usize) -> usize {
     (HEADER + payload + 7) & !7
+}
+
+/// The check of an entry at an offset in the list, of its words in order, without the first and the check itself.
+/// Never 0.
+pub fn check(at: usize, words: impl Iterator<Item = u64>) -> u64 {
+    let mixed = words.fold(at as u64 ^ 0x9e37_79b9_7f4a_7c15, |sum, word| {
+        let sum = (sum ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        sum ^ sum >> 29
+    });
+    mixed | 1
 }
 
 /// The length that an entry's first word tells; none if nothing begins there, or what cannot be.
@@ -47,7 +63,7 @@ mod tests {
     fn lengths_that_cannot_be_are_none() {
         assert_eq!(entry_len(1), HEADER + 8);
         assert_eq!(length(COMMITTED | 40, 40), Some(40));
-        for (word, room) in [(0, 100), (39, 100), (24, 100), (48, 40), (u64::MAX, usize::MAX >> 1)] {
+        for (word, room) in [(0, 100), (47, 100), (32, 100), (48, 40), (u64::MAX, usize::MAX >> 1)] {
             assert_eq!(length(word, room), None, "{word:#x}");
         }
     }

@@ -28,7 +28,7 @@ pub mod record;
 pub mod ring;
 
 /// Version of everything in this crate. An agent and a session that disagree do not share memory.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 
 /// Size of a page of memory, and so of every header that is mapped by itself, in bytes.
 pub const PAGE: u64 = 4096;

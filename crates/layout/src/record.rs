@@ -163,7 +163,8 @@ pub const fn record_len(payload: usize) -> usize {
 /// ring had lost when the sub-buffer was opened, so that losses are known where they happened; `events`
 /// is how many events it had taken, so that what a flight recorder overwrote is known to the event.
 ///
-/// In reserve form a commit word stands before all this, as before every record, and behind it one more word: how
+/// In reserve form `lost` is read when the header is written, a little after the sub-buffer was opened, so that the next
+/// one's may be less. A commit word stands before all this, as before every record, and behind it one more word: how
 /// many bytes of the sub-buffer were committed in all laps together. After `k` complete laps that is `k` times the
 /// sub-buffer's size; nobody ever sets it back.
 pub struct SubbufferHeader;

@@ -5,6 +5,7 @@
 //! and atomic or volatile, so that callers need no `unsafe`.
 
 mod clock;
+mod closing;
 mod descriptors;
 mod detached;
 mod environment;
@@ -15,28 +16,32 @@ mod interposed;
 mod lock;
 mod memory;
 mod namespace;
+mod probe;
 mod process;
 mod processor;
 mod sanitizer;
 mod socket;
 mod thread;
+mod user;
 
 pub use clock::{
     COUNTER_NAME, ClockPair, monotonic_ns, monotonic_ns_without_tsc, realtime_ns, sample_clocks, tsc,
     tsc_is_usable, tsc_state,
 };
+pub use closing::{close_elsewhere, close_side_by_side};
 pub use descriptors::take_own_table;
 pub use detached::{READY_DESCRIPTOR, Ready, say_ready, start_detached};
 pub use environment::put_into_environment;
 pub use floats::with_default_floats;
 pub use futex::{futex_wait, futex_wake_one};
-pub use interposed::{fail_as_missing, is_defined_elsewhere, next_function};
+pub use interposed::{clone_of_libc, fail_as_missing, is_defined_elsewhere, next_function};
 pub use lock::{Lock, is_unlocked, try_lock};
 pub use memory::{Retired, SharedMap, create_memfd, create_reserved, open_private_page, populate};
 pub use namespace::{
     effective_user, failed_for_threads, innermost_pid, object_of, pid_namespace, pid_namespace_of,
     set_namespace, thread_exists, unshare,
 };
+pub use probe::{ProbePlace, attach_probe, attach_program, open_tracepoint};
 pub use process::{
     Inheritance, Interest, Poller, ProcessWatch, Signals, executable_of, is_privileged_start, kill, name_of,
     on_fork, raise_file_limit, replace_standard_error,
@@ -51,6 +56,7 @@ pub use thread::{
     possible_cpus, prefer_this_thread, prepare_section_barrier, rseq_area, spawn_background, thread_count,
     thread_pointer, tid_from_thread_block, tid_offset,
 };
+pub use user::{FileRights, User};
 
 /// The last system call's error.
 pub(crate) fn last_error() -> std::io::Error {

@@ -193,10 +193,8 @@ impl PacketSocket {
 
     /// Bounds how long sends and receives wait; 0 is for ever.
     pub fn set_timeout(&self, timeout_ms: u32) -> io::Result<()> {
-        let time = libc::timeval {
-            tv_sec: libc::time_t::from(timeout_ms / 1000),
-            tv_usec: libc::suseconds_t::from(timeout_ms % 1000 * 1000),
-        };
+        let time =
+            libc::timeval { tv_sec: (timeout_ms / 1000).into(), tv_usec: (timeout_ms % 1000 * 1000).into() };
         for option in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
             let size = size_of::<libc::timeval>() as libc::socklen_t;
             // SAFETY: `time` is an initialised structure of the size that is passed.
@@ -257,14 +255,15 @@ impl PacketSocket {
             let size = size_of_val(&*raws);
             message.msg_control = control.bytes.as_mut_ptr().cast();
             // SAFETY: CMSG_SPACE is arithmetic.
-            message.msg_controllen = unsafe { libc::CMSG_SPACE(size as u32) } as usize;
-            assert!(raws.len() <= MAX_DESCRIPTORS && message.msg_controllen <= CONTROL_SIZE);
+            // Of another type in each C library.
+            message.msg_controllen = unsafe { libc::CMSG_SPACE(size as u32) } as _;
+            assert!(raws.len() <= MAX_DESCRIPTORS && message.msg_controllen as usize <= CONTROL_SIZE);
             // SAFETY: the buffer is aligned and larger than the header and the descriptors together.
             unsafe {
                 let header = libc::CMSG_FIRSTHDR(&raw const message);
                 (*header).cmsg_level = libc::SOL_SOCKET;
                 (*header).cmsg_type = libc::SCM_RIGHTS;
-                (*header).cmsg_len = libc::CMSG_LEN(size as u32) as usize;
+                (*header).cmsg_len = libc::CMSG_LEN(size as u32) as _;
                 std::ptr::copy_nonoverlapping(raws.as_ptr().cast(), libc::CMSG_DATA(header), size);
             }
         }
@@ -322,7 +321,7 @@ impl PacketSocket {
         message.msg_iov = &raw mut vector;
         message.msg_iovlen = 1;
         message.msg_control = control.bytes.as_mut_ptr().cast();
-        message.msg_controllen = CONTROL_SIZE;
+        message.msg_controllen = CONTROL_SIZE as _;
         let len = loop {
             // SAFETY: the message points to live locals only.
             let len = unsafe { libc::recvmsg(self.raw(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
@@ -413,7 +412,7 @@ fn take_descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while !header.is_null() {
             if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
-                let size = (*header).cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
+                let size = ((*header).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
                 let data = libc::CMSG_DATA(header).cast::<RawFd>();
                 for index in 0..size / size_of::<RawFd>() {
                     descriptors.push(OwnedFd::from_raw_fd(data.add(index).read_unaligned()));

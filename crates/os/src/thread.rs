@@ -260,7 +260,8 @@ pub fn spawn_background(body: fn()) -> io::Result<()> {
     // SAFETY: all-zero bytes are valid for these plain structures, which the calls below initialise.
     let (mut all, mut old, mut attributes): (libc::sigset_t, libc::sigset_t, libc::pthread_attr_t) =
         unsafe { std::mem::zeroed() };
-    let mut thread: libc::pthread_t = 0;
+    // A number or a pointer, as the C library has it.
+    let mut thread = std::mem::MaybeUninit::<libc::pthread_t>::uninit();
     // SAFETY: every pointer is to a live local of the right type; the attributes are initialised before use
     // and destroyed after it; the signal mask is put back before returning.
     let result = unsafe {
@@ -271,12 +272,13 @@ pub fn spawn_background(body: fn()) -> io::Result<()> {
         libc::pthread_attr_setstacksize(&raw mut attributes, STACK);
         let argument = body as *mut libc::c_void;
         let mut result =
-            libc::pthread_create(&raw mut thread, &raw const attributes, run_background, argument);
+            libc::pthread_create(thread.as_mut_ptr(), &raw const attributes, run_background, argument);
         if result == libc::EINVAL {
             // The program's thread-local storage leaves no room in a small stack.
             libc::pthread_attr_init(&raw mut attributes);
             libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
-            result = libc::pthread_create(&raw mut thread, &raw const attributes, run_background, argument);
+            result =
+                libc::pthread_create(thread.as_mut_ptr(), &raw const attributes, run_background, argument);
         }
         libc::pthread_attr_destroy(&raw mut attributes);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, std::ptr::null_mut());

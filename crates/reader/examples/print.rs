@@ -12,7 +12,11 @@ fn main() {
     }
     let seconds = format == "--seconds";
     let clock = if seconds { ClockFormat::Seconds } else { ClockFormat::TimeOfDay };
-    let options = PrintOptions { time: TimeFormat { clock, ..TimeFormat::default() }, no_delta: seconds };
+    let options = PrintOptions {
+        time: TimeFormat { clock, ..TimeFormat::default() },
+        no_delta: seconds,
+        ..PrintOptions::default()
+    };
     let mut traces = match tompion_reader::open(&paths) {
         Ok(traces) => traces,
         Err(error) => {
@@ -21,7 +25,7 @@ fn main() {
         }
     };
     let events = match format.as_str() {
-        "--json" => json::print(&mut traces, &mut stdout().lock()),
+        "--json" => json::print(&mut traces, json::JsonOptions::default(), &mut stdout().lock()),
         "--csv" => json::print_csv(&mut traces, &mut stdout().lock()),
         "--stat" => {
             let summary = stat::summarize(&mut traces);

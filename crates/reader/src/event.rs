@@ -28,6 +28,7 @@ pub struct Place {
 }
 
 impl<'a> Event<'a> {
+    #[inline]
     pub(crate) fn new(
         trace: &'a Trace,
         (trace_index, source): (usize, usize),
@@ -72,6 +73,11 @@ impl<'a> Event<'a> {
     /// the trace has no clock.
     pub fn timestamp(&self) -> Option<i64> {
         self.timestamp
+    }
+
+    /// The value of its stream's clock when it happened, in cycles; 0 without a clock.
+    pub fn cycles(&self) -> u64 {
+        self.file.decoder.cycles(&self.file.state)
     }
 
     /// The context of its packet, sizes and counters included.

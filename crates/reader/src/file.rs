@@ -12,21 +12,23 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tompion_ctf::decode::{DecodeError, Decoder, EventBody, Input, Packet, State, WINDOW_ALIGNMENT};
+use tompion_ctf::decode::{
+    DecodeError, Decoder, EventBody, Input, News, Packet, State, Tally, WINDOW_ALIGNMENT,
+};
 
 use crate::Damage;
 
 /// Largest event, or packet header, in bytes.
 const MAX_WINDOW: usize = 256 << 20;
 /// Damaged packets after which the rest of a file is left.
-const MAX_DAMAGES: u32 = 1000;
+pub(crate) const MAX_DAMAGES: u32 = 1000;
 
 /// A stream file that is being read.
 pub(crate) struct StreamFile {
     pub path: PathBuf,
     pub decoder: Arc<Decoder>,
     pub state: State,
-    file: File,
+    file: Arc<File>,
     size: u64,
     buffer: Vec<u8>,
     /// How many bytes are read at once.
@@ -42,10 +44,12 @@ pub(crate) struct StreamFile {
     /// The bit behind the packet's content.
     content: u64,
     pub packet: Option<Packet>,
+    /// Whether it is being written: a packet that is not whole is none yet.
+    pub is_growing: bool,
     /// The packet's number in its source, counted by the source.
     pub packets: u64,
     /// How often damage was passed over.
-    damages: u32,
+    pub damages: u32,
     /// The packet's header and context, which its values refer to.
     packet_bytes: Vec<u8>,
     /// Index of the current event's class.
@@ -56,7 +60,12 @@ pub(crate) struct StreamFile {
 impl StreamFile {
     /// Opens a file.
     pub fn open(path: PathBuf, decoder: Arc<Decoder>, window: usize) -> io::Result<Self> {
-        let file = File::open(&path)?;
+        let file = Arc::new(File::open(&path)?);
+        Self::new(path, file, decoder, window)
+    }
+
+    /// Reads a file that is open, from its beginning on.
+    pub fn new(path: PathBuf, file: Arc<File>, decoder: Arc<Decoder>, window: usize) -> io::Result<Self> {
         let size = file.metadata()?.len();
         Ok(Self {
             path,
@@ -72,6 +81,7 @@ impl StreamFile {
             bit: 0,
             content: 0,
             packet: None,
+            is_growing: false,
             packets: 0,
             damages: 0,
             packet_bytes: Vec::new(),
@@ -96,6 +106,45 @@ impl StreamFile {
     /// Index of the packet's stream class.
     pub fn stream(&self) -> usize {
         self.packet.as_ref().map_or(0, |packet| packet.stream)
+    }
+
+    /// Forgets what is in memory, and gives its room away. It is read again where it is needed.
+    pub fn take_buffer(&mut self) -> Vec<u8> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        buffer
+    }
+
+    /// Uses this room, of a file that was just opened.
+    pub fn use_buffer(&mut self, buffer: Vec<u8>) {
+        self.buffer = buffer;
+    }
+
+    /// Goes to a place where a packet begins; [`Self::next_packet`] reads it.
+    pub fn go_to(&mut self, packet: u64) {
+        self.packet = None;
+        self.packet_start = packet;
+    }
+
+    /// Where the packet begins, in bytes from the file's beginning.
+    pub fn packet_start(&self) -> u64 {
+        self.packet_start
+    }
+
+    /// Size of the packet in bytes; up to the file's end if it says none.
+    pub fn packet_size(&self) -> u64 {
+        let left = self.size.saturating_sub(self.packet_start);
+        self.packet.as_ref().and_then(|packet| packet.packet_bits).map_or(left, |bits| left.min(bits / 8))
+    }
+
+    /// The next bit to decode in the packet.
+    pub fn bit(&self) -> u64 {
+        self.bit
+    }
+
+    /// Where the event begins whose header was decoded last, in bytes from the file's beginning.
+    pub fn offset(&self) -> u64 {
+        self.packet_start + self.bit / 8
     }
 
     fn damage(&self, error: &DecodeError) -> Damage {
@@ -188,9 +237,14 @@ impl StreamFile {
                     break packet;
                 }
                 Err(error) if error.is_cut() && self.widen()? => {}
+                Err(error) if error.is_cut() && self.is_growing => return Ok(false),
                 Err(error) => return Err(self.damage(&error)),
             }
         };
+        let left = self.size.saturating_sub(self.packet_start);
+        if self.is_growing && packet.packet_bits.is_none_or(|bits| bits / 8 > left) {
+            return Ok(false);
+        }
         self.bit = packet.header_bits;
         self.content = packet.content_bits.unwrap_or(self.content);
         self.packet = Some(packet);
@@ -251,6 +305,31 @@ impl StreamFile {
                 Err(error) => return Err(self.damage(&error)),
             }
         }
+    }
+
+    /// Counts the events that are left in the packet. Where time goes back is told by the byte of the file. `news` is called as [`Decoder::tally`] says.
+    pub fn tally(&mut self, tally: &mut Tally, news: &mut News<'_>) -> Result<(), Damage> {
+        let stream = self.stream();
+        while self.bit < self.content {
+            let begin = (self.packet_start + self.base).saturating_sub(self.buffer_start);
+            let bytes = self.buffer.get(begin as usize..).unwrap_or_default();
+            let input = Input::new(bytes, self.content - self.base * 8);
+            let place = (self.bit - self.base * 8, &mut self.state);
+            let is_first = tally.back.is_none();
+            let (end, error) = self.decoder.tally(stream, input, place, (&mut *tally, &mut *news));
+            self.bit = end + self.base * 8;
+            if let Some(back) = tally.back.as_mut().filter(|_| is_first) {
+                back.place = self.packet_start + self.base + back.place / 8;
+            }
+            match error {
+                // A window ends where its last event does only by chance.
+                None if self.bit >= self.content || !self.widen()? => return Ok(()),
+                None => {}
+                Some(error) if error.is_cut() && self.widen()? => {}
+                Some(error) => return Err(self.damage(&error)),
+            }
+        }
+        Ok(())
     }
 
     /// Goes on behind damage: to the next sound packet. False if none is left.

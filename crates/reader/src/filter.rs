@@ -106,9 +106,10 @@ fn environment<'a>(trace: &'a Trace, name: &Name, names: &[String]) -> Option<&'
 /// name of the selected option.
 fn descend<'a>(value: Decoded<'a>, path: &[Segment]) -> Option<Decoded<'a>> {
     match (value, path) {
-        (Decoded::Variant(option, fields), path) => {
+        (Decoded::Variant(_, mut fields), path) => {
+            let (option, value) = fields.next()?;
             let is_named = matches!(path.first(), Some(Segment::Name(name)) if name == option);
-            descend(fields.get(option)?, path.get(usize::from(is_named)..)?)
+            descend(value, path.get(usize::from(is_named)..)?)
         }
         (Decoded::Optional(inner), path) => descend(inner?.value()?, path),
         (value, []) => Some(value),

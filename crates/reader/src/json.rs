@@ -4,6 +4,8 @@
 //! {"timestamp_ns":1457113582794565804,"event":"db:query","cpu":2,"trace":"t","context":{…},"fields":{…}}
 //! {…,"event":"mark:done",…,"fields":{"rows":5},"message":"rows 5"}
 //! {…,"fields":{"addr":94254…},"symbols":{"addr":"compute(int)"}}
+//! {…,"fields":{"ret":-2},"meanings":{"ret":"ENOENT"}}
+//! {…,"stacks":{"kernel":["schedule+0x23",…],"user":["main+0x1b (server)"]}}
 //! timestamp_ns,event,cpu,trace,context,fields
 //! 1457113582794565804,db:query,2,t,"{""vtid"":7}","{""rows"":1}"
 //! ```
@@ -15,33 +17,36 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::sync::Arc;
 
 use tompion_ctf::decode::{Fields, Value};
 
+use crate::lines::{self, Lines};
+use crate::meanings::Meanings;
 use crate::message::Message;
+use crate::symbols::{Stack, Symbols};
 use crate::{Error, Event, Place, TraceSet};
 
-/// Bytes that are gathered before they are written.
-const BUFFER: usize = 256 << 10;
+/// What stands in the objects beside what was recorded.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct JsonOptions {
+    /// What flags, commands and errors of system calls are called in C.
+    pub explain: bool,
+}
 
-/// Prints all events that are left as JSON, one object a line; returns how many.
+/// Prints all events that are left as JSON, one object a line, by as many threads as there are processors; returns how
+/// many.
 ///
 /// # Errors
 ///
 /// If the output cannot be written.
-pub fn print(traces: &mut TraceSet, output: &mut dyn Write) -> Result<u64, Error> {
-    let (mut messages, mut scratch) = (HashMap::new(), Vec::new());
-    let mut symbols = traces.symbols.take();
-    print_lines(traces, output, |event, line| {
-        json_line(event, line);
-        push_message(event, &mut messages, &mut scratch, line);
-        if let Some(symbols) = &mut symbols {
-            push_names(&symbols.names_of(event), line);
-        }
-        line.push(b'}');
-    })
+pub fn print(traces: &mut TraceSet, options: JsonOptions, output: &mut dyn Write) -> Result<u64, Error> {
+    let symbols = traces.symbols.take();
+    let new = || JsonLines { symbols: symbols.clone(), ..JsonLines::new(options) };
+    lines::print(traces, &new, output)
 }
+
+/// The line with the names of columns.
+pub const CSV_COLUMNS: &[u8] = b"timestamp_ns,event,cpu,trace,context,fields\n";
 
 /// Prints all events that are left as comma-separated values, names of columns first; returns how many.
 ///
@@ -49,33 +54,57 @@ pub fn print(traces: &mut TraceSet, output: &mut dyn Write) -> Result<u64, Error
 ///
 /// If the output cannot be written.
 pub fn print_csv(traces: &mut TraceSet, output: &mut dyn Write) -> Result<u64, Error> {
-    output.write_all(b"timestamp_ns,event,cpu,trace,context,fields\n")?;
-    let mut scratch = Vec::new();
-    print_lines(traces, output, |event, line| csv_line(event, &mut scratch, line))
+    output.write_all(CSV_COLUMNS)?;
+    lines::print(traces, &CsvLines::default, output)
 }
 
-fn print_lines(
-    traces: &mut TraceSet,
-    output: &mut dyn Write,
-    mut line: impl FnMut(&Event<'_>, &mut Vec<u8>),
-) -> Result<u64, Error> {
-    let mut buffer = Vec::with_capacity(BUFFER + 4096);
-    let mut events = 0;
-    while let Some(event) = traces.next_event() {
-        events += 1;
-        line(&event, &mut buffer);
-        buffer.push(b'\n');
-        if buffer.len() >= BUFFER {
-            output.write_all(&buffer)?;
-            buffer.clear();
-        }
+#[derive(Default)]
+pub(crate) struct JsonLines {
+    /// The formats that were read.
+    messages: HashMap<Place, Option<Message>>,
+    scratch: Vec<u8>,
+    symbols: Option<Symbols>,
+    options: JsonOptions,
+    /// Of the kinds of events so far.
+    meanings: HashMap<Place, Option<Meanings>>,
+}
+
+impl JsonLines {
+    pub(crate) fn new(options: JsonOptions) -> Self {
+        Self { options, ..Self::default() }
     }
-    output.write_all(&buffer)?;
-    output.flush()?;
-    Ok(events)
 }
 
-/// What a mark says. `messages` keeps the formats that were read.
+impl Lines for JsonLines {
+    fn line(&mut self, event: &Event<'_>, line: &mut Vec<u8>) {
+        json_line(event, line);
+        push_message(event, &mut self.messages, &mut self.scratch, line);
+        if self.options.explain {
+            let meanings = self.meanings.entry(event.place()).or_insert_with(|| Meanings::of(event.name()));
+            let explained = meanings.as_ref().map(|meanings| meanings.explain(event)).unwrap_or_default();
+            push_texts("meanings", &explained, line);
+        }
+        if let Some(symbols) = &mut self.symbols {
+            push_texts("symbols", &symbols.names_of(event), line);
+            push_stacks(&symbols.stacks_of(event), line);
+        }
+        line.extend_from_slice(b"}\n");
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct CsvLines {
+    scratch: Vec<u8>,
+}
+
+impl Lines for CsvLines {
+    fn line(&mut self, event: &Event<'_>, line: &mut Vec<u8>) {
+        csv_line(event, &mut self.scratch, line);
+        line.push(b'\n');
+    }
+}
+
+/// What a mark says.
 fn push_message(
     event: &Event<'_>,
     messages: &mut HashMap<Place, Option<Message>>,
@@ -90,15 +119,38 @@ fn push_message(
     text(scratch, line);
 }
 
-/// What the event's addresses are called.
-fn push_names(names: &[(&str, Arc<str>)], line: &mut Vec<u8>) {
+/// What fields of the event are called; nothing if none has a name.
+fn push_texts(what: &str, names: &[(&str, impl AsRef<str>)], line: &mut Vec<u8>) {
     for (index, (field, name)) in names.iter().enumerate() {
-        line.extend_from_slice(if index == 0 { b",\"symbols\":{" } else { b"," });
+        line.push(b',');
+        if index == 0 {
+            text(what.as_bytes(), line);
+            line.extend_from_slice(b":{");
+        }
         text(field.as_bytes(), line);
         line.push(b':');
-        text(name.as_bytes(), line);
+        text(name.as_ref().as_bytes(), line);
     }
     if !names.is_empty() {
+        line.push(b'}');
+    }
+}
+
+/// The functions that led to the event, the innermost first.
+fn push_stacks(stacks: &[Stack], line: &mut Vec<u8>) {
+    for (index, (whose, names)) in stacks.iter().enumerate() {
+        line.extend_from_slice(if index == 0 { b",\"stacks\":{" } else { b"," });
+        text(whose.as_bytes(), line);
+        line.extend_from_slice(b":[");
+        for (index, name) in names.iter().enumerate() {
+            if index > 0 {
+                line.push(b',');
+            }
+            text(name.as_bytes(), line);
+        }
+        line.push(b']');
+    }
+    if !stacks.is_empty() {
         line.push(b'}');
     }
 }

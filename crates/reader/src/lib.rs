@@ -16,8 +16,11 @@ mod discover;
 mod event;
 mod file;
 pub mod filter;
+pub mod follow;
 pub mod json;
+mod lines;
 pub mod manifest;
+mod meanings;
 mod merge;
 pub mod message;
 pub mod stat;
@@ -28,7 +31,9 @@ use std::path::PathBuf;
 
 pub use discover::Trace;
 pub use event::{Event, Place};
-pub use merge::{Loss, LossKind, Selection, TraceSet, open};
+pub use tompion_ctf::metadata::Version;
+
+pub use merge::{Disorder, Loss, LossKind, PacketView, Selection, TraceSet, Visitor, open};
 
 /// Why traces could not be opened.
 #[derive(Debug, thiserror::Error)]

@@ -26,6 +26,20 @@ pub struct Manifest {
     /// What was recorded.
     #[serde(default)]
     pub sources: Vec<Source>,
+    /// Whether more was lost than the sources tell, which nobody can know.
+    #[serde(default)]
+    pub losses_unknown: bool,
+}
+
+/// What manifests say of what was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// The sources below the paths that were opened, each with its trace's folder.
+    pub sources: Vec<(PathBuf, Source)>,
+    /// Whether one of the recordings lost more than its sources tell.
+    pub losses_unknown: bool,
+    /// What was wrong.
+    pub damages: Vec<Damage>,
 }
 
 /// One source of events: a process, or the kernel.
@@ -63,8 +77,8 @@ pub struct Source {
     pub overwritten: u64,
 }
 
-/// The sources below the paths that were opened, each with its trace's folder, and what was wrong.
-pub(crate) fn sources(traces: &TraceSet) -> (Vec<(PathBuf, Source)>, Vec<Damage>) {
+/// Reads the manifests of what was opened.
+pub(crate) fn told(traces: &TraceSet) -> Told {
     let mut folders: BTreeMap<PathBuf, Result<Option<Manifest>, Damage>> = BTreeMap::new();
     let opened = traces.traces().iter().map(|trace| trace.path.as_path());
     for path in opened.chain(traces.roots().iter().map(PathBuf::as_path)) {
@@ -73,19 +87,20 @@ pub(crate) fn sources(traces: &TraceSet) -> (Vec<(PathBuf, Source)>, Vec<Damage>
             folders.entry(folder.into()).or_insert_with(|| read(folder));
         }
     }
-    let (mut sources, mut damages) = (Vec::new(), Vec::new());
+    let mut told = Told::default();
     for (folder, manifest) in folders {
         match manifest {
-            Ok(manifest) => {
-                let found = manifest.into_iter().flat_map(|manifest| manifest.sources);
-                let found = found.filter(|source| stays_below(&source.path));
+            Ok(None) => {}
+            Ok(Some(manifest)) => {
+                told.losses_unknown |= manifest.losses_unknown;
+                let found = manifest.sources.into_iter().filter(|source| stays_below(&source.path));
                 let found = found.map(|source| (plain(&folder.join(&source.path)), source));
-                sources.extend(found.filter(|(path, _)| is_below(path, traces.roots())));
+                told.sources.extend(found.filter(|(path, _)| is_below(path, traces.roots())));
             }
-            Err(damage) => damages.push(damage),
+            Err(damage) => told.damages.push(damage),
         }
     }
-    (sources, damages)
+    told
 }
 
 /// A path without `.`, so that equal places compare equal.

@@ -4,13 +4,19 @@
 //! other. A heap holds the time of each source's next event. Only the header of that event is decoded
 //! while it waits; the rest is decoded when its turn has come.
 
+pub(crate) mod growing;
+mod source;
+pub(crate) mod tally;
+mod walk;
+pub(crate) mod windows;
+
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use tompion_ctf::decode::Packet;
-use tompion_ctf::metadata::{self, Clock, Uuid};
+use tompion_ctf::metadata::{self, Uuid};
 use tompion_protocol::rules::matches_event;
 
 use crate::discover::{self, Trace};
@@ -19,6 +25,10 @@ use crate::file::StreamFile;
 use crate::filter::Filter;
 use crate::symbols::Symbols;
 use crate::{Damage, Error};
+
+pub use walk::{PacketView, Visitor};
+
+use source::{Files, Source};
 
 /// Bytes that all windows take together, about.
 const WINDOWS: usize = 32 << 20;
@@ -30,17 +40,25 @@ const LATE: i64 = 1_000_000_000;
 /// Traces that are read as one.
 pub struct TraceSet {
     roots: Vec<PathBuf>,
-    traces: Vec<Trace>,
+    traces: Arc<[Trace]>,
     sources: Vec<Source>,
     heap: BinaryHeap<Reverse<(i64, u32)>>,
     started: bool,
+    /// From which time on events belong to others.
+    until: Option<i64>,
+    /// After how many damages to stop: nobody but who has read all before knows what is too much.
+    most_damages: usize,
+    /// Whether it was stopped for that.
+    is_halted: bool,
     /// Whether the event on top of the heap was given to the caller.
     given: bool,
     /// Bytes of each source's window.
     window: usize,
     selection: Selection,
+    /// Whether the selection takes every event, but for its filter.
+    takes_all: bool,
     /// For each trace, stream class and event class: whether the selection takes it.
-    selected: Vec<Vec<Vec<bool>>>,
+    selected: Arc<[Vec<Vec<bool>>]>,
     damages: Vec<Damage>,
     losses: Vec<Loss>,
     /// Names for addresses, if they are wanted and there are some.
@@ -84,6 +102,38 @@ pub struct Loss {
     pub stream_class: u64,
     /// Number of the stream, if it has one.
     pub stream: Option<u64>,
+    /// The CPU of the stream's packets, if they say one.
+    pub cpu: Option<u64>,
+}
+
+/// Events of a stream that happened, by their times, before others that stand before them. They are read where they
+/// stand.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: byte {offset}: time goes back in this stream, {} by up to {}.{:09} s",
+    path.display(), if *events == 1 { "once".into() } else { format!("{events} times") },
+    back / 1_000_000_000, back % 1_000_000_000)]
+pub struct Disorder {
+    /// The file of the first one.
+    pub path: PathBuf,
+    /// Where it stands, in bytes from the file's beginning.
+    pub offset: u64,
+    /// How many there are.
+    pub events: u64,
+    /// How far back the farthest goes, in nanoseconds.
+    pub back: i64,
+}
+
+impl Disorder {
+    /// Adds what was found later in the same stream.
+    fn add_to(self, found: &mut Option<Self>) {
+        match found {
+            Some(found) => {
+                found.events += self.events;
+                found.back = found.back.max(self.back);
+            }
+            none => *none = Some(self),
+        }
+    }
 }
 
 /// What was lost.
@@ -93,57 +143,6 @@ pub enum LossKind {
     Events,
     /// Packets whose numbers are missing.
     Packets,
-}
-
-/// A stream's files, and how far they have been read.
-struct Source {
-    /// Files in order of time, each with its trace.
-    files: Vec<(PathBuf, usize)>,
-    /// Index of the next file to open.
-    next: usize,
-    trace: usize,
-    file: Option<StreamFile>,
-    time: TimeBase,
-    /// Time of the event that waits.
-    timestamp: Option<i64>,
-    /// What the packet that was begun last said.
-    before: Option<Before>,
-    /// How many packets were begun.
-    packets: u64,
-}
-
-/// What is remembered of a packet.
-#[derive(Clone, Copy)]
-struct Before {
-    discarded: Option<u64>,
-    sequence: Option<u64>,
-    end: Option<i64>,
-}
-
-/// From a clock's cycles to nanoseconds, quickly where a cycle is a nanosecond.
-enum TimeBase {
-    None,
-    Nanoseconds(i64),
-    Clock(Clock),
-}
-
-impl TimeBase {
-    fn new(clock: Option<&Clock>) -> Self {
-        match clock {
-            None => Self::None,
-            Some(clock) if clock.frequency == 1_000_000_000 => Self::Nanoseconds(clock.to_nanoseconds(0)),
-            Some(clock) => Self::Clock(clock.clone()),
-        }
-    }
-
-    #[inline]
-    fn nanoseconds(&self, cycles: u64) -> Option<i64> {
-        match self {
-            Self::None => None,
-            Self::Nanoseconds(offset) => Some(offset.saturating_add_unsigned(cycles)),
-            Self::Clock(clock) => Some(clock.to_nanoseconds(cycles)),
-        }
-    }
 }
 
 /// Opens all traces at or below some paths.
@@ -183,6 +182,11 @@ pub(crate) fn open_where(
     Ok(TraceSet::new(paths.to_vec(), traces, files))
 }
 
+/// Bytes of each of so many windows.
+fn window_size(windows: usize) -> usize {
+    (WINDOWS / windows.max(1)).clamp(16 << 10, 128 << 10)
+}
+
 /// Whose stream a file is: of which trace, class and instance.
 type Identity = (Uuid, u64, u64);
 
@@ -191,19 +195,23 @@ impl TraceSet {
         let mut set = Self {
             roots,
             window: 0,
-            traces,
+            traces: traces.into(),
             sources: Vec::new(),
             heap: BinaryHeap::new(),
             started: false,
+            until: None,
+            most_damages: usize::MAX,
+            is_halted: false,
             given: false,
             selection: Selection::default(),
-            selected: Vec::new(),
+            takes_all: true,
+            selected: Arc::new([]),
             damages: Vec::new(),
             losses: Vec::new(),
             symbols: None,
         };
         set.sources = set.group(files);
-        set.window = (WINDOWS / set.sources.len().max(1)).clamp(16 << 10, 128 << 10);
+        set.window = window_size(set.sources.len());
         set.select(Selection::default());
         set
     }
@@ -223,10 +231,8 @@ impl TraceSet {
         }
         let source = |mut files: Vec<(i64, PathBuf, usize)>| {
             files.sort();
-            let files: Vec<_> = files.into_iter().map(|(_, path, trace)| (path, trace)).collect();
-            let trace = files.first().map_or(0, |&(_, trace)| trace);
-            let time = TimeBase::None;
-            Source { files, next: 0, trace, file: None, time, timestamp: None, before: None, packets: 0 }
+            let files = files.into_iter().map(|(_, path, trace)| (path, trace)).collect();
+            Source::new(Arc::new(Files::new(files)))
         };
         sources.into_iter().map(source).collect()
     }
@@ -258,6 +264,7 @@ impl TraceSet {
         };
         let streams = |trace: &Trace| trace.metadata().streams.iter().map(classes).collect();
         self.selected = self.traces.iter().map(streams).collect();
+        self.takes_all = selection.is_open();
         self.selection = selection;
     }
 
@@ -282,6 +289,11 @@ impl TraceSet {
         &self.damages
     }
 
+    /// Streams in which time went back, so far.
+    pub fn disorders(&self) -> impl Iterator<Item = &Disorder> {
+        self.sources.iter().filter_map(|source| source.disorder.as_ref())
+    }
+
     /// What was lost, so far.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
@@ -289,26 +301,50 @@ impl TraceSet {
 
     /// The next event in order of time.
     pub fn next_event(&mut self) -> Option<Event<'_>> {
-        if !self.started {
-            self.start();
-        }
-        let index = loop {
-            if self.given {
-                self.advance_top();
-            }
-            let index = self.heap.peek()?.0.1 as usize;
-            self.given = true;
-            match self.sources.get_mut(index)?.file.as_mut()?.finish_event(true) {
-                Ok(()) if self.is_filtered_out(index) => {}
-                Ok(()) => break index,
-                Err(damage) => self.pass_over(index, damage),
-            }
-        };
+        let index = self.next_source()?;
         self.event(index)
     }
 
+    /// Goes to the next event in order of time, for [`Self::current`]. False if there is none.
+    ///
+    /// Does the same as [`Self::next_event`], for callers that want to know of losses and damages before the event.
+    pub fn step(&mut self) -> bool {
+        self.next_source().is_some()
+    }
+
+    /// The event to which [`Self::step`] or [`Self::next_event`] went last.
+    pub fn current(&self) -> Option<Event<'_>> {
+        let top = self.heap.peek().filter(|_| self.given)?;
+        self.event(top.0.1 as usize)
+    }
+
+    /// Goes to the next event in order of time; returns the source that has it.
+    #[inline]
+    pub(crate) fn next_source(&mut self) -> Option<usize> {
+        if !self.started {
+            self.start();
+        }
+        loop {
+            if self.given && !self.advance_top() {
+                return None;
+            }
+            let &Reverse((time, index)) = self.heap.peek()?;
+            if self.until.is_some_and(|until| time >= until) {
+                return None;
+            }
+            let index = index as usize;
+            self.given = true;
+            match self.sources.get_mut(index)?.file.as_mut()?.finish_event(true) {
+                Ok(()) if self.is_filtered_out(index) => {}
+                Ok(()) => return Some(index),
+                Err(damage) => self.pass_over(index, damage),
+            }
+        }
+    }
+
     /// The event that a source has reached.
-    fn event(&self, index: usize) -> Option<Event<'_>> {
+    #[inline]
+    pub(crate) fn event(&self, index: usize) -> Option<Event<'_>> {
         let source = self.sources.get(index)?;
         let file = source.file.as_ref()?;
         Event::new(self.traces.get(source.trace)?, (source.trace, index), file, source.timestamp)
@@ -359,7 +395,8 @@ impl TraceSet {
     pub(crate) fn split(&mut self, readers: usize) -> Vec<Self> {
         let readers = readers.clamp(1, self.sources.len().max(1));
         let mut parts: Vec<(u64, Vec<Source>)> = (0..readers).map(|_| (0, Vec::new())).collect();
-        let mut sources: Vec<_> = self.sources.drain(..).map(|source| (source.size(), source)).collect();
+        let mut sources: Vec<_> =
+            self.sources.drain(..).map(|source| (source.files.size(), source)).collect();
         sources.sort_by_key(|(size, _)| Reverse(*size));
         for (size, source) in sources {
             if let Some((total, part)) = parts.iter_mut().min_by_key(|(total, _)| *total) {
@@ -367,21 +404,29 @@ impl TraceSet {
                 part.push(source);
             }
         }
-        let part = |sources| Self {
-            roots: self.roots.clone(),
+        parts.into_iter().map(|(_, sources)| self.part(sources)).collect()
+    }
+
+    /// A set of the same traces that reads other sources.
+    fn part(&self, sources: Vec<Source>) -> Self {
+        Self {
+            roots: Vec::new(),
             traces: self.traces.clone(),
             sources,
             heap: BinaryHeap::new(),
             started: false,
+            until: None,
+            most_damages: usize::MAX,
+            is_halted: false,
             given: false,
             window: self.window,
             selection: self.selection.clone(),
+            takes_all: self.takes_all,
             selected: self.selected.clone(),
             damages: Vec::new(),
             losses: Vec::new(),
             symbols: None,
-        };
-        parts.into_iter().map(|(_, sources)| part(sources)).collect()
+        }
     }
 
     /// Takes back what [`Self::split`] gave away, and what was found out.
@@ -404,18 +449,23 @@ impl TraceSet {
         }
     }
 
-    /// Moves the source on top of the heap to its next event.
-    fn advance_top(&mut self) {
+    /// Moves the source on top of the heap to its next event; false if it was stopped on its way.
+    fn advance_top(&mut self) -> bool {
         self.given = false;
-        let Some(index) = self.heap.peek().map(|top| top.0.1) else { return };
+        let Some(index) = self.heap.peek().map(|top| top.0.1) else { return true };
         let time = self.advance(index as usize);
-        let Some(mut top) = self.heap.peek_mut() else { return };
+        if self.is_halted {
+            self.given = true;
+            return false;
+        }
+        let Some(mut top) = self.heap.peek_mut() else { return true };
         match time {
             Some(time) => *top = Reverse((time, index)),
             None => {
                 PeekMut::pop(top);
             }
         }
+        true
     }
 
     /// Moves a source to its next selected event and returns that event's time.
@@ -430,13 +480,20 @@ impl TraceSet {
                 Ok(true) => {
                     let time = source.time.nanoseconds(file.decoder.cycles(&file.state));
                     source.timestamp = time;
+                    let order = source.order(time.unwrap_or(i64::MIN), self.window);
+                    let file = source.file.as_mut()?;
+                    if self.takes_all {
+                        source.order = order;
+                        return Some(order);
+                    }
                     let taken = self
                         .selected
                         .get(source.trace)
                         .and_then(|streams| streams.get(file.stream())?.get(file.class))
                         .is_none_or(|&taken| taken);
                     if taken && self.selection.takes_time(time) {
-                        return Some(time.unwrap_or(i64::MIN));
+                        source.order = order;
+                        return Some(order);
                     }
                     match self.selection.is_over(time) {
                         true => {
@@ -452,7 +509,13 @@ impl TraceSet {
             match step {
                 Ok(true) => {}
                 Ok(false) => source.file = None,
-                Err(damage) => self.pass_over(index, damage),
+                Err(damage) => {
+                    self.pass_over(index, damage);
+                    if self.damages.len() > self.most_damages {
+                        self.is_halted = true;
+                        return None;
+                    }
+                }
             }
         }
     }
@@ -461,6 +524,8 @@ impl TraceSet {
     fn pass_over(&mut self, index: usize, damage: Damage) {
         self.damages.push(damage);
         let Some(source) = self.sources.get_mut(index) else { return };
+        // Times that were read of damaged bytes say nothing of the order of what follows.
+        source.latest = i64::MIN;
         match source.file.as_mut().map(StreamFile::recover) {
             Some(Ok(true)) => {}
             Some(Ok(false)) | None => source.file = None,
@@ -473,6 +538,11 @@ impl TraceSet {
 }
 
 impl Selection {
+    /// Whether it takes events of every name and time.
+    fn is_open(&self) -> bool {
+        self.events.is_empty() && self.from.is_none() && self.to.is_none()
+    }
+
     #[inline]
     fn takes_time(&self, time: Option<i64>) -> bool {
         time.is_none_or(|time| {
@@ -480,94 +550,8 @@ impl Selection {
         })
     }
 
-    /// Whether no later event of the packet can be selected.
+    /// Whether no later event of the packet can be selected. Events may be out of order by a little.
     fn is_over(&self, time: Option<i64>) -> bool {
-        matches!((time, self.to), (Some(time), Some(to)) if time > to)
+        matches!((time, self.to), (Some(time), Some(to)) if time > to.saturating_add(LATE))
     }
-}
-
-impl Source {
-    /// Size of its files in bytes, as far as they say one.
-    fn size(&self) -> u64 {
-        self.files.iter().filter_map(|(path, _)| path.metadata().ok()).map(|file| file.len()).sum()
-    }
-
-    fn open_next(&mut self, traces: &[Trace], window: usize, damages: &mut Vec<Damage>) -> bool {
-        while let Some((path, trace)) = self.files.get(self.next) {
-            self.next += 1;
-            let Some(decoder) = traces.get(*trace).map(|trace| trace.decoder.clone()) else { continue };
-            match StreamFile::open(path.clone(), decoder, window) {
-                Ok(file) => {
-                    self.trace = *trace;
-                    self.file = Some(file);
-                    return true;
-                }
-                Err(error) => {
-                    damages.push(Damage { path: path.clone(), offset: 0, message: error.to_string() });
-                }
-            }
-        }
-        false
-    }
-
-    /// Goes to the next packet and counts what was lost before it.
-    fn next_packet(&mut self, selection: &Selection, losses: &mut Vec<Loss>) -> Result<bool, Damage> {
-        let Some(file) = &mut self.file else { return Ok(false) };
-        if !file.next_packet()? {
-            return Ok(false);
-        }
-        self.packets += 1;
-        file.packets = self.packets;
-        let stream = file.stream();
-        self.time = TimeBase::new(file.decoder.clock(stream));
-        self.count_losses(losses);
-        let end = self.before.and_then(|before| before.end);
-        let is_early =
-            matches!((end, selection.from), (Some(end), Some(from)) if end < from.saturating_sub(LATE));
-        if let Some(file) = self.file.as_mut().filter(|_| is_early) {
-            file.leave_packet();
-        }
-        Ok(true)
-    }
-
-    fn count_losses(&mut self, losses: &mut Vec<Loss>) {
-        let Some(file) = &self.file else { return };
-        let Some(packet) = &file.packet else { return };
-        let nanoseconds = |cycles: Option<u64>| cycles.and_then(|cycles| self.time.nanoseconds(cycles));
-        let (begin, end) = (nanoseconds(packet.begin), nanoseconds(packet.end));
-        let class = file.decoder.stream(packet.stream).map_or(0, |stream| stream.id);
-        let mut lose = |kind, count, to| {
-            if count > 0 {
-                losses.push(Loss {
-                    kind,
-                    count,
-                    between: (self.before.and_then(|before| before.end).or(begin), to),
-                    trace: self.trace,
-                    path: file.path.clone(),
-                    stream_class: class,
-                    stream: packet.instance,
-                });
-            }
-        };
-        lose(LossKind::Packets, missing_packets(self.before, packet), begin);
-        lose(LossKind::Events, discarded_events(self.before, packet), end.or(begin));
-        // Where a tracer had no time left to end the packet, there is no end, or one before the beginning.
-        let end = end.filter(|&end| begin.is_none_or(|begin| end >= begin));
-        self.before = Some(Before { discarded: packet.discarded, sequence: packet.sequence, end });
-    }
-}
-
-/// Packets between the one before and this one.
-fn missing_packets(before: Option<Before>, packet: &Packet) -> u64 {
-    match (before.and_then(|before| before.sequence), packet.sequence) {
-        (Some(before), Some(now)) => now.saturating_sub(before).saturating_sub(1),
-        _ => 0,
-    }
-}
-
-/// Events discarded since the packet before. A counter that went back was begun anew.
-fn discarded_events(before: Option<Before>, packet: &Packet) -> u64 {
-    let Some(now) = packet.discarded else { return 0 };
-    let before = before.and_then(|before| before.discarded).unwrap_or(0);
-    now.checked_sub(before).unwrap_or(now)
 }

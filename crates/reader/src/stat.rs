@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 
 use serde::Serialize;
+use tompion_ctf::decode::Fields;
 use tompion_ctf::metadata::EnvironmentValue;
 
-use crate::{LossKind, Trace, TraceSet, manifest};
+use crate::merge::tally::{Counter, Run};
+use crate::{LossKind, Place, Trace, TraceSet, manifest};
 
 /// What [`summarize`] finds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -15,6 +17,9 @@ pub struct Summary {
     pub events: u64,
     /// Events that could not be recorded.
     pub lost: Lost,
+    /// Whether more was lost than that, which nobody can know: a recording was killed or its machine stopped.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub losses_unknown: bool,
     /// Packets that are missing, by their numbers. How many events they held is unknown.
     pub lost_packets: u64,
     /// Events that a flight recorder overwrote by design.
@@ -27,6 +32,9 @@ pub struct Summary {
     pub by_event: BTreeMap<String, u64>,
     /// Processes that were recorded.
     pub processes: Vec<Process>,
+    /// Streams in which time goes back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disorders: Vec<String>,
     /// Places that could not be read.
     pub damages: Vec<String>,
 }
@@ -80,7 +88,8 @@ impl Process {
 /// others with the counters of their packets.
 pub fn summarize(traces: &mut TraceSet) -> Summary {
     let mut summary = Summary::default();
-    let (sources, damages) = manifest::sources(traces);
+    let manifest::Told { sources, losses_unknown, damages } = manifest::told(traces);
+    summary.losses_unknown = losses_unknown;
     summary.damages = damages.iter().map(ToString::to_string).collect();
     let known: HashSet<PathBuf> = sources.iter().map(|(path, _)| path.clone()).collect();
     let known: Vec<bool> =
@@ -110,6 +119,8 @@ pub fn summarize(traces: &mut TraceSet) -> Summary {
             LossKind::Events => {}
         }
     }
+    summary.disorders = traces.disorders().map(ToString::to_string).collect();
+    summary.disorders.sort_unstable();
     summary.damages.extend(traces.damages().iter().map(ToString::to_string));
     summary
 }
@@ -181,33 +192,66 @@ fn count_part(traces: &mut TraceSet, has_pid: &[bool]) -> Counted {
         trace.metadata().streams.iter().map(|stream| vec![0u64; stream.events.len()]).collect()
     };
     let counts = traces.traces().iter().map(shape).collect();
-    let mut counted = Counted { counts, begin: None, end: None, processes: Named::new() };
-    let has_pid = |trace: usize| has_pid.get(trace).copied().unwrap_or(false);
-    traces.for_each_unordered(&has_pid, &mut |event| {
-        let place = event.place();
-        if let Some(count) = counted
-            .counts
-            .get_mut(place.trace)
-            .and_then(|streams| streams.get_mut(place.stream)?.get_mut(place.class))
-        {
-            *count += 1;
-        }
-        if let Some(time) = event.timestamp() {
-            counted.begin = Some(counted.begin.map_or(time, |begin| begin.min(time)));
-            counted.end = Some(counted.end.map_or(time, |end| end.max(time)));
-        }
-        if has_pid(place.trace) {
-            let context = event.stream_context();
-            let pid = context.get("vpid").and_then(|pid| i64::try_from(pid.as_integer()?).ok());
-            if let Some(pid) = pid {
-                name_process(&mut counted.processes, (place.trace, pid), event.timestamp(), || {
-                    let name = context.get("procname").and_then(|name| name.as_text()).unwrap_or_default();
-                    String::from_utf8_lossy(name).into_owned()
-                });
+    let counted = Counted { counts, begin: None, end: None, processes: Named::new() };
+    let mut counting = Counting { counted, has_pid };
+    if traces.can_tally(&counting) {
+        traces.tally(&mut counting);
+    } else {
+        let has_pid = |trace: usize| has_pid.get(trace).copied().unwrap_or(false);
+        traces.for_each_unordered(&has_pid, &mut |event| {
+            let Place { trace, stream, class } = event.place();
+            counting.add(trace, stream, (class, 1));
+            counting.extend(event.timestamp());
+            if has_pid(trace) {
+                counting.first(trace, event.timestamp(), event.stream_context());
             }
+        });
+    }
+    counting.counted
+}
+
+/// What is being counted.
+struct Counting<'t> {
+    counted: Counted,
+    /// Of which traces the events say their process.
+    has_pid: &'t [bool],
+}
+
+impl Counting<'_> {
+    fn add(&mut self, trace: usize, stream: usize, (class, count): (usize, u64)) {
+        let streams = self.counted.counts.get_mut(trace).and_then(|streams| streams.get_mut(stream));
+        if let Some(sum) = streams.and_then(|classes| classes.get_mut(class)) {
+            *sum += count;
         }
-    });
-    counted
+    }
+
+    fn extend(&mut self, time: Option<i64>) {
+        let Counted { begin, end, .. } = &mut self.counted;
+        *begin = (*begin).into_iter().chain(time).min();
+        *end = (*end).into_iter().chain(time).max();
+    }
+}
+
+impl Counter for Counting<'_> {
+    fn watched(&self, trace: usize) -> Option<&'static str> {
+        self.has_pid.get(trace).copied().unwrap_or(false).then_some("vpid")
+    }
+
+    fn first(&mut self, trace: usize, time: Option<i64>, context: Fields<'_>) {
+        let pid = context.get("vpid").and_then(|pid| i64::try_from(pid.as_integer()?).ok());
+        let Some(pid) = pid else { return };
+        name_process(&mut self.counted.processes, (trace, pid), time, || {
+            let name = context.get("procname").and_then(|name| name.as_text()).unwrap_or_default();
+            String::from_utf8_lossy(name).into_owned()
+        });
+    }
+
+    fn run(&mut self, run: &Run<'_>) {
+        let counts = run.counts.iter().copied().enumerate();
+        counts.for_each(|counted| self.add(run.trace, run.stream, counted));
+        self.extend(run.times.map(|(begin, _)| begin));
+        self.extend(run.times.map(|(_, end)| end));
+    }
 }
 
 /// The process of a trace that has but one.

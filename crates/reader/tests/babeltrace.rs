@@ -247,7 +247,11 @@ fn stream() -> Vec<u8> {
 fn printed(folder: &Path) -> String {
     let mut traces = open(&[folder.into()]).unwrap();
     let mut output = Vec::new();
-    let options = PrintOptions { time: TimeFormat { utc: true, ..TimeFormat::default() }, no_delta: false };
+    let options = PrintOptions {
+        time: TimeFormat { utc: true, ..TimeFormat::default() },
+        no_delta: false,
+        ..PrintOptions::default()
+    };
     text::print(&mut traces, &options, &mut output).unwrap();
     assert_eq!(traces.damages(), []);
     // Strings hold every byte, also such that are no UTF-8.

@@ -100,7 +100,8 @@ fn recording(name: &str) -> Folder {
 fn printed(traces: &mut TraceSet) -> String {
     let time = TimeFormat { clock: ClockFormat::Seconds, utc: true, ..TimeFormat::default() };
     let mut output = Vec::new();
-    text::print(traces, &PrintOptions { time, no_delta: false }, &mut output).unwrap();
+    text::print(traces, &PrintOptions { time, no_delta: false, ..PrintOptions::default() }, &mut output)
+        .unwrap();
     String::from_utf8(output).unwrap()
 }
 
@@ -118,7 +119,11 @@ fn streams_are_merged_by_time_into_text() {
     assert_eq!(printed(&mut traces), expected.trim_start());
     let losses: Vec<_> = traces.losses().iter().map(|loss| (loss.kind, loss.count)).collect();
     assert_eq!(losses, [(LossKind::Events, 3), (LossKind::Packets, 2), (LossKind::Events, 1)]);
-    let options = PrintOptions { time: TimeFormat { utc: true, ..TimeFormat::default() }, no_delta: false };
+    let options = PrintOptions {
+        time: TimeFormat { utc: true, ..TimeFormat::default() },
+        no_delta: false,
+        ..PrintOptions::default()
+    };
     let path = folder.0.join("user/db-7/first");
     assert_eq!(
         text::loss_warnings(&traces, &options)[1],
@@ -134,7 +139,7 @@ fn streams_are_merged_by_time_into_text() {
 fn lines_of_json_hold_the_same() {
     let folder = recording("json");
     let mut output = Vec::new();
-    assert_eq!(json::print(&mut folder.open(), &mut output).unwrap(), 5);
+    assert_eq!(json::print(&mut folder.open(), json::JsonOptions::default(), &mut output).unwrap(), 5);
     let lines: Vec<serde_json::Value> =
         serde_json::Deserializer::from_slice(&output).into_iter().map(Result::unwrap).collect();
     let trace = folder.0.join("user/db-7");

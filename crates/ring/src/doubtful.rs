@@ -8,12 +8,17 @@
 //!   sub-buffer, and where the clock was read inside the section it is not less than the one before;
 //! * zeros, which look like padding, by the number of events that the next header counts.
 //!
-//! A record that begins in one page and ends in the next is believed only if another sound one begins behind it
+//! In reserve form each record has a word that tells its position and lap, and which was stored last: a record within
+//! one page is believed by that word alone, and one that reaches into another page never.
+//!
+//! Otherwise, a record that begins in one page and ends in the next is believed only if another sound one begins behind it
 //! in that page: the next page's part of it could be an earlier lap's otherwise. So a record may be counted as
 //! missing although it is there; none is shown that isn't. What can't be told is a page in the middle of a
 //! record that is longer than a page.
 
-use tompion_layout::PAGE;
+use std::ops::Range;
+
+use tompion_layout::{PAGE, record::Form};
 
 use crate::records::{Records, UntrustedRecord};
 
@@ -39,10 +44,14 @@ pub enum Next {
 /// How a ring was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Manner {
+    /// How records stand in it.
+    pub form: Form,
     /// Bytes of a sub-buffer.
     pub subbuf_size: u64,
     /// Whether times never decrease from record to record.
     pub ordered: bool,
+    /// Whether laps are overwritten that nobody has read: pages may be from later laps than the position.
+    pub overwrite: bool,
 }
 
 struct Walked {
@@ -51,11 +60,73 @@ struct Walked {
     time: u64,
 }
 
-/// Up to which position the bytes of one sub-buffer, which begins at `begin`, can be believed. `begin` if not at all.
-pub fn sound_end(bytes: &[u8], begin: u64, manner: Manner, next: Next) -> u64 {
+/// What of the bytes of one sub-buffer, which begins at `begin`, can be believed, as positions in their order. Each
+/// part begins with a record.
+pub fn sound_parts(bytes: &[u8], begin: u64, manner: Manner, next: Next) -> Vec<Range<u64>> {
+    if manner.form == Form::Reserve {
+        return committed_parts(bytes, begin, manner.subbuf_size);
+    }
+    let Some(walk) = walk(bytes, begin, manner, next) else { return Vec::new() };
+    if manner.overwrite && !matches!(next, Next::Subbuffer { .. }) {
+        // Nothing tells when this lap ended, so any page may be of a later one.
+        let mut parts = Vec::new();
+        add_part(&mut parts, begin..walk.header_end);
+        walk.records.iter().for_each(|record| add_part(&mut parts, record.begin..record.end));
+        return parts;
+    }
+    let end = sound_end(&walk, begin + bytes.len() as u64, manner.subbuf_size);
+    Vec::from_iter(Some(begin..end))
+}
+
+/// Adds a record that lies in one page to the part that it continues; leaves out one that doesn't.
+fn add_part(parts: &mut Vec<Range<u64>>, record: Range<u64>) {
+    if !is_in_one_page(&record) {
+        return;
+    }
+    match parts.last_mut() {
+        Some(part) if part.end == record.start => part.end = record.end,
+        _ => parts.push(record),
+    }
+}
+
+fn is_in_one_page(record: &Range<u64>) -> bool {
+    record.start / PAGE == (record.end - 1) / PAGE
+}
+
+/// The complete records in reserve form that lie in one page each.
+///
+/// A commit word is of one position and lap, and was stored after its record: a page that has it has all of the record
+/// that lies in that page. The next page may be older than the commit word, even if it has later records: writers
+/// complete theirs in any order.
+fn committed_parts(bytes: &[u8], begin: u64, subbuf_size: u64) -> Vec<Range<u64>> {
+    let mut records = Records::new(bytes, begin, subbuf_size).in_form(Form::Reserve);
+    let mut parts: Vec<Range<u64>> = Vec::new();
+    loop {
+        // Where padding comes before it, this is not the next record's beginning, and there is none in this sub-buffer.
+        let begin = records.stream_position();
+        let Some(record) = records.next() else { return parts };
+        let end = records.stream_position();
+        let is_complete =
+            matches!(record, Ok(UntrustedRecord::Event { .. } | UntrustedRecord::Subbuffer { .. }));
+        if is_complete {
+            add_part(&mut parts, begin..end);
+        }
+    }
+}
+
+/// What stands in a sub-buffer: its header, and the first records, as far as they are of its lap.
+struct Walk {
+    header_end: u64,
+    records: Vec<Walked>,
+    /// Whether nothing else stands there, and the next known count of events says the same.
+    is_all: bool,
+}
+
+/// Walks the bytes of one sub-buffer, which begins at `begin`. None if it has no header.
+fn walk(bytes: &[u8], begin: u64, manner: Manner, next: Next) -> Option<Walk> {
     let mut records = Records::new(bytes, begin, manner.subbuf_size);
     let Some(Ok(UntrustedRecord::Subbuffer { time: opened, events: before, .. })) = records.next() else {
-        return begin;
+        return None;
     };
     let header_end = records.stream_position();
     let mut walked = Vec::new();
@@ -77,15 +148,21 @@ pub fn sound_end(bytes: &[u8], begin: u64, manner: Manner, next: Next) -> u64 {
         }
         Next::Unreadable => false,
     };
-    let end = begin + bytes.len() as u64;
-    let last = walked[..sound].last().map_or(header_end, |last| last.end);
+    let is_all = is_clean && is_counted && sound == walked.len();
+    walked.truncate(sound);
+    Some(Walk { header_end, records: walked, is_all })
+}
+
+/// Up to which position, at most `end`, the bytes of a sub-buffer can be believed.
+fn sound_end(walk: &Walk, end: u64, subbuf_size: u64) -> u64 {
+    let last = walk.records.last().map(|last| last.begin..last.end);
+    let last_end = last.as_ref().map_or(walk.header_end, |last| last.end);
     // Nothing but padding may come behind the last one, and that only where a sub-buffer ends.
-    let is_whole =
-        is_clean && is_counted && sound == walked.len() && (last == end || end % manner.subbuf_size == 0);
-    match walked[..sound].last() {
-        Some(last) if last.begin / PAGE != (last.end - 1) / PAGE => last.begin,
+    let is_whole = walk.is_all && (last_end == end || end % subbuf_size == 0);
+    match last {
+        Some(last) if !is_in_one_page(&last) => last.start,
         _ if is_whole => end,
-        _ => last,
+        _ => last_end,
     }
 }
 
@@ -118,7 +195,7 @@ mod tests {
     use super::*;
 
     const SIZE: u64 = 4 * PAGE;
-    const MANNER: Manner = Manner { subbuf_size: SIZE, ordered: true };
+    const MANNER: Manner = Manner { form: Form::Section, subbuf_size: SIZE, ordered: true, overwrite: false };
     /// Four words: 128 fill a page, and none crosses one but for the header's eight odd bytes.
     const LEN: u64 = 32;
 
@@ -144,8 +221,19 @@ mod tests {
     }
 
     fn sound(bytes: &[u8], next: Next) -> u64 {
-        [true, false].map(|ordered| sound_end(bytes, 4 * SIZE, Manner { ordered, ..MANNER }, next))[0]
-            - 4 * SIZE
+        let [ordered, unordered] =
+            [true, false].map(|ordered| end_of(bytes, Manner { ordered, ..MANNER }, next));
+        assert_eq!(ordered, unordered);
+        ordered
+    }
+
+    /// How many bytes are believed of a sub-buffer of the first lap, which are one part.
+    fn end_of(bytes: &[u8], manner: Manner, next: Next) -> u64 {
+        match &sound_parts(bytes, 4 * SIZE, manner, next)[..] {
+            [] => 0,
+            [part] => part.end - 4 * SIZE,
+            parts => panic!("{parts:?}"),
+        }
     }
 
     #[test]
@@ -164,8 +252,7 @@ mod tests {
                     let mut bytes = bytes.clone();
                     let place = (page * PAGE) as usize..((page + 1) * PAGE) as usize;
                     bytes[place.clone()].copy_from_slice(&other[place]);
-                    let end = sound_end(&bytes, 4 * SIZE, Manner { ordered, ..MANNER }, next(1, count));
-                    let end = end - 4 * SIZE;
+                    let end = end_of(&bytes, Manner { ordered, ..MANNER }, next(1, count));
                     // The record that reaches into the foreign page is not believed.
                     let expected = (page * PAGE).saturating_sub(LEN)..page * PAGE + 1;
                     assert!(expected.contains(&end), "page {page}: {end}");
@@ -183,5 +270,63 @@ mod tests {
         assert_eq!(sound(&bytes, Next::Unreadable), SIZE - (SIZE - 40) % LEN);
         assert!(sound(&bytes, next(1, count + 1)) < SIZE);
         assert_eq!(sound(&subbuffer(0).0, next(1, count)), 0);
+    }
+
+    #[test]
+    fn where_any_page_may_be_of_a_later_lap_no_record_of_two_pages_is_believed() {
+        let (mut bytes, count) = subbuffer(1);
+        // As many records, at the same places.
+        let page = PAGE as usize..2 * PAGE as usize;
+        bytes[page.clone()].copy_from_slice(&subbuffer(2).0[page]);
+        let manner = Manner { overwrite: true, ..MANNER };
+        let next = Next::End { events: 10_000 + count };
+        let parts = sound_parts(&bytes, 4 * SIZE, manner, next);
+        let lens: Vec<u64> = parts.iter().map(|part| part.end - part.start).collect();
+        assert!(parts.iter().all(is_in_one_page), "{parts:?}");
+        // What follows the later page would go back in time.
+        assert_eq!(lens, [40 + 126 * LEN, 127 * LEN]);
+        // In discard mode there are no such pages: all is believed up to where the record across the page's end begins.
+        assert_eq!(end_of(&bytes, MANNER, next), 2 * PAGE - 24);
+    }
+
+    /// A sub-buffer of a lap in reserve form, full of records of 48 bytes.
+    fn reserved_subbuffer(lap: u64) -> Vec<u8> {
+        let begin = lap * 4 * SIZE;
+        let stamp = |bytes: &[u8]| record::stamp(begin + bytes.len() as u64);
+        let header = [record::stamp(begin), SubbufferHeader::reserve_head().to_word(), 1, begin, 0, lap, 0];
+        let mut bytes: Vec<u8> = header.into_iter().flat_map(u64::to_le_bytes).collect();
+        while bytes.len() as u64 + 48 <= SIZE {
+            let head = Head { id: record::FIRST_EVENT, words: 6, tid: 7 }.to_word();
+            let words = [stamp(&bytes), head, 2, lap, lap, lap];
+            bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
+        }
+        let padding = record::padding_stamp(begin + bytes.len() as u64);
+        bytes.extend(padding.to_le_bytes());
+        bytes.resize(SIZE as usize, 0xee);
+        bytes
+    }
+
+    #[test]
+    fn in_reserve_form_each_record_of_a_page_is_believed_by_itself() {
+        let manner = Manner { form: Form::Reserve, ..MANNER };
+        let begin = 4 * SIZE;
+        let straddles = |place: u64| place / PAGE != (place + 47) / PAGE;
+        for old in 0..5 {
+            let mut bytes = reserved_subbuffer(1);
+            if old < 4 {
+                let page = (old * PAGE) as usize..((old + 1) * PAGE) as usize;
+                bytes[page.clone()].copy_from_slice(&reserved_subbuffer(0)[page]);
+            }
+            let believed: Vec<u64> = sound_parts(&bytes, begin, manner, Next::Unreadable)
+                .into_iter()
+                .flat_map(|part| {
+                    let first = if part.start == begin { begin + 56 } else { part.start };
+                    (first..part.end).step_by(48).map(|position| position - begin)
+                })
+                .collect();
+            let sound = |place: &u64| place / PAGE != old && !straddles(*place);
+            let expected: Vec<u64> = (56..SIZE - 47).step_by(48).filter(sound).collect();
+            assert_eq!(believed, expected, "page {old}");
+        }
     }
 }

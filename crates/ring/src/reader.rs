@@ -115,7 +115,7 @@ impl<'a> RingReader<'a> {
         self.ring.load(ring::LOST + cause as usize * 8, Ordering::Relaxed)
     }
 
-    /// Copies what was appended since position `read` to the end of `bytes`, and gives the room back.
+    /// Copies what was appended since position `read` into `bytes`, instead of what is there, and gives the room back.
     ///
     /// For discard mode: nobody overwrites the bytes until this returns. In reserve form it ends before the first
     /// record that isn't complete.
@@ -135,20 +135,29 @@ impl<'a> RingReader<'a> {
         copied
     }
 
-    /// As [`RingReader::take`] for the last time: nobody who has not completed a record will do so any more. So
-    /// those are copied, too, for [`Records`] to skip.
+    /// As [`RingReader::take`] for the last time: see [`RingReader::copy_rest`].
     ///
     /// # Errors
     /// As [`RingReader::take`].
     pub fn take_rest(&self, read: u64, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
+        let copied = self.copy_rest(read, bytes);
+        self.give_back(copied.map_or_else(|bad| bad.claimed, |span| span.end));
+        copied
+    }
+
+    /// As [`RingReader::copy_new`] for the last time: nobody who has not completed a record will do so any more. So
+    /// those are copied, too, for [`Records`] to skip.
+    ///
+    /// # Errors
+    /// When the writer's position cannot be.
+    pub fn copy_rest(&self, read: u64, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
         let (claimed, events) = self.written_with_events();
         let copied = self.copy_until(read, claimed, bytes);
-        self.give_back(claimed);
         copied.map(|span| Span { events, ..span })
     }
 
-    /// Copies what was appended since position `read` to the end of `bytes`, as [`RingReader::take`] does, and
-    /// leaves the room to be given back later.
+    /// Copies what was appended since position `read`, as [`RingReader::take`] does, and leaves the room to be given
+    /// back later.
     ///
     /// # Errors
     /// When the writer's position cannot be.
@@ -157,13 +166,11 @@ impl<'a> RingReader<'a> {
         if self.form == Form::Reserve && claimed != read && !self.has_complete_at(read) {
             return Ok(Span { begin: read, end: read, events: None });
         }
-        let old = bytes.len();
         let mut span = self.copy_until(read, claimed, bytes)?;
         if self.form == Form::Reserve {
-            let copied = bytes.get(old..).unwrap_or(&[]);
-            let records = Records::new(copied, read, self.geometry.subbuf_size()).in_form(self.form);
+            let records = Records::new(bytes, read, self.geometry.subbuf_size()).in_form(self.form);
             span.end = records.complete_until();
-            bytes.truncate(old + (span.end - span.begin) as usize);
+            bytes.truncate((span.end - span.begin) as usize);
         }
         Ok(span)
     }
@@ -251,14 +258,14 @@ impl<'a> RingReader<'a> {
         Ok(Span { begin, end: before, events })
     }
 
-    /// Appends the bytes of `begin..end`, at most one lap, to `bytes`, whatever they are by now.
+    /// Replaces `bytes` by those of `begin..end`, at most one lap, whatever they are by now.
     pub fn copy(&self, begin: u64, end: u64, bytes: &mut Vec<u8>) {
         let len = (end - begin) as usize;
         let first = len.min(self.geometry.ring_size() as usize - self.geometry.place(begin));
-        let old = bytes.len();
-        bytes.resize(old + len, 0);
-        self.copy_to(begin, &mut bytes[old..old + first]);
-        self.copy_to(begin + first as u64, &mut bytes[old + first..]);
+        // What was in it needn't be cleared before.
+        bytes.resize(len, 0);
+        self.copy_to(begin, &mut bytes[..first]);
+        self.copy_to(begin + first as u64, &mut bytes[first..]);
     }
 
     /// Copies what stands from a position on, up to the ring's end.

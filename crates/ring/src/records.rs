@@ -35,6 +35,21 @@ pub enum UntrustedRecord<'a> {
     },
 }
 
+/// An event's record, as [`UntrustedRecord::Event`] has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UntrustedEvent<'a> {
+    /// Number of the event in the catalog; nobody has checked that it is there.
+    pub number: u16,
+    /// The writing thread, as it says.
+    pub tid: u32,
+    /// Timestamp.
+    pub time: u64,
+    /// Fixed part and tails, with up to seven bytes of padding.
+    pub payload: &'a [u8],
+    /// Where in the bytes the next record begins.
+    next: usize,
+}
+
 /// Bytes that are no record. Reading goes on at the next sub-buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -69,7 +84,38 @@ impl<'a> Records<'a> {
         Self { form, ..self }
     }
 
+    /// The next record, if it is a sound event: not the first record of a sub-buffer, no padding and nothing that
+    /// must be refused. It stays the next one until [`Records::pass`].
+    #[inline(always)]
+    pub fn next_event(&self) -> Option<UntrustedEvent<'a>> {
+        let position = self.stream_position();
+        let within = position & (self.subbuf_size - 1);
+        let rest = self.bytes.get(self.at..)?;
+        let left = rest.len().min((self.subbuf_size - within) as usize);
+        let commit_len = self.form.commit_len();
+        let (head, time) = rest.get(commit_len..commit_len + record::HEADER)?.split_first_chunk::<8>()?;
+        let head = Head::from_word(u64::from_le_bytes(*head));
+        let len = head.len();
+        if within == 0 || len < self.form.header_len() || len > left {
+            return None;
+        }
+        if self.form == Form::Reserve && self.word(self.at) != record::stamp(position) {
+            return None;
+        }
+        let number = head.id.checked_sub(record::FIRST_EVENT)?;
+        let time = u64::from_le_bytes(*time.first_chunk()?);
+        let payload = rest.get(commit_len + record::HEADER..len)?;
+        Some(UntrustedEvent { number, tid: head.tid, time, payload, next: self.at + len })
+    }
+
+    /// Goes on behind an event that [`Records::next_event`] has returned.
+    #[inline(always)]
+    pub fn pass(&mut self, event: &UntrustedEvent<'a>) {
+        self.at = event.next;
+    }
+
     /// Position of the next record.
+    #[inline(always)]
     pub fn stream_position(&self) -> u64 {
         self.begin + self.at as u64
     }
@@ -109,7 +155,6 @@ impl<'a> Records<'a> {
     }
 
     /// Whether only padding follows until the end of the sub-buffer; an error where that can't be.
-    #[inline(always)]
     fn is_padding(&self) -> Result<bool, &'static str> {
         let word = self.word(self.at);
         match self.form {
@@ -133,9 +178,13 @@ impl<'a> Records<'a> {
 impl<'a> Iterator for Records<'a> {
     type Item = Result<UntrustedRecord<'a>, Refusal>;
 
-    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         loop {
+            if let Some(event) = self.next_event() {
+                self.pass(&event);
+                let UntrustedEvent { number, tid, time, payload, .. } = event;
+                return Some(Ok(UntrustedRecord::Event { number, tid, time, payload }));
+            }
             if self.bytes.len().saturating_sub(self.at) < 8 {
                 return (self.at < self.bytes.len()).then(|| Err(self.refuse("less than a word")));
             }
@@ -151,8 +200,8 @@ impl<'a> Iterator for Records<'a> {
             if self.form == Form::Reserve && !self.is_committed(self.at) {
                 return Some(Ok(self.skip_unfinished()));
             }
-            let commit_len = self.form.commit_len();
-            let head = Head::from_word(self.word(self.at + commit_len));
+            let at = self.at + self.form.commit_len();
+            let head = Head::from_word(self.word(at));
             let first = self.stream_position() & (self.subbuf_size - 1) == 0;
             let len = head.len();
             if len < self.form.header_len() || self.at + len > end {
@@ -161,25 +210,19 @@ impl<'a> Iterator for Records<'a> {
             if first != (head.id == record::SUBBUFFER) {
                 return Some(Err(self.refuse("no sub-buffer header where one belongs")));
             }
-            let at = self.at + commit_len;
-            let time = self.word(at + 8);
-            if first {
-                if len != self.form.subbuffer_header_len()
-                    || self.word(at + SubbufferHeader::POSITION) != self.stream_position()
-                {
-                    return Some(Err(self.refuse("a sub-buffer header of another place")));
-                }
-                self.at += len;
-                let lost = self.word(at + SubbufferHeader::LOST);
-                let events = self.word(at + SubbufferHeader::EVENTS);
-                return Some(Ok(UntrustedRecord::Subbuffer { time, lost, events }));
-            }
-            let Some(number) = head.id.checked_sub(record::FIRST_EVENT) else {
+            if !first {
                 return Some(Err(self.refuse("an unknown kind of record")));
-            };
-            let payload = self.bytes.get(at + record::HEADER..self.at + len).unwrap_or(&[]);
+            }
+            if len != self.form.subbuffer_header_len()
+                || self.word(at + SubbufferHeader::POSITION) != self.stream_position()
+            {
+                return Some(Err(self.refuse("a sub-buffer header of another place")));
+            }
             self.at += len;
-            return Some(Ok(UntrustedRecord::Event { number, tid: head.tid, time, payload }));
+            let time = self.word(at + 8);
+            let lost = self.word(at + SubbufferHeader::LOST);
+            let events = self.word(at + SubbufferHeader::EVENTS);
+            return Some(Ok(UntrustedRecord::Subbuffer { time, lost, events }));
         }
     }
 }

@@ -172,11 +172,18 @@ impl<'a> ReserveRings<'a> {
         let early = memory::has(Fault::TimeOutside).then(|| memory::now(self.clock, ring));
         // Ordering: pairs with the compare-and-swap of whoever moved the position here: the clock is read after his.
         let (position, events) = ring.appended(Ordering::Acquire);
+        if position % 8 != 0 {
+            // The program has damaged its ring: what is written must stay inside it all the same. (All sums here wrap,
+            // for a position may be any number.)
+            return Err(Failure::Lost(Cause::Retries));
+        }
         let start = self.geometry.subbuf_start(position);
         let inside = position - start;
         let opened = match inside {
             0 => Some(position),
-            _ if inside + len > self.geometry.subbuf_size() => Some(start + self.geometry.subbuf_size()),
+            _ if inside + len > self.geometry.subbuf_size() => {
+                Some(start.wrapping_add(self.geometry.subbuf_size()))
+            }
             _ => None,
         };
         let mut begin = position;
@@ -187,7 +194,7 @@ impl<'a> ReserveRings<'a> {
                     !memory::has(Fault::RefusedStale) && ring.appended(Ordering::Acquire).0 != position;
                 return Err(if is_stale { Failure::Again(cpu) } else { Failure::Lost(cause) });
             }
-            begin = opened + SubbufferHeader::RESERVE_LEN as u64;
+            begin = opened.wrapping_add(SubbufferHeader::RESERVE_LEN as u64);
         }
         let now = early.unwrap_or_else(|| memory::now(self.clock, ring));
         if now.cpu != cpu {
@@ -195,8 +202,8 @@ impl<'a> ReserveRings<'a> {
         }
         // The position waits for the clock, so that the processor can't move it before the clock was read. (No clock
         // shows 2^63.)
-        let end = begin + len + (now.time >> 63);
-        if !ring.advance((position, events), (end, events + 1)) {
+        let end = begin.wrapping_add(len + (now.time >> 63));
+        if !ring.advance((position, events), (end, events.wrapping_add(1))) {
             return Err(Failure::Again(cpu));
         }
         if !memory::has(Fault::NoReleaseFence) {
@@ -220,7 +227,8 @@ impl<'a> ReserveRings<'a> {
             }
         } else {
             // Ordering: pairs with the reader's release store: what it has taken may be overwritten.
-            let behind = (start + subbuf_size).wrapping_sub(ring.load(ring::CONSUMED, Ordering::Acquire));
+            let behind =
+                start.wrapping_add(subbuf_size).wrapping_sub(ring.load(ring::CONSUMED, Ordering::Acquire));
             if behind > self.geometry.ring_size() && !memory::has(Fault::FullIgnored) {
                 return Err(Cause::Full);
             }
@@ -235,11 +243,11 @@ impl<'a> ReserveRings<'a> {
     #[inline(always)]
     unsafe fn fill(&self, ring: &Part<'_>, reservation: &Reservation, event: &Event<'_>) {
         let Reservation { position, events, opened, begin, end, time } = *reservation;
-        let mut committed = end - begin;
+        let mut committed = end.wrapping_sub(begin);
         if let Some(start) = opened {
             if start != position {
                 self.commit(ring, position, record::padding_stamp(position));
-                self.count(ring, position, start - position);
+                self.count(ring, position, start.wrapping_sub(position));
             }
             let place = self.place(start);
             let words = [SubbufferHeader::reserve_head().to_word(), time, start, lost_in(ring), events];
@@ -253,11 +261,11 @@ impl<'a> ReserveRings<'a> {
         if memory::has(Fault::CommitEarly) {
             self.commit(ring, begin, record::stamp(begin));
         }
-        let head = Head { id: event.id, words: ((end - begin) / 8) as u16, tid: event.tid };
+        let head = Head { id: event.id, words: (end.wrapping_sub(begin) / 8) as u16, tid: event.tid };
         let place = self.place(begin);
         let mut at = place + Form::Reserve.header_len();
         // Ordering: all of it is published by the commit word. (The last word may have padding in it.)
-        ring.store(self.place(end - 8), 0, Ordering::Relaxed);
+        ring.store(self.place(end.wrapping_sub(8)), 0, Ordering::Relaxed);
         ring.store(place + 8, head.to_word(), Ordering::Relaxed);
         ring.store(place + 16, time, Ordering::Relaxed);
         // SAFETY: image and tails are readable; they fit between header and end, which are in one sub-buffer.

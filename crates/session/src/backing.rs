@@ -86,6 +86,8 @@ pub struct SavedProcess {
     /// Its id.
     pub pid: u32,
     inner_pid: u32,
+    /// Whether it has restartable sequences: how records stand in its rings.
+    rseq: bool,
     tsc: bool,
     agent_version: String,
     name: String,
@@ -171,6 +173,7 @@ impl SavedProcess {
             key: 0,
             pid,
             inner_pid: hello.pid,
+            rseq: hello.rseq,
             tsc: hello.tsc,
             agent_version: hello.agent_version.clone(),
             name: hello.name.clone(),
@@ -186,7 +189,7 @@ impl SavedProcess {
         Hello {
             pid: self.inner_pid,
             origin: Origin::Exec,
-            rseq: true,
+            rseq: self.rseq,
             tsc: self.tsc,
             agent_version: self.agent_version.clone(),
             name: self.name.clone(),
@@ -206,19 +209,15 @@ fn write_json(path: &Path, value: &impl Serialize, durable: bool) -> io::Result<
     replace_file(path, text.as_bytes(), durable)
 }
 
-fn new_folder(path: &Path) -> io::Result<()> {
+/// Makes an empty folder, which must not be there, and into which only its owner may look.
+pub fn create_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
-/// Makes the folder, which must not be there, and writes the session's terms into it.
-pub fn create(folder: &Path, saved: &SavedSession) -> io::Result<()> {
+/// Writes the session's terms into the folder.
+pub fn keep_session(folder: &Path, saved: &SavedSession) -> io::Result<()> {
     write_json(&folder.join(SESSION_FILE), saved, true)?;
     folder.parent().map_or(Ok(()), sync_folder)
-}
-
-/// Makes an empty folder that only its owner may look into.
-pub fn create_folder(folder: &Path) -> io::Result<()> {
-    new_folder(folder)
 }
 
 /// The memory files of one process.
@@ -230,15 +229,14 @@ pub struct ProcessBacking {
 }
 
 impl ProcessBacking {
-    /// Makes the files of a process, all their space reserved.
+    /// Makes the files of a process, all their space reserved. Until [`ProcessBacking::describe`], there is nothing
+    /// to recover.
     pub fn create(backing: &Path, saved: &SavedProcess, geometry: Geometry) -> io::Result<Self> {
         let folder = backing.join(&saved.folder);
-        new_folder(&folder)?;
+        create_folder(&folder)?;
         let make = || -> io::Result<Self> {
             let control = create_reserved(&folder.join(CONTROL_FILE), control::FILE_SIZE)?.into();
             let rings = create_reserved(&folder.join(RINGS_FILE), geometry.file_size())?.into();
-            // Last: without it there is nothing to recover.
-            write_json(&folder.join(PROCESS_FILE), saved, false)?;
             Ok(Self { folder: folder.clone(), control, rings })
         };
         make().map_err(|error| {
@@ -246,6 +244,13 @@ impl ProcessBacking {
             let size = control::FILE_SIZE + geometry.file_size();
             let text = format!("can't reserve {size} bytes in {}: {error}", backing.display());
             io::Error::new(error.kind(), text)
+        })
+    }
+
+    /// Tells whose files these are, once the control file says how the rings are written.
+    pub fn describe(&self, saved: &SavedProcess) -> io::Result<()> {
+        write_json(&self.folder.join(PROCESS_FILE), saved, false).inspect_err(|_| {
+            let _ = self.remove();
         })
     }
 
@@ -391,12 +396,11 @@ pub fn read_clock(backing: &Path) -> Result<ClockMap, String> {
     let Some(bytes) = bytes.strip_prefix(&CLOCK_MAGIC) else {
         return Err(format!("{}: byte 0: expected TOMPCLK1, found something else", path.display()));
     };
-    let samples = bytes.chunks_exact(SAMPLE_SIZE).map_while(|bytes| {
+    let mut samples = bytes.chunks_exact(SAMPLE_SIZE).map_while(|bytes| {
         let word = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
         let sample = ClockPair { tsc: word(0)?, ns: word(8)? };
         (sample_bytes(sample) == bytes).then_some(sample)
     });
-    let mut samples = samples;
     let (Some(first), Some(second)) = (samples.next(), samples.next()) else {
         let path = path.display();
         return Err(format!("{path}: expected two clock samples at least: timestamps can't be converted"));

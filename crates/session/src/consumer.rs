@@ -17,8 +17,10 @@ use tompion_os::sample_clocks;
 use crate::{
     backing::ClockFile,
     clock::ClockMap,
+    disk,
+    kernel::Outcome as KernelOutcome,
     manifest::{self, Clock, Manifest},
-    process::Process,
+    process::{Process, Share},
 };
 
 /// Shortest and longest sleep. The longest one bounds how much a sudden burst may bring before the
@@ -34,10 +36,8 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(25);
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
 /// Programs that ask for snapshots are heard this often at most.
 const SAVE_EVERY: Duration = Duration::from_millis(50);
-/// How many samples a batch waits for.
-const SAMPLES_AWAITED: usize = 2;
-/// Memory for bytes that wait; beyond it they are converted at once.
-const MOST_PENDING_BYTES: u64 = 64 << 20;
+/// Bytes that may wait for samples; more are converted at once, while caches still have them.
+const MOST_PENDING_BYTES: u64 = 8 << 20;
 /// How many times something of one kind is told; programs can make up any number.
 const MOST_TOLD: usize = 100;
 
@@ -53,7 +53,7 @@ pub enum Order {
     /// Save what the flight recorders hold.
     Snapshot(Sender<u64>),
     /// A source that somebody else has recorded is complete.
-    Recorded(Box<manifest::Source>),
+    Recorded(Box<KernelOutcome>),
     /// Complete everything.
     Finish(Sender<Report>),
 }
@@ -81,6 +81,8 @@ pub struct Consumer {
     clock_file: Option<ClockFile>,
     known: BTreeSet<(String, String)>,
     stopped: Option<String>,
+    /// Processes that were given up alone, whose rings are kept for recovery.
+    left: Vec<manifest::Source>,
     sampled: Instant,
     flushed: Instant,
     /// When a program's request was last followed.
@@ -89,8 +91,6 @@ pub struct Consumer {
     askers: BTreeSet<String>,
     /// How many times such a request was told of.
     told_saves: usize,
-    /// Samples since the oldest bytes were copied.
-    waiting_samples: usize,
 }
 
 impl Consumer {
@@ -114,12 +114,12 @@ impl Consumer {
             clock_file: clock_file.transpose()?,
             known: Default::default(),
             stopped: None,
+            left: Vec::new(),
             sampled: now,
             flushed: now,
             saved: None,
             askers: BTreeSet::new(),
             told_saves: 0,
-            waiting_samples: 0,
         })
     }
 
@@ -142,7 +142,10 @@ impl Consumer {
                     // Whoever asked may have gone.
                     let _ = done.send(self.events() - before);
                 }
-                Ok(Order::Recorded(source)) => self.manifest.sources.push(*source),
+                Ok(Order::Recorded(kernel)) => {
+                    self.manifest.sources.push(kernel.source);
+                    self.manifest.problems.extend(kernel.problems);
+                }
                 Ok(Order::Finish(done)) => {
                     let _ = done.send(self.finish());
                     return;
@@ -162,18 +165,19 @@ impl Consumer {
         self.save_on_request();
         let fullest = self.processes.iter_mut().map(Process::collect).max().unwrap_or(0);
         let pending: u64 = self.processes.iter().map(Process::pending_bytes).sum();
-        if self.sampled.elapsed() >= SAMPLE_EVERY {
+        let is_due = self.sampled.elapsed() >= SAMPLE_EVERY;
+        if is_due {
             self.processes.iter_mut().for_each(Process::look_at_threads);
             self.sample();
-            self.waiting_samples += 1;
+            self.processes.iter_mut().for_each(Process::ripen);
         }
         if pending > MOST_PENDING_BYTES {
             self.sample();
-            self.convert();
+            self.convert(Share::All);
         } else if self.processes.iter().any(Process::is_pressed) {
             self.relieve();
-        } else if self.waiting_samples >= SAMPLES_AWAITED {
-            self.convert();
+        } else if is_due {
+            self.convert(Share::Ripe);
         }
         if self.flushed.elapsed() >= FLUSH_EVERY {
             self.flushed = Instant::now();
@@ -198,7 +202,7 @@ impl Consumer {
     /// Writes what rings hold that are kept and a quarter full, so that their room can be given back.
     fn relieve(&mut self) {
         self.sample();
-        self.convert();
+        self.convert(Share::All);
         self.attempt(|process, _| if process.is_pressed() { process.flush() } else { Ok(()) });
     }
 
@@ -227,13 +231,13 @@ impl Consumer {
     /// so that none keeps the others waiting.
     ///
     /// What is collected meanwhile waits for the next time, unless it comes so fast that it must not.
-    fn convert(&mut self) {
-        self.waiting_samples = 0;
+    fn convert(&mut self, share: Share) {
         let mut collected = Instant::now();
-        let mut waiting: Vec<u64> = self.processes.iter().map(Process::pending_bytes).collect();
+        let mut waiting: Vec<u64> =
+            self.processes.iter().map(|process| process.waiting_bytes(share)).collect();
         while self.stopped.is_none() && waiting.iter().any(|bytes| *bytes != 0) {
             for (index, bytes) in waiting.iter_mut().enumerate().filter(|(_, bytes)| **bytes != 0) {
-                match self.processes[index].convert_some(&mut self.clock) {
+                match self.processes[index].convert_some(share, &mut self.clock) {
                     Ok(0) => *bytes = 0,
                     Ok(done) => *bytes = bytes.saturating_sub(done),
                     Err(error) => {
@@ -242,10 +246,15 @@ impl Consumer {
                     }
                 }
                 collected = self.collect_again(collected);
+                while disk::is_full() {
+                    collected = self.collect_patiently(collected);
+                }
             }
         }
-        // What the lists hold by now is not later than this.
-        self.sample();
+        // What the lists hold by now is not much later than the newest sample.
+        if self.sampled.elapsed() >= SAMPLE_EVERY {
+            self.sample();
+        }
         self.attempt(Process::convert_initial);
     }
 
@@ -264,23 +273,53 @@ impl Consumer {
         Instant::now()
     }
 
+    /// The same for whoever waits for something that isn't quick.
+    fn collect_patiently(&mut self, last: Instant) -> Instant {
+        std::thread::sleep(SLEEP.0);
+        self.collect_again(last)
+    }
+
+    /// Waits until all packets are written.
+    fn wait_for_disk(&mut self) {
+        let mut collected = Instant::now();
+        while !self.processes.iter().all(Process::is_written) {
+            collected = self.collect_patiently(collected);
+        }
+    }
+
     /// Converts all that a process has left, which isn't among the others any more.
     fn convert_last(&mut self, process: &mut Process) -> io::Result<()> {
         let mut collected = Instant::now();
-        while process.convert_some(&mut self.clock)? != 0 {
+        while process.convert_some(Share::All, &mut self.clock)? != 0 {
             collected = self.collect_again(collected);
         }
         process.convert_initial(&mut self.clock)?;
+        process.flush()?;
+        while !process.is_written() {
+            collected = self.collect_patiently(collected);
+        }
         process.finish()
     }
 
-    /// A process's events can't be written. That is the end of its trace or, unless it only wants a file too many,
-    /// of the whole recording.
+    /// A process's events can't be written, so it is given up.
     fn fail(&mut self, index: usize, error: &io::Error) {
+        let process = &mut self.processes[index];
+        process.give_up();
+        let text = no_longer(process, error) + &self.kept_rings();
+        self.tell_failure(text, error);
+    }
+
+    /// Where the rings of a process stay that was given up, for people.
+    fn kept_rings(&self) -> String {
+        let Some(backing) = &self.manifest.backing else { return String::new() };
+        let (backing, folder) = (backing.display(), self.folder.display());
+        format!("; what the rings hold stays in {backing}: tompion recover {folder}")
+    }
+
+    /// The failure of a process that was given up is the end of the whole recording, unless it only wants a file
+    /// too many.
+    fn tell_failure(&mut self, text: String, error: &io::Error) {
         if is_of_one(error) {
-            let process = &mut self.processes[index];
-            process.give_up();
-            let text = no_longer(process, error);
             self.tell_problem(text);
         } else {
             self.stop(error);
@@ -290,10 +329,7 @@ impl Consumer {
     fn stop(&mut self, error: &io::Error) {
         if self.stopped.is_none() {
             let mut text = format!("recording to {} stopped: {}", self.folder.display(), reason(error));
-            if let Some(backing) = &self.manifest.backing {
-                let (backing, folder) = (backing.display(), self.folder.display());
-                text += &format!("; what the rings hold stays in {backing}: tompion recover {folder}");
-            }
+            text += &self.kept_rings();
             (self.notice)(&text);
             self.stopped = Some(text);
             self.processes.iter_mut().for_each(Process::give_up);
@@ -348,8 +384,10 @@ impl Consumer {
             }
         }
         self.sample();
-        self.convert();
+        self.convert(Share::All);
         self.attempt(|process, _| process.flush());
+        self.wait_for_disk();
+        self.attempt(|process, _| process.check_written());
     }
 
     /// Takes the last events of a process that has ended, and completes its trace.
@@ -361,8 +399,7 @@ impl Consumer {
         process.end.get_or_insert(how);
         if self.stopped.is_some() {
             process.give_up();
-        }
-        if self.stopped.is_none() {
+        } else {
             if self.manifest.channel.mode == "overwrite" {
                 process.save_history();
             } else {
@@ -371,11 +408,7 @@ impl Consumer {
             self.sample();
             if let Err(error) = self.convert_last(&mut process) {
                 process.give_up();
-                if is_of_one(&error) {
-                    self.tell_problem(no_longer(&process, &error));
-                } else {
-                    self.stop(&error);
-                }
+                self.tell_failure(no_longer(&process, &error) + &self.kept_rings(), &error);
             }
         }
         process.read_catalog();
@@ -383,11 +416,14 @@ impl Consumer {
         self.known.extend(names);
         self.report_conflicts(&process);
         if process.was_cut() {
-            let problem = format!("{} ({}) cut off its own rings", process.hello.name, process.pid);
-            (self.notice)(&problem);
-            self.manifest.problems.push(problem);
+            self.tell_problem(format!("{} ({}) cut off its own rings", process.hello.name, process.pid));
         }
-        self.manifest.sources.push(process.summary(&self.folder));
+        let summary = process.summary(&self.folder);
+        if process.is_durable() && process.is_given_up() {
+            // Its rings have what its trace has not: it is left for recovery.
+            return self.left.push(summary);
+        }
+        self.manifest.sources.push(summary);
         if let (true, None) = (process.is_durable(), &self.stopped) {
             let written = self.manifest.write(&self.folder, true);
             if let Err(error) = written.and_then(|()| process.remove_files()) {
@@ -425,14 +461,16 @@ impl Consumer {
         self.manifest.problems.extend(self.stopped.clone());
         let backing = self.manifest.backing.take();
         // What is left in rings that are kept can still be recovered.
-        if backing.is_none() || self.stopped.is_none() {
+        let is_complete = backing.is_none() || self.stopped.is_none() && self.left.is_empty();
+        if is_complete {
             self.manifest.state = manifest::COMPLETE.into();
             let written = self.manifest.write(&self.folder, backing.is_some());
             if let (Err(error), None) = (written, &self.stopped) {
                 self.stopped = Some(format!("can't write to {}: {}", self.folder.display(), reason(&error)));
             }
         }
-        if let (Some(backing), None) = (backing, &self.stopped) {
+        self.manifest.sources.append(&mut self.left);
+        if let (Some(backing), true) = (backing, is_complete) {
             if let Err(error) = std::fs::remove_dir_all(&backing) {
                 (self.notice)(&format!("can't remove {}: {error}", backing.display()));
             }

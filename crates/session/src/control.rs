@@ -325,11 +325,6 @@ impl Door {
             format!("refused process {}: {reason}", peer.pid)
         })?;
         let watch = ProcessWatch::new(peer.pid).map_err(|error| format!("process {}: {error}", peer.pid))?;
-        if self.terms.backing.is_some() && !hello.rseq {
-            let reason = "no restartable sequences (rseq) in this process, which --backing needs";
-            let _ = socket.send(&ToAgent::Refused(reason.into()).encode(), &[]);
-            return Err(format!("{} ({}) is not recorded: {reason}", hello.name, peer.pid));
-        }
         let key = self.new_key();
         let recording = self.share_memory(&socket, &hello, peer.pid, key).map_err(|error| {
             let reason = reason(&error);
@@ -395,7 +390,7 @@ impl Door {
             Some(backing) => {
                 let mut saved = SavedProcess::new(hello, pid, &folder, &uuid.to_string());
                 (saved.key, saved.given_time) = (key, given_time);
-                Some(ProcessBacking::create(backing, &saved, geometry)?)
+                Some((ProcessBacking::create(backing, &saved, geometry)?, saved))
             }
         };
         let (control, rings) = match &kept_in {
@@ -411,9 +406,10 @@ impl Door {
                 socket.send(&ToAgent::Welcome.encode(), &[control_file.as_fd(), ring_file.as_fd()])?;
                 (control, rings)
             }
-            Some(kept_in) => {
+            Some((kept_in, saved)) => {
                 let (control, rings) = kept_in.map(geometry)?;
                 self.fill_in(&control, form, given_time);
+                kept_in.describe(saved)?;
                 socket.send(&ToAgent::Welcome.encode(), &kept_in.files().map(AsFd::as_fd))?;
                 (control, rings)
             }
@@ -428,7 +424,7 @@ impl Door {
             folder,
             description: describe(&self.terms, hello, pid, Uuid(uuid.into_bytes())),
             attention: Attention::new(&self.terms, pid, hello.pid),
-            kept_in,
+            kept_in: kept_in.map(|(files, _)| files),
         })
     }
 
@@ -568,7 +564,7 @@ fn read_hello(packet: &[u8]) -> Result<Hello, String> {
 }
 
 /// The form of a process's rings: without restartable sequences it has to reserve its records.
-const fn form_for(hello: &Hello) -> Form {
+pub const fn form_for(hello: &Hello) -> Form {
     if hello.rseq { Form::Section } else { Form::Reserve }
 }
 

@@ -4,36 +4,46 @@
 //! waits for clock samples, and a storm of interrupts delays no application's events. What a ring looks like is
 //! `tompion_kernel`'s business.
 
+mod context;
+mod stacks;
+
 use std::{
     collections::HashMap,
     fs, io,
     path::{Path, PathBuf},
-    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError},
+    },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use tompion_ctf::{
-    encode::{self, ContextField, Record, Tally},
+    encode::{self, Record, Tally},
     metadata::{EnvironmentValue, Uuid},
 };
 use tompion_kernel::{
     Error, Options, Recorder, Selection,
-    decode::{Class, Decoder},
+    context::{Contexts, STACK, Values},
+    decode::{Class, Decoder, Vocabulary},
+    filter::Filter,
     records::Records,
     ring::{Geometry, Span},
+    state::{self, State},
     syscalls::Calls,
+    unseen::Unseen,
 };
 use tompion_layout::loss::Cause;
 
 use crate::{
     control::Terms,
-    manifest,
-    source::{ClassId, Mark, Pushed, SourceWriter},
+    kernel_filter::{Head, KernelFilter},
+    manifest::{self, KERNEL},
+    source::{ClassId, Manner, Mark, Pushed, SourceWriter},
 };
+use stacks::Stacks;
 
-/// Name of the trace's folder, and of the source in the manifest.
-const NAME: &str = "kernel";
 /// How long the thread sleeps between two looks: the fuller the rings, the shorter.
 const SLEEP: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(4));
 /// A packet is written at the latest after this time.
@@ -48,6 +58,10 @@ pub struct KernelChoice {
     pub selection: Selection,
     /// The system calls of this machine.
     pub calls: Calls,
+    /// What of them, compiled for this selection from the filter of the recording's rules.
+    pub filter: Option<Filter>,
+    /// What events have beside their own.
+    pub contexts: Contexts,
 }
 
 /// How the kernel's rings are to be, and where what is in them goes.
@@ -70,6 +84,7 @@ enum Order {
 }
 
 /// What became of it.
+#[derive(Debug)]
 pub struct Outcome {
     /// For the manifest.
     pub source: manifest::Source,
@@ -95,18 +110,33 @@ impl Kernel {
             overwrite: terms.overwrite,
             geometry,
             follow: follow.clone(),
+            filter: choice.filter.clone(),
+            contexts: choice.contexts,
         };
         let mut recorder = Recorder::load(&options, &choice.calls)?;
         recorder.attach()?;
         let (orders, inbox) = mpsc::channel();
-        let drain = Drain::new(recorder, choice.calls.clone(), terms, inbox);
+        let KernelChoice { selection, calls, filter, contexts } = choice;
+        let vocabulary = Vocabulary {
+            calls: calls.clone(),
+            tracepoints: selection.tracepoints.clone(),
+            probes: selection.probes.clone(),
+        };
+        let mut drain = Drain::new(recorder, Arc::new(vocabulary), (terms, *contexts), inbox);
+        if let (Some(filter), Some(text)) = (filter, &terms.rules.filter) {
+            drain.filter = Some(KernelFilter::new(text, filter.clone(), drain.vocabulary.clone()));
+            drain.unseen = None;
+        }
+        if choice.selection.state {
+            drain.state = Some(read_state()?);
+        }
         Ok(Self { idle: Some(drain), orders, thread: None })
     }
 
     /// Starts the thread.
     pub fn start(&mut self) -> io::Result<()> {
         let Some(drain) = self.idle.take() else { return Ok(()) };
-        self.thread = Some(thread::Builder::new().name(NAME.into()).spawn(move || drain.run())?);
+        self.thread = Some(thread::Builder::new().name(KERNEL.into()).spawn(move || drain.run())?);
         Ok(())
     }
 
@@ -130,42 +160,69 @@ impl Kernel {
 struct Drain {
     recorder: Recorder,
     decoder: Decoder,
-    calls: Calls,
+    vocabulary: Arc<Vocabulary>,
     inbox: Receiver<Order>,
+    /// The state at the start, as far as it was read; none when all of it was taken, or nobody wants it.
+    state: Option<Receiver<Vec<State>>>,
     folder: PathBuf,
     overwrite: bool,
     writer: SourceWriter,
     classes: HashMap<Class, ClassId>,
+    contexts: Contexts,
+    stacks: Stacks,
+    /// Context of what the recorder says itself.
+    own: Values,
     /// Up to where each ring was read.
     read: Vec<u64>,
     /// Up to where each ring was converted.
     converted: Vec<u64>,
     /// Records that were read.
     records: u64,
+    /// None where a filter leaves switches out, so that nothing follows from those that are there.
+    unseen: Option<Unseen>,
     refused: u64,
+    /// What of the filter the programs leave to this place.
+    filter: Option<KernelFilter>,
+    /// Records that did not pass it.
+    unwanted: u64,
     /// Why writing stopped, if it did.
     stopped: Option<String>,
     flushed: Instant,
     bytes: Vec<u8>,
+    /// An event's context.
+    context: Vec<u8>,
 }
 
 impl Drain {
-    fn new(recorder: Recorder, calls: Calls, terms: &Terms, inbox: Receiver<Order>) -> Self {
+    fn new(
+        recorder: Recorder,
+        vocabulary: Arc<Vocabulary>,
+        (terms, contexts): (&Terms, Contexts),
+        inbox: Receiver<Order>,
+    ) -> Self {
         let cpus = recorder.geometry().cpus as usize;
-        let folder = terms.folder.join(NAME);
+        let folder = terms.folder.join(KERNEL);
         Self {
             recorder,
-            decoder: Decoder::new(calls.clone()),
-            calls,
+            decoder: Decoder::new(vocabulary.clone()),
+            vocabulary,
             inbox,
+            state: None,
             overwrite: terms.overwrite,
-            writer: SourceWriter::new(folder.clone(), description(terms), cpus, false),
+            writer: SourceWriter::new(folder.clone(), description(terms, contexts), cpus, Manner::Now),
             folder,
             classes: HashMap::new(),
+            contexts,
+            stacks: Stacks::new(contexts, cpus),
+            own: context::of_recorder(),
+            context: Vec::new(),
             read: vec![0; cpus],
             converted: vec![0; cpus],
             records: 0,
+            unseen: Some(Unseen::new(cpus)),
             refused: 0,
+            filter: None,
+            unwanted: 0,
             stopped: None,
             flushed: Instant::now(),
             bytes: Vec::new(),
@@ -178,17 +235,22 @@ impl Drain {
         loop {
             match self.inbox.recv_timeout(sleep) {
                 Ok(Order::Snapshot(done)) => {
-                    let before = self.writer.written();
+                    let before = self.writer.written_of_rings();
                     self.save_history();
                     self.flush();
                     // Whoever asked may have gone.
-                    let _ = done.send(self.writer.written() - before);
+                    let _ = done.send(self.writer.written_of_rings() - before);
                 }
                 Ok(Order::Finish) | Err(RecvTimeoutError::Disconnected) => return self.finish(),
                 Err(RecvTimeoutError::Timeout) => {}
             }
+            self.take_state(false);
+            self.write_definitions();
             let fullest = if self.overwrite { 0 } else { self.collect() };
             if self.flushed.elapsed() >= FLUSH_EVERY {
+                if self.overwrite {
+                    self.stacks.look_at_all(tompion_os::monotonic_ns());
+                }
                 self.flush();
             }
             sleep = match fullest {
@@ -197,6 +259,59 @@ impl Drain {
                 _ => (sleep * 3 / 2).min(SLEEP.1),
             };
         }
+    }
+
+    /// Takes what was read of the state at the start. It is in a stream of its own, which no ring's history overwrites.
+    fn take_state(&mut self, to_its_end: bool) {
+        let Some(source) = self.state.take() else { return };
+        let stream = self.writer.initial_stream();
+        loop {
+            let next = if to_its_end { source.recv().map_err(TryRecvError::from) } else { source.try_recv() };
+            match next {
+                Ok(states) => states.iter().for_each(|state| self.write_state(stream, state)),
+                Err(TryRecvError::Disconnected) => break,
+                Err(TryRecvError::Empty) => return self.state = Some(source),
+            }
+        }
+        self.attempt(|drain| drain.writer.flush(stream, Mark::default()));
+    }
+
+    fn write_state(&mut self, stream: usize, state: &State) {
+        let class = Class::State(state.place);
+        let id = class_id(&mut self.classes, &mut self.writer, &self.vocabulary, class);
+        let mut context = Vec::new();
+        context::encode(self.contexts, (state.tid, state.pid), &self.own, [0; 2], &mut context);
+        let State { time, payload, .. } = state;
+        let encoded = Record { id, time: *time, tid: 0, context: &context, payload };
+        self.attempt(|drain| match drain.writer.push(stream, 0, 0, &encoded)? {
+            Pushed::Full => drain.writer.flush(stream, Mark::default()),
+            Pushed::Taken | Pushed::Misfit => Ok(()),
+        });
+    }
+
+    /// Writes what stacks' numbers mean, behind the state at the start, where nothing overwrites it.
+    fn write_definitions(&mut self) {
+        if self.state.is_some() {
+            return;
+        }
+        let definitions = self.stacks.definitions();
+        if definitions.is_empty() {
+            return;
+        }
+        let stream = self.writer.initial_stream();
+        let mut context = Vec::new();
+        let own = (tompion_os::gettid(), std::process::id());
+        context::encode(self.contexts, own, &self.own, [0; 2], &mut context);
+        for definition in &definitions {
+            let id = class_id(&mut self.classes, &mut self.writer, &self.vocabulary, definition.class);
+            let payload = &definition.payload;
+            let encoded = Record { id, time: definition.time, tid: 0, context: &context, payload };
+            self.attempt(|drain| match drain.writer.push(stream, 0, 0, &encoded)? {
+                Pushed::Full => drain.writer.flush(stream, Mark::default()),
+                Pushed::Taken | Pushed::Misfit => Ok(()),
+            });
+        }
+        self.attempt(|drain| drain.writer.flush(stream, Mark::default()));
     }
 
     /// Takes what is new in all rings. Returns the largest share of a ring that was filled, in percent.
@@ -228,6 +343,9 @@ impl Drain {
             let mut history = Vec::new();
             self.recorder.ring(cpu as u32).copy_history(self.read[cpu], &mut history);
             for (span, bytes) in history {
+                if span.begin != self.read[cpu] {
+                    self.interrupt(cpu);
+                }
                 self.convert(cpu, span, &bytes);
                 self.read[cpu] = span.end;
             }
@@ -235,15 +353,23 @@ impl Drain {
     }
 
     fn convert(&mut self, cpu: usize, span: Span, bytes: &[u8]) {
-        let mut records = Records::new(bytes, span.begin);
+        let mut records = Records::new(bytes, span.begin).with_context(self.contexts.size());
         loop {
             let position = records.position();
             let Some(record) = records.next() else { return };
             let Ok(record) = record else {
                 self.refused += 1;
+                self.interrupt(cpu);
                 continue;
             };
+            if record.number == STACK {
+                self.refused += u64::from(!self.stacks.learn(cpu, position, &record));
+                continue;
+            }
             self.records += 1;
+            if let Some(unseen) = &mut self.unseen {
+                unseen.note(cpu, &record);
+            }
             if self.stopped.is_some() {
                 continue;
             }
@@ -251,15 +377,19 @@ impl Drain {
                 self.refused += 1;
                 continue;
             };
-            let event = (!self.classes.contains_key(&class)).then(|| class.event(&self.calls));
-            let id = match event {
-                Some(event) => *self.classes.entry(class).or_insert(self.writer.add_class(&event)),
-                None => self.classes[&class],
-            };
-            let mut context = [0; 8];
-            context[..4].copy_from_slice(&record.tid.to_le_bytes());
-            context[4..].copy_from_slice(&record.pid.to_le_bytes());
-            let encoded = Record { id, time: record.time, tid: 0, context: &context, payload };
+            self.stacks.follow(class, &record);
+            let head = Head { tid: record.tid, pid: record.pid, cpu: cpu as u32 };
+            if self.filter.as_mut().is_some_and(|filter| !filter.passes(class, head, payload)) {
+                self.unwanted += 1;
+                self.converted[cpu] = records.position();
+                continue;
+            }
+            let id = class_id(&mut self.classes, &mut self.writer, &self.vocabulary, class);
+            let values = self.contexts.read(record.context);
+            let stacks = self.stacks.numbers(cpu, &record, &values);
+            self.context.clear();
+            context::encode(self.contexts, (record.tid, record.pid), &values, stacks, &mut self.context);
+            let encoded = Record { id, time: record.time, tid: 0, context: &self.context, payload };
             let pushed = self.writer.push(cpu, cpu as u32, position, &encoded);
             self.converted[cpu] = records.position();
             match pushed {
@@ -268,6 +398,13 @@ impl Drain {
                 Ok(Pushed::Misfit) => self.refused += 1,
                 Err(error) => self.stop(&error),
             }
+        }
+    }
+
+    /// Records of a CPU are missing before those that come next.
+    fn interrupt(&mut self, cpu: usize) {
+        if let Some(unseen) = &mut self.unseen {
+            unseen.interrupt(cpu);
         }
     }
 
@@ -300,6 +437,7 @@ impl Drain {
 
     fn finish(mut self) -> Outcome {
         self.recorder.detach();
+        self.take_state(true);
         let until = Instant::now() + PATIENCE;
         loop {
             if self.overwrite {
@@ -318,6 +456,7 @@ impl Drain {
             drop(behind);
             thread::sleep(SLEEP.0);
         }
+        self.write_definitions();
         for cpu in 0..self.read.len() {
             let lost = lost_of(&self.recorder, cpu as u32);
             self.attempt(|drain| drain.writer.finish(cpu, lost, drain.mark(cpu)));
@@ -325,7 +464,7 @@ impl Drain {
         self.outcome()
     }
 
-    fn outcome(mut self) -> Outcome {
+    fn outcome(self) -> Outcome {
         let rings = || (0..self.recorder.geometry().cpus).map(|cpu| self.recorder.ring(cpu));
         let committed: u64 = rings().map(|ring| ring.events()).sum();
         let mut problems: Vec<String> = self.stopped.clone().into_iter().collect();
@@ -333,21 +472,34 @@ impl Drain {
             let names = self.recorder.missing().join(", ");
             problems.push(format!("this kernel has no {names}"));
         }
+        let missed = self.stacks.missed();
+        if missed > 0 {
+            problems.push(format!(
+                "{missed} kernel event{} without a stack: it could not be taken, or was overwritten before",
+                if missed == 1 { " is" } else { "s are" }
+            ));
+        }
+        problems.extend(self.recorder.refused().iter().map(|line| format!("not recorded: {line}")));
         let written = self.writer.written();
-        let not_written = self.records.saturating_sub(written).saturating_sub(self.refused);
+        let not_written =
+            self.records.saturating_sub(self.writer.written_of_rings() + self.unwanted + self.refused);
         let overwritten = committed.saturating_sub(self.records);
         let nested = self.recorder.misses();
+        let cpus = self.recorder.geometry().cpus;
+        let in_rings = |cause| (0..cpus).map(|cpu| self.recorder.ring(cpu).lost(cause)).sum::<u64>();
         let lost = manifest::losses(|cause| match cause {
             Cause::Refused => self.refused,
             Cause::NotWritten => not_written,
-            Cause::Nested => nested,
-            cause => (0..self.recorder.geometry().cpus).map(|cpu| self.recorder.ring(cpu).lost(cause)).sum(),
+            Cause::Nested => nested + in_rings(cause),
+            cause => in_rings(cause),
         });
+        let lost_in_all = lost.values().sum();
+        problems.extend(self.unseen.as_ref().and_then(|unseen| unseen.problem(lost_in_all)));
         let source = manifest::Source {
-            path: NAME.into(),
-            kind: NAME.into(),
+            path: KERNEL.into(),
+            kind: KERNEL.into(),
             pid: 0,
-            name: NAME.into(),
+            name: KERNEL.into(),
             executable: String::new(),
             producer: "bpf".into(),
             end: String::new(),
@@ -359,6 +511,27 @@ impl Drain {
     }
 }
 
+/// The class's number in the trace; it is added when it is met first.
+fn class_id(
+    classes: &mut HashMap<Class, ClassId>,
+    writer: &mut SourceWriter,
+    vocabulary: &Vocabulary,
+    class: Class,
+) -> ClassId {
+    *classes.entry(class).or_insert_with(|| writer.add_class(&vocabulary.event(class)))
+}
+
+/// Starts a thread that reads the state of the machine. It has this thread's rights to look into processes.
+fn read_state() -> io::Result<Receiver<Vec<State>>> {
+    let (sender, receiver) = mpsc::channel();
+    let read = move || {
+        // Without a receiver recording has ended early, and nobody wants the rest.
+        state::read(&mut |states| drop(sender.send(states)));
+    };
+    thread::Builder::new().name("state".into()).spawn(read)?;
+    Ok(receiver)
+}
+
 /// What a ring lost so far.
 fn lost_of(recorder: &Recorder, cpu: u32) -> u64 {
     let ring = recorder.ring(cpu);
@@ -366,7 +539,7 @@ fn lost_of(recorder: &Recorder, cpu: u32) -> u64 {
 }
 
 /// What the trace says of itself: what readers' analyses know LTTng's kernel traces by.
-fn description(terms: &Terms) -> encode::Source {
+fn description(terms: &Terms, contexts: Contexts) -> encode::Source {
     let read = |name: &str| {
         let text = fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).unwrap_or_default();
         EnvironmentValue::Text(text.trim().to_owned())
@@ -390,6 +563,6 @@ fn description(terms: &Terms) -> encode::Source {
         clock_offset_ns: terms.clock_offset_ns,
         clock_precision_ns: 1,
         tid: false,
-        context: vec![ContextField::signed("tid", 32), ContextField::signed("pid", 32)],
+        context: context::fields(contexts),
     }
 }

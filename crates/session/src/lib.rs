@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! record ─┬─ control thread: starts the command, welcomes processes, hears signals, knows who lives
-//!         └─ consumer thread: drains rings by timer, converts time, writes packets
+//!         └─ consumer thread: drains rings by timer, converts time, makes packets
+//!            └─ disk thread: writes them
 //! ```
 //!
 //! The two talk by `consumer::Order`s only. The control thread answers an agent within microseconds,
@@ -15,10 +16,12 @@ mod clock;
 mod consumer;
 mod context;
 mod control;
+mod disk;
 mod files;
 mod filter;
 mod guests;
 mod kernel;
+mod kernel_filter;
 mod manifest;
 mod process;
 mod record;

@@ -22,6 +22,8 @@ pub const RECORDING: &str = "recording";
 pub const COMPLETE: &str = "complete";
 /// State of a recording whose session was killed, and that was completed afterwards.
 pub const RECOVERED: &str = "recovered";
+/// Kind of the kernel's source, its name, and that of its folder.
+pub const KERNEL: &str = "kernel";
 /// Largest manifest that is read.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -46,6 +48,13 @@ pub struct Manifest {
     pub channel: Channel,
     /// Processes, in the order of their coming.
     pub sources: Vec<Source>,
+    /// Whether the kernel is a source, too; it stands among them when its trace is complete.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kernel: bool,
+    /// Whether more was lost than the sources tell, which nobody can know: rings went with the session, or with the
+    /// machine's memory.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub losses_unknown: bool,
     /// Problems that did not end the recording, one line each.
     pub problems: Vec<String>,
     /// While it is recorded with `--backing`: where the rings are kept.
@@ -144,6 +153,11 @@ impl Manifest {
     /// The version that goes into new manifests.
     pub const fn schema() -> u32 {
         SCHEMA
+    }
+
+    /// Whether the recording has not ended, or was killed and not completed since.
+    pub fn is_recording(&self) -> bool {
+        self.state == RECORDING
     }
 
     /// Writes the file anew; readers see the old one or the new one, whole. `durable`: the medium has it on return.

@@ -12,31 +12,35 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use tompion_ctf::encode::{self, Record};
+use tompion_ctf::encode;
 use tompion_layout::{catalog, control, loss::Cause, record::Form, ring::Geometry};
 use tompion_os::{PacketSocket, SharedMap};
 use tompion_protocol::message::{Hello, ToAgent};
 use tompion_ring::{
-    kept::{self, UntrustedKept},
+    kept::UntrustedKept,
     reader::{RingReader, Span},
-    records::{Records, UntrustedRecord},
 };
-use tompion_schema::{Event, Field, Kind};
+use tompion_schema::{Event, Field};
 
 use crate::{
     backing::ProcessBacking,
-    clock::ClockMap,
     context::Threads,
     control::Terms,
-    filter::{self, Circumstances, SessionFilter},
+    filter::{self, SessionFilter},
     manifest,
-    source::{ClassId, Mark, Pushed, SourceWriter},
+    source::{ClassId, Manner, Mark, SourceWriter},
 };
 
+mod convert;
 mod durable;
 #[cfg(test)]
 mod fuzz;
 mod recovery;
+mod ripe;
+mod spare;
+
+pub use ripe::Share;
+use spare::Spare;
 
 /// More than any program can lose. A reader takes the largest number for a mistake of its own.
 const MOST_DISCARDED: u64 = 1 << 62;
@@ -45,8 +49,6 @@ const LATEST: u64 = 1 << 62;
 /// How many bytes of one process may wait to be converted. Beyond it they stay in its rings: who claims to
 /// write faster than anybody can read loses events of its own, and the session no memory.
 const MOST_PENDING_BYTES: u64 = 64 << 20;
-/// About how many bytes are converted in one step.
-const STEP_BYTES: u64 = 64 << 10;
 
 /// A process as the session knows it.
 #[derive(Debug)]
@@ -76,12 +78,18 @@ pub struct Process {
     catalog_synced: usize,
     /// What each event number means; `None` where its description was refused.
     classes: BTreeMap<u32, Option<Class>>,
+    /// The same by event number, of those that were recorded.
+    ready: Vec<Option<ClassId>>,
     /// Spans whose begins have the fields that the filter asks for.
     spans_with_fields: HashSet<String>,
     /// Records of the initial state that wait to be converted.
     initial: Vec<Initial>,
     /// Up to where events were read that are kept.
     kept_read: usize,
+    /// Up to where they are known to be on the medium.
+    kept_synced: usize,
+    /// Places in their list that did not reach the medium.
+    kept_missing: u64,
     /// What was refused that came from no ring.
     refused: u64,
     attention: Attention,
@@ -94,7 +102,7 @@ pub struct Process {
     /// Whether writing was given up.
     given_up: bool,
     /// Buffers for copies, used before: fresh memory would cost a page fault for each page.
-    spare: Vec<Vec<u8>>,
+    spare: Spare,
 }
 
 /// A record from the catalog, or an event of the program that is kept.
@@ -132,16 +140,19 @@ struct Class {
 struct RingState {
     /// Up to where it was read.
     read: u64,
+    /// Up to where it had been read when the clock was sampled last, and the time before that.
+    sampled: u64,
+    ripe: u64,
     /// Up to where its pages were made present.
     populated: u64,
-    /// Events whose records were reserved and never completed.
-    unfinished: u64,
     /// Up to where bytes were converted.
     converted: u64,
     /// Whether records were overwritten that nobody has accounted for yet.
     has_gap: bool,
     /// Up to where its room was given back.
     consumed: u64,
+    /// A position that can't be, and was refused.
+    refused_at: Option<u64>,
     /// Where the history begins that recovery reads.
     history_begin: u64,
     /// Up to where it was converted, and what became of the events: recorded, overwritten by design, refused.
@@ -200,6 +211,11 @@ impl RingState {
             tally.accounted = events;
         }
     }
+
+    /// Events that the ring had taken and that nobody can have any more.
+    fn unmet(&self) -> u64 {
+        self.mark.tally.missing.saturating_add(self.mark.tally.unfinished)
+    }
 }
 
 impl From<catalog::UntrustedInitial<'_>> for Initial {
@@ -237,7 +253,7 @@ impl Process {
     ) -> Self {
         let Recording { geometry, form, overwrite, given_time, control, rings, .. } = recording;
         let Recording { folder, description, attention, kept_in, .. } = recording;
-        let is_durable = kept_in.is_some();
+        let manner = if kept_in.is_some() { Manner::Durable } else { Manner::Soon };
         let rings_count = (geometry.cpus() * geometry.buffers()) as usize;
         Self {
             key,
@@ -252,21 +268,24 @@ impl Process {
             overwrite,
             given_time,
             socket,
-            writer: SourceWriter::new(folder, description, rings_count, is_durable),
+            writer: SourceWriter::new(folder, description, rings_count, manner),
             states: vec![RingState::default(); rings_count],
             catalog_read: 0,
             catalog_synced: 0,
             classes: BTreeMap::new(),
+            ready: Vec::new(),
             spans_with_fields: HashSet::new(),
             initial: Vec::new(),
             kept_read: 0,
+            kept_synced: 0,
+            kept_missing: 0,
             refused: 0,
             attention,
             filtered: 0,
             doubtful: false,
             snapshots: 0,
             given_up: false,
-            spare: Vec::new(),
+            spare: Spare::default(),
         }
     }
 
@@ -322,14 +341,16 @@ impl Process {
             if self.overwrite {
                 continue;
             }
-            let mut bytes = self.spare.pop().unwrap_or_default();
+            let mut bytes =
+                self.spare.take(written.saturating_sub(read).min(self.geometry.ring_size()) as usize);
             let reader = self.reader(ring);
-            let taken = match (&self.kept_in, &self.end) {
-                // The room is given back once the medium has what was in it.
-                (Some(_), _) => reader.copy_new(read, &mut bytes),
-                // Once the process has ended, nobody completes a record any more.
-                (None, Some(_)) => reader.take_rest(read, &mut bytes),
-                (None, None) => reader.take(read, &mut bytes),
+            // The room of kept rings is given back once the medium has what was in it. Once the process has ended,
+            // nobody completes a record any more.
+            let taken = match (self.is_durable(), self.end.is_some()) {
+                (true, false) => reader.copy_new(read, &mut bytes),
+                (true, true) => reader.copy_rest(read, &mut bytes),
+                (false, false) => reader.take(read, &mut bytes),
+                (false, true) => reader.take_rest(read, &mut bytes),
             };
             let state = &mut self.states[ring];
             match taken {
@@ -337,14 +358,19 @@ impl Process {
                     let share = (span.end - span.begin) * 100 / self.geometry.ring_size();
                     fullest = fullest.max(share).max(u64::from(!span.is_empty()));
                     state.read = span.end;
-                    if !span.is_empty() {
+                    if span.is_empty() {
+                        self.spare.put(bytes);
+                    } else {
                         state.pending.push_back((span, bytes));
                     }
                 }
+                // Said once, however often it is looked at.
+                Err(bad) if state.refused_at == Some(bad.claimed) => {}
                 Err(bad) => {
                     // Reading goes on where a record can begin for certain.
                     state.read =
                         self.geometry.subbuf_start(bad.claimed).saturating_add(self.geometry.subbuf_size());
+                    state.refused_at = Some(bad.claimed);
                     state.mark.tally.refused += 1;
                     self.give_back(ring, bad.claimed);
                 }
@@ -392,205 +418,6 @@ impl Process {
                 state.pending.push_back((span, bytes));
             }
         }
-    }
-
-    /// How many bytes wait to be converted.
-    pub fn pending_bytes(&self) -> u64 {
-        self.states.iter().flat_map(|state| &state.pending).map(|(span, _)| span.end - span.begin).sum()
-    }
-
-    /// Converts the oldest copied bytes of some ring and writes full packets. Returns how many bytes that were;
-    /// 0 if nothing waits.
-    ///
-    /// One step is short, so that whoever calls can look after the rings in between.
-    pub fn convert_some(&mut self, clock: &mut ClockMap) -> io::Result<u64> {
-        let Some(ring) = self.states.iter().position(|state| !state.pending.is_empty()) else { return Ok(0) };
-        let Some((mut span, mut bytes)) = self.states[ring].pending.pop_front() else { return Ok(0) };
-        let done = self.convert_span(ring, span, &bytes, clock)?;
-        span.begin += done;
-        if span.is_empty() {
-            bytes.clear();
-            self.spare.push(bytes);
-        } else {
-            self.states[ring].pending.push_front((span, bytes));
-        }
-        Ok(done)
-    }
-
-    /// Converts what is known of the initial state: what the catalog says, and what the program wants to be
-    /// kept. A process without an event doesn't tell it.
-    pub fn convert_initial(&mut self, clock: &mut ClockMap) -> io::Result<()> {
-        self.read_catalog();
-        self.read_kept();
-        if self.given_up || !self.writer.has_events() && !self.initial.iter().any(|initial| initial.own) {
-            return Ok(());
-        }
-        let stream = self.writer.initial_stream();
-        let mut initial = std::mem::take(&mut self.initial);
-        initial.sort_by_key(|initial| initial.time);
-        for Initial { own, number, time, tid, cpu, payload } in initial {
-            let place = Place { stream, cpu, position: 0 };
-            // What the agent tells of the process is not the program's to be filtered.
-            self.record(place, (number, tid, time, &payload), own, clock)?;
-        }
-        Ok(())
-    }
-
-    /// Writes a record, if its class is known and, where it is `filtered`, the session's part of the filter lets
-    /// it through.
-    #[inline(always)]
-    fn record(
-        &mut self,
-        place: Place,
-        (number, tid, time, payload): (u32, u32, u64, &[u8]),
-        filtered: bool,
-        clock: &mut ClockMap,
-    ) -> io::Result<()> {
-        let Place { stream, cpu, position } = place;
-        let Some(id) = self.class_id(number) else {
-            match self.states.get_mut(stream) {
-                // Its description is on another page.
-                Some(state) if self.doubtful => state.mark.tally.missing += 1,
-                _ => self.refuse(stream),
-            }
-            return Ok(());
-        };
-        let thread = self.attention.threads.as_mut().map(|threads| threads.get(tid));
-        if let (true, Some(Some(Class { filter: Some(filter), event, .. }))) =
-            (filtered, self.classes.get(&number))
-        {
-            let here = thread.map(|thread| Circumstances { tid, cpu, values: &thread.values });
-            let follows = event.kind == Kind::End && self.spans_with_fields.contains(&filter::span(event));
-            if !here.is_some_and(|here| filter.passes(payload, &here, follows)) {
-                self.filtered += 1;
-                return Ok(());
-            }
-        }
-        let time = if self.given_time { time.min(LATEST) } else { clock.to_plausible_ns(time) };
-        let context = thread.map_or(&[][..], |thread| &thread.bytes);
-        let record = Record { id, time, tid, context, payload };
-        match self.writer.push(stream, cpu, position, &record)? {
-            Pushed::Taken => Ok(()),
-            Pushed::Full => self.flush_stream(stream),
-            Pushed::Misfit => {
-                self.refuse(stream);
-                Ok(())
-            }
-        }
-    }
-
-    /// Counts something that was refused.
-    fn refuse(&mut self, stream: usize) {
-        match self.states.get_mut(stream) {
-            Some(state) => state.mark.tally.refused += 1,
-            None => self.refused += 1,
-        }
-    }
-
-    /// What is known of a stream's ring; the initial state comes from none.
-    fn mark(&self, stream: usize) -> Mark {
-        self.states.get(stream).map_or(Mark::default(), |state| state.mark)
-    }
-
-    /// Writes the stream's packet, if it has events.
-    fn flush_stream(&mut self, stream: usize) -> io::Result<()> {
-        self.sync_catalog()?;
-        self.writer.flush(stream, self.mark(stream))
-    }
-
-    /// Reads the events that the program wants to be kept.
-    fn read_kept(&mut self) {
-        let mut kept = Vec::new();
-        kept::take(&self.control, &mut self.kept_read, self.end.is_some(), &mut kept);
-        let cpus = self.geometry.cpus();
-        for event in kept {
-            if event.cpu < cpus {
-                self.initial.push(event.into());
-            } else {
-                self.refused += 1;
-            }
-        }
-    }
-
-    /// Converts the first records of a span, whose bytes are the last ones. Returns how many bytes they had; never
-    /// 0.
-    fn convert_span(
-        &mut self,
-        ring: usize,
-        span: Span,
-        bytes: &[u8],
-        clock: &mut ClockMap,
-    ) -> io::Result<u64> {
-        let cpu = ring as u32 % self.geometry.cpus();
-        let done_before = bytes.len() - (span.end - span.begin) as usize;
-        let records = Records::new(&bytes[done_before..], span.begin, self.geometry.subbuf_size());
-        let mut records = records.in_form(self.form);
-        self.states[ring].has_gap |= span.begin > self.states[ring].converted;
-        loop {
-            let position = records.stream_position();
-            self.states[ring].converted = position;
-            if position - span.begin >= STEP_BYTES {
-                return Ok(position - span.begin);
-            }
-            let Some(record) = records.next() else {
-                if let (Form::Reserve, Some(events)) = (self.form, span.events) {
-                    self.account(ring, events, span.end);
-                }
-                self.states[ring].mark.ring_end = span.end;
-                return Ok(span.end - span.begin);
-            };
-            match record {
-                Ok(UntrustedRecord::Event { number, tid, time, payload }) => {
-                    let mark = &mut self.states[ring].mark;
-                    // What a sub-buffer's header claimed is part of it, so it may be anything.
-                    mark.tally.accounted = mark.tally.accounted.saturating_add(1);
-                    mark.ring_end = records.stream_position();
-                    let place = Place { stream: ring, cpu, position };
-                    self.record(place, (number.into(), tid, time, payload), true, clock)?;
-                }
-                Ok(UntrustedRecord::Subbuffer { lost, events, .. }) => {
-                    self.account(ring, events, position);
-                    let state = &self.states[ring];
-                    let unmet = state.mark.tally.missing.saturating_add(state.unfinished);
-                    let lost = lost.saturating_add(unmet).min(MOST_DISCARDED);
-                    if lost > self.writer.discarded(ring) {
-                        self.sync_catalog()?;
-                        self.writer.set_discarded(ring, lost, self.mark(ring))?;
-                    }
-                }
-                // How many they were, the next number of events tells.
-                Ok(UntrustedRecord::Unfinished { .. }) => {}
-                Err(_) => self.states[ring].mark.tally.refused += 1,
-            }
-            self.states[ring].mark.ring_end = records.stream_position();
-        }
-    }
-
-    /// Takes note of how many events a ring had taken at a place: those that were not found before it have been
-    /// overwritten, were never completed, or did not reach the medium.
-    fn account(&mut self, ring: usize, events: u64, position: u64) {
-        let state = &mut self.states[ring];
-        let has_gap = std::mem::take(&mut state.has_gap);
-        if self.form == Form::Reserve && !has_gap && !self.doubtful {
-            let tally = &mut state.mark.tally;
-            state.unfinished = state.unfinished.saturating_add(events.saturating_sub(tally.accounted));
-            tally.accounted = tally.accounted.max(events);
-        } else {
-            state.pass_over(events, position, self.overwrite, self.doubtful);
-        }
-    }
-
-    /// The class of an event number, reading further in the catalog if it is new.
-    #[inline]
-    fn class_id(&mut self, number: u32) -> Option<ClassId> {
-        if !self.classes.contains_key(&number) {
-            self.read_catalog();
-        }
-        let class = self.classes.get_mut(&number)?.as_mut()?;
-        if class.id.is_none() {
-            class.id = Some(self.writer.add_class(&class.event));
-        }
-        class.id
     }
 
     /// Reads descriptions that the process has added.
@@ -670,6 +497,8 @@ impl Process {
             return Ok(());
         }
         (0..=self.states.len()).try_for_each(|stream| self.flush_stream(stream))?;
+        self.spare.trim();
+        self.writer.check()?;
         self.settle()
     }
 
@@ -681,23 +510,41 @@ impl Process {
         }
         for ring in 0..self.states.len() {
             let reader = self.reader(ring);
-            let unmet = self.states[ring].mark.tally.missing.saturating_add(self.states[ring].unfinished);
+            let unmet = self.states[ring].unmet();
             let lost =
                 Cause::ALL.into_iter().map(|cause| reader.lost(cause)).fold(unmet, u64::saturating_add);
             self.flush_stream(ring)?;
             self.writer.finish(ring, lost.min(MOST_DISCARDED), self.mark(ring))?;
         }
         self.flush_stream(self.writer.initial_stream())?;
+        self.writer.settle()?;
         self.settle()
+    }
+
+    /// Whether no packet waits to be written.
+    pub fn is_written(&self) -> bool {
+        self.writer.is_settled()
+    }
+
+    /// Says whether writing a packet has failed.
+    pub fn check_written(&self) -> io::Result<()> {
+        self.writer.check()
     }
 
     /// Writes nothing more: the trace ends with the last whole packet.
     pub fn give_up(&mut self) {
         self.given_up = true;
-        self.spare = Vec::new();
+        // Why it failed is known; how many events were not written is known then.
+        let _ = self.writer.settle();
+        self.spare = Spare::default();
         for state in &mut self.states {
             state.pending = VecDeque::new();
         }
+    }
+
+    /// Whether writing was given up.
+    pub fn is_given_up(&self) -> bool {
+        self.given_up
     }
 
     /// Events that reached the rings but not the disk, after writing was given up.
@@ -714,7 +561,7 @@ impl Process {
 
     /// Events whose records this side has found to be incomplete for ever.
     fn unfinished(&self) -> u64 {
-        self.states.iter().map(|state| state.unfinished).fold(0, u64::saturating_add)
+        self.states.iter().map(|state| state.mark.tally.unfinished).fold(0, u64::saturating_add)
     }
 
     fn overwritten(&self) -> u64 {
@@ -734,7 +581,7 @@ impl Process {
         }
         if cause == Cause::NotOnMedium {
             let missing = self.states.iter().map(|state| state.mark.tally.missing);
-            return missing.fold(0, u64::saturating_add);
+            return missing.fold(self.kept_missing, u64::saturating_add);
         }
         if cause == Cause::NotWritten {
             return self.not_written();

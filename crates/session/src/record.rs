@@ -13,7 +13,7 @@ use std::{
 };
 
 use tompion_layout::ring::{Geometry, GeometryError};
-use tompion_os::{Inheritance, Poller, Signals};
+use tompion_os::{FileRights, Inheritance, Poller, ProcessWatch, Signals, User};
 use tompion_protocol::{
     names::{LIBRARY_VARIABLE, SESSION_VARIABLE},
     rules::Rules,
@@ -88,6 +88,8 @@ pub struct Config {
     pub target: Target,
     /// Folder in which to keep the rings, so that they outlast the session and the machine; must not exist.
     pub backing: Option<PathBuf>,
+    /// Who runs the command and owns the trace, where that is not the user of this process.
+    pub user: Option<User>,
     /// Tompion's own command line, for the manifest.
     pub invocation: Vec<String>,
 }
@@ -104,6 +106,19 @@ pub enum Error {
     /// The folder can't be made.
     #[error("can't create the folder {0}: {1}")]
     Folder(PathBuf, io::Error),
+    /// The user who is to own the trace can't make the folder.
+    #[error(
+        "user {user}, who started sudo and is to own the trace, can't create the folder {folder}: {error}; choose \
+         another with -o, or record as root: sudo env -u SUDO_UID tompion record …"
+    )]
+    UsersFolder {
+        /// The user's number.
+        user: u32,
+        /// The folder.
+        folder: PathBuf,
+        /// What was in the way.
+        error: io::Error,
+    },
     /// The folder for the rings is there already.
     #[error(
         "{0} exists already; if a recording was killed there, tompion recover {0} completes it; else choose another \
@@ -137,13 +152,19 @@ pub struct Outcome {
     pub processes: u64,
 }
 
+/// How many folders for rings may stand beside each other, each of a recording that was killed.
+const MOST_BACKINGS: u32 = 16;
+
 /// Records the target, until all of it has ended (a command and its recorded children, processes and
 /// theirs), the time is up, or somebody interrupts. `notice` gets what users should know meanwhile, a line
 /// at a time.
 pub fn record(config: &Config, notice: fn(&str)) -> Result<Outcome, Error> {
     let geometry = Geometry::new(config.subbuf_size, config.subbufs, tompion_os::possible_cpus(), 1)?;
-    create_folder(&config.folder)?;
-    let result = create_backing(config).and_then(|()| {
+    // The files are the user's, and made with no more than the user's rights, by all threads that are to come.
+    let _rights = config.user.as_ref().map(User::own_files).transpose()?;
+    create_folder(config)?;
+    let result = create_backing(config, notice).and_then(|backing| {
+        let config = &Config { backing, ..config.clone() };
         record_into(config, geometry, notice).inspect_err(|_| {
             config.backing.iter().for_each(|backing| drop(fs::remove_dir_all(backing)));
         })
@@ -154,21 +175,44 @@ pub fn record(config: &Config, notice: fn(&str)) -> Result<Outcome, Error> {
     result
 }
 
-fn create_backing(config: &Config) -> Result<(), Error> {
-    let Some(folder) = &config.backing else { return Ok(()) };
-    backing::create_folder(folder).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => Error::BackingExists(folder.clone()),
-        _ => Error::Backing(folder.clone(), error),
-    })
+/// Makes the folder for the rings. Nobody is there to choose another one for a recording that a program has started by
+/// itself, so where a killed one has left its rings, it gets a folder beside them.
+fn create_backing(config: &Config, notice: fn(&str)) -> Result<Option<PathBuf>, Error> {
+    let Some(wanted) = &config.backing else { return Ok(None) };
+    let others = if matches!(config.target, Target::Gathering(_)) { MOST_BACKINGS } else { 1 };
+    for number in 1..=others {
+        let mut folder = wanted.clone();
+        if number > 1 {
+            folder.as_mut_os_string().push(format!("-{number}"));
+        }
+        match backing::create_folder(&folder) {
+            Ok(()) if number > 1 => {
+                let (wanted, other) = (wanted.display(), folder.display());
+                notice(&format!(
+                    "{wanted} exists already, so the rings are in {other}; if a recording was killed there: tompion \
+                     recover {wanted}"
+                ));
+                return Ok(Some(folder));
+            }
+            Ok(()) => return Ok(Some(folder)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Error::Backing(folder, error)),
+        }
+    }
+    Err(Error::BackingExists(wanted.clone()))
 }
 
-fn create_folder(folder: &Path) -> Result<(), Error> {
+fn create_folder(config: &Config) -> Result<(), Error> {
+    let folder = &config.folder;
     match fs::create_dir(folder) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Err(Error::FolderExists(folder.to_owned()))
+            Err(Error::FolderExists(folder.clone()))
         }
-        Err(error) => Err(Error::Folder(folder.to_owned(), error)),
+        Err(error) => Err(match &config.user {
+            Some(user) => Error::UsersFolder { user: user.uid(), folder: folder.clone(), error },
+            None => Error::Folder(folder.clone(), error),
+        }),
     }
 }
 
@@ -179,13 +223,13 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
     // Until this process is gone, whoever reads the trace knows that it is still being recorded.
     let _lock = tompion_os::try_lock(&folder);
     let terms = terms(config, geometry, folder.clone());
-    let manifest = manifest(config, &terms);
+    let mut manifest = manifest(config, &terms);
     // With SIGXFSZ among them, so that a limit on the size of files is told and doesn't kill.
     let signals = Signals::take(&[SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGTERM, SIGCHLD, SIGXFSZ])?;
     let in_words = |error: io::Error| io::Error::new(error.kind(), consumer::reason(&error));
     manifest.write(&folder, terms.backing.is_some()).map_err(in_words)?;
     if let (Some(folder), Some(id)) = (&manifest.backing, &manifest.id) {
-        let saved = backing::create(folder, &SavedSession::new(&terms, id.clone()));
+        let saved = backing::keep_session(folder, &SavedSession::new(&terms, id.clone()));
         saved.map_err(|error| Error::Backing(folder.clone(), error))?;
     }
     if let (false, Err(reason)) = (terms.tsc, tompion_os::tsc_state()) {
@@ -199,6 +243,10 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
         _ => format!("tompion-{}-{:016x}", std::process::id(), uuid::Uuid::new_v4().as_u64_pair().0),
     };
     let mut kernel = prepare_kernel(config, &terms, notice);
+    if manifest.kernel && kernel.is_none() {
+        manifest.kernel = false;
+        manifest.write(&folder, terms.backing.is_some()).map_err(in_words)?;
+    }
     let mut door = Door::open(&name, terms, orders.clone(), &poller)?;
     let consumer = Consumer::new(folder, manifest, notice)?;
     let consumer = thread::Builder::new().name("consumer".into()).spawn(move || consumer.run(&inbox))?;
@@ -206,6 +254,7 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
     if let Some(kernel) = &mut kernel {
         kernel.start()?;
     }
+    let watched = if kernel.is_some() { watch(&config.target, &poller)? } else { Vec::new() };
     // Programs wait for this thread when they start, and not for long.
     tompion_os::prefer_this_thread();
     let deadline = config.time.map(|time| Instant::now() + time);
@@ -222,6 +271,7 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
         status: None,
         deadline,
         alone_since: Instant::now(),
+        watched,
         ending: false,
         timed: false,
     };
@@ -231,8 +281,8 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
     let Control { door, orders, status, kernel, .. } = control;
     let Door { mut problems, welcomed, .. } = door.close();
     if let Some(outcome) = kernel.and_then(Kernel::finish) {
-        problems.extend(outcome.problems);
-        let _ = orders.send(Order::Recorded(Box::new(outcome.source)));
+        problems.extend(outcome.problems.iter().cloned());
+        let _ = orders.send(Order::Recorded(Box::new(outcome)));
     }
     let _ = orders.send(Order::Finish(sender));
     let report = receiver.recv().map_err(|_| io::Error::other("the consumer ended early"))?;
@@ -242,8 +292,11 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
 
 /// The kernel's programs, attached. Where that can't be, one line says why, and programs are recorded alone.
 fn prepare_kernel(config: &Config, terms: &Terms, notice: fn(&str)) -> Option<Kernel> {
+    let choice = config.kernel.as_ref()?;
+    // What programs are loaded with is root's to read.
+    let _rights = FileRights::of_the_process().inspect_err(|error| notice(&error.to_string())).ok();
     let plan = kernel::Plan {
-        choice: config.kernel.as_ref()?,
+        choice,
         terms,
         ring_size: config.subbuf_size.saturating_mul(config.subbufs),
         follow: match &config.target {
@@ -316,6 +369,8 @@ fn manifest(config: &Config, terms: &Terms) -> Manifest {
             subbufs: config.subbufs,
         },
         sources: Vec::new(),
+        kernel: config.kernel.is_some(),
+        losses_unknown: false,
         problems: Vec::new(),
         backing: terms.backing.clone(),
         id: terms.backing.is_some().then(|| uuid::Uuid::new_v4().to_string()),
@@ -336,7 +391,8 @@ fn reach(
             door.open_to_programs(poller)?;
             let failures: Vec<String> =
                 pids.iter().filter_map(|pid| target::ask_patiently(*pid, session).err()).collect();
-            if failures.len() == pids.len() {
+            // The kernel can be asked about any process.
+            if failures.len() == pids.len() && config.kernel.is_none() {
                 return Err(Error::Unreachable(failures.join("; ")));
             }
             door.problems.extend(failures);
@@ -357,6 +413,16 @@ fn reach(
     Ok(None)
 }
 
+/// Watches the processes that were named: their end is the recording's, whether they take part or not.
+fn watch(target: &Target, poller: &Poller) -> io::Result<Vec<ProcessWatch>> {
+    // Those that have ended by now are none to wait for.
+    let watched: Vec<_> = target.processes().iter().filter_map(|pid| ProcessWatch::new(*pid).ok()).collect();
+    for process in &watched {
+        poller.add(process.as_fd(), Interest::Signals.to_number())?;
+    }
+    Ok(watched)
+}
+
 /// Starts the command with what it needs to find the session, and else as if `tompion` were not there.
 fn spawn(config: &Config, session: &str, inheritance: Inheritance) -> Result<Child, Error> {
     let [program, arguments @ ..] = config.target.command() else {
@@ -367,6 +433,7 @@ fn spawn(config: &Config, session: &str, inheritance: Inheritance) -> Result<Chi
     let mut command = Command::new(program);
     command.args(arguments).env(SESSION_VARIABLE, sessions);
     inheritance.hand_on(&mut command);
+    config.user.iter().for_each(|user| user.run(&mut command));
     if let Some(library) = config.library.as_ref().filter(|_| std::env::var_os(LIBRARY_VARIABLE).is_none()) {
         command.env(LIBRARY_VARIABLE, library);
     }
@@ -398,6 +465,8 @@ struct Control {
     deadline: Option<Instant>,
     /// When there was nobody to wait for the last time that this began.
     alone_since: Instant,
+    /// With the kernel's events: processes that were named, until they have ended.
+    watched: Vec<ProcessWatch>,
     /// Whether the command was asked to end.
     ending: bool,
     /// Whether that was because the time was up.
@@ -411,6 +480,7 @@ impl Control {
         loop {
             let mut leave_at = None;
             self.door.dismiss_silent(&self.poller);
+            self.watched.retain(|process| !process.has_ended());
             if self.child.is_none() {
                 // A child that was just made may be knocking.
                 self.door.answer(&self.poller);
@@ -453,7 +523,8 @@ impl Control {
     fn patience(&self) -> Option<Duration> {
         match self.target {
             Target::Command(_) => Some(Duration::ZERO),
-            Target::Processes(_) if self.door.welcomed == 0 => Some(ANSWER_PATIENCE),
+            Target::Processes(_) if !self.watched.is_empty() => None,
+            Target::Processes(_) if self.door.welcomed == 0 && self.kernel.is_none() => Some(ANSWER_PATIENCE),
             Target::Processes(_) => Some(Duration::ZERO),
             Target::Gathering(_) => Some(GATHERING_PATIENCE),
             Target::Everything => None,

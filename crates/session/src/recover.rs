@@ -8,6 +8,8 @@
 //! 4. the manifest tells of the process, on the medium                      `Recovery::complete`
 //! 5. the process's files go                                                `Process::remove_files`
 //!
+//! Of the kernel, and of processes whose rings were not kept, the trace is completed with what is in its files.
+//!
 //! At last the manifest's state becomes `recovered`, and the backing folder goes. Whoever is killed in between has
 //! done nothing that the next one doesn't find done or does again.
 
@@ -27,7 +29,7 @@ use crate::{
     clock::ClockMap,
     control::Terms,
     files::sync_folder,
-    manifest::{self, Manifest, Source},
+    manifest::{self, KERNEL, Manifest, Source},
     process::Process,
     resume::{self, Cut, Expected},
 };
@@ -44,7 +46,7 @@ pub fn incomplete(path: &Path) -> Option<PathBuf> {
     const LEVELS: usize = 4;
     let folder = path.ancestors().take(LEVELS).find(|folder| folder.join(manifest::FILE).is_file())?;
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let is_recording = Manifest::read(folder).is_ok_and(|manifest| manifest.state == manifest::RECORDING);
+    let is_recording = Manifest::read(folder).is_ok_and(|manifest| manifest.is_recording());
     (is_recording && tompion_os::is_unlocked(folder)).then(|| folder.to_owned())
 }
 
@@ -73,7 +75,7 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
     let _lock = lock(&place.folder)?;
     // Somebody else may have been faster.
     let mut manifest = Manifest::read(&place.folder)?;
-    if manifest.state != manifest::RECORDING {
+    if !manifest.is_recording() {
         // Killed before it could take away what isn't needed any more.
         place.backing.iter().for_each(|backing| drop(fs::remove_dir_all(backing)));
         return Ok(Recovered {
@@ -84,11 +86,13 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
             is_complete: true,
         });
     }
-    let mut recovery = Recovery { folder: place.folder, problems: Vec::new(), is_complete: true };
+    let same_boot = is_this_boot(&manifest.host.boot_id);
+    let mut recovery = Recovery { folder: place.folder, problems: Vec::new(), is_complete: true, same_boot };
     match &place.backing {
         Some(backing) => recovery.complete_rings(backing, &mut manifest)?,
         None => recovery.complete_files(&mut manifest)?,
     }
+    recovery.complete_kernel(&mut manifest);
     manifest.problems.extend(recovery.problems.iter().cloned());
     if recovery.is_complete {
         manifest.state = manifest::RECOVERED.into();
@@ -99,7 +103,7 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
                 .map_err(|error| format!("can't remove {}: {error}", backing.display()))?;
         }
     }
-    let Recovery { folder, problems, is_complete } = recovery;
+    let Recovery { folder, problems, is_complete, .. } = recovery;
     Ok(Recovered { folder, manifest, problems, was_complete: false, is_complete })
 }
 
@@ -169,6 +173,8 @@ struct Recovery {
     problems: Vec<String>,
     /// Whether nothing is left that somebody could still recover.
     is_complete: bool,
+    /// Whether the machine has run on since it was recorded.
+    same_boot: bool,
 }
 
 impl Recovery {
@@ -183,8 +189,8 @@ impl Recovery {
         let terms = saved
             .terms(&self.folder)
             .map_err(|error| format!("{}: {error}", backing.join(SESSION_FILE).display()))?;
-        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let same_boot = boot_id.trim() == saved.boot_id;
+        let same_boot = is_this_boot(&saved.boot_id);
+        self.same_boot = same_boot;
         let mut clock = backing::read_clock(backing)?;
         if same_boot {
             // The clocks still run: the last events lie between two samples.
@@ -214,6 +220,7 @@ impl Recovery {
             let text = "the machine has stopped since: what it had not written back is lost, and of what was recorded \
                         after the last time that it did, even how much";
             self.problems.push(text.into());
+            manifest.losses_unknown = true;
         }
         manifest.clock.samples = clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
         Ok(())
@@ -235,6 +242,7 @@ impl Recovery {
             self.problems.push(format!("{name} still writes into its rings, stopped perhaps; {more}"));
         }
         let mut process = Process::resume(kept_in, saved, terms, !same_boot)?;
+        self.problems.extend(process.damage());
         let how = if lives { "running when it was recovered" } else { "not known: its session was killed" };
         process.end = Some(how.into());
         process.recover(clock).map_err(|error| format!("{name}: {error}"))?;
@@ -257,27 +265,63 @@ impl Recovery {
             entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
         folders.sort();
         for folder in folders {
-            match source_of(&folder, &self.folder) {
-                Ok(source) => manifest.sources.extend(source),
-                Err(error) => {
-                    self.is_complete = false;
-                    self.problems.push(error.to_string());
-                }
-            }
+            self.complete_source(&folder, manifest);
         }
         let text = "recorded without --backing: what the rings held when the session was killed is lost, and how \
                     much that was can't be known";
         self.problems.push(text.into());
+        if !self.same_boot {
+            let text =
+                "the machine has stopped since: what it had not written back of the trace is lost, too";
+            self.problems.push(text.into());
+        }
+        manifest.losses_unknown = true;
         sync_folder(&self.folder).map_err(|error| format!("{}: {error}", self.folder.display()))
+    }
+
+    /// Completes the kernel's trace: its rings went with the session.
+    fn complete_kernel(&mut self, manifest: &mut Manifest) {
+        // The session may have done it before it was killed.
+        if !manifest.kernel || manifest.sources.iter().any(|source| source.kind == KERNEL) {
+            return;
+        }
+        self.complete_source(&self.folder.join(KERNEL), manifest);
+        let text =
+            "what the kernel's rings still held went with the session, and how much that was can't be known";
+        self.problems.push(text.into());
+        manifest.losses_unknown = true;
+    }
+
+    /// Completes a trace with what is in its files, and has the manifest tell of it.
+    fn complete_source(&mut self, folder: &Path, manifest: &mut Manifest) {
+        // What a machine had not written back when it stopped may be missing anywhere in a file.
+        let trusted = self.same_boot.then_some(u64::MAX);
+        match source_of(folder, &self.folder, trusted) {
+            Ok(source) => manifest.sources.extend(source),
+            Err(error) => {
+                self.is_complete = false;
+                self.problems.push(error.to_string());
+            }
+        }
     }
 }
 
-/// Whether a process has left the recording with these rings, or is gone; waits for it a while.
+fn is_this_boot(id: &str) -> bool {
+    let this = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    this.is_ok_and(|this| this.trim() == id)
+}
+
+/// Whether a process has left the recording with these rings, or is gone; waits for it a while. One whose memory nobody
+/// may look at is taken to be there.
 fn has_left(pid: u32, rings: &Path) -> bool {
+    const ESRCH: i32 = 3;
     let begin = Instant::now();
-    let maps = || fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let rings = rings.to_string_lossy();
-    while maps().contains(&*rings) {
+    let is_there = || match fs::read_to_string(format!("/proc/{pid}/maps")) {
+        Ok(maps) => maps.contains(&*rings),
+        Err(error) => error.kind() != io::ErrorKind::NotFound && error.raw_os_error() != Some(ESRCH),
+    };
+    while is_there() {
         if begin.elapsed() > LEAVING_PATIENCE {
             return false;
         }
@@ -286,8 +330,9 @@ fn has_left(pid: u32, rings: &Path) -> bool {
     true
 }
 
-/// A process of which only the trace is left. Its streams are cut behind their last whole packets.
-fn source_of(folder: &Path, root: &Path) -> Result<Option<Source>, resume::Error> {
+/// A process, or the kernel, of which only the trace is left. Its streams are cut behind their last whole packets, of
+/// which those up to the position `trusted` need no look at their bytes.
+fn source_of(folder: &Path, root: &Path, trusted: Option<u64>) -> Result<Option<Source>, resume::Error> {
     let Some(trace) = resume::any_metadata(folder)? else { return Ok(None) };
     let Some(uuid) = trace.uuid else { return Ok(None) };
     let mut names: Vec<String> = fs::read_dir(folder)
@@ -298,7 +343,7 @@ fn source_of(folder: &Path, root: &Path) -> Result<Option<Source>, resume::Error
         .collect();
     names.sort();
     let (mut events, mut overwritten, mut lost) = (0u64, 0u64, BTreeMap::<String, u64>::new());
-    let expected = Expected { uuid, trusted: u64::MAX, most_torn: MOST_TORN };
+    let expected = Expected { uuid, trusted, most_torn: MOST_TORN };
     for name in names {
         let Some(Cut { data, last: Some(last), .. }) = resume::cut(folder, &name, &expected)? else {
             continue;
@@ -318,13 +363,14 @@ fn source_of(folder: &Path, root: &Path) -> Result<Option<Source>, resume::Error
         value.unwrap_or_default().to_owned()
     };
     let path = folder.strip_prefix(root).unwrap_or(folder).to_string_lossy().into_owned();
+    let is_kernel = path == KERNEL;
     Ok(Some(Source {
         path,
-        kind: "user".into(),
+        kind: if is_kernel { KERNEL } else { "user" }.into(),
         pid: pid_of(&trace),
-        name: text("procname"),
+        name: if is_kernel { KERNEL.into() } else { text("procname") },
         executable: text("executable"),
-        producer: text("ring_producer"),
+        producer: if is_kernel { "bpf".into() } else { text("ring_producer") },
         end: "not known: its session was killed".into(),
         events,
         lost,

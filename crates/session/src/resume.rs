@@ -17,7 +17,7 @@ use tompion_ctf::{
     tsdl,
 };
 
-use crate::{files::read_bounded, source::StreamWriter};
+use crate::{disk::PacketFile, files::read_bounded, source::StreamWriter};
 
 /// Largest metadata file.
 const MOST_METADATA: u64 = 256 << 20;
@@ -86,8 +86,8 @@ pub fn any_metadata(folder: &Path) -> Result<Option<Trace>, Error> {
 pub struct Expected {
     /// Their trace's id.
     pub uuid: Uuid,
-    /// Those that end at this position of their ring, or before, are known to be on the medium.
-    pub trusted: u64,
+    /// Those that end at this position of their ring, or before, are known to be on the medium. `None`: not one is.
+    pub trusted: Option<u64>,
     /// How many bytes may be torn at the end. Where there are more, the file is damaged in another way.
     pub most_torn: u64,
 }
@@ -109,13 +109,13 @@ pub fn stream(
     let mut packet = Packet::new(source);
     let mut origin = last.map_or_else(encode::Origin::default, |last| last.origin);
     origin.ring_id = ring;
-    origin.checked = true;
     origin.sequence = last.map_or(0, |last| last.origin.sequence.saturating_add(1));
     // Rings know their CPUs.
     let last_moment = last.map_or(0, |last| last.head.info.end);
     packet.not_before(last_moment);
     let ring_end = origin.ring_end;
-    Ok(Some(StreamWriter { data, index, size, packet, origin, last_moment, ring_end, unsynced: true }))
+    let file = PacketFile::new(data, index);
+    Ok(Some(StreamWriter { file, size, packet, origin, last_moment, ring_end, unsynced: true }))
 }
 
 /// A stream file that ends behind a whole packet, its index, and that packet.
@@ -186,7 +186,8 @@ fn packet_at(data: &File, at: u64, len: u64, expected: &Expected) -> io::Result<
     }
     data.read_exact_at(&mut trailer, at + head.info.content)?;
     let Ok(packet) = encode::read_trailer(&trailer, &head) else { return Ok(None) };
-    if packet.origin.checked && packet.origin.ring_end > expected.trusted {
+    let is_trusted = expected.trusted.is_some_and(|trusted| packet.origin.ring_end <= trusted);
+    if !is_trusted {
         let mut bytes = vec![0; head.info.size as usize];
         data.read_exact_at(&mut bytes, at)?;
         if !encode::is_intact(&bytes) {

@@ -4,6 +4,7 @@ use std::{
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -15,6 +16,7 @@ use tompion_ctf::{
 use tompion_schema::Event;
 
 use crate::{
+    disk::{PacketFile, WholePacket},
     files::{replace_file, sync_folder},
     resume,
 };
@@ -44,19 +46,29 @@ pub struct SourceWriter {
     described: usize,
     /// When it was written.
     described_at: Option<Instant>,
-    /// Whether what was written is to outlast the machine: see [`SourceWriter::sync`].
-    durable: bool,
+    manner: Manner,
+    /// When the writer was made: no event is older.
+    begun: u64,
     /// One for each ring, and one for the initial state.
     streams: Vec<Option<StreamWriter>>,
+}
+
+/// How packets are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Soon, by a thread of its own: see [`SourceWriter::settle`].
+    Soon,
+    /// At once.
+    Now,
+    /// At once, and what was written is to outlast the machine: see [`SourceWriter::sync`].
+    Durable,
 }
 
 /// Writes one data stream.
 #[derive(Debug)]
 pub struct StreamWriter {
-    /// The file, at its end.
-    pub data: File,
-    /// Its index, at its end.
-    pub index: File,
+    /// The file and its index.
+    pub file: Arc<PacketFile>,
     /// Bytes of whole packets.
     pub size: u64,
     /// The packet in the making.
@@ -91,9 +103,29 @@ pub enum Pushed {
     Misfit,
 }
 
+/// A packet to which events can be appended.
+#[derive(Debug)]
+pub struct OpenPacket<'a> {
+    packet: &'a mut Packet,
+    plans: &'a [Option<Plan>],
+}
+
+impl OpenPacket<'_> {
+    /// Appends an event, which comes behind the others of the packet in its ring.
+    #[inline(always)]
+    pub fn push(&mut self, record: &Record<'_>) -> Pushed {
+        let Some(Some(plan)) = self.plans.get(record.id as usize) else { return Pushed::Misfit };
+        match self.packet.push(record, plan) {
+            Err(_) => Pushed::Misfit,
+            Ok(()) if self.packet.len() >= PACKET_SIZE => Pushed::Full,
+            Ok(()) => Pushed::Taken,
+        }
+    }
+}
+
 impl SourceWriter {
     /// A trace in a folder that doesn't exist yet, with a stream for each of so many rings.
-    pub fn new(folder: PathBuf, description: encode::Source, rings: usize, durable: bool) -> Self {
+    pub fn new(folder: PathBuf, description: encode::Source, rings: usize, manner: Manner) -> Self {
         Self {
             folder,
             description,
@@ -101,7 +133,8 @@ impl SourceWriter {
             plans: Vec::new(),
             described: 0,
             described_at: None,
-            durable,
+            manner,
+            begun: tompion_os::monotonic_ns(),
             streams: (0..=rings).map(|_| None).collect(),
         }
     }
@@ -146,7 +179,7 @@ impl SourceWriter {
     /// Events of the rings in packets that were written whole.
     pub fn written_of_rings(&self) -> u64 {
         let rings = &self.streams[..self.initial_stream()];
-        rings.iter().flatten().map(|stream| stream.origin.tally.written).sum()
+        rings.iter().flatten().map(StreamWriter::written).sum()
     }
 
     /// The trace's folder.
@@ -156,7 +189,7 @@ impl SourceWriter {
 
     /// Events in packets that were written whole.
     pub fn written(&self) -> u64 {
-        self.streams.iter().flatten().map(|stream| stream.origin.tally.written).sum()
+        self.streams.iter().flatten().map(StreamWriter::written).sum()
     }
 
     /// Adds an event class, or finds the one that a trace which is continued has of it.
@@ -187,7 +220,6 @@ impl SourceWriter {
     }
 
     /// Appends an event that stands at a position of a ring to the ring's stream.
-    #[inline]
     pub fn push(
         &mut self,
         stream: usize,
@@ -202,22 +234,25 @@ impl SourceWriter {
             let mark = self.mark(stream);
             self.flush(stream, mark)?;
         }
-        let Some(Some(plan)) = self.plans.get(record.id as usize) else { return Ok(Pushed::Misfit) };
         let Some(writer) = &mut self.streams[stream] else { return Ok(Pushed::Misfit) };
         writer.origin.cpu = cpu;
         if writer.packet.is_empty() {
             writer.origin.ring_begin = position;
         }
-        Ok(match writer.packet.push(record, plan) {
-            Err(_) => Pushed::Misfit,
-            Ok(()) if writer.packet.len() >= PACKET_SIZE => Pushed::Full,
-            Ok(()) => Pushed::Taken,
-        })
+        Ok(OpenPacket { packet: &mut writer.packet, plans: &self.plans }.push(record))
+    }
+
+    /// A stream's packet that has events of this CPU already.
+    pub fn open_packet(&mut self, stream: usize, cpu: u32) -> Option<OpenPacket<'_>> {
+        let writer = self.streams[stream].as_mut()?;
+        let is_open = !writer.packet.is_empty() && writer.origin.cpu == cpu;
+        is_open.then_some(OpenPacket { packet: &mut writer.packet, plans: &self.plans })
     }
 
     fn create(&mut self, stream: usize) -> io::Result<()> {
         let ring = (stream != self.initial_stream()).then_some(stream as u32);
-        let writer = StreamWriter::create(&self.folder, &self.description, ring, self.durable)?;
+        let writer =
+            StreamWriter::create(&self.folder, &self.description, ring, self.manner == Manner::Durable)?;
         self.streams[stream] = Some(writer);
         Ok(())
     }
@@ -248,8 +283,9 @@ impl SourceWriter {
         if self.streams[stream].is_some() && self.described < self.classes.len() {
             self.write_metadata()?;
         }
+        let manner = self.manner;
         match &mut self.streams[stream] {
-            Some(writer) if !writer.packet.is_empty() => writer.write_packet(mark),
+            Some(writer) if !writer.packet.is_empty() => writer.write_packet(mark, manner),
             _ => Ok(()),
         }
     }
@@ -261,8 +297,15 @@ impl SourceWriter {
             self.create(stream)?;
             self.write_metadata()?;
         }
+        let (begun, manner) = (self.begun, self.manner);
         match &mut self.streams[stream] {
-            Some(writer) if writer.packet.is_empty() => writer.write_packet(mark),
+            Some(writer) if writer.packet.is_empty() => {
+                if writer.last_moment == 0 {
+                    // Not the present: events that wait in the ring are older.
+                    writer.last_moment = begun;
+                }
+                writer.write_packet(mark, manner)
+            }
             _ => Ok(()),
         }
     }
@@ -270,10 +313,11 @@ impl SourceWriter {
     /// Completes the stream; `discarded` is what its ring has lost altogether.
     pub fn finish(&mut self, stream: usize, discarded: u64, mark: Mark) -> io::Result<()> {
         self.flush(stream, mark)?;
+        let manner = self.manner;
         match &mut self.streams[stream] {
             Some(writer) if discarded > writer.origin.discarded => {
                 writer.origin.discarded = discarded;
-                writer.write_packet(mark)
+                writer.write_packet(mark, manner)
             }
             _ => Ok(()),
         }
@@ -285,14 +329,37 @@ impl SourceWriter {
         let Some(writer) = self.streams[stream].as_mut().filter(|writer| writer.unsynced) else {
             return Ok(None);
         };
-        writer.data.sync_data()?;
+        writer.file.sync()?;
         writer.unsynced = false;
         Ok(Some(writer.ring_end))
     }
 
+    /// Whether no packet waits to be written.
+    pub fn is_settled(&self) -> bool {
+        self.streams.iter().flatten().all(|stream| stream.file.is_settled())
+    }
+
+    /// Waits until all packets are written, or it is known why not.
+    pub fn settle(&self) -> io::Result<()> {
+        let mut result = Ok(());
+        for stream in self.streams.iter().flatten() {
+            result = result.and(stream.file.settle());
+        }
+        result
+    }
+
+    /// Says whether writing a packet has failed.
+    pub fn check(&self) -> io::Result<()> {
+        self.streams.iter().flatten().try_for_each(|stream| stream.file.check())
+    }
+
     fn write_metadata(&mut self) -> io::Result<()> {
         let trace = self.trace(self.classes.clone());
-        replace_file(&self.folder.join("metadata"), tsdl::write(&trace).as_bytes(), self.durable)?;
+        replace_file(
+            &self.folder.join("metadata"),
+            tsdl::write(&trace).as_bytes(),
+            self.manner == Manner::Durable,
+        )?;
         self.described = self.classes.len();
         self.described_at = Some(Instant::now());
         Ok(())
@@ -311,10 +378,9 @@ impl StreamWriter {
             // The file, its folder, `user`, and the recording's own folder.
             folder.ancestors().take(3).try_for_each(sync_folder)?;
         }
-        let origin = Origin { ring_id: ring.unwrap_or(u32::MAX), checked: durable, ..Origin::default() };
+        let origin = Origin { ring_id: ring.unwrap_or(u32::MAX), ..Origin::default() };
         Ok(Self {
-            data,
-            index,
+            file: PacketFile::new(data, index),
             size: 0,
             packet: Packet::new(source),
             origin,
@@ -324,30 +390,32 @@ impl StreamWriter {
         })
     }
 
-    fn write_packet(&mut self, mark: Mark) -> io::Result<()> {
-        let Self { data, index, size, packet, origin, last_moment, ring_end, unsynced } = self;
-        let before = origin.tally.written;
+    /// Events in whole packets.
+    fn written(&self) -> u64 {
+        self.origin.tally.written.saturating_sub(self.file.dropped())
+    }
+
+    fn write_packet(&mut self, mark: Mark, manner: Manner) -> io::Result<()> {
+        let Self { file, size, packet, origin, last_moment, ring_end, unsynced } = self;
+        let (before, events) = (origin.tally.written, packet.events());
         *unsynced = true;
         origin.ring_end = mark.ring_end;
-        origin.tally = Tally { written: before + packet.events(), ..mark.tally };
+        origin.tally = Tally { written: before + events, ..mark.tally };
         if *last_moment == 0 && packet.is_empty() {
             *last_moment = tompion_os::monotonic_ns();
         }
         let result = packet.finish(*origin, *last_moment, |bytes, info| {
-            data.write_all(bytes)?;
-            *last_moment = info.end;
             let entry = encode::index_entry(*size, info, origin.ring_id.into());
+            let whole = WholePacket { bytes, size: info.size as usize, at: *size, entry, events };
+            let result = if manner == Manner::Soon { file.write_soon(whole) } else { file.write(&whole) };
+            *last_moment = info.end;
             *size += info.size;
-            index.write_all(&entry)
+            result.inspect_err(|_| *size -= info.size)
         });
         origin.sequence += 1;
         match result {
             Ok(()) => *ring_end = mark.ring_end,
-            // What a full disk left of the packet is taken away, so that the file ends with a whole one.
-            Err(_) => {
-                origin.tally.written = before;
-                let _ = data.set_len(*size);
-            }
+            Err(_) => origin.tally.written = before,
         }
         result
     }
@@ -362,13 +430,13 @@ impl SourceWriter {
 
     /// Events of a stream, in packets that were written and in the one that wasn't yet.
     pub fn events_of(&self, stream: usize) -> u64 {
-        self.streams[stream].as_ref().map_or(0, |writer| writer.origin.tally.written + writer.packet.events())
+        self.streams[stream].as_ref().map_or(0, |writer| writer.written() + writer.packet.events())
     }
 
     /// The packet of a stream that would be written next; another one is begun.
     pub fn take_packet(&mut self, stream: usize) -> Vec<u8> {
         let Some(writer) = &mut self.streams[stream] else { return Vec::new() };
         writer.origin.tally.written += writer.packet.events();
-        writer.packet.finish(writer.origin, 0, |bytes, _| bytes.to_vec())
+        writer.packet.finish(writer.origin, 0, |bytes, info| bytes[..info.size as usize].to_vec())
     }
 }

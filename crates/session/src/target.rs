@@ -95,7 +95,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// As [`ask`], for a process that somebody has named: one that was started a moment ago has no bell yet, and on
-/// a busy machine it may hang up before it has heard what we want (it waits 50 ms for that).
+/// a busy machine it may hang up before it has heard what we want (it waits a moment for that).
 pub fn ask_patiently(pid: u32, session: &str) -> Result<(), String> {
     let until = Instant::now() + PATIENCE;
     loop {

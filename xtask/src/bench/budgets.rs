@@ -1,6 +1,7 @@
 //! The budgets of the design, and how a run stands against them. All but one are ratios of things that were
 //! measured in the same run.
 
+use super::kernel::{ADDED, BOTH_EVENTS};
 use super::page::Stored;
 use super::results::{Figure, Results, Who, distinct};
 use crate::table::Table;
@@ -94,7 +95,32 @@ pub fn of_all(stored: &Stored) -> Vec<Budget> {
     budgets.extend(stored.get("bytes").and_then(of_bytes));
     budgets.extend(stored.get("memory").map(of_memory).unwrap_or_default());
     budgets.extend(stored.get("rate").map(of_rate).unwrap_or_default());
+    budgets.extend(stored.get("read").map(of_read).unwrap_or_default());
+    budgets.extend(stored.get("kernel").map(of_kernel).unwrap_or_default());
     budgets
+}
+
+/// What the two events of a system call add to it.
+fn of_kernel(results: &Results) -> Vec<Budget> {
+    let find = |label: &str| results.find(ADDED, label, BOTH_EVENTS);
+    let ours = find("Tompion, flight recorder");
+    [
+        Budget::ratio(
+            "added to a system call ÷ what ftrace adds",
+            ours,
+            find("ftrace, flight recorder"),
+            0.65,
+        ),
+        Budget::ratio(
+            "added to a system call ÷ what perf record adds",
+            ours,
+            find("perf, flight recorder"),
+            0.2,
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Tompion's figure and LTTng's at each place of a group.
@@ -144,6 +170,18 @@ fn of_rate(results: &Results) -> Vec<Budget> {
         at_least: true,
     };
     pairs(results, "without loss for 1.5 s").into_iter().map(budget).collect()
+}
+
+fn of_read(results: &Results) -> Vec<Budget> {
+    let faster = |(group, limit): (&str, f64)| {
+        let places = distinct(results.group(group).map(|figure| figure.at.as_str()));
+        let rate = |label: &str, place| results.find(group, label, place)?.median();
+        let ratio = |place| Some(rate("Tompion", place)? / rate("babeltrace2", place)?);
+        let worst = places.into_iter().filter_map(ratio).min_by(f64::total_cmp)?;
+        let what = format!("reading, {group}: events a second ÷ babeltrace2's, at worst");
+        Some(Budget { what, measured: worst, at_best: None, limit, at_least: true })
+    };
+    [("counting", 20.0), ("text", 10.0)].into_iter().filter_map(faster).collect()
 }
 
 #[cfg(test)]

@@ -8,6 +8,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::shell;
 
+/// More than any program can lose while it is measured.
+const MOST_DISCARDED: u64 = 1 << 40;
+
 /// What a trace holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
@@ -52,7 +55,12 @@ pub fn trace(folder: &Path, text: &str) -> Result<Counted> {
     let said = errors.join().ok().context("a reader thread died")??;
     let status = child.wait()?;
     ensure!(status.success(), "babeltrace2 cannot read {}: {}", folder.display(), said.trim_end());
-    counted.discarded = said.lines().filter_map(discarded).sum();
+    counted.discarded = said.lines().filter_map(discarded).fold(0, u64::saturating_add);
+    ensure!(
+        counted.discarded <= MOST_DISCARDED,
+        "babeltrace2 tells of losses that cannot be: {}",
+        said.trim_end()
+    );
     Ok(counted)
 }
 

@@ -194,7 +194,7 @@ impl Bench {
 
     fn can(&self, tracer: Tracer) -> bool {
         match tracer.who() {
-            Who::Plain => true,
+            Who::Plain | Who::Babeltrace | Who::Ftrace | Who::Perf => true,
             Who::Tompion | Who::Fallback => self.tompion.is_some(),
             Who::Lttng => self.lttng.is_some(),
         }

@@ -64,9 +64,9 @@ pub fn write(stored: &Stored, folder: &Path) -> Result<PathBuf> {
 
 const INTRODUCTION: &str = "\
 What Tompion costs, beside the bare hardware, beside the cheapest thing that a program could do instead, and beside \
-LTTng-UST, which set the standard. This page is written by `./x bench all`, with its plots, from one run; the data \
-are in [benches/results](../benches/results), how they are measured stands below and in \
-[benches/](../benches/README.md).
+LTTng-UST, which set the standard. This page is written by `./x bench all`, with its plots, from the newest run of \
+each benchmark, whose date stands below it; the data are in [benches/results](../benches/results), how they are \
+measured stands below and in [benches/](../benches/README.md).
 
 A figure alone says little: machines differ, and one machine differs from minute to minute. So whatever is compared \
 was measured in the same run, interleaved (A B C … A B C …), each repetition a process of its own; figures are \
@@ -132,8 +132,8 @@ fn budget_section(stored: &Stored) -> String {
     let budgets = stored.budgets();
     let missed: Vec<&Budget> = budgets.iter().filter(|budget| !budget.is_kept()).collect();
     let verdict = match missed.len() {
-        0 => format!("All {} were kept in this run.", budgets.len()),
-        missed => format!("Of {} budgets {missed} were missed in this run.", budgets.len()),
+        0 => format!("All {} were kept.", budgets.len()),
+        missed => format!("Of {} budgets {missed} were missed.", budgets.len()),
     };
     let mut section = format!(
         "\n## Budgets\n\nThe design gives limits to what Tompion may cost, as ratios within one run. {verdict} \
@@ -269,7 +269,8 @@ const SECTIONS: &[Section] = &[
         text: "Producers emit their share in each millisecond and sleep for the rest of it; the recorder has the CPU \
                time that they leave, on the same CPUs. The highest rate at which nothing is lost and nobody late, by \
                halving the interval, down to 6 %; then nine tenths of the least one for six seconds. Both have four \
-               sub-buffers of 1 MiB for each CPU.",
+               equal sub-buffers for each CPU: of 8 MiB, and of 1 MiB, which are full after some milliseconds, so that \
+               they show for how long the machine keeps a recorder from running.",
         write: plain,
     },
     Section {
@@ -279,6 +280,26 @@ const SECTIONS: &[Section] = &[
         text: "`find /usr -regex '.*a'` with each malloc and free recorded by a preloaded wrapper: the experiment of \
                Fournier, Desnoyers and Dagenais (2009), wall time with a warm cache. Two million events, each with \
                its thread.",
+        write: transposed,
+    },
+    Section {
+        title: "The kernel",
+        benchmark: "kernel",
+        groups: &[
+            super::kernel::ADDED,
+            "microbenchmarks on one CPU",
+            "microbenchmarks on two CPUs",
+            "throughput on one CPU",
+            "throughput on two CPUs",
+            "run time on one CPU",
+            "run time on two CPUs",
+        ],
+        text: "What recording the kernel costs those who ask it for something: without a tracer, with Tompion, ftrace and \
+               perf, each attached but stopped, as a flight recorder, and to disk. The first table is the price of a \
+               system call's two events alone, the difference between runs in turns with and without them; the others \
+               have whole figures with switches, wakings, lives of processes and page faults recorded as well. \
+               Deeds of lmbench's kind, then programs: the traffic and the files of a file server (tbench, \
+               dbench), messages between processes (hackbench), a compiler.",
         write: transposed,
     },
 ];
@@ -347,9 +368,9 @@ fn notes(results: &Results, section: &Section) -> String {
 const AGAIN: &str = "\
 \n## Measuring again
 
-`./x bench all` measures everything and writes this page, in some forty minutes on a machine that does nothing else: \
+`./x bench all` measures everything and writes this page, in some sixty minutes on a machine that does nothing else: \
 what else runs shows in the figures, and in the whiskers. `./x bench NAME` measures one thing (`event`, `shapes`, \
-`gaps`, `memory`, `bytes`, `rate`, `find`), `./x bench page` writes the page anew from what was kept, and `--quick` \
+`gaps`, `memory`, `bytes`, `rate`, `find`, `read`, `kernel`), `./x bench page` writes the page anew from what was kept, and `--quick` \
 shows in a minute or two whether everything works. LTTng and babeltrace2 are the distribution's packages; what \
 can't be measured is left out or marked. The rules by which a benchmark is added are in \
 [benches/](../benches/README.md).

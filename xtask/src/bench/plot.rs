@@ -52,8 +52,8 @@ const fn class(who: Who) -> &'static str {
     match who {
         Who::Plain => "plain",
         Who::Tompion => "tompion",
-        Who::Fallback => "fallback",
-        Who::Lttng => "lttng",
+        Who::Fallback | Who::Perf => "fallback",
+        Who::Lttng | Who::Babeltrace | Who::Ftrace => "lttng",
     }
 }
 
@@ -119,8 +119,10 @@ impl Drawing {
             Who::Tompion => {
                 format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{size:.1}\"/>\n")
             }
-            Who::Fallback => polygon(&[(0.0, -1.2), (1.2, 0.0), (0.0, 1.2), (-1.2, 0.0)]),
-            Who::Lttng => polygon(&[(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)]),
+            Who::Fallback | Who::Perf => polygon(&[(0.0, -1.2), (1.2, 0.0), (0.0, 1.2), (-1.2, 0.0)]),
+            Who::Lttng | Who::Babeltrace | Who::Ftrace => {
+                polygon(&[(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)])
+            }
             Who::Plain => polygon(&[(0.0, -1.2), (1.1, 0.9), (-1.1, 0.9)]),
         };
     }

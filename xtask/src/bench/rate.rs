@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::lttng::{self, Daemon};
 use super::results::{Figure, Results, Who};
 use super::tompion::{self, Source, Tompion};
-use super::{Mode, Options, Report, count, programs, progress};
+use super::{Buffers, Mode, Options, Report, count, programs, progress};
 use crate::shell;
 use crate::workspace::Workspace;
 
@@ -18,8 +18,10 @@ Million events a second, two 8-byte fields each, without contexts, all producers
 lost: by halving the interval between a rate that was borne and one that was not, down to 6 %. Each trial \
 lasts 1.5 s; a producer, pinned to a CPU of its own, emits its share in each millisecond and sleeps for the rest \
 of it. A rate is borne if the trace has all events and the producer was not late by more than 5 %. The \
-recorder has the CPU time that producers leave, on the same CPUs. Both have four sub-buffers of 1 MiB for each \
-CPU. Searches are interleaved (Tompion, LTTng, Tompion, …). Events were counted by `tompion stat`, at the end of \
+recorder has the CPU time that producers leave, on the same CPUs. Both have four equal sub-buffers for each \
+CPU: of 8 MiB, and of 1 MiB, which are full after some milliseconds at these rates, so that they show for how long the \
+machine keeps the recorder from running (a hypervisor stops a processor for 14 ms at times) more than what the recorder \
+can do. Searches are interleaved (Tompion, LTTng, Tompion, …). Events were counted by `tompion stat`, at the end of \
 each search also by babeltrace2. Then 0.9 of the least rate is tried for six seconds: `held`. On disk, \
 that is in the kernel's page cache for the most part, as it is for every recorder that does not wait for its disk.\n";
 
@@ -47,12 +49,22 @@ const COUNTABLE: f64 = 2e7;
 struct Search {
     who: Who,
     producers: usize,
-    /// Where the trace goes, and what tables call that place.
-    output: (PathBuf, &'static str),
+    output: Output,
     best: Option<f64>,
     rate: Figure,
     held: Figure,
 }
+
+/// Where a trace goes, and through what.
+#[derive(Clone)]
+struct Output {
+    folder: PathBuf,
+    buffers: Buffers,
+    /// What tables call both.
+    name: &'static str,
+}
+
+const LARGE: Buffers = Buffers { size: "8M", count: "4" };
 
 struct Bench {
     tompion: (Tompion, PathBuf),
@@ -93,10 +105,10 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
 }
 
 impl Search {
-    fn new(who: Who, producers: usize, output: (PathBuf, &'static str)) -> Self {
+    fn new(who: Who, producers: usize, output: Output) -> Self {
         let label = if who == Who::Lttng { "LTTng-UST" } else { "Tompion" };
         let plural = if producers == 1 { "" } else { "s" };
-        let place = format!("{producers} producer{plural}, {}", output.1);
+        let place = format!("{producers} producer{plural}, {}", output.name);
         let figure = |group| Figure::new(group, who, label, &place, "million events a second");
         let (rate, held) = (figure("without loss for 1.5 s"), figure("held for 6 s"));
         Self { who, producers, output, best: None, rate, held }
@@ -123,9 +135,12 @@ impl Bench {
     }
 
     fn searches(&self, workspace: &Workspace) -> Result<Vec<Search>> {
+        let disk = programs::folder(workspace)?.join("rate-trace");
+        let memory = programs::memory_folder(workspace)?.join("rate-trace");
         let outputs = [
-            (programs::folder(workspace)?.join("rate-trace"), "to disk"),
-            (programs::memory_folder(workspace)?.join("rate-trace"), "to memory"),
+            Output { folder: disk.clone(), buffers: LARGE, name: "to disk, 4 × 8 MiB" },
+            Output { folder: disk, buffers: Buffers::USUAL, name: "to disk, 4 × 1 MiB" },
+            Output { folder: memory, buffers: LARGE, name: "to memory, 4 × 8 MiB" },
         ];
         let most_producers = std::thread::available_parallelism().map_or(1, usize::from).min(2);
         let mut searches = Vec::new();
@@ -163,8 +178,9 @@ impl Bench {
     /// Has babeltrace2 count what `tompion stat` counts.
     fn compare_counts(&self, search: &Search, rate: f64, milliseconds: u64) -> Result<()> {
         let (emitted, _) = self.record(search, rate, milliseconds)?;
-        let (theirs, ours) = (count::events(&search.output.0)?, self.tompion.0.count(&search.output.0)?);
-        programs::remove(&search.output.0)?;
+        let (theirs, ours) =
+            (count::events(&search.output.folder)?, self.tompion.0.count(&search.output.folder)?);
+        programs::remove(&search.output.folder)?;
         ensure!(theirs == ours, "babeltrace2 counted {theirs} events, `tompion stat` {ours}, of {emitted}");
         Ok(())
     }
@@ -183,8 +199,8 @@ impl Bench {
     /// One trial.
     fn is_borne(&self, search: &Search, rate: f64, milliseconds: u64) -> Result<bool> {
         let (emitted, stretched) = self.record(search, rate, milliseconds)?;
-        let arrived = self.tompion.0.count(&search.output.0)?;
-        programs::remove(&search.output.0)?;
+        let arrived = self.tompion.0.count(&search.output.folder)?;
+        programs::remove(&search.output.folder)?;
         ensure!(arrived > 0, "nothing was recorded");
         ensure!(arrived <= emitted, "{arrived} events of {emitted} arrived");
         Ok(arrived == emitted && stretched <= STRETCHED)
@@ -192,12 +208,16 @@ impl Bench {
 
     /// Emits at this rate and records; returns the number of events, and how late the producer was.
     fn record(&self, search: &Search, rate: f64, milliseconds: u64) -> Result<(u64, f64)> {
-        let trace: &Path = &search.output.0;
+        let (trace, buffers): (&Path, _) = (&search.output.folder, search.output.buffers);
         let words =
             ["fields_2".into(), search.producers.to_string(), format!("{rate:.0}"), milliseconds.to_string()];
         let text = if search.who == Who::Lttng {
             let (_, program) = self.lttng.as_ref().context("LTTng is not there")?;
-            let settings = lttng::Settings { mode: Mode::Discard, ..lttng::Settings::new(trace, "bench:*") };
+            let settings = lttng::Settings {
+                mode: Mode::Discard,
+                buffers: Some(buffers),
+                ..lttng::Settings::new(trace, "bench:*")
+            };
             let session = lttng::Session::start(&settings)?;
             let text = shell::capture(&mut shell::limited(MOST_SECONDS, Command::new(program).args(words)))?;
             session.finish()?;
@@ -207,6 +227,7 @@ impl Bench {
             let mut command = tompion.record(&tompion::Settings {
                 mode: Mode::Discard,
                 tid: false,
+                buffers: Some(buffers),
                 ..tompion::Settings::new(trace, Source::Events("bench:*"))
             })?;
             shell::capture(command.arg(program).args(words))?

@@ -24,6 +24,18 @@ pub enum Who {
     Fallback,
     /// LTTng-UST.
     Lttng,
+    /// babeltrace2.
+    Babeltrace,
+    /// The kernel's own tracer, by tracefs.
+    Ftrace,
+    /// `perf record`.
+    Perf,
+}
+
+impl Who {
+    /// What Tompion is compared with, and what tables call it.
+    const PEERS: [(Self, &'static str); 3] =
+        [(Self::Lttng, "× LTTng"), (Self::Babeltrace, "× babeltrace2"), (Self::Ftrace, "× ftrace")];
 }
 
 /// One thing that was measured, with all its measurements.
@@ -195,7 +207,7 @@ impl Results {
         self.figures.iter().find(wanted)
     }
 
-    /// A group as a table: a row for each place, a column for each label, and Tompion's ratio to LTTng's.
+    /// A group as a table: a row for each place, a column for each label, and Tompion's ratio to its peer's.
     pub fn table(&self, group: &str) -> Table {
         let labels = distinct(self.group(group).map(|figure| figure.label.as_str()));
         let places = distinct(self.group(group).map(|figure| figure.at.as_str()));
@@ -205,10 +217,12 @@ impl Results {
             let figure = self.group(group).filter(records).find(|figure| figure.who == who);
             figure.map(|figure| figure.label.as_str())
         };
-        let ratio = of(Who::Tompion).zip(of(Who::Lttng));
+        let peers = Who::PEERS.into_iter();
+        let peer = peers.filter_map(|(who, heading)| Some((of(who)?, heading))).next();
+        let ratio = of(Who::Tompion).zip(peer.map(|(label, _)| label));
         let mut headings = vec![unit];
         headings.extend(&labels);
-        headings.extend(ratio.map(|_| "× LTTng"));
+        headings.extend(ratio.and(peer).map(|(_, heading)| heading));
         let mut table = Table::new(&headings);
         for place in places {
             let mut row = vec![place.to_owned()];

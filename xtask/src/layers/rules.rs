@@ -41,6 +41,8 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "protocol", to: "schema", reason: "rules choose events by their level" },
     Edge { from: "tracing", to: "tompion", reason: "a bridge to the events of Rust programs" },
     Edge { from: "session", to: "kernel", reason: "the kernel's rings are recorded beside the programs'" },
+    Edge { from: "export", to: "reader", reason: "what is written anew was read" },
+    Edge { from: "analysis", to: "reader", reason: "what events mean is found while they are read" },
     Edge { from: "ring", to: "os", reason: "a ring lives in mapped memory, its section in the rseq area" },
 ];
 

@@ -44,18 +44,16 @@ pub unsafe extern "C" fn vfork() -> i32 {
 /// What a child runs.
 type Function = extern "C" fn(*mut c_void) -> c_int;
 
-unsafe extern "C" {
-    /// libc's own name of its `clone`.
-    fn __clone(
-        function: Option<Function>,
-        stack: *mut c_void,
-        flags: c_int,
-        argument: *mut c_void,
-        parent_tid: *mut c_int,
-        tls: *mut c_void,
-        child_tid: *mut c_int,
-    ) -> c_int;
-}
+/// What `clone` is.
+type Clone = unsafe extern "C" fn(
+    function: Option<Function>,
+    stack: *mut c_void,
+    flags: c_int,
+    argument: *mut c_void,
+    parent_tid: *mut c_int,
+    tls: *mut c_void,
+    child_tid: *mut c_int,
+) -> c_int;
 
 const CLONE_VM: c_int = 0x100;
 const CLONE_FILES: c_int = 0x400;
@@ -76,9 +74,14 @@ pub unsafe extern "C" fn clone(
     tls: *mut c_void,
     child_tid: *mut c_int,
 ) -> c_int {
+    let clone = tompion_os::clone_of_libc();
+    // SAFETY: null, or a function of this type.
+    let Some(clone) = (unsafe { std::mem::transmute::<*const c_void, Option<Clone>>(clone) }) else {
+        return tompion_os::fail_as_missing();
+    };
     // SAFETY: what the caller promised to `clone`.
     let go =
-        |function, argument| unsafe { __clone(function, stack, flags, argument, parent_tid, tls, child_tid) };
+        |function, argument| unsafe { clone(function, stack, flags, argument, parent_tid, tls, child_tid) };
     let Some(body) = function.filter(|_| !stack.is_null()) else {
         return go(function, argument);
     };

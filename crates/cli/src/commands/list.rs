@@ -12,9 +12,11 @@ use clap::Args;
 use object::{Object, ObjectSection};
 use serde::Serialize;
 use tompion_kernel::{
-    decode::{Call, Class},
+    Offer,
+    decode::{Call, Class, Vocabulary},
     events::KNOWN,
-    syscalls::Calls,
+    probes::{self, Mark},
+    state,
 };
 use tompion_schema::{EVENT_MAGIC, Event, decode_outline, description_size};
 
@@ -58,11 +60,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.what {
         Some(what) => {
             for (file, shown) in &files(what)? {
+                rows.extend(marks_of(file, shown));
                 let events = events_of(file).with_context(|| format!("can't read {}", shown.display()))?;
                 rows.extend(events.into_iter().map(|event| row(&event, Some(shown))));
             }
         }
-        None => rows.extend(kernel_events(&Calls::of_this_kernel()).iter().map(|event| row(event, None))),
+        None => rows.extend(kernel_events(Offer::of_this_kernel()).iter().map(|event| row(event, None))),
     }
     rows.sort_by(|a, b| (&a.name, &a.fields).cmp(&(&b.name, &b.fields)));
     rows.dedup_by(|a, b| a.name == b.name && a.fields == b.fields);
@@ -75,7 +78,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         bail!("{what} has no events (record it with --preload malloc to see something)");
     } else {
         for row in &rows {
-            let line = format!("{}  [{}]  {}", row.name, row.level, row.fields.join(", "));
+            let level = if row.level.is_empty() { row.kind } else { row.level };
+            let line = format!("{}  [{level}]  {}", row.name, row.fields.join(", "));
             writeln!(output, "{}", harmless(&line))?;
         }
     }
@@ -83,11 +87,41 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 /// The events that `record -k` can have, by the descriptions that their traces have.
-pub fn kernel_events(calls: &Calls) -> Vec<Event> {
-    let known = (0..KNOWN.len()).map(Class::Known);
+fn kernel_events(offer: Offer) -> Vec<Event> {
+    let readable = offer.catalog.listed().iter().filter_map(|listed| offer.catalog.read(listed).ok());
+    let vocabulary = Vocabulary { tracepoints: readable.collect(), ..Vocabulary::of_calls(offer.calls) };
+    let others = (0..vocabulary.tracepoints.len()).map(Class::Tracepoint);
+    let state = (0..state::NAMES.len()).map(state::event);
+    known_classes(&vocabulary).chain(others).map(|class| vocabulary.event(class)).chain(state).collect()
+}
+
+/// Events with programs of their own, and system calls.
+fn known_classes(vocabulary: &Vocabulary) -> impl Iterator<Item = Class> {
+    let calls = &vocabulary.calls;
     let of = |number| if calls.knows(number) { Call::Known(number) } else { Call::Unknown };
     let syscalls = calls.numbers().map(of).flat_map(|call| [Class::Entry(call), Class::Exit(call, 0)]);
-    known.chain(syscalls).map(|class| class.event(calls)).collect()
+    (0..KNOWN.len()).map(Class::Known).chain(syscalls)
+}
+
+/// The names of events that `record -k` can have.
+pub fn kernel_event_names(offer: Offer) -> Vec<String> {
+    let listed: Vec<String> = offer.catalog.listed().iter().map(|listed| listed.name.clone()).collect();
+    let vocabulary = Vocabulary::of_calls(offer.calls);
+    let state = state::NAMES.iter().map(ToString::to_string);
+    let known = known_classes(&vocabulary).map(|class| vocabulary.event(class).name);
+    known.chain(listed).chain(state).collect()
+}
+
+/// A file's USDT probes; none where it has no such, or is no file that can have them.
+fn marks_of(file: &Path, shown: &Path) -> Vec<Row> {
+    let row = |mark: Mark| Row {
+        name: format!("usdt:{}:{}", mark.provider, mark.name),
+        level: "",
+        kind: "usdt",
+        fields: mark.arguments,
+        file: Some(shown.to_owned()),
+    };
+    probes::marks(file).into_iter().flatten().map(row).collect()
 }
 
 fn row(event: &Event, file: Option<&Path>) -> Row {

@@ -1,12 +1,15 @@
 //! One module for each command.
 
 pub mod doctor;
+pub mod export;
 pub mod list;
 pub mod manual;
+pub mod merge;
 pub mod print;
 pub mod record;
 pub mod recover;
 pub mod stat;
+pub mod trim;
 
 use std::path::{Path, PathBuf};
 
@@ -46,6 +49,16 @@ fn tell_incomplete(traces: &[PathBuf]) -> bool {
         ));
     }
     found
+}
+
+/// Says of each stream that its times are odd, and of each damage where it is.
+fn tell_problems(traces: &tompion_reader::TraceSet) {
+    for disorder in traces.disorders() {
+        crate::messages::say(format!("warning: {disorder}; events are shown where they stand"));
+    }
+    for damage in traces.damages() {
+        crate::messages::say(damage);
+    }
 }
 
 /// Where the libraries are that belong to this program: beside it, or in the `lib` folder beside its own.

@@ -1,19 +1,23 @@
 //! `tompion print`.
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{
+    io::{IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
-use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use jiff::{Timestamp, Zoned, civil, tz::TimeZone};
-use tompion_filter::Expression;
 use tompion_reader::{
-    Selection, TraceSet, json,
-    text::{self, ClockFormat, PrintOptions, TimeFormat},
+    Selection, TraceSet,
+    follow::{self, Follow},
+    json::{self, JsonOptions},
+    text::{self, COLOURS, ClockFormat, HeaderFields, Names, PrintOptions, TimeFormat},
 };
 
 use crate::{
-    filter,
     messages::{self, say},
+    selection,
 };
 
 #[derive(Args)]
@@ -22,29 +26,44 @@ use crate::{
     tompion print -e 'db:*' --from 14:03:05.25 --to 14:03:06 trace/\n  \
     tompion print --filter 'rows > 100 && table == \"orders*\" && $tid == 12'\n  \
     tompion print --format json trace/ | jq -c .\n  \
-    tompion print --clock-seconds lttng-traces/auto-*/")]
+    tompion print --explain -e 'syscall_*_openat' trace/\n  \
+    tompion print --follow -e 'db:*' trace/\n  \
+    tompion print --clock-seconds -f all lttng-traces/auto-*/")]
 pub struct Arguments {
     /// Folders with CTF traces, of any producer [default: the newest here]
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Print events whose provider:name matches (repeatable) [default: all]
-    #[arg(short, long = "event", value_name = "GLOB")]
-    events: Vec<String>,
-    /// Print events of which this is true: `rows > 100 && table == "orders*"`
-    #[arg(long, value_name = "EXPR", value_parser = filter::parse)]
-    filter: Option<Expression>,
-    /// From this moment on: 14:03:05.25, `2026-01-02 14:03:05`, or seconds since 1970
-    #[arg(long, value_name = "TIME")]
-    from: Option<String>,
-    /// Up to this moment, inclusive
-    #[arg(long, value_name = "TIME")]
-    to: Option<String>,
+    #[command(flatten)]
+    selection: selection::Arguments,
+    /// Go on with what is recorded while this runs, until the recording ends or Ctrl-C
+    #[arg(long, conflicts_with = "last")]
+    follow: bool,
     /// How to print
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
+    /// What stands before events' names, separated by commas [default:
+    /// trace:hostname,trace:procname,trace:vpid]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FIELD",
+        value_delimiter = ',',
+        hide_possible_values = false
+    )]
+    fields: Vec<Field>,
+    /// Which names are shown, separated by commas [default: payload,context]
+    #[arg(short, long, value_enum, value_name = "NAME", value_delimiter = ',')]
+    names: Vec<Name>,
+    /// Names of events and fields in colours
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    color: When,
     /// Times in seconds since 1970
     #[arg(long)]
     clock_seconds: bool,
+    /// Times as the clocks counted them
+    #[arg(long)]
+    clock_cycles: bool,
     /// Times with their date
     #[arg(long)]
     clock_date: bool,
@@ -54,9 +73,12 @@ pub struct Arguments {
     /// Leave out the time since the event before
     #[arg(long)]
     no_delta: bool,
-    /// Leave out the names of functions, which events with addresses of code have
+    /// Leave out the names of functions, which events with addresses of code or with stacks have
     #[arg(long)]
     no_symbols: bool,
+    /// Say what flags, commands and errors of system calls are called in C (text and json)
+    #[arg(long)]
+    explain: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -69,34 +91,210 @@ enum Format {
     Csv,
 }
 
+/// As babeltrace2 calls them.
+#[derive(Clone, Copy, ValueEnum)]
+enum Field {
+    /// Everything that there is
+    All,
+    /// The trace's name
+    Trace,
+    /// The host's name
+    #[value(name = "trace:hostname")]
+    Hostname,
+    /// What was traced: ust, kernel
+    #[value(name = "trace:domain")]
+    Domain,
+    /// The process's name, of traces that have but one
+    #[value(name = "trace:procname")]
+    Procname,
+    /// The process's number
+    #[value(name = "trace:vpid")]
+    Vpid,
+    /// The event's level
+    Loglevel,
+    /// What the event's class is, in words of its producer
+    Emf,
+}
+
+/// As babeltrace2 calls them.
+#[derive(Clone, Copy, ValueEnum)]
+enum Name {
+    /// Of events' fields
+    #[value(aliases = ["arg", "args"])]
+    Payload,
+    /// No name
+    None,
+    /// All names
+    All,
+    /// Of the structures themselves
+    Scope,
+    /// Of what stands before the fields
+    Header,
+    /// Of contexts' fields
+    #[value(alias = "ctx")]
+    Context,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum When {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// What stands before names, if something was asked for.
+fn header_fields(fields: &[Field]) -> HeaderFields {
+    if fields.is_empty() {
+        return HeaderFields::default();
+    }
+    let mut shown = HeaderFields::NONE;
+    for field in fields {
+        match field {
+            Field::All => shown = HeaderFields::ALL,
+            Field::Trace => shown.trace = true,
+            Field::Hostname => shown.hostname = true,
+            Field::Domain => shown.domain = true,
+            Field::Procname => shown.procname = true,
+            Field::Vpid => shown.vpid = true,
+            Field::Loglevel => shown.log_level = true,
+            Field::Emf => shown.emf = true,
+        }
+    }
+    shown
+}
+
+/// Which names are shown, if something was asked for.
+fn names(names: &[Name]) -> Names {
+    if names.is_empty() {
+        return Names::default();
+    }
+    let mut shown = Names::NONE;
+    for name in names {
+        match name {
+            Name::All => shown = Names::ALL,
+            Name::None => shown = Names::NONE,
+            Name::Payload => shown.payload = true,
+            Name::Context => shown.context = true,
+            Name::Scope => shown.scope = true,
+            Name::Header => shown.header = true,
+        }
+    }
+    shown
+}
+
+impl When {
+    fn is_now(self) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Auto => {
+                let is_plain = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+                let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+                std::io::stdout().is_terminal() && !is_plain("NO_COLOR") && !is_dumb
+            }
+        }
+    }
+}
+
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let paths = super::traces(&arguments.traces)?;
-    super::tell_incomplete(&paths);
-    let mut traces = tompion_reader::open(&paths)?;
-    let zone = if arguments.clock_gmt { TimeZone::UTC } else { TimeZone::system() };
-    let moment = |text: &Option<String>| {
-        text.as_deref().map(|text| parse_moment(text, &zone, || first_day(&paths, &zone))).transpose()
-    };
-    let (from, to) = (moment(&arguments.from)?, moment(&arguments.to)?);
-    let filter = filter::compile(arguments.filter.as_ref())?;
-    traces.select(Selection { events: arguments.events.clone(), from, to, filter });
-    if !filter::fits(arguments.filter.as_ref(), &traces) {
+    if arguments.explain && matches!(arguments.format, Format::Csv) {
+        say("--explain: expected --format text or json, found csv, whose columns have no place for it");
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
-    let clock = if arguments.clock_seconds { ClockFormat::Seconds } else { ClockFormat::TimeOfDay };
-    let time = TimeFormat { clock, date: arguments.clock_date, utc: arguments.clock_gmt };
-    let options = PrintOptions { time, no_delta: arguments.no_delta };
-    let mut output = messages::output();
+    let paths = super::traces(&arguments.traces)?;
+    super::tell_incomplete(&paths);
+    let zone = selection::zone(arguments.clock_gmt);
+    let selection = arguments.selection.selection(&paths, &zone)?;
+    let options = options(arguments);
+    let mut output = messages::output(if options.colour { &COLOURS } else { &[] });
+    if arguments.follow {
+        return follow(&paths, selection, &format(arguments, options), &mut output);
+    }
+    let mut traces = tompion_reader::open(&paths)?;
+    traces.select(selection);
+    if !arguments.selection.fits(&traces) {
+        return Ok(ExitCode::from(messages::WRONG_USAGE));
+    }
     if !arguments.no_symbols {
         traces.name_addresses();
     }
     match arguments.format {
         Format::Text => text::print(&mut traces, &options, &mut output)?,
-        Format::Json => json::print(&mut traces, &mut output)?,
+        Format::Json => json::print(&mut traces, json_options(arguments), &mut output)?,
         Format::Csv => json::print_csv(&mut traces, &mut output)?,
     };
     output.flush()?;
     Ok(report(&traces, &options))
+}
+
+/// How the text is to look.
+fn options(arguments: &Arguments) -> PrintOptions {
+    let clock = match (arguments.clock_cycles, arguments.clock_seconds) {
+        (true, _) => ClockFormat::Cycles,
+        (false, true) => ClockFormat::Seconds,
+        (false, false) => ClockFormat::TimeOfDay,
+    };
+    PrintOptions {
+        time: TimeFormat { clock, date: arguments.clock_date, utc: arguments.clock_gmt },
+        no_delta: arguments.no_delta,
+        fields: header_fields(&arguments.fields),
+        names: names(&arguments.names),
+        colour: arguments.color.is_now(),
+        explain: arguments.explain,
+    }
+}
+
+fn json_options(arguments: &Arguments) -> JsonOptions {
+    JsonOptions { explain: arguments.explain }
+}
+
+fn format(arguments: &Arguments, options: PrintOptions) -> follow::Format {
+    match arguments.format {
+        Format::Text => follow::Format::Text(options),
+        Format::Json => follow::Format::Json(json_options(arguments)),
+        Format::Csv => follow::Format::Csv,
+    }
+}
+
+/// How long all streams have to bring what is older than the newest packet.
+const PAUSE: Duration = Duration::from_millis(400);
+
+/// Prints what is there and what comes, until all recordings have ended.
+fn follow(
+    paths: &[PathBuf],
+    selection: Selection,
+    format: &follow::Format,
+    output: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    if matches!(format, follow::Format::Csv) {
+        output.write_all(json::CSV_COLUMNS)?;
+    }
+    let mut follow = Follow::new(paths, selection);
+    let mut code = ExitCode::SUCCESS;
+    loop {
+        // Asked before, so that the last round sees all.
+        let is_last = paths.iter().all(|path| has_ended(path));
+        let round = follow.round(is_last, format, output)?;
+        round.losses.iter().for_each(|loss| say(format!("warning: {loss}")));
+        round.damages.iter().for_each(say);
+        if !round.damages.is_empty() {
+            code = ExitCode::from(messages::FAILED);
+        }
+        if is_last {
+            return Ok(code);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Whether a trace is of a recording that has ended, or was killed. Nobody knows of others' traces.
+fn has_ended(trace: &Path) -> bool {
+    let folders = trace.ancestors().take(4);
+    let manifest = folders.filter_map(|folder| tompion_session::Manifest::read(folder).ok()).next();
+    manifest.is_some_and(|manifest| !manifest.is_recording()) || tompion_session::incomplete(trace).is_some()
 }
 
 /// Losses and damages, on standard error.
@@ -104,66 +302,6 @@ fn report(traces: &TraceSet, options: &PrintOptions) -> ExitCode {
     for loss in traces.losses() {
         say(format!("warning: {}", text::loss_warning(traces, loss, options)));
     }
-    for damage in traces.damages() {
-        say(damage);
-    }
+    super::tell_problems(traces);
     if traces.damages().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) }
-}
-
-/// The day of the traces' first event, for times that don't say theirs.
-fn first_day(paths: &[PathBuf], zone: &TimeZone) -> anyhow::Result<civil::Date> {
-    let mut traces = tompion_reader::open(paths)?;
-    let first = traces.next_event().and_then(|event| event.timestamp());
-    let first = first.context("the trace has no event with a time, so a time of day means nothing")?;
-    Ok(Timestamp::from_nanosecond(first.into())?.to_zoned(zone.clone()).date())
-}
-
-/// Nanoseconds since 1970.
-fn parse_moment(
-    text: &str,
-    zone: &TimeZone,
-    day: impl FnOnce() -> anyhow::Result<civil::Date>,
-) -> anyhow::Result<i64> {
-    let in_zone = |time: civil::DateTime| -> anyhow::Result<Zoned> { Ok(time.to_zoned(zone.clone())?) };
-    let zoned = if let Some((seconds, fraction)) = seconds(text) {
-        return seconds
-            .checked_mul(1_000_000_000)
-            .and_then(|ns| ns.checked_add(fraction))
-            .context("too far away");
-    } else if let Ok(time) = text.parse::<civil::Time>() {
-        in_zone(day()?.to_datetime(time))?
-    } else if let Ok(time) = text.parse::<civil::DateTime>() {
-        in_zone(time)?
-    } else if let Ok(time) = text.parse::<Timestamp>() {
-        time.to_zoned(zone.clone())
-    } else {
-        bail!("expected a time such as 14:03:05.25, 2026-01-02T14:03:05 or 1767362585.25, found `{text}`");
-    };
-    Ok(i64::try_from(zoned.timestamp().as_nanosecond())?)
-}
-
-/// `123.45` as seconds and nanoseconds.
-fn seconds(text: &str) -> Option<(i64, i64)> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > 9 {
-        return None;
-    }
-    Some((whole.parse().ok()?, format!("{fraction:0<9}").parse().ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn moments_in_all_their_forms() {
-        let day = || Ok(civil::date(2026, 1, 2));
-        let parse = |text| parse_moment(text, &TimeZone::UTC, day).unwrap();
-        assert_eq!(parse("14:03:05.25"), 1_767_362_585_250_000_000);
-        assert_eq!(parse("2026-01-02 14:03:05"), 1_767_362_585_000_000_000);
-        assert_eq!(parse("2026-01-02T14:03:05.000000001Z"), 1_767_362_585_000_000_001);
-        assert_eq!(parse("1767362585.000000007"), 1_767_362_585_000_000_007);
-        assert!(parse_moment("yesterday", &TimeZone::UTC, day).is_err());
-    }
 }

@@ -10,7 +10,14 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use tompion_kernel::{Selection, UnknownEvent, syscalls::Calls};
+use tompion_kernel::{
+    Offer, Selection, UnknownEvent,
+    context::{Context as KernelContext, Contexts},
+    filter::Filter,
+    probes::{Wish, WishError},
+    syscalls::Calls,
+};
+use tompion_os::User;
 use tompion_protocol::rules::{Rules, matches_name};
 use tompion_schema::Level;
 use tompion_session::{Config, Context, Error, KernelChoice, Manifest, Mode, Outcome, Report, Target};
@@ -31,6 +38,9 @@ use crate::{
     tompion record --filter 'rows > 100 && $comm == \"worker*\"' -c comm,prio -- ./server\n  \
     tompion record -k -- make               # the kernel, and system calls of make\n  \
     tompion record --kernel='sched_*,irq_*' --for 5s\n  \
+    tompion record -k sched_switch -c kstack,ustack -- ./server    # where it waits\n  \
+    tompion record -k 'uprobe:bash:readline(prompt: str)' -p 4711\n  \
+    tompion record -k 'usdt:python3:python:gc__*' -- python3 job.py\n  \
     tompion record -p 4711 --for 10s        # a program that runs already\n  \
     tompion record --backing /var/tmp/rings -o run -- ./robot    # outlasts power cuts\n  \
     tompion record                          # all instrumented programs of this user, until Ctrl-C\n\n\
@@ -53,12 +63,14 @@ pub struct Arguments {
     #[arg(long, value_name = "EXPR", value_parser = filter::for_recording)]
     filter: Option<String>,
     /// What else to record with each event: pid, comm, prio, ns, cgroup (as the session saw it last), app (what
-    /// the program defines); the CPU is always there
+    /// the program defines); the CPU is always there. With each event of the kernel: comm, prio, cgroup (as it was in
+    /// that moment), kstack, ustack (the functions of the kernel and of the program that led to it)
     #[arg(short, long = "context", value_name = "LIST", value_delimiter = ',', value_parser = context)]
     contexts: Vec<ContextArgument>,
     /// Record the kernel, too: scheduling, interrupts, the lives of processes, I/O, and the recorded processes'
     /// system calls; or the events whose names match, 'sched_*,syscall_entry_openat' for example (see `tompion list
-    /// --kernel`)
+    /// --kernel`); or probes: uprobe:BINARY:FUNCTION(NAME: TYPE, …), uretprobe:…, usdt:BINARY:PROVIDER:NAME (see `tompion
+    /// list BINARY`), kprobe:FUNCTION(…), kretprobe:…
     #[arg(short, long, value_name = "GLOBS", num_args = 0..=1, default_missing_value = "", value_delimiter = ',')]
     kernel: Option<Vec<String>>,
     /// When a buffer is full: discard new events, or overwrite the oldest (a flight recorder)
@@ -108,6 +120,8 @@ enum ContextArgument {
     Always,
     Thread(Context),
     Application,
+    /// Of the kernel's events alone.
+    Stack(KernelContext),
 }
 
 fn context(text: &str) -> Result<ContextArgument, String> {
@@ -116,9 +130,12 @@ fn context(text: &str) -> Result<ContextArgument, String> {
     }
     match text {
         "app" => Ok(ContextArgument::Application),
+        "kstack" => Ok(ContextArgument::Stack(KernelContext::KernelStack)),
+        "ustack" => Ok(ContextArgument::Stack(KernelContext::UserStack)),
         "cpu" | "tid" => Ok(ContextArgument::Always),
         _ => {
-            let names = Context::ALL.iter().map(|(name, _)| *name).chain(["app", "cpu", "tid"]);
+            let names =
+                Context::ALL.iter().map(|(name, _)| *name).chain(["app", "kstack", "ustack", "cpu", "tid"]);
             let names: Vec<&str> = names.collect();
             let near = nearest(text, names.iter().copied());
             let hint =
@@ -158,9 +175,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let target = target(&arguments);
     let kernel = match kernel(&arguments, &target) {
         Ok(kernel) => kernel,
-        Err(UnknownEvent(pattern)) => {
-            let near = nearest_kernel_events(&pattern);
-            say(format!("no kernel event matches `{pattern}`{near}; see tompion list --kernel"));
+        Err(problem) => {
+            say(problem);
             return Ok(ExitCode::from(messages::WRONG_USAGE));
         }
     };
@@ -194,6 +210,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         kernel,
         target: target.clone(),
         backing: arguments.backing.clone(),
+        // A program that records itself runs as whoever it is.
+        user: if arguments.gather_as.is_none() { User::behind_sudo() } else { None },
         invocation: std::env::args().collect(),
     };
     loop {
@@ -217,25 +235,87 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What to record of the kernel. Without patterns, system calls are those of whom the recording follows.
-fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>, UnknownEvent> {
-    let Some(patterns) = &arguments.kernel else { return Ok(None) };
-    let patterns: Vec<String> = patterns.iter().filter(|pattern| !pattern.is_empty()).cloned().collect();
-    let calls = Calls::of_this_kernel();
-    let selection = if patterns.is_empty() {
-        let follows = matches!(target, Target::Command(_) | Target::Processes(_));
-        Selection::usual(&calls, follows)
-    } else {
-        Selection::matching(&calls, &patterns)?
+/// What to record of the kernel, or what is wrong with it. Without patterns, system calls are those of whom the
+/// recording follows.
+fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>, String> {
+    let contexts = kernel_contexts(&arguments.contexts);
+    let Some(words) = &arguments.kernel else {
+        return match contexts.has_stacks() {
+            true => Err("stacks (kstack, ustack) are for events of the kernel: add -k".into()),
+            false => Ok(None),
+        };
     };
-    Ok(Some(KernelChoice { selection, calls }))
+    let (wishes, mut patterns): (Vec<String>, Vec<String>) =
+        whole_words(words).into_iter().partition(|word| Wish::is_one(word));
+    let mut probes = Vec::new();
+    for wish in &wishes {
+        probes.extend(Wish::parse(wish).and_then(|wish| wish.find()).map_err(|error| in_words(&error))?);
+    }
+    // A lone -k beside probes asks for the usual, too.
+    let asked_for_usual = patterns.iter().any(String::is_empty) || wishes.is_empty();
+    patterns.retain(|pattern| !pattern.is_empty());
+    let offer = Offer::of_this_kernel();
+    let selection = if patterns.is_empty() && asked_for_usual {
+        let follows = matches!(target, Target::Command(_) | Target::Processes(_));
+        Selection::usual(&offer.calls, follows)
+    } else {
+        let unknown = |UnknownEvent(pattern)| {
+            let near = nearest_kernel_events(&pattern);
+            format!("no kernel event matches `{pattern}`{near}; see tompion list --kernel")
+        };
+        Selection::matching(&offer, &patterns).map_err(unknown)?
+    };
+    selection.unreadable.iter().for_each(|problem| say(format!("not recorded: {problem}")));
+    let mut selection = Selection { probes, ..selection };
+    if contexts.has(KernelContext::UserStack) {
+        tompion_kernel::stacks::add_lives(&mut selection);
+    }
+    let filter = arguments.filter.as_deref();
+    let filter = filter.map(|text| kernel_filter(text, &mut selection, &offer.calls)).transpose()?;
+    Ok(Some(KernelChoice { selection, calls: offer.calls, filter, contexts }))
+}
+
+/// The filter for the kernel's events, and lines about what it can't know of them.
+fn kernel_filter(text: &str, selection: &mut Selection, calls: &Calls) -> Result<Filter, String> {
+    let filter = Filter::new(text, selection, calls).map_err(|problem| problem.to_string())?;
+    if !filter.unknown.is_empty() {
+        let names = filter.unknown.join(", ");
+        say(format!("the kernel's events have no {names}: for them the filter counts that as unknown"));
+    }
+    if selection.is_empty() {
+        say("no event of the kernel that was chosen has what the filter asks for");
+    }
+    Ok(filter)
+}
+
+/// Words that were taken apart at the commas between a probe's arguments, put together again.
+fn whole_words(words: &[String]) -> Vec<String> {
+    let mut whole: Vec<String> = Vec::new();
+    for word in words {
+        match whole.last_mut() {
+            Some(last) if Wish::is_one(last) && last.contains('(') && !last.ends_with(')') => {
+                *last += ",";
+                *last += word;
+            }
+            _ => whole.push(word.trim().to_owned()),
+        }
+    }
+    whole
+}
+
+/// What is wrong with a probe, and what could have been meant.
+fn in_words(error: &WishError) -> String {
+    let near = error.instead.as_ref().map(|(name, names)| nearest(name, names.iter().map(String::as_str)));
+    match near.filter(|near| !near.is_empty()) {
+        Some(near) => format!("{error}; nearest: {}", near.join(", ")),
+        None => error.to_string(),
+    }
 }
 
 /// What a pattern without a match could have meant.
 fn nearest_kernel_events(pattern: &str) -> String {
-    let names = super::list::kernel_events(&Calls::without_formats());
-    let names: Vec<&str> = names.iter().map(|event| event.name.as_str()).collect();
-    let near = nearest(pattern, names.iter().copied());
+    let names = super::list::kernel_event_names(Offer::of_this_kernel());
+    let near = nearest(pattern, names.iter().map(String::as_str));
     if near.is_empty() { String::new() } else { format!("; nearest: {}", near.join(", ")) }
 }
 
@@ -253,12 +333,27 @@ fn thread_contexts(arguments: &[ContextArgument]) -> Vec<Context> {
         .iter()
         .filter_map(|argument| match argument {
             ContextArgument::Thread(context) => Some(*context),
-            ContextArgument::Always | ContextArgument::Application => None,
+            ContextArgument::Always | ContextArgument::Application | ContextArgument::Stack(_) => None,
         })
         .collect();
     contexts.sort_unstable();
     contexts.dedup();
     contexts
+}
+
+/// What the kernel's events have of that.
+fn kernel_contexts(arguments: &[ContextArgument]) -> Contexts {
+    let of_kernel = |argument: &ContextArgument| match argument {
+        ContextArgument::Stack(context) => Some(*context),
+        ContextArgument::Thread(Context::Comm) => Some(KernelContext::Comm),
+        ContextArgument::Thread(Context::Priority) => Some(KernelContext::Priority),
+        ContextArgument::Thread(Context::Cgroup) => Some(KernelContext::Cgroup),
+        // Every event of the kernel has its process.
+        ContextArgument::Thread(Context::Pid | Context::Namespaces)
+        | ContextArgument::Always
+        | ContextArgument::Application => None,
+    };
+    arguments.iter().filter_map(of_kernel).collect()
 }
 
 fn target(arguments: &Arguments) -> Target {
@@ -351,13 +446,10 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCo
         }
     }
     let folder = config.folder.display();
-    let with_events = || manifest.sources.iter().filter(|source| source.events != 0);
-    let processes = with_events().filter(|source| source.kind != KERNEL).count() as u64;
-    let kernel = with_events().any(|source| source.kind == KERNEL);
     say(format!(
         "{} of {} in {folder}, {}; next: tompion print {folder}",
         counted(events, "event"),
-        whose(kernel, processes),
+        whose(manifest),
         losses(manifest, lost)
     ));
     if stopped.is_some() { ExitCode::from(messages::FAILED) } else { ExitCode::SUCCESS }
@@ -367,7 +459,10 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCo
 const KERNEL: &str = "kernel";
 
 /// Whose events were recorded.
-fn whose(kernel: bool, processes: u64) -> String {
+pub fn whose(manifest: &Manifest) -> String {
+    let with_events = || manifest.sources.iter().filter(|source| source.events != 0);
+    let processes = with_events().filter(|source| source.kind != KERNEL).count() as u64;
+    let kernel = with_events().any(|source| source.kind == KERNEL);
     match (kernel, processes) {
         (true, 0) => "the kernel".into(),
         (true, _) => format!("the kernel and {}", counted(processes, "process")),
@@ -380,6 +475,7 @@ pub fn total(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
+/// What was lost, and why.
 pub fn losses(manifest: &Manifest, lost: u64) -> String {
     let overwritten = total(manifest.sources.iter().map(|source| source.overwritten));
     let mut causes = std::collections::BTreeMap::<&str, u64>::new();
@@ -389,9 +485,13 @@ pub fn losses(manifest: &Manifest, lost: u64) -> String {
     }
     let causes: Vec<String> =
         causes.iter().map(|(cause, count)| format!("{cause}: {}", grouped(*count))).collect();
-    let mut text = match lost {
-        0 => "none lost".to_owned(),
-        lost => format!("{} LOST ({})", grouped(lost), causes.join(", ")),
+    // While it says that it is being recorded, something is still to be recovered.
+    let is_known = !manifest.losses_unknown && !manifest.is_recording();
+    let mut text = match (is_known, lost) {
+        (true, 0) => "none lost".to_owned(),
+        (false, 0) => "losses not known".to_owned(),
+        (true, lost) => format!("{} LOST ({})", grouped(lost), causes.join(", ")),
+        (false, lost) => format!("{} LOST at least ({})", grouped(lost), causes.join(", ")),
     };
     if overwritten != 0 {
         text += &format!(", {} overwritten by design", grouped(overwritten));
@@ -406,6 +506,9 @@ pub fn losses(manifest: &Manifest, lost: u64) -> String {
 fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> String {
     let Report { known, .. } = &outcome.report;
     let command = config.target.describe();
+    if outcome.processes == 0 && config.kernel.is_some() && arguments.filter.is_some() {
+        return "no event passed the filter".into();
+    }
     if outcome.processes == 0 {
         return match config.target {
             Target::Processes(_) => format!("{command} did not answer"),
@@ -414,6 +517,10 @@ fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> Str
             Target::Command(_) if !outcome.problems.is_empty() => format!("{command} could not take part"),
             Target::Command(_) => not_loaded(&command, arguments, config, outcome),
         };
+    }
+    if known.is_empty() && !outcome.problems.is_empty() {
+        // Why, was said.
+        return format!("{command} could not take part");
     }
     if known.is_empty() {
         return format!("{command} loaded libtompion but has no events; try --preload malloc");

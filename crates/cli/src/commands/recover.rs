@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Args;
 use tompion_session::Recovered;
 
-use super::record::{losses, total};
+use super::record::{losses, total, whose};
 use crate::messages::{self, counted, say};
 
 #[derive(Args)]
@@ -31,7 +31,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let folder = if is_named { arguments.folder.display() } else { folder.display() };
     let events = total(manifest.sources.iter().map(|source| source.events));
     let lost = total(manifest.sources.iter().flat_map(|source| source.lost.values().copied()));
-    let processes = manifest.sources.iter().filter(|source| source.events != 0).count() as u64;
     let begin = match (was_complete, is_complete) {
         (true, _) => format!("nothing to recover, {} already: ", manifest.state),
         (false, true) => String::new(),
@@ -40,7 +39,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     say(format!(
         "{begin}{} of {} in {folder}, {}; next: tompion print {folder}",
         counted(events, "event"),
-        counted(processes, "process"),
+        whose(&manifest),
         losses(&manifest, lost)
     ));
     Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })

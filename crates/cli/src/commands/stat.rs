@@ -49,6 +49,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     } else {
         write_text(&summary, incomplete, &mut output)?;
     }
+    for disorder in &summary.disorders {
+        say(format!("warning: {disorder}"));
+    }
     for damage in &summary.damages {
         say(damage);
     }
@@ -77,7 +80,7 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         .map(|(cause, count)| format!("{} {}", harmless(cause), grouped(*count)))
         .collect();
     let causes = if causes.is_empty() { String::new() } else { format!("  ({})", causes.join(", ")) };
-    let lost = match (incomplete, summary.lost.total) {
+    let lost = match (incomplete || summary.losses_unknown, summary.lost.total) {
         (true, 0) => "not known".to_owned(),
         (true, lost) => format!("{} at least", grouped(lost)),
         (false, lost) => grouped(lost),

@@ -67,9 +67,10 @@ static void find_shared_memory(void)
     unsigned long begin, end;
 
     while (fgets(line, sizeof line, maps)) {
-        struct range *range = strstr(line, "memfd:tompion-rings")     ? &rings
-                              : strstr(line, "memfd:tompion-control") ? &control
-                                                                      : NULL;
+        /* In sealed memory, or in files of a folder. */
+        struct range *range = strstr(line, "memfd:tompion-rings") || strstr(line, "/rings\n")       ? &rings
+                              : strstr(line, "memfd:tompion-control") || strstr(line, "/control\n") ? &control
+                                                                                                    : NULL;
         if (range && sscanf(line, "%lx-%lx %7s", &begin, &end, flags) == 3 && flags[1] == 'w')
             *range = (struct range){(char *)begin, (char *)end};
     }

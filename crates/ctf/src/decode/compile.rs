@@ -373,7 +373,7 @@ impl<'c, 't> Compiler<'c, 't> {
             self.block = Some(Block { step: self.plan.steps.len() - 1, bytes: 0 });
         }
         let Some(block) = &mut self.block else { return false };
-        self.plan.loads.push(Load { offset: block.bytes, kind });
+        self.plan.loads.push(Load::new(block.bytes, kind));
         block.bytes += size;
         if let Some(Step::Block { bytes, count, .. }) = self.plan.steps.get_mut(block.step) {
             *bytes = block.bytes;
@@ -638,7 +638,7 @@ fn is_uuid(ty: &Type) -> bool {
 
 /// The clock of a stream's timestamps: the first one that its event header, or else its packet context,
 /// is mapped to.
-pub(super) fn clock_name(stream: &Stream) -> Option<&str> {
+pub(crate) fn clock_name(stream: &Stream) -> Option<&str> {
     fn find(ty: &Type) -> Option<&str> {
         match ty {
             Type::Integer(integer) | Type::Enum(Enum { integer, .. }) => integer.clock.as_deref(),

@@ -6,8 +6,14 @@
 //! ```
 //!
 //! Both numbers are little-endian and lie within eight bytes. In tracers' headers one value of the
-//! number says that a longer form follows; such a header, and one too near the end of the input, is left
-//! to the plan.
+//! number says that a longer form follows, with both numbers anew:
+//!
+//! ```text
+//! bytes  id           time                 size
+//!        │ id         │ timestamp (8)      │
+//! ```
+//!
+//! Any other header, and one too near the end of the input, is left to the plan.
 
 use super::bits::mask;
 use super::run::Input;
@@ -22,13 +28,28 @@ pub(super) struct ShortHeader {
     id_limit: u64,
     time_shift: u32,
     /// Size of the timestamp in bits.
-    pub time_bits: u32,
+    time_bits: u32,
+    long: Option<LongHeader>,
+}
+
+/// Where the two numbers lie in the longer form, in bytes from the header's beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LongHeader {
+    /// Numbers from this one on, up to the last one, say that it follows.
+    first: u64,
+    last: u64,
+    id: usize,
+    id_bits: u32,
+    time: usize,
+    size: usize,
 }
 
 /// A header that was read.
 pub(super) struct Short {
     pub id: u64,
     pub time: u64,
+    /// Size of the timestamp in bits.
+    pub time_bits: u32,
     pub end: u64,
 }
 
@@ -44,24 +65,33 @@ impl ShortHeader {
         if !is_id(first, id, version) {
             return None;
         }
-        let (time, id_limit) = match (&first.ty, &second.ty) {
-            (Type::Integer(_), Type::Integer(time)) => (time, u64::MAX),
+        let (time, options) = match (&first.ty, &second.ty) {
+            (Type::Integer(_), Type::Integer(time)) => (time, None),
             (_, Type::Variant(variant)) if variant.selector.path == [first.name.as_str()] => {
-                let (option, limit) = match (&first.ty, &variant.ranges) {
-                    (Type::Enum(labels), None) => short_label(labels, variant)?,
-                    (_, Some(_)) => short_range(variant)?,
+                let options = match (&first.ty, &variant.ranges) {
+                    (Type::Enum(labels), None) => by_label(labels, variant)?,
+                    (_, Some(_)) => by_range(variant)?,
                     _ => return None,
                 };
-                (short_time(option)?, limit)
+                (short_time(options.short)?, Some(options))
             }
             _ => return None,
         };
+        let id_limit = options.as_ref().map_or(u64::MAX, |options| options.limit);
+        let long = options.and_then(|options| LongHeader::of(&options, id.bits, header, version));
         let time_shift = id.bits.next_multiple_of(time.alignment.max(1));
         let fits = time_shift + time.bits <= 64 && time.bits < 64 && id.clock.is_none();
         // Else the gap would depend on where the header begins.
         let steady = header.effective_alignment() >= time.alignment;
         let sound = is_plain(time) && is_time(time) && fits && steady;
-        sound.then_some(Self { align_mask, id_bits: id.bits, id_limit, time_shift, time_bits: time.bits })
+        sound.then_some(Self {
+            align_mask,
+            id_bits: id.bits,
+            id_limit,
+            time_shift,
+            time_bits: time.bits,
+            long,
+        })
     }
 
     /// Reads the header at a bit, if it has the short form.
@@ -71,12 +101,58 @@ impl ShortHeader {
         let bytes = input.bytes().get(usize::try_from(begin / 8).ok()?..)?;
         let word = u64::from_le_bytes(*bytes.first_chunk::<8>()?);
         let id = word & mask(self.id_bits);
-        let end = begin + u64::from(self.time_shift + self.time_bits);
-        if id >= self.id_limit || end > input.bits() {
-            return None;
-        }
-        Some(Short { id, time: word >> self.time_shift & mask(self.time_bits), end })
+        let found = if id < self.id_limit {
+            let end = begin + u64::from(self.time_shift + self.time_bits);
+            let time = word >> self.time_shift & mask(self.time_bits);
+            Short { id, time, time_bits: self.time_bits, end }
+        } else {
+            self.long.as_ref().filter(|long| (long.first..=long.last).contains(&id))?.read(bytes, begin)?
+        };
+        (found.end <= input.bits()).then_some(found)
     }
+}
+
+impl LongHeader {
+    /// The longer form, if it has a number and a whole timestamp, at places that are known.
+    fn of(options: &Options<'_>, bits: u32, header: &Struct, version: Version) -> Option<Self> {
+        let Type::Struct(Struct { fields, .. }) = options.long else { return None };
+        let [number, time] = fields.as_slice() else { return None };
+        let (Type::Integer(id), Type::Integer(stamp)) = (&number.ty, &time.ty) else { return None };
+        let is_sound = is_plain(id) && is_id(number, id, version) && is_plain(stamp) && is_time(stamp);
+        let steady = header.effective_alignment() >= options.long.alignment();
+        let option = bits.next_multiple_of(options.long.alignment().max(1));
+        let id_place = option.next_multiple_of(id.alignment.max(1));
+        let time_place = (id_place + id.bits).next_multiple_of(stamp.alignment.max(1));
+        let whole = id_place % 8 == 0 && time_place % 8 == 0 && matches!(id.bits, 8 | 16 | 32 | 64);
+        let fits = is_sound && steady && whole && id.clock.is_none() && stamp.bits == 64;
+        fits.then_some(Self {
+            first: options.limits.0,
+            last: options.limits.1,
+            id: (id_place / 8) as usize,
+            id_bits: id.bits,
+            time: (time_place / 8) as usize,
+            size: (time_place / 8) as usize + 8,
+        })
+    }
+
+    #[inline]
+    fn read(&self, bytes: &[u8], begin: u64) -> Option<Short> {
+        let bytes = bytes.get(..self.size)?;
+        let time = u64::from_le_bytes(*bytes.get(self.time..)?.first_chunk()?);
+        // The timestamp stands behind the number: there are eight bytes from there on.
+        let id = u64::from_le_bytes(*bytes.get(self.id..)?.first_chunk()?) & mask(self.id_bits);
+        Some(Short { id, time, time_bits: 64, end: begin + self.size as u64 * 8 })
+    }
+}
+
+/// The two options of a header.
+struct Options<'t> {
+    short: &'t Type,
+    /// The first number that is not of the short form.
+    limit: u64,
+    long: &'t Type,
+    /// The first and the last number that say that the longer form follows.
+    limits: (u64, u64),
 }
 
 /// Whether a field has the number of the event class, and nothing else.
@@ -92,21 +168,25 @@ fn is_time(integer: &Integer) -> bool {
     integer.clock.is_some() && integer.roles.is_empty()
 }
 
-/// The option that small numbers select by their label, and the first number that doesn't.
-fn short_label<'t>(labels: &Enum, variant: &'t Variant) -> Option<(&'t Type, u64)> {
+/// The options that numbers select by their labels.
+fn by_label<'t>(labels: &Enum, variant: &'t Variant) -> Option<Options<'t>> {
     let [short, long] = labels.mappings.as_slice() else { return None };
+    let option = |label: &str| variant.options.iter().find(|option| option.name == label);
     let limit = u64::try_from(short.high.checked_add(1)?).ok()?;
-    let option = variant.options.iter().find(|option| option.name == short.label)?;
-    (short.low == 0 && long.low > short.high).then_some((&option.ty, limit))
+    let limits = (u64::try_from(long.low).ok()?, u64::try_from(long.high).ok()?);
+    let options = Options { short: &option(&short.label)?.ty, limit, long: &option(&long.label)?.ty, limits };
+    (short.low == 0 && long.low > short.high).then_some(options)
 }
 
-/// The option that small numbers select, and the first number that doesn't.
-fn short_range(variant: &Variant) -> Option<(&Type, u64)> {
+/// The options that numbers select by their ranges.
+fn by_range(variant: &Variant) -> Option<Options<'_>> {
     let [first, second] = variant.ranges.as_deref()? else { return None };
     let (short, long) = if first.low == 0 { (first, second) } else { (second, first) };
+    let option = |index: usize| variant.options.get(index);
     let limit = u64::try_from(short.high.checked_add(1)?).ok()?;
-    let option = variant.options.get(short.option)?;
-    (short.low == 0 && long.low > short.high).then_some((&option.ty, limit))
+    let limits = (u64::try_from(long.low).ok()?, u64::try_from(long.high).ok()?);
+    let options = Options { short: &option(short.option)?.ty, limit, long: &option(long.option)?.ty, limits };
+    (short.low == 0 && long.low > short.high).then_some(options)
 }
 
 /// The timestamp that is all of an option.
@@ -125,6 +205,7 @@ fn is_plain(integer: &Integer) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metadata::{Mapping, Reference};
 
     #[test]
     fn a_number_and_a_time_are_read_by_one_load() {
@@ -146,5 +227,36 @@ mod tests {
             ),
             None
         );
+    }
+
+    #[test]
+    fn the_longer_form_has_both_numbers_anew() {
+        let little = ByteOrder::Little;
+        let time = |bits| Type::Integer(Integer::unsigned(bits, little).with_clock("c").with_alignment(1));
+        let id = Type::Integer(Integer::unsigned(32, little).with_alignment(8));
+        let whole = Type::Integer(Integer::unsigned(64, little).with_clock("c").with_alignment(8));
+        let mapping = |low, high, label: &str| Mapping { low, high, label: label.into() };
+        let integer = Integer::unsigned(5, little).with_alignment(1);
+        let labels = Enum { integer, mappings: vec![mapping(0, 30, "short"), mapping(31, 31, "long")] };
+        let option = |fields: Vec<Field>| Type::Struct(Struct { alignment: 1, fields });
+        let variant = Variant {
+            selector: Reference { scope: Scope::EventHeader, path: vec!["id".into()] },
+            options: vec![
+                Field::new("short", option(vec![Field::new("timestamp", time(27))])),
+                Field::new("long", option(vec![Field::new("id", id), Field::new("timestamp", whole)])),
+            ],
+            ranges: None,
+        };
+        let fields = vec![Field::new("id", Type::Enum(labels)), Field::new("v", Type::Variant(variant))];
+        let header = Struct { alignment: 8, fields };
+        let form = ShortHeader::of(&header, Version::One).unwrap();
+        let mut bytes = vec![0xff, 0x34, 0x12, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+        let found = form.read(Input::new(&bytes, u64::MAX), 0).unwrap();
+        assert_eq!((found.id, found.time, found.time_bits), (0x1234, 0x0807_0605_0403_0201, 64));
+        assert_eq!(found.end, 13 * 8);
+        assert!(form.read(Input::new(&bytes, 103), 0).is_none(), "one bit is missing");
+        bytes[0] = 3 | 1 << 5;
+        let found = form.read(Input::new(&bytes, u64::MAX), 0).unwrap();
+        assert_eq!((found.id, found.time, found.end), (3, 0x91a1, 32));
     }
 }

@@ -18,22 +18,27 @@ mod bits;
 mod compile;
 mod header;
 mod packet;
+mod pass;
 mod plan;
 mod run;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod text;
 mod value;
 
 pub use compile::CompileError;
+pub(crate) use compile::clock_name;
 pub use packet::Packet;
 pub use run::{Input, State};
-pub use value::{Elements, Fields, Inner, Value, Values};
+pub use tally::{Back, News, Tally, Watch};
+pub use value::{Elements, Fields, Inner, Value, Values, is_characters};
 
 use std::collections::HashMap;
 
 use compile::{Compiler, Filled, Slots};
 use header::ShortHeader;
+use pass::Pass;
 use plan::Plan;
 use run::{advance_clock, run};
 use value::Bytes;
@@ -144,6 +149,8 @@ struct StreamDecoder {
 struct EventDecoder {
     context: Option<Plan>,
     payload: Option<Plan>,
+    /// How to pass over all that follows the header.
+    pass: Pass,
 }
 
 /// Event classes by number: a table as far as numbers are small, a map beyond.
@@ -256,6 +263,7 @@ impl Decoder {
     }
 
     /// Decodes the header of the event at `bit` and advances the clock.
+    #[inline]
     pub fn event_header(
         &self,
         stream: usize,
@@ -266,32 +274,14 @@ impl Decoder {
         let Some(decoder) = self.streams.get(stream) else {
             return Err(DecodeError { problem: Problem::NoStream(stream as u64), bit });
         };
-        if let Some(short) = decoder.short_header.and_then(|header| Some((header, header.read(input, bit)?)))
-        {
-            let (header, short) = short;
-            let Some(class) = decoder.numbers.get(short.id) else {
-                return Err(DecodeError { problem: Problem::NoEvent(short.id), bit });
-            };
-            state.clock = advance_clock(state.clock, short.time, header.time_bits);
-            return Ok(EventHead { class, end: short.end });
-        }
-        state.begin_header();
-        let mut end = bit;
-        let mut id = None;
-        if let Some(plan) = &decoder.header {
-            end = run::<false>(plan, input, bit, state)?;
-            id = state.role(Role::EventId);
-            state.words.clear();
-        }
-        let class = match id {
-            Some(id) => decoder.numbers.get(id),
-            None if decoder.events.len() == 1 => Some(0),
-            None => decoder.numbers.get(0),
+        let Some(short) = decoder.short_header.as_ref().and_then(|header| header.read(input, bit)) else {
+            return decoder.planned_header(input, bit, state);
         };
-        match class {
-            Some(class) => Ok(EventHead { class, end }),
-            None => Err(DecodeError { problem: Problem::NoEvent(id.unwrap_or(0)), bit }),
-        }
+        let Some(class) = decoder.numbers.get(short.id) else {
+            return Err(DecodeError { problem: Problem::NoEvent(short.id), bit });
+        };
+        state.clock = advance_clock(state.clock, short.time, short.time_bits);
+        Ok(EventHead { class, end: short.end })
     }
 
     /// Decodes contexts and payload of an event whose header ends at `bit`.
@@ -314,7 +304,12 @@ impl Decoder {
         input: Input<'_>,
         (bit, state): (u64, &mut State),
     ) -> Result<EventBody, DecodeError> {
-        self.body::<false>((stream, class), input, bit, state)
+        let event = self.streams.get(stream).and_then(|stream| stream.events.get(class));
+        match event.and_then(|event| event.pass.end(input, bit, &mut state.slots)) {
+            Some(end) => Ok(EventBody { end, ..EventBody::default() }),
+            // Where it cannot be done in few steps, or not at all, the plans say more.
+            None => self.body::<false>((stream, class), input, bit, state),
+        }
     }
 
     #[inline]
@@ -387,6 +382,34 @@ impl Decoder {
     }
 }
 
+impl StreamDecoder {
+    /// Decodes a header of any form.
+    fn planned_header(
+        &self,
+        input: Input<'_>,
+        bit: u64,
+        state: &mut State,
+    ) -> Result<EventHead, DecodeError> {
+        state.begin_header();
+        let mut end = bit;
+        let mut id = None;
+        if let Some(plan) = &self.header {
+            end = run::<false>(plan, input, bit, state)?;
+            id = state.role(Role::EventId);
+            state.words.clear();
+        }
+        let class = match id {
+            Some(id) => self.numbers.get(id),
+            None if self.events.len() == 1 => Some(0),
+            None => self.numbers.get(0),
+        };
+        match class {
+            Some(class) => Ok(EventHead { class, end }),
+            None => Err(DecodeError { problem: Problem::NoEvent(id.unwrap_or(0)), bit }),
+        }
+    }
+}
+
 fn fields<'a>(root: Option<&'a Struct>, words: &'a [u64], first: usize, bytes: Bytes<'a>) -> Fields<'a> {
     let names = root.map_or(&[][..], |structure| structure.fields.as_slice());
     Fields::new(names, words.get(first..).unwrap_or_default(), bytes)
@@ -414,15 +437,14 @@ fn stream_decoder<'t>(
     let mut events = Vec::with_capacity(stream.events.len());
     for event in &stream.events {
         let mut filled = filled.clone();
-        events.push(EventDecoder {
-            context: plan(slots, &mut filled, Scope::EventContext, &event.context)?,
-            payload: plan(slots, &mut filled, Scope::Payload, &event.payload)?,
-        });
+        let own = plan(slots, &mut filled, Scope::EventContext, &event.context)?;
+        let payload = plan(slots, &mut filled, Scope::Payload, &event.payload)?;
+        let pass = Pass::over(&[context.as_ref(), own.as_ref(), payload.as_ref()]);
+        events.push(EventDecoder { context: own, payload, pass });
     }
     let numbers = Numbers::new(&stream.events);
     let short_header = stream.event_header.as_ref().and_then(|header| ShortHeader::of(header, trace.version));
     let short_header = short_header.filter(|_| !slots.header_is_referred_to());
-    let clock =
-        compile::clock_name(stream).and_then(|name| trace.clocks.iter().position(|clock| clock.name == name));
+    let clock = clock_name(stream).and_then(|name| trace.clocks.iter().position(|clock| clock.name == name));
     Ok(StreamDecoder { packet_context, header, short_header, context, events, numbers, clock })
 }

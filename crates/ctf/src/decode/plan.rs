@@ -133,6 +133,39 @@ pub(super) enum Count {
 pub(super) struct Load {
     pub offset: u32,
     pub kind: Kind,
+    /// Bits of eight little-endian bytes that are none of the value's; nothing for other byte orders and floats.
+    unused: Option<u8>,
+    signed: bool,
+}
+
+impl Load {
+    pub fn new(offset: u32, kind: Kind) -> Self {
+        use ByteOrder::Little;
+        let (unused, signed) = match kind {
+            Kind::U8 => (Some(56), false),
+            Kind::I8 => (Some(56), true),
+            Kind::U16(Little) => (Some(48), false),
+            Kind::I16(Little) => (Some(48), true),
+            Kind::U32(Little) => (Some(32), false),
+            Kind::I32(Little) => (Some(32), true),
+            Kind::W64(Little) => (Some(0), false),
+            _ => (None, false),
+        };
+        Self { offset, kind, unused, signed }
+    }
+
+    /// Reads the value in a block's bytes, 0 if there are too few.
+    #[inline]
+    pub fn read(&self, block: &[u8]) -> u64 {
+        let bytes = block.get(self.offset as usize..).unwrap_or_default();
+        match (self.unused, bytes.first_chunk()) {
+            (Some(unused), Some(bytes)) => {
+                let value = u64::from_le_bytes(*bytes) << unused;
+                if self.signed { (value as i64 >> unused) as u64 } else { value >> unused }
+            }
+            _ => self.kind.read(bytes),
+        }
+    }
 }
 
 /// How a value in a block is read.

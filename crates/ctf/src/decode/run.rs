@@ -216,11 +216,7 @@ impl Run<'_, '_> {
     fn block(&mut self, begin: usize, first: u32, count: u32) {
         let bytes = self.input.bytes.get(begin..).unwrap_or_default();
         let loads = self.plan.loads.get(first as usize..(first + count) as usize).unwrap_or_default();
-        let values = loads.iter().map(|load| match bytes.get(load.offset as usize..) {
-            Some(rest) => load.kind.read(rest),
-            None => 0,
-        });
-        self.state.words.extend(values);
+        self.state.words.extend(loads.iter().map(|load| load.read(bytes)));
     }
 
     /// Whether an integer may be read bit by bit from here: neighbours in one byte share a byte order.

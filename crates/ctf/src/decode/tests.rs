@@ -37,8 +37,8 @@ fn show(value: Value<'_>) -> String {
             let shown: Vec<String> = fields.map(|(name, value)| format!("{name}:{}", show(value))).collect();
             format!("({})", shown.join(" "))
         }
-        Value::Variant(name, mut option) => {
-            format!("{name}!{}", option.next().map_or(String::new(), |(_, value)| show(value)))
+        Value::Variant(_, mut option) => {
+            option.next().map_or(String::new(), |(name, value)| format!("{name}!{}", show(value)))
         }
         Value::Array(elements) => format!("[{}]", elements.map(show).collect::<Vec<_>>().join(" ")),
     }

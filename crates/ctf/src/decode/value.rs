@@ -26,8 +26,8 @@ pub enum Value<'a> {
     Enum(u64, &'a Enum),
     /// Fields.
     Struct(Fields<'a>),
-    /// The name of the selected option, and its value.
-    Variant(&'a str, Fields<'a>),
+    /// The index of the selected option, and the option.
+    Variant(usize, Fields<'a>),
     /// The field that is there, or not.
     Optional(Option<Inner<'a>>),
     /// Elements of an array or sequence.
@@ -116,10 +116,25 @@ impl<'a> Values<'a> {
         slice(self.word(), 1, self.bytes.packet)
     }
 
+    /// The text in an array of bytes that [`is_characters`] is true of, up to its first NUL.
+    #[inline]
+    pub fn characters(&mut self) -> &'a [u8] {
+        let text = self.text();
+        match text.iter().position(|&byte| byte == 0) {
+            Some(end) => text.get(..end).unwrap_or(text),
+            None => text,
+        }
+    }
+
     /// A value of any type.
     pub fn value(&mut self, ty: &'a Type) -> Option<Value<'a>> {
         take(ty, &mut self.words, self.bytes)
     }
+}
+
+/// Whether arrays of this are texts whose bytes stand in the packet.
+pub fn is_characters(element: &Type) -> bool {
+    matches!((element, plain_kind(element)), (Type::Integer(integer), Some((_, 1))) if integer.is_text())
 }
 
 /// Fields of a structure with their values, in order.
@@ -256,7 +271,7 @@ fn take<'a>(ty: &'a Type, words: &mut &'a [u64], bytes: Bytes<'a>) -> Option<Val
             let fields = Fields { names, words, bytes };
             let [field] = names else { return None };
             skip(&field.ty, words)?;
-            Value::Variant(&field.name, fields)
+            Value::Variant(option, fields)
         }
         Type::Optional(optional) => {
             let is_there = pop(words)? != 0;
@@ -275,7 +290,7 @@ fn elements<'a>(element: &'a Type, words: &mut &'a [u64], bytes: Bytes<'a>) -> O
     let word = pop(words)?;
     if let Some((kind, size)) = plain_kind(element) {
         let bytes = slice(word, size, bytes.packet);
-        if matches!(element, Type::Integer(integer) if integer.is_text()) {
+        if is_characters(element) {
             return Some(Value::Text(until_nul(bytes)));
         }
         let left = bytes.len() / usize::from(size.max(1));

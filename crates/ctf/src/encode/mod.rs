@@ -8,7 +8,7 @@
 //!                  1 byte: 31, then id u32 │ timestamp u64.
 //!                  Then vtid i32 (if wanted) │ context fields │ other fields
 //!          trailer "TRNG" │ ring_id u32 │ ring_begin u64 │ ring_end u64 │ accounted u64 │ written u64 │
-//!                  overwritten u64 │ refused u64 │ missing u64 │ checksum u64
+//!                  overwritten u64 │ refused u64 │ missing u64 │ unfinished u64 │ checksum u64
 //! ```
 //!
 //! Everything is aligned to bytes and, but for fields of network order, little-endian. The trailer says which
@@ -29,14 +29,15 @@ use crate::metadata::{
     Reference, Scope, Stream, Struct, Trace, Type, Uuid, Variant, Version,
 };
 
+pub(crate) use packet::PACKET_MAGIC;
 pub use packet::{Origin, Packet, PacketInfo, Record, Tally, index_entry, index_header};
 pub use payload::{Misfit, Plan};
 pub use resume::{Broken, HEAD_SIZE, Head, Resumed, TRAILER_SIZE, is_intact, read_head, read_trailer};
 
 /// Event numbers from here on need the long header.
-const COMPACT_IDS: u32 = 31;
+pub(crate) const COMPACT_IDS: u32 = 31;
 /// Bits of a short header's timestamp.
-const COMPACT_BITS: u32 = 27;
+pub(crate) const COMPACT_BITS: u32 = 27;
 /// Name of the clock in the metadata.
 const CLOCK: &str = "monotonic";
 /// Byte order of everything that is written.

@@ -2,12 +2,13 @@
 
 use super::{
     COMPACT_BITS, COMPACT_IDS, Misfit, Plan, Source,
+    payload::Out,
     resume::{TRAILER_SIZE, trailer},
 };
 use crate::metadata::Uuid;
 
 /// First word of every packet (CTF 1.8, section 5.1).
-pub(super) const PACKET_MAGIC: u32 = 0xc1fc_1fc1;
+pub(crate) const PACKET_MAGIC: u32 = 0xc1fc_1fc1;
 
 /// One event to be encoded.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +37,6 @@ pub struct Origin {
     pub ring_end: u64,
     /// What became of the ring's events up to there.
     pub tally: Tally,
-    /// Whether the packet is to carry a checksum.
-    pub checked: bool,
     /// The CPU.
     pub cpu: u32,
     /// Number of the packet in its stream.
@@ -59,6 +58,8 @@ pub struct Tally {
     pub refused: u64,
     /// Events that recovery found missing on the medium.
     pub missing: u64,
+    /// Events whose records were reserved and never completed.
+    pub unfinished: u64,
 }
 
 /// What an index says about a packet.
@@ -81,7 +82,9 @@ pub struct PacketInfo {
 /// A packet in the making.
 #[derive(Debug)]
 pub struct Packet {
+    /// Room, of which the first `len` bytes are used.
     bytes: Vec<u8>,
+    len: usize,
     uuid: Uuid,
     tid: bool,
     begin: u64,
@@ -92,25 +95,26 @@ pub struct Packet {
 /// Sizes of a packet's first two parts.
 pub(super) const HEADER_SIZE: usize = 4 + 16 + 4;
 pub(super) const CONTEXT_SIZE: usize = 6 * 8 + 4;
+/// The longest that an event can have before its context fields: long header and thread.
+const MOST_HEADER: usize = 1 + 4 + 8 + 4;
 
 impl Packet {
     /// An empty packet for streams of this source.
     pub fn new(source: &Source) -> Self {
-        let mut packet =
-            Self { bytes: Vec::new(), uuid: source.uuid, tid: source.tid, begin: 0, last: 0, events: 0 };
-        packet.clear();
-        packet
-    }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.resize(HEADER_SIZE + CONTEXT_SIZE, 0);
-        self.events = 0;
+        Self {
+            bytes: vec![0; HEADER_SIZE + CONTEXT_SIZE],
+            len: HEADER_SIZE + CONTEXT_SIZE,
+            uuid: source.uuid,
+            tid: source.tid,
+            begin: 0,
+            last: 0,
+            events: 0,
+        }
     }
 
     /// Bytes so far.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.len
     }
 
     /// Whether the packet has no events.
@@ -132,23 +136,28 @@ impl Packet {
     /// Appends an event; nothing is appended if its payload doesn't fit the plan.
     #[inline]
     pub fn push(&mut self, record: &Record<'_>, plan: &Plan) -> Result<(), Misfit> {
-        let start = self.bytes.len();
+        let most = MOST_HEADER + record.context.len() + record.payload.len();
+        if self.bytes.len() - self.len < most {
+            self.grow(most);
+        }
         // Not before the last event of the packet before, either.
         let time = record.time.max(self.last);
         let last = if self.events == 0 { time } else { self.last };
+        let mut out = Out { bytes: &mut self.bytes[self.len..], at: 0 };
         if record.id < COMPACT_IDS && time - last < 1 << COMPACT_BITS {
             let header = record.id | (time as u32) << (32 - COMPACT_BITS);
-            self.bytes.extend_from_slice(&header.to_le_bytes());
+            out.put(&header.to_le_bytes())?;
         } else {
-            self.bytes.push(COMPACT_IDS as u8);
-            self.bytes.extend_from_slice(&record.id.to_le_bytes());
-            self.bytes.extend_from_slice(&time.to_le_bytes());
+            out.put(&[COMPACT_IDS as u8])?;
+            out.put(&record.id.to_le_bytes())?;
+            out.put(&time.to_le_bytes())?;
         }
         if self.tid {
-            self.bytes.extend_from_slice(&record.tid.to_le_bytes());
+            out.put(&record.tid.to_le_bytes())?;
         }
-        self.bytes.extend_from_slice(record.context);
-        plan.encode(record.payload, &mut self.bytes).inspect_err(|_| self.bytes.truncate(start))?;
+        out.put(record.context)?;
+        let Out { bytes, at } = out;
+        self.len += at + plan.encode(record.payload, bytes.get_mut(at..).ok_or(Misfit)?)?;
         if self.events == 0 {
             self.begin = time;
         }
@@ -157,20 +166,33 @@ impl Packet {
         Ok(())
     }
 
-    /// Completes the packet, hands its bytes over, and begins the next one.
+    /// Makes room for so many bytes more.
+    #[cold]
+    fn grow(&mut self, most: usize) {
+        let size = (self.len + most).max(2 * self.bytes.len());
+        self.bytes.resize(size, 0);
+    }
+
+    /// Completes the packet, hands its bytes over, of which as many are the packet's as the second argument says, and
+    /// begins the next one, in the buffer that was left.
     ///
     /// `moment` is the time of a packet without events.
     pub fn finish<T>(
         &mut self,
         origin: Origin,
         moment: u64,
-        write: impl FnOnce(&[u8], PacketInfo) -> T,
+        write: impl FnOnce(&mut Vec<u8>, PacketInfo) -> T,
     ) -> T {
         let begin = if self.events == 0 { moment } else { self.begin };
         let end = if self.events == 0 { moment } else { self.last };
-        let content = self.bytes.len() as u64;
+        self.not_before(end);
+        let content = self.len as u64;
         let size = content + TRAILER_SIZE as u64;
-        let mut place = Place { bytes: &mut self.bytes, at: 0 };
+        if self.bytes.len() - self.len < TRAILER_SIZE {
+            self.grow(TRAILER_SIZE);
+        }
+        let (packet, room) = self.bytes.split_at_mut(self.len);
+        let mut place = Place { bytes: packet, at: 0 };
         place.put(&PACKET_MAGIC.to_le_bytes());
         place.put(&self.uuid.0);
         place.put(&0u32.to_le_bytes());
@@ -179,12 +201,14 @@ impl Packet {
         }
         place.put(&origin.cpu.to_le_bytes());
         debug_assert_eq!(place.at, HEADER_SIZE + CONTEXT_SIZE);
-        let trailer = trailer(&self.bytes, &origin);
-        self.bytes.extend_from_slice(&trailer);
+        room[..TRAILER_SIZE].copy_from_slice(&trailer(packet, &origin));
         let info =
             PacketInfo { size, content, begin, end, discarded: origin.discarded, sequence: origin.sequence };
-        let result = write(&self.bytes, info);
-        self.clear();
+        let result = write(&mut self.bytes, info);
+        let least = HEADER_SIZE + CONTEXT_SIZE;
+        self.bytes.resize(self.bytes.len().max(least), 0);
+        self.len = HEADER_SIZE + CONTEXT_SIZE;
+        self.events = 0;
         result
     }
 }
@@ -262,7 +286,8 @@ mod tests {
         assert_eq!(push(30, (1 << 40) + (1 << 28) - 1), 13);
         assert_eq!(push(31, (1 << 40) + (1 << 28)), 13);
         let info = packet.finish(Origin::default(), 0, |bytes, info| {
-            assert_eq!(bytes.len() as u64, empty as u64 + 34 + TRAILER_SIZE as u64);
+            assert!(bytes.len() as u64 >= info.size);
+            assert_eq!(info.size, empty as u64 + 34 + TRAILER_SIZE as u64);
             assert_eq!(info.content, empty as u64 + 34);
             info
         });

@@ -68,56 +68,94 @@ impl Plan {
         }
     }
 
-    /// Appends a record's payload to `out`. Nothing is appended on error.
+    /// Writes a record's payload to `out`, which has room for as many bytes as the payload has: it becomes no longer.
+    /// Returns how many were written.
     #[inline]
-    pub fn encode(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Misfit> {
+    pub(super) fn encode(&self, payload: &[u8], out: &mut [u8]) -> Result<usize, Misfit> {
+        let mut out = Out { bytes: out, at: 0 };
         if let [(Step::Fixed(size), _)] = self.steps[..] {
-            out.extend_from_slice(payload.get(..size).ok_or(Misfit)?);
-            return Ok(());
-        }
-        let start = out.len();
-        let result = if self.context {
-            self.encode_part::<true>(true, payload, out)
-                .and_then(|()| self.encode_part::<true>(false, payload, out))
+            out.put(payload.get(..size).ok_or(Misfit)?)?;
+        } else if self.context {
+            self.encode_part::<true>(true, payload, &mut out)?;
+            self.encode_part::<true>(false, payload, &mut out)?;
         } else {
-            self.encode_part::<false>(false, payload, out)
-        };
-        result.inspect_err(|_| out.truncate(start))
+            self.encode_part::<false>(false, payload, &mut out)?;
+        }
+        Ok(out.at)
     }
 
-    /// Appends all fields or, if `CHOOSE`, either the context or the others.
+    /// Writes all fields or, if `CHOOSE`, either the context or the others.
     #[inline]
     fn encode_part<const CHOOSE: bool>(
         &self,
         part: bool,
         payload: &[u8],
-        out: &mut Vec<u8>,
+        out: &mut Out<'_>,
     ) -> Result<(), Misfit> {
         let (mut fixed, mut tails) = payload.split_at_checked(self.fixed_size).ok_or(Misfit)?;
         for &(step, context) in &self.steps {
-            let mut push = |bytes: &[u8]| {
-                if !CHOOSE || context == part {
-                    out.extend_from_slice(bytes);
-                }
-            };
+            let mut put = |bytes: &[u8]| if !CHOOSE || context == part { out.put(bytes) } else { Ok(()) };
             match step {
-                Step::Fixed(size) => push(take(&mut fixed, size)?),
-                Step::Array(size) => push(take(&mut tails, size)?),
+                Step::Fixed(size) => put(take(&mut fixed, size)?)?,
+                Step::Array(size) => put(take(&mut tails, size)?)?,
                 Step::Text => {
                     let text = take(&mut tails, take_count(&mut fixed)?)?;
                     // The program may have put a NUL into the text after its length was taken.
                     let end = memchr::memchr(0, text).unwrap_or(text.len());
-                    push(&text[..end]);
-                    push(&[0]);
+                    put(&text[..end])?;
+                    put(&[0])?;
                 }
                 Step::Sequence(element) => {
                     let count = take_count(&mut fixed)?;
-                    push(&(count as u32).to_le_bytes());
-                    push(take(&mut tails, count.checked_mul(element).ok_or(Misfit)?)?);
+                    put(&(count as u32).to_le_bytes())?;
+                    put(take(&mut tails, count.checked_mul(element).ok_or(Misfit)?)?)?;
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// Bytes that are written one after the other.
+pub(super) struct Out<'a> {
+    /// All the room there is.
+    pub bytes: &'a mut [u8],
+    /// How much of it was used.
+    pub at: usize,
+}
+
+impl Out<'_> {
+    /// Writes some bytes, if there is room.
+    #[inline(always)]
+    pub fn put(&mut self, bytes: &[u8]) -> Result<(), Misfit> {
+        let room = self.bytes.get_mut(self.at..).and_then(|rest| rest.get_mut(..bytes.len()));
+        copy(room.ok_or(Misfit)?, bytes);
+        self.at += bytes.len();
+        Ok(())
+    }
+}
+
+/// Copies between slices of one length. Short ones, as fields are, are copied by two moves that may overlap: calling
+/// `memcpy` would take longer than they do.
+#[inline(always)]
+fn copy(to: &mut [u8], from: &[u8]) {
+    match from.len() {
+        0 => {}
+        4..=8 => copy_ends::<4>(to, from),
+        9..=16 => copy_ends::<8>(to, from),
+        17..=32 => copy_ends::<16>(to, from),
+        _ => to.copy_from_slice(from),
+    }
+}
+
+/// Copies the first and the last N bytes.
+#[inline(always)]
+fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+    if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk::<N>()) {
+        *to = *from;
+    }
+    if let (Some(to), Some(from)) = (to.last_chunk_mut::<N>(), from.last_chunk::<N>()) {
+        *to = *from;
     }
 }
 
@@ -153,6 +191,14 @@ mod tests {
 
     const U16: schema::Integer = schema::Integer::unsigned(16);
 
+    fn encoded(plan: &Plan, payload: &[u8]) -> Result<Vec<u8>, Misfit> {
+        let mut out = vec![0xee; payload.len()];
+        let size = plan.encode(payload, &mut out)?;
+        assert!(out[size..].iter().all(|byte| *byte == 0xee));
+        out.truncate(size);
+        Ok(out)
+    }
+
     #[test]
     fn variable_fields_move_from_the_tails_to_their_places() {
         let types = vec![
@@ -164,27 +210,30 @@ mod tests {
         ];
         let plan = Plan::new(&event(types));
         let payload = b"\x01\x02\x03\0\0\0\x01\x02\0\0\0abcWXYZmnop\0\0";
-        let mut out = Vec::new();
-        plan.encode(payload, &mut out).unwrap();
-        assert_eq!(out, b"\x01\x02abc\0WXYZ\x01\x02\0\0\0mnop");
+        assert_eq!(encoded(&plan, payload).unwrap(), b"\x01\x02abc\0WXYZ\x01\x02\0\0\0mnop");
     }
 
     #[test]
     fn a_text_that_was_changed_meanwhile_ends_at_its_nul() {
         let plan = Plan::new(&event(vec![schema::Type::String, schema::Type::String]));
-        let mut out = Vec::new();
-        plan.encode(b"\x03\0\0\0\x02\0\0\0a\0cde", &mut out).unwrap();
-        assert_eq!(out, b"a\0de\0");
+        assert_eq!(encoded(&plan, b"\x03\0\0\0\x02\0\0\0a\0cde").unwrap(), b"a\0de\0");
     }
 
     #[test]
-    fn a_length_that_lies_is_refused_and_leaves_nothing() {
+    fn a_length_that_lies_is_refused() {
         let plan = Plan::new(&event(vec![schema::Type::Integer(U16), schema::Type::Sequence(U16)]));
         for count in [3u32, u32::MAX] {
             let payload = [&[1, 2][..], &count.to_le_bytes(), b"abcd"].concat();
-            let mut out = vec![9];
-            assert_eq!(plan.encode(&payload, &mut out), Err(Misfit));
-            assert_eq!(out, [9]);
+            assert_eq!(encoded(&plan, &payload), Err(Misfit));
+        }
+    }
+
+    #[test]
+    fn fields_of_every_size_are_copied_whole() {
+        for size in 0..70 {
+            let plan = Plan::new(&event(vec![schema::Type::Array(schema::Integer::unsigned(8), size)]));
+            let payload: Vec<u8> = (1..=size as u8 + 3).collect();
+            assert_eq!(encoded(&plan, &payload).unwrap(), payload[..size as usize]);
         }
     }
 }

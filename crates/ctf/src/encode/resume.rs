@@ -9,7 +9,7 @@ use crate::metadata::Uuid;
 /// Bytes of a packet before its first event.
 pub const HEAD_SIZE: usize = HEADER_SIZE + CONTEXT_SIZE;
 /// Bytes of a packet behind its last event.
-pub const TRAILER_SIZE: usize = 72;
+pub const TRAILER_SIZE: usize = 80;
 /// First word of a packet's trailer.
 const TRAILER_MAGIC: [u8; 4] = *b"TRNG";
 /// Where in the trailer the checksum stands.
@@ -62,14 +62,15 @@ impl std::error::Error for Broken {}
 /// The trailer of a packet of which everything else is there.
 pub(super) fn trailer(packet: &[u8], origin: &Origin) -> [u8; TRAILER_SIZE] {
     let mut bytes = [0; TRAILER_SIZE];
-    let Tally { accounted, written, overwritten, refused, missing } = origin.tally;
+    let Tally { accounted, written, overwritten, refused, missing, unfinished } = origin.tally;
     bytes[..4].copy_from_slice(&TRAILER_MAGIC);
     bytes[4..8].copy_from_slice(&origin.ring_id.to_le_bytes());
-    let words = [origin.ring_begin, origin.ring_end, accounted, written, overwritten, refused, missing];
+    let counts = [accounted, written, overwritten, refused, missing, unfinished];
+    let words = [origin.ring_begin, origin.ring_end].into_iter().chain(counts);
     for (place, word) in bytes[8..CHECKSUM].chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
     }
-    let sum = if origin.checked { checksum(checksum(SEED, packet), &bytes[..CHECKSUM]) | 1 } else { 0 };
+    let sum = checksum(checksum(SEED, packet), &bytes[..CHECKSUM]);
     bytes[CHECKSUM..].copy_from_slice(&sum.to_le_bytes());
     bytes
 }
@@ -116,13 +117,14 @@ pub fn read_trailer(bytes: &[u8; TRAILER_SIZE], head: &Head) -> Result<Resumed, 
         return Err(Broken::Trailer);
     }
     let at = |index: usize| word(bytes, 8 + index * 8);
-    let [ring_begin, ring_end, accounted, written, overwritten, refused, missing] = std::array::from_fn(at);
+    let [ring_begin, ring_end] = std::array::from_fn(at);
+    let [accounted, written, overwritten, refused, missing, unfinished] =
+        std::array::from_fn(|index| at(2 + index));
     let origin = Origin {
         ring_id: half(bytes, 4),
         ring_begin,
         ring_end,
-        tally: Tally { accounted, written, overwritten, refused, missing },
-        checked: word(bytes, CHECKSUM) != 0,
+        tally: Tally { accounted, written, overwritten, refused, missing, unfinished },
         cpu: head.cpu,
         sequence: head.info.sequence,
         discarded: head.info.discarded,
@@ -130,28 +132,33 @@ pub fn read_trailer(bytes: &[u8; TRAILER_SIZE], head: &Head) -> Result<Resumed, 
     Ok(Resumed { head: *head, origin })
 }
 
-/// Whether a whole packet, trailer included, is what was written. One without a checksum is believed.
+/// Whether a whole packet, trailer included, is what was written.
 pub fn is_intact(packet: &[u8]) -> bool {
     let Some(content) = packet.len().checked_sub(TRAILER_SIZE) else { return false };
     let (content, trailer) = packet.split_at(content);
     let found = word(trailer, CHECKSUM);
-    found == 0 || found == checksum(checksum(SEED, content), &trailer[..CHECKSUM]) | 1
+    found == checksum(checksum(SEED, content), &trailer[..CHECKSUM])
 }
 
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A checksum against pages that did not reach the medium, not against malice. Eight bytes a step.
+/// A checksum against pages that did not reach the medium, not against malice. Four sums side by side, since a
+/// multiplication has to wait for the one before.
 fn checksum(sum: u64, bytes: &[u8]) -> u64 {
     let step = |sum: u64, word: u64| {
         let product = (sum ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
         product ^ product >> 32
     };
-    let chunks = bytes.chunks_exact(8);
-    let rest = chunks.remainder();
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    let sum = chunks.fold(sum, |sum, chunk| step(sum, word(chunk, 0)));
-    step(step(sum, u64::from_le_bytes(last)), bytes.len() as u64)
+    let chunks = bytes.chunks_exact(32);
+    let mut last = [0; 32];
+    last[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
+    let mut sums = [sum, !sum, sum.rotate_left(16), sum.rotate_left(48)];
+    for chunk in chunks.chain([&last[..]]) {
+        for (lane, sum) in sums.iter_mut().enumerate() {
+            *sum = step(*sum, word(chunk, 8 * lane));
+        }
+    }
+    step(sums.into_iter().fold(0, step), bytes.len() as u64)
 }
 
 #[cfg(test)]
@@ -166,8 +173,7 @@ mod tests {
             ring_id: 3,
             ring_begin: 40,
             ring_end: 4096,
-            tally: Tally { accounted: 9, written: 7, overwritten: 1, refused: 2, missing: 3 },
-            checked: true,
+            tally: Tally { accounted: 9, written: 7, overwritten: 1, refused: 2, missing: 3, unfinished: 4 },
             cpu: 1,
             sequence: 5,
             discarded: 6,

@@ -13,19 +13,19 @@ const MAX_TYPES: usize = 1 << 19;
 /// How deep they may be nested, names for others included.
 const MAX_DEPTH: usize = 64;
 
-const BYTE_ORDERS: [(&str, ByteOrder); 2] =
+pub(super) const BYTE_ORDERS: [(&str, ByteOrder); 2] =
     [("little-endian", ByteOrder::Little), ("big-endian", ByteOrder::Big)];
 /// Bit orders, and the byte order that each belongs to.
-const BIT_ORDERS: [(&str, ByteOrder); 2] =
+pub(super) const BIT_ORDERS: [(&str, ByteOrder); 2] =
     [("first-to-last", ByteOrder::Little), ("last-to-first", ByteOrder::Big)];
-const ENCODINGS: [(&str, Encoding); 5] = [
+pub(super) const ENCODINGS: [(&str, Encoding); 5] = [
     ("utf-8", Encoding::Utf8),
     ("utf-16le", Encoding::Utf16(ByteOrder::Little)),
     ("utf-16be", Encoding::Utf16(ByteOrder::Big)),
     ("utf-32le", Encoding::Utf32(ByteOrder::Little)),
     ("utf-32be", Encoding::Utf32(ByteOrder::Big)),
 ];
-const ORIGINS: [(&str, Scope); 6] = [
+pub(super) const ORIGINS: [(&str, Scope); 6] = [
     ("packet-header", Scope::PacketHeader),
     ("packet-context", Scope::PacketContext),
     ("event-record-header", Scope::EventHeader),

@@ -1,4 +1,4 @@
-//! JSON, the description language of CTF 2: [`parse`] reads it.
+//! JSON, the description language of CTF 2: [`parse`] reads it, [`write()`] writes it.
 //!
 //! ```text
 //! bytes ──packets──► text ──fragments──► values ──resolver──► metadata::Trace
@@ -17,6 +17,9 @@ mod resolver;
 #[cfg(test)]
 mod tests;
 mod value;
+mod write;
+
+pub use write::write;
 
 use std::borrow::Cow;
 
@@ -25,6 +28,9 @@ use crate::tsdl;
 
 /// Stands before each fragment.
 const RECORD_SEPARATOR: u8 = 0x1e;
+
+/// Whose attributes those are that nobody else has a name for.
+const OWN_NAMESPACE: &str = "tompion";
 
 /// Why a description could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

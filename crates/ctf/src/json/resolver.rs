@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::OWN_NAMESPACE;
 use super::fields::Place;
 use super::fragment::{Object, Result, inside, number, text, wrong};
 use super::value::Json;
@@ -10,7 +11,7 @@ use crate::metadata::{
 };
 
 /// Levels by the names that tracers and readers give them.
-const LOG_LEVELS: [(&str, i64); 16] = [
+pub(super) const LOG_LEVELS: [(&str, i64); 16] = [
     ("emergency", 0),
     ("alert", 1),
     ("critical", 2),
@@ -260,7 +261,7 @@ type Attributes = Vec<(String, EnvironmentValue)>;
 fn attributes(object: Object<'_>) -> Result<(Option<i64>, Attributes)> {
     let Some(namespaces) = object.object("attributes")? else { return Ok((None, Vec::new())) };
     let (mut level, mut attributes) = (None, Vec::new());
-    for (_, namespace) in namespaces.entries() {
+    for (owner, namespace) in namespaces.entries() {
         let Ok(namespace) = Object::of(namespace) else { continue };
         for (name, value) in namespace.entries() {
             match (name, value) {
@@ -271,6 +272,10 @@ fn attributes(object: Object<'_>) -> Result<(Option<i64>, Attributes)> {
                 }
                 ("emf-uri", Json::Text(uri)) => {
                     attributes.push(("model.emf.uri".into(), EnvironmentValue::Text(uri.clone())));
+                }
+                (name, value) if owner == OWN_NAMESPACE => {
+                    let value = environment_value(value).ok();
+                    attributes.extend(value.map(|value| (name.to_owned(), value)));
                 }
                 _ => {}
             }

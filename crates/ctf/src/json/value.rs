@@ -4,6 +4,7 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
 use serde_json::StreamDeserializer;
 use serde_json::de::StrRead;
 
@@ -43,6 +44,21 @@ pub(super) fn fragments(text: &str) -> StreamDeserializer<'_, StrRead<'_>, Json>
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(JsonVisitor)
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null | Self::Fraction => serializer.serialize_unit(),
+            Self::Boolean(value) => serializer.serialize_bool(*value),
+            Self::Integer(value) => serializer.serialize_i128(*value),
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Array(elements) => serializer.collect_seq(elements),
+            Self::Object(properties) => {
+                serializer.collect_map(properties.iter().map(|(name, value)| (name, value)))
+            }
+        }
     }
 }
 

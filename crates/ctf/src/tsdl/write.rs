@@ -75,22 +75,39 @@ struct Writer<'a> {
     depth: usize,
 }
 
-/// Where a type stands: the structure around it.
+/// Where a type stands: the structures and variants around it.
 #[derive(Clone)]
-struct Place {
+struct Place<'a> {
     scope: Scope,
-    path: Vec<String>,
+    path: Vec<&'a str>,
+    /// The fields of the outermost structure, and of what each name leads to.
+    frames: Vec<&'a [Field]>,
 }
 
-impl Place {
-    fn inside(&self, name: &str) -> Self {
-        let mut path = self.path.clone();
-        path.push(name.into());
-        Self { scope: self.scope, path }
+impl<'a> Place<'a> {
+    fn inside(&self, name: &'a str) -> Self {
+        let mut place = self.clone();
+        place.path.push(name);
+        place
+    }
+
+    fn among(&self, fields: &'a [Field]) -> Self {
+        let mut place = self.clone();
+        place.frames.push(fields);
+        place
+    }
+
+    /// Whether the name alone leads to a field of these parents: they are around this place, and nothing closer has
+    /// the name.
+    fn sees(&self, parents: &[String], name: &str) -> bool {
+        let is_around =
+            self.path.len() >= parents.len() && self.path.iter().zip(parents).all(|(a, b)| a == b);
+        let mut closer = self.frames.iter().skip(parents.len() + 1).flat_map(|fields| *fields);
+        is_around && !closer.any(|field| field.name == name)
     }
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
     fn line(&mut self, text: &str) {
         self.indent();
         self.text.push_str(text);
@@ -159,7 +176,7 @@ impl Writer<'_> {
         self.close();
     }
 
-    fn stream(&mut self, stream: &Stream) {
+    fn stream(&mut self, stream: &'a Stream) {
         self.open("stream");
         self.line(&format!("id = {};", stream.id));
         self.root("packet.context", Scope::PacketContext, stream.packet_context.as_ref());
@@ -168,7 +185,7 @@ impl Writer<'_> {
         self.close();
     }
 
-    fn event(&mut self, stream: u64, event: &Event) {
+    fn event(&mut self, stream: u64, event: &'a Event) {
         self.open("event");
         self.line(&format!("name = {};", quoted(&event.name)));
         self.line(&format!("id = {};", event.id));
@@ -185,16 +202,16 @@ impl Writer<'_> {
     }
 
     /// `name := struct { … };`
-    fn root(&mut self, name: &str, scope: Scope, structure: Option<&Struct>) {
+    fn root(&mut self, name: &str, scope: Scope, structure: Option<&'a Struct>) {
         let Some(structure) = structure else { return };
         self.indent();
         self.text.push_str(name);
         self.text.push_str(" := ");
-        self.structure(structure, &Place { scope, path: Vec::new() });
+        self.structure(structure, &Place { scope, path: Vec::new(), frames: Vec::new() });
         self.text.push_str(";\n");
     }
 
-    fn structure(&mut self, structure: &Struct, place: &Place) {
+    fn structure(&mut self, structure: &'a Struct, place: &Place<'a>) {
         self.text.push_str("struct {\n");
         self.fields(&structure.fields, place, field_name);
         self.indent();
@@ -204,8 +221,9 @@ impl Writer<'_> {
         }
     }
 
-    fn fields(&mut self, fields: &[Field], place: &Place, name: fn(Scope, &str) -> String) {
+    fn fields(&mut self, fields: &'a [Field], place: &Place<'a>, name: fn(Scope, &str) -> String) {
         self.depth += 1;
+        let place = &place.among(fields);
         for field in fields {
             self.indent();
             self.field(field, place, &name(place.scope, &field.name));
@@ -214,7 +232,7 @@ impl Writer<'_> {
     }
 
     /// `type name[length]…;`
-    fn field(&mut self, field: &Field, place: &Place, name: &str) {
+    fn field(&mut self, field: &'a Field, place: &Place<'a>, name: &str) {
         let inside = place.inside(&field.name);
         let mut lengths = String::new();
         let mut ty = &field.ty;
@@ -305,7 +323,7 @@ impl Writer<'_> {
         self.text.push_str(" }");
     }
 
-    fn variant(&mut self, variant: &Variant, place: &Place, inside: &Place) {
+    fn variant(&mut self, variant: &'a Variant, place: &Place<'a>, inside: &Place<'a>) {
         let _ = writeln!(self.text, "variant <{}> {{", reference(&variant.selector, place));
         self.fields(&variant.options, inside, |_, name| escaped_name(name));
         self.indent();
@@ -326,10 +344,11 @@ fn escaped_name(name: &str) -> String {
     if name.starts_with('_') || KEYWORDS.contains(&name) { format!("_{name}") } else { name.into() }
 }
 
-/// A field by its bare name when it stands in the same structure, else by its whole path.
-fn reference(reference: &Reference, place: &Place) -> String {
+/// A field by its bare name where that leads to it, else by its whole path, which babeltrace2 2.0.4 doesn't take for
+/// the selector of a variant.
+fn reference(reference: &Reference, place: &Place<'_>) -> String {
     let Some((name, parents)) = reference.path.split_last() else { return String::new() };
-    if reference.scope == place.scope && parents == place.path {
+    if reference.scope == place.scope && place.sees(parents, name) {
         return field_name(reference.scope, name);
     }
     let mut text = String::from(match reference.scope {

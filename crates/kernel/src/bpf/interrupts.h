@@ -19,14 +19,16 @@ SECTION("tp_btf/irq_handler_entry") int irq_handler_entry(u64 *ctx)
 	if (!text)
 		return 0;
 	u32 length = text_length(bpf_probe_read_kernel_str(text->first, LONGEST_NAME, action->name));
+	struct irq_entry image = {ctx[0], length};
+	if (filtered && !passes(IRQ_HANDLER_ENTRY, 0, (char *)&image, ended(text->first, length), 0))
+		return 0;
 	struct place place;
 	u32 size = WHOLE_WORDS(sizeof(struct head) + sizeof(struct irq_entry) + length);
-	if (!reserve(&place, size))
+	if (!reserve(ctx, &place, size))
 		return 0;
-	write_head(&place, size, IRQ_HANDLER_ENTRY, 0);
+	write_head(&place, event_here(IRQ_HANDLER_ENTRY, 0));
 	struct irq_entry *record = (void *)(place.at + sizeof(struct head));
-	record->irq = ctx[0];
-	record->name_length = length;
+	*record = image;
 	copy_text(record->name, length, text->first);
 	commit(&place, size);
 	return 0;
@@ -129,12 +131,14 @@ SECTION("tp_btf/signal_deliver") int signal_deliver(u64 *ctx)
 {
 	struct kernel_siginfo *info = (void *)ctx[1];
 	struct k_sigaction *action = (void *)ctx[2];
-	u64 address = ctx[1];
+	u64 address = ctx[1], handler = 0;
+	/* To the verifier it is an address, of which no half may stand on the stack. */
+	bpf_probe_read_kernel(&handler, sizeof handler, &action->sa.sa_handler);
 	RECORD(struct signal_deliver, SIGNAL_DELIVER)
 		record->sig = ctx[0];
 		record->error = address > SEND_SIG_PRIV ? info->si_errno : 0;
 		record->code = address > SEND_SIG_PRIV ? info->si_code : address == SEND_SIG_PRIV ? SI_KERNEL : 0;
-		record->handler = halves((u64)action->sa.sa_handler);
+		record->handler = halves(handler);
 		record->flags = halves(action->sa.sa_flags);
 	DONE
 }

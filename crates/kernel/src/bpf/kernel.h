@@ -28,11 +28,13 @@ struct thread_info {
 struct task_struct {
 	struct thread_info thread_info;
 	u32 __state;
+	u32 flags;
 	s32 exit_state;
 	s32 pid;
 	s32 tgid;
 	s32 prio;
 	char comm[16];
+	void *mm;
 	struct signal_struct *signal;
 };
 
@@ -140,12 +142,16 @@ static long (*const bpf_probe_read_kernel)(void *to, u32 size, const void *from)
 static long (*const bpf_probe_read_user_str)(void *to, u32 size, const void *from) = (void *)114;
 static long (*const bpf_probe_read_kernel_str)(void *to, u32 size, const void *from) = (void *)115;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
+static long (*const bpf_get_stack)(void *ctx, void *to, u32 size, u64 flags) = (void *)67;
+static u64 (*const bpf_get_current_cgroup_id)(void) = (void *)80;
+static u64 (*const bpf_get_attach_cookie)(void *ctx) = (void *)174;
 
 /* How maps and programs are described to who loads them. */
 #define SECTION(name) __attribute__((section(name), used))
 #define NUMBER(name, value) int(*name)[value]
 #define TYPE(name, type) typeof(type) *name
 #define ALWAYS_INLINE inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))
 #define HAS_FIELD(field) __builtin_preserve_field_info(field, 2)
 
 #endif

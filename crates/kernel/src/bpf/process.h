@@ -99,15 +99,16 @@ SECTION("tp_btf/sched_process_exec") int process_exec(u64 *ctx)
 	if (!text)
 		return 0;
 	u32 length = text_length(bpf_probe_read_kernel_str(text->first, LONGEST_TEXT, program->filename));
+	struct process_exec image = {length, task->pid, ctx[1]};
+	if (filtered && !passes(SCHED_PROCESS_EXEC, 0, (char *)&image, ended(text->first, length), 0))
+		return 0;
 	struct place place;
 	u32 size = WHOLE_WORDS(sizeof(struct head) + sizeof(struct process_exec) + length);
-	if (!reserve(&place, size))
+	if (!reserve(ctx, &place, size))
 		return 0;
-	write_head(&place, size, SCHED_PROCESS_EXEC, 0);
+	write_head(&place, event_here(SCHED_PROCESS_EXEC, 0));
 	struct process_exec *record = (void *)(place.at + sizeof(struct head));
-	record->filename_length = length;
-	record->tid = task->pid;
-	record->old_tid = ctx[1];
+	*record = image;
 	copy_text(record->filename, length, text->first);
 	commit(&place, size);
 	return 0;
@@ -118,8 +119,9 @@ struct process_end {
 	char comm[16];
 };
 
-static ALWAYS_INLINE int process_end(struct task_struct *task, u16 event)
+static ALWAYS_INLINE int process_end(u64 *ctx, u16 event)
 {
+	struct task_struct *task = (void *)ctx[0];
 	RECORD(struct process_end, event)
 		record->tid = task->pid;
 		record->prio = task->prio - 100;
@@ -133,12 +135,12 @@ SECTION("tp_btf/sched_process_exit") int process_exit(u64 *ctx)
 	/* The process's last thread. */
 	if (follow && task->signal->live.counter == 0)
 		leave(task->tgid);
-	return IS_WANTED(SCHED_PROCESS_EXIT) ? process_end(task, SCHED_PROCESS_EXIT) : 0;
+	return IS_WANTED(SCHED_PROCESS_EXIT) ? process_end(ctx, SCHED_PROCESS_EXIT) : 0;
 }
 
 SECTION("tp_btf/sched_process_free") int process_free(u64 *ctx)
 {
-	return process_end((void *)ctx[0], SCHED_PROCESS_FREE);
+	return process_end(ctx, SCHED_PROCESS_FREE);
 }
 
 #endif

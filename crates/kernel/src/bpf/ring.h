@@ -6,23 +6,28 @@
  *   data    one entry for each sub-buffer: 64 KiB of records, and room behind them that is never used, by which
  *           the verifier sees that no record passes the entry's end
  *
- *   record  head (24 bytes), payload, to a multiple of 8 bytes; never across sub-buffers
+ *   record  head (24 bytes), payload, to a multiple of 8 bytes, context (context.h); never across sub-buffers
+ *
+ * Events go by `reserve` and `commit` of context.h, which add the context.
  */
 #ifndef TOMPION_BPF_RING_H
 #define TOMPION_BPF_RING_H
 
-#include "kernel.h"
+#include "filter.h"
 
 #define SUBBUF_SHIFT 16
 #define SUBBUF_SIZE (1u << SUBBUF_SHIFT)
 #define MOST_SUBBUFS 1024
-#define LARGEST_RECORD 2304
+/* What perf gives programs ends at 8 KiB; the head of ours takes the place of its first bytes, and some more. */
+#define LARGEST_RECORD 8208
+/* What context.h puts behind it. */
+#define MOST_CONTEXT 48
 #define PADDING 0
 /* A probe is only ever disturbed by what interrupts it, which is over when it goes on. */
 #define MOST_ATTEMPTS 16
 
 /* Numbers of tompion_layout::loss::Cause. */
-enum cause { FULL = 0, RETRIES = 2, UNFINISHED = 8, NO_RING = 11 };
+enum cause { FULL = 0, TOO_LARGE = 1, RETRIES = 2, UNFINISHED = 8, NESTED = 10, NO_RING = 11 };
 
 struct ring {
 	u64 write;    /* free-running; writers, by compare-and-swap */
@@ -47,7 +52,7 @@ struct {
 	NUMBER(map_flags, BPF_F_MMAPABLE);
 	NUMBER(max_entries, 2);
 	NUMBER(key_size, 4);
-	NUMBER(value_size, SUBBUF_SIZE + LARGEST_RECORD);
+	NUMBER(value_size, SUBBUF_SIZE + LARGEST_RECORD + MOST_CONTEXT);
 } data SECTION(".maps");
 
 /* What who loads the programs decides. */
@@ -66,10 +71,12 @@ struct head {
 
 /* A reserved place. */
 struct place {
+	u64 kernel_stack, user_stack; /* context.h */
 	struct ring *ring;
 	char *at;
 	u64 position;
 	u64 time;
+	u32 size; /* of all that is reserved */
 };
 
 static ALWAYS_INLINE u64 *commit_counter(struct ring *ring, u64 position)
@@ -96,6 +103,15 @@ static ALWAYS_INLINE int lose(struct ring *ring, enum cause cause)
 {
 	add_to(&ring->lost[cause], 1);
 	return 0;
+}
+
+/* Counts an event that is lost before room was looked for. */
+static ALWAYS_INLINE void lose_here(enum cause cause)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct ring *ring = bpf_map_lookup_elem(&rings, &cpu);
+	if (ring)
+		lose(ring, cause);
 }
 
 /* Whether the sub-buffer that a record is about to enter still waits for somebody of an earlier lap. */
@@ -130,15 +146,26 @@ static ALWAYS_INLINE void pad(struct ring *ring, u32 cpu, u64 position, u32 size
 	add_to(commit_counter(ring, position), size);
 }
 
-/* Reserves `size` bytes, a multiple of 8 up to LARGEST_RECORD. False if the event is lost, which is counted. */
-static ALWAYS_INLINE int reserve(struct place *place, u32 size)
+/* What is reserved: only events are counted. */
+enum what { AN_EVENT, NO_EVENT };
+
+static ALWAYS_INLINE int no_place(struct ring *ring, enum what what, enum cause cause)
+{
+	return what == AN_EVENT ? lose(ring, cause) : 0;
+}
+
+/*
+ * Reserves `size` bytes, a multiple of 8 up to LARGEST_RECORD + MOST_CONTEXT. False if there is no place; if it was
+ * for an event, that is counted.
+ */
+static ALWAYS_INLINE int reserve_bytes(struct place *place, u32 size, enum what what)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct ring *ring = bpf_map_lookup_elem(&rings, &cpu);
 	if (!ring) {
 		cpu = 0;
 		ring = bpf_map_lookup_elem(&rings, &cpu);
-		return ring ? lose(ring, NO_RING) : 0;
+		return ring ? no_place(ring, what, NO_RING) : 0;
 	}
 	for (int attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
 		u64 old = *(volatile u64 *)&ring->write;
@@ -149,7 +176,7 @@ static ALWAYS_INLINE int reserve(struct place *place, u32 size)
 			/* What was found belongs to `old` only as long as that is the position. */
 			if (*(volatile u64 *)&ring->write != old)
 				continue;
-			return lose(ring, overwrite ? UNFINISHED : FULL);
+			return no_place(ring, what, overwrite ? UNFINISHED : FULL);
 		}
 		place->time = bpf_ktime_get_ns();
 		if (__sync_val_compare_and_swap(&ring->write, old, position + size) != old)
@@ -157,48 +184,76 @@ static ALWAYS_INLINE int reserve(struct place *place, u32 size)
 		if (rest)
 			pad(ring, cpu, old, rest);
 		place->ring = ring;
+		place->size = size;
 		place->position = position;
 		place->at = data_at(cpu, position);
 		return place->at != 0;
 	}
-	return lose(ring, RETRIES);
+	return no_place(ring, what, RETRIES);
 }
 
-static ALWAYS_INLINE void commit(struct place *place, u32 size)
+static ALWAYS_INLINE void commit_bytes(struct place *place, enum what what)
 {
-	if (overwrite)
+	if (overwrite && what == AN_EVENT)
 		add_to(&place->ring->events, 1);
-	add_to(commit_counter(place->ring, place->position), size);
+	add_to(commit_counter(place->ring, place->position), place->size);
 }
 
-static ALWAYS_INLINE void write_head(struct place *place, u32 size, u16 number, u32 extra)
+/* A record's event: what its head says beside its size and its time. */
+struct subject {
+	u64 thread; /* as bpf_get_current_pid_tgid tells it */
+	u32 extra;
+	u16 number;
+};
+
+static ALWAYS_INLINE void write_head(struct place *place, struct subject of)
 {
 	struct head *head = (struct head *)place->at;
-	u64 both = bpf_get_current_pid_tgid();
-	head->size = size;
-	head->number = number;
-	head->tid = both;
+	head->size = place->size;
+	head->number = of.number;
+	head->tid = of.thread;
 	head->time = place->time;
-	head->pid = both >> 32;
-	head->extra = extra;
+	head->pid = of.thread >> 32;
+	head->extra = of.extra;
+}
+
+/* An event of the thread that runs. */
+static ALWAYS_INLINE struct subject event_here(u16 number, u32 extra)
+{
+	return (struct subject){bpf_get_current_pid_tgid(), extra, number};
 }
 
 #define WHOLE_WORDS(size) (((size) + 7) & ~7u)
 
 /*
- * RECORD(type, number) { statements that fill `record` } DONE: one event of a fixed size. Its payload is
- * `record->is`.
+ * RECORD(type, number) { statements that fill `record` } DONE: one event of a fixed size. Without a filter it is filled
+ * in its place in the ring, with one in an image that the filter sees first. (A place that isn't reserved yet is zeros: the
+ * compiler keeps it in registers meanwhile, and the verifier refuses to see those moved that nobody wrote.)
  */
 #define RECORD(type, event)                                                                                    \
 	{                                                                                                      \
-		struct place place;                                                                            \
+		struct place place = {};                                                                       \
+		const u16 number = event;                                                                      \
 		const u32 size = WHOLE_WORDS(sizeof(struct head) + sizeof(type));                              \
-		if (!reserve(&place, size))                                                                    \
-			return 0;                                                                              \
-		write_head(&place, size, event, 0);                                                            \
-		type *record = (type *)(place.at + sizeof(struct head));
+		_Alignas(8) type image;                                                                        \
+		type *record = &image;                                                                         \
+		if (filtered) {                                                                                \
+			__builtin_memset(&image, 0, sizeof image);                                             \
+		} else {                                                                                       \
+			if (!reserve(ctx, &place, size))                                                       \
+				return 0;                                                                      \
+			write_head(&place, event_here(number, 0));                                             \
+			record = (type *)(place.at + sizeof(struct head));                                     \
+		}
 
 #define DONE                                                                                                   \
+	if (filtered) {                                                                                        \
+		if (!passes(number, 0, (char *)&image, 0, 0) || !reserve(ctx, &place, size))                   \
+			return 0;                                                                              \
+		write_head(&place, event_here(number, 0));                                                     \
+		__builtin_memcpy(__builtin_assume_aligned(place.at + sizeof(struct head), 8), &image,          \
+				 sizeof image);                                                                \
+	}                                                                                                      \
 	commit(&place, size);                                                                                  \
 	return 0;                                                                                              \
 	}

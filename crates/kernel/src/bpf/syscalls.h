@@ -44,19 +44,27 @@ struct path_lengths {
 	u32 first, second;
 };
 
-static ALWAYS_INLINE int is_followed(void)
+static ALWAYS_INLINE int is_followed(u32 pid)
 {
-	u32 pid = bpf_get_current_pid_tgid() >> 32;
 	if (pid == recorder)
 		return 0;
 	return !follow || is_in_set(pid);
 }
 
-static ALWAYS_INLINE u32 compatible(void)
+/*
+ * Everything that is asked of the thread comes from one call of a helper: where the kernel makes returns safe, each call
+ * costs as much as a dozen instructions.
+ */
+static ALWAYS_INLINE u64 thread_of(struct task_struct *task)
+{
+	return (u64)(u32)task->tgid << 32 | (u32)task->pid;
+}
+
+static ALWAYS_INLINE u32 compatible(struct task_struct *task)
 {
 #if defined(__TARGET_ARCH_x86)
 	const u32 compat = 2; /* TS_COMPAT */
-	return bpf_get_current_task_btf()->thread_info.status & compat ? COMPATIBLE : 0;
+	return task->thread_info.status & compat ? COMPATIBLE : 0;
 #else
 	return 0;
 #endif
@@ -70,14 +78,14 @@ static ALWAYS_INLINE u32 call_of(u32 number)
 	return call ? *call : 0;
 }
 
-static ALWAYS_INLINE u64 argument(const u64 *arguments, u32 which)
+static ALWAYS_INLINE u64 argument(struct pt_regs *regs, u32 which)
 {
 	switch (which) {
-	case 1: return arguments[0];
-	case 2: return arguments[1];
-	case 3: return arguments[2];
-	case 4: return arguments[3];
-	case 5: return arguments[4];
+	case 1: return ARGUMENT_0(regs);
+	case 2: return ARGUMENT_1(regs);
+	case 3: return ARGUMENT_2(regs);
+	case 4: return ARGUMENT_3(regs);
+	case 5: return ARGUMENT_4(regs);
 	default: return 0;
 	}
 }
@@ -91,15 +99,15 @@ static ALWAYS_INLINE u32 read_path(char *to, u64 address)
 	return length ? length : UNREADABLE;
 }
 
-static ALWAYS_INLINE u32 bytes_of(u32 length)
+static ALWAYS_INLINE u64 bytes_of(u32 length)
 {
-	return length <= LONGEST_TEXT ? length : 0;
+	return bounded(length);
 }
 
 /* Appends the lengths and the texts behind a record's fixed part. */
 static ALWAYS_INLINE void append_paths(char *to, struct path_lengths lengths, struct texts *text)
 {
-	u32 first = bytes_of(lengths.first), second = bytes_of(lengths.second);
+	u64 first = bytes_of(lengths.first), second = bytes_of(lengths.second);
 	*(struct path_lengths *)to = lengths;
 	to += sizeof lengths;
 	copy_text(to, first, text->first);
@@ -110,45 +118,86 @@ struct syscall_entry {
 	u64 arguments[6];
 };
 
-static ALWAYS_INLINE int entry_without_paths(u32 number, const u64 *arguments)
+static ALWAYS_INLINE void read_arguments(u64 *to, struct pt_regs *regs)
+{
+	to[0] = ARGUMENT_0(regs);
+	to[1] = ARGUMENT_1(regs);
+	to[2] = ARGUMENT_2(regs);
+	to[3] = ARGUMENT_3(regs);
+	to[4] = ARGUMENT_4(regs);
+	to[5] = ARGUMENT_5(regs);
+}
+
+/* What a filter sees in the place of a path that isn't there: what the trace has in that place. */
+static ALWAYS_INLINE char *shown(char *text, u32 length)
+{
+	if (length == NO_TEXT)
+		__builtin_memcpy(text, "<null>\0", 8);
+	if (length == UNREADABLE)
+		__builtin_memcpy(text, "<unreadable>\0\0\0", 16);
+	return text;
+}
+
+static ALWAYS_INLINE int entry_passes(struct subject entry, struct pt_regs *regs, struct path_lengths lengths,
+				      struct texts *text)
+{
+	u64 image[6];
+	read_arguments(image, regs);
+	char *first = shown(text->first, lengths.first), *second = shown(text->second, lengths.second);
+	return passes(SYSCALL_ENTRY, entry.extra, (char *)image, first, second);
+}
+
+static ALWAYS_INLINE int exit_passes(struct subject exit, s64 ret)
+{
+	return passes(SYSCALL_EXIT, exit.extra, (char *)&ret, 0, 0);
+}
+
+static ALWAYS_INLINE int entry_without_paths(u64 *ctx, struct subject entry, struct pt_regs *regs)
 {
 	struct place place;
 	const u32 size = sizeof(struct head) + sizeof(struct syscall_entry);
-	if (!reserve(&place, size))
+	if (filtered) {
+		struct path_lengths none = {NO_TEXT, NO_TEXT};
+		struct texts *text = texts_of(TEXT_OF_ENTRY);
+		if (!text || !entry_passes(entry, regs, none, text))
+			return 0;
+	}
+	if (!reserve(ctx, &place, size))
 		return 0;
-	write_head(&place, size, SYSCALL_ENTRY, number);
+	write_head(&place, entry);
 	struct syscall_entry *record = (void *)(place.at + sizeof(struct head));
-	__builtin_memcpy(record->arguments, arguments, sizeof record->arguments);
+	read_arguments(record->arguments, regs);
 	commit(&place, size);
 	return 0;
 }
 
-static ALWAYS_INLINE void note_unread(struct path_lengths lengths, u64 first, u64 second)
+static ALWAYS_INLINE void note_unread(u32 tid, struct path_lengths lengths, u64 first, u64 second)
 {
-	u32 tid = bpf_get_current_pid_tgid();
 	u64 value[2] = {lengths.first == UNREADABLE ? first : 0, lengths.second == UNREADABLE ? second : 0};
 	if (value[0] || value[1])
 		bpf_map_update_elem(&unread, &tid, value, 0);
 }
 
-static ALWAYS_INLINE int entry_with_paths(u32 number, const u64 *arguments, u32 call)
+static ALWAYS_INLINE int entry_with_paths(u64 *ctx, struct subject entry, struct pt_regs *regs, u32 call)
 {
 	struct texts *text = texts_of(TEXT_OF_ENTRY);
 	if (!text)
 		return 0;
-	u64 first = argument(arguments, FIRST_PATH(call)), second = argument(arguments, SECOND_PATH(call));
+	u64 first = argument(regs, FIRST_PATH(call)), second = argument(regs, SECOND_PATH(call));
 	struct path_lengths lengths = {read_path(text->first, first), NO_TEXT};
 	if (SECOND_PATH(call))
 		lengths.second = read_path(text->second, second);
-	note_unread(lengths, first, second);
+	note_unread(entry.thread, lengths, first, second);
+	if (filtered && !entry_passes(entry, regs, lengths, text))
+		return 0;
 	struct place place;
 	u32 size = sizeof(struct head) + sizeof(struct syscall_entry) + sizeof lengths;
 	size = WHOLE_WORDS(size + bytes_of(lengths.first) + bytes_of(lengths.second));
-	if (!reserve(&place, size))
+	if (!reserve(ctx, &place, size))
 		return 0;
-	write_head(&place, size, SYSCALL_ENTRY, number);
+	write_head(&place, entry);
 	struct syscall_entry *record = (void *)(place.at + sizeof(struct head));
-	__builtin_memcpy(record->arguments, arguments, sizeof record->arguments);
+	read_arguments(record->arguments, regs);
 	append_paths((char *)(record + 1), lengths, text);
 	commit(&place, size);
 	return 0;
@@ -157,17 +206,15 @@ static ALWAYS_INLINE int entry_with_paths(u32 number, const u64 *arguments, u32 
 SECTION("tp_btf/sys_enter") int syscall_entry(u64 *ctx)
 {
 	struct pt_regs *regs = (void *)ctx[0];
-	if (!is_followed())
+	struct task_struct *task = bpf_get_current_task_btf();
+	if (!is_followed(task->tgid))
 		return 0;
-	u32 number = ctx[1], compat = compatible();
+	u32 number = ctx[1], compat = compatible(task);
 	u32 call = call_of(compat ? CALLS : number);
 	if (!(call & WANT_ENTRY))
 		return 0;
-	u64 arguments[6] = {ARGUMENT_0(regs), ARGUMENT_1(regs), ARGUMENT_2(regs),
-			    ARGUMENT_3(regs), ARGUMENT_4(regs), ARGUMENT_5(regs)};
-	if (FIRST_PATH(call))
-		return entry_with_paths(number | compat, arguments, call);
-	return entry_without_paths(number | compat, arguments);
+	struct subject entry = {thread_of(task), number | compat, SYSCALL_ENTRY};
+	return FIRST_PATH(call) ? entry_with_paths(ctx, entry, regs, call) : entry_without_paths(ctx, entry, regs);
 }
 
 struct syscall_exit {
@@ -190,27 +237,31 @@ static ALWAYS_INLINE int read_again(u32 call, s64 ret, struct path_lengths *leng
 	return 1;
 }
 
-static ALWAYS_INLINE int exit_without_paths(u32 number, s64 ret)
+static ALWAYS_INLINE int exit_without_paths(u64 *ctx, struct subject exit, s64 ret)
 {
 	struct place place;
 	const u32 size = sizeof(struct head) + sizeof(struct syscall_exit);
-	if (!reserve(&place, size))
+	if (filtered && !exit_passes(exit, ret))
 		return 0;
-	write_head(&place, size, SYSCALL_EXIT, number);
+	if (!reserve(ctx, &place, size))
+		return 0;
+	write_head(&place, exit);
 	struct syscall_exit *record = (void *)(place.at + sizeof(struct head));
 	record->ret = ret;
 	commit(&place, size);
 	return 0;
 }
 
-static ALWAYS_INLINE int exit_with_paths(u32 number, s64 ret, struct path_lengths lengths, struct texts *text)
+static ALWAYS_INLINE int exit_with_paths(u64 *ctx, struct subject exit, s64 ret, struct path_lengths lengths, struct texts *text)
 {
 	struct place place;
 	u32 size = sizeof(struct head) + sizeof(struct syscall_exit) + sizeof lengths;
 	size = WHOLE_WORDS(size + bytes_of(lengths.first) + bytes_of(lengths.second));
-	if (!reserve(&place, size))
+	if (filtered && !exit_passes(exit, ret))
 		return 0;
-	write_head(&place, size, SYSCALL_EXIT, number);
+	if (!reserve(ctx, &place, size))
+		return 0;
+	write_head(&place, exit);
 	struct syscall_exit *record = (void *)(place.at + sizeof(struct head));
 	record->ret = ret;
 	append_paths((char *)(record + 1), lengths, text);
@@ -221,17 +272,19 @@ static ALWAYS_INLINE int exit_with_paths(u32 number, s64 ret, struct path_length
 SECTION("tp_btf/sys_exit") int syscall_exit(u64 *ctx)
 {
 	struct pt_regs *regs = (void *)ctx[0];
-	if (!is_followed())
+	struct task_struct *task = bpf_get_current_task_btf();
+	if (!is_followed(task->tgid))
 		return 0;
-	u32 number = SYSCALL_NUMBER(regs), compat = compatible();
+	u32 number = SYSCALL_NUMBER(regs), compat = compatible(task);
 	u32 call = call_of(compat ? CALLS : number);
+	struct subject exit = {thread_of(task), number | compat, SYSCALL_EXIT};
 	if (FIRST_PATH(call)) {
 		struct path_lengths lengths = {NO_TEXT, NO_TEXT};
 		struct texts *text = texts_of(TEXT_OF_EXIT);
 		if (text && read_again(call, ctx[1], &lengths, text) && call & WANT_EXIT)
-			return exit_with_paths(number | compat, ctx[1], lengths, text);
+			return exit_with_paths(ctx, exit, ctx[1], lengths, text);
 	}
-	return call & WANT_EXIT ? exit_without_paths(number | compat, ctx[1]) : 0;
+	return call & WANT_EXIT ? exit_without_paths(ctx, exit, ctx[1]) : 0;
 }
 
 #endif

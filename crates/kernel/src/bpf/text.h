@@ -2,7 +2,7 @@
 #ifndef TOMPION_BPF_TEXT_H
 #define TOMPION_BPF_TEXT_H
 
-#include "ring.h"
+#include "context.h"
 
 #define LONGEST_TEXT 1024
 
@@ -10,7 +10,7 @@
  * One entry for each program that needs one: the kernel never starts a program on a CPU where it runs already, so
  * nobody else writes there.
  */
-enum text_user { TEXT_OF_ENTRY, TEXT_OF_EXIT, TEXT_OF_EXEC, TEXT_OF_INTERRUPT, TEXT_USERS };
+enum text_user { TEXT_OF_ENTRY, TEXT_OF_EXIT, TEXT_OF_EXEC, TEXT_OF_INTERRUPT, TEXT_OF_TRACEPOINT, TEXT_USERS };
 
 struct texts {
 	char first[LONGEST_TEXT];
@@ -36,12 +36,28 @@ static ALWAYS_INLINE u32 text_length(long result)
 	return result > 0 && result <= LONGEST_TEXT ? result : 0;
 }
 
-/* Copies a text that was read. `length` is at most LONGEST_TEXT. */
+/*
+ * A length that is at most LONGEST_TEXT, or 0. The verifier may have lost sight of that, so it is said once more; and of
+ * what the compiler makes of two comparisons, or of a half of a register, those of 6.1 and before learn nothing.
+ */
+static ALWAYS_INLINE u64 bounded(u64 length)
+{
+	asm volatile("" : "+r"(length));
+	return length <= LONGEST_TEXT ? length : 0;
+}
+
+/* The text for a filter: an empty one where none could be read, and not what was read before. */
+static ALWAYS_INLINE char *ended(char *text, u32 length)
+{
+	if (!length)
+		text[0] = 0;
+	return text;
+}
+
+/* Copies a text that was read. */
 static ALWAYS_INLINE void copy_text(char *to, u32 length, const char *from)
 {
-	/* Said once more for the verifier, which may have lost sight of it. */
-	if (length != 0 && length <= LONGEST_TEXT)
-		bpf_probe_read_kernel(to, length, from);
+	bpf_probe_read_kernel(to, bounded(length), from);
 }
 
 #endif

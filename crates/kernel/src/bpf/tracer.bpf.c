@@ -6,6 +6,8 @@
 #include "interrupts.h"
 #include "io.h"
 #include "syscalls.h"
+#include "probes.h"
+#include "generic.h"
 
 /* Helpers that read memory are for programs under this licence. */
 const char licence_of_programs[] SECTION("license") = "Dual MIT/GPL";

@@ -5,6 +5,7 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod common;
 #[cfg(not(target_arch = "aarch64"))]
 mod x86_64;
 
@@ -16,8 +17,8 @@ use tompion_schema::{Integer, Type};
 #[cfg(not(target_arch = "aarch64"))]
 use x86_64::NAMES;
 
-/// Where tracefs may be.
-const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+use crate::tracepoints::TRACEFS;
+
 /// Most arguments of a call.
 pub const MOST_ARGUMENTS: usize = 6;
 /// Most arguments of a call that are recorded as text.
@@ -84,7 +85,8 @@ impl Calls {
             let arguments = format(name).map_or_else(|| raw.clone(), |format| arguments(name, &format));
             Call { name, arguments }
         };
-        Self { known: NAMES.iter().map(|&(number, name)| (number, call(name))).collect(), raw }
+        let names = NAMES.iter().chain(common::NAMES);
+        Self { known: names.map(|&(number, name)| (number, call(name))).collect(), raw }
     }
 
     /// The numbers of all known calls, and the one that stands for all others.

@@ -107,9 +107,11 @@ impl Binary {
     }
 
     /// The function that has the byte at this distance from the object's first: `compute(int)`, or
-    /// `compute(int)+0x1b` inside it.
-    pub fn name(&self, distance: u64) -> Option<String> {
-        let address = self.first.checked_add(distance)?;
+    /// `compute(int)+0x1b` inside it. What is returned to belongs to the call before, which may be its function's last
+    /// instruction.
+    pub fn name(&self, distance: u64, is_return: bool) -> Option<String> {
+        let told = self.first.checked_add(distance)?;
+        let address = told.checked_sub(u64::from(is_return))?;
         let behind = self.functions.partition_point(|function| function.address <= address);
         // Functions seldom lie within others, and what lies between two of them is nobody's.
         let candidates = self.functions.get(..behind)?.iter().rev().take(16);
@@ -119,7 +121,7 @@ impl Binary {
         })?;
         let (start, len) = (function.name.0 as usize, function.name.1 as usize);
         let name = readable(self.names.get(start..start + len)?);
-        Some(match address - function.address {
+        Some(match told - function.address {
             0 => name,
             inside => format!("{name}+{inside:#x}"),
         })
@@ -215,7 +217,7 @@ mod tests {
             (0x40_1060, 0, 0x10, "inner"),
             (0x40_2000, 0, 0, "unsized"),
         ]);
-        let name = |address: u64| binary.name(address - 0x40_0000);
+        let name = |address: u64| binary.name(address - 0x40_0000, false);
         assert_eq!(name(0x40_1000).as_deref(), Some("global"));
         assert_eq!(name(0x40_101f).as_deref(), Some("global+0x1f"));
         assert_eq!(name(0x40_1020), None);
@@ -223,8 +225,9 @@ mod tests {
         assert_eq!(name(0x40_1070).as_deref(), Some("outer+0x30"));
         assert_eq!(name(0x40_2000).as_deref(), Some("unsized"));
         assert_eq!(name(0x40_2001), None);
-        assert_eq!(binary.name(u64::MAX), None);
-        assert_eq!(binary.name(0), None);
+        assert_eq!(binary.name(0x1020, true).as_deref(), Some("global+0x20"));
+        assert_eq!(binary.name(u64::MAX, false), None);
+        assert_eq!(binary.name(0, false), None);
     }
 
     #[test]
@@ -236,7 +239,7 @@ mod tests {
         let symbol = file.symbols().find(|symbol| symbol.name() == Ok("main")).unwrap();
         let found = Binary::load(&path, &build_id, 0);
         let Some(binary) = found.filter(|_| !build_id.is_empty()) else { return };
-        assert_eq!(binary.name(symbol.address() - binary.first).as_deref(), Some("main"));
+        assert_eq!(binary.name(symbol.address() - binary.first, false).as_deref(), Some("main"));
         assert!(Binary::load(&path, &build_id[1..], 0).is_none());
         assert!(Binary::load(Path::new("/dev/zero"), &build_id, 0).is_none());
         assert!(Binary::load(Path::new("/nowhere"), &build_id, 0).is_none());

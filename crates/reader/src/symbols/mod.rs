@@ -12,6 +12,7 @@
 //! tell processes apart.
 
 mod binary;
+mod stacks;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -24,6 +25,8 @@ use tompion_ctf::metadata::EnvironmentValue;
 
 use crate::{Event, Selection, Trace, TraceSet};
 use binary::Binary;
+pub(crate) use stacks::Stack;
+use stacks::{Frames, STACKS, Stacks};
 
 /// Events with addresses of code, and the fields that are some.
 const ADDRESSES: [(&str, &[&str]); 3] = [
@@ -32,7 +35,9 @@ const ADDRESSES: [(&str, &[&str]); 3] = [
     ("lttng_ust_cyg_profile_fast:func_entry", &["addr"]),
 ];
 /// Events that say where an object is, and which build of it.
-const OBJECTS: [&str; 2] = ["lttng_ust_statedump:bin_info", "lttng_ust_lib:load"];
+const OBJECTS: [&str; 3] = ["lttng_ust_statedump:bin_info", "lttng_ust_lib:load", KERNEL_OBJECT];
+/// The same of any process, with the build id, in the kernel's trace.
+const KERNEL_OBJECT: &str = "tompion_object";
 const BUILD_IDS: [&str; 2] = ["lttng_ust_statedump:build_id", "lttng_ust_lib:build_id"];
 /// The file to which Tompion writes them.
 const INITIAL_STREAM: &str = "stream_initial";
@@ -42,6 +47,12 @@ const MAX_REMEMBERED: usize = 1 << 20;
 /// The fields of an event that hold addresses of code; none for most events.
 pub(crate) fn address_fields(event: &str) -> &'static [&'static str] {
     ADDRESSES.iter().find(|(name, _)| *name == event).map_or(&[], |(_, fields)| fields)
+}
+
+/// Whether an event may have something that has a name.
+pub(crate) fn has_names(event: &Event<'_>) -> bool {
+    let context = event.stream_class().and_then(|stream| stream.event_context.as_ref());
+    !address_fields(event.name()).is_empty() || context.is_some_and(stacks::has_stacks)
 }
 
 /// A process of a trace: the trace's index, and the process id if the trace has several.
@@ -58,30 +69,37 @@ struct Loaded {
 }
 
 /// What the traces know of addresses.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Symbols {
     processes: HashMap<Process, Vec<Loaded>>,
     /// Files by path and build id; none where it isn't there or another.
     binaries: HashMap<(PathBuf, Vec<u8>), Option<Arc<Binary>>>,
     /// Names by object and distance.
-    names: HashMap<(Process, usize, u64), Arc<str>>,
+    names: HashMap<(Process, usize, u64, bool), Arc<str>>,
+    stacks: Stacks,
 }
 
 impl Symbols {
-    /// Reads what traces say of loaded objects; nothing if no event of theirs has addresses.
+    /// Reads what traces say of loaded objects and of stacks; nothing if no event of theirs has addresses.
     pub fn read(traces: &TraceSet) -> Option<Self> {
         let all = || traces.traces().iter().flat_map(|trace| &trace.metadata().streams);
         let has = |wanted: &dyn Fn(&str) -> bool| {
             all().flat_map(|stream| &stream.events).any(|event| wanted(&event.name))
         };
-        if !has(&|name| !address_fields(name).is_empty()) || !has(&|name| OBJECTS.contains(&name)) {
+        let has_addresses = has(&|name| !address_fields(name).is_empty());
+        let has_objects = has(&|name| OBJECTS.contains(&name));
+        if !(has_addresses && has_objects || has(&|name| STACKS.contains(&name))) {
             return None;
         }
         let mut objects = crate::merge::open_where(traces.roots(), may_tell_of_objects).ok()?;
-        let events = OBJECTS.iter().chain(&BUILD_IDS).map(|name| (*name).to_owned()).collect();
+        let events = OBJECTS.iter().chain(&BUILD_IDS).chain(&STACKS).map(|name| (*name).to_owned()).collect();
         objects.select(Selection { events, ..Selection::default() });
-        let mut told = Vec::new();
-        objects.for_each_unordered(&|_| true, &mut |event| told.extend(Told::by(event)));
+        let (mut told, mut stacks) = (Vec::new(), Vec::new());
+        objects.for_each_unordered(&|_| true, &mut |event| {
+            told.extend(Told::by(event));
+            let frames = STACKS.contains(&event.name()).then(|| Frames::by(event)).flatten();
+            stacks.extend(frames.map(|(number, frames)| ((event.trace_index(), number), frames)));
+        });
         // More traces may stand there than before.
         let paths: Vec<&Path> = objects.traces().iter().map(|trace| trace.path.as_path()).collect();
         let index = |path: &Path| traces.traces().iter().position(|trace| trace.path == path);
@@ -90,7 +108,11 @@ impl Symbols {
             *trace = now.unwrap_or(0);
             now.is_some()
         });
-        Some(Self::of(told))
+        let stacks = stacks.into_iter().filter_map(|((trace, number), frames)| {
+            let now = paths.get(trace).and_then(|path| index(path))?;
+            Some(((now, number), frames))
+        });
+        Some(Self { stacks: stacks.collect(), ..Self::of(told) })
     }
 
     fn of(mut told: Vec<(Option<i64>, Process, Told)>) -> Self {
@@ -99,8 +121,8 @@ impl Symbols {
         for (since, process, told) in told {
             let objects = processes.entry(process).or_default();
             match told {
-                Told::Object { base, size, path } => {
-                    objects.push(Loaded { since, base, size, path, build_id: Vec::new() });
+                Told::Object { base, size, path, build_id } => {
+                    objects.push(Loaded { since, base, size, path, build_id });
                 }
                 Told::BuildId { base, build_id } => {
                     if let Some(object) = objects.iter_mut().rfind(|object| object.base == base) {
@@ -128,29 +150,48 @@ impl Symbols {
         let Some(process) = process_of(event).filter(|_| !fields.is_empty()) else { return Vec::new() };
         let payload = event.payload();
         let address = |field: &str| payload.get(field)?.as_integer()?.try_into().ok();
-        let named = fields
-            .iter()
-            .filter_map(|field| Some((*field, self.name(process, event.timestamp(), address(field)?)?)));
+        let named = fields.iter().filter_map(|field| {
+            Some((*field, self.name(process, event.timestamp(), (address(field)?, false))?))
+        });
         named.collect()
     }
 
-    /// The name of an address at a time.
-    fn name(&mut self, process: Process, time: Option<i64>, address: u64) -> Option<Arc<str>> {
+    /// The name of an address at a time: that of an instruction, or one to which a call returns.
+    fn name(
+        &mut self,
+        process: Process,
+        time: Option<i64>,
+        (address, is_return): (u64, bool),
+    ) -> Option<Arc<str>> {
         let objects = self.processes.get(&process)?;
         let (index, object) = object_at(objects, time, address)?;
         let distance = address - object.base;
-        if let Some(name) = self.names.get(&(process, index, distance)) {
+        if let Some(name) = self.names.get(&(process, index, distance, is_return)) {
             return Some(name.clone());
         }
         let key = (object.path.clone(), object.build_id.clone());
         let load = || Binary::load(&object.path, &object.build_id, object.size).map(Arc::new);
         let binary = self.binaries.entry(key).or_insert_with(load);
-        let name = binary.as_ref().and_then(|binary| binary.name(distance));
+        let name = binary.as_ref().and_then(|binary| binary.name(distance, is_return));
         let name: Arc<str> = name.unwrap_or_else(|| plain_name(object, distance)).into();
         if self.names.len() < MAX_REMEMBERED {
-            self.names.insert((process, index, distance), name.clone());
+            self.names.insert((process, index, distance, is_return), name.clone());
         }
         Some(name)
+    }
+
+    /// The same with the file's name, `main+0x1b (server)`.
+    fn name_in_file(
+        &mut self,
+        process: Process,
+        time: Option<i64>,
+        address: u64,
+        is_return: bool,
+    ) -> Option<Arc<str>> {
+        let name = self.name(process, time, (address, is_return))?;
+        let (_, object) = object_at(self.processes.get(&process)?, time, address)?;
+        // An address without a name is told by its file anyway.
+        Some(if name.starts_with('[') { name } else { format!("{name} ({})", file_name(object)).into() })
     }
 }
 
@@ -163,8 +204,14 @@ fn object_at(objects: &[Loaded], time: Option<i64>, address: u64) -> Option<(usi
 
 /// An address of which nothing but its object is known.
 fn plain_name(object: &Loaded, distance: u64) -> String {
-    let file = object.path.file_name().unwrap_or(OsStr::new("?"));
-    format!("[{}+{distance:#x}]", file.to_string_lossy())
+    format!("[{}+{distance:#x}]", file_name(object))
+}
+
+/// What an object's file is called; the kernel's own part of a program is no file, `[vdso]`.
+fn file_name(object: &Loaded) -> String {
+    let name = object.path.file_name().unwrap_or(OsStr::new("?")).to_string_lossy();
+    let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
+    name.chars().filter(|character| !character.is_control()).collect()
 }
 
 /// Files with what traces say of objects: Tompion has one for it, others have it anywhere.
@@ -178,7 +225,11 @@ fn process_of(event: &Event<'_>) -> Option<Process> {
     let of_trace = trace.metadata().environment_value("vpid").and_then(EnvironmentValue::as_integer);
     let pid = match of_trace {
         Some(pid) => Some(pid),
-        None => event.field("vpid").and_then(|value| value.as_integer()?.try_into().ok()),
+        // A program's trace has the one, the kernel's the other.
+        None => event
+            .field("vpid")
+            .or_else(|| event.stream_context().get("pid"))
+            .and_then(|value| value.as_integer()?.try_into().ok()),
     };
     Some((event.trace_index(), pid?))
 }
@@ -186,7 +237,7 @@ fn process_of(event: &Event<'_>) -> Option<Process> {
 /// What an event says of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Told {
-    Object { base: u64, size: u64, path: PathBuf },
+    Object { base: u64, size: u64, path: PathBuf, build_id: Vec<u8> },
     BuildId { base: u64, build_id: Vec<u8> },
 }
 
@@ -195,14 +246,23 @@ impl Told {
         let payload = event.payload();
         let number = |field: &str| payload.get(field)?.as_integer()?.try_into().ok();
         let base = number("baddr")?;
-        let told = if BUILD_IDS.contains(&event.name()) {
+        let build_id = || {
             let Value::Array(bytes) = payload.get("build_id")? else { return None };
-            let build_id = bytes.map(|byte| u8::try_from(byte.as_integer()?).ok()).collect::<Option<_>>()?;
-            Self::BuildId { base, build_id }
+            bytes.map(|byte| u8::try_from(byte.as_integer()?).ok()).collect::<Option<_>>()
+        };
+        let told = if BUILD_IDS.contains(&event.name()) {
+            Self::BuildId { base, build_id: build_id()? }
         } else {
             let Value::Text(path) = payload.get("path")? else { return None };
-            Self::Object { base, size: number("memsz")?, path: OsStr::from_bytes(path).into() }
+            let (size, path) = (number("memsz")?, OsStr::from_bytes(path).into());
+            Self::Object { base, size, path, build_id: build_id().unwrap_or_default() }
         };
-        Some((event.timestamp(), process_of(event)?, told))
+        let process = if event.name() == KERNEL_OBJECT {
+            // Its context is the recorder's.
+            (event.trace_index(), payload.get("pid")?.as_integer()?.try_into().ok()?)
+        } else {
+            process_of(event)?
+        };
+        Some((event.timestamp(), process, told))
     }
 }

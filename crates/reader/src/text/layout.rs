@@ -6,17 +6,53 @@
 //!                                                                              value        value    value
 //! ```
 
-use tompion_ctf::decode::Values;
-use tompion_ctf::metadata::{Base, Event, Field, Stream, Struct, Type};
+use tompion_ctf::decode::{Values, is_characters};
+use tompion_ctf::metadata::{Array, Base, Event, Field, Sequence, Stream, Struct, Type};
 
-use super::value;
+use super::{FIELD_COLOUR, NO_COLOUR, PrintOptions, digits, value};
 
 /// A class's lines: a beginning, then values, each with the text behind it.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
     /// Text between the packet's context and the first value.
     pub begin: Vec<u8>,
-    values: Vec<(Form, Box<[u8]>)>,
+    values: Vec<(Form, Literal)>,
+}
+
+/// Text that is appended as it is, by a copy of known size where it is short.
+#[derive(Debug, Default)]
+struct Literal {
+    short: [u8; 32],
+    size: u8,
+    long: Option<Box<[u8]>>,
+}
+
+impl Literal {
+    /// With a text behind this one.
+    fn followed_by(&self, text: &[u8]) -> Self {
+        let before =
+            self.long.as_deref().unwrap_or_else(|| self.short.get(..self.size.into()).unwrap_or_default());
+        let text = [before, text].concat();
+        let mut short = [0; 32];
+        match short.get_mut(..text.len()) {
+            Some(place) => {
+                place.copy_from_slice(&text);
+                Self { short, size: text.len() as u8, long: None }
+            }
+            None => Self { long: Some(text.into()), ..Self::default() },
+        }
+    }
+
+    #[inline]
+    fn append(&self, line: &mut Vec<u8>) {
+        match &self.long {
+            None => {
+                line.extend_from_slice(&self.short);
+                line.truncate(line.len() - (self.short.len() - usize::from(self.size)));
+            }
+            Some(text) => line.extend_from_slice(text),
+        }
+    }
 }
 
 /// How a value is read and shown; the frequent ones without looking at their types.
@@ -24,46 +60,70 @@ pub(super) struct Layout {
 enum Form {
     Unsigned,
     Signed,
+    /// With as many bits as this has set.
+    Hexadecimal(u64),
     Text,
-    Other(Type),
+    /// Text in an array of bytes.
+    Characters,
+    /// With the names of what is in it, or without.
+    Other(Type, bool),
 }
 
 impl Form {
-    fn of(ty: &Type) -> Self {
+    fn of(ty: &Type, names: bool) -> Self {
         match ty {
             Type::Integer(integer) if integer.base == Base::Decimal => match integer.signed {
                 true => Self::Signed,
                 false => Self::Unsigned,
             },
+            Type::Integer(integer) if integer.base == Base::Hexadecimal => {
+                Self::Hexadecimal(u64::MAX >> (64 - integer.bits.clamp(1, 64)))
+            }
             Type::String(encoding) if encoding.unit() == 1 => Self::Text,
-            other => Self::Other(other.clone()),
+            Type::Array(Array { element, .. }) | Type::Sequence(Sequence { element, .. })
+                if is_characters(element) =>
+            {
+                Self::Characters
+            }
+            other => Self::Other(other.clone(), names),
         }
     }
 }
 
 impl Layout {
     /// The lines of a class. `after_context` says that the packet's context stands before them.
-    pub fn new(stream: &Stream, event: &Event, after_context: bool) -> Self {
+    pub fn new(stream: &Stream, event: &Event, after_context: bool, options: &PrintOptions) -> Self {
         let mut layout = Self::default();
-        let groups = [&stream.event_context, &event.context, &event.payload];
+        let names = options.names;
+        let groups = [
+            (&stream.event_context, "stream.event.context = ", names.context),
+            (&event.context, "event.context = ", names.context),
+            (&event.payload, "event.fields = ", names.payload),
+        ];
         let mut separator = if after_context { ", " } else { "" };
-        for group in groups.into_iter().flatten() {
+        for (group, scope, has_names) in groups {
+            let Some(group) = group else { continue };
             layout.literal(separator);
             separator = ", ";
-            layout.group(group);
+            layout.literal(if names.scope { scope } else { "" });
+            layout.group(group, has_names, options.colour);
         }
         layout.literal("\n");
         layout
     }
 
-    fn group(&mut self, group: &Struct) {
+    fn group(&mut self, group: &Struct, names: bool, colour: bool) {
         let mut separator = "{ ";
         for Field { name, ty } in &group.fields {
             self.literal(separator);
             separator = ", ";
-            self.literal(name);
-            self.literal(" = ");
-            self.values.push((Form::of(ty), Box::default()));
+            if names {
+                self.literal(if colour { FIELD_COLOUR } else { "" });
+                self.literal(name);
+                self.literal(if colour { NO_COLOUR } else { "" });
+                self.literal(" = ");
+            }
+            self.values.push((Form::of(ty, names), Literal::default()));
         }
         self.literal(if group.fields.is_empty() { "{ }" } else { " }" });
     }
@@ -71,7 +131,7 @@ impl Layout {
     /// Adds text behind the last value, or to the beginning.
     fn literal(&mut self, text: &str) {
         match self.values.last_mut() {
-            Some((_, behind)) => *behind = [&**behind, text.as_bytes()].concat().into(),
+            Some((_, behind)) => *behind = behind.followed_by(text.as_bytes()),
             None => self.begin.extend_from_slice(text.as_bytes()),
         }
     }
@@ -81,16 +141,18 @@ impl Layout {
     pub fn write<'a>(&'a self, mut values: Values<'a>, line: &mut Vec<u8>) {
         for (form, behind) in &self.values {
             match form {
-                Form::Unsigned => value::decimal(values.word(), line),
-                Form::Signed => value::decimal(values.word() as i64, line),
+                Form::Unsigned => digits::unsigned(values.word(), line),
+                Form::Signed => digits::signed(values.word() as i64, line),
+                Form::Hexadecimal(mask) => value::hexadecimal(values.word() & mask, line),
                 Form::Text => value::text(values.text(), line),
-                Form::Other(ty) => {
+                Form::Characters => value::text(values.characters(), line),
+                Form::Other(ty, names) => {
                     if let Some(value) = values.value(ty) {
-                        value::value(value, line);
+                        value::value(value, *names, line);
                     }
                 }
             }
-            line.extend_from_slice(behind);
+            behind.append(line);
         }
     }
 }

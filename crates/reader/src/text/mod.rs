@@ -4,21 +4,30 @@
 //! [17:46:22.794565804] (+?.?????????) wilbrod sched_waking: { cpu_id = 2 }, { comm = "sh", tid = 4297 }
 //! ```
 //!
-//! Where addresses are to be named, events that have some end with ` # compute(int) from main+0x1b`.
+//! Where numbers of system calls are to be explained, their events end with ` # flags = O_RDONLY|O_CLOEXEC`. Where
+//! addresses are to be named, events that have some end with ` # compute(int) from main+0x1b`, and an event's stacks
+//! stand in lines of their own behind it.
 
+mod digits;
+mod header;
 mod layout;
 mod time;
 mod value;
 
 use std::io::Write;
+use std::sync::Arc;
 
+use crate::lines::{self, First, Lines, Moment};
+use crate::meanings::Meanings;
 use crate::symbols::{self, Symbols};
 use crate::{Error, Event, Loss, LossKind, Trace, TraceSet};
+pub use header::HeaderFields;
+use header::Origin;
 use layout::Layout;
 use time::Times;
 pub use time::{ClockFormat, TimeFormat};
 use tompion_ctf::decode::Value;
-use tompion_ctf::metadata::{EnvironmentValue, Field, Version};
+use tompion_ctf::metadata::{Field, Version};
 
 /// How to print.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +36,47 @@ pub struct PrintOptions {
     pub time: TimeFormat,
     /// Leave out the time since the event before.
     pub no_delta: bool,
+    /// What stands before an event's name.
+    pub fields: HeaderFields,
+    /// Which names are shown.
+    pub names: Names,
+    /// Names of events and fields in colours, by the sequences in [`COLOURS`].
+    pub colour: bool,
+    /// Behind events of system calls, what their flags, commands and errors are called in C.
+    pub explain: bool,
 }
+
+/// Which names are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// Of events' fields.
+    pub payload: bool,
+    /// Of contexts' fields.
+    pub context: bool,
+    /// Of the structures themselves: `event.fields = { … }`.
+    pub scope: bool,
+    /// Of what stands before: `timestamp = …, name = …`.
+    pub header: bool,
+}
+
+impl Names {
+    /// No name.
+    pub const NONE: Self = Self { payload: false, context: false, scope: false, header: false };
+    /// All of them.
+    pub const ALL: Self = Self { payload: true, context: true, scope: true, header: true };
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { payload: true, context: true, ..Self::NONE }
+    }
+}
+
+/// All sequences for terminals that lines in colours have.
+pub const COLOURS: [&str; 3] = [NAME_COLOUR, FIELD_COLOUR, NO_COLOUR];
+const NAME_COLOUR: &str = "\x1b[1;32m";
+const FIELD_COLOUR: &str = "\x1b[36m";
+const NO_COLOUR: &str = "\x1b[0m";
 
 /// Names of packet context fields that every reader deals with itself.
 const PACKET_FIELDS: [&str; 6] =
@@ -47,34 +96,29 @@ fn packet_fields<'a>(event: &Event<'a>) -> impl Iterator<Item = (&'a str, Value<
     types.zip(context).filter(move |(field, (name, _))| is_shown(name, field)).map(|(_, field)| field)
 }
 
-/// Bytes that are gathered before they are written.
-const BUFFER: usize = 256 << 10;
-
-/// Prints all events that are left; returns how many.
+/// Prints all events that are left, by as many threads as there are processors; returns how many.
 ///
 /// # Errors
 ///
 /// If the output cannot be written.
 pub fn print(traces: &mut TraceSet, options: &PrintOptions, output: &mut dyn Write) -> Result<u64, Error> {
-    let origins: Vec<Vec<u8>> = traces.traces().iter().map(origin).collect();
-    let mut printer = Printer {
-        symbols: traces.symbols.take(),
-        times: Times::new(&options.time, !options.no_delta),
-        origins,
+    let new = lines(traces, options);
+    lines::print(traces, &new, output)
+}
+
+/// Makes what makes lines.
+pub(crate) fn lines(traces: &mut TraceSet, options: &PrintOptions) -> impl Fn() -> Printer + use<> {
+    let origin = |trace| Origin::new(trace, trace_name(traces, trace), options.fields);
+    let origins: Arc<[Origin]> = traces.traces().iter().map(origin).collect();
+    let (symbols, options) = (traces.symbols.take(), options.clone());
+    move || Printer {
+        symbols: symbols.clone(),
+        times: Times::new(&options.time, !options.no_delta).with_names(options.names.header),
+        options: options.clone(),
+        origins: origins.clone(),
         sources: Vec::new(),
-        events: 0,
-    };
-    let mut buffer = Vec::with_capacity(BUFFER + 4096);
-    while let Some(event) = traces.next_event() {
-        printer.event(&event, &mut buffer);
-        if buffer.len() >= BUFFER {
-            output.write_all(&buffer)?;
-            buffer.clear();
-        }
+        first: None,
     }
-    output.write_all(&buffer)?;
-    output.flush()?;
-    Ok(printer.events)
 }
 
 /// [`loss_warning`] of everything that was lost, in order of time.
@@ -117,21 +161,16 @@ pub fn loss_warning(traces: &TraceSet, loss: &Loss, options: &PrintOptions) -> S
     )
 }
 
-/// The host and the trace's folder below the path that was opened.
+/// The host and the trace's folder below the path that was opened, unless it has several.
 fn trace_name(traces: &TraceSet, trace: &Trace) -> String {
-    let below = traces.roots().iter().find_map(|root| trace.path.strip_prefix(root).ok());
+    let uuid = trace.metadata().uuid;
+    let is_same = |other: &&Trace| uuid.is_some() && other.metadata().uuid == uuid;
+    let folders = traces.traces().iter().filter(is_same).count();
+    let roots = traces.roots().iter().filter(|_| folders < 2);
+    let below = roots.into_iter().find_map(|root| trace.path.strip_prefix(root).ok());
     let below = below.map(|path| path.to_string_lossy().into_owned()).filter(|path| !path.is_empty());
     let host = trace.metadata().environment_value("hostname").map(ToString::to_string);
     host.into_iter().chain(below).collect::<Vec<_>>().join("/")
-}
-
-/// `hostname:procname:(vpid) `, as far as the trace has them.
-fn origin(trace: &Trace) -> Vec<u8> {
-    let value = |name| trace.metadata().environment_value(name);
-    let text = |name| value(name).and_then(EnvironmentValue::as_text).map(String::from);
-    let process = value("vpid").and_then(EnvironmentValue::as_integer).map(|pid| format!("({pid})"));
-    let parts: Vec<String> = [text("hostname"), text("procname"), process].into_iter().flatten().collect();
-    if parts.is_empty() { Vec::new() } else { format!("{} ", parts.join(":")).into_bytes() }
 }
 
 /// What lines of one source have in common.
@@ -142,32 +181,42 @@ struct SourceLines {
     trace: usize,
     stream: usize,
     context: Vec<u8>,
-    classes: Vec<Option<Lines>>,
+    classes: Vec<Option<ClassLines>>,
 }
 
 /// What lines of one class in one packet have in common.
-struct Lines {
+struct ClassLines {
     packet: u64,
     /// From the time to the first value.
     begin: Vec<u8>,
     layout: Layout,
     /// Whether there are fields that can be named.
     has_addresses: bool,
+    /// What numbers mean, where that is wanted.
+    meanings: Option<Meanings>,
 }
 
-struct Printer {
+pub(crate) struct Printer {
     symbols: Option<Symbols>,
     times: Times,
-    origins: Vec<Vec<u8>>,
+    options: PrintOptions,
+    origins: Arc<[Origin]>,
     sources: Vec<SourceLines>,
-    events: u64,
+    first: Option<First>,
 }
 
-impl Printer {
-    fn event(&mut self, event: &Event<'_>, line: &mut Vec<u8>) {
-        self.events += 1;
+impl Lines for Printer {
+    #[inline]
+    fn line(&mut self, event: &Event<'_>, line: &mut Vec<u8>) {
         if let Some(time) = event.timestamp() {
-            self.times.write(time, line);
+            let moment = Moment { time, cycles: event.cycles() };
+            if self.times.last().is_none() {
+                let begin = line.len();
+                self.times.write(moment, line);
+                self.first = Some(First { place: begin..line.len(), moment });
+            } else {
+                self.times.write(moment, line);
+            }
         }
         if self.sources.len() <= event.source() {
             self.sources.resize_with(event.source() + 1, SourceLines::default);
@@ -176,7 +225,7 @@ impl Printer {
         let packet = event.packet_number();
         let place = event.place();
         if source.packet != packet {
-            source.begin_packet(event);
+            source.begin_packet(event, self.options.names);
         }
         if source.classes.len() <= place.class {
             source.classes.resize_with(place.class + 1, || None);
@@ -185,24 +234,51 @@ impl Printer {
         let lines = match lines {
             Some(lines) if lines.packet == packet => lines,
             stale => {
-                let origin = self.origins.get(place.trace).map_or(&[][..], Vec::as_slice);
+                let Some(origin) = self.origins.get(place.trace) else { return };
+                let begin = origin.begin(event.class(), event.timestamp().is_some(), &self.options);
                 let layout = stale.take().map(|lines| lines.layout);
-                stale.insert(Lines::new(event, origin, &source.context, layout))
+                stale.insert(ClassLines::new(event, (&begin, &source.context), layout, &self.options))
             }
         };
         line.extend_from_slice(&lines.begin);
         // The line's end is the layout's.
         lines.layout.write(event.values(), line);
+        if let Some(meanings) = &lines.meanings {
+            line.pop();
+            meanings.write_text(event, line);
+            line.push(b'\n');
+        }
         if let Some(symbols) = self.symbols.as_mut().filter(|_| lines.has_addresses) {
             line.pop();
             symbols.write_text(event, line);
             line.push(b'\n');
+            symbols.write_stacks(event, line);
         }
+    }
+
+    fn begin(&mut self) {
+        self.times.set_last(None);
+        self.first = None;
+    }
+
+    fn first(&mut self) -> Option<First> {
+        self.first.take()
+    }
+
+    fn last(&self) -> Option<Moment> {
+        self.times.last()
+    }
+
+    fn link(&mut self, before: Option<Moment>, first: &First, text: &mut Vec<u8>) {
+        let last = self.times.last();
+        self.times.set_last(before);
+        self.times.write(first.moment, text);
+        self.times.set_last(last);
     }
 }
 
 impl SourceLines {
-    fn begin_packet(&mut self, event: &Event<'_>) {
+    fn begin_packet(&mut self, event: &Event<'_>, names: Names) {
         let place = event.place();
         self.packet = event.packet_number();
         if (self.trace, self.stream) != (place.trace, place.stream) {
@@ -211,8 +287,13 @@ impl SourceLines {
         }
         self.context.clear();
         for (name, value) in packet_fields(event) {
-            self.context.extend_from_slice(if self.context.is_empty() { b"{ " } else { b", " });
-            value::field(name, value, &mut self.context);
+            if self.context.is_empty() {
+                self.context.extend_from_slice(if names.scope { b"stream.packet.context = " } else { b"" });
+                self.context.extend_from_slice(b"{ ");
+            } else {
+                self.context.extend_from_slice(b", ");
+            }
+            value::field(name, value, names.context, &mut self.context);
         }
         if !self.context.is_empty() {
             self.context.extend_from_slice(b" }");
@@ -220,16 +301,22 @@ impl SourceLines {
     }
 }
 
-impl Lines {
+impl ClassLines {
     /// With the layout of an earlier packet, if there is one.
-    fn new(event: &Event<'_>, origin: &[u8], context: &[u8], layout: Option<Layout>) -> Self {
+    fn new(
+        event: &Event<'_>,
+        (begin, context): (&[u8], &[u8]),
+        layout: Option<Layout>,
+        options: &PrintOptions,
+    ) -> Self {
         let layout = match (layout, event.stream_class()) {
             (Some(layout), _) => layout,
-            (None, Some(stream)) => Layout::new(stream, event.class(), !context.is_empty()),
+            (None, Some(stream)) => Layout::new(stream, event.class(), !context.is_empty(), options),
             (None, None) => Layout::default(),
         };
-        let begin = [origin, event.name().as_bytes(), b": ", context, &layout.begin].concat();
-        let has_addresses = !symbols::address_fields(event.name()).is_empty();
-        Self { packet: event.packet_number(), begin, layout, has_addresses }
+        let begin = [begin, context, &layout.begin].concat();
+        let has_addresses = symbols::has_names(event);
+        let meanings = options.explain.then(|| Meanings::of(event.name())).flatten();
+        Self { packet: event.packet_number(), begin, layout, has_addresses, meanings }
     }
 }

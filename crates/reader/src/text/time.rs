@@ -1,12 +1,17 @@
 //! Times of events.
 
+use std::io::Write;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+
+use super::digits;
+use crate::lines::Moment;
 
 /// How times are shown.
 #[derive(Clone, Debug, Default)]
 pub struct TimeFormat {
-    /// Seconds, or time of day.
+    /// Seconds, time of day, or cycles.
     pub clock: ClockFormat,
     /// The date before the time of day.
     pub date: bool,
@@ -14,7 +19,7 @@ pub struct TimeFormat {
     pub utc: bool,
 }
 
-/// Seconds, or time of day.
+/// Seconds, time of day, or cycles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClockFormat {
     /// `17:46:22.794565804`
@@ -22,6 +27,8 @@ pub enum ClockFormat {
     TimeOfDay,
     /// `1457113582.794565804`
     Seconds,
+    /// `00000001967640734196`: what the clock counted, with nothing added.
+    Cycles,
 }
 
 const SECOND: i64 = 1_000_000_000;
@@ -31,58 +38,120 @@ pub(crate) struct Times {
     format: TimeFormat,
     zone: TimeZone,
     delta: bool,
-    last: Option<i64>,
+    /// Whether it is said what they are.
+    names: bool,
+    last: Option<Moment>,
     /// The second whose text is kept, and that text.
     second: i64,
     text: Vec<u8>,
+    /// The beginning of lines in that second.
+    usual: Option<Usual>,
 }
 
 impl Times {
     pub fn new(format: &TimeFormat, delta: bool) -> Self {
         let zone = if format.utc { TimeZone::UTC } else { TimeZone::system() };
-        Self { format: format.clone(), zone, delta, last: None, second: i64::MIN, text: Vec::new() }
+        Self {
+            format: format.clone(),
+            zone,
+            delta,
+            names: false,
+            last: None,
+            second: i64::MIN,
+            text: Vec::new(),
+            usual: None,
+        }
     }
 
-    /// `[17:46:22.794565804] (+0.000001868) `
-    pub fn write(&mut self, time: i64, line: &mut Vec<u8>) {
-        line.push(b'[');
+    /// With the names of what is written, or without: `timestamp = 17:46:22.794565804, delta = +0.000001868`
+    pub fn with_names(self, names: bool) -> Self {
+        Self { names, ..self }
+    }
+
+    /// The last event's time.
+    #[inline]
+    pub fn last(&self) -> Option<Moment> {
+        self.last
+    }
+
+    /// The event before the next one happened then, or it is not known when.
+    pub fn set_last(&mut self, last: Option<Moment>) {
+        self.last = last;
+    }
+
+    /// `[00000001967640734196] (+000000076267) `
+    fn write_cycles(&self, cycles: u64, last: Option<u64>, line: &mut Vec<u8>) {
+        let (begin, between, end) = self.frame();
+        line.extend_from_slice(begin);
+        let _ = write!(line, "{cycles:020}");
+        if self.delta {
+            line.extend_from_slice(between);
+            let _ = match last {
+                Some(last) => write!(line, "{:012}", cycles.wrapping_sub(last)),
+                None => write!(line, "????????????"),
+            };
+        }
+        line.extend_from_slice(end);
+    }
+
+    /// What stands before a time, between it and the time since the last one, and behind.
+    fn frame(&self) -> (&'static [u8], &'static [u8], &'static [u8]) {
+        match (self.names, self.delta) {
+            (true, _) => (b"timestamp = ", b", delta = +", b""),
+            (false, true) => (b"[", b"] (+", b") "),
+            (false, false) => (b"[", b"", b"] "),
+        }
+    }
+
+    /// `[17:46:22.794565804] (+0.000001868) `, or cycles
+    #[inline]
+    pub fn write(&mut self, moment: Moment, line: &mut Vec<u8>) {
+        let last = self.last.replace(moment);
+        if self.format.clock == ClockFormat::Cycles {
+            return self.write_cycles(moment.cycles, last.map(|last| last.cycles), line);
+        }
+        let time = moment.time;
+        let delta = last.filter(|_| self.delta).map(|last| time.saturating_sub(last.time));
+        let since = self.since_second(time);
+        if let (Some(delta @ 0..SECOND), Some(usual), Some(since)) =
+            (delta, self.usual.as_ref().filter(|_| !self.names), since)
+        {
+            usual.write(since, delta as u32, line);
+            return;
+        }
+        let (begin, between, end) = self.frame();
+        line.extend_from_slice(begin);
         self.time(time, line);
-        let last = self.last.replace(time).filter(|_| self.delta);
-        match last.map(|last| time.saturating_sub(last)) {
-            None if self.delta => line.extend_from_slice(b"] (+?.?????????) "),
-            None => line.extend_from_slice(b"] "),
-            Some(delta @ 0..SECOND) => {
-                let mut text = *b"] (+0.000000000) ";
-                fraction(delta, &mut text, 6);
-                line.extend_from_slice(&text);
-            }
-            Some(delta) => {
-                line.extend_from_slice(b"] (+");
-                line.extend_from_slice(itoa::Buffer::new().format(delta.div_euclid(SECOND)).as_bytes());
-                let mut text = *b".000000000) ";
-                fraction(delta.rem_euclid(SECOND), &mut text, 1);
-                line.extend_from_slice(&text);
+        if self.delta {
+            line.extend_from_slice(between);
+            match delta {
+                None => line.extend_from_slice(b"?.?????????"),
+                Some(delta) => {
+                    digits::signed(delta.div_euclid(SECOND), line);
+                    fraction(delta.rem_euclid(SECOND), line);
+                }
             }
         }
+        line.extend_from_slice(end);
     }
 
     /// `17:46:22.794565804`
     pub fn time(&mut self, time: i64, line: &mut Vec<u8>) {
-        let mut second = self.second;
-        let begun = self.text.is_empty();
-        let known = second.checked_mul(SECOND).and_then(|start| time.checked_sub(start));
-        if begun || !known.is_some_and(|since| (0..SECOND).contains(&since)) {
-            second = time.div_euclid(SECOND);
-        }
-        if begun || second != self.second {
+        let second = time.div_euclid(SECOND);
+        if self.text.is_empty() || second != self.second {
             self.second = second;
             self.text = self.second_text(second).into_bytes();
+            self.usual = Usual::new(&self.text);
         }
         line.extend_from_slice(&self.text);
-        let mut text = *b".000000000";
-        // The beginning of the first second lies before the first time that there is.
-        fraction(time.wrapping_sub(second.wrapping_mul(SECOND)), &mut text, 1);
-        line.extend_from_slice(&text);
+        fraction(time.rem_euclid(SECOND), line);
+    }
+
+    /// The nanoseconds since the second whose text is kept, if the time lies in it.
+    #[inline]
+    fn since_second(&self, time: i64) -> Option<u32> {
+        let since = self.second.checked_mul(SECOND).and_then(|start| time.checked_sub(start))?;
+        (0..SECOND).contains(&since).then_some(since as u32)
     }
 
     fn second_text(&self, second: i64) -> String {
@@ -100,14 +169,38 @@ impl Times {
     }
 }
 
-/// Writes the nine digits of a fraction of a second at a place in a text.
-#[inline]
-fn fraction(nanoseconds: i64, text: &mut [u8], at: usize) {
-    let mut rest = nanoseconds as u32;
-    for digit in text.iter_mut().skip(at).take(9).rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
+/// `[17:46:22.794565804] (+0.000001868) `, of which nothing changes but two fractions of a second.
+struct Usual([u8; 36]);
+
+impl Usual {
+    /// With the text of a second that has the usual length.
+    fn new(second: &[u8]) -> Option<Self> {
+        let mut text = *b"[00:00:00.000000000] (+0.000000000) ";
+        text.get_mut(1..9)?.copy_from_slice(second.first_chunk::<8>().filter(|_| second.len() == 8)?);
+        Some(Self(text))
     }
+
+    #[inline]
+    fn write(&self, since: u32, delta: u32, line: &mut Vec<u8>) {
+        line.extend_from_slice(&self.0);
+        if let Some(text) = line.last_chunk_mut::<36>() {
+            let [_, _, _, _, _, _, _, _, _, _, text @ ..] = text;
+            if let Some(place) = text.first_chunk_mut() {
+                digits::nine(since, place);
+            }
+            if let Some(place) = text.split_at_mut(15).1.first_chunk_mut() {
+                digits::nine(delta, place);
+            }
+        }
+    }
+}
+
+/// `.794565804`
+fn fraction(nanoseconds: i64, line: &mut Vec<u8>) {
+    let mut text = [0; 9];
+    digits::nine(nanoseconds as u32, &mut text);
+    line.push(b'.');
+    line.extend_from_slice(&text);
 }
 
 #[cfg(test)]
@@ -121,7 +214,7 @@ mod tests {
             let mut writer = Times::new(&format, true);
             for time in times {
                 let mut line = Vec::new();
-                writer.write(time, &mut line);
+                writer.write(Moment { time, cycles: 0 }, &mut line);
                 let second = time.div_euclid(SECOND);
                 let expected = format!("[{second}.{:09}] ", time.rem_euclid(SECOND));
                 assert!(line.starts_with(expected.as_bytes()), "{}", String::from_utf8_lossy(&line));

@@ -5,26 +5,31 @@ use std::io::Write;
 use tompion_ctf::decode::{Elements, Fields, Inner, Value};
 use tompion_ctf::metadata::{Base, BitArray, Enum, Integer};
 
-/// `{ a = 1, b = "x" }`
-pub(crate) fn fields(fields: Fields<'_>, line: &mut Vec<u8>) {
+use super::digits;
+
+/// `{ a = 1, b = "x" }`, or without names `{ 1, "x" }`
+fn fields(fields: Fields<'_>, names: bool, line: &mut Vec<u8>) {
     line.push(b'{');
     let mut separator: &[u8] = b" ";
     for (name, value) in fields {
         line.extend_from_slice(separator);
         separator = b", ";
-        field(name, value, line);
+        field(name, value, names, line);
     }
     line.extend_from_slice(b" }");
 }
 
-/// `a = 1`
-pub(crate) fn field(name: &str, value: Value<'_>, line: &mut Vec<u8>) {
-    line.extend_from_slice(name.as_bytes());
-    line.extend_from_slice(b" = ");
-    self::value(value, line);
+/// `a = 1`, or without names `1`
+pub(super) fn field(name: &str, value: Value<'_>, names: bool, line: &mut Vec<u8>) {
+    if names {
+        line.extend_from_slice(name.as_bytes());
+        line.extend_from_slice(b" = ");
+    }
+    self::value(value, names, line);
 }
 
-pub(super) fn value(value: Value<'_>, line: &mut Vec<u8>) {
+/// With the names of what is in it, or without.
+pub(super) fn value(value: Value<'_>, names: bool, line: &mut Vec<u8>) {
     match value {
         Value::Unsigned(value, ty) => unsigned(value, ty, line),
         Value::Signed(value, ty) => signed(value, ty, line),
@@ -33,22 +38,17 @@ pub(super) fn value(value: Value<'_>, line: &mut Vec<u8>) {
         Value::Boolean(value) => line.extend_from_slice(if value { b"true" } else { b"false" }),
         Value::Bits(value, ty) => bits(value, ty, line),
         Value::Blob(value) => blob(value, line),
-        Value::Optional(value) => optional(value, line),
+        Value::Optional(value) => optional(value, names, line),
         Value::Enum(value, ty) => enumeration(value, ty, line),
-        Value::Struct(value) => fields(value, line),
-        Value::Variant(_, value) => variant(value, line),
-        Value::Array(value) => array(value, line),
+        Value::Struct(value) => fields(value, names, line),
+        Value::Variant(_, value) => variant(value, names, line),
+        Value::Array(value) => array(value, names, line),
     }
-}
-
-#[inline]
-pub(super) fn decimal(value: impl itoa::Integer, line: &mut Vec<u8>) {
-    line.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 fn unsigned(value: u64, ty: &Integer, line: &mut Vec<u8>) {
     if ty.base == Base::Decimal {
-        decimal(value, line);
+        digits::unsigned(value, line);
     } else {
         based(value, ty, line);
     }
@@ -56,7 +56,7 @@ fn unsigned(value: u64, ty: &Integer, line: &mut Vec<u8>) {
 
 fn signed(value: i64, ty: &Integer, line: &mut Vec<u8>) {
     if ty.base == Base::Decimal {
-        decimal(value, line);
+        digits::signed(value, line);
     } else {
         based(value as u64, ty, line);
     }
@@ -64,24 +64,22 @@ fn signed(value: i64, ty: &Integer, line: &mut Vec<u8>) {
 
 /// Bases other than ten show the bits that the integer has, octal ones in whole digits.
 fn based(value: u64, ty: &Integer, line: &mut Vec<u8>) {
-    let (prefix, shift): (&[u8], u32) = match ty.base {
-        Base::Binary => (b"0b", 1),
-        Base::Octal => (b"0", 3),
-        _ => (b"0x", 4),
-    };
-    let bits = if shift == 3 { ty.bits.next_multiple_of(3) } else { ty.bits };
+    let bits = if ty.base == Base::Octal { ty.bits.next_multiple_of(3) } else { ty.bits };
     let value = if bits < 64 { value & ((1 << bits) - 1) } else { value };
-    let digits = if shift == 1 { bits } else { significant(value, shift) };
-    line.extend_from_slice(prefix);
-    for digit in (0..digits).rev() {
-        let digit = value >> (digit * shift) & ((1 << shift) - 1);
-        line.push(b"0123456789ABCDEF".get(digit as usize).copied().unwrap_or(b'?'));
-    }
+    let (shift, digits) = match ty.base {
+        Base::Binary => (1, bits),
+        Base::Octal => (3, (64 - value.leading_zeros()).div_ceil(3).max(1)),
+        _ => return hexadecimal(value, line),
+    };
+    line.extend_from_slice(if shift == 1 { b"0b" } else { b"0" });
+    line.extend((0..digits).rev().map(|digit| b'0' + (value >> (digit * shift) & ((1 << shift) - 1)) as u8));
 }
 
-/// Number of digits of `shift` bits each, at least one.
-fn significant(value: u64, shift: u32) -> u32 {
-    (64 - value.leading_zeros()).div_ceil(shift).max(1)
+/// `0x5F`
+#[inline]
+pub(super) fn hexadecimal(value: u64, line: &mut Vec<u8>) {
+    line.extend_from_slice(b"0x");
+    digits::hexadecimal(value, line);
 }
 
 /// `( "label" : container = 1 )`
@@ -105,26 +103,28 @@ fn enumeration(value: u64, ty: &Enum, line: &mut Vec<u8>) {
     line.extend_from_slice(b" )");
 }
 
-/// `[ [0] = 1, [1] = 2 ]`
-fn array(elements: Elements<'_>, line: &mut Vec<u8>) {
+/// `[ [0] = 1, [1] = 2 ]`, or without names `[ 1, 2 ]`
+fn array(elements: Elements<'_>, names: bool, line: &mut Vec<u8>) {
     line.push(b'[');
     let mut separator: &[u8] = b" ";
     for (index, element) in elements.enumerate() {
         line.extend_from_slice(separator);
         separator = b", ";
-        line.push(b'[');
-        line.extend_from_slice(itoa::Buffer::new().format(index).as_bytes());
-        line.extend_from_slice(b"] = ");
-        value(element, line);
+        if names {
+            line.push(b'[');
+            digits::unsigned(index as u64, line);
+            line.extend_from_slice(b"] = ");
+        }
+        value(element, names, line);
     }
     line.extend_from_slice(b" ]");
 }
 
 /// `{ 1 }`: the option without its name.
-fn variant(option: Fields<'_>, line: &mut Vec<u8>) {
+fn variant(option: Fields<'_>, names: bool, line: &mut Vec<u8>) {
     line.extend_from_slice(b"{ ");
     for (_, value) in option {
-        self::value(value, line);
+        self::value(value, names, line);
     }
     line.extend_from_slice(b" }");
 }
@@ -158,11 +158,11 @@ fn blob(bytes: &[u8], line: &mut Vec<u8>) {
 }
 
 /// `{ 1 }`, or `<none>`
-fn optional(value: Option<Inner<'_>>, line: &mut Vec<u8>) {
+fn optional(value: Option<Inner<'_>>, names: bool, line: &mut Vec<u8>) {
     match value.and_then(Inner::value) {
         Some(value) => {
             line.extend_from_slice(b"{ ");
-            self::value(value, line);
+            self::value(value, names, line);
             line.extend_from_slice(b" }");
         }
         None => line.extend_from_slice(b"<none>"),
@@ -170,8 +170,52 @@ fn optional(value: Option<Inner<'_>>, line: &mut Vec<u8>) {
 }
 
 /// `"a\tb"`
+#[inline]
 pub(super) fn text(text: &[u8], line: &mut Vec<u8>) {
     line.push(b'"');
+    if is_plain(text) {
+        append(text, line);
+    } else {
+        escaped(text, line);
+    }
+    line.push(b'"');
+}
+
+/// Whether all bytes of a text stand for themselves. Words of eight bytes are looked at together, the last two of
+/// which may overlap.
+#[inline]
+fn is_plain(text: &[u8]) -> bool {
+    let (Some(mut rest), Some(last)) = (Some(text), text.last_chunk::<8>()) else {
+        return !text.iter().any(|&byte| needs_escape(byte));
+    };
+    let mut odd = is_odd(last);
+    while let Some((word, behind)) = rest.split_first_chunk::<8>() {
+        odd |= is_odd(word);
+        rest = behind;
+    }
+    !odd
+}
+
+/// Whether one of eight bytes doesn't stand for itself.
+#[inline]
+fn is_odd(word: &[u8; 8]) -> bool {
+    word.iter().fold(false, |odd, &byte| odd | is_escaped(byte))
+}
+
+/// Appends a text, short ones by copies of known size.
+#[inline]
+fn append(text: &[u8], line: &mut Vec<u8>) {
+    match (text.first_chunk::<8>(), text.last_chunk::<8>()) {
+        (Some(first), Some(last)) if text.len() <= 16 => {
+            line.extend_from_slice(first);
+            line.truncate(line.len() - (16 - text.len()));
+            line.extend_from_slice(last);
+        }
+        _ => line.extend_from_slice(text),
+    }
+}
+
+fn escaped(text: &[u8], line: &mut Vec<u8>) {
     let mut rest = text;
     while let Some(place) = rest.iter().position(|&byte| needs_escape(byte)) {
         let (plain, escaped) = rest.split_at(place);
@@ -182,7 +226,12 @@ pub(super) fn text(text: &[u8], line: &mut Vec<u8>) {
         }
     }
     line.extend_from_slice(rest);
-    line.push(b'"');
+}
+
+/// Whether a byte doesn't stand for itself.
+#[inline]
+const fn is_escaped(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | b'\'' | b'?' | 0..=0x1f | 0x7f)
 }
 
 /// Bytes that don't stand for themselves.
@@ -190,7 +239,7 @@ const ESCAPED: [bool; 256] = {
     let mut escaped = [false; 256];
     let mut byte = 0;
     while byte < 256 {
-        escaped[byte] = matches!(byte as u8, b'"' | b'\\' | b'\'' | b'?' | 0..=0x1f | 0x7f);
+        escaped[byte] = is_escaped(byte as u8);
         byte += 1;
     }
     escaped
@@ -246,7 +295,7 @@ fn float(value: f64, line: &mut Vec<u8>) {
     if exponent.abs() < 10 {
         line.push(b'0');
     }
-    line.extend_from_slice(itoa::Buffer::new().format(exponent.abs()).as_bytes());
+    digits::unsigned(exponent.unsigned_abs().into(), line);
 }
 
 /// Formats into a buffer that is large enough.

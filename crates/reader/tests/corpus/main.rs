@@ -56,7 +56,8 @@ fn opened(name: &str) -> Option<TraceSet> {
 fn printed(mut traces: TraceSet) -> (String, Vec<Damage>) {
     let time = TimeFormat { clock: ClockFormat::Seconds, utc: true, ..TimeFormat::default() };
     let mut output = Vec::new();
-    text::print(&mut traces, &PrintOptions { time, no_delta: true }, &mut output).unwrap();
+    text::print(&mut traces, &PrintOptions { time, no_delta: true, ..PrintOptions::default() }, &mut output)
+        .unwrap();
     (String::from_utf8(output).unwrap(), traces.damages().to_vec())
 }
 
@@ -137,7 +138,8 @@ fn a_trace_without_an_origin_of_its_clock_reads_as_another_reader_says() {
     let mut traces = open(&[folder]).unwrap();
     let time = TimeFormat { clock: ClockFormat::Seconds, utc: true, ..TimeFormat::default() };
     let mut output = Vec::new();
-    text::print(&mut traces, &PrintOptions { time, no_delta: true }, &mut output).unwrap();
+    text::print(&mut traces, &PrintOptions { time, no_delta: true, ..PrintOptions::default() }, &mut output)
+        .unwrap();
     let text = String::from_utf8(output).unwrap();
     let mut lines = 0;
     for (found, expected) in text.lines().zip(expected.lines()) {

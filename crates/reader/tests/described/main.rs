@@ -59,7 +59,9 @@ impl Recording {
         assert_eq!(tsdl::parse(written.as_bytes()).unwrap(), metadata);
         fs::write(folder.join("metadata"), written).unwrap();
         let origin = Origin { cpu: 3, ..Origin::default() };
-        packet.finish(origin, 0, |bytes, _| fs::write(folder.join("stream"), bytes)).unwrap();
+        packet
+            .finish(origin, 0, |bytes, info| fs::write(folder.join("stream"), &bytes[..info.size as usize]))
+            .unwrap();
         Self(folder)
     }
 
@@ -67,14 +69,24 @@ impl Recording {
         let mut traces = open(std::slice::from_ref(&self.0)).unwrap();
         let mut output = Vec::new();
         let time = TimeFormat { utc: true, ..TimeFormat::default() };
-        text::print(&mut traces, &PrintOptions { time, no_delta: true }, &mut output).unwrap();
+        text::print(
+            &mut traces,
+            &PrintOptions { time, no_delta: true, ..PrintOptions::default() },
+            &mut output,
+        )
+        .unwrap();
         assert_eq!(traces.damages(), []);
         output
     }
 
     fn json(&self) -> Vec<serde_json::Value> {
         let mut output = Vec::new();
-        json::print(&mut open(std::slice::from_ref(&self.0)).unwrap(), &mut output).unwrap();
+        json::print(
+            &mut open(std::slice::from_ref(&self.0)).unwrap(),
+            json::JsonOptions::default(),
+            &mut output,
+        )
+        .unwrap();
         serde_json::Deserializer::from_slice(&output).into_iter().map(Result::unwrap).collect()
     }
 
@@ -421,7 +433,7 @@ fn damaged_recordings_are_printed_without_panic() {
         let Ok(mut traces) = open() else { continue };
         let mut output = Vec::new();
         text::print(&mut traces, &PrintOptions::default(), &mut output).unwrap();
-        json::print(&mut open().unwrap(), &mut output).unwrap();
+        json::print(&mut open().unwrap(), json::JsonOptions::default(), &mut output).unwrap();
         json::print_csv(&mut open().unwrap(), &mut output).unwrap();
         assert!(output.len() < 1 << 20);
         printed += usize::from(!output.is_empty());

@@ -18,7 +18,7 @@ use std::{
 };
 
 use tompion_layout::{
-    record::SubbufferHeader,
+    record::{Form, SubbufferHeader},
     ring::{DATA, EVENTS, WRITE},
 };
 use tompion_ring::producer::{Event, Outcome};
@@ -30,6 +30,7 @@ use writers::{Source, Writer};
 
 /// One way to make life hard.
 struct Weather {
+    form: Form,
     overwrite: bool,
     subbuf_size: u64,
     subbufs: u64,
@@ -47,7 +48,7 @@ impl Weather {
 
     /// Writes and reads until the target is reached, or the reader found something wrong.
     fn endure(&self, append: Append) -> Result<(), String> {
-        let bench = Bench::new(self.subbuf_size, self.subbufs, self.overwrite, 1);
+        let bench = Bench::of(self.form, self.subbuf_size, self.subbufs, self.overwrite, 1);
         let writers: Vec<_> = (0..self.threads).map(|index| Writer::new(index, &bench, append)).collect();
         let sources: Vec<&Source> =
             writers.iter().flat_map(|writer| [&writer.thread, &writer.handler]).collect();
@@ -94,21 +95,74 @@ impl Weather {
 /// What a test's thread has to endure, in turn: the tests themselves would disturb each other.
 fn endure(weathers: &[Weather]) {
     for weather in weathers {
-        weather.endure(record::by_section).unwrap_or_else(|wrong| panic!("{wrong}"));
+        weather.endure(record::as_recorded).unwrap_or_else(|wrong| panic!("{wrong}"));
     }
 }
 
 const DISCARD: [Weather; 3] = [
-    Weather { overwrite: false, subbuf_size: 4096, subbufs: 2, threads: 16, storm_us: 100, records: 100 },
-    Weather { overwrite: false, subbuf_size: 4096, subbufs: 2, threads: 3, storm_us: 20, records: 40 },
-    Weather { overwrite: false, subbuf_size: 16384, subbufs: 4, threads: 24, storm_us: 0, records: 360 },
+    Weather {
+        form: Form::Section,
+        overwrite: false,
+        subbuf_size: 4096,
+        subbufs: 2,
+        threads: 16,
+        storm_us: 100,
+        records: 100,
+    },
+    Weather {
+        form: Form::Section,
+        overwrite: false,
+        subbuf_size: 4096,
+        subbufs: 2,
+        threads: 3,
+        storm_us: 20,
+        records: 40,
+    },
+    Weather {
+        form: Form::Section,
+        overwrite: false,
+        subbuf_size: 16384,
+        subbufs: 4,
+        threads: 24,
+        storm_us: 0,
+        records: 360,
+    },
 ];
 
 const OVERWRITE: [Weather; 3] = [
-    Weather { overwrite: true, subbuf_size: 4096, subbufs: 2, threads: 16, storm_us: 100, records: 200 },
-    Weather { overwrite: true, subbuf_size: 4096, subbufs: 2, threads: 3, storm_us: 20, records: 50 },
-    Weather { overwrite: true, subbuf_size: 4096, subbufs: 4, threads: 24, storm_us: 0, records: 250 },
+    Weather {
+        form: Form::Section,
+        overwrite: true,
+        subbuf_size: 4096,
+        subbufs: 2,
+        threads: 16,
+        storm_us: 100,
+        records: 200,
+    },
+    Weather {
+        form: Form::Section,
+        overwrite: true,
+        subbuf_size: 4096,
+        subbufs: 2,
+        threads: 3,
+        storm_us: 20,
+        records: 50,
+    },
+    Weather {
+        form: Form::Section,
+        overwrite: true,
+        subbuf_size: 4096,
+        subbufs: 4,
+        threads: 24,
+        storm_us: 0,
+        records: 250,
+    },
 ];
+
+/// The same weathers, of fewer records, without restartable sequences.
+fn in_reserve_form(weathers: [Weather; 3]) -> [Weather; 3] {
+    weathers.map(|weather| Weather { form: Form::Reserve, records: weather.records / 4, ..weather })
+}
 
 #[test]
 fn every_record_is_read_once_or_counted_as_lost() {
@@ -118,6 +172,16 @@ fn every_record_is_read_once_or_counted_as_lost() {
 #[test]
 fn every_copy_of_the_history_is_whole_and_says_how_much_is_overwritten() {
     endure(&OVERWRITE);
+}
+
+#[test]
+fn without_sections_every_record_is_read_once_or_counted_as_lost() {
+    endure(&in_reserve_form(DISCARD));
+}
+
+#[test]
+fn without_sections_every_copy_of_the_history_is_whole() {
+    endure(&in_reserve_form(OVERWRITE));
 }
 
 /// Appends as a section does, only that nobody restarts it.
@@ -130,7 +194,7 @@ fn without_a_section(bench: &Bench, event: &Event<'_>) -> Outcome {
     let inside = write % bench.geometry.subbuf_size();
     let fits = inside >= SubbufferHeader::LEN as u64 && inside + len <= bench.geometry.subbuf_size();
     if !event.tails.is_empty() || !fits {
-        return record::by_section(bench, event);
+        return record::as_recorded(bench, event);
     }
     let head = tompion_layout::record::Head { id: event.id, words: (len / 8) as u16, tid: event.tid };
     // SAFETY: the image is that many bytes.

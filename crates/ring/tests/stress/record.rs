@@ -52,8 +52,8 @@ impl Shape {
 /// How something is appended.
 pub type Append = fn(&Bench, &Event<'_>) -> Outcome;
 
-/// By the ring's own sections.
-pub fn by_section(bench: &Bench, event: &Event<'_>) -> Outcome {
+/// As the recording does: by sections, or by reserving.
+pub fn as_recorded(bench: &Bench, event: &Event<'_>) -> Outcome {
     // SAFETY: who makes events here keeps their image and tails.
     unsafe { bench.recording.append(event) }
 }

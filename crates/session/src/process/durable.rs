@@ -30,6 +30,7 @@ impl Process {
         let limit = self.geometry.ring_size() / PRESSED_SHARE;
         self.is_durable()
             && !self.overwrite
+            && !self.given_up
             && self.states.iter().any(|state| state.read.saturating_sub(state.consumed) >= limit)
     }
 
@@ -48,13 +49,13 @@ impl Process {
         self.kept_in.as_ref().map_or(Ok(()), ProcessBacking::remove)
     }
 
-    /// Sees to it that the medium has the catalog as far as it was read: nothing in the trace is older than its
-    /// description.
+    /// Sees to it that the medium has the catalog and the events that are kept as far as they were read: nothing in the
+    /// trace is older than its description.
     pub(super) fn sync_catalog(&mut self) -> io::Result<()> {
         if let Some(backing) = &self.kept_in {
-            if self.catalog_synced < self.catalog_read {
+            if self.catalog_synced < self.catalog_read || self.kept_synced < self.kept_read {
                 backing.sync_control()?;
-                self.catalog_synced = self.catalog_read;
+                (self.catalog_synced, self.kept_synced) = (self.catalog_read, self.kept_read);
             }
         }
         Ok(())

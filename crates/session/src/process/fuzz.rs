@@ -12,8 +12,10 @@ use tompion_ctf::{
 use tompion_layout::{record::Form, ring};
 use tompion_os::{ClockPair, create_memfd};
 use tompion_protocol::message::Origin;
+use tompion_ring::records::{Records, UntrustedRecord};
 
 use super::*;
+use crate::clock::ClockMap;
 
 mod sound;
 
@@ -258,7 +260,7 @@ impl Fixture {
         let walked = pending.map(|(span, bytes)| walk(*span, bytes, process.geometry, Form::Section));
         let walked = walked.unwrap_or_default();
         let size = process.pending_bytes();
-        while process.convert_some(&mut self.clock).unwrap() != 0 {}
+        while process.convert_some(Share::All, &mut self.clock).unwrap() != 0 {}
         let after = counts(process);
         let (events, refused, filtered) = (after.0 - before.0, after.1 - before.1, after.2 - before.2);
         assert_eq!(events + refused + filtered, walked.events + walked.refusals);
@@ -289,6 +291,7 @@ impl Fixture {
         for _ in 0..64 {
             self.process.catalog_read = 0;
             self.process.classes = BTreeMap::new();
+            self.process.ready = Vec::new();
             sound::damage_catalog(&self.process.control, random);
             let before = (self.process.refused(), self.process.initial.len());
             self.process.read_catalog();

@@ -3,22 +3,19 @@
 use std::{io, sync::atomic::Ordering};
 
 use tompion_ctf::metadata::Uuid;
-use tompion_layout::{
-    control,
-    record::{Form, SubbufferHeader},
-};
+use tompion_layout::control;
 use tompion_ring::{
     doubtful::{self, Manner, Next},
     reader::Span,
     records::{Records, UntrustedRecord},
 };
 
-use super::{Attention, Process, Recording};
+use super::{Attention, Process, Recording, Share};
 use crate::{
     backing::{ProcessBacking, SavedProcess},
     clock::ClockMap,
     context::Threads,
-    control::{Terms, describe},
+    control::{Terms, describe, form_for},
     filter,
     resume::Expected,
 };
@@ -38,20 +35,10 @@ impl Process {
         let hello = saved.hello();
         let uuid = Uuid::parse(&saved.uuid).ok_or_else(|| format!("`{}` is no trace's id", saved.uuid))?;
         let (control, rings) = kept_in.map(terms.geometry).map_err(|error| error.to_string())?;
-        // Ordering: nobody writes this any more.
-        let magic = control.word(control::OFFSET_MAGIC).load(Ordering::Relaxed);
-        if magic != control::MAGIC {
-            let folder = kept_in.folder().display();
-            return Err(format!(
-                "{folder}/control: byte 0: expected TOMPCTL1, found {magic:#018x}: what this process recorded can't \
-                 be read"
-            ));
-        }
         let attention = Attention::recall(terms, hello.pid, &kept_in);
         let recording = Recording {
             geometry: terms.geometry,
-            // Processes without restartable sequences have no rings in files.
-            form: Form::Section,
+            form: form_for(&hello),
             overwrite: terms.overwrite,
             given_time: saved.given_time,
             control,
@@ -64,15 +51,27 @@ impl Process {
         let mut process = Self::new(saved.key, saved.pid, hello, None, recording);
         process.doubtful = doubtful;
         let most_torn = MOST_TORN + 4 * terms.geometry.ring_size();
-        let expected = |ring| Expected { uuid, trusted: process.reader(ring).given_back(), most_torn };
+        let expected = |ring| Expected { uuid, trusted: Some(process.reader(ring).given_back()), most_torn };
         let expected: Vec<_> = (0..process.states.len()).map(expected).collect();
         process.writer.resume(&expected).map_err(|error| error.to_string())?;
         for ring in 0..process.states.len() {
             let mark = process.writer.mark(ring);
             let state = &mut process.states[ring];
-            (state.mark, state.read) = (mark, mark.ring_end);
+            (state.mark, state.read, state.converted) = (mark, mark.ring_end, mark.ring_end);
         }
         Ok(process)
+    }
+
+    /// What is wrong with the control file's beginning, if anything. The rest may be sound all the same.
+    pub fn damage(&self) -> Option<String> {
+        // Ordering: nobody writes this any more.
+        let magic = self.control.word(control::OFFSET_MAGIC).load(Ordering::Relaxed);
+        let folder = self.kept_in.as_ref()?.folder().display();
+        (magic != control::MAGIC).then(|| {
+            format!(
+                "{folder}/control: byte 0: expected TOMPCTL1, found {magic:#018x}: recovered what the rest of it tells"
+            )
+        })
     }
 
     /// Completes the trace with what the rings hold behind what it has.
@@ -80,7 +79,7 @@ impl Process {
         for ring in 0..self.states.len() {
             for (span, bytes) in self.left_in(ring) {
                 self.states[ring].pending.push_back((span, bytes));
-                while self.convert_some(clock)? != 0 {}
+                while self.convert_some(Share::All, clock)? != 0 {}
             }
             self.count_missing(ring);
         }
@@ -98,21 +97,23 @@ impl Process {
             return self.behind(read, span, &bytes).into_iter().collect();
         }
         let size = self.geometry.subbuf_size();
+        let (form, overwrite) = (self.form, self.overwrite);
+        let manner = Manner { form, subbuf_size: size, ordered: !self.given_time, overwrite };
         let mut pieces = Vec::new();
         let mut begin = span.begin;
         while begin < span.end {
             let end = self.geometry.subbuf_end(begin).min(span.end);
             let place = |position: u64| (position - span.begin) as usize;
-            let next = match header_at(&bytes[place(end)..], end, size) {
+            let next = match header_at(&bytes[place(end)..], end, manner) {
                 _ if end == span.end => Next::End { events: self.reader(ring).events() },
                 Some((time, events)) => Next::Subbuffer { time, events },
                 None => Next::Unreadable,
             };
-            let manner = Manner { subbuf_size: size, ordered: !self.given_time };
-            let part = &bytes[place(begin)..place(end)];
-            let sound = doubtful::sound_end(part, begin, manner, next);
-            let sound_span = Span { begin, end: sound, events: None };
-            pieces.extend(self.behind(read, sound_span, &part[..(sound - begin) as usize]));
+            for sound in doubtful::sound_parts(&bytes[place(begin)..place(end)], begin, manner, next) {
+                let part = &bytes[place(sound.start)..place(sound.end)];
+                let span = Span { begin: sound.start, end: sound.end, events: None };
+                pieces.extend(self.behind(read, span, part));
+            }
             begin = end;
         }
         pieces
@@ -134,7 +135,7 @@ impl Process {
             reader.copy_history(&mut bytes).ok()
         } else {
             let begin = self.geometry.subbuf_start(read);
-            let span = Span { begin, end: reader.written(), events: None };
+            let span = Span { begin, end: reader.written(), events: Some(reader.events()) };
             let is_possible =
                 span.end % 8 == 0 && span.end.saturating_sub(span.begin) <= self.geometry.ring_size();
             is_possible.then_some(span)
@@ -168,9 +169,9 @@ impl Process {
 }
 
 /// Time and number of events of a sub-buffer's header, if one stands there.
-fn header_at(bytes: &[u8], position: u64, subbuf_size: u64) -> Option<(u64, u64)> {
-    let bytes = bytes.get(..SubbufferHeader::LEN)?;
-    match Records::new(bytes, position, subbuf_size).next()? {
+fn header_at(bytes: &[u8], position: u64, manner: Manner) -> Option<(u64, u64)> {
+    let bytes = bytes.get(..manner.form.subbuffer_header_len())?;
+    match Records::new(bytes, position, manner.subbuf_size).in_form(manner.form).next()? {
         Ok(UntrustedRecord::Subbuffer { time, events, .. }) => Some((time, events)),
         _ => None,
     }

@@ -57,6 +57,15 @@ pub fn all(stored: &Stored) -> Vec<(String, String)> {
     add("find", "find", &|results| {
         by_label(results, ("find", "wall time"), "find /usr, every allocation recorded")
     });
+    add("kernel", super::super::kernel::ADDED, &|results| {
+        let what = (super::super::kernel::ADDED, super::super::kernel::BOTH_EVENTS);
+        by_label(results, what, "What both events of a system call add to it")
+    });
+    for group in ["microbenchmarks on one CPU", "microbenchmarks on two CPUs"] {
+        add("kernel", group, &|results| {
+            by_place(results, group, "The kernel's deeds while they are recorded")
+        });
+    }
     plots
 }
 
@@ -67,6 +76,9 @@ const fn name_of(who: Who) -> &'static str {
         Who::Tompion => "Tompion",
         Who::Fallback => "Tompion without rseq",
         Who::Lttng => "LTTng-UST",
+        Who::Babeltrace => "babeltrace2",
+        Who::Ftrace => "ftrace",
+        Who::Perf => "perf",
     }
 }
 

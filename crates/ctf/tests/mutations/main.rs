@@ -1,11 +1,12 @@
 //! Damaged descriptions and packets: whatever the bytes are, reading ends, with events or an error.
 //!
-//! Some rounds in normal tests, ten million in all of packets and of descriptions with `TOMPION_FULL=1`; the
-//! same in every run.
+//! Some rounds in normal tests, ten million in all of packets and of descriptions with `TOMPION_FULL=1`, and as many as
+//! `./x fuzz` says; the same in every run.
 
-use std::time::{Duration, Instant};
+mod damage;
 
-use tompion_ctf::decode::{Decoder, Input, Value};
+use damage::{Rounds, Words};
+use tompion_ctf::decode::{Decoder, Input, State, Tally, Value};
 use tompion_ctf::encode::{ContextField, Origin, Packet, Plan, Record, Source, metadata};
 use tompion_ctf::metadata::Uuid;
 use tompion_ctf::{json, tsdl};
@@ -117,7 +118,7 @@ fn written() -> (String, Vec<u8>) {
     for time in [5, 6, 1 << 40] {
         packet.push(&Record { id: 0, time, tid: 7, context, payload: &payload }, &plan).unwrap();
     }
-    let bytes = packet.finish(Origin::default(), 0, |bytes, _| bytes.to_vec());
+    let bytes = packet.finish(Origin::default(), 0, |bytes, info| bytes[..info.size as usize].to_vec());
     (tsdl::write(&metadata(&source, &[event])), bytes)
 }
 
@@ -126,55 +127,13 @@ fn samples() -> [(String, Vec<u8>); 2] {
     [(METADATA.into(), packet()), written()]
 }
 
-fn rounds(few: u64) -> u64 {
-    if std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1") { 10_000_000 } else { few }
-}
-
-/// xorshift64
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-
-    /// Changes, cuts, doubles or inserts a few bytes.
-    fn mutate(&mut self, bytes: &mut Vec<u8>) {
-        for _ in 0..=self.below(4) {
-            let place = self.below(bytes.len());
-            let odd = [0, 1, 0x7f, 0x80, 0xff, b'{', b'}', b';', b'[', b'9'][self.below(10)];
-            match self.below(7) {
-                0 | 1 => bytes[place..].iter_mut().take(1).for_each(|byte| *byte ^= 1 << (self.0 & 7)),
-                2 => bytes[place..].iter_mut().take(4).for_each(|byte| *byte = odd),
-                3 if bytes.len() > 8 => bytes.truncate(place.max(8)),
-                4 => bytes.insert(place, odd),
-                5 => drop(bytes.drain(place..bytes.len().min(place + 7))),
-                _ => {
-                    let piece = bytes[place..bytes.len().min(place + 40)].to_vec();
-                    let to = self.below(bytes.len());
-                    bytes.splice(to..to, piece);
-                }
-            }
-            if bytes.is_empty() {
-                bytes.push(odd);
-            }
-        }
-    }
-}
-
 /// Decodes a packet to its end or to the first error; returns the number of events.
 fn decode(decoder: &Decoder, bytes: &[u8]) -> usize {
     let mut state = decoder.state();
     let Ok(packet) = decoder.packet(Input::new(bytes, u64::MAX), &mut state) else { return 0 };
     let input = Input::new(bytes, packet.content_bits.unwrap_or(u64::MAX));
     let (mut bit, mut events, mut values) = (packet.header_bits, 0, 0);
+    let counted = tally(decoder, packet.stream, input, (bit, &mut state.clone()));
     while bit < input.bits() {
         let Ok(head) = decoder.event_header(packet.stream, input, bit, &mut state) else { break };
         let place = (packet.stream, head.class);
@@ -198,7 +157,16 @@ fn decode(decoder: &Decoder, bytes: &[u8]) -> usize {
         decoder.packet_context(&packet, input).for_each(drop);
         assert!(values < 10_000_000);
     }
+    assert_eq!(counted, events as u64, "what can be decoded can be counted");
     events
+}
+
+/// Counts a packet's events without decoding them.
+fn tally(decoder: &Decoder, stream: usize, input: Input<'_>, (bit, state): (u64, &mut State)) -> u64 {
+    let classes = decoder.stream(stream).map_or(0, |stream| stream.events.len());
+    let mut tally = Tally::new(classes, decoder.watch(stream, "_vtid"));
+    decoder.tally(stream, input, (bit, state), (&mut tally, &mut |_, context| context.for_each(drop)));
+    tally.counts.iter().sum()
 }
 
 /// Visits a value and all within it.
@@ -211,10 +179,8 @@ fn count(value: Value<'_>) -> usize {
     }
 }
 
-fn within(limit: Duration, what: &str, run: impl FnOnce()) {
-    let begin = Instant::now();
-    run();
-    assert!(begin.elapsed() < limit, "{what} took {:?}", begin.elapsed());
+fn decoder(metadata: &str) -> Decoder {
+    Decoder::new(tsdl::parse(metadata.as_bytes()).unwrap()).unwrap()
 }
 
 #[test]
@@ -226,19 +192,33 @@ fn the_sound_packets_decode() {
     assert_eq!(events, [12, 3]);
 }
 
+/// Descriptions that were damaged but can still be read replace each other after so many packets.
+const OF_ONE_DESCRIPTION: u64 = 256;
+
 #[test]
 fn damaged_packets_end_in_events_or_an_error() {
-    let samples = samples()
-        .map(|(metadata, packet)| (Decoder::new(tsdl::parse(metadata.as_bytes()).unwrap()).unwrap(), packet));
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let (mut events, rounds) = (0, rounds(50_000));
-    for round in 0..rounds {
-        let (decoder, packet) = &samples[random.below(samples.len())];
-        let mut bytes = packet.clone();
+    let samples = samples();
+    let words = samples.each_ref().map(|(metadata, _)| Words::of(metadata, damage::TSDL));
+    let sound = samples.each_ref().map(|(metadata, packet)| (decoder(metadata), packet));
+    let mut rounds = Rounds::new(50_000);
+    let mut random = rounds.random(0x9e37_79b9_7f4a_7c15);
+    let (mut events, mut odd) = (0, None);
+    while let Some(round) = rounds.next() {
+        let which = random.below(sound.len());
+        let (decoder, packet) = &sound[which];
+        let mut bytes = packet.to_vec();
         random.mutate(&mut bytes);
-        within(Duration::from_secs(5), &format!("packet {round}"), || events += decode(decoder, &bytes));
+        events += decode(decoder, &bytes);
+        // The same bytes as another description sees them.
+        if round % OF_ONE_DESCRIPTION == 0 {
+            let text = words[which].damaged(&mut random);
+            odd = tsdl::parse(&text).ok().and_then(|trace| Decoder::new(trace).ok()).or(odd);
+        }
+        if let Some(odd) = &odd {
+            decode(odd, &bytes);
+        }
     }
-    assert!(events as u64 > rounds / 4, "most damage leaves something to read: {events}");
+    assert!(events as u64 > rounds.done() / 4, "most damage leaves something to read: {events}");
 }
 
 /// A description of CTF 2 with every field class, and an event of it.
@@ -274,48 +254,123 @@ const FIELD_CLASSES: &str = r#"
 
 const ALL_FIELDS: &[u8] = b"\xac\x02\x02\xf1\0h\x78\0\0\0\0\0\0\0ab\x01\x07zz\x3f\x80\0\0\x7f\x08yy";
 
+/// Short descriptions of CTF 2, each of something else, between a preamble and a stream.
+const SHORT_CLASSES: [&str; 8] = [
+    r#"{"type": "static-length-array", "length": 3, "element-field-class":
+        {"type": "fixed-length-unsigned-integer", "length": 12, "byte-order": "big-endian", "preferred-display-base": 16}}"#,
+    r#"{"type": "null-terminated-string", "encoding": "utf-16le"}"#,
+    r#"{"type": "static-length-blob", "length": 5, "media-type": "image/png"}"#,
+    r#"{"type": "fixed-length-signed-integer", "length": 7, "byte-order": "little-endian", "alignment": 4,
+        "bit-order": "last-to-first", "mappings": {"few": [[-3, 3], [5, 5]]}}"#,
+    r#"{"type": "structure", "minimum-alignment": 32, "member-classes": [
+        {"name": "n", "field-class": {"type": "variable-length-unsigned-integer"}},
+        {"name": "s", "field-class": {"type": "dynamic-length-string", "length-field-location": {"path": ["n"]}}}]}"#,
+    r#"{"type": "structure", "member-classes": [{"name": "on", "field-class":
+        {"type": "fixed-length-boolean", "length": 8, "byte-order": "little-endian"}},
+        {"name": "o", "field-class": {"type": "optional", "selector-field-location": {"origin": "event-record-payload",
+        "path": ["x", "on"]}, "field-class": {"type": "variable-length-signed-integer"}}}]}"#,
+    r#"{"type": "structure", "member-classes": [{"name": "k", "field-class":
+        {"type": "fixed-length-unsigned-integer", "length": 8, "byte-order": "little-endian"}},
+        {"name": "v", "field-class": {"type": "variant", "selector-field-location": {"path": ["k"]}, "options": [
+        {"selector-field-ranges": [[0, 127]], "field-class": {"type": "static-length-string", "length": 2}}]}}]}"#,
+    r#"{"type": "fixed-length-floating-point-number", "length": 64, "byte-order": "little-endian",
+        "attributes": {"x": [null, true]}}"#,
+];
+
+/// A whole description with one field `x` of this class.
+fn with_class(class: &str) -> String {
+    format!(
+        r#"{{"type": "preamble", "version": 2}}
+{{"type": "data-stream-class"}}
+{{"type": "event-record-class", "name": "e", "payload-field-class": {{"type": "structure", "member-classes": [
+    {{"name": "x", "field-class": {class}}}]}}}}
+"#
+    )
+}
+
+#[test]
+fn short_descriptions_of_ctf_2_can_be_read() {
+    for class in SHORT_CLASSES {
+        let decoder = Decoder::new(json::parse_text(&with_class(class)).unwrap()).unwrap();
+        assert!(decode(&decoder, &[0; 64]) > 0, "{class}");
+    }
+}
+
 #[test]
 fn damaged_descriptions_and_events_of_ctf_2_end_in_events_or_an_error() {
     let sound = Decoder::new(json::parse_text(FIELD_CLASSES).unwrap()).unwrap();
     assert_eq!(decode(&sound, ALL_FIELDS), 1);
-    let mut random = Random(0xa076_1d64_78bd_642f);
-    let (mut parsed, rounds) = (0, rounds(20_000));
-    for round in 0..rounds {
-        let mut text = FIELD_CLASSES.as_bytes().to_vec();
-        random.mutate(&mut text);
+    let long = Words::of(FIELD_CLASSES, damage::JSON);
+    let texts = SHORT_CLASSES.map(with_class);
+    let short = texts.each_ref().map(|text| Words::of(text, damage::JSON));
+    let mut rounds = Rounds::new(20_000);
+    let mut random = rounds.random(0xa076_1d64_78bd_642f);
+    let mut parsed = 0;
+    while rounds.next().is_some() {
         let mut bytes = ALL_FIELDS.repeat(2);
         random.mutate(&mut bytes);
-        within(Duration::from_secs(5), &format!("description of CTF 2 {round}"), || {
-            decode(&sound, &bytes);
-            let Ok(trace) = json::parse(&text) else { return };
-            if let Ok(decoder) = Decoder::new(trace) {
-                parsed += 1;
-                decode(&decoder, ALL_FIELDS);
-            }
-        });
+        decode(&sound, &bytes);
+        // The long one takes as much time as ten short ones.
+        let words = if random.below(32) == 0 { &long } else { &short[random.below(short.len())] };
+        let text = words.damaged(&mut random);
+        let Ok(trace) = json::parse(&text) else { continue };
+        if let Ok(decoder) = Decoder::new(trace) {
+            parsed += 1;
+            decode(&decoder, ALL_FIELDS);
+        }
     }
-    assert!(parsed > rounds / 1000, "some damage is harmless: {parsed}");
+    assert!(parsed > rounds.done() / 1000, "some damage is harmless: {parsed}");
+}
+
+/// Short descriptions, each of something else: most damage hits what matters.
+const SHORT: [&str; 7] = [
+    "event { fields := struct { integer { size = 8; } n; integer { size = 8; encoding = UTF8; } s[n]; string t; }; };",
+    "struct h { integer { size = 3; } a; enum : integer { size = 5; } { A, B = 2 ... 9 } k; } align(8);
+     event { fields := struct { struct h h; variant <h.k> { string A; struct h B[2]; } v; }; };",
+    "typealias integer { size = 32; align = 32; byte_order = be; } := u32; typedef u32 word[3];
+     trace { byte_order = le; packet.header := struct { u32 magic; }; }; event { fields := struct { word w; }; };",
+    "clock { name = c; freq = 7; offset_s = 5; }; stream { event.header := struct {
+     integer { size = 16; align = 8; } id; integer { size = 27; map = clock.c.value; } timestamp; }; };
+     event { id = 3; fields := struct { }; }; event { id = 9; name = \"x:y\"; };",
+    "stream { id = 2; packet.context := struct { integer { size = 64; } packet_size; integer { size = 64; }
+     content_size; }; event.context := struct { integer { size = 32; signed = true; } _vtid; }; };
+     event { stream_id = 2; context := struct { string c; }; };",
+    "variant v { struct { } none; floating_point { exp_dig = 8; mant_dig = 24; align = 8; } f; };
+     event { fields := struct { enum : integer { size = 8; } { none, f } tag; variant v <tag> v; integer { size = 1; } b[5]; }; };",
+    "env { a = 1; b = \"x\\n\"; }; trace { major = 1; minor = 8; uuid = \"624b19d9-19cd-4eae-bab8-8342e1b96a5d\"; };
+     callsite { name = x; }; event { loglevel = 5; model.emf.uri = \"tompion:begin\"; };",
+];
+
+#[test]
+fn short_descriptions_can_be_read() {
+    SHORT.iter().for_each(|text| drop(decoder(text)));
 }
 
 #[test]
 fn damaged_descriptions_are_refused_or_describe_something_else() {
     let samples = samples();
-    let mut random = Random(0xd1b5_4a32_d192_ed03);
-    let (mut parsed, rounds) = (0, rounds(20_000));
-    for round in 0..rounds {
-        let (metadata, packet) = &samples[random.below(samples.len())];
-        let mut text = metadata.as_bytes().to_vec();
-        random.mutate(&mut text);
-        within(Duration::from_secs(5), &format!("description {round}"), || {
-            let Ok(trace) = tsdl::parse(&text) else { return };
-            for event in trace.streams.iter().flat_map(|stream| &stream.events) {
-                assert!(event.names().base().len() <= event.name.len());
-            }
-            if let Ok(decoder) = Decoder::new(trace) {
-                parsed += 1;
-                decode(&decoder, packet);
-            }
-        });
+    let long =
+        samples.iter().map(|(metadata, packet)| (Words::of(metadata, damage::TSDL), packet.as_slice()));
+    let short = SHORT.iter().map(|text| (Words::of(text, damage::TSDL), ALL_FIELDS));
+    let (long, short) = (long.collect::<Vec<_>>(), short.collect::<Vec<_>>());
+    let mut rounds = Rounds::new(20_000);
+    let mut random = rounds.random(0xd1b5_4a32_d192_ed03);
+    let mut parsed = 0;
+    while rounds.next().is_some() {
+        let samples = if random.below(32) == 0 { &long } else { &short };
+        let (words, packet) = &samples[random.below(samples.len())];
+        let mut text = words.damaged(&mut random);
+        if random.below(16) == 0 {
+            text = random.in_packets(&text);
+        }
+        let Ok(trace) = tompion_ctf::parse(&text) else { continue };
+        for event in trace.streams.iter().flat_map(|stream| &stream.events) {
+            assert!(event.names().base().len() <= event.name.len());
+        }
+        if let Ok(decoder) = Decoder::new(trace) {
+            parsed += 1;
+            decode(&decoder, packet);
+        }
     }
-    assert!(parsed > rounds / 200, "some damage is harmless: {parsed}");
+    assert!(parsed > rounds.done() / 200, "some damage is harmless: {parsed}");
 }

@@ -1,0 +1,133 @@
+//! What event classes mean, found once for each.
+
+use std::sync::Arc;
+
+use tompion_ctf::metadata::{self, EnvironmentValue};
+use tompion_reader::{Event, Trace};
+use tompion_schema::{Kind, base_name};
+
+/// What an event does to states.
+#[derive(Clone, Debug)]
+pub(super) enum Action {
+    Switch,
+    /// A thread is about to be woken, or was.
+    Wake,
+    Fork,
+    Exit,
+    Free,
+    Exec,
+    InterruptEntry,
+    InterruptExit,
+    SoftInterruptEntry,
+    SoftInterruptExit,
+    SyscallEntry(Arc<str>),
+    SyscallExit(Arc<str>),
+    ProcessState,
+    /// Of the kernel, but changes no state.
+    OtherOfKernel,
+    SpanBegin(Arc<str>),
+    SpanEnd(Arc<str>),
+    FunctionEntry,
+    FunctionExit,
+}
+
+impl Action {
+    /// Whether it is a program's.
+    pub fn is_of_program(&self) -> bool {
+        matches!(self, Self::SpanBegin(_) | Self::SpanEnd(_) | Self::FunctionEntry | Self::FunctionExit)
+    }
+}
+
+/// Whether a trace is a program's.
+fn is_of_program(trace: &Trace) -> bool {
+    trace.metadata().environment_value("domain").and_then(EnvironmentValue::as_text) == Some("ust")
+}
+
+/// Whether a trace is the kernel's: it says so, or has the scheduler's events.
+fn is_of_kernel(trace: &Trace) -> bool {
+    let domain = trace.metadata().environment_value("domain").and_then(EnvironmentValue::as_text);
+    let mut streams = trace.metadata().streams.iter();
+    let is_switch = |event: &metadata::Event| matches!(&*event.name, "sched_switch" | "sched:sched_switch");
+    domain == Some("kernel") || domain.is_none() && streams.any(|stream| stream.events.iter().any(is_switch))
+}
+
+/// What events of a class do; nothing if they mean nothing here.
+pub(super) fn action(trace: &Trace, class: &metadata::Event) -> Option<Action> {
+    let of_program = of_program(class);
+    if of_program.is_some() || is_of_program(trace) {
+        return of_program;
+    }
+    // perf has the subsystem before the name.
+    let name = class.name.split_once(':').map_or(&*class.name, |(_, name)| name);
+    let of_kernel = is_of_kernel(trace).then_some(Action::OtherOfKernel);
+    Some(match name {
+        "sched_switch" => Action::Switch,
+        "sched_waking" | "sched_wakeup" | "sched_wakeup_new" => Action::Wake,
+        "sched_process_fork" => Action::Fork,
+        "sched_process_exit" => Action::Exit,
+        "sched_process_free" => Action::Free,
+        "sched_process_exec" => Action::Exec,
+        "irq_handler_entry" => Action::InterruptEntry,
+        "irq_handler_exit" => Action::InterruptExit,
+        "irq_softirq_entry" | "softirq_entry" => Action::SoftInterruptEntry,
+        "irq_softirq_exit" | "softirq_exit" => Action::SoftInterruptExit,
+        "lttng_statedump_process_state" => Action::ProcessState,
+        _ => return syscall(name).or(of_kernel),
+    })
+}
+
+/// Spans and functions.
+fn of_program(class: &metadata::Event) -> Option<Action> {
+    let kind = class.meaning().kind;
+    let name = || Arc::from(base_name(&class.name, kind));
+    match (kind, &*class.name) {
+        (Kind::Begin | Kind::Job, _) => Some(Action::SpanBegin(name())),
+        (Kind::End, _) => Some(Action::SpanEnd(name())),
+        (_, "lttng_ust_cyg_profile:func_entry" | "lttng_ust_cyg_profile_fast:func_entry") => {
+            Some(Action::FunctionEntry)
+        }
+        (_, "lttng_ust_cyg_profile:func_exit" | "lttng_ust_cyg_profile_fast:func_exit") => {
+            Some(Action::FunctionExit)
+        }
+        _ => None,
+    }
+}
+
+/// Entries and returns, also as old LTTng tracers called them.
+fn syscall(name: &str) -> Option<Action> {
+    let native = name.strip_prefix("compat_").unwrap_or(name);
+    if let Some(call) = native.strip_prefix("syscall_entry_").or_else(|| native.strip_prefix("sys_enter_")) {
+        return Some(Action::SyscallEntry(call.into()));
+    }
+    if let Some(call) = native.strip_prefix("syscall_exit_").or_else(|| native.strip_prefix("sys_exit_")) {
+        return Some(Action::SyscallExit(call.into()));
+    }
+    match native {
+        "exit_syscall" => Some(Action::SyscallExit("".into())),
+        _ => native.strip_prefix("sys_").map(|call| Action::SyscallEntry(call.into())),
+    }
+}
+
+/// The first of some fields that an event has, as a number.
+pub(super) fn number(event: &Event<'_>, names: &[&str]) -> Option<i64> {
+    let payload = event.payload();
+    let value = names.iter().find_map(|name| payload.get(name))?;
+    i64::try_from(value.as_integer()?).ok()
+}
+
+/// A number that identifies a thread or process.
+pub(super) fn id(event: &Event<'_>, names: &[&str]) -> Option<i32> {
+    number(event, names).and_then(|number| number.try_into().ok())
+}
+
+/// The text of a field, as its bytes.
+pub(super) fn text<'a>(event: &Event<'a>, name: &str) -> Option<&'a [u8]> {
+    event.payload().get(name)?.as_text()
+}
+
+/// A number among the contexts of an event.
+pub(super) fn context(event: &Event<'_>, names: &[&str]) -> Option<i32> {
+    let scopes = [event.stream_context(), event.context()];
+    let value = scopes.into_iter().find_map(|fields| names.iter().find_map(|name| fields.get(name)))?;
+    value.as_integer()?.try_into().ok()
+}

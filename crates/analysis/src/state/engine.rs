@@ -1,0 +1,206 @@
+//! From events to states.
+
+use tompion_ctf::metadata::EnvironmentValue;
+use tompion_reader::{Event, Loss, Place, Trace, TraceSet};
+
+use super::classes::{self, Action, action};
+use super::machine::{Machine, Moment};
+use super::spans::{Ended, Spans};
+use super::{Happening, Instant, MachineId, State, ThreadId, Visitor};
+
+/// Reads all events that are left, and calls the visitor with what they mean.
+///
+/// ```no_run
+/// use tompion_analysis::state::{self, Interval, Visitor};
+///
+/// struct Printer;
+///
+/// impl Visitor for Printer {
+///     fn interval(&mut self, interval: &Interval) {
+///         println!("{:?} {:?} for {} ns", interval.track, interval.state, interval.end - interval.begin);
+///     }
+/// }
+///
+/// let mut traces = tompion_reader::open(&["my-trace".into()])?;
+/// state::run(&mut traces, &mut Printer);
+/// # Ok::<(), tompion_reader::Error>(())
+/// ```
+pub fn run(traces: &mut TraceSet, visitor: &mut dyn Visitor) {
+    let mut engine = Engine::new(traces.traces());
+    let mut known = traces.losses().len();
+    loop {
+        let is_there = traces.step();
+        let losses = traces.losses().get(known..).unwrap_or_default();
+        losses.iter().for_each(|loss| engine.loss(loss));
+        known += losses.len();
+        match traces.current().filter(|_| is_there) {
+            Some(event) => engine.event(&event, visitor),
+            None => break,
+        }
+    }
+    engine.finish(visitor);
+}
+
+/// What goes on now, on all machines of some traces.
+///
+/// Events are to come in order of time; one that comes too late counts as of the latest time before it.
+pub struct Engine {
+    machines: Vec<Machine>,
+    /// The machine of each trace.
+    machine_of: Vec<usize>,
+    /// For each trace, stream class and event class: what its events do.
+    actions: Vec<Vec<Vec<Option<Action>>>>,
+    spans: Spans,
+    now: Option<i64>,
+    /// Losses whose bounds lie ahead.
+    pending: Vec<Pending>,
+}
+
+/// A bound of a loss.
+struct Pending {
+    at: i64,
+    trace: usize,
+    what: Happening,
+}
+
+impl Engine {
+    /// For the events of these traces, which know them by their indexes.
+    pub fn new(traces: &[Trace]) -> Self {
+        let mut engine = Self {
+            machines: Vec::new(),
+            machine_of: Vec::new(),
+            actions: Vec::new(),
+            spans: Spans::default(),
+            now: None,
+            pending: Vec::new(),
+        };
+        for trace in traces {
+            let machine = engine.machine(trace);
+            engine.machine_of.push(machine);
+            let streams = trace.metadata().streams.iter();
+            let actions =
+                streams.map(|stream| stream.events.iter().map(|class| action(trace, class)).collect());
+            engine.actions.push(actions.collect());
+        }
+        engine
+    }
+
+    /// The machine of a trace, by its name.
+    fn machine(&mut self, trace: &Trace) -> usize {
+        let host = trace.metadata().environment_value("hostname").and_then(EnvironmentValue::as_text);
+        let host = host.unwrap_or_default();
+        if let Some(known) = self.machines.iter().position(|machine| machine.host == host) {
+            return known;
+        }
+        let index = self.machines.len();
+        self.machines.push(Machine::new(MachineId(index as u16), host.into()));
+        index
+    }
+
+    /// The name of a machine; empty if its traces don't say one.
+    pub fn host(&self, machine: MachineId) -> Option<&str> {
+        self.machines.get(usize::from(machine.0)).map(|machine| machine.host.as_str())
+    }
+
+    /// The machine of a trace.
+    pub fn machine_of(&self, trace: usize) -> Option<MachineId> {
+        Some(self.machines.get(*self.machine_of.get(trace)?)?.id)
+    }
+
+    /// The latest time of an event so far, in nanoseconds since the epoch.
+    pub fn now(&self) -> Option<i64> {
+        self.now
+    }
+
+    /// Takes the next event. Those without a time say nothing.
+    pub fn event(&mut self, event: &Event<'_>, visitor: &mut dyn Visitor) {
+        let Some(time) = event.timestamp() else { return };
+        let time = self.now.map_or(time, |now| now.max(time));
+        if !self.pending.is_empty() {
+            self.forget_until(time, visitor);
+        }
+        self.now = Some(time);
+        let Place { trace, stream, class } = event.place();
+        let action = self.actions.get(trace).and_then(|streams| streams.get(stream)?.get(class)?.as_ref());
+        let (Some(action), Some(&machine)) = (action, self.machine_of.get(trace)) else { return };
+        let Some(machine) = self.machines.get_mut(machine) else { return };
+        let thread = |machine: &Machine| {
+            let tid = classes::context(event, &["vtid", "tid"])?;
+            Some((ThreadId { machine: machine.id, tid }, trace))
+        };
+        match action {
+            Action::SpanBegin(name) => {
+                if let Some(key) = thread(machine) {
+                    self.spans.begin(key, State::Span(name.clone()), time);
+                }
+            }
+            Action::FunctionEntry => {
+                let address = classes::number(event, &["addr"]);
+                if let Some((key, address)) = thread(machine).zip(address) {
+                    self.spans.begin(key, State::Function(address as u64), time);
+                }
+            }
+            Action::SpanEnd(name) => {
+                if let Some(key) = thread(machine) {
+                    self.spans.end(key, &Ended::Span(name), time, visitor);
+                }
+            }
+            Action::FunctionExit => {
+                if let Some(key) = thread(machine) {
+                    self.spans.end(key, &Ended::Function, time, visitor);
+                }
+            }
+            of_kernel => {
+                let cpu = event.cpu().and_then(|cpu| cpu.try_into().ok());
+                machine.event(event, of_kernel, Moment { time, cpu }, visitor);
+                if let (Action::Exit, Some(tid)) = (of_kernel, classes::id(event, &["tid", "pid"])) {
+                    let id = machine.id;
+                    self.spans.forget_thread(ThreadId { machine: id, tid }, time, visitor);
+                }
+            }
+        }
+    }
+
+    /// Takes a loss, as soon as it is known and before the next event: its bounds may lie before the latest event.
+    pub fn loss(&mut self, loss: &Loss) {
+        let (from, to) = loss.between;
+        let bounds = [from, to.filter(|_| to != from)];
+        let cpu = loss.cpu.and_then(|cpu| cpu.try_into().ok());
+        for at in bounds.into_iter().flatten() {
+            let what = Happening::Loss { cpu, since: from.unwrap_or(at), count: loss.count };
+            self.pending.push(Pending { at, trace: loss.trace, what });
+        }
+        self.pending.sort_by_key(|pending| std::cmp::Reverse(pending.at));
+    }
+
+    /// Forgets what losses up to a time could have changed.
+    fn forget_until(&mut self, time: i64, visitor: &mut dyn Visitor) {
+        while self.pending.last().is_some_and(|pending| pending.at <= time) {
+            let Some(Pending { at, trace, what }) = self.pending.pop() else { break };
+            // What was reported stays so.
+            let at = self.now.map_or(at, |now| now.max(at));
+            let Some(machine) =
+                self.machine_of.get(trace).and_then(|&machine| self.machines.get_mut(machine))
+            else {
+                continue;
+            };
+            let is_kernels = self.actions.get(trace).is_some_and(|streams| {
+                streams.iter().flatten().flatten().any(|action| !action.is_of_program())
+            });
+            if let (true, Happening::Loss { cpu, .. }) = (is_kernels, &what) {
+                machine.forget(*cpu, at, visitor);
+            }
+            self.spans.forget(trace, at, visitor);
+            visitor.instant(&Instant { time: at, machine: machine.id, what });
+        }
+    }
+
+    /// Reports everything that goes on as it stands at the end. There is nothing to be known from then on.
+    pub fn finish(&mut self, visitor: &mut dyn Visitor) {
+        let Some(now) = self.now else { return };
+        // Of what lies behind the last event, nothing is reported.
+        self.forget_until(now, visitor);
+        self.spans.finish(now, visitor);
+        self.machines.iter_mut().for_each(|machine| machine.finish(now, visitor));
+    }
+}

@@ -1,0 +1,423 @@
+//! Threads and processors of one machine.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use tompion_reader::Event;
+
+use super::classes::{self, Action};
+use super::{Going, Happening, Instant, MachineId, Sleep, State, ThreadId, Track, Visitor, Waker, Why};
+
+/// Interrupts that interrupt each other: more is no nesting but lost exits.
+const MAX_NESTED: usize = 8;
+/// Bits of a thread's state when it leaves a processor: how it waits, and that it is gone.
+const UNINTERRUPTIBLE: i64 = 0x02;
+const STOPPED: i64 = 0x04 | 0x08;
+const GONE: i64 = 0x10 | 0x20;
+/// A dead thread since Linux 4.14; before, that a fatal signal wakes it.
+const DEAD: i64 = 0x80;
+/// What lies above says that it was preempted.
+const STATES: i64 = 0xff;
+
+/// A machine: what goes on there now.
+pub(super) struct Machine {
+    pub id: MachineId,
+    pub host: String,
+    /// When the first event of its kernel happened.
+    begin: Option<i64>,
+    cpus: BTreeMap<u32, Cpu>,
+    threads: HashMap<i32, Thread>,
+}
+
+struct Cpu {
+    current: Going,
+    interrupts: Vec<(i64, Going)>,
+    soft: Option<Going>,
+}
+
+struct Thread {
+    state: Going,
+    syscall: Option<Going>,
+    name: Vec<u8>,
+    pid: Option<i32>,
+    /// Whether it has ended, but for its last switch.
+    exiting: bool,
+}
+
+impl Thread {
+    fn new(state: Going) -> Self {
+        Self { state, syscall: None, name: Vec::new(), pid: None, exiting: false }
+    }
+
+    /// Reports what it was in; nobody saw how that ended, or `seen` says so of its state.
+    fn end(self, id: ThreadId, now: i64, (seen, visitor): (bool, &mut dyn Visitor)) {
+        if let Some(syscall) = self.syscall {
+            visitor.interval(&syscall.end(Track::Syscall(id), now, false));
+        }
+        if self.state.since < now {
+            visitor.interval(&self.state.end(Track::Thread(id), now, seen));
+        }
+    }
+}
+
+/// When and where an event happened.
+#[derive(Clone, Copy)]
+pub(super) struct Moment {
+    pub time: i64,
+    pub cpu: Option<u32>,
+}
+
+impl Machine {
+    pub fn new(id: MachineId, host: String) -> Self {
+        Self { id, host, begin: None, cpus: BTreeMap::new(), threads: HashMap::new() }
+    }
+
+    fn thread_id(&self, tid: i32) -> ThreadId {
+        ThreadId { machine: self.id, tid }
+    }
+
+    /// An event of the kernel.
+    pub fn event(&mut self, event: &Event<'_>, action: &Action, moment: Moment, visitor: &mut dyn Visitor) {
+        let Moment { time, cpu } = moment;
+        let begin = *self.begin.get_or_insert(time);
+        if let Some(cpu) = cpu {
+            let unknown = || Cpu { current: Going::unknown(begin), interrupts: Vec::new(), soft: None };
+            self.cpus.entry(cpu).or_insert_with(unknown);
+            self.learn_current(event, action, (time, cpu), visitor);
+        }
+        let number = |names: &[&str]| classes::id(event, names);
+        match action {
+            Action::Switch => self.switch(event, moment, visitor),
+            Action::Wake => self.wake(event, moment, visitor),
+            Action::Fork => self.fork(event, time, visitor),
+            Action::Exit => {
+                if let Some(tid) = number(&["tid", "pid"]) {
+                    if let Some(thread) = self.threads.get_mut(&tid) {
+                        thread.exiting = true;
+                    }
+                    self.tell(time, Happening::Exit { tid }, visitor);
+                }
+            }
+            Action::Free => {
+                let gone = number(&["tid", "pid"]).and_then(|tid| Some((tid, self.threads.remove(&tid)?)));
+                if let Some((tid, thread)) = gone {
+                    thread.end(self.thread_id(tid), time, (true, visitor));
+                    self.tell(time, Happening::Gone { tid }, visitor);
+                }
+            }
+            Action::ProcessState => self.process_state(event, time, visitor),
+            Action::SyscallEntry(name) => self.syscall_entry(event, (moment, name), visitor),
+            Action::SyscallExit(name) => {
+                let Some(tid) = self.caller(event, cpu) else { return };
+                let id = self.thread_id(tid);
+                let syscall = self.threads.get_mut(&tid).and_then(|thread| thread.syscall.take());
+                if let Some(syscall) = syscall {
+                    // The return of another call than was entered: two events are missing that nobody counted.
+                    let is_same = matches!(&syscall.state, State::Syscall(open) if open == name);
+                    visitor.interval(&syscall.end(Track::Syscall(id), time, is_same || name.is_empty()));
+                }
+            }
+            Action::InterruptEntry
+            | Action::InterruptExit
+            | Action::SoftInterruptEntry
+            | Action::SoftInterruptExit => self.interrupt(event, action, moment, visitor),
+            _ => {}
+        }
+    }
+
+    fn tell(&self, time: i64, what: Happening, visitor: &mut dyn Visitor) {
+        visitor.instant(&Instant { time, machine: self.id, what });
+    }
+
+    /// The thread that a processor runs; 0 is its idle thread.
+    fn current(&self, cpu: Option<u32>) -> Option<i32> {
+        match self.cpus.get(&cpu?)?.current.state {
+            State::Runs { tid } => Some(tid),
+            State::Idle => Some(0),
+            _ => None,
+        }
+    }
+
+    /// The thread that an event is of, by its context or by where it happened.
+    fn caller(&self, event: &Event<'_>, cpu: Option<u32>) -> Option<i32> {
+        classes::context(event, &["tid"]).or_else(|| self.current(cpu)).filter(|&tid| tid != 0)
+    }
+
+    /// The thread in an event's context runs where the event happened. That is of use where nothing else told.
+    fn learn_current(
+        &mut self,
+        event: &Event<'_>,
+        action: &Action,
+        (time, cpu): (i64, u32),
+        visitor: &mut dyn Visitor,
+    ) {
+        if matches!(action, Action::Switch | Action::ProcessState) || self.current(Some(cpu)).is_some() {
+            return;
+        }
+        if let Some(tid) = classes::context(event, &["tid"]) {
+            self.put(tid, (time, cpu), false, visitor);
+        }
+    }
+
+    /// A processor runs a thread from now on; `seen` says whether it was put there now.
+    fn put(&mut self, tid: i32, (time, cpu): (i64, u32), seen: bool, visitor: &mut dyn Visitor) {
+        let state = if tid == 0 { State::Idle } else { State::Runs { tid } };
+        let track = Track::Cpu(self.id, cpu);
+        if let Some(known) = self.cpus.get_mut(&cpu) {
+            known.current.turn(track, Going { state, since: time, seen }, visitor);
+        }
+        if tid != 0 {
+            self.turn(tid, Going { state: State::Running { cpu }, since: time, seen }, visitor);
+        }
+    }
+
+    /// A thread goes on with another state.
+    fn turn(&mut self, tid: i32, next: Going, visitor: &mut dyn Visitor) {
+        let track = Track::Thread(self.thread_id(tid));
+        match self.threads.get_mut(&tid) {
+            Some(thread) => thread.state.turn(track, next, visitor),
+            None => drop(self.threads.insert(tid, Thread::new(next))),
+        }
+    }
+
+    /// Takes a thread's name and process.
+    fn name(
+        &mut self,
+        (tid, time): (i32, i64),
+        name: Option<&[u8]>,
+        pid: Option<i32>,
+        visitor: &mut dyn Visitor,
+    ) {
+        let (Some(thread), Some(name)) = (self.threads.get_mut(&tid), name) else { return };
+        let pid = pid.or(thread.pid);
+        if thread.name == name && thread.pid == pid {
+            return;
+        }
+        thread.name = name.to_vec();
+        thread.pid = pid;
+        let name = String::from_utf8_lossy(name).into_owned();
+        self.tell(time, Happening::Named { tid, name, pid }, visitor);
+    }
+
+    fn switch(&mut self, event: &Event<'_>, Moment { time, cpu }: Moment, visitor: &mut dyn Visitor) {
+        let previous = classes::id(event, &["prev_tid", "prev_pid"]);
+        let next = classes::id(event, &["next_tid", "next_pid"]);
+        let (Some(previous), Some(next), Some(cpu)) = (previous, next, cpu) else { return };
+        // Where the trace contradicts itself, an event is missing that nobody counted.
+        let believed = self.current(Some(cpu)).filter(|&tid| tid != previous && tid != 0);
+        if let Some(tid) = believed {
+            self.turn(tid, Going::unknown(time), visitor);
+        }
+        if previous != 0 {
+            let state = classes::number(event, &["prev_state"]).unwrap_or(0);
+            self.leave(previous, state, (time, next), visitor);
+            self.name((previous, time), classes::text(event, "prev_comm"), None, visitor);
+        }
+        self.put(next, (time, cpu), true, visitor);
+        if next != 0 {
+            self.name((next, time), classes::text(event, "next_comm"), None, visitor);
+        }
+    }
+
+    /// A thread leaves its processor to another one.
+    fn leave(&mut self, tid: i32, state: i64, (time, next): (i64, i32), visitor: &mut dyn Visitor) {
+        let id = self.thread_id(tid);
+        let exiting = self.threads.get(&tid).is_some_and(|thread| thread.exiting);
+        let waits = state & STATES;
+        if waits & GONE != 0 || waits == DEAD || exiting && waits != 0 {
+            if let Some(thread) = self.threads.remove(&tid) {
+                thread.end(id, time, (true, visitor));
+                self.tell(time, Happening::Gone { tid }, visitor);
+            }
+            return;
+        }
+        let syscall = self.threads.get(&tid).and_then(|thread| match &thread.syscall {
+            Some(Going { state: State::Syscall(name), .. }) => Some(name.clone()),
+            _ => None,
+        });
+        let state = if waits == 0 {
+            State::Ready(Why::Preempted { by: next })
+        } else if waits & UNINTERRUPTIBLE != 0 {
+            State::Blocked { sleep: Sleep::Uninterruptible, syscall }
+        } else if waits & STOPPED != 0 {
+            State::Blocked { sleep: Sleep::Stopped, syscall }
+        } else {
+            State::Blocked { sleep: Sleep::Interruptible, syscall }
+        };
+        self.turn(tid, Going { state, since: time, seen: true }, visitor);
+    }
+
+    fn wake(&mut self, event: &Event<'_>, Moment { time, cpu }: Moment, visitor: &mut dyn Visitor) {
+        let Some(tid) = classes::id(event, &["tid", "pid"]).filter(|&tid| tid != 0) else { return };
+        let state = self.threads.get(&tid).map(|thread| &thread.state.state);
+        // The second event of a wake-up, or one that came before the thread had gone to sleep.
+        if matches!(state, Some(State::Running { .. } | State::Ready(_))) {
+            return;
+        }
+        let waker = self.waker(cpu);
+        let ready = State::Ready(Why::Woken(waker));
+        self.turn(tid, Going { state: ready, since: time, seen: true }, visitor);
+        self.tell(time, Happening::Wakeup { tid, waker }, visitor);
+        self.name((tid, time), classes::text(event, "comm"), None, visitor);
+    }
+
+    /// Who wakes others on a processor now.
+    fn waker(&self, cpu: Option<u32>) -> Waker {
+        let Some((number, cpu)) = cpu.and_then(|number| Some((number, self.cpus.get(&number)?))) else {
+            return Waker::Unknown;
+        };
+        match cpu.current.state {
+            _ if !cpu.interrupts.is_empty() || cpu.soft.is_some() => Waker::Interrupt { cpu: number },
+            State::Runs { tid } => Waker::Thread(tid),
+            // The idle thread wakes nobody by itself, so an interrupt did of which there are no events.
+            State::Idle => Waker::Interrupt { cpu: number },
+            _ => Waker::Unknown,
+        }
+    }
+
+    fn fork(&mut self, event: &Event<'_>, time: i64, visitor: &mut dyn Visitor) {
+        let parent = classes::id(event, &["parent_tid", "parent_pid"]);
+        let child = classes::id(event, &["child_tid", "child_pid"]);
+        let (Some(parent), Some(child)) = (parent, child) else { return };
+        let new = Thread::new(Going { state: State::New, since: time, seen: true });
+        if let Some(before) = self.threads.insert(child, new) {
+            before.end(self.thread_id(child), time, (false, visitor));
+            self.tell(time, Happening::Gone { tid: child }, visitor);
+        }
+        self.tell(time, Happening::Fork { parent, child }, visitor);
+        let pid = classes::id(event, &["child_tid"]).and_then(|_| classes::id(event, &["child_pid"]));
+        self.name((child, time), classes::text(event, "child_comm"), pid, visitor);
+    }
+
+    /// A state dump tells of a thread. What events have told is newer.
+    fn process_state(&mut self, event: &Event<'_>, time: i64, visitor: &mut dyn Visitor) {
+        let Some(tid) = classes::id(event, &["tid"]).filter(|&tid| tid > 0) else { return };
+        let is_known = |thread: &Thread| thread.state.state != State::Unknown;
+        if !self.threads.get(&tid).is_some_and(is_known) {
+            let state = match classes::number(event, &["status"]) {
+                Some(2) => State::Ready(Why::Told),
+                Some(1 | 5) => State::Blocked { sleep: Sleep::Told, syscall: None },
+                // Threads that are gone have nothing more to tell.
+                Some(3 | 4 | 7) => return,
+                _ => State::Unknown,
+            };
+            self.turn(tid, Going { state, since: time, seen: false }, visitor);
+        }
+        self.name((tid, time), classes::text(event, "name"), classes::id(event, &["pid"]), visitor);
+    }
+
+    fn syscall_entry(
+        &mut self,
+        event: &Event<'_>,
+        (Moment { time, cpu }, name): (Moment, &Arc<str>),
+        visitor: &mut dyn Visitor,
+    ) {
+        let Some(tid) = self.caller(event, cpu) else { return };
+        let id = self.thread_id(tid);
+        let thread = self.threads.entry(tid).or_insert_with(|| Thread::new(Going::unknown(time)));
+        let syscall = Going { state: State::Syscall(name.clone()), since: time, seen: true };
+        if let Some(before) = thread.syscall.replace(syscall) {
+            visitor.interval(&before.end(Track::Syscall(id), time, false));
+        }
+    }
+
+    fn interrupt(
+        &mut self,
+        event: &Event<'_>,
+        action: &Action,
+        Moment { time, cpu }: Moment,
+        visitor: &mut dyn Visitor,
+    ) {
+        let machine = self.id;
+        let number = classes::number(event, &["irq", "vec"]).unwrap_or(-1);
+        let Some((place, cpu)) = cpu.and_then(|cpu| Some((cpu, self.cpus.get_mut(&cpu)?))) else { return };
+        let begins = |state| Going { state, since: time, seen: true };
+        match action {
+            Action::InterruptEntry => {
+                if cpu.interrupts.len() >= MAX_NESTED {
+                    cpu.end_interrupts((machine, place), (0, time), visitor);
+                }
+                cpu.interrupts.push((number, begins(State::Interrupt(number))));
+            }
+            Action::InterruptExit => {
+                let Some(depth) = cpu.interrupts.iter().rposition(|(open, _)| *open == number) else {
+                    return;
+                };
+                cpu.end_interrupts((machine, place), (depth + 1, time), visitor);
+                if let Some((_, interrupt)) = cpu.interrupts.pop() {
+                    let track = Track::Interrupt(machine, place, depth as u8);
+                    visitor.interval(&interrupt.end(track, time, true));
+                }
+            }
+            Action::SoftInterruptEntry => {
+                cpu.end_soft((machine, place), (time, false), visitor);
+                cpu.soft = Some(begins(State::SoftInterrupt(number)));
+            }
+            _ => cpu.end_soft((machine, place), (time, true), visitor),
+        }
+    }
+
+    /// Events were lost on a processor, or nobody knows where: what they could have changed is unknown.
+    pub fn forget(&mut self, lost: Option<u32>, time: i64, visitor: &mut dyn Visitor) {
+        let id = self.id;
+        let is_lost = |cpu: u32| lost.is_none_or(|lost| lost == cpu);
+        for (&place, cpu) in self.cpus.iter_mut().filter(|(cpu, _)| is_lost(**cpu)) {
+            cpu.current.turn(Track::Cpu(id, place), Going::unknown(time), visitor);
+            cpu.end_interrupts((id, place), (0, time), visitor);
+            cpu.end_soft((id, place), (time, false), visitor);
+        }
+        for (&tid, thread) in &mut self.threads {
+            // Who runs elsewhere could not be touched by what happened here.
+            if matches!(thread.state.state, State::Running { cpu } if !is_lost(cpu)) {
+                continue;
+            }
+            let thread_id = ThreadId { machine: id, tid };
+            thread.state.turn(Track::Thread(thread_id), Going::unknown(time), visitor);
+            if let Some(syscall) = thread.syscall.take() {
+                visitor.interval(&syscall.end(Track::Syscall(thread_id), time, false));
+            }
+        }
+    }
+
+    /// Reports what goes on at the end.
+    pub fn finish(&mut self, now: i64, visitor: &mut dyn Visitor) {
+        let id = self.id;
+        for (place, mut cpu) in std::mem::take(&mut self.cpus) {
+            cpu.end_interrupts((id, place), (0, now), visitor);
+            cpu.end_soft((id, place), (now, false), visitor);
+            cpu.current.finish(Track::Cpu(id, place), now, visitor);
+        }
+        let mut threads: Vec<_> = std::mem::take(&mut self.threads).into_iter().collect();
+        threads.sort_unstable_by_key(|(tid, _)| *tid);
+        for (tid, thread) in threads {
+            thread.end(ThreadId { machine: id, tid }, now, (false, visitor));
+        }
+    }
+}
+
+impl Cpu {
+    /// Ends interrupts from a depth on whose ends nobody saw.
+    fn end_interrupts(
+        &mut self,
+        (machine, place): (MachineId, u32),
+        (depth, time): (usize, i64),
+        visitor: &mut dyn Visitor,
+    ) {
+        while self.interrupts.len() > depth {
+            let Some((_, interrupt)) = self.interrupts.pop() else { break };
+            let track = Track::Interrupt(machine, place, self.interrupts.len() as u8);
+            visitor.interval(&interrupt.end(track, time, false));
+        }
+    }
+
+    fn end_soft(
+        &mut self,
+        (machine, place): (MachineId, u32),
+        (time, seen): (i64, bool),
+        visitor: &mut dyn Visitor,
+    ) {
+        if let Some(soft) = self.soft.take() {
+            visitor.interval(&soft.end(Track::SoftInterrupt(machine, place), time, seen));
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! A visitor that sees to it that intervals are as promised.
+
+use std::collections::{HashMap, HashSet};
+
+use tompion_analysis::state::{Happening, Instant, Interval, ThreadId, Track, Visitor};
+
+/// Keeps what it is told, and fails where intervals overlap, leave out time, or come too late.
+#[derive(Default)]
+pub struct Checked {
+    pub intervals: Vec<Interval>,
+    pub instants: Vec<Instant>,
+    /// The end of each track's last interval.
+    ends: HashMap<Track, i64>,
+    /// Threads that have ended since their last interval.
+    ended: HashSet<ThreadId>,
+    /// The latest end of all.
+    latest: i64,
+}
+
+impl Visitor for Checked {
+    fn interval(&mut self, interval: &Interval) {
+        let Interval { track, begin, end, .. } = *interval;
+        assert!(begin <= end, "{interval:?}");
+        assert!(self.latest <= end, "ended before another one was reported: {interval:?}, {}", self.latest);
+        self.latest = end;
+        let before = self.ends.insert(track, end);
+        if let Some(before) = before {
+            assert!(before <= begin, "overlaps the one before, which ends at {before}: {interval:?}");
+        }
+        match track {
+            Track::Cpu(..) => {
+                assert!(before.is_none_or(|before| before == begin), "a gap before {interval:?}")
+            }
+            Track::Thread(thread) => {
+                let may_begin = self.ended.remove(&thread);
+                assert!(
+                    may_begin || before.is_none_or(|before| before == begin),
+                    "a gap before {interval:?}"
+                );
+                assert!(begin < end, "{interval:?}");
+            }
+            _ => {}
+        }
+        self.intervals.push(interval.clone());
+    }
+
+    fn instant(&mut self, instant: &Instant) {
+        if let Happening::Gone { tid } = instant.what {
+            self.ended.insert(ThreadId { machine: instant.machine, tid });
+        }
+        self.instants.push(instant.clone());
+    }
+}
+
+impl Checked {
+    /// How many instants there were of a kind.
+    pub fn count(&self, is_wanted: impl Fn(&Happening) -> bool) -> usize {
+        self.instants.iter().filter(|instant| is_wanted(&instant.what)).count()
+    }
+
+    /// How long intervals of a kind lasted together, in nanoseconds.
+    pub fn total(&self, is_wanted: impl Fn(&Interval) -> bool) -> i64 {
+        self.intervals.iter().filter(|interval| is_wanted(interval)).map(|it| it.end - it.begin).sum()
+    }
+
+    /// The intervals of a kind.
+    pub fn of(&self, is_wanted: impl Fn(&Interval) -> bool) -> Vec<&Interval> {
+        self.intervals.iter().filter(|interval| is_wanted(interval)).collect()
+    }
+}

@@ -1,0 +1,294 @@
+//! Made-up traces: some that tell a story, and many that tell nonsense.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tompion_analysis::state::{self, Happening, Seen, Sleep, State, Track, Waker, Why};
+
+use crate::checked::Checked;
+
+/// Events of a kernel and of a program, all of whose fields are signed integers of 32 bits.
+const EVENTS: [(&str, &str); 13] = [
+    ("sched_switch", "prev_tid prev_state next_tid"),
+    ("sched_waking", "tid target_cpu"),
+    ("sched_process_fork", "parent_tid child_tid child_pid"),
+    ("sched_process_exit", "tid"),
+    ("sched_process_free", "tid"),
+    ("irq_handler_entry", "irq"),
+    ("irq_handler_exit", "irq"),
+    ("irq_softirq_entry", "vec"),
+    ("irq_softirq_exit", "vec"),
+    ("syscall_entry_read", "fd"),
+    ("syscall_exit_read", "ret"),
+    ("syscall_exit_write", "ret"),
+    ("lttng_statedump_process_state", "tid pid status"),
+];
+
+fn metadata(domain: &str, events: &[(&str, &str)], of_events: &str) -> String {
+    let mut text = format!(
+        "/* CTF 1.8 */
+typealias integer {{ size = 8; }} := u8;
+typealias integer {{ size = 32; signed = true; align = 8; }} := i32;
+trace {{ major = 1; minor = 8; byte_order = le; packet.header := struct {{ u8 stream_id; }}; }};
+env {{ domain = \"{domain}\"; hostname = \"box\"; }};
+clock {{ name = c; freq = 1000000000; offset = 0; }};
+typealias integer {{ size = 64; align = 8; map = clock.c.value; }} := time;
+typealias integer {{ size = 64; align = 8; }} := u64;
+stream {{ id = 0; packet.context := struct {{ time timestamp_begin; time timestamp_end; u64 content_size;
+    u64 packet_size; u64 events_discarded; u8 cpu_id; }};
+    event.header := struct {{ u8 id; time timestamp; }}; {of_events} }};\n"
+    );
+    for (id, (name, fields)) in events.iter().enumerate() {
+        let fields: String = fields.split_whitespace().map(|field| format!("i32 _{field}; ")).collect();
+        let base = name.trim_end_matches(" begin").trim_end_matches(" end");
+        let kind = name.strip_prefix(base).unwrap_or_default().trim();
+        let meaning =
+            if kind.is_empty() { String::new() } else { format!("model.emf.uri = \"tompion:{kind}\"; ") };
+        let name = if kind.is_empty() { base.to_owned() } else { format!("{base}_{kind}") };
+        text += &format!(
+            "event {{ name = \"{name}\"; id = {id}; stream_id = 0; {meaning}fields := struct {{ {fields}}}; }};\n"
+        );
+    }
+    text
+}
+
+/// An event: its time, its class and its numbers.
+type Made = (u64, usize, Vec<i32>);
+
+/// A packet, of the processor `cpu`.
+fn packet(cpu: u8, events: &[Made], discarded: u64) -> Vec<u8> {
+    let mut content = Vec::new();
+    for (time, class, numbers) in events {
+        content.push(*class as u8);
+        content.extend(time.to_le_bytes());
+        numbers.iter().for_each(|number| content.extend(number.to_le_bytes()));
+    }
+    let size = (1 + 5 * 8 + 1 + content.len() as u64) * 8;
+    let (begin, end) = (events.first().map_or(0, |it| it.0), events.last().map_or(0, |it| it.0));
+    let mut bytes = vec![0];
+    [begin, end, size, size, discarded].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    bytes.push(cpu);
+    bytes.extend(content);
+    bytes
+}
+
+/// A folder of its own for each test, removed when the test is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tompion-states-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn trace(&self, name: &str, metadata: &str, streams: &[Vec<u8>]) -> &Path {
+        let folder = self.0.join(name);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("metadata"), metadata).unwrap();
+        for (number, stream) in streams.iter().enumerate() {
+            fs::write(folder.join(format!("stream_{number}")), stream).unwrap();
+        }
+        &self.0
+    }
+
+    fn states(&self) -> Checked {
+        let mut traces = tompion_reader::open(std::slice::from_ref(&self.0)).unwrap();
+        let mut checked = Checked::default();
+        state::run(&mut traces, &mut checked);
+        assert!(traces.damages().is_empty(), "{:?}", traces.damages());
+        checked
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn class(name: &str) -> usize {
+    EVENTS.iter().position(|(known, _)| *known == name).unwrap()
+}
+
+/// The states of a thread as (begin, end, state).
+fn of_thread(checked: &Checked, wanted: i32) -> Vec<(i64, i64, State)> {
+    let is_wanted = |track: Track| matches!(track, Track::Thread(thread) if thread.tid == wanted);
+    checked.of(|it| is_wanted(it.track)).into_iter().map(|it| (it.begin, it.end, it.state.clone())).collect()
+}
+
+#[test]
+fn a_thread_reads_and_is_woken_by_an_interrupt() {
+    let folder = Folder::new("story");
+    let event = |time, name: &str, numbers: &[i32]| (time, class(name), numbers.to_vec());
+    let events = [
+        event(100, "lttng_statedump_process_state", &[8, 8, 5]),
+        event(200, "sched_switch", &[0, 0, 7]),
+        event(210, "syscall_entry_read", &[3]),
+        event(220, "sched_switch", &[7, 1, 0]),
+        event(300, "irq_handler_entry", &[33]),
+        event(310, "sched_waking", &[7, 0]),
+        event(320, "irq_handler_exit", &[33]),
+        event(330, "sched_switch", &[0, 0, 7]),
+        event(340, "syscall_exit_read", &[1]),
+        event(350, "sched_waking", &[8, 0]),
+        event(360, "sched_switch", &[7, 0, 8]),
+        event(400, "sched_switch", &[8, 2, 7]),
+        event(410, "sched_process_exit", &[7]),
+        event(420, "sched_switch", &[7, 128, 0]),
+    ];
+    folder.trace("kernel", &metadata("kernel", &EVENTS, ""), &[packet(0, &events, 0)]);
+    let checked = folder.states();
+    let sleep = Sleep::Interruptible;
+    let reading = State::Blocked { sleep, syscall: Some("read".into()) };
+    let running = State::Running { cpu: 0 };
+    let by_interrupt = Waker::Interrupt { cpu: 0 };
+    assert_eq!(
+        of_thread(&checked, 7),
+        [
+            (200, 220, running.clone()),
+            (220, 310, reading),
+            (310, 330, State::Ready(Why::Woken(by_interrupt))),
+            (330, 360, running.clone()),
+            (360, 400, State::Ready(Why::Preempted { by: 8 })),
+            (400, 420, running.clone()),
+        ]
+    );
+    assert_eq!(
+        of_thread(&checked, 8),
+        [
+            (100, 350, State::Blocked { sleep: Sleep::Told, syscall: None }),
+            (350, 360, State::Ready(Why::Woken(Waker::Thread(7)))),
+            (360, 400, running),
+            (400, 420, State::Blocked { sleep: Sleep::Uninterruptible, syscall: None }),
+        ]
+    );
+    let syscalls = checked.of(|it| matches!(it.track, Track::Syscall(_)));
+    assert_eq!((syscalls.len(), syscalls[0].begin, syscalls[0].end), (1, 210, 340));
+    let wakeup = Happening::Wakeup { tid: 7, waker: by_interrupt };
+    assert_eq!(checked.count(|what| *what == wakeup), 1);
+    let cpu = checked.of(|it| matches!(it.track, Track::Cpu(..)));
+    let cpu: Vec<_> = cpu.iter().map(|it| (it.begin, it.state.clone())).collect();
+    let runs = |tid| State::Runs { tid };
+    assert_eq!(cpu[0], (100, State::Unknown));
+    assert_eq!(
+        cpu[1..],
+        [(200, runs(7)), (220, State::Idle), (330, runs(7)), (360, runs(8)), (400, runs(7))]
+    );
+}
+
+#[test]
+fn what_lost_events_could_have_changed_is_unknown() {
+    let folder = Folder::new("loss");
+    let event = |time, name: &str, numbers: &[i32]| (time, class(name), numbers.to_vec());
+    let first = [event(100, "sched_switch", &[0, 0, 7]), event(110, "syscall_entry_read", &[3])];
+    let second = [event(300, "sched_waking", &[9, 0]), event(310, "sched_switch", &[5, 1, 9])];
+    let other = [event(100, "sched_switch", &[0, 0, 8]), event(400, "sched_switch", &[8, 1, 0])];
+    let lossy = [packet(0, &first, 0), packet(0, &second, 4)].concat();
+    folder.trace("kernel", &metadata("kernel", &EVENTS, ""), &[lossy, packet(1, &other, 0)]);
+    let checked = folder.states();
+    assert_eq!(
+        of_thread(&checked, 7),
+        [(100, 110, State::Running { cpu: 0 }), (110, 400, State::Unknown)],
+        "nobody knows what it does since the loss"
+    );
+    assert_eq!(of_thread(&checked, 8), [(100, 400, State::Running { cpu: 1 })], "it ran elsewhere");
+    let syscalls = checked.of(|it| matches!(it.track, Track::Syscall(_)));
+    assert_eq!(syscalls.len(), 1);
+    assert_eq!(syscalls[0].seen, Seen { begin: true, end: false });
+    assert_eq!(checked.count(|what| matches!(what, Happening::Loss { count: 4, .. })), 2, "at both its ends");
+}
+
+#[test]
+fn spans_end_with_their_names() {
+    let folder = Folder::new("spans");
+    let events =
+        [("db:query begin", "rows"), ("db:query end", "rows"), ("db:lock begin", "x"), ("db:lock end", "x")];
+    let context = "event.context := struct { i32 _vtid; };";
+    let event = |time, class, tid| (time, class, vec![tid, 0]);
+    let made = [
+        event(10, 1, 5), // an end whose begin nobody saw
+        event(20, 0, 5),
+        event(30, 2, 5),
+        event(35, 2, 6),
+        event(40, 1, 5), // the lock's end is missing
+        event(50, 3, 6),
+        event(60, 0, 5),
+        event(70, 3, 9),
+    ];
+    folder.trace("user", &metadata("ust", &events, context), &[packet(0, &made, 0)]);
+    let checked = folder.states();
+    let found: Vec<_> = checked
+        .intervals
+        .iter()
+        .map(|it| match (&it.track, &it.state) {
+            (Track::Span(thread, depth), State::Span(name)) => {
+                (thread.tid, *depth, &**name, it.begin, it.end, it.seen.end)
+            }
+            _ => panic!("{it:?}"),
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (5, 1, "db:lock", 30, 40, false),
+            (5, 0, "db:query", 20, 40, true),
+            (6, 0, "db:lock", 35, 50, true),
+            (5, 0, "db:query", 60, 70, false),
+        ]
+    );
+}
+
+/// xorshift64
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// A stream of events that contradict each other, in several packets, some after losses.
+fn nonsense(random: &mut Random, cpu: u8, classes: &[(&str, &str)], has_context: bool) -> Vec<u8> {
+    let (mut time, mut discarded) = (random.below(50), 0);
+    let mut bytes = Vec::new();
+    for _ in 0..1 + random.below(4) {
+        let events: Vec<Made> = (0..1 + random.below(60))
+            .map(|_| {
+                time += random.below(4);
+                let class = random.below(classes.len() as u64) as usize;
+                let fields = classes[class].1.split_whitespace().count() + usize::from(has_context);
+                let mut number = || random.below(6) as i32 - i32::from(random.below(30) == 0) * 3;
+                (time, class, (0..fields).map(|_| number()).collect())
+            })
+            .collect();
+        bytes.extend(packet(cpu, &events, discarded));
+        discarded += if random.below(3) == 0 { random.below(9) } else { 0 };
+        time += random.below(30);
+    }
+    bytes
+}
+
+#[test]
+fn whatever_the_events_say_intervals_cover_the_time_and_never_overlap() {
+    let spans = [("a:x begin", "n"), ("a:x end", "n"), ("a:y begin", ""), ("a:y end", ""), ("a:z", "n")];
+    let context = "event.context := struct { i32 _vtid; };";
+    let folder = Folder::new("nonsense");
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    for round in 0..300 {
+        let kernel: Vec<_> = (0..3).map(|cpu| nonsense(&mut random, cpu, &EVENTS, false)).collect();
+        let user: Vec<_> = (0..2).map(|cpu| nonsense(&mut random, cpu, &spans, true)).collect();
+        folder.trace("kernel", &metadata("kernel", &EVENTS, ""), &kernel);
+        folder.trace("user", &metadata("ust", &spans, context), &user);
+        let checked = folder.states();
+        assert!(!checked.intervals.is_empty(), "{round}");
+        for cpu in 0..3 {
+            let of_cpu = checked.of(|it| matches!(it.track, Track::Cpu(_, number) if number == cpu));
+            let (first, last) = (of_cpu.first().unwrap(), of_cpu.last().unwrap());
+            assert!(first.end - first.begin <= last.end - first.begin);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `tompion export`.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, ValueEnum};
+use tompion_export::{Plan, Rewritten};
+use tompion_reader::{TraceSet, Version};
+
+use crate::messages::{self, counted, say};
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tompion export --to ctf2 tompion-find-20260101-120000 -o find-ctf2\n  \
+    tompion export --to ctf1 philo.ctf2 -o philo      # for babeltrace2 2.0, Trace Compass")]
+pub struct Arguments {
+    /// Folders with CTF traces, of any producer [default: the newest here]
+    #[arg(value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// The format
+    #[arg(long, value_enum)]
+    to: Format,
+    /// The new folder
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// CTF 1.8, described in TSDL
+    Ctf1,
+    /// CTF 2, described in JSON
+    Ctf2,
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let paths = super::traces(&arguments.traces)?;
+    super::tell_incomplete(&paths);
+    let mut traces = tompion_reader::open(&paths)?;
+    let version = match arguments.to {
+        Format::Ctf1 => Version::One,
+        Format::Ctf2 => Version::Two,
+    };
+    let plan = Plan { version: Some(version), part: None };
+    let rewritten = tompion_export::rewrite(&mut traces, plan, &arguments.output)?;
+    Ok(report(&traces, &rewritten, &arguments.output))
+}
+
+/// What was written, what had to be said otherwise, and what could not be read.
+pub fn report(traces: &TraceSet, rewritten: &Rewritten, output: &std::path::Path) -> ExitCode {
+    for note in &rewritten.notes {
+        say(format!("note: CTF 1.8 can't say all of it: {note}"));
+    }
+    super::tell_problems(traces);
+    let Rewritten { events, packets, traces: count, .. } = rewritten;
+    say(format!(
+        "{} in {}, {} in {}; next: tompion print {}",
+        counted(*events, "event"),
+        counted(*packets, "packet"),
+        counted(*count as u64, "trace"),
+        output.display(),
+        output.display()
+    ));
+    if traces.damages().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) }
+}

@@ -1,0 +1,43 @@
+//! `tompion merge`.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Args;
+
+use crate::messages::{counted, say};
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tompion merge board-a/ board-b/ -o both\n  \
+    tompion merge tompion-server-*/ lttng-traces/kernel-*/ -o all\n\n\
+Each trace is copied as it is, into a folder of its own; readers open all of them as one. Each keeps its clock with \
+its offset: events of different machines stand as far from their true order as the machines' clocks were apart.")]
+pub struct Arguments {
+    /// Folders with CTF traces, of any producer
+    #[arg(value_name = "TRACE", required = true)]
+    traces: Vec<PathBuf>,
+    /// The new folder
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    super::tell_incomplete(&arguments.traces);
+    let traces = tompion_reader::open(&arguments.traces)?;
+    let merged = tompion_export::merge(&traces, &arguments.output)?;
+    if merged.hosts.len() > 1 {
+        let hosts: Vec<String> = merged.hosts.into_iter().collect();
+        say(format!(
+            "note: the traces are of {} ({}); each keeps its clock's offset, so times are as far apart as the clocks were",
+            counted(hosts.len() as u64, "machine"),
+            crate::messages::harmless(&hosts.join(", "))
+        ));
+    }
+    say(format!(
+        "{} in {}; next: tompion print {}",
+        counted(merged.traces as u64, "trace"),
+        arguments.output.display(),
+        arguments.output.display()
+    ));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,45 @@
+//! `tompion trim`.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use tompion_export::Plan;
+
+use crate::{messages, selection};
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tompion trim --last 5s -o end\n  \
+    tompion trim --from 14:03:05.25 --to 14:03:06 server-trace/ -o second\n  \
+    tompion trim -e 'sched_*' --filter 'prio < 100' kernel-trace/ -o realtime\n\n\
+What was lost within the times, as the packets there count it, is kept. What only tompion.json says of a whole \
+recording is not.")]
+pub struct Arguments {
+    /// Folders with CTF traces, of any producer [default: the newest here]
+    #[arg(value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    #[command(flatten)]
+    selection: selection::Arguments,
+    /// Times given are in UTC, not in local time
+    #[arg(long)]
+    clock_gmt: bool,
+    /// The new folder
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let paths = super::traces(&arguments.traces)?;
+    super::tell_incomplete(&paths);
+    let mut traces = tompion_reader::open(&paths)?;
+    let zone = selection::zone(arguments.clock_gmt);
+    let selection = arguments.selection.selection(&paths, &zone)?;
+    let range = (selection.from, selection.to);
+    traces.select(selection);
+    if !arguments.selection.fits(&traces) {
+        return Ok(ExitCode::from(messages::WRONG_USAGE));
+    }
+    let plan = Plan { version: None, part: Some(range) };
+    let rewritten = tompion_export::rewrite(&mut traces, plan, &arguments.output)?;
+    Ok(super::export::report(&traces, &rewritten, &arguments.output))
+}

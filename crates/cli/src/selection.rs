@@ -1,0 +1,117 @@
+//! Which events to read: `-e`, `--filter`, and times, for all commands that take them.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use jiff::{Timestamp, Zoned, civil, tz::TimeZone};
+use tompion_filter::Expression;
+use tompion_reader::{Selection, TraceSet};
+
+use crate::{filter, units};
+
+#[derive(Args)]
+// The commands' own arguments are a group of this name.
+#[group(skip)]
+pub struct Arguments {
+    /// Only events whose provider:name matches (repeatable) [default: all]
+    #[arg(short, long = "event", value_name = "GLOB")]
+    events: Vec<String>,
+    /// Only events of which this is true: `rows > 100 && table == "orders*"`
+    #[arg(long, value_name = "EXPR", value_parser = filter::parse)]
+    filter: Option<Expression>,
+    /// From this moment on: 14:03:05.25, `2026-01-02 14:03:05`, or seconds since 1970
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+    /// Up to this moment, inclusive
+    #[arg(long, value_name = "TIME")]
+    to: Option<String>,
+    /// The last while before the end of the trace: 5s, 200ms, 1m
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "to"], value_parser = units::time)]
+    last: Option<Duration>,
+}
+
+impl Arguments {
+    /// What is asked for, of traces at these paths.
+    pub fn selection(&self, paths: &[PathBuf], zone: &TimeZone) -> anyhow::Result<Selection> {
+        let moment = |text: &Option<String>| {
+            text.as_deref().map(|text| parse_moment(text, zone, || first_day(paths, zone))).transpose()
+        };
+        let (mut from, to) = (moment(&self.from)?, moment(&self.to)?);
+        if let Some(last) = self.last {
+            let end = tompion_reader::open(paths)?.end();
+            let end = end.context("the trace has no event with a time, so it has no end")?;
+            from = Some(end.saturating_sub(i64::try_from(last.as_nanos()).unwrap_or(i64::MAX)));
+        }
+        let filter = filter::compile(self.filter.as_ref())?;
+        Ok(Selection { events: self.events.clone(), from, to, filter })
+    }
+
+    /// Whether the traces have what the filter asks for; says what not.
+    pub fn fits(&self, traces: &TraceSet) -> bool {
+        filter::fits(self.filter.as_ref(), traces)
+    }
+}
+
+/// The time zone in which times are given and shown.
+pub fn zone(utc: bool) -> TimeZone {
+    if utc { TimeZone::UTC } else { TimeZone::system() }
+}
+
+/// The day of the traces' first event, for times that don't say theirs.
+fn first_day(paths: &[PathBuf], zone: &TimeZone) -> anyhow::Result<civil::Date> {
+    let mut traces = tompion_reader::open(paths)?;
+    let first = traces.next_event().and_then(|event| event.timestamp());
+    let first = first.context("the trace has no event with a time, so a time of day means nothing")?;
+    Ok(Timestamp::from_nanosecond(first.into())?.to_zoned(zone.clone()).date())
+}
+
+/// Nanoseconds since 1970.
+fn parse_moment(
+    text: &str,
+    zone: &TimeZone,
+    day: impl FnOnce() -> anyhow::Result<civil::Date>,
+) -> anyhow::Result<i64> {
+    let in_zone = |time: civil::DateTime| -> anyhow::Result<Zoned> { Ok(time.to_zoned(zone.clone())?) };
+    let zoned = if let Some((seconds, fraction)) = seconds(text) {
+        return seconds
+            .checked_mul(1_000_000_000)
+            .and_then(|ns| ns.checked_add(fraction))
+            .context("too far away");
+    } else if let Ok(time) = text.parse::<civil::Time>() {
+        in_zone(day()?.to_datetime(time))?
+    } else if let Ok(time) = text.parse::<civil::DateTime>() {
+        in_zone(time)?
+    } else if let Ok(time) = text.parse::<Timestamp>() {
+        time.to_zoned(zone.clone())
+    } else {
+        bail!("expected a time such as 14:03:05.25, 2026-01-02T14:03:05 or 1767362585.25, found `{text}`");
+    };
+    Ok(i64::try_from(zoned.timestamp().as_nanosecond())?)
+}
+
+/// `123.45` as seconds and nanoseconds.
+fn seconds(text: &str) -> Option<(i64, i64)> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    Some((whole.parse().ok()?, format!("{fraction:0<9}").parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_in_all_their_forms() {
+        let day = || Ok(civil::date(2026, 1, 2));
+        let parse = |text| parse_moment(text, &TimeZone::UTC, day).unwrap();
+        assert_eq!(parse("14:03:05.25"), 1_767_362_585_250_000_000);
+        assert_eq!(parse("2026-01-02 14:03:05"), 1_767_362_585_000_000_000);
+        assert_eq!(parse("2026-01-02T14:03:05.000000001Z"), 1_767_362_585_000_000_001);
+        assert_eq!(parse("1767362585.000000007"), 1_767_362_585_000_000_007);
+        assert!(parse_moment("yesterday", &TimeZone::UTC, day).is_err());
+    }
+}

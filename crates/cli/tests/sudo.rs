@@ -1,0 +1,86 @@
+//! Under sudo the command runs as the user who typed it, and the trace is that user's. Needs root, as sudo gives it.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, chown},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::support::{Workshop, run};
+
+/// A user and group that every machine has, with no rights.
+const NOBODY: u32 = 65534;
+
+fn is_root() -> bool {
+    let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if !root {
+        eprintln!("SKIPPED, only root can be who sudo makes of a user");
+    }
+    root
+}
+
+/// What sudo sets for its commands, for those of another user than root.
+fn as_sudo_does(command: &mut Command) -> &mut Command {
+    command.env("SUDO_UID", NOBODY.to_string()).env("SUDO_GID", NOBODY.to_string());
+    command.env("SUDO_USER", "nobody").env("SUDO_COMMAND", "tompion record");
+    command.env("HOME", "/root").env("USER", "root").env("LOGNAME", "root")
+}
+
+/// All that is in a folder, and the folder.
+fn everything_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let below = folders.iter().flat_map(|folder| everything_in(folder));
+    below.chain(files).chain([folder.to_owned()]).collect()
+}
+
+#[test]
+fn the_command_and_the_trace_are_the_invoking_users() {
+    if !is_root() {
+        return;
+    }
+    let shop = Workshop::new();
+    chown(shop.path(""), Some(NOBODY), Some(NOBODY)).expect("root gives away");
+    let program = shop.program("brief");
+    let script = format!(
+        "id -u; id -g; id -G; echo $USER $LOGNAME ${{SUDO_UID-none}} $HOME; grep -h CapEff /proc/self/status; \
+         touch /etc/tompion-test 2>/dev/null || echo refused; exec {}",
+        program.display()
+    );
+    for (name, options) in [("alone", &[][..]), ("kernel", &["-k"]), ("kept", &["--backing", "rings"])] {
+        let mut record = shop.recording(name, options, &[&"sh", &"-c", &script]);
+        let out = run(as_sudo_does(&mut record)).succeeded().out;
+        let words: Vec<&str> = out.lines().collect();
+        assert_eq!(words[..3], ["65534", "65534", "65534"], "{out}");
+        assert_eq!(words[3], "nobody nobody none /nonexistent", "{out}");
+        assert_eq!(words[4..], ["CapEff:\t0000000000000000", "refused"], "{out}");
+        let trace = shop.trace(name);
+        let own = trace.events().into_iter().filter(|event| event.name.starts_with("brief:")).count();
+        assert_eq!(own, 2, "{name}");
+        for path in everything_in(&trace.folder) {
+            let metadata = fs::metadata(&path).expect("what was listed");
+            assert_eq!((metadata.uid(), metadata.gid()), (NOBODY, NOBODY), "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_the_users_is_refused() {
+    if !is_root() {
+        return;
+    }
+    let shop = Workshop::new();
+    let mut record = shop.recording("refused", &[], &[&"true"]);
+    let err = run(as_sudo_does(&mut record)).exited(1).err;
+    assert!(
+        err.contains("user 65534, who started sudo and is to own the trace, can't create the folder"),
+        "{err}"
+    );
+    assert!(!shop.path("refused").exists());
+    // Root's own recordings are root's, also through sudo.
+    let program = shop.program("brief");
+    let mut record = shop.recording("root", &[], &[&program]);
+    run(as_sudo_does(&mut record).env("SUDO_UID", "0")).succeeded();
+    assert_eq!(fs::metadata(shop.path("root")).expect("a trace").uid(), 0);
+}

@@ -1,0 +1,345 @@
+//! The model as a description of CTF 2.
+
+use super::fields::{BIT_ORDERS, BYTE_ORDERS, ENCODINGS, ORIGINS};
+use super::resolver::LOG_LEVELS;
+use super::value::Json;
+use super::{OWN_NAMESPACE, RECORD_SEPARATOR};
+use crate::metadata::{
+    Base, BitArray, Blob, ByteOrder, Clock, Encoding, EnvironmentValue, Event, Field, Float, Form, Identity,
+    Integer, Length, Mapping, Optional, Reference, Role, Stream, Struct, Text, Trace, Type, Variant,
+};
+
+/// The description of a trace, which readers of CTF 2 understand: fragments behind record separators.
+///
+/// [`super::parse`] makes the same model of it. The model must be one of that version: what fields are for
+/// is said by roles, options of variants have ranges.
+pub fn write(trace: &Trace) -> String {
+    let mut text = String::new();
+    let mut fragment = |json: Json| {
+        text.push(char::from(RECORD_SEPARATOR));
+        // Nothing in a description is beyond JSON: its keys are texts, its numbers integers.
+        text.push_str(&serde_json::to_string(&json).unwrap_or_default());
+        text.push('\n');
+    };
+    fragment(preamble(trace));
+    fragment(trace_class(trace));
+    trace.clocks.iter().for_each(|clock| fragment(clock_class(clock)));
+    for stream in &trace.streams {
+        fragment(stream_class(stream));
+        stream.events.iter().for_each(|event| fragment(event_class(stream.id, event)));
+    }
+    text
+}
+
+/// An object in the making.
+struct Entries(Vec<(String, Json)>);
+
+impl Entries {
+    fn new(kind: &str) -> Self {
+        Self(vec![("type".into(), text(kind))])
+    }
+
+    fn with(mut self, name: &str, value: impl Into<Option<Json>>) -> Self {
+        self.0.extend(value.into().map(|value| (name.to_owned(), value)));
+        self
+    }
+
+    fn build(self) -> Json {
+        Json::Object(self.0)
+    }
+}
+
+fn text(text: &str) -> Json {
+    Json::Text(text.into())
+}
+
+fn number(number: impl Into<i128>) -> Json {
+    Json::Integer(number.into())
+}
+
+/// The word for a value.
+fn word<T: PartialEq>(words: &[(&str, T)], value: &T) -> Option<Json> {
+    words.iter().find(|(_, other)| other == value).map(|(word, _)| text(word))
+}
+
+fn preamble(trace: &Trace) -> Json {
+    let uuid = trace.uuid.map(|uuid| Json::Array(uuid.0.iter().map(|&byte| number(byte)).collect()));
+    Entries::new("preamble").with("version", number(2)).with("uuid", uuid).build()
+}
+
+fn identity(entries: Entries, identity: Option<&Identity>) -> Entries {
+    let part = |part: fn(&Identity) -> &Option<String>| identity.and_then(|it| part(it).as_deref()).map(text);
+    entries
+        .with("namespace", part(|it| &it.namespace))
+        .with("name", part(|it| &it.name))
+        .with("uid", part(|it| &it.uid))
+}
+
+fn trace_class(trace: &Trace) -> Json {
+    let environment = trace.environment.iter().map(|(name, value)| (name.clone(), literal(value)));
+    let environment = (!trace.environment.is_empty()).then(|| Json::Object(environment.collect()));
+    identity(Entries::new("trace-class"), trace.identity.as_ref())
+        .with("environment", environment)
+        .with("packet-header-field-class", trace.packet_header.as_ref().map(structure))
+        .build()
+}
+
+fn literal(value: &EnvironmentValue) -> Json {
+    match value {
+        EnvironmentValue::Integer(value) => number(*value),
+        EnvironmentValue::Text(value) => text(value),
+    }
+}
+
+fn clock_class(clock: &Clock) -> Json {
+    let origin = match &clock.origin {
+        Some(origin) => Some(identity(Entries(Vec::new()), Some(origin)).build()),
+        None => clock.absolute.then(|| text("unix-epoch")),
+    };
+    // Cycles are fewer than a second has.
+    let frequency = i128::from(clock.frequency.max(1));
+    let cycles = i128::from(clock.offset_cycles);
+    let seconds = i128::from(clock.offset_seconds) + cycles.div_euclid(frequency);
+    let offset = Entries(Vec::new())
+        .with("seconds", number(seconds.clamp(i64::MIN.into(), i64::MAX.into())))
+        .with("cycles", number(cycles.rem_euclid(frequency)));
+    Entries::new("clock-class")
+        .with("id", text(&clock.name))
+        .with("name", text(&clock.name))
+        .with("uid", clock.uuid.map(|uuid| text(&uuid.to_string())))
+        .with("description", clock.description.as_deref().map(text))
+        .with("frequency", number(clock.frequency))
+        .with("precision", clock.precision.map(number))
+        .with("offset-from-origin", offset.build())
+        .with("origin", origin)
+        .build()
+}
+
+fn stream_class(stream: &Stream) -> Json {
+    let clock = crate::decode::clock_name(stream).map(text);
+    Entries::new("data-stream-class")
+        .with("id", number(stream.id))
+        .with("name", stream.name.as_deref().map(text))
+        .with("default-clock-class-id", clock)
+        .with("packet-context-field-class", stream.packet_context.as_ref().map(structure))
+        .with("event-record-header-field-class", stream.event_header.as_ref().map(structure))
+        .with("event-record-common-context-field-class", stream.event_context.as_ref().map(structure))
+        .build()
+}
+
+fn event_class(stream: u64, event: &Event) -> Json {
+    Entries::new("event-record-class")
+        .with("id", number(event.id))
+        .with("data-stream-class-id", number(stream))
+        .with("name", text(&event.name))
+        .with("attributes", attributes(event))
+        .with("specific-context-field-class", event.context.as_ref().map(structure))
+        .with("payload-field-class", event.payload.as_ref().map(structure))
+        .build()
+}
+
+/// The level and the attributes: those that other readers know as these know them.
+fn attributes(event: &Event) -> Option<Json> {
+    const KNOWN: &str = "babeltrace.org,2020";
+    let level = |level: i64| {
+        let name = LOG_LEVELS.iter().find(|(_, number)| *number == level).map(|(name, _)| text(name));
+        name.unwrap_or_else(|| number(level))
+    };
+    let mut known = Entries(Vec::new()).with("log-level", event.log_level.map(level));
+    let mut own = Entries(Vec::new());
+    for (name, value) in &event.attributes {
+        match name.as_str() {
+            "model.emf.uri" => known = known.with("emf-uri", literal(value)),
+            name => own = own.with(name, literal(value)),
+        }
+    }
+    let mut namespaces = Entries(Vec::new());
+    for (name, entries) in [(KNOWN, known), (OWN_NAMESPACE, own)] {
+        namespaces = namespaces.with(name, (!entries.0.is_empty()).then(|| entries.build()));
+    }
+    (!namespaces.0.is_empty()).then(|| namespaces.build())
+}
+
+fn structure(structure: &Struct) -> Json {
+    let member = |field: &Field| {
+        Entries(Vec::new()).with("name", text(&field.name)).with("field-class", class(&field.ty)).build()
+    };
+    Entries::new("structure")
+        .with("minimum-alignment", alignment(structure.alignment))
+        .with("member-classes", Json::Array(structure.fields.iter().map(member).collect()))
+        .build()
+}
+
+/// An alignment, unless it is the one that is meant where nothing is said.
+fn alignment(bits: u32) -> Option<Json> {
+    (bits > 1).then(|| number(bits))
+}
+
+fn class(ty: &Type) -> Json {
+    match ty {
+        Type::Integer(integer) => self::integer(integer, &[]),
+        Type::Enum(enumeration) => self::integer(&enumeration.integer, &enumeration.mappings),
+        Type::Boolean(integer) => fixed("fixed-length-boolean", integer).build(),
+        Type::Bits(array) => bits(array),
+        Type::Float(Float { bits, byte_order, alignment, reversed }) => {
+            let form = if *reversed { Form::Reversed } else { Form::Fixed };
+            let integer = Integer::unsigned(*bits, *byte_order).with_alignment(*alignment);
+            fixed("fixed-length-floating-point-number", &Integer { form, ..integer }).build()
+        }
+        Type::String(encoding) => {
+            Entries::new("null-terminated-string").with("encoding", word_of(*encoding)).build()
+        }
+        Type::Text(Text { length, encoding }) => {
+            sized("string", length).with("encoding", word_of(*encoding)).build()
+        }
+        Type::Blob(Blob { length, media_type, roles }) => {
+            let roles: Vec<Json> = roles.iter().filter_map(role_name).map(text).collect();
+            sized("blob", length)
+                .with("media-type", media_type.as_deref().map(text))
+                .with("roles", (!roles.is_empty()).then_some(Json::Array(roles)))
+                .build()
+        }
+        Type::Struct(structure) => self::structure(structure),
+        Type::Variant(variant) => self::variant(variant),
+        Type::Optional(optional) => self::optional(optional),
+        Type::Array(array) => sized("array", &Length::Fixed(array.length))
+            .with("minimum-alignment", alignment(array.alignment))
+            .with("element-field-class", class(&array.element))
+            .build(),
+        Type::Sequence(sequence) => sized("array", &Length::Field(sequence.length.clone()))
+            .with("minimum-alignment", alignment(sequence.alignment))
+            .with("element-field-class", class(&sequence.element))
+            .build(),
+    }
+}
+
+fn word_of(encoding: Encoding) -> Option<Json> {
+    word(&ENCODINGS, &encoding).filter(|_| encoding != Encoding::Utf8)
+}
+
+/// A string, blob or array with its length.
+fn sized(kind: &str, length: &Length) -> Entries {
+    match length {
+        Length::Fixed(length) => {
+            Entries::new(&format!("static-length-{kind}")).with("length", number(*length))
+        }
+        Length::Field(reference) => {
+            Entries::new(&format!("dynamic-length-{kind}")).with("length-field-location", location(reference))
+        }
+    }
+}
+
+fn location(reference: &Reference) -> Json {
+    Entries(Vec::new())
+        .with("origin", word(&ORIGINS, &reference.scope))
+        .with("path", Json::Array(reference.path.iter().map(|name| text(name)).collect()))
+        .build()
+}
+
+/// Anything of a fixed number of bits.
+fn fixed(kind: &str, integer: &Integer) -> Entries {
+    let order = match integer.byte_order {
+        ByteOrder::Little => ByteOrder::Big,
+        ByteOrder::Big => ByteOrder::Little,
+    };
+    let bit_order = (integer.form == Form::Reversed).then(|| word(&BIT_ORDERS, &order)).flatten();
+    Entries::new(kind)
+        .with("length", number(integer.bits))
+        .with("byte-order", word(&BYTE_ORDERS, &integer.byte_order))
+        .with("bit-order", bit_order)
+        .with("alignment", alignment(integer.alignment))
+}
+
+fn integer(integer: &Integer, mappings: &[Mapping]) -> Json {
+    let sign = if integer.signed { "signed" } else { "unsigned" };
+    let entries = match integer.form {
+        Form::Variable => Entries::new(&format!("variable-length-{sign}-integer")),
+        Form::Fixed | Form::Reversed => fixed(&format!("fixed-length-{sign}-integer"), integer),
+    };
+    let base = match integer.base {
+        Base::Binary => Some(2),
+        Base::Octal => Some(8),
+        Base::Decimal => None,
+        Base::Hexadecimal => Some(16),
+    };
+    let mut roles: Vec<Json> = integer.roles.iter().filter_map(role_name).map(text).collect();
+    if integer.clock.is_some()
+        && !integer.roles.has(Role::TimestampBegin)
+        && !integer.roles.has(Role::TimestampEnd)
+    {
+        roles.push(text("default-clock-timestamp"));
+    }
+    entries
+        .with("preferred-display-base", base.map(number))
+        .with("mappings", (!mappings.is_empty()).then(|| self::mappings(mappings)))
+        .with("roles", (!roles.is_empty()).then_some(Json::Array(roles)))
+        .build()
+}
+
+fn role_name(role: Role) -> Option<&'static str> {
+    Some(match role {
+        Role::Magic => "packet-magic-number",
+        Role::Uuid => "metadata-stream-uuid",
+        Role::StreamId => "data-stream-class-id",
+        Role::StreamInstance => "data-stream-id",
+        Role::TimestampBegin => "default-clock-timestamp",
+        Role::TimestampEnd => "packet-end-default-clock-timestamp",
+        Role::ContentSize => "packet-content-length",
+        Role::PacketSize => "packet-total-length",
+        Role::EventsDiscarded => "discarded-event-record-counter-snapshot",
+        Role::SequenceNumber => "packet-sequence-number",
+        Role::EventId => "event-record-class-id",
+    })
+}
+
+fn bits(array: &BitArray) -> Json {
+    match array.flags.as_slice() {
+        [] => fixed("fixed-length-bit-array", &array.integer).build(),
+        flags => fixed("fixed-length-bit-map", &array.integer).with("flags", mappings(flags)).build(),
+    }
+}
+
+/// Labels with their ranges, in the order of the first of each.
+fn mappings(mappings: &[Mapping]) -> Json {
+    let mut labels: Vec<(String, Json)> = Vec::new();
+    for Mapping { label, low, high } in mappings.iter().filter(|mapping| mapping.low <= mapping.high) {
+        let range = range((*low, *high));
+        match labels.iter_mut().find(|(name, _)| name == label) {
+            Some((_, Json::Array(ranges))) => ranges.push(range),
+            _ => labels.push((label.clone(), Json::Array(vec![range]))),
+        }
+    }
+    Json::Object(labels)
+}
+
+fn range((low, high): (i128, i128)) -> Json {
+    Json::Array(vec![number(low), number(high)])
+}
+
+fn variant(variant: &Variant) -> Json {
+    let ranges_of = |index: usize| {
+        let ranges = variant.ranges.iter().flatten().filter(move |range| range.option == index);
+        Json::Array(ranges.map(|it| range((it.low, it.high))).collect())
+    };
+    let option = |(index, option): (usize, &Field)| {
+        Entries(Vec::new())
+            .with("name", text(&option.name))
+            .with("selector-field-ranges", ranges_of(index))
+            .with("field-class", class(&option.ty))
+            .build()
+    };
+    Entries::new("variant")
+        .with("selector-field-location", location(&variant.selector))
+        .with("options", Json::Array(variant.options.iter().enumerate().map(option).collect()))
+        .build()
+}
+
+fn optional(optional: &Optional) -> Json {
+    let ranges = optional.ranges.as_ref();
+    let ranges = ranges.map(|ranges| Json::Array(ranges.iter().map(|&it| range(it)).collect()));
+    Entries::new("optional")
+        .with("selector-field-location", location(&optional.selector))
+        .with("selector-field-ranges", ranges)
+        .with("field-class", class(&optional.element))
+        .build()
+}

@@ -1,0 +1,547 @@
+//! From the old trace's types to those of the new one.
+
+use std::collections::BTreeSet;
+
+use super::Transcript;
+use super::frame::{Frame, Plan, is_framed};
+use super::names::{Taken, identifier};
+use super::places::{NONE, SOME, TAG, VALUE};
+use super::shape::{Shape, StreamShape};
+use crate::decode::clock_name;
+use crate::metadata::{
+    Array, Base, Blob, ByteOrder, Clock, Encoding, Enum, Event, Field, Float, Form, Integer, Length, Mapping,
+    OptionRange, Optional, Reference, Roles, Scope, Sequence, Stream, Struct, Text, Trace, Type, Uuid,
+    Variant, Version,
+};
+
+/// A trace that the new one cannot say.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: a field that {message}")]
+pub struct Inexpressible {
+    /// The event class or other structure.
+    pub place: String,
+    /// What is the matter.
+    pub message: String,
+}
+
+type Result<T> = std::result::Result<T, Inexpressible>;
+
+/// Translates the structures of a stream class, or of one of its event classes.
+pub(super) struct Translator<'s> {
+    pub from: Version,
+    pub to: Version,
+    pub stream: &'s Stream,
+    pub event: Option<&'s Event>,
+    /// Variants around the type that is translated, and the option that it is in.
+    pub options: Vec<(&'s Variant, usize)>,
+    /// Names in the new trace from the outermost structure to what is translated.
+    path: Vec<String>,
+    notes: BTreeSet<&'static str>,
+}
+
+/// The name of a field in the new trace, and that of the tag before it.
+pub(super) struct Names {
+    pub name: String,
+    pub tag: Option<String>,
+}
+
+const ORDER: ByteOrder = ByteOrder::Little;
+/// Longest text of a fixed length that is kept as such, in bytes.
+const MAX_TEXT: u64 = 4096;
+
+pub(super) fn translate(source: &Trace, to: Version) -> Result<Transcript> {
+    let mut notes = BTreeSet::new();
+    let clocks: Vec<Clock> = source.clocks.iter().map(|clock| new_clock(source, clock, to)).collect();
+    let mut target = Trace {
+        version: to,
+        identity: source.identity.clone().filter(|_| to == Version::Two),
+        byte_order: ORDER,
+        uuid: source.uuid,
+        environment: source.environment.clone(),
+        clocks,
+        packet_header: None,
+        streams: Vec::new(),
+    };
+    if to == Version::One {
+        plain_environment(source, &mut target);
+    }
+    let mut shapes = Vec::new();
+    for stream in &source.streams {
+        let clock = clock_name(stream).filter(|name| source.clock(name).is_some());
+        let clock = clock.map(|name| new_clock_name(name, to));
+        let frame = Frame::new(source, stream, Plan { version: to, uuid: target.uuid, clock });
+        target.packet_header.get_or_insert_with(|| frame.packet_header());
+        let mut translator = Translator {
+            from: source.version,
+            to,
+            stream,
+            event: None,
+            options: Vec::new(),
+            path: Vec::new(),
+            notes: BTreeSet::new(),
+        };
+        let (stream, shape) = translator.stream(frame)?;
+        notes.append(&mut translator.notes);
+        target.streams.push(stream);
+        shapes.push(shape);
+    }
+    Ok(Transcript { target, streams: shapes, notes: notes.into_iter().collect() })
+}
+
+fn new_clock_name(name: &str, to: Version) -> String {
+    if to == Version::One { identifier(name) } else { name.into() }
+}
+
+fn new_clock(source: &Trace, clock: &Clock, to: Version) -> Clock {
+    let tracer = source.environment_value("tracer_name").and_then(|name| name.as_text());
+    // LTTng's clocks count from the epoch, whatever their descriptions say.
+    let of_lttng = source.version == Version::One && tracer.is_some_and(|name| name.starts_with("lttng"));
+    Clock {
+        name: new_clock_name(&clock.name, to),
+        absolute: clock.absolute || to == Version::Two && of_lttng,
+        ..clock.clone()
+    }
+}
+
+/// Identity and environment as CTF 1.8 can say them.
+fn plain_environment(source: &Trace, target: &mut Trace) {
+    if let Some(identity) = &source.identity {
+        target.uuid = target.uuid.or_else(|| Uuid::parse(identity.uid.as_deref()?));
+        let name = identity.name.as_deref().filter(|name| !name.is_empty());
+        let name = name.filter(|_| source.environment_value("trace_name").is_none());
+        target.environment.extend(name.map(|name| ("trace_name".to_owned(), name.into())));
+    }
+    let mut taken = Taken::default();
+    for (name, _) in &mut target.environment {
+        *name = taken.name(name, true, None);
+    }
+}
+
+impl<'s> Translator<'s> {
+    pub fn wrong<T>(&self, message: &str) -> Result<T> {
+        let place = match self.event {
+            Some(event) => format!("event {}", event.name),
+            None => format!("stream class {}", self.stream.id),
+        };
+        Err(Inexpressible { place, message: message.into() })
+    }
+
+    fn note(&mut self, note: &'static str) {
+        if self.to == Version::One && self.from == Version::Two {
+            self.notes.insert(note);
+        }
+    }
+
+    fn stream(&mut self, frame: Frame) -> Result<(Stream, StreamShape)> {
+        let stream = self.stream;
+        let (packet_context, packet_shapes) = self.packet_context(stream.packet_context.as_ref(), &frame)?;
+        let event_context = self.root(stream.event_context.as_ref(), Scope::StreamEventContext)?;
+        let (mut events, mut shapes) = (Vec::new(), Vec::new());
+        for event in &stream.events {
+            self.event = Some(event);
+            let (context, context_shape) = split(self.root(event.context.as_ref(), Scope::EventContext)?);
+            let (payload, payload_shape) = split(self.root(event.payload.as_ref(), Scope::Payload)?);
+            shapes.push((event.id, context_shape, payload_shape));
+            events.push(Event { context, payload, ..event.clone() });
+        }
+        self.event = None;
+        let (event_context, event_context_shape) = split(event_context);
+        let packet_context_alignment = packet_context.effective_alignment();
+        let shape = StreamShape {
+            packet_context: packet_shapes,
+            packet_context_alignment,
+            event_context: event_context_shape,
+            events: shapes,
+            frame,
+        };
+        let stream = Stream {
+            id: stream.id,
+            name: stream.name.clone(),
+            packet_context: Some(packet_context),
+            event_header: Some(shape.frame.event_header()),
+            event_context,
+            events,
+        };
+        Ok((stream, shape))
+    }
+
+    /// What the packet says of itself, then all else.
+    fn packet_context(
+        &mut self,
+        source: Option<&'s Struct>,
+        frame: &Frame,
+    ) -> Result<(Struct, Vec<Option<Shape>>)> {
+        let (mut fields, mut shapes) = (frame.packet_context(), Vec::new());
+        let Some(source) = source else { return Ok((Struct::new(fields), shapes)) };
+        for (field, names) in source.fields.iter().zip(self.names(source, Scope::PacketContext)) {
+            if is_framed(self.from, field) {
+                shapes.push(None);
+                continue;
+            }
+            let (added, shape) = self.member(field, names, Scope::PacketContext)?;
+            fields.extend(added);
+            shapes.push(Some(shape));
+        }
+        Ok((Struct { fields, alignment: source.alignment.max(8) }, shapes))
+    }
+
+    fn root(&mut self, source: Option<&'s Struct>, scope: Scope) -> Result<Option<(Struct, Shape)>> {
+        source.map(|source| self.structure(source, scope)).transpose()
+    }
+
+    fn structure(&mut self, source: &'s Struct, scope: Scope) -> Result<(Struct, Shape)> {
+        let (mut fields, mut shapes) = (Vec::new(), Vec::new());
+        for (field, names) in source.fields.iter().zip(self.names(source, scope)) {
+            let (added, shape) = self.member(field, names, scope)?;
+            fields.extend(added);
+            shapes.push(shape);
+        }
+        let structure = Struct { fields, alignment: source.alignment };
+        let shape = Shape::Struct { alignment: structure.effective_alignment(), fields: shapes };
+        Ok((structure, shape))
+    }
+
+    /// A field, behind its tag if it needs one.
+    fn member(&mut self, field: &'s Field, names: Names, scope: Scope) -> Result<(Vec<Field>, Shape)> {
+        if names.name != field.name {
+            self.note("names that are no identifiers, or that others have but for a `_`, are changed");
+        }
+        let tag = names.tag.as_deref().map(|name| Field::new(name, self.tag_type(&field.ty)));
+        let (ty, shape) = self.inside(&names.name, &field.ty, names.tag.as_deref(), scope)?;
+        Ok((tag.into_iter().chain([Field { name: names.name, ty }]).collect(), shape))
+    }
+
+    /// The type of this name in the structure that is translated, where its tag stands beside it.
+    fn inside(
+        &mut self,
+        name: &str,
+        source: &'s Type,
+        tag: Option<&str>,
+        scope: Scope,
+    ) -> Result<(Type, Shape)> {
+        let beside = |tag: &str| self.path.iter().cloned().chain([tag.to_owned()]).collect();
+        let tag = tag.map(|tag| Reference { scope, path: beside(tag) });
+        self.path.push(name.into());
+        let result = self.ty(source, tag, scope);
+        self.path.pop();
+        result
+    }
+
+    /// The names of a structure's fields.
+    pub fn names(&self, source: &Struct, scope: Scope) -> Vec<Names> {
+        let plain = (self.from, self.to) != (Version::Two, Version::One);
+        let mut taken = Taken::new(&source.fields);
+        let reserved = (scope == Scope::PacketContext).then_some(scope);
+        let names = source.fields.iter().map(|field| {
+            if plain || scope == Scope::PacketContext && is_framed(self.from, field) {
+                return Names { name: field.name.clone(), tag: None };
+            }
+            let name = taken.name(&field.name, true, reserved);
+            let tag = self.needs_tag(&field.ty).then(|| taken.name(&format!("{name}_tag"), false, reserved));
+            Names { name, tag }
+        });
+        names.collect()
+    }
+
+    /// Whether a type becomes a variant that nothing selects yet.
+    pub fn needs_tag(&self, ty: &Type) -> bool {
+        if (self.from, self.to) != (Version::Two, Version::One) {
+            return false;
+        }
+        match ty {
+            Type::Optional(_) => true,
+            Type::Variant(variant) => !self.labels_select(variant),
+            _ => false,
+        }
+    }
+
+    /// Whether the labels of a variant's selector select as the ranges do.
+    fn labels_select(&self, variant: &Variant) -> bool {
+        let Ok(Type::Enum(Enum { mappings, .. })) = self.find_type(&variant.selector) else { return false };
+        let Some(ranges) = variant.ranges.as_ref() else { return false };
+        let is_same = |(index, option): (usize, &Field)| {
+            let labels = mappings.iter().filter(|mapping| mapping.label == option.name);
+            let mut labels: Vec<_> = labels.map(|mapping| (mapping.low, mapping.high)).collect();
+            let ranges = ranges.iter().filter(|range| range.option == index);
+            let mut ranges: Vec<_> = ranges.map(|range| (range.low, range.high)).collect();
+            labels.sort_unstable();
+            ranges.sort_unstable();
+            labels == ranges && !option.name.starts_with('_') && identifier(&option.name) == option.name
+        };
+        variant.options.iter().enumerate().all(is_same)
+    }
+
+    /// The name of an option.
+    pub fn option_name(&self, variant: &Variant, index: usize) -> Option<String> {
+        let name = &variant.options.get(index)?.name;
+        if (self.from, self.to) != (Version::Two, Version::One) || self.labels_select(variant) {
+            return Some(name.clone());
+        }
+        // Numbered, so that no two of them are the same.
+        let name = identifier(name);
+        let is_same = |option: &Field| identifier(&option.name) == name;
+        let is_twice = variant.options.iter().filter(|option| is_same(option)).count() > 1;
+        Some(if is_twice || name.starts_with('_') { format!("o{index}_{name}") } else { name })
+    }
+
+    fn ty(&mut self, source: &'s Type, tag: Option<Reference>, scope: Scope) -> Result<(Type, Shape)> {
+        Ok(match source {
+            Type::Integer(integer) => {
+                let integer = self.integer(integer);
+                (Type::Integer(integer.clone()), Shape::Number(integer))
+            }
+            Type::Boolean(integer) => {
+                let integer = self.integer(integer);
+                self.note("booleans are integers");
+                let ty = match self.to {
+                    Version::One => Type::Integer(integer.clone()),
+                    Version::Two => Type::Boolean(integer.clone()),
+                };
+                (ty, Shape::Number(integer))
+            }
+            Type::Bits(array) => {
+                let integer = self.integer(&array.integer);
+                self.note("bits are integers");
+                let ty = match self.to {
+                    Version::One => Type::Integer(integer.clone().with_base(Base::Hexadecimal)),
+                    Version::Two => Type::Bits(crate::metadata::BitArray {
+                        integer: integer.clone(),
+                        flags: array.flags.clone(),
+                    }),
+                };
+                (ty, Shape::Number(integer))
+            }
+            Type::Enum(Enum { integer, mappings }) => {
+                let integer = self.integer(integer);
+                (enumeration(integer.clone(), mappings.clone()), Shape::Number(integer))
+            }
+            Type::Float(float) => {
+                let float = Float { reversed: false, ..*float };
+                let Float { bits, byte_order, alignment, .. } = float;
+                (Type::Float(float), Shape::Float { bits, byte_order, alignment })
+            }
+            Type::String(_) => (Type::STRING, Shape::Text),
+            Type::Text(Text { length, encoding }) => match length {
+                Length::Fixed(length) if encoding.unit() == 1 => self.text_array(*length),
+                _ => (Type::STRING, Shape::Text),
+            },
+            Type::Blob(blob) => self.blob(blob)?,
+            Type::Struct(structure) => {
+                let (structure, shape) = self.structure(structure, scope)?;
+                (Type::Struct(structure), shape)
+            }
+            Type::Variant(variant) => self.variant(variant, tag, scope)?,
+            Type::Optional(optional) => self.optional(optional, tag, scope)?,
+            Type::Array(Array { element, length, .. }) => match &**element {
+                Type::Integer(integer) if integer.is_text() => self.text_array(*length),
+                element => {
+                    let (element, shape) = self.element(element, scope)?;
+                    (Type::Array(Array { element, length: *length, alignment: 1 }), shape)
+                }
+            },
+            Type::Sequence(Sequence { element, length, .. }) => match &**element {
+                Type::Integer(integer) if integer.is_text() => (Type::STRING, Shape::Text),
+                element => {
+                    let length = self.find(length)?;
+                    let (element, shape) = self.element(element, scope)?;
+                    (Type::Sequence(Sequence { element, length, alignment: 1 }), shape)
+                }
+            },
+        })
+    }
+
+    /// The same without what only headers have, and laid out as the version can say it.
+    fn integer(&mut self, integer: &Integer) -> Integer {
+        let mut form = integer.form;
+        if form == Form::Reversed {
+            form = Form::Fixed;
+        }
+        if form == Form::Variable && self.to == Version::One {
+            self.note("integers of variable size have 64 bits");
+            form = Form::Fixed;
+        }
+        Integer { form, clock: None, roles: Roles::NONE, ..integer.clone() }
+    }
+
+    fn text_array(&mut self, length: u64) -> (Type, Shape) {
+        if length > MAX_TEXT {
+            return (Type::STRING, Shape::Text);
+        }
+        let ty = match self.to {
+            Version::Two => Type::Text(Text { length: Length::Fixed(length), encoding: Encoding::Utf8 }),
+            Version::One => {
+                let byte = Integer { encoding: Encoding::Utf8, ..Integer::unsigned(8, ORDER) };
+                Type::Integer(byte).array(length)
+            }
+        };
+        (ty, Shape::TextArray(length))
+    }
+
+    fn blob(&mut self, blob: &Blob) -> Result<(Type, Shape)> {
+        self.note("blobs are arrays of bytes");
+        let length = match &blob.length {
+            Length::Fixed(length) => Length::Fixed(*length),
+            Length::Field(reference) => Length::Field(self.find(reference)?),
+        };
+        let byte = || Type::Integer(Integer::unsigned(8, ORDER).with_base(Base::Hexadecimal));
+        let ty = match (self.to, length) {
+            (Version::Two, length) => {
+                Type::Blob(Blob { length, media_type: blob.media_type.clone(), roles: Roles::NONE })
+            }
+            (Version::One, Length::Fixed(length)) => byte().array(length),
+            (Version::One, Length::Field(reference)) => byte().sequence(reference),
+        };
+        Ok((ty, Shape::Blob))
+    }
+
+    /// The elements of an array.
+    fn element(&mut self, element: &'s Type, scope: Scope) -> Result<(Box<Type>, Shape)> {
+        let (ty, shape) = self.nameless(element, scope)?;
+        let alignment = ty.alignment();
+        Ok((Box::new(ty), Shape::Array { alignment, element: Box::new(shape) }))
+    }
+
+    /// What is no field of a structure: what needs a tag has it in a structure.
+    fn nameless(&mut self, source: &'s Type, scope: Scope) -> Result<(Type, Shape)> {
+        if !self.needs_tag(source) {
+            return self.ty(source, None, scope);
+        }
+        let tag = Field::new(TAG, self.tag_type(source));
+        let (ty, shape) = self.inside(VALUE, source, Some(TAG), scope)?;
+        Ok((Type::Struct(Struct::new(vec![tag, Field::new(VALUE, ty)])), shape))
+    }
+
+    fn variant(
+        &mut self,
+        source: &'s Variant,
+        tag: Option<Reference>,
+        scope: Scope,
+    ) -> Result<(Type, Shape)> {
+        let (mut options, mut shapes) = (Vec::new(), Vec::new());
+        for (index, option) in source.options.iter().enumerate() {
+            let name = self.option_name(source, index).unwrap_or_default();
+            self.options.push((source, index));
+            self.path.push(name.clone());
+            let option_type = self.nameless(&option.ty, scope);
+            self.path.pop();
+            self.options.pop();
+            let (ty, shape) = option_type?;
+            options.push(Field { name, ty });
+            shapes.push(shape);
+        }
+        let ranges = match (self.from, self.to) {
+            (_, Version::One) => None,
+            (Version::Two, Version::Two) => source.ranges.clone(),
+            (Version::One, Version::Two) => Some(self.ranges(source)?),
+        };
+        let has_tag = tag.is_some();
+        if has_tag {
+            self.note("variants have tags of their own");
+        }
+        let selector = tag.map_or_else(|| self.find(&source.selector), Ok)?;
+        let mut variant = Variant { selector, options, ranges };
+        if self.to == Version::Two {
+            drop_unselected(&mut variant);
+        }
+        let tag = has_tag.then(|| tag_integer(source.options.len()));
+        Ok((Type::Variant(variant), Shape::Variant { tag, options: shapes }))
+    }
+
+    /// The enumeration that selects an option by its index.
+    fn tag_type(&self, source: &Type) -> Type {
+        let labels: Vec<String> = match source {
+            Type::Variant(variant) => {
+                let name = |index| self.option_name(variant, index).unwrap_or_default();
+                (0..variant.options.len()).map(name).collect()
+            }
+            _ => [NONE, SOME].map(String::from).into(),
+        };
+        let integer = tag_integer(labels.len());
+        let mapping = |(label, value): (String, i128)| Mapping { label, low: value, high: value };
+        Type::Enum(Enum { integer, mappings: labels.into_iter().zip(0..).map(mapping).collect() })
+    }
+
+    /// What the labels of a selector select, without overlaps: the first label counts.
+    fn ranges(&self, variant: &Variant) -> Result<Vec<OptionRange>> {
+        let Type::Enum(Enum { integer, mappings }) = self.find_type(&variant.selector)? else {
+            return self.wrong("is selected by something that is no enumeration");
+        };
+        let (least, most) = integer.range();
+        let mut ranges: Vec<OptionRange> = Vec::new();
+        for Mapping { label, low, high } in mappings {
+            let shown = label.strip_prefix('_').unwrap_or(label);
+            let matches = |field: &Field| field.name == *label || field.name == shown;
+            let Some(option) = variant.options.iter().position(matches) else { continue };
+            let mut free = vec![((*low).max(least), (*high).min(most))];
+            for taken in &ranges {
+                free = free.into_iter().flat_map(|range| without(range, (taken.low, taken.high))).collect();
+            }
+            ranges.extend(free.into_iter().map(|(low, high)| OptionRange { low, high, option }));
+        }
+        Ok(ranges)
+    }
+
+    fn optional(
+        &mut self,
+        source: &'s Optional,
+        tag: Option<Reference>,
+        scope: Scope,
+    ) -> Result<(Type, Shape)> {
+        if tag.is_some() {
+            self.path.push(SOME.into());
+        }
+        let element = self.nameless(&source.element, scope);
+        if tag.is_some() {
+            self.path.pop();
+        }
+        let (element, shape) = element?;
+        let Some(selector) = tag else {
+            let selector = self.find(&source.selector)?;
+            let ranges = source.ranges.clone();
+            let ty = Type::Optional(Optional { selector, ranges, element: Box::new(element) });
+            return Ok((ty, Shape::Optional { tag: None, element: Box::new(shape) }));
+        };
+        self.note("optional fields are variants");
+        let nothing = Type::Struct(Struct::default());
+        let options = vec![Field::new(NONE, nothing), Field::new(SOME, element)];
+        let variant = Variant { selector, options, ranges: None };
+        Ok((Type::Variant(variant), Shape::Optional { tag: Some(tag_integer(2)), element: Box::new(shape) }))
+    }
+}
+
+fn split<A, B>(pair: Option<(A, B)>) -> (Option<A>, Option<B>) {
+    pair.map_or((None, None), |(first, second)| (Some(first), Some(second)))
+}
+
+/// An enumeration; an integer where there is no label.
+fn enumeration(integer: Integer, mut mappings: Vec<Mapping>) -> Type {
+    let (least, most) = integer.range();
+    mappings.retain(|mapping| mapping.low <= mapping.high && mapping.high >= least && mapping.low <= most);
+    if mappings.is_empty() { Type::Integer(integer) } else { Type::Enum(Enum { integer, mappings }) }
+}
+
+/// An integer that can number so many options.
+fn tag_integer(options: usize) -> Integer {
+    Integer::unsigned(if options > 256 { 32 } else { 8 }, ORDER)
+}
+
+/// A range without another one: none, one or two.
+fn without((low, high): (i128, i128), (from, to): (i128, i128)) -> Vec<(i128, i128)> {
+    if to < low || high < from {
+        return vec![(low, high)].into_iter().filter(|(low, high)| low <= high).collect();
+    }
+    [(low, from - 1), (to + 1, high)].into_iter().filter(|(low, high)| low <= high).collect()
+}
+
+/// Leaves out options that nothing selects, which CTF 2 doesn't know.
+fn drop_unselected(variant: &mut Variant) {
+    let Some(ranges) = &mut variant.ranges else { return };
+    let is_selected: Vec<bool> =
+        (0..variant.options.len()).map(|index| ranges.iter().any(|range| range.option == index)).collect();
+    let mut kept = is_selected.iter();
+    variant.options.retain(|_| kept.next().copied().unwrap_or(false));
+    for range in ranges {
+        let before = is_selected.iter().take(range.option);
+        range.option = before.filter(|&&is_selected| is_selected).count();
+    }
+}

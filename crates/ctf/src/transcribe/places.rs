@@ -1,0 +1,147 @@
+//! Fields that others refer to: where they stand in the old trace, and how the new one says so.
+
+use super::frame::is_framed;
+use super::model::{Inexpressible, Translator};
+use crate::metadata::{Field, Reference, Scope, Struct, Type, Variant, Version};
+
+/// Name of the option of a variant that was an optional field, where there is one.
+pub(super) const SOME: &str = "some";
+/// Name of the option where there is none.
+pub(super) const NONE: &str = "none";
+/// Name of a tag beside which nothing else stands but its value.
+pub(super) const TAG: &str = "tag";
+/// Name of that value.
+pub(super) const VALUE: &str = "value";
+
+/// Names on the way in the new trace, where they are wanted.
+type Found<'a> = Option<&'a mut Vec<String>>;
+
+/// Remembers a name on the way.
+fn pass(found: &mut Found<'_>, name: impl FnOnce() -> Option<String>) -> Option<()> {
+    if let Some(found) = found {
+        found.push(name()?);
+    }
+    Some(())
+}
+
+/// Remembers a name on the way, if it is there.
+fn pass_if(found: &mut Found<'_>, is_there: impl FnOnce() -> bool, name: &str) {
+    if let Some(found) = found.as_mut().filter(|_| is_there()) {
+        found.push(name.into());
+    }
+}
+
+impl<'s> Translator<'s> {
+    fn source_root(&self, scope: Scope) -> Option<&'s Struct> {
+        match scope {
+            Scope::PacketHeader | Scope::EventHeader => None,
+            Scope::PacketContext => self.stream.packet_context.as_ref(),
+            Scope::StreamEventContext => self.stream.event_context.as_ref(),
+            Scope::EventContext => self.event?.context.as_ref(),
+            Scope::Payload => self.event?.payload.as_ref(),
+        }
+    }
+
+    /// The place in the new trace of a field at a place of the old one.
+    pub fn find(&self, reference: &Reference) -> Result<Reference, Inexpressible> {
+        let mut path = Vec::new();
+        self.locate(reference, Some(&mut path))?;
+        Ok(Reference { scope: reference.scope, path })
+    }
+
+    /// The type in the old trace of a field at a place there.
+    pub fn find_type(&self, reference: &Reference) -> Result<&'s Type, Inexpressible> {
+        self.locate(reference, None)
+    }
+
+    fn locate(&self, reference: &Reference, found: Found<'_>) -> Result<&'s Type, Inexpressible> {
+        let Some(root) = self.source_root(reference.scope) else {
+            return self.wrong("refers to a header, which the new trace has another one for");
+        };
+        let first = reference.path.first();
+        let is_framed = |field: &Field| Some(&field.name) == first && is_framed(self.from, field);
+        if reference.scope == Scope::PacketContext && root.fields.iter().any(is_framed) {
+            return self
+                .wrong("refers to what the packet says of itself, which the new trace says otherwise");
+        }
+        match self.follow_struct(root, reference.scope, &reference.path, found) {
+            Some(ty) => Ok(ty),
+            None => {
+                self.wrong(&format!("refers to {:?}, which can't be told apart", reference.path.join(".")))
+            }
+        }
+    }
+
+    fn follow_struct(
+        &self,
+        structure: &'s Struct,
+        scope: Scope,
+        path: &[String],
+        mut found: Found<'_>,
+    ) -> Option<&'s Type> {
+        let (name, rest) = path.split_first()?;
+        let index = structure.fields.iter().position(|field| field.name == *name)?;
+        pass(&mut found, || Some(self.names(structure, scope).get(index)?.name.clone()))?;
+        self.follow(&structure.fields.get(index)?.ty, scope, rest, found)
+    }
+
+    fn follow(&self, ty: &'s Type, scope: Scope, path: &[String], mut found: Found<'_>) -> Option<&'s Type> {
+        match ty {
+            Type::Struct(structure) => self.follow_struct(structure, scope, path, found),
+            Type::Array(array) => self.follow_element(&array.element, scope, path, found),
+            Type::Sequence(sequence) => self.follow_element(&sequence.element, scope, path, found),
+            Type::Optional(optional) => {
+                if self.to == Version::One {
+                    pass(&mut found, || Some(SOME.into()))?;
+                }
+                self.follow_element(&optional.element, scope, path, found)
+            }
+            Type::Variant(variant) => self.follow_variant(variant, scope, path, found),
+            _ => path.is_empty().then_some(ty),
+        }
+    }
+
+    fn follow_element(
+        &self,
+        element: &'s Type,
+        scope: Scope,
+        path: &[String],
+        mut found: Found<'_>,
+    ) -> Option<&'s Type> {
+        pass_if(&mut found, || self.needs_tag(element), VALUE);
+        self.follow(element, scope, path, found)
+    }
+
+    /// Through the option that is named or, where none is, through the one that the field in question is in, or
+    /// the only one.
+    fn follow_variant(
+        &self,
+        variant: &'s Variant,
+        scope: Scope,
+        path: &[String],
+        mut found: Found<'_>,
+    ) -> Option<&'s Type> {
+        let (index, rest) = match self.from {
+            Version::One => {
+                let (name, rest) = path.split_first()?;
+                (variant.options.iter().position(|option| option.name == *name)?, rest)
+            }
+            Version::Two => {
+                let around = self.options.iter().find(|(around, _)| std::ptr::eq(*around, variant));
+                let index = around.map(|(_, index)| *index).or_else(|| {
+                    // Any of them will do where options need no names.
+                    let is_there = |option: &Field| self.follow(&option.ty, scope, path, None).is_some();
+                    let mut there = (0..).zip(&variant.options).filter(|(_, option)| is_there(option));
+                    let first = there.next()?.0;
+                    (self.to == Version::Two || there.next().is_none()).then_some(first)
+                });
+                (index?, path)
+            }
+        };
+        let option = variant.options.get(index)?;
+        if self.to == Version::One {
+            pass(&mut found, || self.option_name(variant, index))?;
+        }
+        self.follow_element(&option.ty, scope, rest, found)
+    }
+}

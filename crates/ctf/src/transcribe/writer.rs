@@ -1,0 +1,181 @@
+//! Packets of the new trace.
+
+use super::Transcript;
+use super::bits::Bits;
+use super::shape::{Misfit, Shape, StreamShape};
+use crate::decode::{Fields, Packet};
+use crate::encode::{COMPACT_BITS, COMPACT_IDS, PACKET_MAGIC};
+use crate::metadata::{ByteOrder, Role};
+
+const ORDER: ByteOrder = ByteOrder::Little;
+
+/// A packet in the making.
+#[derive(Debug)]
+pub struct Writer<'t> {
+    transcript: &'t Transcript,
+    stream: Option<&'t StreamShape>,
+    bits: Bits,
+    /// Size of header and context in bits.
+    head: u64,
+    /// The byte at which the packet begins to say something of itself.
+    frame: usize,
+    /// The clock's value that a reader knows, if it does.
+    clock: Option<u64>,
+    events: u64,
+}
+
+/// What a new packet doesn't take from the old one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    /// What it will say it began with, in cycles, if that is known already.
+    pub begin: Option<u64>,
+    /// Which of the streams of its class it belongs to.
+    pub instance: Option<u64>,
+}
+
+/// When a packet was begun and ended, and what it counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// When it was begun, in cycles.
+    pub begin: u64,
+    /// When it was ended, in cycles.
+    pub end: u64,
+    /// Its number in its stream.
+    pub sequence: u64,
+    /// How many events of its stream were discarded until it was ended.
+    pub discarded: u64,
+}
+
+impl Transcript {
+    /// A writer for the packets of this trace.
+    pub fn writer(&self) -> Writer<'_> {
+        Writer {
+            transcript: self,
+            stream: None,
+            bits: Bits::default(),
+            head: 0,
+            frame: 0,
+            clock: None,
+            events: 0,
+        }
+    }
+}
+
+impl<'t> Writer<'t> {
+    /// Begins a packet like one of the old trace, with the fields of that one's context.
+    ///
+    /// # Errors
+    ///
+    /// If the values are not of the types that the old trace's description says.
+    pub fn begin(&mut self, packet: &Packet, start: Start, context: Fields<'_>) -> Result<(), Misfit> {
+        let stream = self.transcript.streams.get(packet.stream).ok_or(Misfit)?;
+        self.stream = Some(stream);
+        let frame = &stream.frame;
+        let bits = &mut self.bits;
+        bits.clear();
+        bits.put(PACKET_MAGIC.into(), 32, ORDER);
+        bits.put_bytes(frame.uuid.as_ref().map_or(&[][..], |uuid| uuid));
+        bits.put(frame.id, 64, ORDER);
+        if frame.has_instance {
+            bits.put(start.instance.unwrap_or(0), 64, ORDER);
+        }
+        bits.align(stream.packet_context_alignment);
+        self.frame = (bits.len() / 8) as usize;
+        frame.context.iter().for_each(|_| bits.put(0, 64, ORDER));
+        let mut shapes = stream.packet_context.iter();
+        for (_, value) in context {
+            if let Some(shape) = shapes.next().ok_or(Misfit)? {
+                shape.put(value, bits)?;
+            }
+        }
+        self.head = bits.len();
+        self.restart(start.begin);
+        Ok(())
+    }
+
+    /// Begins another packet with the header and context of the last one.
+    pub fn begin_again(&mut self, begin: u64) {
+        self.bits.truncate(self.head);
+        self.restart(Some(begin));
+    }
+
+    fn restart(&mut self, begin: Option<u64>) {
+        self.events = 0;
+        let says_begin =
+            self.stream.is_some_and(|stream| stream.frame.context.contains(&Role::TimestampBegin));
+        self.clock = begin.filter(|_| says_begin);
+    }
+
+    /// Size of the packet so far, in bytes.
+    pub fn len(&self) -> u64 {
+        self.bits.len().div_ceil(8)
+    }
+
+    /// Whether the packet has no events.
+    pub fn is_empty(&self) -> bool {
+        self.events == 0
+    }
+
+    /// Appends an event; nothing is appended on error.
+    ///
+    /// `class` is its index among the event classes of the packet's stream, `time` in cycles of its clock; the
+    /// fields are those of the stream's context, of the event's, and its own.
+    ///
+    /// # Errors
+    ///
+    /// If the values are not of the types that the old trace's description says.
+    pub fn push(&mut self, class: usize, time: u64, fields: [Fields<'_>; 3]) -> Result<(), Misfit> {
+        let stream = self.stream.ok_or(Misfit)?;
+        let (id, context, payload) = stream.events.get(class).ok_or(Misfit)?;
+        let begin = self.bits.len();
+        self.header(*id, time, stream.frame.clock.is_some());
+        let shapes = [&stream.event_context, context, payload];
+        let put = |bits: &mut Bits, (shape, fields): (&Option<Shape>, Fields<'_>)| match shape {
+            Some(shape) => shape.put_fields(fields, bits),
+            None => Ok(()),
+        };
+        let result = shapes.into_iter().zip(fields).try_for_each(|part| put(&mut self.bits, part));
+        if result.is_err() {
+            self.bits.truncate(begin);
+            return result;
+        }
+        self.clock = Some(time);
+        self.events += 1;
+        Ok(())
+    }
+
+    fn header(&mut self, id: u64, time: u64, has_clock: bool) {
+        self.bits.align(8);
+        if !has_clock {
+            return self.bits.put(id, 64, ORDER);
+        }
+        let since = self.clock.and_then(|clock| time.checked_sub(clock));
+        if id < COMPACT_IDS.into() && since.is_some_and(|since| since < 1 << COMPACT_BITS) {
+            self.bits.put(id | (time << (32 - COMPACT_BITS)), 32, ORDER);
+        } else {
+            self.bits.put(COMPACT_IDS.into(), 8, ORDER);
+            self.bits.put(id, 64, ORDER);
+            self.bits.put(time, 64, ORDER);
+        }
+    }
+
+    /// Completes the packet; its bytes are there until the next one is begun.
+    pub fn finish(&mut self, times: Times) -> &[u8] {
+        let content = self.bits.len();
+        self.bits.align(8);
+        let packet = self.bits.len();
+        let roles = self.stream.map_or(&[][..], |stream| &stream.frame.context);
+        for (index, role) in roles.iter().enumerate() {
+            let value = match role {
+                Role::ContentSize => content,
+                Role::PacketSize => packet,
+                Role::TimestampBegin => times.begin,
+                Role::TimestampEnd => times.end,
+                Role::SequenceNumber => times.sequence,
+                _ => times.discarded,
+            };
+            self.bits.patch(self.frame + index * 8, value);
+        }
+        self.bits.bytes()
+    }
+}

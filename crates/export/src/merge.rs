@@ -1,0 +1,81 @@
+//! Several traces in one folder, each as it is.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tompion_ctf::metadata::EnvironmentValue;
+use tompion_reader::TraceSet;
+
+use crate::Error;
+use crate::output::{Places, in_new_folder};
+
+/// How deep folders are copied.
+const MAX_DEPTH: usize = 32;
+
+/// What was put together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// How many traces there are.
+    pub traces: usize,
+    /// Names of the machines that they are from, as far as they tell.
+    pub hosts: BTreeSet<String>,
+    /// How many clocks they have that are known to be different ones: of other machines, or of other boots.
+    pub clocks: usize,
+    /// Bytes that were copied.
+    pub bytes: u64,
+}
+
+/// Copies traces into one new folder, in which readers find all of them. Nothing in them is changed: each keeps its
+/// clock with its offset.
+///
+/// # Errors
+///
+/// If a trace was named twice, the folder is there, or a file cannot be copied; nothing is left then.
+pub fn merge(traces: &TraceSet, out: &Path) -> Result<Merged, Error> {
+    let mut roots: BTreeSet<PathBuf> = BTreeSet::new();
+    for root in traces.roots() {
+        let real = root.canonicalize().map_err(Error::io(root))?;
+        let overlaps = |other: &PathBuf| other.starts_with(&real) || real.starts_with(other);
+        if roots.iter().any(overlaps) {
+            return Err(Error::Twice(root.clone()));
+        }
+        roots.insert(real);
+    }
+    let mut merged = Merged { traces: traces.traces().len(), ..Merged::default() };
+    let mut clocks = BTreeSet::new();
+    for trace in traces.traces() {
+        let host = trace.metadata().environment_value("hostname").and_then(EnvironmentValue::as_text);
+        merged.hosts.extend(host.map(str::to_owned));
+        clocks.extend(trace.metadata().clocks.iter().filter_map(|clock| clock.uuid));
+    }
+    merged.clocks = clocks.len();
+    in_new_folder(out, || {
+        let out = out.canonicalize().map_err(Error::io(out))?;
+        for (root, place) in Places::new(traces.roots(), &out).iter() {
+            // A folder of its own also for a single trace, so that others can be put beside it.
+            merged.bytes += copy(root, place, &out, 0)?;
+        }
+        Ok(merged)
+    })
+}
+
+/// Copies a folder's files and folders, but not the one that is written.
+fn copy(from: &Path, to: &Path, out: &Path, depth: usize) -> Result<u64, Error> {
+    fs::create_dir_all(to).map_err(Error::io(to))?;
+    let mut bytes = 0;
+    for entry in fs::read_dir(from).map_err(Error::io(from))? {
+        let entry = entry.map_err(Error::io(from))?;
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = fs::metadata(&path).map_err(Error::io(&path))?;
+        if kind.is_dir() {
+            let is_out = path.canonicalize().is_ok_and(|path| path == out);
+            if depth < MAX_DEPTH && !is_out {
+                bytes += copy(&path, &target, out, depth + 1)?;
+            }
+        } else if kind.is_file() {
+            bytes += fs::copy(&path, &target).map_err(Error::io(&target))?;
+        }
+    }
+    Ok(bytes)
+}

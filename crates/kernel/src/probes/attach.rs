@@ -1,0 +1,113 @@
+//! Telling the programs of the probes' places, and putting the probes there.
+
+use std::{
+    ffi::{CString, OsString},
+    fs,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStringExt,
+    },
+};
+
+use aya::{
+    Ebpf,
+    maps::Array,
+    programs::{KProbe, ProgramError, UProbe},
+};
+use tompion_os::{ProbePlace, attach_probe};
+
+use super::{MOST_ARGUMENTS, Probe, Site, Target};
+
+/// The programs' maps, with how many entries they need for these probes and so many CPUs.
+pub(crate) fn maps(probes: &[Probe], cpus: u32) -> [(&'static str, u32); 2] {
+    let sites = probes.iter().map(|probe| probe.sites.len() as u32).sum::<u32>();
+    [("probe_sites", sites.max(1)), ("probe_scratches", cpus * SCRATCHES)]
+}
+/// `PROBE_SCRATCHES` of `src/bpf/probes.h`.
+const SCRATCHES: u32 = 4;
+/// Words of `struct probe_site`.
+const SITE_WORDS: usize = 2 + 2 * MOST_ARGUMENTS;
+
+/// Probes that are in their places, until this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Attached(Vec<OwnedFd>);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        tompion_os::close_side_by_side(std::mem::take(&mut self.0));
+    }
+}
+
+/// Whether the kernel can be probed.
+pub(super) fn has_kprobes() -> bool {
+    kind_of("kprobe").is_ok()
+}
+
+/// The kernel's number for a kind of event.
+fn kind_of(name: &str) -> Result<u32, String> {
+    let path = format!("/sys/bus/event_source/devices/{name}/type");
+    let text =
+        fs::read_to_string(&path).map_err(|error| format!("this kernel has no {name}s ({path}: {error})"))?;
+    text.trim().parse().map_err(|_| format!("{path} is no number: {}", text.trim()))
+}
+
+/// Puts all probes into their places.
+///
+/// # Errors
+/// A line that says which one could not be put there, and why.
+pub(crate) fn attach(ebpf: &mut Ebpf, probes: &[Probe]) -> Result<Attached, String> {
+    let mut links = Vec::new();
+    for (event, probe) in probes.iter().enumerate() {
+        let (program, kind, target) = match &probe.target {
+            Target::File(file) => ("probe_in_program", "uprobe", file.clone().into_os_string()),
+            Target::Kernel(function) => ("probe_in_kernel", "kprobe", OsString::from(function)),
+        };
+        let name = probe.event.full_name();
+        let problem =
+            |error: &dyn std::fmt::Display| format!("the probe {name} can't be put in place: {error}");
+        let target = CString::new(target.into_vec()).map_err(|error| problem(&error))?;
+        let kind = kind_of(kind).map_err(|error| problem(&error))?;
+        for site in &probe.sites {
+            let number = links.len() as u32;
+            tell(ebpf, number, words(probe, event as u32, site)).map_err(|error| problem(&error))?;
+            let program = loaded(ebpf, program).map_err(|error| problem(&error))?;
+            let config = u64::from(probe.at_return) | site.semaphore << 32;
+            let place = ProbePlace { kind, config, target: &target, offset: site.offset };
+            let link = attach_probe(program, place, number.into());
+            links.push(link.map_err(|error| problem(&error))?);
+        }
+    }
+    Ok(Attached(links))
+}
+
+/// A program, which is loaded when it is asked for first.
+fn loaded<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<BorrowedFd<'a>, ProgramError> {
+    let program = ebpf.program_mut(name).ok_or(ProgramError::NotLoaded)?;
+    if program.fd().is_err() {
+        match <&mut UProbe>::try_from(&mut *program) {
+            Ok(program) => program.load()?,
+            Err(_) => <&mut KProbe>::try_from(&mut *program)?.load()?,
+        }
+    }
+    Ok(program.fd()?.as_fd())
+}
+
+fn tell(ebpf: &mut Ebpf, number: u32, words: [u64; SITE_WORDS]) -> Result<(), String> {
+    let map = ebpf.map_mut("probe_sites").ok_or("there is no table of probes")?;
+    let mut sites = Array::<_, [u64; SITE_WORDS]>::try_from(map).map_err(|error| error.to_string())?;
+    sites.set(number, words, 0).map_err(|error| error.to_string())
+}
+
+/// A place as the programs read it: `struct probe_site` of `src/bpf/probes.h`.
+fn words(probe: &Probe, event: u32, site: &Site) -> [u64; SITE_WORDS] {
+    let mut words = [0; SITE_WORDS];
+    let in_kernel = u64::from(matches!(probe.target, Target::Kernel(_)));
+    words[0] = u64::from(event) | (site.values.len() as u64) << 32;
+    // What the kernel does, it may do for nobody that is followed.
+    words[1] = in_kernel | in_kernel << 32;
+    let places = words[2..].chunks_exact_mut(2);
+    for ((words, value), ty) in places.zip(&site.values).zip(&probe.arguments) {
+        words.copy_from_slice(&value.words(*ty));
+    }
+    words
+}

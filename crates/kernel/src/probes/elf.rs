@@ -1,0 +1,299 @@
+//! Finding places in files and in the kernel.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
+use tompion_protocol::glob;
+
+use super::{
+    ArgumentType, MOST_ARGUMENTS, MOST_SITES, Probe, Site, Target, event,
+    note::{self, Note},
+    value::Value,
+    wish::{Code, Place, Wish, WishError, provider_of},
+};
+
+/// Largest file that is read.
+const MOST_BYTES: u64 = 4 << 30;
+/// Bytes of a symbol's kind in ELF: a function that is chosen when the program starts.
+const CHOSEN_AT_START: u8 = 10;
+
+/// A mark of a program, as lists show it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark {
+    /// Who put it there.
+    pub provider: String,
+    /// Its name.
+    pub name: String,
+    /// Types of its arguments, as descriptions show them.
+    pub arguments: Vec<String>,
+    /// In how many places it stands.
+    pub places: usize,
+}
+
+/// The marks (USDT probes) of a file.
+///
+/// # Errors
+/// If it can't be read, or is no program of this machine.
+pub fn marks(file: &Path) -> Result<Vec<Mark>, WishError> {
+    let bytes = read(file)?;
+    let groups = group(Elf::parse(file, &bytes)?.notes());
+    let mark = |((provider, name), notes): ((String, String), Vec<Note>)| {
+        let arguments = types(&notes);
+        let arguments = arguments.iter().map(|(name, ty)| format!("{} {name}", ty.ty())).collect();
+        Mark { provider, name, arguments, places: notes.len() }
+    };
+    Ok(groups.into_iter().map(mark).collect())
+}
+
+/// What there is of a wish.
+pub(super) fn find(wish: &Wish) -> Result<Vec<Probe>, WishError> {
+    let probes = match &wish.place {
+        Place::Kernel(function, offset) => vec![kernel_function(wish, function, *offset)?],
+        Place::File(file, code) => {
+            let bytes = read(file)?;
+            vec![function(wish, file, code, &Elf::parse(file, &bytes)?)?]
+        }
+        Place::Marks(file, provider, name) => {
+            let bytes = read(file)?;
+            find_marks(wish, file, (provider, name), &Elf::parse(file, &bytes)?)?
+        }
+    };
+    let sites: usize = probes.iter().map(|probe| probe.sites.len()).sum();
+    if sites > MOST_SITES {
+        return Err(WishError::new(format!("{sites} places; there can be {MOST_SITES} at once")));
+    }
+    Ok(probes)
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, WishError> {
+    let problem = |error: std::io::Error| WishError::new(format!("can't read {}: {error}", file.display()));
+    if fs::metadata(file).map_err(problem)?.len() > MOST_BYTES {
+        return Err(WishError::new(format!("{} is too large to be a program", file.display())));
+    }
+    fs::read(file).map_err(problem)
+}
+
+/// A program or library.
+struct Elf<'data> {
+    path: &'data Path,
+    file: object::File<'data>,
+}
+
+impl<'data> Elf<'data> {
+    fn parse(path: &'data Path, bytes: &'data [u8]) -> Result<Self, WishError> {
+        let file = object::File::parse(bytes);
+        let file =
+            file.map_err(|error| WishError::new(format!("{}: no ELF file: {error}", path.display())))?;
+        if !file.is_64() || !file.is_little_endian() {
+            let problem =
+                format!("{}: probes are put into 64-bit programs of this machine alone", path.display());
+            return Err(WishError::new(problem));
+        }
+        Ok(Self { path, file })
+    }
+
+    /// Where in the file an address of its memory stands.
+    fn offset(&self, address: u64) -> Option<u64> {
+        self.file.segments().find_map(|segment| {
+            let (begin, size) = segment.file_range();
+            let distance = address.checked_sub(segment.address())?;
+            (distance < size).then_some(begin + distance)
+        })
+    }
+
+    fn offset_of_code(&self, address: u64) -> Result<u64, WishError> {
+        let path = self.path.display();
+        self.offset(address).ok_or_else(|| WishError::new(format!("{path} has no code at {address:#x}")))
+    }
+
+    /// The address of a function, by its name in the tables of symbols.
+    fn function(&self, name: &str) -> Result<u64, WishError> {
+        let symbols =
+            || self.file.symbols().chain(self.file.dynamic_symbols()).filter(ObjectSymbol::is_definition);
+        // Versions stand behind names: `printf@@GLIBC_2.2.5`.
+        let is_named = |found: &str| found.split('@').next() == Some(name);
+        let found = symbols().find(|symbol| symbol.name().is_ok_and(is_named));
+        let path = self.path.display();
+        match found {
+            Some(symbol) if is_chosen_at_start(&symbol) => Err(WishError::new(format!(
+                "`{name}` of {path} is chosen when the program starts; name the function that it becomes"
+            ))),
+            Some(symbol) if symbol.kind() == SymbolKind::Text => Ok(symbol.address()),
+            Some(_) => Err(WishError::new(format!("`{name}` of {path} is no function"))),
+            None => {
+                let names = symbols().filter(|symbol| symbol.kind() == SymbolKind::Text);
+                let names: Vec<String> =
+                    names.filter_map(|symbol| Some(symbol.name().ok()?.to_owned())).collect();
+                let hint = if names.is_empty() { " (it is stripped: give an address)" } else { "" };
+                let problem = format!("{path} has no function `{name}`{hint}");
+                Err(WishError { problem, instead: Some((name.into(), names)) })
+            }
+        }
+    }
+
+    fn notes(&self) -> Vec<Note> {
+        let section = |name| self.file.section_by_name(name);
+        let Some(Ok(bytes)) = section(".note.stapsdt").map(|section| section.data()) else {
+            return Vec::new();
+        };
+        let base = section(".stapsdt.base").map(|section| section.address());
+        let mut notes = note::notes(bytes);
+        for note in &mut notes {
+            // Whoever moved the file's addresses since (prelink) did not see those in the notes.
+            let moved = base.filter(|_| note.base != 0).map_or(0, |base| base.wrapping_sub(note.base));
+            note.pc = note.pc.wrapping_add(moved);
+            note.semaphore = if note.semaphore == 0 { 0 } else { note.semaphore.wrapping_add(moved) };
+        }
+        notes
+    }
+}
+
+fn is_chosen_at_start(symbol: &object::Symbol<'_, '_>) -> bool {
+    matches!(symbol.flags(), object::SymbolFlags::Elf { st_info, .. } if st_info & 15 == CHOSEN_AT_START)
+}
+
+/// Names and types of a function's arguments, or of what it returns, with where they are.
+fn call_arguments(wish: &Wish) -> (Vec<(String, ArgumentType)>, Vec<Value>) {
+    let returned = || vec![("ret".to_owned(), ArgumentType::integer(8, true))];
+    let default = || if wish.at_return { returned() } else { Vec::new() };
+    let arguments = wish.arguments.clone().unwrap_or_else(default);
+    let place = |(number, (_, ty)): (usize, &(String, ArgumentType))| match wish.at_return {
+        true => Value::of_return(*ty),
+        false => Value::of_call(number, *ty),
+    };
+    let values = arguments.iter().enumerate().map(place).collect();
+    (arguments, values)
+}
+
+fn one_place(wish: &Wish, name: (&str, &str), target: Target, offset: u64) -> Probe {
+    let (arguments, values) = call_arguments(wish);
+    let suffix = if wish.at_return { "_return" } else { "" };
+    Probe {
+        event: event(name.0, &format!("{}{suffix}", name.1), &arguments),
+        arguments: arguments.into_iter().map(|(_, ty)| ty).collect(),
+        target,
+        at_return: wish.at_return,
+        sites: vec![Site { offset, semaphore: 0, values }],
+    }
+}
+
+fn function(wish: &Wish, file: &Path, code: &Code, elf: &Elf<'_>) -> Result<Probe, WishError> {
+    let (address, name) = match code {
+        Code::Address(address) => (*address, format!("{address:#x}")),
+        Code::Function(name, 0) => (elf.function(name)?, name.clone()),
+        Code::Function(name, offset) => {
+            (elf.function(name)?.wrapping_add(*offset), format!("{name}+{offset:#x}"))
+        }
+    };
+    let offset = elf.offset_of_code(address)?;
+    Ok(one_place(wish, (&provider_of(file), &name), Target::File(file.to_owned()), offset))
+}
+
+/// A function of the running kernel, whose table of symbols anybody may read.
+fn kernel_function(wish: &Wish, name: &str, offset: u64) -> Result<Probe, WishError> {
+    if !super::attach::has_kprobes() {
+        return Err(WishError::new(
+            "this kernel has no kprobes (CONFIG_KPROBES, /sys/bus/event_source/devices/kprobe); programs can be \
+             probed, with uprobe: and usdt:",
+        ));
+    }
+    let table = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let functions = table.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        words.next().filter(|kind| kind.eq_ignore_ascii_case("t")).and_then(|_| words.next())
+    });
+    let names: Vec<&str> = functions.collect();
+    if !names.is_empty() && !names.contains(&name) {
+        let problem = format!("the kernel has no function `{name}`");
+        let names = names.into_iter().map(str::to_owned).collect();
+        return Err(WishError { problem, instead: Some((name.into(), names)) });
+    }
+    let shown = if offset == 0 { name.to_owned() } else { format!("{name}+{offset:#x}") };
+    Ok(one_place(wish, ("", &shown), Target::Kernel(name.into()), offset))
+}
+
+/// Notes by the mark that they are of.
+fn group(notes: Vec<Note>) -> BTreeMap<(String, String), Vec<Note>> {
+    let mut groups = BTreeMap::<_, Vec<Note>>::new();
+    for note in notes {
+        groups.entry((note.provider.clone(), note.name.clone())).or_default().push(note);
+    }
+    groups
+}
+
+/// The arguments of a mark that can be read in all its places, each as wide as the widest. Called as other tools
+/// call them.
+fn types(notes: &[Note]) -> Vec<(String, ArgumentType)> {
+    readable(notes)
+        .map(|(number, size, signed)| (format!("arg{number}"), ArgumentType::integer(size, signed)))
+        .collect()
+}
+
+/// Number, size and sign of the arguments that can be read.
+fn readable(notes: &[Note]) -> impl Iterator<Item = (usize, u8, bool)> + '_ {
+    let count = notes.iter().map(|note| note.values.len()).min().unwrap_or(0).min(MOST_ARGUMENTS);
+    (0..count).filter_map(|number| {
+        let values = notes.iter().map(|note| note.values[number]);
+        values.map(|value| value.map(|value| (number, value.size, value.signed))).reduce(|a, b| {
+            let (a, b) = (a?, b?);
+            Some((number, a.1.max(b.1), a.2 || b.2))
+        })?
+    })
+}
+
+fn find_marks(
+    wish: &Wish,
+    file: &Path,
+    (provider, name): (&str, &str),
+    elf: &Elf<'_>,
+) -> Result<Vec<Probe>, WishError> {
+    let mut groups = group(elf.notes());
+    let all: Vec<String> = groups.keys().map(|(provider, name)| format!("{provider}:{name}")).collect();
+    groups.retain(|key, _| glob::matches(provider, &key.0) && glob::matches(name, &key.1));
+    if groups.is_empty() {
+        let hint = if all.is_empty() { "; it has none at all" } else { "" };
+        let problem = format!("{} has no USDT probe {provider}:{name}{hint}", file.display());
+        return Err(WishError { problem, instead: Some((format!("{provider}:{name}"), all)) });
+    }
+    groups.into_iter().map(|(key, notes)| mark(wish, file, (key, &notes), elf)).collect()
+}
+
+fn mark(
+    wish: &Wish,
+    file: &Path,
+    ((provider, name), notes): ((String, String), &[Note]),
+    elf: &Elf<'_>,
+) -> Result<Probe, WishError> {
+    let numbers: Vec<usize> = readable(notes).map(|(number, ..)| number).collect();
+    let (arguments, numbers) = match &wish.arguments {
+        None => (types(notes), numbers),
+        // By their order, as the file has them.
+        Some(arguments) => match (0..arguments.len()).find(|number| !numbers.contains(number)) {
+            None => (arguments.clone(), (0..arguments.len()).collect()),
+            Some(missing) => {
+                let problem = format!(
+                    "{provider}:{name} of {} has no argument {missing} that can be read",
+                    file.display()
+                );
+                return Err(WishError::new(problem));
+            }
+        },
+    };
+    let site = |note: &Note| {
+        let semaphore = if note.semaphore == 0 { Some(0) } else { elf.offset(note.semaphore) };
+        let problem =
+            || WishError::new(format!("{}: {provider}:{name} counts outside of the file", file.display()));
+        Ok(Site {
+            offset: elf.offset_of_code(note.pc)?,
+            semaphore: semaphore.filter(|at| u32::try_from(*at).is_ok()).ok_or_else(problem)?,
+            values: numbers.iter().filter_map(|number| note.values[*number]).collect(),
+        })
+    };
+    Ok(Probe {
+        event: event(&provider, &name, &arguments),
+        arguments: arguments.iter().map(|(_, ty)| *ty).collect(),
+        target: Target::File(file.to_owned()),
+        at_return: false,
+        sites: notes.iter().map(site).collect::<Result<_, WishError>>()?,
+    })
+}

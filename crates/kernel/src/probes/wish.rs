@@ -1,0 +1,241 @@
+//! What users write: `uprobe:/usr/bin/bash:readline(prompt: str)`.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use super::{ArgumentType, MOST_ARGUMENTS, Probe, elf};
+
+/// Why a probe can't be: what was expected, what was found, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct WishError {
+    /// In one line.
+    pub problem: String,
+    /// Names that there are, for who looks for the nearest of this one.
+    pub instead: Option<(String, Vec<String>)>,
+}
+
+impl WishError {
+    pub(super) fn new(problem: impl Into<String>) -> Self {
+        Self { problem: problem.into(), instead: None }
+    }
+}
+
+/// A probe as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    pub(super) place: Place,
+    /// Whether a function's return is meant.
+    pub(super) at_return: bool,
+    /// Names and types of its arguments, if they were given.
+    pub(super) arguments: Option<Vec<(String, ArgumentType)>>,
+}
+
+/// Where a probe is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A function of a file and bytes behind its beginning, or an address in it.
+    File(PathBuf, Code),
+    /// Marks of a file, whose provider and name match.
+    Marks(PathBuf, String, String),
+    /// A function of the kernel and bytes behind its beginning.
+    Kernel(String, u64),
+}
+
+/// A place in a file's code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Code {
+    Function(String, u64),
+    Address(u64),
+}
+
+/// The kinds of probes, and how they are written.
+const KINDS: [(&str, &str); 5] = [
+    ("uprobe", "uprobe:BINARY:FUNCTION(NAME: TYPE, …)"),
+    ("uretprobe", "uretprobe:BINARY:FUNCTION(NAME: TYPE)"),
+    ("usdt", "usdt:BINARY:PROVIDER:NAME"),
+    ("kprobe", "kprobe:FUNCTION(NAME: TYPE, …)"),
+    ("kretprobe", "kretprobe:FUNCTION(NAME: TYPE)"),
+];
+
+impl Wish {
+    /// Whether a text asks for a probe, rather than for events by their names.
+    pub fn is_one(text: &str) -> bool {
+        text.split_once(':').is_some_and(|(kind, _)| KINDS.iter().any(|(name, _)| *name == kind))
+    }
+
+    /// The probe that a text asks for.
+    ///
+    /// # Errors
+    /// If it isn't written as one.
+    pub fn parse(text: &str) -> Result<Self, WishError> {
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        let Some((_, form)) = KINDS.iter().find(|(name, _)| *name == kind) else {
+            return Err(WishError::new(format!("`{kind}` is no kind of probe")));
+        };
+        let wrong = || WishError::new(format!("`{text}` is not of the form {form}"));
+        let (place, arguments) = match rest.strip_suffix(')') {
+            Some(rest) => {
+                let (place, list) = rest.rsplit_once('(').ok_or_else(wrong)?;
+                (place, Some(parse_arguments(list)?))
+            }
+            None => (rest, None),
+        };
+        let (kernel, at_return) = (kind.starts_with('k'), kind.ends_with("retprobe"));
+        let place = if kind == "usdt" {
+            let (rest, name) = place.rsplit_once(':').ok_or_else(wrong)?;
+            let (binary, provider) = rest.rsplit_once(':').ok_or_else(wrong)?;
+            Place::Marks(find_binary(binary)?, provider.into(), name.into())
+        } else if kernel {
+            let (function, offset) =
+                parse_function(place).filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
+            Place::Kernel(function, offset)
+        } else {
+            let (binary, code) = place.rsplit_once(':').ok_or_else(wrong)?;
+            let code = match code.strip_prefix("0x") {
+                Some(digits) => Code::Address(u64::from_str_radix(digits, 16).map_err(|_| wrong())?),
+                None => parse_function(code)
+                    .map(|(name, offset)| Code::Function(name, offset))
+                    .ok_or_else(wrong)?,
+            };
+            Place::File(find_binary(binary)?, code)
+        };
+        if at_return && arguments.as_ref().is_some_and(|list| list.len() > 1) {
+            return Err(WishError::new(format!("`{text}`: a function returns one value, (ret: TYPE)")));
+        }
+        if at_return
+            && matches!(
+                place,
+                Place::File(_, Code::Address(_) | Code::Function(_, 1..)) | Place::Kernel(_, 1..)
+            )
+        {
+            return Err(WishError::new(format!("`{text}`: only whole functions return")));
+        }
+        Ok(Self { place, at_return, arguments })
+    }
+
+    /// What there is of it. Several for a pattern that several marks match.
+    ///
+    /// # Errors
+    /// If there is none, it has other arguments, or the file can't be read.
+    pub fn find(&self) -> Result<Vec<Probe>, WishError> {
+        elf::find(self)
+    }
+}
+
+/// `function`, or `function+0x10`.
+fn parse_function(text: &str) -> Option<(String, u64)> {
+    let Some((name, offset)) = text.split_once('+') else { return Some((text.to_owned(), 0)) };
+    let offset = match offset.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok()?,
+        None => offset.parse().ok()?,
+    };
+    Some((name.to_owned(), offset))
+}
+
+/// `name: type, …`
+fn parse_arguments(list: &str) -> Result<Vec<(String, ArgumentType)>, WishError> {
+    let words = list.split(',').map(str::trim).filter(|_| !list.trim().is_empty());
+    let arguments: Vec<_> = words.map(parse_argument).collect::<Result<_, _>>()?;
+    if arguments.len() > MOST_ARGUMENTS {
+        let count = arguments.len();
+        return Err(WishError::new(format!("{count} arguments; a probe has at most {MOST_ARGUMENTS}")));
+    }
+    let mut names = BTreeSet::from(["ip"]);
+    match arguments.iter().find(|(name, _)| !names.insert(name)) {
+        Some((name, _)) => {
+            Err(WishError::new(format!("there are two fields `{name}` (`ip` is always there)")))
+        }
+        None => Ok(arguments),
+    }
+}
+
+fn parse_argument(text: &str) -> Result<(String, ArgumentType), WishError> {
+    let (name, ty) = text.split_once(':').unwrap_or((text, ""));
+    let (name, ty) = (name.trim(), ty.trim());
+    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !is_name || name.bytes().next().is_none_or(|byte| byte.is_ascii_digit()) {
+        return Err(WishError::new(format!(
+            "`{text}` is no argument; expected NAME: TYPE, as in `size: u64`"
+        )));
+    }
+    let found = ArgumentType::parse(ty);
+    let problem =
+        || WishError::new(format!("`{ty}` is no type of `{name}`; there are {}", ArgumentType::NAMES));
+    Ok((name.to_owned(), found.ok_or_else(problem)?))
+}
+
+/// The file of a name, along `PATH` if it has no slash.
+fn find_binary(name: &str) -> Result<PathBuf, WishError> {
+    let along_path = || {
+        let folders = std::env::var_os("PATH").filter(|_| !name.contains('/'))?;
+        std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|file| file.is_file())
+    };
+    let here = Some(PathBuf::from(name)).filter(|file| !name.is_empty() && file.is_file());
+    let file = here.or_else(along_path).and_then(|file| std::fs::canonicalize(file).ok());
+    file.ok_or_else(|| WishError::new(format!("there is no program or library `{name}`")))
+}
+
+/// What events of a file are called after.
+pub(super) fn provider_of(file: &Path) -> String {
+    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    name.replace(':', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_are_told_from_patterns() {
+        for probe in ["uprobe:sh:main", "kprobe:x", "usdt:", "kretprobe:y"] {
+            assert!(Wish::is_one(probe), "{probe}");
+        }
+        for pattern in ["sched_*", "kernel:sched_switch", "uprobe", "*"] {
+            assert!(!Wish::is_one(pattern), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let wish = Wish::parse("uprobe:/bin/sh:main+0x10(argc: i32, argv: x64)").unwrap();
+        let Place::File(file, code) = &wish.place else { panic!("{wish:?}") };
+        assert!(file.is_absolute());
+        assert_eq!(*code, Code::Function("main".into(), 16));
+        let names: Vec<_> = wish.arguments.unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["argc", "argv"]);
+        let address = Wish::parse("uprobe:sh:0x1a2b").unwrap();
+        assert!(matches!(address.place, Place::File(_, Code::Address(0x1a2b))), "{address:?}");
+        let mark = Wish::parse("usdt:sh:shop:sale").unwrap();
+        assert!(
+            matches!(mark.place, Place::Marks(_, provider, name) if provider == "shop" && name == "sale")
+        );
+        assert_eq!(Wish::parse("kprobe:vfs_read()").unwrap().arguments, Some(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        let cases = [
+            ("uprobe:main", "`uprobe:main` is not of the form uprobe:BINARY:FUNCTION(NAME: TYPE, …)"),
+            ("usdt:/bin/sh:x", "`usdt:/bin/sh:x` is not of the form usdt:BINARY:PROVIDER:NAME"),
+            ("kprobe:", "`kprobe:` is not of the form kprobe:FUNCTION(NAME: TYPE, …)"),
+            ("kprobe:f(a)", "`` is no type of `a`; there are"),
+            ("kprobe:f(a: i31)", "`i31` is no type of `a`; there are"),
+            ("kprobe:f(a: i32, a: i32)", "there are two fields `a`"),
+            ("kprobe:f(ip: i32)", "there are two fields `ip`"),
+            ("kprobe:f(1: i32)", "`1: i32` is no argument; expected NAME: TYPE"),
+            ("kretprobe:f(a: i32, b: i32)", "a function returns one value"),
+            ("kretprobe:f+4", "only whole functions return"),
+            ("uprobe:/nowhere:f", "there is no program or library `/nowhere`"),
+        ];
+        for (text, expected) in cases {
+            let problem = Wish::parse(text).unwrap_err().problem;
+            assert!(problem.contains(expected), "{text}: {problem}");
+        }
+        let many: Vec<String> = (0..13).map(|number| format!("a{number}: u8")).collect();
+        let problem = Wish::parse(&format!("kprobe:f({})", many.join(","))).unwrap_err().problem;
+        assert_eq!(problem, "13 arguments; a probe has at most 12");
+    }
+}

@@ -1,0 +1,89 @@
+//! The kernel's functions by their addresses.
+
+use std::fs;
+
+/// Source: `proc(5)`. To those who may not see addresses, all are 0.
+const SYMBOLS: &str = "/proc/kallsyms";
+/// The list tells no sizes. What lies farther behind a function's beginning belongs to nobody that is listed.
+const LONGEST_FUNCTION: u64 = 1 << 20;
+
+/// The functions of the kernel, of its modules and of BPF programs, as they were when they were read.
+#[derive(Clone, Debug, Default)]
+pub struct KernelSymbols {
+    /// Addresses, in their order, and where the names stand.
+    functions: Vec<(u64, u32, u32)>,
+    /// `name` or `name [module]`, one behind the other.
+    names: String,
+}
+
+impl KernelSymbols {
+    /// Those of the running kernel; none for those who may not see addresses.
+    pub fn of_this_kernel() -> Self {
+        Self::parse(&fs::read_to_string(SYMBOLS).unwrap_or_default())
+    }
+
+    pub(super) fn parse(text: &str) -> Self {
+        let mut symbols = Self::default();
+        for line in text.lines() {
+            let mut words = line.split_ascii_whitespace();
+            let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
+                continue;
+            };
+            let Ok(address) = u64::from_str_radix(address, 16) else { continue };
+            if address == 0 || !matches!(kind, "t" | "T" | "w" | "W") {
+                continue;
+            }
+            let begin = symbols.names.len() as u32;
+            symbols.names.push_str(name);
+            let length = symbols.names.len() as u32 - begin;
+            if let Some(module) = words.next() {
+                symbols.names.push(' ');
+                symbols.names.push_str(module);
+            }
+            symbols.functions.push((address, begin, length));
+        }
+        // Of several names of one function the first in the list is the one that is found.
+        symbols.functions.sort_unstable();
+        symbols.functions.dedup_by_key(|function| function.0);
+        symbols
+    }
+
+    /// The function that has an address: `schedule+0x2c`, `ext4_map_blocks+0x1f0 [ext4]`. An address to which a function
+    /// returns belongs to the call before it, which may be the last instruction of the function.
+    pub fn name(&self, address: u64, is_return: bool) -> Option<String> {
+        let inside = address.checked_sub(u64::from(is_return))?;
+        let behind = self.functions.partition_point(|function| function.0 <= inside);
+        let (begin, at, length) = *self.functions.get(behind.checked_sub(1)?)?;
+        if inside - begin >= LONGEST_FUNCTION {
+            return None;
+        }
+        let name = self.names.get(at as usize..(at + length) as usize)?;
+        let rest = self.names.get((at + length) as usize..)?;
+        let module = rest.strip_prefix(" [").and_then(|rest| rest.split_once(']')).map(|(module, _)| module);
+        let module = module.map(|module| format!(" [{module}]")).unwrap_or_default();
+        Some(format!("{name}+{:#x}{module}", address - begin))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_found_by_what_lies_in_them() {
+        let symbols = KernelSymbols::parse(
+            "ffffffff81000100 T second\nffffffff81000000 t first\nffffffff81000000 T alias\n\
+             ffffffff81000200 D data\nffffffffc0000000 t in_module\t[ext4]\nffffffffc0000100 t next\t[ext4]\n\
+             nonsense\n0000000000000000 T hidden\n",
+        );
+        let name = |address, is_return| symbols.name(address, is_return);
+        assert_eq!(name(0xffff_ffff_8100_0000, false).as_deref(), Some("first+0x0"));
+        assert_eq!(name(0xffff_ffff_8100_0100, false).as_deref(), Some("second+0x0"));
+        assert_eq!(name(0xffff_ffff_8100_0100, true).as_deref(), Some("first+0x100"));
+        assert_eq!(name(0xffff_ffff_8100_0210, false).as_deref(), Some("second+0x110"));
+        assert_eq!(name(0xffff_ffff_c000_0010, true).as_deref(), Some("in_module+0x10 [ext4]"));
+        assert_eq!(name(0xffff_ffff_c000_0110, true).as_deref(), Some("next+0x10 [ext4]"));
+        assert_eq!((name(0xffff_ffff_a000_0000, false), name(0, true), name(5, false)), (None, None, None));
+        assert_eq!(KernelSymbols::default().name(5, false), None);
+    }
+}

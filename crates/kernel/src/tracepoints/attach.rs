@@ -1,0 +1,71 @@
+//! Attaching the one program to many tracepoints, each with a cookie that says which it is.
+
+use std::{
+    io,
+    os::fd::{BorrowedFd, OwnedFd},
+};
+
+use super::Tracepoint;
+
+/// Tracepoints with the program at them.
+///
+/// A tracepoint is opened as an event of perf, and the program attached to that. Closing the link ends the program's
+/// runs at once, and then waits some 30 ms until no CPU is in it; all who wait at the same time wait for the same. Closing
+/// the event, which without a link only counts, waits as long until no CPU is in the tracepoint, and holds a lock
+/// meanwhile by which all others wait: a minute for all tracepoints that there are. So that is left to a process of its
+/// own, which nobody waits for.
+#[derive(Default)]
+pub(crate) struct Attachments {
+    links: Vec<OwnedFd>,
+    events: Vec<OwnedFd>,
+}
+
+impl Attachments {
+    /// Attaches the program. Those that the kernel refuses are told with the reason.
+    pub(crate) fn attach(
+        &mut self,
+        program: BorrowedFd<'_>,
+        tracepoints: &[Tracepoint],
+    ) -> Vec<(String, io::Error)> {
+        tompion_os::raise_file_limit();
+        let mut refused = Vec::new();
+        for (place, tracepoint) in tracepoints.iter().enumerate() {
+            if let Err(error) = self.attach_one(program, tracepoint, place) {
+                refused.push((tracepoint.listed.name.clone(), error));
+            }
+        }
+        refused
+    }
+
+    fn attach_one(
+        &mut self,
+        program: BorrowedFd<'_>,
+        tracepoint: &Tracepoint,
+        place: usize,
+    ) -> io::Result<()> {
+        let event = tompion_os::open_tracepoint(tracepoint.format.id)?;
+        self.links.push(tompion_os::attach_program(program, &event, cookie(tracepoint, place))?);
+        self.events.push(event);
+        Ok(())
+    }
+
+    /// Ends the program's runs.
+    pub(crate) fn detach(&mut self) {
+        tompion_os::close_side_by_side(std::mem::take(&mut self.links));
+    }
+}
+
+impl Drop for Attachments {
+    fn drop(&mut self) {
+        self.detach();
+        // Where there can be no other process, they are closed here, which only takes longer.
+        let _ = tompion_os::close_elsewhere(std::mem::take(&mut self.events));
+    }
+}
+
+/// What the program is told of a tracepoint (`src/bpf/generic.h`).
+fn cookie(tracepoint: &Tracepoint, place: usize) -> u64 {
+    let (end, last) = tracepoint.format.extent();
+    let (word, relative) = last.unwrap_or_default();
+    place as u64 & 0xffff | (end as u64) << 16 | (word as u64) << 32 | u64::from(relative) << 48
+}

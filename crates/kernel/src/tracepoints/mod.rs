@@ -1,0 +1,183 @@
+//! Static tracepoints of the running kernel that have no program of their own: one program serves all of them.
+//!
+//! ```text
+//! tracefs: events/SYSTEM/NAME/format ──► Format ──► cookie ──► program (src/bpf/generic.h) ──► record
+//!                                          └────────────────────────────────────────────────► payload
+//! ```
+//!
+//! [`Catalog`] says which there are, [`Format`] what their records are, [`Tracepoint::payload`] turns a record into
+//! what descriptions say. Attaching is `attach.rs`.
+
+pub(crate) mod attach;
+mod constant;
+mod format;
+mod names;
+mod print;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use tompion_schema::{Event, Type};
+
+pub(crate) use format::COMMON;
+pub use format::{Format, FormatError, Place};
+
+use crate::events::KNOWN;
+
+/// Where tracefs may be.
+pub(crate) const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// Folders of tracefs whose events are no tracepoints, or are recorded otherwise.
+const LEFT_OUT: [&str; 8] =
+    ["ftrace", "syscalls", "kprobes", "uprobes", "eprobes", "fprobes", "synthetic", "user_events"];
+
+/// A tracepoint by its names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listed {
+    /// Its folder in tracefs.
+    pub system: String,
+    /// Its name there.
+    pub tracepoint: String,
+    /// Its name in traces.
+    pub name: String,
+}
+
+/// The tracepoints of the running kernel, as far as tracefs can be read.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    folder: PathBuf,
+    /// Those that the program for all of them serves.
+    listed: Vec<Listed>,
+    /// The folders of all tracepoints, by their names in tracefs.
+    systems: BTreeMap<String, String>,
+}
+
+impl Catalog {
+    /// What there is; nothing where tracefs can't be read.
+    pub fn of_this_kernel() -> Self {
+        let folders = TRACEFS.map(|root| Path::new(root).join("events"));
+        folders.into_iter().find(|folder| folder.join("sched").exists()).map_or_else(Self::default, Self::of)
+    }
+
+    fn of(folder: PathBuf) -> Self {
+        let mut catalog = Self { folder: folder.clone(), ..Self::default() };
+        for system in folders_in(&folder).into_iter().filter(|name| !LEFT_OUT.contains(&name.as_str())) {
+            for tracepoint in folders_in(&folder.join(&system)) {
+                let known = KNOWN.iter().any(|known| known.tracepoint == tracepoint);
+                if !known {
+                    let name = names::event_name(&system, &tracepoint);
+                    catalog.listed.push(Listed {
+                        system: system.clone(),
+                        tracepoint: tracepoint.clone(),
+                        name,
+                    });
+                }
+                catalog.systems.insert(tracepoint, system.clone());
+            }
+        }
+        catalog.listed.sort();
+        catalog.tell_apart();
+        catalog
+    }
+
+    /// Gives tracepoints of one name that of their folder, too.
+    fn tell_apart(&mut self) {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        self.listed.iter().for_each(|listed| *counts.entry(listed.name.clone()).or_default() += 1);
+        for listed in self.listed.iter_mut().filter(|listed| counts[&listed.name] > 1) {
+            listed.name = format!("{}_{}", listed.system, listed.name);
+        }
+    }
+
+    /// Those without a program of their own, sorted by folder and name.
+    pub fn listed(&self) -> &[Listed] {
+        &self.listed
+    }
+
+    /// The folder in tracefs of any tracepoint.
+    pub fn system_of(&self, tracepoint: &str) -> Option<&str> {
+        self.systems.get(tracepoint).map(String::as_str)
+    }
+
+    /// Reads what a tracepoint's records are. The error is a line for people.
+    pub fn read(&self, listed: &Listed) -> Result<Tracepoint, String> {
+        let path = self.folder.join(&listed.system).join(&listed.tracepoint).join("format");
+        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = fs::read_to_string(&path).map_err(|error| failed(&error))?;
+        let rename = |field: &str| names::field_name(&listed.system, field);
+        let format = Format::parse(&text, &listed.name, rename).map_err(|error| failed(&error))?;
+        Ok(Tracepoint { listed: listed.clone(), format })
+    }
+}
+
+/// Names of a folder's folders.
+fn folders_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// A tracepoint whose records can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tracepoint {
+    /// Its names.
+    pub listed: Listed,
+    /// Its records.
+    pub format: Format,
+}
+
+/// A record that ends before its fields do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Short;
+
+impl Tracepoint {
+    /// The event's description.
+    pub fn event(&self) -> &Event {
+        &self.format.event
+    }
+
+    /// Turns a record, without the bytes that all have, into a payload as the description has it.
+    pub fn payload(&self, record: &[u8], payload: &mut Vec<u8>) -> Result<(), Short> {
+        payload.clear();
+        let mut tails = Vec::new();
+        for (field, place) in self.format.event.fields.iter().zip(&self.format.places) {
+            let bytes = bytes_of(record, *place).ok_or(Short)?;
+            match &field.ty {
+                Type::Array(..) | Type::TextArray(_) => tails.extend_from_slice(bytes),
+                Type::String | Type::Bytes => {
+                    payload.extend((bytes.len() as u32).to_le_bytes());
+                    tails.extend_from_slice(bytes);
+                }
+                Type::Sequence(element) => {
+                    let count = bytes.len() / element.size();
+                    payload.extend((count as u32).to_le_bytes());
+                    tails.extend_from_slice(&bytes[..count * element.size()]);
+                }
+                _ => payload.extend_from_slice(bytes),
+            }
+        }
+        payload.append(&mut tails);
+        Ok(())
+    }
+}
+
+/// The bytes of a field; `record` begins behind the bytes that all have.
+fn bytes_of(record: &[u8], place: Place) -> Option<&[u8]> {
+    let from = |offset: usize| record.get(offset.checked_sub(COMMON)?..);
+    match place {
+        Place::Fixed { offset, size } => from(offset)?.get(..size),
+        Place::Variable { word, relative } => {
+            let bits = u32::from_le_bytes(*from(word)?.first_chunk()?);
+            let (offset, length) = (bits as usize & 0xffff, bits as usize >> 16);
+            let base = if relative { word + format::WORD } else { 0 };
+            // What nobody assigned has neither place nor length.
+            if length == 0 { Some(&[]) } else { from(base + offset)?.get(..length) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

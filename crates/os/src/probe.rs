@@ -1,0 +1,117 @@
+//! Attaching loaded programs to places in code: of files (uprobes) and of the kernel (kprobes, tracepoints).
+
+use std::{
+    ffi::CStr,
+    io,
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+};
+
+use crate::check;
+
+/// A place in code.
+#[derive(Clone, Copy, Debug)]
+pub struct ProbePlace<'a> {
+    /// Number of the kernel's kind of event (`/sys/bus/event_source/devices/{uprobe,kprobe}/type`).
+    pub kind: u32,
+    /// What the kind wants to know: 1 for a function's return; a semaphore's place in the file in the upper half.
+    pub config: u64,
+    /// The file, or the kernel's function.
+    pub target: &'a CStr,
+    /// Bytes from the beginning of the file, or of the function.
+    pub offset: u64,
+}
+
+/// The second version of the structure of `perf_event_open(2)`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct EventAttributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint_type: u32,
+    target: u64,
+    offset: u64,
+}
+
+/// What `bpf(2)` wants for a link to an event.
+#[repr(C)]
+struct LinkAttributes {
+    program: u32,
+    event: u32,
+    attach_type: u32,
+    flags: u32,
+    cookie: u64,
+}
+
+const LINK_CREATE: libc::c_long = 28;
+const PERF_EVENT: u32 = 41;
+const CLOSE_ON_EXEC: libc::c_ulong = 8;
+
+/// Has a program run at a place, on all CPUs and in all processes, until the result is closed, or its owner has ended.
+/// The program is told the cookie.
+///
+/// # Errors
+/// `EACCES` without CAP_PERFMON, `ENOENT` where there is no such function or file, and what else the system says.
+pub fn attach_probe(program: BorrowedFd<'_>, place: ProbePlace<'_>, cookie: u64) -> io::Result<OwnedFd> {
+    let event = open_event(&EventAttributes {
+        kind: place.kind,
+        config: place.config,
+        target: place.target.as_ptr() as u64,
+        offset: place.offset,
+        ..EventAttributes::default()
+    })?;
+    // The link holds the event.
+    attach_program(program, &event, cookie)
+}
+
+/// An event of perf at a static tracepoint, which never samples: something to attach a program to.
+///
+/// `id` is what tracefs says in the tracepoint's `id`.
+pub fn open_tracepoint(id: u32) -> io::Result<OwnedFd> {
+    const TRACEPOINT: u32 = 2;
+    const DISABLED: u64 = 1;
+    open_event(&EventAttributes {
+        kind: TRACEPOINT,
+        config: id.into(),
+        sample_period: 1,
+        flags: DISABLED,
+        ..EventAttributes::default()
+    })
+}
+
+/// Source: `perf_event_open(2)`. What the attributes point to must live.
+fn open_event(attributes: &EventAttributes) -> io::Result<OwnedFd> {
+    let attributes = EventAttributes { size: size_of::<EventAttributes>() as u32, ..*attributes };
+    // All processes, by way of the first CPU; no group.
+    let (pid, cpu, group): (libc::pid_t, libc::c_int, libc::c_int) = (-1, 0, -1);
+    let call = libc::SYS_perf_event_open;
+    // SAFETY: the structure and the text that it points to live throughout the call; the descriptor is new.
+    let event = unsafe { libc::syscall(call, &raw const attributes, pid, cpu, group, CLOSE_ON_EXEC) };
+    let event = check(event as libc::c_int)?;
+    // SAFETY: new, and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(event) })
+}
+
+/// Attaches a program to an event of perf, for as long as the result is open. The program is told the cookie.
+///
+/// Source: `bpf(2)`, `BPF_LINK_CREATE`; Linux 5.15.
+pub fn attach_program(program: BorrowedFd<'_>, event: &OwnedFd, cookie: u64) -> io::Result<OwnedFd> {
+    let attributes = LinkAttributes {
+        program: program.as_raw_fd() as u32,
+        event: event.as_raw_fd() as u32,
+        attach_type: PERF_EVENT,
+        flags: 0,
+        cookie,
+    };
+    let size = size_of::<LinkAttributes>();
+    // SAFETY: the structure is live and has as many bytes as the call is told; the descriptor is new.
+    let link = unsafe { libc::syscall(libc::SYS_bpf, LINK_CREATE, &raw const attributes, size) };
+    let link = check(link as libc::c_int)?;
+    // SAFETY: new, and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(link) })
+}

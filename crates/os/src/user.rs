@@ -1,0 +1,251 @@
+//! The user on whose behalf a program with more rights runs.
+
+use std::{
+    ffi::{CStr, CString, OsStr, OsString},
+    io,
+    marker::PhantomData,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{check, last_error};
+
+/// Largest entry of the users' data base that is read.
+const MOST_ENTRY: usize = 1 << 20;
+/// Most groups of a user (`NGROUPS_MAX`).
+const MOST_GROUPS: usize = 65536;
+/// What sudo tells the programs that it runs, and only those. Source: `sudo(8)`.
+const TOLD_BY_SUDO: [&str; 7] =
+    ["SUDO_COMMAND", "SUDO_UID", "SUDO_GID", "SUDO_USER", "SUDO_HOME", "SUDO_TTY", "SUDO_ASKPASS"];
+
+/// A user, with what a login gives to his programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+    /// Variables of the environment that are the user's own.
+    own: Vec<(&'static str, OsString)>,
+}
+
+impl User {
+    /// Who has started this program through sudo; nobody if that was root, or if it doesn't run as root.
+    pub fn behind_sudo() -> Option<Self> {
+        // SAFETY: a plain system call that can't fail.
+        if unsafe { libc::geteuid() } != 0 {
+            return None;
+        }
+        let number = |name: &str| std::env::var(name).ok()?.parse().ok();
+        let uid = number("SUDO_UID").filter(|uid| *uid != 0 && *uid != u32::MAX)?;
+        Some(Self::new(uid, number("SUDO_GID").unwrap_or(uid)))
+    }
+
+    /// The user as the machine's data base has him; one whom it doesn't know has these two numbers alone.
+    fn new(uid: u32, gid: u32) -> Self {
+        let Some(entry) = Entry::of(uid) else {
+            return Self { uid, gid, groups: vec![gid], own: Vec::new() };
+        };
+        let name = OsStr::from_bytes(entry.name.to_bytes()).to_owned();
+        let runtime = PathBuf::from(format!("/run/user/{uid}"));
+        let has_runtime = std::fs::metadata(&runtime).is_ok_and(|folder| folder.uid() == uid);
+        let own = [
+            ("HOME", entry.home.into_os_string()),
+            ("SHELL", entry.shell.into_os_string()),
+            ("MAIL", Path::new("/var/mail").join(&name).into_os_string()),
+            ("USER", name.clone()),
+            ("LOGNAME", name),
+        ];
+        let own = own.into_iter().chain(has_runtime.then(|| ("XDG_RUNTIME_DIR", runtime.into_os_string())));
+        Self { uid, gid, groups: groups_of(&entry.name, gid), own: own.collect() }
+    }
+
+    /// The user's number.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Lets a command run as the user: with his numbers, groups and environment, and no more rights than he has.
+    pub fn run(&self, command: &mut Command) {
+        command.envs(self.own.iter().cloned());
+        for name in TOLD_BY_SUDO {
+            command.env_remove(name);
+        }
+        let Self { uid, gid, groups, .. } = self.clone();
+        // SAFETY: the closure runs in the forked child, which has one thread, and makes only system calls.
+        unsafe {
+            command.pre_exec(move || {
+                check(libc::setgroups(groups.len(), groups.as_ptr()))?;
+                check(libc::setgid(gid))?;
+                check(libc::setuid(uid)).map(drop)
+            });
+        }
+    }
+
+    /// From now on, files are made and opened by this thread, and by those that it starts, with the user's rights
+    /// alone, and are the user's; until the result is dropped. All other rights of the thread stay.
+    pub fn own_files(&self) -> io::Result<FileRights> {
+        let before = FileRights::current()?;
+        FileRights { uid: self.uid, gid: self.gid, groups: self.groups.clone(), of_one_thread: PhantomData }
+            .take()?;
+        Ok(before)
+    }
+}
+
+/// With which rights a thread deals with files; taken again when this is dropped.
+#[derive(Debug)]
+pub struct FileRights {
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+    of_one_thread: PhantomData<*const ()>,
+}
+
+impl FileRights {
+    /// Gives the calling thread those of its process, until the result is dropped.
+    pub fn of_the_process() -> io::Result<Self> {
+        let before = Self::current()?;
+        // SAFETY: plain system calls that can't fail.
+        let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+        file_group(gid);
+        file_user(uid);
+        Ok(before)
+    }
+
+    fn current() -> io::Result<Self> {
+        // SAFETY: with a count of 0 the number of groups is returned and nothing written.
+        let count = check(unsafe { libc::getgroups(0, std::ptr::null_mut()) })?;
+        let mut groups = vec![0; count as usize];
+        // SAFETY: the array has as many elements as the count says.
+        check(unsafe { libc::getgroups(count, groups.as_mut_ptr()) })?;
+        Ok(Self { uid: file_user(u32::MAX), gid: file_group(u32::MAX), groups, of_one_thread: PhantomData })
+    }
+
+    fn take(self) -> io::Result<()> {
+        let result = self.set();
+        std::mem::forget(self);
+        result
+    }
+
+    /// Sources: `setfsuid(2)`, `setgroups(2)`. The C library's `setgroups` would change all threads.
+    fn set(&self) -> io::Result<()> {
+        // SAFETY: a plain system call on an array with as many elements as the count says.
+        if unsafe { libc::syscall(libc::SYS_setgroups, self.groups.len(), self.groups.as_ptr()) } != 0 {
+            return Err(last_error());
+        }
+        file_group(self.gid);
+        file_user(self.uid);
+        // They report no error; what is set afterwards tells.
+        if (file_user(u32::MAX), file_group(u32::MAX)) == (self.uid, self.gid) {
+            Ok(())
+        } else {
+            Err(io::Error::from(io::ErrorKind::PermissionDenied))
+        }
+    }
+}
+
+impl Drop for FileRights {
+    fn drop(&mut self) {
+        // A thread that may take rights away may give them back.
+        let _ = self.set();
+    }
+}
+
+/// Sets the user for files, and returns who it was; a number that nobody has changes nothing.
+fn file_user(uid: u32) -> u32 {
+    // SAFETY: a plain system call.
+    unsafe { libc::setfsuid(uid) as u32 }
+}
+
+fn file_group(gid: u32) -> u32 {
+    // SAFETY: a plain system call.
+    unsafe { libc::setfsgid(gid) as u32 }
+}
+
+/// A user's entry in the data base.
+struct Entry {
+    name: CString,
+    home: PathBuf,
+    shell: PathBuf,
+}
+
+impl Entry {
+    fn of(uid: u32) -> Option<Self> {
+        let mut buffer: Vec<libc::c_char> = vec![0; 1024];
+        loop {
+            // SAFETY: all-zero bytes are a valid structure.
+            let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+            let mut found = std::ptr::null_mut();
+            let (to, size) = (buffer.as_mut_ptr(), buffer.len());
+            // SAFETY: the buffer has `size` writable bytes, and both structures are live.
+            match unsafe { libc::getpwuid_r(uid, &raw mut entry, to, size, &raw mut found) } {
+                libc::ERANGE if size < MOST_ENTRY => buffer.resize(size * 4, 0),
+                0 if !found.is_null() => {
+                    // SAFETY: the texts of an entry that was found end with a NUL and lie in `buffer`.
+                    let text = |text: *mut libc::c_char| unsafe { CStr::from_ptr(text) }.to_owned();
+                    let path = |text: CString| PathBuf::from(OsStr::from_bytes(text.to_bytes()));
+                    return Some(Self {
+                        name: text(entry.pw_name),
+                        home: path(text(entry.pw_dir)),
+                        shell: path(text(entry.pw_shell)),
+                    });
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// All groups of a user, the first one among them.
+fn groups_of(name: &CStr, gid: u32) -> Vec<u32> {
+    let mut groups = vec![gid; 64];
+    loop {
+        let mut count = groups.len() as libc::c_int;
+        // SAFETY: the array has as many elements as the count says; the name ends with a NUL.
+        let result = unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
+        if result >= 0 || groups.len() >= MOST_GROUPS {
+            groups.truncate(count.max(1) as usize);
+            return groups;
+        }
+        groups.resize(groups.len() * 4, gid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_data_base_is_asked() {
+        let root = User::new(0, 0);
+        assert_eq!((root.uid(), root.groups.contains(&0)), (0, true));
+        assert!(root.own.contains(&("USER", "root".into())) && root.own.contains(&("HOME", "/root".into())));
+        let nobody_knows = User::new(u32::MAX - 5, 7);
+        assert_eq!((nobody_knows.groups, nobody_knows.own), (vec![7], vec![]));
+    }
+
+    #[test]
+    fn files_are_the_users_until_the_rights_are_given_back() {
+        // SAFETY: a plain system call that can't fail.
+        if unsafe { libc::geteuid() } != 0 {
+            return;
+        }
+        let folder = std::env::temp_dir().join(format!("tompion-user-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let user = User::new(65534, 65534);
+        std::os::unix::fs::chown(&folder, Some(65534), Some(65534)).unwrap();
+        let owner = |name: &str| {
+            let path = folder.join(name);
+            std::fs::write(&path, "").unwrap();
+            let metadata = std::fs::metadata(path).unwrap();
+            (metadata.uid(), metadata.gid())
+        };
+        let rights = user.own_files().unwrap();
+        assert_eq!(owner("his"), (65534, 65534));
+        assert!(std::fs::write("/etc/tompion-test-of-rights", "").is_err());
+        assert_eq!(std::thread::scope(|scope| scope.spawn(|| owner("inherited")).join().unwrap()).0, 65534);
+        drop(rights);
+        assert_eq!(owner("ours").0, 0);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,112 @@
+//! Streams that are being written: read as far as they go, and taken up there again.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::source::{Before, Source};
+use super::windows::Scan;
+use super::{Selection, TraceSet};
+use crate::discover::Trace;
+
+/// How far a file was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// The packet's place in the file.
+    packet: u64,
+    /// The next bit to read in it; 0 for all of it.
+    bit: u64,
+    /// What the last packet that was begun said.
+    before: Option<Before>,
+}
+
+impl TraceSet {
+    /// Streams of these traces, as far as their packets are whole, behind what was read. `is_over` takes what is not
+    /// whole, too.
+    pub(crate) fn growing(
+        paths: &[PathBuf],
+        found: (Vec<Trace>, Vec<(PathBuf, usize)>),
+        read: &HashMap<PathBuf, Progress>,
+        is_over: bool,
+    ) -> Self {
+        let mut set = Self::new(paths.to_vec(), found.0, found.1);
+        for source in &mut set.sources {
+            source.is_growing = !is_over;
+            let files = 0..source.files.count();
+            let path = |file: usize| source.files.get(file).map(|(path, _)| path);
+            let last = files.rev().find_map(|file| Some((file, *read.get(path(file)?)?)));
+            let Some((file, progress)) = last else { continue };
+            source.go_on(file, &progress, &set.traces, set.window);
+        }
+        set
+    }
+
+    /// Reads events up to this time, or all.
+    pub(crate) fn read_until(&mut self, until: Option<i64>) {
+        self.until = until;
+    }
+
+    /// When the newest packet was ended of those that were not read.
+    pub(crate) fn newest(&self) -> Option<i64> {
+        let newest = |source: &Source| {
+            let mut scan = Scan::of(source.again(&self.traces));
+            let mut newest = None;
+            while let Some(time) = scan.next_time(&self.traces) {
+                newest = newest.max(Some(time));
+            }
+            newest
+        };
+        self.sources.iter().filter_map(newest).max()
+    }
+
+    /// Remembers how far each file was read.
+    pub(crate) fn remember(&self, read: &mut HashMap<PathBuf, Progress>) {
+        for source in &self.sources {
+            let place = match &source.file {
+                Some(file) => Some((source.next.saturating_sub(1), file.packet_start(), file.bit())),
+                None => source.end.map(|(file, place)| (file, place, 0)),
+            };
+            let Some((file, packet, bit)) = place else { continue };
+            if let Some((path, _)) = source.files.get(file) {
+                read.insert(path.to_owned(), Progress { packet, bit, before: source.before });
+            }
+        }
+    }
+}
+
+impl Source {
+    /// Takes the stream up where it was left.
+    fn go_on(&mut self, index: usize, progress: &Progress, traces: &Arc<[Trace]>, window: usize) {
+        self.next = index;
+        self.before = progress.before;
+        self.end = Some((index, progress.packet));
+        if !self.open_next(traces, window, &mut Vec::new()) {
+            return;
+        }
+        self.file.iter_mut().for_each(|file| file.go_to(progress.packet));
+        if progress.bit == 0 || !matches!(self.next_packet(&Selection::default(), &mut Vec::new()), Ok(true))
+        {
+            return;
+        }
+        let Some(file) = self.file.as_mut() else { return };
+        while file.bit() < progress.bit && matches!(file.next_header(), Ok(true)) {
+            if file.finish_event(false).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Another reader of the same stream, from the packet on in which this one is.
+    fn again(&self, traces: &Arc<[Trace]>) -> Self {
+        let mut again = Self::new(self.files.clone());
+        again.is_growing = self.is_growing;
+        let place = self.file.as_ref().map(|file| (self.next.saturating_sub(1), file.packet_start()));
+        if let Some((file, packet)) = place {
+            again.next = file;
+            if again.open_next(traces, super::windows::HEADERS, &mut Vec::new()) {
+                again.file.iter_mut().for_each(|file| file.go_to(packet));
+            }
+        }
+        again
+    }
+}

@@ -1,0 +1,108 @@
+//! The stacks of events: numbers in their context, told once in the trace (`tompion_stack_kernel`,
+//! `tompion_stack_user`), shown as functions.
+//!
+//! Functions of the kernel were named when they were recorded. Those of programs are looked up as other addresses are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tompion_ctf::decode::Value;
+
+use super::{Process, Symbols, process_of};
+use crate::Event;
+
+/// Events that tell of stacks.
+pub(super) const STACKS: [&str; 2] = ["tompion_stack_kernel", "tompion_stack_user"];
+/// Where events have a stack's number, and whose stack it is.
+const FIELDS: [(&str, &str); 2] = [("stack_kernel", "kernel"), ("stack_user", "user")];
+
+/// A stack of an event: `kernel` or `user`, and the functions, the innermost first.
+pub(crate) type Stack = (&'static str, Vec<Arc<str>>);
+
+/// Whether the events of a stream may have stacks.
+pub(super) fn has_stacks(context: &tompion_ctf::metadata::Struct) -> bool {
+    context.fields.iter().any(|field| FIELDS.iter().any(|(name, _)| field.name == *name))
+}
+
+/// A stack as it was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Frames {
+    Named(Vec<Arc<str>>),
+    Addresses(Vec<u64>),
+}
+
+impl Frames {
+    /// What an event tells; the stack's number first. Nothing if it is no such event.
+    pub(super) fn by(event: &Event<'_>) -> Option<(u64, Self)> {
+        let payload = event.payload();
+        let number = payload.get("id")?.as_integer()?.try_into().ok()?;
+        if let Some(Value::Text(functions)) = payload.get("functions") {
+            let functions = String::from_utf8_lossy(functions);
+            let names =
+                functions.split(';').filter(|name| !name.is_empty()).map(|name| printable(name).into());
+            return Some((number, Self::Named(names.collect())));
+        }
+        let Value::Array(addresses) = payload.get("callstack_user")? else { return None };
+        let addresses = addresses.map(|address| address.as_integer()?.try_into().ok());
+        Some((number, Self::Addresses(addresses.collect::<Option<_>>()?)))
+    }
+}
+
+/// A name must not look like several lines.
+fn printable(name: &str) -> String {
+    name.chars().filter(|character| !character.is_control()).collect()
+}
+
+/// The stacks of all traces, by trace and number.
+pub(super) type Stacks = HashMap<(usize, u64), Frames>;
+
+impl Symbols {
+    /// The stacks of an event.
+    pub fn stacks_of(&mut self, event: &Event<'_>) -> Vec<Stack> {
+        let context = event.stream_context();
+        let number = |field: &str| context.get(field)?.as_integer()?.try_into().ok();
+        let mut found = Vec::new();
+        for (field, whose) in FIELDS {
+            let Some(number) = number(field).filter(|number| *number != 0) else { continue };
+            let names = match self.stacks.get(&(event.trace_index(), number)) {
+                Some(Frames::Named(names)) => names.clone(),
+                Some(Frames::Addresses(addresses)) => {
+                    let addresses = addresses.clone();
+                    self.frames(process_of(event), event.timestamp(), &addresses)
+                }
+                None => continue,
+            };
+            found.push((whose, names));
+        }
+        found
+    }
+
+    fn frames(&mut self, process: Option<Process>, time: Option<i64>, addresses: &[u64]) -> Vec<Arc<str>> {
+        let name = |(place, address): (usize, &u64)| {
+            // All but the innermost are where a call returns to.
+            let found = process.and_then(|process| self.name_in_file(process, time, *address, place > 0));
+            found.unwrap_or_else(|| format!("{address:#x}").into())
+        };
+        addresses.iter().enumerate().map(name).collect()
+    }
+
+    /// Writes an event's stacks behind its line, a function a line.
+    pub fn write_stacks(&mut self, event: &Event<'_>, text: &mut Vec<u8>) {
+        for (whose, names) in self.stacks_of(event) {
+            for (place, name) in names.iter().enumerate() {
+                let begin = if place == 0 { whose } else { "" };
+                text.extend_from_slice(format!("\t{begin:<7} {name}\n").as_bytes());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_one_line_each() {
+        assert_eq!(printable("a\nb\x1b[31m+0x1 [ext4]"), "ab[31m+0x1 [ext4]");
+    }
+}

@@ -1,0 +1,282 @@
+//! Packets on their way to the disk.
+//!
+//! A disk may be slow for seconds, and even the page cache takes a third of all the time that an event costs on this
+//! side. So packets are written by a thread of its own, while the consumer goes on emptying rings: a packet is handed
+//! over with its buffer. Whoever must know that something is on the disk waits for its file. A file that fails ends
+//! behind its last whole packet, and the events of those that came too late are counted.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    mem,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+};
+
+/// Bytes that may wait to be written before whoever converts should wait, too.
+const MOST_WAITING_BYTES: u64 = 32 << 20;
+/// Buffers that are kept for the next packets: all that can wait are few, if they are large.
+const MOST_SPARE: usize = 64;
+/// Smaller packets are copied out of their buffers, so that streams with few events keep small ones.
+const LARGE: usize = 128 << 10;
+
+/// A stream's file and its index.
+#[derive(Debug)]
+pub struct PacketFile {
+    data: File,
+    index: File,
+    progress: Mutex<Progress>,
+    settled: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// Packets that wait.
+    waiting: usize,
+    /// Why the file has no more packets.
+    failure: Option<Failure>,
+    /// Events of packets that came after that.
+    dropped: u64,
+}
+
+/// An error that can be told more than once.
+#[derive(Clone, Debug)]
+struct Failure {
+    code: Option<i32>,
+    text: String,
+}
+
+/// A whole packet and where it belongs.
+#[derive(Debug)]
+pub struct WholePacket<'a> {
+    /// The packet's buffer; another one may be left in its place.
+    pub bytes: &'a mut Vec<u8>,
+    /// How much of it is the packet.
+    pub size: usize,
+    /// Where in the file.
+    pub at: u64,
+    /// What the index says of it.
+    pub entry: [u8; 72],
+    /// How many events it has.
+    pub events: u64,
+}
+
+/// A packet that waits.
+struct Job {
+    file: Arc<PacketFile>,
+    packet: Vec<u8>,
+    size: usize,
+    at: u64,
+    entry: [u8; 72],
+    events: u64,
+}
+
+/// The thread that writes, as others see it.
+struct Disk {
+    /// None where no thread could be had: whoever has a packet writes it.
+    jobs: Option<Sender<Job>>,
+    waiting_bytes: AtomicU64,
+    spare: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Progress {
+    /// The failure as an error, if there is one.
+    fn result(&self) -> io::Result<()> {
+        self.failure.clone().map_or(Ok(()), |failure| Err(failure.into()))
+    }
+}
+
+impl From<&io::Error> for Failure {
+    fn from(error: &io::Error) -> Self {
+        Self { code: error.raw_os_error(), text: error.to_string() }
+    }
+}
+
+impl From<Failure> for io::Error {
+    fn from(failure: Failure) -> Self {
+        failure.code.map_or_else(|| Self::other(failure.text), Self::from_raw_os_error)
+    }
+}
+
+/// Nobody panics while holding these locks, and what they guard is sound at any time.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl PacketFile {
+    /// A file and its index, both at their ends.
+    pub fn new(data: File, index: File) -> Arc<Self> {
+        Arc::new(Self { data, index, progress: Mutex::default(), settled: Condvar::new() })
+    }
+
+    /// Writes a packet now.
+    pub fn write(&self, packet: &WholePacket<'_>) -> io::Result<()> {
+        let bytes = packet.bytes.get(..packet.size).unwrap_or(packet.bytes);
+        self.append(bytes, packet.at, &packet.entry)
+    }
+
+    /// Hands a packet over to be written soon; an error is that of an earlier one.
+    pub fn write_soon(self: &Arc<Self>, packet: WholePacket<'_>) -> io::Result<()> {
+        let disk = disk();
+        let Some(jobs) = &disk.jobs else { return self.write(&packet) };
+        let WholePacket { bytes, size, at, entry, events } = packet;
+        let mut progress = lock(&self.progress);
+        progress.result()?;
+        progress.waiting += 1;
+        drop(progress);
+        let packet = match size {
+            ..LARGE => bytes.get(..size).unwrap_or(bytes).to_vec(),
+            _ => mem::replace(bytes, lock(&disk.spare).pop().unwrap_or_default()),
+        };
+        // Ordering: a hint for `is_full`.
+        disk.waiting_bytes.fetch_add(size as u64, Ordering::Relaxed);
+        let job = Job { file: self.clone(), packet, size, at, entry, events };
+        if let Err(gone) = jobs.send(job) {
+            disk.work(gone.0);
+        }
+        Ok(())
+    }
+
+    /// Whether nothing waits to be written.
+    pub fn is_settled(&self) -> bool {
+        lock(&self.progress).waiting == 0
+    }
+
+    /// Waits until everything is written, or it is known why not.
+    pub fn settle(&self) -> io::Result<()> {
+        let mut progress = lock(&self.progress);
+        while progress.waiting > 0 {
+            progress = self.settled.wait(progress).unwrap_or_else(PoisonError::into_inner);
+        }
+        progress.result()
+    }
+
+    /// Says whether writing has failed.
+    pub fn check(&self) -> io::Result<()> {
+        lock(&self.progress).result()
+    }
+
+    /// Events that were handed over and not written.
+    pub fn dropped(&self) -> u64 {
+        lock(&self.progress).dropped
+    }
+
+    /// Waits until everything is written, then until the medium has it.
+    pub fn sync(&self) -> io::Result<()> {
+        self.settle()?;
+        self.data.sync_data()
+    }
+
+    /// Appends a packet. What a full disk leaves of one is taken away, so that the file ends with a whole one.
+    fn append(&self, bytes: &[u8], at: u64, entry: &[u8]) -> io::Result<()> {
+        let written = (&self.data).write_all(bytes).and_then(|()| (&self.index).write_all(entry));
+        written.inspect_err(|_| {
+            let _ = self.data.set_len(at);
+        })
+    }
+}
+
+impl Disk {
+    /// Starts the thread. It lives as long as the program: whoever must know that a packet was written asks its file.
+    fn start() -> Self {
+        let (jobs, work) = channel();
+        let thread = thread::Builder::new().name("disk".into());
+        let started = thread.spawn(move || Self::run(&work)).is_ok();
+        Self {
+            jobs: started.then_some(jobs),
+            waiting_bytes: AtomicU64::new(0),
+            spare: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn run(work: &Receiver<Job>) {
+        tompion_os::prefer_this_thread();
+        for job in work {
+            disk().work(job);
+        }
+    }
+
+    fn work(&self, job: Job) {
+        let Job { file, packet, size, at, entry, events } = job;
+        let has_failed = lock(&file.progress).failure.is_some();
+        let written = match has_failed {
+            true => Ok(()),
+            false => file.append(packet.get(..size).unwrap_or(&packet), at, &entry),
+        };
+        let mut progress = lock(&file.progress);
+        if let Err(error) = &written {
+            progress.failure = Some(error.into());
+        }
+        if progress.failure.is_some() {
+            progress.dropped += events;
+        }
+        progress.waiting -= 1;
+        drop(progress);
+        file.settled.notify_all();
+        // Ordering: a hint for `is_full`.
+        self.waiting_bytes.fetch_sub(size as u64, Ordering::Relaxed);
+        let mut spare = lock(&self.spare);
+        if packet.len() >= LARGE && spare.len() < MOST_SPARE {
+            spare.push(packet);
+        }
+    }
+}
+
+static DISK: OnceLock<Disk> = OnceLock::new();
+
+fn disk() -> &'static Disk {
+    DISK.get_or_init(Disk::start)
+}
+
+/// Whether so much waits to be written that no more should be made.
+pub fn is_full() -> bool {
+    // Ordering: a hint; what waits is counted by those who hand it over and by the thread that writes.
+    DISK.get().is_some_and(|disk| disk.waiting_bytes.load(Ordering::Relaxed) > MOST_WAITING_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn hand_over(file: &Arc<PacketFile>, packet: &[u8], at: u64) -> io::Result<()> {
+        let mut bytes = [packet, b"behind it"].concat();
+        file.write_soon(WholePacket { bytes: &mut bytes, size: packet.len(), at, entry: [1; 72], events: 10 })
+    }
+
+    #[test]
+    fn packets_are_written_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let [data, index] = ["data", "index"].map(|name| folder.path().join(name));
+        let file = PacketFile::new(File::create(&data).unwrap(), File::create(&index).unwrap());
+        let packets: Vec<Vec<u8>> = (0..40).map(|number| vec![number; 20_000 * number as usize]).collect();
+        let mut at = 0;
+        for packet in &packets {
+            hand_over(&file, packet, at).unwrap();
+            at += packet.len() as u64;
+        }
+        file.settle().unwrap();
+        assert!(file.is_settled() && file.dropped() == 0);
+        assert_eq!(fs::read(&data).unwrap(), packets.concat());
+        assert_eq!(fs::metadata(&index).unwrap().len(), 72 * 40);
+    }
+
+    #[test]
+    fn a_file_that_fails_says_so_and_counts_what_came_too_late() {
+        let folder = tempfile::tempdir().unwrap();
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let file = PacketFile::new(full, File::create(folder.path().join("index")).unwrap());
+        let taken = (0..5).take_while(|number| hand_over(&file, b"packet", number * 6).is_ok()).count();
+        // ENOSPC. Source: `errno(3)`.
+        let no_room = Some(28);
+        assert_eq!(file.settle().unwrap_err().raw_os_error(), no_room);
+        assert_eq!(hand_over(&file, b"late", 30).unwrap_err().raw_os_error(), no_room);
+        assert_eq!(file.dropped(), 10 * taken as u64);
+        assert_eq!(fs::metadata(folder.path().join("index")).unwrap().len(), 0);
+    }
+}

@@ -1,0 +1,300 @@
+//! Stacks of the kernel's events: numbers in the trace, what they mean, and which files processes have in memory.
+//!
+//! ```text
+//! ring:   stack 0x8a31…: addresses │ event … 0x8a31…     told again now and then, in each CPU's ring
+//! trace:  stack 7: addresses, names   (once, stream_initial)       event … stack 7
+//! ```
+//!
+//! Stacks are compared whole, so a number never means another one. The files that a process has in memory are read
+//! when a stack of it has an address that nobody knows yet. A flight recorder's events are read too late for that: it
+//! looks at all processes now and then.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tompion_kernel::{
+    context::{self, Contexts, NO_STACK, OF_PROGRAM, STACKS_FORGOTTEN, Values},
+    decode::Class,
+    records::UntrustedRecord,
+    stacks::{self, Files, KernelSymbols, Life, Object, Told},
+};
+
+/// Most stacks that are compared with others; then all are forgotten, and told once more.
+const MOST_STACKS: usize = 1 << 16;
+/// A ring's stacks are looked through for old ones when there are so many; a process's are forgotten.
+const MANY: usize = 1 << 12;
+/// Most processes whose memory is known.
+const MOST_PROCESSES: usize = 1 << 14;
+/// How soon the memory of a process is looked at again, at first and at the most: programs without frame pointers
+/// have addresses in their stacks that are nobody's.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(5));
+
+/// What is to be written into the trace.
+pub struct Definition {
+    /// The moment from which on it holds.
+    pub time: u64,
+    /// What kind it is.
+    pub class: Class,
+    /// Its payload.
+    pub payload: Vec<u8>,
+}
+
+/// A stack's addresses.
+type Frames = Arc<[u64]>;
+
+/// The stacks of a recording.
+pub struct Stacks {
+    contexts: Contexts,
+    symbols: KernelSymbols,
+    /// By who it is of, and addresses.
+    numbers: HashMap<(u32, Frames), u32>,
+    last: u32,
+    /// What each ring has told, by its numbers.
+    told: Vec<HashMap<u64, ToldStack>>,
+    /// When a ring's stacks are looked through.
+    many: usize,
+    memory: Memory,
+    definitions: Vec<Definition>,
+    /// Events whose stack could not be recorded.
+    missed: u64,
+}
+
+/// A stack as a ring has told it last.
+struct ToldStack {
+    number: u32,
+    frames: Frames,
+    position: u64,
+}
+
+impl Stacks {
+    /// None yet, of so many rings.
+    pub fn new(contexts: Contexts, rings: usize) -> Self {
+        let wants_names = contexts.has(context::Context::KernelStack);
+        Self {
+            contexts,
+            symbols: if wants_names { KernelSymbols::of_this_kernel() } else { KernelSymbols::default() },
+            numbers: HashMap::new(),
+            last: 0,
+            told: (0..rings).map(|_| HashMap::new()).collect(),
+            many: MANY,
+            memory: Memory::default(),
+            definitions: Vec::new(),
+            missed: 0,
+        }
+    }
+
+    /// Events that should have a stack, and have none.
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// What is to be written since the last time.
+    pub fn definitions(&mut self) -> Vec<Definition> {
+        self.memory.look_again(&mut self.definitions);
+        std::mem::take(&mut self.definitions)
+    }
+
+    /// Looks what all processes have in memory, as of a moment.
+    pub fn look_at_all(&mut self, time: u64) {
+        if self.contexts.has(context::Context::UserStack) {
+            self.memory.look_at_all(time, &mut self.definitions);
+        }
+    }
+
+    /// Takes a record that tells of a stack. False if it is none.
+    pub fn learn(&mut self, ring: usize, position: u64, record: &UntrustedRecord<'_>) -> bool {
+        let Some((key, frames)) = context::stack(record.payload) else { return false };
+        let mut frames: Frames = frames.collect();
+        if record.extra != OF_PROGRAM {
+            // Before they are compared: other programs of the recorder have other frames.
+            frames = stacks::without_recorder(&frames, &self.symbols).into();
+        }
+        let known = self.numbers.get(&(record.extra, frames.clone())).copied();
+        let number = known.unwrap_or_else(|| self.add(record, &frames));
+        let told = &mut self.told[ring];
+        told.insert(key, ToldStack { number, frames, position });
+        if told.len() >= self.many {
+            told.retain(|_, stack| stack.position + STACKS_FORGOTTEN > position);
+            self.many = MANY.max(2 * told.len());
+        }
+        true
+    }
+
+    fn add(&mut self, record: &UntrustedRecord<'_>, frames: &Frames) -> u32 {
+        if self.numbers.len() >= MOST_STACKS {
+            self.numbers.clear();
+        }
+        self.last += 1;
+        self.numbers.insert((record.extra, frames.clone()), self.last);
+        let (told, payload) = if record.extra == OF_PROGRAM {
+            (Told::UserStack, stacks::user_stack(self.last, frames))
+        } else {
+            (Told::KernelStack, stacks::kernel_stack(self.last, frames, &self.symbols))
+        };
+        self.definitions.push(Definition { time: record.time, class: Class::Stacks(told), payload });
+        self.last
+    }
+
+    /// The numbers that an event's stacks have in the trace; 0 for none.
+    pub fn numbers(&mut self, ring: usize, record: &UntrustedRecord<'_>, values: &Values) -> [u32; 2] {
+        if !self.contexts.has_stacks() {
+            return [0; 2];
+        }
+        let mut missed = false;
+        let mut find = |key| {
+            let told = self.told[ring].get(&key);
+            missed |= told.is_none() && key != NO_STACK;
+            told
+        };
+        let (kernel, user) = (find(values.kernel_stack), find(values.user_stack));
+        self.missed += u64::from(missed);
+        if let Some(stack) = user {
+            self.memory.look(record, stack, &mut self.definitions);
+        }
+        [kernel, user].map(|stack| stack.map_or(0, |stack| stack.number))
+    }
+
+    /// Takes what an event says of a process's memory.
+    pub fn follow(&mut self, class: Class, record: &UntrustedRecord<'_>) {
+        if !self.contexts.has(context::Context::UserStack) {
+            return;
+        }
+        match stacks::life(class, record.payload) {
+            Some(Life::Child(child)) => self.memory.inherit(record.pid, child),
+            Some(Life::Program) => self.memory.forget(record.pid),
+            None => {}
+        }
+    }
+}
+
+/// What processes have in their memory.
+#[derive(Default)]
+struct Memory {
+    processes: HashMap<u32, Process>,
+    files: Files,
+    /// Processes to be looked at again, and since when something of them is not known.
+    pending: HashMap<u32, u64>,
+}
+
+/// What one process has.
+struct Process {
+    objects: Vec<Object>,
+    /// How many of them the trace has.
+    told: usize,
+    /// Numbers of stacks whose addresses were looked for.
+    seen: HashSet<u32>,
+    /// When it was looked at, and how long not to look again.
+    looked: Option<(Instant, Duration)>,
+}
+
+impl Memory {
+    fn forget(&mut self, pid: u32) {
+        self.processes.remove(&pid);
+        self.pending.remove(&pid);
+    }
+
+    /// A child begins with the memory of its parent.
+    fn inherit(&mut self, parent: u32, child: u32) {
+        let objects = self.processes.get(&parent).map_or(Vec::new(), |parent| parent.objects.clone());
+        self.make_room();
+        self.processes.insert(child, Process::with(objects));
+    }
+
+    fn make_room(&mut self) {
+        if self.processes.len() >= MOST_PROCESSES {
+            self.processes.clear();
+        }
+    }
+
+    /// Sees to it that the trace has the files around a stack's addresses.
+    fn look(&mut self, record: &UntrustedRecord<'_>, stack: &ToldStack, definitions: &mut Vec<Definition>) {
+        let (pid, time) = (record.pid, record.time);
+        if !self.processes.contains_key(&pid) {
+            self.make_room();
+        }
+        let process = self.processes.entry(pid).or_insert_with(|| Process::with(Vec::new()));
+        if process.seen.len() >= MANY {
+            process.seen.clear();
+        }
+        if !process.seen.insert(stack.number) {
+            return;
+        }
+        if !process.knows(&stack.frames) {
+            if process.may_look() {
+                process.look(pid, &mut self.files);
+            } else {
+                self.pending.entry(pid).or_insert(time);
+            }
+        }
+        process.tell((pid, time), definitions);
+    }
+
+    /// Looks at those again that were looked at too shortly before.
+    fn look_again(&mut self, definitions: &mut Vec<Definition>) {
+        let Self { processes, files, pending } = self;
+        pending.retain(|pid, time| {
+            let Some(process) = processes.get_mut(pid) else { return false };
+            if !process.may_look() {
+                return true;
+            }
+            process.look(*pid, files);
+            process.tell((*pid, *time), definitions);
+            false
+        });
+    }
+
+    fn look_at_all(&mut self, time: u64, definitions: &mut Vec<Definition>) {
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids: HashSet<u32> =
+            entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        self.processes.retain(|pid, _| pids.contains(pid));
+        for pid in pids.into_iter().take(MOST_PROCESSES) {
+            let process = self.processes.entry(pid).or_insert_with(|| Process::with(Vec::new()));
+            if process.may_look() {
+                process.look(pid, &mut self.files);
+                process.tell((pid, time), definitions);
+            }
+        }
+    }
+}
+
+impl Process {
+    fn with(objects: Vec<Object>) -> Self {
+        Self { objects, told: 0, seen: HashSet::new(), looked: None }
+    }
+
+    fn knows(&self, frames: &[u64]) -> bool {
+        frames.iter().all(|frame| self.objects.iter().any(|object| object.has(*frame)))
+    }
+
+    /// What the trace doesn't have yet.
+    fn tell(&mut self, (pid, time): (u32, u64), definitions: &mut Vec<Definition>) {
+        for object in self.objects.iter().skip(self.told) {
+            let payload = stacks::object(pid, object);
+            definitions.push(Definition { time, class: Class::Stacks(Told::Object), payload });
+        }
+        self.told = self.objects.len();
+    }
+
+    fn may_look(&self) -> bool {
+        self.looked.is_none_or(|(when, pause)| when.elapsed() >= pause)
+    }
+
+    fn look(&mut self, pid: u32, files: &mut Files) {
+        let before = self.objects.len();
+        for object in files.of_process(pid) {
+            if !self.objects.contains(&object) {
+                self.objects.push(object);
+            }
+        }
+        let pause = match self.looked {
+            Some((_, pause)) if self.objects.len() == before => (pause * 2).min(PAUSE.1),
+            _ => PAUSE.0,
+        };
+        self.looked = Some((Instant::now(), pause));
+    }
+}

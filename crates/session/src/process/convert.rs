@@ -1,0 +1,272 @@
+//! From copied ring bytes to packets.
+//!
+//! Whoever writes faster than this converts loses events in the end, so what a record costs here decides which rate
+//! is borne. Runs of events that need nothing special take a short path ([`Process::convert_events`]); everything
+//! else, and the event at which a run ends, goes the long one, which takes any record.
+
+use std::io;
+
+use tompion_ctf::encode::Record;
+use tompion_layout::record::Form;
+use tompion_ring::{
+    kept,
+    reader::Span,
+    records::{Records, UntrustedRecord},
+};
+use tompion_schema::Kind;
+
+use super::{Class, Initial, LATEST, MOST_DISCARDED, Place, Process, Share};
+use crate::{
+    clock::ClockMap,
+    filter::{self, Circumstances},
+    source::{ClassId, Mark, Pushed},
+};
+
+/// About how many bytes are converted in one step.
+const STEP_BYTES: u64 = 64 << 10;
+
+impl Process {
+    /// Converts the oldest copied bytes of some ring and writes full packets. Returns how many bytes that were;
+    /// 0 if nothing of this share waits.
+    ///
+    /// One step is short, so that whoever calls can look after the rings in between.
+    pub fn convert_some(&mut self, share: Share, clock: &mut ClockMap) -> io::Result<u64> {
+        let mut states = self.states.iter();
+        let Some(ring) = states.position(|state| state.waiting(share).next().is_some()) else { return Ok(0) };
+        let Some((mut span, bytes)) = self.states[ring].pending.pop_front() else { return Ok(0) };
+        let done = self.convert_span(ring, span, &bytes, clock)?;
+        span.begin += done;
+        if span.is_empty() {
+            self.spare.put(bytes);
+        } else {
+            self.states[ring].pending.push_front((span, bytes));
+        }
+        Ok(done)
+    }
+
+    /// Converts what is known of the initial state: what the catalog says, and what the program wants to be
+    /// kept. A process without an event doesn't tell it.
+    pub fn convert_initial(&mut self, clock: &mut ClockMap) -> io::Result<()> {
+        self.read_catalog();
+        self.read_kept();
+        if self.given_up || !self.writer.has_events() && !self.initial.iter().any(|initial| initial.own) {
+            return Ok(());
+        }
+        let stream = self.writer.initial_stream();
+        let mut initial = std::mem::take(&mut self.initial);
+        initial.sort_by_key(|initial| initial.time);
+        for Initial { own, number, time, tid, cpu, payload } in initial {
+            let place = Place { stream, cpu, position: 0 };
+            // What the agent tells of the process is not the program's to be filtered.
+            self.record(place, (number, tid, time, &payload), own, clock)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a record, if its class is known and, where it is `filtered`, the session's part of the filter lets
+    /// it through.
+    #[inline(always)]
+    fn record(
+        &mut self,
+        place: Place,
+        (number, tid, time, payload): (u32, u32, u64, &[u8]),
+        filtered: bool,
+        clock: &mut ClockMap,
+    ) -> io::Result<()> {
+        let Place { stream, cpu, position } = place;
+        let Some(id) = self.class_id(number) else {
+            match self.states.get_mut(stream) {
+                // Its description is on another page.
+                Some(state) if self.doubtful => state.mark.tally.missing += 1,
+                _ => self.refuse(stream),
+            }
+            return Ok(());
+        };
+        let thread = self.attention.threads.as_mut().map(|threads| threads.get(tid));
+        if let (true, Some(Some(Class { filter: Some(filter), event, .. }))) =
+            (filtered, self.classes.get(&number))
+        {
+            let here = thread.map(|thread| Circumstances { tid, cpu, values: &thread.values });
+            let follows = event.kind == Kind::End && self.spans_with_fields.contains(&filter::span(event));
+            if !here.is_some_and(|here| filter.passes(payload, &here, follows)) {
+                self.filtered += 1;
+                return Ok(());
+            }
+        }
+        let time = if self.given_time { time.min(LATEST) } else { clock.to_plausible_ns(time) };
+        let context = thread.map_or(&[][..], |thread| &thread.bytes);
+        let record = Record { id, time, tid, context, payload };
+        match self.writer.push(stream, cpu, position, &record)? {
+            Pushed::Taken => Ok(()),
+            Pushed::Full => self.flush_stream(stream),
+            Pushed::Misfit => {
+                self.refuse(stream);
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts something that was refused.
+    fn refuse(&mut self, stream: usize) {
+        match self.states.get_mut(stream) {
+            Some(state) => state.mark.tally.refused += 1,
+            None => self.refused += 1,
+        }
+    }
+
+    /// What is known of a stream's ring; the initial state comes from none.
+    pub(super) fn mark(&self, stream: usize) -> Mark {
+        self.states.get(stream).map_or(Mark::default(), |state| state.mark)
+    }
+
+    /// Writes the stream's packet, if it has events.
+    pub(super) fn flush_stream(&mut self, stream: usize) -> io::Result<()> {
+        self.sync_catalog()?;
+        self.writer.flush(stream, self.mark(stream))
+    }
+
+    /// Reads the events that the program wants to be kept.
+    fn read_kept(&mut self) {
+        let mut kept = Vec::new();
+        if self.doubtful {
+            self.kept_missing = kept::take_sound(&self.control, &mut kept);
+        } else {
+            kept::take(&self.control, &mut self.kept_read, self.end.is_some(), &mut kept);
+        }
+        let cpus = self.geometry.cpus();
+        for event in kept {
+            if event.cpu < cpus {
+                self.initial.push(event.into());
+            } else {
+                self.refused += 1;
+            }
+        }
+    }
+
+    /// Converts the first records of a span, whose bytes are the last ones. Returns how many bytes they had; never
+    /// 0.
+    fn convert_span(
+        &mut self,
+        ring: usize,
+        span: Span,
+        bytes: &[u8],
+        clock: &mut ClockMap,
+    ) -> io::Result<u64> {
+        let cpu = ring as u32 % self.geometry.cpus();
+        let done_before = bytes.len() - (span.end - span.begin) as usize;
+        let records = Records::new(&bytes[done_before..], span.begin, self.geometry.subbuf_size());
+        let mut records = records.in_form(self.form);
+        self.states[ring].has_gap |= span.begin > self.states[ring].converted;
+        let enough = span.begin.saturating_add(STEP_BYTES);
+        loop {
+            if self.convert_events(ring, &mut records, enough, clock) {
+                self.flush_stream(ring)?;
+            }
+            let position = records.stream_position();
+            self.states[ring].converted = position;
+            if position >= enough {
+                return Ok(position - span.begin);
+            }
+            let Some(record) = records.next() else {
+                if let (Form::Reserve, Some(events)) = (self.form, span.events) {
+                    self.account(ring, events, span.end);
+                }
+                self.states[ring].mark.ring_end = span.end;
+                return Ok(span.end - span.begin);
+            };
+            match record {
+                Ok(UntrustedRecord::Event { number, tid, time, payload }) => {
+                    let mark = &mut self.states[ring].mark;
+                    // What a sub-buffer's header claimed is part of it, so it may be anything.
+                    mark.tally.accounted = mark.tally.accounted.saturating_add(1);
+                    mark.ring_end = records.stream_position();
+                    let place = Place { stream: ring, cpu, position };
+                    self.record(place, (number.into(), tid, time, payload), true, clock)?;
+                }
+                Ok(UntrustedRecord::Subbuffer { lost, events, .. }) => {
+                    self.account(ring, events, position);
+                    let state = &self.states[ring];
+                    let unmet = state.unmet();
+                    let lost = lost.saturating_add(unmet).min(MOST_DISCARDED);
+                    if lost > self.writer.discarded(ring) {
+                        self.sync_catalog()?;
+                        self.writer.set_discarded(ring, lost, self.mark(ring))?;
+                    }
+                }
+                // How many they were, the next number of events tells.
+                Ok(UntrustedRecord::Unfinished { .. }) => {}
+                Err(_) => self.states[ring].mark.tally.refused += 1,
+            }
+            self.states[ring].mark.ring_end = records.stream_position();
+        }
+    }
+
+    /// Converts events of a ring up to the first for which more must be done than to append it to the packet, or up
+    /// to the one at which enough is done. Returns whether the packet is full.
+    fn convert_events(
+        &mut self,
+        ring: usize,
+        records: &mut Records<'_>,
+        enough: u64,
+        clock: &mut ClockMap,
+    ) -> bool {
+        // What a filter or contexts ask of threads takes the long path.
+        if self.attention.threads.is_some() {
+            return false;
+        }
+        let cpu = ring as u32 % self.geometry.cpus();
+        let Some(mut packet) = self.writer.open_packet(ring, cpu) else { return false };
+        let (mut count, mut pushed) = (0, Pushed::Taken);
+        while records.stream_position() < enough && pushed == Pushed::Taken {
+            let Some(event) = records.next_event() else { break };
+            let Some(&Some(id)) = self.ready.get(usize::from(event.number)) else { break };
+            let time =
+                if self.given_time { event.time.min(LATEST) } else { clock.to_plausible_ns(event.time) };
+            pushed = packet.push(&Record { id, time, tid: event.tid, context: &[], payload: event.payload });
+            if pushed == Pushed::Misfit {
+                break;
+            }
+            records.pass(&event);
+            count += 1;
+        }
+        if count > 0 {
+            let mark = &mut self.states[ring].mark;
+            // What a sub-buffer's header claimed is part of it, so it may be anything.
+            mark.tally.accounted = mark.tally.accounted.saturating_add(count);
+            mark.ring_end = records.stream_position();
+        }
+        pushed == Pushed::Full
+    }
+
+    /// Takes note of how many events a ring had taken at a place: those that were not found before it have been
+    /// overwritten, were never completed, or did not reach the medium.
+    fn account(&mut self, ring: usize, events: u64, position: u64) {
+        let state = &mut self.states[ring];
+        let has_gap = std::mem::take(&mut state.has_gap);
+        if self.form == Form::Reserve && !has_gap && !self.doubtful {
+            let tally = &mut state.mark.tally;
+            tally.unfinished = tally.unfinished.saturating_add(events.saturating_sub(tally.accounted));
+            tally.accounted = tally.accounted.max(events);
+        } else {
+            state.pass_over(events, position, self.overwrite, self.doubtful);
+        }
+    }
+
+    /// The class of an event number, reading further in the catalog if it is new.
+    pub(super) fn class_id(&mut self, number: u32) -> Option<ClassId> {
+        if let Some(&Some(id)) = self.ready.get(number as usize) {
+            return Some(id);
+        }
+        if !self.classes.contains_key(&number) {
+            self.read_catalog();
+        }
+        let class = self.classes.get_mut(&number)?.as_mut()?;
+        let id = *class.id.get_or_insert_with(|| self.writer.add_class(&class.event));
+        if let Ok(number) = u16::try_from(number) {
+            let known = self.ready.len().max(usize::from(number) + 1);
+            self.ready.resize(known, None);
+            self.ready[usize::from(number)] = Some(id);
+        }
+        Some(id)
+    }
+}
