@@ -13,6 +13,7 @@ mod links;
 mod models;
 mod musl;
 mod shell;
+mod suite;
 mod table;
 mod test;
 mod workspace;

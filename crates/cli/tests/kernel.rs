@@ -225,6 +225,27 @@ fn without_permission_programs_are_recorded_alone() {
     assert!(alone.err.contains(line) && alone.err.contains("nothing recorded"), "{}", alone.err);
 }
 
+/// Small systems and containers have no tracefs in any folder; the kernel describes itself all the same.
+#[test]
+fn calls_have_names_and_paths_where_nobody_mounted_tracefs() {
+    if !permitted() || !installed("unshare") {
+        return;
+    }
+    let shop = Workshop::new();
+    let mut record = Command::new("unshare");
+    let alone = "for place in /sys/kernel/tracing /sys/kernel/debug; do while umount -R $place; do :; done; done \
+                 2>/dev/null; test ! -e /sys/kernel/tracing/events && exec \"$@\"";
+    record.args(["--mount", "sh", "-c", alone, "sh", crate::support::TOMPION]);
+    record.args(["record", "-o", "trace", "-ksyscall_*,sched:sched_process_wait", "--", "sh", "-c"]);
+    run(record.arg("cat /no/such/file; true").current_dir(shop.path(""))).succeeded();
+    let trace = shop.trace("trace");
+    let events = trace.events();
+    let mut opened = events.iter().filter(|event| event.name == "syscall_entry_openat");
+    assert!(opened.any(|event| text(event, "filename") == "/no/such/file"));
+    assert!(events.iter().any(|event| event.name == "sched_process_wait"));
+    both_readers_agree(&trace);
+}
+
 #[test]
 fn events_are_chosen_by_name() {
     let shop = Workshop::new();

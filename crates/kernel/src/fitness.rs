@@ -79,7 +79,6 @@ fn lockdown() -> Option<String> {
 }
 
 fn has_formats() -> bool {
-    crate::tracepoints::TRACEFS
-        .iter()
-        .any(|root| fs::File::open(format!("{root}/events/syscalls/sys_enter_openat/format")).is_ok())
+    let folder = crate::tracepoints::events_folder();
+    folder.is_some_and(|folder| fs::File::open(folder.join("syscalls/sys_enter_openat/format")).is_ok())
 }

@@ -9,7 +9,7 @@ mod common;
 #[cfg(not(target_arch = "aarch64"))]
 mod x86_64;
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs};
 
 #[cfg(target_arch = "aarch64")]
 use aarch64::NAMES;
@@ -17,7 +17,7 @@ use tompion_schema::{Integer, Type};
 #[cfg(not(target_arch = "aarch64"))]
 use x86_64::NAMES;
 
-use crate::tracepoints::TRACEFS;
+use crate::tracepoints::events_folder;
 
 /// Most arguments of a call.
 pub const MOST_ARGUMENTS: usize = 6;
@@ -67,9 +67,8 @@ pub struct Calls {
 impl Calls {
     /// All calls, with what the running kernel says of their arguments.
     pub fn of_this_kernel() -> Self {
-        let folder = TRACEFS.map(|root| Path::new(root).join("events/syscalls"));
-        let folder = folder.iter().find(|folder| folder.join("sys_enter_openat/format").exists());
-        Self::new(|name| fs::read_to_string(folder?.join(format!("sys_enter_{name}/format"))).ok())
+        let folder = events_folder();
+        Self::new(|name| fs::read_to_string(folder?.join(format!("syscalls/sys_enter_{name}/format"))).ok())
     }
 
     /// All calls, with nothing known of their arguments.

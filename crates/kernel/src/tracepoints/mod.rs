@@ -17,7 +17,9 @@ mod print;
 use std::{
     collections::BTreeMap,
     fs,
+    os::fd::{AsRawFd, OwnedFd},
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use tompion_schema::{Event, Type};
@@ -28,7 +30,7 @@ pub use format::{Format, FormatError, Place};
 use crate::events::KNOWN;
 
 /// Where tracefs may be.
-pub(crate) const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// Folders of tracefs whose events are no tracepoints, or are recorded otherwise.
 const LEFT_OUT: [&str; 8] =
@@ -55,16 +57,36 @@ pub struct Catalog {
     systems: BTreeMap<String, String>,
 }
 
+/// The folder of the running kernel's descriptions of events, if they can be read.
+///
+/// Where nobody has mounted tracefs, as in small systems and containers, it is mounted for this process alone.
+pub(crate) fn events_folder() -> Option<&'static Path> {
+    static FOLDER: OnceLock<(Option<PathBuf>, Option<OwnedFd>)> = OnceLock::new();
+    let (folder, _mount) = FOLDER.get_or_init(|| {
+        if let Some(folder) = TRACEFS.iter().find_map(|root| described_in(root)) {
+            return (Some(folder), None);
+        }
+        let mount = tompion_os::mount_detached(c"tracefs").ok();
+        let root = mount.as_ref().map(|mount| format!("/proc/self/fd/{}", mount.as_raw_fd()));
+        (root.and_then(|root| described_in(&root)), mount)
+    });
+    folder.as_deref()
+}
+
+fn described_in(root: &str) -> Option<PathBuf> {
+    let folder = Path::new(root).join("events");
+    fs::File::open(folder.join("sched/sched_switch/format")).is_ok().then_some(folder)
+}
+
 impl Catalog {
     /// What there is; nothing where tracefs can't be read.
     pub fn of_this_kernel() -> Self {
-        let folders = TRACEFS.map(|root| Path::new(root).join("events"));
-        folders.into_iter().find(|folder| folder.join("sched").exists()).map_or_else(Self::default, Self::of)
+        events_folder().map_or_else(Self::default, Self::of)
     }
 
-    fn of(folder: PathBuf) -> Self {
-        let mut catalog = Self { folder: folder.clone(), ..Self::default() };
-        for system in folders_in(&folder).into_iter().filter(|name| !LEFT_OUT.contains(&name.as_str())) {
+    fn of(folder: &Path) -> Self {
+        let mut catalog = Self { folder: folder.to_path_buf(), ..Self::default() };
+        for system in folders_in(folder).into_iter().filter(|name| !LEFT_OUT.contains(&name.as_str())) {
             for tracepoint in folders_in(&folder.join(&system)) {
                 let known = KNOWN.iter().any(|known| known.tracepoint == tracepoint);
                 if !known {
