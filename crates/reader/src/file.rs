@@ -137,6 +137,14 @@ impl StreamFile {
         self.packet.as_ref().and_then(|packet| packet.packet_bits).map_or(left, |bits| left.min(bits / 8))
     }
 
+    /// Where the next packet begins, in bytes from the file's beginning; nothing if the file ends before that.
+    pub fn next_place(&self) -> Option<u64> {
+        let left = self.size.checked_sub(self.packet_start)?;
+        let Some(packet) = &self.packet else { return Some(self.packet_start) };
+        let size = packet.packet_bits.map_or(left, |bits| bits / 8);
+        (size <= left).then(|| self.packet_start + size)
+    }
+
     /// The next bit to decode in the packet.
     pub fn bit(&self) -> u64 {
         self.bit

@@ -23,6 +23,8 @@ pub mod manifest;
 mod meanings;
 mod merge;
 pub mod message;
+#[cfg(test)]
+mod odd;
 pub mod stat;
 mod symbols;
 pub mod text;
@@ -33,7 +35,7 @@ pub use discover::Trace;
 pub use event::{Event, Place};
 pub use tompion_ctf::metadata::Version;
 
-pub use merge::{Disorder, Loss, LossKind, PacketView, Selection, TraceSet, Visitor, open};
+pub use merge::{Disorder, IndexProblem, Loss, LossKind, PacketView, Selection, TraceSet, Visitor, open};
 
 /// Why traces could not be opened.
 #[derive(Debug, thiserror::Error)]

@@ -26,8 +26,6 @@ use crate::{Error, Event, TraceSet};
 
 /// Bytes that one thread alone gathers before it writes them.
 const BUFFER: usize = 256 << 10;
-/// Traces with fewer bytes are read by one thread.
-const LEAST: u64 = 1 << 20;
 /// Most threads that make lines: one alone writes them.
 const MOST_THREADS: usize = 8;
 /// How many windows are taken beyond one for each thread, so that these need not wait for the writer.
@@ -89,8 +87,7 @@ pub(crate) fn print<L: Lines>(
     new: &dyn Fn() -> L,
     output: &mut dyn Write,
 ) -> Result<u64, Error> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
-    let threads = if traces.is_new() && traces.size() >= LEAST { threads } else { 1 };
+    let threads = if traces.is_new() { traces.threads().min(MOST_THREADS) } else { 1 };
     print_with(traces, new, threads, output)
 }
 

@@ -5,6 +5,8 @@
 //! while it waits; the rest is decoded when its turn has come.
 
 pub(crate) mod growing;
+mod index;
+mod ranges;
 mod source;
 pub(crate) mod tally;
 mod walk;
@@ -32,6 +34,9 @@ use source::{Files, Source};
 
 /// Bytes that all windows take together, about.
 const WINDOWS: usize = 32 << 20;
+
+/// Traces with fewer bytes are read by one thread.
+const MUCH: u64 = 1 << 20;
 
 /// How long after the end of a packet its events may have happened, by their times: old tracers took the time of
 /// the end too early.
@@ -134,6 +139,16 @@ impl Disorder {
             none => *none = Some(self),
         }
     }
+}
+
+/// An index file that was not used, for it contradicts itself or the stream.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {problem}", path.display())]
+pub struct IndexProblem {
+    /// The index file.
+    pub path: PathBuf,
+    /// What was expected and what was found.
+    pub problem: String,
 }
 
 /// What was lost.
@@ -294,6 +309,11 @@ impl TraceSet {
         self.sources.iter().filter_map(|source| source.disorder.as_ref())
     }
 
+    /// Index files that turned out to be of no use, so far: nothing is missing for that.
+    pub fn index_problems(&self) -> impl Iterator<Item = IndexProblem> {
+        self.sources.iter().flat_map(|source| source.files.index_problems())
+    }
+
     /// What was lost, so far.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
@@ -390,6 +410,30 @@ impl TraceSet {
         }
     }
 
+    /// Reads all events in no order on so many processors; each part of a stream with a visitor of its own. These come
+    /// in the order of streams.
+    pub(crate) fn visit_ranges<V: Send>(
+        &mut self,
+        threads: usize,
+        new: &(dyn Fn() -> V + Sync),
+        visit: &(dyn Fn(&mut V, &Event<'_>) + Sync),
+    ) -> Vec<V> {
+        let parts = self.read_ranges(threads, &|set, _| {
+            let mut visitor = new();
+            set.for_each_unordered(&|_| true, &mut |event| visit(&mut visitor, event));
+            (visitor, Vec::new())
+        });
+        parts.into_iter().map(|part| part.found).collect()
+    }
+
+    /// How many processors to use: all, but for little only one.
+    pub(crate) fn threads(&self) -> usize {
+        match self.size() >= MUCH {
+            true => std::thread::available_parallelism().map_or(1, usize::from),
+            false => 1,
+        }
+    }
+
     /// Takes the streams apart, for as many readers at a time as asked for; [`Self::join`] puts together what they
     /// found out. For reading in no order, before anything was read.
     pub(crate) fn split(&mut self, readers: usize) -> Vec<Self> {
@@ -436,6 +480,11 @@ impl TraceSet {
             self.damages.append(&mut part.damages);
             self.losses.append(&mut part.losses);
         }
+        self.sort_findings();
+    }
+
+    /// Puts damages and losses into an order that doesn't depend on who found them.
+    fn sort_findings(&mut self) {
         self.damages.sort_by(|a, b| (&a.path, a.offset).cmp(&(&b.path, b.offset)));
         self.losses.sort_by(|a, b| (&a.path, a.between).cmp(&(&b.path, b.between)));
     }

@@ -87,6 +87,12 @@ impl Process {
 /// Sources that stand in the recording's `tompion.json` are reported with the losses that it tells;
 /// others with the counters of their packets.
 pub fn summarize(traces: &mut TraceSet) -> Summary {
+    let threads = traces.threads();
+    summarize_with(traces, threads)
+}
+
+/// [`summarize`] with a number of threads.
+fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     let mut summary = Summary::default();
     let manifest::Told { sources, losses_unknown, damages } = manifest::told(traces);
     summary.losses_unknown = losses_unknown;
@@ -96,7 +102,7 @@ pub fn summarize(traces: &mut TraceSet) -> Summary {
         traces.traces().iter().map(|trace| known.contains(&manifest::plain(&trace.path))).collect();
     let is_known = |trace: usize| known.get(trace).copied().unwrap_or(false);
 
-    let processes = count(traces, &mut summary, &is_known);
+    let processes = count(traces, &mut summary, &is_known, threads);
     summary.processes = processes.into_iter().collect();
     for (_, source) in sources {
         source
@@ -137,47 +143,112 @@ struct Counted {
 
 type Named = BTreeMap<(usize, i64), (Option<i64>, String)>;
 
-/// Counts events and gathers the processes of traces that no manifest tells about; streams side by side, as far as
-/// there are processors.
+/// Counts events and gathers the processes of traces that no manifest tells about.
 fn count(
     traces: &mut TraceSet,
     summary: &mut Summary,
     is_known: &dyn Fn(usize) -> bool,
+    threads: usize,
 ) -> BTreeSet<Process> {
     let of_traces = traces.traces().iter().enumerate().filter(|(index, _)| !is_known(*index));
     let mut processes: BTreeSet<Process> = of_traces.filter_map(|(_, trace)| process_of(trace)).collect();
     let of_traces = traces.traces().iter().enumerate();
     let has_pid: Vec<bool> =
         of_traces.map(|(index, trace)| !is_known(index) && names_processes(trace)).collect();
-    let mut parts = traces.split(std::thread::available_parallelism().map_or(1, usize::from));
-    let counted: Vec<Counted> = match parts.as_mut_slice() {
-        [part] => vec![count_part(part, &has_pid)],
-        parts => std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                parts.iter_mut().map(|part| scope.spawn(|| count_part(part, &has_pid))).collect();
-            threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
-        }),
-    };
-    traces.join(parts);
-    let mut named = Named::new();
-    for counted in counted {
-        summary.begin_ns = summary.begin_ns.into_iter().chain(counted.begin).min();
-        summary.end_ns = summary.end_ns.into_iter().chain(counted.end).max();
-        for (key, (time, name)) in counted.processes {
-            name_process(&mut named, key, time, || name);
+    let mut all = Counted::new(traces);
+    if traces.can_tally(&Processes::new(&has_pid)) {
+        for (processes, runs) in traces.tally(threads, &|| Processes::new(&has_pid)) {
+            runs.iter().for_each(|run| all.add_run(run));
+            all.name_processes(processes.named);
         }
-        for (trace, streams) in traces.traces().iter().zip(counted.counts) {
-            for (stream, counts) in trace.metadata().streams.iter().zip(streams) {
-                for (event, count) in stream.events.iter().zip(counts).filter(|(_, count)| *count > 0) {
-                    summary.events += count;
-                    *summary.by_event.entry(event.name.clone()).or_default() += count;
-                }
+    } else {
+        let mut parts = traces.split(threads);
+        let counted: Vec<Counted> = match parts.as_mut_slice() {
+            [part] => vec![count_part(part, &has_pid)],
+            parts => std::thread::scope(|scope| {
+                let threads: Vec<_> =
+                    parts.iter_mut().map(|part| scope.spawn(|| count_part(part, &has_pid))).collect();
+                threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+            }),
+        };
+        traces.join(parts);
+        counted.into_iter().for_each(|counted| all.join(counted));
+    }
+    (summary.begin_ns, summary.end_ns) = (all.begin, all.end);
+    for (trace, streams) in traces.traces().iter().zip(all.counts) {
+        for (stream, counts) in trace.metadata().streams.iter().zip(streams) {
+            for (event, count) in stream.events.iter().zip(counts).filter(|(_, count)| *count > 0) {
+                summary.events += count;
+                *summary.by_event.entry(event.name.clone()).or_default() += count;
             }
         }
     }
     let process = |((_, pid), (_, name))| Process { pid, name, ..Process::default() };
-    processes.extend(named.into_iter().map(process));
+    processes.extend(all.processes.into_iter().map(process));
     processes
+}
+
+/// Counts what cannot be counted without decoding it.
+fn count_part(traces: &mut TraceSet, has_pid: &[bool]) -> Counted {
+    let mut counted = Counted::new(traces);
+    let mut processes = Processes::new(has_pid);
+    let has_pid = |trace: usize| has_pid.get(trace).copied().unwrap_or(false);
+    traces.for_each_unordered(&has_pid, &mut |event| {
+        let Place { trace, stream, class } = event.place();
+        counted.add(trace, stream, (class, 1));
+        counted.extend(event.timestamp());
+        if has_pid(trace) {
+            processes.first(trace, event.timestamp(), event.stream_context());
+        }
+    });
+    counted.name_processes(processes.named);
+    counted
+}
+
+impl Counted {
+    fn new(traces: &TraceSet) -> Self {
+        let shape = |trace: &Trace| {
+            trace.metadata().streams.iter().map(|stream| vec![0u64; stream.events.len()]).collect()
+        };
+        let counts = traces.traces().iter().map(shape).collect();
+        Self { counts, begin: None, end: None, processes: Named::new() }
+    }
+
+    fn add(&mut self, trace: usize, stream: usize, (class, count): (usize, u64)) {
+        let streams = self.counts.get_mut(trace).and_then(|streams| streams.get_mut(stream));
+        if let Some(sum) = streams.and_then(|classes| classes.get_mut(class)) {
+            *sum += count;
+        }
+    }
+
+    fn add_run(&mut self, run: &Run) {
+        let counts = run.counts.iter().copied().enumerate();
+        counts.for_each(|counted| self.add(run.trace, run.stream, counted));
+        self.extend(run.times.map(|(begin, _)| begin));
+        self.extend(run.times.map(|(_, end)| end));
+    }
+
+    fn extend(&mut self, time: Option<i64>) {
+        self.begin = self.begin.into_iter().chain(time).min();
+        self.end = self.end.into_iter().chain(time).max();
+    }
+
+    fn name_processes(&mut self, named: Named) {
+        for (key, (time, name)) in named {
+            name_process(&mut self.processes, key, time, || name);
+        }
+    }
+
+    fn join(&mut self, other: Self) {
+        for (trace, streams) in other.counts.into_iter().enumerate() {
+            for (stream, counts) in streams.into_iter().enumerate() {
+                counts.into_iter().enumerate().for_each(|counted| self.add(trace, stream, counted));
+            }
+        }
+        self.extend(other.begin);
+        self.extend(other.end);
+        self.name_processes(other.processes);
+    }
 }
 
 /// Remembers a process's name if none of an earlier time is known.
@@ -187,52 +258,20 @@ fn name_process(named: &mut Named, key: (usize, i64), time: Option<i64>, name: i
     }
 }
 
-fn count_part(traces: &mut TraceSet, has_pid: &[bool]) -> Counted {
-    let shape = |trace: &Trace| {
-        trace.metadata().streams.iter().map(|stream| vec![0u64; stream.events.len()]).collect()
-    };
-    let counts = traces.traces().iter().map(shape).collect();
-    let counted = Counted { counts, begin: None, end: None, processes: Named::new() };
-    let mut counting = Counting { counted, has_pid };
-    if traces.can_tally(&counting) {
-        traces.tally(&mut counting);
-    } else {
-        let has_pid = |trace: usize| has_pid.get(trace).copied().unwrap_or(false);
-        traces.for_each_unordered(&has_pid, &mut |event| {
-            let Place { trace, stream, class } = event.place();
-            counting.add(trace, stream, (class, 1));
-            counting.extend(event.timestamp());
-            if has_pid(trace) {
-                counting.first(trace, event.timestamp(), event.stream_context());
-            }
-        });
-    }
-    counting.counted
-}
-
-/// What is being counted.
-struct Counting<'t> {
-    counted: Counted,
+/// Gathers processes.
+struct Processes<'t> {
+    named: Named,
     /// Of which traces the events say their process.
     has_pid: &'t [bool],
 }
 
-impl Counting<'_> {
-    fn add(&mut self, trace: usize, stream: usize, (class, count): (usize, u64)) {
-        let streams = self.counted.counts.get_mut(trace).and_then(|streams| streams.get_mut(stream));
-        if let Some(sum) = streams.and_then(|classes| classes.get_mut(class)) {
-            *sum += count;
-        }
-    }
-
-    fn extend(&mut self, time: Option<i64>) {
-        let Counted { begin, end, .. } = &mut self.counted;
-        *begin = (*begin).into_iter().chain(time).min();
-        *end = (*end).into_iter().chain(time).max();
+impl<'t> Processes<'t> {
+    fn new(has_pid: &'t [bool]) -> Self {
+        Self { named: Named::new(), has_pid }
     }
 }
 
-impl Counter for Counting<'_> {
+impl Counter for Processes<'_> {
     fn watched(&self, trace: usize) -> Option<&'static str> {
         self.has_pid.get(trace).copied().unwrap_or(false).then_some("vpid")
     }
@@ -240,17 +279,10 @@ impl Counter for Counting<'_> {
     fn first(&mut self, trace: usize, time: Option<i64>, context: Fields<'_>) {
         let pid = context.get("vpid").and_then(|pid| i64::try_from(pid.as_integer()?).ok());
         let Some(pid) = pid else { return };
-        name_process(&mut self.counted.processes, (trace, pid), time, || {
+        name_process(&mut self.named, (trace, pid), time, || {
             let name = context.get("procname").and_then(|name| name.as_text()).unwrap_or_default();
             String::from_utf8_lossy(name).into_owned()
         });
-    }
-
-    fn run(&mut self, run: &Run<'_>) {
-        let counts = run.counts.iter().copied().enumerate();
-        counts.for_each(|counted| self.add(run.trace, run.stream, counted));
-        self.extend(run.times.map(|(begin, _)| begin));
-        self.extend(run.times.map(|(_, end)| end));
     }
 }
 
@@ -268,3 +300,6 @@ fn names_processes(trace: &Trace) -> bool {
     let contexts = trace.metadata().streams.iter().filter_map(|stream| stream.event_context.as_ref());
     contexts.into_iter().any(|context| context.field("vpid").is_some())
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,6 +56,9 @@ fn tell_problems(traces: &tompion_reader::TraceSet) {
     for disorder in traces.disorders() {
         crate::messages::say(format!("warning: {disorder}; events are shown where they stand"));
     }
+    for problem in traces.index_problems() {
+        crate::messages::say(format!("warning: {problem}; the index is not used"));
+    }
     for damage in traces.damages() {
         crate::messages::say(damage);
     }

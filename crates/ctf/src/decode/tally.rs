@@ -16,8 +16,8 @@ pub struct Tally {
     pub cycles: Option<(u64, u64)>,
     /// Events with times before the one that is the latest so far.
     pub back: Option<Back>,
-    /// The latest time so far, in cycles.
-    latest: u64,
+    /// The latest time since the beginning, or since order was forgotten, in cycles.
+    pub latest: u64,
     /// The number that is watched, and the values that it had.
     watch: Option<(Watch, HashSet<u64>)>,
     /// The last of these.
@@ -51,11 +51,6 @@ impl Tally {
     pub fn new(classes: usize, watch: Option<Watch>) -> Self {
         let watch = watch.map(|watch| (watch, HashSet::new()));
         Self { counts: vec![0; classes], watch, ..Self::default() }
-    }
-
-    /// Forgets which time was the latest, for what follows says nothing of the order of what was before.
-    pub fn forget_order(&mut self) {
-        self.latest = 0;
     }
 
     #[cold]

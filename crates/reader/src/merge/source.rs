@@ -1,14 +1,16 @@
 //! One data stream: its files, one after the other, and how far they have been read.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tompion_ctf::decode::Packet;
 use tompion_ctf::metadata::Clock;
 
-use super::{Disorder, LATE, Loss, LossKind, Selection};
+use super::index::{self, Index, Jump, Known};
+use super::{Disorder, IndexProblem, LATE, Loss, LossKind, Selection};
 use crate::Damage;
 use crate::discover::Trace;
 use crate::file::StreamFile;
@@ -17,12 +19,14 @@ use crate::file::StreamFile;
 pub(super) struct Files {
     list: Vec<(PathBuf, usize)>,
     open: Mutex<Vec<(usize, Weak<File>)>>,
+    /// Files whose indexes are not used, and why.
+    bad_indexes: Mutex<BTreeMap<usize, String>>,
 }
 
 impl Files {
     /// None of them is open.
     pub fn new(list: Vec<(PathBuf, usize)>) -> Self {
-        Self { list, open: Mutex::new(Vec::new()) }
+        Self { list, open: Mutex::default(), bad_indexes: Mutex::default() }
     }
 
     /// A file's path, and the index of its trace.
@@ -38,6 +42,36 @@ impl Files {
     /// Sizes of all in bytes, as far as they say one.
     pub fn size(&self) -> u64 {
         self.list.iter().filter_map(|(path, _)| path.metadata().ok()).map(|file| file.len()).sum()
+    }
+
+    fn bad_indexes(&self) -> MutexGuard<'_, BTreeMap<usize, String>> {
+        self.bad_indexes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The index of a file, if it has one that is of use so far.
+    pub fn index(&self, file: usize) -> Option<Index> {
+        let (path, _) = self.get(file)?;
+        if self.bad_indexes().contains_key(&file) {
+            return None;
+        }
+        Index::open(path).unwrap_or_else(|problem| {
+            self.leave_index(file, problem);
+            None
+        })
+    }
+
+    /// The index of a file is not used any more.
+    pub fn leave_index(&self, file: usize, problem: String) {
+        self.bad_indexes().entry(file).or_insert(problem);
+    }
+
+    /// What is wrong with indexes.
+    pub fn index_problems(&self) -> Vec<IndexProblem> {
+        let bad = self.bad_indexes();
+        let problem = |(&file, problem): (&usize, &String)| {
+            Some(IndexProblem { path: index::path_of(self.get(file)?.0)?, problem: problem.clone() })
+        };
+        bad.iter().filter_map(problem).collect()
     }
 
     fn open(&self, index: usize, path: &Path) -> io::Result<Arc<File>> {
@@ -80,8 +114,17 @@ pub(super) struct Source {
     /// Whether its files are being written.
     pub is_growing: bool,
     /// The file that was read last, and the byte up to which.
-    pub end: Option<(usize, u64)>,
+    pub end: Option<Place>,
+    /// Where the part of the stream ends that is to be read: before this packet.
+    pub limit: Option<Place>,
+    /// The file's index.
+    pub index: Known,
+    /// Where it led last, until it is known whether that was right.
+    pub jump: Option<Jump>,
 }
+
+/// A packet's place in a stream: the index of its file, and its first byte in it.
+pub(super) type Place = (usize, u64);
 
 /// What is remembered of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +180,9 @@ impl Source {
             packets: 0,
             is_growing: false,
             end: None,
+            limit: None,
+            index: Known::default(),
+            jump: None,
         }
     }
 
@@ -190,6 +236,11 @@ impl Source {
     pub fn open_next(&mut self, traces: &[Trace], window: usize, damages: &mut Vec<Damage>) -> bool {
         while let Some((path, trace)) = self.files.get(self.next) {
             let index = self.next;
+            if self.limit.is_some_and(|limit| limit <= (index, 0)) {
+                // The end of a file is the beginning of the next one.
+                self.end = self.end.max(self.limit);
+                return false;
+            }
             self.next += 1;
             let Some(decoder) = traces.get(trace).map(|trace| trace.decoder.clone()) else { continue };
             let opened = self.files.open(index, path);
@@ -198,6 +249,7 @@ impl Source {
                     file.is_growing = self.is_growing;
                     self.trace = trace;
                     self.file = Some(file);
+                    (self.index, self.jump) = (Known::default(), None);
                     return true;
                 }
                 Err(error) => {
@@ -211,20 +263,30 @@ impl Source {
     /// Goes to the next packet and counts what was lost before it.
     pub fn next_packet(&mut self, selection: &Selection, losses: &mut Vec<Loss>) -> Result<bool, Damage> {
         let Some(file) = &mut self.file else { return Ok(false) };
-        if !file.next_packet()? {
+        if let Some((limit, place)) = self.limit.zip(file.next_place()) {
+            let next = (self.next.saturating_sub(1), place);
+            if limit <= next {
+                self.end = Some(next);
+                return Ok(false);
+            }
+        }
+        if !self.next_packet_of_file()? {
+            let Some(file) = &self.file else { return Ok(false) };
             self.end = Some((self.next.saturating_sub(1), file.packet_start()));
             return Ok(false);
         }
+        let Some(file) = &mut self.file else { return Ok(false) };
         self.packets += 1;
         file.packets = self.packets;
         let stream = file.stream();
         self.time = TimeBase::new(file.decoder.clock(stream));
         self.count_losses(losses);
         let end = self.before.and_then(|before| before.end);
-        let is_early =
-            matches!((end, selection.from), (Some(end), Some(from)) if end < from.saturating_sub(LATE));
-        if let Some(file) = self.file.as_mut().filter(|_| is_early) {
-            file.leave_packet();
+        if let (Some(end), Some(from)) = (end, selection.from) {
+            if end < from.saturating_sub(LATE) {
+                self.file.iter_mut().for_each(StreamFile::leave_packet);
+                self.pass_over_early(from);
+            }
         }
         Ok(true)
     }

@@ -7,32 +7,55 @@ use super::source::{Source, TimeBase};
 use crate::{Damage, Disorder};
 
 /// Events of one stream class that were counted in a row.
-pub(crate) struct Run<'t> {
+pub(crate) struct Run {
     /// The trace's index in [`TraceSet::traces`].
     pub trace: usize,
     /// The stream class's index.
     pub stream: usize,
     /// How many events of each class.
-    pub counts: &'t [u64],
+    pub counts: Vec<u64>,
     /// The earliest and the latest time, if events have times.
     pub times: Option<(i64, i64)>,
+    /// The clock's least value.
+    pub(super) least: Option<u64>,
+    /// Where the order of time has got to.
+    pub(super) latest: u64,
 }
 
-/// Takes what is counted.
-pub(crate) trait Counter {
+/// What takes notice of events while they are counted.
+pub(crate) trait Counter: Send {
     /// A number in the context of the events of a trace. The first event for each of its values is shown, if the
     /// number can be read where it stands.
     fn watched(&self, trace: usize) -> Option<&'static str>;
 
-    /// The context of an event that is the first in its stream with this value of the watched number, its trace,
-    /// and its time.
+    /// The context of an event that is the first in its part of a stream with this value of the watched number, its
+    /// trace, and its time.
     fn first(&mut self, trace: usize, time: Option<i64>, context: Fields<'_>);
-
-    /// Some events.
-    fn run(&mut self, run: &Run<'_>);
 }
 
-/// A tally of the stream class that is being read.
+/// The order of time at a place in a stream: of which trace and stream class the events are, and their latest time so
+/// far in cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    pub trace: usize,
+    pub stream: usize,
+    pub latest: u64,
+}
+
+impl Run {
+    pub(super) fn order(&self) -> Order {
+        Order { trace: self.trace, stream: self.stream, latest: self.latest }
+    }
+}
+
+/// A tally of the stream class that is being read, and those before it.
+struct Runs {
+    /// The order in which the first one goes on.
+    before: Option<Order>,
+    current: Option<Current>,
+    done: Vec<Run>,
+}
+
 struct Current {
     trace: usize,
     stream: usize,
@@ -40,12 +63,48 @@ struct Current {
     tally: Tally,
 }
 
-impl Current {
-    fn finish(self, counter: &mut dyn Counter) {
-        let (time, cycles) = (&self.time, self.tally.cycles);
-        let times = cycles
+impl Runs {
+    /// Behind events with this order.
+    pub fn new(before: Option<Order>) -> Self {
+        Self { before, current: None, done: Vec::new() }
+    }
+
+    pub fn finish(mut self) -> Vec<Run> {
+        self.end_run();
+        self.done
+    }
+
+    fn end_run(&mut self) {
+        let Some(Current { trace, stream, time, tally }) = self.current.take() else { return };
+        let times = tally
+            .cycles
             .and_then(|(least, greatest)| Some((time.nanoseconds(least)?, time.nanoseconds(greatest)?)));
-        counter.run(&Run { trace: self.trace, stream: self.stream, counts: &self.tally.counts, times });
+        let (least, latest) = (tally.cycles.map(|(least, _)| least), tally.latest);
+        self.done.push(Run { trace, stream, counts: tally.counts, times, least, latest });
+    }
+
+    /// The tally of a stream class.
+    fn of(
+        &mut self,
+        (trace, stream): (usize, usize),
+        new: impl FnOnce() -> (TimeBase, Tally),
+    ) -> &mut Current {
+        if self.current.as_ref().is_some_and(|it| (it.trace, it.stream) != (trace, stream)) {
+            self.end_run();
+        }
+        let before = self.before.take();
+        self.current.get_or_insert_with(|| {
+            let (time, mut tally) = new();
+            let before = before.filter(|it| (it.trace, it.stream) == (trace, stream));
+            tally.latest = before.map_or(0, |before| before.latest);
+            Current { trace, stream, time, tally }
+        })
+    }
+
+    /// Forgets the latest time.
+    fn forget_order(&mut self) {
+        self.before = None;
+        self.current.iter_mut().for_each(|current| current.tally.latest = 0);
     }
 }
 
@@ -66,54 +125,53 @@ impl TraceSet {
             })
     }
 
-    /// Counts all events, stream after stream. To be called where [`Self::can_tally`] says so.
-    pub(crate) fn tally(&mut self, counter: &mut dyn Counter) {
-        for index in 0..self.sources.len() {
-            self.tally_source(index, counter);
-        }
+    /// Counts all events on so many processors, with several counters, each of which is given with what was counted in
+    /// a part of a stream. To be called where [`Self::can_tally`] says so.
+    pub(crate) fn tally<C: Counter>(
+        &mut self,
+        threads: usize,
+        new: &(dyn Fn() -> C + Sync),
+    ) -> Vec<(C, Vec<Run>)> {
+        let parts = self.read_ranges(threads, &|set, order| {
+            let (mut counter, mut runs) = (new(), Runs::new(order));
+            set.tally_source(0, &mut counter, &mut runs);
+            (counter, runs.finish())
+        });
+        parts.into_iter().map(|part| (part.found, part.runs)).collect()
     }
 
-    fn tally_source(&mut self, index: usize, counter: &mut dyn Counter) {
-        let mut current: Option<Current> = None;
+    /// Counts all events of a stream.
+    fn tally_source(&mut self, index: usize, counter: &mut dyn Counter, runs: &mut Runs) {
         while let Some(source) = self.sources.get_mut(index) {
             if source.file.is_none() && !source.open_next(&self.traces, self.window, &mut self.damages) {
                 break;
             }
             let step = match source.next_packet(&self.selection, &mut self.losses) {
-                Ok(true) => source.tally(&mut current, counter).map(|()| true),
+                Ok(true) => source.tally(runs, counter).map(|()| true),
                 other => other,
             };
             match step {
                 Ok(true) => {}
                 Ok(false) => source.file = None,
                 Err(damage) => {
-                    current.iter_mut().for_each(|current| current.tally.forget_order());
+                    runs.forget_order();
                     self.pass_over(index, damage);
                 }
             }
-        }
-        if let Some(current) = current {
-            current.finish(counter);
         }
     }
 }
 
 impl Source {
     /// Counts the events of the packet that was just begun.
-    fn tally(&mut self, current: &mut Option<Current>, counter: &mut dyn Counter) -> Result<(), Damage> {
+    fn tally(&mut self, runs: &mut Runs, counter: &mut dyn Counter) -> Result<(), Damage> {
         let trace = self.trace;
         let Some(file) = self.file.as_mut() else { return Ok(()) };
         let stream = file.stream();
-        if current.as_ref().is_none_or(|it| (it.trace, it.stream) != (trace, stream)) {
-            if let Some(current) = current.take() {
-                current.finish(counter);
-            }
-        }
-        let current = current.get_or_insert_with(|| {
+        let current = runs.of((trace, stream), || {
             let classes = file.decoder.stream(stream).map_or(0, |stream| stream.events.len());
             let watch = counter.watched(trace).and_then(|name| file.decoder.watch(stream, name));
-            let time = TimeBase::new(file.decoder.clock(stream));
-            Current { trace, stream, time, tally: Tally::new(classes, watch) }
+            (TimeBase::new(file.decoder.clock(stream)), Tally::new(classes, watch))
         });
         let time = &current.time;
         let result = file.tally(&mut current.tally, &mut |cycles, context| {

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use tompion_ctf::decode::{Fields, Packet};
 
-use super::TraceSet;
+use super::source::Source;
+use super::windows::Scan;
+use super::{Selection, TraceSet};
 use crate::Event;
 use crate::file::StreamFile;
 
@@ -59,11 +61,28 @@ impl TraceSet {
         (0..self.sources.len()).try_for_each(|index| self.walk_source(index, visitor))
     }
 
-    /// When the last event happened that is selected, in nanoseconds since the epoch. Reads everything.
+    /// When the last event happened that is selected, in nanoseconds since the epoch. Where everything is selected,
+    /// only packets are read that were ended when the latest one was begun, or up to a second before.
     pub fn end(&mut self) -> Option<i64> {
-        let mut end = None;
-        self.for_each_unordered(&|_| false, &mut |event| end = end.max(event.timestamp()));
-        end
+        if self.takes_all && self.selection.filter.is_none() {
+            let begin = |source: &Source| {
+                let indexed = source.files.indexed_begin(&self.traces);
+                indexed.or_else(|| Scan::latest_begin(&source.files, &self.traces))
+            };
+            let from = self.sources.iter().filter_map(begin).max();
+            let mut late = self.unread();
+            late.select(Selection { from, ..Selection::default() });
+            if let Some(end) = late.latest() {
+                return Some(end);
+            }
+        }
+        self.latest()
+    }
+
+    fn latest(&mut self) -> Option<i64> {
+        let mut latest = None;
+        self.for_each_unordered(&|_| false, &mut |event| latest = latest.max(event.timestamp()));
+        latest
     }
 
     fn walk_source<V: Visitor>(&mut self, index: usize, visitor: &mut V) -> Result<(), V::Error> {
@@ -87,7 +106,7 @@ impl TraceSet {
                     Err(damage) => Err(damage),
                 },
                 // Which packets are of interest is the visitor's business.
-                Ok(false) => match source.next_packet(&super::Selection::default(), &mut self.losses) {
+                Ok(false) => match source.next_packet(&Selection::default(), &mut self.losses) {
                     Ok(true) => {
                         self.visit_packet(index, visitor)?;
                         Ok(true)

@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::source::{Before, Files, Source};
+use super::source::{Before, Files, Place, Source};
 use super::{Damage, LATE, Loss, Selection, TraceSet, window_size};
 use crate::discover::Trace;
 use crate::file::MAX_DAMAGES;
@@ -43,14 +43,14 @@ pub(crate) struct Window {
 }
 
 /// Where to take up a source.
-#[derive(Clone, Copy, Default)]
-struct Start {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Start {
     /// Index of the file.
-    file: usize,
+    pub file: usize,
     /// The packet's place in it.
-    packet: u64,
+    pub packet: u64,
     /// What the packet before said.
-    before: Option<Before>,
+    pub before: Option<Before>,
 }
 
 /// Where sources wait at the border of two windows.
@@ -88,6 +88,8 @@ pub(crate) struct Windows {
 /// A source of which only packets' headers are read.
 pub(super) struct Scan {
     source: Source,
+    /// Packets that are early by this need not be looked at.
+    selection: Selection,
     /// The packet in which it is.
     current: Option<Packet>,
     /// The packet behind.
@@ -104,14 +106,38 @@ struct Packet {
     behind: Option<Before>,
 }
 
+impl Start {
+    /// The packet's place.
+    pub fn place(&self) -> Place {
+        (self.file, self.packet)
+    }
+}
+
 impl Scan {
-    fn new(files: &Arc<Files>) -> Self {
+    pub fn new(files: &Arc<Files>) -> Self {
         Self::of(Source::new(files.clone()))
+    }
+
+    /// From this time on, if anything knows where that is.
+    fn from(files: &Arc<Files>, from: Option<i64>) -> Self {
+        Self { selection: Selection { from, ..Selection::default() }, ..Self::new(files) }
     }
 
     /// Of a source, where it is.
     pub fn of(source: Source) -> Self {
-        Self { source, current: None, next: None }
+        Self { source, selection: Selection::default(), current: None, next: None }
+    }
+
+    /// When the latest packet of a stream was begun.
+    pub fn latest_begin(files: &Arc<Files>, traces: &[Trace]) -> Option<i64> {
+        let mut scan = Self::new(files);
+        let mut latest = None;
+        scan.step(traces);
+        while let Some(next) = scan.next {
+            latest = latest.max(Some(next.begin));
+            scan.step(traces);
+        }
+        latest
     }
 
     /// Goes to the next packet; returns when it was ended, or at least begun.
@@ -120,8 +146,13 @@ impl Scan {
         self.next.map(|next| next.end.unwrap_or(next.begin))
     }
 
+    /// Where the next packet is, and its size in bytes.
+    pub fn ahead(&self) -> Option<(Start, u64)> {
+        self.next.map(|next| (next.start, next.size))
+    }
+
     /// Goes to the next packet.
-    fn step(&mut self, traces: &[Trace]) {
+    pub fn step(&mut self, traces: &[Trace]) {
         self.current = self.next.take();
         let source = &mut self.source;
         let (mut losses, mut damages): (Vec<Loss>, Vec<Damage>) = (Vec::new(), Vec::new());
@@ -130,7 +161,7 @@ impl Scan {
                 return;
             }
             let before = source.before;
-            let is_sound = match source.next_packet(&Selection::default(), &mut losses) {
+            let is_sound = match source.next_packet(&self.selection, &mut losses) {
                 Ok(true) => {
                     self.next = source.scanned(before);
                     if self.next.is_some() {
@@ -181,7 +212,7 @@ impl Source {
     }
 
     /// Goes to a packet.
-    fn take_up(&mut self, start: &Start, set: (&[Trace], usize), damages: &mut Vec<Damage>) {
+    pub fn take_up(&mut self, start: &Start, set: (&[Trace], usize), damages: &mut Vec<Damage>) {
         self.next = start.file;
         self.before = start.before;
         if self.open_next(set.0, set.1, damages) && self.next == start.file + 1 {
@@ -209,7 +240,7 @@ impl Windows {
         let mut windows = Self {
             traces: set.traces.clone(),
             selection: set.selection.clone(),
-            scans: set.sources.iter().map(|source| Scan::new(&source.files)).collect(),
+            scans: set.sources.iter().map(|source| Scan::from(&source.files, set.selection.from)).collect(),
             next: BinaryHeap::new(),
             current: 0,
             number: 0,

@@ -94,12 +94,17 @@ impl Symbols {
         let mut objects = crate::merge::open_where(traces.roots(), may_tell_of_objects).ok()?;
         let events = OBJECTS.iter().chain(&BUILD_IDS).chain(&STACKS).map(|name| (*name).to_owned()).collect();
         objects.select(Selection { events, ..Selection::default() });
-        let (mut told, mut stacks) = (Vec::new(), Vec::new());
-        objects.for_each_unordered(&|_| true, &mut |event| {
-            told.extend(Told::by(event));
+        let threads = objects.threads();
+        let parts = objects.visit_ranges(threads, &Default::default, &|(told, stacks), event| {
+            Vec::extend(told, Told::by(event));
             let frames = STACKS.contains(&event.name()).then(|| Frames::by(event)).flatten();
-            stacks.extend(frames.map(|(number, frames)| ((event.trace_index(), number), frames)));
+            Vec::extend(stacks, frames.map(|(number, frames)| ((event.trace_index(), number), frames)));
         });
+        let (mut told, mut stacks) = (Vec::new(), Vec::new());
+        for (mut of_part, mut stacks_of_part) in parts {
+            told.append(&mut of_part);
+            stacks.append(&mut stacks_of_part);
+        }
         // More traces may stand there than before.
         let paths: Vec<&Path> = objects.traces().iter().map(|trace| trace.path.as_path()).collect();
         let index = |path: &Path| traces.traces().iter().position(|trace| trace.path == path);

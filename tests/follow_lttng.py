@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""`tompion print --follow` on a trace that another tracer writes.
+
+given  a session of LTTng that records numbers which a program counts up until it is told to end, from which
+       sub-buffers are taken every fifth of a second
+when   `tompion print --follow` reads its folder, from before there is a trace until after the session's end
+then   it prints numbers while the program goes on, each once, and in the end the very lines that `tompion print` prints
+
+Every wait has an end. It needs a daemon that is root's, so it runs with TOMPION_FULL=1 alone, and exits with 77 where
+that is not set, or LTTng is missing, or a daemon of it runs already.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = Path(os.environ.get("TOMPION_BUILD", ROOT / "target/debug"))
+# Seconds that anything may take.
+PATIENCE = 120
+
+PROGRAM = r"""
+#include <lttng/tracef.h>
+#include <poll.h>
+#include <stdio.h>
+int main(void)
+{
+    struct pollfd input = { 0, POLLIN, 0 };
+    int n = 0;
+    do
+        lttng_ust_tracef("number %d", n++);
+    while (poll(&input, 1, 1) == 0);
+    printf("%d\n", n);
+}
+"""
+
+
+def leave_out(why):
+    print(f"left out: {why}", file=sys.stderr)
+    sys.exit(77)
+
+
+def run(*command, **how):
+    how = {"check": True, "stdout": subprocess.DEVNULL, "timeout": PATIENCE} | how
+    return subprocess.run([str(word) for word in command], **how)
+
+
+def wait_until(what, happened):
+    end = time.monotonic() + PATIENCE
+    while not happened():
+        if time.monotonic() > end:
+            raise AssertionError(f"{what}: not within {PATIENCE} s")
+        time.sleep(0.1)
+
+
+def stop(process, how=signal.SIGTERM):
+    if process.poll() is None:
+        process.send_signal(how)
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class Follower:
+    """`tompion print --follow`, and the lines that it printed so far."""
+
+    def __init__(self, folder):
+        self.lines = []
+        command = [str(BUILD / "tompion"), "print", "--follow", "--no-delta", str(folder)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.reader = threading.Thread(target=lambda: self.lines.extend(self.process.stdout), daemon=True)
+        self.reader.start()
+
+    def end(self):
+        stop(self.process, signal.SIGINT)
+        self.reader.join(PATIENCE)
+        return self.lines
+
+
+def numbers(lines):
+    found = (re.search(r'msg = "number (\d+)"', line) for line in lines)
+    return [int(number[1]) for number in found if number]
+
+
+def check(shop):
+    program = shop / "numbers"
+    (shop / "numbers.c").write_text(PROGRAM)
+    build = run("cc", "-o", program, shop / "numbers.c", "-llttng-ust", "-ldl", check=False, stderr=subprocess.PIPE)
+    if build.returncode:
+        leave_out("the headers of LTTng's user-space tracer are missing (apt install liblttng-ust-dev)")
+    folder = shop / "trace"
+    folder.mkdir()
+    follower = Follower(folder)
+    try:
+        run("lttng", "create", "follow", f"--output={folder}")
+        run("lttng", "enable-channel", "-u", "numbers", "--subbuf-size=16k", "--num-subbuf=8", "--switch-timer=200000")
+        run("lttng", "enable-event", "-u", "-c", "numbers", "lttng_ust_tracef:*")
+        run("lttng", "start")
+        recorded = subprocess.Popen([str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            time.sleep(1)
+            # Only now LTTng writes the description.
+            run("lttng", "stop")
+            run("lttng", "start")
+            wait_until("events of a program that goes on", lambda: len(numbers(follower.lines)) > 2000)
+            total = int(recorded.communicate(timeout=PATIENCE)[0])
+        finally:
+            stop(recorded)
+        run("lttng", "destroy", "follow")
+        wait_until("the last event", lambda: total - 1 in numbers(follower.lines[-100:]))
+    finally:
+        followed = follower.end()
+    found = sorted(numbers(followed))
+    # While the session is stopped, there are none.
+    assert found == sorted(set(found)) and found[0] == 0 and found[-1] == total - 1, "each event once"
+    told = run(BUILD / "tompion", "print", "--no-delta", folder, stdout=subprocess.PIPE, text=True).stdout
+    assert sorted(followed) == sorted(told.splitlines(keepends=True)), "the lines of `tompion print`"
+    print(f"followed {len(followed)} events of LTTng's")
+
+
+def main():
+    if os.environ.get("TOMPION_FULL") != "1":
+        leave_out("it starts a daemon (TOMPION_FULL=1 runs it)")
+    missing = [tool for tool in ("lttng", "lttng-sessiond", "cc") if not shutil.which(tool)]
+    if missing or os.geteuid() != 0:
+        leave_out(f"{' and '.join(missing) or 'root'} is missing (apt install lttng-tools liblttng-ust-dev)")
+    if run("lttng", "--no-sessiond", "list", check=False, stderr=subprocess.DEVNULL).returncode == 0:
+        leave_out("a session daemon of LTTng runs already")
+    with tempfile.TemporaryDirectory(prefix="tompion-follow-") as shop:
+        shop = Path(shop)
+        os.environ["LTTNG_HOME"] = str(shop)
+        log = open(shop / "daemon", "w")
+        daemon = subprocess.Popen(["lttng-sessiond", "--no-kernel"], stdout=log, stderr=log)
+        try:
+            list_sessions = ("lttng", "--no-sessiond", "list")
+            alive = lambda: run(*list_sessions, check=False, stderr=subprocess.DEVNULL).returncode == 0
+            wait_until("the session daemon", alive)
+            check(shop)
+        finally:
+            stop(daemon)
+
+
+main()
