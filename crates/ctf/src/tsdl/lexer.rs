@@ -1,37 +1,32 @@
 //! Text to tokens.
 
-use std::iter::Peekable;
-use std::str::Chars;
-
 use super::{Error, Position};
 
 /// A token and where it stands.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Token {
-    pub kind: Kind,
+pub(super) struct Token<'a> {
+    pub kind: Kind<'a>,
     pub at: Position,
 }
 
 /// What a token is.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum Kind<'a> {
     /// An identifier or a keyword.
-    Word(String),
+    Word(&'a str),
     /// A string literal, without its quotes and escapes.
     Text(String),
     /// A number without its sign.
     Number(u64),
-    /// One of [`SYMBOLS`].
+    /// What [`symbol`] knows.
     Symbol(&'static str),
     /// The end of the text.
     End,
+    /// No token.
+    Wrong(Box<Error>),
 }
 
-/// All symbols; longer ones before their own beginnings.
-const SYMBOLS: [&str; 19] =
-    ["...", ":=", "->", "{", "}", "[", "]", "(", ")", "<", ">", ";", ":", ",", ".", "=", "*", "-", "+"];
-
-impl Kind {
+impl Kind<'_> {
     /// The token as an error message calls it.
     pub fn describe(&self) -> String {
         match self {
@@ -40,6 +35,7 @@ impl Kind {
             Self::Number(number) => number.to_string(),
             Self::Symbol(symbol) => format!("`{symbol}`"),
             Self::End => "the end of the text".into(),
+            Self::Wrong(error) => error.to_string(),
         }
     }
 }
@@ -49,33 +45,41 @@ fn shortened(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// All tokens of a text; the last one is [`Kind::End`].
-pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Error> {
-    let mut lexer =
-        Lexer { rest: text.chars().peekable(), text, position: Position { line: 1, column: 1 }, byte: 0 };
-    let mut tokens = Vec::new();
-    loop {
-        lexer.skip_space()?;
-        let at = lexer.position;
-        let kind = lexer.token()?;
-        let last = kind == Kind::End;
-        tokens.push(Token { kind, at });
-        if last {
-            return Ok(tokens);
-        }
-    }
-}
-
-struct Lexer<'a> {
+/// Takes tokens off a text. Descriptions have megabytes, so what is ASCII is looked at as bytes.
+pub(super) struct Lexer<'a> {
     text: &'a str,
-    rest: Peekable<Chars<'a>>,
-    position: Position,
+    /// Where the rest begins, in bytes.
     byte: usize,
+    position: Position,
 }
 
-impl Lexer<'_> {
+impl<'a> Lexer<'a> {
+    pub fn new(text: &'a str) -> Self {
+        Self { text, byte: 0, position: Position { line: 1, column: 1 } }
+    }
+
+    /// The next token; [`Kind::End`] again and again behind the last one.
+    pub fn next(&mut self) -> Token<'a> {
+        let space = self.skip_space();
+        let at = self.position;
+        let kind = space.and_then(|()| self.token()).unwrap_or_else(|error| Kind::Wrong(Box::new(error)));
+        Token { kind, at }
+    }
+
+    fn rest(&self) -> &'a str {
+        self.text.get(self.byte..).unwrap_or_default()
+    }
+
+    fn bytes(&self) -> &'a [u8] {
+        self.text.as_bytes().get(self.byte..).unwrap_or_default()
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
     fn advance(&mut self) -> Option<char> {
-        let character = self.rest.next()?;
+        let character = self.peek()?;
         self.byte += character.len_utf8();
         if character == '\n' {
             self.position.line += 1;
@@ -86,10 +90,6 @@ impl Lexer<'_> {
         Some(character)
     }
 
-    fn starts_with(&self, prefix: &str) -> bool {
-        self.text.get(self.byte..).is_some_and(|rest| rest.starts_with(prefix))
-    }
-
     fn wrong(&self, expected: &str, found: String) -> Error {
         Error::Syntax { at: self.position, expected: expected.into(), found }
     }
@@ -97,66 +97,63 @@ impl Lexer<'_> {
     /// Passes over white space, comments, preprocessor leftovers and NULs (padding).
     fn skip_space(&mut self) -> Result<(), Error> {
         loop {
-            if self.starts_with("/*") {
-                while !self.starts_with("*/") {
-                    if self.advance().is_none() {
-                        return Err(self.wrong("`*/`", Kind::End.describe()));
+            match self.bytes() {
+                [b' ' | b'\t' | b'\r' | b'\x0b' | b'\x0c' | 0, ..] => {
+                    self.byte += 1;
+                    self.position.column += 1;
+                }
+                [b'\n', ..] => drop(self.advance()),
+                [b'/', b'*', ..] => {
+                    while !self.bytes().starts_with(b"*/") {
+                        if self.advance().is_none() {
+                            return Err(self.wrong("`*/`", Kind::End.describe()));
+                        }
+                    }
+                    self.advance();
+                    self.advance();
+                }
+                [b'/', b'/', ..] | [b'#', ..] => {
+                    while self.bytes().first().is_some_and(|&byte| byte != b'\n') {
+                        self.advance();
                     }
                 }
-                self.advance();
-                self.advance();
-            } else if self.starts_with("//") || self.starts_with("#") {
-                while self.rest.peek().is_some_and(|&character| character != '\n') {
-                    self.advance();
-                }
-            } else if self
-                .rest
-                .peek()
-                .is_some_and(|&character| character.is_whitespace() || character == '\0')
-            {
-                self.advance();
-            } else {
-                return Ok(());
+                [0x80..=0xff, ..] if self.peek().is_some_and(char::is_whitespace) => drop(self.advance()),
+                _ => return Ok(()),
             }
         }
     }
 
-    fn token(&mut self) -> Result<Kind, Error> {
-        let Some(&first) = self.rest.peek() else { return Ok(Kind::End) };
-        if first == '"' || self.starts_with("L\"") {
-            return self.string();
-        }
-        if first == '\'' {
-            return self.character();
-        }
-        if first.is_ascii_digit() {
-            return self.number();
-        }
-        if is_word(first) {
-            return Ok(Kind::Word(self.word()));
-        }
-        match SYMBOLS.into_iter().find(|symbol| self.starts_with(symbol)) {
-            Some(symbol) => {
-                for _ in symbol.chars() {
-                    self.advance();
+    fn token(&mut self) -> Result<Kind<'a>, Error> {
+        match self.bytes() {
+            [] => Ok(Kind::End),
+            [b'"', ..] | [b'L', b'"', ..] => self.string(),
+            [b'\'', ..] => self.character(),
+            [b'0'..=b'9', ..] => self.number(),
+            [first, ..] if is_word(*first) => Ok(Kind::Word(self.word())),
+            bytes => match symbol(bytes) {
+                Some(symbol) => {
+                    self.byte += symbol.len();
+                    self.position.column += symbol.len() as u32;
+                    Ok(Kind::Symbol(symbol))
                 }
-                Ok(Kind::Symbol(symbol))
-            }
-            None => Err(self.wrong("a word, a number, a string or a symbol", format!("{first:?}"))),
+                None => {
+                    let found = format!("{:?}", self.peek().unwrap_or_default());
+                    Err(self.wrong("a word, a number, a string or a symbol", found))
+                }
+            },
         }
     }
 
-    fn word(&mut self) -> String {
-        let mut word = String::new();
-        while let Some(character) = self.rest.next_if(|&character| is_word(character)) {
-            word.push(character);
-            self.byte += character.len_utf8();
-            self.position.column += 1;
-        }
+    fn word(&mut self) -> &'a str {
+        let rest = self.rest();
+        let size = rest.bytes().position(|byte| !is_word(byte)).unwrap_or(rest.len());
+        let word = rest.get(..size).unwrap_or_default();
+        self.byte += word.len();
+        self.position.column += word.chars().count() as u32;
         word
     }
 
-    fn number(&mut self) -> Result<Kind, Error> {
+    fn number(&mut self) -> Result<Kind<'a>, Error> {
         let (at, word) = (self.position, self.word());
         let digits = word.trim_end_matches(['u', 'U', 'l', 'L']);
         let (digits, radix) = match digits.as_bytes() {
@@ -168,11 +165,11 @@ impl Lexer<'_> {
         u64::from_str_radix(digits, radix).map(Kind::Number).map_err(|_| Error::Syntax {
             at,
             expected: "a number of at most 64 bits".into(),
-            found: format!("`{}`", shortened(&word)),
+            found: format!("`{}`", shortened(word)),
         })
     }
 
-    fn string(&mut self) -> Result<Kind, Error> {
+    fn string(&mut self) -> Result<Kind<'a>, Error> {
         while self.advance() != Some('"') {}
         let mut bytes = Vec::new();
         loop {
@@ -185,7 +182,7 @@ impl Lexer<'_> {
         }
     }
 
-    fn character(&mut self) -> Result<Kind, Error> {
+    fn character(&mut self) -> Result<Kind<'a>, Error> {
         self.advance();
         let mut bytes = Vec::new();
         match self.advance() {
@@ -228,7 +225,7 @@ impl Lexer<'_> {
     fn digits(&mut self, first: u32, radix: u32, most: usize) -> u8 {
         let mut value = first;
         for _ in 0..most {
-            let Some(digit) = self.rest.peek().and_then(|character| character.to_digit(radix)) else { break };
+            let Some(digit) = self.peek().and_then(|character| character.to_digit(radix)) else { break };
             self.advance();
             value = value * radix + digit;
         }
@@ -236,6 +233,33 @@ impl Lexer<'_> {
     }
 }
 
-fn is_word(character: char) -> bool {
-    character.is_ascii_alphanumeric() || character == '_' || !character.is_ascii()
+/// Whether a byte belongs to a word: letters of all alphabets do.
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
+}
+
+/// The symbol with which a text begins.
+fn symbol(text: &[u8]) -> Option<&'static str> {
+    Some(match text {
+        [b'.', b'.', b'.', ..] => "...",
+        [b':', b'=', ..] => ":=",
+        [b'-', b'>', ..] => "->",
+        [b'{', ..] => "{",
+        [b'}', ..] => "}",
+        [b'[', ..] => "[",
+        [b']', ..] => "]",
+        [b'(', ..] => "(",
+        [b')', ..] => ")",
+        [b'<', ..] => "<",
+        [b'>', ..] => ">",
+        [b';', ..] => ";",
+        [b':', ..] => ":",
+        [b',', ..] => ",",
+        [b'.', ..] => ".",
+        [b'=', ..] => "=",
+        [b'*', ..] => "*",
+        [b'-', ..] => "-",
+        [b'+', ..] => "+",
+        _ => return None,
+    })
 }

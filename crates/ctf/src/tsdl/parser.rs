@@ -1,6 +1,6 @@
 //! Tokens to syntax, by recursive descent.
 
-use super::lexer::{Kind, Token, tokens};
+use super::lexer::{Kind, Lexer, Token};
 use super::syntax::{Declarator, Enumerator, Item, Length, TypeExpr, TypeKind, Value};
 use super::{Error, Position};
 
@@ -11,7 +11,9 @@ pub(super) const MAX_DEPTH: usize = 128;
 
 /// What the text says.
 pub(super) fn parse(text: &str) -> Result<Vec<Item>> {
-    let mut parser = Parser { tokens: tokens(text)?, next: 0, depth: 0 };
+    let mut lexer = Lexer::new(text);
+    let ahead = [lexer.next(), lexer.next(), lexer.next()];
+    let mut parser = Parser { lexer, ahead, depth: 0 };
     let mut items = Vec::new();
     while parser.peek() != &Kind::End {
         if !parser.take_symbol(";") {
@@ -21,34 +23,38 @@ pub(super) fn parse(text: &str) -> Result<Vec<Item>> {
     Ok(items)
 }
 
-struct Parser {
-    tokens: Vec<Token>,
-    next: usize,
+struct Parser<'a> {
+    lexer: Lexer<'a>,
+    /// The next tokens.
+    ahead: [Token<'a>; 3],
     depth: usize,
 }
 
-impl Parser {
-    fn peek(&self) -> &Kind {
+impl<'a> Parser<'a> {
+    fn peek(&self) -> &Kind<'a> {
         self.peek_at(0)
     }
 
-    fn peek_at(&self, ahead: usize) -> &Kind {
-        self.tokens.get(self.next + ahead).map_or(&Kind::End, |token| &token.kind)
+    fn peek_at(&self, ahead: usize) -> &Kind<'a> {
+        self.ahead.get(ahead).map_or(&Kind::End, |token| &token.kind)
     }
 
     fn at(&self) -> Position {
-        let token = self.tokens.get(self.next).or(self.tokens.last());
-        token.map_or_else(Position::default, |token| token.at)
+        let [next, ..] = &self.ahead;
+        next.at
     }
 
-    fn advance(&mut self) -> Kind {
-        let kind = self.peek().clone();
-        self.next += 1;
-        kind
+    fn advance(&mut self) -> Kind<'a> {
+        self.ahead.rotate_left(1);
+        let [.., last] = &mut self.ahead;
+        std::mem::replace(last, self.lexer.next()).kind
     }
 
     fn expected<T>(&self, expected: &str) -> Result<T> {
-        Err(Error::Syntax { at: self.at(), expected: expected.into(), found: self.peek().describe() })
+        match self.peek() {
+            Kind::Wrong(error) => Err((**error).clone()),
+            found => Err(Error::Syntax { at: self.at(), expected: expected.into(), found: found.describe() }),
+        }
     }
 
     fn is_symbol(&self, symbol: &str) -> bool {
@@ -60,12 +66,14 @@ impl Parser {
     }
 
     fn is_word(&self, word: &str) -> bool {
-        matches!(self.peek(), Kind::Word(found) if found == word)
+        matches!(self.peek(), Kind::Word(found) if *found == word)
     }
 
     fn take_symbol(&mut self, symbol: &str) -> bool {
         let found = self.is_symbol(symbol);
-        self.next += usize::from(found);
+        if found {
+            self.advance();
+        }
         found
     }
 
@@ -76,8 +84,8 @@ impl Parser {
     fn word(&mut self, what: &str) -> Result<String> {
         match self.peek() {
             Kind::Word(word) => {
-                let word = word.clone();
-                self.next += 1;
+                let word = (*word).to_owned();
+                self.advance();
                 Ok(word)
             }
             _ => self.expected(what),
@@ -163,7 +171,7 @@ impl Parser {
         match self.peek() {
             Kind::Text(text) => {
                 let text = text.clone();
-                self.next += 1;
+                self.advance();
                 Ok(Value::Text(text))
             }
             _ => Ok(Value::Number(self.number()?)),
@@ -177,7 +185,7 @@ impl Parser {
         }
         match *self.peek() {
             Kind::Number(number) => {
-                self.next += 1;
+                self.advance();
                 Ok(if negative { -i128::from(number) } else { i128::from(number) })
             }
             _ => self.expected("a number"),
@@ -187,7 +195,7 @@ impl Parser {
     /// A type with a name, or a field of a structure.
     fn declaration(&mut self) -> Result<Item> {
         if self.is_word("typealias") {
-            self.next += 1;
+            self.advance();
             let ty = self.whole_type()?;
             self.symbol(":=")?;
             let at = self.at();
@@ -196,7 +204,7 @@ impl Parser {
             return Ok(Item::Alias { ty, declarator: Declarator { name, lengths: Vec::new(), at } });
         }
         if self.is_word("typedef") {
-            self.next += 1;
+            self.advance();
             let ty = self.type_before_name()?;
             let declarator = self.declarator()?;
             self.symbol(";")?;
@@ -222,7 +230,7 @@ impl Parser {
             lengths.push(match self.peek() {
                 Kind::Number(number) => {
                     let length = Length::Fixed(*number);
-                    self.next += 1;
+                    self.advance();
                     length
                 }
                 Kind::Word(_) => Length::Field(self.path()?),
@@ -247,7 +255,7 @@ impl Parser {
         let at = self.at();
         let with_body = self.is_symbol_at(1, "{");
         let word = match self.peek() {
-            Kind::Word(word) => word.as_str(),
+            Kind::Word(word) => *word,
             _ => return self.expected("a type"),
         };
         let kind = match word {
@@ -264,43 +272,35 @@ impl Parser {
 
     /// `unsigned long`, `char *`; the last word is left if it is the name of a field.
     fn type_words(&mut self, name_follows: bool) -> Result<String> {
-        let start = self.next;
-        while matches!(self.peek(), Kind::Word(_) | Kind::Symbol("*")) {
-            self.next += 1;
+        let mut words = Vec::new();
+        while let Some(word) = word_of_type(self.peek()) {
+            if name_follows && !words.is_empty() && word_of_type(self.peek_at(1)).is_none() {
+                break;
+            }
+            words.push(word);
+            self.advance();
         }
-        if name_follows && self.next > start + 1 {
-            self.next -= 1;
-        }
-        if self.next == start {
+        if words.is_empty() {
             return self.expected("a type's name");
         }
-        let words = self.tokens.get(start..self.next).unwrap_or_default().iter();
-        let words: Vec<&str> = words
-            .map(|token| match &token.kind {
-                Kind::Word(word) => word,
-                _ => "*",
-            })
-            .collect();
         Ok(words.join(" "))
     }
 
     /// `integer { size = 8; … }`, at the first word.
     fn attributes(&mut self) -> Result<Vec<Item>> {
-        self.next += 1;
+        self.advance();
         self.body(Self::assignment)
     }
 
     fn optional_name(&mut self) -> Option<String> {
-        let Kind::Word(_) = self.peek() else { return None };
-        match self.advance() {
-            Kind::Word(word) => Some(word),
-            _ => None,
-        }
+        let Kind::Word(word) = *self.peek() else { return None };
+        self.advance();
+        Some(word.to_owned())
     }
 
     /// `struct name { … } align(8)`
     fn structure(&mut self) -> Result<TypeKind> {
-        self.next += 1;
+        self.advance();
         let name = self.optional_name();
         let body = match self.is_symbol("{") {
             true => Some(self.body(Self::declaration)?),
@@ -309,7 +309,8 @@ impl Parser {
         };
         let mut alignment = None;
         if self.is_word("align") && self.is_symbol_at(1, "(") {
-            self.next += 2;
+            self.advance();
+            self.advance();
             alignment = Some(u64::try_from(self.number()?).unwrap_or(0));
             self.symbol(")")?;
         }
@@ -318,7 +319,7 @@ impl Parser {
 
     /// `variant name <selector> { … }`
     fn variant(&mut self) -> Result<TypeKind> {
-        self.next += 1;
+        self.advance();
         let name = self.optional_name();
         let mut selector = None;
         if self.take_symbol("<") {
@@ -335,7 +336,7 @@ impl Parser {
 
     /// `enum name : container { … }`
     fn enumeration(&mut self) -> Result<TypeKind> {
-        self.next += 1;
+        self.advance();
         let name = self.optional_name();
         let container = match self.take_symbol(":") {
             true => Some(Box::new(self.whole_type()?)),
@@ -353,13 +354,12 @@ impl Parser {
     fn enumerators(&mut self) -> Result<Vec<Enumerator>> {
         let mut enumerators = Vec::new();
         while !self.take_symbol("}") {
-            let label = match self.advance() {
-                Kind::Word(label) | Kind::Text(label) => label,
-                _ => {
-                    self.next -= 1;
-                    return self.expected("a label or `}`");
-                }
+            let label = match self.peek() {
+                Kind::Word(label) => (*label).to_owned(),
+                Kind::Text(label) => label.clone(),
+                _ => return self.expected("a label or `}`"),
             };
+            self.advance();
             let mut range = None;
             if self.take_symbol("=") {
                 let low = self.number()?;
@@ -372,6 +372,15 @@ impl Parser {
             }
         }
         Ok(enumerators)
+    }
+}
+
+/// A word as it can stand in a type's name.
+fn word_of_type<'a>(kind: &Kind<'a>) -> Option<&'a str> {
+    match kind {
+        Kind::Word(word) => Some(word),
+        Kind::Symbol(star @ "*") => Some(star),
+        _ => None,
     }
 }
 
