@@ -175,14 +175,6 @@ pub enum LossKind {
 ///
 /// If there is no trace at one of the paths, or one of the descriptions cannot be read.
 pub fn open(paths: &[PathBuf]) -> Result<TraceSet, Error> {
-    open_where(paths, |_, _| true)
-}
-
-/// Opens all traces, but only those streams that are wanted, by the trace's folder and their file.
-pub(crate) fn open_where(
-    paths: &[PathBuf],
-    wanted: impl Fn(&Path, &Path) -> bool,
-) -> Result<TraceSet, Error> {
     let mut found = Vec::new();
     for path in paths {
         found.extend(discover::find(path)?);
@@ -191,8 +183,7 @@ pub(crate) fn open_where(
     let mut files = Vec::new();
     for (index, trace) in found.into_iter().enumerate() {
         traces.push(discover::load(&trace.path)?);
-        let streams = trace.streams.into_iter().filter(|file| wanted(&trace.path, file));
-        files.extend(streams.map(|path| (path, index)));
+        files.extend(trace.streams.into_iter().map(|path| (path, index)));
     }
     Ok(TraceSet::new(paths.to_vec(), traces, files))
 }
@@ -449,6 +440,16 @@ impl TraceSet {
             }
         }
         parts.into_iter().map(|(_, sources)| self.part(sources)).collect()
+    }
+
+    /// The same, not read so far, but only those streams of which a file is wanted, by the trace's folder and that file.
+    pub(crate) fn unread_where(&self, wanted: &dyn Fn(&Path, &Path) -> bool) -> Self {
+        let is_wanted = |source: &&Source| {
+            let mut files = (0..source.files.count()).filter_map(|file| source.files.get(file));
+            files.any(|(file, trace)| self.traces.get(trace).is_some_and(|trace| wanted(&trace.path, file)))
+        };
+        let sources = self.sources.iter().filter(is_wanted);
+        self.part(sources.map(|source| Source::new(source.files.clone())).collect())
     }
 
     /// A set of the same traces that reads other sources.

@@ -91,7 +91,7 @@ impl Symbols {
         if !(has_addresses && has_objects || has(&|name| STACKS.contains(&name))) {
             return None;
         }
-        let mut objects = crate::merge::open_where(traces.roots(), may_tell_of_objects).ok()?;
+        let mut objects = traces.unread_where(&may_tell_of_objects);
         let events = OBJECTS.iter().chain(&BUILD_IDS).chain(&STACKS).map(|name| (*name).to_owned()).collect();
         objects.select(Selection { events, ..Selection::default() });
         let threads = objects.threads();
@@ -105,19 +105,7 @@ impl Symbols {
             told.append(&mut of_part);
             stacks.append(&mut stacks_of_part);
         }
-        // More traces may stand there than before.
-        let paths: Vec<&Path> = objects.traces().iter().map(|trace| trace.path.as_path()).collect();
-        let index = |path: &Path| traces.traces().iter().position(|trace| trace.path == path);
-        told.retain_mut(|(_, (trace, _), _)| {
-            let now = paths.get(*trace).and_then(|path| index(path));
-            *trace = now.unwrap_or(0);
-            now.is_some()
-        });
-        let stacks = stacks.into_iter().filter_map(|((trace, number), frames)| {
-            let now = paths.get(trace).and_then(|path| index(path))?;
-            Some(((now, number), frames))
-        });
-        Some(Self { stacks: stacks.collect(), ..Self::of(told) })
+        Some(Self { stacks: stacks.into_iter().collect(), ..Self::of(told) })
     }
 
     fn of(mut told: Vec<(Option<i64>, Process, Told)>) -> Self {
