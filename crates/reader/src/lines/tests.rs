@@ -1,10 +1,12 @@
 //! Any number of threads writes what one writes: sound streams and odd ones, whole and in part.
 
+use std::path::PathBuf;
+
 use super::print_with;
 use crate::filter::Filter;
 use crate::odd::{Folder, Odd, plain, stream};
 use crate::text::{self, ClockFormat, PrintOptions, TimeFormat};
-use crate::{Selection, TraceSet};
+use crate::{Selection, TraceSet, open};
 
 /// The text of all events, and what there is to be told of them.
 fn printed(mut traces: TraceSet, options: &PrintOptions, threads: usize) -> (String, String) {
@@ -96,4 +98,40 @@ fn cut_and_empty_files() {
     let whole = stream(1, 50, Odd::Nothing);
     let cut = whole[..whole.len() * 3 / 5].to_vec();
     check("cut", &[cut, stream(2, 50, Odd::Nothing), Vec::new(), vec![0; 300]]);
+}
+
+/// As `-e`, `--filter` and `--last` select of other tracers' traces; without these, nothing is done.
+#[test]
+fn real_traces_in_part() {
+    let corpus = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/ctf-corpus"));
+    for (name, events, condition) in [
+        ("many-threads", "sched_*", "next_prio == 20 || prio < 20"),
+        ("ros2", "ros2:*callback*", "$tid % 2 == 0"),
+    ] {
+        let folder = corpus.join(name);
+        if !folder.is_dir() {
+            println!("skipped: no folder {}", folder.display());
+            continue;
+        }
+        let opened = || open(std::slice::from_ref(&folder)).unwrap();
+        let end = opened().end();
+        let selections = [
+            Selection { events: vec![events.into()], ..Selection::default() },
+            Selection { filter: filter(condition), ..Selection::default() },
+            Selection { from: end.map(|end| end - 100_000_000), ..Selection::default() },
+        ];
+        for selection in &selections {
+            let selected = || {
+                let mut traces = opened();
+                traces.select(selection.clone());
+                traces
+            };
+            let (text, told) = printed(selected(), &PrintOptions::default(), 1);
+            assert!(!text.is_empty(), "{name}: {selection:?}");
+            assert!(text.len() < 20_000_000, "{name}: {selection:?}");
+            let (found, found_told) = printed(selected(), &PrintOptions::default(), 3);
+            let place = text.lines().zip(found.lines()).position(|(one, many)| one != many);
+            assert!(text == found && told == found_told, "{name}: {selection:?}, line {place:?}");
+        }
+    }
 }
