@@ -39,6 +39,8 @@ enum Command {
     Print(commands::print::Arguments),
     /// Sum up a trace: events, losses, processes
     Stat(commands::stat::Arguments),
+    /// Show traces in the browser: processors, threads, events on one time line
+    View(commands::view::Arguments),
     /// Write traces in another format: CTF 1.8 or CTF 2
     Export(commands::export::Arguments),
     /// Write a part of traces: times, names, a filter
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Record(arguments) => commands::record::run(arguments),
         Command::Print(arguments) => commands::print::run(&arguments),
         Command::Stat(arguments) => commands::stat::run(&arguments),
+        Command::View(arguments) => commands::view::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),
         Command::Trim(arguments) => commands::trim::run(&arguments),
         Command::Merge(arguments) => commands::merge::run(&arguments),

@@ -44,4 +44,5 @@ mod sudo;
 mod threads;
 mod told;
 mod tracepoints;
+mod view;
 mod written_anew;

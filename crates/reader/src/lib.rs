@@ -35,7 +35,11 @@ pub use discover::Trace;
 pub use event::{Event, Place};
 pub use tompion_ctf::metadata::Version;
 
-pub use merge::{Disorder, IndexProblem, Loss, LossKind, PacketView, Selection, TraceSet, Visitor, open};
+pub use merge::{
+    Disorder, IndexProblem, Loss, LossKind, PacketSummary, PacketView, Parts, Selection, TraceSet, Visitor,
+    open,
+};
+pub use symbols::AddressNames;
 
 /// Why traces could not be opened.
 #[derive(Debug, thiserror::Error)]

@@ -6,6 +6,7 @@
 
 pub(crate) mod growing;
 mod index;
+mod parts;
 mod ranges;
 mod source;
 pub(crate) mod tally;
@@ -28,6 +29,7 @@ use crate::filter::Filter;
 use crate::symbols::Symbols;
 use crate::{Damage, Error};
 
+pub use parts::{PacketSummary, Parts};
 pub use walk::{PacketView, Visitor};
 
 use source::{Files, Source};

@@ -19,10 +19,10 @@ pub const LAYERS: &[Layer] = &[
         name: "domain",
         crates: &[
             "agent", "tompion", "tracing", "session", "kernel", "latency", "rttest", "reader", "analysis",
-            "export", "relay",
+            "export", "viewer", "relay",
         ],
     },
-    Layer { name: "programs", crates: &["viewer", "cli", "xtask"] },
+    Layer { name: "programs", crates: &["cli", "xtask"] },
 ];
 
 /// An edge within a layer, and why it is there.
@@ -43,6 +43,9 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "session", to: "kernel", reason: "the kernel's rings are recorded beside the programs'" },
     Edge { from: "export", to: "reader", reason: "what is written anew was read" },
     Edge { from: "analysis", to: "reader", reason: "what events mean is found while they are read" },
+    Edge { from: "viewer", to: "reader", reason: "what is shown was read" },
+    Edge { from: "viewer", to: "analysis", reason: "states are drawn" },
+    Edge { from: "viewer", to: "export", reason: "what is selected is written as a trace" },
     Edge { from: "ring", to: "os", reason: "a ring lives in mapped memory, its section in the rseq area" },
 ];
 
@@ -64,7 +67,7 @@ pub const READ_SIDE: &[&str] = &["reader", "analysis", "export", "viewer"];
 pub const RING: &str = "ring";
 
 /// Crates that are programs.
-pub const PROGRAMS: &[&str] = &["viewer", "cli", "xtask"];
+pub const PROGRAMS: &[&str] = &["cli", "xtask"];
 
 /// Crates that may contain `unsafe`.
 pub const UNSAFE_IN: &[&str] = &["ring", "os", "agent", "tompion"];

@@ -10,6 +10,7 @@ pub mod record;
 pub mod recover;
 pub mod stat;
 pub mod trim;
+pub mod view;
 
 use std::path::{Path, PathBuf};
 

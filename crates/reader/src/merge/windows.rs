@@ -42,6 +42,13 @@ pub(crate) struct Window {
     starts: Vec<Start>,
 }
 
+impl Window {
+    /// From which time on events belong to it.
+    pub fn begin(&self) -> Option<i64> {
+        self.from
+    }
+}
+
 /// Where to take up a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Start {
@@ -149,6 +156,17 @@ impl Scan {
     /// Where the next packet is, and its size in bytes.
     pub fn ahead(&self) -> Option<(Start, u64)> {
         self.next.map(|next| (next.start, next.size))
+    }
+
+    /// Beginning, end and bytes of the packet to which [`Self::next_time`] went.
+    pub fn summary(&self) -> Option<(Option<i64>, Option<i64>, u64)> {
+        let next = self.next?;
+        Some((Some(next.begin).filter(|&begin| begin > i64::MIN), next.end, next.size))
+    }
+
+    /// The trace of the file that is being read.
+    pub fn trace(&self) -> usize {
+        self.source.trace
     }
 
     /// Goes to the next packet.

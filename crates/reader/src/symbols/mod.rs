@@ -188,6 +188,22 @@ impl Symbols {
     }
 }
 
+/// Names for the addresses in events, for those who make something else of events than lines.
+#[derive(Clone, Debug)]
+pub struct AddressNames(Symbols);
+
+impl AddressNames {
+    /// Reads what traces say of loaded objects. Nothing if no event of theirs has addresses.
+    pub fn read(traces: &TraceSet) -> Option<Self> {
+        Symbols::read(traces).map(Self)
+    }
+
+    /// The fields of an event that hold addresses of something known, with its names.
+    pub fn of(&mut self, event: &Event<'_>) -> Vec<(&'static str, Arc<str>)> {
+        self.0.names_of(event)
+    }
+}
+
 /// The object that had an address at a time: of those that came before, the last.
 fn object_at(objects: &[Loaded], time: Option<i64>, address: u64) -> Option<(usize, &Loaded)> {
     let holds = |object: &Loaded| address.checked_sub(object.base).is_some_and(|at| at < object.size);

@@ -173,6 +173,33 @@ fn trace_name(traces: &TraceSet, trace: &Trace) -> String {
     host.into_iter().chain(below).collect::<Vec<_>>().join("/")
 }
 
+/// The fields of an event as its line shows them, each with its name: the packet's that readers don't deal with
+/// themselves, the contexts', its own.
+pub fn fields(event: &Event<'_>) -> Vec<(String, String)> {
+    let contexts = event.stream_context().chain(event.context());
+    let all = packet_fields(event).chain(contexts).chain(event.payload());
+    all.map(|(name, value)| (name.to_owned(), value_text(value))).collect()
+}
+
+/// An event's own fields in one line: `rows = 12, table = "orders"`.
+pub fn payload(event: &Event<'_>) -> String {
+    let mut line = Vec::new();
+    for (name, value) in event.payload() {
+        if !line.is_empty() {
+            line.extend_from_slice(b", ");
+        }
+        value::field(name, value, true, &mut line);
+    }
+    String::from_utf8_lossy(&line).into_owned()
+}
+
+/// A value as a line shows it.
+pub fn value_text(value: Value<'_>) -> String {
+    let mut text = Vec::new();
+    value::value(value, true, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
 /// What lines of one source have in common.
 #[derive(Default)]
 struct SourceLines {

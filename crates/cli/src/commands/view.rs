@@ -1,0 +1,157 @@
+//! `tompion view`.
+
+use std::{
+    io::{IsTerminal, Write},
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use tompion_viewer::{Config, Server};
+
+use crate::messages::say;
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tompion view\n  \
+    tompion view kernel-trace/ user-trace/\n  \
+    tompion view --no-open --listen 8080 trace/\n  \
+    tompion view --png picture.png trace/\n\n\
+The address that is printed has a token: who doesn't know it is not answered. What was found out about a trace is kept \
+beside it in .tompion-view, or in the user's cache where that can't be written. Ends by Ctrl-C.")]
+pub struct Arguments {
+    /// Folders with CTF traces, of any producer, on one time line [default: the newest here]
+    #[arg(value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// Address and port to listen on, or a port alone [default: 127.0.0.1, any port]
+    #[arg(long, value_name = "ADDR|PORT", value_parser = address)]
+    listen: Option<SocketAddr>,
+    /// Open no browser
+    #[arg(long)]
+    no_open: bool,
+    /// Save a picture of 1600×900 pixels instead, by an installed Chromium
+    #[arg(long, value_name = "FILE")]
+    png: Option<PathBuf>,
+}
+
+/// `8080`, `127.0.0.1:8080`, `[::1]:8080`, `127.0.0.1`.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let port = text.parse().map(local).ok();
+    let whole = port.or_else(|| text.parse().ok());
+    let alone = || text.parse().ok().map(|ip: std::net::IpAddr| SocketAddr::new(ip, 0));
+    whole.or_else(alone).ok_or_else(|| "expected an address such as 127.0.0.1:8080, or a port".into())
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let paths = super::traces(&arguments.traces)?;
+    super::tell_incomplete(&paths);
+    let listen = arguments.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    if !listen.ip().is_loopback() {
+        say(format!(
+            "warning: whoever can reach {} and reads the token on its way sees the trace",
+            listen.ip()
+        ));
+    }
+    let server = Server::bind(&Config { paths, listen, cache: None })?;
+    let url = server.url();
+    if let Some(png) = &arguments.png {
+        return thread::scope(|scope| {
+            scope.spawn(|| server.run());
+            // The server has no end.
+            match save(&server, &url, png) {
+                Ok(()) => std::process::exit(0),
+                Err(error) => {
+                    say(format!("{error:#}"));
+                    std::process::exit(1)
+                }
+            }
+        });
+    }
+    let mut output = std::io::stdout();
+    writeln!(output, "{url}")?;
+    output.flush()?;
+    if !arguments.no_open && has_display() {
+        open(&url);
+    }
+    if std::io::stderr().is_terminal() {
+        say("Ctrl-C ends it");
+    }
+    server.run();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn has_display() -> bool {
+    ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))
+}
+
+/// Opens the browser that the desktop prefers.
+fn open(url: &str) {
+    let mut command = Command::new("xdg-open");
+    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    match command.spawn() {
+        Ok(mut child) => drop(thread::spawn(move || child.wait())),
+        Err(error) => say(format!("can't open a browser by xdg-open ({error}); open the address above")),
+    }
+}
+
+/// How long a picture may take once the trace is read.
+const PICTURE: Duration = Duration::from_secs(60);
+
+/// Saves a picture of the page.
+fn save(server: &Server, url: &str, png: &Path) -> anyhow::Result<()> {
+    let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&paths).flat_map(|folder| names.map(|name| folder.join(name)));
+    let Some(chromium) = places.find(|place| place.is_file()) else {
+        bail!(
+            "no Chromium is installed to draw the picture; apt-get install chromium, or open the page by tompion view"
+        );
+    };
+    while server.progress() < 1.0 {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let profile = std::env::temp_dir().join(format!("tompion-view-png-{}", std::process::id()));
+    std::fs::create_dir(&profile).with_context(|| format!("cannot make {}", profile.display()))?;
+    let png = std::path::absolute(png).with_context(|| format!("cannot write {}", png.display()))?;
+    let result = draw(&chromium, (url, &profile), &png);
+    // What a browser left is of no use to anybody.
+    let _ = std::fs::remove_dir_all(&profile);
+    result?;
+    say(format!("picture in {}", png.display()));
+    Ok(())
+}
+
+fn draw(chromium: &Path, (url, profile): (&str, &Path), png: &Path) -> anyhow::Result<()> {
+    let mut command = Command::new(chromium);
+    command.args([
+        "--headless",
+        "--hide-scrollbars",
+        "--window-size=1600,900",
+        "--virtual-time-budget=15000",
+    ]);
+    // A picture is of our own page alone. Chromium's sandbox refuses to run as root.
+    command.args(["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage"]);
+    command.arg(format!("--user-data-dir={}", profile.display()));
+    command.arg(format!("--screenshot={}", png.display())).arg(format!("{url}#png"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _ = std::fs::remove_file(png);
+    let mut child = command.spawn().with_context(|| format!("cannot run {}", chromium.display()))?;
+    let began = Instant::now();
+    while child.try_wait()?.is_none() {
+        if began.elapsed() > PICTURE {
+            child.kill()?;
+            child.wait()?;
+            bail!("{} took more than {} s for the picture", chromium.display(), PICTURE.as_secs());
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    if !png.is_file() {
+        bail!("{} saved no picture", chromium.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! `tompion view`: our own traces, shown by the real command.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use crate::{
+    kernel::permitted,
+    support::{Workshop, tompion, wait_until},
+};
+
+/// A server of the command, which ends with the test.
+struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    fn start(trace: &Path) -> Self {
+        let mut command = tompion();
+        command.args(["view", "--no-open"]).arg(trace).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the command");
+        let mut url = String::new();
+        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut url).expect("a line");
+        Self { child, url: url.trim().into() }
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let (host, token) =
+            self.url.strip_prefix("http://").and_then(|url| url.split_once("/?token=")).expect("a URL");
+        let mut stream = TcpStream::connect(host).expect("a server");
+        stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
+        let request =
+            format!("GET {path}&token={token} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        serde_json::from_str(body).expect("JSON")
+    }
+
+    /// The trace, when all of it is known.
+    fn whole(&self) -> Value {
+        wait_until("all of it is known", || self.get("/api/trace?")["progress"] == 1.0);
+        self.get("/api/trace?")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Ctrl-C may be ignored where tests run in the background.
+        let _ = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+fn names<'a>(tracks: &'a Value, kind: &'a str) -> Vec<&'a str> {
+    let tracks = tracks["tracks"].as_array().expect("a list").iter();
+    tracks.filter(|track| track["kind"] == kind).filter_map(|track| track["name"].as_str()).collect()
+}
+
+#[test]
+fn a_program_of_ours_is_shown() {
+    let shop = Workshop::new();
+    let hello = shop.link("hello", &["../../../../examples/hello.c"], &[]);
+    let trace = shop.record(&[], &[&hello]);
+    let server = Server::start(&shop.path("trace"));
+    let whole = server.whole();
+    assert_eq!(whole["events"], trace.stat()["events"]);
+    assert_eq!(whole["growing"], false);
+    let tracks = server.get("/api/tracks?");
+    assert!(names(&tracks, "thread").contains(&"hello"), "{tracks}");
+    assert!(shop.path("trace/.tompion-view").is_dir());
+    // What is kept beside a trace is none of its events.
+    assert_eq!(trace.agreed_count(), whole["events"].as_u64().expect("a number"));
+}
+
+#[test]
+fn a_program_and_the_kernel_are_shown_on_one_time_line() {
+    if !permitted() {
+        return;
+    }
+    let shop = Workshop::new();
+    let hello = shop.link("hello", &["../../../../examples/hello.c"], &[]);
+    let trace = shop.record(&["-k"], &[&hello]);
+    let server = Server::start(&shop.path("trace"));
+    let whole = server.whole();
+    assert_eq!(whole["events"], trace.stat()["events"]);
+    let tracks = server.get("/api/tracks?");
+    assert!(!names(&tracks, "cpu").is_empty());
+    let all = tracks["tracks"].as_array().expect("a list");
+    let hello =
+        all.iter().find(|track| track["kind"] == "thread" && track["name"] == "hello").expect("its thread");
+    let kinds: Vec<&str> =
+        hello["lanes"].as_array().expect("lanes").iter().filter_map(|lane| lane["kind"].as_str()).collect();
+    // What it does by the kernel's events and by its own stands in one track.
+    assert!(kinds.contains(&"thread") && kinds.contains(&"syscall") && kinds.contains(&"marks"), "{kinds:?}");
+    assert!(hello["busy"].as_i64() > Some(0), "{hello}");
+}
+
+#[test]
+fn where_nothing_can_be_shown_it_says_why() {
+    let shop = Workshop::new();
+    let run = |arguments: &[&str]| {
+        let mut command: Command = tompion();
+        let output =
+            command.arg("view").args(arguments).current_dir(shop.path("")).output().expect("the command");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = run(&["--no-open", "nothing"]);
+    assert_eq!((code, said.lines().count()), (Some(1), 1), "{said}");
+    let (code, said) = run(&["--listen", "everywhere"]);
+    assert_eq!(code, Some(2), "{said}");
+}

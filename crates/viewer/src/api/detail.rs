@@ -1,0 +1,423 @@
+//! One box: what it says, what is before and behind it, and the event that it began with.
+
+use serde_json::{Map, Value, json};
+use tompion_reader::{Event, Selection, text};
+use tompion_schema::{Kind, base_name};
+
+use super::{Answer, Question, Wrong};
+use crate::index::entry::Entry;
+use crate::index::{Index, Lane, LaneKind, Track, TrackKind};
+use crate::style;
+
+/// Most events that are looked at in search of one.
+const MOST_LOOKED_AT: usize = 1000;
+
+/// Entries of a lane around a time.
+struct Around {
+    entries: Vec<Entry>,
+    /// The index of the first one that begins later.
+    after: usize,
+    /// By how much the lane's trace is shifted.
+    offset: i64,
+}
+
+impl Around {
+    fn find(question: &Question<'_>, id: u32, time: i64) -> Result<Self, Wrong> {
+        let (store, slice, offset) = {
+            let index = question.opened.index();
+            let lane =
+                index.lanes.get(id as usize).ok_or_else(|| Wrong::question("there is no such lane"))?;
+            let offset = question.view.offset(lane.trace as usize);
+            (index.store.clone(), lane.levels.slice_around(time.saturating_sub(offset)), offset)
+        };
+        let mut entries = Vec::new();
+        slice.read(&store, (i64::MIN, i64::MAX), &mut |entry| {
+            entries.push(*entry);
+            true
+        })?;
+        let time = time.saturating_sub(offset);
+        let after = entries.partition_point(|entry| entry.begin <= time);
+        Ok(Self { entries, after, offset })
+    }
+
+    /// The one at a time: it began before, and has not ended.
+    fn at(&self, time: i64) -> Option<usize> {
+        let index = self.after.checked_sub(1)?;
+        let entry = self.entries.get(index)?;
+        let time = time.saturating_sub(self.offset);
+        (entry.end > time || entry.begin == time).then_some(index)
+    }
+}
+
+/// The box of a lane at a time.
+pub fn at(question: &Question<'_>) -> Answer {
+    let time = question.number("time")?;
+    let id = question.number("lane")?.try_into().map_err(|_| Wrong::question("there is no such lane"))?;
+    let around = Around::find(question, id, time)?;
+    let at = around.at(time);
+    let nearest = at.or_else(|| nearest(&around, time, question.optional("near").ok()?.unwrap_or(0)));
+    let Some(place) = nearest else {
+        let (before, after) = (around.after.checked_sub(1), around.after);
+        let index = question.opened.index();
+        let one = |place: usize| around.entries.get(place).map(|entry| brief(&index, entry, around.offset));
+        return Ok(json!({ "lane": id, "none": true, "before": before.and_then(one), "after": one(after) }));
+    };
+    let Some(entry) = around.entries.get(place).copied() else { return Ok(json!({ "none": true })) };
+    let fields = fields_at(question, (id, &entry));
+    let next = around.entries.get(place + 1).copied();
+    let others = others(question, id, (&entry, next.as_ref()))?;
+    let index = question.opened.index();
+    let Some(lane) = index.lanes.get(id as usize) else { return Ok(json!({ "none": true })) };
+    let one = |place: usize| around.entries.get(place).map(|entry| brief(&index, entry, around.offset));
+    let mut value = brief(&index, &entry, around.offset);
+    let Some(object) = value.as_object_mut() else { return Ok(value) };
+    object.insert("lane".into(), id.into());
+    object.insert("track".into(), lane.track.into());
+    object.insert("seen".into(), json!([entry.seen & 1 != 0, entry.seen & 2 != 0]));
+    object.insert("state".into(), style::name(entry.style).into());
+    object.insert("before".into(), json!(place.checked_sub(1).and_then(one)));
+    object.insert("after".into(), json!(one(place + 1)));
+    object.insert("fields".into(), json!(fields));
+    relations(&index, (lane, &entry), around.offset, object);
+    if let Some(culprit) = others.culprit.and_then(|entry| culprit(&index, &entry, around.offset)) {
+        object.insert("culprit".into(), culprit);
+    }
+    if let Some(interrupt) = others.interrupt {
+        let name = index.label(interrupt.label).map_or_else(|| "interrupt".into(), ToString::to_string);
+        let time = entry.begin.saturating_add(around.offset);
+        object.insert(
+            "waker".into(),
+            json!({ "tid": null, "name": name, "track": -1, "lane": -1, "time": time }),
+        );
+    }
+    Ok(value)
+}
+
+/// What other lanes tell of a thread that was ready.
+#[derive(Default)]
+struct Others {
+    /// What its processor ran meanwhile for the longest time.
+    culprit: Option<Entry>,
+    /// The interrupt that woke it.
+    interrupt: Option<Entry>,
+}
+
+/// Looks at the processor on which a thread waited, and at the one where it was woken.
+fn others(
+    question: &Question<'_>,
+    id: u32,
+    (entry, next): (&Entry, Option<&Entry>),
+) -> Result<Others, Wrong> {
+    let mut others = Others::default();
+    let (store, slices, interrupts) = {
+        let index = question.opened.index();
+        let Some(lane) = index.lanes.get(id as usize) else { return Ok(others) };
+        let is_ready =
+            lane.kind == LaneKind::Thread && matches!(entry.style, style::WOKEN | style::PREEMPTED);
+        if !is_ready {
+            return Ok(others);
+        }
+        let machine = index.tracks.get(lane.track as usize).map_or(0, |track| track.machine);
+        let cpu = |number: u64| {
+            let is_it = |track: &Track| {
+                (track.kind, track.machine, track.number as u64) == (TrackKind::Cpu, machine, number)
+            };
+            index.tracks.iter().position(is_it).map(|track| track as u32)
+        };
+        let ran = next
+            .filter(|next| next.style == style::RUNNING)
+            .and_then(|next| cpu(next.extra.checked_sub(1)?));
+        let ran = ran.and_then(|track| index.lane_of(track, LaneKind::Cpu));
+        let window = (entry.begin, entry.end);
+        let slices = ran.map(|lane| index.slice(lane, window, (entry.duration() / 1000).max(1)));
+        let woken_at =
+            (entry.style == style::WOKEN && entry.extra & 3 == 2).then(|| cpu(entry.extra >> 2)).flatten();
+        let lanes =
+            woken_at.and_then(|track| index.tracks.get(track as usize)).map_or(&[][..], |track| &track.lanes);
+        let is_interrupt = |lane: &&u32| {
+            let kind = index.lanes.get(**lane as usize).map(|lane| lane.kind);
+            matches!(kind, Some(LaneKind::Interrupt | LaneKind::SoftInterrupt))
+        };
+        let moment = (entry.begin, entry.begin);
+        let interrupts: Vec<_> =
+            lanes.iter().filter(is_interrupt).map(|lane| index.slice(*lane, moment, 0)).collect();
+        (index.store.clone(), slices, interrupts)
+    };
+    let mut times: Vec<(Entry, i64)> = Vec::new();
+    if let Some(slice) = slices {
+        slice.read(&store, (entry.begin, entry.end), &mut |ran| {
+            let time = ran.end.min(entry.end).saturating_sub(ran.begin.max(entry.begin));
+            if ran.style == style::RUNNING && time > 0 {
+                match times.iter_mut().find(|(known, _)| known.extra == ran.extra) {
+                    Some((_, sum)) => *sum += time,
+                    None => times.push((*ran, time)),
+                }
+            }
+            true
+        })?;
+    }
+    others.culprit = times.into_iter().max_by_key(|(_, time)| *time).map(|(entry, _)| entry);
+    for slice in interrupts {
+        slice.read(&store, (entry.begin, entry.begin), &mut |interrupt| {
+            others.interrupt = Some(*interrupt);
+            true
+        })?;
+    }
+    Ok(others)
+}
+
+/// The thread that ran meanwhile, and when it began to.
+fn culprit(index: &Index, entry: &Entry, offset: i64) -> Option<Value> {
+    let mut value = thread_value(index, u32::try_from(entry.extra.checked_sub(1)?).ok()?)?;
+    let time = entry.begin.saturating_add(offset);
+    value.as_object_mut()?.insert("time".into(), time.into());
+    Some(value)
+}
+
+/// The entry that is nearest to a time, if it is near enough.
+fn nearest(around: &Around, time: i64, near: i64) -> Option<usize> {
+    let time = time.saturating_sub(around.offset);
+    let distance = |place: usize| {
+        let entry = around.entries.get(place)?;
+        let distance = entry.begin.saturating_sub(time).max(time.saturating_sub(entry.end)).max(0);
+        (distance <= near).then_some((distance, place))
+    };
+    let places = [around.after.checked_sub(1), Some(around.after)];
+    places.into_iter().flatten().filter_map(distance).min().map(|(_, place)| place)
+}
+
+fn brief(index: &Index, entry: &Entry, offset: i64) -> Value {
+    json!({
+        "label": index.label(entry.label).map(ToString::to_string).unwrap_or_default(), "style": entry.style,
+        "begin": entry.begin.saturating_add(offset), "end": entry.end.saturating_add(offset),
+    })
+}
+
+/// Threads, processors and reasons.
+pub fn relations(
+    index: &Index,
+    (lane, entry): (&Lane, &Entry),
+    offset: i64,
+    object: &mut Map<String, Value>,
+) {
+    let track = index.tracks.get(lane.track as usize);
+    let own = track.filter(|track| track.kind == TrackKind::Thread).map(|_| lane.track);
+    let other = || u32::try_from(entry.extra.checked_sub(1)?).ok();
+    let thread = match (lane.kind, entry.style) {
+        (LaneKind::Cpu, style::RUNNING) => other(),
+        _ => own,
+    };
+    if let Some(thread) = thread.and_then(|track| thread_value(index, track)) {
+        object.insert("thread".into(), thread);
+    }
+    let cpu = match (lane.kind, entry.style) {
+        (LaneKind::Thread, style::RUNNING) => entry.extra.checked_sub(1),
+        _ => track.filter(|track| track.kind == TrackKind::Cpu).map(|track| track.number as u64),
+    };
+    if let Some(cpu) = cpu {
+        object.insert("cpu".into(), cpu.into());
+    }
+    let mut why = None;
+    match (lane.kind, entry.style) {
+        (LaneKind::Thread, style::PREEMPTED) => {
+            let by = other().and_then(|track| describe(index, track));
+            why = Some(format!("preempted by {}", by.unwrap_or_else(|| "the idle thread".into())));
+            if let Some(by) = other().and_then(|track| thread_value(index, track)) {
+                object.insert("by".into(), by);
+            }
+        }
+        (LaneKind::Thread, style::WOKEN) => match (entry.extra & 3, entry.extra >> 2) {
+            (1, number) => {
+                let waker = number.checked_sub(1).and_then(|track| u32::try_from(track).ok());
+                let name = waker.and_then(|track| describe(index, track));
+                why = Some(format!("woken by {}, waits for a processor", name.unwrap_or_default()));
+                if let Some(Value::Object(mut waker)) = waker.and_then(|track| thread_value(index, track)) {
+                    waker.insert("time".into(), entry.begin.saturating_add(offset).into());
+                    object.insert("waker".into(), Value::Object(waker));
+                }
+            }
+            (2, cpu) => why = Some(format!("woken by an interrupt on CPU {cpu}, waits for a processor")),
+            _ => why = Some("waits for a processor".into()),
+        },
+        (LaneKind::Thread, style::BLOCKED | style::UNINTERRUPTIBLE | style::STOPPED) => {
+            let how = style::name(entry.style);
+            why = Some(match index.label(entry.label) {
+                Some(syscall) => format!("{how} in {syscall}"),
+                None => how.into(),
+            });
+        }
+        (_, style::JOB | style::LATE) if entry.extra > 0 => {
+            why = Some(format!("took {} ns of the {} ns that it may take", entry.duration(), entry.extra));
+        }
+        (_, style::UNKNOWN) => {
+            why = Some("no event tells: the trace begins later, or events were lost".into())
+        }
+        _ => {}
+    }
+    if let Some(why) = why {
+        object.insert("why".into(), why.into());
+    }
+}
+
+/// `name (tid 55)`
+fn describe(index: &Index, track: u32) -> Option<String> {
+    let track = index.tracks.get(track as usize)?;
+    Some(match index.label(track.name) {
+        Some(name) => format!("{name} (tid {})", track.number),
+        None => format!("tid {}", track.number),
+    })
+}
+
+/// A thread and where it is shown.
+pub fn thread_value(index: &Index, id: u32) -> Option<Value> {
+    let track = index.tracks.get(id as usize).filter(|track| track.kind == TrackKind::Thread)?;
+    let is_thread =
+        |lane: &&u32| index.lanes.get(**lane as usize).is_some_and(|lane| lane.kind == LaneKind::Thread);
+    let name =
+        index.label(track.name).map_or_else(|| format!("tid {}", track.number), |name| name.to_string());
+    Some(json!({
+        "tid": track.number, "name": name, "pid": track.pid, "track": id,
+        "lane": track.lanes.iter().find(is_thread).or(track.lanes.first()),
+    }))
+}
+
+/// What the event says with which an entry began, and for a system call the one with which it ended.
+fn fields_at(question: &Question<'_>, (id, entry): (u32, &Entry)) -> Vec<(String, String)> {
+    let (kind, label, number, base) = {
+        let index = question.opened.index();
+        let Some(lane) = index.lanes.get(id as usize) else { return Vec::new() };
+        let number = index.tracks.get(lane.track as usize).map_or(-1, |track| track.number);
+        let label = index.label(entry.label).map(ToString::to_string).unwrap_or_default();
+        (lane.kind, label, number, index.base)
+    };
+    if entry.count != 1 {
+        return Vec::new();
+    }
+    let wanted = Wanted { kind, label, number };
+    let mut fields = Vec::new();
+    if entry.seen & 1 != 0 {
+        event_fields(question, entry.begin.saturating_add(base), (&wanted, false), &mut fields);
+    }
+    if entry.seen & 2 != 0 && matches!(kind, LaneKind::Syscall | LaneKind::Span) {
+        event_fields(question, entry.end.saturating_add(base), (&wanted, true), &mut fields);
+    }
+    fields
+}
+
+/// Which event an entry began or ended with.
+struct Wanted {
+    kind: LaneKind,
+    label: String,
+    /// The thread or processor.
+    number: i64,
+}
+
+impl Wanted {
+    fn is(&self, event: &Event<'_>, is_end: bool) -> bool {
+        let name = event.name();
+        let plain = name.split_once(':').map_or(name, |(_, name)| name);
+        let kind = event.class().meaning().kind;
+        let is_syscall = |prefixes: &[&str]| {
+            let plain = plain.strip_prefix("compat_").unwrap_or(plain);
+            prefixes.iter().any(|prefix| plain.strip_prefix(prefix) == Some(self.label.as_str()))
+        };
+        let fits = match self.kind {
+            LaneKind::Marks => name == self.label,
+            LaneKind::Span if is_end => kind == Kind::End && base_name(name, kind) == self.label,
+            LaneKind::Span => match kind {
+                Kind::Begin | Kind::Job => base_name(name, kind) == self.label,
+                _ => name.ends_with(":func_entry"),
+            },
+            LaneKind::Syscall if is_end => {
+                plain == "exit_syscall" || is_syscall(&["syscall_exit_", "sys_exit_"])
+            }
+            LaneKind::Syscall => is_syscall(&["syscall_entry_", "sys_enter_", "sys_"]),
+            LaneKind::Interrupt => plain == "irq_handler_entry",
+            LaneKind::SoftInterrupt => matches!(plain, "irq_softirq_entry" | "softirq_entry"),
+            LaneKind::Cpu => plain == "sched_switch",
+            LaneKind::Thread => {
+                matches!(
+                    plain,
+                    "sched_switch"
+                        | "sched_waking"
+                        | "sched_wakeup"
+                        | "sched_wakeup_new"
+                        | "sched_process_fork"
+                )
+            }
+            _ => false,
+        };
+        fits && self.is_here(event)
+    }
+
+    /// Whether an event is of the thread, or on the processor.
+    fn is_here(&self, event: &Event<'_>) -> bool {
+        let integer =
+            |name: &str| event.field(name).and_then(|value| i64::try_from(value.as_integer()?).ok());
+        match self.kind {
+            LaneKind::Interrupt | LaneKind::SoftInterrupt | LaneKind::Cpu => {
+                event.cpu().is_none_or(|cpu| cpu as i64 == self.number)
+            }
+            LaneKind::Thread => ["tid", "prev_tid", "next_tid", "pid", "prev_pid", "next_pid", "child_tid"]
+                .iter()
+                .any(|name| {
+                    event.payload().get(name).and_then(|value| i64::try_from(value.as_integer()?).ok())
+                        == Some(self.number)
+                }),
+            LaneKind::Marks => {
+                let tid = integer("vtid").or_else(|| integer("tid"));
+                tid.is_none_or(|tid| tid == self.number)
+                    || event.cpu().is_some_and(|cpu| cpu as i64 == self.number)
+            }
+            _ => {
+                let context = |name: &str| {
+                    let fields = [event.stream_context(), event.context()];
+                    fields
+                        .iter()
+                        .find_map(|fields| fields.get(name))
+                        .and_then(|value| i64::try_from(value.as_integer()?).ok())
+                };
+                context("vtid").or_else(|| context("tid")).is_none_or(|tid| tid == self.number)
+            }
+        }
+    }
+}
+
+/// Adds the name and the fields of the event at a time that is wanted.
+fn event_fields(
+    question: &Question<'_>,
+    time: i64,
+    (wanted, is_end): (&Wanted, bool),
+    fields: &mut Vec<(String, String)>,
+) {
+    let selection = Selection { from: Some(time), to: Some(time), ..Selection::default() };
+    let Some(mut traces) = question.opened.read(question.opened.parts.at(time), selection) else { return };
+    for _ in 0..MOST_LOOKED_AT {
+        let Some(event) = traces.next_event() else { return };
+        if wanted.is(&event, is_end) {
+            fields.push((if is_end { "ended by" } else { "event" }.into(), event.name().into()));
+            fields.extend(text::fields(&event));
+            return;
+        }
+    }
+}
+
+/// The next or previous box of a lane.
+pub fn step(question: &Question<'_>) -> Answer {
+    let time = question.number("time")?;
+    let id = question.number("lane")?.try_into().map_err(|_| Wrong::question("there is no such lane"))?;
+    let forward = question.optional("dir")?.unwrap_or(1) >= 0;
+    let around = Around::find(question, id, time)?;
+    let shifted = time.saturating_sub(around.offset);
+    let found = if forward {
+        around.entries.get(around.after)
+    } else {
+        around.entries.iter().rev().find(|entry| entry.begin < shifted)
+    };
+    Ok(match found {
+        Some(entry) => json!({
+            "begin": entry.begin.saturating_add(around.offset), "end": entry.end.saturating_add(around.offset),
+        }),
+        None => json!({ "none": true }),
+    })
+}

@@ -1,0 +1,320 @@
+//! The table of events: any rows of it, without reading those before them.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tompion_protocol::rules::matches_event;
+use tompion_reader::filter::{self, Filter};
+use tompion_reader::{Event, Selection, TraceSet, text};
+
+use super::threads::Threads;
+use super::{Answer, Question, Wrong};
+use crate::view::Opened;
+
+/// Most rows in an answer.
+const MOST_ROWS: i64 = 2000;
+/// How long is looked for rows that a filter takes before what is there is answered.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// How many tables are remembered.
+const MOST_TABLES: usize = 8;
+/// Longest text of a row in bytes.
+const LONGEST: usize = 2000;
+
+/// How many events of each part a table has.
+#[derive(Clone, Debug)]
+pub struct Table {
+    key: String,
+    /// The part of the first number.
+    first: usize,
+    counts: Vec<u64>,
+}
+
+/// Which events are wanted.
+pub struct Choice {
+    filter: Option<Filter>,
+    /// For each trace, stream class and event class, unless all are wanted.
+    classes: Option<Vec<Vec<Vec<bool>>>>,
+    /// What is said where the filter is wrong.
+    bad: Option<String>,
+}
+
+impl Choice {
+    /// What is asked for.
+    pub fn new(question: &Question<'_>) -> Self {
+        let globs: Vec<&str> = question.query.all("e").filter(|glob| !glob.is_empty()).collect();
+        let classes = (!globs.is_empty()).then(|| {
+            let takes = |event: &tompion_ctf::metadata::Event| {
+                globs.iter().any(|glob| matches_event(glob, &event.names()))
+            };
+            let streams = |trace: &tompion_reader::Trace| {
+                trace
+                    .metadata()
+                    .streams
+                    .iter()
+                    .map(|stream| stream.events.iter().map(takes).collect())
+                    .collect()
+            };
+            question.opened.set.traces().iter().map(streams).collect()
+        });
+        let text = question.query.text("filter").unwrap_or_default().trim();
+        if text.is_empty() {
+            return Self { filter: None, classes, bad: None };
+        }
+        match compile(text, &question.opened.set) {
+            Ok(filter) => Self { filter: Some(filter), classes, bad: None },
+            Err(line) => Self { filter: None, classes, bad: Some(line) },
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.filter.is_none() && self.classes.is_none()
+    }
+
+    fn takes(&self, event: &Event<'_>) -> bool {
+        let place = event.place();
+        let is_chosen = self.classes.as_ref().is_none_or(|traces| {
+            let class =
+                traces.get(place.trace).and_then(|streams| streams.get(place.stream)?.get(place.class));
+            class.copied().unwrap_or(false)
+        });
+        is_chosen && self.filter.as_ref().is_none_or(|filter| filter.takes(event))
+    }
+}
+
+/// A filter that fits the traces, or one line that says what is wrong.
+pub fn compile(text: &str, traces: &TraceSet) -> Result<Filter, String> {
+    let line = |error: tompion_filter::FilterError| {
+        let text = error.to_string();
+        text.lines().find(|line| !line.trim().is_empty()).unwrap_or("the filter is wrong").trim().to_owned()
+    };
+    let expression = tompion_filter::parse(text).map_err(line)?;
+    let filter = Filter::new(&expression).map_err(line)?;
+    if let Some((name, _)) = filter::missing(&expression, traces).first() {
+        return Err(format!("no event has `{name}`"));
+    }
+    filter::check(&expression, traces).map_err(line)?;
+    Ok(filter)
+}
+
+/// What is asked for, as readers take it.
+pub fn selection(question: &Question<'_>) -> Result<Selection, Wrong> {
+    let text = question.query.text("filter").unwrap_or_default().trim();
+    let filter = match text {
+        "" => None,
+        text => Some(compile(text, &question.opened.set).map_err(Wrong::question)?),
+    };
+    let events = question.query.all("e").filter(|glob| !glob.is_empty()).map(str::to_owned).collect();
+    Ok(Selection { events, filter, ..Selection::default() })
+}
+
+/// Rows of the table.
+pub fn events(question: &Question<'_>) -> Answer {
+    let (from, to) = question.window()?;
+    let row = question.optional("row")?.unwrap_or(0).max(0) as u64;
+    let count = question.optional("count")?.unwrap_or(200).clamp(0, MOST_ROWS) as usize;
+    let choice = Choice::new(question);
+    if let Some(bad) = choice.bad {
+        return Ok(json!({ "rows": [], "total": 0, "bad": bad }));
+    }
+    let base = question.opened.index().base;
+    let range = Range { from: from.saturating_add(base), to: to.saturating_add(base), base };
+    let mut found = if choice.is_open() {
+        range.rows(question, (row, count))?
+    } else {
+        range.chosen(question, &choice, (row, count))
+    };
+    let threads = Threads::new(question, &found.rows);
+    let rows: Vec<Value> =
+        std::mem::take(&mut found.rows).into_iter().map(|row| threads.value(question, row)).collect();
+    let mut answer = json!({ "rows": rows, "total": found.total });
+    if let (None, Some(object)) = (found.total, answer.as_object_mut()) {
+        object.insert("continue".into(), true.into());
+        object.insert("scanned".into(), found.scanned.into());
+    }
+    Ok(answer)
+}
+
+/// A row before it is shown.
+pub struct Row {
+    /// Its number among all events.
+    pub number: u64,
+    /// When it happened, from the base.
+    pub time: i64,
+    /// Its trace.
+    pub trace: usize,
+    /// Its processor.
+    pub cpu: Option<u64>,
+    /// Its thread, as far as the event says it.
+    pub tid: Option<i32>,
+    /// Its class's name.
+    pub name: String,
+    /// Its fields.
+    pub text: String,
+}
+
+impl Row {
+    /// Of an event.
+    pub fn new(event: &Event<'_>, number: u64, base: i64) -> Self {
+        let contexts = [event.stream_context(), event.context()];
+        let find = |name: &str| contexts.iter().find_map(|fields| fields.get(name));
+        let tid = ["vtid", "tid", "perf_tid"].iter().find_map(|name| find(name));
+        let mut text = text::payload(event);
+        if text.len() > LONGEST {
+            let end = (0..=LONGEST).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+            text.truncate(end);
+            text.push('…');
+        }
+        Self {
+            number,
+            time: event.timestamp().unwrap_or(base).saturating_sub(base),
+            trace: event.trace_index(),
+            cpu: event.cpu(),
+            tid: tid.and_then(|tid| tid.as_integer()?.try_into().ok()),
+            name: event.name().into(),
+            text,
+        }
+    }
+}
+
+/// Rows that were found.
+#[derive(Default)]
+struct Found {
+    rows: Vec<Row>,
+    total: Option<u64>,
+    /// How much of the range was looked at.
+    scanned: f64,
+}
+
+/// From when to when, in nanoseconds since the epoch.
+struct Range {
+    from: i64,
+    to: i64,
+    base: i64,
+}
+
+impl Range {
+    /// How many events of the trace are before a time.
+    fn rows_before(&self, opened: &Opened, time: i64) -> u64 {
+        let part = opened.parts.at(time);
+        let selection = Selection { to: time.checked_sub(1), ..Selection::default() };
+        let mut rows = opened.index().parts.get(part).map_or(0, |rows| rows.first);
+        if let Some(mut traces) = opened.read(part, selection) {
+            while traces.step() {
+                rows += 1;
+            }
+        }
+        rows
+    }
+
+    fn rows(&self, question: &Question<'_>, (row, count): (u64, usize)) -> Result<Found, Wrong> {
+        let opened = question.opened;
+        let parts: Vec<u64> = opened.index().parts.iter().map(|part| part.first).collect();
+        let first = self.rows_before(opened, self.from);
+        let behind = self.rows_before(opened, self.to.saturating_add(1));
+        let total = behind.saturating_sub(first);
+        let mut found = Found { rows: Vec::new(), total: Some(total), scanned: 1.0 };
+        let wanted =
+            first.saturating_add(row)..first.saturating_add(row).saturating_add(count as u64).min(behind);
+        let mut part = parts.partition_point(|first| *first <= wanted.start).saturating_sub(1);
+        let mut number = parts.get(part).copied().unwrap_or(0);
+        while number < wanted.end {
+            let Some(mut traces) = opened.read(part, Selection::default()) else { break };
+            while number < wanted.end && traces.step() {
+                if let Some(event) = traces.current().filter(|_| wanted.contains(&number)) {
+                    found.rows.push(Row::new(&event, number, self.base));
+                }
+                number += 1;
+            }
+            part += 1;
+            // What parts say of their rows holds, whatever was read.
+            number = if number < wanted.end { parts.get(part).copied().unwrap_or(number) } else { number };
+        }
+        Ok(found)
+    }
+
+    /// Rows that a filter takes. What was counted is remembered, so that one goes on where the last one was told to
+    /// come again.
+    fn chosen(&self, question: &Question<'_>, choice: &Choice, (row, count): (u64, usize)) -> Found {
+        let opened = question.opened;
+        let began = Instant::now();
+        let all: Vec<&str> = question.query.all("e").collect();
+        let filter = question.query.text("filter").unwrap_or_default();
+        let key = format!("{}\n{}\n{}\n{filter}\n{all:?}", opened.generation, self.from, self.to);
+        let (first, last) = (opened.parts.at(self.from), opened.parts.at(self.to));
+        let mut table = question.view.memory().take(&key).unwrap_or(Table { key, first, counts: Vec::new() });
+        let mut found = Found::default();
+        let (mut passed, mut part) = (0u64, first);
+        let end = row.saturating_add(count as u64);
+        while part <= last {
+            let known = table.counts.get(part - table.first).copied();
+            if let Some(known) = known.filter(|known| passed + known <= row || passed >= end) {
+                passed += known;
+                part += 1;
+                continue;
+            }
+            if known.is_none() && began.elapsed() > PATIENCE {
+                break;
+            }
+            let counted = self.part(
+                (opened, choice),
+                part,
+                (row.saturating_sub(passed), end.saturating_sub(passed)),
+                &mut found,
+            );
+            if known.is_none() {
+                table.counts.push(counted);
+            }
+            passed += counted;
+            part += 1;
+        }
+        let is_whole = table.counts.len() == last - first + 1;
+        found.total = is_whole.then(|| table.counts.iter().sum());
+        found.scanned = table.counts.len() as f64 / (last - first + 1) as f64;
+        question.view.memory().keep(table);
+        found
+    }
+
+    /// Reads a part; adds the rows of a range of those that are wanted, and returns how many are wanted.
+    fn part(
+        &self,
+        (opened, choice): (&Opened, &Choice),
+        part: usize,
+        rows: (u64, u64),
+        found: &mut Found,
+    ) -> u64 {
+        let mut number = opened.index().parts.get(part).map_or(0, |rows| rows.first);
+        let selection = Selection { to: Some(self.to), ..Selection::default() };
+        let Some(mut traces) = opened.read(part, selection) else { return 0 };
+        let mut count = 0;
+        while let Some(event) = traces.next_event() {
+            if event.timestamp().is_none_or(|time| time >= self.from) && choice.takes(&event) {
+                if count >= rows.0 && count < rows.1 {
+                    found.rows.push(Row::new(&event, number, self.base));
+                }
+                count += 1;
+            }
+            number += 1;
+        }
+        count
+    }
+}
+
+/// What is remembered of questions.
+#[derive(Debug, Default)]
+pub struct Memory {
+    tables: Vec<Table>,
+}
+
+impl Memory {
+    fn take(&mut self, key: &str) -> Option<Table> {
+        let place = self.tables.iter().position(|table| table.key == key)?;
+        Some(self.tables.remove(place))
+    }
+
+    fn keep(&mut self, table: Table) {
+        self.tables.push(table);
+        if self.tables.len() > MOST_TABLES {
+            self.tables.remove(0);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Spans and functions by who called whom.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Value, json};
+
+use super::select::Area;
+use super::{Answer, Question};
+use crate::index::LaneKind;
+use crate::index::entry::Entry;
+
+/// Most nodes in an answer.
+const MOST_NODES: usize = 20_000;
+
+/// A name below others.
+struct Node {
+    label: u32,
+    parent: Option<usize>,
+    depth: usize,
+    total: i64,
+    below: i64,
+    count: u64,
+}
+
+/// Who called whom.
+#[derive(Default)]
+struct Tree {
+    nodes: Vec<Node>,
+    known: HashMap<(Option<usize>, u32), usize>,
+    is_cut: bool,
+}
+
+impl Tree {
+    /// Adds time to a name below others; nothing if there are too many.
+    fn add(&mut self, parent: Option<usize>, label: u32, (time, count): (i64, u64)) -> Option<usize> {
+        let node = match self.known.get(&(parent, label)) {
+            Some(&known) => known,
+            None if self.nodes.len() >= MOST_NODES => {
+                self.is_cut = true;
+                return None;
+            }
+            None => {
+                let depth = parent.and_then(|parent| self.nodes.get(parent)).map_or(0, |node| node.depth + 1);
+                self.nodes.push(Node { label, parent, depth, total: 0, below: 0, count: 0 });
+                self.known.insert((parent, label), self.nodes.len() - 1);
+                self.nodes.len() - 1
+            }
+        };
+        if let Some(parent) = parent.and_then(|parent| self.nodes.get_mut(parent)) {
+            parent.below = parent.below.saturating_add(time);
+        }
+        let found = self.nodes.get_mut(node)?;
+        found.total = found.total.saturating_add(time);
+        found.count = found.count.saturating_add(count);
+        Some(node)
+    }
+}
+
+/// The spans of an area, of some lanes or all.
+pub fn flame(question: &Question<'_>) -> Answer {
+    let (store, area, places) = {
+        let index = question.opened.index();
+        let area = Area::new(question, &index, &|kind| kind == LaneKind::Span)?;
+        let place = |id: u32| index.lanes.get(id as usize).map_or((0, 0), |lane| (lane.track, lane.depth));
+        let places: Vec<(u32, u16)> = area.lanes.iter().map(|(id, ..)| place(*id)).collect();
+        (index.store.clone(), area, places)
+    };
+    let (from, to) = area.window;
+    let mut threads: BTreeMap<u32, Vec<(i64, u16, Entry)>> = BTreeMap::new();
+    for ((_, _, offset, slice), (track, depth)) in area.lanes.iter().zip(places) {
+        let times = (from.saturating_sub(*offset), to.saturating_sub(*offset));
+        let spans = threads.entry(track).or_default();
+        slice.read(&store, times, &mut |entry| {
+            let (begin, end) = (entry.begin.max(times.0), entry.end.min(times.1));
+            spans.push((begin, depth, Entry { begin, end, ..*entry }));
+            true
+        })?;
+    }
+    let mut tree = Tree::default();
+    for spans in threads.values_mut() {
+        spans.sort_by_key(|(begin, depth, _)| (*begin, *depth));
+        // The open ones, the innermost last: depth, end, node.
+        let mut open: Vec<(u16, i64, Option<usize>)> = Vec::new();
+        for (begin, depth, entry) in spans.iter() {
+            while open.last().is_some_and(|(above, end, _)| above >= depth || end < begin) {
+                open.pop();
+            }
+            let parent = open.last().and_then(|(.., node)| *node);
+            let node = tree.add(parent, entry.label, (entry.duration().max(0), entry.count));
+            open.push((*depth, entry.end, node));
+        }
+    }
+    let index = question.opened.index();
+    let nodes: Vec<Value> = tree.nodes.iter().map(|node| {
+        json!({
+            "name": index.label(node.label).map(ToString::to_string).unwrap_or_default(), "depth": node.depth,
+            "total": node.total, "self": node.total.saturating_sub(node.below).max(0), "count": node.count,
+            "parent": node.parent.map_or(-1, |parent| parent as i64),
+        })
+    }).collect();
+    Ok(json!({ "nodes": nodes, "partial": area.is_partial || tree.is_cut }))
+}

@@ -1,0 +1,241 @@
+//! What is drawn: boxes, points and bins of lanes, and arrows between lanes.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde_json::{Value, json};
+
+use super::{Answer, Question, Wrong};
+use crate::index::build::OUTLINE;
+use crate::index::entry::Entry;
+use crate::index::lane::{Merge, Slice};
+use crate::index::store::Store;
+use crate::index::{Index, LaneKind};
+use crate::style;
+
+/// Most lanes that are answered at once.
+const MOST_LANES: usize = 1000;
+/// Most arrows in an answer.
+const MOST_ARROWS: usize = 2000;
+/// Most arrows that are read for it one by one.
+const MOST_READ: u64 = 200_000;
+/// Bytes of an event where nothing better is known.
+const EVENT: u32 = 32;
+
+/// A window in pixels.
+#[derive(Clone, Copy)]
+struct Window {
+    from: i64,
+    to: i64,
+    /// Nanoseconds of a pixel.
+    pixel: i64,
+}
+
+/// What a lane is answered from, once the index is free again.
+struct Reading {
+    id: u32,
+    kind: LaneKind,
+    offset: i64,
+    slice: Slice,
+    /// Lost and overwritten events of a channel.
+    beside: Vec<Slice>,
+    outline: Option<Vec<u32>>,
+}
+
+/// Boxes, points and bins.
+pub fn lanes(question: &Question<'_>) -> Answer {
+    let (from, to) = question.window()?;
+    let ids = question.ids()?;
+    if ids.len() > MOST_LANES {
+        return Err(Wrong::question(format!("expected at most {MOST_LANES} lanes, found {}", ids.len())));
+    }
+    let window = Window { from, to, pixel: ((to - from) / question.width()?).max(1) };
+    let offsets = question.view.offsets().clone();
+    let (store, readings, known, end) = {
+        let index = question.opened.index();
+        let reading = |id: &u32| Reading::new(&index, *id, window, &offsets);
+        let known = if index.progress < 1.0 { (index.progress * index.end as f64) as i64 } else { i64::MAX };
+        (index.store.clone(), ids.iter().filter_map(reading).collect::<Vec<_>>(), known, index.end)
+    };
+    let mut labels = Vec::new();
+    let mut numbers = HashMap::new();
+    let mut answers = Vec::with_capacity(readings.len());
+    for reading in readings {
+        answers.push(match reading.kind {
+            LaneKind::Counter => reading.points(window, &store)?,
+            LaneKind::Density => reading.bins(window, &store, (known, end))?,
+            _ => {
+                let mut number = |label: u32| match label {
+                    0 => -1,
+                    label => *numbers.entry(label).or_insert_with(|| {
+                        labels.push(label);
+                        labels.len() as i64 - 1
+                    }),
+                };
+                reading.boxes(window, &store, &mut number)?
+            }
+        });
+    }
+    let index = question.opened.index();
+    let labels: Vec<&str> = labels.into_iter().map(|label| &**index.labels.text(label)).collect();
+    Ok(json!({ "from": from, "to": to, "lanes": answers, "labels": labels }))
+}
+
+impl Reading {
+    fn new(index: &Index, id: u32, window: Window, offsets: &[i64]) -> Option<Self> {
+        let lane = index.lanes.get(id as usize)?;
+        let offset = offsets.get(lane.trace as usize).copied().unwrap_or(0);
+        let times = (window.from.saturating_sub(offset), window.to.saturating_sub(offset));
+        let slice = index.slice(id, times, window.pixel);
+        let mut beside = Vec::new();
+        if lane.kind == LaneKind::Density {
+            let track = index.tracks.get(lane.track as usize)?;
+            let others = track.lanes.iter().filter(|&&other| {
+                index
+                    .lanes
+                    .get(other as usize)
+                    .is_some_and(|it| matches!(it.kind, LaneKind::Lost | LaneKind::Overwritten))
+            });
+            beside.extend(others.map(|&other| index.slice(other, times, window.pixel)));
+        }
+        let outline = index.outlines.get(&id).cloned();
+        Some(Self { id, kind: lane.kind, offset, slice, beside, outline })
+    }
+
+    fn times(&self, window: Window) -> (i64, i64) {
+        (window.from.saturating_sub(self.offset), window.to.saturating_sub(self.offset))
+    }
+
+    /// Entries of the slice, narrow ones made one a pixel.
+    fn merged(&self, window: Window, store: &Store) -> std::io::Result<Vec<Entry>> {
+        let (mut merge, mut entries) = (Merge::default(), Vec::new());
+        self.slice.read(store, self.times(window), &mut |entry| {
+            merge.push(entry, window.pixel, &mut |entry| entries.push(entry));
+            true
+        })?;
+        merge.finish(&mut |entry| entries.push(entry));
+        Ok(entries)
+    }
+
+    fn boxes(
+        &self,
+        window: Window,
+        store: &Store,
+        number: &mut dyn FnMut(u32) -> i64,
+    ) -> Result<Value, Wrong> {
+        let entries = self.merged(window, store)?;
+        let mut boxes: Vec<Value> = Vec::with_capacity(entries.len() * 5);
+        for entry in entries {
+            let times = [entry.begin.saturating_add(self.offset), entry.end.saturating_add(self.offset)];
+            boxes.extend(times.map(Value::from));
+            boxes.extend([entry.style.into(), number(entry.label).into(), entry.count.into()]);
+        }
+        Ok(json!({ "id": self.id, "boxes": boxes }))
+    }
+
+    fn points(&self, window: Window, store: &Store) -> Result<Value, Wrong> {
+        let mut points: Vec<Value> = Vec::new();
+        for entry in self.merged(window, store)? {
+            points.push(entry.begin.saturating_add(self.offset).into());
+            points.extend([entry.values.min, entry.values.max, entry.values.last].map(Value::from));
+        }
+        Ok(json!({ "id": self.id, "points": points }))
+    }
+
+    fn bins(&self, window: Window, store: &Store, (known, end): (i64, i64)) -> Result<Value, Wrong> {
+        let mut bins: BTreeMap<i64, [u64; 3]> = BTreeMap::new();
+        let cell = |time: i64| (time - window.from).div_euclid(window.pixel);
+        for slice in std::iter::once(&self.slice).chain(&self.beside) {
+            slice.read(store, self.times(window), &mut |entry| {
+                let which = match entry.style {
+                    style::LOST => 1,
+                    style::OVERWRITTEN => 2,
+                    _ => 0,
+                };
+                let (begin, end) =
+                    (entry.begin.saturating_add(self.offset), entry.end.saturating_add(self.offset));
+                let first = cell(begin.clamp(window.from, window.to));
+                let last = if which == 0 { first } else { cell(end.clamp(window.from, window.to)) };
+                let each = (entry.count / (last - first + 1).max(1) as u64).max(1);
+                for cell in first..=last {
+                    if let Some(sum) = bins.entry(cell).or_default().get_mut(which) {
+                        *sum += each;
+                    }
+                }
+                true
+            })?;
+        }
+        // Of what was not read yet, packets tell how much there is.
+        if let Some(outline) = &self.outline {
+            let width = (end / OUTLINE as i64).max(1);
+            for (part, bytes) in outline.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
+                let begin = width.saturating_mul(part as i64).saturating_add(self.offset);
+                let middle = begin.saturating_add(width / 2);
+                if middle > known && middle >= window.from && middle <= window.to {
+                    let bin = bins.entry(cell(begin.max(window.from))).or_default();
+                    bin[0] += u64::from((bytes / EVENT).max(1));
+                }
+            }
+        }
+        let bin = |(cell, counts): (i64, [u64; 3])| {
+            let time = window.from.saturating_add(cell.saturating_mul(window.pixel));
+            std::iter::once(Value::from(time)).chain(counts.map(Value::from))
+        };
+        let bins: Vec<Value> = bins.into_iter().flat_map(bin).collect();
+        Ok(json!({ "id": self.id, "bins": bins }))
+    }
+}
+
+/// Wake-ups and flows between lanes.
+pub fn arrows(question: &Question<'_>) -> Answer {
+    let (from, to) = question.window()?;
+    let ids: HashSet<u32> = question.ids()?.into_iter().collect();
+    let offsets = question.view.offsets().clone();
+    let (store, slice, is_whole) = {
+        let index = question.opened.index();
+        let exact = index.arrows.slice_unordered((from, to), (0, &index.widths));
+        let pixel = ((to - from) / MOST_ARROWS as i64).max(1);
+        let is_whole = exact.count <= MOST_READ;
+        let slice =
+            if is_whole { exact } else { index.arrows.slice_unordered((from, to), (pixel, &index.widths)) };
+        (index.store.clone(), slice, is_whole)
+    };
+    let mut found: Vec<Entry> = Vec::new();
+    let mut has_more = !is_whole;
+    // Where there are too many, one in so many is drawn.
+    let (mut step, mut passed) = (1usize, 0usize);
+    slice.read(&store, (from, to), &mut |entry| {
+        let is_visible =
+            |lane: u64| ids.is_empty() || u32::try_from(lane).is_ok_and(|lane| ids.contains(&lane));
+        if !is_visible(entry.label.into()) || !is_visible(entry.extra) {
+            return true;
+        }
+        passed += 1;
+        if passed % step == 0 {
+            found.push(*entry);
+        }
+        if found.len() > MOST_ARROWS {
+            has_more = true;
+            step *= 2;
+            let mut keep = false;
+            found.retain(|_| {
+                keep = !keep;
+                keep
+            });
+        }
+        true
+    })?;
+    let index = question.opened.index();
+    let offset = |lane: u64| {
+        let lane = usize::try_from(lane).ok().and_then(|lane| index.lanes.get(lane));
+        lane.and_then(|lane| offsets.get(lane.trace as usize)).copied().unwrap_or(0)
+    };
+    let mut arrows: Vec<Value> = Vec::with_capacity(found.len() * 5);
+    for entry in found {
+        let kind = u8::from(entry.style == style::FLOW);
+        arrows.push(entry.begin.saturating_add(offset(entry.label.into())).into());
+        arrows.push(entry.label.into());
+        arrows.push(entry.end.saturating_add(offset(entry.extra)).into());
+        arrows.extend([entry.extra.into(), kind.into()]);
+    }
+    Ok(json!({ "arrows": arrows, "more": has_more }))
+}

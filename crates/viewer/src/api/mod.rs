@@ -1,0 +1,128 @@
+//! What the page asks for.
+
+mod detail;
+mod events;
+mod export;
+mod flame;
+mod lanes;
+mod notes;
+mod search;
+mod select;
+mod statistics;
+mod threads;
+mod trace;
+
+pub use events::Memory;
+
+use crate::http::{Query, Request, Response};
+use crate::view::{Opened, View};
+
+/// Why a question has no answer.
+#[derive(Debug)]
+pub struct Wrong {
+    status: u16,
+    line: String,
+}
+
+impl Wrong {
+    /// The question is wrong.
+    fn question(line: impl Into<String>) -> Self {
+        Self { status: 400, line: line.into() }
+    }
+
+    /// It cannot be answered any more.
+    fn gone(line: impl Into<String>) -> Self {
+        Self { status: 410, line: line.into() }
+    }
+}
+
+impl From<std::io::Error> for Wrong {
+    fn from(error: std::io::Error) -> Self {
+        Self { status: 500, line: format!("the index cannot be read: {error}") }
+    }
+}
+
+/// A question: to whom and what.
+struct Question<'q> {
+    view: &'q View,
+    opened: &'q Opened,
+    query: &'q Query,
+}
+
+type Answer = Result<serde_json::Value, Wrong>;
+
+/// Answers a question by its name.
+pub fn answer(view: &View, name: &str, request: &Request) -> Response {
+    let opened = view.opened();
+    let question = Question { view, opened: &opened, query: &request.query };
+    let answer = match (request.method.as_str(), name) {
+        ("GET", "trace") => trace::trace(&question),
+        ("GET", "tracks") => match trace::tracks(&question) {
+            Ok(text) => return Response::new(200, "application/json", text),
+            Err(wrong) => Err(wrong),
+        },
+        ("GET", "lanes") => lanes::lanes(&question),
+        ("GET", "arrows") => lanes::arrows(&question),
+        ("GET", "at") => detail::at(&question),
+        ("GET", "step") => detail::step(&question),
+        ("GET", "search") => search::search(&question),
+        ("GET", "events") => events::events(&question),
+        ("GET", "select") => select::select(&question),
+        ("GET", "flame") => flame::flame(&question),
+        ("GET", "notes") => notes::notes(&question),
+        ("POST", "notes") => notes::write_notes(&question, &request.body),
+        ("POST", "offset") => notes::shift(&question, &request.body),
+        ("GET" | "POST", "export") => {
+            return export::export(&question)
+                .unwrap_or_else(|wrong| Response::error(wrong.status, &wrong.line));
+        }
+        ("GET" | "POST", _) => Err(Wrong { status: 404, line: format!("there is no question {name:?}") }),
+        _ => Err(Wrong { status: 405, line: "expected GET or POST".into() }),
+    };
+    match answer {
+        Ok(value) => Response::new(200, "application/json", value.to_string()),
+        Err(Wrong { status, line }) => Response::error(status, &line),
+    }
+}
+
+impl Question<'_> {
+    /// A number that must be there.
+    fn number(&self, name: &str) -> Result<i64, Wrong> {
+        self.optional(name)?.ok_or_else(|| Wrong::question(format!("expected {name}=NUMBER, found nothing")))
+    }
+
+    /// A number that need not be there.
+    fn optional(&self, name: &str) -> Result<Option<i64>, Wrong> {
+        let Some(text) = self.query.text(name) else { return Ok(None) };
+        let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && number.abs() <= 9.1e18);
+        let exact = text.parse::<i64>().ok();
+        match (exact, number) {
+            (Some(number), _) => Ok(Some(number)),
+            // The page's numbers may have a fraction.
+            (None, Some(number)) => Ok(Some(number.floor() as i64)),
+            (None, None) => Err(Wrong::question(format!("expected {name}=NUMBER, found {text:?}"))),
+        }
+    }
+
+    /// From when to when.
+    fn window(&self) -> Result<(i64, i64), Wrong> {
+        let (from, to) = (self.number("from")?, self.number("to")?);
+        const FAR: i64 = 1 << 60;
+        if from > to {
+            return Err(Wrong::question("expected from before to"));
+        }
+        Ok((from.clamp(-FAR, FAR), to.clamp(-FAR, FAR)))
+    }
+
+    /// How many pixels there are.
+    fn width(&self) -> Result<i64, Wrong> {
+        Ok(self.optional("width")?.unwrap_or(1000).clamp(1, 16_384))
+    }
+
+    /// Numbers of lanes.
+    fn ids(&self) -> Result<Vec<u32>, Wrong> {
+        let text = self.query.text("ids").unwrap_or_default();
+        let ids = text.split(',').filter(|id| !id.is_empty()).map(str::parse);
+        ids.collect::<Result<_, _>>().map_err(|_| Wrong::question("expected ids=NUMBER,NUMBER…"))
+    }
+}

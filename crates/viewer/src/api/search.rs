@@ -1,0 +1,142 @@
+//! The next or previous event that has something.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tompion_reader::filter::Filter;
+use tompion_reader::{Event, Selection, text};
+
+use super::events::{Row, compile};
+use super::threads::Threads;
+use super::{Answer, Question, Wrong};
+
+/// How long is looked before what was looked at is answered.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// Events after which is looked at the clock.
+const PACE: u64 = 1024;
+
+/// What is looked for.
+enum Wanted {
+    Matching(Box<Filter>),
+    /// In small letters.
+    Text(String),
+}
+
+impl Wanted {
+    fn is(&self, event: &Event<'_>) -> bool {
+        match self {
+            Self::Matching(filter) => filter.takes(event),
+            Self::Text(wanted) => {
+                event.name().to_lowercase().contains(wanted)
+                    || text::payload(event).to_lowercase().contains(wanted)
+            }
+        }
+    }
+}
+
+/// The event that is next to a time.
+pub fn search(question: &Question<'_>) -> Answer {
+    let text = question.query.text("q").unwrap_or_default();
+    if text.is_empty() {
+        return Err(Wrong::question("expected q=TEXT, found nothing"));
+    }
+    let (base, end) = {
+        let index = question.opened.index();
+        (index.base, index.end)
+    };
+    const FAR: i64 = 1 << 60;
+    let from = question.number("from")?.clamp(-FAR, FAR).saturating_add(base);
+    let forward = question.optional("dir")?.unwrap_or(1) >= 0;
+    let has_operator = text.contains(['=', '<', '>', '&', '|', '!']);
+    let filter = has_operator.then(|| compile(text, &question.opened.set).ok()).flatten();
+    let wanted =
+        filter.map_or_else(|| Wanted::Text(text.to_lowercase()), |it| Wanted::Matching(Box::new(it)));
+    let _ = end;
+    let mut looking = Looking { question, wanted, base, began: Instant::now(), scanned: 0 };
+    let found = if forward { looking.forward(from) } else { looking.backward(from) };
+    let scanned = looking.scanned;
+    Ok(match found {
+        Ending::Found(row) => {
+            let threads = Threads::new(question, std::slice::from_ref(&row));
+            threads.value(question, row)
+        }
+        Ending::None => json!({ "none": true, "scanned": scanned }),
+        Ending::Later(time) => {
+            json!({ "none": true, "scanned": scanned, "continue": time.saturating_sub(base) })
+        }
+    })
+}
+
+/// How a search ended.
+enum Ending {
+    Found(Row),
+    None,
+    /// It is to go on at this time.
+    Later(i64),
+}
+
+struct Looking<'q> {
+    question: &'q Question<'q>,
+    wanted: Wanted,
+    base: i64,
+    began: Instant,
+    scanned: u64,
+}
+
+impl Looking<'_> {
+    fn first_row(&self, part: usize) -> u64 {
+        self.question.opened.index().parts.get(part).map_or(0, |rows| rows.first)
+    }
+
+    fn is_late(&self) -> bool {
+        self.began.elapsed() > PATIENCE
+    }
+
+    fn forward(&mut self, from: i64) -> Ending {
+        let opened = self.question.opened;
+        for part in opened.parts.at(from)..opened.parts.count() {
+            let Some(mut traces) = opened.read(part, Selection::default()) else { continue };
+            let mut number = self.first_row(part);
+            while let Some(event) = traces.next_event() {
+                let time = event.timestamp().unwrap_or(self.base);
+                number += 1;
+                if time <= from {
+                    continue;
+                }
+                self.scanned += 1;
+                if self.wanted.is(&event) {
+                    return Ending::Found(Row::new(&event, number - 1, self.base));
+                }
+                if self.scanned % PACE == 0 && self.is_late() {
+                    return Ending::Later(time);
+                }
+            }
+        }
+        Ending::None
+    }
+
+    fn backward(&mut self, from: i64) -> Ending {
+        let opened = self.question.opened;
+        for part in (0..=opened.parts.at(from.saturating_sub(1))).rev() {
+            let selection = Selection { to: from.checked_sub(1), ..Selection::default() };
+            let Some(mut traces) = opened.read(part, selection) else { continue };
+            let mut number = self.first_row(part);
+            let mut last = None;
+            while let Some(event) = traces.next_event() {
+                if self.wanted.is(&event) {
+                    last = Some(Row::new(&event, number, self.base));
+                }
+                number += 1;
+                self.scanned += 1;
+            }
+            if let Some(row) = last {
+                return Ending::Found(row);
+            }
+            let begin = opened.parts.begin(part);
+            if let Some(begin) = begin.filter(|_| self.is_late()) {
+                return Ending::Later(begin);
+            }
+        }
+        Ending::None
+    }
+}

@@ -1,0 +1,278 @@
+//! What is in an area: times by state, durations by name, events by class.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Value, json};
+use tompion_reader::Selection;
+
+use super::statistics::Durations;
+use super::{Answer, Question, detail};
+use crate::index::entry::Entry;
+use crate::index::lane::Slice;
+use crate::index::{Index, LaneKind, TrackKind};
+use crate::style;
+
+/// Most boxes that are read one by one; of larger areas, those of a coarser level are.
+pub const MOST_READ: u64 = 1_500_000;
+/// Into how many cells a coarser level divides the area at least.
+const CELLS: i64 = 2000;
+/// Most threads in the list, those that ran longest.
+const MOST_THREADS: usize = 1000;
+/// Most waits in the list.
+const MOST_WAITS: usize = 20;
+
+/// Lanes of an area, ready to be read.
+pub struct Area {
+    /// From when to when.
+    pub window: (i64, i64),
+    /// Each lane with its kind, its shift, and where its boxes are.
+    pub lanes: Vec<(u32, LaneKind, i64, Slice)>,
+    /// Whether boxes stand for several.
+    pub is_partial: bool,
+}
+
+impl Area {
+    /// The lanes of some kinds, of those that are asked for or all.
+    pub fn new(
+        question: &Question<'_>,
+        index: &Index,
+        wanted: &dyn Fn(LaneKind) -> bool,
+    ) -> Result<Self, super::Wrong> {
+        let window = question.window()?;
+        let ids = question.ids()?;
+        let all: Vec<u32> = if ids.is_empty() { (0..index.lanes.len() as u32).collect() } else { ids };
+        let offsets = question.view.offsets().clone();
+        let slices = |width: i64| {
+            let mut count = 0;
+            let mut lanes = Vec::new();
+            for &id in &all {
+                let Some(lane) = index.lanes.get(id as usize).filter(|lane| wanted(lane.kind)) else {
+                    continue;
+                };
+                let offset = offsets.get(lane.trace as usize).copied().unwrap_or(0);
+                let times = (window.0.saturating_sub(offset), window.1.saturating_sub(offset));
+                let slice = lane.levels.slice(times, (width, &index.widths));
+                count += slice.count;
+                if slice.count > 0 {
+                    lanes.push((id, lane.kind, offset, slice));
+                }
+            }
+            (lanes, count)
+        };
+        let (mut lanes, mut count) = slices(0);
+        let mut is_partial = false;
+        let widest = ((window.1 - window.0) / CELLS).max(1);
+        let mut width = index.widths.0.first().copied().unwrap_or(1);
+        while count > MOST_READ && width <= widest.max(width) {
+            is_partial = true;
+            (lanes, count) = slices(width);
+            if width >= widest {
+                break;
+            }
+            width = width.saturating_mul(8);
+        }
+        Ok(Self { window, lanes, is_partial })
+    }
+}
+
+/// Times of a thread by state, in nanoseconds.
+#[derive(Default)]
+struct Times {
+    running: i64,
+    ready: i64,
+    preempted: i64,
+    blocked: i64,
+    unknown: i64,
+}
+
+/// Times of a processor, in nanoseconds.
+#[derive(Default)]
+struct CpuTimes {
+    busy: i64,
+    idle: i64,
+    unknown: i64,
+    interrupts: i64,
+}
+
+#[derive(Default)]
+struct Sums {
+    threads: HashMap<u32, Times>,
+    cpus: BTreeMap<u32, CpuTimes>,
+    spans: Durations,
+    syscalls: Durations,
+    interrupts: Durations,
+    waits: Vec<(i64, u32, Entry)>,
+    losses: [u64; 2],
+}
+
+impl Sums {
+    fn add(&mut self, (id, track, kind): (u32, u32, LaneKind), (entry, time): (&Entry, i64), offset: i64) {
+        match kind {
+            LaneKind::Thread => {
+                let times = self.threads.entry(track).or_default();
+                let sum = match entry.style {
+                    style::RUNNING => &mut times.running,
+                    style::WOKEN => &mut times.ready,
+                    style::PREEMPTED => &mut times.preempted,
+                    style::UNKNOWN => &mut times.unknown,
+                    _ => &mut times.blocked,
+                };
+                *sum = sum.saturating_add(time);
+                if matches!(entry.style, style::WOKEN | style::PREEMPTED) && entry.count == 1 {
+                    self.wait(id, entry);
+                }
+            }
+            LaneKind::Cpu => {
+                let times = self.cpus.entry(track).or_default();
+                let sum = match entry.style {
+                    style::RUNNING => &mut times.busy,
+                    style::IDLE => &mut times.idle,
+                    _ => &mut times.unknown,
+                };
+                *sum = sum.saturating_add(time);
+            }
+            LaneKind::Interrupt | LaneKind::SoftInterrupt => {
+                self.cpus.entry(track).or_default().interrupts += time;
+                self.interrupts.add(id, entry, offset);
+            }
+            LaneKind::Syscall => self.syscalls.add(id, entry, offset),
+            LaneKind::Span => self.spans.add(id, entry, offset),
+            LaneKind::Lost => self.losses[0] = self.losses[0].saturating_add(entry.count),
+            LaneKind::Overwritten => self.losses[1] = self.losses[1].saturating_add(entry.count),
+            LaneKind::Marks | LaneKind::Counter | LaneKind::Density => {}
+        }
+    }
+
+    fn wait(&mut self, id: u32, entry: &Entry) {
+        let duration = entry.duration();
+        if self.waits.len() == MOST_WAITS && self.waits.last().is_some_and(|least| least.0 >= duration) {
+            return;
+        }
+        let place = self.waits.partition_point(|wait| wait.0 >= duration);
+        self.waits.insert(place, (duration, id, *entry));
+        self.waits.truncate(MOST_WAITS);
+    }
+}
+
+/// Statistics of an area.
+pub fn select(question: &Question<'_>) -> Answer {
+    let wanted = |kind| !matches!(kind, LaneKind::Marks | LaneKind::Counter | LaneKind::Density);
+    let (store, area, tracks) = {
+        let index = question.opened.index();
+        let area = Area::new(question, &index, &wanted)?;
+        let track = |id: u32| index.lanes.get(id as usize).map_or(0, |lane| lane.track);
+        let tracks: Vec<u32> = area.lanes.iter().map(|(id, ..)| track(*id)).collect();
+        (index.store.clone(), area, tracks)
+    };
+    let (from, to) = area.window;
+    let mut sums = Sums::default();
+    for ((id, kind, offset, slice), track) in area.lanes.iter().zip(tracks) {
+        let times = (from.saturating_sub(*offset), to.saturating_sub(*offset));
+        slice.read(&store, times, &mut |entry| {
+            let time = entry.end.min(times.1).saturating_sub(entry.begin.max(times.0)).max(0);
+            sums.add((*id, track, *kind), (entry, time), *offset);
+            true
+        })?;
+    }
+    let events = events(question, (from, to));
+    let index = question.opened.index();
+    let offset = |lane: u32| {
+        let trace = index.lanes.get(lane as usize).map_or(0, |lane| lane.trace);
+        question.view.offset(trace as usize)
+    };
+    let waits: Vec<Value> = sums
+        .waits
+        .iter()
+        .filter_map(|(_, lane, entry)| wait_value(&index, (*lane, entry), offset(*lane)))
+        .collect();
+    Ok(json!({
+        "duration": to - from, "events": events, "threads": threads(&index, sums.threads),
+        "cpus": cpus(&index, sums.cpus), "spans": sums.spans.into_value(&index),
+        "syscalls": sums.syscalls.into_value(&index), "interrupts": sums.interrupts.into_value(&index),
+        "losses": { "events": sums.losses[0], "overwritten": sums.losses[1] }, "waits": waits,
+        "partial": area.is_partial,
+    }))
+}
+
+fn wait_value(index: &Index, (id, entry): (u32, &Entry), offset: i64) -> Option<Value> {
+    let lane = index.lanes.get(id as usize)?;
+    let mut value = detail::thread_value(index, lane.track)?;
+    let object = value.as_object_mut()?;
+    object.insert("lane".into(), id.into());
+    object.insert("style".into(), entry.style.into());
+    object.insert("begin".into(), entry.begin.saturating_add(offset).into());
+    object.insert("end".into(), entry.end.saturating_add(offset).into());
+    let mut relations = serde_json::Map::new();
+    detail::relations(index, (lane, entry), offset, &mut relations);
+    object.extend(relations.remove("why").map(|why| ("why".to_owned(), why)));
+    Some(value)
+}
+
+fn threads(index: &Index, threads: HashMap<u32, Times>) -> Vec<Value> {
+    let mut threads: Vec<(u32, Times)> = threads.into_iter().collect();
+    threads.sort_by_key(|(track, times)| (std::cmp::Reverse(times.running), *track));
+    let value = |(id, times): (u32, Times)| {
+        let mut value = detail::thread_value(index, id)?;
+        let object = value.as_object_mut()?;
+        let times = [
+            ("running", times.running),
+            ("ready", times.ready),
+            ("preempted", times.preempted),
+            ("blocked", times.blocked),
+            ("unknown", times.unknown),
+        ];
+        object.extend(times.map(|(name, time)| (name.to_owned(), time.into())));
+        Some(value)
+    };
+    threads.into_iter().take(MOST_THREADS).filter_map(value).collect()
+}
+
+fn cpus(index: &Index, cpus: BTreeMap<u32, CpuTimes>) -> Vec<Value> {
+    let value = |(id, times): (u32, CpuTimes)| {
+        let track = index.tracks.get(id as usize).filter(|track| track.kind == TrackKind::Cpu)?;
+        Some((
+            (track.machine, track.number),
+            json!({
+                "cpu": track.number, "track": id, "busy": times.busy, "idle": times.idle,
+                "unknown": times.unknown, "interrupts": times.interrupts,
+            }),
+        ))
+    };
+    let mut values: Vec<_> = cpus.into_iter().filter_map(value).collect();
+    values.sort_by_key(|(key, _)| *key);
+    values.into_iter().map(|(_, value)| value).collect()
+}
+
+/// How many events of each class there are from one time to another, those of whole parts as they were counted.
+fn events(question: &Question<'_>, (from, to): (i64, i64)) -> Vec<Value> {
+    let opened = question.opened;
+    let (base, classes, known) = {
+        let index = opened.index();
+        (index.base, index.classes.clone(), index.parts.clone())
+    };
+    let (from, to) = (from.saturating_add(base), to.saturating_add(base));
+    let mut counts: HashMap<&str, u64> = HashMap::new();
+    let (first, last) = (opened.parts.at(from), opened.parts.at(to));
+    for part in first..=last {
+        let is_whole = part != first && part != last;
+        match known.get(part).filter(|_| is_whole) {
+            Some(rows) => {
+                for (class, count) in &rows.counts {
+                    let name = classes.get(*class as usize).map_or("", |name| name);
+                    *counts.entry(name).or_default() += count;
+                }
+            }
+            None => {
+                let selection = Selection { from: Some(from), to: Some(to), ..Selection::default() };
+                let Some(mut traces) = opened.read(part, selection) else { continue };
+                while let Some(event) = traces.next_event() {
+                    let name = classes.iter().find(|name| &***name == event.name()).map_or("", |name| name);
+                    *counts.entry(name).or_default() += 1;
+                }
+            }
+        }
+    }
+    let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
+    counts.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
+    counts.into_iter().map(|(name, count)| json!([name, count])).collect()
+}

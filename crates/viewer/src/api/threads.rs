@@ -1,0 +1,107 @@
+//! Whose an event is: the thread that it names, or the one that ran where it happened.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Value, json};
+
+use super::Question;
+use super::events::Row;
+use crate::index::entry::Entry;
+use crate::index::{Index, LaneKind, TrackKind};
+use crate::style;
+
+/// Threads and processors of some events.
+pub struct Threads {
+    /// Tracks by machine and number; several where a number was used again.
+    threads: HashMap<(u16, i64), Vec<u32>>,
+    /// For each machine and processor: what ran there, in order.
+    ran: HashMap<(u16, i64), Vec<Entry>>,
+}
+
+impl Threads {
+    /// What is to be known of the threads of these rows.
+    pub fn new(question: &Question<'_>, rows: &[Row]) -> Self {
+        let (store, slices, threads) = {
+            let index = question.opened.index();
+            let machine = |row: &Row| index.machine_of(row.trace);
+            let wanted: HashSet<(u16, i64)> =
+                rows.iter().filter_map(|row| Some((machine(row), row.tid?.into()))).collect();
+            let times = rows.iter().map(|row| row.time);
+            let (first, last) = (times.clone().min().unwrap_or(0), times.max().unwrap_or(0));
+            let cpus: HashSet<(u16, i64)> = rows
+                .iter()
+                .filter(|row| row.tid.is_none())
+                .filter_map(|row| Some((machine(row), row.cpu?.try_into().ok()?)))
+                .collect();
+            let mut threads: HashMap<(u16, i64), Vec<u32>> = HashMap::new();
+            let mut slices = Vec::new();
+            for (id, track) in index.tracks.iter().enumerate() {
+                let key = (track.machine, track.number);
+                match track.kind {
+                    TrackKind::Thread if wanted.contains(&key) => {
+                        threads.entry(key).or_default().push(id as u32)
+                    }
+                    TrackKind::Cpu if cpus.contains(&key) => {
+                        if let Some(lane) = index.lane_of(id as u32, LaneKind::Cpu) {
+                            slices.push((key, index.slice(lane, (first, last), 0)));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            (index.store.clone(), slices, threads)
+        };
+        let mut ran = HashMap::new();
+        let times = rows.iter().map(|row| row.time);
+        let window = (times.clone().min().unwrap_or(0), times.max().unwrap_or(0));
+        for (key, slice) in slices {
+            let mut entries = Vec::new();
+            // Where the file can't be read, nobody knows.
+            let _ = slice.read(&store, window, &mut |entry| {
+                entries.push(*entry);
+                entries.len() < super::select::MOST_READ as usize
+            });
+            ran.insert(key, entries);
+        }
+        Self { threads, ran }
+    }
+
+    /// The track of a row's thread.
+    fn track(&self, index: &Index, row: &Row) -> Option<u32> {
+        let machine = index.machine_of(row.trace);
+        if let Some(tid) = row.tid {
+            let known = self.threads.get(&(machine, tid.into()))?;
+            // Of threads with the same number, the one that was there.
+            let is_there = |track: &&u32| {
+                let lanes = index.tracks.get(**track as usize).map_or(&[][..], |track| &track.lanes);
+                let mut lanes = lanes.iter().filter_map(|lane| index.lanes.get(*lane as usize));
+                lanes.any(|lane| {
+                    lane.levels.bounds().is_some_and(|(first, last)| first <= row.time && row.time <= last)
+                })
+            };
+            return known.iter().find(is_there).or(known.last()).copied();
+        }
+        let entries = self.ran.get(&(machine, row.cpu?.try_into().ok()?))?;
+        let after = entries.partition_point(|entry| entry.begin <= row.time);
+        let entry = entries.get(after.checked_sub(1)?)?;
+        let runs = entry.style == style::RUNNING && entry.end >= row.time;
+        runs.then(|| u32::try_from(entry.extra.checked_sub(1)?).ok()).flatten()
+    }
+
+    /// A row as the page wants it.
+    pub fn value(&self, question: &Question<'_>, row: Row) -> Value {
+        let index = question.opened.index();
+        let track = self.track(&index, &row);
+        let tid = row.tid.map(i64::from).or_else(|| Some(index.tracks.get(track? as usize)?.number));
+        let kinds = [LaneKind::Marks, LaneKind::Thread, LaneKind::Span];
+        let of_program = || kinds.iter().find_map(|kind| index.lane_of(track?, *kind));
+        let lane = match row.tid {
+            Some(_) => of_program(),
+            None => track.and_then(|track| index.lane_of(track, LaneKind::Thread)),
+        };
+        json!({
+            "row": row.number, "time": row.time.saturating_add(question.view.offset(row.trace)), "cpu": row.cpu,
+            "tid": tid, "name": row.name, "text": row.text, "lane": lane, "trace": row.trace,
+        })
+    }
+}

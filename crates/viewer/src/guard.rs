@@ -1,0 +1,119 @@
+//! Who may ask: the browser that was given the token, and nobody else on the machine or in the network.
+//!
+//! A page of another origin can make a browser send requests here, also by a name that it lets point to this machine.
+//! It knows no token, its requests carry its own `Origin` or `Host`, and the cookie is sent from no other site.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::SocketAddr;
+
+use crate::http::{Request, Response};
+
+/// Decides on requests.
+#[derive(Debug)]
+pub struct Guard {
+    token: String,
+    address: SocketAddr,
+}
+
+impl Guard {
+    /// With a new token, for the address that is listened on.
+    ///
+    /// # Errors
+    ///
+    /// If the system gives no random numbers.
+    pub fn new(address: SocketAddr) -> io::Result<Self> {
+        let mut bytes = [0; 16];
+        File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+        let token = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { token, address })
+    }
+
+    /// Where the page is, with the token.
+    pub fn url(&self) -> String {
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            let here: std::net::IpAddr = match address {
+                SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+            };
+            address.set_ip(here);
+        }
+        format!("http://{address}/?token={}", self.token)
+    }
+
+    /// The answer to a request that is not allowed.
+    pub fn refuse(&self, request: &Request) -> Option<Response> {
+        let line = if !request.header("host").is_some_and(|host| self.is_own(host)) {
+            "the host is not the one that is listened on"
+        } else if !request.header("origin").is_none_or(|origin| self.is_own_origin(origin)) {
+            "the request comes from another page"
+        } else if request.header("sec-fetch-site") == Some("cross-site") {
+            "the request comes from another site"
+        } else if !self.has_token(request) {
+            "the token is missing or wrong; open the address that tompion view printed"
+        } else {
+            return None;
+        };
+        Some(Response::error(403, line))
+    }
+
+    /// The cookie that stands for the token from now on.
+    pub fn cookie(&self) -> String {
+        format!("{}={}; HttpOnly; SameSite=Strict; Path=/", self.cookie_name(), self.token)
+    }
+
+    fn cookie_name(&self) -> String {
+        format!("tompion_view_{}", self.address.port())
+    }
+
+    fn is_own(&self, host: &str) -> bool {
+        let (name, port) = match host.rsplit_once(':') {
+            Some((name, port)) if !port.contains(']') => (name, port),
+            _ => (host, "80"),
+        };
+        let is_name = matches!(name, "localhost" | "127.0.0.1" | "[::1]");
+        let own = match self.address {
+            SocketAddr::V4(address) => address.ip().to_string(),
+            SocketAddr::V6(address) => format!("[{}]", address.ip()),
+        };
+        // Whoever listens on all addresses is asked by any of them, but by no name.
+        let is_any = self.address.ip().is_unspecified()
+            && name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
+        (is_name || name == own || is_any) && port == self.address.port().to_string()
+    }
+
+    fn is_own_origin(&self, origin: &str) -> bool {
+        origin.strip_prefix("http://").is_some_and(|host| self.is_own(host))
+    }
+
+    fn has_token(&self, request: &Request) -> bool {
+        let name = self.cookie_name();
+        let cookies = request.header("cookie").unwrap_or_default().split(';');
+        let mut cookies = cookies.filter_map(|cookie| cookie.trim().split_once('='));
+        let of_cookie = cookies.any(|(known, value)| known == name && is_same(value, &self.token));
+        of_cookie || request.query.text("token").is_some_and(|token| is_same(token, &self.token))
+    }
+}
+
+/// Whether two texts are the same, in a time that doesn't tell how much of them is.
+fn is_same(given: &str, token: &str) -> bool {
+    let bytes = given.bytes().zip(token.bytes());
+    given.len() == token.len() && bytes.fold(0, |odd, (a, b)| odd | (a ^ b)) == 0
+}
+
+/// What every answer says to the browser about what it may do with it.
+pub fn headers() -> [(&'static str, &'static str); 7] {
+    [
+        (
+            "Content-Security-Policy",
+            "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        ),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Referrer-Policy", "no-referrer"),
+        ("X-Frame-Options", "DENY"),
+        ("Cross-Origin-Resource-Policy", "same-origin"),
+        ("Cross-Origin-Opener-Policy", "same-origin"),
+        ("Cache-Control", "no-store"),
+    ]
+}

@@ -1,0 +1,295 @@
+//! As much of HTTP/1.1 as a browser on the same machine needs: requests with limits, answers, connections that stay.
+
+use std::io::{self, BufWriter, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// Longest head of a request in bytes.
+const MAX_HEAD: usize = 16 << 10;
+/// Longest body in bytes.
+const MAX_BODY: usize = 1 << 20;
+/// Most headers.
+const MAX_HEADERS: usize = 64;
+/// How long a connection may be silent.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// What a browser asks for.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// `GET`, `POST`…
+    pub method: String,
+    /// The path, decoded.
+    pub path: String,
+    /// What stands behind `?`, decoded.
+    pub query: Query,
+    /// Names in small letters, and values.
+    headers: Vec<(String, String)>,
+    /// What was sent with it.
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// A header by its name in small letters.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Parameters of a request.
+#[derive(Clone, Debug, Default)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Of a text `a=1&b=2`.
+    pub fn parse(text: &str) -> Self {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty());
+        Self(
+            pairs
+                .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+                .map(|(a, b)| (decode(a), decode(b)))
+                .collect(),
+        )
+    }
+
+    /// The text of a parameter.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a parameter.
+    pub fn all<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
+        self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// `%41+b` as `A b`.
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        let hex = |byte: u8| char::from(byte).to_digit(16);
+        match (byte, behind) {
+            (b'+', _) => bytes.push(b' '),
+            (b'%', [high, low, behind @ ..]) => match hex(*high).zip(hex(*low)) {
+                Some((high, low)) => {
+                    bytes.push((high * 16 + low) as u8);
+                    rest = behind;
+                }
+                None => bytes.push(byte),
+            },
+            _ => bytes.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What is sent back.
+#[derive(Debug)]
+pub struct Response {
+    /// Its number.
+    pub status: u16,
+    /// What the body is.
+    pub content_type: &'static str,
+    /// Further headers.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body.
+    pub body: Body,
+}
+
+/// What an answer consists of.
+#[derive(Debug)]
+pub enum Body {
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// So many bytes of a file.
+    File(std::fs::File, u64),
+}
+
+impl Response {
+    /// An answer with a body.
+    pub fn new(status: u16, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
+        Self { status, content_type, headers: Vec::new(), body: Body::Bytes(body.into()) }
+    }
+
+    /// One line that says what is wrong.
+    pub fn error(status: u16, line: &str) -> Self {
+        let body = serde_json::json!({ "error": line.lines().next().unwrap_or_default() }).to_string();
+        Self::new(status, "application/json", body)
+    }
+
+    fn write(self, stream: &mut dyn Write, stays: bool) -> io::Result<()> {
+        let reason = match self.status {
+            200 => "OK",
+            204 => "No Content",
+            400 => "Bad Request",
+            403 => "Forbidden",
+            404 => "Not Found",
+            405 => "Method Not Allowed",
+            410 => "Gone",
+            413 => "Content Too Large",
+            431 => "Request Header Fields Too Large",
+            503 => "Service Unavailable",
+            _ => "Internal Server Error",
+        };
+        let length = match &self.body {
+            Body::Bytes(bytes) => bytes.len() as u64,
+            Body::File(_, length) => *length,
+        };
+        let mut stream = BufWriter::with_capacity(64 << 10, stream);
+        write!(
+            stream,
+            "HTTP/1.1 {} {reason}\r\nContent-Type: {}\r\nContent-Length: {length}\r\nConnection: {}\r\n",
+            self.status,
+            self.content_type,
+            if stays { "keep-alive" } else { "close" }
+        )?;
+        for (name, value) in &self.headers {
+            write!(stream, "{name}: {value}\r\n")?;
+        }
+        stream.write_all(b"\r\n")?;
+        match self.body {
+            Body::Bytes(bytes) => stream.write_all(&bytes)?,
+            Body::File(file, length) => {
+                let copied = io::copy(&mut file.take(length), &mut stream)?;
+                if copied < length {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+        }
+        stream.flush()
+    }
+}
+
+/// What was wrong with a request.
+enum Wrong {
+    /// It ended, or was silent for too long.
+    Over,
+    /// It cannot be answered but by this.
+    Answer(Response),
+}
+
+impl From<io::Error> for Wrong {
+    fn from(_: io::Error) -> Self {
+        Self::Over
+    }
+}
+
+/// Answers the requests of a connection until it ends.
+pub fn serve(stream: &TcpStream, answer: &dyn Fn(&Request) -> Response) {
+    let _ = stream.set_read_timeout(Some(SILENCE));
+    let _ = stream.set_write_timeout(Some(SILENCE));
+    let _ = stream.set_nodelay(true);
+    let mut pending = Vec::new();
+    loop {
+        let request = match read(&mut &*stream, &mut pending) {
+            Ok(request) => request,
+            Err(Wrong::Over) => return,
+            Err(Wrong::Answer(response)) => {
+                let _ = response.write(&mut &*stream, false);
+                return;
+            }
+        };
+        let stays = request.header("connection").is_none_or(|it| !it.eq_ignore_ascii_case("close"));
+        if answer(&request).write(&mut &*stream, stays).is_err() || !stays {
+            return;
+        }
+    }
+}
+
+/// Reads a request; `pending` has what came behind the one before.
+fn read(stream: &mut dyn Read, pending: &mut Vec<u8>) -> Result<Request, Wrong> {
+    let wrong = |status, line: &str| Wrong::Answer(Response::error(status, line));
+    let (mut request, head) = loop {
+        if let Some(parsed) = parse(pending)? {
+            break parsed;
+        }
+        if pending.len() >= MAX_HEAD {
+            return Err(wrong(431, "expected a request of at most 16384 bytes, found a longer one"));
+        }
+        more(stream, pending)?;
+    };
+    if request.header("transfer-encoding").is_some() {
+        return Err(wrong(400, "expected a body with its length, found one in chunks"));
+    }
+    let length = match request.header("content-length") {
+        None => 0,
+        Some(length) => length.parse().map_err(|_| wrong(400, "expected a number as Content-Length"))?,
+    };
+    if length > MAX_BODY {
+        return Err(wrong(413, "expected a body of at most 1048576 bytes, found a longer one"));
+    }
+    while pending.len() < head + length {
+        more(stream, pending)?;
+    }
+    request.body = pending.get(head..head + length).unwrap_or_default().to_vec();
+    pending.drain(..head + length);
+    Ok(request)
+}
+
+fn more(stream: &mut dyn Read, pending: &mut Vec<u8>) -> Result<(), Wrong> {
+    let mut bytes = [0; 8192];
+    let count = stream.read(&mut bytes)?;
+    if count == 0 {
+        return Err(Wrong::Over);
+    }
+    pending.extend_from_slice(bytes.get(..count).unwrap_or_default());
+    Ok(())
+}
+
+/// The head of a request and its length; nothing if it is not whole yet.
+fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Wrong> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut parsed = httparse::Request::new(&mut headers);
+    let length = match parsed.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => return Err(Wrong::Answer(Response::error(400, &format!("expected HTTP: {error}")))),
+    };
+    let target = parsed.path.unwrap_or_default();
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let header = |header: &httparse::Header<'_>| {
+        (header.name.to_ascii_lowercase(), String::from_utf8_lossy(header.value).into_owned())
+    };
+    let request = Request {
+        method: parsed.method.unwrap_or_default().into(),
+        path: decode(path),
+        query: Query::parse(query),
+        headers: parsed.headers.iter().map(header).collect(),
+        body: Vec::new(),
+    };
+    Ok(Some((request, length)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_come_whole_or_in_pieces() {
+        let text = b"POST /api/notes?a=%41+b&c HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\n\r\n";
+        let mut pending = Vec::new();
+        let mut input = &text[..];
+        let Ok(first) = read(&mut input, &mut pending) else { panic!("a request") };
+        assert_eq!((first.method.as_str(), first.path.as_str()), ("POST", "/api/notes"));
+        assert_eq!(first.query.text("a"), Some("A b"));
+        assert_eq!(first.query.text("c"), Some(""));
+        assert_eq!(first.body, b"abc");
+        let Ok(second) = read(&mut input, &mut pending) else { panic!("another one") };
+        assert_eq!(second.path, "/");
+        assert!(matches!(read(&mut input, &mut pending), Err(Wrong::Over)));
+    }
+
+    #[test]
+    fn what_is_too_long_or_no_request_is_refused() {
+        let long = [&b"GET /"[..], &[b'a'; 20_000]].concat();
+        let body = b"POST / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n".to_vec();
+        let chunks = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        for (bytes, status) in [(long, 431), (body, 413), (chunks, 400), (b"\0\0\r\n\r\n".to_vec(), 400)] {
+            match read(&mut &bytes[..], &mut Vec::new()) {
+                Err(Wrong::Answer(response)) => assert_eq!(response.status, status),
+                _ => panic!("expected {status}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! What happened becomes entries of lanes.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use tompion_analysis::state::{
+    Happening, Instant, Interval, MachineId, Sleep, State, ThreadId, Track as StateTrack, Waker, Why,
+};
+
+use super::entry::{Entry, Values};
+use super::{Index, LaneKind, PartRows, Track, TrackKind};
+use crate::style;
+
+/// Steps of flows and jobs that are remembered until the next one comes.
+const MOST_OPEN: usize = 1 << 18;
+
+/// Something that the reading thread found.
+#[derive(Clone, Debug)]
+pub enum Finding {
+    /// A state has ended.
+    Interval(Interval),
+    /// Something happened to a thread.
+    Instant(Instant),
+    /// A thread of a program was met.
+    Meet {
+        /// The thread.
+        thread: ThreadId,
+        /// Its process.
+        pid: Option<i32>,
+        /// Its name.
+        name: Option<String>,
+    },
+    /// An interrupt has this name.
+    InterruptName(i64, String),
+    /// A function has this name.
+    FunctionName(u64, Arc<str>),
+    /// An event that is no state.
+    Mark(Where, i64, Arc<str>),
+    /// A counter's value: of which class and trace, its name, when, what.
+    Counter((u32, u32), Arc<str>, (i64, f64)),
+    /// A step of a flow.
+    Flow(ThreadId, i64, (Arc<str>, i128)),
+    /// A job begins, with its deadline in nanoseconds.
+    Job(ThreadId, i64, u64),
+    /// Events of a channel, from when to when and how many.
+    Density(u32, (i64, i64), u64),
+    /// Lost events of a channel.
+    Lost(u32, (i64, i64), u64),
+    /// A part was read.
+    Part(usize, PartRows),
+    /// How far it went, and how many events each trace has, with its bounds.
+    Progress(f64, Vec<(u64, Option<(i64, i64)>)>),
+}
+
+/// Where an event belongs.
+#[derive(Clone, Copy, Debug)]
+pub enum Where {
+    /// To a thread, in a trace.
+    Thread(ThreadId, u32),
+    /// To a processor of a machine.
+    Cpu(MachineId, u32),
+    /// To a channel.
+    Channel(u32),
+}
+
+/// What is made of findings.
+pub struct Applier {
+    /// For each machine: its name, and the trace of its kernel.
+    machines: Vec<(String, u32)>,
+    /// For each trace: its machine.
+    machine_of: Vec<u16>,
+    /// Tracks of channels.
+    channels: Vec<u32>,
+    counters: HashMap<u32, u32>,
+    flows: HashMap<(Arc<str>, i128), (i64, u32)>,
+    jobs: HashMap<(ThreadId, i64), u64>,
+}
+
+impl Applier {
+    /// For these machines and channels.
+    pub fn new(machines: Vec<(String, u32)>, machine_of: Vec<u16>, channels: Vec<u32>) -> Self {
+        let (counters, flows, jobs) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { machines, machine_of, channels, counters, flows, jobs }
+    }
+
+    /// Takes what was found.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub fn apply(&mut self, index: &mut Index, finding: Finding) -> io::Result<()> {
+        match finding {
+            Finding::Interval(interval) => self.interval(index, &interval),
+            Finding::Instant(instant) => self.instant(index, instant),
+            Finding::Meet { thread, pid, name } => {
+                self.thread(index, thread);
+                self.name(index, thread, (name.as_deref(), pid));
+                Ok(())
+            }
+            Finding::InterruptName(number, name) => {
+                let label = index.labels.number(&format!("{name} (irq {number})"));
+                index.known.interrupts.insert(number, label);
+                Ok(())
+            }
+            Finding::FunctionName(address, name) => {
+                let label = index.labels.number(&name);
+                index.known.functions.insert(address, label);
+                Ok(())
+            }
+            Finding::Mark(place, time, name) => self.mark(index, place, (time, &name)),
+            Finding::Counter(number, name, point) => self.counter(index, (number, &name), point),
+            Finding::Flow(thread, time, flow) => self.flow(index, thread, (time, flow)),
+            Finding::Job(thread, time, deadline) => {
+                if self.jobs.len() < MOST_OPEN {
+                    self.jobs.insert((thread, time), deadline);
+                }
+                Ok(())
+            }
+            Finding::Density(channel, times, count) => {
+                self.channel(index, (channel, LaneKind::Density), (style::DENSITY, times, count))
+            }
+            Finding::Lost(channel, times, count) => {
+                self.channel(index, (channel, LaneKind::Lost), (style::LOST, times, count))
+            }
+            Finding::Part(part, rows) => {
+                if index.parts.len() <= part {
+                    index.parts.resize(part + 1, PartRows { first: rows.first, counts: Vec::new() });
+                }
+                if let Some(known) = index.parts.get_mut(part) {
+                    *known = rows;
+                }
+                Ok(())
+            }
+            Finding::Progress(progress, traces) => {
+                index.progress = progress.clamp(0.0, 0.999);
+                index.events = traces.iter().map(|(events, _)| *events).collect();
+                index.bounds = traces.into_iter().map(|(_, bounds)| bounds).collect();
+                Ok(())
+            }
+        }
+    }
+
+    /// How many events were overwritten before a channel's first one.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub fn overwritten(&self, index: &mut Index, channel: u32, count: u64) -> io::Result<()> {
+        self.channel(index, (channel, LaneKind::Overwritten), (style::OVERWRITTEN, (0, 0), count))
+    }
+
+    fn channel(
+        &self,
+        index: &mut Index,
+        (channel, kind): (u32, LaneKind),
+        (style, (begin, end), count): (u8, (i64, i64), u64),
+    ) -> io::Result<()> {
+        let Some(&track) = self.channels.get(channel as usize) else { return Ok(()) };
+        let trace = index.tracks.get(track as usize).map_or(0, |track| track.number as u32);
+        let Some(lane) = index.lane(track, (kind, 0), trace) else { return Ok(()) };
+        index.push(lane, &Entry { begin, end, style, count, ..Entry::default() })
+    }
+
+    fn kernel_of(&self, machine: MachineId) -> u32 {
+        self.machines.get(usize::from(machine.0)).map_or(0, |(_, kernel)| *kernel)
+    }
+
+    fn host(&self, machine: MachineId) -> &str {
+        self.machines.get(usize::from(machine.0)).map_or("", |(host, _)| host.as_str())
+    }
+
+    fn group(&self, index: &mut Index, machine: MachineId, (which, name): (u8, &str)) -> u32 {
+        if let Some(&known) = index.known.groups.get(&(machine.0, which)) {
+            return known;
+        }
+        let host = self.host(machine);
+        let name = if host.is_empty() { name.to_owned() } else { format!("{name} of {host}") };
+        let name = index.labels.number(&name);
+        let number = which.into();
+        let track = new_track((TrackKind::Group, None), (name, machine.0, number));
+        let track = index.add_track(track);
+        index.known.groups.insert((machine.0, which), track);
+        track
+    }
+
+    fn cpu(&self, index: &mut Index, machine: MachineId, cpu: u32) -> u32 {
+        if let Some(&known) = index.known.cpus.get(&(machine.0, cpu)) {
+            return known;
+        }
+        let group = self.group(index, machine, (0, "CPUs"));
+        let name = index.labels.number(&format!("CPU {cpu}"));
+        let track = new_track((TrackKind::Cpu, Some(group)), (name, machine.0, cpu.into()));
+        let track = index.add_track(track);
+        index.known.cpus.insert((machine.0, cpu), track);
+        track
+    }
+
+    /// The track of a thread that lives.
+    fn living(&self, index: &mut Index, thread: ThreadId) -> u32 {
+        let key = (thread.machine.0, thread.tid);
+        let has_room = index.has_room();
+        match index.known.threads.get_mut(&key) {
+            Some((_, is_gone)) if *is_gone && has_room => drop(index.known.threads.remove(&key)),
+            Some((_, is_gone)) => *is_gone = false,
+            None => {}
+        }
+        self.thread(index, thread)
+    }
+
+    /// The track of a thread, also of one that is gone: its processor leaves it a moment later.
+    fn thread(&self, index: &mut Index, thread: ThreadId) -> u32 {
+        let key = (thread.machine.0, thread.tid);
+        if let Some(&(known, _)) = index.known.threads.get(&key) {
+            return known;
+        }
+        let group = self.group(index, thread.machine, (1, "Threads"));
+        let track = new_track((TrackKind::Thread, Some(group)), (0, thread.machine.0, thread.tid.into()));
+        let track = index.add_track(track);
+        index.known.threads.insert(key, (track, false));
+        track
+    }
+
+    /// What to call a thread.
+    fn thread_name(&self, index: &mut Index, machine: MachineId, tid: i32) -> (u32, u32) {
+        let track = self.thread(index, ThreadId { machine, tid });
+        let name = index.tracks.get(track as usize).map_or(0, |track| track.name);
+        if name != 0 {
+            return (track, name);
+        }
+        (track, index.labels.number(&format!("tid {tid}")))
+    }
+
+    /// A thread has this name, and belongs to this process.
+    fn name(&self, index: &mut Index, thread: ThreadId, (name, pid): (Option<&str>, Option<i32>)) {
+        let track = self.living(index, thread);
+        let name = name.filter(|name| !name.is_empty()).map(|name| index.labels.number(name));
+        if let Some(known) = index.tracks.get_mut(track as usize) {
+            known.name = name.unwrap_or(known.name);
+            known.pid = pid.or(known.pid);
+        }
+        let Some(pid) = pid else { return };
+        let key = (thread.machine.0, pid);
+        let process = match index.known.processes.get(&key) {
+            Some(&process) => process,
+            None => {
+                let process = new_track((TrackKind::Process, None), (0, key.0, pid.into()));
+                let process = index.add_track(process);
+                index.known.processes.insert(key, process);
+                process
+            }
+        };
+        if let Some(known) = index.tracks.get_mut(track as usize) {
+            known.parent = Some(process);
+        }
+        if let Some(process) = index.tracks.get_mut(process as usize) {
+            process.pid = Some(pid);
+            if thread.tid == pid || process.name == 0 {
+                process.name = name.unwrap_or(process.name);
+            }
+        }
+    }
+
+    fn interval(&mut self, index: &mut Index, interval: &Interval) -> io::Result<()> {
+        let (track, kind, machine) = match interval.track {
+            StateTrack::Cpu(machine, cpu) => (self.cpu(index, machine, cpu), (LaneKind::Cpu, 0), machine),
+            StateTrack::Interrupt(machine, cpu, depth) => {
+                (self.cpu(index, machine, cpu), (LaneKind::Interrupt, depth.into()), machine)
+            }
+            StateTrack::SoftInterrupt(machine, cpu) => {
+                (self.cpu(index, machine, cpu), (LaneKind::SoftInterrupt, 0), machine)
+            }
+            StateTrack::Thread(thread) => (self.living(index, thread), (LaneKind::Thread, 0), thread.machine),
+            StateTrack::Syscall(thread) => {
+                (self.living(index, thread), (LaneKind::Syscall, 0), thread.machine)
+            }
+            StateTrack::Span(thread, depth) => {
+                (self.thread(index, thread), (LaneKind::Span, depth), thread.machine)
+            }
+        };
+        let (begin, end) =
+            (interval.begin.saturating_sub(index.base), interval.end.saturating_sub(index.base));
+        let (mut style, label, extra) = self.look(index, machine, &interval.state);
+        let is_thread = matches!(interval.track, StateTrack::Thread(_) | StateTrack::Cpu(..));
+        if is_thread && style == style::RUNNING {
+            if let Some(track) = index.tracks.get_mut(track as usize) {
+                track.busy = track.busy.saturating_add(end.saturating_sub(begin));
+            }
+        }
+        let mut extra = extra;
+        if let StateTrack::Span(thread, _) = interval.track {
+            if let Some(deadline) = self.jobs.remove(&(thread, interval.begin)) {
+                let is_late = deadline > 0 && end.saturating_sub(begin).max(0) as u64 > deadline;
+                style = if is_late { style::LATE } else { style::JOB };
+                extra = deadline;
+            }
+        }
+        let seen = u8::from(interval.seen.begin) | u8::from(interval.seen.end) << 1;
+        let trace = match interval.track {
+            StateTrack::Span(..) => self.program_of(machine),
+            _ => self.kernel_of(machine),
+        };
+        let Some(lane) = index.lane(track, kind, trace) else { return Ok(()) };
+        index
+            .push(lane, &Entry { begin, end, style, seen, label, extra, count: 1, values: Values::default() })
+    }
+
+    /// A program's trace of a machine, if it has one of its own.
+    fn program_of(&self, machine: MachineId) -> u32 {
+        let kernel = self.kernel_of(machine);
+        let of_machine = |(trace, of): (usize, &u16)| (*of == machine.0).then_some(trace as u32);
+        let mut traces = self.machine_of.iter().enumerate().filter_map(of_machine);
+        traces.find(|&trace| trace != kernel).unwrap_or(kernel)
+    }
+
+    /// Style, label and extra of a state.
+    fn look(&self, index: &mut Index, machine: MachineId, state: &State) -> (u8, u32, u64) {
+        match state {
+            State::Unknown => (style::UNKNOWN, 0, 0),
+            State::Idle => (style::IDLE, 0, 0),
+            State::Runs { tid } => {
+                let (track, name) = self.thread_name(index, machine, *tid);
+                (style::RUNNING, name, u64::from(track) + 1)
+            }
+            State::New => (style::NEW, 0, 0),
+            State::Running { cpu } => (style::RUNNING, 0, u64::from(*cpu) + 1),
+            State::Ready(Why::Woken(waker)) => (style::WOKEN, 0, self.waker(index, machine, *waker)),
+            State::Ready(Why::Told) => (style::WOKEN, 0, 0),
+            State::Ready(Why::Preempted { by: 0 }) => (style::PREEMPTED, 0, 0),
+            State::Ready(Why::Preempted { by }) => {
+                let (track, name) = self.thread_name(index, machine, *by);
+                (style::PREEMPTED, name, u64::from(track) + 1)
+            }
+            State::Blocked { sleep, syscall } => {
+                let style = match sleep {
+                    Sleep::Interruptible | Sleep::Told => style::BLOCKED,
+                    Sleep::Uninterruptible => style::UNINTERRUPTIBLE,
+                    Sleep::Stopped => style::STOPPED,
+                };
+                (style, syscall.as_ref().map_or(0, |name| index.labels.number(name)), 0)
+            }
+            State::Syscall(name) => (style::SYSCALL, index.labels.number(name), 0),
+            State::Interrupt(number) => {
+                let known = index.known.interrupts.get(number).copied();
+                let label = known.unwrap_or_else(|| index.labels.number(&format!("irq {number}")));
+                (style::INTERRUPT, label, *number as u64)
+            }
+            State::SoftInterrupt(number) => {
+                (style::SOFT_INTERRUPT, index.labels.number(&soft_name(*number)), *number as u64)
+            }
+            State::Span(name) => (style::SPAN, index.labels.number(name), 0),
+            State::Function(address) => {
+                let known = index.known.functions.get(address).copied();
+                let label = known.unwrap_or_else(|| index.labels.number(&format!("{address:#x}")));
+                (style::FUNCTION, label, *address)
+            }
+        }
+    }
+
+    fn waker(&self, index: &mut Index, machine: MachineId, waker: Waker) -> u64 {
+        match waker {
+            Waker::Thread(tid) => {
+                let track = self.thread(index, ThreadId { machine, tid });
+                (u64::from(track) + 1) << 2 | 1
+            }
+            Waker::Interrupt { cpu } => u64::from(cpu) << 2 | 2,
+            Waker::Unknown => 0,
+        }
+    }
+
+    fn instant(&mut self, index: &mut Index, instant: Instant) -> io::Result<()> {
+        let machine = instant.machine;
+        match instant.what {
+            Happening::Named { tid, name, pid } => {
+                self.name(index, ThreadId { machine, tid }, (Some(&name), pid));
+            }
+            Happening::Gone { tid } => {
+                if let Some((_, is_gone)) = index.known.threads.get_mut(&(machine.0, tid)) {
+                    *is_gone = true;
+                }
+            }
+            Happening::Wakeup { tid, waker } => {
+                let kernel = self.kernel_of(machine);
+                let to = self.living(index, ThreadId { machine, tid });
+                let from = match waker {
+                    Waker::Thread(tid) => {
+                        let track = self.thread(index, ThreadId { machine, tid });
+                        index.lane(track, (LaneKind::Thread, 0), kernel)
+                    }
+                    Waker::Interrupt { cpu } => {
+                        let track = self.cpu(index, machine, cpu);
+                        index.lane(track, (LaneKind::Cpu, 0), kernel)
+                    }
+                    Waker::Unknown => None,
+                };
+                let to = index.lane(to, (LaneKind::Thread, 0), kernel);
+                let time = instant.time.saturating_sub(index.base);
+                if let Some((from, to)) = from.zip(to) {
+                    return arrow(index, style::WAKEUP, (time, from), (time, to));
+                }
+            }
+            Happening::Fork { child, .. } => drop(self.living(index, ThreadId { machine, tid: child })),
+            Happening::Exit { .. } | Happening::Loss { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn mark(&self, index: &mut Index, place: Where, (time, name): (i64, &str)) -> io::Result<()> {
+        let (track, trace) = match place {
+            Where::Thread(thread, trace) => (self.thread(index, thread), trace),
+            Where::Cpu(machine, cpu) => (self.cpu(index, machine, cpu), self.kernel_of(machine)),
+            Where::Channel(channel) => {
+                let Some(&track) = self.channels.get(channel as usize) else { return Ok(()) };
+                (track, index.tracks.get(track as usize).map_or(0, |track| track.number as u32))
+            }
+        };
+        let label = index.labels.number(name);
+        let Some(lane) = index.lane(track, (LaneKind::Marks, 0), trace) else { return Ok(()) };
+        index.push(
+            lane,
+            &Entry {
+                begin: time,
+                end: time,
+                style: style::MARK,
+                seen: 3,
+                label,
+                count: 1,
+                ..Entry::default()
+            },
+        )
+    }
+
+    fn counter(
+        &mut self,
+        index: &mut Index,
+        ((number, trace), name): ((u32, u32), &str),
+        (time, value): (i64, f64),
+    ) -> io::Result<()> {
+        let lane = match self.counters.get(&number) {
+            Some(&lane) => lane,
+            None => {
+                let name = index.labels.number(name);
+                let track = index.add_track(new_track((TrackKind::Counter, None), (name, 0, number.into())));
+                let Some(lane) = index.lane(track, (LaneKind::Counter, 0), trace) else { return Ok(()) };
+                self.counters.insert(number, lane);
+                lane
+            }
+        };
+        if let Some(lane) = index.lanes.get_mut(lane as usize) {
+            lane.range = (lane.range.0.min(value), lane.range.1.max(value));
+        }
+        let values = Values::one(value);
+        index.push(
+            lane,
+            &Entry { begin: time, end: time, style: style::COUNTER, count: 1, values, ..Entry::default() },
+        )
+    }
+
+    fn flow(
+        &mut self,
+        index: &mut Index,
+        thread: ThreadId,
+        (time, flow): (i64, (Arc<str>, i128)),
+    ) -> io::Result<()> {
+        let track = self.thread(index, thread);
+        let trace = self.program_of(thread.machine);
+        let Some(lane) = index.lane(track, (LaneKind::Marks, 0), trace) else { return Ok(()) };
+        if self.flows.len() >= MOST_OPEN && !self.flows.contains_key(&flow) {
+            // Steps of so many flows are open that most of them have no next one.
+            self.flows.clear();
+        }
+        match self.flows.insert(flow, (time, lane)) {
+            Some(from) => arrow(index, style::FLOW, from, (time, lane)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn arrow(index: &mut Index, style: u8, from: (i64, u32), to: (i64, u32)) -> io::Result<()> {
+    let extra = u64::from(to.1);
+    let entry = Entry { begin: from.0, end: to.0, style, label: from.1, extra, count: 1, ..Entry::default() };
+    index.arrows.push(&entry, (&index.widths, &mut index.store)).map(drop)
+}
+
+/// A track without lanes.
+pub fn new_track(
+    (kind, parent): (TrackKind, Option<u32>),
+    (name, machine, number): (u32, u16, i64),
+) -> Track {
+    Track { parent, kind, name, machine, number, pid: None, lanes: Vec::new(), busy: 0 }
+}
+
+/// What the kernel calls its soft interrupts.
+fn soft_name(number: i64) -> String {
+    const NAMES: [&str; 10] =
+        ["hi", "timer", "net tx", "net rx", "block", "irq poll", "tasklet", "sched", "hrtimer", "rcu"];
+    let name = usize::try_from(number).ok().and_then(|number| NAMES.get(number));
+    name.map_or_else(|| format!("softirq {number}"), ToString::to_string)
+}

@@ -1,0 +1,257 @@
+//! From a trace to its index, in one pass by two threads: one reads events and makes states of them, the other one
+//! puts them into lanes.
+
+mod classes;
+mod watch;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use tompion_analysis::state::Engine;
+use tompion_ctf::metadata::EnvironmentValue;
+use tompion_reader::{Parts, TraceSet};
+
+use super::apply::{Applier, Finding, new_track};
+use super::store::Store;
+use super::{Index, LaneKind, Shared, TrackKind};
+use crate::recording;
+use watch::Watch;
+
+/// Findings that are handed over together.
+const BATCH: usize = 8192;
+/// Batches that wait.
+const WAITING: usize = 4;
+/// Bytes of a part.
+const PART: u64 = 2 << 20;
+/// Most parts.
+const MOST_PARTS: u64 = 1 << 13;
+/// Into how many parts of the time outlines are divided.
+pub const OUTLINE: usize = 1024;
+/// Longest time that is believed of packets' headers, in nanoseconds: some ten years.
+const LONGEST: i64 = 1 << 58;
+
+/// A channel of a trace.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    /// The trace's index.
+    pub trace: usize,
+    /// Its name.
+    pub name: String,
+}
+
+/// What is known of a trace before its events are read.
+pub struct Outline {
+    /// Parts of the trace.
+    pub parts: Arc<Parts>,
+    /// The channel of each stream.
+    channel_of: Vec<u32>,
+    channels: Vec<Channel>,
+    /// Bytes of each channel in each part of the time.
+    bytes: Vec<Vec<u32>>,
+    base: i64,
+    duration: i64,
+}
+
+impl Outline {
+    /// Goes through the headers of packets. Of traces of which nothing was read.
+    pub fn new(traces: &TraceSet) -> Self {
+        let mut size = 0u64;
+        let mut packets = Vec::new();
+        traces.packets(&mut |packet| {
+            size = size.saturating_add(packet.bytes);
+            packets.push(*packet);
+        });
+        let parts = Arc::new(Parts::new(traces, PART.max(size / MOST_PARTS)));
+        let (channel_of, channels) = channels(traces);
+        let first = parts.read(0, tompion_reader::Selection::default());
+        let first = first.and_then(|mut first| first.next_event().and_then(|event| event.timestamp()));
+        let begin = packets.iter().filter_map(|packet| packet.begin).min();
+        let base = first.or(begin).unwrap_or(0);
+        // Where a packet doesn't say its end, its beginning is better than nothing.
+        let ends = packets.iter().filter_map(|packet| packet.end.or(packet.begin));
+        let end = ends.filter(|end| end.saturating_sub(base) < LONGEST).max().unwrap_or(base);
+        let duration = end.saturating_sub(base).max(1);
+        let mut bytes = vec![Vec::new(); channels.len()];
+        for packet in &packets {
+            let Some(begin) = packet.begin else { continue };
+            let Some(&channel) = channel_of.get(packet.source) else { continue };
+            let Some(bytes) = bytes.get_mut(channel as usize) else { continue };
+            bytes.resize(OUTLINE, 0);
+            spread(
+                (begin - base, packet.end.unwrap_or(begin).saturating_sub(base)),
+                duration,
+                packet.bytes,
+                bytes,
+            );
+        }
+        Self { parts, channel_of, channels, bytes, base, duration }
+    }
+
+    /// When the trace begins, in nanoseconds since the epoch, and how long it lasts.
+    pub fn range(&self) -> (i64, i64) {
+        (self.base, self.duration)
+    }
+}
+
+/// Adds bytes of a packet to the parts of the time that it takes.
+fn spread((begin, end): (i64, i64), duration: i64, size: u64, bytes: &mut [u32]) {
+    let part = |time: i64| {
+        let part = i128::from(time.clamp(0, duration)) * OUTLINE as i128 / i128::from(duration.max(1));
+        (part as usize).min(OUTLINE - 1)
+    };
+    let (first, last) = (part(begin), part(end.max(begin)));
+    let each = (size / (last - first + 1) as u64).min(u32::MAX.into()) as u32;
+    for part in bytes.get_mut(first..=last).unwrap_or_default() {
+        *part = part.saturating_add(each.max(1));
+    }
+}
+
+/// The channel of each stream, and the channels: files of one trace that differ by the number behind `_` alone.
+fn channels(traces: &TraceSet) -> (Vec<u32>, Vec<Channel>) {
+    let mut known = HashMap::new();
+    let mut channels: Vec<Channel> = Vec::new();
+    let channel_of = traces.streams().into_iter().map(|(trace, paths)| {
+        let name = paths.first().map(|path| channel_name(path)).unwrap_or_default();
+        *known.entry((trace, name.clone())).or_insert_with(|| {
+            channels.push(Channel { trace, name });
+            (channels.len() - 1) as u32
+        })
+    });
+    (channel_of.collect(), channels)
+}
+
+fn channel_name(path: &Path) -> String {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    match name.rsplit_once('_') {
+        Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => name.to_owned(),
+        _ => name,
+    }
+}
+
+/// What to call a trace: its folder below the one that was opened, or that one.
+pub fn trace_name(traces: &TraceSet, trace: usize) -> String {
+    let Some(trace) = traces.traces().get(trace) else { return String::new() };
+    let below = traces.roots().iter().find_map(|root| trace.path.strip_prefix(root).ok());
+    let below = below.filter(|below| !below.as_os_str().is_empty());
+    let path = below.map(Path::to_owned).unwrap_or_else(|| trace.path.clone());
+    let name = if below.is_some() {
+        Some(path.to_string_lossy())
+    } else {
+        path.file_name().map(|name| name.to_string_lossy())
+    };
+    name.map(|name| name.into_owned()).unwrap_or_else(|| path.display().to_string())
+}
+
+/// What is put into an index by [`run`].
+pub struct Builder {
+    traces: TraceSet,
+    outline: Outline,
+    applier: Applier,
+}
+
+impl Builder {
+    /// An index with what is known of traces before their events are read, and what completes it.
+    pub fn new(traces: TraceSet, outline: Outline, store: Store) -> (Index, Self) {
+        let mut index = Index::new(outline.range(), store);
+        let engine = Engine::new(traces.traces());
+        let machine_of: Vec<u16> =
+            (0..traces.traces().len()).map(|trace| engine.machine_of(trace).map_or(0, |it| it.0)).collect();
+        let machines = machines(&traces, &machine_of);
+        let mut tracks = Vec::new();
+        for (number, channel) in outline.channels.iter().enumerate() {
+            let name = format!("{}/{}", trace_name(&traces, channel.trace), channel.name);
+            let name = index.labels.number(&name);
+            let machine = machine_of.get(channel.trace).copied().unwrap_or(0);
+            let track =
+                index.add_track(new_track((TrackKind::Channel, None), (name, machine, channel.trace as i64)));
+            if let Some(lane) = index.lane(track, (LaneKind::Density, 0), channel.trace as u32) {
+                index.outlines.insert(lane, outline.bytes.get(number).cloned().unwrap_or_default());
+            }
+            tracks.push(track);
+        }
+        index.classes = classes::names(&traces);
+        index.events = vec![0; traces.traces().len()];
+        index.bounds = vec![None; traces.traces().len()];
+        index.machines.clone_from(&machine_of);
+        let applier = Applier::new(machines, machine_of, tracks);
+        (index, Self { traces, outline, applier })
+    }
+
+    /// Reads the trace and completes the index. Ends early, with the index incomplete, when told to stop.
+    pub fn run(mut self, index: &Shared, stop: &AtomicBool) {
+        let (sender, receiver) = sync_channel(WAITING);
+        let told = recording::told(&self.traces);
+        let applier = &mut self.applier;
+        let outline = &self.outline;
+        let traces = &mut self.traces;
+        let result = thread::scope(|scope| {
+            let watch = scope.spawn(move || Watch::new(traces, outline, sender).run(traces, stop));
+            let result = receive(&receiver, applier, index);
+            // The watch ends when nobody listens any more.
+            drop(receiver);
+            result.and(watch.join().map_err(|_| io::Error::other("the trace's reader failed")))
+        });
+        let mut index = index.write();
+        index.damages = self.traces.damages().iter().map(ToString::to_string).collect();
+        index.disorders = self.traces.disorders().map(ToString::to_string).collect();
+        index.damages.extend(told.damages.iter().cloned());
+        let overwritten = told.overwritten.iter().try_for_each(|(path, count)| {
+            let channel = self.outline.channels.iter().position(|channel| {
+                self.traces.traces().get(channel.trace).is_some_and(|trace| trace.path == *path)
+            });
+            channel.map_or(Ok(()), |channel| self.applier.overwritten(&mut index, channel as u32, *count))
+        });
+        self.count_losses(&mut index, &told);
+        match result.and(overwritten).and_then(|()| index.finish()) {
+            _ if stop.load(Ordering::Relaxed) => {}
+            Ok(()) => index.progress = 1.0,
+            Err(error) => index.error = Some(format!("the index cannot be written: {error}")),
+        }
+    }
+
+    /// What was lost: as recordings tell it, or else as packets count it.
+    fn count_losses(&self, index: &mut Index, told: &recording::Told) {
+        let mut losses = [told.lost, 0, told.overwritten.iter().map(|(_, count)| count).sum()];
+        for loss in self.traces.losses() {
+            let is_told =
+                self.traces.traces().get(loss.trace).is_some_and(|trace| told.traces.contains(&trace.path));
+            let which = match loss.kind {
+                tompion_reader::LossKind::Packets => 1,
+                tompion_reader::LossKind::Events if !is_told => 0,
+                tompion_reader::LossKind::Events => continue,
+            };
+            if let Some(sum) = losses.get_mut(which) {
+                *sum = u64::saturating_add(*sum, loss.count);
+            }
+        }
+        index.losses = losses;
+    }
+}
+
+fn receive(receiver: &Receiver<Vec<Finding>>, applier: &mut Applier, index: &Shared) -> io::Result<()> {
+    while let Ok(batch) = receiver.recv() {
+        let mut index = index.write();
+        batch.into_iter().try_for_each(|finding| applier.apply(&mut index, finding))?;
+    }
+    Ok(())
+}
+
+/// The name of each machine, and which trace is its kernel's.
+fn machines(traces: &TraceSet, machine_of: &[u16]) -> Vec<(String, u32)> {
+    let mut machines: Vec<(String, u32, bool)> = Vec::new();
+    for (number, (trace, &machine)) in traces.traces().iter().zip(machine_of).enumerate() {
+        let host = trace.metadata().environment_value("hostname").and_then(EnvironmentValue::as_text);
+        let is_kernel = classes::is_of_kernel(trace);
+        match machines.get_mut(usize::from(machine)) {
+            Some(known) if is_kernel && !known.2 => (known.1, known.2) = (number as u32, true),
+            Some(_) => {}
+            None => machines.push((host.unwrap_or_default().to_owned(), number as u32, is_kernel)),
+        }
+    }
+    machines.into_iter().map(|(host, kernel, _)| (host, kernel)).collect()
+}

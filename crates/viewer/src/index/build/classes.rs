@@ -1,0 +1,129 @@
+//! What the viewer shows of each event class, beside the states that the engine makes of events.
+
+use std::sync::Arc;
+
+use tompion_ctf::metadata::{self, EnvironmentValue};
+use tompion_reader::{Trace, TraceSet};
+use tompion_schema::Kind;
+
+/// What is shown of the events of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// Nothing more than states.
+    Nothing,
+    /// A mark on its thread, or on its channel where it has none.
+    Mark,
+    /// A mark on its processor.
+    CpuMark,
+    /// A point of a counter.
+    Counter,
+    /// A step of a flow.
+    Flow,
+    /// A job, of which the deadline is of interest.
+    Job,
+    /// An interrupt, of which the name is.
+    Interrupt,
+    /// A function, of which the name is.
+    Function,
+}
+
+/// A class of events.
+#[derive(Clone, Debug)]
+pub struct Class {
+    /// Its number among all.
+    pub number: u32,
+    /// Its name.
+    pub name: Arc<str>,
+    /// What is shown.
+    pub show: Show,
+    /// Whether its events are of programs.
+    pub is_of_program: bool,
+}
+
+/// For each trace, stream class and event class: what to show.
+pub fn classes(traces: &TraceSet) -> Vec<Vec<Vec<Class>>> {
+    let mut number = 0;
+    let mut class = |trace: &Trace, (class, is_of_kernel): (&metadata::Event, bool)| {
+        number += 1;
+        let show = if is_of_kernel { of_kernel(&class.name) } else { of_program(class) };
+        let _ = trace;
+        Class { number: number - 1, name: class.name.as_str().into(), show, is_of_program: !is_of_kernel }
+    };
+    let mut all = Vec::new();
+    for trace in traces.traces() {
+        let is_of_kernel = is_of_kernel(trace);
+        let mut streams = Vec::new();
+        for stream in &trace.metadata().streams {
+            streams.push(stream.events.iter().map(|event| class(trace, (event, is_of_kernel))).collect());
+        }
+        all.push(streams);
+    }
+    all
+}
+
+/// Names of all classes, by their numbers.
+pub fn names(traces: &TraceSet) -> Vec<Arc<str>> {
+    classes(traces).into_iter().flatten().flatten().map(|class| class.name).collect()
+}
+
+/// Whether a trace is a kernel's: it says so, or has the scheduler's events.
+pub fn is_of_kernel(trace: &Trace) -> bool {
+    let domain = trace.metadata().environment_value("domain").and_then(EnvironmentValue::as_text);
+    let mut streams = trace.metadata().streams.iter();
+    let is_switch = |event: &metadata::Event| matches!(&*event.name, "sched_switch" | "sched:sched_switch");
+    domain == Some("kernel")
+        || domain != Some("ust") && streams.any(|stream| stream.events.iter().any(is_switch))
+}
+
+/// Events of the kernel are states already, or stand on their processor.
+fn of_kernel(name: &str) -> Show {
+    const STATES: [&str; 13] = [
+        "sched_switch",
+        "sched_waking",
+        "sched_wakeup",
+        "sched_wakeup_new",
+        "sched_process_fork",
+        "irq_handler_exit",
+        "irq_softirq_entry",
+        "irq_softirq_exit",
+        "irq_softirq_raise",
+        "softirq_entry",
+        "softirq_exit",
+        "softirq_raise",
+        "exit_syscall",
+    ];
+    const PREFIXES: [&str; 9] = [
+        "syscall_entry_",
+        "syscall_exit_",
+        "compat_syscall_",
+        "sys_",
+        "compat_sys_",
+        "lttng_statedump_",
+        "lttng_logger",
+        "tompion_object",
+        "tompion_stack",
+    ];
+    let name = name.split_once(':').map_or(name, |(_, name)| name);
+    if name == "irq_handler_entry" {
+        Show::Interrupt
+    } else if STATES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+        Show::Nothing
+    } else {
+        Show::CpuMark
+    }
+}
+
+fn of_program(class: &metadata::Event) -> Show {
+    match class.meaning().kind {
+        Kind::Begin | Kind::End => Show::Nothing,
+        Kind::Counter => Show::Counter,
+        Kind::Flow => Show::Flow,
+        Kind::Job => Show::Job,
+        Kind::Instant | Kind::Mark => match &*class.name {
+            "lttng_ust_cyg_profile:func_entry" | "lttng_ust_cyg_profile_fast:func_entry" => Show::Function,
+            "lttng_ust_cyg_profile:func_exit" | "lttng_ust_cyg_profile_fast:func_exit" => Show::Nothing,
+            name if name.starts_with("lttng_ust_statedump:") => Show::Nothing,
+            _ => Show::Mark,
+        },
+    }
+}

@@ -1,0 +1,73 @@
+//! Texts that boxes and tracks are labelled with, each once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Most labels, and most bytes of them; what comes later has the label `…`.
+const MOST: usize = 1 << 20;
+const MOST_BYTES: usize = 64 << 20;
+/// Longest label in bytes.
+const LONGEST: usize = 1024;
+
+/// Labels by their numbers. Number 0 is none.
+#[derive(Clone, Debug)]
+pub struct Labels {
+    texts: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, u32>,
+    bytes: usize,
+}
+
+impl Default for Labels {
+    fn default() -> Self {
+        let mut labels = Self { texts: Vec::new(), numbers: HashMap::new(), bytes: 0 };
+        labels.add("");
+        labels.add("…");
+        labels
+    }
+}
+
+impl Labels {
+    /// These, in the order of their numbers; nothing if they are none of ours.
+    pub fn of(texts: Vec<String>) -> Option<Self> {
+        let mut labels = Self { texts: Vec::new(), numbers: HashMap::new(), bytes: 0 };
+        for text in &texts {
+            labels.add(text);
+        }
+        (labels.texts.len() == texts.len() && texts.len() >= 2).then_some(labels)
+    }
+
+    /// The number of a text.
+    pub fn number(&mut self, text: &str) -> u32 {
+        if let Some(&number) = self.numbers.get(text) {
+            return number;
+        }
+        if text.len() > LONGEST {
+            let end = (0..=LONGEST).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+            let short = format!("{}…", text.get(..end).unwrap_or_default());
+            return self.numbers.get(short.as_str()).copied().unwrap_or_else(|| self.add(&short));
+        }
+        self.add(text)
+    }
+
+    fn add(&mut self, text: &str) -> u32 {
+        if self.texts.len() >= MOST || self.bytes + text.len() > MOST_BYTES {
+            return 1;
+        }
+        let (number, text): (_, Arc<str>) = (self.texts.len() as u32, text.into());
+        self.bytes += text.len();
+        self.texts.push(text.clone());
+        self.numbers.insert(text, number);
+        number
+    }
+
+    /// The text of a number.
+    pub fn text(&self, number: u32) -> &Arc<str> {
+        // There are two at least.
+        self.texts.get(number as usize).unwrap_or_else(|| &self.texts[0])
+    }
+
+    /// All texts, in the order of their numbers.
+    pub fn texts(&self) -> &[Arc<str>] {
+        &self.texts
+    }
+}

@@ -1,0 +1,402 @@
+//! A lane's entries, at several levels of detail.
+//!
+//! ```text
+//! entries ──► level 0   every entry           blocks in the file, the last one in memory
+//!               └ merge ──► level 1   what is narrower than a cell becomes one entry a cell
+//!                             └ merge ──► level 2   cells eight times as wide …
+//! ```
+//!
+//! A level has the form of its entries in common with the level below, so that a window is answered by reading
+//! whichever level has cells of at most a pixel. A level is fed when a block of the level below is full: what has not
+//! reached it yet stands in the levels below, and is read there.
+
+use std::io;
+
+use super::entry::{Entry, Values};
+use super::store::Store;
+use crate::style;
+
+/// Bytes at which a block is written.
+const BLOCK: usize = 4096;
+/// How many levels there are above the first one.
+pub const LEVELS: usize = 4;
+/// How many times wider cells are from level to level.
+const RATIO: i64 = 8;
+/// How many cells the narrowest cells make of a trace.
+const CELLS: i64 = 1 << 20;
+/// Kinds of entries that are told apart within a cell.
+const KINDS: usize = 8;
+
+/// Widths of the cells of each level from the first one with cells on, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Widths(pub [i64; LEVELS]);
+
+impl Widths {
+    /// For a trace of this duration in nanoseconds.
+    pub fn new(duration: i64) -> Self {
+        let narrowest = (duration / CELLS).max(1);
+        let mut widths = [narrowest; LEVELS];
+        for level in 1..LEVELS {
+            widths[level] = widths[level - 1].saturating_mul(RATIO);
+        }
+        Self(widths)
+    }
+
+    /// The widest level whose cells are at most so wide; 0 is the one with every entry.
+    pub fn level(&self, width: i64) -> usize {
+        self.0.iter().take_while(|&&cell| cell <= width).count()
+    }
+}
+
+/// A block in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Where its first entry begins.
+    pub begin: i64,
+    /// The latest end of its entries.
+    pub end: i64,
+    /// Its place in the file.
+    pub place: u64,
+    /// Its size in bytes.
+    pub bytes: u32,
+    /// How many entries it has.
+    pub count: u32,
+}
+
+/// Entries of one level of detail.
+#[derive(Clone, Debug, Default)]
+pub struct Level {
+    /// Those in the file.
+    pub blocks: Vec<Block>,
+    open: Open,
+    merge: Merge,
+}
+
+impl Level {
+    /// A level that is whole.
+    pub fn of(blocks: Vec<Block>) -> Self {
+        Self { blocks, ..Self::default() }
+    }
+}
+
+/// The block that is being filled.
+#[derive(Clone, Debug, Default)]
+struct Open {
+    bytes: Vec<u8>,
+    begin: i64,
+    end: i64,
+    last: i64,
+    count: u32,
+}
+
+impl Open {
+    fn push(&mut self, entry: &Entry) {
+        if self.bytes.is_empty() {
+            (self.begin, self.end, self.last) = (entry.begin, entry.end, 0);
+        }
+        entry.write(&mut self.last, &mut self.bytes);
+        self.begin = self.begin.min(entry.begin);
+        self.end = self.end.max(entry.end);
+        self.count += 1;
+    }
+}
+
+/// Entries of a lane.
+#[derive(Clone, Debug, Default)]
+pub struct Levels(pub Vec<Level>);
+
+/// What a lane's window is read from: places in the file, and copies of what is not there yet.
+#[derive(Debug, Default)]
+pub struct Slice {
+    parts: Vec<Part>,
+    /// How many entries it has at most.
+    pub count: u64,
+}
+
+#[derive(Debug)]
+enum Part {
+    Block(Block),
+    Bytes(Vec<u8>),
+    Entry(Entry),
+}
+
+impl Levels {
+    /// Adds an entry. Returns by how many bytes more is in memory.
+    ///
+    /// # Errors
+    ///
+    /// If a block cannot be written.
+    pub fn push(&mut self, entry: &Entry, (widths, store): (&Widths, &mut Store)) -> io::Result<usize> {
+        if self.0.is_empty() {
+            self.0.push(Level::default());
+        }
+        let Some(level) = self.0.first_mut() else { return Ok(0) };
+        let before = level.open.bytes.len();
+        level.open.push(entry);
+        let after = level.open.bytes.len();
+        if after >= BLOCK {
+            self.close(0, true, (widths, store))?;
+        }
+        Ok(after - before)
+    }
+
+    /// Writes the open block of a level, and feeds the level above if there is to be one.
+    fn close(&mut self, index: usize, feeds: bool, (widths, store): (&Widths, &mut Store)) -> io::Result<()> {
+        let Some(level) = self.0.get_mut(index) else { return Ok(()) };
+        let open = std::mem::take(&mut level.open);
+        if open.bytes.is_empty() {
+            return Ok(());
+        }
+        let place = store.append(&open.bytes)?;
+        let Open { begin, end, count, .. } = open;
+        level.blocks.push(Block { begin, end, place, bytes: open.bytes.len() as u32, count });
+        let Some(&width) = widths.0.get(index).filter(|_| feeds) else { return Ok(()) };
+        let mut merge = std::mem::take(&mut level.merge);
+        if self.0.len() <= index + 1 {
+            self.0.push(Level::default());
+        }
+        let (mut rest, mut last) = (open.bytes.as_slice(), 0);
+        while let Some(entry) = Entry::read(&mut last, &mut rest) {
+            let mut is_full = false;
+            if let Some(above) = self.0.get_mut(index + 1) {
+                merge.push(&entry, width, &mut |merged| above.open.push(&merged));
+                is_full = above.open.bytes.len() >= BLOCK;
+            }
+            if is_full {
+                self.close(index + 1, true, (widths, store))?;
+            }
+        }
+        if let Some(level) = self.0.get_mut(index) {
+            level.merge = merge;
+        }
+        Ok(())
+    }
+
+    /// Writes what is in memory of every entry, to make room.
+    ///
+    /// # Errors
+    ///
+    /// If a block cannot be written.
+    pub fn relieve(&mut self, place: (&Widths, &mut Store)) -> io::Result<()> {
+        self.close(0, true, place)
+    }
+
+    /// Writes everything.
+    ///
+    /// # Errors
+    ///
+    /// If a block cannot be written.
+    pub fn finish(&mut self, (widths, store): (&Widths, &mut Store)) -> io::Result<()> {
+        let mut index = 0;
+        while index < self.0.len() {
+            // A lane of a single block needs no levels.
+            let feeds = index + 1 < self.0.len();
+            self.close(index, feeds, (widths, store))?;
+            let merge = self.0.get_mut(index).map(|level| std::mem::take(&mut level.merge));
+            if let (Some(above), Some(mut merge)) = (self.0.get_mut(index + 1), merge) {
+                merge.finish(&mut |merged| above.open.push(&merged));
+            }
+            index += 1;
+        }
+        Ok(())
+    }
+
+    /// Bytes that are in memory for entries that are not in the file.
+    pub fn open_bytes(&self) -> usize {
+        self.0.iter().map(|level| level.open.bytes.len()).sum()
+    }
+
+    /// What a window is to be read from, where cells of `width` nanoseconds are narrow enough.
+    pub fn slice(&self, (from, to): (i64, i64), (width, widths): (i64, &Widths)) -> Slice {
+        let top = widths.level(width).min(self.0.len().saturating_sub(1));
+        let mut slice = Slice::default();
+        let Some(level) = self.0.get(top) else { return slice };
+        let first = level.blocks.partition_point(|block| block.end < from);
+        let behind = level.blocks.get(first..).unwrap_or_default();
+        for block in behind.iter().take_while(|block| block.begin <= to) {
+            slice.count += u64::from(block.count);
+            slice.parts.push(Part::Block(*block));
+        }
+        self.open_parts(top, (from, to), &mut slice);
+        slice
+    }
+
+    /// Every entry around a time: at least the ones before and behind it.
+    pub fn slice_around(&self, time: i64) -> Slice {
+        let mut slice = Slice::default();
+        let Some(level) = self.0.first() else { return slice };
+        let at = level.blocks.partition_point(|block| block.end < time);
+        let around = at.saturating_sub(1)..at.saturating_add(3).min(level.blocks.len());
+        for block in level.blocks.get(around).unwrap_or_default() {
+            slice.count += u64::from(block.count);
+            slice.parts.push(Part::Block(*block));
+        }
+        if at.saturating_add(3) >= level.blocks.len() {
+            self.open_parts(0, (i64::MIN, i64::MAX), &mut slice);
+        }
+        slice
+    }
+
+    /// The same where entries overlap and stand in the order of their ends.
+    pub fn slice_unordered(&self, (from, to): (i64, i64), (width, widths): (i64, &Widths)) -> Slice {
+        let top = widths.level(width).min(self.0.len().saturating_sub(1));
+        let mut slice = Slice::default();
+        let Some(level) = self.0.get(top) else { return slice };
+        for block in level.blocks.iter().filter(|block| block.end >= from && block.begin <= to) {
+            slice.count += u64::from(block.count);
+            slice.parts.push(Part::Block(*block));
+        }
+        self.open_parts(top, (from, to), &mut slice);
+        slice
+    }
+
+    /// What is not in the file, of a level and of those below, which have what did not reach it.
+    fn open_parts(&self, top: usize, (from, to): (i64, i64), slice: &mut Slice) {
+        for index in (0..=top).rev() {
+            let Some(level) = self.0.get(index) else { continue };
+            let open = &level.open;
+            if !open.bytes.is_empty() && open.end >= from && open.begin <= to {
+                slice.count += u64::from(open.count);
+                slice.parts.push(Part::Bytes(open.bytes.clone()));
+            }
+            let below = index.checked_sub(1).and_then(|below| self.0.get(below));
+            if let Some(entry) = below.and_then(|below| below.merge.peek()) {
+                if entry.end >= from && entry.begin <= to {
+                    slice.count += 1;
+                    slice.parts.push(Part::Entry(entry));
+                }
+            }
+        }
+    }
+
+    /// When the first entry begins and the last one ends.
+    pub fn bounds(&self) -> Option<(i64, i64)> {
+        let level = self.0.first()?;
+        let open = (!level.open.bytes.is_empty()).then_some((level.open.begin, level.open.end));
+        let first = level.blocks.first().map(|block| block.begin).or(open.map(|(begin, _)| begin))?;
+        let last = open.map(|(_, end)| end).or(level.blocks.last().map(|block| block.end))?;
+        Some((first, last))
+    }
+
+    /// How many entries there are of every one, about.
+    pub fn count(&self) -> u64 {
+        let Some(level) = self.0.first() else { return 0 };
+        level.blocks.iter().map(|block| u64::from(block.count)).sum::<u64>() + u64::from(level.open.count)
+    }
+}
+
+impl Slice {
+    /// Calls with each entry that touches the window, in the order in which they stand. Stops early when told so.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub fn read(
+        &self,
+        store: &Store,
+        (from, to): (i64, i64),
+        visit: &mut dyn FnMut(&Entry) -> bool,
+    ) -> io::Result<()> {
+        for part in &self.parts {
+            let goes_on = match part {
+                Part::Block(block) => {
+                    let bytes = store.read(block.place, block.bytes)?;
+                    read_bytes(&bytes, (from, to), visit)
+                }
+                Part::Bytes(bytes) => read_bytes(bytes, (from, to), visit),
+                Part::Entry(entry) => visit(entry),
+            };
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_bytes(mut bytes: &[u8], (from, to): (i64, i64), visit: &mut dyn FnMut(&Entry) -> bool) -> bool {
+    let mut last = 0;
+    while let Some(entry) = Entry::read(&mut last, &mut bytes) {
+        if entry.end >= from && entry.begin <= to && !visit(&entry) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Makes one entry of all narrow ones in a cell.
+#[derive(Clone, Debug, Default)]
+pub struct Merge {
+    cell: i64,
+    merged: Option<Entry>,
+    /// The kinds of what is merged, and how much of it each takes.
+    kinds: Vec<(Entry, i64)>,
+}
+
+impl Merge {
+    /// Takes the next entry, and gives those that are complete.
+    pub fn push(&mut self, entry: &Entry, width: i64, give: &mut dyn FnMut(Entry)) {
+        if entry.duration() >= width && entry.count == 1 {
+            self.finish(give);
+            give(*entry);
+            return;
+        }
+        let cell = entry.begin.div_euclid(width.max(1));
+        if self.merged.is_some() && self.cell != cell {
+            self.finish(give);
+        }
+        self.cell = cell;
+        match &mut self.merged {
+            None => {
+                self.kinds.clear();
+                self.merged = Some(*entry);
+            }
+            Some(merged) => {
+                merged.begin = merged.begin.min(entry.begin);
+                merged.end = merged.end.max(entry.end);
+                merged.count = merged.count.saturating_add(entry.count);
+                merged.values = Values {
+                    last: entry.values.last,
+                    min: merged.values.min.min(entry.values.min),
+                    max: merged.values.max.max(entry.values.max),
+                };
+            }
+        }
+        self.count_kind(entry);
+    }
+
+    fn count_kind(&mut self, entry: &Entry) {
+        let weight = entry.duration().saturating_add(entry.count.min(1 << 32) as i64);
+        let is_same = |kind: &Entry| (kind.style, kind.label) == (entry.style, entry.label);
+        if let Some((_, total)) = self.kinds.iter_mut().find(|(kind, _)| is_same(kind)) {
+            *total = total.saturating_add(weight);
+        } else if self.kinds.len() < KINDS {
+            self.kinds.push((*entry, weight));
+        } else if let Some(least) = self.kinds.iter_mut().min_by_key(|(_, total)| *total) {
+            if least.1 < weight {
+                *least = (*entry, weight);
+            }
+        }
+    }
+
+    /// What is being merged, as it stands.
+    fn peek(&self) -> Option<Entry> {
+        let merged = self.merged?;
+        let (kind, _) = self.kinds.iter().max_by_key(|(_, total)| *total)?;
+        let seen = if merged.count == 1 { merged.seen } else { 0 };
+        Some(Entry { style: kind.style, label: kind.label, extra: kind.extra, seen, ..merged })
+    }
+
+    /// Gives what is being merged.
+    pub fn finish(&mut self, give: &mut dyn FnMut(Entry)) {
+        if let Some(entry) = self.peek() {
+            give(entry);
+        }
+        self.merged = None;
+    }
+}
+
+/// Whether an entry is of those that are counted alone.
+pub fn is_density(entry: &Entry) -> bool {
+    matches!(entry.style, style::DENSITY | style::LOST | style::OVERWRITTEN)
+}

@@ -1,0 +1,406 @@
+//! The index: what a trace looks like, at every level of detail.
+//!
+//! ```text
+//!            thread 1                              thread 2
+//! TraceSet ──events──► Engine, marks, counters ──batches──► Index: tracks, lanes ──► Levels ──► Store (a file)
+//!                                                              ▲
+//!                                        answers of the server ┘ while it is built, and when it is read again
+//! ```
+
+pub mod apply;
+pub mod build;
+pub mod directory;
+pub mod entry;
+pub mod labels;
+pub mod lane;
+pub mod place;
+pub mod store;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread;
+
+use entry::Entry;
+use labels::Labels;
+use lane::{Levels, Slice, Widths};
+use store::Store;
+
+/// Bytes of entries in memory at which they are written, whatever blocks are full.
+const MOST_OPEN: usize = 48 << 20;
+/// How often who writes gives way to those who read.
+const MOST_YIELDS: usize = 1000;
+/// Most lanes and tracks: a hostile trace could have a thread in each event. What has none is not drawn.
+const MOST_LANES: usize = 2 << 20;
+const MOST_TRACKS: usize = 1 << 19;
+/// Tracks up to which each thread has its own; of later ones, those that have a number one after the other share one.
+const MOST_OF_THEIR_OWN: usize = 100_000;
+
+/// What a lane shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum LaneKind {
+    /// Handlers of interrupts on a processor.
+    Interrupt = 0,
+    /// Soft interrupts on a processor.
+    SoftInterrupt = 1,
+    /// What a processor runs.
+    Cpu = 2,
+    /// What a thread does.
+    Thread = 3,
+    /// What system call it is in.
+    Syscall = 4,
+    /// Its spans of one depth.
+    Span = 5,
+    /// Events.
+    Marks = 6,
+    /// Values of a counter.
+    Counter = 7,
+    /// How many events a channel has.
+    Density = 8,
+    /// How many it lost; shown with its density.
+    Lost = 9,
+    /// How many were overwritten; shown with its density.
+    Overwritten = 10,
+}
+
+impl LaneKind {
+    /// All of them, by their numbers.
+    pub const ALL: [Self; 11] = [
+        Self::Interrupt,
+        Self::SoftInterrupt,
+        Self::Cpu,
+        Self::Thread,
+        Self::Syscall,
+        Self::Span,
+        Self::Marks,
+        Self::Counter,
+        Self::Density,
+        Self::Lost,
+        Self::Overwritten,
+    ];
+
+    /// As the page knows it; nothing if the page doesn't.
+    pub fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Interrupt => "interrupt",
+            Self::SoftInterrupt => "softirq",
+            Self::Cpu => "cpu",
+            Self::Thread => "thread",
+            Self::Syscall => "syscall",
+            Self::Span => "span",
+            Self::Marks => "marks",
+            Self::Counter => "counter",
+            Self::Density => "density",
+            Self::Lost | Self::Overwritten => return None,
+        })
+    }
+}
+
+/// A lane: a row of a track.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    /// Its track.
+    pub track: u32,
+    /// What it shows.
+    pub kind: LaneKind,
+    /// How deep it stands among those of its kind.
+    pub depth: u16,
+    /// The trace whose clock it goes by.
+    pub trace: u32,
+    /// Least and greatest value of a counter.
+    pub range: (f64, f64),
+    /// What stands in it.
+    pub levels: Levels,
+}
+
+/// What a track is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum TrackKind {
+    /// Others stand below it.
+    Group = 0,
+    /// A processor.
+    Cpu = 1,
+    /// A process; its threads stand below it.
+    Process = 2,
+    /// A thread.
+    Thread = 3,
+    /// A counter.
+    Counter = 4,
+    /// A channel of a trace.
+    Channel = 5,
+}
+
+impl TrackKind {
+    /// All of them, by their numbers.
+    pub const ALL: [Self; 6] =
+        [Self::Group, Self::Cpu, Self::Process, Self::Thread, Self::Counter, Self::Channel];
+
+    /// As the page knows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Group => "group",
+            Self::Cpu => "cpu",
+            Self::Process => "process",
+            Self::Thread => "thread",
+            Self::Counter => "counter",
+            Self::Channel => "channel",
+        }
+    }
+}
+
+/// A track of the picture.
+#[derive(Clone, Debug)]
+pub struct Track {
+    /// The track above, if there is one.
+    pub parent: Option<u32>,
+    /// What it is.
+    pub kind: TrackKind,
+    /// Number of its name among the labels.
+    pub name: u32,
+    /// The machine that it is of.
+    pub machine: u16,
+    /// Its processor, process or thread.
+    pub number: i64,
+    /// The process of a thread, if that is known.
+    pub pid: Option<i32>,
+    /// Its lanes.
+    pub lanes: Vec<u32>,
+    /// How long it ran, in nanoseconds.
+    pub busy: i64,
+}
+
+/// Events of one part of the trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartRows {
+    /// How many events stand before it.
+    pub first: u64,
+    /// How many it has of each class, by the class's number; classes without events are left out.
+    pub counts: Vec<(u32, u64)>,
+}
+
+/// An index that is read while it is built.
+#[derive(Debug)]
+pub struct Shared {
+    index: RwLock<Index>,
+    /// How many wait to read.
+    waiting: AtomicUsize,
+}
+
+impl Shared {
+    /// An index that others may read.
+    pub fn new(index: Index) -> Self {
+        Self { index: RwLock::new(index), waiting: AtomicUsize::new(0) }
+    }
+
+    /// The index as it is now.
+    pub fn read(&self) -> RwLockReadGuard<'_, Index> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        index
+    }
+
+    /// The index, to be written to. Who builds it asks again and again, so that those who read it come first.
+    pub fn write(&self) -> RwLockWriteGuard<'_, Index> {
+        for _ in 0..MOST_YIELDS {
+            if self.waiting.load(Ordering::Relaxed) == 0 {
+                break;
+            }
+            thread::yield_now();
+        }
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is known of a trace.
+#[derive(Clone, Debug)]
+pub struct Index {
+    /// Time 0 of all entries, in nanoseconds since the epoch.
+    pub base: i64,
+    /// The latest time, from the base.
+    pub end: i64,
+    /// Widths of cells.
+    pub widths: Widths,
+    /// Where blocks are.
+    pub store: Store,
+    /// Lanes by their numbers.
+    pub lanes: Vec<Lane>,
+    /// Tracks by their numbers.
+    pub tracks: Vec<Track>,
+    /// Texts.
+    pub labels: Labels,
+    /// Wake-ups and flows: from the lane `label` to the lane `extra`.
+    pub arrows: Levels,
+    /// Rows of parts.
+    pub parts: Vec<PartRows>,
+    /// Names of event classes, by their numbers.
+    pub classes: Vec<Arc<str>>,
+    /// Events of each trace.
+    pub events: Vec<u64>,
+    /// The machine of each trace.
+    pub machines: Vec<u16>,
+    /// First and last time of each trace, from the base.
+    pub bounds: Vec<Option<(i64, i64)>>,
+    /// Lost events, lost packets, overwritten events.
+    pub losses: [u64; 3],
+    /// What could not be read, a line each.
+    pub damages: Vec<String>,
+    /// Streams in which time goes back, a line each.
+    pub disorders: Vec<String>,
+    /// How much is there: 1 is all.
+    pub progress: f64,
+    /// Why it could not be completed.
+    pub error: Option<String>,
+    /// For channels of which nothing is known yet but their packets: where bytes are, in 1024 parts of the time.
+    pub outlines: HashMap<u32, Vec<u32>>,
+    open: usize,
+    /// Bytes in memory at which they are written.
+    limit: usize,
+    known: Known,
+}
+
+/// What tracks there are.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// Each with whether it is gone: what is told of it later is of another one with the same number.
+    threads: HashMap<(u16, i32), (u32, bool)>,
+    processes: HashMap<(u16, i32), u32>,
+    cpus: HashMap<(u16, u32), u32>,
+    groups: HashMap<(u16, u8), u32>,
+    interrupts: HashMap<i64, u32>,
+    functions: HashMap<u64, u32>,
+}
+
+impl Index {
+    /// Of a trace from a base on, that lasts about so long.
+    pub fn new((base, duration): (i64, i64), store: Store) -> Self {
+        Self {
+            base,
+            end: duration.max(1),
+            widths: Widths::new(duration),
+            store,
+            lanes: Vec::new(),
+            tracks: Vec::new(),
+            labels: Labels::default(),
+            arrows: Levels::default(),
+            parts: Vec::new(),
+            classes: Vec::new(),
+            events: Vec::new(),
+            machines: Vec::new(),
+            bounds: Vec::new(),
+            losses: [0; 3],
+            damages: Vec::new(),
+            disorders: Vec::new(),
+            progress: 0.0,
+            error: None,
+            outlines: HashMap::new(),
+            open: 0,
+            limit: MOST_OPEN,
+            known: Known::default(),
+        }
+    }
+
+    /// Adds an entry to a lane.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub fn push(&mut self, lane: u32, entry: &Entry) -> io::Result<()> {
+        let Some(lane) = self.lanes.get_mut(lane as usize) else { return Ok(()) };
+        self.open += lane.levels.push(entry, (&self.widths, &mut self.store))?;
+        if self.open > self.limit { self.relieve() } else { Ok(()) }
+    }
+
+    /// Writes what is in memory.
+    fn relieve(&mut self) -> io::Result<()> {
+        for lane in &mut self.lanes {
+            lane.levels.relieve((&self.widths, &mut self.store))?;
+        }
+        self.open = self.lanes.iter().map(|lane| lane.levels.open_bytes()).sum();
+        // What stays are the blocks of upper levels, which grow ever more slowly.
+        self.limit = self.open + MOST_OPEN;
+        Ok(())
+    }
+
+    /// Writes everything that is in memory.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub fn finish(&mut self) -> io::Result<()> {
+        for lane in &mut self.lanes {
+            lane.levels.finish((&self.widths, &mut self.store))?;
+        }
+        self.arrows.finish((&self.widths, &mut self.store))?;
+        self.known = Known::default();
+        self.outlines.clear();
+        Ok(())
+    }
+
+    /// Adds a track. Of too many, the last one has no lanes and stands for all others.
+    pub fn add_track(&mut self, track: Track) -> u32 {
+        if self.tracks.len() >= MOST_TRACKS {
+            return (MOST_TRACKS - 1) as u32;
+        }
+        self.tracks.push(track);
+        (self.tracks.len() - 1) as u32
+    }
+
+    /// The lane of a track; made if it isn't there. Nothing if there are too many lanes.
+    pub fn lane(&mut self, track: u32, (kind, depth): (LaneKind, u16), trace: u32) -> Option<u32> {
+        let lanes = &self.lanes;
+        let of_track = self.tracks.get_mut(track as usize)?;
+        let is_it = |lane: &&u32| {
+            lanes.get(**lane as usize).is_some_and(|lane| (lane.kind, lane.depth) == (kind, depth))
+        };
+        if let Some(&known) = of_track.lanes.iter().find(is_it) {
+            return Some(known);
+        }
+        if self.lanes.len() >= MOST_LANES || track as usize >= MOST_TRACKS - 1 {
+            return None;
+        }
+        let number = self.lanes.len() as u32;
+        of_track.lanes.push(number);
+        let range = (f64::INFINITY, f64::NEG_INFINITY);
+        self.lanes.push(Lane { track, kind, depth, trace, range, levels: Levels::default() });
+        Some(number)
+    }
+
+    /// What a lane's window is read from, with cells of at most `width` nanoseconds.
+    pub fn slice(&self, lane: u32, window: (i64, i64), width: i64) -> Slice {
+        let lane = self.lanes.get(lane as usize);
+        lane.map(|lane| lane.levels.slice(window, (width, &self.widths))).unwrap_or_default()
+    }
+
+    /// The text of a label; nothing for none.
+    pub fn label(&self, number: u32) -> Option<&Arc<str>> {
+        Some(self.labels.text(number)).filter(|_| number != 0)
+    }
+
+    /// The first lane of a track of a kind.
+    pub fn lane_of(&self, track: u32, kind: LaneKind) -> Option<u32> {
+        let lanes = &self.tracks.get(track as usize)?.lanes;
+        lanes
+            .iter()
+            .copied()
+            .find(|lane| self.lanes.get(*lane as usize).is_some_and(|lane| lane.kind == kind))
+    }
+
+    /// The machine of a trace.
+    pub fn machine_of(&self, trace: usize) -> u16 {
+        self.machines.get(trace).copied().unwrap_or(0)
+    }
+
+    /// Whether a thread that comes after one with the same number has a track of its own.
+    fn has_room(&self) -> bool {
+        self.tracks.len() < MOST_OF_THEIR_OWN
+    }
+
+    /// How many events are known.
+    pub fn event_count(&self) -> u64 {
+        self.events.iter().sum()
+    }
+}

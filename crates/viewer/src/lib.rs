@@ -1,0 +1,151 @@
+//! The trace viewer's server.
+//!
+//! ```text
+//! trace ──reader, analysis──► index (levels of detail, in a file) ──► answers in JSON ──HTTP──► page in a browser
+//!   └──────reader, from any moment on────────────► events, search, export ──┘
+//! ```
+//!
+//! [`Server::bind`] opens traces and begins to index them; [`Server::run`] answers the page that is embedded here. What
+//! the page draws and which keys it knows is the business of `web/`; what events mean is `tompion-analysis`'s.
+#![forbid(unsafe_code)]
+
+mod api;
+mod guard;
+mod http;
+pub mod index;
+mod page;
+mod recording;
+pub mod style;
+mod view;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use guard::Guard;
+use http::{Request, Response};
+use view::View;
+
+/// Most connections at a time.
+const MOST_CONNECTIONS: usize = 64;
+
+/// What to show, and where.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Folders with traces.
+    pub paths: Vec<PathBuf>,
+    /// The address to listen on; port 0 takes one that is free.
+    pub listen: SocketAddr,
+    /// The user's cache, for what can't be kept beside a trace; nothing for the one that the environment says.
+    pub cache: Option<PathBuf>,
+}
+
+/// Why nothing can be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A trace cannot be opened.
+    #[error(transparent)]
+    Read(#[from] tompion_reader::Error),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no room for the index.
+    #[error("cannot write an index, neither beside the trace nor in the cache nor among temporary files")]
+    Index(#[source] io::Error),
+}
+
+/// Answers browsers.
+pub struct Server {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    guard: Guard,
+    view: Arc<View>,
+    connections: AtomicUsize,
+}
+
+impl Server {
+    /// Opens traces, listens, and begins to read the traces.
+    ///
+    /// # Errors
+    ///
+    /// If a trace cannot be opened, the address is taken, or an index can be written nowhere.
+    pub fn bind(config: &Config) -> Result<Self, Error> {
+        let view = Arc::new(View::open(&config.paths, config.cache.as_deref())?);
+        let listen = |source| Error::Listen { address: config.listen, source };
+        let listener = TcpListener::bind(config.listen).map_err(listen)?;
+        let guard = listener.local_addr().and_then(Guard::new).map_err(listen)?;
+        let watched = Arc::downgrade(&view);
+        let watch = thread::Builder::new().name("watch".into()).spawn(move || View::watch(&watched));
+        watch.map_err(Error::Index)?;
+        let shared = Arc::new(Shared { guard, view, connections: AtomicUsize::new(0) });
+        Ok(Self { listener, shared })
+    }
+
+    /// Where the page is, with the token without which nobody is answered.
+    pub fn url(&self) -> String {
+        self.shared.guard.url()
+    }
+
+    /// How much of the traces is indexed: 1 is all.
+    pub fn progress(&self) -> f64 {
+        self.shared.view.progress()
+    }
+
+    /// Answers until the program ends.
+    pub fn run(&self) {
+        for stream in self.listener.incoming() {
+            let Ok(stream) = stream else {
+                // Out of descriptors: some will be given back.
+                thread::sleep(std::time::Duration::from_millis(50));
+                continue;
+            };
+            let shared = self.shared.clone();
+            if shared.connections.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
+                shared.connections.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let serve = move || {
+                http::serve(&stream, &|request| shared.answer(request));
+                shared.connections.fetch_sub(1, Ordering::Relaxed);
+            };
+            if thread::Builder::new().name("view".into()).spawn(serve).is_err() {
+                self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn answer(&self, request: &Request) -> Response {
+        let mut response = self.guard.refuse(request).unwrap_or_else(|| self.allowed(request));
+        response.headers.extend(guard::headers().map(|(name, value)| (name, value.to_owned())));
+        response
+    }
+
+    fn allowed(&self, request: &Request) -> Response {
+        if let Some(name) = request.path.strip_prefix("/api/") {
+            return api::answer(&self.view, name, request);
+        }
+        if request.method != "GET" {
+            return Response::error(405, "expected GET");
+        }
+        let Some(mut page) = page::file(&request.path) else {
+            return Response::error(404, "there is nothing of this name");
+        };
+        if request.query.text("token").is_some() {
+            page.headers.push(("Set-Cookie", self.guard.cookie()));
+        }
+        page
+    }
+}

@@ -1,0 +1,19 @@
+//! The page, as it was built.
+
+use crate::http::Response;
+
+/// A file of the page: its path, what it is, its bytes.
+type File = (&'static str, &'static str, &'static [u8]);
+
+const FILES: [File; 4] = [
+    ("/", "text/html; charset=utf-8", include_bytes!("../page/index.html")),
+    ("/assets/app.js", "text/javascript; charset=utf-8", include_bytes!("../page/assets/app.js")),
+    ("/assets/app.css", "text/css; charset=utf-8", include_bytes!("../page/assets/app.css")),
+    ("/assets/worker.js", "text/javascript; charset=utf-8", include_bytes!("../page/assets/worker.js")),
+];
+
+/// A file of the page by its path.
+pub fn file(path: &str) -> Option<Response> {
+    let (_, kind, bytes) = FILES.iter().find(|(known, ..)| *known == path)?;
+    Some(Response::new(200, kind, *bytes))
+}

@@ -1,0 +1,242 @@
+//! What is shown: traces, their index, and who looks after both while they change.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tompion_ctf::metadata::EnvironmentValue;
+use tompion_reader::{Parts, Selection, Trace, TraceSet};
+
+use crate::index::build::{Builder, Outline, trace_name};
+use crate::index::place::{Place, fingerprint};
+use crate::index::{Index, Shared, directory};
+use crate::{Error, recording};
+
+/// How often is looked whether a trace has grown.
+const PACE: Duration = Duration::from_secs(1);
+
+/// Traces that are shown.
+pub struct View {
+    paths: Vec<PathBuf>,
+    /// Where the index and notes are kept.
+    pub place: Place,
+    opened: RwLock<Arc<Opened>>,
+    /// By how much each trace is shifted, in nanoseconds.
+    offsets: Mutex<Vec<i64>>,
+    /// What is remembered of questions that were asked.
+    memory: Mutex<crate::api::Memory>,
+}
+
+/// A trace as it was when it was opened last.
+pub struct Opened {
+    /// How often it was opened.
+    pub generation: u64,
+    /// What is said of each trace.
+    pub traces: Vec<Told>,
+    /// Parts of the traces.
+    pub parts: Arc<Parts>,
+    /// The traces, unread, for questions about their descriptions.
+    pub set: TraceSet,
+    /// What is known.
+    pub index: Shared,
+    /// Whether the recording goes on.
+    pub is_growing: bool,
+    /// The files as they were.
+    fingerprint: String,
+    stop: AtomicBool,
+    /// Whether files have vanished since.
+    gone: Mutex<Option<String>>,
+}
+
+/// What is said of a trace.
+pub struct Told {
+    /// Its folder.
+    pub path: String,
+    /// What to call it.
+    pub name: String,
+    /// What recorded it.
+    pub tracer: String,
+    /// Where.
+    pub host: String,
+}
+
+impl Opened {
+    /// The index, for reading.
+    pub fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read()
+    }
+
+    /// The selected events of a part.
+    pub fn read(&self, part: usize, selection: Selection) -> Option<TraceSet> {
+        self.parts.read(part, selection)
+    }
+
+    /// What is said where files have vanished.
+    pub fn gone(&self) -> Option<String> {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl View {
+    /// Opens traces and begins to read them.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be opened, or there is no place for an index.
+    pub fn open(paths: &[PathBuf], cache: Option<&Path>) -> Result<Self, Error> {
+        let place = Place::new(paths, cache);
+        let opened = open(paths, &place, 1)?;
+        let count = opened.traces.len();
+        Ok(Self {
+            paths: paths.to_vec(),
+            place,
+            opened: RwLock::new(opened),
+            offsets: Mutex::new(vec![0; count]),
+            memory: Mutex::default(),
+        })
+    }
+
+    /// The traces as they were opened last.
+    pub fn opened(&self) -> Arc<Opened> {
+        self.opened.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How much is indexed.
+    pub fn progress(&self) -> f64 {
+        self.opened().index().progress
+    }
+
+    /// Shifts of traces.
+    pub fn offsets(&self) -> MutexGuard<'_, Vec<i64>> {
+        self.offsets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// By how much a trace is shifted.
+    pub fn offset(&self, trace: usize) -> i64 {
+        self.offsets().get(trace).copied().unwrap_or(0)
+    }
+
+    /// What is remembered of questions that were asked.
+    pub fn memory(&self) -> MutexGuard<'_, crate::api::Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The folders that were opened.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// Name of the whole.
+    pub fn name(&self) -> String {
+        let name = |path: &PathBuf| {
+            let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+            path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+        };
+        self.paths.iter().map(name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Looks after traces that grow or vanish, for as long as the view is there. To be called in a thread of its own.
+    pub fn watch(view: &std::sync::Weak<Self>) {
+        let mut pause = PACE;
+        loop {
+            thread::sleep(pause);
+            let Some(view) = view.upgrade() else { return };
+            let began = Instant::now();
+            view.look();
+            // Traces that take long to read are read again less often.
+            pause = PACE.max(began.elapsed() * 4).min(Duration::from_secs(60));
+        }
+    }
+
+    fn look(&self) {
+        let opened = self.opened();
+        let now = fingerprint(&opened.set);
+        let gone = self.paths.iter().find(|path| !path.exists());
+        *opened.gone.lock().unwrap_or_else(PoisonError::into_inner) = gone
+            .map(|path| format!("{} is not there any more; what is known of it is shown", path.display()));
+        let has_changed =
+            now != opened.fingerprint || opened.is_growing && !recording::is_recording(&self.paths);
+        if gone.is_some() || !has_changed || opened.index().progress < 1.0 && opened.index().error.is_none() {
+            return;
+        }
+        // What is being written may be no trace at this moment.
+        let Ok(next) = open(&self.paths, &self.place, opened.generation + 1) else { return };
+        // The page had rather see what was there than an index that is just begun.
+        while next.index().progress < 1.0 && next.index().error.is_none() {
+            thread::sleep(Duration::from_millis(20));
+        }
+        self.offsets().resize(next.traces.len(), 0);
+        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn open(paths: &[PathBuf], place: &Place, generation: u64) -> Result<Arc<Opened>, Error> {
+    let is_growing = recording::is_recording(paths);
+    let set = tompion_reader::open(paths)?;
+    let traces = tompion_reader::open(paths)?;
+    let fingerprint = fingerprint(&set);
+    let outline = Outline::new(&set);
+    let told = (0..set.traces().len()).map(|trace| tell(&set, trace)).collect();
+    let parts = outline.parts.clone();
+    let known = place.load(&fingerprint);
+    let (index, builder) = match known {
+        Some(index) => (index, None),
+        None => {
+            let store = place.begin().map_err(Error::Index)?;
+            let (index, builder) = Builder::new(traces, outline, store);
+            (index, Some(builder))
+        }
+    };
+    let opened = Arc::new(Opened {
+        generation,
+        traces: told,
+        parts,
+        set,
+        index: Shared::new(index),
+        is_growing,
+        fingerprint,
+        stop: AtomicBool::new(false),
+        gone: Mutex::new(None),
+    });
+    if let Some(builder) = builder {
+        let (opened, place) = (opened.clone(), place.clone());
+        let build = move || {
+            builder.run(&opened.index, &opened.stop);
+            let index = opened.index();
+            if index.progress >= 1.0 {
+                // An index that can't be kept is made again the next time.
+                let _ = directory::write(&index, &opened.fingerprint).and_then(|()| place.keep(&index.store));
+            }
+        };
+        thread::Builder::new().name("index".into()).spawn(build).map_err(Error::Index)?;
+    }
+    Ok(opened)
+}
+
+fn tell(set: &TraceSet, trace: usize) -> Told {
+    let name = trace_name(set, trace);
+    let Some(trace) = set.traces().get(trace) else {
+        return Told { path: String::new(), name, tracer: String::new(), host: String::new() };
+    };
+    let text = |name: &str| environment(trace, name);
+    let version = [text("tracer_major"), text("tracer_minor")];
+    let version = version.into_iter().flatten().collect::<Vec<_>>().join(".");
+    let tracer = [text("tracer_name").unwrap_or_default(), version].join(" ").trim().to_owned();
+    Told { path: trace.path.display().to_string(), name, tracer, host: text("hostname").unwrap_or_default() }
+}
+
+/// What a trace says of itself.
+fn environment(trace: &Trace, name: &str) -> Option<String> {
+    match trace.metadata().environment_value(name)? {
+        EnvironmentValue::Text(text) => Some(text.clone()),
+        EnvironmentValue::Integer(number) => Some(number.to_string()),
+    }
+}

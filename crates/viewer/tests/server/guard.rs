@@ -1,0 +1,112 @@
+//! Who is answered.
+
+use crate::client::{Client, Desk};
+use crate::made_up;
+
+fn client(desk: &Desk) -> Client {
+    made_up::write(&desk.trace(), &made_up::story("worker"));
+    let client = desk.open();
+    client.trace();
+    client
+}
+
+#[test]
+fn nobody_without_the_token() {
+    let desk = Desk::new();
+    let client = client(&desk);
+    let (host, token) = (client.host.clone(), client.token.clone());
+    let status = |path: &str, headers: &str| {
+        client.send(&format!("GET {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"), b"").status
+    };
+    let own = format!("Host: {host}\r\n");
+    assert_eq!(status("/", &own), 403);
+    assert_eq!(status("/assets/app.js", &own), 403);
+    assert_eq!(status("/api/trace?token=0", &own), 403);
+    assert_eq!(status(&format!("/api/trace?token={}", &token[1..]), &own), 403);
+    assert_eq!(status(&format!("/api/trace?token={token}"), &own), 200);
+    let port = host.rsplit_once(':').unwrap().1;
+    let cookie = format!("{own}Cookie: a=b; tompion_view_{port}={token}\r\n");
+    assert_eq!(status("/api/trace", &cookie), 200);
+    assert_eq!(status("/api/trace", &format!("{own}Cookie: tompion_view_1={token}\r\n")), 403);
+}
+
+#[test]
+fn no_page_of_another_origin() {
+    let desk = Desk::new();
+    let client = client(&desk);
+    let port = client.host.rsplit_once(':').unwrap().1.to_owned();
+    let status = |headers: &str| {
+        let token = &client.token;
+        let request = format!("GET /api/trace?token={token} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
+        client.send(&request, b"").status
+    };
+    let own = format!("Host: {}\r\n", client.host);
+    assert_eq!(status(""), 403, "no host at all");
+    assert_eq!(status(&format!("Host: evil.example:{port}\r\n")), 403);
+    assert_eq!(status("Host: 127.0.0.1:1\r\n"), 403);
+    assert_eq!(status(&format!("Host: localhost:{port}\r\n")), 200);
+    assert_eq!(status(&format!("{own}Origin: http://evil.example\r\n")), 403);
+    assert_eq!(status(&format!("{own}Origin: null\r\n")), 403);
+    assert_eq!(status(&format!("{own}Origin: https://{}\r\n", client.host)), 403);
+    assert_eq!(status(&format!("{own}Origin: http://{}\r\n", client.host)), 200);
+    assert_eq!(status(&format!("{own}Sec-Fetch-Site: cross-site\r\n")), 403);
+}
+
+#[test]
+fn browsers_are_told_what_they_may_do() {
+    let desk = Desk::new();
+    let client = client(&desk);
+    let page = client.ask("/");
+    assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    let cookie = page.header("set-cookie").unwrap();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    for answer in [page, client.ask("/api/trace"), client.ask("/api/nothing")] {
+        assert!(answer.header("content-security-policy").unwrap().starts_with("default-src 'self'"));
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
+        assert_eq!(answer.header("x-frame-options"), Some("DENY"));
+    }
+}
+
+#[test]
+fn wrong_questions_have_one_line_for_an_answer() {
+    let desk = Desk::new();
+    let client = client(&desk);
+    for (path, status) in [
+        ("/api/lanes?ids=0&from=1", 400),
+        ("/api/lanes?ids=x&from=0&to=1", 400),
+        ("/api/lanes?ids=0&from=5&to=1", 400),
+        ("/api/lanes?ids=0&from=nan&to=1", 400),
+        ("/api/at?lane=99999&time=0", 400),
+        ("/api/at?lane=-1&time=0", 400),
+        ("/api/search?q=&from=0", 400),
+        ("/api/nothing", 404),
+        ("/../Cargo.toml", 404),
+        ("/assets/..%2f..%2fCargo.toml", 404),
+    ] {
+        let answer = client.ask(path);
+        assert_eq!(answer.status, status, "{path}");
+        let line = answer.json()["error"].as_str().unwrap().to_owned();
+        assert!(!line.is_empty() && !line.contains('\n'), "{path}: {line}");
+    }
+    // Far away and absurd, but no error.
+    for path in [
+        "/api/lanes?ids=0,1,2,77777&from=-9000000000000000000&to=9000000000000000000&width=99999999",
+        "/api/lanes?ids=0,1&from=0&to=0&width=0",
+        "/api/arrows?from=0&to=9007199254740992&ids=",
+        "/api/events?from=-9000000000000000000&to=9000000000000000000&row=9223372036854775807&count=-1",
+        "/api/select?from=-9000000000000000000&to=9000000000000000000",
+        "/api/flame?from=0&to=1e30",
+        "/api/step?lane=0&time=-9223372036854775808&dir=-1",
+    ] {
+        let status = client.ask(path).status;
+        assert!(status == 200 || status == 400, "{path}: {status}");
+    }
+    assert_eq!(client.post("/api/notes", "{").status, 400);
+    assert_eq!(client.post("/", "").status, 405);
+    let put = format!(
+        "PUT /api/notes?token={} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+        client.token, client.host
+    );
+    assert_eq!(client.send(&put, b"").status, 405);
+}

@@ -1,0 +1,103 @@
+//! Made-up traces of a kernel.
+
+use std::fs;
+use std::path::Path;
+
+const METADATA: &str = r#"/* CTF 1.8 */
+typealias integer { size = 8; } := u8;
+typealias integer { size = 32; signed = true; align = 8; } := i32;
+typealias integer { size = 64; align = 8; } := u64;
+trace { major = 1; minor = 8; byte_order = le; packet.header := struct { u8 stream_id; }; };
+env { domain = "kernel"; hostname = "box"; };
+clock { name = c; freq = 1000000000; offset = 0; };
+typealias integer { size = 64; align = 8; map = clock.c.value; } := time;
+stream { id = 0; packet.context := struct { time timestamp_begin; time timestamp_end; u64 content_size;
+    u64 packet_size; u64 events_discarded; u8 cpu_id; };
+    event.header := struct { u8 id; time timestamp; }; };
+event { name = "sched_switch"; id = 0; stream_id = 0; fields := struct { string prev_comm; i32 prev_tid;
+    i32 prev_state; string next_comm; i32 next_tid; }; };
+event { name = "syscall_entry_read"; id = 1; stream_id = 0; fields := struct { i32 fd; }; };
+event { name = "syscall_exit_read"; id = 2; stream_id = 0; fields := struct { i32 ret; }; };
+event { name = "sched_waking"; id = 3; stream_id = 0; fields := struct { string comm; i32 tid; }; };
+"#;
+
+/// An event: when, and its class with its fields.
+pub struct Made(pub u64, pub What);
+
+pub enum What {
+    /// From one thread, in a state, to another one.
+    Switch(&'static str, i32, i32, String, i32),
+    Entry(i32),
+    Exit(i32),
+    Waking(String, i32),
+}
+
+impl Made {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        let (id, fields): (u8, Vec<u8>) = match &self.1 {
+            What::Switch(from, from_tid, state, to, to_tid) => {
+                let from = [from.as_bytes(), &[0], &from_tid.to_le_bytes(), &state.to_le_bytes()].concat();
+                (0, [&from[..], to.as_bytes(), &[0], &to_tid.to_le_bytes()].concat())
+            }
+            What::Entry(fd) => (1, fd.to_le_bytes().into()),
+            What::Exit(ret) => (2, ret.to_le_bytes().into()),
+            What::Waking(name, tid) => (3, [name.as_bytes(), &[0], &tid.to_le_bytes()].concat()),
+        };
+        bytes.push(id);
+        bytes.extend(self.0.to_le_bytes());
+        bytes.extend(fields);
+    }
+}
+
+/// A packet of processor 0.
+pub fn packet(events: &[Made], discarded: u64) -> Vec<u8> {
+    let mut content = Vec::new();
+    events.iter().for_each(|event| event.write(&mut content));
+    let size = (1 + 5 * 8 + 1 + content.len() as u64) * 8;
+    let (begin, end) = (events.first().map_or(0, |it| it.0), events.last().map_or(0, |it| it.0));
+    let mut bytes = vec![0];
+    [begin, end, size, size, discarded].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    bytes.push(0);
+    bytes.extend(content);
+    bytes
+}
+
+/// Writes a trace of one stream.
+pub fn write(folder: &Path, stream: &[u8]) {
+    fs::create_dir_all(folder).unwrap();
+    fs::write(folder.join("metadata"), METADATA).unwrap();
+    fs::write(folder.join("channel0_0"), stream).unwrap();
+}
+
+/// A thread of this name that is woken, runs, reads, and sleeps in it; events are lost in the middle.
+pub fn story(name: &str) -> Vec<u8> {
+    let switch = |time, to: &str, tid| Made(time, What::Switch("swapper/0", 0, 0, to.into(), tid));
+    let first = [
+        Made(1000, What::Waking(name.into(), 7)),
+        switch(1500, name, 7),
+        Made(1600, What::Entry(3)),
+        Made(1700, What::Switch("worker", 7, 1, "swapper/0".into(), 0)),
+        Made(2700, What::Waking(name.into(), 7)),
+        switch(2900, name, 7),
+        Made(3000, What::Exit(1)),
+    ];
+    let second = [Made(5000, What::Waking("late".into(), 8)), switch(5100, "late", 8)];
+    [packet(&first, 0), packet(&second, 12)].concat()
+}
+
+/// So many threads, each of which runs once.
+pub fn crowd(threads: i32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut events = Vec::new();
+    for tid in 1..=threads {
+        let time = u64::from(tid.unsigned_abs()) * 1000;
+        let before = if tid == 1 { 0 } else { tid - 1 };
+        events.push(Made(time, What::Switch("one of many", before, 1, format!("thread {tid}"), tid)));
+        if events.len() == 1000 {
+            bytes.extend(packet(&events, 0));
+            events.clear();
+        }
+    }
+    bytes.extend(packet(&events, 0));
+    bytes
+}

@@ -1,0 +1,8 @@
+//! The server, asked as a browser asks it.
+
+mod cache;
+mod client;
+mod corpus;
+mod guard;
+mod made_up;
+mod odd;

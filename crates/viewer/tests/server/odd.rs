@@ -1,0 +1,132 @@
+//! Traces that are hard to show.
+
+use std::fs;
+
+use crate::client::Desk;
+use crate::made_up::{self, Made, What};
+
+#[test]
+fn the_story_of_a_thread() {
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::story("worker"));
+    let client = desk.open();
+    let trace = client.trace();
+    assert_eq!((&trace["base"], &trace["events"]), (&"1000".into(), &9.into()));
+    assert_eq!(trace["losses"]["events"], 12);
+    let lane = client.lanes("thread")[0];
+    let boxes = client.boxes(lane, (0, 4100), 4100);
+    // Woken, running, blocked in read, woken, running, and unknown since events were lost.
+    let styles: Vec<i64> = boxes.iter().map(|it| it.2).collect();
+    assert_eq!(styles[..5], [3, 2, 5, 3, 2], "{boxes:?}");
+    assert_eq!((boxes[0].0, boxes[0].1), (0, 500));
+    assert_eq!(boxes[2].3, "read");
+    let at = client.get(&format!("/api/at?lane={lane}&time=800"));
+    assert_eq!((&at["label"], &at["why"]), (&"read".into(), &"blocked in read".into()));
+    assert_eq!(at["thread"]["name"], "worker");
+    let lost = client.lanes("density")[0];
+    let bins = client.get(&format!("/api/lanes?ids={lost}&from=0&to=4100&width=10"));
+    let bins = bins["lanes"][0]["bins"].as_array().unwrap().clone();
+    assert!(bins.chunks(4).any(|bin| bin[2].as_i64() > Some(0)), "{bins:?}");
+}
+
+#[test]
+fn names_with_html_are_text() {
+    let desk = Desk::new();
+    let name = "<img src=x onerror=alert(1)>\u{202e}\"";
+    made_up::write(&desk.trace(), &made_up::story(name));
+    let client = desk.open();
+    client.trace();
+    let answer = client.ask("/api/tracks");
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    let tracks = answer.json();
+    let names = tracks["tracks"].as_array().unwrap().iter().map(|track| track["name"].as_str().unwrap());
+    assert!(names.into_iter().any(|known| known == name));
+    let found = client.get("/api/events?from=0&to=5000&count=3");
+    assert!(found["rows"][0]["text"].as_str().unwrap().contains("<img"));
+}
+
+#[test]
+fn huge_names_are_cut() {
+    let desk = Desk::new();
+    let name = "é".repeat(40_000);
+    made_up::write(&desk.trace(), &made_up::story(&name));
+    let client = desk.open();
+    client.trace();
+    assert!(client.ask("/api/tracks").body.len() < 100_000);
+    assert!(client.ask("/api/events?from=0&to=5000&count=100").body.len() < 100_000);
+}
+
+#[test]
+fn a_hundred_thousand_threads() {
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::crowd(100_000));
+    let client = desk.open();
+    let trace = client.trace();
+    assert_eq!(trace["events"], 100_000);
+    let end = trace["end"].as_i64().unwrap();
+    let tracks = client.get("/api/tracks");
+    let threads = tracks["tracks"].as_array().unwrap().iter().filter(|track| track["kind"] == "thread");
+    assert!(threads.count() >= 99_999);
+    let cpu = client.lanes("cpu")[0];
+    let boxes = client.boxes(cpu, (0, end), 1000);
+    assert!(boxes.len() <= 2003, "{}", boxes.len());
+    assert!(boxes.iter().map(|it| it.4).sum::<i64>() >= 99_999);
+    let all = client.get(&format!("/api/select?from=0&to={end}"));
+    assert_eq!(all["threads"].as_array().unwrap().len(), 1000, "those that ran longest");
+}
+
+#[test]
+fn a_trace_that_grows_is_shown_as_it_grows() {
+    let desk = Desk::new();
+    let mut stream = made_up::story("worker");
+    made_up::write(&desk.trace(), &stream);
+    fs::write(desk.trace().join("tompion.json"), "{\"schema\":1,\"state\":\"recording\"}").unwrap();
+    let client = desk.open();
+    let trace = client.trace();
+    assert_eq!((&trace["growing"], &trace["events"]), (&true.into(), &9.into()));
+    stream.extend(made_up::packet(&[Made(9000, What::Entry(1)), Made(9100, What::Exit(1))], 12));
+    fs::write(desk.trace().join("channel0_0"), &stream).unwrap();
+    let grown = client.trace_when(|trace| trace["events"] == 11);
+    assert!(grown["generation"].as_i64() > trace["generation"].as_i64());
+    assert_eq!(grown["end"], 8100);
+    fs::write(desk.trace().join("tompion.json"), "{\"schema\":1,\"state\":\"complete\"}").unwrap();
+    client.trace_when(|trace| trace["growing"] == false);
+}
+
+#[test]
+fn of_a_trace_that_vanished_there_is_what_is_known() {
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::story("worker"));
+    let client = desk.open();
+    client.trace();
+    let lane = client.lanes("thread")[0];
+    let before = client.boxes(lane, (0, 4100), 100);
+    fs::remove_dir_all(desk.trace()).unwrap();
+    let trace = client.trace_when(|trace| trace["gone"].is_string());
+    assert!(!trace["gone"].as_str().unwrap().contains('\n'));
+    assert_eq!(client.boxes(lane, (0, 4100), 100), before);
+    for path in
+        ["/api/events?from=0&to=5000", "/api/search?q=worker&from=0", "/api/export?format=csv&from=0&to=5000"]
+    {
+        let answer = client.ask(path);
+        assert!(answer.status == 200 || answer.json()["error"].is_string(), "{path}: {}", answer.status);
+    }
+}
+
+#[test]
+fn damage_is_told_and_what_is_sound_is_shown() {
+    let desk = Desk::new();
+    let mut stream = made_up::story("worker");
+    stream.extend(b"this is no packet, and long enough to be none of a header that is cut off, either");
+    made_up::write(&desk.trace(), &stream);
+    let client = desk.open();
+    let trace = client.trace();
+    assert_eq!(trace["events"], 9);
+    assert!(!trace["damages"].as_array().unwrap().is_empty());
+    // Nothing at all is a trace, too.
+    let empty = Desk::new();
+    made_up::write(&empty.trace(), b"");
+    let client = empty.open();
+    assert_eq!(client.trace()["events"], 0);
+    assert_eq!(client.get("/api/events?from=0&to=100")["total"], 0);
+}
