@@ -47,8 +47,31 @@ pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     let sizes = allocation_sizes(&mut run(&["print", "--format", "json", "-e", ALLOCATIONS]))?;
     ensure!(!sizes.is_empty(), "the trace holds no allocation");
     print!("{}", top_sizes(&sizes).text());
+    picture(&tompion, &start, &folder);
     next_steps(tompion.strip_prefix(&start).unwrap_or(&tompion), &folder, kernel);
     Ok(())
+}
+
+/// The picture of the trace, beside it, opened where there is a screen. It takes Chromium; without it the demo
+/// goes on, and what the viewer says of that is the reader's.
+fn picture(tompion: &Path, start: &Path, folder: &Path) {
+    let mut file = start.join(folder).into_os_string();
+    file.push(".png");
+    println!("\nThe picture\n");
+    let mut view = Command::new(tompion);
+    view.args(["view", "--no-open", "--png"]).arg(&file).arg(start.join(folder));
+    if !shell::limited(180, &view).status().is_ok_and(|status| status.success()) {
+        return;
+    }
+    let has_screen = ["DISPLAY", "WAYLAND_DISPLAY"]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()));
+    if has_screen && shell::exists("xdg-open") {
+        let mut open = Command::new("xdg-open");
+        open.arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Whether a picture is shown is no matter of success.
+        let _ = open.status();
+    }
 }
 
 /// `x demo-report`: the table of sizes from `tompion print --format json` on standard input.
@@ -123,7 +146,7 @@ fn top_sizes(sizes: &HashMap<u64, u64>) -> Table {
 
 fn next_steps(tompion: &Path, folder: &Path, kernel: bool) {
     let (tompion, folder) = (tompion.display(), folder.display());
-    println!("\nNext\n\n  {tompion} print {folder} | less");
+    println!("\nNext\n\n  {tompion} view {folder}\n  {tompion} print {folder} | less");
     if shell::exists("babeltrace2") {
         println!("  babeltrace2 {folder} | less");
     }

@@ -12,6 +12,7 @@ mod layers;
 mod links;
 mod models;
 mod musl;
+mod page;
 mod shell;
 mod suite;
 mod table;

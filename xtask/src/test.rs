@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::artifacts::{self, Profile};
 use crate::workspace::Workspace;
-use crate::{aarch64, instructions, layers, links, models, musl, shell, suite};
+use crate::{aarch64, instructions, layers, links, models, musl, page, shell, suite};
 
 /// What a step of the test came to.
 #[derive(Clone, Copy, Default)]
@@ -70,6 +70,7 @@ const STEPS: &[Step] = &[
     ("loom", loom),
     ("models", |workspace, _| models(workspace)),
     ("scripts", scripts),
+    ("page", |workspace, _| the_page(workspace)),
     ("instructions", |workspace, _| event_path(workspace)),
     ("aarch64", |workspace, _| on_aarch64(workspace)),
     ("musl", |workspace, _| with_musl(workspace)),
@@ -264,6 +265,13 @@ fn script_files(workspace: &Workspace) -> Vec<PathBuf> {
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_program).collect();
     files.sort();
     files
+}
+
+fn the_page(workspace: &Workspace) -> Outcome {
+    match page::unavailable(workspace) {
+        Some(why) => Outcome::left_out(&why),
+        None => Outcome::of(page::command(workspace)),
+    }
 }
 
 fn on_aarch64(workspace: &Workspace) -> Outcome {

@@ -1,0 +1,101 @@
+// Requests of the page to the server that it came from.
+
+import type {
+  EventRows,
+  FlameNode,
+  Hit,
+  Interval,
+  Note,
+  Statistics,
+  TraceInfo,
+  WireArrows,
+  WireTrack,
+} from "./wire";
+
+type Parameters = Record<string, string | number | undefined>;
+
+/** The token, as long as the address still has it; later the server's cookie does. */
+export const token = new URLSearchParams(location.search).get("token") ?? "";
+
+/** The address of a request. */
+export function address(path: string, parameters: Parameters = {}): string {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== undefined) query.set(name, typeof value === "number" ? whole(value) : value);
+  }
+  if (token !== "") query.set("token", token);
+  const text = query.toString();
+  return text === "" ? `api/${path}` : `api/${path}?${text}`;
+}
+
+function whole(value: number): string {
+  return Math.round(value).toString();
+}
+
+async function answer<T>(response: Response): Promise<T> {
+  if (response.ok) return (await response.json()) as T;
+  const text = await response.text();
+  let line = text.trim();
+  try {
+    const parsed = JSON.parse(text) as { error?: string };
+    if (typeof parsed.error === "string") line = parsed.error;
+  } catch {
+    // A line of text is as good.
+  }
+  throw new Error(line === "" ? `the server answered ${response.status}` : line);
+}
+
+async function get<T>(path: string, parameters: Parameters = {}, signal?: AbortSignal): Promise<T> {
+  return answer<T>(await fetch(address(path, parameters), signal === undefined ? {} : { signal }));
+}
+
+async function post<T>(path: string, body: unknown): Promise<T> {
+  const response = await fetch(address(path), {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  return answer<T>(response);
+}
+
+export interface EventQuery {
+  from: number;
+  to: number;
+  row: number;
+  count: number;
+  filter?: string;
+  e?: string;
+}
+
+export const api = {
+  trace: () => get<TraceInfo>("trace"),
+  tracks: (from: number) => get<{ tracks: WireTrack[] }>("tracks", from > 0 ? { from } : {}),
+  at: (lane: number, time: number, near: number) => get<Interval & { none?: boolean }>("at", { lane, time, near }),
+  step: (lane: number, time: number, dir: 1 | -1) =>
+    get<{ begin?: number; end?: number; none?: boolean }>("step", { lane, time, dir }),
+  arrows: (from: number, to: number, width: number, ids: string, signal: AbortSignal) =>
+    get<WireArrows>("arrows", { from, to, width, ids }, signal),
+  search: (q: string, from: number, dir: 1 | -1, signal: AbortSignal) =>
+    get<Hit>("search", { q, from, dir }, signal),
+  events: (query: EventQuery, signal?: AbortSignal) => get<EventRows>("events", { ...query }, signal),
+  select: (from: number, to: number, ids: string, signal?: AbortSignal) =>
+    get<Statistics>("select", { from, to, ids }, signal),
+  flame: (from: number, to: number, ids: string, signal?: AbortSignal) =>
+    get<{ nodes: FlameNode[] }>("flame", ids === "" ? { from, to } : { from, to, ids }, signal),
+  notes: () => get<Note[]>("notes"),
+  saveNotes: (notes: Note[]) => post<unknown>("notes", notes),
+  offset: (trace: number, offset: number) => post<unknown>("offset", { trace, offset_ns: offset }),
+  exportCtf: (from: number, to: number) => get<{ path?: string }>("export", { from, to, format: "ctf" }),
+  csvAddress: (from: number, to: number) => address("export", { from, to, format: "csv" }),
+};
+
+/** What went wrong, in one line. */
+export function reason(error: unknown): string {
+  if (error instanceof TypeError) return "the server is gone: start `tompion view` again";
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** Whether a request ended because the page no longer wanted it. */
+export function wasAborted(error: unknown): boolean {
+  return error instanceof DOMException && error.name === "AbortError";
+}

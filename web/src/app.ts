@@ -1,0 +1,201 @@
+// What the page knows, and whom it tells when that changes.
+
+import { api, reason } from "./api";
+import { PALETTES, type Palette, type Theme } from "./colours";
+import { Tiles } from "./tiles";
+import type { Clock, ClockBase } from "./time";
+import { Tracks } from "./tracks";
+import { View } from "./view";
+import type { Interval, Note, TraceInfo } from "./wire";
+
+/** A click counts as on a box that is nearer than the screen's width divided by this. */
+const NEAR = 500;
+
+/** A box that was chosen; its particulars come later. */
+export interface Selected {
+  lane: number;
+  begin: number;
+  end: number;
+  style: number;
+  label: string;
+  detail: Interval | null;
+  error: string;
+}
+
+/** A stretch of time, on some lanes or (none named) on all. */
+export interface Area {
+  begin: number;
+  end: number;
+  lanes: number[];
+  tracks: number[];
+}
+
+export type Tab = "detail" | "selection" | "events" | "flame" | "notes";
+export type Topic = "info" | "tracks" | "view" | "selected" | "area" | "theme" | "clock" | "notes" | "tab" | "message" | "hover";
+
+/** What the pointer is over. */
+export interface Hover {
+  time: number;
+  x: number;
+  y: number;
+  lane: number;
+  box: { begin: number; end: number; style: number; label: string; count: number } | null;
+}
+
+export class App {
+  info: TraceInfo = {
+    version: 1, base: "0", begin: 0, end: 1, progress: 0, growing: false, name: "", traces: [], events: 0,
+    losses: { events: 0 },
+  };
+  readonly tracks = new Tracks();
+  readonly view: View;
+  readonly tiles: Tiles;
+  theme: Theme = "light";
+  clock: Clock = "relative";
+  selected: Selected | null = null;
+  area: Area | null = null;
+  hover: Hover | null = null;
+  notes: Note[] = [];
+  tab: Tab = "detail";
+  arrows = true;
+  /** The track that keys act on. */
+  current = -1;
+  /** The timeline's height of scroll, in pixels. */
+  scroll = 0;
+  /** A moment to look at: where a search or a row of the table led. */
+  cursor: number | null = null;
+  private readonly listeners = new Map<Topic, (() => void)[]>();
+  private drawAsked = false;
+  private drawer: () => void = () => {};
+  private selection = 0;
+
+  constructor() {
+    this.view = new View(() => this.draw());
+    this.tiles = new Tiles(new Worker(new URL("./worker.ts", import.meta.url), { type: "module" }), () => this.draw());
+  }
+
+  get palette(): Palette {
+    return PALETTES[this.theme];
+  }
+
+  get clockBase(): ClockBase {
+    return { base: BigInt(this.info.base), begin: this.info.begin, ahead: this.info.timezone_offset_s ?? 0 };
+  }
+
+  on(topic: Topic, listener: () => void): void {
+    const all = this.listeners.get(topic) ?? [];
+    all.push(listener);
+    this.listeners.set(topic, all);
+  }
+
+  tell(topic: Topic): void {
+    for (const listener of this.listeners.get(topic) ?? []) listener();
+    this.draw();
+  }
+
+  /** Who draws a frame. */
+  drawnBy(drawer: () => void): void {
+    this.drawer = drawer;
+  }
+
+  /** Asks for a frame; more than one in a frame's time are one. */
+  draw(): void {
+    if (this.drawAsked) return;
+    this.drawAsked = true;
+    requestAnimationFrame(() => {
+      this.drawAsked = false;
+      this.drawer();
+    });
+  }
+
+  /** A line for the reader, at the bottom of the page. */
+  message = "";
+  say(line: string): void {
+    this.message = line;
+    this.tell("message");
+  }
+
+  setTab(tab: Tab): void {
+    this.tab = tab;
+    this.tell("tab");
+  }
+
+  setTheme(theme: Theme): void {
+    this.theme = theme;
+    document.documentElement.dataset["theme"] = theme;
+    this.tell("theme");
+  }
+
+  setClock(clock: Clock): void {
+    this.clock = clock;
+    this.tell("clock");
+  }
+
+  setArea(area: Area | null): void {
+    this.area = area;
+    this.tell("area");
+    if (area !== null && this.tab === "detail") this.setTab("selection");
+  }
+
+  /** Chooses what is on a lane at a moment; its particulars are asked for. */
+  async select(lane: number, time: number, guess?: Partial<Selected>): Promise<void> {
+    const number = ++this.selection;
+    this.selected = { lane, begin: time, end: time, style: 0, label: "", detail: null, error: "", ...guess };
+    this.current = this.tracks.laneTrack.get(lane) ?? this.current;
+    if (this.tab !== "detail") this.setTab("detail");
+    this.tell("selected");
+    let [detail, error]: [Interval | null, string] = [null, ""];
+    try {
+      const answer = await api.at(lane, time, this.view.span / NEAR);
+      if (answer.none === true || typeof answer.begin !== "number") error = "nothing is known of this moment here";
+      else detail = answer;
+    } catch (failure) {
+      error = reason(failure);
+    }
+    if (number !== this.selection || this.selected === null) return;
+    this.selected.error = error;
+    if (detail !== null) {
+      const { begin, end, style, label } = detail;
+      this.selected = { lane, begin, end, style, label: label ?? "", detail, error: "" };
+    }
+    this.tell("selected");
+  }
+
+  unselect(): void {
+    this.selection += 1;
+    this.selected = null;
+    this.tell("selected");
+  }
+
+  /** Lanes have other numbers now: what is chosen stays chosen. */
+  renumber(numbers: Map<number, number>): void {
+    const lane = this.selected === null ? undefined : numbers.get(this.selected.lane);
+    if (this.selected !== null && lane !== undefined) this.selected.lane = lane;
+    else this.selected = null;
+    if (this.area === null) return;
+    this.area.lanes = this.area.lanes.map((old) => numbers.get(old)).filter((now) => now !== undefined);
+    this.area.tracks = [...new Set(this.area.lanes.map((now) => this.tracks.laneTrack.get(now) ?? -1))];
+  }
+
+  /** Scrolls so that a track can be seen, and its folded parents open. */
+  reveal: (track: number) => void = () => {};
+
+  /** Goes to a lane and moment, and chooses what is there. */
+  jump(lane: number, time: number, place?: { begin: number; end: number }): void {
+    const track = this.tracks.laneTrack.get(lane);
+    if (track !== undefined) this.reveal(track);
+    if (place !== undefined) this.view.fit(place.begin, Math.max(place.end, place.begin + 1));
+    else this.view.show(time, time);
+    void this.select(lane, time, place ?? {});
+  }
+
+  async saveNotes(): Promise<void> {
+    this.notes.sort((a, b) => a.time - b.time);
+    this.tell("notes");
+    try {
+      await api.saveNotes(this.notes);
+    } catch (failure) {
+      this.say(`notes were not saved: ${reason(failure)}`);
+    }
+  }
+}

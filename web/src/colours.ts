@@ -1,0 +1,221 @@
+// The page's colours: those of states after Okabe and Ito, those of threads by their names.
+//
+// Meaning never hangs on colour alone: running is high, blocked is low and thin, losses are hatched.
+
+import { Style } from "./wire";
+
+export type Theme = "light" | "dark";
+
+/** A colour as canvases keep it in memory: bytes R, G, B, A, read as one little-endian number. */
+export type Packed = number;
+
+export interface Palette {
+  theme: Theme;
+  /** CSS colours of the drawing's own parts. */
+  ground: string;
+  stripe: string;
+  current: string;
+  line: string;
+  text: string;
+  muted: string;
+  accent: string;
+  lost: string;
+  overwritten: string;
+  counter: string;
+  counterFill: string;
+  density: string;
+  arrow: string;
+  /** By style. */
+  states: string[];
+  /** The same, packed. */
+  packed: Uint32Array;
+  /** Paler ones, for several intervals in one pixel. */
+  packedPale: Uint32Array;
+  names: Uint32Array;
+  namesPale: Uint32Array;
+  nameTexts: string[];
+}
+
+const NAMES = 24;
+
+const LIGHT_STATES: Record<number, string> = {
+  [Style.unknown]: "#c9c7c1",
+  [Style.idle]: "#ecebe6",
+  [Style.running]: "#2a9d74",
+  [Style.readyWoken]: "#eeb32b",
+  [Style.readyPreempted]: "#dd5b12",
+  [Style.blocked]: "#c3d3de",
+  [Style.blockedHard]: "#b56a9c",
+  [Style.stopped]: "#8d8a83",
+  [Style.fresh]: "#d8d28a",
+  [Style.syscall]: "#6aa5d8",
+  [Style.interrupt]: "#8c4a86",
+  [Style.softirq]: "#c08fbf",
+  [Style.span]: "#5aa9c9",
+  [Style.function]: "#8fb3d9",
+  [Style.mark]: "#3b4657",
+  [Style.lost]: "#d0202e",
+  [Style.overwritten]: "#8f8c86",
+  [Style.job]: "#3f9aa6",
+  [Style.jobLate]: "#dd5b12",
+};
+
+const DARK_STATES: Record<number, string> = {
+  [Style.unknown]: "#474b53",
+  [Style.idle]: "#20252d",
+  [Style.running]: "#2fae83",
+  [Style.readyWoken]: "#e2aa2f",
+  [Style.readyPreempted]: "#ef6d28",
+  [Style.blocked]: "#3c5263",
+  [Style.blockedHard]: "#b06c9b",
+  [Style.stopped]: "#767b84",
+  [Style.fresh]: "#a5a04f",
+  [Style.syscall]: "#4585bd",
+  [Style.interrupt]: "#b86fb0",
+  [Style.softirq]: "#8a5f90",
+  [Style.span]: "#3d8caf",
+  [Style.function]: "#56799f",
+  [Style.mark]: "#c9d2de",
+  [Style.lost]: "#ff5a5f",
+  [Style.overwritten]: "#7c828c",
+  [Style.job]: "#37909c",
+  [Style.jobLate]: "#ef6d28",
+};
+
+/** What each state is called, and the word that explains it. */
+export const STATE_WORDS: Record<number, [string, string]> = {
+  [Style.unknown]: ["unknown", "nothing in the trace tells"],
+  [Style.idle]: ["idle", "the CPU has nothing to run"],
+  [Style.running]: ["running", "on a CPU"],
+  [Style.readyWoken]: ["ready", "woken, waits for a CPU"],
+  [Style.readyPreempted]: ["preempted", "wants to run, another one took the CPU"],
+  [Style.blocked]: ["blocked", "sleeps until something wakes it"],
+  [Style.blockedHard]: ["blocked on I/O", "sleeps, and no signal wakes it"],
+  [Style.stopped]: ["stopped", "by a signal or a debugger"],
+  [Style.fresh]: ["new", "made, has not run yet"],
+  [Style.syscall]: ["system call", "in the kernel on the thread's behalf"],
+  [Style.interrupt]: ["interrupt", "the CPU answers a device"],
+  [Style.softirq]: ["soft interrupt", "what interrupts left to do"],
+  [Style.span]: ["span", "between a begin and its end"],
+  [Style.function]: ["function", "between entry and exit"],
+  [Style.mark]: ["event", "a moment, no duration"],
+  [Style.lost]: ["lost", "events that no room was left for"],
+  [Style.overwritten]: ["overwritten", "history that the flight recorder let go"],
+  [Style.job]: ["job", "one activation, in time"],
+  [Style.jobLate]: ["late job", "ended after its deadline"],
+};
+
+/** What a style is called. */
+export function styleWord(style: number): string {
+  return STATE_WORDS[style]?.[0] ?? "unknown";
+}
+
+/** Packs `#rrggbb`. */
+export function pack(colour: string): Packed {
+  const value = Number.parseInt(colour.slice(1, 7), 16);
+  return ((255 << 24) | ((value & 255) << 16) | (value & 0xff00) | (value >>> 16)) >>> 0;
+}
+
+/** A mixture of two packed colours: `share` of the second. */
+export function mix(first: Packed, second: Packed, share: number): Packed {
+  const part = share <= 0 ? 0 : share >= 1 ? 256 : (share * 256) | 0;
+  const rest = 256 - part;
+  const even = (((first & 0xff00ff) * rest + (second & 0xff00ff) * part) >>> 8) & 0xff00ff;
+  const odd = (((first >>> 8) & 0xff) * rest + ((second >>> 8) & 0xff) * part) & 0xff00;
+  return (0xff000000 | even | odd) >>> 0;
+}
+
+/** A number for a name that is the same on every machine and every day (FNV-1a). */
+export function hash(name: string): number {
+  let value = 0x811c9dc5;
+  for (let at = 0; at < name.length; at++) {
+    value ^= name.charCodeAt(at);
+    value = Math.imul(value, 0x01000193);
+  }
+  // The low bits alone tell short names badly apart.
+  value ^= value >>> 15;
+  value = Math.imul(value, 0x2c1b3c6d);
+  return (value ^ (value >>> 13)) >>> 0;
+}
+
+/** Threads of one program are of one colour: what numbers them does not count. */
+export function nameColour(name: string): number {
+  return hash(name.replace(/[/:-]?\d+(:\d+)?$/, "")) % NAMES;
+}
+
+/** OKLCH to `#rrggbb`: equally light to the eye, whatever the hue. */
+export function oklch(lightness: number, chroma: number, hue: number): string {
+  const angle = (hue * Math.PI) / 180;
+  const [a, b] = [chroma * Math.cos(angle), chroma * Math.sin(angle)];
+  const l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3;
+  const m = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3;
+  const s = (lightness - 0.0894841775 * a - 1.291485548 * b) ** 3;
+  const linear = [
+    4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
+    -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
+    -0.0041960863 * l - 0.7034186147 * m + 1.707614701 * s,
+  ];
+  const bytes = linear.map((value) => {
+    const bound = Math.min(1, Math.max(0, value));
+    const encoded = bound <= 0.0031308 ? 12.92 * bound : 1.055 * bound ** (1 / 2.4) - 0.055;
+    return Math.round(encoded * 255).toString(16).padStart(2, "0");
+  });
+  return `#${bytes.join("")}`;
+}
+
+function nameColours(theme: Theme): string[] {
+  const light = theme === "light";
+  return Array.from({ length: NAMES }, (_, at) => {
+    // Neighbours in number lie far apart in hue, and every other one is a little darker.
+    const hue = (at * 137.508 + 20) % 360;
+    const lightness = (light ? 0.74 : 0.58) + (at % 2 === 0 ? 0.04 : -0.04);
+    return oklch(lightness, light ? 0.095 : 0.085, hue);
+  });
+}
+
+function make(theme: Theme): Palette {
+  const light = theme === "light";
+  const byStyle = light ? LIGHT_STATES : DARK_STATES;
+  const states = Array.from({ length: 19 }, (_, style) => byStyle[style] ?? "#888888");
+  const nameTexts = nameColours(theme);
+  const idle = pack(byStyle[Style.idle] ?? "#888888");
+  const paler = (colour: string): Packed => mix(pack(colour), idle, 0.18);
+  return {
+    theme,
+    ground: light ? "#fdfcfa" : "#14181e",
+    stripe: light ? "#f5f3ee" : "#191e25",
+    current: light ? "#f8f3e6" : "#201f1e",
+    line: light ? "#e4e1d9" : "#262d36",
+    text: light ? "#20242b" : "#e3e7ec",
+    muted: light ? "#6d6a63" : "#8f98a5",
+    accent: light ? "#9a6b12" : "#e0b05a",
+    lost: byStyle[Style.lost] ?? "#d00000",
+    overwritten: byStyle[Style.overwritten] ?? "#888888",
+    counter: light ? "#2f6f9f" : "#6bb0e0",
+    counterFill: light ? "#2f6f9f22" : "#6bb0e026",
+    density: light ? "#8ea3b5" : "#5b7186",
+    arrow: light ? "#4a3d20" : "#e9d8b0",
+    states,
+    packed: Uint32Array.from(states, pack),
+    packedPale: Uint32Array.from(states, paler),
+    names: Uint32Array.from(nameTexts, pack),
+    namesPale: Uint32Array.from(nameTexts, paler),
+    nameTexts,
+  };
+}
+
+export const PALETTES: Record<Theme, Palette> = { light: make("light"), dark: make("dark") };
+
+/** How light a packed colour is, from 0 to 1. */
+export function luminance(colour: Packed): number {
+  const part = (shift: number) => {
+    const value = ((colour >>> shift) & 255) / 255;
+    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  };
+  return 0.2126 * part(0) + 0.7152 * part(8) + 0.0722 * part(16);
+}
+
+/** Black or white, whichever reads better on a colour. */
+export function inkOn(colour: Packed): string {
+  return luminance(colour) > 0.22 ? "#12161c" : "#ffffff";
+}

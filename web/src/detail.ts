@@ -1,0 +1,149 @@
+// The tab "Detail": all that is known of the chosen box, and why it is there.
+
+import { STATE_WORDS, styleWord } from "./colours";
+import type { App, Selected } from "./app";
+import { byId, el, fill, link, shorten } from "./dom";
+import { legend, patch } from "./legend";
+import type { Page } from "./panel";
+import { duration, moment, timeOfDay } from "./time";
+import { Style, type Interval, type Neighbour, type ThreadLink } from "./wire";
+
+const HINTS: Record<number, string> = {
+  [Style.readyWoken]: "It could run from here on, and had to wait for a CPU.",
+  [Style.readyPreempted]: "It wanted to go on, and another one had its CPU.",
+  [Style.blocked]: "It waited for something; who ended that is named below.",
+  [Style.blockedHard]: "It waited for something that signals don't end, mostly a disk.",
+  [Style.lost]: "Events were lost here: what happened is not known.",
+  [Style.overwritten]: "The flight recorder kept only what is newer.",
+};
+
+export class Detail implements Page {
+  private readonly root = byId("page-detail");
+
+  constructor(private readonly app: App) {
+    app.on("selected", () => this.show());
+    app.on("clock", () => this.show());
+    app.on("theme", () => this.show());
+  }
+
+  show(): void {
+    if (this.root.hidden) return;
+    const { selected } = this.app;
+    this.root.dataset["lane"] = selected === null ? "" : String(selected.lane);
+    this.root.dataset["ready"] = String(selected !== null && (selected.detail !== null || selected.error !== ""));
+    if (selected === null) this.empty();
+    else if (selected.detail === null) fill(this.root, this.heading(selected), el("p", { class: "muted", text: selected.error || "…" }));
+    else this.whole(selected, selected.detail);
+  }
+
+  private empty(): void {
+    const words = el("p", { class: "lead" });
+    words.append("Click a box to see what it is and why. ", el("kbd", { text: "W" }), el("kbd", { text: "A" }), el("kbd", { text: "S" }), el("kbd", { text: "D" }));
+    words.append(" or the wheel move through time, ", el("kbd", { text: "Shift" }), "-drag measures an area, ", el("kbd", { text: "?" }), " shows all keys.");
+    fill(this.root, words, legend(this.app));
+  }
+
+  private heading(selected: Selected): HTMLElement {
+    const name = selected.label === "" ? styleWord(selected.style) : selected.label;
+    const title = el("h2", {}, patch(this.app, selected.style), el("span", { text: shorten(name, 300) }));
+    if (name !== styleWord(selected.style)) title.append(el("small", { text: styleWord(selected.style) }));
+    const length = selected.end - selected.begin;
+    if (length > 0) title.append(el("strong", { text: duration(length) }));
+    return title;
+  }
+
+  private whole(selected: Selected, detail: Interval): void {
+    const left = el("div", { class: "column why" }, this.heading(selected), this.reason(detail), this.surroundings(detail));
+    const right = el("div", { class: "column" }, this.facts(detail));
+    fill(this.root, left, right);
+  }
+
+  /** Why the box is there: the answer that most people look for. */
+  private reason(detail: Interval): HTMLElement {
+    const box = el("div", { class: "reason" });
+    const line = detail.why ?? "";
+    const hint = HINTS[detail.style] ?? "";
+    if (line !== "") box.append(el("p", { class: "answer", text: sentence(line), data: { why: line } }));
+    if (hint !== "") box.append(el("p", { class: "muted", text: hint }));
+    const links = el("p", { class: "links" });
+    const { waker, thread } = detail;
+    const waits = detail.style === Style.readyPreempted || detail.style === Style.readyWoken;
+    const culprit = detail.culprit ?? (waits ? this.named(line) : null);
+    if (culprit !== null) {
+      // Who took the CPU need not be who had it for most of the time.
+      const named = culprit.name !== undefined && line.includes(culprit.name);
+      const word = detail.style === Style.readyPreempted && named ? "preempted by " : "its CPU mostly ran ";
+      links.append(this.threadLink(word, culprit, detail.begin, "culprit"));
+    }
+    if (waker !== undefined && waker !== null) links.append(this.threadLink("woken by ", waker, detail.end, "waker"));
+    if (thread?.lane !== undefined && thread.lane >= 0 && thread.lane !== detail.lane) {
+      links.append(this.threadLink("thread ", thread, detail.begin, "thread"));
+    }
+    if (links.childElementCount > 0) box.append(links);
+    if (box.childElementCount === 0) {
+      const where = detail.style === Style.running && typeof detail.cpu === "number" ? `on CPU ${detail.cpu}` : STATE_WORDS[detail.style]?.[1];
+      box.append(el("p", { class: "muted", text: sentence(where ?? "") }));
+    }
+    return box;
+  }
+
+  /** The thread that a line names by its number. */
+  private named(line: string): ThreadLink | null {
+    const tid = Number(/preempted by .*\(tid (\d+)\)/.exec(line)?.[1] ?? Number.NaN);
+    for (const track of this.app.tracks.all.values()) {
+      const lane = track.lanes.find((candidate) => candidate.kind === "thread");
+      if (track.tid === tid && lane !== undefined) return { tid, name: track.name, lane: lane.id };
+    }
+    return null;
+  }
+
+  private threadLink(word: string, thread: ThreadLink, fallback: number, role: string): HTMLElement {
+    const name = shorten(thread.name ?? "thread", 80);
+    const text = thread.tid > 0 ? `${name} ${thread.tid}` : name;
+    const lane = thread.lane ?? -1;
+    if (lane < 0) return el("span", { class: "chip", data: { role } }, word, el("b", { text }));
+    const chip = link(text, "Go to what it did then", () => this.app.jump(lane, thread.time ?? fallback));
+    chip.dataset["role"] = role;
+    return el("span", { class: "chip" }, word, chip);
+  }
+
+  private surroundings(detail: Interval): HTMLElement {
+    const list = el("div", { class: "around" });
+    const part = (word: string, other: Neighbour | null | undefined): void => {
+      if (other === null || other === undefined) return;
+      const label = other.label === "" || other.label === undefined ? styleWord(other.style) : other.label;
+      const click = (): void => this.app.jump(detail.lane, other.begin);
+      const name = link(shorten(label, 60), "Choose it", click);
+      list.append(el("div", {}, el("span", { class: "muted", text: word }), patch(this.app, other.style), name, el("span", { text: duration(other.end - other.begin) })));
+    };
+    part("before", detail.before);
+    part("after", detail.after);
+    return list;
+  }
+
+  private facts(detail: Interval): HTMLElement {
+    const { app } = this;
+    const table = el("table", { class: "facts" });
+    const row = (name: string, value: string | Node): void => {
+      table.append(el("tr", {}, el("th", { text: shorten(name, 120) }), el("td", {}, value)));
+    };
+    const [sure, sureEnd] = detail.seen ?? [true, true];
+    const clock = app.clockBase;
+    row("begin", `${moment(clock, app.clock, detail.begin)}${sure ? "" : " or earlier"}`);
+    if (app.clock === "relative") row("time of day", timeOfDay(clock, detail.begin, false));
+    if (detail.end > detail.begin) {
+      row("end", `${moment(clock, app.clock, detail.end)}${sureEnd ? "" : " or later"}`);
+      row("duration", duration(detail.end - detail.begin));
+    }
+    const { thread } = detail;
+    if (thread !== undefined && thread !== null) row("thread", `${shorten(thread.name ?? "", 80)} ${thread.tid}`);
+    if (thread?.pid !== undefined) row("process", String(thread.pid));
+    if (detail.cpu !== undefined && detail.cpu !== null && detail.cpu >= 0) row("CPU", String(detail.cpu));
+    for (const [name, value] of detail.fields ?? []) row(name, el("span", { class: "value", text: shorten(value, 4000) }));
+    return table;
+  }
+}
+
+function sentence(line: string): string {
+  return line.charAt(0).toUpperCase() + line.slice(1);
+}

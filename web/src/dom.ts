@@ -1,0 +1,84 @@
+// Elements in few words. Texts are always texts: nothing of a trace is ever parsed as HTML.
+
+type Child = Node | string | null | undefined | false;
+
+interface Options {
+  class?: string;
+  text?: string;
+  title?: string;
+  data?: Record<string, string>;
+  attributes?: Record<string, string>;
+  click?: (event: MouseEvent) => void;
+}
+
+/** An element with its class, text and children. */
+export function el<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  options: Options = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(tag);
+  if (options.class !== undefined) element.className = options.class;
+  if (options.text !== undefined) element.textContent = options.text;
+  if (options.title !== undefined) element.title = options.title;
+  for (const [name, value] of Object.entries(options.data ?? {})) element.dataset[name] = value;
+  for (const [name, value] of Object.entries(options.attributes ?? {})) element.setAttribute(name, value);
+  if (options.click !== undefined) element.addEventListener("click", options.click as EventListener);
+  append(element, children);
+  return element;
+}
+
+/** Puts children under an element. */
+export function append(element: Element, children: Child[]): void {
+  for (const child of children) {
+    if (child !== null && child !== undefined && child !== false) element.append(child);
+  }
+}
+
+/** Replaces all that is in an element. */
+export function fill(element: Element, ...children: Child[]): void {
+  element.replaceChildren();
+  append(element, children);
+}
+
+/** A button that looks like a link. */
+export function link(text: string, title: string, click: () => void): HTMLButtonElement {
+  return el("button", { class: "link", text, title, click, attributes: { type: "button" } });
+}
+
+/** A button. */
+export function button(text: string, title: string, click: () => void, className = "button"): HTMLButtonElement {
+  return el("button", { class: className, text, title, click, attributes: { type: "button" } });
+}
+
+/** The element of this id, which the page's own HTML has. */
+export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
+  const element = document.getElementById(id);
+  if (element === null) throw new Error(`the page has no #${id}`);
+  return element as T;
+}
+
+/** A text cut in the middle of nowhere helps nobody: at most so many characters, then an ellipsis. */
+export function shorten(text: string, most: number): string {
+  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+}
+
+/** Makes the canvas as large as its place, in the screen's pixels; true if that changed anything. */
+export function fitCanvas(canvas: HTMLCanvasElement, width: number, height: number): boolean {
+  const ratio = devicePixelRatio;
+  const [wide, high] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
+  if (canvas.width === wide && canvas.height === high) return false;
+  canvas.width = wide;
+  canvas.height = high;
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  return true;
+}
+
+/** The canvas' context, with CSS pixels as its unit. */
+export function context(canvas: HTMLCanvasElement): CanvasRenderingContext2D {
+  const drawing = canvas.getContext("2d");
+  if (drawing === null) throw new Error("this browser can't draw on a canvas");
+  drawing.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
+  return drawing;
+}

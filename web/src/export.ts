@@ -1,0 +1,64 @@
+// What leaves the page: a smaller trace, CSV, a picture.
+
+import { api, reason } from "./api";
+import type { App, Area } from "./app";
+import { button, byId, el } from "./dom";
+
+function download(href: string, name: string): void {
+  const anchor = el("a", { attributes: { href, download: name } });
+  document.body.append(anchor);
+  anchor.click();
+  anchor.remove();
+}
+
+/** Buttons that export an area. */
+export function exportButtons(app: App, area: Area): HTMLButtonElement[] {
+  const trace = button("Save as trace", "A smaller trace, beside this one", () => void saveTrace(app, area));
+  const csv = button("CSV", "The events of this time as a table", () => download(api.csvAddress(area.begin, area.end), `${app.info.name}.csv`));
+  const png = button("PNG", "The picture on the screen", () => void savePicture(app));
+  return [trace, csv, png];
+}
+
+async function saveTrace(app: App, area: Area): Promise<void> {
+  app.say("writing the smaller trace…");
+  try {
+    const { path } = await api.exportCtf(area.begin, area.end);
+    app.say(path === undefined ? "the trace was written" : `the trace is in ${path}`);
+  } catch (failure) {
+    app.say(`not exported: ${reason(failure)}`);
+  }
+}
+
+/** Paints what the screen shows of the timeline into one picture and saves it. */
+export async function savePicture(app: App): Promise<void> {
+  const [names, ruler, stage] = [byId("names"), byId<HTMLCanvasElement>("ruler"), byId("stage")];
+  const ratio = devicePixelRatio;
+  const left = names.clientWidth;
+  const top = ruler.clientHeight;
+  const canvas = document.createElement("canvas");
+  canvas.width = (left + stage.clientWidth) * ratio;
+  canvas.height = (top + stage.clientHeight) * ratio;
+  const drawing = canvas.getContext("2d");
+  if (drawing === null) return;
+  drawing.fillStyle = app.palette.ground;
+  drawing.fillRect(0, 0, canvas.width, canvas.height);
+  for (const [source, y] of [[ruler, 0], [byId<HTMLCanvasElement>("lanes"), top], [byId<HTMLCanvasElement>("overlay"), top]] as const) {
+    drawing.drawImage(source, left * ratio, y * ratio);
+  }
+  drawing.scale(ratio, ratio);
+  drawing.fillStyle = app.palette.text;
+  drawing.font = getComputedStyle(names).font;
+  drawing.textBaseline = "middle";
+  for (const row of names.querySelectorAll<HTMLElement>(".track:not([hidden])")) {
+    const place = row.getBoundingClientRect();
+    const home = names.getBoundingClientRect();
+    const inset = Number.parseFloat(row.style.paddingLeft) + 16;
+    const text = `${row.querySelector(".name")?.textContent ?? ""} ${row.querySelector(".number")?.textContent ?? ""}`;
+    drawing.fillText(text, inset, top + place.top - home.top + place.height / 2, left - inset - 8);
+  }
+  const blob = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve, "image/png"));
+  if (blob === null) return;
+  const href = URL.createObjectURL(blob);
+  download(href, `${app.info.name}.png`);
+  setTimeout(() => URL.revokeObjectURL(href), 10_000);
+}

@@ -1,0 +1,80 @@
+// Finds a track by a few letters of its name.
+
+import type { App } from "./app";
+import { byId, el, fill } from "./dom";
+import { rank, type Ranked } from "./fuzzy";
+import type { Track } from "./tracks";
+
+const MOST = 60;
+
+export class Finder {
+  private readonly dialog = byId<HTMLDialogElement>("finder");
+  private readonly input = byId<HTMLInputElement>("finder-input");
+  private readonly list = byId("finder-list");
+  private found: Ranked<Track>[] = [];
+  private at = 0;
+
+  constructor(private readonly app: App) {
+    this.input.addEventListener("input", () => this.search());
+    this.input.addEventListener("keydown", (event) => this.key(event));
+    this.dialog.addEventListener("click", (event) => {
+      if (event.target === this.dialog) this.dialog.close();
+    });
+  }
+
+  open(): void {
+    this.input.value = "";
+    this.dialog.showModal();
+    this.search();
+    this.input.focus();
+  }
+
+  private search(): void {
+    const tracks = [...this.app.tracks.all.values()];
+    this.found = rank(this.input.value, tracks, (track) => track.title, MOST);
+    this.at = 0;
+    this.draw();
+  }
+
+  private draw(): void {
+    const rows = this.found.map(({ item, match }, at) => {
+      const name = el("span", { class: "found" });
+      const places = new Set(match.places);
+      // Letters that were meant stand out.
+      const letters = item.title.slice(0, 200);
+      for (let letter = 0; letter < letters.length; letter++) {
+        name.append(places.has(letter) ? el("b", { text: letters[letter] ?? "" }) : (letters[letter] ?? ""));
+      }
+      const row = el("li", { class: at === this.at ? "chosen" : "", data: { track: String(item.id) } }, el("span", { class: `kind is-${item.kind}`, text: item.kind }), name);
+      row.addEventListener("click", () => this.take(at, false));
+      return row;
+    });
+    if (rows.length === 0) rows.push(el("li", { class: "muted", text: "no such track" }));
+    fill(this.list, ...rows);
+    this.list.children[this.at]?.scrollIntoView({ block: "nearest" });
+  }
+
+  private key(event: KeyboardEvent): void {
+    event.stopPropagation();
+    if (event.key === "Enter") this.take(this.at, event.shiftKey);
+    else if (event.key === "ArrowDown") this.step(1);
+    else if (event.key === "ArrowUp") this.step(-1);
+    else return;
+    event.preventDefault();
+  }
+
+  private step(by: number): void {
+    this.at = Math.max(0, Math.min(this.found.length - 1, this.at + by));
+    this.draw();
+  }
+
+  private take(at: number, pin: boolean): void {
+    const track = this.found[at]?.item;
+    this.dialog.close();
+    if (track === undefined) return;
+    if (pin && !this.app.tracks.pinned.includes(track.id)) this.app.tracks.pin(track.id);
+    this.app.tracks.layout();
+    this.app.reveal(track.id);
+    this.app.tell("tracks");
+  }
+}

@@ -1,0 +1,186 @@
+// The tab "Flame": spans and functions by stack, as wide as the time they took together.
+
+import { api, reason, wasAborted } from "./api";
+import type { App } from "./app";
+import { inkOn, nameColour, pack } from "./colours";
+import { byId, context, el, fill, fitCanvas, shorten } from "./dom";
+import { FONT } from "./paint";
+import type { Page } from "./panel";
+import { duration, grouped, percent } from "./time";
+import type { FlameNode } from "./wire";
+
+const ROW = 19;
+
+interface Placed {
+  node: FlameNode;
+  at: number;
+  x: number;
+  width: number;
+}
+
+/** Places nodes: children side by side under their parent, shares of the root's time. */
+export function placeFlame(nodes: readonly FlameNode[], root: number): { placed: Placed[]; depth: number } {
+  const children = new Map<number, number[]>();
+  nodes.forEach((node, at) => {
+    const parent = node.parent >= 0 && node.parent < at ? node.parent : -1;
+    const list = children.get(parent);
+    if (list === undefined) children.set(parent, [at]);
+    else list.push(at);
+  });
+  const placed: Placed[] = [];
+  let deepest = 0;
+  const put = (at: number, x: number, width: number, depth: number): void => {
+    const node = nodes[at];
+    if (node === undefined || width < 1e-5) return;
+    deepest = Math.max(deepest, depth);
+    placed.push({ node: { ...node, depth }, at, x, width });
+    let left = x;
+    for (const child of byTotal(nodes, children.get(at) ?? [])) {
+      const share = node.total > 0 ? Math.min(1, (nodes[child]?.total ?? 0) / node.total) * width : 0;
+      put(child, left, share, depth + 1);
+      left += share;
+    }
+  };
+  if (root >= 0) put(root, 0, 1, 0);
+  else {
+    const tops = byTotal(nodes, children.get(-1) ?? []);
+    const whole = tops.reduce((sum, at) => sum + (nodes[at]?.total ?? 0), 0);
+    let left = 0;
+    for (const at of tops) {
+      const share = whole > 0 ? (nodes[at]?.total ?? 0) / whole : 0;
+      put(at, left, share, 0);
+      left += share;
+    }
+  }
+  return { placed, depth: deepest + 1 };
+}
+
+function byTotal(nodes: readonly FlameNode[], which: number[]): number[] {
+  return [...which].sort((a, b) => (nodes[b]?.total ?? 0) - (nodes[a]?.total ?? 0));
+}
+
+export class Flame implements Page {
+  private readonly root = byId("page-flame");
+  private readonly canvas = el("canvas", { class: "flame" });
+  private readonly status = el("div", { class: "flame-head muted" });
+  private readonly place = el("div", { class: "flame-place" }, this.canvas);
+  private nodes: FlameNode[] = [];
+  private placed: Placed[] = [];
+  private focus = -1;
+  private hovered = -1;
+  private shownFor = "";
+  private request: AbortController | null = null;
+  private timer = 0;
+
+  constructor(private readonly app: App) {
+    app.on("area", () => this.show());
+    app.on("theme", () => this.draw());
+    new ResizeObserver(() => this.draw()).observe(this.root);
+    this.canvas.addEventListener("pointermove", (event) => this.hover(event));
+    this.canvas.addEventListener("pointerleave", () => this.setHovered(-1));
+    this.canvas.addEventListener("click", () => {
+      this.focus = this.hovered === this.focus ? -1 : this.hovered;
+      this.draw();
+    });
+  }
+
+  /** When the view has moved, and no area is chosen, the graph is of what the screen shows. */
+  viewMoved(): void {
+    if (this.root.hidden || this.app.area !== null) return;
+    window.clearTimeout(this.timer);
+    this.timer = window.setTimeout(() => this.show(), 250);
+  }
+
+  show(): void {
+    if (this.root.hidden) return;
+    const { area, view, info } = this.app;
+    const begin = area?.begin ?? Math.max(info.begin, Math.floor(view.begin));
+    const end = area?.end ?? Math.min(info.end, Math.ceil(view.end));
+    const ids = area?.lanes.join(",") ?? "";
+    const key = `${begin}:${end}:${ids}:${info.progress}`;
+    if (key === this.shownFor) {
+      this.draw();
+      return;
+    }
+    this.shownFor = key;
+    this.root.dataset["ready"] = "false";
+    void this.ask(begin, end, ids);
+  }
+
+  private async ask(begin: number, end: number, ids: string): Promise<void> {
+    this.request?.abort();
+    this.request = new AbortController();
+    try {
+      const { nodes } = await api.flame(begin, end, ids, this.request.signal);
+      this.nodes = nodes;
+      this.focus = -1;
+      this.root.dataset["ready"] = "true";
+      this.draw();
+    } catch (error) {
+      if (wasAborted(error)) return;
+      this.root.dataset["ready"] = "error";
+      fill(this.root, el("p", { class: "bad", text: reason(error) }));
+    }
+  }
+
+  private draw(): void {
+    if (this.root.hidden) return;
+    if (this.nodes.length === 0) {
+      fill(this.root, el("p", { class: "lead", text: "No spans or functions here. They come from TOMPION_SPAN, the crate tracing, or -finstrument-functions with --preload func." }));
+      return;
+    }
+    if (this.place.parentElement !== this.root) fill(this.root, this.status, this.place);
+    const { placed, depth } = placeFlame(this.nodes, this.focus);
+    this.placed = placed;
+    const width = Math.max(1, this.place.clientWidth);
+    fitCanvas(this.canvas, width, depth * ROW + 2);
+    const drawing = context(this.canvas);
+    drawing.clearRect(0, 0, width, depth * ROW + 2);
+    drawing.font = FONT;
+    drawing.textBaseline = "middle";
+    for (const one of placed) this.box(drawing, one, width);
+    this.tellHovered();
+  }
+
+  private box(drawing: CanvasRenderingContext2D, { node, at, x, width: share }: Placed, width: number): void {
+    const { palette } = this.app;
+    const [left, wide] = [x * width, share * width];
+    if (wide < 0.4) return;
+    const colour = palette.nameTexts[nameColour(node.name)] ?? palette.density;
+    drawing.fillStyle = colour;
+    drawing.fillRect(left, node.depth * ROW, Math.max(0.5, wide - 1), ROW - 1);
+    if (at === this.hovered) {
+      drawing.strokeStyle = palette.text;
+      drawing.lineWidth = 1.5;
+      drawing.strokeRect(left + 0.75, node.depth * ROW + 0.75, Math.max(1, wide - 2.5), ROW - 2.5);
+    }
+    const letters = Math.floor((wide - 10) / 6.2);
+    if (letters < 3) return;
+    drawing.fillStyle = inkOn(pack(colour));
+    drawing.fillText(shorten(node.name, letters), left + 5, node.depth * ROW + ROW / 2);
+  }
+
+  private hover(event: PointerEvent): void {
+    const [x, depth] = [event.offsetX / Math.max(1, this.place.clientWidth), Math.floor(event.offsetY / ROW)];
+    const found = this.placed.find((one) => one.node.depth === depth && x >= one.x && x < one.x + one.width);
+    this.setHovered(found?.at ?? -1);
+  }
+
+  private setHovered(at: number): void {
+    if (at === this.hovered) return;
+    this.hovered = at;
+    this.draw();
+  }
+
+  private tellHovered(): void {
+    const node = this.nodes[this.hovered];
+    const whole = this.nodes.reduce((sum, one) => sum + (one.parent < 0 ? one.total : 0), 0);
+    const of = this.app.area === null ? "what the screen shows" : "the area";
+    fill(
+      this.status,
+      node === undefined
+        ? `Time of ${of} by stack: ${duration(whole)}. Click a box to look into it.`
+        : el("span", {}, el("b", { text: shorten(node.name, 160) }), ` ${duration(node.total)}, ${percent(node.total, whole)}; itself ${duration(node.self)}; ${grouped(node.count)} times`),
+    );
+  }
+}

@@ -1,0 +1,127 @@
+// The line at the top: what is open, how far it reaches, what is missing from it.
+
+import { api, reason } from "./api";
+import type { App } from "./app";
+import { button, byId, el, fill, shorten } from "./dom";
+import { duration, grouped } from "./time";
+import type { TracePart } from "./wire";
+
+export class Header {
+  constructor(private readonly app: App) {
+    app.on("info", () => this.show());
+    app.on("message", () => this.message());
+    byId("traces-button").addEventListener("click", () => this.traces());
+    byId("link-button").addEventListener("click", () => void this.copy());
+  }
+
+  show(): void {
+    const { info } = this.app;
+    document.title = `${info.name} · Tompion`;
+    byId("trace-name").textContent = shorten(info.name, 80);
+    byId("trace-name").title = info.traces.map((part) => part.path).join("\n").slice(0, 2000);
+    const facts = [duration(info.end - info.begin), `${grouped(info.events)} events`];
+    if (info.traces.length > 1) facts.push(`${info.traces.length} traces`);
+    if (info.growing) facts.push("growing");
+    byId("trace-facts").textContent = facts.join(" · ");
+    this.warnings();
+    byId("traces-button").hidden = info.traces.length < 2;
+    const progress = byId("progress");
+    progress.hidden = info.progress >= 1;
+    (progress.firstElementChild as HTMLElement).style.width = `${Math.round(info.progress * 100)}%`;
+    progress.title = `reading: ${Math.round(info.progress * 100)} %`;
+  }
+
+  private warnings(): void {
+    const { info } = this.app;
+    const { events, packets = 0, overwritten = 0 } = info.losses;
+    const place = byId("warnings");
+    const chips: HTMLElement[] = [];
+    if (events > 0 || packets > 0) {
+      const what = events > 0 ? `${grouped(events)} events lost` : `${grouped(packets)} packets lost`;
+      chips.push(el("span", { class: "chip lost", text: what, title: "Drawn in red where it happened" }));
+    }
+    if (overwritten > 0) chips.push(el("span", { class: "chip overwritten", text: `${grouped(overwritten)} overwritten`, title: "By design: the flight recorder keeps the newest" }));
+    for (const [word, lines] of [["damage", info.damages ?? []], ["time goes back", info.disorders ?? []]] as const) {
+      if (lines.length === 0) continue;
+      const title = lines.slice(0, 20).join("\n");
+      chips.push(el("span", { class: "chip lost", text: lines.length === 1 ? word : `${word} ×${lines.length}`, title }));
+    }
+    for (const line of [info.error, info.gone]) {
+      if (line) chips.push(el("span", { class: "chip lost", text: shorten(line, 90), title: line }));
+    }
+    fill(place, ...chips);
+  }
+
+  private message(): void {
+    const line = byId("message");
+    line.textContent = shorten(this.app.message, 300);
+    line.hidden = this.app.message === "";
+  }
+
+  private async copy(): Promise<void> {
+    try {
+      await navigator.clipboard.writeText(location.href);
+      this.app.say("the link to this view is copied");
+    } catch {
+      this.app.say(location.href);
+    }
+  }
+
+  /** Several traces on one axis: how each is shifted, typed or dragged. */
+  private traces(): void {
+    const dialog = byId<HTMLDialogElement>("traces");
+    const { info } = this.app;
+    const begin = Math.min(...info.traces.map((part) => part.begin));
+    const end = Math.max(...info.traces.map((part) => part.end), begin + 1);
+    const rows = info.traces.map((part) => this.traceRow(part, begin, end - begin));
+    fill(byId("traces-list"), ...rows);
+    if (!dialog.open) dialog.showModal();
+  }
+
+  private traceRow(part: TracePart, begin: number, span: number): HTMLElement {
+    const input = el("input", { attributes: { type: "text", spellcheck: "false", "aria-label": "Offset in milliseconds" } });
+    input.value = String(part.offset / 1e6);
+    const bar = el("i");
+    const show = (shift: number): void => {
+      bar.style.left = `${((part.begin + shift - begin) / span) * 100}%`;
+      bar.style.width = `${Math.max(0.5, ((part.end - part.begin) / span) * 100)}%`;
+    };
+    show(0);
+    const lane = el("div", { class: "offset-lane", title: "Drag to shift" }, bar);
+    bar.addEventListener("pointerdown", (event) => {
+      bar.setPointerCapture(event.pointerId);
+      const from = event.clientX;
+      const shiftOf = (now: PointerEvent): number => Math.round(((now.clientX - from) / lane.clientWidth) * span);
+      const drag = (now: PointerEvent): void => {
+        show(shiftOf(now));
+        input.value = String((part.offset + shiftOf(now)) / 1e6);
+      };
+      const drop = (now: PointerEvent): void => {
+        bar.removeEventListener("pointermove", drag);
+        bar.removeEventListener("pointerup", drop);
+        void this.shift(part, part.offset + shiftOf(now));
+      };
+      bar.addEventListener("pointermove", drag);
+      bar.addEventListener("pointerup", drop);
+    });
+    input.addEventListener("change", () => {
+      const value = Number(input.value.replace(",", "."));
+      if (Number.isFinite(value)) void this.shift(part, Math.round(value * 1e6));
+    });
+    const reset = button("0", "No offset", () => void this.shift(part, 0));
+    const name = el("b", { text: shorten(part.name, 60), title: part.path });
+    return el("div", { class: "trace-row", data: { trace: String(part.id) } }, name, lane, input, "ms", reset);
+  }
+
+  private async shift(part: TracePart, offset: number): Promise<void> {
+    try {
+      await api.offset(part.id, offset);
+      this.app.info = await api.trace();
+      this.app.tiles.clear();
+      this.app.tell("info");
+      this.traces();
+    } catch (failure) {
+      this.app.say(`not shifted: ${reason(failure)}`);
+    }
+  }
+}

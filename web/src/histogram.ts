@@ -1,0 +1,33 @@
+// How long something took, how often: one bar for each range of durations. A bar leads to its longest.
+
+import type { App } from "./app";
+import { el, link, shorten } from "./dom";
+import { duration, grouped } from "./time";
+import type { Durations } from "./wire";
+
+/** A histogram of one name's durations. */
+export function histogram(app: App, one: Durations): HTMLElement {
+  const bins = one.histogram ?? [];
+  const most = bins.reduce((max, [, , count]) => Math.max(max, count), 1);
+  const bars = el("div", { class: "bars" });
+  for (const [low, high, count, longest] of bins) {
+    const bar = el("button", {
+      class: "bar",
+      title: `${duration(low)} – ${duration(high)}: ${grouped(count)}${longest ? "; click: the longest of them" : ""}`,
+      attributes: { type: "button" },
+      data: { count: String(count) },
+    });
+    const inner = el("i");
+    inner.style.height = count === 0 ? "0" : `${Math.max(4, Math.sqrt(count / most) * 100)}%`;
+    bar.append(inner);
+    if (longest && count > 0) bar.addEventListener("click", () => app.jump(longest.lane, longest.begin, longest));
+    else bar.disabled = true;
+    bars.append(bar);
+  }
+  const [first, last] = [bins[0], bins.at(-1)];
+  const axis = el("div", { class: "axis" }, el("span", { text: first ? duration(first[0]) : "" }), el("span", { text: last ? duration(last[1]) : "" }));
+  const longest = one.longest;
+  const title = el("div", { class: "histogram-title" }, el("b", { text: shorten(one.name, 60) }), ` ${grouped(one.count)} times, ${duration(one.p50)} in the middle, longest `);
+  title.append(longest ? link(duration(one.max), "Jump to it", () => app.jump(longest.lane, longest.begin, longest)) : duration(one.max));
+  return el("div", { class: "histogram" }, title, bars, axis);
+}

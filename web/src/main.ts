@@ -1,0 +1,233 @@
+// Starts the page: asks what is open, puts the parts together, keeps up with a trace that grows.
+
+import { api, reason, token } from "./api";
+import { App } from "./app";
+import type { Theme } from "./colours";
+import { Detail } from "./detail";
+import { byId, fill } from "./dom";
+import { Events } from "./events";
+import { Finder } from "./finder";
+import { Flame } from "./flame";
+import { Header } from "./header";
+import { listen, type Parts } from "./keys";
+import { legend } from "./legend";
+import * as link from "./link";
+import { Minimap } from "./minimap";
+import { Names } from "./names";
+import { Notes } from "./notes";
+import { Panel } from "./panel";
+import { RulerBar } from "./ruler";
+import { Search } from "./search";
+import { Selection } from "./statistics";
+import { Timeline } from "./timeline";
+import { Tooltip } from "./tooltip";
+
+const POLL = 1000;
+const LINK_DELAY = 300;
+
+/** What tests ask for; nothing else uses it. */
+declare global {
+  interface Window {
+    tompion?: { app: App; timeline: Timeline; settled: () => boolean };
+  }
+}
+
+class Page {
+  private readonly app = new App();
+  private readonly timeline = new Timeline(this.app);
+  private readonly ruler = new RulerBar(this.app, this.timeline);
+  private readonly names = new Names(this.app, this.timeline);
+  private readonly minimap = new Minimap(this.app);
+  private readonly panel = new Panel(this.app);
+  private readonly flame = new Flame(this.app);
+  private readonly finder = new Finder(this.app);
+  private readonly tooltip = new Tooltip(this.app);
+  private readonly overview: Worker;
+  private linkTimer = 0;
+  private failures = 0;
+
+  constructor() {
+    const { app } = this;
+    const selection = new Selection(app);
+    const notes = new Notes(app);
+    const parts: Parts = {
+      app,
+      timeline: this.timeline,
+      ruler: this.ruler,
+      search: new Search(app),
+      finder: this.finder,
+      notes,
+      panel: this.panel,
+      selection,
+      legend: () => this.legend(),
+      theme: () => this.otherTheme(),
+    };
+    this.overview = app.tiles.channel;
+    new Header(app);
+    this.panel.add("detail", new Detail(app));
+    this.panel.add("selection", selection);
+    this.panel.add("events", new Events(app));
+    this.panel.add("flame", this.flame);
+    this.panel.add("notes", notes);
+    byId("theme-button").addEventListener("click", () => this.otherTheme());
+    byId("legend-button").addEventListener("click", () => this.legend());
+    byId("find-track").addEventListener("click", () => this.finder.open());
+    for (const dialog of document.querySelectorAll("dialog")) {
+      dialog.addEventListener("click", (event) => {
+        if (event.target === dialog) dialog.close();
+      });
+    }
+    listen(parts);
+    app.drawnBy(() => this.frame());
+    window.addEventListener("hashchange", () => {
+      if (location.hash.slice(1) !== link.write(link.current(app))) link.restore(app, link.read(location.hash));
+    });
+    window.tompion = { app, timeline: this.timeline, settled: () => this.timeline.settled };
+  }
+
+  private frame(): void {
+    const { app } = this;
+    if (app.view.step()) app.draw();
+    this.timeline.paint();
+    this.names.paint();
+    this.ruler.paint();
+    this.minimap.paint();
+    this.tooltip.show();
+    this.flame.viewMoved();
+    const state = document.documentElement.dataset;
+    state["settled"] = String(this.timeline.settled);
+    state["level"] = String(this.timeline.level);
+    window.clearTimeout(this.linkTimer);
+    this.linkTimer = window.setTimeout(() => this.writeLink(), LINK_DELAY);
+  }
+
+  private writeLink(): void {
+    const text = `#${link.write(link.current(this.app))}`;
+    if (location.hash !== text) history.replaceState(null, "", location.pathname + (keepsToken() ? location.search : "") + text);
+  }
+
+  private legend(): void {
+    const dialog = byId<HTMLDialogElement>("legend");
+    if (dialog.open) {
+      dialog.close();
+      return;
+    }
+    fill(byId("legend-place"), legend(this.app));
+    dialog.showModal();
+  }
+
+  private otherTheme(): void {
+    this.app.setTheme(this.app.theme === "light" ? "dark" : "light");
+    try {
+      localStorage.setItem("tompion-theme", this.app.theme);
+    } catch {
+      // Where nothing may be kept, the next visit begins with the system's choice.
+    }
+  }
+
+  private startTheme(): Theme {
+    let kept: string | null = null;
+    try {
+      kept = localStorage.getItem("tompion-theme");
+    } catch {
+      // As above.
+    }
+    if (kept === "light" || kept === "dark") return kept;
+    return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  }
+
+  async start(): Promise<void> {
+    const { app } = this;
+    app.setTheme(this.startTheme());
+    const given = link.read(location.hash);
+    try {
+      const [info, { tracks }] = await Promise.all([api.trace(), api.tracks(0)]);
+      app.info = info;
+      app.tracks.add(tracks);
+    } catch (failure) {
+      this.fail(reason(failure));
+      return;
+    }
+    app.tracks.openAtFirst();
+    app.tracks.layout();
+    app.view.limits = { begin: app.info.begin, end: Math.max(app.info.end, app.info.begin + 1) };
+    app.view.begin = app.view.whole().begin;
+    app.view.end = app.view.whole().end;
+    app.tell("info");
+    app.tell("tracks");
+    this.panel.show();
+    link.restore(app, given);
+    document.documentElement.dataset["loaded"] = "true";
+    void this.minimap.refresh(this.overview);
+    void this.loadNotes();
+    this.poll();
+  }
+
+  private async loadNotes(): Promise<void> {
+    try {
+      this.app.notes = await api.notes();
+      this.app.tell("notes");
+    } catch (failure) {
+      this.app.say(`notes can't be read: ${reason(failure)}`);
+    }
+  }
+
+  private fail(line: string): void {
+    document.documentElement.dataset["loaded"] = "failed";
+    this.app.say(line);
+  }
+
+  /** Asks again each second while the trace grows or is still being read. */
+  private poll(): void {
+    const { info } = this.app;
+    if (!info.growing && info.progress >= 1) return;
+    window.setTimeout(() => void this.again(), POLL);
+  }
+
+  private async again(): Promise<void> {
+    const { app } = this;
+    const before = app.info;
+    try {
+      const info = await api.trace();
+      if (this.failures > 0) app.say("");
+      this.failures = 0;
+      app.info = info;
+      if (info.progress !== before.progress || info.events !== before.events || info.end !== before.end) {
+        await this.grown(info.generation !== before.generation);
+      }
+    } catch (failure) {
+      this.failures += 1;
+      app.say(reason(failure));
+      if (this.failures > 5) return;
+    }
+    this.poll();
+  }
+
+  /** Takes what is new of a trace; one that was read anew has other tracks. */
+  private async grown(anew: boolean): Promise<void> {
+    const { app } = this;
+    const first = app.tracks.all.size === 0;
+    const { tracks } = await api.tracks(0);
+    if (anew && !first) {
+      const numbers = app.tracks.replace(tracks);
+      app.tiles.renumber(numbers);
+      app.renumber(numbers);
+    } else {
+      app.tracks.add(tracks);
+      if (first) app.tracks.openAtFirst();
+    }
+    app.tracks.layout();
+    app.view.limit(app.info.begin, app.info.end);
+    app.tiles.outdated();
+    app.tell("tracks");
+    app.tell("info");
+    void this.minimap.refresh(this.overview);
+  }
+}
+
+/** The token stays in the address only where the browser refused the cookie. */
+function keepsToken(): boolean {
+  return token !== "" && !navigator.cookieEnabled;
+}
+
+void new Page().start();

@@ -1,0 +1,151 @@
+// The column of track names: folds, pins, and scrolls. Only the rows in sight are elements.
+
+import type { App } from "./app";
+import { byId, el } from "./dom";
+import type { PlacedRow } from "./paint";
+import type { Timeline } from "./timeline";
+import type { Row } from "./tracks";
+
+interface NameRow {
+  root: HTMLElement;
+  fold: HTMLButtonElement;
+  name: HTMLElement;
+  detail: HTMLElement;
+  pin: HTMLButtonElement;
+  shown: string;
+  track: number;
+}
+
+export class Names {
+  private readonly root = byId("names");
+  private readonly bar = byId("scrollbar");
+  private readonly thumb = byId("thumb");
+  private readonly rows: NameRow[] = [];
+
+  constructor(
+    private readonly app: App,
+    private readonly timeline: Timeline,
+  ) {
+    this.root.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      app.scroll += event.deltaY * (event.deltaMode === 1 ? 16 : 1);
+      app.draw();
+    });
+    this.dragThumb();
+  }
+
+  private dragThumb(): void {
+    this.thumb.addEventListener("pointerdown", (event) => {
+      event.preventDefault();
+      this.thumb.setPointerCapture(event.pointerId);
+      const [from, start] = [event.clientY, this.app.scroll];
+      const drag = (now: PointerEvent): void => {
+        const room = this.timeline.height - this.timeline.divider;
+        this.app.scroll = start + ((now.clientY - from) / Math.max(1, room)) * this.app.tracks.height;
+        this.app.draw();
+      };
+      const drop = (): void => {
+        this.thumb.removeEventListener("pointermove", drag);
+        this.thumb.removeEventListener("pointerup", drop);
+      };
+      this.thumb.addEventListener("pointermove", drag);
+      this.thumb.addEventListener("pointerup", drop);
+    });
+  }
+
+  paint(): void {
+    const placed = this.timeline.placed;
+    placed.forEach((row, at) => this.show(this.rowNumber(at), row));
+    for (let at = placed.length; at < this.rows.length; at++) {
+      const row = this.rows[at];
+      if (row !== undefined) row.root.hidden = true;
+    }
+    const { tracks, scroll } = this.app;
+    const room = this.timeline.height - this.timeline.divider;
+    const needed = tracks.height > room;
+    this.bar.hidden = !needed;
+    if (!needed) return;
+    const size = Math.max(24, (room / tracks.height) * room);
+    this.thumb.style.height = `${size}px`;
+    const travel = (scroll / Math.max(1, tracks.height - room)) * (room - size);
+    this.thumb.style.transform = `translateY(${this.timeline.divider + travel}px)`;
+  }
+
+  private rowNumber(at: number): NameRow {
+    const known = this.rows[at];
+    if (known !== undefined) return known;
+    const fold = el("button", { class: "fold", attributes: { type: "button", tabindex: "-1" } });
+    const name = el("span", { class: "name" });
+    const detail = el("span", { class: "number" });
+    const pin = el("button", { class: "pin", title: "Pin to the top (P)", attributes: { type: "button", tabindex: "-1" } });
+    const root = el("div", { class: "track", attributes: { role: "treeitem" } }, fold, name, detail, pin);
+    const made: NameRow = { root, fold, name, detail, pin, shown: "", track: -1 };
+    root.addEventListener("click", (event) => this.click(made, event));
+    root.addEventListener("dblclick", () => this.toggle(made.track));
+    this.root.append(root);
+    this.rows.push(made);
+    return made;
+  }
+
+  private click(row: NameRow, event: MouseEvent): void {
+    const { app } = this;
+    const track = app.tracks.all.get(row.track);
+    if (track === undefined) return;
+    app.current = row.track;
+    if (event.target === row.pin) {
+      app.tracks.pin(row.track);
+      app.tracks.layout();
+    } else if (event.target === row.fold) {
+      this.toggle(row.track);
+      return;
+    }
+    app.tell("tracks");
+  }
+
+  private toggle(track: number): void {
+    const { tracks } = this.app;
+    if ((tracks.all.get(track)?.children.length ?? 0) === 0) return;
+    tracks.toggle(track);
+    tracks.layout();
+    this.app.tell("tracks");
+  }
+
+  private show(element: NameRow, { row, y, pinned }: PlacedRow): void {
+    const { app } = this;
+    const { track } = row;
+    element.root.hidden = false;
+    element.root.style.transform = `translateY(${y}px)`;
+    const current = app.current === track.id;
+    const shown = `${track.id}:${row.height}:${row.open}:${pinned}:${current}:${app.tracks.pinned.includes(track.id)}:${row.indent}`;
+    if (element.shown === shown) return;
+    element.shown = shown;
+    element.track = track.id;
+    element.root.style.height = `${row.height}px`;
+    element.root.style.paddingLeft = `${6 + row.indent * 14}px`;
+    element.root.className = ["track", `is-${track.kind}`, pinned ? "pinned" : "", current ? "current" : ""].join(" ");
+    element.root.dataset["track"] = String(track.id);
+    if (row.folds) element.root.setAttribute("aria-expanded", String(row.open));
+    else element.root.removeAttribute("aria-expanded");
+    element.fold.textContent = row.folds ? (row.open ? "▾" : "▸") : "";
+    element.fold.title = row.open ? "Fold" : "Unfold";
+    element.name.textContent = nameOf(row);
+    element.detail.textContent = numberOf(row);
+    element.root.title = row.track.title.slice(0, 400);
+    element.pin.classList.toggle("on", app.tracks.pinned.includes(track.id));
+    element.pin.textContent = "⚲";
+  }
+}
+
+function nameOf(row: Row): string {
+  return row.track.name.slice(0, 300);
+}
+
+function numberOf(row: Row): string {
+  const { track } = row;
+  if (track.tid !== undefined) return String(track.tid);
+  if (track.pid !== undefined) {
+    return row.open || track.children.length <= 1 ? String(track.pid) : `${track.pid} · ${track.children.length} threads`;
+  }
+  if (track.kind === "group" && track.children.length > 0) return String(track.children.length);
+  return track.unit;
+}

@@ -1,0 +1,74 @@
+// The tab "Notes": bookmarks and remarks, kept beside the trace.
+
+import type { App } from "./app";
+import { button, byId, el, fill, link } from "./dom";
+import type { Page } from "./panel";
+import { duration, moment } from "./time";
+import type { Note } from "./wire";
+
+export class Notes implements Page {
+  private readonly root = byId("page-notes");
+  /** The note that is being written. */
+  private fresh: Note | null = null;
+
+  constructor(private readonly app: App) {
+    app.on("notes", () => this.show());
+    app.on("clock", () => this.show());
+  }
+
+  /** A bookmark: of the area, of what is chosen, of the pointer's moment, or of the screen's middle. */
+  add(): void {
+    const { app } = this;
+    const { area, selected, hover, view } = app;
+    const note: Note = { time: Math.round(hover?.time ?? view.begin + view.span / 2), text: "" };
+    if (area !== null) Object.assign(note, { time: area.begin, end: area.end });
+    else if (selected !== null) {
+      note.time = selected.begin;
+      note.text = selected.label;
+      const track = app.tracks.laneTrack.get(selected.lane);
+      if (track !== undefined) note.track = track;
+    }
+    app.notes.push(note);
+    this.fresh = note;
+    app.setTab("notes");
+    void app.saveNotes();
+  }
+
+  show(): void {
+    if (this.root.hidden) return;
+    const { app } = this;
+    const add = button("Add a note here", "M", () => this.add());
+    const words = el("p", { class: "lead" }, "Notes are kept beside the trace. ", el("kbd", { text: "M" }), " marks the area, what is chosen, or the pointer's moment. ");
+    words.append(add);
+    const table = el("table", { class: "list notes" });
+    for (const note of app.notes) table.append(this.row(note));
+    fill(this.root, words, table);
+    const input = [...table.querySelectorAll("input")].find((_, at) => app.notes[at] === this.fresh);
+    // The list may be drawn again while its newest line is being written.
+    if (input !== undefined) input.focus();
+  }
+
+  private row(note: Note): HTMLElement {
+    const { app } = this;
+    const go = (): void => {
+      if (note.track !== undefined) app.reveal(note.track);
+      if (note.end !== undefined && note.end > note.time) app.view.fit(note.time, note.end);
+      else app.view.show(note.time, note.time);
+      app.cursor = note.time;
+      app.draw();
+    };
+    const input = el("input", { attributes: { type: "text", placeholder: "what is here?", maxlength: "2000", "aria-label": "Note" } });
+    input.value = note.text;
+    input.addEventListener("input", () => (note.text = input.value));
+    input.addEventListener("change", () => {
+      this.fresh = null;
+      void app.saveNotes();
+    });
+    const drop = button("✕", "Remove", () => {
+      app.notes = app.notes.filter((other) => other !== note);
+      void app.saveNotes();
+    });
+    const length = note.end === undefined ? "" : duration(note.end - note.time);
+    return el("tr", {}, el("td", {}, link(moment(app.clockBase, app.clock, note.time), "Go there", go)), el("td", { class: "number", text: length }), el("td", { class: "words" }, input), el("td", {}, drop));
+  }
+}

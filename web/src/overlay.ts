@@ -1,0 +1,206 @@
+// What lies over the timeline: pointer, choice, area, arrows, notes.
+
+import type { App } from "./app";
+import { context, fitCanvas } from "./dom";
+import type { PlacedRow } from "./paint";
+import type { LaneSlot } from "./tracks";
+
+export interface Arrow {
+  fromTime: number;
+  fromLane: number;
+  toTime: number;
+  toLane: number;
+  kind: number;
+}
+
+export interface LanePlace {
+  slot: LaneSlot;
+  y: number;
+}
+
+/** More arrows than this at once are drawn faintly. */
+const FEW = 60;
+/** More than this are not drawn. */
+const MANY = 300;
+
+export class Overlay {
+  arrows: Arrow[] = [];
+  /** A rectangle that is being drawn with the pointer. */
+  rubber: { x0: number; y0: number; x1: number; y1: number } | null = null;
+
+  constructor(
+    private readonly canvas: HTMLCanvasElement,
+    private readonly app: App,
+  ) {}
+
+  paint(rows: PlacedRow[], width: number, height: number, divider: number): void {
+    fitCanvas(this.canvas, width, height);
+    const drawing = context(this.canvas);
+    drawing.clearRect(0, 0, width, height);
+    const places = lanePlaces(rows);
+    const x = this.scale(width);
+    this.area(drawing, rows, x, height);
+    this.notes(drawing, x, height);
+    drawing.save();
+    drawing.beginPath();
+    drawing.rect(0, 0, width, height);
+    drawing.clip();
+    if (this.app.arrows) this.drawArrows(drawing, places, x, width);
+    this.boxes(drawing, places, x, width);
+    drawing.restore();
+    if (divider > 0) {
+      drawing.fillStyle = this.app.palette.accent;
+      drawing.fillRect(0, divider - 1, width, 1.5);
+    }
+    this.lines(drawing, x, height);
+    if (this.rubber !== null) this.drawRubber(drawing);
+  }
+
+  private scale(width: number): (time: number) => number {
+    const { begin, span } = this.app.view;
+    return (time) => ((time - begin) / span) * width;
+  }
+
+  private area(drawing: CanvasRenderingContext2D, rows: PlacedRow[], x: (time: number) => number, height: number): void {
+    const area = this.app.area;
+    if (area === null) return;
+    const { accent } = this.app.palette;
+    const [left, right] = [x(area.begin), x(area.end)];
+    const tracks = new Set(area.tracks);
+    drawing.fillStyle = accent;
+    if (area.lanes.length === 0) {
+      drawing.globalAlpha = 0.07;
+      drawing.fillRect(left, 0, right - left, height);
+    } else {
+      drawing.globalAlpha = 0.13;
+      for (const { row, y } of rows) if (tracks.has(row.track.id)) drawing.fillRect(left, y, right - left, row.height);
+    }
+    drawing.globalAlpha = 0.8;
+    drawing.fillRect(left, 0, 1, height);
+    drawing.fillRect(right, 0, 1, height);
+    drawing.globalAlpha = 1;
+  }
+
+  private notes(drawing: CanvasRenderingContext2D, x: (time: number) => number, height: number): void {
+    drawing.fillStyle = this.app.palette.accent;
+    for (const note of this.app.notes) {
+      drawing.globalAlpha = 0.55;
+      drawing.fillRect(x(note.time), 0, 1, height);
+      if (note.end !== undefined && note.end > note.time) {
+        drawing.globalAlpha = 0.06;
+        drawing.fillRect(x(note.time), 0, x(note.end) - x(note.time), height);
+      }
+    }
+    drawing.globalAlpha = 1;
+  }
+
+  private drawArrows(drawing: CanvasRenderingContext2D, places: Map<number, LanePlace>, x: (time: number) => number, width: number): void {
+    const seen = this.arrows.filter((arrow) => {
+      const [from, to] = [x(arrow.fromTime), x(arrow.toTime)];
+      return Math.max(from, to) >= 0 && Math.min(from, to) <= width && places.has(arrow.fromLane) && places.has(arrow.toLane);
+    });
+    const chosen = this.app.selected;
+    const [others, mine] = [new Curves(), new Curves()];
+    for (const arrow of seen) {
+      const [from, to] = [places.get(arrow.fromLane), places.get(arrow.toLane)];
+      if (from === undefined || to === undefined) continue;
+      const its = chosen !== null && touches(arrow, chosen.lane, chosen.begin, chosen.end);
+      // So many would be a thicket: only those of what is chosen are told then.
+      if (!its && seen.length > MANY) continue;
+      (its ? mine : others).add([x(arrow.fromTime), middle(from)], [x(arrow.toTime), middle(to)]);
+    }
+    drawing.lineWidth = 1.2;
+    others.draw(drawing, this.app.palette.arrow, seen.length <= FEW ? 0.38 : Math.max(0.12, 16 / seen.length));
+    mine.draw(drawing, this.app.palette.accent, 1);
+  }
+
+  private boxes(drawing: CanvasRenderingContext2D, places: Map<number, LanePlace>, x: (time: number) => number, width: number): void {
+    const { hover, selected, palette } = this.app;
+    const outline = (lane: number, begin: number, end: number, colour: string, thick: number): void => {
+      const place = places.get(lane);
+      if (place === undefined) return;
+      const left = Math.max(-4, x(begin));
+      const right = Math.min(width + 4, Math.max(x(end), left + 2));
+      if (right < 0 || left > width) return;
+      drawing.strokeStyle = colour;
+      drawing.lineWidth = thick;
+      drawing.strokeRect(left - 0.5, place.y - 0.5, right - left + 1, place.slot.height + 1);
+    };
+    if (hover !== null && hover.box !== null) outline(hover.lane, hover.box.begin, hover.box.end, palette.text, 1);
+    if (selected !== null) outline(selected.lane, selected.begin, selected.end, palette.accent, 2.5);
+  }
+
+  private lines(drawing: CanvasRenderingContext2D, x: (time: number) => number, height: number): void {
+    const { hover, cursor, palette } = this.app;
+    if (cursor !== null) {
+      drawing.fillStyle = palette.accent;
+      drawing.fillRect(Math.round(x(cursor)), 0, 1.5, height);
+    }
+    if (hover !== null && this.rubber === null) {
+      drawing.fillStyle = palette.muted;
+      drawing.globalAlpha = 0.45;
+      drawing.fillRect(Math.round(hover.x), 0, 1, height);
+      drawing.globalAlpha = 1;
+    }
+  }
+
+  private drawRubber(drawing: CanvasRenderingContext2D): void {
+    const rubber = this.rubber;
+    if (rubber === null) return;
+    const [left, top] = [Math.min(rubber.x0, rubber.x1), Math.min(rubber.y0, rubber.y1)];
+    const [width, height] = [Math.abs(rubber.x1 - rubber.x0), Math.abs(rubber.y1 - rubber.y0)];
+    drawing.fillStyle = this.app.palette.accent;
+    drawing.globalAlpha = 0.18;
+    drawing.fillRect(left, top, width, height);
+    drawing.globalAlpha = 1;
+    drawing.strokeStyle = this.app.palette.accent;
+    drawing.lineWidth = 1;
+    drawing.strokeRect(left + 0.5, top + 0.5, width, height);
+  }
+}
+
+/** Where each visible lane stands; the pinned one counts where a lane is there twice. */
+export function lanePlaces(rows: PlacedRow[]): Map<number, LanePlace> {
+  const places = new Map<number, LanePlace>();
+  for (const { row, y, pinned } of rows) {
+    for (const slot of row.slots) {
+      if (pinned || !places.has(slot.lane.id)) places.set(slot.lane.id, { slot, y: y + slot.y });
+    }
+  }
+  return places;
+}
+
+function middle(place: LanePlace): number {
+  return place.y + place.slot.height / 2;
+}
+
+function touches(arrow: Arrow, lane: number, begin: number, end: number): boolean {
+  const inside = (time: number): boolean => time >= begin && time <= end;
+  return (arrow.toLane === lane && inside(arrow.toTime)) || (arrow.fromLane === lane && inside(arrow.fromTime));
+}
+
+/** Arrows of one colour, drawn at once. */
+class Curves {
+  private readonly lines = new Path2D();
+  private readonly heads = new Path2D();
+
+  add(from: [number, number], to: [number, number]): void {
+    const [x0, y0] = from;
+    const [x1, y1] = to;
+    const bend = Math.max(10, Math.min(60, Math.abs(x1 - x0) / 2));
+    this.lines.moveTo(x0, y0);
+    this.lines.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1, y1);
+    this.heads.moveTo(x1, y1);
+    this.heads.lineTo(x1 - 6, y1 - 3.5);
+    this.heads.lineTo(x1 - 6, y1 + 3.5);
+  }
+
+  draw(drawing: CanvasRenderingContext2D, colour: string, alpha: number): void {
+    drawing.globalAlpha = alpha;
+    drawing.strokeStyle = colour;
+    drawing.fillStyle = colour;
+    drawing.stroke(this.lines);
+    drawing.fill(this.heads);
+    drawing.globalAlpha = 1;
+  }
+}

@@ -1,0 +1,95 @@
+// The search box: the next or the previous event whose name or value has the text, or that a filter matches.
+
+import { api, reason, wasAborted } from "./api";
+import type { App } from "./app";
+import { byId } from "./dom";
+import { moment } from "./time";
+import type { Hit } from "./wire";
+
+export class Search {
+  private readonly input = byId<HTMLInputElement>("search");
+  private readonly status = byId("search-status");
+  private request: AbortController | null = null;
+  private hit: Hit | null = null;
+
+  constructor(private readonly app: App) {
+    this.input.addEventListener("keydown", (event) => {
+      event.stopPropagation();
+      if (event.key === "Enter") void this.go(event.shiftKey ? -1 : 1);
+      else if (event.key === "Escape") this.input.blur();
+      else return;
+      event.preventDefault();
+    });
+    this.input.addEventListener("input", () => {
+      this.hit = null;
+      this.tell("");
+    });
+    byId("search-next").addEventListener("click", () => void this.go(1));
+    byId("search-previous").addEventListener("click", () => void this.go(-1));
+  }
+
+  focus(): void {
+    this.input.focus();
+    this.input.select();
+  }
+
+  private tell(text: string): void {
+    this.status.textContent = text;
+    this.status.title = text;
+  }
+
+  /** To the next hit, or the previous one. */
+  async go(dir: 1 | -1): Promise<void> {
+    const text = this.input.value.trim();
+    if (text === "") {
+      this.focus();
+      return;
+    }
+    this.request?.abort();
+    const request = new AbortController();
+    this.request = request;
+    this.tell("searching…");
+    this.status.dataset["state"] = "busy";
+    let from = this.start(dir);
+    try {
+      for (;;) {
+        const hit = await api.search(text, from, dir, request.signal);
+        if (hit.continue === undefined || hit.time !== undefined) {
+          this.show(hit);
+          return;
+        }
+        from = hit.continue;
+        this.tell(`searching, at ${moment(this.app.clockBase, this.app.clock, from, 3)}…`);
+      }
+    } catch (error) {
+      if (!wasAborted(error)) this.tell(reason(error));
+    } finally {
+      if (this.request === request) this.status.dataset["state"] = "done";
+    }
+  }
+
+  /** After the last hit, or where the screen begins. */
+  private start(dir: 1 | -1): number {
+    const { view, info } = this.app;
+    if (this.hit?.time !== undefined) return this.hit.time + dir;
+    const edge = dir === 1 ? view.begin : view.end;
+    return Math.round(Math.min(Math.max(edge, info.begin), info.end));
+  }
+
+  private show(hit: Hit): void {
+    if (hit.time === undefined) {
+      this.tell("no more");
+      this.hit = null;
+      return;
+    }
+    const { app } = this;
+    this.hit = hit;
+    app.cursor = hit.time;
+    this.tell(`${hit.name ?? ""} at ${moment(app.clockBase, app.clock, hit.time)}`);
+    const lane = hit.lane ?? -1;
+    const track = app.tracks.laneTrack.get(lane);
+    if (track !== undefined) app.jump(lane, hit.time);
+    else app.view.show(hit.time, hit.time);
+    app.draw();
+  }
+}

@@ -1,0 +1,255 @@
+// Boxes are drawn into strips: two rows of pixels for each lane, stretched to the lane's height afterwards.
+// So a hundred thousand boxes cost a hundred thousand writes to memory, and the canvas draws a hundred images.
+
+import { mix, type Packed, type Palette } from "./colours";
+import { Tiles, type Tile } from "./tiles";
+import { Style, type LaneKind } from "./wire";
+
+/** What of a lane's height the upper row stands for. */
+export const UPPER_SHARE = 0.6;
+
+/** A table by style, since this is asked for each box. */
+function table(...styles: number[]): Uint8Array {
+  const made = new Uint8Array(256);
+  for (const style of styles) made[style] = 1;
+  return made;
+}
+
+/** States that are drawn low: the thread does nothing there. */
+const LOW = table(Style.blocked, Style.blockedHard, Style.stopped, Style.fresh, Style.unknown);
+const NAMED = table(Style.span, Style.function);
+const HATCHED = table(Style.lost, Style.overwritten, Style.unknown);
+/** How much of a pixel a box gets that is narrower: what explains lateness must not vanish. */
+const LEAST = new Float64Array(256).fill(0.3);
+for (const style of [Style.span, Style.function, Style.job]) LEAST[style] = 0.45;
+for (const style of [Style.interrupt, Style.softirq]) LEAST[style] = 0.5;
+for (const style of [Style.readyPreempted, Style.jobLate]) LEAST[style] = 0.6;
+LEAST[Style.lost] = 1;
+/** Boxes narrower than this in pixels get no label. */
+const LABEL_FROM = 26;
+const MOST_LABELS = 1600;
+
+export interface Label {
+  x: number;
+  width: number;
+  label: number;
+  colour: Packed;
+  low: boolean;
+}
+
+export interface Hatch {
+  x: number;
+  width: number;
+  style: number;
+}
+
+/** What is left to draw on a lane after its strip. */
+export interface Decor {
+  labels: Label[];
+  hatches: Hatch[];
+}
+
+interface Stretch {
+  begin: number;
+  /** Device pixels for each nanosecond. */
+  scale: number;
+  width: number;
+}
+
+export class Strips {
+  private readonly canvas = new OffscreenCanvas(1, 1);
+  private readonly drawing = this.canvas.getContext("2d", { alpha: false });
+  private image = new ImageData(1, 1);
+  private pixels = new Uint32Array(this.image.data.buffer);
+  private width = 1;
+  private labels = 0;
+
+  /** Makes room for so many lanes. */
+  begin(width: number, lanes: number): void {
+    const height = Math.max(1, 2 * lanes);
+    if (this.image.width !== width || this.image.height < height) {
+      const room = Math.ceil(height / 64) * 64;
+      this.canvas.width = width;
+      this.canvas.height = room;
+      this.image = new ImageData(width, room);
+      this.pixels = new Uint32Array(this.image.data.buffer);
+      this.width = width;
+    }
+    this.labels = 0;
+  }
+
+  /** Gives a lane its ground, with the ruler's marks in it. */
+  ground(at: number, ground: Packed, marks: readonly number[], mark: Packed): void {
+    const from = 2 * at * this.width;
+    this.pixels.fill(ground, from, from + 2 * this.width);
+    for (const x of marks) {
+      if (x < 0 || x >= this.width) continue;
+      this.pixels[from + x] = mark;
+      this.pixels[from + this.width + x] = mark;
+    }
+  }
+
+  /** Draws one lane's boxes into its strip. */
+  lane(
+    at: number,
+    kind: LaneKind,
+    tiles: Tiles,
+    cover: (visit: (tile: Tile, from: number, to: number) => void) => void,
+    stretch: Stretch,
+    palette: Palette,
+    lit: number,
+  ): Decor {
+    const decor: Decor = { labels: [], hatches: [] };
+    const painter = new LanePainter(this.pixels, 2 * at * this.width, stretch, kind, tiles, palette, lit, decor);
+    painter.roomForLabels = MOST_LABELS - this.labels;
+    cover((tile, from, to) => painter.tile(tile, from, to));
+    this.labels += decor.labels.length;
+    return decor;
+  }
+
+  /** Hands the strips to the canvas that they are drawn from. */
+  finish(lanes: number): void {
+    this.drawing?.putImageData(this.image, 0, 0, 0, 0, this.width, Math.max(1, 2 * lanes));
+  }
+
+  /** Draws a lane's strip where it belongs. */
+  draw(target: CanvasRenderingContext2D, at: number, y: number, height: number, width: number): void {
+    const upper = Math.round(height * UPPER_SHARE);
+    target.drawImage(this.canvas, 0, 2 * at, this.width, 1, 0, y, width, upper);
+    target.drawImage(this.canvas, 0, 2 * at + 1, this.width, 1, 0, y + upper, width, height - upper);
+  }
+}
+
+class LanePainter {
+  roomForLabels = 0;
+  private lastStyle = -1;
+  private lastLabel = -1;
+  private lastEnd = Number.NEGATIVE_INFINITY;
+  private readonly states: boolean;
+  private readonly labelFrom = LABEL_FROM * devicePixelRatio;
+  private lastMark = Number.NEGATIVE_INFINITY;
+  /** What is too dense to be told apart has one shade; single events have the colours of their names. */
+  private readonly shade: Packed;
+
+  constructor(
+    private readonly pixels: Uint32Array,
+    private readonly base: number,
+    private readonly stretch: Stretch,
+    kind: LaneKind,
+    private readonly tiles: Tiles,
+    private readonly palette: Palette,
+    private readonly lit: number,
+    private readonly decor: Decor,
+  ) {
+    this.states = kind === "thread";
+    this.shade = mix(palette.packed[Style.mark] ?? 0, palette.packed[Style.idle] ?? 0, 0.6);
+  }
+
+  tile(tile: Tile, from: number, to: number): void {
+    if (tile.shape !== "boxes") return;
+    const { begin, scale, width } = this.stretch;
+    const count = tile.styles.length;
+    for (let at = Tiles.firstAfter(tile, from - 1); at < count; at++) {
+      const start = Math.max(tile.times[2 * at] ?? 0, from);
+      if (start >= to) break;
+      const end = Math.min(tile.times[2 * at + 1] ?? 0, to);
+      const [x0, x1] = [(start - begin) * scale, (end - begin) * scale];
+      if (x1 < 0 || x0 >= width) continue;
+      this.box(tile, at, Math.max(0, x0), Math.min(width, x1), start, end);
+    }
+  }
+
+  private box(tile: Tile, at: number, x0: number, x1: number, start: number, end: number): void {
+    const style = tile.styles[at] ?? 0;
+    const label = tile.labels[at] ?? -1;
+    const going = style === this.lastStyle && label === this.lastLabel && start <= this.lastEnd && this.lastEnd === tile.from;
+    this.lastStyle = style;
+    this.lastLabel = label;
+    this.lastEnd = end;
+    if (style === Style.idle) return;
+    const colour = this.colourOf(style, label, tile.counts[at] ?? 1);
+    const low = this.states && LOW[style] === 1;
+    const wide = x1 - x0;
+    if (style === Style.mark) {
+      this.mark(x0, x1, label, tile.counts[at] ?? 1, colour);
+      return;
+    }
+    // The seam between two tiles is none of the box's edges.
+    this.paint(going ? Math.floor(x0) : x0, x1, colour, LEAST[style] ?? 0.3, low, !going && wide > 4 && !low);
+    if (HATCHED[style] === 1) this.hatch(x0, wide, style);
+    else if (label >= 0 && (going || wide >= this.labelFrom)) this.label(x0, wide, label, colour, low, going);
+  }
+
+  /** A moment has no width: it is drawn as a tick, and its name has the room up to the next one. */
+  private mark(x0: number, x1: number, label: number, count: number, colour: Packed): void {
+    const labels = this.decor.labels;
+    const last = labels.at(-1);
+    if (last !== undefined) {
+      last.width = x0 - last.x;
+      if (last.width < LABEL_FROM * devicePixelRatio) labels.pop();
+    }
+    const near = x0 - this.lastMark < 4 * devicePixelRatio;
+    this.lastMark = x1;
+    if (count > 1 || near) {
+      this.paint(x0, Math.max(x1, x0 + 1), this.shade, 0.75, true, false);
+      return;
+    }
+    this.paint(x0, Math.min(this.stretch.width, x0 + 2 * devicePixelRatio), colour, 1, false, false);
+    if (label >= 0 && labels.length < this.roomForLabels) {
+      labels.push({ x: x0, width: this.stretch.width - x0, label, colour, low: false });
+    }
+  }
+
+  private hatch(x: number, width: number, style: number): void {
+    const last = this.decor.hatches.at(-1);
+    const least = Math.max(width, style === Style.unknown ? 0 : 3 * devicePixelRatio);
+    if (last !== undefined && last.style === style && x <= last.x + last.width + 1) last.width = x + least - last.x;
+    else if (least >= 2) this.decor.hatches.push({ x, width: least, style });
+  }
+
+  private label(x: number, width: number, label: number, colour: Packed, low: boolean, going: boolean): void {
+    const last = this.decor.labels.at(-1);
+    if (going && last !== undefined && last.label === label && Math.abs(last.x + last.width - x) < 1) {
+      last.width += width;
+      return;
+    }
+    if (width < this.labelFrom || this.decor.labels.length >= this.roomForLabels) return;
+    this.decor.labels.push({ x, width, label, colour, low });
+  }
+
+  private colourOf(style: number, label: number, count: number): Packed {
+    const { palette } = this;
+    if (style === Style.mark) {
+      const name = palette.names[this.tiles.labelColours[label] ?? 0] ?? 0;
+      return mix(name, palette.packed[Style.mark] ?? name, 0.35);
+    }
+    const named = label >= 0 && (NAMED[style] === 1 || (style === Style.running && !this.states));
+    // Several intervals in one pixel: paler, since it is not known what share of it they fill.
+    const pale = count > 1 && HATCHED[style] === 0;
+    if (!named) return (pale ? palette.packedPale : palette.packed)[style] ?? 0;
+    const colour = (pale ? palette.namesPale : palette.names)[this.tiles.labelColours[label] ?? 0] ?? 0;
+    return this.lit >= 0 && this.lit !== label ? mix(colour, palette.packed[Style.idle] ?? 0, 0.62) : colour;
+  }
+
+  private paint(x0: number, x1: number, colour: Packed, least: number, low: boolean, edge: boolean): void {
+    const first = Math.floor(x0);
+    const last = Math.min(Math.floor(x1), this.stretch.width - 1);
+    if (first >= this.stretch.width) return;
+    if (x1 - x0 < 1 || first >= last) {
+      this.blend(first, colour, Math.max(x1 - x0, least), low);
+      return;
+    }
+    this.blend(first, colour, edge ? (first + 1 - x0) * 0.55 : first + 1 - x0, low);
+    const lower = this.base + this.stretch.width;
+    if (!low) this.pixels.fill(colour, this.base + first + 1, this.base + last);
+    this.pixels.fill(colour, lower + first + 1, lower + last);
+    this.blend(last, colour, x1 - last, low);
+  }
+
+  private blend(x: number, colour: Packed, share: number, low: boolean): void {
+    const upper = this.base + x;
+    const lower = upper + this.stretch.width;
+    if (!low) this.pixels[upper] = mix(this.pixels[upper] ?? 0, colour, share);
+    this.pixels[lower] = mix(this.pixels[lower] ?? 0, colour, share);
+  }
+}

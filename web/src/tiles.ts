@@ -1,0 +1,306 @@
+// The cache of what lanes show. Time is cut into tiles: at level L, one has 1024 pixels of 2^L nanoseconds.
+// What the screen needs is asked of the server; until it comes, other levels' tiles stand in.
+
+import { address } from "./api";
+import { nameColour } from "./colours";
+import type { LaneData, LanesAnswer } from "./worker";
+
+export const TILE_PIXELS = 1024;
+/** No level is coarser: 2^43 ns a pixel are 2.4 hours. */
+export const LEVELS = 43;
+const LANES_A_REQUEST = 48;
+const REQUESTS_AT_ONCE = 4;
+const MOST_BYTES = 96 * 1024 * 1024;
+
+export interface Tile extends LaneData {
+  /** What the tile covers. */
+  from: number;
+  to: number;
+  /** The frame that drew it last. */
+  used: number;
+  /** Tiles of an index that has grown since are asked for again, and drawn until the answer comes. */
+  generation: number;
+}
+
+interface Underway {
+  level: number;
+  index: number;
+  lanes: number[];
+}
+
+/** The level for a scale in nanoseconds a pixel: its own pixels are never coarser than the screen's. */
+export function levelFor(scale: number): number {
+  return Math.min(LEVELS, Math.max(0, Math.floor(Math.log2(Math.max(1, scale)))));
+}
+
+/** How long a tile of a level is. */
+export function tileSpan(level: number): number {
+  return TILE_PIXELS * 2 ** level;
+}
+
+function keyOf(level: number, index: number): number {
+  return level * 2 ** 45 + index;
+}
+
+export class Tiles {
+  readonly labels: string[] = [];
+  /** By label: the number of its colour. */
+  labelColours = new Uint8Array(1024);
+  generation = 0;
+  error = "";
+  /** How many answers came: the page redraws, tests wait. */
+  arrived = 0;
+  private readonly lanes = new Map<number, Map<number, Tile>>();
+  private readonly underway = new Map<number, Underway>();
+  private readonly asked = new Set<string>();
+  private wanted: { level: number; first: number; last: number; lanes: number[] } | null = null;
+  private next = 1;
+  private bytes = 0;
+  private frame = 0;
+
+  constructor(
+    private readonly worker: Worker,
+    private readonly changed: () => void,
+  ) {
+    worker.addEventListener("message", (event: MessageEvent<LanesAnswer>) => this.take(event.data));
+  }
+
+  /** The worker, for what is asked for apart from tiles. */
+  get channel(): Worker {
+    return this.worker;
+  }
+
+  /** Whether all that was wanted is there. */
+  get settled(): boolean {
+    return this.underway.size === 0 && this.missing().length === 0;
+  }
+
+  /** All tiles are of an older state of the index. */
+  outdated(): void {
+    this.generation += 1;
+    this.changed();
+  }
+
+  /** Lanes have other numbers now; what they showed is drawn until the server has answered anew. */
+  renumber(numbers: Map<number, number>): void {
+    const before = new Map(this.lanes);
+    this.lanes.clear();
+    for (const [old, now] of numbers) {
+      const tiles = before.get(old);
+      if (tiles !== undefined) this.lanes.set(now, tiles);
+    }
+    this.bytes = 0;
+    for (const tiles of this.lanes.values()) for (const tile of tiles.values()) this.bytes += size(tile);
+    for (const [request] of this.underway) this.worker.postMessage({ kind: "abort", request });
+    this.underway.clear();
+    this.asked.clear();
+    this.outdated();
+  }
+
+  /** Forgets everything: times have moved. */
+  clear(): void {
+    this.lanes.clear();
+    this.bytes = 0;
+    this.outdated();
+  }
+
+  /** What the screen shows now: what is missing is asked for, what nobody wants any more is not. */
+  want(lanes: number[], begin: number, end: number, scale: number): void {
+    const level = levelFor(scale);
+    const span = tileSpan(level);
+    this.frame += 1;
+    this.wanted = { level, first: Math.max(0, Math.floor(begin / span)), last: Math.floor(end / span), lanes };
+    for (const [request, job] of this.underway) {
+      const useful = job.level === level && job.index >= this.wanted.first && job.index <= this.wanted.last;
+      if (!useful) this.worker.postMessage({ kind: "abort", request });
+    }
+    this.send();
+  }
+
+  private missing(): { index: number; lanes: number[] }[] {
+    const wanted = this.wanted;
+    if (wanted === null) return [];
+    const jobs: { index: number; lanes: number[] }[] = [];
+    for (let index = wanted.first; index <= wanted.last; index++) {
+      const key = keyOf(wanted.level, index);
+      const lanes = wanted.lanes.filter((lane) => this.lanes.get(lane)?.get(key)?.generation !== this.generation);
+      if (lanes.length > 0) jobs.push({ index, lanes });
+    }
+    return jobs;
+  }
+
+  private send(): void {
+    const level = this.wanted?.level ?? 0;
+    for (const { index, lanes } of this.missing()) {
+      const open = lanes.filter((lane) => !this.asked.has(`${lane}:${level}:${index}`));
+      for (let at = 0; at < open.length; at += LANES_A_REQUEST) {
+        if (this.underway.size >= REQUESTS_AT_ONCE) return;
+        this.ask(level, index, open.slice(at, at + LANES_A_REQUEST));
+      }
+    }
+  }
+
+  private ask(level: number, index: number, lanes: number[]): void {
+    const request = this.next++;
+    const span = tileSpan(level);
+    this.underway.set(request, { level, index, lanes });
+    for (const lane of lanes) this.asked.add(`${lane}:${level}:${index}`);
+    const [from, to] = [index * span, (index + 1) * span];
+    const path = address("lanes", { ids: lanes.join(","), from, to, width: TILE_PIXELS });
+    this.worker.postMessage({ kind: "lanes", request, url: new URL(path, location.href).href });
+  }
+
+  private take(answer: LanesAnswer): void {
+    const job = this.underway.get(answer.request);
+    this.underway.delete(answer.request);
+    for (const label of answer.fresh) this.learn(label);
+    if (job === undefined) return;
+    for (const lane of job.lanes) this.asked.delete(`${lane}:${job.level}:${job.index}`);
+    if (answer.error !== undefined) {
+      if (answer.aborted !== true) this.fail(answer.error, job);
+    } else {
+      this.error = "";
+      const there = new Map(answer.lanes.map((lane) => [lane.id, lane]));
+      for (const id of job.lanes) this.keep(id, job, there.get(id));
+    }
+    this.arrived += 1;
+    this.evict();
+    this.send();
+    this.changed();
+  }
+
+  /** A request that failed is not sent again at once: the lanes count as empty until the index changes. */
+  private fail(error: string, job: Underway): void {
+    this.error = error;
+    for (const id of job.lanes) this.keep(id, job, undefined);
+  }
+
+  private keep(id: number, job: Underway, data: LaneData | undefined): void {
+    const span = tileSpan(job.level);
+    const tile: Tile = {
+      ...(data ?? {
+        id,
+        times: new Float64Array(0),
+        styles: new Uint8Array(0),
+        labels: new Int32Array(0),
+        counts: new Uint32Array(0),
+        shape: "boxes" as const,
+      }),
+      from: job.index * span,
+      to: (job.index + 1) * span,
+      used: this.frame,
+      generation: this.generation,
+    };
+    let tiles = this.lanes.get(id);
+    if (tiles === undefined) this.lanes.set(id, (tiles = new Map()));
+    const key = keyOf(job.level, job.index);
+    const before = tiles.get(key);
+    this.bytes += size(tile) - (before === undefined ? 0 : size(before));
+    tiles.set(key, tile);
+  }
+
+  private learn(label: string): void {
+    if (this.labels.length >= this.labelColours.length) {
+      const larger = new Uint8Array(2 * this.labelColours.length);
+      larger.set(this.labelColours);
+      this.labelColours = larger;
+    }
+    this.labelColours[this.labels.length] = nameColour(label);
+    this.labels.push(label);
+  }
+
+  private evict(): void {
+    if (this.bytes <= MOST_BYTES) return;
+    const all: { lane: number; key: number; tile: Tile }[] = [];
+    for (const [lane, tiles] of this.lanes) for (const [key, tile] of tiles) all.push({ lane, key, tile });
+    all.sort((a, b) => a.tile.used - b.tile.used);
+    for (const { lane, key, tile } of all) {
+      if (this.bytes <= MOST_BYTES / 2) return;
+      this.lanes.get(lane)?.delete(key);
+      this.bytes -= size(tile);
+    }
+  }
+
+  /** Visits what is known of a lane between two moments, in order of time and without overlap, best first. */
+  cover(lane: number, begin: number, end: number, scale: number, visit: (tile: Tile, from: number, to: number) => void): void {
+    const tiles = this.lanes.get(lane);
+    if (tiles === undefined) return;
+    this.coverAt(tiles, levelFor(scale), Math.max(0, begin), end, visit);
+  }
+
+  private coverAt(
+    tiles: Map<number, Tile>,
+    level: number,
+    begin: number,
+    end: number,
+    visit: (tile: Tile, from: number, to: number) => void,
+  ): void {
+    const span = tileSpan(level);
+    for (let index = Math.floor(begin / span); index * span < end; index++) {
+      const [from, to] = [Math.max(begin, index * span), Math.min(end, (index + 1) * span)];
+      const tile = tiles.get(keyOf(level, index)) ?? this.coarser(tiles, level, from);
+      if (tile === undefined) {
+        this.finer(tiles, level, index, visit, from, to);
+        continue;
+      }
+      tile.used = this.frame;
+      // A coarser tile may stand in for several: seams inside it would cut its boxes.
+      const until = Math.min(end, Math.max(to, this.reach(tiles, level, index, tile)));
+      visit(tile, from, until);
+      index = Math.max(index, Math.ceil(until / span) - 1);
+    }
+  }
+
+  private reach(tiles: Map<number, Tile>, level: number, index: number, tile: Tile): number {
+    const span = tileSpan(level);
+    if (tile.to - tile.from <= span) return tile.to;
+    let next = index + 1;
+    while (next * span < tile.to && tiles.get(keyOf(level, next)) === undefined) next += 1;
+    return next * span;
+  }
+
+  private coarser(tiles: Map<number, Tile>, level: number, at: number): Tile | undefined {
+    for (let above = level + 1; above <= LEVELS; above++) {
+      const tile = tiles.get(keyOf(above, Math.floor(at / tileSpan(above))));
+      if (tile !== undefined) return tile;
+    }
+    return undefined;
+  }
+
+  private finer(
+    tiles: Map<number, Tile>,
+    level: number,
+    index: number,
+    visit: (tile: Tile, from: number, to: number) => void,
+    from: number,
+    to: number,
+  ): void {
+    for (let below = level - 1; below >= Math.max(0, level - 3); below--) {
+      const parts = 2 ** (level - below);
+      let found = false;
+      for (let part = index * parts; part < (index + 1) * parts; part++) {
+        const tile = tiles.get(keyOf(below, part));
+        if (tile === undefined || tile.to <= from || tile.from >= to) continue;
+        tile.used = this.frame;
+        visit(tile, Math.max(from, tile.from), Math.min(to, tile.to));
+        found = true;
+      }
+      if (found) return;
+    }
+  }
+
+  /** The first of a tile's boxes that ends after a moment. */
+  static firstAfter(tile: Tile, time: number): number {
+    let [low, high] = [0, tile.styles.length];
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((tile.times[2 * middle + 1] ?? 0) > time) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  }
+}
+
+function size(tile: Tile): number {
+  return 200 + tile.times.byteLength + tile.styles.byteLength + tile.labels.byteLength + tile.counts.byteLength;
+}

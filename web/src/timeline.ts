@@ -1,0 +1,331 @@
+// The timeline: decides what stands where, has it drawn, and answers to the pointer.
+
+import { api, wasAborted } from "./api";
+import type { App, Hover } from "./app";
+import { byId } from "./dom";
+import { lanePlaces, Overlay } from "./overlay";
+import { Painter, type PlacedRow } from "./paint";
+import { levelFor, Tiles, type Tile } from "./tiles";
+import { rulerFor } from "./time";
+import { Tracks, type Row } from "./tracks";
+import { Style, type WireArrows } from "./wire";
+
+/** Pinned tracks never take more than this share of the height. */
+const PINNED_SHARE = 0.45;
+/** The pointer counts as on a box this near, in pixels. */
+const NEAR = 2;
+const ARROW_DELAY = 120;
+/** Rows beyond the screen's edge whose lanes are fetched ahead. */
+const AHEAD = 160;
+
+export class Timeline {
+  readonly stage = byId("stage");
+  readonly overlay: Overlay;
+  placed: PlacedRow[] = [];
+  width = 100;
+  height = 100;
+  divider = 0;
+  private readonly painter: Painter;
+  private arrowTimer = 0;
+  private arrowsFor = "";
+  private arrowRequest: AbortController | null = null;
+
+  constructor(private readonly app: App) {
+    this.painter = new Painter(byId<HTMLCanvasElement>("lanes"));
+    this.overlay = new Overlay(byId<HTMLCanvasElement>("overlay"), app);
+    new ResizeObserver(() => app.draw()).observe(this.stage);
+    app.reveal = (track) => this.reveal(track);
+    this.listen();
+  }
+
+  timeAt(x: number): number {
+    return this.app.view.begin + (x / this.width) * this.app.view.span;
+  }
+
+  xOf(time: number): number {
+    return ((time - this.app.view.begin) / this.app.view.span) * this.width;
+  }
+
+  /** Draws a frame. */
+  paint(): void {
+    const { app } = this;
+    const { view, tracks } = app;
+    this.width = Math.max(1, this.stage.clientWidth);
+    this.height = Math.max(1, this.stage.clientHeight);
+    this.divider = Math.min(tracks.pinnedHeight, Math.floor(this.height * PINNED_SHARE));
+    app.scroll = Math.max(0, Math.min(app.scroll, tracks.height - (this.height - this.divider)));
+    this.placed = this.place();
+    const perPixel = view.span / (this.width * devicePixelRatio);
+    const lanes = new Set(this.visibleLanes(AHEAD));
+    app.tiles.want([...lanes], view.begin, view.end, perPixel);
+    const ruler = rulerFor(view.begin, view.end, this.width, 130, app.info.begin);
+    const grid: number[] = [];
+    const first = Math.ceil((view.begin - ruler.anchor) / ruler.step);
+    for (let at = first; ruler.anchor + at * ruler.step < view.end; at++) grid.push(this.xOf(ruler.anchor + at * ruler.step));
+    this.painter.paint({
+      rows: this.placed,
+      begin: view.begin,
+      end: view.end,
+      width: this.width,
+      height: this.height,
+      divider: this.divider,
+      palette: app.palette,
+      tiles: app.tiles,
+      lit: this.litLabel(),
+      current: app.current,
+      grid,
+    });
+    // The pointer stands still, and what is under it moves.
+    if (app.hover !== null) app.hover = this.under(app.hover.x, app.hover.y);
+    this.paintOverlay();
+    this.fetchArrows();
+  }
+
+  /** Draws only what lies over the lanes. */
+  paintOverlay(): void {
+    this.overlay.paint(this.placed, this.width, this.height, this.divider);
+  }
+
+  private litLabel(): number {
+    const chosen = this.app.selected;
+    if (chosen === null || chosen.label === "") return -1;
+    const kind = this.app.tracks.laneKind.get(chosen.lane)?.kind;
+    if (kind !== "cpu" && kind !== "span") return -1;
+    return chosen.style === Style.idle ? -1 : this.app.tiles.labels.indexOf(chosen.label);
+  }
+
+  private place(): PlacedRow[] {
+    const { tracks, scroll } = this.app;
+    const placed: PlacedRow[] = [];
+    for (const row of tracks.pinnedRows) {
+      if (row.y < this.divider) placed.push({ row, y: row.y, pinned: true });
+    }
+    for (let at = Tracks.rowAt(tracks.rows, scroll); at < tracks.rows.length; at++) {
+      const row = tracks.rows[at];
+      if (row === undefined) break;
+      const y = row.y - scroll + this.divider;
+      if (y > this.height) break;
+      placed.push({ row, y, pinned: false });
+    }
+    return placed;
+  }
+
+  /** The lanes in sight, and those so many pixels beyond. */
+  visibleLanes(beyond: number): number[] {
+    const { tracks, scroll } = this.app;
+    const lanes = this.placed.flatMap(({ row }) => laneIds(row));
+    if (beyond === 0) return lanes;
+    const [low, high] = [scroll - beyond, scroll + this.height - this.divider + beyond];
+    for (let at = Tracks.rowAt(tracks.rows, low); at < tracks.rows.length; at++) {
+      const row = tracks.rows[at];
+      if (row === undefined || row.y > high) break;
+      lanes.push(...laneIds(row));
+    }
+    return lanes;
+  }
+
+  reveal(id: number): void {
+    const { app } = this;
+    const { tracks } = app;
+    app.current = id;
+    if (!tracks.pinned.includes(id)) {
+      const before = tracks.open.size;
+      tracks.reveal(id);
+      if (tracks.open.size !== before) {
+        tracks.layout();
+        app.tell("tracks");
+      }
+      const row = tracks.rows.find((candidate) => candidate.track.id === id);
+      if (row !== undefined) this.scrollTo(row);
+    }
+    app.draw();
+  }
+
+  private scrollTo(row: Row): void {
+    const room = this.height - this.divider;
+    const [top, bottom] = [row.y - this.app.scroll, row.y + row.height - this.app.scroll];
+    if (top >= 0 && bottom <= room) return;
+    this.app.scroll = Math.max(0, row.y - Math.max(0, (room - row.height) / 2));
+  }
+
+  /** Arrows are asked for when the picture stands still. */
+  private fetchArrows(): void {
+    const { app } = this;
+    const lanes = [...new Set(this.visibleLanes(0))];
+    const wanted = `${app.arrows}:${app.view.begin}:${app.view.end}:${lanes.join(",")}:${app.tiles.generation}`;
+    if (wanted === this.arrowsFor) return;
+    this.arrowsFor = wanted;
+    window.clearTimeout(this.arrowTimer);
+    this.arrowRequest?.abort();
+    if (!app.arrows || lanes.length === 0) {
+      this.overlay.arrows = [];
+      return;
+    }
+    this.arrowTimer = window.setTimeout(() => void this.askArrows(lanes.slice(0, 400)), ARROW_DELAY);
+  }
+
+  private async askArrows(lanes: number[]): Promise<void> {
+    const { view } = this.app;
+    const request = new AbortController();
+    this.arrowRequest = request;
+    try {
+      const answer = await api.arrows(Math.max(0, view.begin), view.end, this.width, lanes.join(","), request.signal);
+      this.overlay.arrows = arrowsOf(answer);
+      this.app.draw();
+    } catch (error) {
+      if (!wasAborted(error)) this.overlay.arrows = [];
+    }
+  }
+
+  /** What is under a point of the stage. */
+  under(x: number, y: number): Hover {
+    const hover: Hover = { time: this.timeAt(x), x, y, lane: -1, box: null };
+    for (const [lane, { slot, y: top }] of lanePlaces(this.placed)) {
+      if (y < top - 1 || y > top + slot.height + 1) continue;
+      hover.lane = lane;
+      hover.box = this.boxAt(lane, hover.time);
+      break;
+    }
+    return hover;
+  }
+
+  /** The box on a lane at a moment, or the nearest one a few pixels away. */
+  boxAt(lane: number, time: number): Hover["box"] {
+    const { view, tiles } = this.app;
+    const pixel = view.span / this.width;
+    let [best, distance]: [Hover["box"], number] = [null, NEAR * pixel];
+    const look = (tile: Tile): void => {
+      if (tile.shape !== "boxes") return;
+      for (let at = Tiles.firstAfter(tile, time - NEAR * pixel - 1); at < tile.styles.length; at++) {
+        const [begin, end] = [tile.times[2 * at] ?? 0, tile.times[2 * at + 1] ?? 0];
+        if (begin > time + NEAR * pixel) break;
+        const away = Math.max(0, begin - time, time - end);
+        if (best !== null && away >= distance) continue;
+        const label = tiles.labels[tile.labels[at] ?? -1] ?? "";
+        best = { begin, end, style: tile.styles[at] ?? 0, label, count: tile.counts[at] ?? 1 };
+        distance = away;
+      }
+    };
+    const scale = view.span / (this.width * devicePixelRatio);
+    tiles.cover(lane, time - NEAR * pixel, time + NEAR * pixel, scale, look);
+    return best;
+  }
+
+  private listen(): void {
+    const { stage, app } = this;
+    stage.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    stage.addEventListener("pointerdown", (event) => this.press(event));
+    stage.addEventListener("pointermove", (event) => this.move(event));
+    stage.addEventListener("pointerleave", () => this.setHover(null));
+    stage.addEventListener("dblclick", (event) => {
+      const hover = this.under(event.offsetX, event.offsetY);
+      if (hover.box !== null) app.view.fit(hover.box.begin, Math.max(hover.box.end, hover.box.begin + 1));
+      else app.view.zoom(0.4, hover.time);
+    });
+  }
+
+  private setHover(hover: Hover | null): void {
+    this.app.hover = hover;
+    this.app.tell("hover");
+  }
+
+  private wheel(event: WheelEvent): void {
+    event.preventDefault();
+    const lines = event.deltaMode === 1 ? 16 : 1;
+    const [dx, dy] = [event.deltaX * lines, event.deltaY * lines];
+    const { view } = this.app;
+    if (event.altKey) {
+      this.app.scroll += dy;
+      this.app.draw();
+    } else if (event.shiftKey || Math.abs(dx) > Math.abs(dy)) {
+      view.pan(((event.shiftKey && dx === 0 ? dy : dx) / this.width) * 1.2, false);
+    } else {
+      view.zoom(1.0022 ** Math.max(-240, Math.min(240, dy)), this.timeAt(event.offsetX), Math.abs(dy) > 40);
+    }
+  }
+
+  private press(event: PointerEvent): void {
+    if (event.button !== 0) return;
+    if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
+    this.stage.setPointerCapture(event.pointerId);
+    const from = { x: event.offsetX, y: event.offsetY };
+    const start = { begin: this.app.view.begin, end: this.app.view.end, scroll: this.app.scroll };
+    const selects = event.shiftKey;
+    let dragged = false;
+    const drag = (now: PointerEvent): void => {
+      const [dx, dy] = [now.offsetX - from.x, now.offsetY - from.y];
+      if (!dragged && Math.hypot(dx, dy) < 4) return;
+      dragged = true;
+      this.stage.dataset["drag"] = selects ? "area" : "pan";
+      if (selects) {
+        this.overlay.rubber = { x0: from.x, y0: from.y, x1: now.offsetX, y1: now.offsetY };
+        this.app.draw();
+      } else {
+        const by = (-dx / this.width) * (start.end - start.begin);
+        this.app.scroll = start.scroll - dy;
+        this.app.view.set({ begin: start.begin + by, end: start.end + by });
+      }
+    };
+    const drop = (now: PointerEvent): void => {
+      this.stage.removeEventListener("pointermove", drag);
+      this.stage.removeEventListener("pointerup", drop);
+      this.stage.removeEventListener("pointercancel", drop);
+      delete this.stage.dataset["drag"];
+      this.overlay.rubber = null;
+      if (!dragged) this.click(now);
+      else if (selects) this.selectArea(from, { x: now.offsetX, y: now.offsetY });
+      this.app.draw();
+    };
+    this.stage.addEventListener("pointermove", drag);
+    this.stage.addEventListener("pointerup", drop);
+    this.stage.addEventListener("pointercancel", drop);
+  }
+
+  private move(event: PointerEvent): void {
+    if (event.buttons !== 0) return;
+    this.setHover(this.under(event.offsetX, event.offsetY));
+  }
+
+  private click(event: PointerEvent): void {
+    const hover = this.under(event.offsetX, event.offsetY);
+    const row = this.placed.find(({ row: candidate, y }) => event.offsetY >= y && event.offsetY < y + candidate.height);
+    if (row !== undefined) this.app.current = row.row.track.id;
+    if (hover.lane < 0) {
+      this.app.unselect();
+      return;
+    }
+    const box = hover.box;
+    const time = box === null ? hover.time : Math.min(Math.max(hover.time, box.begin), Math.max(box.begin, box.end - 1));
+    void this.app.select(hover.lane, Math.floor(time), box ?? {});
+  }
+
+  private selectArea(from: { x: number; y: number }, to: { x: number; y: number }): void {
+    const [begin, end] = [this.timeAt(Math.min(from.x, to.x)), this.timeAt(Math.max(from.x, to.x))];
+    const [top, bottom] = [Math.min(from.y, to.y), Math.max(from.y, to.y)];
+    const rows = this.placed.filter(({ row, y }) => y < bottom && y + row.height > top).map(({ row }) => row);
+    const lanes = [...new Set(rows.flatMap(laneIds))];
+    this.app.setArea({ begin: Math.floor(begin), end: Math.ceil(end), lanes, tracks: rows.map((row) => row.track.id) });
+  }
+
+  /** Whether everything in sight has been drawn from the right level. */
+  get settled(): boolean {
+    return this.app.tiles.settled && !this.app.view.moving;
+  }
+
+  get level(): number {
+    return levelFor(this.app.view.span / (this.width * devicePixelRatio));
+  }
+}
+
+function laneIds(row: Row): number[] {
+  return row.slots.map((slot) => slot.lane.id);
+}
+
+function arrowsOf(answer: WireArrows): Overlay["arrows"] {
+  const arrows: Overlay["arrows"] = [];
+  for (let at = 0; at + 4 < answer.arrows.length; at += 5) {
+    const [fromTime = 0, fromLane = 0, toTime = 0, toLane = 0, kind = 0] = answer.arrows.slice(at, at + 5);
+    arrows.push({ fromTime, fromLane, toTime, toLane, kind });
+  }
+  return arrows;
+}

@@ -1,0 +1,313 @@
+// The tree of tracks: what is folded, pinned and visible, and where each row and lane stands.
+
+import type { LaneKind, TrackKind, WireLane, WireTrack } from "./wire";
+
+export interface Track {
+  id: number;
+  parent: number;
+  kind: TrackKind;
+  name: string;
+  /** Name and number, as people look for it. */
+  title: string;
+  lanes: WireLane[];
+  children: number[];
+  depth: number;
+  cpu?: number;
+  pid?: number;
+  tid?: number;
+  unit: string;
+  busy: number;
+  trace?: number;
+}
+
+export interface LaneSlot {
+  lane: WireLane;
+  /** From the row's top, in pixels. */
+  y: number;
+  height: number;
+  /** Drawn small, on behalf of a folded process. */
+  small: boolean;
+}
+
+export interface Row {
+  track: Track;
+  y: number;
+  height: number;
+  slots: LaneSlot[];
+  indent: number;
+  folds: boolean;
+  open: boolean;
+}
+
+const HEIGHTS: Record<LaneKind, number> = {
+  interrupt: 5,
+  softirq: 5,
+  cpu: 19,
+  thread: 17,
+  syscall: 13,
+  span: 17,
+  marks: 12,
+  counter: 36,
+  density: 30,
+};
+
+const HEADER = 24;
+const PADDING = 3;
+const SMALL_LANES = 6;
+/** So many rows are open at first. */
+const OPEN_AT_FIRST = 60;
+
+function titleOf(track: WireTrack): string {
+  if (track.tid !== undefined) return `${track.name} ${track.tid}`;
+  if (track.pid !== undefined) return `${track.name} ${track.pid}`;
+  return track.name;
+}
+
+export class Tracks {
+  readonly all = new Map<number, Track>();
+  readonly roots: number[] = [];
+  /** Which track a lane belongs to. */
+  readonly laneTrack = new Map<number, number>();
+  readonly laneKind = new Map<number, WireLane>();
+  readonly open = new Set<number>();
+  pinned: number[] = [];
+  /** Rows of pinned tracks, then those of the tree; each from y = 0 on. */
+  pinnedRows: Row[] = [];
+  rows: Row[] = [];
+  pinnedHeight = 0;
+  height = 0;
+  /** The largest id so far: only newer tracks are asked for. */
+  newest = -1;
+
+  /** Takes tracks in; returns whether anything is new. */
+  add(wire: WireTrack[]): boolean {
+    let fresh = false;
+    for (const track of wire) {
+      const known = this.all.get(track.id);
+      fresh = known === undefined || fresh;
+      this.put(track, known);
+    }
+    if (fresh) this.link();
+    return fresh;
+  }
+
+  /** Takes the tracks of a trace that was read anew; what was open and pinned stays so, as far as it is there.
+   * Answers which lane is which now. */
+  replace(wire: WireTrack[]): Map<number, number> {
+    const before = this.laneIdentities();
+    const open = new Set([...this.open].map((id) => this.identity(id)));
+    const known = new Set([...this.all.keys()].map((id) => this.identity(id)));
+    const pinned = this.pinned.map((id) => this.identity(id));
+    for (const all of [this.all, this.laneTrack, this.laneKind, this.open]) all.clear();
+    this.newest = -1;
+    this.add(wire);
+    const now = new Map([...this.all.keys()].map((id) => [this.identity(id), id]));
+    for (const [identity, id] of now) {
+      const track = this.all.get(id);
+      if (open.has(identity) || (!known.has(identity) && track?.kind === "group")) this.open.add(id);
+    }
+    this.pinned = pinned.map((identity) => now.get(identity)).filter((id) => id !== undefined);
+    const lanes = new Map<number, number>();
+    for (const [identity, lane] of this.laneIdentities()) {
+      const old = before.get(identity);
+      if (old !== undefined) lanes.set(old, lane);
+    }
+    return lanes;
+  }
+
+  private laneIdentities(): Map<string, number> {
+    const lanes = new Map<string, number>();
+    for (const track of this.all.values()) {
+      const identity = this.identity(track.id);
+      for (const lane of track.lanes) lanes.set(`${identity}:${lane.kind}:${lane.depth ?? 0}`, lane.id);
+    }
+    return lanes;
+  }
+
+  /** What a track is, whatever its number. */
+  private identity(id: number): string {
+    const track = this.all.get(id);
+    if (track === undefined) return "";
+    const { kind, cpu, pid, tid, trace } = track;
+    return JSON.stringify([kind, cpu, pid, tid, trace, pid === undefined && tid === undefined ? track.name : ""]);
+  }
+
+  private put(wire: WireTrack, known: Track | undefined): void {
+    const { id, parent, kind, name, lanes = [], unit = "", busy = 0 } = wire;
+    const track: Track = { id, parent, kind, name, title: titleOf(wire), lanes, children: known?.children ?? [], depth: 0, unit, busy };
+    if (wire.cpu !== undefined) track.cpu = wire.cpu;
+    if (wire.pid !== undefined) track.pid = wire.pid;
+    if (wire.tid !== undefined) track.tid = wire.tid;
+    if (wire.trace !== undefined) track.trace = wire.trace;
+    this.all.set(id, track);
+    this.newest = Math.max(this.newest, id);
+    for (const lane of lanes) {
+      this.laneTrack.set(lane.id, id);
+      this.laneKind.set(lane.id, lane);
+    }
+  }
+
+  private link(): void {
+    this.roots.length = 0;
+    for (const track of this.all.values()) track.children = [];
+    for (const track of this.all.values()) {
+      const parent = this.all.get(track.parent);
+      if (parent === undefined) this.roots.push(track.id);
+      else parent.children.push(track.id);
+    }
+    const descend = (ids: number[], depth: number): void => {
+      // A tree that says of itself that it is endless ends here.
+      if (depth > 16) return;
+      for (const id of ids) {
+        const track = this.all.get(id);
+        if (track === undefined) continue;
+        track.depth = depth;
+        descend(track.children, depth + 1);
+      }
+    };
+    descend(this.roots, 0);
+    this.sort();
+  }
+
+  /** Processes in the order in which people look for them: those that tell of themselves, then those that worked most. */
+  private sort(): void {
+    const ranks = new Map<number, number>();
+    for (const track of this.all.values()) {
+      if (track.kind === "process") ranks.set(track.id, this.work(track) + (this.tells(track) ? 1e15 : 0));
+    }
+    const byRank = (ids: number[]): void => {
+      const places = ids.flatMap((id, at) => (ranks.has(id) ? [at] : []));
+      const processes = ids.filter((id) => ranks.has(id)).sort((a, b) => (ranks.get(b) ?? 0) - (ranks.get(a) ?? 0));
+      processes.forEach((id, at) => (ids[places[at] ?? 0] = id));
+    };
+    byRank(this.roots);
+    for (const track of this.all.values()) if (track.kind === "group") byRank(track.children);
+  }
+
+  /** Whether a process has spans: its own words, not the kernel's. */
+  private tells(process: Track): boolean {
+    return process.children.some((id) => this.all.get(id)?.lanes.some((lane) => lane.kind === "span") ?? false);
+  }
+
+  /** Time that a track and those below it ran. */
+  private work(track: Track, depth = 0): number {
+    if (depth > 16) return 0;
+    return track.children.reduce((sum, id) => {
+      const child = this.all.get(id);
+      return child === undefined ? sum : sum + this.work(child, depth + 1);
+    }, track.busy);
+  }
+
+  /** Opens what is worth it: groups, and the processes that worked most, until the screen has enough. */
+  openAtFirst(): void {
+    const processes: Track[] = [];
+    for (const track of this.all.values()) {
+      if (track.children.length === 0) continue;
+      if (track.kind === "process") processes.push(track);
+      else this.open.add(track.id);
+    }
+    const worked = processes.map((track) => ({ track, busy: this.work(track) }));
+    worked.sort((a, b) => Number(this.tells(b.track)) - Number(this.tells(a.track)) || b.busy - a.busy);
+    let room = OPEN_AT_FIRST;
+    for (const { track, busy } of worked) {
+      if (track.children.length > room || (busy === 0 && worked.length > 8)) continue;
+      room -= track.children.length;
+      this.open.add(track.id);
+    }
+  }
+
+  /** Places all rows anew. */
+  layout(): void {
+    this.rows = [];
+    this.pinnedRows = [];
+    let y = 0;
+    for (const id of this.pinned) {
+      const track = this.all.get(id);
+      if (track === undefined) continue;
+      const row = this.place(track, y, 0);
+      this.pinnedRows.push(row);
+      y += row.height;
+    }
+    this.pinnedHeight = y;
+    y = 0;
+    const descend = (ids: number[], indent: number): void => {
+      for (const id of ids) {
+        const track = this.all.get(id);
+        if (track === undefined) continue;
+        const row = this.place(track, y, indent);
+        this.rows.push(row);
+        y += row.height;
+        if (row.open && indent <= 16) descend(track.children, indent + 1);
+      }
+    };
+    descend(this.roots, 0);
+    this.height = y;
+  }
+
+  private place(track: Track, y: number, indent: number): Row {
+    const folds = track.children.length > 0;
+    const open = folds && this.open.has(track.id);
+    const slots = this.slotsOf(track);
+    if (folds && !open && slots.length === 0) this.summarize(track, slots);
+    const last = slots.at(-1);
+    const height = Math.max(HEADER, last === undefined ? 0 : last.y + last.height + PADDING);
+    if (slots.length === 1 && slots[0] !== undefined && !slots[0].small) centre(slots[0], height);
+    return { track, y, height, slots, indent, folds, open };
+  }
+
+  private slotsOf(track: Track): LaneSlot[] {
+    const slots: LaneSlot[] = [];
+    let y = PADDING;
+    for (const lane of track.lanes) {
+      // Below a CPU, events are a shade: their names stand with their threads.
+      const height = track.kind === "cpu" && lane.kind === "marks" ? 6 : (HEIGHTS[lane.kind] ?? 16);
+      slots.push({ lane, y, height, small: false });
+      y += height + 1;
+    }
+    return slots;
+  }
+
+  /** A folded process shows its busiest threads as thin lines. */
+  private summarize(track: Track, slots: LaneSlot[]): void {
+    const threads = track.children
+      .map((id) => this.all.get(id))
+      .filter((child): child is Track => child !== undefined && child.kind === "thread")
+      .sort((a, b) => b.busy - a.busy)
+      .slice(0, SMALL_LANES);
+    const lanes = threads.flatMap((thread) => thread.lanes.filter((lane) => lane.kind === "thread").slice(0, 1));
+    const height = Math.max(3, Math.floor((HEADER - 8) / Math.max(1, lanes.length)) - 1);
+    lanes.forEach((lane, at) => slots.push({ lane, y: PADDING + at * (height + 1), height, small: true }));
+  }
+
+  /** The row at a height of the tree; of rows, the first that ends below it. */
+  static rowAt(rows: readonly Row[], y: number): number {
+    let [low, high] = [0, rows.length];
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      const row = rows[middle];
+      if (row !== undefined && row.y + row.height > y) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  }
+
+  /** Unfolds everything above a track. */
+  reveal(id: number): void {
+    for (let at = this.all.get(id), depth = 0; at !== undefined && depth < 16; depth++) {
+      at = this.all.get(at.parent);
+      if (at !== undefined) this.open.add(at.id);
+    }
+  }
+
+  toggle(id: number): void {
+    if (!this.open.delete(id)) this.open.add(id);
+  }
+
+  pin(id: number): void {
+    this.pinned = this.pinned.includes(id) ? this.pinned.filter((other) => other !== id) : [...this.pinned, id];
+  }
+}
+
+function centre(slot: LaneSlot, height: number): void {
+  slot.y = Math.max(PADDING, Math.round((height - slot.height) / 2));
+}

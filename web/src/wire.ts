@@ -1,0 +1,242 @@
+// What the server and the page say to each other. All times are nanoseconds after the trace's `base`.
+
+/** What a box shows; the numbers are the server's. */
+export const Style = {
+  unknown: 0,
+  idle: 1,
+  running: 2,
+  readyWoken: 3,
+  readyPreempted: 4,
+  blocked: 5,
+  blockedHard: 6,
+  stopped: 7,
+  fresh: 8,
+  syscall: 9,
+  interrupt: 10,
+  softirq: 11,
+  span: 12,
+  function: 13,
+  mark: 14,
+  lost: 15,
+  overwritten: 16,
+  job: 17,
+  jobLate: 18,
+} as const;
+
+export type TrackKind = "group" | "cpu" | "process" | "thread" | "counter" | "channel";
+export type LaneKind =
+  | "interrupt"
+  | "softirq"
+  | "cpu"
+  | "thread"
+  | "syscall"
+  | "span"
+  | "marks"
+  | "counter"
+  | "density";
+
+export interface Losses {
+  events: number;
+  packets?: number;
+  overwritten?: number;
+}
+
+export interface TraceInfo {
+  version: number;
+  base: string;
+  begin: number;
+  end: number;
+  progress: number;
+  growing: boolean;
+  name: string;
+  traces: TracePart[];
+  events: number;
+  losses: Losses;
+  damages?: string[];
+  disorders?: string[];
+  timezone_offset_s?: number;
+  /** What went wrong while the trace was read, in one line. */
+  error?: string | null;
+  /** Says so, when the trace is no longer where it was. */
+  gone?: string | null;
+  /** Counts up when the trace has been read anew: then tracks and lanes are others. */
+  generation?: number;
+}
+
+export interface TracePart {
+  id: number;
+  path: string;
+  name: string;
+  tracer?: string;
+  host?: string;
+  begin: number;
+  end: number;
+  offset: number;
+  events: number;
+}
+
+export interface WireLane {
+  id: number;
+  kind: LaneKind;
+  depth?: number;
+  min?: number;
+  max?: number;
+}
+
+export interface WireTrack {
+  id: number;
+  parent: number;
+  kind: TrackKind;
+  name: string;
+  lanes?: WireLane[];
+  cpu?: number;
+  pid?: number;
+  tid?: number;
+  unit?: string;
+  busy?: number;
+  trace?: number;
+}
+
+/** An answer of /api/lanes. */
+export interface WireLanes {
+  from: number;
+  to: number;
+  lanes: { id: number; boxes?: number[]; points?: number[]; bins?: number[] }[];
+  labels: string[];
+}
+
+export interface WireArrows {
+  arrows: number[];
+  more?: boolean;
+}
+
+/** A thread, as links to it need it. */
+export interface ThreadLink {
+  tid: number;
+  name?: string;
+  pid?: number;
+  track?: number;
+  lane?: number;
+  time?: number;
+}
+
+export interface Neighbour {
+  label: string;
+  begin: number;
+  end: number;
+  style: number;
+}
+
+export interface Interval {
+  lane: number;
+  track: number;
+  style: number;
+  label: string;
+  begin: number;
+  end: number;
+  seen?: [boolean, boolean];
+  fields?: [string, string][];
+  thread?: ThreadLink;
+  cpu?: number;
+  before?: Neighbour | null;
+  after?: Neighbour | null;
+  why?: string;
+  waker?: ThreadLink;
+  culprit?: ThreadLink;
+}
+
+export interface Hit {
+  time?: number;
+  row?: number;
+  name?: string;
+  lane?: number;
+  none?: boolean;
+  continue?: number;
+}
+
+export interface EventRow {
+  row: number;
+  time: number;
+  cpu?: number | null;
+  tid?: number | null;
+  name: string;
+  text: string;
+  lane?: number | null;
+}
+
+export interface EventRows {
+  rows: EventRow[];
+  /** Ask again: so far only a part of the trace was looked through. */
+  continue?: boolean;
+  /** How much of it, from 0 to 1. */
+  scanned?: number;
+  total: number | null;
+  bad?: string;
+}
+
+export interface Place {
+  lane: number;
+  begin: number;
+  end: number;
+}
+
+export interface Durations {
+  name: string;
+  count: number;
+  min: number;
+  p50: number;
+  p90: number;
+  p99: number;
+  max: number;
+  total: number;
+  longest?: Place | null;
+  histogram?: [number, number, number, (Place | null)?][];
+}
+
+export interface ThreadTimes {
+  track: number;
+  name: string;
+  tid: number;
+  running: number;
+  ready: number;
+  preempted: number;
+  blocked: number;
+  unknown: number;
+}
+
+export interface Wait extends Place {
+  track: number;
+  name: string;
+  tid: number;
+  style: number;
+  why?: string;
+}
+
+export interface Statistics {
+  duration: number;
+  events: [string, number][];
+  threads: ThreadTimes[];
+  cpus: { cpu: number; busy: number; idle: number; unknown: number; interrupts: number }[];
+  spans: Durations[];
+  syscalls: Durations[];
+  interrupts: Durations[];
+  waits?: Wait[];
+  losses?: Losses;
+  partial?: boolean;
+}
+
+export interface FlameNode {
+  name: string;
+  depth: number;
+  total: number;
+  self: number;
+  count: number;
+  parent: number;
+}
+
+export interface Note {
+  time: number;
+  end?: number;
+  text: string;
+  track?: number;
+}

@@ -1,0 +1,148 @@
+// The page in a browser, on data that no trace at hand has: HTML in names, losses, two traces, a hundred million rows.
+
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Browser, Page } from "playwright-core";
+import { start } from "../mock/server.mjs";
+import { area, boxOf, launch, open, type Running, settled, span } from "./server";
+
+const PREEMPTED = 4;
+
+describe("the page on made-up data", () => {
+  let [server, browser, page]: [Running, Browser, Page] = [] as never;
+  const errors: string[] = [];
+
+  beforeAll(async () => {
+    server = await start();
+    browser = await launch();
+    page = await open(browser, server.url, errors);
+  });
+  afterAll(async () => {
+    await browser?.close();
+    server?.stop();
+  });
+
+  it("shows names as text, whatever is in them", async () => {
+    expect(await page.textContent("#trace-name")).toBe("made-up <b>trace</b>");
+    expect(await page.locator("#trace-name b").count()).toBe(0);
+    await page.keyboard.press("3");
+    await page.waitForSelector(".table-view .event-row");
+    expect(await page.locator(".table-view i, .table-view script").count()).toBe(0);
+    expect(await page.textContent(".table-view")).toContain("<i>html</i>");
+  });
+
+  it("says what was lost", async () => {
+    expect(await page.textContent("#warnings")).toContain("40 events lost");
+    expect(await page.textContent("#warnings")).toContain("7 overwritten");
+  });
+
+  it("scrolls through a hundred million rows", async () => {
+    await page.locator("#page-events .rows").focus();
+    await page.keyboard.press("End");
+    await page.waitForFunction(() => document.querySelector(".table-view")?.textContent?.includes("a = 99999999"));
+    await page.keyboard.press("Home");
+    await page.waitForFunction(() => document.querySelector(".table-view")?.textContent?.includes("a = 0,"));
+  });
+
+  it("says what is wrong with a filter", async () => {
+    await page.fill("#page-events .filter:not(.glob)", "a &&&");
+    await page.waitForSelector("#page-events .filter.wrong");
+    expect(await page.textContent("#page-events .table-head")).toContain("expected a condition");
+    await page.fill("#page-events .filter:not(.glob)", "");
+    await page.waitForSelector("#page-events .filter:not(.wrong):not(.glob)");
+    // Away from the table, which has its own meaning for some keys.
+    await page.click("#trace-name");
+  });
+
+  it("zooms by wheel and keys, and takes it back", async () => {
+    const whole = await span(page);
+    await page.mouse.move(700, 200);
+    await page.mouse.wheel(0, -600);
+    await page.waitForFunction((before) => (window.tompion?.app.view.span ?? before) < before * 0.9, whole);
+    await settled(page);
+    const zoomed = await span(page);
+    await page.keyboard.press("w");
+    await page.waitForFunction((before) => (window.tompion?.app.view.span ?? before) < before, zoomed);
+    await page.keyboard.press("Home");
+    await page.waitForFunction((before) => Math.abs((window.tompion?.app.view.span ?? 0) / before - 1) < 1e-6, whole);
+    await page.keyboard.press("Backspace");
+    await page.waitForFunction((before) => (window.tompion?.app.view.span ?? before) < before * 0.95, whole);
+  });
+
+  it("tells why a thread was late, with a link to who had its CPU", async () => {
+    await page.evaluate(() => window.tompion?.app.view.set({ begin: 170e6, end: 190e6 }));
+    await settled(page);
+    const box = await boxOf(page, "thread", [PREEMPTED]);
+    expect(box).not.toBeNull();
+    await page.mouse.click(box!.x, box!.y);
+    await page.waitForSelector('#page-detail[data-ready="true"] .answer');
+    expect(await page.textContent("#page-detail .answer")).toContain("Preempted by irq/9-acpi");
+    await page.click('#page-detail [data-role="culprit"]');
+    await page.waitForSelector('#page-detail[data-lane="1010"]');
+  });
+
+  it("measures an area, and a bar of a histogram leads to the longest", async () => {
+    await area(page, [400, 150], [900, 400]);
+    await page.waitForSelector('#page-selection[data-ready="true"] .bar:enabled');
+    expect(await page.textContent("#page-selection")).toContain("Waited longest for a CPU");
+    await page.locator("#page-selection .bar:enabled").first().click();
+    await page.waitForSelector('#page-detail[data-lane="1002"]');
+    const view = await page.evaluate(() => window.tompion!.app.view.target);
+    expect(view.begin).toBeLessThan(50e6);
+    expect(view.end).toBeGreaterThan(56e6);
+  });
+
+  it("finds a track by a few letters, and pins it", async () => {
+    await page.keyboard.press("t");
+    await page.fill("#finder-input", "cmpstr");
+    await page.waitForSelector("#finder-list li.chosen");
+    await page.keyboard.press("Shift+Enter");
+    await page.waitForSelector(".track.pinned");
+    expect(await page.textContent(".track.pinned .name")).toBe("compositor");
+  });
+
+  it("keeps notes", async () => {
+    await page.keyboard.press("m");
+    await page.waitForSelector("#page-notes .notes input");
+    await page.keyboard.type("late here");
+    await page.keyboard.press("Tab");
+    await page.waitForFunction(async () => (await (await fetch("api/notes")).text()).includes("late here"));
+  });
+
+  it("draws the flame graph", async () => {
+    await page.locator("#tab-flame").click();
+    await page.waitForSelector('#page-flame[data-ready="true"] canvas');
+    await page.mouse.move(600, 550);
+    expect(await page.textContent("#page-flame .flame-head")).not.toBe("");
+  });
+
+  it("shifts a trace by what is typed", async () => {
+    await page.click("#traces-button");
+    await page.fill('.trace-row[data-trace="1"] input', "2.5");
+    await page.keyboard.press("Tab");
+    await page.waitForFunction(() => window.tompion?.app.info.traces[1]?.offset === 2_500_000);
+    await page.keyboard.press("Escape");
+  });
+
+  it("shows its keys, its colours, the night", async () => {
+    await page.keyboard.press("?");
+    await page.waitForSelector("#help[open] kbd");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("l");
+    await page.waitForSelector("#legend[open] .swatch");
+    await page.keyboard.press("Escape");
+    const before = await page.getAttribute("html", "data-theme");
+    await page.keyboard.press("Shift+T");
+    await page.waitForFunction((theme) => document.documentElement.dataset["theme"] !== theme, before);
+  });
+
+  it("restores a view from its link", async () => {
+    await page.evaluate(() => window.tompion?.app.view.set({ begin: 1e6, end: 3e6 }));
+    await page.waitForFunction(() => location.hash.includes("v=1000000,3000000"));
+    const other = await open(browser, page.url(), errors);
+    expect(await span(other)).toBe(2e6);
+    expect(await other.textContent(".track.pinned .name")).toBe("compositor");
+    await other.close();
+  });
+
+  it("did all this without an error", () => expect(errors).toEqual([]));
+});

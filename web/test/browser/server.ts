@@ -1,0 +1,125 @@
+// Starts what the browser tests look at: the debug binary on a trace, or the mock server; and the browser.
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { cpSync, existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { type Browser, chromium, type Page } from "playwright-core";
+
+/** How long anything may take on a machine that others use, too. */
+export const DEADLINE = 60_000;
+
+const ROOT = resolve(import.meta.dirname, "../../..");
+const CHROMIUM = process.env["TOMPION_CHROMIUM"] ?? "/usr/bin/chromium";
+export const BINARY = process.env["TOMPION_BINARY"] ?? join(ROOT, "target/debug/tompion");
+export const CORPUS = process.env["TOMPION_CORPUS"] ?? resolve(ROOT, "../shared/ctf-corpus");
+
+export interface Running {
+  url: string;
+  stop: () => void;
+}
+
+/** Whether a trace of the corpus, and the binary that is to show it, are there. */
+export function available(trace: string): boolean {
+  return existsSync(BINARY) && existsSync(join(CORPUS, trace));
+}
+
+/** `tompion view` on a copy of a trace, since it keeps an index beside it. */
+export async function view(...traces: string[]): Promise<Running> {
+  const folder = mkdtempSync(join(tmpdir(), "tompion-page-"));
+  const paths = traces.map((trace) => join(folder, trace));
+  for (const trace of traces) cpSync(join(CORPUS, trace), join(folder, trace), { recursive: true });
+  const server = spawn(BINARY, ["view", "--no-open", ...paths], { stdio: ["ignore", "pipe", "pipe"] });
+  const url = await firstLine(server);
+  return {
+    url,
+    stop: () => {
+      server.kill("SIGTERM");
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+function firstLine(server: ChildProcess): Promise<string> {
+  return new Promise((found, failed) => {
+    let [text, errors] = ["", ""];
+    const timer = setTimeout(() => failed(new Error(`no address within a minute: ${errors}`)), DEADLINE);
+    server.stderr?.on("data", (part: Buffer) => (errors += part.toString()));
+    server.stdout?.on("data", (part: Buffer) => {
+      text += part.toString();
+      const line = /http:\S+/.exec(text)?.[0];
+      if (line === undefined || !text.includes("\n")) return;
+      clearTimeout(timer);
+      found(line);
+    });
+    server.once("exit", (code) => failed(new Error(`tompion view ended with ${code}: ${errors}`)));
+  });
+}
+
+export function launch(): Promise<Browser> {
+  return chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"] });
+}
+
+/** Opens the page and waits until it has drawn what it has to draw. */
+export async function open(browser: Browser, url: string, errors: string[] = []): Promise<Page> {
+  const page = await browser.newPage({ viewport: { width: 1280, height: 720 } });
+  page.setDefaultTimeout(DEADLINE);
+  page.on("pageerror", (error) => errors.push(error.message));
+  page.on("console", (message) => {
+    // A browser asks every server for an icon.
+    if (message.type() === "error" && !message.text().includes("404")) errors.push(message.text());
+  });
+  await page.goto(url);
+  await page.waitForSelector('html[data-loaded="true"]');
+  await settled(page);
+  return page;
+}
+
+/** Waits until everything on the screen is of the level that it should be. */
+export async function settled(page: Page): Promise<void> {
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  await page.waitForFunction(() => window.tompion?.settled() === true && window.tompion.app.info.progress >= 1);
+}
+
+/** How many nanoseconds the screen shows. */
+export function span(page: Page): Promise<number> {
+  return page.evaluate(() => window.tompion?.app.view.span ?? 0);
+}
+
+/** Where on the page a box of a style is: the widest one in sight on lanes of a kind. */
+export async function boxOf(page: Page, kind: string, styles: number[]): Promise<{ x: number; y: number; width: number } | null> {
+  return page.evaluate(
+    ([wanted, among]) => {
+      const { app, timeline } = window.tompion!;
+      const stage = document.getElementById("stage")!.getBoundingClientRect();
+      let best: { x: number; y: number; width: number } | null = null;
+      for (const { row, y } of timeline.placed) {
+        for (const slot of row.slots) {
+          const middle = y + slot.y + slot.height * 0.8;
+          if (slot.lane.kind !== wanted || middle < timeline.divider || middle > timeline.height - 2) continue;
+          app.tiles.cover(slot.lane.id, app.view.begin, app.view.end, app.view.span / timeline.width, (tile, from, to) => {
+            for (let at = 0; at < tile.styles.length; at++) {
+              if (!among.includes(tile.styles[at] ?? -1)) continue;
+              const left = timeline.xOf(Math.max(from, tile.times[2 * at] ?? 0));
+              const right = timeline.xOf(Math.min(to, tile.times[2 * at + 1] ?? 0));
+              if (left < 0 || right > timeline.width || right - left <= (best?.width ?? 0)) continue;
+              best = { x: stage.left + (left + right) / 2, y: stage.top + middle, width: right - left };
+            }
+          });
+        }
+      }
+      return best;
+    },
+    [kind, styles] as const,
+  );
+}
+
+/** Presses a mouse button with Shift and draws a rectangle. */
+export async function area(page: Page, from: [number, number], to: [number, number]): Promise<void> {
+  await page.keyboard.down("Shift");
+  await page.mouse.move(...from);
+  await page.mouse.down();
+  await page.mouse.move(...to, { steps: 4 });
+  await page.mouse.up();
+  await page.keyboard.up("Shift");
+}

@@ -1,0 +1,144 @@
+import { describe, expect, it, vi } from "vitest";
+
+vi.stubGlobal("location", { search: "", href: "http://localhost/", hash: "" });
+
+const { luminance, mix, nameColour, oklch, pack, PALETTES } = await import("../../src/colours");
+const { placeFlame } = await import("../../src/flame");
+const { nameOf } = await import("../../src/keys");
+const link = await import("../../src/link");
+const { parse } = await import("../../src/worker");
+const { levelFor, Tiles, tileSpan } = await import("../../src/tiles");
+const { Style } = await import("../../src/wire");
+type Tile = import("../../src/tiles").Tile;
+type LanesAnswer = import("../../src/worker").LanesAnswer;
+
+describe("colours", () => {
+  it("mix without a change of what is opaque", () => {
+    expect(mix(pack("#000000"), pack("#ffffff"), 1)).toBe(0xffffffff);
+    expect(mix(pack("#102030"), pack("#ffffff"), 0)).toBe(pack("#102030"));
+    expect(mix(pack("#000000"), pack("#808080"), 0.5) >>> 24).toBe(255);
+  });
+  it("of texts can be read on their grounds, by day and by night", () => {
+    for (const { ground, text, muted, accent } of Object.values(PALETTES)) {
+      for (const [colour, least] of [[text, 7], [muted, 4.5], [accent, 4.5]] as const) {
+        const [one, other] = [luminance(pack(colour)), luminance(pack(ground))].sort((a, b) => b - a);
+        expect(((one ?? 0) + 0.05) / ((other ?? 0) + 0.05), `${colour} on ${ground}`).toBeGreaterThan(least);
+      }
+    }
+  });
+  it("of threads that differ by a number are one", () => {
+    expect(nameColour("kworker/0:1")).toBe(nameColour("kworker/3:2"));
+    expect(oklch(1, 0, 0)).toBe("#ffffff");
+  });
+});
+
+describe("a link", () => {
+  it("restores what it was made of", () => {
+    const state = { begin: 5, end: 90, lane: 3, at: 7, area: { begin: 6, end: 8 }, pinned: [4, 2], open: [1], scroll: 12, clock: "utc" as const, tab: "flame" as const };
+    expect(link.read(`#${link.write(state)}`)).toEqual(state);
+  });
+  it("of nonsense restores nothing", () => {
+    expect(link.read("#v=9,1&s=x,y&a=<script>&c=moon&t=__proto__")).toEqual({});
+  });
+});
+
+describe("keys", () => {
+  const key = (text: string, more = {}) => nameOf({ key: text, ctrlKey: false, metaKey: false, shiftKey: false, ...more });
+  it("have one name on every keyboard", () => {
+    expect(key("f")).toBe("f");
+    expect(key("N", { shiftKey: true })).toBe("shift+N");
+    expect(key("/", { shiftKey: true })).toBe("/");
+    expect(key("Z", { ctrlKey: true, shiftKey: true })).toBe("ctrl+shift+z");
+    expect(key("Backspace", { shiftKey: true })).toBe("shift+Backspace");
+  });
+});
+
+describe("the flame graph", () => {
+  it("places children side by side inside their parent, the longest first", () => {
+    const node = (name: string, total: number, parent: number) => ({ name, depth: 0, total, self: 0, count: 1, parent });
+    const { placed, depth } = placeFlame([node("main", 100, -1), node("a", 20, 0), node("b", 60, 0), node("loop", 5, 3)], -1);
+    expect(depth).toBe(2);
+    const b = placed.find((one) => one.node.name === "b");
+    const a = placed.find((one) => one.node.name === "a");
+    expect(a?.x).toBeCloseTo((b?.x ?? 0) + (b?.width ?? 0));
+    expect(placed.find((one) => one.node.name === "loop")?.node.depth).toBe(0);
+  });
+});
+
+describe("the worker", () => {
+  it("makes arrays of an answer, and tells each label once", () => {
+    const first = parse({ from: 0, to: 9, lanes: [{ id: 1, boxes: [0, 5, Style.running, 1, 1, 5, 9, Style.idle, -1, 3] }], labels: ["a", "b"] });
+    expect(first.fresh).toEqual(["a", "b"]);
+    expect([...(first.lanes[0]?.labels ?? [])]).toEqual([1, -1]);
+    const second = parse({ from: 0, to: 9, lanes: [{ id: 1, boxes: [0, 5, 2, 0, 1] }, { id: 2, bins: [0, 1, 2, 3] }], labels: ["b"] });
+    expect(second.fresh).toEqual([]);
+    expect(second.lanes[0]?.labels[0]).toBe(1);
+    expect(second.lanes[1]?.shape).toBe("bins");
+  });
+});
+
+describe("tiles", () => {
+  /** A worker that answers when the test says so. */
+  class Server extends EventTarget {
+    asked: { request: number; url: string; kind: string }[] = [];
+    postMessage(message: { request: number; url: string; kind: string }): void {
+      this.asked.push(message);
+    }
+    answer(request: number, lane: number, from: number, to: number): void {
+      const data: LanesAnswer = {
+        request, fresh: [],
+        lanes: [{ id: lane, times: Float64Array.of(from, to), styles: Uint8Array.of(2), labels: Int32Array.of(-1), counts: Uint32Array.of(1), shape: "boxes" }],
+      };
+      this.dispatchEvent(new MessageEvent("message", { data }));
+    }
+  }
+  const make = () => {
+    const server = new Server();
+    return { server, tiles: new Tiles(server as unknown as Worker, () => {}) };
+  };
+  const covered = (tiles: InstanceType<typeof Tiles>, begin: number, end: number, scale: number) => {
+    const found: [number, number][] = [];
+    tiles.cover(7, begin, end, scale, (_: Tile, from, to) => found.push([from, to]));
+    return found;
+  };
+
+  it("have pixels that are never coarser than the screen's", () => {
+    for (const scale of [0.01, 1, 3, 1000, 1e9]) expect(2 ** levelFor(scale)).toBeLessThanOrEqual(Math.max(1, scale));
+  });
+
+  it("are asked for once, and stand in for finer ones until those come", () => {
+    const { server, tiles } = make();
+    tiles.want([7], 0, 1e6, 1024);
+    tiles.want([7], 0, 1e6, 1024);
+    expect(server.asked.length).toBe(1);
+    expect(tiles.settled).toBe(false);
+    server.answer(1, 7, 0, 1e6);
+    expect(tiles.settled).toBe(true);
+    tiles.want([7], 0, 4000, 4);
+    expect(tiles.settled).toBe(false);
+    expect(covered(tiles, 0, 4000, 4)).toEqual([[0, 4000]]);
+    server.answer(2, 7, 0, 4000);
+    expect(tiles.settled).toBe(true);
+    expect(covered(tiles, 0, 4000, 4)).toEqual([[0, 4000]]);
+  });
+
+  it("of another level are no longer waited for", () => {
+    const { server, tiles } = make();
+    tiles.want([7], 0, 1e6, 1024);
+    tiles.want([7], 0, 1e3, 1);
+    expect(server.asked.map((message) => message.kind)).toEqual(["lanes", "abort", "lanes"]);
+  });
+
+  it("cover a stretch in order and without overlap, whatever is there", () => {
+    const { server, tiles } = make();
+    tiles.want([7], 0, 3 * tileSpan(4), 16);
+    server.answer(1, 7, 0, 10);
+    server.answer(3, 7, 2 * tileSpan(4), 3 * tileSpan(4));
+    tiles.want([7], 0, tileSpan(12), 4096);
+    const found = covered(tiles, 0, 3 * tileSpan(4), 16);
+    found.forEach(([from, to], at) => {
+      expect(to).toBeGreaterThan(from);
+      expect(from).toBeGreaterThanOrEqual(found[at - 1]?.[1] ?? 0);
+    });
+  });
+});

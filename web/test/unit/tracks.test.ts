@@ -1,0 +1,94 @@
+import { describe, expect, it } from "vitest";
+import { match, rank } from "../../src/fuzzy";
+import { Tracks } from "../../src/tracks";
+import type { WireTrack } from "../../src/wire";
+
+function thread(id: number, parent: number, busy = 0): WireTrack {
+  return { id, parent, kind: "thread", name: `worker-${id}`, tid: id, busy, lanes: [{ id: 10 * id, kind: "thread" }, { id: 10 * id + 1, kind: "marks" }] };
+}
+
+function machine(): Tracks {
+  const tracks = new Tracks();
+  tracks.add([{ id: 1, parent: -1, kind: "process", name: "server", pid: 1 }, thread(2, 1, 5), thread(3, 1, 9), { id: 4, parent: -1, kind: "channel", name: "c", lanes: [{ id: 400, kind: "density" }] }]);
+  tracks.layout();
+  return tracks;
+}
+
+describe("tracks", () => {
+  it("show a folded process' busiest threads as thin lines", () => {
+    const tracks = machine();
+    expect(tracks.rows.map((row) => row.track.id)).toEqual([1, 4]);
+    expect(tracks.rows[0]?.slots.map((slot) => slot.lane.id)).toEqual([30, 20]);
+    expect(tracks.rows[0]?.slots.every((slot) => slot.small)).toBe(true);
+  });
+
+  it("stand below each other without a gap", () => {
+    const tracks = machine();
+    tracks.openAtFirst();
+    tracks.layout();
+    let y = 0;
+    for (const row of tracks.rows) {
+      expect(row.y).toBe(y);
+      for (const slot of row.slots) expect(slot.y + slot.height).toBeLessThanOrEqual(row.height);
+      y += row.height;
+    }
+    expect(tracks.height).toBe(y);
+    expect(Tracks.rowAt(tracks.rows, tracks.rows[2]?.y ?? 0)).toBe(2);
+  });
+
+  it("are revealed with everything above them", () => {
+    const tracks = machine();
+    tracks.reveal(3);
+    tracks.layout();
+    expect(tracks.rows.map((row) => row.track.id)).toEqual([1, 2, 3, 4]);
+  });
+
+  it("of a hundred thousand threads are laid out, and of a tree without an end, too", () => {
+    const tracks = new Tracks();
+    const many: WireTrack[] = [{ id: 0, parent: -1, kind: "process", name: "p", pid: 1 }];
+    for (let id = 1; id <= 100_000; id++) many.push(thread(id, 0));
+    tracks.add(many);
+    tracks.open.add(0);
+    tracks.layout();
+    expect(tracks.rows.length).toBe(100_001);
+    const endless = new Tracks();
+    endless.add([{ id: 1, parent: 2, kind: "group", name: "a" }, { id: 2, parent: 1, kind: "group", name: "b" }, { id: 3, parent: 3, kind: "group", name: "c" }]);
+    endless.openAtFirst();
+    endless.layout();
+    expect(endless.rows.length).toBeLessThan(100);
+  });
+
+  it("keep their place when they are pinned and let go", () => {
+    const tracks = machine();
+    tracks.pin(3);
+    tracks.layout();
+    expect(tracks.pinnedRows.map((row) => row.track.id)).toEqual([3]);
+    tracks.pin(3);
+    tracks.layout();
+    expect(tracks.pinnedRows).toEqual([]);
+  });
+});
+
+describe("the finder", () => {
+  it("finds letters in order, and whole words first", () => {
+    expect(match("dw", "db-writer")?.places).toEqual([0, 3]);
+    expect(match("xq", "db-writer")).toBeNull();
+    const found = rank("rcu", ["mircus", "rcu_preempt", "r-c-u"], (name) => name, 9);
+    expect(found[0]?.item).toBe("rcu_preempt");
+    expect(found.length).toBe(3);
+  });
+});
+
+describe("tracks of a trace that was read anew", () => {
+  it("are open and pinned as before, whatever their numbers", () => {
+    const tracks = machine();
+    tracks.reveal(3);
+    tracks.pin(3);
+    const lanes = tracks.replace([{ id: 7, parent: -1, kind: "process", name: "server", pid: 1 }, { ...thread(8, 7), tid: 3 }, { ...thread(9, 7), tid: 2 }]);
+    tracks.layout();
+    expect([...tracks.open]).toEqual([7]);
+    expect(tracks.pinned).toEqual([8]);
+    expect(lanes.get(30)).toBe(80);
+    expect(tracks.rows.length).toBe(3);
+  });
+});

@@ -1,0 +1,13 @@
+// Browser tests: Debian's Chromium, driven through playwright-core, against the debug binary.
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  test: {
+    include: ["test/browser/**/*.test.ts"],
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+    fileParallelism: false,
+    // Tests of one file share a page: what one left behind would only mislead the next.
+    bail: 1,
+  },
+});
