@@ -87,8 +87,12 @@ impl Parts {
     pub fn read(&self, part: usize, selection: Selection) -> Option<TraceSet> {
         let window = self.windows.get(part)?;
         let mut traces = self.traces.unread();
-        traces.select(selection);
-        Some(traces.take_up(window, 1, &mut Vec::new()).going_on())
+        // Who looks for events up to a time by selection goes on to the end of the streams to find none.
+        let until = selection.to.map(|to| to.saturating_add(1));
+        traces.select(Selection { to: None, ..selection });
+        let mut part = traces.take_up(window, 1, &mut Vec::new()).going_on();
+        part.until = [part.until, until].into_iter().flatten().min();
+        Some(part)
     }
 }
 

@@ -79,9 +79,15 @@ pub fn at(question: &Question<'_>) -> Answer {
     object.insert("after".into(), json!(one(place + 1)));
     object.insert("fields".into(), json!(fields));
     relations(&index, (lane, &entry), around.offset, object);
-    if let Some(culprit) = others.culprit.and_then(|entry| culprit(&index, &entry, around.offset)) {
-        object.insert("culprit".into(), culprit);
-    }
+    // Who took its place is known; of who ran while it waited to run, the longest.
+    let culprit = match object.get("by").cloned() {
+        Some(Value::Object(mut by)) => {
+            by.insert("time".into(), entry.begin.saturating_add(around.offset).into());
+            Some(Value::Object(by))
+        }
+        _ => others.culprit.and_then(|entry| culprit(&index, &entry, around.offset)),
+    };
+    object.extend(culprit.map(|culprit| ("culprit".to_owned(), culprit)));
     if let Some(interrupt) = others.interrupt {
         let name = index.label(interrupt.label).map_or_else(|| "interrupt".into(), ToString::to_string);
         let time = entry.begin.saturating_add(around.offset);

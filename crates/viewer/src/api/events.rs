@@ -197,7 +197,13 @@ impl Range {
     fn rows_before(&self, opened: &Opened, time: i64) -> u64 {
         let part = opened.parts.at(time);
         let selection = Selection { to: time.checked_sub(1), ..Selection::default() };
-        let mut rows = opened.index().parts.get(part).map_or(0, |rows| rows.first);
+        let (known, last) = {
+            let index = opened.index();
+            let last = index.parts.last().map_or(0, |rows| rows.first);
+            (index.parts.get(part).map(|rows| rows.first), last)
+        };
+        // Of what was not read yet, no rows are known.
+        let Some(mut rows) = known else { return last };
         if let Some(mut traces) = opened.read(part, selection) {
             while traces.step() {
                 rows += 1;

@@ -69,7 +69,8 @@ pub struct Level {
     /// Those in the file.
     pub blocks: Vec<Block>,
     open: Open,
-    merge: Merge,
+    /// What makes entries of the level above; there is none where there is no level above.
+    merge: Option<Box<Merge>>,
 }
 
 impl Level {
@@ -128,6 +129,8 @@ impl Levels {
     /// If a block cannot be written.
     pub fn push(&mut self, entry: &Entry, (widths, store): (&Widths, &mut Store)) -> io::Result<usize> {
         if self.0.is_empty() {
+            // Most lanes have a single level, and there may be hundreds of thousands.
+            self.0.reserve_exact(1);
             self.0.push(Level::default());
         }
         let Some(level) = self.0.first_mut() else { return Ok(0) };
@@ -149,10 +152,14 @@ impl Levels {
         }
         let place = store.append(&open.bytes)?;
         let Open { begin, end, count, .. } = open;
+        if level.blocks.is_empty() {
+            level.blocks.reserve_exact(1);
+        }
         level.blocks.push(Block { begin, end, place, bytes: open.bytes.len() as u32, count });
         let Some(&width) = widths.0.get(index).filter(|_| feeds) else { return Ok(()) };
-        let mut merge = std::mem::take(&mut level.merge);
+        let mut merge = level.merge.take().unwrap_or_default();
         if self.0.len() <= index + 1 {
+            self.0.reserve_exact(1);
             self.0.push(Level::default());
         }
         let (mut rest, mut last) = (open.bytes.as_slice(), 0);
@@ -167,7 +174,7 @@ impl Levels {
             }
         }
         if let Some(level) = self.0.get_mut(index) {
-            level.merge = merge;
+            level.merge = Some(merge);
         }
         Ok(())
     }
@@ -178,7 +185,13 @@ impl Levels {
     ///
     /// If a block cannot be written.
     pub fn relieve(&mut self, place: (&Widths, &mut Store)) -> io::Result<()> {
-        self.close(0, true, place)
+        self.close(0, true, place)?;
+        // Of hundreds of thousands of lanes, what is being merged takes more than what was merged.
+        let merge = self.0.first_mut().and_then(|level| level.merge.take());
+        if let (Some(above), Some(mut merge)) = (self.0.get_mut(1), merge) {
+            merge.finish(&mut |merged| above.open.push(&merged));
+        }
+        Ok(())
     }
 
     /// Writes everything.
@@ -192,7 +205,7 @@ impl Levels {
             // A lane of a single block needs no levels.
             let feeds = index + 1 < self.0.len();
             self.close(index, feeds, (widths, store))?;
-            let merge = self.0.get_mut(index).map(|level| std::mem::take(&mut level.merge));
+            let merge = self.0.get_mut(index).and_then(|level| level.merge.take());
             if let (Some(above), Some(mut merge)) = (self.0.get_mut(index + 1), merge) {
                 merge.finish(&mut |merged| above.open.push(&merged));
             }
@@ -260,7 +273,7 @@ impl Levels {
                 slice.parts.push(Part::Bytes(open.bytes.clone()));
             }
             let below = index.checked_sub(1).and_then(|below| self.0.get(below));
-            if let Some(entry) = below.and_then(|below| below.merge.peek()) {
+            if let Some(entry) = below.and_then(|below| below.merge.as_ref()?.peek()) {
                 if entry.end >= from && entry.begin <= to {
                     slice.count += 1;
                     slice.parts.push(Part::Entry(entry));
@@ -330,7 +343,17 @@ pub struct Merge {
     cell: i64,
     merged: Option<Entry>,
     /// The kinds of what is merged, and how much of it each takes.
-    kinds: Vec<(Entry, i64)>,
+    kinds: Vec<Kind>,
+}
+
+/// Entries of a style and label within a cell.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    style: u8,
+    label: u32,
+    extra: u64,
+    /// How long they take together, in nanoseconds, and a nanosecond for each.
+    weight: i64,
 }
 
 impl Merge {
@@ -367,14 +390,17 @@ impl Merge {
 
     fn count_kind(&mut self, entry: &Entry) {
         let weight = entry.duration().saturating_add(entry.count.min(1 << 32) as i64);
-        let is_same = |kind: &Entry| (kind.style, kind.label) == (entry.style, entry.label);
-        if let Some((_, total)) = self.kinds.iter_mut().find(|(kind, _)| is_same(kind)) {
-            *total = total.saturating_add(weight);
-        } else if self.kinds.len() < KINDS {
-            self.kinds.push((*entry, weight));
-        } else if let Some(least) = self.kinds.iter_mut().min_by_key(|(_, total)| *total) {
-            if least.1 < weight {
-                *least = (*entry, weight);
+        let is_same = |kind: &&mut Kind| (kind.style, kind.label) == (entry.style, entry.label);
+        if let Some(known) = self.kinds.iter_mut().find(is_same) {
+            known.weight = known.weight.saturating_add(weight);
+            return;
+        }
+        let kind = Kind { style: entry.style, label: entry.label, extra: entry.extra, weight };
+        if self.kinds.len() < KINDS {
+            self.kinds.push(kind);
+        } else if let Some(least) = self.kinds.iter_mut().min_by_key(|kind| kind.weight) {
+            if least.weight < weight {
+                *least = kind;
             }
         }
     }
@@ -382,7 +408,7 @@ impl Merge {
     /// What is being merged, as it stands.
     fn peek(&self) -> Option<Entry> {
         let merged = self.merged?;
-        let (kind, _) = self.kinds.iter().max_by_key(|(_, total)| *total)?;
+        let kind = self.kinds.iter().max_by_key(|kind| kind.weight)?;
         let seen = if merged.count == 1 { merged.seen } else { 0 };
         Some(Entry { style: kind.style, label: kind.label, extra: kind.extra, seen, ..merged })
     }
