@@ -140,6 +140,7 @@ class Page {
     const { app } = this;
     app.setTheme(this.startTheme());
     const given = link.read(location.hash);
+    if (location.hash === "#png") this.hold();
     try {
       const [info, { tracks }] = await Promise.all([api.trace(), api.tracks(0)]);
       app.info = info;
@@ -161,6 +162,11 @@ class Page {
     void this.minimap.refresh(this.overview);
     void this.loadNotes();
     this.poll();
+  }
+
+  /** For a picture, the page has the picture's size: a browser without a window gives it that only when it takes it. */
+  private hold(): void {
+    Object.assign(document.body.style, { width: "1600px", height: "900px" });
   }
 
   private async loadNotes(): Promise<void> {
