@@ -196,7 +196,7 @@ pub fn hash(bytes: &[u8], seed: u64) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// Names, sizes and times of a trace's files.
+/// Names, sizes and times of a trace's files; names from the folder on that was opened, which may be moved.
 pub fn fingerprint(traces: &TraceSet) -> String {
     let mut text = String::new();
     let mut add = |path: &Path| {
@@ -204,7 +204,9 @@ pub fn fingerprint(traces: &TraceSet) -> String {
             let time = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
             (metadata.len(), time.map_or(0, |time| time.as_nanos()))
         });
-        text.push_str(&format!("{}\t{size}\t{time}\n", path.display()));
+        let below = |(number, root): (usize, &PathBuf)| Some((number, path.strip_prefix(root).ok()?));
+        let (number, name) = traces.roots().iter().enumerate().find_map(below).unwrap_or((0, path));
+        text.push_str(&format!("{number}\t{}\t{size}\t{time}\n", name.display()));
     };
     for trace in traces.traces() {
         let entries = fs::read_dir(&trace.path).into_iter().flatten().filter_map(Result::ok);

@@ -37,6 +37,12 @@ fn the_index_is_kept_and_read_again() {
     let kept = wait_for_index(&desk);
     assert_eq!(picture(&desk.open()), first);
     assert_eq!(wait_for_index(&desk), kept, "it was not made again");
+    // Also by another name of the folder.
+    let moved = desk.trace().with_file_name("moved");
+    fs::rename(desk.trace(), &moved).unwrap();
+    assert_eq!(Client::open(&[moved.join(".")], &desk.cache()).get("/api/trace")["progress"], 1.0);
+    fs::rename(&moved, desk.trace()).unwrap();
+    assert_eq!(wait_for_index(&desk), kept, "it was not made again");
     // Another trace at the same place has another index.
     made_up::write(&desk.trace(), &made_up::story("a longer name"));
     let changed = desk.open();
