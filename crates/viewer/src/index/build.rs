@@ -147,7 +147,7 @@ pub fn trace_name(traces: &TraceSet, trace: usize) -> String {
     name.map(|name| name.into_owned()).unwrap_or_else(|| path.display().to_string())
 }
 
-/// What is put into an index by [`run`].
+/// What is put into an index by [`run`](Self::run).
 pub struct Builder {
     traces: TraceSet,
     outline: Outline,
