@@ -70,7 +70,7 @@ const STEPS: &[Step] = &[
     ("loom", loom),
     ("models", |workspace, _| models(workspace)),
     ("scripts", scripts),
-    ("page", |workspace, _| the_page(workspace)),
+    ("page", the_page),
     ("instructions", |workspace, _| event_path(workspace)),
     ("aarch64", |workspace, _| on_aarch64(workspace)),
     ("musl", |workspace, _| with_musl(workspace)),
@@ -228,16 +228,22 @@ fn scripts(workspace: &Workspace, options: &Options) -> Outcome {
     for script in script_files(workspace) {
         let name = script.strip_prefix(&workspace.root).unwrap_or(&script).display().to_string();
         let begin = Instant::now();
-        let mut outcome = run_script(workspace, options, &script);
-        if outcome.failed > 0 && !options.full {
-            println!("{name} failed; again");
-            outcome = run_script(workspace, options, &script);
-            outcome.unsteady = outcome.passed;
-        }
+        let outcome = with_second_chance(options, &name, || run_script(workspace, options, &script));
         println!("{name}: {}  {}", outcome.text(), seconds(begin.elapsed()));
         total.add(outcome);
     }
     total
+}
+
+/// Once more if it fails, unless everything is asked for: see [`suite`].
+fn with_second_chance(options: &Options, name: &str, run: impl Fn() -> Outcome) -> Outcome {
+    let first = run();
+    if first.failed == 0 || options.full {
+        return first;
+    }
+    println!("{name} failed; again");
+    let second = run();
+    Outcome { unsteady: second.passed, ..second }
 }
 
 fn run_script(workspace: &Workspace, options: &Options, script: &Path) -> Outcome {
@@ -267,10 +273,10 @@ fn script_files(workspace: &Workspace) -> Vec<PathBuf> {
     files
 }
 
-fn the_page(workspace: &Workspace) -> Outcome {
+fn the_page(workspace: &Workspace, options: &Options) -> Outcome {
     match page::unavailable(workspace) {
         Some(why) => Outcome::left_out(&why),
-        None => Outcome::of(page::command(workspace)),
+        None => with_second_chance(options, "page", || Outcome::of(page::command(workspace))),
     }
 }
 
