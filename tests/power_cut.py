@@ -128,7 +128,9 @@ def initramfs(work, vmlinuz, programs, scripts, wanted):
     for name in ("proc", "sys", "dev", "tmp"):
         (root / name).mkdir(parents=True)
     put(shutil.which("busybox"), root / "bin/busybox")
-    put(BUILD / "tompion", root / "bin/tompion")
+    # Without what debuggers want to know, which is most of a debug build and would not fit into the guest's memory.
+    (root / "bin").mkdir(exist_ok=True)
+    run("strip", "--strip-debug", "-o", root / "bin/tompion", BUILD / "tompion")
     for path in programs:
         put(path, root / "bin" / path.name)
     put(BUILD / "libtompion.so", root / "lib/x86_64-linux-gnu/libtompion.so.0")
@@ -261,7 +263,7 @@ def cut(work, vmlinuz, image, number):
 
 
 def main():
-    for tool in ("qemu-system-x86_64", "busybox", "cpio", "mkfs.ext4", "cc", "ldd", "tar"):
+    for tool in ("qemu-system-x86_64", "busybox", "cpio", "mkfs.ext4", "cc", "strip", "ldd", "tar"):
         if not shutil.which(tool):
             left_out(f"{tool} is missing (apt install qemu-system-x86 busybox-static cpio e2fsprogs)")
     try:

@@ -198,7 +198,7 @@ def test(work, vmlinuz):
 
 
 def main():
-    for tool in ("qemu-system-x86_64", "busybox", "cpio", "cc", "ldd", "tar"):
+    for tool in ("qemu-system-x86_64", "busybox", "cpio", "cc", "strip", "ldd", "tar"):
         if not shutil.which(tool):
             left_out(f"{tool} is missing (apt install qemu-system-x86 busybox-static cpio)")
     try:
