@@ -245,17 +245,18 @@ export class Tiles {
       }
       tile.used = this.frame;
       // A coarser tile may stand in for several: seams inside it would cut its boxes.
-      const until = Math.min(end, Math.max(to, this.reach(tiles, level, index, tile)));
+      const until = Math.min(end, Math.max(to, this.reach(tiles, level, index, Math.min(end, tile.to), tile)));
       visit(tile, from, until);
       index = Math.max(index, Math.ceil(until / span) - 1);
     }
   }
 
-  private reach(tiles: Map<number, Tile>, level: number, index: number, tile: Tile): number {
+  /** Up to where, or to what is seen at most, no tile of the level itself takes over from a coarser one. */
+  private reach(tiles: Map<number, Tile>, level: number, index: number, end: number, tile: Tile): number {
     const span = tileSpan(level);
     if (tile.to - tile.from <= span) return tile.to;
     let next = index + 1;
-    while (next * span < tile.to && tiles.get(keyOf(level, next)) === undefined) next += 1;
+    while (next * span < end && tiles.get(keyOf(level, next)) === undefined) next += 1;
     return next * span;
   }
 

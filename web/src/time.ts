@@ -129,5 +129,5 @@ export function rulerFor(begin: number, end: number, width: number, pixels: numb
   const short = step < 1e6;
   const coarse = short ? rulerStep((end - begin) * 1.01) * 10 : step;
   const unit = short ? Math.max(coarse, step * 10) : step;
-  return { anchor: zero + Math.floor((begin - zero) / unit) * unit, step, short };
+  return { anchor: zero + Math.max(0, Math.floor((begin - zero) / unit)) * unit, step, short };
 }

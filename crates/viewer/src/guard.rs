@@ -1,11 +1,16 @@
 //! Who may ask: the browser that was given the token, and nobody else on the machine or in the network.
 //!
 //! A page of another origin can make a browser send requests here, also by a name that it lets point to this machine.
-//! It knows no token, its requests carry its own `Origin` or `Host`, and the cookie is sent from no other site.
+//! It knows no token, its requests carry its own `Origin` or `Host`, and the cookie is sent from no other site. Cookies
+//! don't tell ports apart, browsers do, in `Sec-Fetch-Site`.
+//!
+//! Whoever starts a browser shows its arguments to all users of the machine, so browsers are started with a secret
+//! that opens the page once.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 
 use crate::http::{Request, Response};
 
@@ -13,6 +18,8 @@ use crate::http::{Request, Response};
 #[derive(Debug)]
 pub struct Guard {
     token: String,
+    /// What opens the page once; none when it was used.
+    once: Mutex<Option<String>>,
     address: SocketAddr,
 }
 
@@ -23,14 +30,27 @@ impl Guard {
     ///
     /// If the system gives no random numbers.
     pub fn new(address: SocketAddr) -> io::Result<Self> {
-        let mut bytes = [0; 16];
-        File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-        let token = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { token, address })
+        Ok(Self { token: secret()?, once: Mutex::new(None), address })
     }
 
     /// Where the page is, with the token.
     pub fn url(&self) -> String {
+        self.page(&self.token)
+    }
+
+    /// Where the page is, with a secret that is good for the first who opens it.
+    ///
+    /// # Errors
+    ///
+    /// If the system gives no random numbers.
+    pub fn url_for_once(&self) -> io::Result<String> {
+        let secret = secret()?;
+        let url = self.page(&secret);
+        *self.once.lock().unwrap_or_else(PoisonError::into_inner) = Some(secret);
+        Ok(url)
+    }
+
+    fn page(&self, secret: &str) -> String {
         let mut address = self.address;
         if address.ip().is_unspecified() {
             let here: std::net::IpAddr = match address {
@@ -39,7 +59,7 @@ impl Guard {
             };
             address.set_ip(here);
         }
-        format!("http://{address}/?token={}", self.token)
+        format!("http://{address}/?token={secret}")
     }
 
     /// The answer to a request that is not allowed.
@@ -48,7 +68,8 @@ impl Guard {
             "the host is not the one that is listened on"
         } else if !request.header("origin").is_none_or(|origin| self.is_own_origin(origin)) {
             "the request comes from another page"
-        } else if request.header("sec-fetch-site") == Some("cross-site") {
+        } else if request.header("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none"))
+        {
             "the request comes from another site"
         } else if !self.has_token(request) {
             "the token is missing or wrong; open the address that tompion view printed"
@@ -92,8 +113,23 @@ impl Guard {
         let cookies = request.header("cookie").unwrap_or_default().split(';');
         let mut cookies = cookies.filter_map(|cookie| cookie.trim().split_once('='));
         let of_cookie = cookies.any(|(known, value)| known == name && is_same(value, &self.token));
-        of_cookie || request.query.text("token").is_some_and(|token| is_same(token, &self.token))
+        let given = request.query.text("token");
+        of_cookie
+            || given.is_some_and(|given| is_same(given, &self.token))
+            || given.is_some_and(|given| request.path == "/" && self.takes_once(given))
     }
+
+    fn takes_once(&self, given: &str) -> bool {
+        let mut once = self.once.lock().unwrap_or_else(PoisonError::into_inner);
+        once.take_if(|secret| is_same(given, secret)).is_some()
+    }
+}
+
+/// 128 bits that nobody knows, in hexadecimal digits.
+fn secret() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Whether two texts are the same, in a time that doesn't tell how much of them is.
@@ -116,4 +152,20 @@ pub fn headers() -> [(&'static str, &'static str); 7] {
         ("Cross-Origin-Opener-Policy", "same-origin"),
         ("Cache-Control", "no-store"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_in_a_browsers_arguments_is_good_once() {
+        let guard = Guard::new(SocketAddr::from(([127, 0, 0, 1], 4711))).unwrap();
+        let url = guard.url_for_once().unwrap();
+        let secret = url.strip_prefix("http://127.0.0.1:4711/?token=").unwrap();
+        assert!(!guard.url().contains(secret));
+        assert!(!guard.takes_once(&secret[1..]));
+        assert!(guard.takes_once(secret));
+        assert!(!guard.takes_once(secret));
+    }
 }

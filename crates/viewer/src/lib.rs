@@ -97,6 +97,20 @@ impl Server {
         self.shared.guard.url()
     }
 
+    /// The same for whoever opens it first, and once: for the arguments of a browser, which other users can see.
+    ///
+    /// # Errors
+    ///
+    /// If the system gives no random numbers.
+    pub fn url_for_once(&self) -> io::Result<String> {
+        self.shared.guard.url_for_once()
+    }
+
+    /// Why the index can't be completed.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.view.opened().index().error.clone()
+    }
+
     /// How much of the traces is indexed: 1 is all.
     pub fn progress(&self) -> f64 {
         self.shared.view.progress()

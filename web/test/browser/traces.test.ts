@@ -28,7 +28,7 @@ describe.skipIf(!available("many-threads"))("many-threads", () => {
     expect(await page.textContent("#trace-name")).toContain("many-threads");
     expect(await page.locator(".track.is-cpu").count()).toBeGreaterThan(0);
     expect(await page.evaluate(() => window.tompion?.app.tiles.labels.length ?? 0)).toBeGreaterThan(3);
-    expect(new URL(page.url()).search).toBe("");
+    await expect.poll(() => new URL(page.url()).search, { timeout: 30_000 }).toBe("");
   });
 
   it("shows single nanoseconds", async () => {

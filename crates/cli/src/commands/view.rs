@@ -63,7 +63,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return thread::scope(|scope| {
             scope.spawn(|| server.run());
             // The server has no end.
-            match save(&server, &url, png) {
+            match save(&server, png) {
                 Ok(()) => std::process::exit(0),
                 Err(error) => {
                     say(format!("{error:#}"));
@@ -76,7 +76,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     writeln!(output, "{url}")?;
     output.flush()?;
     if !arguments.no_open && has_display() {
-        open(&url);
+        open(&server.url_for_once()?);
     }
     if std::io::stderr().is_terminal() {
         say("Ctrl-C ends it");
@@ -103,7 +103,7 @@ fn open(url: &str) {
 const PICTURE: Duration = Duration::from_secs(60);
 
 /// Saves a picture of the page.
-fn save(server: &Server, url: &str, png: &Path) -> anyhow::Result<()> {
+fn save(server: &Server, png: &Path) -> anyhow::Result<()> {
     let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&paths).flat_map(|folder| names.map(|name| folder.join(name)));
@@ -113,12 +113,16 @@ fn save(server: &Server, url: &str, png: &Path) -> anyhow::Result<()> {
         );
     };
     while server.progress() < 1.0 {
+        if let Some(failure) = server.failure() {
+            bail!("no picture of a part: {failure}");
+        }
         thread::sleep(Duration::from_millis(20));
     }
     let profile = std::env::temp_dir().join(format!("tompion-view-png-{}", std::process::id()));
     std::fs::create_dir(&profile).with_context(|| format!("cannot make {}", profile.display()))?;
     let png = std::path::absolute(png).with_context(|| format!("cannot write {}", png.display()))?;
-    let result = draw(&chromium, (url, &profile), &png);
+    let url = server.url_for_once()?;
+    let result = draw(&chromium, (&url, &profile), &png);
     // What a browser left is of no use to anybody.
     let _ = std::fs::remove_dir_all(&profile);
     result?;

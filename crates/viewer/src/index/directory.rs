@@ -62,7 +62,7 @@ pub fn read(file: File, fingerprint: &str) -> Option<Index> {
     if hash(&bytes, VERSION) != sum {
         return None;
     }
-    let mut reader = Reader { bytes: &bytes, blocks: place };
+    let mut reader = Reader { bytes: &bytes, blocks: place, in_blocks: 0 };
     if reader.text()? != fingerprint {
         return None;
     }
@@ -166,6 +166,8 @@ struct Reader<'b> {
     bytes: &'b [u8],
     /// Where blocks end.
     blocks: u64,
+    /// The bytes of all blocks so far: each byte belongs to one of them.
+    in_blocks: u64,
 }
 
 impl Reader<'_> {
@@ -276,7 +278,10 @@ impl Reader<'_> {
                 let place = last.1.wrapping_add(reader.number()?);
                 let block = Block { begin, end, place, bytes: reader.small()?, count: reader.small()? };
                 last = (end, place);
-                let is_within = place >= HEAD && place.checked_add(block.bytes.into())? <= reader.blocks;
+                reader.in_blocks = reader.in_blocks.checked_add(block.bytes.into())?;
+                let is_within = reader.in_blocks <= reader.blocks.checked_sub(HEAD)?
+                    && place >= HEAD
+                    && place.checked_add(block.bytes.into())? <= reader.blocks;
                 (is_within && block.bytes <= MAX_BLOCK && block.count <= block.bytes).then_some(block)
             })?;
             Some(Level::of(blocks))

@@ -50,6 +50,8 @@ fn no_page_of_another_origin() {
     assert_eq!(status(&format!("{own}Origin: https://{}\r\n", client.host)), 403);
     assert_eq!(status(&format!("{own}Origin: http://{}\r\n", client.host)), 200);
     assert_eq!(status(&format!("{own}Sec-Fetch-Site: cross-site\r\n")), 403);
+    assert_eq!(status(&format!("{own}Sec-Fetch-Site: same-site\r\n")), 403, "another port of this machine");
+    assert_eq!(status(&format!("{own}Sec-Fetch-Site: same-origin\r\n")), 200);
 }
 
 #[test]
