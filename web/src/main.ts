@@ -23,6 +23,8 @@ import { Timeline } from "./timeline";
 import { Tooltip } from "./tooltip";
 
 const POLL = 1000;
+/** The same of a trace that is read whole. */
+const POLL_WHOLE = 5000;
 const LINK_DELAY = 300;
 
 /** What tests ask for; nothing else uses it. */
@@ -183,11 +185,11 @@ class Page {
     this.app.say(line);
   }
 
-  /** Asks again each second while the trace grows or is still being read. */
+  /** Asks again each second while the trace grows or is still being read; later now and then, for it may vanish. */
   private poll(): void {
     const { info } = this.app;
-    if (!info.growing && info.progress >= 1) return;
-    window.setTimeout(() => void this.again(), POLL);
+    const isWhole = !info.growing && info.progress >= 1;
+    window.setTimeout(() => void this.again(), isWhole ? POLL_WHOLE : POLL);
   }
 
   private async again(): Promise<void> {
@@ -200,6 +202,8 @@ class Page {
       app.info = info;
       if (info.progress !== before.progress || info.events !== before.events || info.end !== before.end) {
         await this.grown(info.generation !== before.generation);
+      } else if (info.gone !== before.gone || info.error !== before.error) {
+        app.tell("info");
       }
     } catch (failure) {
       this.failures += 1;

@@ -71,9 +71,10 @@ export class Search {
   /** After the last hit, or where the screen begins. */
   private start(dir: 1 | -1): number {
     const { view, info } = this.app;
-    if (this.hit?.time !== undefined) return this.hit.time + dir;
+    // The server looks strictly behind or before a time.
+    if (this.hit?.time !== undefined) return this.hit.time;
     const edge = dir === 1 ? view.begin : view.end;
-    return Math.round(Math.min(Math.max(edge, info.begin), info.end));
+    return Math.round(Math.min(Math.max(edge, info.begin), info.end)) - dir;
   }
 
   private show(hit: Hit): void {

@@ -19,13 +19,18 @@ export interface Running {
   stop: () => void;
 }
 
+export interface Viewing extends Running {
+  /** Where the copies of traces are. */
+  folder: string;
+}
+
 /** Whether a trace of the corpus, and the binary that is to show it, are there. */
 export function available(trace: string): boolean {
   return existsSync(BINARY) && existsSync(join(CORPUS, trace));
 }
 
 /** `tompion view` on a copy of a trace, since it keeps an index beside it. */
-export async function view(...traces: string[]): Promise<Running> {
+export async function view(...traces: string[]): Promise<Viewing> {
   const folder = mkdtempSync(join(tmpdir(), "tompion-page-"));
   const paths = traces.map((trace) => join(folder, trace));
   for (const trace of traces) cpSync(join(CORPUS, trace), join(folder, trace), { recursive: true });
@@ -33,6 +38,7 @@ export async function view(...traces: string[]): Promise<Running> {
   const url = await firstLine(server);
   return {
     url,
+    folder,
     stop: () => {
       server.kill("SIGTERM");
       rmSync(folder, { recursive: true, force: true });

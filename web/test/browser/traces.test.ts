@@ -1,5 +1,7 @@
 // The page and the command together, on traces of the corpus.
 
+import { renameSync } from "node:fs";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Browser, Page } from "playwright-core";
 import { area, available, boxOf, launch, open, type Running, settled, span, view } from "./server";
@@ -68,6 +70,17 @@ describe.skipIf(!available("many-threads"))("many-threads", () => {
     await page.keyboard.press("Escape");
   });
 
+  it("finds the very first event", async () => {
+    await page.keyboard.press("Home");
+    await settled(page);
+    await page.keyboard.press("/");
+    await page.keyboard.press("Control+a");
+    await page.keyboard.type("sched_waking");
+    await page.keyboard.press("Enter");
+    await page.waitForFunction(() => window.tompion?.app.cursor === window.tompion?.app.info.begin);
+    await page.keyboard.press("Escape");
+  });
+
   it("lists events, filtered", async () => {
     await page.evaluate(() => window.tompion?.app.setArea(null));
     await page.locator("#tab-events").click();
@@ -120,6 +133,22 @@ describe.skipIf(!available("glxgears-cyg-profile"))("glxgears-cyg-profile", () =
       for (let at = 0; at < 12; at++) await page.mouse.wheel(0, -600);
       await settled(page);
       expect(await span(page)).toBeLessThan(whole);
+      await page.close();
+    } finally {
+      server.stop();
+    }
+  });
+});
+
+describe.skipIf(!available("glxgears-cyg-profile"))("a trace that vanishes", () => {
+  it("is told", async () => {
+    const server = await view("glxgears-cyg-profile");
+    try {
+      const page = await open(browser, server.url);
+      const here = join(server.folder, "glxgears-cyg-profile");
+      renameSync(here, `${here}-elsewhere`);
+      await page.waitForSelector(".chip.lost");
+      expect(await page.textContent(".chip.lost")).toContain("glxgears-cyg-profile");
       await page.close();
     } finally {
       server.stop();
