@@ -10,8 +10,10 @@ const MAX_HEAD: usize = 16 << 10;
 const MAX_BODY: usize = 1 << 20;
 /// Most headers.
 const MAX_HEADERS: usize = 64;
-/// How long a connection may be silent.
+/// How long a connection may be silent...
 const SILENCE: Duration = Duration::from_secs(60);
+/// ...and before its first request: strangers take the places of those who have the token.
+const FIRST_SILENCE: Duration = Duration::from_secs(5);
 
 /// What a browser asks for.
 #[derive(Clone, Debug, Default)]
@@ -177,7 +179,7 @@ impl From<io::Error> for Wrong {
 
 /// Answers the requests of a connection until it ends.
 pub fn serve(stream: &TcpStream, answer: &dyn Fn(&Request) -> Response) {
-    let _ = stream.set_read_timeout(Some(SILENCE));
+    let _ = stream.set_read_timeout(Some(FIRST_SILENCE));
     let _ = stream.set_write_timeout(Some(SILENCE));
     let _ = stream.set_nodelay(true);
     let mut pending = Vec::new();
@@ -194,6 +196,7 @@ pub fn serve(stream: &TcpStream, answer: &dyn Fn(&Request) -> Response) {
         if answer(&request).write(&mut &*stream, stays).is_err() || !stays {
             return;
         }
+        let _ = stream.set_read_timeout(Some(SILENCE));
     }
 }
 
