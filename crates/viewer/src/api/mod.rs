@@ -17,6 +17,9 @@ pub use events::Memory;
 use crate::http::{Query, Request, Response};
 use crate::view::{Opened, View};
 
+/// Times that are asked for lie at most so many nanoseconds from the traces' begin: 36 years, and sums don't overflow.
+const FAR: i64 = 1 << 60;
+
 /// Why a question has no answer.
 #[derive(Debug)]
 pub struct Wrong {
@@ -107,7 +110,6 @@ impl Question<'_> {
     /// From when to when.
     fn window(&self) -> Result<(i64, i64), Wrong> {
         let (from, to) = (self.number("from")?, self.number("to")?);
-        const FAR: i64 = 1 << 60;
         if from > to {
             return Err(Wrong::question("expected from before to"));
         }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Answer, Question, Wrong};
+use super::{Answer, FAR, Question, Wrong};
 
 /// Most notes.
 const MOST: usize = 10_000;
@@ -49,7 +49,6 @@ struct Shift {
 
 /// Shifts a trace. Its entries stay as they are: answers are shifted.
 pub fn shift(question: &Question<'_>, body: &[u8]) -> Answer {
-    const FAR: i64 = 1 << 60;
     let shift: Shift = serde_json::from_slice(body)
         .map_err(|error| Wrong::question(format!("expected {{\"trace\":…,\"offset_ns\":…}}: {error}")))?;
     let mut offsets = question.view.offsets();

@@ -8,7 +8,7 @@ use tompion_reader::{Event, Selection, text};
 
 use super::events::{Row, compile};
 use super::threads::Threads;
-use super::{Answer, Question, Wrong};
+use super::{Answer, FAR, Question, Wrong};
 
 /// How long is looked before what was looked at is answered.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -40,18 +40,13 @@ pub fn search(question: &Question<'_>) -> Answer {
     if text.is_empty() {
         return Err(Wrong::question("expected q=TEXT, found nothing"));
     }
-    let (base, end) = {
-        let index = question.opened.index();
-        (index.base, index.end)
-    };
-    const FAR: i64 = 1 << 60;
+    let base = question.opened.index().base;
     let from = question.number("from")?.clamp(-FAR, FAR).saturating_add(base);
     let forward = question.optional("dir")?.unwrap_or(1) >= 0;
     let has_operator = text.contains(['=', '<', '>', '&', '|', '!']);
     let filter = has_operator.then(|| compile(text, &question.opened.set).ok()).flatten();
     let wanted =
         filter.map_or_else(|| Wanted::Text(text.to_lowercase()), |it| Wanted::Matching(Box::new(it)));
-    let _ = end;
     let mut looking = Looking { question, wanted, base, began: Instant::now(), scanned: 0 };
     let found = if forward { looking.forward(from) } else { looking.backward(from) };
     let scanned = looking.scanned;
