@@ -379,6 +379,21 @@ fn a_recording_that_goes_on_is_not_recovered() {
     assert_eq!(shop.trace("trace").manifest()["state"], "complete");
 }
 
+/// What a filter asks of threads that the session had no time to look at, nobody knows any more: all is there.
+#[test]
+fn events_of_threads_that_nobody_saw_are_recovered() {
+    let by_name: &[&str] = &["-c", "comm", "--filter", "$comm == \"emitter\""];
+    let plan = Plan { delay: Duration::from_millis(30), pause: 2000, storm_us: 0 };
+    let killed = kill(&kept(&[ROOMY, by_name].concat()), &plan, Victim::Both);
+    let mut processes =
+        fs::read_dir(killed.rings()).expect("kept rings").map(|entry| entry.expect("an entry"));
+    let process = processes.find(|entry| entry.path().is_dir()).expect("a process").path();
+    fs::remove_file(process.join("threads.json")).expect("what was seen of the threads");
+    killed.recover().succeeded();
+    check(&killed, Victim::Both, &plan);
+    assert!(!found_in(&killed.trace()).is_empty());
+}
+
 /// Processes that had ended are complete already; those that had not are completed.
 #[test]
 fn processes_that_come_and_go_are_all_there() {

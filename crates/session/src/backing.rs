@@ -290,6 +290,10 @@ impl ProcessBacking {
     /// Sees to it that the medium has the files, though not yet what is in the rings.
     pub fn settle(&self) -> io::Result<()> {
         File::open(self.folder.join(PROCESS_FILE))?.sync_all()?;
+        match File::open(self.folder.join(THREADS_FILE)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            threads => threads?.sync_all()?,
+        }
         self.control.sync_all()?;
         self.rings.sync_all()?;
         self.folder.ancestors().take(2).try_for_each(sync_folder)

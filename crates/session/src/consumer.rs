@@ -30,6 +30,8 @@ const SLEEP: (Duration, Duration) = (Duration::from_micros(200), Duration::from_
 const BUSY_SLEEP: Duration = Duration::from_millis(1);
 /// While bytes are converted, rings are looked after this often.
 const COLLECT_EVERY: Duration = Duration::from_micros(500);
+/// Time between two looks at what the kernel says of threads, at least.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
 /// Time between two samples of the clock, at least.
 const SAMPLE_EVERY: Duration = Duration::from_millis(25);
 /// A packet is written at the latest after this time.
@@ -83,6 +85,7 @@ pub struct Consumer {
     stopped: Option<String>,
     /// Processes that were given up alone, whose rings are kept for recovery.
     left: Vec<manifest::Source>,
+    looked: Instant,
     sampled: Instant,
     flushed: Instant,
     /// When a program's request was last followed.
@@ -115,6 +118,7 @@ impl Consumer {
             known: Default::default(),
             stopped: None,
             left: Vec::new(),
+            looked: now,
             sampled: now,
             flushed: now,
             saved: None,
@@ -166,8 +170,12 @@ impl Consumer {
         let fullest = self.processes.iter_mut().map(Process::collect).max().unwrap_or(0);
         let pending: u64 = self.processes.iter().map(Process::pending_bytes).sum();
         let is_due = self.sampled.elapsed() >= SAMPLE_EVERY;
-        if is_due {
+        // Whoever writes much has the clock sampled at other places, too.
+        if self.looked.elapsed() >= LOOK_EVERY {
+            self.looked = Instant::now();
             self.processes.iter_mut().for_each(Process::look_at_threads);
+        }
+        if is_due {
             self.sample();
             self.processes.iter_mut().for_each(Process::ripen);
         }

@@ -175,6 +175,15 @@ pub struct Thread {
     pub values: Values,
     /// The values as bytes.
     pub bytes: Vec<u8>,
+    /// Whether nobody saw the thread, and nobody can any more: the values are those of its process's main thread.
+    is_guess: bool,
+}
+
+impl Thread {
+    /// The values, unless they are a guess.
+    pub fn seen(&self) -> Option<&Values> {
+        (!self.is_guess).then_some(&self.values)
+    }
 }
 
 impl Threads {
@@ -197,7 +206,7 @@ impl Threads {
     }
 
     fn thread(&self, values: Values) -> Thread {
-        Thread { bytes: values.encode(&self.wanted), values }
+        Thread { bytes: values.encode(&self.wanted), values, is_guess: false }
     }
 
     /// What is known of all threads by their own ids, if that has changed since the last time.
@@ -221,6 +230,7 @@ impl Threads {
         };
         threads.default = threads.thread(Values { pid: inner_pid, ..Values::default() });
         values.into_iter().for_each(|(tid, values)| threads.remember(tid, values));
+        threads.default.is_guess = true;
         threads
     }
 
@@ -331,6 +341,18 @@ mod tests {
         assert_eq!(threads.get(u32::MAX / 2).values, main);
         drop(done);
         thread.unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn of_a_process_that_is_gone_what_was_seen_is_known_and_the_rest_a_guess() {
+        let values = |comm: &str| Values { pid: 7, comm: comm.into(), ..Values::default() };
+        let seen = BTreeMap::from([(7, values("main")), (8, values("worker"))]);
+        let mut threads = Threads::recall(7, vec![Context::Comm], seen);
+        let mut comm = |tid| threads.get(tid).seen().map(|values| values.comm.clone());
+        assert_eq!((comm(7), comm(8), comm(9)), (Some("main".into()), Some("worker".into()), None));
+        assert_eq!(threads.get(9).bytes, b"main\0");
+        let mut threads = Threads::recall(7, vec![Context::Comm], BTreeMap::new());
+        assert_eq!(threads.get(7).seen(), None);
     }
 
     #[test]

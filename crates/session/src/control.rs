@@ -393,6 +393,7 @@ impl Door {
                 Some((ProcessBacking::create(backing, &saved, geometry)?, saved))
             }
         };
+        let mut attention = Attention::new(&self.terms, pid, hello.pid);
         let (control, rings) = match &kept_in {
             None => {
                 let new = |name: &CStr, size| -> io::Result<_> {
@@ -409,6 +410,8 @@ impl Door {
             Some((kept_in, saved)) => {
                 let (control, rings) = kept_in.map(geometry)?;
                 self.fill_in(&control, form, given_time);
+                // Whoever recovers its events should know whose they are.
+                let _ = attention.keep(kept_in);
                 kept_in.describe(saved)?;
                 socket.send(&ToAgent::Welcome.encode(), &kept_in.files().map(AsFd::as_fd))?;
                 (control, rings)
@@ -423,7 +426,7 @@ impl Door {
             rings,
             folder,
             description: describe(&self.terms, hello, pid, Uuid(uuid.into_bytes())),
-            attention: Attention::new(&self.terms, pid, hello.pid),
+            attention,
             kept_in: kept_in.map(|(files, _)| files),
         })
     }

@@ -28,8 +28,8 @@ pub struct Circumstances<'a> {
     pub tid: u32,
     /// The CPU.
     pub cpu: u32,
-    /// What else is known of the thread.
-    pub values: &'a Values,
+    /// What else is known of the thread; nothing of one that nobody saw before its session was gone.
+    pub values: Option<&'a Values>,
 }
 
 /// The contexts that filters may ask for, without their sign. Applications have others, `$app.…`.
@@ -93,13 +93,15 @@ impl SessionFilter {
     }
 
     /// Whether the filter lets a record through. At this place, unknown counts as false, but for the end of a span
-    /// whose begin the agent has let through by its fields: it has none itself.
+    /// whose begin the agent has let through by its fields, since it has none itself, and for threads of which nothing
+    /// is known: rather too many events than too few.
     pub fn passes(&self, payload: &[u8], circumstances: &Circumstances<'_>, follows: bool) -> bool {
         let (fixed, tails) = self.shape.split(payload);
         let here = Here { names: &self.names, circumstances };
         let values = RecordValues::new(fixed, &tails).with_contexts(&here);
         let verdict = self.program.as_ref().map_or(Verdict::False, |program| program.evaluate(&values));
-        verdict.is_true() || follows && verdict == Verdict::Unknown
+        let is_open = follows || circumstances.values.is_none();
+        verdict.is_true() || is_open && verdict == Verdict::Unknown
     }
 }
 
@@ -153,13 +155,13 @@ impl Contexts for Here<'_> {
         let value = match context {
             TID => Some(self.circumstances.tid.into()),
             CPU => Some(self.circumstances.cpu.into()),
-            _ => self.name(context).and_then(|name| self.circumstances.values.number(name)),
+            _ => self.name(context).and_then(|name| self.circumstances.values?.number(name)),
         };
         value.map_or(Value::UNKNOWN, Value::from)
     }
 
     fn text(&self, context: u16) -> Option<&[u8]> {
-        self.circumstances.values.text(self.name(context)?)
+        self.circumstances.values?.text(self.name(context)?)
     }
 }
 
@@ -200,7 +202,7 @@ mod tests {
             ("$comm == 5 || rows == 100", false),
         ] {
             let filter_of = SessionFilter::new(filter, &event());
-            let circumstances = Circumstances { tid: 7, cpu: 2, values: &values };
+            let circumstances = Circumstances { tid: 7, cpu: 2, values: Some(&values) };
             assert_eq!(filter_of.passes(&payload, &circumstances, false), expected, "{filter}");
             // Cut off, a record says nothing, and only the thread is known.
             let expected = expected && filter.starts_with("$cpu");
@@ -209,6 +211,21 @@ mod tests {
                 expected,
                 "{filter} on a short payload"
             );
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_out_by_what_is_not_known_of_its_thread() {
+        let payload = [&6u32.to_le_bytes()[..], &100u32.to_le_bytes(), b"orders"].concat();
+        for (filter, expected) in [
+            (r#"$comm == "worker*""#, true),
+            (r#"rows >= 100 && $comm == "worker*""#, true),
+            (r#"rows < 100 && $comm == "worker*""#, false),
+            ("$cpu == 1", false),
+        ] {
+            let circumstances = Circumstances { tid: 7, cpu: 2, values: None };
+            let filter_of = SessionFilter::new(filter, &event());
+            assert_eq!(filter_of.passes(&payload, &circumstances, false), expected, "{filter}");
         }
     }
 
@@ -226,7 +243,7 @@ mod tests {
             (r#"rows > 100 || $comm == "worker*""#, true),
             ("$cpu == 1", false),
         ] {
-            let circumstances = Circumstances { tid: 7, cpu: 2, values: &values };
+            let circumstances = Circumstances { tid: 7, cpu: 2, values: Some(&values) };
             assert_eq!(SessionFilter::new(filter, &end).passes(&[], &circumstances, true), expected);
         }
     }

@@ -240,6 +240,12 @@ impl Attention {
             .then(|| Threads::new(pid, inner_pid, terms.contexts.clone()));
         Self { threads, filter }
     }
+
+    /// Keeps what is known of the threads, if that has changed.
+    pub fn keep(&mut self, kept_in: &ProcessBacking) -> io::Result<()> {
+        let news = self.threads.as_mut().and_then(Threads::news);
+        news.map_or(Ok(()), |news| kept_in.keep_threads(&news))
+    }
 }
 
 impl Process {
@@ -304,10 +310,10 @@ impl Process {
     pub fn look_at_threads(&mut self) {
         if let Some(threads) = &mut self.attention.threads {
             threads.look();
-            if let (Some(kept_in), Some(news)) = (&self.kept_in, threads.news()) {
-                // What isn't there is unknown to recovery, as it is of threads that nobody saw.
-                let _ = kept_in.keep_threads(&news);
-            }
+        }
+        if let Some(kept_in) = &self.kept_in {
+            // What isn't there is unknown to recovery, as it is of threads that nobody saw.
+            let _ = self.attention.keep(kept_in);
         }
     }
 

@@ -86,7 +86,7 @@ impl Process {
         if let (true, Some(Some(Class { filter: Some(filter), event, .. }))) =
             (filtered, self.classes.get(&number))
         {
-            let here = thread.map(|thread| Circumstances { tid, cpu, values: &thread.values });
+            let here = thread.map(|thread| Circumstances { tid, cpu, values: thread.seen() });
             let follows = event.kind == Kind::End && self.spans_with_fields.contains(&filter::span(event));
             if !here.is_some_and(|here| filter.passes(payload, &here, follows)) {
                 self.filtered += 1;
