@@ -54,9 +54,9 @@ pub use processor::{
 pub use sanitizer::{note_acquire, note_release};
 pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};
 pub use thread::{
-    RseqArea, Undisturbed, barrier_all_sections, current_cpu, gettid, is_main_thread, online_cpus,
-    possible_cpus, prefer_this_thread, prepare_section_barrier, rseq_area, spawn_background, thread_count,
-    thread_pointer, tid_from_thread_block, tid_offset,
+    RseqArea, Undisturbed, ask_for_short_slices, barrier_all_sections, current_cpu, gettid, is_main_thread,
+    online_cpus, possible_cpus, prefer_this_thread, prepare_section_barrier, rseq_area, spawn_background,
+    thread_count, thread_pointer, tid_from_thread_block, tid_offset,
 };
 pub use user::{FileRights, User};
 

@@ -119,6 +119,37 @@ pub fn prefer_this_thread() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, gettid(), -10) };
 }
 
+/// Asks the scheduler to run the calling thread as soon as it wakes, even if another one runs, for a short time each. It gets
+/// no more of the processor by that.
+///
+/// Source: custom slices in `sched_setattr(2)`, Linux 6.12; before, nothing changes.
+pub fn ask_for_short_slices() {
+    /// `struct sched_attr` in its first version.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    /// The shortest that there is, in nanoseconds.
+    const SLICE: u64 = 100_000;
+    const SIZE: u32 = size_of::<Attributes>() as u32;
+    let mut attributes = Attributes::default();
+    // SAFETY: the kernel fills in as many bytes as the structure has.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, SIZE, 0) };
+    if got == 0 && attributes.policy == libc::SCHED_OTHER as u32 {
+        (attributes.size, attributes.runtime) = (SIZE, SLICE);
+        // SAFETY: only read; what the kernel doesn't take changes nothing.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    }
+}
+
 /// Where threads have their restartable-sequence area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RseqArea {
@@ -293,6 +324,23 @@ pub fn spawn_background(body: fn()) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_slices_change_nothing_else() {
+        let nice = || {
+            // SAFETY: a plain system call.
+            unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, gettid()) }
+        };
+        let told = std::thread::spawn(move || {
+            prefer_this_thread();
+            let before = nice();
+            ask_for_short_slices();
+            // SAFETY: a plain system call.
+            (before, nice(), unsafe { libc::sched_getscheduler(0) })
+        });
+        let (before, after, policy) = told.join().unwrap();
+        assert_eq!((before, policy), (after, libc::SCHED_OTHER));
+    }
 
     #[test]
     fn the_thread_block_tells_the_id_in_every_thread() {

@@ -50,6 +50,28 @@ pub struct UntrustedEvent<'a> {
     next: usize,
 }
 
+/// Events of one kind and length: thread, timestamp and payload of each, none of which is trusted.
+#[derive(Clone, Debug)]
+pub struct Alike<'a, const PAYLOAD: usize> {
+    records: std::slice::ChunksExact<'a, u8>,
+    /// The lower half of each record's first word.
+    kind: u32,
+}
+
+impl<'a, const PAYLOAD: usize> Iterator for Alike<'a, PAYLOAD> {
+    type Item = (u32, u64, &'a [u8; PAYLOAD]);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let record = self.records.next()?;
+        let (head, rest) = record.split_first_chunk::<8>()?;
+        let (time, payload) = rest.split_first_chunk::<8>()?;
+        let head = u64::from_le_bytes(*head);
+        (head as u32 == self.kind).then_some(())?;
+        Some(((head >> 32) as u32, u64::from_le_bytes(*time), payload.first_chunk()?))
+    }
+}
+
 /// Bytes that are no record. Reading goes on at the next sub-buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -112,6 +134,31 @@ impl<'a> Records<'a> {
     #[inline(always)]
     pub fn pass(&mut self, event: &UntrustedEvent<'a>) {
         self.at = event.next;
+    }
+
+    /// The records that follow, as far as each is as long as an event that [`Records::next_event`] has returned and has
+    /// its number: for many events of one kind and of a fixed size, which need not be looked at one by one. They begin
+    /// below the position `until` and stay the next ones until [`Records::pass_alike`].
+    ///
+    /// None where the event's payload has another length than `PAYLOAD`, and none in reserve form, whose records are
+    /// told one by one.
+    #[inline(always)]
+    pub fn alike<const PAYLOAD: usize>(&self, event: &UntrustedEvent<'a>, until: u64) -> Alike<'a, PAYLOAD> {
+        let len = record::HEADER + PAYLOAD;
+        let is_first = self.stream_position() & (self.subbuf_size - 1) == 0;
+        let end = match is_first || self.form == Form::Reserve || event.payload.len() != PAYLOAD {
+            true => self.at,
+            false => self.subbuffer_end().min(until.saturating_sub(self.begin) as usize),
+        };
+        let records = self.bytes.get(self.at..end).unwrap_or_default().chunks_exact(len);
+        let head = Head { id: event.number + record::FIRST_EVENT, words: (len / 8) as u16, tid: 0 };
+        Alike { records, kind: head.to_word() as u32 }
+    }
+
+    /// Goes on behind so many of the records that [`Records::alike`] has returned.
+    #[inline(always)]
+    pub fn pass_alike<const PAYLOAD: usize>(&mut self, count: usize) {
+        self.at += count * (record::HEADER + PAYLOAD);
     }
 
     /// Position of the next record.
@@ -256,6 +303,39 @@ mod tests {
                 UntrustedRecord::Subbuffer { time: 5, lost: 2, events: 9 },
             ]
         );
+    }
+
+    #[test]
+    fn events_that_are_alike_come_together() {
+        let others = [event(4, 1), event(3, 2)].concat();
+        let mut bytes = [header(SUBBUF), event(3, 7), event(3, 8), event(3, 9), others].concat();
+        let behind = |bytes: &[u8], until: u64| {
+            let mut records = Records::new(bytes, SUBBUF, SUBBUF);
+            records.next().unwrap().unwrap();
+            let first = records.next_event().unwrap();
+            assert_eq!(records.alike::<16>(&first, until).next(), None, "another length");
+            records.pass(&first);
+            let found = records.alike::<8>(&first, until).map(|(tid, time, payload)| {
+                assert_eq!((tid, time), (77, 6));
+                u64::from_le_bytes(*payload)
+            });
+            let found: Vec<u64> = found.collect();
+            records.pass_alike::<8>(found.len());
+            let next = records.next_event().map(|event| event.number);
+            (found, next)
+        };
+        assert_eq!(behind(&bytes, u64::MAX), (vec![8, 9], Some(4)));
+        // A record that doesn't end below the position is left to others.
+        assert_eq!(behind(&bytes, SUBBUF + 40 + 3 * 24), (vec![8, 9], Some(4)));
+        assert_eq!(behind(&bytes, SUBBUF + 40 + 3 * 24 - 1), (vec![8], Some(3)));
+        assert_eq!(behind(&bytes, 0), (vec![], Some(3)));
+        // The sub-buffer's end: 169 events of 24 bytes fill it.
+        bytes = [header(SUBBUF), (0..169).flat_map(|_| event(3, 1)).collect()].concat();
+        assert_eq!(bytes.len() as u64, SUBBUF);
+        bytes.extend(event(3, 2));
+        assert_eq!(behind(&bytes, u64::MAX).0.len(), 168);
+        bytes.truncate(SUBBUF as usize - 1);
+        assert_eq!(behind(&bytes, u64::MAX).0.len(), 167);
     }
 
     #[test]

@@ -29,6 +29,8 @@ const SLACK_AFTER_STOP_NS: u64 = 600_000_000_000;
 pub struct ClockMap {
     /// At least one; both clocks strictly increase.
     samples: Vec<ClockPair>,
+    /// Whether the newest one gives way to the next.
+    is_passing: bool,
     /// Index of the interval that was used last.
     last: usize,
     /// Its conversion, on the side of its break that was used last.
@@ -40,7 +42,7 @@ pub struct ClockMap {
 /// A straight conversion between two samples, or between one and a break, in integers: a division for each event would
 /// cost more than all else, and so would looking for the break.
 #[derive(Clone, Copy, Debug, Default)]
-struct Line {
+pub struct Line {
     /// Tick count at its left end, and how many ticks it is to the right one.
     from: u64,
     ticks: u64,
@@ -79,12 +81,13 @@ impl Line {
         Self { from: begin.tsc, ticks: end - begin.tsc, ns: begin.ns, latest: right.ns, slope }
     }
 
-    /// The moment of a tick count between the samples.
+    /// The moment of a tick count between the samples; none of others.
     #[inline(always)]
-    fn to_ns(self, tsc: u64) -> Option<u64> {
+    pub fn to_ns(self, tsc: u64) -> Option<u64> {
         let ticks = tsc.wrapping_sub(self.from);
         let passed = (u128::from(ticks) * u128::from(self.slope) + (1 << (Self::SHIFT - 1))) >> Self::SHIFT;
-        (ticks < self.ticks).then(|| self.ns.saturating_add(passed as u64).min(self.latest))
+        // Without an overflow: it is about `latest`, at most.
+        (ticks < self.ticks).then(|| self.ns.wrapping_add(passed as u64).min(self.latest))
     }
 }
 
@@ -96,7 +99,13 @@ fn slope(left: ClockPair, right: ClockPair) -> f64 {
 impl ClockMap {
     /// Begins with two samples, taken a moment apart; a line needs both.
     pub fn new(first: ClockPair, second: ClockPair) -> Self {
-        let mut map = Self { samples: vec![first], last: 0, line: Line::default(), slack_ns: SLACK_NS };
+        let mut map = Self {
+            samples: vec![first],
+            is_passing: false,
+            last: 0,
+            line: Line::default(),
+            slack_ns: SLACK_NS,
+        };
         map.add(second);
         map
     }
@@ -110,15 +119,33 @@ impl ClockMap {
     pub fn add(&mut self, sample: ClockPair) {
         let newest = self.newest();
         if sample.tsc > newest.tsc && sample.ns > newest.ns {
+            if std::mem::take(&mut self.is_passing) {
+                self.samples.pop();
+            }
             self.samples.push(sample);
             // A break can be seen now that couldn't before.
             self.line = Line::default();
         }
     }
 
+    /// Adds a sample for the time until there is another one, which takes its place: whoever converts without delay
+    /// samples often, and thousands of samples a second say no more than some tens.
+    pub fn add_for_now(&mut self, sample: ClockPair) {
+        self.add(sample);
+        if self.newest() == sample {
+            self.is_passing = self.samples.len() > 2;
+        }
+    }
+
     /// The newest sample.
     pub fn newest(&self) -> ClockPair {
         self.samples[self.samples.len() - 1]
+    }
+
+    /// The line on which the moment lies that was asked for last: the next ones most likely lie there, too.
+    #[inline(always)]
+    pub fn line(&self) -> Line {
+        self.line
     }
 
     /// The samples.
@@ -307,6 +334,22 @@ mod tests {
         let mut map = map_of(&points, 250_000);
         let times: Vec<u64> = points.iter().map(|&(tsc, _)| map.to_ns(tsc)).collect();
         assert!(times.windows(2).all(|pair| pair[0] <= pair[1]));
+    }
+
+    #[test]
+    fn a_sample_for_now_gives_way_to_the_next() {
+        let pair = |tsc| ClockPair { tsc, ns: tsc / 2 };
+        let mut map = ClockMap::new(pair(1000), pair(2000));
+        map.add_for_now(pair(3000));
+        assert_eq!((map.newest(), map.to_ns(2500)), (pair(3000), 1250));
+        map.add_for_now(pair(3000));
+        map.add_for_now(ClockPair { tsc: 4000, ns: 2100 });
+        assert_eq!(map.samples().len(), 3);
+        assert_eq!(map.to_ns(3000), 1550, "on the line to the newest one");
+        map.add(pair(5000));
+        assert_eq!(map.samples(), [pair(1000), pair(2000), pair(5000)]);
+        map.add(pair(6000));
+        assert_eq!(map.samples().len(), 4);
     }
 
     #[test]

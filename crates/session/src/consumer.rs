@@ -30,16 +30,21 @@ const SLEEP: (Duration, Duration) = (Duration::from_micros(200), Duration::from_
 const BUSY_SLEEP: Duration = Duration::from_millis(1);
 /// While bytes are converted, rings are looked after this often.
 const COLLECT_EVERY: Duration = Duration::from_micros(500);
-/// Time between two looks at what the kernel says of threads, at least.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
-/// Time between two samples of the clock, at least.
+/// What was copied is converted when the clock was sampled twice after it, so often.
 const SAMPLE_EVERY: Duration = Duration::from_millis(25);
+/// Time between two samples of the clock that are kept, at least, if they are taken out of turn.
+const KEEP_EVERY: Duration = Duration::from_millis(5);
 /// A packet is written at the latest after this time.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
 /// Programs that ask for snapshots are heard this often at most.
 const SAVE_EVERY: Duration = Duration::from_millis(50);
-/// Bytes that may wait for samples; more are converted at once, while caches still have them.
+/// Bytes that may wait for samples; more are converted at once.
 const MOST_PENDING_BYTES: u64 = 8 << 20;
+/// Where so much comes from one turn of the clock to the next that all is converted at once...
+const FLOOD_BYTES: u64 = 4 << 20;
+/// ...it is as soon as so much waits, while caches still have it, and in the few buffers that then suffice: fresh memory
+/// costs more than the conversion of what is in it.
+const MOST_PENDING_IN_FLOOD: u64 = 1 << 20;
 /// How many times something of one kind is told; programs can make up any number.
 const MOST_TOLD: usize = 100;
 
@@ -85,8 +90,12 @@ pub struct Consumer {
     stopped: Option<String>,
     /// Processes that were given up alone, whose rings are kept for recovery.
     left: Vec<manifest::Source>,
-    looked: Instant,
+    /// When the clock was last sampled in its turn, and when a sample was last kept.
     sampled: Instant,
+    kept: Instant,
+    /// Up to where all rings together had been read at the last turn, and whether so much came that nothing may wait.
+    read: u64,
+    is_flood: bool,
     flushed: Instant,
     /// When a program's request was last followed.
     saved: Option<Instant>,
@@ -118,8 +127,10 @@ impl Consumer {
             known: Default::default(),
             stopped: None,
             left: Vec::new(),
-            looked: now,
             sampled: now,
+            kept: now,
+            read: 0,
+            is_flood: false,
             flushed: now,
             saved: None,
             askers: BTreeSet::new(),
@@ -130,6 +141,8 @@ impl Consumer {
     /// Works until it is told to finish, or nobody is left to tell it.
     pub fn run(mut self, orders: &Receiver<Order>) {
         tompion_os::prefer_this_thread();
+        // The disk's thread has as much to do; whichever program runs, rings must not wait for the scheduler's next tick.
+        tompion_os::ask_for_short_slices();
         let mut sleep = SLEEP.0;
         loop {
             match orders.recv_timeout(sleep) {
@@ -170,20 +183,19 @@ impl Consumer {
         let fullest = self.processes.iter_mut().map(Process::collect).max().unwrap_or(0);
         let pending: u64 = self.processes.iter().map(Process::pending_bytes).sum();
         let is_due = self.sampled.elapsed() >= SAMPLE_EVERY;
-        // Whoever writes much has the clock sampled at other places, too.
-        if self.looked.elapsed() >= LOOK_EVERY {
-            self.looked = Instant::now();
-            self.processes.iter_mut().for_each(Process::look_at_threads);
-        }
         if is_due {
-            self.sample();
+            self.watch_flood();
+            self.sampled = Instant::now();
+            self.processes.iter_mut().for_each(Process::look_at_threads);
+            self.sample_in_turn();
             self.processes.iter_mut().for_each(Process::ripen);
         }
-        if pending > MOST_PENDING_BYTES {
+        let most_pending = if self.is_flood { MOST_PENDING_IN_FLOOD } else { MOST_PENDING_BYTES };
+        if self.processes.iter().any(Process::is_pressed) {
+            self.relieve();
+        } else if pending > most_pending {
             self.sample();
             self.convert(Share::All);
-        } else if self.processes.iter().any(Process::is_pressed) {
-            self.relieve();
         } else if is_due {
             self.convert(Share::Ripe);
         }
@@ -200,6 +212,16 @@ impl Consumer {
         }
     }
 
+    /// Looks how much has come since the clock's last turn.
+    fn watch_flood(&mut self) {
+        let read = self.processes.iter().map(Process::read_bytes).fold(0, u64::wrapping_add);
+        let turns = (self.sampled.elapsed().as_millis() / SAMPLE_EVERY.as_millis()).max(1) as u64;
+        // Less than before if a process has ended: the next turn tells.
+        let came = read.saturating_sub(self.read);
+        self.is_flood = came / turns > FLOOD_BYTES;
+        self.read = read;
+    }
+
     fn join(&mut self, process: Process) {
         if let Err(error) = process.settle_files() {
             self.stop(&error);
@@ -214,11 +236,21 @@ impl Consumer {
         self.attempt(|process, _| if process.is_pressed() { process.flush() } else { Ok(()) });
     }
 
+    /// Samples the clock out of turn. Where that is often, most samples give way to the next.
     fn sample(&mut self) {
-        self.sampled = Instant::now();
-        let before = self.clock.samples().len();
-        self.clock.add(sample_clocks());
-        if self.clock.samples().len() > before {
+        if self.kept.elapsed() >= KEEP_EVERY {
+            self.sample_in_turn()
+        } else {
+            self.clock.add_for_now(sample_clocks())
+        }
+    }
+
+    /// Samples the clock, for what was copied before to ripen.
+    fn sample_in_turn(&mut self) {
+        self.kept = Instant::now();
+        let sample = sample_clocks();
+        self.clock.add(sample);
+        if self.clock.newest() == sample {
             self.keep_clock(|file, clock| file.add(clock.newest()));
         }
         if self.clock.samples().len() % 1024 == 0 {
@@ -260,7 +292,7 @@ impl Consumer {
             }
         }
         // What the lists hold by now is not much later than the newest sample.
-        if self.sampled.elapsed() >= SAMPLE_EVERY {
+        if self.kept.elapsed() >= SAMPLE_EVERY {
             self.sample();
         }
         self.attempt(Process::convert_initial);
@@ -275,7 +307,7 @@ impl Consumer {
             process.collect();
         }
         // A slow disk may have taken long: what was collected must not be much later than the newest sample.
-        if self.sampled.elapsed() >= SAMPLE_EVERY {
+        if self.kept.elapsed() >= SAMPLE_EVERY {
             self.sample();
         }
         Instant::now()

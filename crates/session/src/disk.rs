@@ -17,10 +17,12 @@ use std::{
     thread,
 };
 
+use tompion_ctf::encode::seal;
+
 /// Bytes that may wait to be written before whoever converts should wait, too.
 const MOST_WAITING_BYTES: u64 = 32 << 20;
-/// Buffers that are kept for the next packets: all that can wait are few, if they are large.
-const MOST_SPARE: usize = 64;
+/// Buffers that are kept for the next packets: as many as can wait, for fresh memory costs more than to fill it.
+const MOST_SPARE: usize = 128;
 /// Smaller packets are copied out of their buffers, so that streams with few events keep small ones.
 const LARGE: usize = 128 << 10;
 
@@ -114,15 +116,14 @@ impl PacketFile {
     }
 
     /// Writes a packet now.
-    pub fn write(&self, packet: &WholePacket<'_>) -> io::Result<()> {
-        let bytes = packet.bytes.get(..packet.size).unwrap_or(packet.bytes);
-        self.append(bytes, packet.at, &packet.entry)
+    pub fn write(&self, packet: &mut WholePacket<'_>) -> io::Result<()> {
+        self.append(whole(packet.bytes, packet.size), packet.at, &packet.entry)
     }
 
     /// Hands a packet over to be written soon; an error is that of an earlier one.
-    pub fn write_soon(self: &Arc<Self>, packet: WholePacket<'_>) -> io::Result<()> {
+    pub fn write_soon(self: &Arc<Self>, mut packet: WholePacket<'_>) -> io::Result<()> {
         let disk = disk();
-        let Some(jobs) = &disk.jobs else { return self.write(&packet) };
+        let Some(jobs) = &disk.jobs else { return self.write(&mut packet) };
         let WholePacket { bytes, size, at, entry, events } = packet;
         let mut progress = lock(&self.progress);
         progress.result()?;
@@ -130,7 +131,7 @@ impl PacketFile {
         drop(progress);
         let packet = match size {
             ..LARGE => bytes.get(..size).unwrap_or(bytes).to_vec(),
-            _ => mem::replace(bytes, lock(&disk.spare).pop().unwrap_or_default()),
+            _ => mem::replace(bytes, disk.spare(bytes.len())),
         };
         // Ordering: a hint for `is_full`.
         disk.waiting_bytes.fetch_add(size as u64, Ordering::Relaxed);
@@ -171,8 +172,12 @@ impl PacketFile {
         self.data.sync_data()
     }
 
-    /// Appends a packet. What a full disk leaves of one is taken away, so that the file ends with a whole one.
-    fn append(&self, bytes: &[u8], at: u64, entry: &[u8]) -> io::Result<()> {
+    /// Appends a packet with its checksum. What a full disk leaves of one is taken away, so that the file ends with a
+    /// whole one.
+    fn append(&self, bytes: &mut [u8], at: u64, entry: &[u8]) -> io::Result<()> {
+        // Whoever writes reads all of it: behind this, it is in the processor's cache.
+        seal(bytes);
+        let bytes = &*bytes;
         let written = (&self.data).write_all(bytes).and_then(|()| (&self.index).write_all(entry));
         written.inspect_err(|_| {
             let _ = self.data.set_len(at);
@@ -200,12 +205,18 @@ impl Disk {
         }
     }
 
+    /// A buffer for the next packet, of about this size: one that grows is copied each time.
+    fn spare(&self, size: usize) -> Vec<u8> {
+        let spare = lock(&self.spare).pop();
+        spare.unwrap_or_else(|| vec![0; size])
+    }
+
     fn work(&self, job: Job) {
-        let Job { file, packet, size, at, entry, events } = job;
+        let Job { file, mut packet, size, at, entry, events } = job;
         let has_failed = lock(&file.progress).failure.is_some();
         let written = match has_failed {
             true => Ok(()),
-            false => file.append(packet.get(..size).unwrap_or(&packet), at, &entry),
+            false => file.append(whole(&mut packet, size), at, &entry),
         };
         let mut progress = lock(&file.progress);
         if let Err(error) = &written {
@@ -224,6 +235,12 @@ impl Disk {
             spare.push(packet);
         }
     }
+}
+
+/// The first bytes of a buffer, which are a packet.
+fn whole(buffer: &mut [u8], size: usize) -> &mut [u8] {
+    let size = size.min(buffer.len());
+    &mut buffer[..size]
 }
 
 static DISK: OnceLock<Disk> = OnceLock::new();
@@ -254,7 +271,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [data, index] = ["data", "index"].map(|name| folder.path().join(name));
         let file = PacketFile::new(File::create(&data).unwrap(), File::create(&index).unwrap());
-        let packets: Vec<Vec<u8>> = (0..40).map(|number| vec![number; 20_000 * number as usize]).collect();
+        let mut packets: Vec<Vec<u8>> =
+            (0..40).map(|number| vec![number; 20_000 * number as usize]).collect();
         let mut at = 0;
         for packet in &packets {
             hand_over(&file, packet, at).unwrap();
@@ -262,7 +280,8 @@ mod tests {
         }
         file.settle().unwrap();
         assert!(file.is_settled() && file.dropped() == 0);
-        assert_eq!(fs::read(&data).unwrap(), packets.concat());
+        packets.iter_mut().for_each(|packet| seal(packet));
+        assert!(fs::read(&data).unwrap() == packets.concat());
         assert_eq!(fs::metadata(&index).unwrap().len(), 72 * 40);
     }
 

@@ -121,6 +121,18 @@ impl OpenPacket<'_> {
             Ok(()) => Pushed::Taken,
         }
     }
+
+    /// Appends events of one class that come behind the others of the packet in its ring, as many as can be in a short
+    /// way and fit. Returns how many.
+    #[inline(always)]
+    pub fn push_alike<'a, const PAYLOAD: usize>(
+        &mut self,
+        id: ClassId,
+        events: impl Iterator<Item = (u32, u64, &'a [u8; PAYLOAD])>,
+    ) -> usize {
+        let Some(Some(plan)) = self.plans.get(id as usize) else { return 0 };
+        self.packet.push_alike((id, plan), PACKET_SIZE, events)
+    }
 }
 
 impl SourceWriter {
@@ -406,8 +418,8 @@ impl StreamWriter {
         }
         let result = packet.finish(*origin, *last_moment, |bytes, info| {
             let entry = encode::index_entry(*size, info, origin.ring_id.into());
-            let whole = WholePacket { bytes, size: info.size as usize, at: *size, entry, events };
-            let result = if manner == Manner::Soon { file.write_soon(whole) } else { file.write(&whole) };
+            let mut whole = WholePacket { bytes, size: info.size as usize, at: *size, entry, events };
+            let result = if manner == Manner::Soon { file.write_soon(whole) } else { file.write(&mut whole) };
             *last_moment = info.end;
             *size += info.size;
             result.inspect_err(|_| *size -= info.size)

@@ -166,6 +166,35 @@ impl Packet {
         Ok(())
     }
 
+    /// Appends events of one class as [`Packet::push`] does, as long as each can be appended in the short way: behind
+    /// others, with a short header, a payload that is written as it is, and without context fields of the source.
+    /// Ends before the packet would have more than `most` bytes. Returns how many were appended.
+    ///
+    /// Events are thread, time and payload, which may be longer than the class's, as in [`Record`].
+    #[inline(always)]
+    pub fn push_alike<'a, const PAYLOAD: usize>(
+        &mut self,
+        (id, plan): (u32, &Plan),
+        most: usize,
+        events: impl Iterator<Item = (u32, u64, &'a [u8; PAYLOAD])>,
+    ) -> usize {
+        let Some(size) = plan.plain_size().filter(|size| *size <= PAYLOAD) else { return 0 };
+        let most = most.min(self.bytes.len());
+        let Some(room) = self.bytes.get_mut(self.len..most) else { return 0 };
+        if self.events == 0 || id >= COMPACT_IDS {
+            return 0;
+        }
+        let behind = (id, self.last);
+        let (count, last) = match self.tid {
+            true => append_alike::<8, PAYLOAD>(room, size, behind, events),
+            false => append_alike::<4, PAYLOAD>(room, size, behind, events),
+        };
+        self.len += count * (size + if self.tid { 8 } else { 4 });
+        self.last = last;
+        self.events += count as u64;
+        count
+    }
+
     /// Makes room for so many bytes more.
     #[cold]
     fn grow(&mut self, most: usize) {
@@ -173,8 +202,8 @@ impl Packet {
         self.bytes.resize(size, 0);
     }
 
-    /// Completes the packet, hands its bytes over, of which as many are the packet's as the second argument says, and
-    /// begins the next one, in the buffer that was left.
+    /// Completes the packet but for [`seal`](super::seal), hands its bytes over, of which as many are the packet's as the second
+    /// argument says, and begins the next one, in the buffer that was left.
     ///
     /// `moment` is the time of a packet without events.
     pub fn finish<T>(
@@ -201,7 +230,7 @@ impl Packet {
         }
         place.put(&origin.cpu.to_le_bytes());
         debug_assert_eq!(place.at, HEADER_SIZE + CONTEXT_SIZE);
-        room[..TRAILER_SIZE].copy_from_slice(&trailer(packet, &origin));
+        room[..TRAILER_SIZE].copy_from_slice(&trailer(&origin));
         let info =
             PacketInfo { size, content, begin, end, discarded: origin.discarded, sequence: origin.sequence };
         let result = write(&mut self.bytes, info);
@@ -211,6 +240,51 @@ impl Packet {
         self.events = 0;
         result
     }
+}
+
+/// Writes events with short headers, of `BEFORE` bytes with the thread, if they have one, and `size` bytes of payload each.
+/// Returns how many there was room for, and the last one's time.
+#[inline(always)]
+fn append_alike<'a, const BEFORE: usize, const PAYLOAD: usize>(
+    room: &mut [u8],
+    size: usize,
+    (id, mut last): (u32, u64),
+    events: impl Iterator<Item = (u32, u64, &'a [u8; PAYLOAD])>,
+) -> (usize, u64) {
+    let mut count = 0;
+    let mut put = |place: &mut [u8], (tid, time, payload): (u32, u64, &[u8; PAYLOAD])| {
+        let time = time.max(last);
+        if time - last >= 1 << COMPACT_BITS {
+            return false;
+        }
+        let header = id | (time as u32) << (32 - COMPACT_BITS);
+        place[..4].copy_from_slice(&header.to_le_bytes());
+        if BEFORE == 8 {
+            place[4..8].copy_from_slice(&tid.to_le_bytes());
+        }
+        place[BEFORE..BEFORE + PAYLOAD].copy_from_slice(payload);
+        last = time;
+        count += 1;
+        true
+    };
+    if size == PAYLOAD {
+        for (place, event) in room.chunks_exact_mut(BEFORE + PAYLOAD).zip(events) {
+            if !put(place, event) {
+                break;
+            }
+        }
+    } else {
+        let mut at = 0;
+        for event in events {
+            // Of what is written behind the event, the next one or nobody makes use.
+            let Some(place) = room.get_mut(at..at + BEFORE + PAYLOAD) else { break };
+            if !put(place, event) {
+                break;
+            }
+            at += BEFORE + size;
+        }
+    }
+    (count, last)
 }
 
 /// Fills in the beginning of a packet.
@@ -249,32 +323,89 @@ pub fn index_entry(offset: u64, packet: PacketInfo, stream_instance: u64) -> [u8
 
 #[cfg(test)]
 mod tests {
-    use tompion_schema::{Event, Kind, Level};
+    use tompion_schema::{Event, Field, Integer, Kind, Level, Type};
 
     use super::*;
 
-    #[test]
-    fn the_long_header_stands_where_the_short_one_cannot() {
-        let source = Source {
+    fn source(tid: bool) -> Source {
+        Source {
             uuid: Uuid([7; 16]),
             environment: Vec::new(),
             clock_uuid: None,
             clock_offset_ns: 0,
             clock_precision_ns: 1,
-            tid: false,
+            tid,
             context: Vec::new(),
-        };
-        let event = Event {
+        }
+    }
+
+    fn plan(types: &[Type]) -> Plan {
+        let field = |ty: &Type| Field::new("f", ty.clone());
+        Plan::new(&Event {
             provider: "p".into(),
             name: "e".into(),
             level: Level::DEFAULT,
             kind: Kind::Instant,
             init: false,
             format: None,
-            fields: Vec::new(),
+            fields: types.iter().map(field).collect(),
+        })
+    }
+
+    #[test]
+    fn events_that_are_alike_are_appended_as_they_are_one_by_one() {
+        const U32: Type = Type::Integer(Integer::unsigned(32));
+        let events: Vec<(u32, u64, [u8; 8])> =
+            (0..60u64).map(|index| (index as u32, 1000 + index / 3 * 2, [index as u8; 8])).collect();
+        for (tid, types) in [(true, vec![U32; 2]), (false, vec![U32]), (true, vec![]), (false, vec![U32; 2])]
+        {
+            let (source, plan) = (source(tid), plan(&types));
+            let mut one_by_one = Packet::new(&source);
+            for &(tid, time, ref payload) in &events {
+                one_by_one.push(&Record { id: 3, time, tid, context: &[], payload }, &plan).unwrap();
+            }
+            let mut together = Packet::new(&source);
+            let mut rest = &events[..];
+            while let Some((&(tid, time, ref payload), behind)) = rest.split_first() {
+                together.push(&Record { id: 3, time, tid, context: &[], payload }, &plan).unwrap();
+                let alike = behind.iter().map(|(tid, time, payload)| (*tid, *time, payload));
+                rest = &behind[together.push_alike((3, &plan), 1 << 20, alike)..];
+            }
+            assert_eq!(together.events(), 60);
+            let bytes = |mut packet: Packet| {
+                packet.finish(Origin::default(), 0, |bytes, info| bytes[..info.size as usize].to_vec())
+            };
+            assert_eq!(bytes(together), bytes(one_by_one), "{types:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_appended_in_the_short_way_is_left() {
+        const U64: Type = Type::Integer(Integer::unsigned(64));
+        let numbers = plan(&[U64]);
+        let mut packet = Packet::new(&source(false));
+        packet.grow(4096);
+        let event = |time: u64| (1, time, &[1; 8]);
+        let push = |packet: &mut Packet, (id, plan): (u32, &Plan), most, time| {
+            packet.push_alike((id, plan), most, [event(time)].into_iter())
         };
-        let plan = Plan::new(&event);
-        let mut packet = Packet::new(&source);
+        assert_eq!(push(&mut packet, (3, &numbers), 1 << 20, 5), 0, "the first event of a packet");
+        packet.push(&Record { id: 3, time: 5, tid: 1, context: &[], payload: &[1; 8] }, &numbers).unwrap();
+        assert_eq!(push(&mut packet, (31, &numbers), 1 << 20, 5), 0, "a large number");
+        assert_eq!(push(&mut packet, (3, &plan(&[U64; 2])), 1 << 20, 5), 0, "too little payload");
+        assert_eq!(push(&mut packet, (3, &plan(&[Type::String])), 1 << 20, 5), 0, "a text");
+        assert_eq!(push(&mut packet, (3, &numbers), 1 << 20, 5 + (1 << 27)), 0, "much later");
+        let len = packet.len();
+        assert_eq!(push(&mut packet, (3, &numbers), len + 11, 5), 0, "a full packet");
+        assert_eq!(packet.events(), 1);
+        assert_eq!(push(&mut packet, (3, &numbers), 1 << 20, 4 + (1 << 27)), 1);
+        assert_eq!(push(&mut packet, (3, &numbers), 1 << 20, 7), 1, "not before the one before");
+    }
+
+    #[test]
+    fn the_long_header_stands_where_the_short_one_cannot() {
+        let plan = plan(&[]);
+        let mut packet = Packet::new(&source(false));
         let empty = packet.len();
         let mut push = |id, time| {
             let before = packet.len();

@@ -68,12 +68,22 @@ impl Plan {
         }
     }
 
+    /// The size of the payload of all records, if they are written as they are.
+    #[inline]
+    pub(super) fn plain_size(&self) -> Option<usize> {
+        match self.steps[..] {
+            [] => Some(0),
+            [(Step::Fixed(size), _)] => Some(size),
+            _ => None,
+        }
+    }
+
     /// Writes a record's payload to `out`, which has room for as many bytes as the payload has: it becomes no longer.
     /// Returns how many were written.
     #[inline]
     pub(super) fn encode(&self, payload: &[u8], out: &mut [u8]) -> Result<usize, Misfit> {
         let mut out = Out { bytes: out, at: 0 };
-        if let [(Step::Fixed(size), _)] = self.steps[..] {
+        if let Some(size) = self.plain_size() {
             out.put(payload.get(..size).ok_or(Misfit)?)?;
         } else if self.context {
             self.encode_part::<true>(true, payload, &mut out)?;

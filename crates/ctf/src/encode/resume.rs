@@ -59,8 +59,8 @@ impl std::fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// The trailer of a packet of which everything else is there.
-pub(super) fn trailer(packet: &[u8], origin: &Origin) -> [u8; TRAILER_SIZE] {
+/// The trailer of a packet, without the checksum.
+pub(super) fn trailer(origin: &Origin) -> [u8; TRAILER_SIZE] {
     let mut bytes = [0; TRAILER_SIZE];
     let Tally { accounted, written, overwritten, refused, missing, unfinished } = origin.tally;
     bytes[..4].copy_from_slice(&TRAILER_MAGIC);
@@ -70,9 +70,15 @@ pub(super) fn trailer(packet: &[u8], origin: &Origin) -> [u8; TRAILER_SIZE] {
     for (place, word) in bytes[8..CHECKSUM].chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
     }
-    let sum = checksum(checksum(SEED, packet), &bytes[..CHECKSUM]);
-    bytes[CHECKSUM..].copy_from_slice(&sum.to_le_bytes());
     bytes
+}
+
+/// Puts the checksum into a whole packet, trailer included: the last thing that is done to it, by whoever writes it.
+pub fn seal(packet: &mut [u8]) {
+    let Some(content) = packet.len().checked_sub(TRAILER_SIZE) else { return };
+    let (content, trailer) = packet.split_at_mut(content);
+    let (trailer, place) = trailer.split_at_mut(CHECKSUM);
+    place.copy_from_slice(&checksum(checksum(SEED, content), trailer).to_le_bytes());
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
@@ -190,7 +196,10 @@ mod tests {
             tid: false,
             context: Vec::new(),
         };
-        Packet::new(&source).finish(origin(), 77, |bytes, _| bytes.to_vec())
+        let mut bytes = Packet::new(&source).finish(origin(), 77, |bytes, _| bytes.to_vec());
+        assert!(!is_intact(&bytes));
+        seal(&mut bytes);
+        bytes
     }
 
     #[test]

@@ -29,6 +29,11 @@ impl Process {
         }
     }
 
+    /// How many bytes of all rings were read, as their positions tell; programs may claim any.
+    pub fn read_bytes(&self) -> u64 {
+        self.states.iter().map(|state| state.read).fold(0, u64::wrapping_add)
+    }
+
     /// How many bytes wait to be converted.
     pub fn pending_bytes(&self) -> u64 {
         self.waiting_bytes(Share::All)
