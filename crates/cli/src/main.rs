@@ -53,6 +53,8 @@ enum Command {
     List(commands::list::Arguments),
     /// Say whether this machine is fit for recording, and what to change
     Doctor(commands::doctor::Arguments),
+    /// Keep CPUs free for one command: interrupts, kernel threads and all else moved away, and put back
+    Shield(commands::shield::Arguments),
     /// Write the manual pages into a folder
     #[command(hide = true)]
     Man(commands::manual::ManArguments),
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Recover(arguments) => commands::recover::run(&arguments),
         Command::List(arguments) => commands::list::run(&arguments),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
+        Command::Shield(arguments) => commands::shield::run(&arguments),
         Command::Man(arguments) => commands::manual::write_pages(&arguments, Cli::command()),
         Command::Completions(arguments) => commands::manual::write_completions(&arguments, Cli::command()),
     };

@@ -40,6 +40,7 @@ mod recovery_hostile;
 mod rust;
 mod rust_tracing;
 mod scarce;
+mod shield;
 mod sudo;
 mod threads;
 mod told;

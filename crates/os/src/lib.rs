@@ -4,6 +4,7 @@
 //! that another process can change is only reached through [`SharedMap`], whose accesses are checked
 //! and atomic or volatile, so that callers need no `unsafe`.
 
+mod affinity;
 mod clock;
 mod closing;
 mod descriptors;
@@ -25,6 +26,7 @@ mod socket;
 mod thread;
 mod user;
 
+pub use affinity::{begin_in_groups, set_affinity};
 pub use clock::{
     COUNTER_NAME, ClockPair, monotonic_ns, monotonic_ns_without_tsc, realtime_ns, sample_clocks, tsc,
     tsc_is_usable, tsc_state,

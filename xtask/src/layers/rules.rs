@@ -18,8 +18,8 @@ pub const LAYERS: &[Layer] = &[
     Layer {
         name: "domain",
         crates: &[
-            "agent", "tompion", "tracing", "session", "kernel", "latency", "rttest", "reader", "analysis",
-            "export", "viewer", "relay",
+            "agent", "tompion", "tracing", "session", "kernel", "latency", "machine", "rttest", "reader",
+            "analysis", "export", "viewer", "relay",
         ],
     },
     Layer { name: "programs", crates: &["cli", "xtask"] },

@@ -4,14 +4,21 @@ use std::{io::Write, process::ExitCode};
 
 use clap::Args;
 use serde::Serialize;
+use tompion_machine::{Root, fitness};
 
 use crate::messages;
 
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  tompion doctor\n  tompion doctor --json | jq '.[] | select(.state != \"good\")'"
-)]
+#[command(after_help = "Examples:\n  \
+    tompion doctor\n  \
+    tompion doctor --json | jq '.[] | select(.state != \"good\")'\n  \
+    tompion doctor --rt\n  \
+    sudo tompion doctor --rt                # sees more: the kernel's preemption, interrupts\n\n\
+Exit code 1 means that something is bad: recording does not work, or with --rt, bounds on latency can't be expected.")]
 pub struct Arguments {
+    /// Say whether this machine is fit for real-time programs: what is set, why it matters, how it is changed
+    #[arg(long)]
+    rt: bool,
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -26,6 +33,8 @@ enum State {
     Drawback,
     /// Recording doesn't work.
     Bad,
+    /// It could not be found out.
+    Unknown,
 }
 
 struct Finding {
@@ -160,6 +169,7 @@ fn library(name: &str) -> Finding {
     }
 }
 
+/// A line of the answer.
 #[derive(Serialize)]
 struct Row {
     name: &'static str,
@@ -169,32 +179,58 @@ struct Row {
     mend: Option<String>,
 }
 
+impl From<fitness::Finding> for Row {
+    fn from(finding: fitness::Finding) -> Self {
+        let fitness::Finding { name, state, found, why, mend } = finding;
+        let state = match state {
+            fitness::State::Good => State::Good,
+            fitness::State::Drawback => State::Drawback,
+            fitness::State::Bad => State::Bad,
+            fitness::State::Unknown => State::Unknown,
+        };
+        Self { name, state, found, why, mend }
+    }
+}
+
+/// The rows about recording.
+fn recording() -> Vec<Row> {
+    let rows = CHECKS.iter().map(|check| {
+        let Finding { state, found, mend } = (check.look)();
+        Row { name: check.name, state, found, why: check.why, mend }
+    });
+    rows.collect()
+}
+
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let rows: Vec<Row> = CHECKS
-        .iter()
-        .map(|check| {
-            let Finding { state, found, mend } = (check.look)();
-            Row { name: check.name, state, found, why: check.why, mend }
-        })
-        .collect();
+    let rows = match arguments.rt {
+        true => fitness::examine(&Root::default()).into_iter().map(Row::from).collect(),
+        false => recording(),
+    };
     let mut output = anstream::stdout().lock();
     if arguments.json {
         serde_json::to_writer_pretty(&mut output, &rows)?;
         writeln!(output)?;
     } else {
-        for row in &rows {
-            let sign = match row.state {
-                State::Good => "\x1b[32m ok \x1b[0m",
-                State::Drawback => "\x1b[33mnote\x1b[0m",
-                State::Bad => "\x1b[31m bad\x1b[0m",
-            };
-            writeln!(output, "{sign}  {:<16} {}", row.name, row.found)?;
-            if let Some(mend) = &row.mend {
-                writeln!(output, "      {:<16} why: {}", "", row.why)?;
-                writeln!(output, "      {:<16} do:  {mend}", "")?;
-            }
-        }
+        write_text(&mut output, &rows)?;
     }
     let bad = rows.iter().any(|row| row.state == State::Bad);
     Ok(if bad { ExitCode::from(messages::FAILED) } else { ExitCode::SUCCESS })
+}
+
+fn write_text(output: &mut impl Write, rows: &[Row]) -> std::io::Result<()> {
+    for row in rows {
+        let sign = match row.state {
+            State::Good => "\x1b[32m ok \x1b[0m",
+            State::Drawback => "\x1b[33mnote\x1b[0m",
+            State::Bad => "\x1b[31m bad\x1b[0m",
+            State::Unknown => "\x1b[35m  ? \x1b[0m",
+        };
+        writeln!(output, "{sign}  {:<16} {}", row.name, messages::harmless(&row.found))?;
+        let Some(mend) = &row.mend else { continue };
+        writeln!(output, "      {:<16} why: {}", "", row.why)?;
+        for (step, word) in mend.lines().zip(std::iter::once("do: ").chain(std::iter::repeat("    "))) {
+            writeln!(output, "      {:<16} {word} {step}", "")?;
+        }
+    }
+    Ok(())
 }

@@ -8,6 +8,7 @@ pub mod merge;
 pub mod print;
 pub mod record;
 pub mod recover;
+pub mod shield;
 pub mod stat;
 pub mod trim;
 pub mod view;

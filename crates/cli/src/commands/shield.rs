@@ -1,0 +1,164 @@
+//! `tompion shield`.
+
+use std::{
+    io,
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{Child, Command, ExitCode, ExitStatus},
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use tompion_machine::{
+    CpuSet, Root,
+    shield::{self, Config, Restored, Shield},
+};
+use tompion_os::{Inheritance, Poller, Signals, User};
+
+use crate::messages::{self, counted, say};
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    sudo tompion shield 3 -- chrt -f 80 ./robot\n  \
+    sudo tompion shield 2-3,6 --as-root -- ./controller --period 1ms\n  \
+    sudo tompion shield --restore           # after a kill, if something is still not as it was\n\n\
+The exit code is the command's own; 128 and the signal's number if a signal ended it; 127 if there is no such command, \
+126 if it can't be run; 1 if the CPUs can't be kept free. Signals that reach tompion are passed on to the command.\n\n\
+The command's threads stay on the CPU where they begin, unless they choose others: nothing balances load here.")]
+pub struct Arguments {
+    /// The CPUs to keep free of everything but the command: 3, or 2-3,6
+    #[arg(value_name = "CPUS", value_parser = CpuSet::from_list, required_unless_present_any = ["restore", "guard"])]
+    cpus: Option<CpuSet>,
+    /// Put back what a killed shield left, and nothing else
+    #[arg(long, conflicts_with_all = ["cpus", "command", "as_root"])]
+    restore: bool,
+    /// Under sudo, run the command as root, not as the user who called sudo
+    #[arg(long)]
+    as_root: bool,
+    /// The process after whose end everything is put back (used by tompion itself)
+    #[arg(long, hide = true, value_name = "PID", conflicts_with_all = ["cpus", "command", "restore"])]
+    guard: Option<u32>,
+    /// Where proc, sys and run are (used by tests)
+    #[arg(long, hide = true, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// The command to run on these CPUs, with its arguments
+    #[arg(last = true, value_name = "CMD", required_unless_present_any = ["restore", "guard"])]
+    command: Vec<String>,
+}
+
+const SIGHUP: i32 = 1;
+const SIGINT: i32 = 2;
+const SIGQUIT: i32 = 3;
+const SIGUSR1: i32 = 10;
+const SIGUSR2: i32 = 12;
+const SIGTERM: i32 = 15;
+const SIGCHLD: i32 = 17;
+
+/// Exit codes that shells have for a command that isn't there, or can't be run.
+const NOT_FOUND: u8 = 127;
+const NOT_RUN: u8 = 126;
+/// What shells add to the number of the signal that ended a command.
+const BY_SIGNAL: i32 = 128;
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let root = Root::new(&arguments.root);
+    if let Some(pid) = arguments.guard {
+        // Nobody hears this process; what it can't put back stays noted.
+        shield::guard(&root, pid, || drop(tompion_os::say_ready()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    match (&arguments.cpus, arguments.restore) {
+        (Some(cpus), false) => keep_free(arguments, root, cpus),
+        _ => restore(&root),
+    }
+}
+
+fn restore(root: &Root) -> anyhow::Result<ExitCode> {
+    match shield::restore(root)? {
+        Restored::Nothing => say("nothing to put back"),
+        Restored::AllBut(problems) if problems.is_empty() => say("everything was put back"),
+        Restored::AllBut(problems) => {
+            problems.iter().for_each(say);
+            return Ok(ExitCode::from(messages::FAILED));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn keep_free(arguments: &Arguments, root: Root, cpus: &CpuSet) -> anyhow::Result<ExitCode> {
+    let inheritance = Inheritance::current();
+    let signals = Signals::take(&[SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGCHLD])
+        .context("can't take signals")?;
+    let shield = Shield::raise(&config(&root, cpus)?)?;
+    shield.moved.problems.iter().for_each(say);
+    say(format!(
+        "CPUs {cpus} are free: {} and {} moved away",
+        counted(shield.moved.interrupts, "interrupt"),
+        counted(shield.moved.kernel_threads, "kernel thread")
+    ));
+    // One that came while things were moved was meant for all of this.
+    let early =
+        std::iter::from_fn(|| signals.next()).map(|(signal, _)| signal).find(|signal| *signal != SIGCHLD);
+    if let Some(signal) = early {
+        shield.lower().iter().for_each(say);
+        return Ok(ExitCode::from(u8::try_from(BY_SIGNAL + signal).unwrap_or(messages::FAILED)));
+    }
+    let ended = spawn(arguments, &shield, inheritance).map(|child| wait(child, &signals));
+    let problems = shield.lower();
+    problems.iter().for_each(say);
+    if !problems.is_empty() {
+        say("tompion shield --restore tries again");
+    }
+    match ended {
+        Ok(status) => Ok(code_of(status?)),
+        Err(error) => {
+            let name = arguments.command.first().map_or("", String::as_str);
+            let not_found = error.kind() == io::ErrorKind::NotFound;
+            say(format!("can't run {name}: {error}"));
+            Ok(ExitCode::from(if not_found { NOT_FOUND } else { NOT_RUN }))
+        }
+    }
+}
+
+fn config(root: &Root, cpus: &CpuSet) -> anyhow::Result<Config> {
+    let program = std::env::current_exe().context("can't tell where this program is")?;
+    let words = ["shield", "--root", &root.place("").to_string_lossy(), "--guard"].map(str::to_owned);
+    Ok(Config { root: root.clone(), cpus: cpus.clone(), guardian: Some((program, words.to_vec())) })
+}
+
+fn spawn(arguments: &Arguments, shield: &Shield, inheritance: Inheritance) -> io::Result<Child> {
+    let [program, words @ ..] = &arguments.command[..] else {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    };
+    let mut command = Command::new(program);
+    command.args(words);
+    shield.admit(&mut command)?;
+    inheritance.hand_on(&mut command);
+    if let Some(user) = User::behind_sudo().filter(|_| !arguments.as_root) {
+        user.run(&mut command);
+    }
+    command.spawn()
+}
+
+/// Waits for the command's end, and passes on what signals reach this process.
+fn wait(mut child: Child, signals: &Signals) -> io::Result<ExitStatus> {
+    let poller = Poller::new()?;
+    poller.add(std::os::fd::AsFd::as_fd(signals), 0)?;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        poller.wait(None)?;
+        while let Some((signal, by_kernel)) = signals.next() {
+            // A terminal's Ctrl-C has reached the command already.
+            if signal != SIGCHLD && !by_kernel {
+                let _ = tompion_os::kill(child.id(), signal);
+            }
+        }
+    }
+}
+
+fn code_of(status: ExitStatus) -> ExitCode {
+    let code = status.code().or(status.signal().map(|signal| BY_SIGNAL + signal));
+    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(messages::FAILED))
+}

@@ -1,0 +1,172 @@
+//! What was changed, noted before it is changed, and undone from the notes alone.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::DirBuilderExt,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+use tompion_os::Lock;
+
+use super::{Error, threads};
+use crate::{CpuSet, Root, root::words_of};
+
+/// Where the notes are. A restart of the machine empties `/run`, and undoes the changes.
+pub const FOLDER: &str = "/run/tompion/shield";
+const CHANGES: &str = "/run/tompion/shield/changes";
+const HOLDER: &str = "/run/tompion/shield/holder";
+
+/// How long a group may take to become empty.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A change, with what undoes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Change {
+    /// A file gets another text.
+    Setting { path: String, before: String },
+    /// The controller of CPUs is turned on for the groups in this folder.
+    Controller { folder: String },
+    /// A control group is made. Who is in it when it goes away moves to another one; both by files of this name.
+    Group { folder: String, home: String, members: String },
+    /// A thread may run on other CPUs. It is the one that started then, in the kernel's ticks.
+    Thread { tid: u32, started: u64, before: String },
+}
+
+/// The notes, held by this process alone.
+#[derive(Debug)]
+pub(super) struct Notes {
+    root: Root,
+    file: File,
+    _lock: Lock,
+}
+
+impl Notes {
+    /// Opens the notes, if nobody else has.
+    pub(super) fn lock(root: &Root) -> Result<Self, Error> {
+        let folder = root.place(FOLDER);
+        let unwritten = |error| Error::Unwritten(FOLDER.into(), error);
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder).map_err(unwritten)?;
+        let Some(lock) = tompion_os::try_lock(&folder).map_err(unwritten)? else {
+            let holder = root.read_if_any(HOLDER).filter(|holder| holder.parse::<u32>().is_ok());
+            return Err(Error::Busy(holder.unwrap_or_else(|| "of unknown number".into())));
+        };
+        fs::write(root.place(HOLDER), std::process::id().to_string()).map_err(unwritten)?;
+        let file = OpenOptions::new().create(true).append(true).open(root.place(CHANGES));
+        Ok(Self { root: root.clone(), file: file.map_err(unwritten)?, _lock: lock })
+    }
+
+    /// Notes a change that is about to be made.
+    pub(super) fn add(&mut self, change: &Change) -> Result<(), Error> {
+        let unwritten = |error| Error::Unwritten(CHANGES.into(), error);
+        let mut line = serde_json::to_vec(change).map_err(|error| unwritten(error.into()))?;
+        line.push(b'\n');
+        // In one call, so that a kill leaves no half of it.
+        self.file.write_all(&line).map_err(unwritten)
+    }
+
+    /// Notes that a file changes, and changes it.
+    pub(super) fn set(&mut self, path: &str, before: &str, after: &str) -> Result<(), Error> {
+        self.add(&Change::Setting { path: path.to_owned(), before: before.to_owned() })?;
+        self.root.write(path, after).map_err(|error| Error::Unwritten(path.to_owned(), error))
+    }
+
+    /// Whether there is nothing to undo.
+    pub(super) fn are_empty(&self) -> bool {
+        self.changes().is_empty()
+    }
+
+    /// Those noted so far. A line that a kill cut short tells of a change that was not made.
+    fn changes(&self) -> Vec<Change> {
+        let text = self.root.read_if_any(CHANGES).unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Undoes all changes, the last one first. What could not be undone stays noted, and is told in a line each.
+    pub(super) fn undo(&mut self) -> Vec<String> {
+        let (mut problems, mut kept) = (Vec::new(), Vec::new());
+        for change in self.changes().into_iter().rev() {
+            if let Err(problem) = self.undo_one(&change) {
+                problems.push(problem);
+                kept.push(change);
+            }
+        }
+        kept.reverse();
+        problems.extend(self.keep(&kept).err().map(|error| format!("can't write {CHANGES}: {error}")));
+        problems
+    }
+
+    /// Leaves only these noted, at no instant fewer.
+    fn keep(&mut self, changes: &[Change]) -> io::Result<()> {
+        let lines = changes.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+        let text: String = lines.into_iter().map(|line| line + "\n").collect();
+        let (place, fresh) = (self.root.place(CHANGES), self.root.place(&format!("{CHANGES}.new")));
+        fs::write(&fresh, text)?;
+        fs::rename(&fresh, &place)?;
+        self.file = OpenOptions::new().append(true).open(place)?;
+        Ok(())
+    }
+
+    fn undo_one(&self, change: &Change) -> Result<(), String> {
+        match change {
+            Change::Setting { path, before } => {
+                let now = self.root.read(path);
+                match now {
+                    Ok(now) if now == *before => Ok(()),
+                    // A device that is gone has no settings.
+                    Err(unread) if unread.is_missing() => Ok(()),
+                    _ => self.root.write(path, before).map_err(|error| {
+                        format!("{path} stays {}: {}", now.unwrap_or_default(), words_of(&error))
+                    }),
+                }
+            }
+            Change::Controller { folder } => {
+                let path = format!("{folder}/cgroup.subtree_control");
+                self.root.write(&path, "-cpuset").map_err(|error| {
+                    format!("the controller cpuset stays on in {path}: {}", words_of(&error))
+                })
+            }
+            Change::Group { folder, home, members } => self.dissolve(folder, home, members),
+            Change::Thread { tid, started, before } => {
+                if threads::start_of(&self.root, *tid) != Some(*started) {
+                    return Ok(());
+                }
+                let cpus = CpuSet::from_list(before).map_err(|error| format!("thread {tid}: {error}"))?;
+                match threads::set_affinity(&self.root, *tid, &cpus) {
+                    Err(error) if !threads::is_gone(&error) => {
+                        Err(format!("thread {tid} does not get CPUs {before} back: {}", words_of(&error)))
+                    }
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Moves everybody out of a group and removes it.
+    fn dissolve(&self, folder: &str, home: &str, members: &str) -> Result<(), String> {
+        let place = self.root.place(folder);
+        let begin = Instant::now();
+        loop {
+            for member in self.root.read_if_any(&format!("{folder}/{members}")).unwrap_or_default().lines() {
+                // Those that have ended, or that can't be moved, are seen when the group is removed.
+                let _ = self.root.write(&format!("{home}/{members}"), member);
+            }
+            match self.remove(&place) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) if begin.elapsed() >= PATIENCE => {
+                    return Err(format!("control group {folder} stays: {}", words_of(&error)));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+
+    /// A control group is removed although there are files in it; in a made-up tree they are removed first.
+    fn remove(&self, place: &PathBuf) -> io::Result<()> {
+        if self.root.is_real() { fs::remove_dir(place) } else { fs::remove_dir_all(place) }
+    }
+}
