@@ -2,7 +2,7 @@
 
 import type {
   EventRows,
-  FlameNode,
+  FlameGraph,
   Hit,
   Interval,
   Note,
@@ -14,16 +14,12 @@ import type {
 
 type Parameters = Record<string, string | number | undefined>;
 
-/** The token, as long as the address still has it; later the server's cookie does. */
-export const token = new URLSearchParams(location.search).get("token") ?? "";
-
 /** The address of a request. */
 export function address(path: string, parameters: Parameters = {}): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
     if (value !== undefined) query.set(name, typeof value === "number" ? whole(value) : value);
   }
-  if (token !== "") query.set("token", token);
   const text = query.toString();
   return text === "" ? `api/${path}` : `api/${path}?${text}`;
 }
@@ -49,8 +45,8 @@ async function get<T>(path: string, parameters: Parameters = {}, signal?: AbortS
   return answer<T>(await fetch(address(path, parameters), signal === undefined ? {} : { signal }));
 }
 
-async function post<T>(path: string, body: unknown): Promise<T> {
-  const response = await fetch(address(path), {
+async function post<T>(path: string, body: unknown, parameters: Parameters = {}): Promise<T> {
+  const response = await fetch(address(path, parameters), {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(body),
@@ -78,14 +74,14 @@ export const api = {
   search: (q: string, from: number, dir: 1 | -1, signal: AbortSignal) =>
     get<Hit>("search", { q, from, dir }, signal),
   events: (query: EventQuery, signal?: AbortSignal) => get<EventRows>("events", { ...query }, signal),
-  select: (from: number, to: number, ids: string, signal?: AbortSignal) =>
-    get<Statistics>("select", { from, to, ids }, signal),
+  select: (from: number, to: number, ids: string, most: number | undefined, signal?: AbortSignal) =>
+    get<Statistics>("select", { from, to, ids, most }, signal),
   flame: (from: number, to: number, ids: string, signal?: AbortSignal) =>
-    get<{ nodes: FlameNode[] }>("flame", ids === "" ? { from, to } : { from, to, ids }, signal),
+    get<FlameGraph>("flame", ids === "" ? { from, to } : { from, to, ids }, signal),
   notes: () => get<Note[]>("notes"),
   saveNotes: (notes: Note[]) => post<unknown>("notes", notes),
   offset: (trace: number, offset: number) => post<unknown>("offset", { trace, offset_ns: offset }),
-  exportCtf: (from: number, to: number) => get<{ path?: string }>("export", { from, to, format: "ctf" }),
+  exportCtf: (from: number, to: number) => post<{ path?: string }>("export", {}, { from, to, format: "ctf" }),
   csvAddress: (from: number, to: number) => address("export", { from, to, format: "csv" }),
 };
 

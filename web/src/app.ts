@@ -31,7 +31,7 @@ export interface Area {
 }
 
 export type Tab = "detail" | "selection" | "events" | "flame" | "notes";
-export type Topic = "info" | "tracks" | "view" | "selected" | "area" | "theme" | "clock" | "notes" | "tab" | "message" | "hover";
+export type Topic = "info" | "tracks" | "view" | "selected" | "area" | "theme" | "clock" | "notes" | "tab" | "message" | "hover" | "shift";
 
 /** What the pointer is over. */
 export interface Hover {
@@ -165,6 +165,21 @@ export class App {
     this.selection += 1;
     this.selected = null;
     this.tell("selected");
+  }
+
+  /** By how much traces are shifted, for those who remember what they asked for. */
+  get shifts(): string {
+    return this.info.traces.map((part) => part.offset).join();
+  }
+
+  /** Traces were shifted: what was chosen may stand elsewhere, and the whole reaches elsewhere. */
+  shifted(): void {
+    this.cursor = null;
+    this.unselect();
+    this.view.limit(this.info.begin, this.info.end);
+    this.tiles.clear();
+    this.tell("shift");
+    this.tell("info");
   }
 
   /** Lanes have other numbers now: what is chosen stays chosen. */

@@ -45,6 +45,7 @@ export class Events implements Page {
     app.on("selected", () => this.follow());
     app.on("clock", () => this.draw());
     app.on("area", () => this.restart());
+    app.on("shift", () => this.restart());
     for (const input of [this.filter, this.names]) {
       input.addEventListener("input", () => {
         window.clearTimeout(this.timer);
@@ -80,7 +81,7 @@ export class Events implements Page {
   private restart(): void {
     if (!this.built) return;
     const { area } = this.app;
-    const key = JSON.stringify([this.filter.value, this.names.value, area?.begin, area?.end]);
+    const key = JSON.stringify([this.filter.value, this.names.value, area?.begin, area?.end, this.app.shifts]);
     if (key === this.asked) return;
     this.asked = key;
     this.request?.abort();

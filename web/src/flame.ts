@@ -65,6 +65,8 @@ export class Flame implements Page {
   private readonly status = el("div", { class: "flame-head muted" });
   private readonly place = el("div", { class: "flame-place" }, this.canvas);
   private nodes: FlameNode[] = [];
+  /** What is not exact about it. */
+  private limits = "";
   private placed: Placed[] = [];
   private focus = -1;
   private hovered = -1;
@@ -74,6 +76,7 @@ export class Flame implements Page {
 
   constructor(private readonly app: App) {
     app.on("area", () => this.show());
+    app.on("shift", () => this.show());
     app.on("theme", () => this.draw());
     new ResizeObserver(() => this.draw()).observe(this.root);
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
@@ -97,7 +100,7 @@ export class Flame implements Page {
     const begin = area?.begin ?? Math.max(info.begin, Math.floor(view.begin));
     const end = area?.end ?? Math.min(info.end, Math.ceil(view.end));
     const ids = area?.lanes.join(",") ?? "";
-    const key = `${begin}:${end}:${ids}:${info.progress}`;
+    const key = `${begin}:${end}:${ids}:${info.progress}:${this.app.shifts}`;
     if (key === this.shownFor) {
       this.draw();
       return;
@@ -111,8 +114,12 @@ export class Flame implements Page {
     this.request?.abort();
     this.request = new AbortController();
     try {
-      const { nodes } = await api.flame(begin, end, ids, this.request.signal);
+      const { nodes, partial, cut } = await api.flame(begin, end, ids, this.request.signal);
       this.nodes = nodes;
+      this.limits = [
+        partial === true ? " The area is large: spans narrower than a 2,000th of it are counted under one name each." : "",
+        cut === true ? ` There are more than ${grouped(nodes.length)} stacks: the time of those met later is their callers’ own.` : "",
+      ].join("");
       this.focus = -1;
       this.root.dataset["ready"] = "true";
       this.draw();
@@ -179,7 +186,7 @@ export class Flame implements Page {
     fill(
       this.status,
       node === undefined
-        ? `Time of ${of} by stack: ${duration(whole)}. Click a box to look into it.`
+        ? `Time of ${of} by stack: ${duration(whole)}. Click a box to look into it.${this.limits}`
         : el("span", {}, el("b", { text: shorten(node.name, 160) }), ` ${duration(node.total)}, ${percent(node.total, whole)}; itself ${duration(node.self)}; ${grouped(node.count)} times`),
     );
   }

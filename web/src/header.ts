@@ -6,6 +6,9 @@ import { button, byId, el, fill, shorten } from "./dom";
 import { duration, grouped } from "./time";
 import type { TracePart } from "./wire";
 
+/** A trace's bar has at least so many pixels to take it by. */
+const GRIP = 12;
+
 export class Header {
   constructor(private readonly app: App) {
     app.on("info", () => this.show());
@@ -83,8 +86,10 @@ export class Header {
     input.value = String(part.offset / 1e6);
     const bar = el("i");
     const show = (shift: number): void => {
-      bar.style.left = `${((part.begin + shift - begin) / span) * 100}%`;
-      bar.style.width = `${Math.max(0.5, ((part.end - part.begin) / span) * 100)}%`;
+      const left = ((part.begin + shift - begin) / span) * 100;
+      // Also what is at the very end, or was dragged beyond it, has something to be taken by.
+      bar.style.left = `min(${left}%, calc(100% - ${GRIP}px))`;
+      bar.style.width = `${((part.end - part.begin) / span) * 100}%`;
     };
     show(0);
     const lane = el("div", { class: "offset-lane", title: "Drag to shift" }, bar);
@@ -117,8 +122,7 @@ export class Header {
     try {
       await api.offset(part.id, offset);
       this.app.info = await api.trace();
-      this.app.tiles.clear();
-      this.app.tell("info");
+      this.app.shifted();
       this.traces();
     } catch (failure) {
       this.app.say(`not shifted: ${reason(failure)}`);

@@ -1,6 +1,6 @@
 // Starts the page: asks what is open, puts the parts together, keeps up with a trace that grows.
 
-import { api, reason, token } from "./api";
+import { api, reason } from "./api";
 import { App } from "./app";
 import type { Theme } from "./colours";
 import { Detail } from "./detail";
@@ -81,6 +81,7 @@ class Page {
     }
     listen(parts);
     app.drawnBy(() => this.frame());
+    app.on("shift", () => void this.minimap.refresh(this.overview));
     window.addEventListener("hashchange", () => {
       if (location.hash.slice(1) !== link.write(link.current(app))) link.restore(app, link.read(location.hash));
     });
@@ -105,7 +106,7 @@ class Page {
 
   private writeLink(): void {
     const text = `#${link.write(link.current(this.app))}`;
-    if (location.hash !== text) history.replaceState(null, "", location.pathname + (keepsToken() ? location.search : "") + text);
+    if (location.hash !== text) history.replaceState(null, "", location.pathname + text);
   }
 
   private legend(): void {
@@ -200,6 +201,8 @@ class Page {
       if (this.failures > 0) app.say("");
       this.failures = 0;
       app.info = info;
+      const [now, then] = [app.shifts, before.traces.map((part) => part.offset).join()];
+      if (now !== then) app.shifted();
       if (info.progress !== before.progress || info.events !== before.events || info.end !== before.end) {
         await this.grown(info.generation !== before.generation);
       } else if (info.gone !== before.gone || info.error !== before.error) {
@@ -233,11 +236,6 @@ class Page {
     app.tell("info");
     void this.minimap.refresh(this.overview);
   }
-}
-
-/** The token stays in the address only where the browser refused the cookie. */
-function keepsToken(): boolean {
-  return token !== "" && !navigator.cookieEnabled;
 }
 
 void new Page().start();

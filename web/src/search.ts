@@ -24,6 +24,7 @@ export class Search {
       this.hit = null;
       this.tell("");
     });
+    app.on("shift", () => (this.hit = null));
     byId("search-next").addEventListener("click", () => void this.go(1));
     byId("search-previous").addEventListener("click", () => void this.go(-1));
   }

@@ -10,7 +10,9 @@ import type { Page } from "./panel";
 import { duration, grouped, moment, percent } from "./time";
 import { Style, type Durations, type Statistics, type ThreadTimes } from "./wire";
 
-const MOST_ROWS = 100;
+/** Rows of a list at first; each click has so many times as many. */
+const FIRST_ROWS = 100;
+const MORE = 4;
 
 export class Selection implements Page {
   private readonly root = byId("page-selection");
@@ -18,16 +20,22 @@ export class Selection implements Page {
   private shownFor = "";
   /** What the histogram is of. */
   private chosen = "";
+  private found: Statistics | null = null;
+  /** How many rows each list has, where it was asked for more. */
+  private rows = new Map<string, number>();
+  /** How many the server was asked for; it has its own idea at first. */
+  private most: number | undefined;
 
   constructor(private readonly app: App) {
     app.on("area", () => this.show());
+    app.on("shift", () => this.show());
     app.on("clock", () => this.show());
   }
 
   show(): void {
     if (this.root.hidden) return;
     const { area } = this.app;
-    const key = area === null ? "" : JSON.stringify([area, this.app.clock, this.app.info.progress, this.app.theme]);
+    const key = area === null ? "" : JSON.stringify([area, this.app.clock, this.app.info.progress, this.app.theme, this.app.shifts]);
     if (key === this.shownFor && area !== null) return;
     this.shownFor = key;
     this.request?.abort();
@@ -37,6 +45,8 @@ export class Selection implements Page {
       return;
     }
     this.root.dataset["ready"] = "false";
+    this.rows.clear();
+    this.most = undefined;
     void this.ask(area.begin, area.end, area.lanes.join(","));
   }
 
@@ -57,7 +67,8 @@ export class Selection implements Page {
     const request = new AbortController();
     this.request = request;
     try {
-      const statistics = await api.select(begin, end, ids, request.signal);
+      const statistics = await api.select(begin, end, ids, this.most, request.signal);
+      this.found = statistics;
       this.fill(statistics);
       this.root.dataset["ready"] = "true";
     } catch (error) {
@@ -75,13 +86,38 @@ export class Selection implements Page {
         this.waits(found),
         this.threads(found),
         this.cpus(found),
-        this.durations("Spans", found.spans),
-        this.durations("System calls", found.syscalls),
-        this.durations("Interrupts", found.interrupts),
+        this.durations("Spans", found.spans, found.counts?.spans),
+        this.durations("System calls", found.syscalls, found.counts?.syscalls),
+        this.durations("Interrupts", found.interrupts, found.counts?.interrupts),
         this.events(found),
       ].filter((card): card is HTMLElement => card !== null),
     );
     fill(this.root, head, cards);
+  }
+
+  /** How many rows of a list are shown. */
+  private shown(list: string): number {
+    return this.rows.get(list) ?? FIRST_ROWS;
+  }
+
+  /** Below a list that has not all rows: how many it has, and a way to the others. */
+  private rest(list: string, there: number, all: number): HTMLElement | null {
+    const shown = Math.min(this.shown(list), there);
+    if (shown >= all) return null;
+    const more = button(`Show ${grouped(Math.min(all, shown * MORE) - shown)} more`, `There are ${grouped(all)}`, () => this.more(list, there, all));
+    more.dataset["list"] = list;
+    return el("p", { class: "rest muted" }, `${grouped(shown)} of ${grouped(all)} `, more);
+  }
+
+  private more(list: string, there: number, all: number): void {
+    const wanted = Math.min(all, this.shown(list) * MORE);
+    this.rows.set(list, wanted);
+    const { area } = this.app;
+    if (wanted > there && area !== null) {
+      this.most = wanted;
+      this.root.dataset["ready"] = "false";
+      void this.ask(area.begin, area.end, area.lanes.join(","));
+    } else if (this.found !== null) this.fill(this.found);
   }
 
   private head(found: Statistics): HTMLElement {
@@ -97,7 +133,7 @@ export class Selection implements Page {
     );
     const lost = found.losses?.events ?? 0;
     if (lost > 0) head.append(el("span", { class: "bad", text: `${grouped(lost)} events lost here` }));
-    if (found.partial === true) head.append(el("span", { class: "bad", text: "a part only: the area is large" }));
+    if (found.partial === true) head.append(el("span", { class: "bad", text: "a large area: what is narrower than a 2,000th of it is counted together, so durations are not exact" }));
     const tools = el("span", { class: "tools" });
     tools.append(
       button("Zoom to it", "F", () => app.view.fit(area.begin, area.end)),
@@ -126,7 +162,8 @@ export class Selection implements Page {
 
   private threads(found: Statistics): HTMLElement | null {
     if (found.threads.length === 0) return null;
-    const rows = [...found.threads].sort((a, b) => b.running - a.running).slice(0, MOST_ROWS);
+    const rows = [...found.threads].sort((a, b) => b.running - a.running).slice(0, this.shown("Threads"));
+    const all = found.counts?.threads ?? found.threads.length;
     const table = el("table", { class: "list" });
     table.append(headings(["thread", "time by state", "running", "ready", "preempted", "blocked"]));
     for (const thread of rows) {
@@ -135,7 +172,7 @@ export class Selection implements Page {
         el("tr", {}, el("td", {}, name), el("td", {}, this.bar(thread)), number(duration(thread.running)), number(duration(thread.ready)), number(duration(thread.preempted)), number(duration(thread.blocked))),
       );
     }
-    return card(`Threads${more(found.threads.length)}`, table, "wide");
+    return card(`Threads${of(rows.length, all)}`, el("div", {}, table, this.rest("Threads", found.threads.length, all)), "wide");
   }
 
   private bar(thread: ThreadTimes): HTMLElement {
@@ -174,9 +211,9 @@ export class Selection implements Page {
     return card("CPUs", table);
   }
 
-  private durations(title: string, all: Durations[]): HTMLElement | null {
+  private durations(title: string, all: Durations[], count = all.length): HTMLElement | null {
     if (all.length === 0) return null;
-    const rows = [...all].sort((a, b) => b.total - a.total).slice(0, MOST_ROWS);
+    const rows = [...all].sort((a, b) => b.total - a.total).slice(0, this.shown(title));
     const place = el("div", { class: "histogram-place" });
     const table = el("table", { class: "list" });
     table.append(headings(["name", "count", "p50", "p99", "longest", "total"]));
@@ -194,18 +231,18 @@ export class Selection implements Page {
     }
     const first = rows.find((one) => one.name === this.chosen) ?? rows.find((one) => one.count > 1) ?? rows[0];
     if (first !== undefined) fill(place, histogram(this.app, first));
-    return card(`${title}${more(all.length)}`, el("div", {}, place, table), "wide");
+    return card(`${title}${of(rows.length, count)}`, el("div", {}, place, table, this.rest(title, all.length, count)), "wide");
   }
 
   private events(found: Statistics): HTMLElement | null {
     if (found.events.length === 0) return null;
-    const rows = [...found.events].sort((a, b) => b[1] - a[1]).slice(0, MOST_ROWS);
+    const rows = [...found.events].sort((a, b) => b[1] - a[1]).slice(0, this.shown("Events"));
     const table = el("table", { class: "list" });
     for (const [name, count] of rows) {
       table.append(el("tr", {}, el("td", { text: shorten(name, 80) }), number(grouped(count))));
     }
     const sum = found.events.reduce((total, [, count]) => total + count, 0);
-    return card(`Events: ${grouped(sum)}`, table);
+    return card(`Events: ${grouped(sum)}`, el("div", {}, table, this.rest("Events", found.events.length, found.events.length)));
   }
 }
 
@@ -217,8 +254,8 @@ const STATE_NAMES: Record<number, string> = {
   [Style.unknown]: "unknown",
 };
 
-function more(count: number): string {
-  return count > MOST_ROWS ? `: ${MOST_ROWS} of ${grouped(count)}` : "";
+function of(shown: number, all: number): string {
+  return all > shown ? `: ${grouped(shown)} of ${grouped(all)}` : "";
 }
 
 function number(text: string): HTMLElement {

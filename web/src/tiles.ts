@@ -38,6 +38,7 @@ export function tileSpan(level: number): number {
   return TILE_PIXELS * 2 ** level;
 }
 
+/** Times, and so numbers of tiles, may be negative: at most 2^43 of them either way at a level. */
 function keyOf(level: number, index: number): number {
   return level * 2 ** 45 + index;
 }
@@ -91,17 +92,23 @@ export class Tiles {
     }
     this.bytes = 0;
     for (const tiles of this.lanes.values()) for (const tile of tiles.values()) this.bytes += size(tile);
-    for (const [request] of this.underway) this.worker.postMessage({ kind: "abort", request });
-    this.underway.clear();
-    this.asked.clear();
+    this.drop();
     this.outdated();
   }
 
-  /** Forgets everything: times have moved. */
+  /** Forgets everything, also what is being asked: times have moved. */
   clear(): void {
     this.lanes.clear();
     this.bytes = 0;
+    this.drop();
     this.outdated();
+  }
+
+  /** What was asked is of no use any more. */
+  private drop(): void {
+    for (const [request] of this.underway) this.worker.postMessage({ kind: "abort", request });
+    this.underway.clear();
+    this.asked.clear();
   }
 
   /** What the screen shows now: what is missing is asked for, what nobody wants any more is not. */
@@ -109,7 +116,7 @@ export class Tiles {
     const level = levelFor(scale);
     const span = tileSpan(level);
     this.frame += 1;
-    this.wanted = { level, first: Math.max(0, Math.floor(begin / span)), last: Math.floor(end / span), lanes };
+    this.wanted = { level, first: Math.floor(begin / span), last: Math.floor(end / span), lanes };
     for (const [request, job] of this.underway) {
       const useful = job.level === level && job.index >= this.wanted.first && job.index <= this.wanted.last;
       if (!useful) this.worker.postMessage({ kind: "abort", request });
@@ -225,7 +232,7 @@ export class Tiles {
   cover(lane: number, begin: number, end: number, scale: number, visit: (tile: Tile, from: number, to: number) => void): void {
     const tiles = this.lanes.get(lane);
     if (tiles === undefined) return;
-    this.coverAt(tiles, levelFor(scale), Math.max(0, begin), end, visit);
+    this.coverAt(tiles, levelFor(scale), begin, end, visit);
   }
 
   private coverAt(

@@ -169,7 +169,7 @@ export class Timeline {
     const request = new AbortController();
     this.arrowRequest = request;
     try {
-      const answer = await api.arrows(Math.max(0, view.begin), view.end, this.width, lanes.join(","), request.signal);
+      const answer = await api.arrows(view.begin, view.end, this.width, lanes.join(","), request.signal);
       this.overlay.arrows = arrowsOf(answer);
       this.app.draw();
     } catch (error) {

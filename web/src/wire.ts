@@ -222,7 +222,10 @@ export interface Statistics {
   interrupts: Durations[];
   waits?: Wait[];
   losses?: Losses;
+  /** The area is large: boxes that are narrow in it were added up before. */
   partial?: boolean;
+  /** How many there are of what the lists have the first ones of. */
+  counts?: { threads: number; spans: number; syscalls: number; interrupts: number };
 }
 
 export interface FlameNode {
@@ -232,6 +235,14 @@ export interface FlameNode {
   self: number;
   count: number;
   parent: number;
+}
+
+export interface FlameGraph {
+  nodes: FlameNode[];
+  /** The area is large: boxes that are narrow in it were added up before. */
+  partial?: boolean;
+  /** There are more stacks than nodes. */
+  cut?: boolean;
 }
 
 export interface Note {

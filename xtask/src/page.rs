@@ -70,7 +70,9 @@ fn install(workspace: &Workspace) -> Result<()> {
 pub fn command(workspace: &Workspace) -> Result<()> {
     install(workspace)?;
     let mut cargo = shell::cargo();
-    cargo.args(["build", "--quiet", "--package", "tompion-cli"]).current_dir(&workspace.root);
+    cargo
+        .args(["build", "--quiet", "--package", "tompion-cli", "--package", "tompion-agent"])
+        .current_dir(&workspace.root);
     shell::run(&mut cargo)?;
     let begin = Instant::now();
     run(workspace, begin, "the page's types", &["tsc", "--noEmit"])?;

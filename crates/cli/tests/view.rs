@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
@@ -102,6 +103,43 @@ fn a_program_and_the_kernel_are_shown_on_one_time_line() {
     // What it does by the kernel's events and by its own stands in one track.
     assert!(kinds.contains(&"thread") && kinds.contains(&"syscall") && kinds.contains(&"marks"), "{kinds:?}");
     assert!(hello["busy"].as_i64() > Some(0), "{hello}");
+}
+
+#[test]
+fn a_picture_takes_the_place_of_an_older_one_when_it_is_there() {
+    let shop = Workshop::new();
+    let hello = shop.link("hello", &["../../../../examples/hello.c"], &[]);
+    shop.record(&[], &[&hello]);
+    let browsers = shop.path("browsers");
+    std::fs::create_dir(&browsers).expect("a folder");
+    let browser = |does: &str| {
+        let file = browsers.join("chromium");
+        std::fs::write(&file, format!("#!/bin/sh\n{does}\n")).expect("a script");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    };
+    let picture = shop.path("pictures/one.png");
+    std::fs::create_dir(shop.path("pictures")).expect("a folder");
+    std::fs::write(&picture, "old").expect("a picture");
+    let save = || {
+        let mut command = tompion();
+        command.arg("view").arg("--png").arg(&picture).arg(shop.path("trace"));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let paths = std::iter::once(browsers.clone()).chain(std::env::split_paths(&path));
+        command.env("PATH", std::env::join_paths(paths).expect("paths"));
+        command.output().expect("the command")
+    };
+    let pictures = || {
+        let names = std::fs::read_dir(shop.path("pictures")).expect("a folder");
+        names.map(|entry| entry.expect("an entry").file_name()).collect::<Vec<_>>()
+    };
+    browser("exit 1");
+    let failed = save();
+    assert_eq!(failed.status.code(), Some(1), "{}", String::from_utf8_lossy(&failed.stderr));
+    assert_eq!((std::fs::read(&picture).expect("the old one"), pictures().len()), (b"old".to_vec(), 1));
+    browser("for word; do case $word in --screenshot=*) echo new > \"${word#--screenshot=}\";; esac; done");
+    let saved = save();
+    assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
+    assert_eq!((std::fs::read(&picture).expect("a new one"), pictures().len()), (b"new\n".to_vec(), 1));
 }
 
 #[test]

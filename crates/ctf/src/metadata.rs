@@ -236,6 +236,15 @@ impl Clock {
         let total = nanoseconds + i128::from(self.offset_seconds) * NS;
         total.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
     }
+
+    /// Makes all its moments so many nanoseconds later (negative: earlier), to within a cycle.
+    pub fn shift(&mut self, nanoseconds: i64) {
+        let (seconds, rest) =
+            (i128::from(nanoseconds).div_euclid(NS), i128::from(nanoseconds).rem_euclid(NS));
+        let cycles = (rest * i128::from(self.frequency.max(1)) + NS / 2) / NS;
+        self.offset_seconds = self.offset_seconds.saturating_add(seconds as i64);
+        self.offset_cycles = self.offset_cycles.saturating_add(i64::try_from(cycles).unwrap_or(i64::MAX));
+    }
 }
 
 const NANOSECONDS: u64 = 1_000_000_000;
@@ -329,5 +338,19 @@ mod tests {
         assert_eq!(clock.to_nanoseconds(3), -666_666_667);
         let clock = Clock { frequency: 1, offset_seconds: i64::MAX, ..clock };
         assert_eq!(clock.to_nanoseconds(u64::MAX), i64::MAX);
+    }
+
+    #[test]
+    fn a_clock_is_shifted_to_and_fro() {
+        let mut clock = Clock::nanoseconds("monotonic", 5);
+        clock.shift(-1_000_000_007);
+        assert_eq!(clock.to_nanoseconds(0), -1_000_000_002);
+        clock.shift(1_000_000_007);
+        assert_eq!(clock.to_nanoseconds(0), 5);
+        let mut slow = Clock { frequency: 1000, ..Clock::nanoseconds("slow", 0) };
+        slow.shift(-2_499_600);
+        assert_eq!(slow.to_nanoseconds(0), -2_000_000, "to within a cycle of a millisecond");
+        slow.shift(i64::MIN);
+        slow.shift(i64::MAX);
     }
 }

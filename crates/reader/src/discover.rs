@@ -28,6 +28,17 @@ impl Trace {
     pub fn metadata(&self) -> &metadata::Trace {
         self.decoder.trace()
     }
+
+    /// The same trace with all its times so many nanoseconds later.
+    pub(crate) fn shifted(&self, nanoseconds: i64) -> Result<Self, Error> {
+        if nanoseconds == 0 {
+            return Ok(self.clone());
+        }
+        let mut trace = self.metadata().clone();
+        trace.clocks.iter_mut().for_each(|clock| clock.shift(nanoseconds));
+        let wrong = |reason| Error::Description { path: self.path.join("metadata"), reason };
+        Ok(Self { path: self.path.clone(), decoder: Arc::new(Decoder::new(trace).map_err(wrong)?) })
+    }
 }
 
 /// A trace's folder and its stream files, not yet opened.

@@ -124,8 +124,7 @@ impl<'a> Event<'a> {
 
     /// The CPU on which it was recorded, if the packet says so.
     pub fn cpu(&self) -> Option<u64> {
-        let value = self.packet_context().get("cpu_id").or_else(|| self.payload().get("perf_cpu"));
-        value.and_then(|value| value.as_integer()).and_then(|cpu| cpu.try_into().ok())
+        self.file.cpu.or_else(|| self.payload().get("perf_cpu")?.as_integer()?.try_into().ok())
     }
 
     /// Whether the class of its stream has such a structure.

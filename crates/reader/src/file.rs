@@ -44,6 +44,8 @@ pub(crate) struct StreamFile {
     /// The bit behind the packet's content.
     content: u64,
     pub packet: Option<Packet>,
+    /// The packet's processor, if it says one.
+    pub cpu: Option<u64>,
     /// Whether it is being written: a packet that is not whole is none yet.
     pub is_growing: bool,
     /// The packet's number in its source, counted by the source.
@@ -81,6 +83,7 @@ impl StreamFile {
             bit: 0,
             content: 0,
             packet: None,
+            cpu: None,
             is_growing: false,
             packets: 0,
             damages: 0,
@@ -255,6 +258,8 @@ impl StreamFile {
         }
         self.bit = packet.header_bits;
         self.content = packet.content_bits.unwrap_or(self.content);
+        let cpu = self.decoder.packet_context(&packet, self.packet_input()).get("cpu_id");
+        self.cpu = cpu.and_then(|cpu| cpu.as_integer()?.try_into().ok());
         self.packet = Some(packet);
         Ok(true)
     }

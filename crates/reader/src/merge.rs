@@ -444,6 +444,19 @@ impl TraceSet {
         parts.into_iter().map(|(_, sources)| self.part(sources)).collect()
     }
 
+    /// The same traces, not read so far, each with all its times so many nanoseconds later (negative: earlier), to
+    /// within a cycle of its clock. Traces for which the list has no number stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// If a description can't be compiled anew, which doesn't happen to one that was compiled.
+    pub fn shifted(&self, nanoseconds: &[i64]) -> Result<Self, Error> {
+        let of =
+            |(index, trace): (usize, &Trace)| trace.shifted(nanoseconds.get(index).copied().unwrap_or(0));
+        let traces = self.traces.iter().enumerate().map(of).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { roots: self.roots.clone(), traces: traces.into(), ..self.unread() })
+    }
+
     /// The same, not read so far, but only those streams of which a file is wanted, by the trace's folder and that file.
     pub(crate) fn unread_where(&self, wanted: &dyn Fn(&Path, &Path) -> bool) -> Self {
         let is_wanted = |source: &&Source| {

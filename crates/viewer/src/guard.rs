@@ -4,6 +4,10 @@
 //! It knows no token, its requests carry its own `Origin` or `Host`, and the cookie is sent from no other site. Cookies
 //! don't tell ports apart, browsers do, in `Sec-Fetch-Site`.
 //!
+//! A browser would also send the cookie to servers on other ports of this machine, who could use it. So the page stands
+//! in a folder whose name is random, and the cookie is for that folder alone: others are not asked for what they can't
+//! name. Who comes with the token is sent there.
+//!
 //! Whoever starts a browser shows its arguments to all users of the machine, so browsers are started with a secret
 //! that opens the page once.
 
@@ -18,6 +22,8 @@ use crate::http::{Request, Response};
 #[derive(Debug)]
 pub struct Guard {
     token: String,
+    /// The folder in which the page stands.
+    folder: String,
     /// What opens the page once; none when it was used.
     once: Mutex<Option<String>>,
     address: SocketAddr,
@@ -30,7 +36,7 @@ impl Guard {
     ///
     /// If the system gives no random numbers.
     pub fn new(address: SocketAddr) -> io::Result<Self> {
-        Ok(Self { token: secret()?, once: Mutex::new(None), address })
+        Ok(Self { token: secret()?, folder: secret()?, once: Mutex::new(None), address })
     }
 
     /// Where the page is, with the token.
@@ -62,26 +68,39 @@ impl Guard {
         format!("http://{address}/?token={secret}")
     }
 
+    /// The path below the page's folder, for what is asked for there.
+    pub fn below<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let (folder, below) = path.strip_prefix('/')?.split_at_checked(self.folder.len())?;
+        (below.starts_with('/') && is_same(folder, &self.folder)).then_some(below)
+    }
+
+    /// Leads who came with the token to the page, with a cookie that stands for the token from now on.
+    pub fn welcome(&self) -> Response {
+        let folder = format!("/{}/", self.folder);
+        let cookie =
+            format!("{}={}; HttpOnly; SameSite=Strict; Path={folder}", self.cookie_name(), self.token);
+        let mut response = Response::new(303, "text/plain; charset=utf-8", "");
+        response.headers = vec![("Location", folder), ("Set-Cookie", cookie)];
+        response
+    }
+
     /// The answer to a request that is not allowed.
     pub fn refuse(&self, request: &Request) -> Option<Response> {
         let line = if !request.header("host").is_some_and(|host| self.is_own(host)) {
             "the host is not the one that is listened on"
         } else if !request.header("origin").is_none_or(|origin| self.is_own_origin(origin)) {
             "the request comes from another page"
+        } else if request.method != "GET" && request.header("origin").is_none() {
+            "the request writes and doesn't say from which page it comes"
         } else if request.header("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none"))
         {
             "the request comes from another site"
         } else if !self.has_token(request) {
-            "the token is missing or wrong; open the address that tompion view printed"
+            "the token is missing or wrong; open the address that tompion view printed, and let it keep a cookie"
         } else {
             return None;
         };
         Some(Response::error(403, line))
-    }
-
-    /// The cookie that stands for the token from now on.
-    pub fn cookie(&self) -> String {
-        format!("{}={}; HttpOnly; SameSite=Strict; Path=/", self.cookie_name(), self.token)
     }
 
     fn cookie_name(&self) -> String {
@@ -112,7 +131,9 @@ impl Guard {
         let name = self.cookie_name();
         let cookies = request.header("cookie").unwrap_or_default().split(';');
         let mut cookies = cookies.filter_map(|cookie| cookie.trim().split_once('='));
-        let of_cookie = cookies.any(|(known, value)| known == name && is_same(value, &self.token));
+        let is_below = self.below(&request.path).is_some();
+        let of_cookie =
+            is_below && cookies.any(|(known, value)| known == name && is_same(value, &self.token));
         let given = request.query.text("token");
         of_cookie
             || given.is_some_and(|given| is_same(given, &self.token))

@@ -124,6 +124,7 @@ impl Response {
         let reason = match self.status {
             200 => "OK",
             204 => "No Content",
+            303 => "See Other",
             400 => "Bad Request",
             403 => "Forbidden",
             404 => "Not Found",

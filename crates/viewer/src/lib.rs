@@ -106,6 +106,11 @@ impl Server {
         self.shared.guard.url_for_once()
     }
 
+    /// One line on where things are kept, where that is odd: somebody put something else in the folder's place.
+    pub fn remark(&self) -> Option<&str> {
+        self.shared.view.place.remark()
+    }
+
     /// Why the index can't be completed.
     pub fn failure(&self) -> Option<String> {
         self.shared.view.opened().index().error.clone()
@@ -148,18 +153,18 @@ impl Shared {
     }
 
     fn allowed(&self, request: &Request) -> Response {
-        if let Some(name) = request.path.strip_prefix("/api/") {
+        let is_given = request.query.text("token").is_some();
+        if is_given && request.path == "/" && request.method == "GET" {
+            return self.guard.welcome();
+        }
+        // Scripts that send the token with each question need no folder.
+        let path = self.guard.below(&request.path).unwrap_or(&request.path);
+        if let Some(name) = path.strip_prefix("/api/") {
             return api::answer(&self.view, name, request);
         }
         if request.method != "GET" {
             return Response::error(405, "expected GET");
         }
-        let Some(mut page) = page::file(&request.path) else {
-            return Response::error(404, "there is nothing of this name");
-        };
-        if request.query.text("token").is_some() {
-            page.headers.push(("Set-Cookie", self.guard.cookie()));
-        }
-        page
+        page::file(path).unwrap_or_else(|| Response::error(404, "there is nothing of this name"))
     }
 }

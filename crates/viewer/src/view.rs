@@ -1,5 +1,6 @@
 //! What is shown: traces, their index, and who looks after both while they change.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -9,7 +10,8 @@ use std::time::{Duration, Instant};
 use tompion_ctf::metadata::EnvironmentValue;
 use tompion_reader::{Parts, Selection, Trace, TraceSet};
 
-use crate::index::build::{Builder, Outline, trace_name};
+use crate::api::Shifted;
+use crate::index::build::{Builder, Outline, trace_name, trace_of_class};
 use crate::index::place::{Place, fingerprint};
 use crate::index::{Index, Shared, directory};
 use crate::{Error, recording};
@@ -25,6 +27,8 @@ pub struct View {
     opened: RwLock<Arc<Opened>>,
     /// By how much each trace is shifted, in nanoseconds.
     offsets: Mutex<Vec<i64>>,
+    /// The traces as they were shifted last.
+    shifted: Mutex<Option<Arc<Shifted>>>,
     /// What is remembered of questions that were asked.
     memory: Mutex<crate::api::Memory>,
 }
@@ -37,6 +41,10 @@ pub struct Opened {
     pub traces: Vec<Told>,
     /// Parts of the traces.
     pub parts: Arc<Parts>,
+    /// Bytes of a part.
+    pub part_bytes: u64,
+    /// The trace of each event class, by its number in the index.
+    pub trace_of_class: Vec<u32>,
     /// The traces, unread, for questions about their descriptions.
     pub set: TraceSet,
     /// What is known.
@@ -73,6 +81,30 @@ impl Opened {
         self.parts.read(part, selection)
     }
 
+    /// What is to be said of files that were there and aren't any more. Recordings that go on may remove their oldest
+    /// ones.
+    fn missing(&self) -> Option<String> {
+        let descriptions = self.set.traces().iter().map(|trace| trace.path.join("metadata"));
+        let streams = self.set.streams().into_iter().flat_map(|(_, paths)| paths);
+        let (mut count, mut missing) = (0, Vec::new());
+        for path in descriptions.chain(streams) {
+            count += 1;
+            if !path.exists() {
+                missing.push(path);
+            }
+        }
+        let (first, others) = missing.split_first()?;
+        if self.is_growing && missing.len() < count {
+            return None;
+        }
+        let (path, is) = (first.display(), if others.is_empty() { "is" } else { "are" });
+        let others = match others.len() {
+            0 => String::new(),
+            others => format!(" and {others} more of {count} files"),
+        };
+        Some(format!("{path}{others} {is} not there any more; what is known of them is shown"))
+    }
+
     /// What is said where files have vanished.
     pub fn gone(&self) -> Option<String> {
         self.gone.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -94,6 +126,7 @@ impl View {
             place,
             opened: RwLock::new(opened),
             offsets: Mutex::new(vec![0; count]),
+            shifted: Mutex::default(),
             memory: Mutex::default(),
         })
     }
@@ -108,14 +141,30 @@ impl View {
         self.opened().index().progress
     }
 
-    /// Shifts of traces.
-    pub fn offsets(&self) -> MutexGuard<'_, Vec<i64>> {
-        self.offsets.lock().unwrap_or_else(PoisonError::into_inner)
+    /// By how much each trace is shifted, in nanoseconds.
+    pub fn offsets(&self) -> Vec<i64> {
+        self.offsets.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// By how much a trace is shifted.
-    pub fn offset(&self, trace: usize) -> i64 {
-        self.offsets().get(trace).copied().unwrap_or(0)
+    /// Shifts a trace; false if there is no such one.
+    pub fn shift(&self, trace: usize, offset: i64) -> bool {
+        let mut offsets = self.offsets.lock().unwrap_or_else(PoisonError::into_inner);
+        offsets.get_mut(trace).map(|known| *known = offset).is_some()
+    }
+
+    /// The traces as they are shifted.
+    ///
+    /// # Errors
+    ///
+    /// If they can't be described anew.
+    pub fn shifted(&self, opened: &Opened, offsets: &[i64]) -> Result<Arc<Shifted>, tompion_reader::Error> {
+        let mut known = self.shifted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_ref().filter(|known| known.is_of(opened, offsets)) {
+            return Ok(known.clone());
+        }
+        let shifted = Arc::new(Shifted::new(opened, offsets, opened.part_bytes)?);
+        *known = Some(shifted.clone());
+        Ok(shifted)
     }
 
     /// What is remembered of questions that were asked.
@@ -153,9 +202,10 @@ impl View {
     fn look(&self) {
         let opened = self.opened();
         let now = fingerprint(&opened.set);
-        let gone = self.paths.iter().find(|path| !path.exists());
-        *opened.gone.lock().unwrap_or_else(PoisonError::into_inner) = gone
-            .map(|path| format!("{} is not there any more; what is known of it is shown", path.display()));
+        let gone = self.paths.iter().find(|path| !path.exists()).map(|path| path.display().to_string());
+        let gone = gone.map(|path| format!("{path} is not there any more; what is known of it is shown"));
+        let gone = gone.or_else(|| opened.missing());
+        opened.gone.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&gone);
         let has_changed =
             now != opened.fingerprint || opened.is_growing && !recording::is_recording(&self.paths);
         if gone.is_some() || !has_changed || opened.index().progress < 1.0 && opened.index().error.is_none() {
@@ -167,7 +217,14 @@ impl View {
         while next.index().progress < 1.0 && next.index().error.is_none() {
             thread::sleep(Duration::from_millis(20));
         }
-        self.offsets().resize(next.traces.len(), 0);
+        let before: HashMap<&str, i64> = opened
+            .traces
+            .iter()
+            .zip(self.offsets())
+            .map(|(told, offset)| (told.path.as_str(), offset))
+            .collect();
+        let shifts = next.traces.iter().map(|told| before.get(told.path.as_str()).copied().unwrap_or(0));
+        *self.offsets.lock().unwrap_or_else(PoisonError::into_inner) = shifts.collect();
         *self.opened.write().unwrap_or_else(PoisonError::into_inner) = next;
     }
 }
@@ -185,7 +242,7 @@ fn open(paths: &[PathBuf], place: &Place, generation: u64) -> Result<Arc<Opened>
     let fingerprint = fingerprint(&set);
     let outline = Outline::new(&set);
     let told = (0..set.traces().len()).map(|trace| tell(&set, trace)).collect();
-    let parts = outline.parts.clone();
+    let (parts, part_bytes) = (outline.parts.clone(), outline.part_bytes);
     let known = place.load(&fingerprint);
     let (index, builder) = match known {
         Some(index) => (index, None),
@@ -199,6 +256,8 @@ fn open(paths: &[PathBuf], place: &Place, generation: u64) -> Result<Arc<Opened>
         generation,
         traces: told,
         parts,
+        part_bytes,
+        trace_of_class: trace_of_class(&set),
         set,
         index: Shared::new(index),
         is_growing,

@@ -91,6 +91,23 @@ describe("the page on made-up data", () => {
     expect(view.end).toBeGreaterThan(56e6);
   });
 
+  it("lists all threads, some at a time", async () => {
+    await area(page, [400, 150], [900, 400]);
+    await page.locator("#tab-selection").click();
+    const more = page.locator('#page-selection [data-list="Threads"]');
+    const card = page.locator("#page-selection .card", { has: page.locator('[data-list="Threads"]') });
+    await more.waitFor();
+    expect((await card.locator("h3").textContent())?.replaceAll("\u202f", " ")).toBe("Threads: 100 of 2 500");
+    for (const shown of [400, 1600]) {
+      await more.click();
+      await page.waitForFunction((rows) => document.querySelectorAll("#page-selection .card:has([data-list=Threads]) tr").length === rows + 1, shown);
+    }
+    await more.click();
+    await page.waitForFunction(() => document.querySelector("#page-selection")?.textContent?.includes("worker 2499"));
+    expect(await more.count()).toBe(0);
+    await page.keyboard.press("Escape");
+  });
+
   it("finds a track by a few letters, and pins it", async () => {
     await page.keyboard.press("t");
     await page.fill("#finder-input", "cmpstr");
@@ -120,6 +137,50 @@ describe("the page on made-up data", () => {
     await page.fill('.trace-row[data-trace="1"] input', "2.5");
     await page.keyboard.press("Tab");
     await page.waitForFunction(() => window.tompion?.app.info.traces[1]?.offset === 2_500_000);
+    await page.keyboard.press("Escape");
+  });
+
+  it("shows a trace that is shifted to before the others' begin", async () => {
+    await page.keyboard.press("Home");
+    await page.click("#traces-button");
+    await page.fill('.trace-row[data-trace="1"] input', "-600");
+    await page.keyboard.press("Tab");
+    await page.waitForFunction(() => window.tompion?.app.info.traces[1]?.offset === -600_000_000);
+    await page.keyboard.press("Escape");
+    // What the whole is, is known at once.
+    const { begin, end } = await page.evaluate(() => window.tompion!.app.view.limits);
+    expect([begin, end]).toEqual([-600e6, 400e6]);
+    await page.keyboard.press("Home");
+    await page.waitForFunction(() => (window.tompion?.app.view.span ?? 0) > 1e9);
+    await page.evaluate(() => window.tompion?.app.view.set({ begin: -450e6, end: -400e6 }));
+    await settled(page);
+    const box = await boxOf(page, "thread", [2]);
+    expect(box, "boxes of threads before time 0").not.toBeNull();
+    await page.mouse.move(box!.x, box!.y);
+    await page.waitForFunction(() => window.tompion?.app.hover?.box?.style === 2 && window.tompion.app.hover.box.end <= 0);
+  });
+
+  it("shifts a trace at the right end by its bar", async () => {
+    await page.click("#traces-button");
+    const lane = page.locator('.trace-row[data-trace="0"] .offset-lane');
+    const place = await lane.boundingBox();
+    // A trace that is short beside the others, and the last.
+    await page.evaluate(() => {
+      const info = window.tompion!.app.info;
+      Object.assign(info.traces[0]!, { begin: info.end - 1, end: info.end });
+    });
+    await page.keyboard.press("Escape");
+    await page.click("#traces-button");
+    await page.mouse.move(place!.x + place!.width - 4, place!.y + place!.height / 2);
+    await page.mouse.down();
+    await page.mouse.move(place!.x + place!.width * 0.9, place!.y + place!.height / 2, { steps: 3 });
+    await page.mouse.up();
+    await page.waitForFunction(() => (window.tompion?.app.info.traces[0]?.offset ?? 0) < -50_000_000);
+    for (const trace of ["0", "1"]) {
+      await page.fill(`.trace-row[data-trace="${trace}"] input`, "0");
+      await page.keyboard.press("Tab");
+      await page.waitForFunction((at) => window.tompion?.app.info.traces[Number(at)]?.offset === 0, trace);
+    }
     await page.keyboard.press("Escape");
   });
 

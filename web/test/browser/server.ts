@@ -32,8 +32,13 @@ export function available(trace: string): boolean {
 /** `tompion view` on a copy of a trace, since it keeps an index beside it. */
 export async function view(...traces: string[]): Promise<Viewing> {
   const folder = mkdtempSync(join(tmpdir(), "tompion-page-"));
-  const paths = traces.map((trace) => join(folder, trace));
   for (const trace of traces) cpSync(join(CORPUS, trace), join(folder, trace), { recursive: true });
+  return viewIn(folder, ...traces);
+}
+
+/** `tompion view` on traces in a folder, which is gone afterwards. */
+export async function viewIn(folder: string, ...traces: string[]): Promise<Viewing> {
+  const paths = traces.map((trace) => join(folder, trace));
   const server = spawn(BINARY, ["view", "--no-open", ...paths], { stdio: ["ignore", "pipe", "pipe"] });
   const url = await firstLine(server);
   return {

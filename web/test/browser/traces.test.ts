@@ -1,10 +1,11 @@
 // The page and the command together, on traces of the corpus.
 
-import { renameSync } from "node:fs";
+import { cpSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Browser, Page } from "playwright-core";
-import { area, available, boxOf, launch, open, type Running, settled, span, view } from "./server";
+import { area, available, boxOf, CORPUS, launch, open, settled, span, view, viewIn, type Viewing } from "./server";
 
 const READY = [3, 4];
 
@@ -15,7 +16,7 @@ beforeAll(async () => {
 afterAll(async () => browser?.close());
 
 describe.skipIf(!available("many-threads"))("many-threads", () => {
-  let [server, page]: [Running, Page] = [] as never;
+  let [server, page]: [Viewing, Page] = [] as never;
   const errors: string[] = [];
   beforeAll(async () => {
     server = await view("many-threads");
@@ -102,6 +103,36 @@ describe.skipIf(!available("many-threads"))("many-threads", () => {
     expect(await page.textContent("#page-selection")).toContain("Threads");
   });
 
+  it("saves an area as a table, as a picture, and as a trace", async () => {
+    await page.evaluate(() => {
+      const { app } = window.tompion!;
+      const { begin, end } = app.info;
+      app.setArea({ begin: begin + Math.floor((end - begin) / 4), end: begin + Math.floor((end - begin) / 3), lanes: [], tracks: [] });
+    });
+    await page.locator("#tab-selection").click();
+    const tools = page.locator("#page-selection .tools");
+    await tools.waitFor();
+    const saved = async (name: string): Promise<Buffer> => {
+      const [download] = await Promise.all([page.waitForEvent("download"), tools.getByRole("button", { name, exact: true }).click()]);
+      return readFileSync(await download.path());
+    };
+    const events = await page.evaluate(async () => {
+      const { begin, end } = window.tompion!.app.area!;
+      return ((await (await fetch(`api/events?from=${begin}&to=${end}&count=0`)).json()) as { total: number }).total;
+    });
+    expect(events).toBeGreaterThan(100);
+    const lines = (await saved("CSV")).toString().trimEnd().split("\n");
+    expect(lines[0]).toContain("time");
+    expect(lines.length).toBe(events + 1);
+    expect((await saved("PNG")).subarray(0, 8).toString("latin1")).toBe("\x89PNG\r\n\x1a\n");
+    await tools.getByRole("button", { name: "Save as trace", exact: true }).click();
+    await page.waitForFunction(() => window.tompion?.app.message.startsWith("the trace is in "));
+    const path = (await page.evaluate(() => window.tompion!.app.message)).slice("the trace is in ".length);
+    expect(path).toBe(join(server.folder, "many-threads-part"));
+    expect(readdirSync(path, { recursive: true }).some((name) => String(name).endsWith("metadata"))).toBe(true);
+    await page.evaluate(() => window.tompion?.app.setArea(null));
+  });
+
   it("goes from box to box", async () => {
     await page.keyboard.press("Escape");
     await page.keyboard.press("Home");
@@ -149,6 +180,47 @@ describe.skipIf(!available("glxgears-cyg-profile"))("a trace that vanishes", () 
       renameSync(here, `${here}-elsewhere`);
       await page.waitForSelector(".chip.lost");
       expect(await page.textContent(".chip.lost")).toContain("glxgears-cyg-profile");
+      await page.close();
+    } finally {
+      server.stop();
+    }
+  });
+});
+
+/** Where the streams of a trace are, below its folder. */
+function streams(trace: string): string[] {
+  const names = readdirSync(trace, { recursive: true }).map(String);
+  return names.filter((name) => /channel[^/]*_\d+$/.test(name) && !name.includes("index/")).sort();
+}
+
+describe.skipIf(!available("many-threads"))("a trace that grows", () => {
+  it("is shown as it grows, and what is chosen stays chosen", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "tompion-page-"));
+    const trace = join(folder, "many-threads");
+    cpSync(join(CORPUS, "many-threads"), trace, { recursive: true });
+    const last = streams(trace).at(-1)!;
+    rmSync(join(trace, last));
+    writeFileSync(join(trace, "tompion.json"), '{"schema":1,"state":"recording"}');
+    const server = await viewIn(folder, "many-threads");
+    try {
+      const page = await open(browser, server.url);
+      expect(await page.textContent("#trace-facts")).toContain("growing");
+      const before = await page.evaluate(() => window.tompion!.app.info.events);
+      const box = await boxOf(page, "cpu", [1, 2]);
+      await page.mouse.click(box!.x, box!.y);
+      await page.waitForSelector('#page-detail[data-ready="true"] .facts');
+      const track = () => page.evaluate(() => {
+        const { app } = window.tompion!;
+        return app.tracks.all.get(app.tracks.laneTrack.get(app.selected?.lane ?? -1) ?? -1)?.title;
+      });
+      const chosen = await track();
+      cpSync(join(CORPUS, "many-threads", last), join(trace, last));
+      await page.waitForFunction((events) => window.tompion!.app.info.events > events, before);
+      await settled(page);
+      expect(await track()).toBe(chosen);
+      expect(await boxOf(page, "cpu", [1, 2])).not.toBeNull();
+      writeFileSync(join(trace, "tompion.json"), '{"schema":1,"state":"complete"}');
+      await page.waitForFunction(() => !document.getElementById("trace-facts")?.textContent?.includes("growing"));
       await page.close();
     } finally {
       server.stop();

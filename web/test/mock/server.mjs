@@ -15,6 +15,8 @@ const LOST = [120_000_000, 126_000_000];
 const made = machine();
 let notes = [];
 const offsets = [0, 0];
+/** So many threads does the machine of the statistics have, of which the server lists a thousand unless more are asked for. */
+const CROWD = 2500;
 
 function boxes(lane, from, to, width, labels) {
   const pixel = Math.max(1, (to - from) / width);
@@ -61,14 +63,20 @@ function points(lane, from, to) {
   return inside.flatMap(([time, value]) => [time, value, value, value]);
 }
 
+/** Lanes of threads are the program's, which is the second trace. */
+function offsetOf(id) {
+  return offsets[id >= 1000 ? 1 : 0];
+}
+
 function lanes(query) {
   const [from, to, width] = ["from", "to", "width"].map((name) => Number(query.get(name)));
   const labels = new Map();
+  const moved = (flat, step, times, by) => flat.map((value, at) => (at % step < times ? value + by : value));
   const found = query.get("ids").split(",").map(Number).filter((id) => made.lanes.has(id)).map((id) => {
-    const lane = made.lanes.get(id);
-    if (lane.kind === "density") return { id, bins: bins(from, to, width) };
-    if (lane.kind === "counter") return { id, points: points(lane, from, to) };
-    return { id, boxes: boxes(lane, from, to, width, labels) };
+    const [lane, by] = [made.lanes.get(id), offsetOf(id)];
+    if (lane.kind === "density") return { id, bins: moved(bins(from - by, to - by, width), 4, 1, by) };
+    if (lane.kind === "counter") return { id, points: moved(points(lane, from - by, to - by), 4, 1, by) };
+    return { id, boxes: moved(boxes(lane, from - by, to - by, width, labels), 5, 2, by) };
   });
   return { from, to, lanes: found, labels: [...labels.keys()] };
 }
@@ -120,9 +128,13 @@ function durations(name) {
 
 function select(query) {
   const duration = Number(query.get("to")) - Number(query.get("from"));
-  const threads = made.threads.map((thread, at) => ({ track: 21 + at, name: thread.name, tid: thread.tid, running: duration / (at + 2), ready: duration / 30, preempted: duration / 40, blocked: duration / 3, unknown: 0 }));
+  const most = Number(query.get("most") ?? 1000);
+  const threads = Array.from({ length: Math.min(most, CROWD) }, (_, at) => {
+    const thread = made.threads[at] ?? { name: `worker ${at}`, tid: 1000 + at };
+    return { track: at < made.threads.length ? 21 + at : 21, name: thread.name, tid: thread.tid, running: duration / (at + 2), ready: duration / 30, preempted: duration / 40, blocked: duration / 3, unknown: 0 };
+  });
   const wait = { lane: 1000, track: 21, name: "find", tid: 100, begin: 100_000, end: 900_000, style: 4, why: "preempted by irq/9-acpi (tid 101) on CPU 1" };
-  return { duration, events: [["sched_switch", 4711], ["<u>name</u>", 12]], threads, cpus: [0, 1, 2, 3].map((cpu) => ({ cpu, busy: duration * 0.4, idle: duration * 0.6, unknown: 0, interrupts: 100_000 })), spans: [durations("handle_request"), durations("parse")], syscalls: [durations("futex")], interrupts: [durations("nvme0q1")], waits: [wait], losses: { events: 40 }, partial: false };
+  return { duration, events: [["sched_switch", 4711], ["<u>name</u>", 12]], threads, cpus: [0, 1, 2, 3].map((cpu) => ({ cpu, busy: duration * 0.4, idle: duration * 0.6, unknown: 0, interrupts: 100_000 })), spans: [durations("handle_request"), durations("parse")], syscalls: [durations("futex")], interrupts: [durations("nvme0q1")], waits: [wait], losses: { events: 40 }, partial: false, counts: { threads: CROWD, spans: 2, syscalls: 1, interrupts: 1 } };
 }
 
 const FLAME = { nodes: [
@@ -135,7 +147,8 @@ const FLAME = { nodes: [
 
 function trace() {
   const part = (id) => ({ id, path: `/traces/${id}`, name: id ? "user" : "kernel", tracer: "tompion", host: "made-up", begin: offsets[id], end: made.end + offsets[id], offset: offsets[id], events: 1000 });
-  return { version: 1, base: "1457113582794565804", begin: 0, end: made.end, progress: 1, growing: false, name: "made-up <b>trace</b>", traces: [part(0), part(1)], events: 100_000_000, losses: { events: 40, packets: 0, overwritten: 7 }, damages: [], disorders: [], timezone_offset_s: 3600 };
+  const [begin, end] = [Math.min(...offsets), made.end + Math.max(...offsets)];
+  return { version: 1, base: "1457113582794565804", begin, end, progress: 1, growing: false, name: "made-up <b>trace</b>", traces: [part(0), part(1)], events: 100_000_000, losses: { events: 40, packets: 0, overwritten: 7 }, damages: [], disorders: [], timezone_offset_s: 3600 };
 }
 
 const ANSWERS = {

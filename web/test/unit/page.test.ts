@@ -106,6 +106,29 @@ describe("tiles", () => {
     for (const scale of [0.01, 1, 3, 1000, 1e9]) expect(2 ** levelFor(scale)).toBeLessThanOrEqual(Math.max(1, scale));
   });
 
+  it("are there before time 0 too, where a trace was shifted to", () => {
+    const { server, tiles } = make();
+    tiles.want([7], -1_500_000, -500_000, 1024);
+    const asked = server.asked.map(({ url }) => Number(new URL(url).searchParams.get("from")));
+    expect(asked).toEqual([-2 * tileSpan(10), -tileSpan(10)]);
+    server.answer(1, 7, -1_400_000, -1_300_000);
+    server.answer(2, 7, -600_000, -550_000);
+    expect(tiles.settled).toBe(true);
+    expect(covered(tiles, -1_500_000, -500_000, 1024)).toEqual([[-1_500_000, -tileSpan(10)], [-tileSpan(10), -500_000]]);
+    // Coarser ones stand in for them as well.
+    expect(covered(tiles, -1_400_000, -1_399_000, 1)).toEqual([[-1_400_000, -1_399_000]]);
+  });
+
+  it("that were asked for before times moved are not taken", () => {
+    const { server, tiles } = make();
+    tiles.want([7], 0, 1e6, 1024);
+    tiles.clear();
+    server.answer(1, 7, 0, 1e6);
+    expect(covered(tiles, 0, 1e6, 1024)).toEqual([]);
+    tiles.want([7], 0, 1e6, 1024);
+    expect(server.asked.filter(({ kind }) => kind === "lanes").length).toBe(2);
+  });
+
   it("are asked for once, and stand in for finer ones until those come", () => {
     const { server, tiles } = make();
     tiles.want([7], 0, 1e6, 1024);

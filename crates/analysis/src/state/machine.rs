@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tompion_reader::Event;
 
-use super::classes::{self, Action};
+use super::classes::{self, Action, Switch};
 use super::{Going, Happening, Instant, MachineId, Sleep, State, ThreadId, Track, Visitor, Waker, Why};
 
 /// Interrupts that interrupt each other: more is no nesting but lost exits.
@@ -200,22 +200,20 @@ impl Machine {
     }
 
     fn switch(&mut self, event: &Event<'_>, Moment { time, cpu }: Moment, visitor: &mut dyn Visitor) {
-        let previous = classes::id(event, &["prev_tid", "prev_pid"]);
-        let next = classes::id(event, &["next_tid", "next_pid"]);
-        let (Some(previous), Some(next), Some(cpu)) = (previous, next, cpu) else { return };
+        let switch = Switch::of(event);
+        let (Some(previous), Some(next), Some(cpu)) = (switch.previous, switch.next, cpu) else { return };
         // Where the trace contradicts itself, an event is missing that nobody counted.
         let believed = self.current(Some(cpu)).filter(|&tid| tid != previous && tid != 0);
         if let Some(tid) = believed {
             self.turn(tid, Going::unknown(time), visitor);
         }
         if previous != 0 {
-            let state = classes::number(event, &["prev_state"]).unwrap_or(0);
-            self.leave(previous, state, (time, next), visitor);
-            self.name((previous, time), classes::text(event, "prev_comm"), None, visitor);
+            self.leave(previous, switch.state.unwrap_or(0), (time, next), visitor);
+            self.name((previous, time), switch.previous_name, None, visitor);
         }
         self.put(next, (time, cpu), true, visitor);
         if next != 0 {
-            self.name((next, time), classes::text(event, "next_comm"), None, visitor);
+            self.name((next, time), switch.next_name, None, visitor);
         }
     }
 

@@ -58,6 +58,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         ));
     }
     let server = Server::bind(&Config { paths, listen, cache: None })?;
+    if let Some(remark) = server.remark() {
+        say(format!("warning: {remark}"));
+    }
     let url = server.url();
     if let Some(png) = &arguments.png {
         return thread::scope(|scope| {
@@ -122,10 +125,16 @@ fn save(server: &Server, png: &Path) -> anyhow::Result<()> {
     std::fs::create_dir(&profile).with_context(|| format!("cannot make {}", profile.display()))?;
     let png = std::path::absolute(png).with_context(|| format!("cannot write {}", png.display()))?;
     let url = server.url_for_once()?;
-    let result = draw(&chromium, (&url, &profile), &png);
+    // Beside it, so that an older picture stays until there is a new one.
+    let new = png.with_file_name(format!(".tompion-view.{}.png", std::process::id()));
+    let result = draw(&chromium, (&url, &profile), &new);
     // What a browser left is of no use to anybody.
     let _ = std::fs::remove_dir_all(&profile);
-    result?;
+    if let Err(error) = result {
+        let _ = std::fs::remove_file(&new);
+        return Err(error);
+    }
+    std::fs::rename(&new, &png).with_context(|| format!("cannot write {}", png.display()))?;
     say(format!("picture in {}", png.display()));
     Ok(())
 }
@@ -143,7 +152,6 @@ fn draw(chromium: &Path, (url, profile): (&str, &Path), png: &Path) -> anyhow::R
     command.arg(format!("--user-data-dir={}", profile.display()));
     command.arg(format!("--screenshot={}", png.display())).arg(format!("{url}#png"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let _ = std::fs::remove_file(png);
     let mut child = command.spawn().with_context(|| format!("cannot run {}", chromium.display()))?;
     let began = Instant::now();
     while child.try_wait()?.is_none() {

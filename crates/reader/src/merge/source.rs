@@ -297,8 +297,7 @@ impl Source {
         let nanoseconds = |cycles: Option<u64>| cycles.and_then(|cycles| self.time.nanoseconds(cycles));
         let (begin, end) = (nanoseconds(packet.begin), nanoseconds(packet.end));
         let class = file.decoder.stream(packet.stream).map_or(0, |stream| stream.id);
-        let cpu = file.decoder.packet_context(packet, file.packet_input()).get("cpu_id");
-        let cpu = cpu.and_then(|cpu| cpu.as_integer()?.try_into().ok());
+        let cpu = file.cpu;
         let mut lose = |kind, count, to| {
             if count > 0 {
                 losses.push(Loss {

@@ -27,7 +27,7 @@ impl Around {
             let index = question.opened.index();
             let lane =
                 index.lanes.get(id as usize).ok_or_else(|| Wrong::question("there is no such lane"))?;
-            let offset = question.view.offset(lane.trace as usize);
+            let offset = question.offset(lane.trace as usize);
             (index.store.clone(), lane.levels.slice_around(time.saturating_sub(offset)), offset)
         };
         let mut entries = Vec::new();

@@ -7,9 +7,9 @@ use tompion_protocol::rules::matches_event;
 use tompion_reader::filter::{self, Filter};
 use tompion_reader::{Event, Selection, TraceSet, text};
 
+use super::reading::Reading;
 use super::threads::Threads;
 use super::{Answer, Question, Wrong};
-use crate::view::Opened;
 
 /// Most rows in an answer.
 const MOST_ROWS: i64 = 2000;
@@ -117,9 +117,10 @@ pub fn events(question: &Question<'_>) -> Answer {
         return Ok(json!({ "rows": [], "total": 0, "bad": bad }));
     }
     let base = question.opened.index().base;
-    let range = Range { from: from.saturating_add(base), to: to.saturating_add(base), base };
+    let reading = Reading::new(question)?;
+    let range = Range { from: from.saturating_add(base), to: to.saturating_add(base), base, reading };
     let mut found = if choice.is_open() {
-        range.rows(question, (row, count))?
+        range.rows((row, count))
     } else {
         range.chosen(question, &choice, (row, count))
     };
@@ -138,7 +139,7 @@ pub fn events(question: &Question<'_>) -> Answer {
 pub struct Row {
     /// Its number among all events.
     pub number: u64,
-    /// When it happened, from the base.
+    /// When it happened, from the base, as its trace is shifted.
     pub time: i64,
     /// Its trace.
     pub trace: usize,
@@ -185,46 +186,29 @@ struct Found {
     scanned: f64,
 }
 
-/// From when to when, in nanoseconds since the epoch.
-struct Range {
+/// From when to when, in nanoseconds since the epoch, of what.
+struct Range<'q> {
     from: i64,
     to: i64,
     base: i64,
+    reading: Reading<'q>,
 }
 
-impl Range {
-    /// How many events of the trace are before a time.
-    fn rows_before(&self, opened: &Opened, time: i64) -> u64 {
-        let part = opened.parts.at(time);
-        let selection = Selection { to: time.checked_sub(1), ..Selection::default() };
-        let (known, last) = {
-            let index = opened.index();
-            let last = index.parts.last().map_or(0, |rows| rows.first);
-            (index.parts.get(part).map(|rows| rows.first), last)
-        };
-        // Of what was not read yet, no rows are known.
-        let Some(mut rows) = known else { return last };
-        if let Some(mut traces) = opened.read(part, selection) {
-            while traces.step() {
-                rows += 1;
-            }
-        }
-        rows
-    }
-
-    fn rows(&self, question: &Question<'_>, (row, count): (u64, usize)) -> Result<Found, Wrong> {
-        let opened = question.opened;
-        let parts: Vec<u64> = opened.index().parts.iter().map(|part| part.first).collect();
-        let first = self.rows_before(opened, self.from);
-        let behind = self.rows_before(opened, self.to.saturating_add(1));
-        let total = behind.saturating_sub(first);
-        let mut found = Found { rows: Vec::new(), total: Some(total), scanned: 1.0 };
+impl Range<'_> {
+    fn rows(&self, (row, count): (u64, usize)) -> Found {
+        let reading = &self.reading;
+        let first = reading.rows_before(self.from);
+        let behind = reading.rows_before(self.to.saturating_add(1));
+        let mut found = Found { rows: Vec::new(), total: Some(behind.saturating_sub(first)), scanned: 1.0 };
         let wanted =
             first.saturating_add(row)..first.saturating_add(row).saturating_add(count as u64).min(behind);
-        let mut part = parts.partition_point(|first| *first <= wanted.start).saturating_sub(1);
-        let mut number = parts.get(part).copied().unwrap_or(0);
+        if wanted.is_empty() {
+            return found;
+        }
+        let mut part = reading.part_of(wanted.start);
+        let mut number = reading.first_row(part);
         while number < wanted.end {
-            let Some(mut traces) = opened.read(part, Selection::default()) else { break };
+            let Some(mut traces) = reading.read(part, Selection::default()) else { break };
             while number < wanted.end && traces.step() {
                 if let Some(event) = traces.current().filter(|_| wanted.contains(&number)) {
                     found.rows.push(Row::new(&event, number, self.base));
@@ -233,20 +217,22 @@ impl Range {
             }
             part += 1;
             // What parts say of their rows holds, whatever was read.
-            number = if number < wanted.end { parts.get(part).copied().unwrap_or(number) } else { number };
+            let known = if number < wanted.end { reading.known_first_row(part) } else { None };
+            number = known.unwrap_or(number);
         }
-        Ok(found)
+        found
     }
 
     /// Rows that a filter takes. What was counted is remembered, so that one goes on where the last one was told to
     /// come again.
     fn chosen(&self, question: &Question<'_>, choice: &Choice, (row, count): (u64, usize)) -> Found {
-        let opened = question.opened;
+        let reading = &self.reading;
         let began = Instant::now();
         let all: Vec<&str> = question.query.all("e").collect();
         let filter = question.query.text("filter").unwrap_or_default();
-        let key = format!("{}\n{}\n{}\n{filter}\n{all:?}", opened.generation, self.from, self.to);
-        let (first, last) = (opened.parts.at(self.from), opened.parts.at(self.to));
+        let (generation, offsets) = (question.opened.generation, &question.offsets);
+        let key = format!("{generation}\n{offsets:?}\n{}\n{}\n{filter}\n{all:?}", self.from, self.to);
+        let (first, last) = (reading.at(self.from), reading.at(self.to));
         let mut table = question.view.memory().take(&key).unwrap_or(Table { key, first, counts: Vec::new() });
         let mut found = Found::default();
         let (mut passed, mut part) = (0u64, first);
@@ -261,12 +247,8 @@ impl Range {
             if known.is_none() && began.elapsed() > PATIENCE {
                 break;
             }
-            let counted = self.part(
-                (opened, choice),
-                part,
-                (row.saturating_sub(passed), end.saturating_sub(passed)),
-                &mut found,
-            );
+            let rows = (row.saturating_sub(passed), end.saturating_sub(passed));
+            let counted = self.part(choice, part, rows, &mut found);
             if known.is_none() {
                 table.counts.push(counted);
             }
@@ -281,21 +263,15 @@ impl Range {
     }
 
     /// Reads a part; adds the rows of a range of those that are wanted, and returns how many are wanted.
-    fn part(
-        &self,
-        (opened, choice): (&Opened, &Choice),
-        part: usize,
-        rows: (u64, u64),
-        found: &mut Found,
-    ) -> u64 {
-        let mut number = opened.index().parts.get(part).map_or(0, |rows| rows.first);
+    fn part(&self, choice: &Choice, part: usize, rows: (u64, u64), found: &mut Found) -> u64 {
         let selection = Selection { to: Some(self.to), ..Selection::default() };
-        let Some(mut traces) = opened.read(part, selection) else { return 0 };
-        let mut count = 0;
+        let Some(mut traces) = self.reading.read(part, selection) else { return 0 };
+        let (mut count, mut number, mut first) = (0, 0, None);
         while let Some(event) = traces.next_event() {
             if event.timestamp().is_none_or(|time| time >= self.from) && choice.takes(&event) {
                 if count >= rows.0 && count < rows.1 {
-                    found.rows.push(Row::new(&event, number, self.base));
+                    let first = *first.get_or_insert_with(|| self.reading.first_row(part));
+                    found.rows.push(Row::new(&event, first + number, self.base));
                 }
                 count += 1;
             }

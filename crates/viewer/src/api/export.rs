@@ -1,15 +1,13 @@
 //! A part of the trace, written elsewhere.
 
-use std::fs::{self, OpenOptions};
 use std::io::{BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::json;
 use tompion_export::Plan;
 use tompion_reader::TraceSet;
 
+use super::reading::Reading;
 use super::{Question, Wrong, events};
 use crate::http::{Body, Response};
 
@@ -24,23 +22,21 @@ pub fn export(question: &Question<'_>) -> Result<Response, Wrong> {
     let mut selection = events::selection(question)?;
     (selection.from, selection.to) = range;
     let read = |error: tompion_reader::Error| Wrong::gone(error.to_string());
-    let mut traces = tompion_reader::open(question.view.paths()).map_err(read)?;
+    let opened = tompion_reader::open(question.view.paths()).map_err(read)?;
+    let mut traces = Reading::new(question)?.whole().map_err(read)?.unwrap_or(opened);
     traces.select(selection);
     match question.query.text("format") {
         Some("csv") => csv(question, &mut traces),
         Some("ctf") => ctf(question, &mut traces, range),
-        other => Err(Wrong::question(format!("expected format=csv or format=ctf, found {other:?}"))),
+        other => {
+            let found = other.unwrap_or("nothing");
+            Err(Wrong::question(format!("expected format=csv or format=ctf, found {found}")))
+        }
     }
 }
 
 fn csv(question: &Question<'_>, traces: &mut TraceSet) -> Result<Response, Wrong> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let path = question.view.place.scratch().join(format!("export.{}.{number}.csv", std::process::id()));
-    let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-    // It is gone as soon as it was sent.
-    fs::remove_file(&path)?;
+    let file = question.view.place.scratch()?;
     let mut output = BufWriter::new(file);
     tompion_reader::json::print_csv(traces, &mut output)
         .map_err(|error| Wrong { status: 500, line: error.to_string() })?;

@@ -98,5 +98,5 @@ pub fn flame(question: &Question<'_>) -> Answer {
             "parent": node.parent.map_or(-1, |parent| parent as i64),
         })
     }).collect();
-    Ok(json!({ "nodes": nodes, "partial": area.is_partial || tree.is_cut }))
+    Ok(json!({ "nodes": nodes, "partial": area.is_partial, "cut": tree.is_cut }))
 }

@@ -49,10 +49,10 @@ pub fn lanes(question: &Question<'_>) -> Answer {
         return Err(Wrong::question(format!("expected at most {MOST_LANES} lanes, found {}", ids.len())));
     }
     let window = Window { from, to, pixel: ((to - from) / question.width()?).max(1) };
-    let offsets = question.view.offsets().clone();
+    let offsets = &question.offsets;
     let (store, readings, known, end) = {
         let index = question.opened.index();
-        let reading = |id: &u32| Reading::new(&index, *id, window, &offsets);
+        let reading = |id: &u32| Reading::new(&index, *id, window, offsets);
         let known = if index.progress < 1.0 { (index.progress * index.end as f64) as i64 } else { i64::MAX };
         (index.store.clone(), ids.iter().filter_map(reading).collect::<Vec<_>>(), known, index.end)
     };
@@ -189,53 +189,67 @@ impl Reading {
 pub fn arrows(question: &Question<'_>) -> Answer {
     let (from, to) = question.window()?;
     let ids: HashSet<u32> = question.ids()?.into_iter().collect();
-    let offsets = question.view.offsets().clone();
-    let (store, slice, is_whole) = {
+    let is_shifted = question.offsets.iter().any(|offset| *offset != 0);
+    // What is shifted into the window stands elsewhere in the index.
+    let least = question.offsets.iter().copied().min().unwrap_or(0);
+    let most = question.offsets.iter().copied().max().unwrap_or(0);
+    let window = (from.saturating_sub(most), to.saturating_sub(least));
+    let (store, slice, is_whole, offsets) = {
         let index = question.opened.index();
-        let exact = index.arrows.slice_unordered((from, to), (0, &index.widths));
+        let exact = index.arrows.slice_unordered(window, (0, &index.widths));
         let pixel = ((to - from) / MOST_ARROWS as i64).max(1);
         let is_whole = exact.count <= MOST_READ;
         let slice =
-            if is_whole { exact } else { index.arrows.slice_unordered((from, to), (pixel, &index.widths)) };
-        (index.store.clone(), slice, is_whole)
+            if is_whole { exact } else { index.arrows.slice_unordered(window, (pixel, &index.widths)) };
+        let lanes = index.lanes.iter().filter(|_| is_shifted);
+        let offsets: Vec<i64> = lanes.map(|lane| question.offset(lane.trace as usize)).collect();
+        (index.store.clone(), slice, is_whole, offsets)
     };
-    let mut found: Vec<Entry> = Vec::new();
-    let mut has_more = !is_whole;
-    // Where there are too many, one in so many is drawn.
-    let (mut step, mut passed) = (1usize, 0usize);
-    slice.read(&store, (from, to), &mut |entry| {
-        let is_visible =
-            |lane: u64| ids.is_empty() || u32::try_from(lane).is_ok_and(|lane| ids.contains(&lane));
-        if !is_visible(entry.label.into()) || !is_visible(entry.extra) {
-            return true;
+    let offset =
+        |lane: u64| usize::try_from(lane).ok().and_then(|lane| offsets.get(lane)).copied().unwrap_or(0);
+    let is_wanted = |lane: u64| ids.is_empty() || u32::try_from(lane).is_ok_and(|lane| ids.contains(&lane));
+    let mut found = Arrows { all: Vec::new(), has_more: !is_whole, step: 1, passed: 0 };
+    slice.read(&store, window, &mut |entry| {
+        if is_wanted(entry.label.into()) && is_wanted(entry.extra) {
+            let begin = entry.begin.saturating_add(offset(entry.label.into()));
+            let end = entry.end.saturating_add(offset(entry.extra));
+            if !is_shifted || begin.max(end) >= from && begin.min(end) <= to {
+                found.add(Entry { begin, end, ..*entry });
+            }
         }
-        passed += 1;
-        if passed % step == 0 {
-            found.push(*entry);
+        true
+    })?;
+    let mut arrows: Vec<Value> = Vec::with_capacity(found.all.len() * 5);
+    for entry in found.all {
+        let kind = u8::from(entry.style == style::FLOW);
+        arrows.extend([entry.begin.into(), entry.label.into(), entry.end.into()]);
+        arrows.extend([entry.extra.into(), kind.into()]);
+    }
+    Ok(json!({ "arrows": arrows, "more": found.has_more }))
+}
+
+/// Arrows that were found. Where there are too many, one in so many is kept.
+struct Arrows {
+    all: Vec<Entry>,
+    has_more: bool,
+    step: usize,
+    passed: usize,
+}
+
+impl Arrows {
+    fn add(&mut self, entry: Entry) {
+        self.passed += 1;
+        if self.passed % self.step == 0 {
+            self.all.push(entry);
         }
-        if found.len() > MOST_ARROWS {
-            has_more = true;
-            step *= 2;
+        if self.all.len() > MOST_ARROWS {
+            self.has_more = true;
+            self.step *= 2;
             let mut keep = false;
-            found.retain(|_| {
+            self.all.retain(|_| {
                 keep = !keep;
                 keep
             });
         }
-        true
-    })?;
-    let index = question.opened.index();
-    let offset = |lane: u64| {
-        let lane = usize::try_from(lane).ok().and_then(|lane| index.lanes.get(lane));
-        lane.and_then(|lane| offsets.get(lane.trace as usize)).copied().unwrap_or(0)
-    };
-    let mut arrows: Vec<Value> = Vec::with_capacity(found.len() * 5);
-    for entry in found {
-        let kind = u8::from(entry.style == style::FLOW);
-        arrows.push(entry.begin.saturating_add(offset(entry.label.into())).into());
-        arrows.push(entry.label.into());
-        arrows.push(entry.end.saturating_add(offset(entry.extra)).into());
-        arrows.extend([entry.extra.into(), kind.into()]);
     }
-    Ok(json!({ "arrows": arrows, "more": has_more }))
 }

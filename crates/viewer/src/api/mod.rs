@@ -6,6 +6,7 @@ mod export;
 mod flame;
 mod lanes;
 mod notes;
+mod reading;
 mod search;
 mod select;
 mod statistics;
@@ -13,6 +14,7 @@ mod threads;
 mod trace;
 
 pub use events::Memory;
+pub use reading::Shifted;
 
 use crate::http::{Query, Request, Response};
 use crate::view::{Opened, View};
@@ -50,6 +52,8 @@ struct Question<'q> {
     view: &'q View,
     opened: &'q Opened,
     query: &'q Query,
+    /// By how much each trace is shifted, in nanoseconds.
+    offsets: Vec<i64>,
 }
 
 type Answer = Result<serde_json::Value, Wrong>;
@@ -57,7 +61,7 @@ type Answer = Result<serde_json::Value, Wrong>;
 /// Answers a question by its name.
 pub fn answer(view: &View, name: &str, request: &Request) -> Response {
     let opened = view.opened();
-    let question = Question { view, opened: &opened, query: &request.query };
+    let question = Question { view, opened: &opened, query: &request.query, offsets: view.offsets() };
     let answer = match (request.method.as_str(), name) {
         ("GET", "trace") => trace::trace(&question),
         ("GET", "tracks") => match trace::tracks(&question) {
@@ -75,6 +79,10 @@ pub fn answer(view: &View, name: &str, request: &Request) -> Response {
         ("GET", "notes") => notes::notes(&question),
         ("POST", "notes") => notes::write_notes(&question, &request.body),
         ("POST", "offset") => notes::shift(&question, &request.body),
+        ("GET", "export") if request.query.text("format") == Some("ctf") => {
+            let line = "a trace is written beside the one that is shown: expected POST, found GET";
+            Err(Wrong { status: 405, line: line.into() })
+        }
         ("GET" | "POST", "export") => {
             return export::export(&question)
                 .unwrap_or_else(|wrong| Response::error(wrong.status, &wrong.line));
@@ -89,6 +97,11 @@ pub fn answer(view: &View, name: &str, request: &Request) -> Response {
 }
 
 impl Question<'_> {
+    /// By how much a trace is shifted, in nanoseconds.
+    fn offset(&self, trace: usize) -> i64 {
+        self.offsets.get(trace).copied().unwrap_or(0)
+    }
+
     /// A number that must be there.
     fn number(&self, name: &str) -> Result<i64, Wrong> {
         self.optional(name)?.ok_or_else(|| Wrong::question(format!("expected {name}=NUMBER, found nothing")))

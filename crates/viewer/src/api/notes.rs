@@ -51,8 +51,9 @@ struct Shift {
 pub fn shift(question: &Question<'_>, body: &[u8]) -> Answer {
     let shift: Shift = serde_json::from_slice(body)
         .map_err(|error| Wrong::question(format!("expected {{\"trace\":…,\"offset_ns\":…}}: {error}")))?;
-    let mut offsets = question.view.offsets();
-    let offset = offsets.get_mut(shift.trace).ok_or_else(|| Wrong::question("there is no such trace"))?;
-    *offset = shift.offset_ns.clamp(-FAR, FAR);
-    Ok(json!({ "trace": shift.trace, "offset_ns": *offset }))
+    let offset = shift.offset_ns.clamp(-FAR, FAR);
+    if !question.view.shift(shift.trace, offset) {
+        return Err(Wrong::question("there is no such trace"));
+    }
+    Ok(json!({ "trace": shift.trace, "offset_ns": offset }))
 }

@@ -7,6 +7,7 @@ use tompion_reader::filter::Filter;
 use tompion_reader::{Event, Selection, text};
 
 use super::events::{Row, compile};
+use super::reading::Reading;
 use super::threads::Threads;
 use super::{Answer, FAR, Question, Wrong};
 
@@ -47,7 +48,8 @@ pub fn search(question: &Question<'_>) -> Answer {
     let filter = has_operator.then(|| compile(text, &question.opened.set).ok()).flatten();
     let wanted =
         filter.map_or_else(|| Wanted::Text(text.to_lowercase()), |it| Wanted::Matching(Box::new(it)));
-    let mut looking = Looking { question, wanted, base, began: Instant::now(), scanned: 0 };
+    let reading = Reading::new(question)?;
+    let mut looking = Looking { reading, wanted, base, began: Instant::now(), scanned: 0 };
     let found = if forward { looking.forward(from) } else { looking.backward(from) };
     let scanned = looking.scanned;
     Ok(match found {
@@ -71,7 +73,7 @@ enum Ending {
 }
 
 struct Looking<'q> {
-    question: &'q Question<'q>,
+    reading: Reading<'q>,
     wanted: Wanted,
     base: i64,
     began: Instant,
@@ -79,19 +81,14 @@ struct Looking<'q> {
 }
 
 impl Looking<'_> {
-    fn first_row(&self, part: usize) -> u64 {
-        self.question.opened.index().parts.get(part).map_or(0, |rows| rows.first)
-    }
-
     fn is_late(&self) -> bool {
         self.began.elapsed() > PATIENCE
     }
 
     fn forward(&mut self, from: i64) -> Ending {
-        let opened = self.question.opened;
-        for part in opened.parts.at(from)..opened.parts.count() {
-            let Some(mut traces) = opened.read(part, Selection::default()) else { continue };
-            let mut number = self.first_row(part);
+        for part in self.reading.at(from)..self.reading.count() {
+            let Some(mut traces) = self.reading.read(part, Selection::default()) else { continue };
+            let mut number = 0;
             while let Some(event) = traces.next_event() {
                 let time = event.timestamp().unwrap_or(self.base);
                 number += 1;
@@ -100,7 +97,8 @@ impl Looking<'_> {
                 }
                 self.scanned += 1;
                 if self.wanted.is(&event) {
-                    return Ending::Found(Row::new(&event, number - 1, self.base));
+                    let number = self.reading.first_row(part) + number - 1;
+                    return Ending::Found(Row::new(&event, number, self.base));
                 }
                 if self.scanned % PACE == 0 && self.is_late() {
                     return Ending::Later(time);
@@ -111,11 +109,10 @@ impl Looking<'_> {
     }
 
     fn backward(&mut self, from: i64) -> Ending {
-        let opened = self.question.opened;
-        for part in (0..=opened.parts.at(from.saturating_sub(1))).rev() {
+        for part in (0..=self.reading.at(from.saturating_sub(1))).rev() {
             let selection = Selection { to: from.checked_sub(1), ..Selection::default() };
-            let Some(mut traces) = opened.read(part, selection) else { continue };
-            let mut number = self.first_row(part);
+            let Some(mut traces) = self.reading.read(part, selection) else { continue };
+            let mut number = 0;
             let mut last = None;
             while let Some(event) = traces.next_event() {
                 if self.wanted.is(&event) {
@@ -125,9 +122,9 @@ impl Looking<'_> {
                 self.scanned += 1;
             }
             if let Some(row) = last {
-                return Ending::Found(row);
+                return Ending::Found(Row { number: self.reading.first_row(part) + row.number, ..row });
             }
-            let begin = opened.parts.begin(part);
+            let begin = self.reading.begin(part);
             if let Some(begin) = begin.filter(|_| self.is_late()) {
                 return Ending::Later(begin);
             }

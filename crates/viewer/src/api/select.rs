@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Value, json};
 use tompion_reader::Selection;
 
+use super::reading::Shift;
 use super::statistics::Durations;
 use super::{Answer, Question, detail};
 use crate::index::entry::Entry;
@@ -16,8 +17,12 @@ use crate::style;
 pub const MOST_READ: u64 = 1_500_000;
 /// Into how many cells a coarser level divides the area at least.
 const CELLS: i64 = 2000;
-/// Most threads in the list, those that ran longest.
-const MOST_THREADS: usize = 1000;
+/// Threads in the list, unless more are asked for: those that ran longest.
+const THREADS: usize = 1000;
+/// Names in lists of durations, unless more are asked for: those that took most time.
+const NAMES: usize = 500;
+/// Most that may be asked for.
+const MOST: usize = 1 << 20;
 /// Most waits in the list.
 const MOST_WAITS: usize = 20;
 
@@ -41,7 +46,6 @@ impl Area {
         let window = question.window()?;
         let ids = question.ids()?;
         let all: Vec<u32> = if ids.is_empty() { (0..index.lanes.len() as u32).collect() } else { ids };
-        let offsets = question.view.offsets().clone();
         let slices = |width: i64| {
             let mut count = 0;
             let mut lanes = Vec::new();
@@ -49,7 +53,7 @@ impl Area {
                 let Some(lane) = index.lanes.get(id as usize).filter(|lane| wanted(lane.kind)) else {
                     continue;
                 };
-                let offset = offsets.get(lane.trace as usize).copied().unwrap_or(0);
+                let offset = question.offset(lane.trace as usize);
                 let times = (window.0.saturating_sub(offset), window.1.saturating_sub(offset));
                 let slice = lane.levels.slice(times, (width, &index.widths));
                 count += slice.count;
@@ -175,10 +179,16 @@ pub fn select(question: &Question<'_>) -> Answer {
         })?;
     }
     let events = events(question, (from, to));
+    let most = question.optional("most")?.map(|most| usize::try_from(most).unwrap_or(0).clamp(1, MOST));
+    let (most_threads, most_names) = (most.unwrap_or(THREADS), most.unwrap_or(NAMES));
+    let counts = json!({
+        "threads": sums.threads.len(), "spans": sums.spans.len(), "syscalls": sums.syscalls.len(),
+        "interrupts": sums.interrupts.len(),
+    });
     let index = question.opened.index();
     let offset = |lane: u32| {
         let trace = index.lanes.get(lane as usize).map_or(0, |lane| lane.trace);
-        question.view.offset(trace as usize)
+        question.offset(trace as usize)
     };
     let waits: Vec<Value> = sums
         .waits
@@ -186,9 +196,10 @@ pub fn select(question: &Question<'_>) -> Answer {
         .filter_map(|(_, lane, entry)| wait_value(&index, (*lane, entry), offset(*lane)))
         .collect();
     Ok(json!({
-        "duration": to - from, "events": events, "threads": threads(&index, sums.threads),
-        "cpus": cpus(&index, sums.cpus), "spans": sums.spans.into_value(&index),
-        "syscalls": sums.syscalls.into_value(&index), "interrupts": sums.interrupts.into_value(&index),
+        "duration": to - from, "events": events, "threads": threads(&index, sums.threads, most_threads),
+        "cpus": cpus(&index, sums.cpus), "spans": sums.spans.into_value(&index, most_names),
+        "syscalls": sums.syscalls.into_value(&index, most_names),
+        "interrupts": sums.interrupts.into_value(&index, most_names), "counts": counts,
         "losses": { "events": sums.losses[0], "overwritten": sums.losses[1] }, "waits": waits,
         "partial": area.is_partial,
     }))
@@ -208,7 +219,7 @@ fn wait_value(index: &Index, (id, entry): (u32, &Entry), offset: i64) -> Option<
     Some(value)
 }
 
-fn threads(index: &Index, threads: HashMap<u32, Times>) -> Vec<Value> {
+fn threads(index: &Index, threads: HashMap<u32, Times>, most: usize) -> Vec<Value> {
     let mut threads: Vec<(u32, Times)> = threads.into_iter().collect();
     threads.sort_by_key(|(track, times)| (std::cmp::Reverse(times.running), *track));
     let value = |(id, times): (u32, Times)| {
@@ -224,7 +235,7 @@ fn threads(index: &Index, threads: HashMap<u32, Times>) -> Vec<Value> {
         object.extend(times.map(|(name, time)| (name.to_owned(), time.into())));
         Some(value)
     };
-    threads.into_iter().take(MOST_THREADS).filter_map(value).collect()
+    threads.into_iter().take(most).filter_map(value).collect()
 }
 
 fn cpus(index: &Index, cpus: BTreeMap<u32, CpuTimes>) -> Vec<Value> {
@@ -250,24 +261,31 @@ fn events(question: &Question<'_>, (from, to): (i64, i64)) -> Vec<Value> {
         let index = opened.index();
         (index.base, index.classes.clone(), index.parts.clone())
     };
-    let (from, to) = (from.saturating_add(base), to.saturating_add(base));
     let mut counts: HashMap<&str, u64> = HashMap::new();
-    let (first, last) = (opened.parts.at(from), opened.parts.at(to));
-    for part in first..=last {
-        let is_whole = part != first && part != last;
-        match known.get(part).filter(|_| is_whole) {
-            Some(rows) => {
-                for (class, count) in &rows.counts {
-                    let name = classes.get(*class as usize).map_or("", |name| name);
-                    *counts.entry(name).or_default() += count;
+    for shift in Shift::all(question) {
+        let by = base.saturating_sub(shift.offset);
+        let (from, to) = (from.saturating_add(by), to.saturating_add(by));
+        let (first, last) = (opened.parts.at(from), opened.parts.at(to));
+        for part in first..=last {
+            let is_whole = part != first && part != last;
+            match known.get(part).filter(|_| is_whole) {
+                Some(rows) => {
+                    for (class, count) in shift.counts(&rows.counts, &opened.trace_of_class) {
+                        let name = classes.get(class as usize).map_or("", |name| name);
+                        *counts.entry(name).or_default() += count;
+                    }
                 }
-            }
-            None => {
-                let selection = Selection { from: Some(from), to: Some(to), ..Selection::default() };
-                let Some(mut traces) = opened.read(part, selection) else { continue };
-                while let Some(event) = traces.next_event() {
-                    let name = classes.iter().find(|name| &***name == event.name()).map_or("", |name| name);
-                    *counts.entry(name).or_default() += 1;
+                None => {
+                    let selection = Selection { from: Some(from), to: Some(to), ..Selection::default() };
+                    let Some(mut traces) = opened.read(part, selection) else { continue };
+                    while let Some(event) = traces.next_event() {
+                        if !shift.has(event.trace_index()) {
+                            continue;
+                        }
+                        let name =
+                            classes.iter().find(|name| &***name == event.name()).map_or("", |name| name);
+                        *counts.entry(name).or_default() += 1;
+                    }
                 }
             }
         }

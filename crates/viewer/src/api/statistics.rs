@@ -7,9 +7,6 @@ use serde_json::{Value, json};
 use crate::index::Index;
 use crate::index::entry::Entry;
 
-/// Most names in a list, those that took most time.
-const MOST_NAMES: usize = 500;
-
 /// Durations by label.
 #[derive(Debug, Default)]
 pub struct Durations(HashMap<u32, Group>);
@@ -34,11 +31,16 @@ impl Durations {
         group.total = group.total.saturating_add(whole);
     }
 
-    /// As the page wants it, those first that took most time.
-    pub fn into_value(self, index: &Index) -> Value {
+    /// How many labels there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// As the page wants it: so many, those that took most time.
+    pub fn into_value(self, index: &Index, most: usize) -> Value {
         let mut groups: Vec<(u32, Group)> = self.0.into_iter().collect();
         groups.sort_by_key(|(label, group)| (std::cmp::Reverse(group.total), *label));
-        let values = groups.into_iter().take(MOST_NAMES).map(|(label, group)| {
+        let values = groups.into_iter().take(most).map(|(label, group)| {
             let name = index.label(label).map(ToString::to_string).unwrap_or_default();
             group.into_value(&name)
         });

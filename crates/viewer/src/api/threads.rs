@@ -16,18 +16,21 @@ pub struct Threads {
     threads: HashMap<(u16, i64), Vec<u32>>,
     /// For each machine and processor: what ran there, in order.
     ran: HashMap<(u16, i64), Vec<Entry>>,
+    /// By how much each trace is shifted: the index knows them as they are.
+    offsets: Vec<i64>,
 }
 
 impl Threads {
     /// What is to be known of the threads of these rows.
     pub fn new(question: &Question<'_>, rows: &[Row]) -> Self {
+        let offsets = question.offsets.clone();
+        let times = rows.iter().map(|row| unshifted(row, &offsets));
+        let window = (times.clone().min().unwrap_or(0), times.max().unwrap_or(0));
         let (store, slices, threads) = {
             let index = question.opened.index();
             let machine = |row: &Row| index.machine_of(row.trace);
             let wanted: HashSet<(u16, i64)> =
                 rows.iter().filter_map(|row| Some((machine(row), row.tid?.into()))).collect();
-            let times = rows.iter().map(|row| row.time);
-            let (first, last) = (times.clone().min().unwrap_or(0), times.max().unwrap_or(0));
             let cpus: HashSet<(u16, i64)> = rows
                 .iter()
                 .filter(|row| row.tid.is_none())
@@ -43,7 +46,7 @@ impl Threads {
                     }
                     TrackKind::Cpu if cpus.contains(&key) => {
                         if let Some(lane) = index.lane_of(id as u32, LaneKind::Cpu) {
-                            slices.push((key, index.slice(lane, (first, last), 0)));
+                            slices.push((key, index.slice(lane, window, 0)));
                         }
                     }
                     _ => {}
@@ -52,8 +55,6 @@ impl Threads {
             (index.store.clone(), slices, threads)
         };
         let mut ran = HashMap::new();
-        let times = rows.iter().map(|row| row.time);
-        let window = (times.clone().min().unwrap_or(0), times.max().unwrap_or(0));
         for (key, slice) in slices {
             let mut entries = Vec::new();
             // Where the file can't be read, nobody knows.
@@ -63,12 +64,13 @@ impl Threads {
             });
             ran.insert(key, entries);
         }
-        Self { threads, ran }
+        Self { threads, ran, offsets }
     }
 
     /// The track of a row's thread.
     fn track(&self, index: &Index, row: &Row) -> Option<u32> {
         let machine = index.machine_of(row.trace);
+        let time = unshifted(row, &self.offsets);
         if let Some(tid) = row.tid {
             let known = self.threads.get(&(machine, tid.into()))?;
             // Of threads with the same number, the one that was there.
@@ -76,15 +78,15 @@ impl Threads {
                 let lanes = index.tracks.get(**track as usize).map_or(&[][..], |track| &track.lanes);
                 let mut lanes = lanes.iter().filter_map(|lane| index.lanes.get(*lane as usize));
                 lanes.any(|lane| {
-                    lane.levels.bounds().is_some_and(|(first, last)| first <= row.time && row.time <= last)
+                    lane.levels.bounds().is_some_and(|(first, last)| first <= time && time <= last)
                 })
             };
             return known.iter().find(is_there).or(known.last()).copied();
         }
         let entries = self.ran.get(&(machine, row.cpu?.try_into().ok()?))?;
-        let after = entries.partition_point(|entry| entry.begin <= row.time);
+        let after = entries.partition_point(|entry| entry.begin <= time);
         let entry = entries.get(after.checked_sub(1)?)?;
-        let runs = entry.style == style::RUNNING && entry.end >= row.time;
+        let runs = entry.style == style::RUNNING && entry.end >= time;
         runs.then(|| u32::try_from(entry.extra.checked_sub(1)?).ok()).flatten()
     }
 
@@ -100,8 +102,13 @@ impl Threads {
             None => track.and_then(|track| index.lane_of(track, LaneKind::Thread)),
         };
         json!({
-            "row": row.number, "time": row.time.saturating_add(question.view.offset(row.trace)), "cpu": row.cpu,
+            "row": row.number, "time": row.time, "cpu": row.cpu,
             "tid": tid, "name": row.name, "text": row.text, "lane": lane, "trace": row.trace,
         })
     }
+}
+
+/// When the event of a row happened by its trace's own clock.
+fn unshifted(row: &Row, offsets: &[i64]) -> i64 {
+    row.time.saturating_sub(offsets.get(row.trace).copied().unwrap_or(0))
 }

@@ -12,19 +12,18 @@ use crate::index::{Index, LaneKind, Track, TrackKind};
 pub fn trace(question: &Question<'_>) -> Answer {
     let (view, opened) = (question.view, question.opened);
     let index = opened.index();
-    let offsets = view.offsets().clone();
     let of_trace = |(id, told): (usize, &crate::view::Told)| {
         let bounds = index.bounds.get(id).copied().flatten();
-        let offset = offsets.get(id).copied().unwrap_or(0);
+        let offset = question.offset(id);
         json!({
             "id": id, "path": told.path, "name": told.name, "tracer": told.tracer, "host": told.host,
-            "begin": bounds.map(|(begin, _)| begin + offset), "end": bounds.map(|(_, end)| end + offset),
+            "begin": bounds.map(|(begin, _)| begin.saturating_add(offset)), "end": bounds.map(|(_, end)| end.saturating_add(offset)),
             "offset": offset, "events": index.events.get(id).copied().unwrap_or(0),
         })
     };
     let traces: Vec<Value> = opened.traces.iter().enumerate().map(of_trace).collect();
     let shifted = index.bounds.iter().enumerate().filter_map(|(trace, bounds)| {
-        let ((begin, end), offset) = ((*bounds)?, offsets.get(trace).copied().unwrap_or(0));
+        let ((begin, end), offset) = ((*bounds)?, question.offset(trace));
         Some((begin.saturating_add(offset), end.saturating_add(offset)))
     });
     let (first, last) =

@@ -30,6 +30,8 @@ pub enum Finding {
         pid: Option<i32>,
         /// Its name.
         name: Option<String>,
+        /// The program's trace.
+        trace: u32,
     },
     /// An interrupt has this name.
     InterruptName(i64, String),
@@ -75,13 +77,15 @@ pub struct Applier {
     counters: HashMap<u32, u32>,
     flows: HashMap<(Arc<str>, i128), (i64, u32)>,
     jobs: HashMap<(ThreadId, i64), u64>,
+    /// The traces of programs' threads.
+    traces: HashMap<ThreadId, u32>,
 }
 
 impl Applier {
     /// For these machines and channels.
     pub fn new(machines: Vec<(String, u32)>, machine_of: Vec<u16>, channels: Vec<u32>) -> Self {
         let (counters, flows, jobs) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { machines, machine_of, channels, counters, flows, jobs }
+        Self { machines, machine_of, channels, counters, flows, jobs, traces: HashMap::new() }
     }
 
     /// Takes what was found.
@@ -93,7 +97,8 @@ impl Applier {
         match finding {
             Finding::Interval(interval) => self.interval(index, &interval),
             Finding::Instant(instant) => self.instant(index, instant),
-            Finding::Meet { thread, pid, name } => {
+            Finding::Meet { thread, pid, name, trace } => {
+                self.traces.insert(thread, trace);
                 self.thread(index, thread);
                 self.name(index, thread, (name.as_deref(), pid));
                 Ok(())
@@ -297,7 +302,7 @@ impl Applier {
         }
         let seen = u8::from(interval.seen.begin) | u8::from(interval.seen.end) << 1;
         let trace = match interval.track {
-            StateTrack::Span(..) => self.program_of(machine),
+            StateTrack::Span(thread, _) => self.program_of(thread),
             _ => self.kernel_of(machine),
         };
         let Some(lane) = index.lane(track, kind, trace) else { return Ok(()) };
@@ -305,8 +310,12 @@ impl Applier {
             .push(lane, &Entry { begin, end, style, seen, label, extra, count: 1, values: Values::default() })
     }
 
-    /// A program's trace of a machine, if it has one of its own.
-    fn program_of(&self, machine: MachineId) -> u32 {
+    /// The trace of a thread's program: the one that told of it, or any of its machine but the kernel's.
+    fn program_of(&self, thread: ThreadId) -> u32 {
+        if let Some(&known) = self.traces.get(&thread) {
+            return known;
+        }
+        let machine = thread.machine;
         let kernel = self.kernel_of(machine);
         let of_machine = |(trace, of): (usize, &u16)| (*of == machine.0).then_some(trace as u32);
         let mut traces = self.machine_of.iter().enumerate().filter_map(of_machine);
@@ -463,7 +472,7 @@ impl Applier {
         (time, flow): (i64, (Arc<str>, i128)),
     ) -> io::Result<()> {
         let track = self.thread(index, thread);
-        let trace = self.program_of(thread.machine);
+        let trace = self.program_of(thread);
         let Some(lane) = index.lane(track, (LaneKind::Marks, 0), trace) else { return Ok(()) };
         if self.flows.len() >= MOST_OPEN && !self.flows.contains_key(&flow) {
             // Steps of so many flows are open that most of them have no next one.

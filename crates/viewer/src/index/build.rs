@@ -20,6 +20,7 @@ use super::apply::{Applier, Finding, new_track};
 use super::store::Store;
 use super::{Index, LaneKind, Shared, TrackKind};
 use crate::recording;
+pub use classes::trace_of_class;
 use watch::Watch;
 
 /// Findings that are handed over together.
@@ -48,6 +49,8 @@ pub struct Channel {
 pub struct Outline {
     /// Parts of the trace.
     pub parts: Arc<Parts>,
+    /// Bytes of a part.
+    pub part_bytes: u64,
     /// The channel of each stream.
     channel_of: Vec<u32>,
     channels: Vec<Channel>,
@@ -66,7 +69,8 @@ impl Outline {
             size = size.saturating_add(packet.bytes);
             packets.push(*packet);
         });
-        let parts = Arc::new(Parts::new(traces, PART.max(size / MOST_PARTS)));
+        let part_bytes = PART.max(size / MOST_PARTS);
+        let parts = Arc::new(Parts::new(traces, part_bytes));
         let (channel_of, channels) = channels(traces);
         let first = parts.read(0, tompion_reader::Selection::default());
         let first = first.and_then(|mut first| first.next_event().and_then(|event| event.timestamp()));
@@ -89,7 +93,7 @@ impl Outline {
                 bytes,
             );
         }
-        Self { parts, channel_of, channels, bytes, base, duration }
+        Self { parts, part_bytes, channel_of, channels, bytes, base, duration }
     }
 
     /// When the trace begins, in nanoseconds since the epoch, and how long it lasts.

@@ -11,6 +11,7 @@ pub mod apply;
 pub mod build;
 pub mod directory;
 pub mod entry;
+mod folder;
 pub mod labels;
 pub mod lane;
 pub mod place;

@@ -2,17 +2,19 @@
 //! there, or else among temporary files for as long as they are used.
 //!
 //! A folder that came with a trace may hold anything. It is used if it belongs to this user and nobody else may write
-//! there; a link is none.
+//! there; a link is none. It stays open, and files are made and found in what is open ([`Folder`]): whose trace it is
+//! may put a link in its place at any time.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
 use tompion_reader::TraceSet;
 
+use super::folder::Folder;
 use super::store::Store;
 use super::{Index, directory};
 
@@ -31,45 +33,57 @@ pub const HEAD: u64 = 4096;
 #[derive(Clone, Debug)]
 pub struct Place {
     /// Nothing if there is none that can be written.
-    folder: Option<PathBuf>,
+    folder: Option<Folder>,
     /// What the file is called while it is written.
     new: String,
+    /// Why it isn't beside the trace, where somebody may have meant harm.
+    remark: Option<String>,
 }
 
 impl Place {
     /// For traces at these paths, with the user's cache unless that is to be found by the environment.
     pub fn new(paths: &[PathBuf], cache: Option<&Path>) -> Self {
+        let mut remark = None;
         let beside = match paths {
-            [path] => prepare(&path.join(BESIDE)).ok(),
+            [path] => {
+                let path = path.join(BESIDE);
+                let opened = Folder::open(&path);
+                // A folder that can't be written is nothing to speak of; one that must not be used is.
+                remark =
+                    opened.as_ref().err().filter(|error| error.kind() == io::ErrorKind::Other).map(|error| {
+                        format!("{}: {error}; what is found out is kept in the cache", path.display())
+                    });
+                opened.ok()
+            }
             _ => None,
         };
-        let folder = beside.or_else(|| prepare(&in_cache(paths, cache)?).ok());
-        Self { folder, new: format!("index.{}.{}.new", std::process::id(), next()) }
+        let folder = beside.or_else(|| Folder::open(&in_cache(paths, cache)?).ok());
+        Self { folder, new: format!("index.{}.{}.new", std::process::id(), next()), remark }
     }
 
-    /// An empty file for an index.
+    /// One line that says why what is found out isn't kept beside the trace, where that is odd.
+    pub fn remark(&self) -> Option<&str> {
+        self.remark.as_deref()
+    }
+
+    /// An empty file for an index. It has no name before it is kept, where the file system can do that: who is killed
+    /// leaves nothing.
     ///
     /// # Errors
     ///
     /// If none can be made.
     pub fn begin(&self) -> io::Result<Store> {
-        let options = || {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create_new(true).mode(0o600);
-            options
-        };
         if let Some(folder) = &self.folder {
-            let path = folder.join(&self.new);
-            let _ = fs::remove_file(&path);
-            remove_left(folder);
-            if let Ok(file) = options().open(&path) {
+            self.remove_left(folder);
+            let file = folder.create_nameless().or_else(|_| {
+                let _ = folder.remove(&self.new);
+                folder.create(&self.new)
+            });
+            if let Ok(file) = file {
                 return Ok(Store::new(file, HEAD));
             }
         }
-        let path = std::env::temp_dir().join(format!("tompion-view.{}.{}", std::process::id(), next()));
-        let file = options().open(&path)?;
-        fs::remove_file(&path)?;
-        Ok(Store::new(file, HEAD))
+        Ok(Store::new(temporary()?, HEAD))
     }
 
     /// Keeps the index that was begun last.
@@ -77,29 +91,25 @@ impl Place {
     /// # Errors
     ///
     /// If it cannot be renamed.
-    pub fn keep(&self, _store: &Store) -> io::Result<()> {
+    pub fn keep(&self, store: &Store) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        fs::rename(folder.join(&self.new), folder.join(INDEX))
+        if store.is_nameless()? {
+            let _ = folder.remove(&self.new);
+            folder.name(store.file(), &self.new)?;
+        }
+        folder.rename(&self.new, INDEX)
     }
 
     /// The index that was kept, if it is of these very files and sound.
     pub fn load(&self, fingerprint: &str) -> Option<Index> {
-        let path = self.folder.as_ref()?.join(INDEX);
-        let metadata = fs::symlink_metadata(&path).ok()?;
-        if !metadata.is_file() || !is_ours(&metadata) {
-            return None;
-        }
-        directory::read(File::open(path).ok()?, fingerprint)
+        directory::read(self.folder.as_ref()?.read(INDEX).ok()?, fingerprint)
     }
 
     /// The notes as they were written last; nothing if there are none.
     pub fn notes(&self) -> Option<Vec<u8>> {
-        let path = self.folder.as_ref()?.join(NOTES);
-        if !fs::symlink_metadata(&path).ok()?.is_file() {
-            return None;
-        }
+        let file = self.folder.as_ref()?.read(NOTES).ok()?;
         let mut bytes = Vec::new();
-        File::open(path).ok()?.take(MAX_NOTES).read_to_end(&mut bytes).ok()?;
+        file.take(MAX_NOTES).read_to_end(&mut bytes).ok()?;
         Some(bytes)
     }
 
@@ -110,16 +120,36 @@ impl Place {
     /// If they cannot be written.
     pub fn write_notes(&self, bytes: &[u8]) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Err(io::ErrorKind::ReadOnlyFilesystem.into()) };
-        let new = folder.join(format!("{NOTES}.{}.{}.new", std::process::id(), next()));
-        let _ = fs::remove_file(&new);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        io::Write::write_all(&mut file, bytes)?;
-        fs::rename(new, folder.join(NOTES))
+        let new = format!("{NOTES}.{}.{}.new", std::process::id(), next());
+        let _ = folder.remove(&new);
+        io::Write::write_all(&mut folder.create(&new)?, bytes)?;
+        folder.rename(&new, NOTES)
     }
 
-    /// A folder for files that are asked for once.
-    pub fn scratch(&self) -> PathBuf {
-        self.folder.clone().unwrap_or_else(std::env::temp_dir)
+    /// A file without a name, for what is asked for once.
+    ///
+    /// # Errors
+    ///
+    /// If none can be made.
+    pub fn scratch(&self) -> io::Result<File> {
+        let in_folder = |folder: &Folder| {
+            folder.create_nameless().or_else(|_| {
+                let name = format!("export.{}.{}", std::process::id(), next());
+                let file = folder.create(&name)?;
+                folder.remove(&name).map(|()| file)
+            })
+        };
+        self.folder.as_ref().and_then(|folder| in_folder(folder).ok()).map_or_else(temporary, Ok)
+    }
+
+    /// Removes what was left by those who were killed.
+    fn remove_left(&self, folder: &Folder) {
+        for name in folder.names().unwrap_or_default() {
+            let of = name.strip_prefix("index.").and_then(|name| name.strip_suffix(".new")?.split_once('.'));
+            if of.is_some_and(|(process, _)| !Path::new("/proc").join(process).exists()) {
+                let _ = folder.remove(&name);
+            }
+        }
     }
 }
 
@@ -129,41 +159,13 @@ fn next() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Removes what was left by those who were killed.
-fn remove_left(folder: &Path) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for entry in entries.filter_map(Result::ok) {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let of = name.strip_prefix("index.").and_then(|name| name.strip_suffix(".new")?.split_once('.'));
-        if of.is_some_and(|(process, _)| !Path::new("/proc").join(process).exists()) {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-}
-
-/// Makes a folder if it isn't there; an error if it is none that can be trusted and written.
-fn prepare(folder: &Path) -> io::Result<PathBuf> {
-    match fs::symlink_metadata(folder) {
-        Ok(_) => {}
-        Err(_) => fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?,
-    }
-    let metadata = fs::symlink_metadata(folder)?;
-    if !metadata.is_dir() || !is_ours(&metadata) {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
-    // Also a folder of our own may be on a medium that is read-only.
-    let probe = folder.join(format!("probe.{}.{}", std::process::id(), next()));
-    let _ = fs::remove_file(&probe);
-    OpenOptions::new().write(true).create_new(true).open(&probe)?;
-    fs::remove_file(probe)?;
-    Ok(folder.to_owned())
-}
-
-/// Whether something belongs to this user, and nobody else may write to it.
-fn is_ours(metadata: &fs::Metadata) -> bool {
-    let own = fs::metadata("/proc/self").map(|own| own.uid());
-    own.is_ok_and(|own| own == metadata.uid()) && metadata.mode() & 0o022 == 0
+/// A file among temporary ones, without a name.
+fn temporary() -> io::Result<File> {
+    let path = std::env::temp_dir().join(format!("tompion-view.{}.{}", std::process::id(), next()));
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
 }
 
 /// Where in the user's cache.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 /// Largest block in bytes: what a file says is read only up to it.
@@ -19,6 +19,20 @@ impl Store {
     /// Blocks are appended behind the first `end` bytes of a file.
     pub fn new(file: File, end: u64) -> Self {
         Self { file: Arc::new(file), end }
+    }
+
+    /// The file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Whether the file has no name yet.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be asked.
+    pub fn is_nameless(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() == 0)
     }
 
     /// Appends a block; returns its place.

@@ -88,6 +88,14 @@ fn a_link_or_a_file_is_no_folder_for_it() {
     symlink(&elsewhere, desk.trace().join(".tompion-view")).unwrap();
     let first = picture(&desk.open());
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0, "a link is not followed");
+    let config = tompion_viewer::Config {
+        paths: vec![desk.trace()],
+        listen: "127.0.0.1:0".parse().unwrap(),
+        cache: Some(desk.cache()),
+    };
+    let server = tompion_viewer::Server::bind(&config).unwrap();
+    let remark = server.remark().unwrap();
+    assert!(remark.contains("found a link") && !remark.contains('\n'), "{remark}");
     fs::remove_file(desk.trace().join(".tompion-view")).unwrap();
     // Where nothing can be written beside the trace, the cache has it.
     fs::write(desk.trace().join(".tompion-view"), "").unwrap();

@@ -130,9 +130,10 @@ impl Client {
     }
 
     pub fn post(&self, path: &str, body: &str) -> Answer {
+        let sign = if path.contains('?') { '&' } else { '?' };
         let (host, token, length) = (&self.host, &self.token, body.len());
         let head = format!(
-            "POST {path}?token={token} HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+            "POST {path}{sign}token={token} HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
         );
         self.send(&head, body.as_bytes())
     }

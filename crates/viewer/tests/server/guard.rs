@@ -24,10 +24,60 @@ fn nobody_without_the_token() {
     assert_eq!(status("/api/trace?token=0", &own), 403);
     assert_eq!(status(&format!("/api/trace?token={}", &token[1..]), &own), 403);
     assert_eq!(status(&format!("/api/trace?token={token}"), &own), 200);
+    let welcome = client.ask("/");
+    let folder = welcome.header("location").unwrap();
     let port = host.rsplit_once(':').unwrap().1;
     let cookie = format!("{own}Cookie: a=b; tompion_view_{port}={token}\r\n");
-    assert_eq!(status("/api/trace", &cookie), 200);
-    assert_eq!(status("/api/trace", &format!("{own}Cookie: tompion_view_1={token}\r\n")), 403);
+    assert_eq!(status(folder, &cookie), 200);
+    assert_eq!(status(&format!("{folder}api/trace"), &cookie), 200);
+    assert_eq!(status(&format!("{folder}assets/app.js"), &cookie), 200);
+    assert_eq!(status(&format!("{folder}api/trace"), &own), 403);
+    let wrong = format!("{own}Cookie: tompion_view_1={token}\r\n");
+    assert_eq!(status(&format!("{folder}api/trace"), &wrong), 403);
+    // The cookie is good for nothing where other servers would be sent it, too.
+    assert_eq!(status("/api/trace", &cookie), 403);
+    assert_eq!(status("/", &cookie), 403);
+    assert_eq!(status(&format!("/{}/api/trace", "0".repeat(32)), &cookie), 403);
+}
+
+#[test]
+fn other_ports_are_sent_no_cookie() {
+    let desk = Desk::new();
+    let client = client(&desk);
+    let welcome = client.ask("/");
+    assert_eq!(welcome.status, 303);
+    let folder = welcome.header("location").unwrap();
+    assert!(folder.len() > 32 && folder.starts_with('/') && folder.ends_with('/'), "{folder}");
+    let cookie = welcome.header("set-cookie").unwrap();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    assert!(
+        cookie.ends_with(&format!("; Path={folder}")),
+        "browsers send it for this folder alone: {cookie}"
+    );
+    assert!(!folder.contains(&client.token));
+    let other = Client::open(&[desk.trace()], &desk.cache());
+    assert_ne!(other.ask("/").header("location"), Some(folder), "no server can know another one's folder");
+}
+
+#[test]
+fn nothing_is_written_unless_our_own_page_asks() {
+    let desk = Desk::new();
+    let client = client(&desk);
+    let (host, token) = (&client.host, &client.token);
+    let export = "/api/export?format=ctf&from=0&to=5000";
+    assert_eq!(client.ask(export).status, 405);
+    for origin in ["", "Origin: http://127.0.0.1:1\r\n", "Origin: null\r\n"] {
+        let request = format!(
+            "POST {export}&token={token} HTTP/1.1\r\nHost: {host}\r\n{origin}Connection: close\r\nContent-Length: 0\r\n\r\n"
+        );
+        assert_eq!(client.send(&request, b"").status, 403, "{origin}");
+    }
+    assert!(!desk.trace().with_file_name("trace-part").exists());
+    let written = client.post(export, "").json();
+    assert_eq!(written["events"], 9);
+    assert!(desk.trace().with_file_name("trace-part").is_dir());
+    let wrong = client.ask("/api/export?format=xx&from=0&to=5000");
+    assert_eq!(wrong.json()["error"], "expected format=csv or format=ctf, found xx");
 }
 
 #[test]
@@ -58,11 +108,10 @@ fn no_page_of_another_origin() {
 fn browsers_are_told_what_they_may_do() {
     let desk = Desk::new();
     let client = client(&desk);
-    let page = client.ask("/");
+    let welcome = client.ask("/");
+    let page = client.ask(welcome.header("location").unwrap());
     assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
-    let cookie = page.header("set-cookie").unwrap();
-    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
-    for answer in [page, client.ask("/api/trace"), client.ask("/api/nothing")] {
+    for answer in [welcome, page, client.ask("/api/trace"), client.ask("/api/nothing")] {
         assert!(answer.header("content-security-policy").unwrap().starts_with("default-src 'self'"));
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
         assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
@@ -107,8 +156,9 @@ fn wrong_questions_have_one_line_for_an_answer() {
     assert_eq!(client.post("/api/notes", "{").status, 400);
     assert_eq!(client.post("/", "").status, 405);
     let put = format!(
-        "PUT /api/notes?token={} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
-        client.token, client.host
+        "PUT /api/notes?token={} HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nConnection: close\r\n\r\n",
+        client.token,
+        host = client.host
     );
     assert_eq!(client.send(&put, b"").status, 405);
 }

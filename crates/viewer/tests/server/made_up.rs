@@ -64,8 +64,13 @@ pub fn packet(events: &[Made], discarded: u64) -> Vec<u8> {
 
 /// Writes a trace of one stream.
 pub fn write(folder: &Path, stream: &[u8]) {
+    write_of("box", folder, stream);
+}
+
+/// Writes a trace of one stream, of a machine.
+pub fn write_of(host: &str, folder: &Path, stream: &[u8]) {
     fs::create_dir_all(folder).unwrap();
-    fs::write(folder.join("metadata"), METADATA).unwrap();
+    fs::write(folder.join("metadata"), METADATA.replace("\"box\"", &format!("\"{host}\""))).unwrap();
     fs::write(folder.join("channel0_0"), stream).unwrap();
 }
 

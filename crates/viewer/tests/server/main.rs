@@ -6,3 +6,4 @@ mod corpus;
 mod guard;
 mod made_up;
 mod odd;
+mod shifts;

@@ -73,6 +73,11 @@ fn a_hundred_thousand_threads() {
     assert!(boxes.iter().map(|it| it.4).sum::<i64>() >= 99_999);
     let all = client.get(&format!("/api/select?from=0&to={end}"));
     assert_eq!(all["threads"].as_array().unwrap().len(), 1000, "those that ran longest");
+    let count = all["counts"]["threads"].as_u64().unwrap();
+    assert!(count >= 99_999, "{count}");
+    // The others are there for who asks.
+    let most = client.get(&format!("/api/select?from=0&to={end}&most=1000000"));
+    assert_eq!(most["threads"].as_array().unwrap().len() as u64, count);
 }
 
 #[test]
@@ -111,6 +116,25 @@ fn of_a_trace_that_vanished_there_is_what_is_known() {
         let answer = client.ask(path);
         assert!(answer.status == 200 || answer.json()["error"].is_string(), "{path}: {}", answer.status);
     }
+}
+
+#[test]
+fn stream_files_that_vanish_are_told_of_and_nothing_is_forgotten() {
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::story("worker"));
+    fs::write(desk.trace().join("channel0_1"), made_up::story("another")).unwrap();
+    let client = desk.open();
+    let events = client.trace()["events"].clone();
+    let lane = client.lanes("thread")[0];
+    let before = client.boxes(lane, (0, 4100), 100);
+    fs::remove_file(desk.trace().join("channel0_1")).unwrap();
+    let trace = client.trace_when(|trace| trace["gone"].is_string());
+    let line = trace["gone"].as_str().unwrap();
+    assert!(line.contains("channel0_1 is not there any more") && !line.contains('\n'), "{line}");
+    fs::remove_file(desk.trace().join("channel0_0")).unwrap();
+    let trace =
+        client.trace_when(|trace| trace["gone"].as_str().is_some_and(|line| line.contains(" 1 more of 3")));
+    assert_eq!((&trace["events"], client.boxes(lane, (0, 4100), 100)), (&events, before));
 }
 
 #[test]

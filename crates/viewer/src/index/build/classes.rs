@@ -66,6 +66,14 @@ pub fn names(traces: &TraceSet) -> Vec<Arc<str>> {
     classes(traces).into_iter().flatten().flatten().map(|class| class.name).collect()
 }
 
+/// The trace of each class, by the class's number.
+pub fn trace_of_class(traces: &TraceSet) -> Vec<u32> {
+    let of = |(trace, classes): (usize, Vec<Vec<Class>>)| {
+        std::iter::repeat_n(trace as u32, classes.iter().map(Vec::len).sum())
+    };
+    classes(traces).into_iter().enumerate().flat_map(of).collect()
+}
+
 /// Whether a trace is a kernel's: it says so, or has the scheduler's events.
 pub fn is_of_kernel(trace: &Trace) -> bool {
     let domain = trace.metadata().environment_value("domain").and_then(EnvironmentValue::as_text);

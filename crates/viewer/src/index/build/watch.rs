@@ -255,7 +255,7 @@ impl<'t> Watch<'t> {
             let text = |value: Value<'_>| Some(String::from_utf8_lossy(value.as_text()?).into_owned());
             let of_trace = || environment("procname").and_then(EnvironmentValue::as_text).map(str::to_owned);
             let name = find("procname").and_then(text).or_else(of_trace);
-            self.batch.push(Finding::Meet { thread, pid, name });
+            self.batch.push(Finding::Meet { thread, pid, name, trace: trace as u32 });
         }
         Some(thread)
     }

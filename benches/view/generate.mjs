@@ -1,0 +1,141 @@
+// Makes a kernel's trace of any size: eight processors on which threads take turns, wake each other and call the system.
+//
+//   node benches/view/generate.mjs EVENTS FOLDER
+
+import { closeSync, mkdirSync, openSync, writeFileSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const CPUS = 8;
+/** Threads of each processor. */
+const THREADS = 500;
+/** Bytes of a packet at most; one event has fewer than 64. */
+const PACKET = 256 << 10;
+const HEAD = 1 + 5 * 8 + 1;
+
+const METADATA = `/* CTF 1.8 */
+typealias integer { size = 8; } := u8;
+typealias integer { size = 32; signed = true; align = 8; } := i32;
+typealias integer { size = 64; align = 8; } := u64;
+trace { major = 1; minor = 8; byte_order = le; packet.header := struct { u8 stream_id; }; };
+env { domain = "kernel"; hostname = "generated"; tracer_name = "generate.mjs"; };
+clock { name = c; freq = 1000000000; offset_s = 1700000000; };
+typealias integer { size = 64; align = 8; map = clock.c.value; } := time;
+stream { id = 0; packet.context := struct { time timestamp_begin; time timestamp_end; u64 content_size;
+    u64 packet_size; u64 events_discarded; u8 cpu_id; };
+    event.header := struct { u8 id; time timestamp; }; };
+event { name = "sched_switch"; id = 0; stream_id = 0; fields := struct { string prev_comm; i32 prev_tid;
+    i32 prev_state; string next_comm; i32 next_tid; }; };
+event { name = "syscall_entry_read"; id = 1; stream_id = 0; fields := struct { i32 fd; }; };
+event { name = "syscall_exit_read"; id = 2; stream_id = 0; fields := struct { i32 ret; }; };
+event { name = "sched_waking"; id = 3; stream_id = 0; fields := struct { string comm; i32 tid; }; };
+`;
+
+/** A processor's stream, packet by packet. */
+class Stream {
+  constructor(file, cpu) {
+    this.file = openSync(file, "w");
+    this.cpu = cpu;
+    this.bytes = Buffer.alloc(PACKET);
+    this.at = HEAD;
+    this.begin = 0;
+    this.last = 0;
+    this.state = cpu + 1;
+    this.running = 0;
+    this.time = cpu * 137;
+  }
+
+  /** The same numbers each time. */
+  random() {
+    this.state = (Math.imul(this.state, 1664525) + 1013904223) >>> 0;
+    return this.state;
+  }
+
+  header(id, time) {
+    if (this.at === HEAD) this.begin = time;
+    this.bytes[this.at] = id;
+    this.long(this.at + 1, time);
+    this.at += 9;
+    this.last = time;
+  }
+
+  long(at, value) {
+    this.bytes.writeUInt32LE(value % 2 ** 32, at);
+    this.bytes.writeUInt32LE(Math.floor(value / 2 ** 32), at + 4);
+  }
+
+  text(value) {
+    this.at += this.bytes.latin1Write(value, this.at);
+    this.bytes[this.at++] = 0;
+  }
+
+  int(value) {
+    this.at = this.bytes.writeInt32LE(value, this.at);
+  }
+
+  name(thread) {
+    return thread === 0 ? "swapper" : `w${thread % 40}`;
+  }
+
+  tid(thread) {
+    return thread === 0 ? 0 : 1 + this.cpu * THREADS + thread;
+  }
+
+  /** The next event of four: woken, switched to, a call, its end. */
+  event(step) {
+    this.time += 200 + (this.random() >>> 20);
+    if (step === 0) {
+      this.next = 1 + (this.random() >>> 8) % (THREADS - 1);
+      this.header(3, this.time);
+      this.text(this.name(this.next));
+      this.int(this.tid(this.next));
+    } else if (step === 1) {
+      this.header(0, this.time);
+      this.text(this.name(this.running));
+      this.int(this.tid(this.running));
+      this.int(this.running === 0 ? 0 : 1);
+      this.text(this.name(this.next));
+      this.int(this.tid(this.next));
+      this.running = this.next;
+    } else {
+      this.header(step === 2 ? 1 : 2, this.time);
+      this.int(step);
+    }
+    if (this.at > PACKET - 64) this.flush();
+  }
+
+  flush() {
+    if (this.at === HEAD) return;
+    this.bytes[0] = 0;
+    [this.begin, this.last, this.at * 8, this.at * 8, 0].forEach((value, place) => this.long(1 + 8 * place, value));
+    this.bytes[41] = this.cpu;
+    writeSync(this.file, this.bytes, 0, this.at);
+    this.at = HEAD;
+  }
+
+  close() {
+    this.flush();
+    closeSync(this.file);
+  }
+}
+
+/** Writes a trace of so many events. */
+export function generate(events, folder) {
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "metadata"), METADATA);
+  for (let cpu = 0; cpu < CPUS; cpu++) {
+    const stream = new Stream(join(folder, `channel0_${cpu}`), cpu);
+    const count = Math.floor(events / CPUS) + (cpu < events % CPUS ? 1 : 0);
+    for (let event = 0; event < count; event++) stream.event(event % 4);
+    stream.close();
+  }
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const [events, folder] = [Number(process.argv[2]), process.argv[3]];
+  if (!Number.isInteger(events) || folder === undefined) {
+    console.error("usage: node benches/view/generate.mjs EVENTS FOLDER");
+    process.exit(2);
+  }
+  generate(events, folder);
+}

@@ -1,0 +1,167 @@
+// What looking at a trace costs: the first picture, the answers to gestures, the page's main thread, memory.
+//
+//   node benches/view/measure.mjs [--events 1e6,1e8] [--binary target/release/tompion] [--folder DIR] [TRACE…]
+//
+// Traces of so many events are generated in DIR, and used again when they are there. What is measured is told as a table
+// in Markdown. It wants the machine for itself: a browser that waits for a processor measures its neighbours.
+
+import { spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { basename, join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { generate } from "./generate.mjs";
+
+const ROOT = resolve(import.meta.dirname, "../..");
+const { chromium } = createRequire(join(ROOT, "web/package.json"))("playwright-core");
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    events: { type: "string", default: "1e6" },
+    binary: { type: "string", default: join(ROOT, "target/release/tompion") },
+    folder: { type: "string" },
+    chromium: { type: "string", default: "/usr/bin/chromium" },
+  },
+});
+const DEADLINE = 1_800_000;
+const GESTURES = 60;
+/** Categories of Chromium's trace that have tasks and frames. */
+const CATEGORIES = ["devtools.timeline", "toplevel", "disabled-by-default-devtools.timeline"];
+
+function quantile(values, share) {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted.length === 0 ? Number.NaN : sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))];
+}
+
+function milliseconds(values) {
+  const [half, most, worst] = [quantile(values, 0.5), quantile(values, 0.99), Math.max(...values)];
+  return `${half.toFixed(1)} ms, ${most.toFixed(1)} ms, ${worst.toFixed(1)} ms (${values.length})`;
+}
+
+/** Starts the server; its address, its process, and when that was begun. */
+function serve(trace) {
+  const begun = performance.now();
+  const server = spawn(options.binary, ["view", "--no-open", trace], { stdio: ["ignore", "pipe", "inherit"] });
+  return new Promise((found, failed) => {
+    let text = "";
+    server.stdout.on("data", (part) => {
+      text += part;
+      if (text.includes("\n")) found({ server, begun, url: text.trim(), listening: performance.now() - begun });
+    });
+    server.once("exit", (code) => failed(new Error(`tompion view ended with ${code}`)));
+  });
+}
+
+/** Kilobytes of a line in a process's status, as megabytes. */
+function memory(process, file, line) {
+  const found = new RegExp(`^${line}:\\s+(\\d+) kB`, "m").exec(readFileSync(`/proc/${process}/${file}`, "utf8"));
+  return Number(found?.[1] ?? Number.NaN) / 1024;
+}
+
+/** Waits in the page until everything in sight is of the right level; the time until the next frame and until then. */
+function settle(page) {
+  return page.evaluate(
+    () =>
+      new Promise((done) => {
+        const begun = performance.now();
+        let first = 0;
+        const look = () => {
+          const now = performance.now() - begun;
+          first ||= now;
+          if (window.tompion?.settled() === true) done([first, now]);
+          else requestAnimationFrame(look);
+        };
+        requestAnimationFrame(look);
+      }),
+  );
+}
+
+/** Zooms in and out, at places that differ, and moves; how long each took. */
+async function gestures(page) {
+  const [frames, whole] = [[], []];
+  for (let step = 0; step < GESTURES; step++) {
+    await page.mouse.move(400 + ((step * 97) % 800), 250 + ((step * 31) % 150));
+    if (step % 6 === 5) await page.keyboard.press(step % 12 === 5 ? "d" : "a");
+    else await page.mouse.wheel(0, step < GESTURES / 2 ? -300 : 300);
+    const [frame, all] = await settle(page);
+    frames.push(frame);
+    whole.push(all);
+  }
+  return { frames, whole };
+}
+
+/** Processor time on the page's main thread, of frames' callbacks and of whole tasks, in milliseconds. */
+function mainThread(trace) {
+  const events = JSON.parse(trace).traceEvents;
+  const mains = new Set(events.filter((one) => one.name === "thread_name" && one.args?.name === "CrRendererMain").map((one) => `${one.pid}:${one.tid}`));
+  const of = (names) =>
+    events.filter((one) => one.ph === "X" && names.includes(one.name) && mains.has(`${one.pid}:${one.tid}`)).map((one) => (one.tdur ?? one.dur ?? 0) / 1000);
+  return { callbacks: of(["FireAnimationFrame"]), tasks: of(["RunTask", "ThreadControllerImpl::RunTask"]).filter((time) => time > 0.5) };
+}
+
+async function pageMemory(browser, page) {
+  const session = await browser.newBrowserCDPSession();
+  const { processInfo } = await session.send("SystemInfo.getProcessInfo");
+  const pages = processInfo.filter((one) => one.type === "renderer").map((one) => memory(one.id, "smaps_rollup", "Pss"));
+  const all = processInfo.map((one) => memory(one.id, "smaps_rollup", "Pss")).filter((size) => !Number.isNaN(size));
+  const target = await page.context().newCDPSession(page);
+  await target.send("HeapProfiler.collectGarbage");
+  const { usedSize } = await target.send("Runtime.getHeapUsage");
+  return { page: Math.max(...pages), browser: all.reduce((sum, size) => sum + size, 0), heap: usedSize / 2 ** 20 };
+}
+
+async function measure(browser, trace) {
+  rmSync(join(trace, ".tompion-view/index"), { force: true });
+  const page = await browser.newPage({ viewport: { width: 1600, height: 900 } });
+  page.setDefaultTimeout(DEADLINE);
+  const { server, begun, url, listening } = await serve(trace);
+  try {
+    await page.goto(url);
+    await page.waitForSelector('html[data-loaded="true"]');
+    await page.waitForFunction(() => (window.tompion?.app.tiles.arrived ?? 0) > 0);
+    await settle(page);
+    const first = performance.now() - begun;
+    const building = await gestures(page);
+    await page.waitForFunction(() => window.tompion?.app.info.progress >= 1, undefined, { polling: 200 });
+    const index = performance.now() - begun;
+    await page.keyboard.press("Home");
+    await settle(page);
+    const { frames, whole } = await gestures(page);
+    await browser.startTracing(page, { categories: CATEGORIES });
+    await gestures(page);
+    const { callbacks, tasks } = mainThread((await browser.stopTracing()).toString());
+    const events = await page.evaluate(() => window.tompion.app.info.events);
+    const used = await pageMemory(browser, page);
+    const row = (what, value) => console.log(`| ${what} | ${value} |`);
+    console.log(`\n| ${basename(trace)}: ${events.toLocaleString("en")} events | |\n|---|---|`);
+    row("address printed", `${listening.toFixed(0)} ms`);
+    row("first picture", `${(first / 1000).toFixed(2)} s`);
+    row("whole index", `${(index / 1000).toFixed(1)} s`);
+    row("next frame after a gesture: half, 99 %, longest (of)", milliseconds(frames));
+    row("all in sight is there after a gesture", milliseconds(whole));
+    row("the same while the index is built", milliseconds(building.whole));
+    row("main thread, a frame's callback", milliseconds(callbacks));
+    row("main thread, whole tasks over 0.5 ms", milliseconds(tasks));
+    row("memory of the page's process, of the browser, of JavaScript", `${used.page.toFixed(0)} MB, ${used.browser.toFixed(0)} MB, ${used.heap.toFixed(0)} MB`);
+    row("memory of the server at most", `${memory(server.pid, "status", "VmHWM").toFixed(0)} MB`);
+  } finally {
+    await page.close();
+    server.kill("SIGTERM");
+  }
+}
+
+const folder = options.folder ?? mkdtempSync(join(tmpdir(), "tompion-view-bench-"));
+const traces = [...positionals];
+for (const text of positionals.length > 0 ? [] : options.events.split(",")) {
+  const trace = join(folder, `events-${text}`);
+  if (!existsSync(join(trace, "metadata"))) generate(Number(text), trace);
+  traces.push(trace);
+}
+const browser = await chromium.launch({ executablePath: options.chromium, args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"] });
+try {
+  for (const trace of traces) await measure(browser, trace);
+} finally {
+  await browser.close();
+  if (options.folder === undefined) rmSync(folder, { recursive: true, force: true });
+}

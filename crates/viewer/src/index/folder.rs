@@ -1,0 +1,182 @@
+//! A folder that is held open: whatever somebody puts in its place later, files are made and found in this one.
+
+use std::fs::{DirBuilder, File, Metadata};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
+
+/// Who may read and write files of the folder.
+const OWN: Mode = Mode::RUSR.union(Mode::WUSR);
+/// What all files are opened by: a link in the place of a file is none, and nothing is waited for.
+const FILE: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
+
+/// A folder of this user, into which nobody else may write.
+#[derive(Clone, Debug)]
+pub struct Folder(Arc<OwnedFd>);
+
+impl Folder {
+    /// Opens it; makes it if it isn't there.
+    ///
+    /// # Errors
+    ///
+    /// If it is none, is not ours alone, or can't be written.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        if path.symlink_metadata().is_err() {
+            DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        }
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(CWD, path, flags, Mode::empty());
+        let opened = opened.map_err(|error| match error {
+            rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR => {
+                io::Error::other("expected a folder, found a link or a file; remove it")
+            }
+            other => other.into(),
+        })?;
+        let file = File::from(opened);
+        if !is_ours(&file.metadata()?) {
+            return Err(io::Error::other(
+                "expected a folder that is yours alone, found one of somebody else, or that others may write to",
+            ));
+        }
+        let folder = Self(Arc::new(file.into()));
+        // Also a folder of our own may be on a medium that is read-only.
+        let probe = format!("probe.{}", std::process::id());
+        let _ = folder.remove(&probe);
+        folder.create(&probe)?;
+        folder.remove(&probe)?;
+        Ok(folder)
+    }
+
+    /// A new file.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be made, or is there.
+    pub fn create(&self, name: &str) -> io::Result<File> {
+        let flags = FILE | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        Ok(rustix::fs::openat(&*self.0, name, flags, OWN)?.into())
+    }
+
+    /// A new file that has no name, and is gone when it is closed, unless it gets one.
+    ///
+    /// # Errors
+    ///
+    /// If the file system doesn't know such files, or none can be made.
+    pub fn create_nameless(&self) -> io::Result<File> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&*self.0, ".", flags, OWN)?.into())
+    }
+
+    /// Gives a name to a file that has none.
+    ///
+    /// # Errors
+    ///
+    /// If there is one of this name, or the file was removed.
+    pub fn name(&self, file: &File, name: &str) -> io::Result<()> {
+        let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Ok(rustix::fs::linkat(CWD, own, &*self.0, name, AtFlags::SYMLINK_FOLLOW)?)
+    }
+
+    /// A file of ours, to be read.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be opened, or is none of ours.
+    pub fn read(&self, name: &str) -> io::Result<File> {
+        let file: File = rustix::fs::openat(&*self.0, name, FILE | OFlags::RDONLY, Mode::empty())?.into();
+        let metadata = file.metadata()?;
+        match metadata.is_file() && is_ours(&metadata) {
+            true => Ok(file),
+            false => Err(io::ErrorKind::PermissionDenied.into()),
+        }
+    }
+
+    /// Gives a file another name; what had that name is gone.
+    ///
+    /// # Errors
+    ///
+    /// If it can't.
+    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&*self.0, from, &*self.0, to)?)
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    ///
+    /// If it can't.
+    pub fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&*self.0, name, AtFlags::empty())?)
+    }
+
+    /// The names of all that is in it, as far as they are text.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be read.
+    pub fn names(&self) -> io::Result<Vec<String>> {
+        let entries = Dir::read_from(&*self.0)?;
+        let name = |entry: rustix::fs::DirEntry| Some(entry.file_name().to_str().ok()?.to_owned());
+        Ok(entries.filter_map(|entry| name(entry.ok()?)).collect())
+    }
+}
+
+/// Whether something belongs to this user, and nobody else may write to it.
+fn is_ours(metadata: &Metadata) -> bool {
+    let own = std::fs::metadata("/proc/self").map(|own| own.uid());
+    own.is_ok_and(|own| own == metadata.uid()) && metadata.mode() & 0o022 == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::Folder;
+
+    #[test]
+    fn a_link_that_is_put_in_its_place_later_leads_nowhere() {
+        let desk = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (desk.path().join("kept"), desk.path().join("elsewhere"));
+        std::fs::create_dir(&elsewhere).unwrap();
+        let folder = Folder::open(&path).unwrap();
+        std::fs::rename(&path, desk.path().join("moved")).unwrap();
+        symlink(&elsewhere, &path).unwrap();
+        folder.create("index").unwrap();
+        folder.create("notes.new").unwrap();
+        folder.rename("notes.new", "notes").unwrap();
+        assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
+        let mut names = folder.names().unwrap();
+        names.sort();
+        assert_eq!(names, [".", "..", "index", "notes"]);
+        // Nor is it opened by whoever comes now; it is told in one line.
+        let error = Folder::open(&path).unwrap_err().to_string();
+        assert!(error.contains("found a link") && !error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_file_is_not_followed() {
+        let desk = tempfile::tempdir().unwrap();
+        let folder = Folder::open(&desk.path().join("kept")).unwrap();
+        let secret = desk.path().join("secret");
+        std::fs::write(&secret, "mine").unwrap();
+        symlink(&secret, desk.path().join("kept/notes")).unwrap();
+        assert!(folder.read("notes").is_err());
+        assert!(folder.create("notes").is_err());
+        assert_eq!(std::fs::read(&secret).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn a_file_without_a_name_leaves_nothing_unless_it_gets_one() {
+        let desk = tempfile::tempdir().unwrap();
+        let folder = Folder::open(desk.path()).unwrap();
+        // Not every file system has such files.
+        let Ok(file) = folder.create_nameless() else { return };
+        assert_eq!(std::fs::read_dir(desk.path()).unwrap().count(), 0);
+        folder.name(&file, "index").unwrap();
+        assert!(folder.read("index").is_ok());
+    }
+}

@@ -1,0 +1,149 @@
+// What hands do on the timeline: drag, double click, keys held and pressed, an area, the clock.
+
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import type { Browser, Page } from "playwright-core";
+import { start } from "../mock/server.mjs";
+import { area, boxOf, launch, open, type Running, settled } from "./server";
+
+const RUNNING = 2;
+
+describe("the timeline in the hand", () => {
+  let [server, browser, page]: [Running, Browser, Page] = [] as never;
+  const errors: string[] = [];
+  const view = () => page.evaluate(() => ({ ...window.tompion!.app.view.target }));
+
+  beforeAll(async () => {
+    server = await start();
+    browser = await launch();
+    page = await open(browser, server.url, errors);
+  });
+  afterAll(async () => {
+    await browser?.close();
+    server?.stop();
+  });
+  beforeEach(async () => {
+    await page.evaluate(() => {
+      const { app } = window.tompion!;
+      app.setArea(null);
+      app.unselect();
+      app.scroll = 0;
+      app.view.set({ begin: 100e6, end: 200e6 });
+    });
+    await settled(page);
+  });
+
+  it("follows a drag to the pixel, up and down too", async () => {
+    const before = await view();
+    const width = await page.evaluate(() => window.tompion!.timeline.width);
+    await page.mouse.move(900, 250);
+    await page.mouse.down();
+    await page.mouse.move(700, 220, { steps: 5 });
+    await page.mouse.up();
+    const after = await view();
+    const moved = (200 / width) * (before.end - before.begin);
+    expect(after.begin - before.begin).toBeCloseTo(moved, -3);
+    expect(after.end - after.begin).toBeCloseTo(before.end - before.begin, -1);
+    const { scroll, most } = await page.evaluate(() => {
+      const { app, timeline } = window.tompion!;
+      return { scroll: app.scroll, most: Math.max(0, app.tracks.height - (timeline.height - timeline.divider)) };
+    });
+    expect(scroll).toBeCloseTo(Math.min(30, most), 0);
+    expect(await page.evaluate(() => window.tompion!.app.selected)).toBeNull();
+  });
+
+  it("zooms to a box by a double click", async () => {
+    const box = await boxOf(page, "cpu", [RUNNING]);
+    await page.mouse.dblclick(box!.x, box!.y);
+    await page.waitForFunction(() => !window.tompion!.app.view.moving && window.tompion!.app.view.span < 50e6);
+    const chosen = await page.evaluate(() => window.tompion!.app.selected!);
+    const shown = await view();
+    expect(shown.begin).toBeLessThan(chosen.begin);
+    expect(shown.end).toBeGreaterThan(chosen.end);
+    expect(shown.end - shown.begin).toBeLessThan(1.5 * (chosen.end - chosen.begin));
+  });
+
+  it("moves by W, A, S and D", async () => {
+    await page.mouse.move(700, 200);
+    const anchor = await page.evaluate(() => window.tompion!.app.hover!.time);
+    const before = await view();
+    await page.keyboard.press("w");
+    const near = await view();
+    expect(near.end - near.begin).toBeLessThan(before.end - before.begin);
+    // What is under the pointer stays there.
+    const share = (one: { begin: number; end: number }) => (anchor - one.begin) / (one.end - one.begin);
+    expect(share(near)).toBeCloseTo(share(before), 6);
+    await page.keyboard.press("s");
+    const back = await view();
+    expect(back.end - back.begin).toBeGreaterThan(near.end - near.begin);
+    await page.keyboard.press("d");
+    const later = await view();
+    expect(later.begin).toBeGreaterThan(back.begin);
+    await page.keyboard.press("a");
+    expect((await view()).begin).toBeLessThan(later.begin);
+    // Held, it goes on and on.
+    await page.keyboard.down("d");
+    await page.waitForFunction((from) => window.tompion!.app.view.begin > from + 50e6, back.begin);
+    await page.keyboard.up("d");
+  });
+
+  it("fits what is chosen by F, and the whole by a second one", async () => {
+    const box = await boxOf(page, "cpu", [RUNNING]);
+    await page.mouse.click(box!.x, box!.y);
+    await page.waitForSelector('#page-detail[data-ready="true"] .facts');
+    await page.keyboard.press("f");
+    await page.waitForFunction(() => !window.tompion!.app.view.moving && window.tompion!.app.view.span < 50e6);
+    const { begin, end } = await page.evaluate(() => window.tompion!.app.selected!);
+    const shown = await view();
+    expect(shown.begin).toBeCloseTo(begin - 0.15 * (end - begin), -1);
+    expect(shown.end).toBeCloseTo(end + 0.15 * (end - begin), -1);
+    await page.keyboard.press("f");
+    await page.waitForFunction(() => !window.tompion!.app.view.moving && window.tompion!.app.view.span > 400e6);
+  });
+
+  it("measures what is dragged over with Shift, and fits it", async () => {
+    await area(page, [500, 150], [800, 300]);
+    const { chosen, expected, rows } = await page.evaluate(() => {
+      const { app, timeline } = window.tompion!;
+      const left = document.getElementById("stage")!.getBoundingClientRect().left;
+      return { chosen: app.area!, expected: [timeline.timeAt(500 - left), timeline.timeAt(800 - left)], rows: app.area!.tracks.length };
+    });
+    expect(chosen.begin).toBe(Math.floor(expected[0]!));
+    expect(chosen.end).toBe(Math.ceil(expected[1]!));
+    expect(rows).toBeGreaterThan(0);
+    expect(chosen.lanes.length).toBeGreaterThan(0);
+    await page.waitForSelector('#page-selection[data-ready="true"]');
+    await page.keyboard.press("f");
+    await page.waitForFunction((length) => Math.abs(window.tompion!.app.view.target.end - window.tompion!.app.view.target.begin - 1.3 * length) < 1000, chosen.end - chosen.begin);
+    // Along the ruler it is of all tracks.
+    const ruler = (await page.locator("#ruler").boundingBox())!;
+    await page.mouse.move(ruler.x + 100, ruler.y + 10);
+    await page.mouse.down();
+    await page.mouse.move(ruler.x + 300, ruler.y + 10, { steps: 3 });
+    await page.mouse.up();
+    expect(await page.evaluate(() => window.tompion!.app.area!.lanes)).toEqual([]);
+    await page.keyboard.press("Escape");
+    await page.waitForFunction(() => window.tompion!.app.area === null);
+  });
+
+  it("tells the time from the begin, by the wall clock, and in UTC", async () => {
+    const clock = page.locator("#clock");
+    expect(await clock.textContent()).toBe("from begin");
+    await page.keyboard.press("c");
+    await page.waitForFunction(() => document.getElementById("clock")?.textContent === "wall clock");
+    const box = await boxOf(page, "cpu", [RUNNING]);
+    await page.mouse.click(box!.x, box!.y);
+    await page.waitForSelector('#page-detail[data-ready="true"] .facts');
+    const begin = () => page.locator("#page-detail .facts tr", { hasText: "begin" }).first().locator("td").textContent();
+    // The made-up machine is an hour ahead of UTC.
+    expect(await begin()).toMatch(/^18:46:22\./);
+    await page.keyboard.press("c");
+    await page.waitForFunction(() => document.getElementById("clock")?.textContent === "UTC");
+    expect(await begin()).toMatch(/^17:46:22\..*UTC$/);
+    expect(await page.textContent("#place")).toContain("2016-03-04");
+    expect(new URLSearchParams(await page.evaluate(() => new Promise<string>((done) => setTimeout(() => done(location.hash.slice(1)), 500)))).get("c")).toBe("utc");
+    await page.keyboard.press("c");
+    await page.waitForFunction(() => document.getElementById("clock")?.textContent === "from begin");
+  });
+
+  it("took all of this without an error", () => expect(errors).toEqual([]));
+});
