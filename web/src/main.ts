@@ -203,8 +203,9 @@ class Page {
       app.info = info;
       const [now, then] = [app.shifts, before.traces.map((part) => part.offset).join()];
       if (now !== then) app.shifted();
-      if (info.progress !== before.progress || info.events !== before.events || info.end !== before.end) {
-        await this.grown(info.generation !== before.generation);
+      const anew = info.generation !== before.generation;
+      if (anew || info.progress !== before.progress || info.events !== before.events || info.end !== before.end) {
+        await this.grown(anew);
       } else if (info.gone !== before.gone || info.error !== before.error) {
         app.tell("info");
       }

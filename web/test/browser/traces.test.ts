@@ -110,7 +110,7 @@ describe.skipIf(!available("many-threads"))("many-threads", () => {
       app.setArea({ begin: begin + Math.floor((end - begin) / 4), end: begin + Math.floor((end - begin) / 3), lanes: [], tracks: [] });
     });
     await page.locator("#tab-selection").click();
-    const tools = page.locator("#page-selection .tools");
+    const tools = page.locator('#page-selection[data-ready="true"] .tools');
     await tools.waitFor();
     const saved = async (name: string): Promise<Buffer> => {
       const [download] = await Promise.all([page.waitForEvent("download"), tools.getByRole("button", { name, exact: true }).click()]);

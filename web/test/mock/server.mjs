@@ -171,7 +171,7 @@ async function file(path, response) {
   const name = path === "/" ? "index.html" : path.slice(1).replaceAll("..", "");
   try {
     const bytes = await readFile(`${PAGE}/${name}`);
-    response.writeHead(200, { "Content-Type": TYPES[name.split(".").at(-1)] ?? "text/plain", "Content-Security-Policy": "default-src 'self'" });
+    response.writeHead(200, { "Content-Type": TYPES[name.split(".").at(-1)] ?? "text/plain", "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:" });
     response.end(bytes);
   } catch {
     response.writeHead(404).end("no such file");

@@ -2,7 +2,7 @@
 //! there, or else among temporary files for as long as they are used.
 //!
 //! A folder that came with a trace may hold anything. It is used if it belongs to this user and nobody else may write
-//! there; a link is none. It stays open, and files are made and found in what is open ([`Folder`]): whose trace it is
+//! there; a link is none. It stays open, and files are made and found in what is open: whose trace it is
 //! may put a link in its place at any time.
 
 use std::fs::{self, File, OpenOptions};
