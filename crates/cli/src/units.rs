@@ -35,6 +35,38 @@ pub fn time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * seconds).map_err(|_| expected())
 }
 
+/// How many: `100000000`, `500k`, `100M`.
+pub fn count(text: &str) -> Result<u64, String> {
+    let expected = || format!("expected a number such as 500k or 100M, found `{text}`");
+    let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
+    let factor: u64 = match &text[digits.len()..] {
+        "" => 1,
+        "k" | "K" => 1_000,
+        "m" | "M" => 1_000_000,
+        "g" | "G" => 1_000_000_000,
+        _ => return Err(expected()),
+    };
+    let number: u64 = digits.replace('_', "").parse().map_err(|_| expected())?;
+    number.checked_mul(factor).filter(|number| *number != 0).ok_or_else(expected)
+}
+
+/// A time in its nearest unit: `12.3 ns`, `4.56 µs`.
+pub fn in_words(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ..1e3 => (ns, "ns"),
+        ..1e6 => (ns / 1e3, "µs"),
+        ..1e9 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    // Three digits that say something.
+    let digits = match value {
+        ..10.0 => 2,
+        ..100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,5 +80,20 @@ mod tests {
         assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(time("1.5"), Ok(Duration::from_millis(1500)));
         assert!(time("soon").is_err() && time("-1s").is_err() && time("1 fortnight").is_err());
+    }
+
+    #[test]
+    fn counts() {
+        assert_eq!(count("100M"), Ok(100_000_000));
+        assert_eq!(count("1_000"), Ok(1000));
+        assert_eq!(count("5k"), Ok(5000));
+        assert!(count("0").is_err() && count("M").is_err() && count("-1").is_err() && count("9x").is_err());
+        assert!(count("99999999999999G").is_err());
+    }
+
+    #[test]
+    fn times_in_words() {
+        let words: Vec<_> = [0.0, 9.87, 45.62, 999.0, 4560.0, 51_234_567.0, 2e9].map(in_words).into();
+        assert_eq!(words, ["0.00 ns", "9.87 ns", "45.6 ns", "999 ns", "4.56 µs", "51.2 ms", "2.00 s"]);
     }
 }

@@ -35,6 +35,7 @@ mod processes_filtered;
 mod processes_guests;
 mod processes_static;
 mod processes_watched;
+mod realtime;
 mod recovery;
 mod recovery_hostile;
 mod rust;

@@ -42,7 +42,7 @@ pub fn libraries() -> &'static Path {
 }
 
 /// What stands in `crates/agent/preload`.
-const PRELOADS: [&str; 3] = ["malloc", "pthread", "func"];
+const PRELOADS: [&str; 4] = ["malloc", "pthread", "func", "npt"];
 
 /// The library by cargo, the preload wrappers by the C compiler, all beside the command.
 fn build_libraries(folder: &Path) {

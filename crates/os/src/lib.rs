@@ -14,13 +14,16 @@ mod floats;
 mod futex;
 mod guard;
 mod interposed;
+mod interruption;
 mod lock;
 mod memory;
 mod mounts;
 mod namespace;
+mod plugin;
 mod probe;
 mod process;
 mod processor;
+mod realtime;
 mod sanitizer;
 mod socket;
 mod thread;
@@ -38,6 +41,7 @@ pub use environment::put_into_environment;
 pub use floats::with_default_floats;
 pub use futex::{futex_wait, futex_wake_one};
 pub use interposed::{clone_of_libc, fail_as_missing, is_defined_elsewhere, next_function};
+pub use interruption::{is_marked, mark, marks_work};
 pub use lock::{Lock, is_unlocked, try_lock};
 pub use memory::{Retired, SharedMap, create_memfd, create_reserved, open_private_page, populate};
 pub use mounts::mount_detached;
@@ -45,6 +49,7 @@ pub use namespace::{
     effective_user, failed_for_threads, innermost_pid, object_of, pid_namespace, pid_namespace_of,
     set_namespace, thread_exists, unshare,
 };
+pub use plugin::LoopEvent;
 pub use probe::{ProbePlace, attach_probe, attach_program, open_tracepoint};
 pub use process::{
     Inheritance, Interest, Poller, ProcessWatch, Signals, executable_of, is_privileged_start, kill, name_of,
@@ -52,6 +57,10 @@ pub use process::{
 };
 pub use processor::{
     Processor, cpu_by_rdpid, cpu_or_thread, exchange_pair, processor, tsc_and_cpu, tsc_in_order,
+};
+pub use realtime::{
+    ThreadUsage, allowed_cpus, lock_memory, pin_this_thread, run_fifo, thread_cpu_ns, thread_usage,
+    tsc_in_place,
 };
 pub use sanitizer::{note_acquire, note_release};
 pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};

@@ -46,6 +46,7 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "viewer", to: "reader", reason: "what is shown was read" },
     Edge { from: "viewer", to: "analysis", reason: "states are drawn" },
     Edge { from: "viewer", to: "export", reason: "what is selected is written as a trace" },
+    Edge { from: "rttest", to: "reader", reason: "losses are told by the trace itself" },
     Edge { from: "ring", to: "os", reason: "a ring lives in mapped memory, its section in the rseq area" },
 ];
 

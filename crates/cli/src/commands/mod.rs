@@ -10,6 +10,7 @@ pub mod record;
 pub mod recover;
 pub mod shield;
 pub mod stat;
+pub mod test;
 pub mod trim;
 pub mod view;
 

@@ -1,0 +1,194 @@
+//! `tompion test maxrate`.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use tompion_rttest::maxrate::{self, Found, Load, Plan, Trial};
+
+use super::{BufferArguments, Peer};
+use crate::{
+    messages::{self, grouped, say},
+    units,
+};
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tompion test maxrate\n  \
+    tompion test maxrate --producers 2 --subbuf-size 8M\n  \
+    tompion test maxrate --peer lttng --folder /dev/shm\n  \
+    sudo tompion test maxrate --trace syscalls\n  \
+    sudo tompion test maxrate --trace all --json\n\n\
+Threads record events at an even rate; a rate is borne if all of them are in the trace. It is doubled or halved until one \
+is borne and the next is not, and then the interval is halved.")]
+pub struct Arguments {
+    /// What is recorded: events of the program alone, or with system calls, or with all events of the kernel
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "user")]
+    trace: LoadArgument,
+    /// How many threads record, each on a CPU of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8192))]
+    producers: u32,
+    /// How long a rate has to be borne
+    #[arg(long = "for", value_name = "TIME", default_value = "1500ms", value_parser = units::time)]
+    time: Duration,
+    /// How near the answer has to be, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=100))]
+    near: u32,
+    #[command(flatten)]
+    buffers: BufferArguments,
+    /// Measure another tracer, too
+    #[arg(long, value_enum, value_name = "TRACER")]
+    peer: Option<Peer>,
+    /// Write the traces below this folder, each for a moment [default: the one for temporary files]
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LoadArgument {
+    /// Events of the program
+    User,
+    /// With the system calls, one after each event
+    Syscalls,
+    /// With all events of the kernel, and the same system calls
+    All,
+}
+
+impl From<LoadArgument> for Load {
+    fn from(argument: LoadArgument) -> Self {
+        match argument {
+            LoadArgument::User => Self::User,
+            LoadArgument::Syscalls => Self::Syscalls,
+            LoadArgument::All => Self::All,
+        }
+    }
+}
+
+/// Who recorded, and what was found.
+#[derive(Serialize)]
+struct Answer {
+    recorder: &'static str,
+    #[serde(flatten)]
+    found: Found,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    test: &'static str,
+    #[serde(flatten)]
+    own: &'a Answer,
+    #[serde(skip_serializing_if = "<[Answer]>::is_empty")]
+    peers: &'a [Answer],
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let cpus = tompion_os::allowed_cpus().len();
+    if arguments.producers as usize > cpus {
+        say(format!(
+            "expected --producers of at most {cpus}, one for each CPU, found {}",
+            arguments.producers
+        ));
+        return Ok(ExitCode::from(messages::WRONG_USAGE));
+    }
+    if arguments.peer.is_some() && arguments.trace != LoadArgument::User {
+        say("--peer lttng measures events of the program: it goes with --trace user");
+        return Ok(ExitCode::from(messages::WRONG_USAGE));
+    }
+    let (tompion, library) = super::program_and_library()?;
+    let plan = Plan {
+        load: arguments.trace.into(),
+        producers: arguments.producers,
+        time: arguments.time,
+        near: 1.0 + f64::from(arguments.near) / 100.0,
+        buffers: arguments.buffers.buffers(),
+        folder: arguments.folder.clone(),
+        tompion,
+        library,
+    };
+    let lttng = super::prepare_peer(arguments.peer);
+    let mut answers = vec![Answer { recorder: "Tompion", found: maxrate::run(&plan, None, &mut progress)? }];
+    if let Some(lttng) = &lttng {
+        answers.push(Answer { recorder: "LTTng", found: maxrate::run(&plan, Some(lttng), &mut progress)? });
+    }
+    clear_progress();
+    let mut output = anstream::stdout().lock();
+    if let (true, [own, peers @ ..]) = (arguments.json, &answers[..]) {
+        serde_json::to_writer_pretty(&mut output, &Report { test: "maxrate", own, peers })?;
+        writeln!(output)?;
+    } else {
+        answers.iter().try_for_each(|answer| write_text(answer, &mut output))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A line that the next one replaces, on a terminal.
+fn progress(trial: &Trial) {
+    if io::stderr().is_terminal() {
+        let how = if trial.borne { "borne" } else { "too much" };
+        anstream::eprint!("\r\x1b[Ktompion: {} events a second: {how}", grouped(trial.rate as u64));
+    }
+}
+
+fn clear_progress() {
+    if io::stderr().is_terminal() {
+        anstream::eprint!("\r\x1b[K");
+    }
+}
+
+/// Longest bar.
+const BAR: usize = 30;
+
+fn write_text(answer: &Answer, output: &mut dyn Write) -> io::Result<()> {
+    let Found { load, producers, buffers, events_per_second, trials } = &answer.found;
+    let what = match load {
+        Load::User => "events of the program",
+        Load::Syscalls => "events of the program, each with a system call that is recorded, too",
+        Load::All => "events of the program, each with a system call, and all events of the kernel",
+    };
+    writeln!(
+        output,
+        "\x1b[1m{}: {} events a second without loss\x1b[0m",
+        answer.recorder,
+        grouped(*events_per_second as u64)
+    )?;
+    let threads = messages::counted(u64::from(*producers), "thread");
+    writeln!(output, "{what}; {threads}, {} × {} a CPU\n", buffers.count, size(buffers.size))?;
+    writeln!(output, "{:>15}{:>15}{:>12}{:>12}", "asked for", "reached", "lost", "share")?;
+    let most = trials.iter().map(|trial| trial.rate).fold(1.0, f64::max);
+    for trial in trials {
+        let lost = trial.lost + trial.kernel_lost;
+        let all = trial.events + trial.kernel_events + trial.kernel_lost;
+        let bar = "▇".repeat((trial.rate / most * BAR as f64).ceil() as usize);
+        let (colour, why) = match (trial.borne, lost) {
+            (true, _) => (32, ""),
+            (false, 0) => (33, "  late"),
+            (false, _) => (31, ""),
+        };
+        writeln!(
+            output,
+            "{:>15}{:>15}{:>12}{:>11.3}%  \x1b[{colour}m{bar}\x1b[0m{why}",
+            grouped(trial.rate as u64),
+            grouped(trial.reached as u64),
+            grouped(lost),
+            lost as f64 * 100.0 / all.max(1) as f64
+        )?;
+    }
+    writeln!(output)
+}
+
+/// A size as it is typed.
+fn size(bytes: u64) -> String {
+    match bytes {
+        bytes if bytes % (1 << 20) == 0 => format!("{}M", bytes >> 20),
+        bytes if bytes % (1 << 10) == 0 => format!("{}K", bytes >> 10),
+        bytes => bytes.to_string(),
+    }
+}

@@ -1,0 +1,389 @@
+//! `tompion test npt`.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use tompion_rttest::{
+    accumulator::Summary,
+    npt::{self, LONG_NS, Outcome, Plan, Recorder, Trace},
+    peer::Timer,
+    prepare::{self, Wish},
+    witness::Cause,
+};
+
+use super::{BufferArguments, Peer};
+use crate::{
+    messages::{self, counted, grouped, say},
+    units,
+};
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    sudo tompion test npt                               # the machine alone\n  \
+    sudo tompion test npt --trace user                  # one event in each loop\n  \
+    sudo tompion test npt --trace kernel --loops 10M    # the kernel is recorded\n  \
+    sudo tompion test npt --trace user --peer lttng     # the same beside LTTng-UST\n  \
+    tompion test npt --cpu 3 --rate 500k --json\n\n\
+Each loop reads the counter, records the event if there is one, and reads the counter again; what lies between is a \
+gap. Gaps of more than 1 µs are told by their cause. Without root the loop runs as an ordinary thread, and says so.")]
+pub struct Arguments {
+    /// What is recorded meanwhile [default: none; user with --peer]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    trace: Option<TraceArgument>,
+    /// How many loops
+    #[arg(long, value_name = "N", default_value = "100M", value_parser = units::count)]
+    loops: u64,
+    /// How many loops come first that don't count
+    #[arg(long, value_name = "N", default_value = "10k", value_parser = units::count)]
+    discard: u64,
+    /// Most loops in a second, so that a recorder can follow; `max` for as many as there can be
+    #[arg(long, value_name = "N", default_value = "2M", value_parser = rate)]
+    rate: Rate,
+    /// The CPU to stay on [default: the last one, of the isolated ones if there are any]
+    #[arg(long, value_name = "N")]
+    cpu: Option<u32>,
+    /// Priority under SCHED_FIFO, 1 to 99
+    #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=99))]
+    priority: u32,
+    #[command(flatten)]
+    buffers: BufferArguments,
+    /// Measure another tracer in the same loop: with its read timer, and without
+    #[arg(long, value_enum, value_name = "TRACER")]
+    peer: Option<Peer>,
+    /// Keep the trace in this folder, which must not exist [default: it goes away]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum TraceArgument {
+    /// Nothing, and no event in the loop
+    None,
+    /// Nothing, with an event in the loop that nobody takes
+    Disabled,
+    /// An event in each loop
+    User,
+    /// The kernel, as `record -k` does
+    Kernel,
+    /// Both
+    Both,
+}
+
+impl From<TraceArgument> for Trace {
+    fn from(argument: TraceArgument) -> Self {
+        match argument {
+            TraceArgument::None => Self::None,
+            TraceArgument::Disabled => Self::Disabled,
+            TraceArgument::User => Self::User,
+            TraceArgument::Kernel => Self::Kernel,
+            TraceArgument::Both => Self::Both,
+        }
+    }
+}
+
+/// Loops in a second; none for as many as there can be.
+#[derive(Clone, Copy)]
+struct Rate(Option<f64>);
+
+fn rate(text: &str) -> Result<Rate, String> {
+    if text == "max" {
+        return Ok(Rate(None));
+    }
+    let number =
+        units::count(text).map_err(|_| format!("expected a rate such as 500k, 2M or max, found `{text}`"))?;
+    Ok(Rate(Some(number as f64)))
+}
+
+/// LTTng's read timer, in microseconds, as in the papers' measurements.
+const READ_TIMER: u32 = 10_000;
+
+/// Who recorded, and what came of it.
+#[derive(Serialize)]
+struct Column {
+    recorder: &'static str,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    test: &'static str,
+    trace: Trace,
+    #[serde(flatten)]
+    own: &'a Column,
+    #[serde(skip_serializing_if = "<[Column]>::is_empty")]
+    peers: &'a [Column],
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let with_peer = arguments.peer.is_some();
+    let trace = arguments.trace.unwrap_or(if with_peer { TraceArgument::User } else { TraceArgument::None });
+    if with_peer && trace != TraceArgument::User {
+        say("--peer lttng measures the event in the loop: it goes with --trace user");
+        return Ok(ExitCode::from(messages::WRONG_USAGE));
+    }
+    super::is_free(arguments.output.as_deref())?;
+    let (tompion, library) = super::program_and_library()?;
+    let wish = Wish { cpu: prepare::choose_cpu(arguments.cpu)?, priority: Some(arguments.priority) };
+    let mut plan = Plan {
+        loops: arguments.loops,
+        discard: arguments.discard,
+        rate: arguments.rate.0,
+        wish,
+        buffers: arguments.buffers.buffers(),
+        output: arguments.output.clone(),
+        tompion,
+        library,
+    };
+    let lttng = super::prepare_peer(arguments.peer);
+    let trace = Trace::from(trace);
+    announce(&plan, lttng.as_ref().map_or(1, |_| 3));
+    let mut columns =
+        vec![Column { recorder: name(trace), outcome: npt::run(&plan, Recorder::Tompion(trace))? }];
+    plan.output = None;
+    if let Some(lttng) = &lttng {
+        for (recorder, timer) in
+            [("LTTng, read timer", Timer::Period(READ_TIMER)), ("LTTng, wake-ups", Timer::WakeUps)]
+        {
+            columns.push(Column { recorder, outcome: npt::run(&plan, Recorder::Lttng(lttng, timer))? });
+        }
+    }
+    let mut output = anstream::stdout().lock();
+    if let (true, [own, peers @ ..]) = (arguments.json, &columns[..]) {
+        serde_json::to_writer_pretty(&mut output, &Report { test: "npt", trace, own, peers })?;
+        writeln!(output)?;
+    } else {
+        write_text(&columns, &mut output)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+const fn name(trace: Trace) -> &'static str {
+    match trace {
+        Trace::None => "nothing recorded",
+        Trace::Disabled => "event not recorded",
+        Trace::User => "Tompion",
+        Trace::Kernel => "Tompion, the kernel",
+        Trace::Both => "Tompion, kernel too",
+    }
+}
+
+/// On a terminal, says how long it will take if that is more than a moment.
+fn announce(plan: &Plan, runs: u64) {
+    let seconds = plan.rate.map_or(0.0, |rate| plan.loops as f64 / rate) * runs as f64;
+    if seconds > 2.0 && io::IsTerminal::is_terminal(&io::stderr()) {
+        say(format!("measuring for some {seconds:.0} s ..."));
+    }
+}
+
+fn write_text(columns: &[Column], output: &mut dyn Write) -> io::Result<()> {
+    let Some(first) = columns.first() else { return Ok(()) };
+    write_head(&first.outcome, output)?;
+    write_statistics(columns, output)?;
+    write_histogram(columns, output)?;
+    for column in columns {
+        if columns.len() > 1 {
+            writeln!(output, "\n\x1b[1m{}\x1b[0m", column.recorder)?;
+        }
+        write_causes(&column.outcome, output)?;
+        write_counters(&column.outcome, output)?;
+        write_trace(&column.outcome, output)?;
+    }
+    Ok(())
+}
+
+/// Where the loop ran, and with what rights.
+fn write_head(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
+    let Outcome { setup, clock, .. } = outcome;
+    let mut got = vec![if setup.pinned { format!("on CPU {}", setup.cpu) } else { "on any CPU".into() }];
+    got.push(setup.fifo.map_or("an ordinary thread".into(), |priority| format!("SCHED_FIFO {priority}")));
+    got.push(if setup.locked { "memory locked".into() } else { "memory not locked".into() });
+    writeln!(output, "{}, {}", counted(outcome.loops, "loop"), got.join(", "))?;
+    for line in &setup.could_not {
+        writeln!(output, "\x1b[33mcould not\x1b[0m {line}")?;
+    }
+    writeln!(
+        output,
+        "reading the counter takes {}, between fences {}; it advances by {}\n",
+        units::in_words(clock.read_ns),
+        units::in_words(clock.read_in_place_ns),
+        units::in_words(clock.step_ns)
+    )
+}
+
+/// Width of a column with a time in it.
+const WIDTH: usize = 13;
+/// Width of the names of rows.
+const NAMES: usize = 12;
+
+fn write_statistics(columns: &[Column], output: &mut dyn Write) -> io::Result<()> {
+    if columns.len() > 1 {
+        write!(output, "{:NAMES$}", "")?;
+        for column in columns {
+            write!(output, "\x1b[1m{:>width$}\x1b[0m", column.recorder, width = 2 * WIDTH)?;
+        }
+        writeln!(output)?;
+    }
+    write!(output, "{:NAMES$}", "gaps")?;
+    for _ in columns {
+        write!(output, "{:>WIDTH$}{:>WIDTH$}", "all", "undisturbed")?;
+    }
+    writeln!(output)?;
+    let mut row = |name: &str, value: &dyn Fn(&Summary) -> f64| {
+        write!(output, "{name:NAMES$}")?;
+        for summary in columns.iter().flat_map(|column| [&column.outcome.gaps, &column.outcome.undisturbed]) {
+            write!(output, "{:>WIDTH$}", units::in_words(value(summary)))?;
+        }
+        writeln!(output)
+    };
+    row("minimum", &|summary| summary.min_ns)?;
+    row("mean", &|summary| summary.mean_ns)?;
+    row("deviation", &|summary| summary.deviation_ns)?;
+    for share in columns.first().iter().flat_map(|column| column.outcome.gaps.percentiles.keys()) {
+        row(&format!("{share} %"), &|summary| summary.percentiles.get(share).copied().unwrap_or(0.0))?;
+    }
+    row("maximum", &|summary| summary.max_ns)
+}
+
+/// Bounds of the histogram's rows: 1, 2, 5, 10 …, in nanoseconds.
+fn bounds() -> impl Iterator<Item = u64> {
+    (0..10).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)))
+}
+
+/// Longest bar.
+const BAR: usize = 40;
+
+fn write_histogram(columns: &[Column], output: &mut dyn Write) -> io::Result<()> {
+    let within = |summary: &Summary, from: u64, to: u64| -> u64 {
+        summary.histogram.iter().filter(|(ns, _)| (from..to).contains(ns)).map(|(_, count)| count).sum()
+    };
+    let starts: Vec<u64> = std::iter::once(0).chain(bounds()).collect();
+    let ends = starts.iter().skip(1).copied().chain([u64::MAX]);
+    let rows: Vec<(u64, Vec<u64>)> = starts
+        .iter()
+        .zip(ends)
+        .map(|(from, to)| {
+            (*from, columns.iter().map(|column| within(&column.outcome.gaps, *from, to)).collect())
+        })
+        .collect();
+    let is_empty = |row: &&(u64, Vec<u64>)| row.1.iter().all(|count| *count == 0);
+    let first = rows.iter().position(|row| !is_empty(&row)).unwrap_or(0);
+    let last = rows.iter().rposition(|row| !is_empty(&row)).unwrap_or(0);
+    writeln!(output, "\ngaps of at least")?;
+    for (from, counts) in rows.get(first..=last).unwrap_or_default() {
+        write!(output, "{:>NAMES$}", round(*from))?;
+        for count in counts {
+            write!(
+                output,
+                "{:>width$}",
+                grouped(*count),
+                width = if counts.len() > 1 { 2 * WIDTH } else { WIDTH }
+            )?;
+        }
+        if let ([count], total @ 1..) =
+            (&counts[..], columns.first().map_or(0, |column| column.outcome.loops))
+        {
+            // Logarithmic: the rare ones are what matters.
+            let length = (*count as f64 + 1.0).ln() / (total as f64 + 1.0).ln() * BAR as f64;
+            match length.round() as usize {
+                0 => {}
+                length => write!(output, "  \x1b[36m{}\x1b[0m", "▇".repeat(length))?,
+            }
+        }
+        writeln!(output)?;
+    }
+    Ok(())
+}
+
+/// A round number of nanoseconds.
+fn round(ns: u64) -> String {
+    match ns {
+        0..1000 => format!("{ns} ns"),
+        1000..1_000_000 => format!("{} µs", ns / 1000),
+        1_000_000..1_000_000_000 => format!("{} ms", ns / 1_000_000),
+        _ => format!("{} s", ns / 1_000_000_000),
+    }
+}
+
+fn write_causes(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
+    if outcome.causes.is_empty() {
+        return writeln!(
+            output,
+            "\nnothing came between, and no gap was longer than {}",
+            units::in_words(LONG_NS)
+        );
+    }
+    writeln!(
+        output,
+        "\n{:<30}{:>WIDTH$}{:>WIDTH$}{:>WIDTH$}",
+        "what came between", "gaps", "longest", "together"
+    )?;
+    for disturbance in &outcome.causes {
+        let name = match disturbance.cause {
+            Cause::Interrupts => "interrupts",
+            Cause::Switches => "other threads",
+            Cause::Steal => "the hypervisor (steal)",
+            Cause::Faults => "page faults",
+            Cause::Unknown => "unknown to the kernel",
+        };
+        let (longest, together) =
+            (units::in_words(disturbance.longest_ns), units::in_words(disturbance.together_ns));
+        let gaps = grouped(disturbance.gaps);
+        writeln!(output, "  {name:<28}{gaps:>WIDTH$}{longest:>WIDTH$}{together:>WIDTH$}")?;
+    }
+    writeln!(output, "undisturbed is without the first three kinds, the machine's own")
+}
+
+/// Most kinds of interrupts that the text names.
+const MOST_KINDS: usize = 6;
+
+fn write_counters(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
+    let counters = &outcome.counters;
+    let some = |kinds: Vec<String>| if kinds.is_empty() { "none".into() } else { kinds.join(", ") };
+    let interrupts = counters.interrupts.iter().take(MOST_KINDS);
+    let interrupts = interrupts.map(|kind| format!("{} ({}) {}", kind.name, kind.what, grouped(kind.count)));
+    let softirqs = counters.softirqs.iter().map(|(name, count)| format!("{name} {}", grouped(*count)));
+    writeln!(
+        output,
+        "\non CPU {} in the {} meanwhile",
+        outcome.setup.cpu,
+        units::in_words(outcome.took_ns as f64)
+    )?;
+    writeln!(output, "  interrupts       {}", some(interrupts.collect()))?;
+    writeln!(output, "  soft interrupts  {}", some(softirqs.collect()))?;
+    writeln!(output, "  stolen time      {}", units::in_words(counters.steal_ns as f64))
+}
+
+fn write_trace(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
+    let Some(trace) = &outcome.trace else { return Ok(()) };
+    write!(output, "\nin the trace: ")?;
+    if outcome.events != 0 || outcome.lost != 0 {
+        let lost = match outcome.lost {
+            0 => "\x1b[32mnone lost\x1b[0m".to_owned(),
+            lost => {
+                format!("\x1b[31m{} LOST\x1b[0m (a lower --rate or a larger --subbuf-size)", grouped(lost))
+            }
+        };
+        let (events, loops) = (counted(outcome.events, "event"), counted(outcome.loops, "loop"));
+        write!(output, "{events} of {loops}, {lost}")?;
+    }
+    let between = if outcome.events != 0 { "; " } else { "" };
+    if trace.others != 0 {
+        write!(output, "{between}{} of the kernel", counted(trace.others, "event"))?;
+    }
+    writeln!(output)?;
+    if !trace.lost.is_empty() {
+        let causes: Vec<_> =
+            trace.lost.iter().map(|(cause, count)| format!("{cause} {}", grouped(*count))).collect();
+        writeln!(output, "losses that it tells: {}", causes.join(", "))?;
+    }
+    Ok(())
+}

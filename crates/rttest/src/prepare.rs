@@ -1,0 +1,110 @@
+//! Before something is measured: a CPU, a place before all other threads, memory that stays. What could not be had is
+//! said, because a figure from a thread that others interrupt is another figure.
+
+use std::{fs, io};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// What a measuring thread asks for.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Wish {
+    /// The CPU to stay on.
+    pub cpu: u32,
+    /// SCHED_FIFO's priority, 1 to 99; none for an ordinary thread.
+    pub priority: Option<u32>,
+}
+
+/// What it got.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prepared {
+    /// The CPU.
+    pub cpu: u32,
+    /// Whether it stays there.
+    pub pinned: bool,
+    /// SCHED_FIFO's priority, if it runs under that.
+    pub fifo: Option<u32>,
+    /// Whether its memory is locked.
+    pub locked: bool,
+    /// What it did not get: what, why, and what to do, a line each.
+    pub could_not: Vec<String>,
+}
+
+/// The CPU for a test: the wanted one, or the last of those that the kernel keeps free (`isolcpus`), or the last.
+///
+/// # Errors
+/// [`Error::NoCpu`] if this process may not use the wanted one.
+pub fn choose_cpu(wanted: Option<u32>) -> Result<u32, Error> {
+    let isolated = fs::read_to_string("/sys/devices/system/cpu/isolated").unwrap_or_default();
+    let isolated = isolated.trim().rsplit([',', '-']).next().and_then(|number| number.parse().ok());
+    let allowed = tompion_os::allowed_cpus();
+    match wanted {
+        Some(cpu) if !allowed.contains(&cpu) && !can_pin(cpu) => Err(Error::NoCpu { cpu, allowed }),
+        Some(cpu) => Ok(cpu),
+        None => Ok(isolated.filter(|cpu| can_pin(*cpu)).or(allowed.last().copied()).unwrap_or(0)),
+    }
+}
+
+/// Whether a thread of this process can be put there: isolated CPUs are not among the allowed ones.
+fn can_pin(cpu: u32) -> bool {
+    let attempt = std::thread::spawn(move || tompion_os::pin_this_thread(cpu).is_ok());
+    attempt.join().unwrap_or(false)
+}
+
+/// Gets for the calling thread what can be had. Memory is locked last, when all of it is there.
+pub fn prepare(wish: Wish) -> Prepared {
+    let mut prepared = Prepared { cpu: wish.cpu, ..Prepared::default() };
+    match tompion_os::pin_this_thread(wish.cpu) {
+        Ok(()) => prepared.pinned = true,
+        Err(error) => {
+            prepared.cpu = tompion_os::current_cpu();
+            prepared.could_not.push(format!("stay on CPU {}: {}", wish.cpu, reason(&error)));
+        }
+    }
+    if let Some(priority) = wish.priority {
+        match tompion_os::run_fifo(priority) {
+            Ok(()) => prepared.fifo = Some(priority),
+            Err(error) => prepared.could_not.push(format!(
+                "run under SCHED_FIFO {priority}: {} (run as root, or allow rtprio in /etc/security/limits.conf)",
+                reason(&error)
+            )),
+        }
+    }
+    match tompion_os::lock_memory() {
+        Ok(()) => prepared.locked = true,
+        Err(error) => prepared.could_not.push(format!(
+            "lock its memory: {} (run as root, or allow memlock in /etc/security/limits.conf)",
+            reason(&error)
+        )),
+    }
+    prepared
+}
+
+/// What the system says, without the number.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_named_with_those_that_are() {
+        let error = choose_cpu(Some(8191)).unwrap_err().to_string();
+        assert!(error.starts_with("no CPU 8191 for this process; it may use "), "{error}");
+        let last = *tompion_os::allowed_cpus().last().unwrap();
+        assert_eq!(choose_cpu(Some(last)).unwrap(), last);
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_said() {
+        let prepared =
+            std::thread::spawn(|| prepare(Wish { cpu: 8191, priority: Some(100) })).join().unwrap();
+        assert!(!prepared.pinned && prepared.fifo.is_none());
+        assert!(prepared.could_not.iter().any(|line| line.starts_with("stay on CPU 8191: ")));
+        assert!(prepared.could_not.iter().any(|line| line.starts_with("run under SCHED_FIFO 100: ")));
+    }
+}
