@@ -2,6 +2,7 @@
 //! streams.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -66,7 +67,10 @@ fn search(folder: &Path, depth: usize, found: &mut Vec<Found>) -> Result<(), Err
             is_trace = true;
         } else if kind.is_dir() && !hidden {
             folders.push(entry.path());
-        } else if (kind.is_file() || kind.is_symlink()) && !hidden && name != "tompion.json" {
+        } else if (kind.is_file() || kind.is_symlink() && leads_to_file(&entry.path()))
+            && !hidden
+            && name != "tompion.json"
+        {
             files.push(entry.path());
         }
     }
@@ -84,17 +88,26 @@ fn search(folder: &Path, depth: usize, found: &mut Vec<Found>) -> Result<(), Err
     Ok(())
 }
 
+/// Whether a link is a stream's: those to folders may lead in circles, and those to nothing have nothing.
+fn leads_to_file(link: &Path) -> bool {
+    fs::metadata(link).is_ok_and(|there| !there.is_dir())
+}
+
 /// Reads and compiles the description of a trace.
 pub(crate) fn load(folder: &Path) -> Result<Trace, Error> {
     let path = folder.join("metadata");
     let io = |source| Error::Io { path: path.clone(), source };
-    let size = fs::metadata(&path).map_err(io)?.len();
-    if size > MAX_METADATA {
-        return Err(io(std::io::Error::other(format!(
-            "expected at most {MAX_METADATA} bytes, found {size}"
-        ))));
+    let other = |text: String| io(std::io::Error::other(text));
+    // A pipe or a device may have no end, or never begin.
+    if !fs::metadata(&path).map_err(io)?.is_file() {
+        return Err(other("expected a regular file, found something else".into()));
     }
-    let bytes = fs::read(&path).map_err(io)?;
+    let mut bytes = Vec::new();
+    let file = fs::File::open(&path).map_err(io)?;
+    file.take(MAX_METADATA + 1).read_to_end(&mut bytes).map_err(io)?;
+    if bytes.len() as u64 > MAX_METADATA {
+        return Err(other(format!("expected at most {MAX_METADATA} bytes, found more")));
+    }
     let trace =
         tompion_ctf::parse(&bytes).map_err(|reason| Error::Metadata { path: path.clone(), reason })?;
     let decoder = Decoder::new(trace).map_err(|reason| Error::Description { path, reason })?;

@@ -200,7 +200,7 @@ fn a_growing_trace_is_printed_as_it_comes() {
     let text = String::from_utf8(text).unwrap();
     let times: Vec<&str> = text.lines().map(|line| &line[8..34]).collect();
     let expected =
-        ["100] (+?.?", "200] (+0.0", "150] (+-1.", "300] (+0.0", "400] (+0.0", "450] (+0.0", "500] (+0.0"];
+        ["100] (+?.?", "200] (+0.0", "150] (+-0.0", "300] (+0.0", "400] (+0.0", "450] (+0.0", "500] (+0.0"];
     assert!(times.len() == 8, "{text}");
     for (time, expected) in times.iter().zip(expected) {
         assert!(time.contains(expected), "{text}");

@@ -176,6 +176,8 @@ pub(super) struct Compiler<'c, 't> {
     pub slots: &'c Slots<'t>,
     pub filled: &'c mut Filled<'t>,
     scope: Scope,
+    /// The clock of the stream: fields that are mapped to another one say nothing of its time.
+    clock: Option<&'t str>,
     /// Names up to the field that is compiled, those of options included.
     path: Vec<String>,
     /// Names of fields alone: what references of CTF 2 have.
@@ -192,13 +194,14 @@ impl<'c, 't> Compiler<'c, 't> {
     pub fn compile(
         slots: &'c Slots<'t>,
         filled: &'c mut Filled<'t>,
-        scope: Scope,
+        (scope, clock): (Scope, Option<&'t str>),
         structure: &'t Struct,
     ) -> Result<Plan> {
         let mut compiler = Compiler {
             slots,
             filled,
             scope,
+            clock,
             path: Vec::new(),
             members: Vec::new(),
             is_single: true,
@@ -537,7 +540,8 @@ impl<'c, 't> Compiler<'c, 't> {
         };
         let is_end = version == Version::One && name == "timestamp_end";
         roles.iter().for_each(|role| self.save_role(role));
-        if integer.clock.is_some() && !is_end {
+        let is_mapped = integer.clock.is_some() && integer.clock.as_deref() == self.clock;
+        if is_mapped && !is_end {
             self.watch();
             let bits = if integer.form == Form::Variable { 0 } else { integer.bits as u8 };
             self.plan.steps.push(Step::Clock { bits });

@@ -215,7 +215,7 @@ impl Decoder {
         let slots = Slots::new(&trace);
         let count = slots.count();
         let mut filled = Filled::new();
-        let packet_header = plan(&slots, &mut filled, Scope::PacketHeader, &trace.packet_header)?;
+        let packet_header = plan(&slots, &mut filled, (Scope::PacketHeader, None), &trace.packet_header)?;
         let streams = trace.streams.iter().map(|stream| stream_decoder(&slots, &filled, &trace, stream));
         let streams = streams.collect::<Result<_, _>>()?;
         drop(slots);
@@ -281,6 +281,7 @@ impl Decoder {
             return Err(DecodeError { problem: Problem::NoEvent(short.id), bit });
         };
         state.clock = advance_clock(state.clock, short.time, short.time_bits);
+        state.moment = state.clock;
         Ok(EventHead { class, end: short.end })
     }
 
@@ -342,7 +343,7 @@ impl Decoder {
     /// The clock's value at the last header that was decoded, in cycles.
     #[inline]
     pub fn cycles(&self, state: &State) -> u64 {
-        state.clock
+        state.moment
     }
 
     /// The fields of the context that all events of the stream share.
@@ -398,6 +399,7 @@ impl StreamDecoder {
             id = state.role(Role::EventId);
             state.words.clear();
         }
+        state.moment = state.clock;
         let class = match id {
             Some(id) => self.numbers.get(id),
             None if self.events.len() == 1 => Some(0),
@@ -418,10 +420,10 @@ fn fields<'a>(root: Option<&'a Struct>, words: &'a [u64], first: usize, bytes: B
 fn plan<'t>(
     slots: &Slots<'t>,
     filled: &mut Filled<'t>,
-    scope: Scope,
+    root: (Scope, Option<&'t str>),
     structure: &'t Option<Struct>,
 ) -> Result<Option<Plan>, CompileError> {
-    structure.as_ref().map(|structure| Compiler::compile(slots, filled, scope, structure)).transpose()
+    structure.as_ref().map(|structure| Compiler::compile(slots, filled, root, structure)).transpose()
 }
 
 fn stream_decoder<'t>(
@@ -431,20 +433,21 @@ fn stream_decoder<'t>(
     stream: &'t Stream,
 ) -> Result<StreamDecoder, CompileError> {
     let mut filled = filled.clone();
-    let packet_context = plan(slots, &mut filled, Scope::PacketContext, &stream.packet_context)?;
-    let header = plan(slots, &mut filled, Scope::EventHeader, &stream.event_header)?;
-    let context = plan(slots, &mut filled, Scope::StreamEventContext, &stream.event_context)?;
+    let clock = clock_name(stream);
+    let packet_context = plan(slots, &mut filled, (Scope::PacketContext, clock), &stream.packet_context)?;
+    let header = plan(slots, &mut filled, (Scope::EventHeader, clock), &stream.event_header)?;
+    let context = plan(slots, &mut filled, (Scope::StreamEventContext, clock), &stream.event_context)?;
     let mut events = Vec::with_capacity(stream.events.len());
     for event in &stream.events {
         let mut filled = filled.clone();
-        let own = plan(slots, &mut filled, Scope::EventContext, &event.context)?;
-        let payload = plan(slots, &mut filled, Scope::Payload, &event.payload)?;
+        let own = plan(slots, &mut filled, (Scope::EventContext, clock), &event.context)?;
+        let payload = plan(slots, &mut filled, (Scope::Payload, clock), &event.payload)?;
         let pass = Pass::over(&[context.as_ref(), own.as_ref(), payload.as_ref()]);
         events.push(EventDecoder { context: own, payload, pass });
     }
     let numbers = Numbers::new(&stream.events);
     let short_header = stream.event_header.as_ref().and_then(|header| ShortHeader::of(header, trace.version));
     let short_header = short_header.filter(|_| !slots.header_is_referred_to());
-    let clock = clock_name(stream).and_then(|name| trace.clocks.iter().position(|clock| clock.name == name));
+    let clock = clock.and_then(|name| trace.clocks.iter().position(|clock| clock.name == name));
     Ok(StreamDecoder { packet_context, header, short_header, context, events, numbers, clock })
 }

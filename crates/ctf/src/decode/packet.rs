@@ -74,6 +74,7 @@ impl Decoder {
             packet.discarded = role(Role::EventsDiscarded);
             packet.sequence = role(Role::SequenceNumber);
         }
+        state.moment = state.clock;
         packet.header_bits = end;
         packet.check_sizes()?;
         packet.words.clone_from(&state.words);

@@ -44,6 +44,8 @@ pub struct State {
     pub(super) slots: Vec<u64>,
     /// The clock's value, updated by fields that are mapped to it.
     pub(super) clock: u64,
+    /// Its value behind the last header: the time of that event, whatever its other fields are mapped to.
+    pub(super) moment: u64,
     /// Texts that had to be converted.
     pub(super) texts: Vec<u8>,
     /// Which roles' values were found.
@@ -61,6 +63,7 @@ impl State {
             words: Vec::new(),
             slots: vec![0; slots],
             clock: 0,
+            moment: 0,
             texts: Vec::new(),
             roles: Roles::NONE,
             order: ByteOrder::Little,

@@ -207,3 +207,24 @@ fn packets_of_other_traces_and_impossible_sizes_are_refused() {
     assert_eq!(packet(0xc1fc_1fc1, 1, 3, 264, 256), sizes(264, 256));
     assert_eq!(packet(0xc1fc_1fc1, 1, 3, 232, 250), sizes(232, 250));
 }
+
+/// The header says when an event happened. Later fields on the same clock move the clock for the next event; those on
+/// another clock are values and nothing more.
+#[test]
+fn an_event_s_time_is_that_of_its_header() {
+    let text = "clock { name = c; }; clock { name = d; };
+        trace { major = 1; minor = 8; byte_order = le; };
+        stream { event.header := struct { integer { size = 8; map = clock.c.value; } timestamp; }; };
+        event { name = e; fields := struct {
+            integer { size = 8; map = clock.c.value; } own; integer { size = 8; map = clock.d.value; } other;
+        }; };";
+    let decoder = Decoder::new(tsdl::parse_text(text).unwrap()).unwrap();
+    let (mut state, input) = (decoder.state(), Input::new(&[10, 77, 200, 80, 90, 201], u64::MAX));
+    let (mut bit, mut times) = (0, Vec::new());
+    while bit < 48 {
+        let head = decoder.event_header(0, input, bit, &mut state).unwrap();
+        bit = decoder.event_body(0, head.class, input, (head.end, &mut state)).unwrap().end;
+        times.push(decoder.cycles(&state));
+    }
+    assert_eq!(times, [10, 80]);
+}

@@ -201,25 +201,30 @@ impl<'a> Parser<'a> {
             let at = self.at();
             let name = self.type_words(false)?;
             self.symbol(";")?;
-            return Ok(Item::Alias { ty, declarator: Declarator { name, lengths: Vec::new(), at } });
+            let declarators = vec![Declarator { name, lengths: Vec::new(), at }];
+            return Ok(Item::Aliases { ty, declarators });
         }
         if self.is_word("typedef") {
             self.advance();
             let ty = self.type_before_name()?;
-            let declarator = self.declarator()?;
-            self.symbol(";")?;
-            return Ok(Item::Alias { ty, declarator });
+            let declarators = self.declarators()?;
+            return Ok(Item::Aliases { ty, declarators });
         }
         let ty = self.type_before_name()?;
         if self.take_symbol(";") {
             return Ok(Item::Declare { ty });
         }
+        Ok(Item::Field { ty, declarators: self.declarators()? })
+    }
+
+    /// `a, b[3];`
+    fn declarators(&mut self) -> Result<Vec<Declarator>> {
         let mut declarators = vec![self.declarator()?];
         while self.take_symbol(",") {
             declarators.push(self.declarator()?);
         }
         self.symbol(";")?;
-        Ok(Item::Field { ty, declarators })
+        Ok(declarators)
     }
 
     fn declarator(&mut self) -> Result<Declarator> {

@@ -190,10 +190,12 @@ impl<'a> Resolver<'a> {
     /// Remembers the names that a declaration gives.
     pub fn declaration(&mut self, item: &'a Item, scope: usize) -> Result<()> {
         match item {
-            Item::Alias { ty, declarator } => {
+            Item::Aliases { ty, declarators } => {
                 self.declare_names(ty, scope);
-                let alias = Alias { ty, declarator: Some(declarator), scope };
-                self.define(scope, declarator.name.clone(), alias);
+                for declarator in declarators {
+                    let alias = Alias { ty, declarator: Some(declarator), scope };
+                    self.define(scope, declarator.name.clone(), alias);
+                }
             }
             Item::Declare { ty } => self.declare_names(ty, scope),
             _ => {}

@@ -12,7 +12,7 @@ pub(super) enum Item {
     /// `name.name := type;`
     Bind { name: String, ty: TypeExpr },
     /// `typealias type := name;`, `typedef type name[2];`
-    Alias { ty: TypeExpr, declarator: Declarator },
+    Aliases { ty: TypeExpr, declarators: Vec<Declarator> },
     /// `struct name { … };` without a field.
     Declare { ty: TypeExpr },
     /// `type name[2], name;`

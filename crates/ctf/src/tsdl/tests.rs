@@ -165,7 +165,7 @@ fn negative_offsets_are_written_as_whole_seconds() {
 fn names_of_types_follow_scopes_and_references_follow_places() {
     let trace = parsed(
         "typealias integer { size = 32; } := unsigned int;
-         typedef unsigned int pair_t[2];
+         typedef unsigned int one_t, pair_t[2];
          trace { major = 1; minor = 8; byte_order = be; };
          struct tail { string s[n]; };
          variant choice { unsigned int A; struct { unsigned int n; struct tail t; } B; };
@@ -173,7 +173,7 @@ fn names_of_types_follow_scopes_and_references_follow_places() {
              enum kind : integer { size = 8; } { A, B = 5 ... 6, C } kind;
              enum kind again;
              struct { pair_t p; variant choice <kind> v[3]; } inner;
-             unsigned int x[event.fields.inner.p], y;
+             unsigned int x[event.fields.inner.p]; one_t y;
          }; };",
     );
     let payload = trace.streams[0].events[0].payload.as_ref().unwrap();

@@ -298,6 +298,8 @@ impl Source {
         let (begin, end) = (nanoseconds(packet.begin), nanoseconds(packet.end));
         let class = file.decoder.stream(packet.stream).map_or(0, |stream| stream.id);
         let cpu = file.cpu;
+        // Where a tracer had no time left to end the packet, there is no end, or one before the beginning.
+        let end = end.filter(|&end| begin.is_none_or(|begin| end >= begin));
         let mut lose = |kind, count, to| {
             if count > 0 {
                 losses.push(Loss {
@@ -314,8 +316,6 @@ impl Source {
         };
         lose(LossKind::Packets, missing_packets(self.before, packet), begin);
         lose(LossKind::Events, discarded_events(self.before, packet), end.or(begin));
-        // Where a tracer had no time left to end the packet, there is no end, or one before the beginning.
-        let end = end.filter(|&end| begin.is_none_or(|begin| end >= begin));
         self.sound = end.map_or(i64::MAX, |end| end.saturating_add(LATE));
         self.is_damaged = false;
         self.before = Some(Before { discarded: packet.discarded, sequence: packet.sequence, end });

@@ -126,10 +126,7 @@ impl Times {
             line.extend_from_slice(between);
             match delta {
                 None => line.extend_from_slice(b"?.?????????"),
-                Some(delta) => {
-                    digits::signed(delta.div_euclid(SECOND), line);
-                    fraction(delta.rem_euclid(SECOND), line);
-                }
+                Some(delta) => signed_seconds(delta, line),
             }
         }
         line.extend_from_slice(end);
@@ -137,6 +134,9 @@ impl Times {
 
     /// `17:46:22.794565804`
     pub fn time(&mut self, time: i64, line: &mut Vec<u8>) {
+        if time < 0 && self.format.clock == ClockFormat::Seconds {
+            return signed_seconds(time, line);
+        }
         let second = time.div_euclid(SECOND);
         if self.text.is_empty() || second != self.second {
             self.second = second;
@@ -195,6 +195,16 @@ impl Usual {
     }
 }
 
+/// `-1.000001868`
+fn signed_seconds(nanoseconds: i64, line: &mut Vec<u8>) {
+    if nanoseconds < 0 {
+        line.push(b'-');
+    }
+    let size = nanoseconds.unsigned_abs();
+    digits::unsigned(size / SECOND as u64, line);
+    fraction((size % SECOND as u64) as i64, line);
+}
+
 /// `.794565804`
 fn fraction(nanoseconds: i64, line: &mut Vec<u8>) {
     let mut text = [0; 9];
@@ -215,10 +225,25 @@ mod tests {
             for time in times {
                 let mut line = Vec::new();
                 writer.write(Moment { time, cycles: 0 }, &mut line);
-                let second = time.div_euclid(SECOND);
-                let expected = format!("[{second}.{:09}] ", time.rem_euclid(SECOND));
+                let sign = if time < 0 { "-" } else { "" };
+                let (seconds, rest) =
+                    (time.unsigned_abs() / SECOND as u64, time.unsigned_abs() % SECOND as u64);
+                let expected = format!("[{sign}{seconds}.{rest:09}] ");
                 assert!(line.starts_with(expected.as_bytes()), "{}", String::from_utf8_lossy(&line));
             }
         }
+    }
+
+    #[test]
+    fn what_happened_before_has_a_negative_delta() {
+        let format = TimeFormat { clock: ClockFormat::Seconds, date: false, utc: true };
+        let mut writer = Times::new(&format, true);
+        let mut line = Vec::new();
+        for time in [10, 5, 2_000_000_000, -1] {
+            writer.write(Moment { time, cycles: 0 }, &mut line);
+        }
+        let expected = "[0.000000010] (+?.?????????) [0.000000005] (+-0.000000005) [2.000000000] (+1.999999995) \
+                        [-0.000000001] (+-2.000000001) ";
+        assert_eq!(String::from_utf8_lossy(&line), expected);
     }
 }
