@@ -21,13 +21,18 @@ use crate::{
     kernel::Outcome as KernelOutcome,
     manifest::{self, Clock, Manifest},
     process::{Process, Share},
+    watchmen::Watchmen,
 };
 
 /// Shortest and longest sleep. The longest one bounds how much a sudden burst may bring before the
 /// consumer looks.
 const SLEEP: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(4));
-/// Longest sleep while events come.
+/// Longest sleep while events come, and for some time after they came in a rush: a program that had to wait for a
+/// processor makes up for it in a burst, at a gigabyte or two a second.
 const BUSY_SLEEP: Duration = Duration::from_millis(1);
+const RUSH_LASTS: Duration = Duration::from_millis(500);
+/// It is a rush if so many hundredths of a ring were filled in a sleep.
+const RUSH_SHARE: u64 = 2;
 /// While bytes are converted, rings are looked after this often.
 const COLLECT_EVERY: Duration = Duration::from_micros(500);
 /// What was copied is converted when the clock was sampled twice after it, so often.
@@ -96,6 +101,10 @@ pub struct Consumer {
     /// Up to where all rings together had been read at the last turn, and whether so much came that nothing may wait.
     read: u64,
     is_flood: bool,
+    /// When events came in a rush last.
+    rushed: Option<Instant>,
+    /// Who sees to it that this thread is not kept from looking at rings; none before it runs.
+    watchmen: Option<Watchmen>,
     flushed: Instant,
     /// When a program's request was last followed.
     saved: Option<Instant>,
@@ -131,6 +140,8 @@ impl Consumer {
             kept: now,
             read: 0,
             is_flood: false,
+            rushed: None,
+            watchmen: None,
             flushed: now,
             saved: None,
             askers: BTreeSet::new(),
@@ -141,6 +152,7 @@ impl Consumer {
     /// Works until it is told to finish, or nobody is left to tell it.
     pub fn run(mut self, orders: &Receiver<Order>) {
         tompion_os::prefer_this_thread();
+        self.watchmen = Some(Watchmen::of_this_thread());
         // The disk's thread has as much to do; whichever program runs, rings must not wait for the scheduler's next tick.
         tompion_os::ask_for_short_slices();
         let mut sleep = SLEEP.0;
@@ -204,11 +216,30 @@ impl Consumer {
             self.attempt(|process, _| process.flush());
             self.keep_clock(|file, _| file.sync());
         }
-        match fullest {
+        if fullest >= RUSH_SHARE {
+            self.rushed = Some(Instant::now());
+        }
+        let sleep = match fullest {
             10.. => SLEEP.0,
             3.. => sleep.min(BUSY_SLEEP),
             1.. => (sleep * 3 / 2).min(BUSY_SLEEP),
+            _ if self.is_rush() => (sleep * 3 / 2).min(BUSY_SLEEP),
             _ => (sleep * 3 / 2).min(SLEEP.1),
+        };
+        self.expect_within(sleep);
+        sleep
+    }
+
+    /// Whether events come in a rush, or did a short time ago.
+    fn is_rush(&self) -> bool {
+        self.rushed.is_some_and(|time| time.elapsed() < RUSH_LASTS)
+    }
+
+    /// Says when the rings are to be looked at again.
+    fn expect_within(&mut self, time: Duration) {
+        let is_rush = self.is_rush();
+        if let Some(watchmen) = &mut self.watchmen {
+            watchmen.expect(time, is_rush);
         }
     }
 
@@ -306,6 +337,7 @@ impl Consumer {
         for process in &mut self.processes {
             process.collect();
         }
+        self.expect_within(2 * COLLECT_EVERY);
         // A slow disk may have taken long: what was collected must not be much later than the newest sample.
         if self.kept.elapsed() >= SAMPLE_EVERY {
             self.sample();

@@ -3,6 +3,7 @@
 //! ```text
 //! record ─┬─ control thread: starts the command, welcomes processes, hears signals, knows who lives
 //!         └─ consumer thread: drains rings by timer, converts time, makes packets
+//!            ├─ watchmen: take it to another processor when its own stands still
 //!            └─ disk thread: writes them
 //! ```
 //!
@@ -30,6 +31,7 @@ mod resume;
 mod source;
 mod target;
 mod untrusted_text;
+mod watchmen;
 
 pub use clock::ClockMap;
 pub use consumer::Report;
