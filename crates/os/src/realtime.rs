@@ -41,9 +41,11 @@ pub fn pin_this_thread(cpu: u32) -> io::Result<()> {
 /// # Errors
 /// If that isn't allowed (`sched(7)`: root, CAP_SYS_NICE, or RLIMIT_RTPRIO), or the priority doesn't exist.
 pub fn run_fifo(priority: u32) -> io::Result<()> {
-    let priority = libc::sched_param { sched_priority: priority.try_into().unwrap_or(0) };
+    // SAFETY: numbers alone, for which zero is a value; musl's structure has more of them than glibc's.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = priority.try_into().unwrap_or(0);
     // SAFETY: the structure is only read.
-    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) }).map(drop)
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) }).map(drop)
 }
 
 /// Keeps all memory of the process from being paged out, that which it has and that which it will have.
