@@ -46,24 +46,26 @@ pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<()> {
 
 /// Builds everything that a user installs.
 pub fn build(workspace: &Workspace, profile: Profile) -> Result<()> {
-    let mut cargo = shell::cargo();
-    cargo.args(["build", "--workspace", "--exclude", "xtask"]).current_dir(&workspace.root);
-    if profile == Profile::Release {
-        cargo.arg("--release");
-    }
-    if !shell::watched() {
-        cargo.arg("--quiet");
-    }
-    shell::run(&mut cargo)?;
+    cargo(workspace, profile, &["build", "--workspace", "--exclude", "xtask"])?;
     static_library(workspace, profile)?;
     preload_wrappers(workspace, profile).map(drop)
 }
 
+/// Builds `libtompion.so` alone, as programs have it.
+pub fn library(workspace: &Workspace) -> Result<()> {
+    cargo(workspace, Profile::Release, &["build", "--package", "tompion-agent"])?;
+    link_soname(&Profile::Release.folder(workspace))
+}
+
 /// Builds `libtompion.a`, which leaves out what only a shared library can do.
 fn static_library(workspace: &Workspace, profile: Profile) -> Result<()> {
+    let words = ["rustc", "--package", "tompion-agent", "--no-default-features", "--crate-type", "staticlib"];
+    cargo(workspace, profile, &words)
+}
+
+fn cargo(workspace: &Workspace, profile: Profile, words: &[&str]) -> Result<()> {
     let mut cargo = shell::cargo();
-    cargo.args(["rustc", "--package", "tompion-agent", "--no-default-features", "--crate-type", "staticlib"]);
-    cargo.current_dir(&workspace.root);
+    cargo.args(words).current_dir(&workspace.root);
     if profile == Profile::Release {
         cargo.arg("--release");
     }

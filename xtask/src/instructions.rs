@@ -10,6 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::artifacts::{self, Profile};
 use crate::bench::programs::{self, Program};
 use crate::bench::tompion::{Settings, Source, Tompion};
 use crate::shell;
@@ -81,7 +82,10 @@ fn alone() -> Result<()> {
 
 /// Counts each event, recorded and not recorded.
 fn count(workspace: &Workspace) -> Result<Vec<Count>> {
-    let tompion = Tompion::build(workspace)?.context("there is no command and no library to count")?;
+    // What records them is not counted, and would take minutes to build optimized.
+    let tompion = Tompion::build_with(workspace, Profile::Debug)?;
+    let tompion = tompion.context("there is no command to record with")?;
+    artifacts::library(workspace)?;
     let build = |name, source, flags: &[String]| {
         programs::build(workspace, &Program { name, sources: &[source], flags })
     };

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -222,16 +223,24 @@ fn counted(command: &mut Command) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Every program in `tests/`: passed when it exits with 0, left out when with 77.
+/// Every program in `tests/`: passed when it exits with 0, left out when with 77. All at a time: most of them wait
+/// for a virtual machine, which has one processor.
 fn scripts(workspace: &Workspace, options: &Options) -> Outcome {
-    let mut total = Outcome::default();
-    for script in script_files(workspace) {
-        let name = script.strip_prefix(&workspace.root).unwrap_or(&script).display().to_string();
+    let run = |script: &Path| {
+        let name = script.strip_prefix(&workspace.root).unwrap_or(script).display().to_string();
         let begin = Instant::now();
-        let outcome = with_second_chance(options, &name, || run_script(workspace, options, &script));
+        let outcome = with_second_chance(options, &name, || run_script(workspace, options, script));
         println!("{name}: {}  {}", outcome.text(), seconds(begin.elapsed()));
-        total.add(outcome);
-    }
+        outcome
+    };
+    let died = |_| Outcome::of(Err(anyhow::anyhow!("a thread that ran a test panicked")));
+    let (files, mut total) = (script_files(workspace), Outcome::default());
+    thread::scope(|scope| {
+        let running: Vec<_> = files.iter().map(|script| scope.spawn(move || run(script))).collect();
+        for thread in running {
+            total.add(thread.join().unwrap_or_else(died));
+        }
+    });
     total
 }
 

@@ -29,7 +29,7 @@ mod socket;
 mod thread;
 mod user;
 
-pub use affinity::{begin_in_groups, set_affinity};
+pub use affinity::{affinity, allowed_cpus, begin_in_groups, set_affinity};
 pub use clock::{
     COUNTER_NAME, ClockPair, monotonic_ns, monotonic_ns_without_tsc, realtime_ns, sample_clocks, tsc,
     tsc_is_usable, tsc_state,
@@ -58,10 +58,7 @@ pub use process::{
 pub use processor::{
     Processor, cpu_by_rdpid, cpu_or_thread, exchange_pair, processor, tsc_and_cpu, tsc_in_order,
 };
-pub use realtime::{
-    ThreadUsage, allowed_cpus, lock_memory, pin_this_thread, run_fifo, thread_cpu_ns, thread_usage,
-    tsc_in_place,
-};
+pub use realtime::{ThreadUsage, lock_memory, run_fifo, thread_cpu_ns, thread_usage, tsc_in_place};
 pub use sanitizer::{note_acquire, note_release};
 pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};
 pub use thread::{

@@ -1,38 +1,8 @@
-//! What a thread that measures time asks for: a CPU of its own, the first place among its threads, memory that
-//! stays; and what the kernel knows of how often and how long it was kept from running.
+//! What a thread that measures time asks for: the first place among its CPU's threads, memory that stays; and what the kernel knows of how often and how long it was kept from running.
 
 use std::io;
 
 use crate::{check, last_error};
-
-/// The CPUs that the calling thread may run on, in order.
-///
-/// Source: `sched_setaffinity(2)`; the kernel's set may be larger than the C library's `cpu_set_t`.
-pub fn allowed_cpus() -> Vec<u32> {
-    // 8192 CPUs, the most that Linux can be built for.
-    let mut words = [0u64; 128];
-    // SAFETY: the kernel writes at most as many bytes as it is told the array has.
-    let size =
-        unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&words), words.as_mut_ptr()) };
-    let known = usize::try_from(size).unwrap_or(0) * 8;
-    let has = |cpu: &usize| words.get(cpu / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1);
-    (0..known).filter(has).map(|cpu| cpu as u32).collect()
-}
-
-/// Keeps the calling thread on one CPU.
-///
-/// # Errors
-/// If there is no such CPU, or the thread may not run there (`sched_setaffinity(2)`).
-pub fn pin_this_thread(cpu: u32) -> io::Result<()> {
-    let mut words = [0u64; 128];
-    let word =
-        words.get_mut(cpu as usize / 64).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-    *word = 1 << (cpu % 64);
-    // SAFETY: the kernel reads as many bytes as the array has.
-    let result =
-        unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&words), words.as_ptr()) };
-    check(result as libc::c_int).map(drop)
-}
 
 /// Puts the calling thread before all threads of ordinary and of lower real-time priority on its CPU: SCHED_FIFO.
 ///
@@ -126,21 +96,6 @@ pub fn tsc_in_place() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_thread_stays_where_it_is_put() {
-        let allowed = allowed_cpus();
-        let cpu = *allowed.last().unwrap();
-        std::thread::spawn(move || {
-            pin_this_thread(cpu).unwrap();
-            assert_eq!(allowed_cpus(), [cpu]);
-            assert_eq!(crate::current_cpu(), cpu);
-        })
-        .join()
-        .unwrap();
-        assert_eq!(allowed_cpus(), allowed, "other threads are not meant");
-        assert!(pin_this_thread(8191).is_err() && pin_this_thread(u32::MAX).is_err());
-    }
 
     #[test]
     fn the_kernel_counts_what_comes_between() {

@@ -241,7 +241,7 @@ pub fn produce(spec: &str, result: &Path) -> Result<(), Error> {
 }
 
 fn produce_on(cpu: u32, spec: &Spec, event: LoopEvent, together: &Barrier) -> f64 {
-    let _ = tompion_os::pin_this_thread(cpu);
+    let _ = tompion_os::set_affinity(0, &[cpu]);
     for _ in 0..WARM_BURSTS {
         (0..WARM_EVENTS).for_each(|_| event.record(0, 0));
         std::thread::sleep(WARM_PAUSE);

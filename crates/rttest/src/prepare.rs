@@ -48,14 +48,14 @@ pub fn choose_cpu(wanted: Option<u32>) -> Result<u32, Error> {
 
 /// Whether a thread of this process can be put there: isolated CPUs are not among the allowed ones.
 fn can_pin(cpu: u32) -> bool {
-    let attempt = std::thread::spawn(move || tompion_os::pin_this_thread(cpu).is_ok());
+    let attempt = std::thread::spawn(move || tompion_os::set_affinity(0, &[cpu]).is_ok());
     attempt.join().unwrap_or(false)
 }
 
 /// Gets for the calling thread what can be had. Memory is locked last, when all of it is there.
 pub fn prepare(wish: Wish) -> Prepared {
     let mut prepared = Prepared { cpu: wish.cpu, ..Prepared::default() };
-    match tompion_os::pin_this_thread(wish.cpu) {
+    match tompion_os::set_affinity(0, &[wish.cpu]) {
         Ok(()) => prepared.pinned = true,
         Err(error) => {
             prepared.cpu = tompion_os::current_cpu();

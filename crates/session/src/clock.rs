@@ -39,14 +39,14 @@ pub struct ClockMap {
     slack_ns: u64,
 }
 
-/// A straight conversion between two samples, or between one and a break, in integers: a division for each event would
-/// cost more than all else, and so would looking for the break.
+/// A straight conversion between two samples, between one and a break, or behind the newest, in integers: a division for
+/// each event would cost more than all else, and so would looking for the break.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Line {
     /// Tick count at its left end, and how many ticks it is to the right one.
     from: u64,
     ticks: u64,
-    /// Moment of its left end, and of the sample at or behind its right one, which no rounding goes beyond.
+    /// Moment of its left end, and that at or behind its right one, which no rounding goes beyond.
     ns: u64,
     latest: u64,
     /// Nanoseconds per tick, times 2 to the power of [`Line::SHIFT`].
@@ -81,7 +81,14 @@ impl Line {
         Self { from: begin.tsc, ticks: end - begin.tsc, ns: begin.ns, latest: right.ns, slope }
     }
 
-    /// The moment of a tick count between the samples; none of others.
+    /// How this line goes on behind its right end, as far as moments can be.
+    fn behind(self, right: ClockPair, slack_ns: u64) -> Self {
+        let ticks = (u128::from(slack_ns) << Self::SHIFT).checked_div(self.slope.into()).unwrap_or(0);
+        let ticks = u64::try_from(ticks).unwrap_or(u64::MAX);
+        Self { from: right.tsc, ticks, ns: right.ns, latest: right.ns.saturating_add(slack_ns), ..self }
+    }
+
+    /// The moment of a tick count that lies on the line; none of others.
     #[inline(always)]
     pub fn to_ns(self, tsc: u64) -> Option<u64> {
         let ticks = tsc.wrapping_sub(self.from);
@@ -184,6 +191,8 @@ impl ClockMap {
             return self.newest().ns;
         };
         let line = match self.break_of(index) {
+            // What is converted without delay is newer than all samples.
+            None if tsc >= right.tsc => Line::new(left, right).behind(right, self.slack_ns),
             None => Line::new(left, right),
             Some(slopes) => Line::beside_break(left, right, slopes, tsc),
         };
@@ -326,6 +335,19 @@ mod tests {
         assert_eq!(map.to_plausible_ns(u64::MAX), last + SLACK_NS);
         let middle = map.to_ns(1_000_000_000);
         assert_eq!(map.to_plausible_ns(1_000_000_000), middle);
+    }
+
+    #[test]
+    fn behind_the_newest_sample_the_last_line_goes_on() {
+        let points = truth(|_| 0.4, 2_000_000_000);
+        let mut map = map_of(&points[..points.len() / 2], 250_000);
+        let newest = map.newest();
+        assert_eq!(map.to_ns(newest.tsc), newest.ns);
+        assert!(largest_error(&mut map, &points) < 2.0);
+        let line = map.line();
+        assert_eq!(line.to_ns(newest.tsc + 500), Some(newest.ns + 200), "one line for all of them");
+        assert_eq!(line.to_ns(newest.tsc + 3 * SLACK_NS), None);
+        assert_eq!(map.to_ns(newest.tsc + 3 * SLACK_NS), newest.ns + SLACK_NS / 5 * 6);
     }
 
     #[test]

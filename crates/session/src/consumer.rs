@@ -152,6 +152,8 @@ impl Consumer {
     /// Works until it is told to finish, or nobody is left to tell it.
     pub fn run(mut self, orders: &Receiver<Order>) {
         tompion_os::prefer_this_thread();
+        // Before anybody moves this thread: a thread that it starts may run where it may itself.
+        disk::start();
         self.watchmen = Some(Watchmen::of_this_thread());
         // The disk's thread has as much to do; whichever program runs, rings must not wait for the scheduler's next tick.
         tompion_os::ask_for_short_slices();

@@ -249,6 +249,11 @@ fn disk() -> &'static Disk {
     DISK.get_or_init(Disk::start)
 }
 
+/// Starts the thread that writes, if it does not run yet.
+pub fn start() {
+    disk();
+}
+
 /// Whether so much waits to be written that no more should be made.
 pub fn is_full() -> bool {
     // Ordering: a hint; what waits is counted by those who hand it over and by the thread that writes.

@@ -62,13 +62,18 @@ pub struct Tompion {
 }
 
 impl Tompion {
-    /// Builds command and library, or tells nothing of them where they do not exist.
+    /// Builds command and library as users have them, or tells nothing of them where they do not exist.
     pub fn build(workspace: &Workspace) -> Result<Option<Self>> {
+        Self::build_with(workspace, Profile::Release)
+    }
+
+    /// The same with another profile.
+    pub fn build_with(workspace: &Workspace, profile: Profile) -> Result<Option<Self>> {
         if !["tompion-cli", "tompion-agent"].into_iter().all(|name| workspace.has_crate(name)) {
             return Ok(None);
         }
-        artifacts::build(workspace, Profile::Release)?;
-        Ok(Some(Self { folder: Profile::Release.folder(workspace) }))
+        artifacts::build(workspace, profile)?;
+        Ok(Some(Self { folder: profile.folder(workspace) }))
     }
 
     /// A preload wrapper's library.

@@ -11,7 +11,7 @@ use tompion_layout::record::Form;
 use tompion_ring::{
     kept,
     reader::Span,
-    records::{Records, UntrustedEvent, UntrustedRecord},
+    records::{Alike, Records, UntrustedEvent, UntrustedRecord},
 };
 use tompion_schema::Kind;
 
@@ -278,36 +278,52 @@ impl Process {
 /// a loop without a choice in it costs a quarter of what each would cost by itself. Returns how many they were.
 #[inline(always)]
 fn convert_alike(
+    to: (&mut OpenPacket<'_>, ClassId),
+    records: &mut Records<'_>,
+    event: (&UntrustedEvent<'_>, u64),
+    line: Line,
+) -> u64 {
+    match event.0.payload.len() {
+        0 => convert_alike_of::<0>(to, records, event, line),
+        8 => convert_alike_of::<8>(to, records, event, line),
+        16 => convert_alike_of::<16>(to, records, event, line),
+        24 => convert_alike_of::<24>(to, records, event, line),
+        32 => convert_alike_of::<32>(to, records, event, line),
+        40 => convert_alike_of::<40>(to, records, event, line),
+        48 => convert_alike_of::<48>(to, records, event, line),
+        56 => convert_alike_of::<56>(to, records, event, line),
+        64 => convert_alike_of::<64>(to, records, event, line),
+        _ => 0,
+    }
+}
+
+/// The same for one length, which the compiler knows. Each is a function of its own, whose loop has no call in it:
+/// in one with all of them, the compiler leaves some.
+#[inline(never)]
+fn convert_alike_of<const PAYLOAD: usize>(
     (packet, id): (&mut OpenPacket<'_>, ClassId),
     records: &mut Records<'_>,
     (event, enough): (&UntrustedEvent<'_>, u64),
     line: Line,
 ) -> u64 {
-    /// The same for one length, which the compiler knows.
+    let events = OnLine { alike: records.alike::<PAYLOAD>(event, enough), line };
+    let count = packet.push_alike(id, events);
+    records.pass_alike::<PAYLOAD>(count);
+    count as u64
+}
+
+/// Events with their moments, up to the first that does not lie on the clock's line.
+struct OnLine<'a, const PAYLOAD: usize> {
+    alike: Alike<'a, PAYLOAD>,
+    line: Line,
+}
+
+impl<'a, const PAYLOAD: usize> Iterator for OnLine<'a, PAYLOAD> {
+    type Item = (u32, u64, &'a [u8; PAYLOAD]);
+
     #[inline(always)]
-    fn of_length<const PAYLOAD: usize>(
-        (packet, id): (&mut OpenPacket<'_>, ClassId),
-        records: &mut Records<'_>,
-        (event, enough): (&UntrustedEvent<'_>, u64),
-        line: Line,
-    ) -> u64 {
-        let alike = records.alike::<PAYLOAD>(event, enough);
-        let events = alike.map_while(|(tid, time, payload)| Some((tid, line.to_ns(time)?, payload)));
-        let count = packet.push_alike(id, events);
-        records.pass_alike::<PAYLOAD>(count);
-        count as u64
-    }
-    let (to, event) = ((packet, id), (event, enough));
-    match event.0.payload.len() {
-        0 => of_length::<0>(to, records, event, line),
-        8 => of_length::<8>(to, records, event, line),
-        16 => of_length::<16>(to, records, event, line),
-        24 => of_length::<24>(to, records, event, line),
-        32 => of_length::<32>(to, records, event, line),
-        40 => of_length::<40>(to, records, event, line),
-        48 => of_length::<48>(to, records, event, line),
-        56 => of_length::<56>(to, records, event, line),
-        64 => of_length::<64>(to, records, event, line),
-        _ => 0,
+    fn next(&mut self) -> Option<Self::Item> {
+        let (tid, time, payload) = self.alike.next()?;
+        Some((tid, self.line.to_ns(time)?, payload))
     }
 }
