@@ -2,7 +2,7 @@
 //
 //   node benches/view/generate.mjs EVENTS FOLDER
 
-import { closeSync, mkdirSync, openSync, writeFileSync, writeSync } from "node:fs";
+import { closeSync, mkdirSync, openSync, readFileSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -13,23 +13,10 @@ const THREADS = 500;
 const PACKET = 256 << 10;
 const HEAD = 1 + 5 * 8 + 1;
 
-const METADATA = `/* CTF 1.8 */
-typealias integer { size = 8; } := u8;
-typealias integer { size = 32; signed = true; align = 8; } := i32;
-typealias integer { size = 64; align = 8; } := u64;
-trace { major = 1; minor = 8; byte_order = le; packet.header := struct { u8 stream_id; }; };
-env { domain = "kernel"; hostname = "generated"; tracer_name = "generate.mjs"; };
-clock { name = c; freq = 1000000000; offset_s = 1700000000; };
-typealias integer { size = 64; align = 8; map = clock.c.value; } := time;
-stream { id = 0; packet.context := struct { time timestamp_begin; time timestamp_end; u64 content_size;
-    u64 packet_size; u64 events_discarded; u8 cpu_id; };
-    event.header := struct { u8 id; time timestamp; }; };
-event { name = "sched_switch"; id = 0; stream_id = 0; fields := struct { string prev_comm; i32 prev_tid;
-    i32 prev_state; string next_comm; i32 next_tid; }; };
-event { name = "syscall_entry_read"; id = 1; stream_id = 0; fields := struct { i32 fd; }; };
-event { name = "syscall_exit_read"; id = 2; stream_id = 0; fields := struct { i32 ret; }; };
-event { name = "sched_waking"; id = 3; stream_id = 0; fields := struct { string comm; i32 tid; }; };
-`;
+/** The description that the viewer's tests have, too, but for the host and the clock. */
+const METADATA = readFileSync(join(import.meta.dirname, "../../crates/viewer/tests/server/kernel.tsdl"), "utf8")
+  .replace('"box"', '"generated"')
+  .replace("offset = 0", "offset_s = 1700000000");
 
 /** A processor's stream, packet by packet. */
 class Stream {

@@ -1,12 +1,14 @@
 // What looking at a trace costs: the first picture, the answers to gestures, the page's main thread, memory.
 //
-//   node benches/view/measure.mjs [--events 1e6,1e8] [--binary target/release/tompion] [--folder DIR] [TRACE…]
+//   node benches/view/measure.mjs [--events 1e6,1e8] [--corpus DIR] [--binary target/release/tompion] [--folder DIR] [TRACE…]
 //
-// Traces of so many events are generated in DIR, and used again when they are there. What is measured is told as a table
-// in Markdown. It wants the machine for itself: a browser that waits for a processor measures its neighbours.
+// Traces of so many events are generated in DIR, and used again when they are there; those of the corpus of which the
+// viewer's documentation speaks are copied there. Or else those that are named are measured. What is measured is told as
+// tables in Markdown: one for each trace, and one of all. It wants the machine for itself: a browser that waits for a processor
+// measures its neighbours.
 
 import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
@@ -18,12 +20,15 @@ const { chromium } = createRequire(join(ROOT, "web/package.json"))("playwright-c
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
-    events: { type: "string", default: "1e6" },
+    events: { type: "string", default: "1e6,1e8" },
+    corpus: { type: "string", default: resolve(ROOT, "../shared/ctf-corpus") },
     binary: { type: "string", default: join(ROOT, "target/release/tompion") },
     folder: { type: "string" },
     chromium: { type: "string", default: "/usr/bin/chromium" },
   },
 });
+/** Traces of other tracers: a kernel with many threads, robots, functions of a program, an old kernel's. */
+const CORPUS = ["many-threads", "ros2", "glxgears-cyg-profile", "bug446190"];
 const DEADLINE = 1_800_000;
 const GESTURES = 60;
 /** Categories of Chromium's trace that have tasks and frames. */
@@ -120,18 +125,38 @@ async function indexed(url, begun) {
   }
 }
 
-async function measure(browser, trace) {
-  rmSync(join(trace, ".tompion-view/index"), { force: true });
+/** Opens the page; returns it when it has drawn something, and when that was. */
+async function firstPicture(browser, url, begun) {
   const page = await browser.newPage({ viewport: { width: 1600, height: 900 } });
   page.setDefaultTimeout(DEADLINE);
+  await page.goto(url);
+  await page.waitForSelector('html[data-loaded="true"]');
+  await page.waitForFunction(() => (window.tompion?.app.tiles.arrived ?? 0) > 0);
+  await settle(page);
+  return { page, first: performance.now() - begun };
+}
+
+/** The same of a trace of which the index is there. */
+async function again(browser, trace) {
+  const { server, begun, url } = await serve(trace);
+  try {
+    const { page, first } = await firstPicture(browser, url, begun);
+    await page.close();
+    return first;
+  } finally {
+    server.kill("SIGTERM");
+  }
+}
+
+/** All of a trace; returns its row of the last table. */
+async function measure(browser, trace) {
+  rmSync(join(trace, ".tompion-view/index"), { force: true });
   const { server, begun, url, listening } = await serve(trace);
   const whole = indexed(url, begun);
+  let page;
   try {
-    await page.goto(url);
-    await page.waitForSelector('html[data-loaded="true"]');
-    await page.waitForFunction(() => (window.tompion?.app.tiles.arrived ?? 0) > 0);
-    await settle(page);
-    const first = performance.now() - begun;
+    let first;
+    ({ page, first } = await firstPicture(browser, url, begun));
     const building = await gestures(page);
     await page.waitForFunction(() => window.tompion?.app.info.progress >= 1, undefined, { polling: 200 });
     const index = await whole;
@@ -146,8 +171,8 @@ async function measure(browser, trace) {
     const row = (what, value) => console.log(`| ${what} | ${value} |`);
     console.log(`\n| ${basename(trace)}: ${events.toLocaleString("en")} events | |\n|---|---|`);
     row("address printed", `${listening.toFixed(0)} ms`);
-    row("first picture", `${(first / 1000).toFixed(2)} s`);
-    row("whole index", `${(index / 1000).toFixed(1)} s`);
+    row("first picture", seconds(first));
+    row("whole index", seconds(index));
     row("next frame after a gesture: half, 99 %, longest (of)", milliseconds(frames));
     row("all in sight is there after a gesture", milliseconds(settled));
     row("the same while the index is built", milliseconds(building.settled));
@@ -155,10 +180,19 @@ async function measure(browser, trace) {
     row("main thread, whole tasks over 0.5 ms", milliseconds(tasks));
     row("memory of the page's process, of the browser, of JavaScript", `${used.page.toFixed(0)} MB, ${used.browser.toFixed(0)} MB, ${used.heap.toFixed(0)} MB`);
     row("memory of the server at most", `${memory(server.pid, "status", "VmHWM").toFixed(0)} MB`);
+    server.kill("SIGTERM");
+    const opened = await again(browser, trace);
+    row("first picture of it when it is opened again", seconds(opened));
+    const [answer, callback] = [quantile(settled, 0.99), quantile(callbacks, 0.99)].map((time) => `${time.toFixed(0)} ms`);
+    return [basename(trace), events.toLocaleString("en"), seconds(first), seconds(index), seconds(opened), answer, callback, `${used.page.toFixed(0)} MB`];
   } finally {
-    await page.close();
+    await page?.close();
     server.kill("SIGTERM");
   }
+}
+
+function seconds(milliseconds) {
+  return `${(milliseconds / 1000).toFixed(2)} s`;
 }
 
 const folder = options.folder ?? mkdtempSync(join(tmpdir(), "tompion-view-bench-"));
@@ -168,9 +202,20 @@ for (const text of positionals.length > 0 ? [] : options.events.split(",")) {
   if (!existsSync(join(trace, "metadata"))) generate(Number(text), trace);
   traces.push(trace);
 }
+for (const name of positionals.length > 0 ? [] : CORPUS) {
+  const [from, to] = [join(options.corpus, name), join(folder, name)];
+  if (!existsSync(from)) console.error(`not measured: ${from} is not there`);
+  // An index is kept beside what is measured.
+  else if (!existsSync(to)) cpSync(from, to, { recursive: true });
+  if (existsSync(to)) traces.push(to);
+}
 const browser = await chromium.launch({ executablePath: options.chromium, args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"] });
 try {
-  for (const trace of traces) await measure(browser, trace);
+  const rows = [];
+  for (const trace of traces) rows.push(await measure(browser, trace));
+  const heads = ["trace", "events", "first picture", "whole index", "first picture, opened again", "a gesture's picture, 99 %", "a frame's callback, 99 %", "the page's memory"];
+  const line = (cells) => `| ${cells.join(" | ")} |`;
+  console.log(["", line(heads), line(heads.map(() => "---")), ...rows.map(line)].join("\n"));
 } finally {
   await browser.close();
   if (options.folder === undefined) rmSync(folder, { recursive: true, force: true });

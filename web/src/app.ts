@@ -182,14 +182,13 @@ export class App {
     this.tell("info");
   }
 
-  /** Lanes have other numbers now: what is chosen stays chosen. */
-  renumber(numbers: Map<number, number>): void {
-    const lane = this.selected === null ? undefined : numbers.get(this.selected.lane);
-    if (this.selected !== null && lane !== undefined) this.selected.lane = lane;
-    else this.selected = null;
+  /** Tracks may be gone: what is chosen of the others stays chosen. */
+  forgetGone(): void {
+    const isThere = (lane: number): boolean => this.tracks.laneTrack.has(lane);
+    if (this.selected !== null && !isThere(this.selected.lane)) this.selected = null;
     if (this.area === null) return;
-    this.area.lanes = this.area.lanes.map((old) => numbers.get(old)).filter((now) => now !== undefined);
-    this.area.tracks = [...new Set(this.area.lanes.map((now) => this.tracks.laneTrack.get(now) ?? -1))];
+    this.area.lanes = this.area.lanes.filter(isThere);
+    this.area.tracks = this.area.tracks.filter((track) => this.tracks.all.has(track));
   }
 
   /** Scrolls so that a track can be seen, and its folded parents open. */

@@ -25,6 +25,7 @@ export class Header {
     const facts = [duration(info.end - info.begin), `${grouped(info.events)} events`];
     if (info.traces.length > 1) facts.push(`${info.traces.length} traces`);
     if (info.growing) facts.push("growing");
+    if (info.progress < 1) facts.push(`${Math.floor(info.progress * 100)} % read`);
     byId("trace-facts").textContent = facts.join(" · ");
     this.warnings();
     byId("traces-button").hidden = info.traces.length < 2;

@@ -217,15 +217,14 @@ class Page {
     this.poll();
   }
 
-  /** Takes what is new of a trace; one that was read anew has other tracks. */
+  /** Takes what is new of a trace; one that was read anew may have fewer tracks, and the others have their numbers. */
   private async grown(anew: boolean): Promise<void> {
     const { app } = this;
     const first = app.tracks.all.size === 0;
     const { tracks } = await api.tracks(0);
     if (anew && !first) {
-      const numbers = app.tracks.replace(tracks);
-      app.tiles.renumber(numbers);
-      app.renumber(numbers);
+      app.tracks.replace(tracks);
+      app.forgetGone();
     } else {
       app.tracks.add(tracks);
       if (first) app.tracks.openAtFirst();

@@ -2,7 +2,7 @@
 
 import type { App } from "./app";
 import { context, fitCanvas } from "./dom";
-import type { PlacedRow } from "./paint";
+import { FONT, type PlacedRow } from "./paint";
 import type { LaneSlot } from "./tracks";
 
 export interface Arrow {
@@ -18,6 +18,8 @@ export interface LanePlace {
   y: number;
 }
 
+/** Distance of the lines over what was not read, in pixels. */
+const HATCH = 14;
 /** More arrows than this at once are drawn faintly. */
 const FEW = 60;
 /** More than this are not drawn. */
@@ -39,6 +41,7 @@ export class Overlay {
     drawing.clearRect(0, 0, width, height);
     const places = lanePlaces(rows);
     const x = this.scale(width);
+    this.unread(drawing, x, [width, height]);
     this.area(drawing, rows, x, height);
     this.notes(drawing, x, height);
     drawing.save();
@@ -59,6 +62,38 @@ export class Overlay {
   private scale(width: number): (time: number) => number {
     const { begin, span } = this.app.view;
     return (time) => ((time - begin) / span) * width;
+  }
+
+  /** Where the trace wasn't read so far, nothing is drawn but how many events there are: that must not look like rest. */
+  private unread(drawing: CanvasRenderingContext2D, x: (time: number) => number, [width, height]: [number, number]): void {
+    const { info, palette } = this.app;
+    if (info.progress >= 1) return;
+    const left = Math.max(0, x(info.begin + info.progress * (info.end - info.begin)));
+    const right = Math.min(width, x(info.end));
+    if (left >= right) return;
+    drawing.save();
+    drawing.beginPath();
+    drawing.rect(left, 0, right - left, height);
+    drawing.clip();
+    drawing.strokeStyle = palette.overwritten;
+    drawing.globalAlpha = 0.3;
+    drawing.beginPath();
+    for (let at = left - (left % HATCH) - height; at < right; at += HATCH) {
+      drawing.moveTo(at, height);
+      drawing.lineTo(at + height, 0);
+    }
+    drawing.stroke();
+    drawing.globalAlpha = 1;
+    drawing.font = FONT;
+    const words = `not read yet · ${Math.floor(info.progress * 100)} % is`;
+    const wide = drawing.measureText(words).width + 16;
+    if (right - left > wide + 16) {
+      drawing.fillStyle = palette.ground;
+      drawing.fillRect(left + 8, 8, wide, 22);
+      drawing.fillStyle = palette.text;
+      drawing.fillText(words, left + 16, 23);
+    }
+    drawing.restore();
   }
 
   private area(drawing: CanvasRenderingContext2D, rows: PlacedRow[], x: (time: number) => number, height: number): void {

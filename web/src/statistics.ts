@@ -7,12 +7,13 @@ import { exportButtons } from "./export";
 import { histogram } from "./histogram";
 import { patch } from "./legend";
 import type { Page } from "./panel";
+import { type Column, Table } from "./table";
 import { duration, grouped, moment, percent } from "./time";
 import { Style, type Durations, type Statistics, type ThreadTimes } from "./wire";
 
-/** Rows of a list at first; each click has so many times as many. */
-const FIRST_ROWS = 100;
-const MORE = 4;
+/** Widths of columns in pixels. */
+const TIME = 78;
+const COUNT = 70;
 
 export class Selection implements Page {
   private readonly root = byId("page-selection");
@@ -21,10 +22,10 @@ export class Selection implements Page {
   /** What the histogram is of. */
   private chosen = "";
   private found: Statistics | null = null;
-  /** How many rows each list has, where it was asked for more. */
-  private rows = new Map<string, number>();
-  /** How many the server was asked for; it has its own idea at first. */
-  private most: number | undefined;
+  /** The lists, to be told when more of them is known. */
+  private tables: Table[] = [];
+  /** Whether all rows were asked for; at first, the server sends as many as it likes. */
+  private wantsAll = false;
 
   constructor(private readonly app: App) {
     app.on("area", () => this.show());
@@ -45,8 +46,7 @@ export class Selection implements Page {
       return;
     }
     this.root.dataset["ready"] = "false";
-    this.rows.clear();
-    this.most = undefined;
+    this.wantsAll = false;
     void this.ask(area.begin, area.end, area.lanes.join(","));
   }
 
@@ -67,9 +67,8 @@ export class Selection implements Page {
     const request = new AbortController();
     this.request = request;
     try {
-      const statistics = await api.select(begin, end, ids, this.most, request.signal);
-      this.found = statistics;
-      this.fill(statistics);
+      this.found = sorted(await api.select(begin, end, ids, undefined, request.signal));
+      this.fill(this.found);
       this.root.dataset["ready"] = "true";
     } catch (error) {
       if (wasAborted(error)) return;
@@ -79,6 +78,7 @@ export class Selection implements Page {
   }
 
   private fill(found: Statistics): void {
+    this.tables = [];
     const head = this.head(found);
     const cards = el("div", { class: "cards" });
     cards.append(
@@ -86,38 +86,46 @@ export class Selection implements Page {
         this.waits(found),
         this.threads(found),
         this.cpus(found),
-        this.durations("Spans", found.spans, found.counts?.spans),
-        this.durations("System calls", found.syscalls, found.counts?.syscalls),
-        this.durations("Interrupts", found.interrupts, found.counts?.interrupts),
+        this.durations("Spans", (now) => now.spans, found, found.counts?.spans),
+        this.durations("System calls", (now) => now.syscalls, found, found.counts?.syscalls),
+        this.durations("Interrupts", (now) => now.interrupts, found, found.counts?.interrupts),
         this.events(found),
       ].filter((card): card is HTMLElement => card !== null),
     );
     fill(this.root, head, cards);
   }
 
-  /** How many rows of a list are shown. */
-  private shown(list: string): number {
-    return this.rows.get(list) ?? FIRST_ROWS;
-  }
-
-  /** Below a list that has not all rows: how many it has, and a way to the others. */
-  private rest(list: string, there: number, all: number): HTMLElement | null {
-    const shown = Math.min(this.shown(list), there);
-    if (shown >= all) return null;
-    const more = button(`Show ${grouped(Math.min(all, shown * MORE) - shown)} more`, `There are ${grouped(all)}`, () => this.more(list, there, all));
-    more.dataset["list"] = list;
-    return el("p", { class: "rest muted" }, `${grouped(shown)} of ${grouped(all)} `, more);
-  }
-
-  private more(list: string, there: number, all: number): void {
-    const wanted = Math.min(all, this.shown(list) * MORE);
-    this.rows.set(list, wanted);
+  /** Rows are in sight that the server has not sent: it is asked for all, once. */
+  private async askAll(): Promise<void> {
     const { area } = this.app;
-    if (wanted > there && area !== null) {
-      this.most = wanted;
-      this.root.dataset["ready"] = "false";
-      void this.ask(area.begin, area.end, area.lanes.join(","));
-    } else if (this.found !== null) this.fill(this.found);
+    const counts = this.found?.counts;
+    if (this.wantsAll || area === null || counts === undefined) return;
+    this.wantsAll = true;
+    const request = this.request;
+    try {
+      const most = Math.max(...Object.values(counts));
+      const found = sorted(await api.select(area.begin, area.end, area.lanes.join(","), most, request?.signal));
+      if (request !== this.request) return;
+      this.found = found;
+      for (const table of this.tables) table.redraw();
+    } catch (error) {
+      if (!wasAborted(error)) this.app.say(`not all rows are there: ${reason(error)}`);
+    }
+  }
+
+  /** A list of any length. `of` finds it in what is known now. */
+  private list<T>(columns: Column[], count: number, of: (found: Statistics) => T[], cells: (one: T) => HTMLTableCellElement[]): HTMLElement {
+    const table = new Table({
+      columns,
+      count,
+      cells: (row) => {
+        const one = this.found === null ? undefined : of(this.found)[row];
+        return one === undefined ? null : cells(one);
+      },
+      missing: () => void this.askAll(),
+    });
+    this.tables.push(table);
+    return table.element;
   }
 
   private head(found: Statistics): HTMLElement {
@@ -157,22 +165,18 @@ export class Selection implements Page {
         el("tr", {}, el("td", {}, patch(this.app, wait.style)), el("td", {}, name), number(duration(wait.end - wait.begin)), el("td", { class: "words", text: shorten(wait.why ?? "", 120) })),
       );
     }
-    return card("Waited longest for a CPU", table, "wide waits");
+    return card("Waited longest for a CPU", el("div", { class: "scrolls" }, table), "wide waits");
   }
 
   private threads(found: Statistics): HTMLElement | null {
     if (found.threads.length === 0) return null;
-    const rows = [...found.threads].sort((a, b) => b.running - a.running).slice(0, this.shown("Threads"));
-    const all = found.counts?.threads ?? found.threads.length;
-    const table = el("table", { class: "list" });
-    table.append(headings(["thread", "time by state", "running", "ready", "preempted", "blocked"]));
-    for (const thread of rows) {
+    const count = found.counts?.threads ?? found.threads.length;
+    const columns = [{ title: "thread" }, { title: "time by state" }, ...["running", "ready", "preempted", "blocked"].map((title) => ({ title, width: TIME }))];
+    const rows = this.list(columns, count, (now) => now.threads, (thread) => {
       const name = link(`${shorten(thread.name, 40)} ${thread.tid}`, "Go to its track", () => this.app.reveal(thread.track));
-      table.append(
-        el("tr", {}, el("td", {}, name), el("td", {}, this.bar(thread)), number(duration(thread.running)), number(duration(thread.ready)), number(duration(thread.preempted)), number(duration(thread.blocked))),
-      );
-    }
-    return card(`Threads${of(rows.length, all)}`, el("div", {}, table, this.rest("Threads", found.threads.length, all)), "wide");
+      return [el("td", {}, name), el("td", {}, this.bar(thread)), ...[thread.running, thread.ready, thread.preempted, thread.blocked].map((time) => number(duration(time)))];
+    });
+    return card(`Threads: ${grouped(count)}`, rows, "wide");
   }
 
   private bar(thread: ThreadTimes): HTMLElement {
@@ -208,42 +212,52 @@ export class Selection implements Page {
       bar.append(part);
       table.append(el("tr", {}, el("td", { text: String(cpu.cpu) }), number(percent(cpu.busy, whole)), el("td", {}, bar), number(duration(cpu.interrupts))));
     }
-    return card("CPUs", table);
+    return card("CPUs", el("div", { class: "scrolls" }, table));
   }
 
-  private durations(title: string, all: Durations[], count = all.length): HTMLElement | null {
-    if (all.length === 0) return null;
-    const rows = [...all].sort((a, b) => b.total - a.total).slice(0, this.shown(title));
+  private durations(title: string, of: (found: Statistics) => Durations[], found: Statistics, count?: number): HTMLElement | null {
+    const all = of(found);
+    const [first] = all;
+    if (first === undefined) return null;
     const place = el("div", { class: "histogram-place" });
-    const table = el("table", { class: "list" });
-    table.append(headings(["name", "count", "p50", "p99", "longest", "total"]));
     const choose = (one: Durations): void => {
       this.chosen = one.name;
       fill(place, histogram(this.app, one));
     };
-    for (const one of rows) {
+    const columns = [{ title: "name" }, { title: "count", width: COUNT }, ...["p50", "p99", "longest", "total"].map((heading) => ({ title: heading, width: TIME }))];
+    const rows = this.list(columns, count ?? all.length, of, (one) => {
       const name = link(shorten(one.name, 60), "Histogram of its durations", () => choose(one));
       const longest = one.longest;
       const most = longest ? link(duration(one.max), "Jump to the longest", () => this.app.jump(longest.lane, longest.begin, longest)) : duration(one.max);
-      table.append(
-        el("tr", {}, el("td", {}, name), number(grouped(one.count)), number(duration(one.p50)), number(duration(one.p99)), el("td", { class: "number" }, most), number(duration(one.total))),
-      );
-    }
-    const first = rows.find((one) => one.name === this.chosen) ?? rows.find((one) => one.count > 1) ?? rows[0];
-    if (first !== undefined) fill(place, histogram(this.app, first));
-    return card(`${title}${of(rows.length, count)}`, el("div", {}, place, table, this.rest(title, all.length, count)), "wide");
+      return [el("td", {}, name), number(grouped(one.count)), number(duration(one.p50)), number(duration(one.p99)), el("td", { class: "number" }, most), number(duration(one.total))];
+    });
+    const shown = all.find((one) => one.name === this.chosen) ?? all.find((one) => one.count > 1) ?? first;
+    fill(place, histogram(this.app, shown));
+    return card(`${title}: ${grouped(count ?? all.length)}`, el("div", {}, place, rows), "wide");
   }
 
   private events(found: Statistics): HTMLElement | null {
     if (found.events.length === 0) return null;
-    const rows = [...found.events].sort((a, b) => b[1] - a[1]).slice(0, this.shown("Events"));
-    const table = el("table", { class: "list" });
-    for (const [name, count] of rows) {
-      table.append(el("tr", {}, el("td", { text: shorten(name, 80) }), number(grouped(count))));
-    }
+    const rows = this.list([{ title: "name" }, { title: "count", width: 100 }], found.events.length, (now) => now.events, ([name, count]) => [
+      el("td", { text: shorten(name, 80), title: name }),
+      number(grouped(count)),
+    ]);
     const sum = found.events.reduce((total, [, count]) => total + count, 0);
-    return card(`Events: ${grouped(sum)}`, el("div", {}, table, this.rest("Events", found.events.length, found.events.length)));
+    return card(`Events: ${grouped(sum)}`, rows);
   }
+}
+
+/** Lists by what is most in them. */
+function sorted(found: Statistics): Statistics {
+  const byTotal = (all: Durations[]): Durations[] => [...all].sort((a, b) => b.total - a.total);
+  return {
+    ...found,
+    threads: [...found.threads].sort((a, b) => b.running - a.running),
+    events: [...found.events].sort((a, b) => b[1] - a[1]),
+    spans: byTotal(found.spans),
+    syscalls: byTotal(found.syscalls),
+    interrupts: byTotal(found.interrupts),
+  };
 }
 
 const STATE_NAMES: Record<number, string> = {
@@ -254,11 +268,7 @@ const STATE_NAMES: Record<number, string> = {
   [Style.unknown]: "unknown",
 };
 
-function of(shown: number, all: number): string {
-  return all > shown ? `: ${grouped(shown)} of ${grouped(all)}` : "";
-}
-
-function number(text: string): HTMLElement {
+function number(text: string): HTMLTableCellElement {
   return el("td", { class: "number", text });
 }
 
@@ -267,5 +277,5 @@ function headings(names: string[]): HTMLElement {
 }
 
 function card(title: string, content: HTMLElement, className = ""): HTMLElement {
-  return el("section", { class: `card ${className}` }, el("h3", { text: title }), el("div", { class: "scrolls" }, content));
+  return el("section", { class: `card ${className}` }, el("h3", { text: title }), content);
 }

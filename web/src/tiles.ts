@@ -82,20 +82,6 @@ export class Tiles {
     this.changed();
   }
 
-  /** Lanes have other numbers now; what they showed is drawn until the server has answered anew. */
-  renumber(numbers: Map<number, number>): void {
-    const before = new Map(this.lanes);
-    this.lanes.clear();
-    for (const [old, now] of numbers) {
-      const tiles = before.get(old);
-      if (tiles !== undefined) this.lanes.set(now, tiles);
-    }
-    this.bytes = 0;
-    for (const tiles of this.lanes.values()) for (const tile of tiles.values()) this.bytes += size(tile);
-    this.drop();
-    this.outdated();
-  }
-
   /** Forgets everything, also what is being asked: times have moved. */
   clear(): void {
     this.lanes.clear();

@@ -91,45 +91,16 @@ export class Tracks {
     return fresh;
   }
 
-  /** Takes the tracks of a trace that was read anew; what was open and pinned stays so, as far as it is there.
-   * Answers which lane is which now. */
-  replace(wire: WireTrack[]): Map<number, number> {
-    const before = this.laneIdentities();
-    const open = new Set([...this.open].map((id) => this.identity(id)));
-    const known = new Set([...this.all.keys()].map((id) => this.identity(id)));
-    const pinned = this.pinned.map((id) => this.identity(id));
+  /** Takes the tracks of a trace that was read anew; what was open and pinned stays so, as far as it is there. */
+  replace(wire: WireTrack[]): void {
+    const [open, known] = [new Set(this.open), new Set(this.all.keys())];
     for (const all of [this.all, this.laneTrack, this.laneKind, this.open]) all.clear();
     this.newest = -1;
     this.add(wire);
-    const now = new Map([...this.all.keys()].map((id) => [this.identity(id), id]));
-    for (const [identity, id] of now) {
-      const track = this.all.get(id);
-      if (open.has(identity) || (!known.has(identity) && track?.kind === "group")) this.open.add(id);
+    for (const [id, track] of this.all) {
+      if (open.has(id) || (!known.has(id) && track.kind === "group")) this.open.add(id);
     }
-    this.pinned = pinned.map((identity) => now.get(identity)).filter((id) => id !== undefined);
-    const lanes = new Map<number, number>();
-    for (const [identity, lane] of this.laneIdentities()) {
-      const old = before.get(identity);
-      if (old !== undefined) lanes.set(old, lane);
-    }
-    return lanes;
-  }
-
-  private laneIdentities(): Map<string, number> {
-    const lanes = new Map<string, number>();
-    for (const track of this.all.values()) {
-      const identity = this.identity(track.id);
-      for (const lane of track.lanes) lanes.set(`${identity}:${lane.kind}:${lane.depth ?? 0}`, lane.id);
-    }
-    return lanes;
-  }
-
-  /** What a track is, whatever its number. */
-  private identity(id: number): string {
-    const track = this.all.get(id);
-    if (track === undefined) return "";
-    const { kind, cpu, pid, tid, trace } = track;
-    return JSON.stringify([kind, cpu, pid, tid, trace, pid === undefined && tid === undefined ? track.name : ""]);
+    this.pinned = this.pinned.filter((id) => this.all.has(id));
   }
 
   private put(wire: WireTrack, known: Track | undefined): void {

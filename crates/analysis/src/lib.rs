@@ -7,4 +7,5 @@
 //! Reading and merging is `tompion-reader`'s work; here events become states that last from one moment to another.
 #![forbid(unsafe_code)]
 
+pub mod quick;
 pub mod state;

@@ -12,11 +12,13 @@
 //! Decoding is `tompion-ctf`'s work; what an analysis makes of events belongs above this crate.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod discover;
 mod event;
 mod file;
 pub mod filter;
 pub mod follow;
+mod gather;
 pub mod json;
 mod lines;
 pub mod manifest;
@@ -33,6 +35,7 @@ use std::path::PathBuf;
 
 pub use discover::Trace;
 pub use event::{Event, Place};
+pub use gather::Gather;
 pub use tompion_ctf::metadata::Version;
 
 pub use merge::{

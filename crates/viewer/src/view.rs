@@ -119,7 +119,7 @@ impl View {
     /// If they cannot be opened, or there is no place for an index.
     pub fn open(paths: &[PathBuf], cache: Option<&Path>) -> Result<Self, Error> {
         let place = Place::new(paths, cache);
-        let opened = open(paths, &place, 1)?;
+        let opened = open(paths, &place, None)?;
         let count = opened.traces.len();
         Ok(Self {
             paths: paths.to_vec(),
@@ -212,7 +212,7 @@ impl View {
             return;
         }
         // What is being written may be no trace at this moment.
-        let Ok(next) = open(&self.paths, &self.place, opened.generation + 1) else { return };
+        let Ok(next) = open(&self.paths, &self.place, Some(&opened)) else { return };
         // The page had rather see what was there than an index that is just begun.
         while next.index().progress < 1.0 && next.index().error.is_none() {
             thread::sleep(Duration::from_millis(20));
@@ -235,7 +235,8 @@ impl Drop for Opened {
     }
 }
 
-fn open(paths: &[PathBuf], place: &Place, generation: u64) -> Result<Arc<Opened>, Error> {
+/// Opens traces; `before` is what they were when they were shorter.
+fn open(paths: &[PathBuf], place: &Place, before: Option<&Opened>) -> Result<Arc<Opened>, Error> {
     let is_growing = recording::is_recording(paths);
     let set = tompion_reader::open(paths)?;
     let traces = tompion_reader::open(paths)?;
@@ -243,17 +244,19 @@ fn open(paths: &[PathBuf], place: &Place, generation: u64) -> Result<Arc<Opened>
     let outline = Outline::new(&set);
     let told = (0..set.traces().len()).map(|trace| tell(&set, trace)).collect();
     let (parts, part_bytes) = (outline.parts.clone(), outline.part_bytes);
-    let known = place.load(&fingerprint);
+    // What another one kept of the traces as they are now may have other numbers.
+    let known = if before.is_none() { place.load(&fingerprint) } else { None };
     let (index, builder) = match known {
         Some(index) => (index, None),
         None => {
             let store = place.begin().map_err(Error::Index)?;
-            let (index, builder) = Builder::new(traces, outline, store);
+            let known = before.map(Opened::index);
+            let (index, builder) = Builder::new(traces, outline, (store, known.as_deref()));
             (index, Some(builder))
         }
     };
     let opened = Arc::new(Opened {
-        generation,
+        generation: before.map_or(1, |before| before.generation + 1),
         traces: told,
         parts,
         part_bytes,

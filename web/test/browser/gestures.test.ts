@@ -1,26 +1,17 @@
 // What hands do on the timeline: drag, double click, keys held and pressed, an area, the clock.
 
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import type { Browser, Page } from "playwright-core";
-import { start } from "../mock/server.mjs";
-import { area, boxOf, launch, open, type Running, settled } from "./server";
+import { beforeAll, beforeEach, describe, expect, it } from "vitest";
+import type { Page } from "playwright-core";
+import { area, boxOf, onMadeUpData, settled } from "./server";
 
 const RUNNING = 2;
 
 describe("the timeline in the hand", () => {
-  let [server, browser, page]: [Running, Browser, Page] = [] as never;
-  const errors: string[] = [];
+  const made = onMadeUpData();
+  let page: Page;
   const view = () => page.evaluate(() => ({ ...window.tompion!.app.view.target }));
 
-  beforeAll(async () => {
-    server = await start();
-    browser = await launch();
-    page = await open(browser, server.url, errors);
-  });
-  afterAll(async () => {
-    await browser?.close();
-    server?.stop();
-  });
+  beforeAll(() => ({ page } = made));
   beforeEach(async () => {
     await page.evaluate(() => {
       const { app } = window.tompion!;
@@ -145,5 +136,5 @@ describe("the timeline in the hand", () => {
     await page.waitForFunction(() => document.getElementById("clock")?.textContent === "from begin");
   });
 
-  it("took all of this without an error", () => expect(errors).toEqual([]));
+  it("took all of this without an error", () => expect(made.errors).toEqual([]));
 });

@@ -4,7 +4,9 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { cpSync, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { afterAll, beforeAll } from "vitest";
 import { type Browser, chromium, type Page } from "playwright-core";
+import { start } from "../mock/server.mjs";
 
 /** How long anything may take on a machine that others use, too. */
 export const DEADLINE = 60_000;
@@ -69,6 +71,30 @@ function firstLine(server: ChildProcess): Promise<string> {
 
 export function launch(): Promise<Browser> {
   return chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"] });
+}
+
+/** The page on made-up data. */
+export interface MadeUp {
+  server: Running;
+  browser: Browser;
+  page: Page;
+  /** What went wrong in it. */
+  errors: string[];
+}
+
+/** It is there for the tests of whoever calls this, once these are run. */
+export function onMadeUpData(): MadeUp {
+  const all = { errors: [] as string[] } as MadeUp;
+  beforeAll(async () => {
+    all.server = await start();
+    all.browser = await launch();
+    all.page = await open(all.browser, all.server.url, all.errors);
+  });
+  afterAll(async () => {
+    await all.browser?.close();
+    all.server?.stop();
+  });
+  return all;
 }
 
 /** Opens the page and waits until it has drawn what it has to draw. */

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use tompion_ctf::decode::Value;
 use tompion_ctf::metadata::{self, EnvironmentValue};
-use tompion_reader::{Event, Trace};
+use tompion_reader::Trace;
 use tompion_schema::{Kind, base_name};
 
 /// What an event does to states.
@@ -107,60 +106,4 @@ fn syscall(name: &str) -> Option<Action> {
         "exit_syscall" => Some(Action::SyscallExit("".into())),
         _ => native.strip_prefix("sys_").map(|call| Action::SyscallEntry(call.into())),
     }
-}
-
-/// The first of some fields that an event has, as a number.
-pub(super) fn number(event: &Event<'_>, names: &[&str]) -> Option<i64> {
-    let payload = event.payload();
-    let value = names.iter().find_map(|name| payload.get(name))?;
-    i64::try_from(value.as_integer()?).ok()
-}
-
-/// A number that identifies a thread or process.
-pub(super) fn id(event: &Event<'_>, names: &[&str]) -> Option<i32> {
-    number(event, names).and_then(|number| number.try_into().ok())
-}
-
-/// What the scheduler's most frequent event says, found in one pass over its fields.
-#[derive(Default)]
-pub(super) struct Switch<'a> {
-    pub previous: Option<i32>,
-    pub previous_name: Option<&'a [u8]>,
-    pub state: Option<i64>,
-    pub next: Option<i32>,
-    pub next_name: Option<&'a [u8]>,
-}
-
-impl<'a> Switch<'a> {
-    /// Of a `sched_switch`, by the names of LTTng (`prev_tid`) or of the kernel itself (`prev_pid`).
-    pub fn of(event: &Event<'a>) -> Self {
-        let mut switch = Self::default();
-        let number = |value: &Value<'_>| i64::try_from(value.as_integer()?).ok();
-        let id = |value: &Value<'_>| number(value)?.try_into().ok();
-        for (name, value) in event.payload() {
-            match name {
-                "prev_comm" => switch.previous_name = value.as_text(),
-                "prev_tid" => switch.previous = id(&value),
-                "prev_pid" => switch.previous = switch.previous.or_else(|| id(&value)),
-                "prev_state" => switch.state = number(&value),
-                "next_comm" => switch.next_name = value.as_text(),
-                "next_tid" => switch.next = id(&value),
-                "next_pid" => switch.next = switch.next.or_else(|| id(&value)),
-                _ => {}
-            }
-        }
-        switch
-    }
-}
-
-/// The text of a field, as its bytes.
-pub(super) fn text<'a>(event: &Event<'a>, name: &str) -> Option<&'a [u8]> {
-    event.payload().get(name)?.as_text()
-}
-
-/// A number among the contexts of an event.
-pub(super) fn context(event: &Event<'_>, names: &[&str]) -> Option<i32> {
-    let scopes = [event.stream_context(), event.context()];
-    let value = scopes.into_iter().find_map(|fields| names.iter().find_map(|name| fields.get(name)))?;
-    value.as_integer()?.try_into().ok()
 }

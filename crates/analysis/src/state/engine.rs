@@ -1,9 +1,10 @@
 //! From events to states.
 
 use tompion_ctf::metadata::EnvironmentValue;
-use tompion_reader::{Event, Loss, Place, Trace, TraceSet};
+use tompion_reader::{Event, Loss, Trace, TraceSet};
 
-use super::classes::{self, Action, action};
+use super::classes::Action;
+use super::facts::{Fact, Facts, Says, number};
 use super::machine::{Machine, Moment};
 use super::spans::{Ended, Spans};
 use super::{Happening, Instant, MachineId, State, ThreadId, Visitor};
@@ -48,8 +49,9 @@ pub struct Engine {
     machines: Vec<Machine>,
     /// The machine of each trace.
     machine_of: Vec<usize>,
-    /// For each trace, stream class and event class: what its events do.
-    actions: Vec<Vec<Vec<Option<Action>>>>,
+    says: Says,
+    /// What the event that is being taken says.
+    facts: Facts,
     spans: Spans,
     now: Option<i64>,
     /// Losses whose bounds lie ahead.
@@ -69,7 +71,8 @@ impl Engine {
         let mut engine = Self {
             machines: Vec::new(),
             machine_of: Vec::new(),
-            actions: Vec::new(),
+            says: Says::new(traces),
+            facts: Facts::default(),
             spans: Spans::default(),
             now: None,
             pending: Vec::new(),
@@ -77,10 +80,6 @@ impl Engine {
         for trace in traces {
             let machine = engine.machine(trace);
             engine.machine_of.push(machine);
-            let streams = trace.metadata().streams.iter();
-            let actions =
-                streams.map(|stream| stream.events.iter().map(|class| action(trace, class)).collect());
-            engine.actions.push(actions.collect());
         }
         engine
     }
@@ -112,49 +111,60 @@ impl Engine {
         self.now
     }
 
+    /// What is asked of events, for those who find facts elsewhere.
+    pub fn says(&self) -> &Says {
+        &self.says
+    }
+
     /// Takes the next event. Those without a time say nothing.
     pub fn event(&mut self, event: &Event<'_>, visitor: &mut dyn Visitor) {
-        let Some(time) = event.timestamp() else { return };
+        let mut facts = std::mem::take(&mut self.facts);
+        facts.clear();
+        self.says.add(event, &mut facts);
+        facts.list().iter().for_each(|fact| self.fact(&facts, fact, visitor));
+        self.facts = facts;
+    }
+
+    /// Takes what the next event says, which is one of these facts.
+    pub fn fact(&mut self, facts: &Facts, fact: &Fact, visitor: &mut dyn Visitor) {
+        let Some(time) = fact.time() else { return };
         let time = self.now.map_or(time, |now| now.max(time));
         if !self.pending.is_empty() {
             self.forget_until(time, visitor);
         }
         self.now = Some(time);
-        let Place { trace, stream, class } = event.place();
-        let action = self.actions.get(trace).and_then(|streams| streams.get(stream)?.get(class)?.as_ref());
-        let (Some(action), Some(&machine)) = (action, self.machine_of.get(trace)) else { return };
-        let Some(machine) = self.machines.get_mut(machine) else { return };
-        let thread = |machine: &Machine| {
-            let tid = classes::context(event, &["vtid", "tid"])?;
-            Some((ThreadId { machine: machine.id, tid }, trace))
+        let trace = fact.trace as usize;
+        let (Some(action), Some(&machine)) = (self.says.action(fact.class), self.machine_of.get(trace))
+        else {
+            return;
         };
+        let Some(machine) = self.machines.get_mut(machine) else { return };
+        let (said, id) = (facts.said(fact), machine.id);
+        let thread = || Some((ThreadId { machine: id, tid: said.thread()? }, trace));
         match action {
             Action::SpanBegin(name) => {
-                if let Some(key) = thread(machine) {
+                if let Some(key) = thread() {
                     self.spans.begin(key, State::Span(name.clone()), time);
                 }
             }
             Action::FunctionEntry => {
-                let address = classes::number(event, &["addr"]);
-                if let Some((key, address)) = thread(machine).zip(address) {
+                if let Some((key, address)) = thread().zip(said.number(number::OTHER)) {
                     self.spans.begin(key, State::Function(address as u64), time);
                 }
             }
             Action::SpanEnd(name) => {
-                if let Some(key) = thread(machine) {
+                if let Some(key) = thread() {
                     self.spans.end(key, &Ended::Span(name), time, visitor);
                 }
             }
             Action::FunctionExit => {
-                if let Some(key) = thread(machine) {
+                if let Some(key) = thread() {
                     self.spans.end(key, &Ended::Function, time, visitor);
                 }
             }
             of_kernel => {
-                let cpu = event.cpu().and_then(|cpu| cpu.try_into().ok());
-                machine.event(event, of_kernel, Moment { time, cpu }, visitor);
-                if let (Action::Exit, Some(tid)) = (of_kernel, classes::id(event, &["tid", "pid"])) {
-                    let id = machine.id;
+                machine.event(said, of_kernel, Moment { time, cpu: fact.cpu() }, visitor);
+                if let (Action::Exit, Some(tid)) = (of_kernel, said.id(number::THREAD)) {
                     self.spans.forget_thread(ThreadId { machine: id, tid }, time, visitor);
                 }
             }
@@ -184,9 +194,7 @@ impl Engine {
             else {
                 continue;
             };
-            let is_kernels = self.actions.get(trace).is_some_and(|streams| {
-                streams.iter().flatten().flatten().any(|action| !action.is_of_program())
-            });
+            let is_kernels = self.says.is_of_kernel(trace);
             if let (true, Happening::Loss { cpu, .. }) = (is_kernels, &what) {
                 machine.forget(*cpu, at, visitor);
             }

@@ -1,12 +1,12 @@
 //! Threads and processors of one machine.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tompion_reader::Event;
-
-use super::classes::{self, Action, Switch};
+use super::classes::Action;
+use super::facts::{Said, number, text};
 use super::{Going, Happening, Instant, MachineId, Sleep, State, ThreadId, Track, Visitor, Waker, Why};
+use crate::quick::QuickMap;
 
 /// Interrupts that interrupt each other: more is no nesting but lost exits.
 const MAX_NESTED: usize = 8;
@@ -26,7 +26,7 @@ pub(super) struct Machine {
     /// When the first event of its kernel happened.
     begin: Option<i64>,
     cpus: BTreeMap<u32, Cpu>,
-    threads: HashMap<i32, Thread>,
+    threads: QuickMap<i32, Thread>,
 }
 
 struct Cpu {
@@ -69,7 +69,7 @@ pub(super) struct Moment {
 
 impl Machine {
     pub fn new(id: MachineId, host: String) -> Self {
-        Self { id, host, begin: None, cpus: BTreeMap::new(), threads: HashMap::new() }
+        Self { id, host, begin: None, cpus: BTreeMap::new(), threads: QuickMap::default() }
     }
 
     fn thread_id(&self, tid: i32) -> ThreadId {
@@ -77,21 +77,20 @@ impl Machine {
     }
 
     /// An event of the kernel.
-    pub fn event(&mut self, event: &Event<'_>, action: &Action, moment: Moment, visitor: &mut dyn Visitor) {
+    pub fn event(&mut self, said: Said<'_>, action: &Action, moment: Moment, visitor: &mut dyn Visitor) {
         let Moment { time, cpu } = moment;
         let begin = *self.begin.get_or_insert(time);
         if let Some(cpu) = cpu {
             let unknown = || Cpu { current: Going::unknown(begin), interrupts: Vec::new(), soft: None };
             self.cpus.entry(cpu).or_insert_with(unknown);
-            self.learn_current(event, action, (time, cpu), visitor);
+            self.learn_current(said, action, (time, cpu), visitor);
         }
-        let number = |names: &[&str]| classes::id(event, names);
         match action {
-            Action::Switch => self.switch(event, moment, visitor),
-            Action::Wake => self.wake(event, moment, visitor),
-            Action::Fork => self.fork(event, time, visitor),
+            Action::Switch => self.switch(said, moment, visitor),
+            Action::Wake => self.wake(said, moment, visitor),
+            Action::Fork => self.fork(said, time, visitor),
             Action::Exit => {
-                if let Some(tid) = number(&["tid", "pid"]) {
+                if let Some(tid) = said.id(number::THREAD) {
                     if let Some(thread) = self.threads.get_mut(&tid) {
                         thread.exiting = true;
                     }
@@ -99,16 +98,16 @@ impl Machine {
                 }
             }
             Action::Free => {
-                let gone = number(&["tid", "pid"]).and_then(|tid| Some((tid, self.threads.remove(&tid)?)));
+                let gone = said.id(number::THREAD).and_then(|tid| Some((tid, self.threads.remove(&tid)?)));
                 if let Some((tid, thread)) = gone {
                     thread.end(self.thread_id(tid), time, (true, visitor));
                     self.tell(time, Happening::Gone { tid }, visitor);
                 }
             }
-            Action::ProcessState => self.process_state(event, time, visitor),
-            Action::SyscallEntry(name) => self.syscall_entry(event, (moment, name), visitor),
+            Action::ProcessState => self.process_state(said, time, visitor),
+            Action::SyscallEntry(name) => self.syscall_entry(said, (moment, name), visitor),
             Action::SyscallExit(name) => {
-                let Some(tid) = self.caller(event, cpu) else { return };
+                let Some(tid) = self.caller(said, cpu) else { return };
                 let id = self.thread_id(tid);
                 let syscall = self.threads.get_mut(&tid).and_then(|thread| thread.syscall.take());
                 if let Some(syscall) = syscall {
@@ -120,7 +119,7 @@ impl Machine {
             Action::InterruptEntry
             | Action::InterruptExit
             | Action::SoftInterruptEntry
-            | Action::SoftInterruptExit => self.interrupt(event, action, moment, visitor),
+            | Action::SoftInterruptExit => self.interrupt(said, action, moment, visitor),
             _ => {}
         }
     }
@@ -139,14 +138,14 @@ impl Machine {
     }
 
     /// The thread that an event is of, by its context or by where it happened.
-    fn caller(&self, event: &Event<'_>, cpu: Option<u32>) -> Option<i32> {
-        classes::context(event, &["tid"]).or_else(|| self.current(cpu)).filter(|&tid| tid != 0)
+    fn caller(&self, said: Said<'_>, cpu: Option<u32>) -> Option<i32> {
+        said.thread().or_else(|| self.current(cpu)).filter(|&tid| tid != 0)
     }
 
     /// The thread in an event's context runs where the event happened. That is of use where nothing else told.
     fn learn_current(
         &mut self,
-        event: &Event<'_>,
+        said: Said<'_>,
         action: &Action,
         (time, cpu): (i64, u32),
         visitor: &mut dyn Visitor,
@@ -154,7 +153,7 @@ impl Machine {
         if matches!(action, Action::Switch | Action::ProcessState) || self.current(Some(cpu)).is_some() {
             return;
         }
-        if let Some(tid) = classes::context(event, &["tid"]) {
+        if let Some(tid) = said.thread() {
             self.put(tid, (time, cpu), false, visitor);
         }
     }
@@ -199,21 +198,21 @@ impl Machine {
         self.tell(time, Happening::Named { tid, name, pid }, visitor);
     }
 
-    fn switch(&mut self, event: &Event<'_>, Moment { time, cpu }: Moment, visitor: &mut dyn Visitor) {
-        let switch = Switch::of(event);
-        let (Some(previous), Some(next), Some(cpu)) = (switch.previous, switch.next, cpu) else { return };
+    fn switch(&mut self, said: Said<'_>, Moment { time, cpu }: Moment, visitor: &mut dyn Visitor) {
+        let (previous, next) = (said.id(number::THREAD), said.id(number::NEXT));
+        let (Some(previous), Some(next), Some(cpu)) = (previous, next, cpu) else { return };
         // Where the trace contradicts itself, an event is missing that nobody counted.
         let believed = self.current(Some(cpu)).filter(|&tid| tid != previous && tid != 0);
         if let Some(tid) = believed {
             self.turn(tid, Going::unknown(time), visitor);
         }
         if previous != 0 {
-            self.leave(previous, switch.state.unwrap_or(0), (time, next), visitor);
-            self.name((previous, time), switch.previous_name, None, visitor);
+            self.leave(previous, said.number(number::STATE).unwrap_or(0), (time, next), visitor);
+            self.name((previous, time), said.text(text::NAME), None, visitor);
         }
         self.put(next, (time, cpu), true, visitor);
         if next != 0 {
-            self.name((next, time), switch.next_name, None, visitor);
+            self.name((next, time), said.text(text::NEXT), None, visitor);
         }
     }
 
@@ -245,8 +244,8 @@ impl Machine {
         self.turn(tid, Going { state, since: time, seen: true }, visitor);
     }
 
-    fn wake(&mut self, event: &Event<'_>, Moment { time, cpu }: Moment, visitor: &mut dyn Visitor) {
-        let Some(tid) = classes::id(event, &["tid", "pid"]).filter(|&tid| tid != 0) else { return };
+    fn wake(&mut self, said: Said<'_>, Moment { time, cpu }: Moment, visitor: &mut dyn Visitor) {
+        let Some(tid) = said.id(number::THREAD).filter(|&tid| tid != 0) else { return };
         let state = self.threads.get(&tid).map(|thread| &thread.state.state);
         // The second event of a wake-up, or one that came before the thread had gone to sleep.
         if matches!(state, Some(State::Running { .. } | State::Ready(_))) {
@@ -256,7 +255,7 @@ impl Machine {
         let ready = State::Ready(Why::Woken(waker));
         self.turn(tid, Going { state: ready, since: time, seen: true }, visitor);
         self.tell(time, Happening::Wakeup { tid, waker }, visitor);
-        self.name((tid, time), classes::text(event, "comm"), None, visitor);
+        self.name((tid, time), said.text(text::NAME), None, visitor);
     }
 
     /// Who wakes others on a processor now.
@@ -273,9 +272,8 @@ impl Machine {
         }
     }
 
-    fn fork(&mut self, event: &Event<'_>, time: i64, visitor: &mut dyn Visitor) {
-        let parent = classes::id(event, &["parent_tid", "parent_pid"]);
-        let child = classes::id(event, &["child_tid", "child_pid"]);
+    fn fork(&mut self, said: Said<'_>, time: i64, visitor: &mut dyn Visitor) {
+        let (parent, child) = (said.id(number::PARENT), said.id(number::CHILD));
         let (Some(parent), Some(child)) = (parent, child) else { return };
         let new = Thread::new(Going { state: State::New, since: time, seen: true });
         if let Some(before) = self.threads.insert(child, new) {
@@ -283,16 +281,15 @@ impl Machine {
             self.tell(time, Happening::Gone { tid: child }, visitor);
         }
         self.tell(time, Happening::Fork { parent, child }, visitor);
-        let pid = classes::id(event, &["child_tid"]).and_then(|_| classes::id(event, &["child_pid"]));
-        self.name((child, time), classes::text(event, "child_comm"), pid, visitor);
+        self.name((child, time), said.text(text::NAME), said.id(number::PROCESS), visitor);
     }
 
     /// A state dump tells of a thread. What events have told is newer.
-    fn process_state(&mut self, event: &Event<'_>, time: i64, visitor: &mut dyn Visitor) {
-        let Some(tid) = classes::id(event, &["tid"]).filter(|&tid| tid > 0) else { return };
+    fn process_state(&mut self, said: Said<'_>, time: i64, visitor: &mut dyn Visitor) {
+        let Some(tid) = said.id(number::THREAD).filter(|&tid| tid > 0) else { return };
         let is_known = |thread: &Thread| thread.state.state != State::Unknown;
         if !self.threads.get(&tid).is_some_and(is_known) {
-            let state = match classes::number(event, &["status"]) {
+            let state = match said.number(number::STATE) {
                 Some(2) => State::Ready(Why::Told),
                 Some(1 | 5) => State::Blocked { sleep: Sleep::Told, syscall: None },
                 // Threads that are gone have nothing more to tell.
@@ -301,16 +298,16 @@ impl Machine {
             };
             self.turn(tid, Going { state, since: time, seen: false }, visitor);
         }
-        self.name((tid, time), classes::text(event, "name"), classes::id(event, &["pid"]), visitor);
+        self.name((tid, time), said.text(text::NAME), said.id(number::PROCESS), visitor);
     }
 
     fn syscall_entry(
         &mut self,
-        event: &Event<'_>,
+        said: Said<'_>,
         (Moment { time, cpu }, name): (Moment, &Arc<str>),
         visitor: &mut dyn Visitor,
     ) {
-        let Some(tid) = self.caller(event, cpu) else { return };
+        let Some(tid) = self.caller(said, cpu) else { return };
         let id = self.thread_id(tid);
         let thread = self.threads.entry(tid).or_insert_with(|| Thread::new(Going::unknown(time)));
         let syscall = Going { state: State::Syscall(name.clone()), since: time, seen: true };
@@ -321,13 +318,13 @@ impl Machine {
 
     fn interrupt(
         &mut self,
-        event: &Event<'_>,
+        said: Said<'_>,
         action: &Action,
         Moment { time, cpu }: Moment,
         visitor: &mut dyn Visitor,
     ) {
         let machine = self.id;
-        let number = classes::number(event, &["irq", "vec"]).unwrap_or(-1);
+        let number = said.number(number::OTHER).unwrap_or(-1);
         let Some((place, cpu)) = cpu.and_then(|cpu| Some((cpu, self.cpus.get_mut(&cpu)?))) else { return };
         let begins = |state| Going { state, since: time, seen: true };
         match action {

@@ -23,12 +23,14 @@
 
 mod classes;
 mod engine;
+mod facts;
 mod machine;
 mod spans;
 
 use std::sync::Arc;
 
 pub use engine::{Engine, run};
+pub use facts::{Fact, Facts, Says};
 
 /// A machine, by the order in which the engine met its name: traces of one host are of one machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

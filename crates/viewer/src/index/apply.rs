@@ -1,9 +1,9 @@
 //! What happened becomes entries of lanes.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
+use tompion_analysis::quick::QuickMap;
 use tompion_analysis::state::{
     Happening, Instant, Interval, MachineId, Sleep, State, ThreadId, Track as StateTrack, Waker, Why,
 };
@@ -74,18 +74,18 @@ pub struct Applier {
     machine_of: Vec<u16>,
     /// Tracks of channels.
     channels: Vec<u32>,
-    counters: HashMap<u32, u32>,
-    flows: HashMap<(Arc<str>, i128), (i64, u32)>,
-    jobs: HashMap<(ThreadId, i64), u64>,
+    counters: QuickMap<u32, u32>,
+    flows: QuickMap<(Arc<str>, i128), (i64, u32)>,
+    jobs: QuickMap<(ThreadId, i64), u64>,
     /// The traces of programs' threads.
-    traces: HashMap<ThreadId, u32>,
+    traces: QuickMap<ThreadId, u32>,
 }
 
 impl Applier {
     /// For these machines and channels.
     pub fn new(machines: Vec<(String, u32)>, machine_of: Vec<u16>, channels: Vec<u32>) -> Self {
-        let (counters, flows, jobs) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { machines, machine_of, channels, counters, flows, jobs, traces: HashMap::new() }
+        let (counters, flows, jobs) = (QuickMap::default(), QuickMap::default(), QuickMap::default());
+        Self { machines, machine_of, channels, counters, flows, jobs, traces: QuickMap::default() }
     }
 
     /// Takes what was found.
@@ -205,10 +205,12 @@ impl Applier {
     fn living(&self, index: &mut Index, thread: ThreadId) -> u32 {
         let key = (thread.machine.0, thread.tid);
         let has_room = index.has_room();
-        match index.known.threads.get_mut(&key) {
-            Some((_, is_gone)) if *is_gone && has_room => drop(index.known.threads.remove(&key)),
-            Some((_, is_gone)) => *is_gone = false,
-            None => {}
+        if let Some((track, is_gone)) = index.known.threads.get_mut(&key) {
+            if !*is_gone || !has_room {
+                *is_gone = false;
+                return *track;
+            }
+            index.known.threads.remove(&key);
         }
         self.thread(index, thread)
     }
@@ -346,9 +348,9 @@ impl Applier {
                     Sleep::Uninterruptible => style::UNINTERRUPTIBLE,
                     Sleep::Stopped => style::STOPPED,
                 };
-                (style, syscall.as_ref().map_or(0, |name| index.labels.number(name)), 0)
+                (style, syscall.as_ref().map_or(0, |name| index.labels.shared(name)), 0)
             }
-            State::Syscall(name) => (style::SYSCALL, index.labels.number(name), 0),
+            State::Syscall(name) => (style::SYSCALL, index.labels.shared(name), 0),
             State::Interrupt(number) => {
                 let known = index.known.interrupts.get(number).copied();
                 let label = known.unwrap_or_else(|| index.labels.number(&format!("irq {number}")));
@@ -357,7 +359,7 @@ impl Applier {
             State::SoftInterrupt(number) => {
                 (style::SOFT_INTERRUPT, index.labels.number(&soft_name(*number)), *number as u64)
             }
-            State::Span(name) => (style::SPAN, index.labels.number(name), 0),
+            State::Span(name) => (style::SPAN, index.labels.shared(name), 0),
             State::Function(address) => {
                 let known = index.known.functions.get(address).copied();
                 let label = known.unwrap_or_else(|| index.labels.number(&format!("{address:#x}")));
@@ -414,7 +416,7 @@ impl Applier {
         Ok(())
     }
 
-    fn mark(&self, index: &mut Index, place: Where, (time, name): (i64, &str)) -> io::Result<()> {
+    fn mark(&self, index: &mut Index, place: Where, (time, name): (i64, &Arc<str>)) -> io::Result<()> {
         let (track, trace) = match place {
             Where::Thread(thread, trace) => (self.thread(index, thread), trace),
             Where::Cpu(machine, cpu) => (self.cpu(index, machine, cpu), self.kernel_of(machine)),
@@ -423,7 +425,7 @@ impl Applier {
                 (track, index.tracks.get(track as usize).map_or(0, |track| track.number as u32))
             }
         };
-        let label = index.labels.number(name);
+        let label = index.labels.shared(name);
         let Some(lane) = index.lane(track, (LaneKind::Marks, 0), trace) else { return Ok(()) };
         index.push(
             lane,

@@ -1,7 +1,8 @@
-//! From a trace to its index, in one pass by two threads: one reads events and makes states of them, the other one
-//! puts them into lanes.
+//! From a trace to its index, in one pass: as many threads as there are processors read events, one makes states of what
+//! they find, in its order, and one puts these into lanes.
 
 mod classes;
+mod seen;
 mod watch;
 
 use std::collections::HashMap;
@@ -159,9 +160,17 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// An index with what is known of traces before their events are read, and what completes it.
-    pub fn new(traces: TraceSet, outline: Outline, store: Store) -> (Index, Self) {
+    /// An index with what is known of traces before their events are read, and what completes it. Numbers of tracks and
+    /// lanes are those of the index that there was when the traces were shorter.
+    pub fn new(
+        traces: TraceSet,
+        outline: Outline,
+        (store, before): (Store, Option<&Index>),
+    ) -> (Index, Self) {
         let mut index = Index::new(outline.range(), store);
+        if let Some(before) = before {
+            index.keep_numbers(before);
+        }
         let engine = Engine::new(traces.traces());
         let machine_of: Vec<u16> =
             (0..traces.traces().len()).map(|trace| engine.machine_of(trace).map_or(0, |it| it.0)).collect();

@@ -19,7 +19,7 @@ use super::labels::Labels;
 use super::lane::{Block, LEVELS, Level, Levels, Widths};
 use super::place::{HEAD, hash};
 use super::store::{MAX_BLOCK, Store};
-use super::{Index, Lane, LaneKind, PartRows, Track, TrackKind};
+use super::{Index, Lane, LaneKind, NO_RANGE, PartRows, Track, TrackKind};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tompview");
 /// Changes whenever something means something else.
@@ -264,7 +264,7 @@ impl Reader<'_> {
         let trace = self.small()?;
         let range = match kind {
             LaneKind::Counter => (self.float()?, self.float()?),
-            _ => (f64::INFINITY, f64::NEG_INFINITY),
+            _ => NO_RANGE,
         };
         Some(Lane { track, kind, depth, trace, range, levels: self.levels()? })
     }

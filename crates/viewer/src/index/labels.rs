@@ -3,9 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tompion_analysis::quick::QuickMap;
+
 /// Most labels, and most bytes of them; what comes later has the label `…`.
 const MOST: usize = 1 << 20;
 const MOST_BYTES: usize = 64 << 20;
+/// Most texts that are known by their places.
+const MOST_SHARED: usize = 1 << 14;
 /// Longest label in bytes.
 const LONGEST: usize = 1024;
 
@@ -15,11 +19,14 @@ pub struct Labels {
     texts: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, u32>,
     bytes: usize,
+    /// Numbers of texts by their places in memory, which are held so that no other text takes them.
+    shared: QuickMap<usize, (Arc<str>, u32)>,
 }
 
 impl Default for Labels {
     fn default() -> Self {
-        let mut labels = Self { texts: Vec::new(), numbers: HashMap::new(), bytes: 0 };
+        let mut labels =
+            Self { texts: Vec::new(), numbers: HashMap::new(), bytes: 0, shared: QuickMap::default() };
         labels.add("");
         labels.add("…");
         labels
@@ -29,7 +36,8 @@ impl Default for Labels {
 impl Labels {
     /// These, in the order of their numbers; nothing if they are none of ours.
     pub fn of(texts: Vec<String>) -> Option<Self> {
-        let mut labels = Self { texts: Vec::new(), numbers: HashMap::new(), bytes: 0 };
+        let mut labels =
+            Self { texts: Vec::new(), numbers: HashMap::new(), bytes: 0, shared: QuickMap::default() };
         for text in &texts {
             labels.add(text);
         }
@@ -47,6 +55,19 @@ impl Labels {
             return self.numbers.get(short.as_str()).copied().unwrap_or_else(|| self.add(&short));
         }
         self.add(text)
+    }
+
+    /// The same of a text that comes again and again, by its place in memory.
+    pub fn shared(&mut self, text: &Arc<str>) -> u32 {
+        let place = text.as_ptr().addr();
+        if let Some((_, number)) = self.shared.get(&place).filter(|(known, _)| Arc::ptr_eq(known, text)) {
+            return *number;
+        }
+        let number = self.number(text);
+        if self.shared.len() < MOST_SHARED {
+            self.shared.insert(place, (text.clone(), number));
+        }
+        number
     }
 
     fn add(&mut self, text: &str) -> u32 {

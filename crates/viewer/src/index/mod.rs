@@ -1,10 +1,10 @@
 //! The index: what a trace looks like, at every level of detail.
 //!
 //! ```text
-//!            thread 1                              thread 2
-//! TraceSet ──events──► Engine, marks, counters ──batches──► Index: tracks, lanes ──► Levels ──► Store (a file)
-//!                                                              ▲
-//!                                        answers of the server ┘ while it is built, and when it is read again
+//!           a thread a processor       one thread                     one thread
+//! TraceSet ──windows──► facts ──in order──► Engine, marks, counters ──batches──► Index: tracks, lanes ──► Levels ──► Store
+//!                                                                                   ▲
+//!                                                             answers of the server ┘ also while it is built
 //! ```
 
 pub mod apply;
@@ -12,6 +12,7 @@ pub mod build;
 pub mod directory;
 pub mod entry;
 mod folder;
+mod kept;
 pub mod labels;
 pub mod lane;
 pub mod place;
@@ -23,7 +24,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 
+use tompion_analysis::quick::QuickMap;
+
 use entry::Entry;
+use kept::Kept;
 use labels::Labels;
 use lane::{Levels, Slice, Widths};
 use store::Store;
@@ -37,6 +41,9 @@ const MOST_LANES: usize = 2 << 20;
 const MOST_TRACKS: usize = 1 << 19;
 /// Tracks up to which each thread has its own; of later ones, those that have a number one after the other share one.
 const MOST_OF_THEIR_OWN: usize = 100_000;
+
+/// The values of a counter that has none.
+const NO_RANGE: (f64, f64) = (f64::INFINITY, f64::NEG_INFINITY);
 
 /// What a lane shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -261,18 +268,38 @@ pub struct Index {
     /// Bytes in memory at which they are written.
     limit: usize,
     known: Known,
+    kept: Kept,
 }
 
-/// What tracks there are.
+/// What tracks there are, while they are made.
 #[derive(Clone, Debug, Default)]
 struct Known {
     /// Each with whether it is gone: what is told of it later is of another one with the same number.
-    threads: HashMap<(u16, i32), (u32, bool)>,
-    processes: HashMap<(u16, i32), u32>,
-    cpus: HashMap<(u16, u32), u32>,
-    groups: HashMap<(u16, u8), u32>,
-    interrupts: HashMap<i64, u32>,
-    functions: HashMap<u64, u32>,
+    threads: QuickMap<(u16, i32), (u32, bool)>,
+    processes: QuickMap<(u16, i32), u32>,
+    cpus: QuickMap<(u16, u32), u32>,
+    groups: QuickMap<(u16, u8), u32>,
+    interrupts: QuickMap<i64, u32>,
+    functions: QuickMap<u64, u32>,
+    /// What the lanes of each track are: of hundreds of thousands, few are in a cache.
+    lanes: Vec<Vec<(LaneKind, u16, u32)>>,
+}
+
+impl Known {
+    fn lane(&self, track: u32, (kind, depth): (LaneKind, u16)) -> Option<u32> {
+        let mut lanes = self.lanes.get(track as usize)?.iter();
+        lanes.find(|(of_kind, of_depth, _)| (*of_kind, *of_depth) == (kind, depth)).map(|(.., lane)| *lane)
+    }
+
+    fn add_lane(&mut self, track: u32, (kind, depth, lane): (LaneKind, u16, u32)) {
+        let track = track as usize;
+        if self.lanes.len() <= track {
+            self.lanes.resize(track + 1, Vec::new());
+        }
+        if let Some(lanes) = self.lanes.get_mut(track) {
+            lanes.push((kind, depth, lane));
+        }
+    }
 }
 
 impl Index {
@@ -301,7 +328,19 @@ impl Index {
             open: 0,
             limit: MOST_OPEN,
             known: Known::default(),
+            kept: Kept::default(),
         }
+    }
+
+    /// Tracks and lanes that an index of the same traces had when they were shorter get the numbers that they had there.
+    /// To be called before any is added.
+    pub fn keep_numbers(&mut self, before: &Self) {
+        self.kept = Kept::of(before);
+        let nameless =
+            |track: &Track| Track { parent: None, name: 0, lanes: Vec::new(), busy: 0, ..track.clone() };
+        self.tracks = before.tracks.iter().map(nameless).collect();
+        let empty = |lane: &Lane| Lane { levels: Levels::default(), range: NO_RANGE, ..*lane };
+        self.lanes = before.lanes.iter().map(empty).collect();
     }
 
     /// Adds an entry to a lane.
@@ -336,13 +375,19 @@ impl Index {
             lane.levels.finish((&self.widths, &mut self.store))?;
         }
         self.arrows.finish((&self.widths, &mut self.store))?;
-        self.known = Known::default();
+        (self.known, self.kept) = (Known::default(), Kept::default());
         self.outlines.clear();
         Ok(())
     }
 
     /// Adds a track. Of too many, the last one has no lanes and stands for all others.
     pub fn add_track(&mut self, track: Track) -> u32 {
+        if let Some(number) = self.kept.track(&track, &self.labels) {
+            if let Some(known) = self.tracks.get_mut(number as usize) {
+                *known = track;
+                return number;
+            }
+        }
         if self.tracks.len() >= MOST_TRACKS {
             return (MOST_TRACKS - 1) as u32;
         }
@@ -352,21 +397,24 @@ impl Index {
 
     /// The lane of a track; made if it isn't there. Nothing if there are too many lanes.
     pub fn lane(&mut self, track: u32, (kind, depth): (LaneKind, u16), trace: u32) -> Option<u32> {
-        let lanes = &self.lanes;
-        let of_track = self.tracks.get_mut(track as usize)?;
-        let is_it = |lane: &&u32| {
-            lanes.get(**lane as usize).is_some_and(|lane| (lane.kind, lane.depth) == (kind, depth))
-        };
-        if let Some(&known) = of_track.lanes.iter().find(is_it) {
+        if let Some(known) = self.known.lane(track, (kind, depth)) {
             return Some(known);
         }
-        if self.lanes.len() >= MOST_LANES || track as usize >= MOST_TRACKS - 1 {
-            return None;
-        }
-        let number = self.lanes.len() as u32;
+        let of_track = self.tracks.get_mut(track as usize)?;
+        let lane = Lane { track, kind, depth, trace, range: NO_RANGE, levels: Levels::default() };
+        let number = match self.kept.lane(track, (kind, depth)) {
+            Some(number) => {
+                *self.lanes.get_mut(number as usize)? = lane;
+                number
+            }
+            None if self.lanes.len() >= MOST_LANES || track as usize >= MOST_TRACKS - 1 => return None,
+            None => {
+                self.lanes.push(lane);
+                (self.lanes.len() - 1) as u32
+            }
+        };
         of_track.lanes.push(number);
-        let range = (f64::INFINITY, f64::NEG_INFINITY);
-        self.lanes.push(Lane { track, kind, depth, trace, range, levels: Levels::default() });
+        self.known.add_lane(track, (kind, depth, number));
         Some(number)
     }
 

@@ -3,23 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-const METADATA: &str = r#"/* CTF 1.8 */
-typealias integer { size = 8; } := u8;
-typealias integer { size = 32; signed = true; align = 8; } := i32;
-typealias integer { size = 64; align = 8; } := u64;
-trace { major = 1; minor = 8; byte_order = le; packet.header := struct { u8 stream_id; }; };
-env { domain = "kernel"; hostname = "box"; };
-clock { name = c; freq = 1000000000; offset = 0; };
-typealias integer { size = 64; align = 8; map = clock.c.value; } := time;
-stream { id = 0; packet.context := struct { time timestamp_begin; time timestamp_end; u64 content_size;
-    u64 packet_size; u64 events_discarded; u8 cpu_id; };
-    event.header := struct { u8 id; time timestamp; }; };
-event { name = "sched_switch"; id = 0; stream_id = 0; fields := struct { string prev_comm; i32 prev_tid;
-    i32 prev_state; string next_comm; i32 next_tid; }; };
-event { name = "syscall_entry_read"; id = 1; stream_id = 0; fields := struct { i32 fd; }; };
-event { name = "syscall_exit_read"; id = 2; stream_id = 0; fields := struct { i32 ret; }; };
-event { name = "sched_waking"; id = 3; stream_id = 0; fields := struct { string comm; i32 tid; }; };
-"#;
+/// What the traces of `benches/view/generate.mjs` are described by, too.
+const METADATA: &str = include_str!("kernel.tsdl");
 
 /// An event: when, and its class with its fields.
 pub struct Made(pub u64, pub What);

@@ -1,6 +1,9 @@
 //! Traces that are hard to show.
 
+use std::collections::BTreeMap;
 use std::fs;
+
+use serde_json::Value;
 
 use crate::client::Desk;
 use crate::made_up::{self, Made, What};
@@ -96,6 +99,47 @@ fn a_trace_that_grows_is_shown_as_it_grows() {
     assert_eq!(grown["end"], 8100);
     fs::write(desk.trace().join("tompion.json"), "{\"schema\":1,\"state\":\"complete\"}").unwrap();
     client.trace_when(|trace| trace["growing"] == false);
+}
+
+#[test]
+fn lanes_keep_their_numbers_while_a_trace_grows() {
+    let desk = Desk::new();
+    let made_up = |time, tid| Made(time, What::Switch("swapper/0", 0, 0, format!("thread {tid}"), tid));
+    made_up::write(
+        &desk.trace(),
+        &made_up::packet(&[made_up(5000, 7), made_up(6000, 8), made_up(7000, 7)], 0),
+    );
+    fs::write(desk.trace().join("tompion.json"), "{\"schema\":1,\"state\":\"recording\"}").unwrap();
+    let client = desk.open();
+    let generation = client.trace()["generation"].as_i64();
+    let lanes = || -> BTreeMap<String, (Value, Value)> {
+        let tracks = client.get("/api/tracks")["tracks"].take();
+        let shown = tracks.as_array().unwrap().iter().filter(|track| track["lanes"].is_array());
+        let lane = |track: &Value| {
+            (track["name"].to_string(), (track["id"].clone(), track["lanes"][0]["id"].clone()))
+        };
+        shown.map(lane).collect()
+    };
+    let before = lanes();
+    assert!(before.len() >= 4, "{before:?}");
+    // What another stream tells is earlier, of another processor and other threads.
+    let mut earlier = made_up::packet(&[made_up(1000, 9), made_up(2000, 7), made_up(3000, 10)], 0);
+    earlier[41] = 1;
+    fs::write(desk.trace().join("channel0_1"), earlier).unwrap();
+    client.trace_when(|trace| trace["generation"].as_i64() > generation);
+    let after = lanes();
+    assert!(after.len() >= before.len() + 3, "{after:?}");
+    for (name, numbers) in &before {
+        assert_eq!(after.get(name), Some(numbers), "{name}");
+    }
+    let mut numbers: Vec<_> = after.values().map(|(_, lane)| lane.as_i64()).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), after.len());
+    // What a thread did first is there as well, under the number that it had.
+    let thread = after["\"thread 7\""].1.as_u64().unwrap();
+    let first = client.boxes(thread, (0, 5000), 500);
+    assert!(!first.is_empty() && first[0].0 <= 1000, "{first:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tompion_ctf::metadata::{self, EnvironmentValue};
-use tompion_reader::{Trace, TraceSet};
+use tompion_reader::{Place, Trace, TraceSet};
 use tompion_schema::Kind;
 
 /// What is shown of the events of a class.
@@ -40,13 +40,52 @@ pub struct Class {
     pub is_of_program: bool,
 }
 
+/// Classes of all traces.
+pub struct Classes {
+    /// For each trace and stream class: the number of its first event class.
+    first: Vec<Vec<u32>>,
+    /// By their numbers.
+    all: Vec<Class>,
+}
+
+impl Classes {
+    /// Of these traces.
+    pub fn new(traces: &TraceSet) -> Self {
+        let (mut first, mut all) = (Vec::new(), Vec::new());
+        for streams in classes(traces) {
+            let mut of_trace = Vec::new();
+            for classes in streams {
+                of_trace.push(all.len() as u32);
+                all.extend(classes);
+            }
+            first.push(of_trace);
+        }
+        Self { first, all }
+    }
+
+    /// The class that stands there.
+    pub fn of(&self, place: Place) -> Option<&Class> {
+        let first = self.first.get(place.trace)?.get(place.stream)?;
+        self.get(first.checked_add(place.class.try_into().ok()?)?)
+    }
+
+    /// The class of this number.
+    pub fn get(&self, number: u32) -> Option<&Class> {
+        self.all.get(number as usize)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+}
+
 /// For each trace, stream class and event class: what to show.
-pub fn classes(traces: &TraceSet) -> Vec<Vec<Vec<Class>>> {
+fn classes(traces: &TraceSet) -> Vec<Vec<Vec<Class>>> {
     let mut number = 0;
-    let mut class = |trace: &Trace, (class, is_of_kernel): (&metadata::Event, bool)| {
+    let mut class = |class: &metadata::Event, is_of_kernel: bool| {
         number += 1;
         let show = if is_of_kernel { of_kernel(&class.name) } else { of_program(class) };
-        let _ = trace;
         Class { number: number - 1, name: class.name.as_str().into(), show, is_of_program: !is_of_kernel }
     };
     let mut all = Vec::new();
@@ -54,7 +93,7 @@ pub fn classes(traces: &TraceSet) -> Vec<Vec<Vec<Class>>> {
         let is_of_kernel = is_of_kernel(trace);
         let mut streams = Vec::new();
         for stream in &trace.metadata().streams {
-            streams.push(stream.events.iter().map(|event| class(trace, (event, is_of_kernel))).collect());
+            streams.push(stream.events.iter().map(|event| class(event, is_of_kernel)).collect());
         }
         all.push(streams);
     }

@@ -1,36 +1,35 @@
-//! The thread that reads events.
+//! The thread that makes states of what others found in events.
 
-use std::collections::HashSet;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex};
 
-use tompion_analysis::state::{Engine, Instant, Interval, MachineId, ThreadId, Visitor};
-use tompion_ctf::decode::Value;
-use tompion_ctf::metadata::EnvironmentValue;
-use tompion_reader::{AddressNames, Event, Loss, TraceSet};
+use tompion_analysis::quick::QuickSet;
+use tompion_analysis::state::{Engine, Fact, Instant, Interval, MachineId, ThreadId, Visitor};
+use tompion_reader::{AddressNames, Loss, TraceSet};
 
-use super::classes::{Class, Show, classes};
+use super::classes::{Class, Classes, Show};
+use super::seen::{Finder, Found, MOST_MET, More, Seen};
 use super::{BATCH, Outline};
 use crate::index::PartRows;
 use crate::index::apply::{Finding, Where};
 use crate::index::lane::Widths;
 
-/// Most threads, functions and interrupts that are remembered to have been told of.
-const MOST_MET: usize = 1 << 20;
 /// Events after which is looked whether to stop, and told how far it went.
 const PACE: u64 = 1 << 14;
 
 /// Finds what there is to know of events, and hands it over in batches.
 pub struct Watch<'t> {
     outline: &'t Outline,
-    classes: Vec<Vec<Vec<Class>>>,
+    classes: Arc<Classes>,
+    /// The streams' files, each with its trace.
+    streams: Vec<(usize, Vec<std::path::PathBuf>)>,
     machines: Vec<MachineId>,
-    names: Option<AddressNames>,
     batch: Batch,
-    met: HashSet<(usize, i32)>,
-    interrupts: HashSet<i64>,
-    functions: HashSet<(usize, u64)>,
+    met: QuickSet<(usize, i32)>,
+    interrupts: QuickSet<i64>,
+    functions: QuickSet<(u32, u64)>,
     /// For each channel, the cell of the last events.
     cells: Vec<Cell>,
     /// Width of those cells in nanoseconds.
@@ -89,18 +88,18 @@ impl Visitor for Batch {
 impl<'t> Watch<'t> {
     /// Of traces of which nothing was read.
     pub fn new(traces: &TraceSet, outline: &'t Outline, sender: SyncSender<Vec<Finding>>) -> Self {
-        let classes = classes(traces);
-        let count = classes.iter().flatten().flatten().count();
+        let classes = Arc::new(Classes::new(traces));
+        let count = classes.count();
         let cell = Widths::new(outline.duration).0.first().copied().unwrap_or(1);
         Self {
-            names: AddressNames::read(traces),
             outline,
             classes,
+            streams: traces.streams(),
             machines: Vec::new(),
             batch: Batch { findings: Vec::with_capacity(BATCH), sender, is_over: false },
-            met: HashSet::new(),
-            interrupts: HashSet::new(),
-            functions: HashSet::new(),
+            met: QuickSet::default(),
+            interrupts: QuickSet::default(),
+            functions: QuickSet::default(),
             cells: vec![Cell::default(); outline.channels.len()],
             cell: (cell / 8).max(1),
             part: 0,
@@ -117,25 +116,15 @@ impl<'t> Watch<'t> {
         let mut engine = Engine::new(traces.traces());
         let machines = (0..traces.traces().len()).map(|trace| engine.machine_of(trace).unwrap_or_default());
         self.machines = machines.collect();
-        let streams = traces.streams();
-        let mut known = 0;
-        loop {
-            let is_there = traces.step();
-            for loss in traces.losses().get(known..).unwrap_or_default() {
-                engine.loss(loss);
-                self.loss(loss, &streams);
-                known += 1;
-            }
-            let Some(event) = traces.current().filter(|_| is_there) else { break };
-            self.event(&event);
-            engine.event(&event, &mut self.batch);
-            self.rows += 1;
-            if self.rows % PACE == 0 {
-                self.tell();
-                if self.batch.is_over || stop.load(Ordering::Relaxed) {
-                    return;
-                }
-            }
+        let names = AddressNames::read(traces).map(|names| Arc::new(Mutex::new(names)));
+        let (says, classes) = (engine.says().clone(), self.classes.clone());
+        let new = || Finder::new(says.clone(), classes.clone(), names.clone());
+        traces.gather(&new, &mut |found| {
+            self.found(found, &mut engine);
+            !self.batch.is_over && !stop.load(Ordering::Relaxed)
+        });
+        if self.batch.is_over || stop.load(Ordering::Relaxed) {
+            return;
         }
         engine.finish(&mut self.batch);
         for channel in 0..self.cells.len() {
@@ -146,6 +135,48 @@ impl<'t> Watch<'t> {
         self.batch.send();
     }
 
+    /// Takes what was found in some events.
+    fn found(&mut self, found: Found, engine: &mut Engine) {
+        let Found { facts, events, more } = found;
+        let classes = self.classes.clone();
+        let mut more = more.into_iter().peekable();
+        for (index, (event, fact)) in events.iter().zip(facts.list()).enumerate() {
+            let (mut thread, mut of_event) = (None, None);
+            while let Some((_, more)) = more.next_if(|(of, _)| *of <= index) {
+                match more {
+                    More::Loss(loss) => self.loss(&loss, engine),
+                    More::Thread(pid, name) => thread = Some((pid, name)),
+                    other => of_event = Some(other),
+                }
+            }
+            let time = fact.time().unwrap_or(self.now.max(self.outline.base));
+            let channel = self.count(event, time);
+            if let Some(class) = event.class.and_then(|class| classes.get(class)) {
+                if let Some(count) = self.counts.get_mut(class.number as usize) {
+                    *count += 1;
+                }
+                let time = time.saturating_sub(self.outline.base);
+                if class.is_of_program {
+                    self.meet(event, fact, thread);
+                    self.of_program((event, fact), (class, of_event), (time, channel));
+                } else {
+                    self.of_kernel((event, fact), (class, of_event), time);
+                }
+            }
+            engine.fact(&facts, fact, &mut self.batch);
+            self.rows += 1;
+            if self.rows % PACE == 0 {
+                self.tell();
+            }
+        }
+        // What was lost behind the last event.
+        for (_, more) in more {
+            if let More::Loss(loss) = more {
+                self.loss(&loss, engine);
+            }
+        }
+    }
+
     /// Says how far it went.
     fn tell(&mut self) {
         let gone = self.now.saturating_sub(self.outline.base) as f64 / self.outline.duration.max(1) as f64;
@@ -153,121 +184,86 @@ impl<'t> Watch<'t> {
         self.batch.send();
     }
 
-    fn event(&mut self, event: &Event<'_>) {
-        let place = event.place();
-        let time = event.timestamp().unwrap_or(self.now.max(self.outline.base));
+    /// Counts an event; returns its channel.
+    fn count(&mut self, event: &Seen, time: i64) -> u32 {
         self.now = self.now.max(time);
         while self.outline.parts.begin(self.part + 1).is_some_and(|begin| self.now >= begin) {
             self.end_part();
         }
         let time = time.saturating_sub(self.outline.base);
-        if let Some((events, bounds)) = self.bounds.get_mut(place.trace) {
+        if let Some((events, bounds)) = self.bounds.get_mut(event.trace as usize) {
             *events += 1;
             let (first, last) = bounds.unwrap_or((time, time));
             *bounds = Some((first.min(time), last.max(time)));
         }
-        let channel = self.outline.channel_of.get(event.source()).copied().unwrap_or(0);
+        let channel = self.outline.channel_of.get(event.source as usize).copied().unwrap_or(0);
         self.density(channel, time);
-        let class =
-            self.classes.get(place.trace).and_then(|streams| streams.get(place.stream)?.get(place.class));
-        let Some(class) = class.cloned() else { return };
-        if let Some(count) = self.counts.get_mut(class.number as usize) {
-            *count += 1;
+        channel
+    }
+
+    fn machine(&self, trace: u32) -> MachineId {
+        self.machines.get(trace as usize).copied().unwrap_or_default()
+    }
+
+    fn of_kernel(&mut self, (event, fact): (&Seen, &Fact), (class, more): (&Class, Option<More>), time: i64) {
+        if class.show == Show::CpuMark {
+            if let Some(cpu) = fact.cpu() {
+                let place = Where::Cpu(self.machine(event.trace), cpu);
+                self.batch.push(Finding::Mark(place, time, class.name.clone()));
+            }
         }
-        if class.is_of_program {
-            self.of_program(event, &class, (time, channel));
-        } else {
-            self.of_kernel(event, &class, time);
+        if let Some(More::Interrupt(number, name)) = more {
+            if self.interrupts.len() < MOST_MET && self.interrupts.insert(number) {
+                self.batch.push(Finding::InterruptName(number, name));
+            }
         }
     }
 
-    fn of_kernel(&mut self, event: &Event<'_>, class: &Class, time: i64) {
-        match class.show {
-            Show::CpuMark => {
-                let machine = self.machines.get(event.trace_index()).copied().unwrap_or_default();
-                if let Some(cpu) = event.cpu().and_then(|cpu| cpu.try_into().ok()) {
-                    self.batch.push(Finding::Mark(Where::Cpu(machine, cpu), time, class.name.clone()));
-                }
-            }
-            Show::Interrupt => {
-                let payload = event.payload();
-                let number = payload.get("irq").and_then(|number| i64::try_from(number.as_integer()?).ok());
-                let Some(number) = number.filter(|number| !self.interrupts.contains(number)) else { return };
-                if self.interrupts.len() < MOST_MET {
-                    self.interrupts.insert(number);
-                    if let Some(name) = payload.get("name").and_then(|name| name.as_text()) {
-                        let name = String::from_utf8_lossy(name).into_owned();
-                        self.batch.push(Finding::InterruptName(number, name));
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn of_program(&mut self, event: &Event<'_>, class: &Class, (time, channel): (i64, u32)) {
-        let thread = self.thread(event);
-        let name = class.name.clone();
-        let trace = event.trace_index();
+    fn of_program(
+        &mut self,
+        (event, fact): (&Seen, &Fact),
+        (class, more): (&Class, Option<More>),
+        (time, channel): (i64, u32),
+    ) {
+        let machine = self.machine(event.trace);
+        let thread = fact.thread().map(|tid| ThreadId { machine, tid });
+        let name = || class.name.clone();
         match (class.show, thread) {
-            (Show::Counter, _) => {
-                let value = event.payload().find_map(|(_, value)| number(&value));
-                if let Some(value) = value {
-                    let finding = Finding::Counter((class.number, trace as u32), name, (time, value));
-                    self.batch.push(finding);
-                }
-            }
-            (Show::Flow, Some(thread)) => {
-                let flow = event.payload().find_map(|(_, value)| value.as_integer());
-                self.batch.push(Finding::Mark(Where::Thread(thread, trace as u32), time, name.clone()));
-                if let Some(flow) = flow {
-                    self.batch.push(Finding::Flow(thread, time, (name, flow)));
-                }
-            }
-            (Show::Mark, Some(thread)) => {
-                self.batch.push(Finding::Mark(Where::Thread(thread, trace as u32), time, name));
+            (Show::Flow | Show::Mark, Some(thread)) => {
+                self.batch.push(Finding::Mark(Where::Thread(thread, event.trace), time, name()));
             }
             (Show::Mark | Show::Flow, None) => {
-                self.batch.push(Finding::Mark(Where::Channel(channel), time, name));
+                self.batch.push(Finding::Mark(Where::Channel(channel), time, name()));
             }
-            (Show::Job, Some(thread)) => {
-                let deadline =
-                    event.payload().get("deadline_ns").and_then(|it| it.as_integer()?.try_into().ok());
-                let time = event.timestamp().unwrap_or(self.now);
-                self.batch.push(Finding::Job(thread, time, deadline.unwrap_or(0)));
+            _ => {}
+        }
+        match (more, thread) {
+            (Some(More::Counter(value)), _) => {
+                let counter = (class.number, event.trace);
+                self.batch.push(Finding::Counter(counter, name(), (time, value)));
             }
-            (Show::Function, _) => self.function(event),
+            (Some(More::Flow(flow)), Some(thread)) => {
+                self.batch.push(Finding::Flow(thread, time, (name(), flow)));
+            }
+            (Some(More::Job(deadline)), Some(thread)) => {
+                let time = fact.time().unwrap_or(self.now);
+                self.batch.push(Finding::Job(thread, time, deadline));
+            }
+            (Some(More::Function(address, name)), _)
+                if self.functions.len() < MOST_MET && self.functions.insert((event.trace, address)) =>
+            {
+                self.batch.push(Finding::FunctionName(address, name));
+            }
             _ => {}
         }
     }
 
-    /// The thread of a program's event; tells of it when it is the first one.
-    fn thread(&mut self, event: &Event<'_>) -> Option<ThreadId> {
-        let (trace, contexts) = (event.trace_index(), [event.stream_context(), event.context()]);
-        let find = |name: &str| contexts.iter().find_map(|fields| fields.get(name));
-        let number = |value: Value<'_>| value.as_integer().and_then(|number| i32::try_from(number).ok());
-        let tid = find("vtid").or_else(|| find("tid")).and_then(number)?;
-        let thread = ThreadId { machine: self.machines.get(trace).copied().unwrap_or_default(), tid };
-        if self.met.len() < MOST_MET && self.met.insert((trace, tid)) {
-            let environment = |name: &str| event.trace().metadata().environment_value(name);
-            let of_trace = || environment("vpid").and_then(EnvironmentValue::as_integer)?.try_into().ok();
-            let pid = find("vpid").or_else(|| find("pid")).and_then(number).or_else(of_trace);
-            let text = |value: Value<'_>| Some(String::from_utf8_lossy(value.as_text()?).into_owned());
-            let of_trace = || environment("procname").and_then(EnvironmentValue::as_text).map(str::to_owned);
-            let name = find("procname").and_then(text).or_else(of_trace);
-            self.batch.push(Finding::Meet { thread, pid, name, trace: trace as u32 });
-        }
-        Some(thread)
-    }
-
-    fn function(&mut self, event: &Event<'_>) {
-        let address = event.payload().get("addr").and_then(|address| address.as_integer()?.try_into().ok());
-        let (Some(address), Some(names)) = (address, &mut self.names) else { return };
-        if self.functions.len() < MOST_MET && self.functions.insert((event.trace_index(), address)) {
-            let named = names.of(event).into_iter().find(|(field, _)| *field == "addr");
-            if let Some((_, name)) = named {
-                self.batch.push(Finding::FunctionName(address, name));
-            }
+    /// Tells of the thread of a program's event when it is the first one.
+    fn meet(&mut self, event: &Seen, fact: &Fact, told: Option<(Option<i32>, Option<String>)>) {
+        let (Some(tid), Some((pid, name))) = (fact.thread(), told) else { return };
+        if self.met.len() < MOST_MET && self.met.insert((event.trace as usize, tid)) {
+            let thread = ThreadId { machine: self.machine(event.trace), tid };
+            self.batch.push(Finding::Meet { thread, pid, name, trace: event.trace });
         }
     }
 
@@ -295,9 +291,10 @@ impl<'t> Watch<'t> {
         }
     }
 
-    fn loss(&mut self, loss: &Loss, streams: &[(usize, Vec<std::path::PathBuf>)]) {
+    fn loss(&mut self, loss: &Loss, engine: &mut Engine) {
+        engine.loss(loss);
         let is_it = |(_, paths): &(usize, Vec<std::path::PathBuf>)| paths.contains(&loss.path);
-        let Some(source) = streams.iter().position(is_it) else { return };
+        let Some(source) = self.streams.iter().position(is_it) else { return };
         let channel = self.outline.channel_of.get(source).copied().unwrap_or(0);
         let (from, to) = loss.between;
         let base = self.outline.base;
@@ -313,13 +310,5 @@ impl<'t> Watch<'t> {
         self.batch.push(Finding::Part(self.part, PartRows { first: self.first, counts }));
         self.part += 1;
         self.first = self.rows;
-    }
-}
-
-/// A value as a number, if it is one.
-fn number(value: &Value<'_>) -> Option<f64> {
-    match value {
-        Value::Float(number) => Some(*number).filter(|number| number.is_finite()),
-        other => other.as_integer().map(|number| number as f64),
     }
 }

@@ -1,0 +1,187 @@
+//! What the threads find that read events: what the next one needs to make states and marks of them.
+
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tompion_analysis::quick::QuickSet;
+use tompion_analysis::state::{Facts, Says};
+use tompion_ctf::decode::Value;
+use tompion_ctf::metadata::EnvironmentValue;
+use tompion_reader::{AddressNames, Event, Gather, Loss};
+
+use super::classes::{Class, Classes, Show};
+
+/// Most threads, functions and interrupts that are remembered to have been told of.
+pub const MOST_MET: usize = 1 << 20;
+
+/// An event: where it stands, beside what it says of states.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// Index of its stream.
+    pub source: u32,
+    /// Index of its trace.
+    pub trace: u32,
+    /// Number of its class; none for classes that nobody described.
+    pub class: Option<u32>,
+}
+
+/// What is to be told beside it.
+#[derive(Clone, Debug)]
+pub enum More {
+    /// Something was lost, before the event.
+    Loss(Loss),
+    /// A thread of a program, of which this may be the first event: its process and name.
+    Thread(Option<i32>, Option<String>),
+    /// A counter's value.
+    Counter(f64),
+    /// Which flow this is a step of.
+    Flow(i128),
+    /// The deadline of a job in nanoseconds.
+    Job(u64),
+    /// An interrupt and its name.
+    Interrupt(i64, String),
+    /// A function and its name.
+    Function(u64, Arc<str>),
+}
+
+/// Some events that follow each other.
+#[derive(Default)]
+pub struct Found {
+    /// What they say of states, one fact for each.
+    pub facts: Facts,
+    /// Them, in the same order.
+    pub events: Vec<Seen>,
+    /// What there is beside some of them, with their indexes, in order.
+    pub more: Vec<(usize, More)>,
+}
+
+/// Finds it. What was told is told again by another thread, or of another part.
+pub struct Finder {
+    says: Says,
+    classes: Arc<Classes>,
+    names: Option<Arc<Mutex<AddressNames>>>,
+    found: Found,
+    met: QuickSet<(usize, i32)>,
+    interrupts: QuickSet<i64>,
+    functions: QuickSet<(usize, u64)>,
+}
+
+impl Finder {
+    /// For the events of some traces.
+    pub fn new(says: Says, classes: Arc<Classes>, names: Option<Arc<Mutex<AddressNames>>>) -> Self {
+        let (met, interrupts, functions) = (QuickSet::default(), QuickSet::default(), QuickSet::default());
+        Self { says, classes, names, found: Found::default(), met, interrupts, functions }
+    }
+
+    fn add(&mut self, more: More) {
+        // It is of the event that was added last.
+        self.found.more.push((self.found.events.len().saturating_sub(1), more));
+    }
+
+    fn interrupt(&mut self, event: &Event<'_>) {
+        let payload = event.payload();
+        let number = payload.get("irq").and_then(|number| i64::try_from(number.as_integer()?).ok());
+        let Some(number) = number.filter(|number| !self.interrupts.contains(number)) else { return };
+        if self.interrupts.len() < MOST_MET {
+            self.interrupts.insert(number);
+            if let Some(name) = payload.get("name").and_then(|name| name.as_text()) {
+                self.add(More::Interrupt(number, String::from_utf8_lossy(name).into_owned()));
+            }
+        }
+    }
+
+    fn of_program(&mut self, event: &Event<'_>, show: Show) {
+        self.thread(event);
+        match show {
+            Show::Counter => {
+                if let Some(value) = event.payload().find_map(|(_, value)| number(&value)) {
+                    self.add(More::Counter(value));
+                }
+            }
+            Show::Flow => {
+                if let Some(flow) = event.payload().find_map(|(_, value)| value.as_integer()) {
+                    self.add(More::Flow(flow));
+                }
+            }
+            Show::Job => {
+                let deadline = event.payload().get("deadline_ns");
+                let deadline = deadline.and_then(|deadline| deadline.as_integer()?.try_into().ok());
+                self.add(More::Job(deadline.unwrap_or(0)));
+            }
+            Show::Function => self.function(event),
+            Show::Nothing | Show::Mark | Show::CpuMark | Show::Interrupt => {}
+        }
+    }
+
+    /// Tells of the thread of a program's event when it is the first one.
+    fn thread(&mut self, event: &Event<'_>) {
+        let trace = event.trace_index();
+        let Some(tid) = self.found.facts.list().last().and_then(|fact| fact.thread()) else { return };
+        if self.met.len() >= MOST_MET || !self.met.insert((trace, tid)) {
+            return;
+        }
+        let contexts = [event.stream_context(), event.context()];
+        let find = |name: &str| contexts.iter().find_map(|fields| fields.get(name));
+        let number = |value: Value<'_>| value.as_integer().and_then(|number| i32::try_from(number).ok());
+        let environment = |name: &str| event.trace().metadata().environment_value(name);
+        let of_trace = || environment("vpid").and_then(EnvironmentValue::as_integer)?.try_into().ok();
+        let pid = find("vpid").or_else(|| find("pid")).and_then(number).or_else(of_trace);
+        let text = |value: Value<'_>| Some(String::from_utf8_lossy(value.as_text()?).into_owned());
+        let of_trace = || environment("procname").and_then(EnvironmentValue::as_text).map(str::to_owned);
+        let name = find("procname").and_then(text).or_else(of_trace);
+        self.add(More::Thread(pid, name));
+    }
+
+    fn function(&mut self, event: &Event<'_>) {
+        let address = event.payload().get("addr").and_then(|address| address.as_integer()?.try_into().ok());
+        let (Some(address), Some(names)) = (address, &self.names) else { return };
+        if self.functions.len() < MOST_MET && self.functions.insert((event.trace_index(), address)) {
+            let named = names.lock().unwrap_or_else(PoisonError::into_inner).of(event);
+            if let Some((_, name)) = named.into_iter().find(|(field, _)| *field == "addr") {
+                self.add(More::Function(address, name));
+            }
+        }
+    }
+}
+
+impl Gather for Finder {
+    type Found = Found;
+
+    fn loss(&mut self, loss: &Loss) {
+        // It is of the event that comes next.
+        self.found.more.push((self.found.events.len(), More::Loss(loss.clone())));
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        self.says.add(event, &mut self.found.facts);
+        let classes = self.classes.clone();
+        let class = classes.of(event.place());
+        self.found.events.push(Seen {
+            source: event.source() as u32,
+            trace: event.trace_index() as u32,
+            class: class.map(|class| class.number),
+        });
+        match class {
+            Some(Class { is_of_program: true, show, .. }) => self.of_program(event, *show),
+            Some(Class { show: Show::Interrupt, .. }) => self.interrupt(event),
+            _ => {}
+        }
+    }
+
+    fn size(&self) -> usize {
+        let Found { facts, events, more } = &self.found;
+        facts.size() + size_of_val(events.as_slice()) + size_of_val(more.as_slice())
+    }
+
+    fn take(&mut self) -> Found {
+        mem::take(&mut self.found)
+    }
+}
+
+/// A value as a number, if it is one.
+fn number(value: &Value<'_>) -> Option<f64> {
+    match value {
+        Value::Float(number) => Some(*number).filter(|number| number.is_finite()),
+        other => other.as_integer().map(|number| number as f64),
+    }
+}
