@@ -55,6 +55,8 @@ enum Command {
     Doctor(commands::doctor::Arguments),
     /// Keep CPUs free for one command: interrupts, kernel threads and all else moved away, and put back
     Shield(commands::shield::Arguments),
+    /// Watch every wake-up of real-time threads: how late, how often, whose
+    Monitor(commands::monitor::Arguments),
     /// Measure what this machine can do in real time, and what recording costs it
     Test(commands::test::Arguments),
     /// Write the manual pages into a folder
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
         Command::List(arguments) => commands::list::run(&arguments),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Shield(arguments) => commands::shield::run(&arguments),
+        Command::Monitor(arguments) => commands::monitor::run(&arguments),
         Command::Test(arguments) => commands::test::run(&arguments),
         Command::Man(arguments) => commands::manual::write_pages(&arguments, Cli::command()),
         Command::Completions(arguments) => commands::manual::write_completions(&arguments, Cli::command()),

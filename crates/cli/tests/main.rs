@@ -24,6 +24,7 @@ mod kernel_state;
 mod kernel_states;
 mod kernel_stress;
 mod kills;
+mod monitor;
 mod plugins;
 mod preload;
 mod preload_func;

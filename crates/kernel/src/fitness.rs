@@ -42,7 +42,7 @@ pub fn obstacles() -> Vec<Obstacle> {
     if !may_load_programs() {
         found.push(Obstacle::new(
             "not permitted: loading programs takes root, or CAP_BPF and CAP_PERFMON",
-            "sudo tompion record -k …, or once: setcap cap_bpf,cap_perfmon,cap_dac_read_search+ep tompion",
+            "run it as root (sudo), or once: setcap cap_bpf,cap_perfmon,cap_dac_read_search+ep tompion",
         ));
     }
     if lockdown().as_deref() == Some("confidentiality") {

@@ -25,5 +25,5 @@ pub mod tracepoints;
 pub mod unseen;
 
 pub use fitness::{Obstacle, obstacles};
-pub use load::{Error, Options, Recorder};
+pub use load::{Error, Options, Recorder, chain, misses_of, refused};
 pub use select::{Offer, Selection, UnknownEvent};

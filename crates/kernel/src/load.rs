@@ -3,7 +3,11 @@
 //! Programs are attached by descriptors of this process alone, so that nothing stays attached when it ends,
 //! however it ends.
 
-use std::{borrow::Cow, fs, os::fd::AsFd, os::fd::AsRawFd};
+use std::{
+    borrow::Cow,
+    fs,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+};
 
 use aya::{
     Btf, Ebpf, EbpfLoader,
@@ -257,21 +261,25 @@ impl Recorder {
     }
 
     /// How often the kernel did not start a program because it ran on that CPU already. Each was an event.
-    ///
-    /// Source: `recursion_misses` in `/proc/PID/fdinfo`, Linux 5.12.
     pub fn misses(&self) -> u64 {
         let mut sum = 0;
         let others = (!self.tracepoints.is_empty()).then_some(FOR_TRACEPOINTS);
         for name in self.loaded.iter().copied().chain(others) {
             let Some(program) = self.ebpf.program(name) else { continue };
             let Ok(descriptor) = program.fd() else { continue };
-            let path = format!("/proc/self/fdinfo/{}", descriptor.as_fd().as_raw_fd());
-            let text = fs::read_to_string(path).unwrap_or_default();
-            let line = text.lines().find_map(|line| line.strip_prefix("recursion_misses:"));
-            sum += line.and_then(|number| number.trim().parse::<u64>().ok()).unwrap_or(0);
+            sum += misses_of(descriptor.as_fd());
         }
         sum
     }
+}
+
+/// How often the kernel did not start a program because it ran on that CPU already.
+///
+/// Source: `recursion_misses` in `/proc/PID/fdinfo`, Linux 5.12; 0 before.
+pub fn misses_of(program: BorrowedFd<'_>) -> u64 {
+    let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", program.as_raw_fd())).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("recursion_misses:"));
+    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
 /// The compiled programs, with the filter in its place.
@@ -331,7 +339,8 @@ fn tell_followed(ebpf: &mut Ebpf, pids: &[u32]) -> Result<(), Error> {
     tell(ebpf).map_err(|error| Error::Refused("the set of processes".into(), chain(&error)))
 }
 
-fn refused(program: &str, error: &ProgramError) -> Error {
+/// The error of a program that the kernel refuses, with the verifier's reason.
+pub fn refused(program: &str, error: &ProgramError) -> Error {
     if let ProgramError::LoadError { io_error, verifier_log } = error {
         let log = verifier_log.to_string();
         // The verifier's reason stands before three lines of sums.
@@ -342,7 +351,7 @@ fn refused(program: &str, error: &ProgramError) -> Error {
 }
 
 /// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     std::iter::once(error.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
 }

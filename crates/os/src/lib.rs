@@ -26,6 +26,7 @@ mod processor;
 mod realtime;
 mod sanitizer;
 mod socket;
+mod terminal;
 mod thread;
 mod user;
 
@@ -44,7 +45,7 @@ pub use interposed::{clone_of_libc, fail_as_missing, is_defined_elsewhere, next_
 pub use interruption::{is_marked, mark, marks_work};
 pub use lock::{Lock, is_unlocked, try_lock};
 pub use memory::{Retired, SharedMap, create_memfd, create_reserved, open_private_page, populate};
-pub use mounts::mount_detached;
+pub use mounts::{mount, mount_detached};
 pub use namespace::{
     effective_user, failed_for_threads, innermost_pid, object_of, pid_namespace, pid_namespace_of,
     set_namespace, thread_exists, unshare,
@@ -61,6 +62,7 @@ pub use processor::{
 pub use realtime::{ThreadUsage, lock_memory, run_fifo, thread_cpu_ns, thread_usage, tsc_in_place};
 pub use sanitizer::{note_acquire, note_release};
 pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};
+pub use terminal::terminal_size;
 pub use thread::{
     RseqArea, Undisturbed, ask_for_short_slices, barrier_all_sections, current_cpu, gettid, is_main_thread,
     online_cpus, possible_cpus, prefer_this_thread, prepare_section_barrier, rseq_area, spawn_background,

@@ -1,4 +1,4 @@
-//! File systems of the kernel's, mounted for this process alone.
+//! File systems of the kernel's, mounted for this process alone or for everybody.
 
 use std::{
     ffi::CStr,
@@ -7,7 +7,7 @@ use std::{
     ptr,
 };
 
-use crate::last_error;
+use crate::{check, last_error};
 
 /// Source: `linux/mount.h`.
 const FSOPEN_CLOEXEC: libc::c_uint = 1;
@@ -38,6 +38,20 @@ pub fn mount_detached(file_system: &CStr) -> io::Result<OwnedFd> {
     owned(mount)
 }
 
+/// Mounts a file system that needs no disk, such as `bpf`, in a folder, for everybody, without devices, programs and
+/// privileges in it.
+///
+/// # Errors
+/// `EPERM` without CAP_SYS_ADMIN, `ENOENT` where the folder isn't there, `ENODEV` where the kernel has no such file system.
+pub fn mount(file_system: &CStr, folder: &CStr) -> io::Result<()> {
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    // SAFETY: both names are strings that end with NUL; options may be null.
+    check(unsafe {
+        libc::mount(file_system.as_ptr(), folder.as_ptr(), file_system.as_ptr(), flags, ptr::null())
+    })
+    .map(drop)
+}
+
 /// What a call returned that opens something.
 fn owned(returned: libc::c_long) -> io::Result<OwnedFd> {
     match RawFd::try_from(returned) {
@@ -60,5 +74,10 @@ mod tests {
         let path = format!("/proc/self/fd/{}/version", mount.as_raw_fd());
         assert_eq!(std::fs::read(path).unwrap(), std::fs::read("/proc/version").unwrap());
         assert_eq!(mount_detached(c"no such thing").unwrap_err().raw_os_error(), Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn nothing_is_mounted_where_there_is_no_folder() {
+        assert!(mount(c"proc", c"/proc/no such folder").is_err());
     }
 }

@@ -41,6 +41,11 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "protocol", to: "schema", reason: "rules choose events by their level" },
     Edge { from: "tracing", to: "tompion", reason: "a bridge to the events of Rust programs" },
     Edge { from: "session", to: "kernel", reason: "the kernel's rings are recorded beside the programs'" },
+    Edge {
+        from: "latency",
+        to: "kernel",
+        reason: "what stands in the way of programs is known there, and functions' names",
+    },
     Edge { from: "export", to: "reader", reason: "what is written anew was read" },
     Edge { from: "analysis", to: "reader", reason: "what events mean is found while they are read" },
     Edge { from: "viewer", to: "reader", reason: "what is shown was read" },

@@ -5,6 +5,7 @@ pub mod export;
 pub mod list;
 pub mod manual;
 pub mod merge;
+pub mod monitor;
 pub mod print;
 pub mod record;
 pub mod recover;

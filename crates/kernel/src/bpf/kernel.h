@@ -15,6 +15,26 @@ typedef long long s64;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct timerqueue_node {
+	s64 expires;
+};
+
+struct hrtimer_clock_base {
+	s64 offset;
+};
+
+struct hrtimer {
+	struct timerqueue_node node;
+	s64 _softexpires;
+	void *function;
+	struct hrtimer_clock_base *base;
+	u8 is_soft;
+};
+
+struct sched_dl_entity {
+	struct hrtimer dl_timer;
+};
+
 struct signal_struct {
 	struct {
 		s32 counter;
@@ -33,9 +53,18 @@ struct task_struct {
 	s32 pid;
 	s32 tgid;
 	s32 prio;
+	u32 policy;
+	s32 on_rq;
+	u64 start_time;
+	struct sched_dl_entity dl;
 	char comm[16];
 	void *mm;
 	struct signal_struct *signal;
+};
+
+struct hrtimer_sleeper {
+	struct hrtimer timer;
+	struct task_struct *task;
 };
 
 struct linux_binprm {
@@ -58,16 +87,6 @@ struct sigaction {
 
 struct k_sigaction {
 	struct sigaction sa;
-};
-
-struct timerqueue_node {
-	s64 expires;
-};
-
-struct hrtimer {
-	struct timerqueue_node node;
-	s64 _softexpires;
-	void *function;
 };
 
 struct gendisk {
@@ -153,5 +172,6 @@ static u64 (*const bpf_get_attach_cookie)(void *ctx) = (void *)174;
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))
 #define HAS_FIELD(field) __builtin_preserve_field_info(field, 2)
+#define OFFSET_OF(type, field) __builtin_preserve_field_info(((type *)0)->field, 0)
 
 #endif

@@ -48,6 +48,14 @@ impl KernelSymbols {
         symbols
     }
 
+    /// Where the first function of a name begins.
+    pub fn address(&self, name: &str) -> Option<u64> {
+        let has_name = |(_, at, length): &&(u64, u32, u32)| {
+            self.names.get(*at as usize..(at + length) as usize) == Some(name)
+        };
+        self.functions.iter().find(has_name).map(|function| function.0)
+    }
+
     /// The function that has an address: `schedule+0x2c`, `ext4_map_blocks+0x1f0 [ext4]`. An address to which a function
     /// returns belongs to the call before it, which may be the last instruction of the function.
     pub fn name(&self, address: u64, is_return: bool) -> Option<String> {

@@ -1,0 +1,49 @@
+//! The live table: the whole terminal, anew each second, until Ctrl-C.
+
+use std::{io::Write, os::fd::AsFd, time::Duration};
+
+use tompion_latency::Monitor;
+
+use super::{End, text};
+
+const REFRESH: Duration = Duration::from_secs(1);
+/// Where a terminal doesn't say.
+const USUAL_SIZE: (u16, u16) = (80, 24);
+
+/// Another screen, so that what stood there before stays; no cursor. And back.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// Shows the table until the user ends it; then what it showed last stays on the usual screen.
+pub fn run(monitor: &mut Monitor, end: &End) -> anyhow::Result<()> {
+    let mut output = std::io::stdout().lock();
+    write!(output, "{ENTER}")?;
+    let shown = refresh(monitor, end, &mut output);
+    write!(output, "{LEAVE}")?;
+    shown?;
+    write!(anstream::AutoStream::auto(output), "{}", text::whole(&monitor.report(None)))?;
+    Ok(())
+}
+
+fn refresh(monitor: &mut Monitor, end: &End, output: &mut (impl Write + AsFd)) -> anyhow::Result<()> {
+    loop {
+        let size = tompion_os::terminal_size(output.as_fd()).unwrap_or(USUAL_SIZE);
+        let frame = text::frame(&monitor.report(None), size);
+        // From the upper left corner; what is left of longer lines and below is cleared.
+        let frame = frame.replace('\n', "\x1b[K\r\n");
+        write!(output, "\x1b[H{}\x1b[J", styled(&frame))?;
+        output.flush()?;
+        if end.comes_within(REFRESH)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Without colours for those who don't want any (`NO_COLOR`); what moves the cursor stays.
+fn styled(frame: &str) -> String {
+    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if !is_plain {
+        return frame.to_owned();
+    }
+    text::STYLES.iter().fold(frame.to_owned(), |text, style| text.replace(style, ""))
+}

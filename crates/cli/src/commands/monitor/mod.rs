@@ -1,0 +1,182 @@
+//! `tompion monitor`: every wake-up of real-time threads, for as long as the machine runs.
+
+mod live;
+mod text;
+
+use std::{
+    io::{self, IsTerminal, Write},
+    os::fd::AsFd as _,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use tompion_latency::{Begun, Kind, Kinds, Monitor, Report};
+use tompion_os::{Poller, Signals};
+
+use crate::{
+    messages::{self, say},
+    units,
+};
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    sudo tompion monitor                       # count, and show a table of the real-time threads\n  \
+    sudo tompion monitor --duration 10s        # what happens in ten seconds\n  \
+    sudo tompion monitor --once --json         # what was counted so far, for programs\n  \
+    sudo tompion monitor --kinds timer-wakeup  # count only this from now on; --kinds all for everything\n  \
+    sudo tompion monitor reset                 # reports begin anew\n  \
+    sudo tompion monitor stop                  # count no more\n\n\
+Counting goes on in the kernel when the command ends or is killed, until `stop` or the machine's end; the next one shows \
+all of it. Only with --duration what this command has begun ends with it.")]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    watch: Watch,
+    /// Which monitor, where several count beside each other
+    #[arg(long, value_name = "NAME", default_value = "tompion-monitor", global = true)]
+    name: String,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Begin reports anew; no wake-up is lost
+    Reset,
+    /// Count no more, and forget what was counted
+    Stop,
+}
+
+#[derive(Args)]
+struct Watch {
+    /// Show once what was counted since the last reset [default: where standard output is no terminal]
+    #[arg(long, conflicts_with = "duration")]
+    once: bool,
+    /// Show what happens in this time, such as 10s or 5m
+    #[arg(long, value_name = "TIME", value_parser = units::time)]
+    duration: Option<Duration>,
+    /// What is counted from now on: kinds by their names, with commas; or `all` [default: as before; at first all]
+    #[arg(long, value_name = "KINDS", value_parser = kinds)]
+    kinds: Option<Kinds>,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `wakeup,missed-timer`.
+fn kinds(text: &str) -> Result<Kinds, String> {
+    if text == "all" {
+        return Ok(Kinds::ALL);
+    }
+    let kind = |name: &str| {
+        Kind::of_name(name).ok_or_else(|| {
+            let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+            format!("expected `all`, or some of {}; found `{name}`", names.join(", "))
+        })
+    };
+    text.split(',').map(kind).collect()
+}
+
+impl Watch {
+    /// Whether anything was asked for that only the display understands.
+    fn is_asked_for(&self) -> bool {
+        self.once || self.json || self.duration.is_some() || self.kinds.is_some()
+    }
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if arguments.action.is_some() && arguments.watch.is_asked_for() {
+        say("`reset` and `stop` take no option but --name");
+        return Ok(ExitCode::from(messages::WRONG_USAGE));
+    }
+    match arguments.action {
+        None => watch(&arguments.name, &arguments.watch)?,
+        Some(Action::Reset) => {
+            Monitor::resume(&arguments.name)?.reset()?;
+            say("reports begin anew; the kernel's counters go on");
+        }
+        Some(Action::Stop) => match Monitor::stop(&arguments.name)? {
+            true => say("stopped; what was counted is gone"),
+            false => say("nothing was counted"),
+        },
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn watch(name: &str, watch: &Watch) -> anyhow::Result<()> {
+    // Before anything begins, so that Ctrl-C ends it in order.
+    let end = End::new()?;
+    let (mut monitor, begun) = Monitor::begin(name, watch.kinds.unwrap_or(Kinds::ALL))?;
+    if let (Some(kinds), Begun::Before) = (watch.kinds, begun) {
+        monitor.set_kinds(kinds);
+    }
+    if let Some(duration) = watch.duration {
+        let report = of_duration(&mut monitor, duration, &end);
+        if begun == Begun::Now {
+            drop(monitor);
+            Monitor::stop(name)?;
+        }
+        return show(&report?, watch.json);
+    }
+    if watch.once || watch.json || !io::stdout().is_terminal() {
+        show(&monitor.report(None), watch.json)?;
+    } else {
+        live::run(&mut monitor, &end)?;
+    }
+    if begun == Begun::Now {
+        say("counting goes on in the kernel: tompion monitor shows it again, tompion monitor stop ends it");
+    }
+    Ok(())
+}
+
+/// What happens in a time, or until the user ends it.
+fn of_duration(monitor: &mut Monitor, duration: Duration, end: &End) -> anyhow::Result<Report> {
+    let begin = monitor.snapshot();
+    // The scheduler's count is compared from the first look on.
+    monitor.look();
+    let until = Instant::now() + duration;
+    while let Some(rest) = until.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) {
+        // Threads that come meanwhile are looked at, too.
+        if end.comes_within(rest.min(Duration::from_secs(1)))? {
+            break;
+        }
+        monitor.look();
+    }
+    Ok(monitor.report(Some(&begin)))
+}
+
+fn show(report: &Report, json: bool) -> anyhow::Result<()> {
+    let mut output = anstream::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut output, report)?;
+        writeln!(output)?;
+    } else {
+        write!(output, "{}", text::whole(report))?;
+    }
+    Ok(())
+}
+
+/// The user's wish to end.
+struct End {
+    signals: Signals,
+    poller: Poller,
+}
+
+impl End {
+    fn new() -> anyhow::Result<Self> {
+        const SIGHUP: i32 = 1;
+        const SIGINT: i32 = 2;
+        const SIGTERM: i32 = 15;
+        let signals = Signals::take(&[SIGHUP, SIGINT, SIGTERM]).context("can't take signals")?;
+        let poller = Poller::new().context("can't wait")?;
+        poller.add(signals.as_fd(), 0).context("can't wait for signals")?;
+        Ok(Self { signals, poller })
+    }
+
+    /// Waits so long, or until the user wants to end.
+    fn comes_within(&self, time: Duration) -> anyhow::Result<bool> {
+        self.poller.wait(Some(time)).context("can't wait")?;
+        Ok(self.signals.next().is_some())
+    }
+}

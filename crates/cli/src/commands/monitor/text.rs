@@ -1,0 +1,300 @@
+//! Reports as text: one frame of a terminal, or all of it.
+
+use std::fmt::Write;
+
+use jiff::{Timestamp, tz::TimeZone};
+use tompion_latency::{Histogram, Kind, KindReport, Late, Maximum, Report, ThreadReport};
+
+use crate::{
+    messages::{counted, grouped, harmless},
+    units,
+};
+
+const BOLD: &str = "\x1b[1m";
+const DIM: &str = "\x1b[2m";
+const RED: &str = "\x1b[31m";
+const GREEN: &str = "\x1b[32m";
+const YELLOW: &str = "\x1b[33m";
+const CYAN: &str = "\x1b[36m";
+const END: &str = "\x1b[0m";
+
+/// Everything that colours.
+pub const STYLES: [&str; 7] = [BOLD, DIM, RED, GREEN, YELLOW, CYAN, END];
+
+/// Where distributions are divided, in nanoseconds: 1, 2, 5, 10 µs … 10 ms.
+const BOUNDS: [u64; 13] = {
+    let mut bounds = [0; 13];
+    let mut place = 0;
+    while place < bounds.len() {
+        bounds[place] = [1000, 2000, 5000][place % 3] * 10u64.pow(place as u32 / 3);
+        place += 1;
+    }
+    bounds
+};
+
+/// Columns of a table with distributions.
+const WIDTH_WITH_DISTRIBUTIONS: u16 = 98;
+
+/// As much as a terminal has room for: columns and rows.
+pub fn frame(report: &Report, (columns, rows): (u16, u16)) -> String {
+    let wide = columns >= WIDTH_WITH_DISTRIBUTIONS;
+    let mut text = String::new();
+    head(&mut text, report);
+    kinds(&mut text, report, wide);
+    let mut foot = String::new();
+    sums(&mut foot, report);
+    // Two lines above the threads, one that says how many are left out, and one that stays empty.
+    let used = text.lines().count() + foot.lines().count() + 4;
+    threads(&mut text, report, wide, usize::from(rows).saturating_sub(used));
+    text.push_str(&foot);
+    let _ = write!(text, "{DIM}Ctrl-C ends the display; counting goes on{END}");
+    let kept: Vec<&str> = text.lines().take(usize::from(rows)).collect();
+    kept.join("\n")
+}
+
+/// All of it, with the longest of each kind in detail.
+pub fn whole(report: &Report) -> String {
+    let mut text = String::new();
+    head(&mut text, report);
+    kinds(&mut text, report, true);
+    worst(&mut text, report);
+    threads(&mut text, report, true, usize::MAX);
+    sums(&mut text, report);
+    text
+}
+
+/// A time of the day.
+fn time(ns: u64, format: &str) -> String {
+    let time = Timestamp::from_nanosecond(ns.into()).map(|time| time.to_zoned(TimeZone::system()));
+    time.map_or_else(|_| "?".into(), |time| time.strftime(format).to_string())
+}
+
+/// `12 s`, `3 min 5 s`, `2 d 4 h`.
+fn span(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+fn microseconds(us: f64) -> String {
+    units::in_words(us * 1000.0)
+}
+
+/// With a sign where it is not known exactly.
+fn longest(us: f64, known: Maximum) -> String {
+    match known {
+        Maximum::Exact => microseconds(us),
+        Maximum::Below => format!("<{}", microseconds(us)),
+        Maximum::AtLeast => format!("≥{}", microseconds(us)),
+    }
+}
+
+fn head(text: &mut String, report: &Report) {
+    let woken = counted(report.wakeups.woken, "wake-up");
+    let lasted = span(report.to_ns.saturating_sub(report.from_ns));
+    let since = time(report.from_ns, "%-d %b %H:%M:%S");
+    let _ = writeln!(text, "{BOLD}real-time wake-ups{END}  {woken} in {lasted}, since {since}");
+    let off: Vec<&str> =
+        Kind::ALL.iter().filter(|kind| !report.kinds.contains(kind)).map(|kind| kind.name()).collect();
+    if !off.is_empty() {
+        let _ = writeln!(text, "{YELLOW}not counted now: {}{END}", off.join(", "));
+    }
+}
+
+/// How many latencies lie between the bounds, logarithmically: the rare ones are what matters.
+fn distribution(histogram: &Histogram) -> String {
+    let mut counts = [0u64; BOUNDS.len() + 1];
+    for (begin, count) in histogram.places() {
+        if let Some(sum) = counts.get_mut(BOUNDS.partition_point(|bound| *bound <= begin)) {
+            *sum += count;
+        }
+    }
+    let most = counts.iter().copied().max().unwrap_or(0);
+    let bar = |count: u64| match count {
+        0 => '·',
+        _ => {
+            let height = (count as f64 + 1.0).ln() / (most as f64 + 1.0).ln() * 8.0;
+            ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'][(height.ceil() as usize).clamp(1, 8) - 1]
+        }
+    };
+    counts.into_iter().map(bar).collect()
+}
+
+/// What stands above distributions.
+const SCALE: &str = " 1µs      10ms";
+
+fn kinds(text: &mut String, report: &Report, wide: bool) {
+    let scale = if wide { SCALE } else { "" };
+    let _ = writeln!(
+        text,
+        "\n{BOLD}{:<21}{:>13}{:>11}{:>11}{:>11}{:>11}{END}  {DIM}{scale}{END}",
+        "", "count", "50 %", "99 %", "99.9 %", "longest"
+    );
+    for (kind, histogram) in report.of_all_cpus() {
+        let of_cpus = || report.cpus.iter().filter_map(|cpu| cpu.kinds.get(&kind));
+        let Some(most) = of_cpus().max_by(|one, other| one.max_us.total_cmp(&other.max_us)) else { continue };
+        let below = |share: u64| {
+            let ns = histogram.below(share).unwrap_or(0) as f64;
+            microseconds((ns / 1000.0).min(most.max_us))
+        };
+        let bars = if wide { distribution(&histogram) } else { String::new() };
+        let _ = writeln!(
+            text,
+            "{:<21}{:>13}{:>11}{:>11}{:>11}{BOLD}{:>11}{END}  {CYAN}{bars}{END}",
+            kind.words(),
+            grouped(histogram.count()),
+            below(500),
+            below(990),
+            below(999),
+            longest(most.max_us, most.max_is)
+        );
+    }
+    if report.cpus.is_empty() {
+        let _ = writeln!(text, "no real-time thread was woken yet");
+    }
+}
+
+/// The longest of each CPU and kind.
+fn worst(text: &mut String, report: &Report) {
+    let all =
+        report.cpus.iter().flat_map(|cpu| cpu.kinds.iter().map(move |(kind, found)| (cpu.cpu, *kind, found)));
+    let mut lines: Vec<(Kind, u32, &KindReport, &Late)> =
+        all.filter_map(|(cpu, kind, found)| Some((kind, cpu, found, found.worst.as_ref()?))).collect();
+    if lines.is_empty() {
+        return;
+    }
+    lines.sort_by_key(|line| (line.0, line.1));
+    let _ = writeln!(
+        text,
+        "\n{BOLD}{:<21}{:>3} {:>11}  whose, when, and in which parts{END}",
+        "the longest", "CPU", ""
+    );
+    for (kind, cpu, found, late) in lines {
+        let whose = format!("{} {} ({})", harmless(&late.name), late.tid, late.priority);
+        let when = time(late.time_ns, "%H:%M:%S%.6f");
+        let _ = writeln!(
+            text,
+            "{:<21}{cpu:>3} {BOLD}{:>11}{END}  {whose} at {when}",
+            kind.words(),
+            longest(found.max_us, found.max_is)
+        );
+        let _ = writeln!(text, "{:<38}{DIM}{}{END}", "", parts(late));
+    }
+}
+
+fn parts(late: &Late) -> String {
+    let parts =
+        [("timer late", late.timer_us), ("until woken", late.handler_us), ("until running", late.wakeup_us)];
+    let mut words: Vec<String> =
+        parts.iter().filter_map(|(name, us)| Some(format!("{name} {}", microseconds((*us)?)))).collect();
+    let other = match late.other_tid {
+        0 => "the CPU was idle".into(),
+        tid if tid == late.tid => "it was running itself".into(),
+        tid => format!("{} {tid} ({}) had the CPU", harmless(&late.other_name), late.other_priority),
+    };
+    words.push(other);
+    words.join(", ")
+}
+
+fn threads(text: &mut String, report: &Report, wide: bool, most: usize) {
+    if report.threads.is_empty() {
+        return;
+    }
+    let scale = if wide { SCALE } else { "" };
+    let _ = writeln!(
+        text,
+        "\n{BOLD}{:<15}{:>7}  {:<8}{:>4}{:>10}{:>9}{:>9}{:>9}{:>7}{END}  {DIM}{scale}{END}",
+        "thread", "tid", "priority", "CPU", "wake-ups", "last", "99.9 %", "longest", "misses"
+    );
+    for thread in report.threads.iter().take(most) {
+        row(text, thread, wide);
+    }
+    let left_out = report.threads.len().saturating_sub(most);
+    if left_out > 0 {
+        let _ = writeln!(text, "{DIM}and {} with shorter ones{END}", counted(left_out as u64, "thread"));
+    }
+}
+
+fn row(text: &mut String, thread: &ThreadReport, wide: bool) {
+    let style = if thread.misses > 0 { YELLOW } else { "" };
+    let bars = if wide { distribution(&thread.places) } else { String::new() };
+    let _ = writeln!(
+        text,
+        "{:<15}{:>7}  {:<8}{:>4}{:>10}{:>9}{:>9}{BOLD}{:>9}{END}{style}{:>7}{END}  {CYAN}{bars}{END}",
+        harmless(&thread.name),
+        thread.tid,
+        thread.priority,
+        thread.cpu,
+        grouped(thread.count),
+        microseconds(thread.last_us),
+        microseconds(thread.p999_us),
+        longest(thread.max_us, thread.max_is),
+        grouped(thread.misses),
+    );
+}
+
+/// Whether the sums agree, and what an independent count says.
+fn sums(text: &mut String, report: &Report) {
+    let sums = &report.wakeups;
+    let mut ways = vec![
+        format!("{} highest", grouped(sums.wakeup)),
+        format!("{} beside equals", grouped(sums.shared)),
+        format!("{} behind higher ones", grouped(sums.preempted)),
+    ];
+    let rare = [
+        (sums.not_slept, "never slept"),
+        (sums.replaced, "woken again"),
+        (sums.displaced, "displaced"),
+        (sums.open, "not running yet"),
+    ];
+    ways.extend(
+        rare.iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, name)| format!("{} {name}", grouped(*count))),
+    );
+    let verdict = match sums.difference {
+        0 => format!("{GREEN}the sums agree{END}"),
+        difference => format!("{RED}the sums disagree by {difference}{END}"),
+    };
+    let _ = writeln!(text, "\n{} woken: {}; {verdict}", grouped(sums.woken), ways.join(", "));
+    if let Some(unseen) = report.unseen.filter(|unseen| unseen.unseen > 0) {
+        let (unseen, slept) = (grouped(unseen.unseen), grouped(unseen.slept));
+        let _ = writeln!(
+            text,
+            "{YELLOW}{unseen} of {slept} wake-ups were not seen{END}, by the scheduler's own count"
+        );
+    }
+    if report.not_started > 0 {
+        let times = counted(report.not_started, "time");
+        let _ = writeln!(
+            text,
+            "{YELLOW}the kernel did not start a program {times}{END}: it ran on that CPU already"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distributions_are_logarithmic() {
+        assert_eq!((BOUNDS[0], BOUNDS[1], BOUNDS[12]), (1000, 2000, 10_000_000));
+        let mut histogram = Histogram::default();
+        for (begin, count) in [(0, 1), (1000, 100_000), (4000, 300), (12_000_000, 1)] {
+            histogram.add(begin, begin + 1000, count);
+        }
+        assert_eq!(distribution(&histogram), "▁█▄··········▁");
+        assert_eq!(distribution(&Histogram::default()), "··············");
+    }
+
+    #[test]
+    fn spans_have_two_units() {
+        let spans = [5, 65, 3700, 200_000].map(|seconds| span(seconds * 1_000_000_000));
+        assert_eq!(spans, ["5 s", "1 min 5 s", "1 h 1 min", "2 d 7 h"]);
+    }
+}

@@ -1,0 +1,138 @@
+//! The latency monitor: what it shows, that it outlives its reader, and that nothing is lost.
+
+use std::{process::Command, thread, time::Duration};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{finish, run, signal, start, tompion, wait_until};
+
+/// A monitor of a test's own, which goes with it; none where counting isn't permitted.
+struct Own(String);
+
+impl Own {
+    fn new(test: &str) -> Option<Self> {
+        let own = Self(format!("tompion-cli-{test}-{}", std::process::id()));
+        let begun = run(&mut own.monitor(&["--once"]));
+        if begun.status.success() {
+            assert!(begun.err.contains("counting goes on in the kernel"), "{}", begun.err);
+            return Some(own);
+        }
+        // It says why, and what to do.
+        assert!(begun.err.lines().count() == 1 && begun.err.contains('('), "{}", begun.err);
+        eprintln!("SKIPPED, latencies can't be counted here: {}", begun.err);
+        None
+    }
+
+    fn monitor(&self, arguments: &[&str]) -> Command {
+        let mut command = tompion();
+        command.args(["monitor", "--name", &self.0]).args(arguments);
+        command
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let out = run(self.monitor(arguments).arg("--json")).succeeded().out;
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        run(&mut self.monitor(&["stop"]));
+    }
+}
+
+/// A real-time thread that sleeps so often; its number.
+fn sleep_in_real_time(times: u32) -> u64 {
+    let sleeper = thread::spawn(move || {
+        tompion_os::run_fifo(60).expect("a real-time priority");
+        (0..times).for_each(|_| thread::sleep(Duration::from_micros(500)));
+        u64::from(tompion_os::gettid())
+    });
+    sleeper.join().expect("a thread that sleeps")
+}
+
+/// How many wake-ups of a thread a report has.
+fn wakeups(report: &Value, tid: u64) -> u64 {
+    let threads = report["threads"].as_array().expect("threads");
+    let thread = threads.iter().find(|thread| thread["tid"] == tid);
+    thread.map_or(0, |thread| thread["count"].as_u64().expect("a count"))
+}
+
+#[test]
+fn wake_ups_are_counted_while_the_reader_is_killed() {
+    let Some(own) = Own::new("killed") else { return };
+    let mut reader = start(&mut own.monitor(&["--duration", "1h"]));
+    let first = sleep_in_real_time(500);
+    signal(reader.id(), Signal::KILL);
+    reader.wait().unwrap();
+    let second = sleep_in_real_time(500);
+    let report = own.json(&["--once"]);
+    for tid in [first, second] {
+        let count = wakeups(&report, tid);
+        assert!((475..=520).contains(&count), "{count}");
+    }
+    assert_eq!(report["wakeups"]["difference"], 0, "{report}");
+    // What programs ask for: the longest by CPU and kind.
+    let longest = report["max_us"].as_object().expect("CPUs").values().next().expect("a CPU");
+    assert!(longest["timer-wakeup-all"].as_f64().expect("microseconds") > 0.0);
+    let text = run(&mut own.monitor(&["--once"])).succeeded().out;
+    for words in ["timer due → running", "the sums agree", "rt 60", "the longest"] {
+        assert!(text.contains(words), "{text}");
+    }
+}
+
+#[test]
+fn a_reset_begins_reports_anew() {
+    let Some(own) = Own::new("reset") else { return };
+    let first = sleep_in_real_time(200);
+    run(&mut own.monitor(&["reset"])).succeeded();
+    let second = sleep_in_real_time(200);
+    let report = own.json(&["--once"]);
+    assert_eq!(wakeups(&report, first), 0);
+    assert!(wakeups(&report, second) >= 190);
+}
+
+#[test]
+fn a_time_is_measured_by_itself_and_ends_on_request() {
+    let Some(own) = Own::new("time") else { return };
+    let before = sleep_in_real_time(200);
+    let reader = start(&mut own.monitor(&["--duration", "1h", "--json"]));
+    // It takes signals and its first look within no time of ours: threads come until it has seen one.
+    let mut last = 0;
+    let began = std::time::Instant::now();
+    while began.elapsed() < Duration::from_secs(3) {
+        last = sleep_in_real_time(50);
+    }
+    signal(reader.id(), Signal::INT);
+    let out = finish(reader, "monitor --duration").succeeded().out;
+    let report: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"));
+    assert_eq!(wakeups(&report, before), 0, "{report}");
+    assert!(wakeups(&report, last) >= 40, "{report}");
+}
+
+#[test]
+fn kinds_are_switched_and_what_does_not_count_is_said() {
+    let Some(own) = Own::new("kinds") else { return };
+    let report = own.json(&["--once", "--kinds", "wakeup,missed-timer"]);
+    assert_eq!(report["kinds"].to_string(), r#"["wakeup","missed-timer"]"#);
+    let text = run(&mut own.monitor(&["--once"])).succeeded().out;
+    assert!(text.contains("not counted now: shared, preempted, timer-wakeup, timer-wakeup-all"), "{text}");
+    let wrong = run(&mut own.monitor(&["--kinds", "wakeups"])).exited(2);
+    assert!(wrong.err.contains("timer-wakeup-all; found `wakeups`"), "{}", wrong.err);
+    let both = run(&mut own.monitor(&["--once", "reset"])).exited(2);
+    assert_eq!(both.err, "tompion: `reset` and `stop` take no option but --name\n");
+    run(&mut own.monitor(&["stop"])).succeeded();
+    let nothing = run(&mut own.monitor(&["reset"])).exited(1);
+    assert_eq!(nothing.err, "tompion: nothing is counted yet; begin with: tompion monitor\n");
+}
+
+#[test]
+fn what_a_time_has_begun_ends_with_it() {
+    let Some(own) = Own::new("ends") else { return };
+    run(&mut own.monitor(&["stop"])).succeeded();
+    let report = own.json(&["--duration", "200ms"]);
+    assert_eq!(report["wakeups"]["difference"], 0);
+    let folder = std::path::Path::new("/sys/fs/bpf").join(&own.0);
+    wait_until("nothing is pinned", || !folder.exists());
+}

@@ -1,0 +1,427 @@
+/*
+ * The latency monitor: every wake-up of every real-time thread, measured where it happens. What is counted how, and
+ * why, is docs/design/latency.md.
+ *
+ *   hrtimer_start ─► armed      hrtimer_expire_entry ─► expiry      sched_waking ─► wake      sched_switch ─► counted
+ */
+#include "monitor.h"
+
+const char licence_of_programs[] SECTION("license") = "Dual MIT/GPL";
+
+/* What the loader found in the running kernel: addresses of timers' handlers; 0 where there is none. */
+const volatile u64 wakes_sleeper = 0;   /* hrtimer_wakeup */
+const volatile u64 ticks = 0;           /* tick_nohz_handler, before Linux 6.8 tick_sched_timer */
+const volatile u64 ends_throttling = 0; /* dl_task_timer */
+
+ARRAY(control, struct control, 1);
+ARRAY(processors, struct processor, 1);
+ARRAY(histograms, u64, 1);
+ARRAY(worsts, struct worst, 1);
+ARRAY(wakes, struct wake, WAKES);
+ARRAY(threads, struct thread, THREADS);
+ARRAY(armed, struct armed, ARMED);
+
+/* Reads a field behind a pointer that the verifier doesn't know. */
+#define READ(field)                                                                                          \
+	({                                                                                                   \
+		typeof(field) value = 0;                                                                     \
+		bpf_probe_read_kernel(&value, sizeof(value), &(field));                                      \
+		value;                                                                                       \
+	})
+
+/* A latency that has ended, with all that is told of it. */
+struct sample {
+	u32 cpu;
+	u32 slot; /* of `worsts` */
+	u64 end;
+	u64 intended;
+	u64 fired;
+	u64 woken;
+	struct task_struct *task, *other;
+	s32 tid, priority;
+};
+
+static ALWAYS_INLINE struct processor *processor_of(u32 cpu)
+{
+	return bpf_map_lookup_elem(&processors, &cpu);
+}
+
+static ALWAYS_INLINE struct wake *wake_of(u32 tid)
+{
+	u32 place = tid & (WAKES - 1);
+	return bpf_map_lookup_elem(&wakes, &place);
+}
+
+static ALWAYS_INLINE void count(struct processor *processor, enum count which)
+{
+	__sync_fetch_and_add(&processor->counts[which], 1);
+}
+
+static ALWAYS_INLINE u64 expiry_of(struct hrtimer *timer)
+{
+	return timer->node.expires - timer->base->offset;
+}
+
+/* Keeps the longest. Who reads it meanwhile sees an odd sequence, or another one than before. */
+static ALWAYS_INLINE void keep_worst(const struct sample *sample, u64 latency, u32 epoch)
+{
+	u32 place = sample->cpu * WORST_SLOTS + sample->slot;
+	struct worst *worst = bpf_map_lookup_elem(&worsts, &place);
+	if (!worst || (worst->epoch == epoch && worst->latency >= latency))
+		return;
+	__sync_fetch_and_add(&worst->sequence, 1);
+	worst->epoch = epoch;
+	worst->latency = latency;
+	worst->end = sample->end;
+	worst->intended = sample->intended;
+	worst->fired = sample->fired;
+	worst->woken = sample->woken;
+	worst->tid = sample->tid;
+	worst->priority = sample->priority;
+	worst->other_tid = sample->other->pid;
+	worst->other_priority = sample->other->prio;
+	bpf_probe_read_kernel(worst->name, sizeof(worst->name), sample->task->comm);
+	bpf_probe_read_kernel(worst->other_name, sizeof(worst->other_name), sample->other->comm);
+	__sync_fetch_and_add(&worst->sequence, 1);
+}
+
+/* Counts a latency: from `since` to the sample's end. */
+static ALWAYS_INLINE void add(enum kind kind, const struct sample *sample, u64 since)
+{
+	u32 zero = 0;
+	struct control *settings = bpf_map_lookup_elem(&control, &zero);
+	struct processor *processor = processor_of(sample->cpu);
+	if (!settings || !processor || !(settings->kinds >> kind & 1))
+		return;
+	/* Timers go off early by less than the clock's step. */
+	u64 latency = sample->end > since ? sample->end - since : 0;
+	u64 bucket = latency / 1000;
+	if (bucket > BUCKETS - 1)
+		bucket = BUCKETS - 1;
+	u32 place = (sample->cpu * KINDS + kind) * BUCKETS + bucket;
+	u64 *number = bpf_map_lookup_elem(&histograms, &place);
+	if (number)
+		__sync_fetch_and_add(number, 1);
+	__sync_fetch_and_add(&processor->sums[kind], latency);
+	keep_worst(sample, latency, settings->epoch);
+}
+
+/* The row of a thread, a new one if need be. A thread is known by its number and its beginning. */
+static ALWAYS_INLINE struct thread *row_of(struct task_struct *task)
+{
+	u64 key = task->start_time << 22 | task->pid;
+	u32 first = key * 0x9e3779b97f4a7c15ull >> 54;
+	for (u32 probe = 0; probe < PROBES; probe++) {
+		u32 place = (first + probe) & (THREADS - 1);
+		struct thread *row = bpf_map_lookup_elem(&threads, &place);
+		if (!row)
+			return 0;
+		if (row->key == key)
+			return row;
+		if (!row->key && !__sync_val_compare_and_swap(&row->key, 0, key)) {
+			row->tid = task->pid;
+			return row;
+		}
+	}
+	return 0;
+}
+
+/* Where a latency is counted in a thread's row. */
+static ALWAYS_INLINE u32 place_of(u64 latency)
+{
+	u64 value = latency >> PLACE_SHIFT;
+	if (value >> LARGEST_BITS)
+		return PLACES - 1;
+	if (value < 1 << STEP_BITS)
+		return value;
+	u32 bits = 0, rest = value;
+	if (rest >> 16) { bits += 16; rest >>= 16; }
+	if (rest >> 8) { bits += 8; rest >>= 8; }
+	if (rest >> 4) { bits += 4; rest >>= 4; }
+	if (rest >> 2) { bits += 2; rest >>= 2; }
+	bits += rest >> 1;
+	return ((bits - STEP_BITS + 1) << STEP_BITS) + (value >> (bits - STEP_BITS) & ((1 << STEP_BITS) - 1));
+}
+
+/* Accounts a wake-up to its thread: from the intended expiry if there is one. */
+static ALWAYS_INLINE void add_to_thread(struct processor *processor, const struct sample *sample)
+{
+	struct thread *row = row_of(sample->task);
+	u32 zero = 0;
+	struct control *settings = bpf_map_lookup_elem(&control, &zero);
+	if (!row || !settings) {
+		count(processor, WITHOUT_ROW);
+		return;
+	}
+	u64 since = sample->intended ? sample->intended : sample->woken;
+	u64 latency = sample->end > since ? sample->end - since : 0;
+	u64 place = place_of(latency);
+	/* The verifier may have lost sight of that. */
+	asm volatile("" : "+r"(place));
+	if (place >= PLACES)
+		return;
+	row->places[place]++;
+	row->count++;
+	row->not_slept += sample->task == sample->other;
+	row->last = latency;
+	row->priority = sample->priority;
+	row->cpu = sample->cpu;
+	if (row->epoch == settings->epoch && row->worst >= latency)
+		return;
+	row->epoch = settings->epoch;
+	row->worst = latency;
+	row->worst_end = sample->end;
+	bpf_probe_read_kernel(row->name, sizeof(row->name), sample->task->comm);
+}
+
+/* Remembers timers that are armed when they should have gone off already: that is not the kernel's latency. */
+SECTION("tp_btf/hrtimer_start") int arm(u64 *arguments)
+{
+	struct hrtimer *timer = (void *)arguments[0];
+	u64 handler = (u64)timer->function;
+	if (handler == ticks)
+		return 0;
+	u32 place = (u64)timer >> 3 & (ARMED - 1);
+	struct armed *entry = bpf_map_lookup_elem(&armed, &place);
+	if (!entry)
+		return 0;
+	u64 now = bpf_ktime_get_ns();
+	if (expiry_of(timer) > now) {
+		if (entry->timer == (u64)timer)
+			entry->timer = 0;
+		return 0;
+	}
+	entry->time = now;
+	entry->timer = (u64)timer;
+	/* A thread that sleeps until a time (HRTIMER_MODE_REL is 1) which has passed is behind its own plan. */
+	struct task_struct *current = bpf_get_current_task_btf();
+	if (handler != wakes_sleeper || arguments[1] & 1 || current->prio >= FIRST_ORDINARY)
+		return 0;
+	struct thread *row = row_of(current);
+	if (row)
+		row->misses++;
+	return 0;
+}
+
+/* When a timer was to go off: as it says, but not before it was armed. */
+static ALWAYS_INLINE u64 intended_of(struct hrtimer *timer)
+{
+	u64 intended = expiry_of(timer);
+	u32 place = (u64)timer >> 3 & (ARMED - 1);
+	struct armed *entry = bpf_map_lookup_elem(&armed, &place);
+	if (!entry || entry->timer != (u64)timer)
+		return intended;
+	entry->timer = 0;
+	return entry->time > intended ? entry->time : intended;
+}
+
+/* A thread is to run from now on. */
+static ALWAYS_INLINE struct wake *begin(struct processor *processor, u32 tid, struct expiry *expiry)
+{
+	struct wake *wake = wake_of(tid);
+	if (!wake)
+		return 0;
+	count(processor, WAKING);
+	if (wake->woken)
+		count(processor, wake->tid == tid ? REPLACED : DISPLACED);
+	wake->tid = tid;
+	wake->intended = expiry ? expiry->intended : 0;
+	wake->fired = wake->intended ? expiry->fired : 0;
+	wake->woken = bpf_ktime_get_ns();
+	return wake;
+}
+
+/*
+ * A SCHED_DEADLINE thread that waits for its next period (sched_yield) is never woken: its timer ends the waiting.
+ * Timers of deadline servers (Linux 6.8) are not in a thread: what lies around them is none.
+ */
+static ALWAYS_INLINE void replenish(struct processor *processor, struct hrtimer *timer, struct expiry *expiry)
+{
+	struct task_struct *task = (void *)timer - OFFSET_OF(struct task_struct, dl.dl_timer);
+	if (READ(task->policy) != SCHED_DEADLINE || READ(task->prio) >= 0 || READ(task->on_rq) != 1)
+		return;
+	begin(processor, READ(task->pid), expiry);
+}
+
+static ALWAYS_INLINE int expire(struct hrtimer *timer, int soft)
+{
+	if (!!timer->is_soft != soft)
+		return 0;
+	struct sample sample = {.cpu = bpf_get_smp_processor_id()};
+	struct processor *processor = processor_of(sample.cpu);
+	if (!processor)
+		return 0;
+	struct expiry *expiry = soft ? &processor->soft : &processor->hard;
+	u64 handler = (u64)timer->function;
+	sample.other = bpf_get_current_task_btf();
+	sample.end = sample.fired = bpf_ktime_get_ns();
+	sample.intended = handler == ticks ? 0 : intended_of(timer);
+	expiry->intended = sample.intended;
+	expiry->fired = sample.fired;
+	expiry->owner = (u64)sample.other;
+	expiry->timer = (u64)timer;
+	if (handler == ends_throttling && handler)
+		replenish(processor, timer, expiry);
+	if (handler != wakes_sleeper)
+		return 0;
+	struct hrtimer_sleeper *sleeper = (void *)timer;
+	sample.task = READ(sleeper->task);
+	if (!sample.task)
+		return 0;
+	sample.priority = READ(sample.task->prio);
+	if (sample.priority >= FIRST_ORDINARY)
+		return 0;
+	sample.tid = READ(sample.task->pid);
+	sample.slot = soft ? MISSED_SOFT_TIMER : MISSED_TIMER;
+	count(processor, EXPIRED);
+	add(MISSED_TIMER, &sample, sample.intended);
+	return 0;
+}
+
+/*
+ * Hard and soft timers have programs of their own: a hard one's interrupt that comes amidst a soft one's program
+ * would be lost to the kernel's guard, which is one for each program.
+ */
+SECTION("tp_btf/hrtimer_expire_entry") int expire_hard(u64 *arguments)
+{
+	return expire((void *)arguments[0], 0);
+}
+
+SECTION("tp_btf/hrtimer_expire_entry") int expire_soft(u64 *arguments)
+{
+	return expire((void *)arguments[0], 1);
+}
+
+/* The handler has returned. Its timer may be gone: the address is only compared. */
+static ALWAYS_INLINE int expired(u64 timer, int soft)
+{
+	struct processor *processor = processor_of(bpf_get_smp_processor_id());
+	if (!processor)
+		return 0;
+	struct expiry *expiry = soft ? &processor->soft : &processor->hard;
+	if (expiry->timer == timer)
+		expiry->timer = 0;
+	return 0;
+}
+
+SECTION("tp_btf/hrtimer_expire_exit") int expired_hard(u64 *arguments)
+{
+	return expired(arguments[0], 0);
+}
+
+SECTION("tp_btf/hrtimer_expire_exit") int expired_soft(u64 *arguments)
+{
+	return expired(arguments[0], 1);
+}
+
+SECTION("tp_btf/sched_waking") int waking(u64 *arguments)
+{
+	struct task_struct *task = (void *)arguments[0];
+	if (task->prio >= FIRST_ORDINARY)
+		return 0;
+	struct sample sample = {.cpu = bpf_get_smp_processor_id(), .slot = TIMER_WAKEUP_ALL};
+	struct processor *processor = processor_of(sample.cpu);
+	if (!processor)
+		return 0;
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct expiry *expiry = 0;
+	/* A soft timer's handler is a thread on real-time kernels, and others run before it ends. */
+	if (processor->hard.timer)
+		expiry = &processor->hard;
+	else if (processor->soft.timer && processor->soft.owner == (u64)current)
+		expiry = &processor->soft;
+	struct wake *wake = begin(processor, task->pid, expiry);
+	if (!wake || task != current)
+		return 0;
+	/* It was on its way to sleep, and goes on at once. */
+	sample.end = wake->woken;
+	wake->woken = 0;
+	count(processor, NOT_SLEPT);
+	if (!wake->intended)
+		return 0;
+	sample.intended = wake->intended;
+	sample.fired = wake->fired;
+	sample.woken = sample.end;
+	sample.task = sample.other = task;
+	sample.tid = task->pid;
+	sample.priority = task->prio;
+	add(TIMER_WAKEUP_ALL, &sample, sample.intended);
+	add_to_thread(processor, &sample);
+	return 0;
+}
+
+/* Who of the real-time threads ran here since a thread of this priority was woken? */
+static ALWAYS_INLINE enum kind class_of(struct processor *processor, u64 woken, s64 priority)
+{
+	enum kind kind = WAKEUP;
+	for (u32 back = 1; back <= REMEMBERED; back++) {
+		struct ran *ran = &processor->ran[(processor->head - back) & (REMEMBERED - 1)];
+		if (ran->end <= woken)
+			return kind;
+		if (ran->priority < priority)
+			return PREEMPTED;
+		if (ran->priority == priority)
+			kind = SHARED;
+	}
+	/* More of them than are remembered. */
+	return PREEMPTED;
+}
+
+static ALWAYS_INLINE void runs(struct processor *processor, struct wake *wake, struct sample *sample)
+{
+	enum kind kind = class_of(processor, wake->woken, sample->priority);
+	sample->intended = wake->intended;
+	sample->fired = wake->fired;
+	sample->woken = wake->woken;
+	wake->woken = 0;
+	count(processor, TOP + kind);
+	sample->slot = kind;
+	add(kind, sample, sample->woken);
+	if (sample->intended) {
+		sample->slot = TIMER_WAKEUP_ALL;
+		add(TIMER_WAKEUP_ALL, sample, sample->intended);
+	}
+	if (sample->intended && kind == WAKEUP) {
+		sample->slot = TIMER_WAKEUP;
+		add(TIMER_WAKEUP, sample, sample->intended);
+	}
+	add_to_thread(processor, sample);
+}
+
+SECTION("tp_btf/sched_switch") int switched(u64 *arguments)
+{
+	struct task_struct *previous = (void *)arguments[1], *next = (void *)arguments[2];
+	s32 before = previous->prio, after = next->prio;
+	/* Most switches end here. */
+	if (before >= FIRST_ORDINARY && after >= FIRST_ORDINARY)
+		return 0;
+	struct sample sample = {.cpu = bpf_get_smp_processor_id()};
+	struct processor *processor = processor_of(sample.cpu);
+	if (!processor)
+		return 0;
+	sample.end = bpf_ktime_get_ns();
+	if (before < FIRST_ORDINARY) {
+		struct ran *ran = &processor->ran[processor->head++ & (REMEMBERED - 1)];
+		ran->end = sample.end;
+		ran->priority = before;
+		/* Woken before it got to sleep. Else it may be on its way there, and woken by another CPU already. */
+		int stays = arguments[0] & 1 || !previous->__state;
+		struct wake *wake = wake_of(previous->pid);
+		if (stays && wake && wake->tid == previous->pid && wake->woken) {
+			wake->woken = 0;
+			count(processor, NOT_SLEPT);
+		}
+	}
+	if (after >= FIRST_ORDINARY)
+		return 0;
+	struct wake *wake = wake_of(next->pid);
+	/* Else it goes on after another one ran. */
+	if (!wake || wake->tid != next->pid || !wake->woken)
+		return 0;
+	sample.task = next;
+	sample.other = previous;
+	sample.tid = next->pid;
+	sample.priority = after;
+	runs(processor, wake, &sample);
+	return 0;
+}

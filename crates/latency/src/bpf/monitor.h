@@ -1,0 +1,161 @@
+/*
+ * What the monitor's programs and their readers share: six arrays that are mapped into readers. Programs write them,
+ * each field by the program that is named; the reader is crates/latency/src/memory.rs, whose numbers are these.
+ * Times are CLOCK_MONOTONIC, in nanoseconds. Counters never go back: readers subtract what they knew before.
+ *
+ *   control     one entry (struct control)
+ *   processors  an entry for each CPU (struct processor)
+ *   histograms  for each CPU and kind BUCKETS numbers: 0 us, 1 us, ... 10,240 us, more
+ *   worsts      for each CPU and slot the longest latency (struct worst)
+ *   wakes       by the low bits of a thread's number: the wake-up that has not ended yet (struct wake)
+ *   threads     a row for each real-time thread (struct thread)
+ *
+ * and one that is the programs' own:
+ *
+ *   armed       by the low bits of its address: a timer that was armed after its time (struct armed)
+ */
+#ifndef TOMPION_BPF_MONITOR_H
+#define TOMPION_BPF_MONITOR_H
+
+#include "kernel.h"
+
+/* Of this layout. Readers of another one leave the arrays alone. */
+#define LAYOUT_VERSION 1
+
+/* Priorities below this are real-time; those of SCHED_DEADLINE are below 0 (include/linux/sched/prio.h). */
+#define FIRST_ORDINARY 100
+#define SCHED_DEADLINE 6
+
+enum kind {
+	WAKEUP,            /* woken to running, of a thread that had the CPU's highest priority meanwhile */
+	SHARED,            /* the same, where one of the same priority ran meanwhile */
+	PREEMPTED,         /* the same, where one of a higher priority ran meanwhile */
+	MISSED_TIMER,      /* intended expiry to the timer's handler, of timers that wake real-time threads */
+	TIMER_WAKEUP,      /* intended expiry to running, where the wake-up was of the first kind */
+	TIMER_WAKEUP_ALL,  /* the same of all wake-ups by timers, also of threads that did not get to sleep */
+	KINDS
+};
+
+#define BUCKETS 10242
+
+/*
+ * Each slot of a CPU is written by programs that never interrupt each other there. Handlers of soft timers are
+ * interrupted by those of hard ones, so they have one of their own.
+ */
+enum { MISSED_SOFT_TIMER = KINDS, WORST_SLOTS };
+
+/* WAKING is the sum of TOP to DISPLACED and of what has not ended yet, always. */
+enum count {
+	WAKING,      /* a thread was woken */
+	TOP,         /* it ran: kind WAKEUP */
+	WAS_SHARED,  /* it ran: kind SHARED */
+	WAS_PREEMPTED, /* it ran: kind PREEMPTED */
+	NOT_SLEPT,   /* it was running still: woken before it got to sleep */
+	REPLACED,    /* it was woken again, and nobody saw it run */
+	DISPLACED,   /* another thread with the same low bits was woken */
+	EXPIRED,     /* a timer of a real-time thread's sleep went off */
+	WITHOUT_ROW, /* a latency of a thread for which there is no row */
+	COUNTS
+};
+
+struct control {
+	u64 begun;     /* the loader: when counting began */
+	u32 version;   /* the loader */
+	u32 epoch;     /* readers: a change makes all maxima begin anew */
+	u32 kinds;     /* readers: a bit for each kind that is counted */
+	u32 unused[11];
+};
+
+/* A timer whose handler runs. */
+struct expiry {
+	u64 timer;
+	u64 intended; /* 0: nobody's deadline */
+	u64 fired;
+	u64 owner;    /* the thread in which it runs */
+};
+
+/* A real-time thread that ran. */
+struct ran {
+	u64 end;
+	s64 priority;
+};
+
+#define REMEMBERED 8
+
+struct processor {
+	struct expiry hard, soft;
+	u64 head; /* how many real-time threads were switched away from */
+	struct ran ran[REMEMBERED];
+	u64 counts[16]; /* by `enum count` */
+	u64 sums[KINDS]; /* of all latencies, in nanoseconds */
+	u64 unused;
+};
+
+struct worst {
+	u32 sequence; /* odd while it is written */
+	u32 epoch;
+	u64 latency;
+	u64 end;
+	u64 intended; /* 0: no timer */
+	u64 fired;
+	u64 woken;    /* 0: of a timer, before anybody was woken */
+	s32 tid, priority;
+	s32 other_tid, other_priority; /* who had the CPU until then */
+	char name[16], other_name[16];
+};
+
+#define WAKES 65536
+
+struct wake {
+	u32 tid;
+	u32 unused;
+	u64 woken;    /* 0: ended */
+	u64 intended; /* 0: not by a timer, or by one that is nobody's deadline */
+	u64 fired;
+};
+
+#define THREADS 1024
+#define PROBES 8
+/* 128 ns each below 2,048 ns, then 16 for each power of two, up to 17 s. */
+#define PLACE_SHIFT 7
+#define STEP_BITS 4
+#define LARGEST_BITS 27
+#define PLACES 384
+
+struct thread {
+	u64 key; /* 0: free; else the thread's number, and its beginning, shifted */
+	u32 tid;
+	s32 priority;
+	u32 cpu;
+	u32 epoch; /* of `worst` */
+	u64 count;
+	u64 not_slept; /* of these: woken before it got to sleep */
+	u64 last;
+	u64 worst;
+	u64 worst_end; /* when the worst one ended */
+	u64 misses;    /* timers that it armed when they should have gone off already */
+	char name[16];
+	u64 places[PLACES];
+};
+
+#define ARMED 4096
+
+struct armed {
+	u64 timer;
+	u64 time;
+};
+
+_Static_assert(sizeof(struct control) == 64 && sizeof(struct processor) == 384, "as the reader has it");
+_Static_assert(sizeof(struct worst) == 96 && sizeof(struct wake) == 32, "as the reader has it");
+_Static_assert(sizeof(struct thread) == 3160, "as the reader has it");
+
+#define ARRAY(name, entry, entries)                                                                          \
+	struct {                                                                                             \
+		NUMBER(type, BPF_MAP_TYPE_ARRAY);                                                            \
+		NUMBER(map_flags, BPF_F_MMAPABLE);                                                           \
+		NUMBER(max_entries, entries);                                                                \
+		TYPE(key, u32);                                                                              \
+		TYPE(value, entry);                                                                          \
+	} name SECTION(".maps")
+
+#endif

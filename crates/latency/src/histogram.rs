@@ -1,0 +1,120 @@
+//! How many latencies were how long.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Latencies from this on are in the last place of a CPU's histogram, in microseconds.
+#[cfg(test)]
+pub(crate) const OVERFLOW_US: u64 = 10_241;
+
+/// Counts by length, those that are not 0: how many were at least `from` nanoseconds long and shorter than the next place's
+/// beginning.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Histogram {
+    /// By the beginning of the place: where it ends, and how many.
+    places: BTreeMap<u64, (u64, u64)>,
+}
+
+impl Histogram {
+    /// Adds to the place from `begin` until before `end`, in nanoseconds.
+    pub fn add(&mut self, begin: u64, end: u64, count: u64) {
+        if count != 0 {
+            self.places.entry(begin).or_insert((end, 0)).1 += count;
+        }
+    }
+
+    /// Adds all that another one has.
+    pub fn merge(&mut self, other: &Self) {
+        for (begin, (end, count)) in &other.places {
+            self.add(*begin, *end, *count);
+        }
+    }
+
+    /// What has come since an earlier state of the same histogram.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut new = Self::default();
+        for (begin, (end, count)) in &self.places {
+            let before = earlier.places.get(begin).map_or(0, |place| place.1);
+            new.add(*begin, *end, count.saturating_sub(before));
+        }
+        new
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.places.values().map(|place| place.1).sum()
+    }
+
+    /// The length that a share of all doesn't reach, in nanoseconds: the end of its place. None if there are none;
+    /// `u64::MAX` where it has no end.
+    ///
+    /// `share` is in thousandths of all.
+    pub fn below(&self, share: u64) -> Option<u64> {
+        let count = u128::from(self.count());
+        let rank = (count * u128::from(share)).div_ceil(1000).max(1);
+        let mut seen = 0u128;
+        for (end, count) in self.places.values() {
+            seen += u128::from(*count);
+            if seen >= rank {
+                return Some(*end);
+            }
+        }
+        None
+    }
+
+    /// What no length reaches: the end of the last place, in nanoseconds.
+    pub fn bound(&self) -> Option<u64> {
+        self.places.last_key_value().map(|(_, (end, _))| *end)
+    }
+
+    /// How many are in the place without an end.
+    pub fn overflow(&self) -> u64 {
+        self.places.values().filter(|place| place.0 == u64::MAX).map(|place| place.1).sum()
+    }
+
+    /// Beginning, in nanoseconds, and number of all places that are not empty.
+    pub fn places(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.places.iter().map(|(begin, (_, count))| (*begin, *count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(places: &[(u64, u64, u64)]) -> Histogram {
+        let mut histogram = Histogram::default();
+        places.iter().for_each(|(begin, end, count)| histogram.add(*begin, *end, *count));
+        histogram
+    }
+
+    #[test]
+    fn shares_are_told_by_the_ends_of_places() {
+        let histogram = of(&[(1000, 2000, 998), (5000, 6000, 1), (10_241_000, u64::MAX, 1)]);
+        assert_eq!((histogram.count(), histogram.overflow()), (1000, 1));
+        assert_eq!(histogram.below(500), Some(2000));
+        assert_eq!(histogram.below(998), Some(2000));
+        assert_eq!(histogram.below(999), Some(6000));
+        assert_eq!(histogram.below(1000), Some(u64::MAX));
+        assert_eq!(Histogram::default().below(999), None);
+        // One alone is every share of itself.
+        assert_eq!(of(&[(0, 1000, 1)]).below(1), Some(1000));
+    }
+
+    #[test]
+    fn what_came_since_and_what_was_before_are_all() {
+        let before = of(&[(0, 1000, 5), (3000, 4000, 2)]);
+        let now = of(&[(0, 1000, 9), (3000, 4000, 2), (7000, 8000, 1)]);
+        let since = now.since(&before);
+        assert_eq!(since, of(&[(0, 1000, 4), (7000, 8000, 1)]));
+        let mut all = before.clone();
+        all.merge(&since);
+        assert_eq!(all, now);
+        assert_eq!(since.bound(), Some(8000));
+        // Never less than nothing, whatever the file says.
+        assert_eq!(before.since(&now).count(), 0);
+    }
+}

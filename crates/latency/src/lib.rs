@@ -1,0 +1,80 @@
+//! The latency monitor: every wake-up of every real-time thread, for as long as the machine runs.
+//!
+//! ```text
+//! src/bpf/monitor.bpf.c ──► arrays, pinned ──mmap──► Memory ──► Snapshot ──► Report
+//! ```
+//!
+//! Programs in the kernel count ([`kinds`]); [`Monitor`] begins and ends that, and reads what was counted, at any time and
+//! from any process. Nothing is lost when the reader ends: the programs and their arrays are pinned, and go on.
+//! A [`Report`] is the difference of two [`Snapshot`]s with the sums checked. How it is shown is somebody else's business.
+#![forbid(unsafe_code)]
+
+mod balance;
+mod histogram;
+pub mod kinds;
+mod memory;
+mod monitor;
+mod pins;
+mod programs;
+mod report;
+mod snapshot;
+mod witness;
+
+pub use balance::Balance;
+pub use histogram::Histogram;
+pub use kinds::{Kind, Kinds};
+pub use monitor::{Begun, Monitor, obstacles};
+pub use report::{CpuReport, KindReport, Late, Maximum, Report, ThreadReport};
+pub use snapshot::Snapshot;
+pub use witness::{Unseen, Witness};
+
+/// Why the monitor can't do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Something is missing that is known.
+    #[error("{found} ({mend})")]
+    Obstacle {
+        /// What was found.
+        found: String,
+        /// What to do.
+        mend: &'static str,
+    },
+    /// The kernel refused something.
+    #[error(transparent)]
+    Kernel(#[from] tompion_kernel::Error),
+    /// A file can't be used.
+    #[error("{what} {path}")]
+    File {
+        /// What was to be done.
+        what: &'static str,
+        /// To which file.
+        path: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Another version of Tompion counts.
+    #[error(
+        "{found} counts already, in a layout of another version (found {version}, expected {expected}); \
+         read it with that version, or end it: tompion monitor stop"
+    )]
+    OtherVersion {
+        /// Where.
+        found: String,
+        /// Which one was found.
+        version: u32,
+        /// Which one this is.
+        expected: u32,
+    },
+    /// Nothing counts.
+    #[error("nothing is counted yet; begin with: tompion monitor")]
+    NotCounting,
+    /// A name that can't be a monitor's.
+    #[error("expected a name of letters, digits, `-` and `_`, found `{0}`")]
+    Name(String),
+}
+
+impl Error {
+    pub(crate) fn file(what: &'static str, path: &std::path::Path, source: std::io::Error) -> Self {
+        Self::File { what, path: path.display().to_string(), source }
+    }
+}

@@ -1,0 +1,338 @@
+//! The programs' arrays, mapped. Offsets and sizes are those of `src/bpf/monitor.h`, where they are drawn.
+//!
+//! Programs write while we read: numbers are loaded each by itself, records that belong together are read again if
+//! somebody wrote meanwhile.
+
+use std::{os::fd::BorrowedFd, sync::atomic::Ordering};
+
+use serde::{Deserialize, Serialize};
+use tompion_os::SharedMap;
+
+use crate::{
+    histogram::Histogram,
+    kinds::{Kind, Kinds},
+};
+
+/// `LAYOUT_VERSION`.
+pub const VERSION: u32 = 1;
+
+const KINDS: usize = Kind::ALL.len();
+const BUCKETS: usize = 10_242;
+const SLOTS: usize = KINDS + 1;
+const WAKES: usize = 65_536;
+const THREADS: usize = 1024;
+const PLACES: usize = 384;
+
+const CONTROL: usize = 64;
+const PROCESSOR: usize = 384;
+const WORST: usize = 96;
+const WAKE: usize = 32;
+const THREAD: usize = 3160;
+
+const BEGUN: usize = 0;
+const LAYOUT: usize = 8;
+const EPOCH: usize = 12;
+const SETTINGS: usize = 16;
+const FIRST_COUNT: usize = 200;
+const FIRST_SUM: usize = 328;
+const FIRST_PLACE: usize = 88;
+
+/// How many counts there are (`enum count`).
+pub const COUNTS: usize = 9;
+
+/// Names of the arrays that are pinned, in the order in which [`Memory`] has them.
+pub const ARRAYS: [&str; 6] = ["control", "processors", "histograms", "worsts", "wakes", "threads"];
+
+/// How many entries arrays have whose number depends on the machine.
+pub fn entries(cpus: u32) -> [(&'static str, u32); 3] {
+    let each = |number: usize| cpus * number as u32;
+    [("processors", cpus), ("histograms", each(KINDS * BUCKETS)), ("worsts", each(SLOTS))]
+}
+
+/// All arrays.
+pub struct Memory {
+    cpus: usize,
+    control: SharedMap,
+    processors: SharedMap,
+    histograms: SharedMap,
+    worsts: SharedMap,
+    wakes: SharedMap,
+    threads: SharedMap,
+}
+
+/// The longest latency of a CPU and slot, as the program kept it. Times are CLOCK_MONOTONIC, in nanoseconds; 0 is none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RawWorst {
+    pub latency: u64,
+    pub end: u64,
+    pub intended: u64,
+    pub fired: u64,
+    pub woken: u64,
+    pub tid: u32,
+    pub priority: i32,
+    pub other_tid: u32,
+    pub other_priority: i32,
+    pub name: String,
+    pub other_name: String,
+}
+
+/// A thread's row.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RawThread {
+    pub key: u64,
+    pub tid: u32,
+    pub priority: i32,
+    pub cpu: u32,
+    pub count: u64,
+    pub not_slept: u64,
+    pub last: u64,
+    /// The longest of this epoch, and when it ended.
+    pub worst: Option<(u64, u64)>,
+    pub misses: u64,
+    pub name: String,
+    pub histogram: Histogram,
+}
+
+impl Memory {
+    /// Maps the arrays, in the order of [`ARRAYS`].
+    pub fn map(arrays: [BorrowedFd<'_>; 6], cpus: u32) -> std::io::Result<Self> {
+        let cpus = cpus as usize;
+        let [control, processors, histograms, worsts, wakes, threads] = arrays;
+        let map = |array, size: usize| SharedMap::of_bpf_array(array, size as u64);
+        Ok(Self {
+            cpus,
+            control: map(control, CONTROL)?,
+            processors: map(processors, cpus * PROCESSOR)?,
+            histograms: map(histograms, cpus * KINDS * BUCKETS * 8)?,
+            worsts: map(worsts, cpus * SLOTS * WORST)?,
+            wakes: map(wakes, WAKES * WAKE)?,
+            threads: map(threads, THREADS * THREAD)?,
+        })
+    }
+
+    /// How many CPUs the arrays have room for.
+    pub fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    /// Before the programs run for the first time.
+    pub fn begin(&self, now: u64, kinds: Kinds) {
+        self.set_kinds(kinds);
+        self.control.word(BEGUN).store(now, Ordering::Relaxed);
+        self.control.half(LAYOUT).store(VERSION, Ordering::Relaxed);
+    }
+
+    /// When counting began.
+    pub fn begun(&self) -> u64 {
+        self.control.word(BEGUN).load(Ordering::Relaxed)
+    }
+
+    /// The layout of who began.
+    pub fn version(&self) -> u32 {
+        self.control.half(LAYOUT).load(Ordering::Relaxed)
+    }
+
+    /// Makes all maxima begin anew.
+    pub fn next_epoch(&self) {
+        self.control.half(EPOCH).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Which kinds are counted.
+    pub fn kinds(&self) -> Kinds {
+        Kinds::of_bits(self.control.half(SETTINGS).load(Ordering::Relaxed))
+    }
+
+    /// Which kinds are counted from now on.
+    pub fn set_kinds(&self, kinds: Kinds) {
+        self.control.half(SETTINGS).store(kinds.bits(), Ordering::Relaxed);
+    }
+
+    /// The counts of all CPUs together, by `enum count`.
+    pub fn counts(&self) -> [u64; COUNTS] {
+        let mut sums = [0u64; COUNTS];
+        for cpu in 0..self.cpus {
+            for (number, sum) in sums.iter_mut().enumerate() {
+                let place = cpu * PROCESSOR + FIRST_COUNT + number * 8;
+                *sum += self.processors.word(place).load(Ordering::Relaxed);
+            }
+        }
+        sums
+    }
+
+    /// How many wake-ups have begun and not ended.
+    pub fn open_wakes(&self) -> u64 {
+        let is_open = |place: &usize| self.wakes.word(place * WAKE + 8).load(Ordering::Relaxed) != 0;
+        (0..WAKES).filter(is_open).count() as u64
+    }
+
+    /// The sum of a CPU's latencies of a kind, in nanoseconds.
+    pub fn sum(&self, cpu: usize, kind: Kind) -> u64 {
+        self.processors.word(cpu * PROCESSOR + FIRST_SUM + kind.number() * 8).load(Ordering::Relaxed)
+    }
+
+    /// A CPU's histogram of a kind.
+    pub fn histogram(&self, cpu: usize, kind: Kind) -> Histogram {
+        let mut histogram = Histogram::default();
+        let first = (cpu * KINDS + kind.number()) * BUCKETS;
+        for bucket in 0..BUCKETS {
+            let count = self.histograms.word((first + bucket) * 8).load(Ordering::Relaxed);
+            let begin = bucket as u64 * 1000;
+            histogram.add(begin, if bucket == BUCKETS - 1 { u64::MAX } else { begin + 1000 }, count);
+        }
+        histogram
+    }
+
+    /// The longest latency of a CPU and kind since maxima began anew.
+    pub fn worst(&self, cpu: usize, kind: Kind) -> Option<RawWorst> {
+        let first = self.worst_of_slot(cpu, kind.number());
+        if kind != Kind::MissedTimer {
+            return first;
+        }
+        // Soft timers have a slot of their own.
+        let second = self.worst_of_slot(cpu, KINDS);
+        [first, second].into_iter().flatten().max_by_key(|worst| worst.latency)
+    }
+
+    fn worst_of_slot(&self, cpu: usize, slot: usize) -> Option<RawWorst> {
+        /// A program writes for less than a microsecond.
+        const MOST_ATTEMPTS: usize = 1000;
+        let place = (cpu * SLOTS + slot) * WORST;
+        for _ in 0..MOST_ATTEMPTS {
+            // Pairs with the programs' additions to the sequence, which order memory.
+            let before = self.worsts.half(place).load(Ordering::Acquire);
+            let mut bytes = [0; WORST];
+            self.worsts.copy_out(place, &mut bytes);
+            std::sync::atomic::fence(Ordering::Acquire);
+            let after = self.worsts.half(place).load(Ordering::Relaxed);
+            if before != after || before % 2 != 0 {
+                continue;
+            }
+            let is_current = half(&bytes, 4) == self.control.half(EPOCH).load(Ordering::Relaxed);
+            return (is_current && before != 0).then(|| RawWorst {
+                latency: word(&bytes, 8),
+                end: word(&bytes, 16),
+                intended: word(&bytes, 24),
+                fired: word(&bytes, 32),
+                woken: word(&bytes, 40),
+                tid: half(&bytes, 48),
+                priority: half(&bytes, 52) as i32,
+                other_tid: half(&bytes, 56),
+                other_priority: half(&bytes, 60) as i32,
+                name: text(bytes.get(64..80)),
+                other_name: text(bytes.get(80..96)),
+            });
+        }
+        None
+    }
+
+    /// All rows that belong to threads.
+    pub fn threads(&self) -> Vec<RawThread> {
+        let epoch = self.control.half(EPOCH).load(Ordering::Relaxed);
+        (0..THREADS).filter_map(|row| self.thread(row, epoch)).collect()
+    }
+
+    fn thread(&self, row: usize, epoch: u32) -> Option<RawThread> {
+        let mut bytes = [0; THREAD];
+        self.threads.copy_out(row * THREAD, &mut bytes);
+        let key = word(&bytes, 0);
+        let mut histogram = Histogram::default();
+        for place in 0..PLACES {
+            histogram.add(begin_of(place), begin_of(place + 1), word(&bytes, FIRST_PLACE + place * 8));
+        }
+        (key != 0).then(|| RawThread {
+            key,
+            tid: half(&bytes, 8),
+            priority: half(&bytes, 12) as i32,
+            cpu: half(&bytes, 16),
+            count: word(&bytes, 24),
+            not_slept: word(&bytes, 32),
+            last: word(&bytes, 40),
+            worst: (half(&bytes, 20) == epoch).then(|| (word(&bytes, 48), word(&bytes, 56))),
+            misses: word(&bytes, 64),
+            name: text(bytes.get(72..88)),
+            histogram,
+        })
+    }
+
+    /// How many wake-ups a thread's row has where it had slept: its key, and the number.
+    pub fn slept(&self) -> impl Iterator<Item = (u64, u32, u64)> + '_ {
+        (0..THREADS).filter_map(|row| {
+            let word = |offset: usize| self.threads.word(row * THREAD + offset).load(Ordering::Relaxed);
+            let (key, count) = (word(0), word(24).saturating_sub(word(32)));
+            (key != 0).then(|| (key, self.threads.half(row * THREAD + 8).load(Ordering::Relaxed), count))
+        })
+    }
+
+    /// Gives back the rows of threads that have ended, when most are taken.
+    pub fn forget_threads(&self, has_ended: impl Fn(u32) -> bool) {
+        const MANY: usize = THREADS / 4 * 3;
+        if self.slept().count() < MANY {
+            return;
+        }
+        for row in 0..THREADS {
+            let at = row * THREAD;
+            let tid = self.threads.half(at + 8).load(Ordering::Relaxed);
+            // A row that was just taken has no thread yet.
+            if tid == 0 || !has_ended(tid) {
+                continue;
+            }
+            self.threads.copy_in(at + 8, &[0; THREAD - 8]);
+            // Pairs with the program's compare-and-swap, which takes the row.
+            self.threads.word(at).store(0, Ordering::Release);
+        }
+    }
+}
+
+/// Where a place of a thread's histogram begins, in nanoseconds (`place_of` in `monitor.bpf.c`).
+fn begin_of(place: usize) -> u64 {
+    const SHIFT: u32 = 7;
+    const STEPS: u64 = 16;
+    let place = place as u64;
+    match place {
+        0..STEPS => place << SHIFT,
+        // The last one has no end.
+        _ if place >= PLACES as u64 => u64::MAX,
+        _ => (STEPS + place % STEPS) << (place / STEPS - 1) << SHIFT,
+    }
+}
+
+fn word(bytes: &[u8], offset: usize) -> u64 {
+    let read = bytes.get(offset..offset + 8).and_then(|bytes| bytes.try_into().ok());
+    read.map_or(0, u64::from_ne_bytes)
+}
+
+fn half(bytes: &[u8], offset: usize) -> u32 {
+    let read = bytes.get(offset..offset + 4).and_then(|bytes| bytes.try_into().ok());
+    read.map_or(0, u32::from_ne_bytes)
+}
+
+/// A thread's name: up to the first zero.
+fn text(bytes: Option<&[u8]>) -> String {
+    let name = bytes.unwrap_or_default().split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_threads_leave_no_gap() {
+        assert_eq!((begin_of(0), begin_of(1), begin_of(15), begin_of(16)), (0, 128, 1920, 2048));
+        assert_eq!((begin_of(17), begin_of(32), begin_of(33)), (2176, 4096, 4352));
+        for place in 0..PLACES {
+            let (begin, end) = (begin_of(place), begin_of(place + 1));
+            assert!(begin < end, "{place}: {begin} {end}");
+            // No more than a sixteenth off.
+            assert!(place < 16 || end == u64::MAX || end - begin <= begin / 16, "{place}");
+        }
+        assert_eq!(begin_of(PLACES - 1), 31 << 22 << 7);
+    }
+
+    #[test]
+    fn names_end_at_the_first_zero() {
+        assert_eq!(text(Some(b"robot\0\0stale")), "robot");
+        assert_eq!(text(Some(b"\xffbad")), "\u{fffd}bad");
+        assert_eq!(text(None), "");
+    }
+}

@@ -1,0 +1,178 @@
+//! Begins, resumes and ends counting; reads what was counted.
+
+use std::{fs, io::Write as _, path::PathBuf};
+
+use tompion_kernel::Obstacle;
+
+use crate::{
+    Error,
+    kinds::Kinds,
+    memory::{Memory, VERSION},
+    pins::Pins,
+    programs,
+    report::Report,
+    snapshot::Snapshot,
+    witness::Witness,
+};
+
+/// Whether counting has begun now, or before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// By this call.
+    Now,
+    /// Somebody had begun; all that was counted since is there.
+    Before,
+}
+
+/// Programs that count, in the kernel; any number of processes may look at the same.
+pub struct Monitor {
+    pins: Pins,
+    memory: Memory,
+    witness: Witness,
+}
+
+/// Everything that is known to stand in the way of counting.
+pub fn obstacles() -> Vec<Obstacle> {
+    // Formats are for recording alone.
+    let mut found: Vec<_> = tompion_kernel::obstacles().into_iter().filter(|it| !it.bearable).collect();
+    if programs::OBJECT.is_empty() && found.is_empty() {
+        found.push(Obstacle {
+            found: "this build has no monitor: clang was missing".into(),
+            mend: "apt install clang, and build again",
+            bearable: false,
+        });
+    }
+    found
+}
+
+impl Monitor {
+    /// Counts from now on, or goes on with what counts already. `kinds` is for the former.
+    ///
+    /// # Errors
+    /// If something is missing ([`obstacles`]), the kernel refuses the programs, or another version counts.
+    pub fn begin(name: &str, kinds: Kinds) -> Result<(Self, Begun), Error> {
+        let pins = Pins::of(name)?;
+        if let Some(Obstacle { found, mend, .. }) = obstacles().into_iter().next() {
+            return Err(Error::Obstacle { found, mend });
+        }
+        if pins.folder().exists() {
+            return Ok((Self::open(pins)?, Begun::Before));
+        }
+        let fresh = pins.prepare()?;
+        if let Err(error) = programs::begin(&fresh, tompion_os::possible_cpus(), kinds) {
+            crate::pins::remove(&fresh);
+            return Err(error);
+        }
+        let begun = if pins.publish(&fresh)? { Begun::Now } else { Begun::Before };
+        if begun == Begun::Now {
+            // From a monitor before this one, that was ended by other means.
+            let _ = fs::remove_file(pins.since());
+        }
+        Ok((Self::open(pins)?, begun))
+    }
+
+    /// Looks at what counts already.
+    ///
+    /// # Errors
+    /// [`Error::NotCounting`] if nothing does; else as [`Monitor::begin`].
+    pub fn resume(name: &str) -> Result<Self, Error> {
+        let pins = Pins::of(name)?;
+        if let Some(Obstacle { found, mend, .. }) = obstacles().into_iter().next() {
+            return Err(Error::Obstacle { found, mend });
+        }
+        if !pins.folder().exists() {
+            return Err(Error::NotCounting);
+        }
+        Self::open(pins)
+    }
+
+    fn open(pins: Pins) -> Result<Self, Error> {
+        let memory = programs::map_arrays(pins.folder(), tompion_os::possible_cpus())?;
+        if memory.version() != VERSION {
+            let found = pins.folder().display().to_string();
+            return Err(Error::OtherVersion { found, version: memory.version(), expected: VERSION });
+        }
+        if !programs::is_whole(pins.folder()) {
+            return Err(Error::Obstacle {
+                found: format!(
+                    "some of the programs in {} are not attached any more",
+                    pins.folder().display()
+                ),
+                mend: "end it and begin again: tompion monitor stop; tompion monitor",
+            });
+        }
+        Ok(Self { pins, memory, witness: Witness::default() })
+    }
+
+    /// Ends counting and forgets what was counted. False if nothing counted.
+    ///
+    /// # Errors
+    /// If that isn't permitted.
+    pub fn stop(name: &str) -> Result<bool, Error> {
+        Pins::of(name)?.withdraw()
+    }
+
+    /// What is counted.
+    pub fn kinds(&self) -> Kinds {
+        self.memory.kinds()
+    }
+
+    /// Changes what is counted, from now on.
+    pub fn set_kinds(&self, kinds: Kinds) {
+        self.memory.set_kinds(kinds);
+    }
+
+    /// All that was counted so far.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::take(&self.memory)
+    }
+
+    /// Compares with the scheduler's own count, from the first look at each thread on ([`Unseen`](crate::Unseen)).
+    pub fn look(&mut self) {
+        self.witness.look(&self.memory);
+    }
+
+    /// What came since an earlier snapshot of this monitor; without one, since the last reset.
+    pub fn report(&mut self, since: Option<&Snapshot>) -> Report {
+        let unseen = self.witness.look(&self.memory);
+        let now = self.snapshot();
+        let reset = self.last_reset(&now);
+        let mut report = Report::between(since.unwrap_or(&reset), &now, self.kinds());
+        report.unseen = (unseen.slept > 0).then_some(unseen);
+        report.not_started = programs::not_started(self.pins.folder());
+        self.memory.forget_threads(|tid| !PathBuf::from(format!("/proc/{tid}")).exists());
+        report
+    }
+
+    /// The state from which reports begin: the last reset's, or the beginning's.
+    fn last_reset(&self, now: &Snapshot) -> Snapshot {
+        let text = fs::read(self.pins.since()).unwrap_or_default();
+        match serde_json::from_slice::<Snapshot>(&text) {
+            // Not of an earlier monitor, nor of one before the machine started.
+            Ok(snapshot) if snapshot.begun == now.begun => snapshot,
+            _ => now.of_the_beginning(),
+        }
+    }
+
+    /// Reports begin anew. The kernel's counters go on, so that nothing is lost: all that is not in the reports up to here is in
+    /// those from here on.
+    ///
+    /// # Errors
+    /// If the state can't be written below `/run`.
+    pub fn reset(&self) -> Result<(), Error> {
+        let path = self.pins.since();
+        let failed = |error| Error::file("can't write", &path, error);
+        // Maxima first: one that comes between belongs to the next report, though it is counted in those before. The other way
+        // round it would be in none.
+        let time = tompion_os::monotonic_ns();
+        self.memory.next_epoch();
+        let snapshot = Snapshot { time, ..self.snapshot() };
+        let bytes = serde_json::to_vec(&snapshot).map_err(|error| failed(error.into()))?;
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        let fresh = path.with_extension(format!("{}", std::process::id()));
+        let mut file = fs::File::create(&fresh).map_err(failed)?;
+        file.write_all(&bytes).and_then(|()| fs::rename(&fresh, &path)).map_err(failed)
+    }
+}

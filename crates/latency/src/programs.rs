@@ -1,0 +1,122 @@
+//! Loading the programs, attaching them, and pinning them with their arrays.
+
+use std::{fs, os::fd::AsFd, path::Path};
+
+use aya::{
+    Btf, Ebpf, EbpfLoader,
+    maps::MapData,
+    programs::{BtfTracePoint, ProgramError, ProgramInfo, links::FdLink},
+};
+use tompion_kernel::{Error as KernelError, chain, misses_of, refused, stacks::KernelSymbols};
+
+use crate::{
+    Error,
+    kinds::Kinds,
+    memory::{self, ARRAYS, Memory},
+};
+
+/// The compiled programs; empty where there was no compiler.
+pub static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/monitor.o"));
+
+/// Programs and their tracepoints. The beginnings of wake-ups are attached last, their ends first: what began is seen to end.
+const PROGRAMS: [(&str, &str); 7] = [
+    ("switched", "sched_switch"),
+    ("expired_hard", "hrtimer_expire_exit"),
+    ("expired_soft", "hrtimer_expire_exit"),
+    ("arm", "hrtimer_start"),
+    ("expire_hard", "hrtimer_expire_entry"),
+    ("expire_soft", "hrtimer_expire_entry"),
+    ("waking", "sched_waking"),
+];
+
+/// Loads and attaches all, and pins it in an empty folder.
+pub fn begin(folder: &Path, cpus: u32, kinds: Kinds) -> Result<(), Error> {
+    let btf = Btf::from_sys_fs().map_err(|error| KernelError::Types(chain(&error)))?;
+    let mut ebpf = load(&btf, cpus)?;
+    for name in ARRAYS {
+        let map = ebpf.map(name).ok_or_else(|| missing(name))?;
+        map.pin(folder.join(array(name))).map_err(|error| pinning(name, &error))?;
+    }
+    map_arrays(folder, cpus)?.begin(tompion_os::monotonic_ns(), kinds);
+    for (name, tracepoint) in PROGRAMS {
+        let link = attach(&mut ebpf, name, tracepoint, &btf).map_err(|error| refused(name, &error))?;
+        link.pin(folder.join(format!("link-{name}"))).map_err(|error| pinning(name, &error))?;
+        let program = ebpf.program_mut(name).ok_or_else(|| missing(name))?;
+        program.pin(folder.join(program_file(name))).map_err(|error| pinning(name, &error))?;
+    }
+    Ok(())
+}
+
+fn load(btf: &Btf, cpus: u32) -> Result<Ebpf, Error> {
+    let symbols = KernelSymbols::of_this_kernel();
+    let of_sleepers = symbols.address("hrtimer_wakeup").ok_or_else(|| Error::Obstacle {
+        found: "/proc/kallsyms doesn't say where the kernel's hrtimer_wakeup is".into(),
+        mend: "run it as root; if that is no help: sysctl kernel.kptr_restrict=1",
+    })?;
+    // The second one before Linux 6.8.
+    let of_ticks = symbols.address("tick_nohz_handler").or_else(|| symbols.address("tick_sched_timer"));
+    let of_throttling = symbols.address("dl_task_timer");
+    let (of_ticks, of_throttling) = (of_ticks.unwrap_or(0), of_throttling.unwrap_or(0));
+    let mut loader = EbpfLoader::new();
+    for (name, entries) in memory::entries(cpus) {
+        loader.set_max_entries(name, entries);
+    }
+    loader
+        .btf(Some(btf))
+        .set_global("wakes_sleeper", &of_sleepers, true)
+        .set_global("ticks", &of_ticks, true)
+        .set_global("ends_throttling", &of_throttling, true)
+        .load(OBJECT)
+        .map_err(|error| KernelError::Refused("the monitor's arrays".into(), chain(&error)).into())
+}
+
+fn attach(ebpf: &mut Ebpf, name: &str, tracepoint: &str, btf: &Btf) -> Result<FdLink, ProgramError> {
+    let program: &mut BtfTracePoint = ebpf.program_mut(name).ok_or(ProgramError::NotLoaded)?.try_into()?;
+    program.load(tracepoint, btf)?;
+    let id = program.attach()?;
+    Ok(program.take_link(id)?.into())
+}
+
+/// Maps the arrays that are pinned in a folder.
+pub fn map_arrays(folder: &Path, cpus: u32) -> Result<Memory, Error> {
+    let open = |name: &str| {
+        let path = folder.join(array(name));
+        MapData::from_pin(&path)
+            .map_err(|error| KernelError::Refused(path.display().to_string(), chain(&error)))
+    };
+    let [control, processors, histograms, worsts, wakes, threads] = ARRAYS;
+    let maps =
+        [open(control)?, open(processors)?, open(histograms)?, open(worsts)?, open(wakes)?, open(threads)?];
+    let arrays = maps.each_ref().map(|map| map.fd().as_fd());
+    Memory::map(arrays, cpus).map_err(|error| KernelError::Rings(error).into())
+}
+
+/// How often the kernel did not start one of the programs that are pinned in a folder.
+pub fn not_started(folder: &Path) -> u64 {
+    let misses = |name: &str| {
+        let program = ProgramInfo::from_pin(folder.join(program_file(name))).ok()?;
+        Some(misses_of(program.fd().ok()?.as_fd()))
+    };
+    PROGRAMS.iter().filter_map(|(name, _)| misses(name)).sum()
+}
+
+/// Whether all programs are attached still.
+pub fn is_whole(folder: &Path) -> bool {
+    PROGRAMS.iter().all(|(name, _)| fs::exists(folder.join(format!("link-{name}"))).unwrap_or(false))
+}
+
+fn array(name: &str) -> String {
+    format!("array-{name}")
+}
+
+fn program_file(name: &str) -> String {
+    format!("program-{name}")
+}
+
+fn missing(name: &str) -> Error {
+    KernelError::Refused(name.into(), "this build doesn't have it".into()).into()
+}
+
+fn pinning(name: &str, error: &dyn std::error::Error) -> Error {
+    KernelError::Refused(format!("to pin {name}"), chain(error)).into()
+}

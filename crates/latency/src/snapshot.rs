@@ -1,0 +1,61 @@
+//! Everything that was counted, at one moment.
+
+use serde::{Deserialize, Serialize};
+use tompion_os::{monotonic_ns, realtime_ns};
+
+use crate::{
+    balance::Balance,
+    histogram::Histogram,
+    kinds::Kind,
+    memory::{Memory, RawThread, RawWorst},
+};
+
+/// All counts, histograms and rows at a moment. What came between two is their difference.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// CLOCK_MONOTONIC, in nanoseconds.
+    pub(crate) time: u64,
+    /// What CLOCK_REALTIME was ahead of it, in nanoseconds.
+    pub(crate) ahead: u64,
+    /// When counting began, by CLOCK_MONOTONIC.
+    pub(crate) begun: u64,
+    pub(crate) balance: Balance,
+    /// By CPU and kind.
+    pub(crate) cpus: Vec<[State; Kind::ALL.len()]>,
+    pub(crate) threads: Vec<RawThread>,
+}
+
+/// A histogram, the sum of its latencies in nanoseconds, and the longest of the epoch.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct State {
+    pub(crate) sum: u64,
+    pub(crate) histogram: Histogram,
+    pub(crate) worst: Option<RawWorst>,
+}
+
+impl Snapshot {
+    /// Of now.
+    pub(crate) fn take(memory: &Memory) -> Self {
+        let state = |cpu: usize, kind: Kind| State {
+            sum: memory.sum(cpu, kind),
+            worst: memory.worst(cpu, kind),
+            histogram: memory.histogram(cpu, kind),
+        };
+        let cpus = (0..memory.cpus()).map(|cpu| Kind::ALL.map(|kind| state(cpu, kind))).collect();
+        let threads = memory.threads();
+        let time = monotonic_ns();
+        Self {
+            time,
+            ahead: realtime_ns().saturating_sub(time),
+            begun: memory.begun(),
+            balance: Balance::read(memory),
+            cpus,
+            threads,
+        }
+    }
+
+    /// Before anything was counted by who began at the same time.
+    pub(crate) fn of_the_beginning(&self) -> Self {
+        Self { time: self.begun, ahead: self.ahead, begun: self.begun, ..Self::default() }
+    }
+}

@@ -1,0 +1,92 @@
+//! An independent count: how often threads slept, as the scheduler counts it, against how often we saw them run again.
+//!
+//! There are kernels that start no programs while certain processes run, and count nothing of that
+//! (docs/design/kernel.md, "What no counter tells"); a mistake of ours would be seen here, too.
+
+use std::{collections::BTreeMap, fs};
+
+use serde::Serialize;
+
+use crate::memory::Memory;
+
+/// What the scheduler counted and we did not see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Unseen {
+    /// Times that threads slept, by the scheduler, since they were first looked at.
+    pub slept: u64,
+    /// Of these without a wake-up that we saw.
+    pub unseen: u64,
+}
+
+/// Threads and what was known of them.
+#[derive(Debug, Default)]
+pub struct Witness(BTreeMap<u64, Seen>);
+
+#[derive(Debug)]
+struct Seen {
+    /// Wake-ups that we had seen, and times that it had slept, at the first look.
+    first: (u64, u64),
+    unseen: Unseen,
+}
+
+impl Seen {
+    /// A thread that sleeps has slept once more than it was woken.
+    fn look(&mut self, seen: u64, slept: u64) {
+        let slept = slept.saturating_sub(self.first.1);
+        let seen = seen.saturating_sub(self.first.0);
+        self.unseen = Unseen { slept, unseen: slept.saturating_sub(seen + 1) };
+    }
+}
+
+impl Witness {
+    /// Looks at all threads, and says what is known of them since each was first looked at.
+    pub(crate) fn look(&mut self, memory: &Memory) -> Unseen {
+        let before: BTreeMap<u64, (u32, u64)> =
+            memory.slept().map(|(key, tid, seen)| (key, (tid, seen))).collect();
+        let slept: BTreeMap<u64, u64> =
+            before.iter().filter_map(|(key, (tid, _))| Some((*key, times_slept(*tid)?))).collect();
+        // Both later for the second look and earlier for the first: nothing is called unseen because of when we looked.
+        for (key, _, seen) in memory.slept() {
+            let (Some(slept), Some((_, before))) = (slept.get(&key), before.get(&key)) else { continue };
+            let first = (*before, *slept);
+            self.0.entry(key).or_insert(Seen { first, unseen: Unseen::default() }).look(seen, *slept);
+        }
+        let threads = self.0.values().map(|seen| seen.unseen);
+        threads.fold(Unseen::default(), |sum, one| Unseen {
+            slept: sum.slept + one.slept,
+            unseen: sum.unseen + one.unseen,
+        })
+    }
+}
+
+/// How often a thread has slept. Source: `voluntary_ctxt_switches` in `proc_pid_status(5)`.
+fn times_slept(tid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_slept_and_not_seen_is_told() {
+        let mut seen = Seen { first: (10, 30), unseen: Unseen::default() };
+        // One that sleeps now is not late.
+        seen.look(110, 131);
+        assert_eq!(seen.unseen, Unseen { slept: 101, unseen: 0 });
+        seen.look(110, 136);
+        assert_eq!(seen.unseen, Unseen { slept: 106, unseen: 5 });
+        // A thread that yields is seen to run without having slept.
+        seen.look(500, 136);
+        assert_eq!(seen.unseen.unseen, 0);
+    }
+
+    #[test]
+    fn the_kernel_counts_how_often_a_thread_slept() {
+        let before = times_slept(tompion_os::gettid()).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(times_slept(tompion_os::gettid()).unwrap() > before);
+        assert_eq!(times_slept(u32::MAX), None);
+    }
+}

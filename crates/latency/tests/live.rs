@@ -1,0 +1,214 @@
+//! The programs in the running kernel. Where that isn't permitted, a line says so and nothing is tested.
+
+use std::{
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    thread::clock_nanosleep_absolute,
+    time::{ClockId, Timespec},
+};
+use tompion_latency::{Begun, Kind, Kinds, Maximum, Monitor, Report};
+use tompion_os::{gettid, run_fifo, thread_usage};
+
+/// A monitor of a test's own, which goes with it.
+struct Own(String);
+
+impl Own {
+    fn new(test: &str) -> Option<Self> {
+        let found: Vec<String> = tompion_latency::obstacles().into_iter().map(|it| it.found).collect();
+        if !found.is_empty() {
+            eprintln!("SKIPPED, latencies can't be counted here: {}", found.join("; "));
+            return None;
+        }
+        Some(Self(format!("tompion-test-{test}-{}", std::process::id())))
+    }
+
+    fn begin(&self) -> Monitor {
+        let (monitor, begun) = Monitor::begin(&self.0, Kinds::ALL).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(begun, Begun::Now);
+        monitor
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let _ = Monitor::stop(&self.0);
+    }
+}
+
+/// Sleeps so many times in a real-time thread; its number, and how often the scheduler says that it slept.
+fn sleep_in_real_time(times: u32) -> (u32, u64) {
+    let sleeper = thread::spawn(move || {
+        run_fifo(80).expect("a real-time priority");
+        let before = thread_usage().expect("the thread's usage").voluntary_switches;
+        for _ in 0..times {
+            thread::sleep(Duration::from_micros(300));
+        }
+        (gettid(), thread_usage().expect("the thread's usage").voluntary_switches - before)
+    });
+    sleeper.join().expect("a thread that sleeps")
+}
+
+fn count_of(report: &Report, kind: Kind) -> u64 {
+    report.cpus.iter().filter_map(|cpu| cpu.kinds.get(&kind)).map(|kind| kind.count).sum()
+}
+
+#[test]
+fn every_wake_up_of_a_real_time_thread_is_counted() {
+    let Some(own) = Own::new("counted") else { return };
+    let mut monitor = own.begin();
+    let (tid, slept) = sleep_in_real_time(3000);
+    let report = monitor.report(None);
+    let thread = report.threads.iter().find(|thread| thread.tid == tid).expect("the thread's row");
+    println!("{} of {slept} seen, {:?}", thread.count, report.wakeups);
+    // There are kernels that start no programs while certain processes run (docs/design/kernel.md).
+    assert!(thread.count <= slept + 50 && thread.count * 100 >= slept * 95, "{} of {slept}", thread.count);
+    assert_eq!(thread.priority, "rt 80");
+    assert!(thread.max_us >= thread.p999_us && thread.p999_us >= thread.p50_us && thread.p50_us > 0.0);
+
+    // The sums agree: by how wake-ups ended, and by the histograms of each way.
+    let wakeups = report.wakeups;
+    assert_eq!(wakeups.difference, 0, "{wakeups:?}");
+    assert_eq!(count_of(&report, Kind::Wakeup), wakeups.wakeup);
+    assert_eq!(count_of(&report, Kind::Shared), wakeups.shared);
+    assert_eq!(count_of(&report, Kind::Preempted), wakeups.preempted);
+    let of_timers = count_of(&report, Kind::TimerWakeupAll);
+    assert!(of_timers >= count_of(&report, Kind::TimerWakeup) && of_timers >= thread.count * 95 / 100);
+    assert!(count_of(&report, Kind::MissedTimer) >= thread.count * 95 / 100);
+}
+
+#[test]
+fn the_longest_is_known_in_its_parts() {
+    let Some(own) = Own::new("parts") else { return };
+    let mut monitor = own.begin();
+    sleep_in_real_time(500);
+    let report = monitor.report(None);
+    for cpu in &report.cpus {
+        for (kind, found) in &cpu.kinds {
+            assert_eq!(found.max_is, Maximum::Exact, "{kind}");
+            assert_eq!(found.histogram.iter().map(|place| place.1).sum::<u64>(), found.count);
+            let late = found.worst.as_ref().expect("the longest");
+            let parts = [late.timer_us, late.handler_us, late.wakeup_us].into_iter().flatten();
+            let all = match kind {
+                Kind::Wakeup | Kind::Shared | Kind::Preempted => late.wakeup_us.expect("a wake-up"),
+                _ => parts.sum(),
+            };
+            // A timer goes off early by less than the clock's step, which is no latency.
+            assert!((all - late.latency_us).abs() < 1.0, "{kind}: {late:?}");
+            assert!(late.tid != 0 && !late.name.is_empty() && late.time_ns > report.from_ns, "{late:?}");
+        }
+    }
+}
+
+#[test]
+fn counting_goes_on_without_a_reader_and_a_reset_loses_nothing() {
+    let Some(own) = Own::new("resumed") else { return };
+    drop(own.begin());
+    let (first, _) = sleep_in_real_time(400);
+    let (mut monitor, begun) = Monitor::begin(&own.0, Kinds::ALL).unwrap();
+    assert_eq!(begun, Begun::Before);
+    let before = monitor.report(None);
+    let of_first = before.threads.iter().find(|thread| thread.tid == first).expect("a thread that has ended");
+    assert!(of_first.count >= 380, "{}", of_first.count);
+
+    let begin = monitor.snapshot();
+    monitor.reset().unwrap();
+    let (second, _) = sleep_in_real_time(400);
+    let after = Monitor::resume(&own.0).unwrap().report(None);
+    assert!(
+        after.from_ns > before.from_ns
+            && after.counting_since_ns.abs_diff(before.counting_since_ns) < 1_000_000_000
+    );
+    assert!(after.threads.iter().all(|thread| thread.tid != first));
+    assert!(after.threads.iter().any(|thread| thread.tid == second && thread.max_is == Maximum::Exact));
+    // A moment before the reset has all that came since then, and nothing else.
+    let since = monitor.report(Some(&begin));
+    assert!(since.wakeups.woken >= after.wakeups.woken && since.wakeups.difference == 0);
+    assert!(since.threads.iter().all(|thread| thread.tid != first));
+
+    drop(monitor);
+    assert!(Monitor::stop(&own.0).unwrap());
+    assert!(!Monitor::stop(&own.0).unwrap());
+    assert!(matches!(Monitor::resume(&own.0), Err(tompion_latency::Error::NotCounting)));
+}
+
+#[test]
+fn kinds_are_switched_while_threads_are_woken() {
+    let Some(own) = Own::new("kinds") else { return };
+    let mut monitor = own.begin();
+    monitor.set_kinds([Kind::MissedTimer].into_iter().collect());
+    // What was under way when that was said.
+    thread::sleep(Duration::from_millis(10));
+    let begin = monitor.snapshot();
+    let (tid, _) = sleep_in_real_time(200);
+    let report = monitor.report(Some(&begin));
+    assert_eq!(report.kinds, [Kind::MissedTimer]);
+    assert!(count_of(&report, Kind::MissedTimer) >= 190);
+    assert_eq!(count_of(&report, Kind::Wakeup) + count_of(&report, Kind::TimerWakeupAll), 0);
+    // Sums are checked, and threads have their rows, whatever is counted.
+    assert!(report.wakeups.wakeup + report.wakeups.shared + report.wakeups.preempted >= 190);
+    assert!(report.threads.iter().any(|thread| thread.tid == tid && thread.count >= 190));
+    monitor.set_kinds(Kinds::ALL);
+    let begin = monitor.snapshot();
+    sleep_in_real_time(200);
+    assert!(count_of(&monitor.report(Some(&begin)), Kind::TimerWakeupAll) >= 190);
+}
+
+#[test]
+fn a_thread_that_is_behind_its_own_plan_has_misses() {
+    let Some(own) = Own::new("misses") else { return };
+    let mut monitor = own.begin();
+    let plan = thread::spawn(|| {
+        run_fifo(70).expect("a real-time priority");
+        let now = tompion_os::monotonic_ns();
+        for round in 1..=100u64 {
+            // Each tenth time is one that has passed, as after a computation that took too long.
+            let time = if round % 10 == 0 { now } else { tompion_os::monotonic_ns() + 1_000_000 };
+            let time =
+                Timespec { tv_sec: (time / 1_000_000_000) as i64, tv_nsec: (time % 1_000_000_000) as i64 };
+            clock_nanosleep_absolute(ClockId::Monotonic, &time).expect("a time to sleep until");
+        }
+        gettid()
+    });
+    let tid = plan.join().expect("a thread with a plan");
+    let report = monitor.report(None);
+    let thread = report.threads.iter().find(|thread| thread.tid == tid).expect("the thread's row");
+    assert!((9..=12).contains(&thread.misses), "{thread:?}");
+    // Being late is not the kernel's latency: the time that had passed begins when the timer was armed.
+    assert!(report.wakeups.difference == 0 && thread.max_us < 50_000.0, "{thread:?}");
+}
+
+/// Gives the calling thread 3 ms in each 6 ms, before everybody else.
+fn take_deadline() -> bool {
+    let tid = gettid().to_string();
+    let settings = ["-d", "-T", "3000000", "-D", "6000000", "-P", "6000000", "-p", "0", &tid];
+    Command::new("chrt").args(settings).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn threads_with_deadlines_are_counted_also_when_they_wait_for_their_period() {
+    let Some(own) = Own::new("deadlines") else { return };
+    let mut monitor = own.begin();
+    let thread = thread::spawn(|| {
+        let has_deadline = take_deadline();
+        let slept = thread_usage().expect("the thread's usage").voluntary_switches;
+        (0..100).for_each(|_| thread::sleep(Duration::from_millis(1)));
+        let slept = thread_usage().expect("the thread's usage").voluntary_switches - slept;
+        // Ends the period: it goes on in the next one.
+        (0..100).for_each(|_| thread::yield_now());
+        (has_deadline, gettid(), slept)
+    });
+    let (has_deadline, tid, slept) = thread.join().expect("a thread with a deadline");
+    if !has_deadline {
+        return eprintln!("SKIPPED: no deadlines here, or no chrt");
+    }
+    let report = monitor.report(None);
+    let thread = report.threads.iter().find(|thread| thread.tid == tid).expect("the thread's row");
+    println!("{} seen, {slept} slept: {thread:?}", thread.count);
+    assert_eq!(thread.priority, "deadline");
+    assert!(thread.count >= slept + 90 && thread.count <= slept + 150, "{thread:?}");
+    assert_eq!(report.wakeups.difference, 0);
+}
