@@ -3,6 +3,7 @@
 mod budgets;
 mod bytes;
 mod count;
+mod cyclic;
 mod event;
 mod find;
 mod gaps;
@@ -10,12 +11,14 @@ mod kernel;
 mod lttng;
 mod machine;
 mod memory;
+mod npt;
 mod page;
 mod plot;
 pub mod programs;
 mod rate;
 mod read;
 mod results;
+mod rt_report;
 mod shapes;
 mod statistics;
 pub mod tompion;
@@ -100,6 +103,8 @@ const BENCHMARKS: &[Benchmark] = &[
     ("find", find::run),
     ("read", read::run),
     ("kernel", kernel::run),
+    ("npt", npt::run),
+    ("cyclic", cyclic::run),
 ];
 
 const USAGE: &str = "usage: ./x bench [all | page | NAME…] [--quick] [--repetitions N]";

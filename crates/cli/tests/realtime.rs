@@ -4,7 +4,10 @@ use std::{os::unix::process::CommandExt, process::Command};
 
 use serde_json::Value;
 
-use crate::support::{Workshop, installed, libraries, run, tompion};
+use crate::{
+    kernel::permitted,
+    support::{Workshop, installed, libraries, run, tompion},
+};
 
 /// `tompion test …`, with the libraries where it finds them.
 fn test(arguments: &[&str]) -> Command {
@@ -204,5 +207,21 @@ fn the_highest_rate_is_found_between_two_trials() {
     for trial in trials {
         assert!(trial["borne"] == false || number(&trial["lost"]) == 0, "{trial}");
         assert!(number(&trial["events"]) > 0, "{trial}");
+    }
+}
+
+#[test]
+fn the_highest_rate_beside_the_kernels_events_is_found_too() {
+    if !permitted() {
+        return;
+    }
+    for what in ["syscalls", "all"] {
+        let words =
+            ["maxrate", "--trace", what, "--for", "50ms", "--near", "100", "--subbuf-size", "1M", "--json"];
+        let result = json(&mut test(&words));
+        assert!(result["load"] == what && result["events_per_second"].as_f64() > Some(0.0), "{result}");
+        for trial in result["trials"].as_array().expect("trials") {
+            assert!(number(&trial["kernel_events"]) > 0, "{trial}");
+        }
     }
 }

@@ -19,6 +19,7 @@ mod lock;
 mod memory;
 mod mounts;
 mod namespace;
+mod periodic;
 mod plugin;
 mod probe;
 mod process;
@@ -50,16 +51,20 @@ pub use namespace::{
     effective_user, failed_for_threads, innermost_pid, object_of, pid_namespace, pid_namespace_of,
     set_namespace, thread_exists, unshare,
 };
+pub use periodic::{SignalTimer, TimerDescriptor, futex_wait_until, sleep_until};
 pub use plugin::LoopEvent;
 pub use probe::{ProbePlace, attach_probe, attach_program, open_tracepoint};
 pub use process::{
-    Inheritance, Interest, Poller, ProcessWatch, Signals, executable_of, is_privileged_start, kill, name_of,
-    on_fork, raise_file_limit, replace_standard_error,
+    Inheritance, Interest, Poller, ProcessWatch, Signals, executable_of, is_privileged_start, kill,
+    kill_group, name_of, on_fork, raise_file_limit, replace_standard_error,
 };
 pub use processor::{
     Processor, cpu_by_rdpid, cpu_or_thread, exchange_pair, processor, tsc_and_cpu, tsc_in_order,
 };
-pub use realtime::{ThreadUsage, lock_memory, run_fifo, thread_cpu_ns, thread_usage, tsc_in_place};
+pub use realtime::{
+    ThreadUsage, lock_memory, run_deadline, run_fifo, run_round_robin, thread_cpu_ns, thread_usage,
+    tsc_in_place,
+};
 pub use sanitizer::{note_acquire, note_release};
 pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};
 pub use terminal::terminal_size;

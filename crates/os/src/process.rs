@@ -46,6 +46,15 @@ pub fn kill(pid: u32, signal: i32) -> io::Result<()> {
     check(unsafe { libc::kill(pid as libc::pid_t, signal) }).map(drop)
 }
 
+/// Sends a signal to all processes of the group that this one leads.
+///
+/// # Errors
+/// There is no such group any more (`ESRCH`), or none of its processes is this user's (`EPERM`).
+pub fn kill_group(leader: u32, signal: i32) -> io::Result<()> {
+    // SAFETY: a plain system call.
+    check(unsafe { libc::killpg(leader as libc::pid_t, signal) }).map(drop)
+}
+
 /// Name (comm) of a process.
 pub fn name_of(pid: &str) -> Option<String> {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|text| text.trim_end().to_owned())

@@ -11,11 +11,57 @@ use crate::{check, last_error};
 /// # Errors
 /// If that isn't allowed (`sched(7)`: root, CAP_SYS_NICE, or RLIMIT_RTPRIO), or the priority doesn't exist.
 pub fn run_fifo(priority: u32) -> io::Result<()> {
+    run_under(libc::SCHED_FIFO, priority)
+}
+
+/// As [`run_fifo`], in turns with the threads of the same priority: SCHED_RR.
+///
+/// # Errors
+/// As there.
+pub fn run_round_robin(priority: u32) -> io::Result<()> {
+    run_under(libc::SCHED_RR, priority)
+}
+
+fn run_under(policy: libc::c_int, priority: u32) -> io::Result<()> {
     // SAFETY: numbers alone, for which zero is a value; musl's structure has more of them than glibc's.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     parameters.sched_priority = priority.try_into().unwrap_or(0);
-    // SAFETY: the structure is only read.
-    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) }).map(drop)
+    // The system call itself: musl's function knows no policies. SAFETY: the structure is only read.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const parameters) };
+    check(result as libc::c_int).map(drop)
+}
+
+/// Lets the calling thread have this much time in each period, before all other threads: SCHED_DEADLINE.
+///
+/// # Errors
+/// `EPERM`: not allowed, or the thread may not run on all CPUs of its domain; `EBUSY`: the CPUs are promised to others;
+/// `EINVAL`: less than a microsecond, or more than the period.
+pub fn run_deadline(runtime_ns: u64, period_ns: u64) -> io::Result<()> {
+    /// `struct sched_attr` in its first version. Source: `sched_setattr(2)`.
+    #[repr(C)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    let attributes = Attributes {
+        size: size_of::<Attributes>() as u32,
+        policy: libc::SCHED_DEADLINE as u32,
+        flags: 0,
+        nice: 0,
+        priority: 0,
+        runtime: runtime_ns,
+        deadline: period_ns,
+        period: period_ns,
+    };
+    // SAFETY: the structure is only read, and says how long it is.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    check(result as libc::c_int).map(drop)
 }
 
 /// Keeps all memory of the process from being paged out, that which it has and that which it will have.
@@ -110,6 +156,12 @@ mod tests {
     #[test]
     fn a_priority_that_does_not_exist_is_refused() {
         assert!(run_fifo(100).is_err() && run_fifo(0).is_err());
+        assert!(run_round_robin(100).is_err() && run_round_robin(0).is_err());
+    }
+
+    #[test]
+    fn no_more_time_is_promised_than_there_is() {
+        assert!(run_deadline(2_000_000, 1_000_000).is_err());
     }
 
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

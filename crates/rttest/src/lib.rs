@@ -7,7 +7,8 @@
 //! ```
 //!
 //! What is measured runs in a process of its own, so that it is recorded as any program is, and so that it is the
-//! same whoever records it. The modules that every test needs:
+//! same whoever records it. [`cyclic`], [`preempt`] and [`hwgap`] measure the machine alone, in threads of the command.
+//! The modules that every test needs:
 //!
 //! - [`prepare`]: a CPU of its own, SCHED_FIFO, locked memory, and words for what could not be had;
 //! - [`ticks`]: how long a tick of the counter is, and what reading it takes;
@@ -19,10 +20,15 @@
 #![forbid(unsafe_code)]
 
 pub mod accumulator;
+pub mod campaign;
 pub mod counters;
+pub mod cyclic;
+pub mod hwgap;
+pub mod load;
 pub mod maxrate;
 pub mod npt;
 pub mod peer;
+pub mod preempt;
 pub mod prepare;
 mod recording;
 pub mod ticks;

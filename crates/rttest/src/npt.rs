@@ -25,7 +25,7 @@ use crate::{
     prepare::{self, Prepared, Wish},
     recording::{self, Arrived, Buffers, LOOP, Scratch, Subject},
     ticks::{Calibration, Calibrator},
-    witness::{Cause, Witness},
+    witness::{Disturbance, Witness},
 };
 
 /// What is recorded while the loop runs.
@@ -89,7 +89,7 @@ pub enum Recorder<'a> {
 }
 
 /// What came of it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// Loops that were counted, each a gap.
     pub loops: u64,
@@ -113,23 +113,10 @@ pub struct Outcome {
     /// The counter.
     pub clock: Calibration,
     /// What the trace has.
-    #[serde(rename = "trace_has", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "trace_has", default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Arrived>,
     /// How long it took, in nanoseconds.
     pub took_ns: u64,
-}
-
-/// Gaps of one cause.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Disturbance {
-    /// The cause.
-    pub cause: Cause,
-    /// How many gaps.
-    pub gaps: u64,
-    /// The longest one.
-    pub longest_ns: f64,
-    /// All together.
-    pub together_ns: f64,
 }
 
 /// What the program under test is told.

@@ -46,6 +46,17 @@ pub fn choose_cpu(wanted: Option<u32>) -> Result<u32, Error> {
     }
 }
 
+/// The CPUs for a test: the wanted ones, or all that this process may use.
+///
+/// # Errors
+/// [`Error::NoCpu`] with the first one that it may not use.
+pub fn choose_cpus(wanted: Option<&[u32]>) -> Result<Vec<u32>, Error> {
+    match wanted {
+        Some(cpus) => cpus.iter().map(|cpu| choose_cpu(Some(*cpu))).collect(),
+        None => Ok(tompion_os::allowed_cpus()),
+    }
+}
+
 /// Whether a thread of this process can be put there: isolated CPUs are not among the allowed ones.
 fn can_pin(cpu: u32) -> bool {
     let attempt = std::thread::spawn(move || tompion_os::set_affinity(0, &[cpu]).is_ok());
@@ -71,6 +82,12 @@ pub fn prepare(wish: Wish) -> Prepared {
             )),
         }
     }
+    lock_memory(&mut prepared);
+    prepared
+}
+
+/// Locks memory, or says why not.
+pub(crate) fn lock_memory(prepared: &mut Prepared) {
     match tompion_os::lock_memory() {
         Ok(()) => prepared.locked = true,
         Err(error) => prepared.could_not.push(format!(
@@ -78,11 +95,10 @@ pub fn prepare(wish: Wish) -> Prepared {
             reason(&error)
         )),
     }
-    prepared
 }
 
 /// What the system says, without the number.
-fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
@@ -97,6 +113,14 @@ mod tests {
         assert!(error.starts_with("no CPU 8191 for this process; it may use "), "{error}");
         let last = *tompion_os::allowed_cpus().last().unwrap();
         assert_eq!(choose_cpu(Some(last)).unwrap(), last);
+    }
+
+    #[test]
+    fn several_cpus_are_all_there_or_one_is_named() {
+        assert_eq!(choose_cpus(None).unwrap(), tompion_os::allowed_cpus());
+        let last = *tompion_os::allowed_cpus().last().unwrap();
+        assert_eq!(choose_cpus(Some(&[last])).unwrap(), [last]);
+        assert!(choose_cpus(Some(&[last, 8191])).unwrap_err().to_string().starts_with("no CPU 8191 "));
     }
 
     #[test]

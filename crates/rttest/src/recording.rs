@@ -22,7 +22,7 @@ pub struct Buffers {
 }
 
 /// What a trace has of a test.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Arrived {
     /// Events of the loop.
     pub loops: u64,

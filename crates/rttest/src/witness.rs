@@ -37,6 +37,19 @@ impl Cause {
     }
 }
 
+/// Gaps of one cause.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Disturbance {
+    /// The cause.
+    pub cause: Cause,
+    /// How many gaps.
+    pub gaps: u64,
+    /// The longest one.
+    pub longest_ns: f64,
+    /// All together.
+    pub together_ns: f64,
+}
+
 /// By so much two clocks may differ that are read one after the other, and whose rates are adjusted.
 const NOISE_NS: f64 = 2000.0;
 

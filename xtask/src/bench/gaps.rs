@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::lttng::{self, Daemon};
 use super::results::{Figure, Results, Who, reason};
+use super::statistics;
 use super::tompion::{self, Source, Tompion, WITHOUT_RSEQ};
 use super::{Mode, Options, Report, programs, progress};
 use crate::shell;
@@ -32,9 +33,6 @@ const EVENTS: u64 = 20_000;
 const MOST_SECONDS: u64 = 120;
 /// How often LTTng's consumer looks when it is not woken up, in microseconds.
 const READ_TIMER: u32 = 10_000;
-/// The next point of a curve has at least this much more than the last one.
-const CURVE_STEP: f64 = 1.02;
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tracer {
     Bare,
@@ -132,7 +130,7 @@ fn figures(tracer: Tracer, gaps: &Gaps) -> Vec<Figure> {
     let mut worst = new("an append takes at most", "worst of a block");
     worst.values.clone_from(&gaps.longest);
     worst.values.sort_by(f64::total_cmp);
-    worst.curve = curve(gaps);
+    worst.curve = statistics::curve(&gaps.histogram, 1e3);
     figures.push(worst);
     figures
 }
@@ -142,31 +140,7 @@ fn quantile(gaps: &Gaps, share: f64) -> Option<f64> {
     if share >= 1.0 {
         return gaps.longest.iter().copied().max_by(f64::total_cmp);
     }
-    let total: u64 = gaps.histogram.values().sum();
-    let wanted = (total as f64 * share).ceil() as u64;
-    let mut seen = 0;
-    gaps.histogram.iter().find_map(|(&picoseconds, &count)| {
-        seen += count;
-        (seen >= wanted).then_some(picoseconds as f64 / 1e3)
-    })
-}
-
-/// For each length the share of gaps that are at least as long, thinned out.
-fn curve(gaps: &Gaps) -> Vec<(f64, f64)> {
-    let total: u64 = gaps.histogram.values().sum();
-    let mut left = total;
-    let mut points: Vec<(f64, f64)> = Vec::new();
-    for (&picoseconds, &count) in &gaps.histogram {
-        let point = (picoseconds as f64 / 1e3, left as f64 / total as f64);
-        left -= count;
-        let differs = points
-            .last()
-            .is_none_or(|last| point.0 > last.0 * CURVE_STEP || point.1 * CURVE_STEP < last.1 || left == 0);
-        if differs {
-            points.push(point);
-        }
-    }
-    points
+    statistics::quantile(&gaps.histogram, share).map(|picoseconds| picoseconds / 1e3)
 }
 
 impl Bench {
@@ -313,6 +287,6 @@ mod tests {
 
     #[test]
     fn the_curve_falls_from_one() {
-        assert_eq!(curve(&gaps()), [(10.0, 1.0), (20.0, 0.1), (2048.0, 0.001)]);
+        assert_eq!(statistics::curve(&gaps().histogram, 1e3), [(10.0, 1.0), (20.0, 0.1), (2048.0, 0.001)]);
     }
 }

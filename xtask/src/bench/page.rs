@@ -1,6 +1,6 @@
 //! `docs/benchmarks.md` and its plots, made from the newest results.
 
-mod plots;
+pub mod plots;
 
 use std::fs;
 use std::path::{Path, PathBuf};

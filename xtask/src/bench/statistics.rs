@@ -1,4 +1,6 @@
-//! Medians, and the spread around them.
+//! Medians, and the spread around them; distributions.
+
+use std::collections::BTreeMap;
 
 /// Measurements of one variant.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +45,38 @@ impl FromIterator<f64> for Series {
         values.into_iter().for_each(|value| series.push(value));
         series
     }
+}
+
+/// What this share of all values does not exceed; the keys are values, with how many of each there are.
+pub fn quantile(histogram: &BTreeMap<u64, u64>, share: f64) -> Option<f64> {
+    let total: u64 = histogram.values().sum();
+    let wanted = (total as f64 * share).ceil() as u64;
+    let mut seen = 0;
+    histogram.iter().find_map(|(&value, &count)| {
+        seen += count;
+        (seen >= wanted).then_some(value as f64)
+    })
+}
+
+/// The next point of a curve has at least this much more than the last one.
+const CURVE_STEP: f64 = 1.02;
+
+/// For each value, in units of so many, the share of values that are at least as large, thinned out.
+pub fn curve(histogram: &BTreeMap<u64, u64>, unit: f64) -> Vec<(f64, f64)> {
+    let total: u64 = histogram.values().sum();
+    let mut left = total;
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    for (&value, &count) in histogram {
+        let point = (value as f64 / unit, left as f64 / total as f64);
+        left -= count;
+        let differs = points
+            .last()
+            .is_none_or(|last| point.0 > last.0 * CURVE_STEP || point.1 * CURVE_STEP < last.1 || left == 0);
+        if differs {
+            points.push(point);
+        }
+    }
+    points
 }
 
 #[cfg(test)]

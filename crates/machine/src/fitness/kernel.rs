@@ -53,8 +53,9 @@ fn preemption(root: &Root) -> Look {
         Ok(version) => version,
         Err(unread) => return Look::unknown(&unread, "mount -t proc proc /proc"),
     };
+    let mount = if lacks_debugfs(root) { "mount -t debugfs debugfs /sys/kernel/debug\n" } else { "" };
     let advice = |changes: bool| match changes {
-        true => format!("{PREEMPT_FULL}\nfor bounds: {REALTIME_KERNEL}"),
+        true => format!("{mount}{PREEMPT_FULL}\nfor bounds: {REALTIME_KERNEL}"),
         false => REALTIME_KERNEL.to_owned(),
     };
     match model(root, &version) {
@@ -76,6 +77,12 @@ fn preemption(root: &Root) -> Look {
             look
         }
     }
+}
+
+/// Whether the files that tell of the scheduler, and change it, are nowhere.
+fn lacks_debugfs(root: &Root) -> bool {
+    let mounts = root.read_if_any("/proc/self/mountinfo");
+    mounts.is_some_and(|mounts| !mounts.lines().any(|line| line.contains(" - debugfs ")))
 }
 
 /// Sources, in this order: what the kernel says of itself, its parameters, its configuration.
@@ -244,7 +251,7 @@ fn watchdogs(root: &Root) -> Look {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{State, check};
+    use super::super::{MadeUp, State, check};
 
     const DYNAMIC: (&str, &str) =
         ("/proc/version", "Linux version 6.18.4 (a@b) #1 SMP PREEMPT_DYNAMIC Mon\n");
@@ -276,6 +283,17 @@ mod tests {
         check("preemption", &[DYNAMIC], (State::Unknown, &["PREEMPT_DYNAMIC", "/sys/kernel/debug"]));
         check("preemption", &[("/proc/version", "Linux #1 SMP x")], (State::Unknown, &["none or voluntary"]));
         check("preemption", &[("/proc/version", "Linux #1 SMP PREEMPT x")], (State::Drawback, &["full"]));
+    }
+
+    #[test]
+    fn a_missing_debugfs_is_mounted_first() {
+        let asked = ("/proc/cmdline", "preempt=voluntary\n");
+        let mount = ["mount -t debugfs debugfs /sys/kernel/debug\necho full"];
+        let without = ("/proc/self/mountinfo", "1 0 0:1 / /proc rw - proc proc rw\n");
+        check("preemption", &[DYNAMIC, asked, without], (State::Bad, &mount));
+        let with = ("/proc/self/mountinfo", "1 0 0:1 / /sys/kernel/debug rw - debugfs debugfs rw\n");
+        let finding = MadeUp::new(&[DYNAMIC, asked, with]).look("preemption");
+        assert!(!finding.mend.expect("advice").contains("mount -t debugfs"));
     }
 
     #[test]

@@ -49,35 +49,44 @@ fn is_capable(root: &Root, capability: u32) -> bool {
     mask.is_some_and(|mask| mask >> capability & 1 == 1)
 }
 
-fn priority(root: &Root) -> Look {
-    const MEND: &str = "echo '@realtime - rtprio 99' >> /etc/security/limits.d/99-realtime.conf\n\
-         groupadd -f realtime; usermod -aG realtime USER; then log in again";
-    if is_capable(root, CAP_SYS_NICE) {
-        return Look::good("this user may use all priorities (CAP_SYS_NICE)");
+/// What gives a user's programs this limit.
+fn mend(rule: &str) -> String {
+    format!(
+        "echo '@realtime - {rule}' >> /etc/security/limits.d/99-realtime.conf\n\
+         groupadd -f realtime; usermod -aG realtime USER; then log in again"
+    )
+}
+
+/// What a limit comes to, for users without the capability that outweighs it; `judge` is asked for numbers.
+fn look(root: &Root, (capability, good): (u32, &str), name: &str, judge: impl FnOnce(u64) -> Look) -> Look {
+    if is_capable(root, capability) {
+        return Look::good(good);
     }
-    match limit(root, "Max realtime priority") {
+    match limit(root, name) {
         Ok(None) => Look::good("no limit"),
-        Ok(Some(limit)) if limit >= HIGHEST => Look::good(format!("{limit}")),
-        Ok(Some(0)) => Look::bad("0: this user's programs get no real-time priority", MEND),
-        Ok(Some(limit)) => Look::drawback(format!("{limit}: no higher priority"), MEND),
+        Ok(Some(limit)) => judge(limit),
         Err(unread) => Look::unknown(&unread, "mount -t proc proc /proc"),
     }
 }
 
+fn priority(root: &Root) -> Look {
+    let outweighs = (CAP_SYS_NICE, "this user may use all priorities (CAP_SYS_NICE)");
+    look(root, outweighs, "Max realtime priority", |limit| match limit {
+        HIGHEST.. => Look::good(format!("{limit}")),
+        0 => Look::bad("0: this user's programs get no real-time priority", mend("rtprio 99")),
+        _ => Look::drawback(format!("{limit}: no higher priority"), mend("rtprio 99")),
+    })
+}
+
 fn locked_memory(root: &Root) -> Look {
-    const MEND: &str = "echo '@realtime - memlock unlimited' >> /etc/security/limits.d/99-realtime.conf\n\
-         groupadd -f realtime; usermod -aG realtime USER; then log in again";
-    if is_capable(root, CAP_IPC_LOCK) {
-        return Look::good("this user may lock all memory (CAP_IPC_LOCK)");
-    }
-    match limit(root, "Max locked memory") {
-        Ok(None) => Look::good("no limit"),
-        Ok(Some(bytes)) if bytes >= ENOUGH_LOCKED => Look::good(format!("{} MiB", bytes >> 20)),
-        Ok(Some(bytes)) => {
-            Look::drawback(format!("{} KiB: mlockall fails in most programs", bytes >> 10), MEND)
+    let outweighs = (CAP_IPC_LOCK, "this user may lock all memory (CAP_IPC_LOCK)");
+    look(root, outweighs, "Max locked memory", |bytes| match bytes {
+        ENOUGH_LOCKED.. => Look::good(format!("{} MiB", bytes >> 20)),
+        _ => {
+            let found = format!("{} KiB: mlockall fails in most programs", bytes >> 10);
+            Look::drawback(found, mend("memlock unlimited"))
         }
-        Err(unread) => Look::unknown(&unread, "mount -t proc proc /proc"),
-    }
+    })
 }
 
 #[cfg(test)]

@@ -154,19 +154,28 @@ fn lines(results: &Results, group: &str, [title, across]: [&str; 2]) -> String {
     .svg()
 }
 
+/// Words in the labels of lines that share their colour with another one.
+const DASHED: [&str; 3] = ["wake-ups", "not recorded", "kernel too"];
+
 /// How many appends take at least so long.
 fn gaps(results: &Results) -> String {
+    let across = "time of an append, two reads of the clock included";
+    shares(results.figures.iter(), "Appends that take at least so long", across)
+}
+
+/// For each duration the share of what takes at least as long: a line for each figure that has a curve.
+pub fn shares<'a>(figures: impl Iterator<Item = &'a Figure>, title: &str, across: &str) -> String {
     let line = |figure: &Figure| {
         let point = |&(x, y): &(f64, f64)| Point { x, y, spread: None };
         let points: Vec<Point> = figure.curve.iter().map(point).collect();
-        let dashed = figure.label.contains("wake-ups");
+        let dashed = DASHED.iter().any(|word| figure.label.contains(word));
         (!points.is_empty()).then(|| Line { who: figure.who, label: figure.label.clone(), dashed, points })
     };
     Lines {
-        title: "Appends that take at least so long".into(),
-        across: (Axis::Durations, "time of an append, two reads of the clock included".into()),
-        up: (Axis::Shares, "share of all appends".into()),
-        lines: results.figures.iter().filter_map(line).collect(),
+        title: title.into(),
+        across: (Axis::Durations, across.into()),
+        up: (Axis::Shares, "share of all".into()),
+        lines: figures.filter_map(line).collect(),
         marks: false,
     }
     .svg()

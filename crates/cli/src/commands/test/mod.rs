@@ -1,16 +1,22 @@
 //! `tompion test …`: real-time tests.
 
+mod cyclic;
+mod hwgap;
 mod maxrate;
 mod npt;
+mod preempt;
+mod report;
 
 use std::{
+    io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand, ValueEnum};
-use tompion_rttest::{Buffers, peer::Lttng};
+use tompion_machine::CpuSet;
+use tompion_rttest::{Buffers, peer::Lttng, prepare, witness::Cause};
 
 use crate::{
     messages::{self, say},
@@ -21,7 +27,11 @@ use crate::{
 #[command(after_help = "Examples:\n  \
     sudo tompion test npt                              # how long is a real-time loop kept from going on?\n  \
     sudo tompion test npt --trace user --peer lttng    # what does recording add?\n  \
-    tompion test maxrate                               # how many events a second arrive?")]
+    tompion test maxrate                               # how many events a second arrive?\n  \
+    sudo tompion test cyclic                           # how late do threads wake up?\n  \
+    sudo tompion test preempt                          # does a higher priority interrupt a lower one?\n  \
+    sudo tompion test hwgap                            # do firmware or a hypervisor stop the CPUs?\n  \
+    sudo tompion test report                           # all of it, under load, as a page")]
 pub struct Arguments {
     #[command(subcommand)]
     test: Test,
@@ -33,12 +43,23 @@ enum Test {
     Npt(npt::Arguments),
     /// Find the highest rate of events that is recorded without loss
     Maxrate(maxrate::Arguments),
+    /// Measure how late threads go on that want to be woken periodically
+    Cyclic(cyclic::Arguments),
+    /// Try whether a thread of higher priority interrupts one of lower priority, and how fast
+    Preempt(preempt::Arguments),
+    /// Look for gaps that no software explains: of firmware, or of a hypervisor
+    Hwgap(hwgap::Arguments),
+    /// Measure all of it under load, and write a page with a verdict, plots, tables
+    Report(report::Arguments),
     /// The loop, started by `npt`
     #[command(hide = true)]
     Loop(Subject),
     /// The threads that record, started by `maxrate`
     #[command(hide = true)]
     Produce(Subject),
+    /// The threads that are woken, started by `report`
+    #[command(hide = true)]
+    Wake(Subject),
 }
 
 /// A program under test.
@@ -54,6 +75,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.test {
         Test::Npt(arguments) => npt::run(arguments),
         Test::Maxrate(arguments) => maxrate::run(arguments),
+        Test::Cyclic(arguments) => cyclic::run(arguments),
+        Test::Preempt(arguments) => preempt::run(arguments),
+        Test::Hwgap(arguments) => hwgap::run(arguments),
+        Test::Report(arguments) => report::run(arguments),
+        Test::Wake(subject) => {
+            Ok(told(tompion_rttest::campaign::run_wakeups(&subject.spec, &subject.result)))
+        }
         Test::Loop(subject) => Ok(told(tompion_rttest::npt::run_loop(&subject.spec, &subject.result))),
         Test::Produce(subject) => Ok(told(tompion_rttest::maxrate::produce(&subject.spec, &subject.result))),
     }
@@ -106,6 +134,39 @@ fn prepare_peer(peer: Option<Peer>) -> Option<Lttng> {
     match peer {
         None => None,
         Some(Peer::Lttng) => Lttng::prepare().inspect_err(|error| say(error)).ok(),
+    }
+}
+
+/// The CPUs that were asked for, or all that this process may use.
+fn usable(cpus: Option<&CpuSet>) -> anyhow::Result<Vec<u32>> {
+    let wanted: Option<Vec<u32>> = cpus.map(|cpus| cpus.iter().collect());
+    anyhow::ensure!(
+        wanted.as_ref().is_none_or(|cpus| !cpus.is_empty()),
+        "expected one CPU at least in --cpus"
+    );
+    Ok(prepare::choose_cpus(wanted.as_deref())?)
+}
+
+/// What threads did not get, each line once.
+fn write_lacks<'a>(lines: impl Iterator<Item = &'a String>, output: &mut dyn Write) -> io::Result<()> {
+    let mut told: Vec<&String> = Vec::new();
+    for line in lines {
+        if !told.contains(&line) {
+            told.push(line);
+            writeln!(output, "\x1b[33mcould not\x1b[0m {line}")?;
+        }
+    }
+    Ok(())
+}
+
+/// What comes between, in words.
+const fn words_of(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Interrupts => "interrupts",
+        Cause::Switches => "other threads",
+        Cause::Steal => "the hypervisor (steal)",
+        Cause::Faults => "page faults",
+        Cause::Unknown => "unknown to the kernel",
     }
 }
 

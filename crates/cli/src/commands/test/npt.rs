@@ -13,7 +13,6 @@ use tompion_rttest::{
     npt::{self, LONG_NS, Outcome, Plan, Recorder, Trace},
     peer::Timer,
     prepare::{self, Wish},
-    witness::Cause,
 };
 
 use super::{BufferArguments, Peer};
@@ -327,13 +326,7 @@ fn write_causes(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
         "what came between", "gaps", "longest", "together"
     )?;
     for disturbance in &outcome.causes {
-        let name = match disturbance.cause {
-            Cause::Interrupts => "interrupts",
-            Cause::Switches => "other threads",
-            Cause::Steal => "the hypervisor (steal)",
-            Cause::Faults => "page faults",
-            Cause::Unknown => "unknown to the kernel",
-        };
+        let name = super::words_of(disturbance.cause);
         let (longest, together) =
             (units::in_words(disturbance.longest_ns), units::in_words(disturbance.together_ns));
         let gaps = grouped(disturbance.gaps);

@@ -1,0 +1,361 @@
+//! `tompion test cyclic`.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use tompion_machine::CpuSet;
+use tompion_os::{Poller, Signals};
+use tompion_protocol::names::SESSION_VARIABLE;
+use tompion_rttest::cyclic::{self, Break, Config, Glimpse, Measured, Outcome, Policy, Running, Wakeup};
+
+use crate::{
+    messages::{self, counted, grouped, say},
+    units,
+};
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    sudo tompion test cyclic                                  # each CPU, each millisecond, for 10 s\n  \
+    sudo tompion test cyclic --interval 200us --duration 1h --histogram\n  \
+    sudo tompion test cyclic --cpus 2-3 --wakeup timerfd --policy rr --priority 50 --json\n  \
+    sudo tompion record -k --mode overwrite -o late -- tompion test cyclic --break-trace 200us\n  \
+    sudo tompion shield 3 --as-root -- tompion test cyclic --cpus 3\n\n\
+How late a thread goes on after the time at which it wanted to be woken. Without root the threads run as ordinary ones, \
+and the test says so. Exit code 1 means that --break-trace has ended it.")]
+pub struct Arguments {
+    /// The CPUs, a thread on each: 3, or 0,2-3 [default: all that this process may use]
+    #[arg(long, value_name = "LIST", value_parser = CpuSet::from_list)]
+    cpus: Option<CpuSet>,
+    /// From one wake-up to the next
+    #[arg(short, long, value_name = "TIME", default_value = "1ms", value_parser = interval)]
+    interval: Duration,
+    /// For how long; until Ctrl-C at most
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::time)]
+    duration: Duration,
+    /// So many wake-ups on each CPU, however long that takes
+    #[arg(short, long, value_name = "N", value_parser = units::count, conflicts_with = "duration")]
+    loops: Option<u64>,
+    /// How the threads are woken
+    #[arg(long, value_enum, value_name = "HOW", default_value = "nanosleep")]
+    wakeup: WakeupArgument,
+    /// Under which scheduler they run
+    #[arg(long, value_enum, value_name = "POLICY", default_value = "fifo")]
+    policy: PolicyArgument,
+    /// Their priority under fifo and rr, 1 to 99
+    #[arg(short, long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=99))]
+    priority: u32,
+    /// Stop when a wake-up is later than this, and have the recording that this runs in save what led to it
+    #[arg(long, value_name = "TIME", value_parser = units::time)]
+    break_trace: Option<Duration>,
+    /// Process of the recording to ask, `tompion record --mode overwrite` [default: the one that this runs in]
+    #[arg(long, value_name = "PID", requires = "break_trace")]
+    recorder: Option<u32>,
+    /// Print how many wake-ups were late by how many microseconds
+    #[arg(long)]
+    histogram: bool,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum WakeupArgument {
+    /// They sleep until a time: clock_nanosleep
+    Nanosleep,
+    /// They read a timer: timerfd_create
+    Timerfd,
+    /// They wait for a timer's signal: timer_create
+    Timer,
+    /// They wait for a word to change until a time, as condition variables do: futex
+    Futex,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PolicyArgument {
+    /// SCHED_FIFO
+    Fifo,
+    /// SCHED_RR
+    Rr,
+    /// SCHED_DEADLINE, a tenth of each interval; on any CPU
+    Deadline,
+    /// As ordinary programs
+    Other,
+}
+
+/// Shortest interval: less than a wake-up takes.
+const SHORTEST: Duration = Duration::from_micros(10);
+
+pub fn interval(text: &str) -> Result<Duration, String> {
+    let time = units::time(text)?;
+    if (SHORTEST..=Duration::from_secs(60)).contains(&time) {
+        Ok(time)
+    } else {
+        Err(format!("expected 10us to 60s, found `{text}`"))
+    }
+}
+
+impl Arguments {
+    fn policy(&self) -> Policy {
+        match self.policy {
+            PolicyArgument::Fifo => Policy::Fifo(self.priority),
+            PolicyArgument::Rr => Policy::RoundRobin(self.priority),
+            PolicyArgument::Deadline => Policy::Deadline,
+            PolicyArgument::Other => Policy::Other,
+        }
+    }
+
+    fn wakeup(&self) -> Wakeup {
+        match self.wakeup {
+            WakeupArgument::Nanosleep => Wakeup::Nanosleep,
+            WakeupArgument::Timerfd => Wakeup::Timerfd,
+            WakeupArgument::Timer => Wakeup::Timer,
+            WakeupArgument::Futex => Wakeup::Futex,
+        }
+    }
+}
+
+const SIGINT: i32 = 2;
+/// Asks recordings to save: who asks all programs of this name shall not end the test.
+const SIGUSR1: i32 = 10;
+const SIGTERM: i32 = 15;
+/// How often the table is written anew on a terminal, and signals are looked for.
+const REFRESH: Duration = Duration::from_millis(100);
+
+#[derive(Serialize)]
+struct Report<'a> {
+    test: &'static str,
+    interval_ns: u64,
+    wakeup: Wakeup,
+    policy: Policy,
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let cpus = super::usable(arguments.cpus.as_ref())?;
+    // Taken before the threads are there, so that signals come to nobody else.
+    let signals = Signals::take(&[SIGINT, SIGUSR1, SIGTERM])?;
+    let config = Config {
+        cpus,
+        interval: arguments.interval,
+        loops: arguments.loops,
+        duration: arguments.loops.is_none().then_some(arguments.duration),
+        wakeup: arguments.wakeup(),
+        policy: arguments.policy(),
+        break_at: arguments.break_trace,
+        recorder: arguments.recorder.or_else(own_recorder).filter(|_| arguments.break_trace.is_some()),
+    };
+    if arguments.break_trace.is_some() && config.recorder.is_none() {
+        say(
+            "nobody records: a late wake-up ends the test, and saves nothing; tompion record -k --mode overwrite -- …",
+        );
+    }
+    let running = cyclic::start(config);
+    let shown = wait(&running, &signals, arguments.json)?;
+    let outcome = running.finish()?;
+    tell(arguments, &outcome, shown)?;
+    Ok(if outcome.broken.is_some() { ExitCode::from(messages::FAILED) } else { ExitCode::SUCCESS })
+}
+
+/// The recording in which this runs: `tompion record` has started it, and its session is in the environment.
+fn own_recorder() -> Option<u32> {
+    std::env::var_os(SESSION_VARIABLE).filter(|names| !names.is_empty())?;
+    let parent = std::os::unix::process::parent_id();
+    (tompion_os::name_of(&parent.to_string())? == "tompion").then_some(parent)
+}
+
+/// Waits until it ends, or a signal ends it. Returns how many lines stand on the terminal.
+fn wait(running: &Running, signals: &Signals, quiet: bool) -> io::Result<usize> {
+    let poller = Poller::new()?;
+    poller.add(std::os::fd::AsFd::as_fd(signals), 0)?;
+    let is_live = !quiet && io::stdout().is_terminal();
+    let mut shown = 0;
+    while running.goes_on() {
+        poller.wait(Some(REFRESH))?;
+        if signals.next().is_some_and(|(signal, _)| signal != SIGUSR1) {
+            break;
+        }
+        if is_live {
+            let mut output = anstream::stdout().lock();
+            take_back(&mut output, shown)?;
+            shown = write_live(&mut output, &running.glimpses())?;
+            output.flush()?;
+        }
+    }
+    Ok(shown)
+}
+
+/// Moves the cursor back to the first of so many lines.
+fn take_back(output: &mut dyn Write, lines: usize) -> io::Result<()> {
+    if lines != 0 { write!(output, "\x1b[{lines}A\x1b[J") } else { Ok(()) }
+}
+
+/// Width of a column.
+const WIDTH: usize = 11;
+
+/// Nanoseconds as microseconds.
+fn us(ns: f64) -> String {
+    format!("{:.1}", ns / 1000.0)
+}
+
+fn write_live(output: &mut dyn Write, glimpses: &[Glimpse]) -> io::Result<usize> {
+    write!(output, "{:>4}{:>14}", "CPU", "wake-ups")?;
+    for head in ["min", "now", "mean", "max"] {
+        write!(output, "{head:>WIDTH$}")?;
+    }
+    writeln!(output, "  (µs)")?;
+    for glimpse in glimpses {
+        write!(output, "{:>4}{:>14}", glimpse.cpu, grouped(glimpse.count))?;
+        for ns in [glimpse.min_ns as f64, glimpse.last_ns as f64, glimpse.mean_ns, glimpse.max_ns as f64] {
+            write!(output, "{:>WIDTH$}", us(ns))?;
+        }
+        writeln!(output)?;
+    }
+    Ok(glimpses.len() + 1)
+}
+
+fn tell(arguments: &Arguments, outcome: &Outcome, shown: usize) -> anyhow::Result<()> {
+    let mut output = anstream::stdout().lock();
+    if arguments.json {
+        let report = Report {
+            test: "cyclic",
+            interval_ns: arguments.interval.as_nanos() as u64,
+            wakeup: arguments.wakeup(),
+            policy: arguments.policy(),
+            outcome,
+        };
+        serde_json::to_writer_pretty(&mut output, &report)?;
+        writeln!(output)?;
+    } else {
+        take_back(&mut output, shown)?;
+        write_text(arguments, outcome, &mut output)?;
+    }
+    output.flush()?;
+    if let Some(broken) = &outcome.broken {
+        say(words_of(broken));
+    }
+    Ok(())
+}
+
+fn words_of(broken: &Break) -> String {
+    let Break { cpu, late_ns, expected_ns, asked } = broken;
+    let asked = match asked {
+        Some(pid) => format!("process {pid} was asked to save what led to it"),
+        None => "nobody records".into(),
+    };
+    let (late, second) = (units::in_words(*late_ns as f64), *expected_ns as f64 / 1e9);
+    format!("CPU {cpu} went on {late} late, expected at {second:.6} s of CLOCK_MONOTONIC; {asked}")
+}
+
+fn write_text(arguments: &Arguments, outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
+    let how = match arguments.wakeup {
+        WakeupArgument::Nanosleep => "clock_nanosleep",
+        WakeupArgument::Timerfd => "timerfd",
+        WakeupArgument::Timer => "timer_create",
+        WakeupArgument::Futex => "futex",
+    };
+    let policy = match arguments.policy() {
+        Policy::Fifo(priority) => format!("SCHED_FIFO {priority}"),
+        Policy::RoundRobin(priority) => format!("SCHED_RR {priority}"),
+        Policy::Deadline => "SCHED_DEADLINE".into(),
+        Policy::Other => "ordinary threads".into(),
+    };
+    let cpus = counted(outcome.cpus.len() as u64, "CPU");
+    let every = units::in_words(arguments.interval.as_nanos() as f64);
+    writeln!(output, "{cpus}, woken every {every} by {how}, {policy}")?;
+    let lacks = outcome.cpus.iter().flat_map(|measured| &measured.prepared.could_not);
+    super::write_lacks(lacks.chain(&outcome.could_not), output)?;
+    writeln!(output)?;
+    write!(output, "\x1b[1m{:>4}{:>14}", "CPU", "wake-ups")?;
+    for head in ["min", "mean", "50 %", "99 %", "99.99 %", "max"] {
+        write!(output, "{head:>WIDTH$}")?;
+    }
+    writeln!(output, "{:>WIDTH$}  (µs)\x1b[0m", "missed")?;
+    for Measured { prepared, late, missed } in &outcome.cpus {
+        write!(output, "{:>4}{:>14}", prepared.cpu, grouped(late.count))?;
+        let share = |name: &str| late.percentiles.get(name).copied().unwrap_or(0.0);
+        for ns in [late.min_ns, late.mean_ns, share("50"), share("99"), share("99.99"), late.max_ns] {
+            write!(output, "{:>WIDTH$}", us(ns))?;
+        }
+        writeln!(output, "{:>WIDTH$}", grouped(*missed))?;
+    }
+    if arguments.histogram { write_histogram(outcome, output) } else { Ok(()) }
+}
+
+/// Whole microseconds have a row each below this; from here on there is one for each decade's tenth.
+const FINE: u64 = 100;
+
+/// The first microsecond of the row in which one is.
+fn row_of(us: u64) -> u64 {
+    let mut step = 1;
+    while us / step >= FINE {
+        step *= 10;
+    }
+    us / step * step
+}
+
+fn write_histogram(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
+    let mut rows = std::collections::BTreeMap::<u64, Vec<u64>>::new();
+    for (place, measured) in outcome.cpus.iter().enumerate() {
+        for (ns, count) in &measured.late.histogram {
+            let row = rows.entry(row_of(ns / 1000)).or_insert_with(|| vec![0; outcome.cpus.len()]);
+            if let Some(sum) = row.get_mut(place) {
+                *sum += count;
+            }
+        }
+    }
+    write!(output, "\n\x1b[1m{:>12}", "from µs")?;
+    for measured in &outcome.cpus {
+        write!(output, "{:>14}", format!("CPU {}", measured.prepared.cpu))?;
+    }
+    writeln!(output, "\x1b[0m")?;
+    let most = rows.values().map(|row| row.iter().sum::<u64>()).max().unwrap_or(1);
+    for (from, counts) in rows {
+        write!(output, "{from:>12}")?;
+        for count in &counts {
+            write!(output, "{:>14}", grouped(*count))?;
+        }
+        // Logarithmic: the rare ones are what matters.
+        let sum = counts.iter().sum::<u64>();
+        let length = (sum as f64 + 1.0).ln() / (most as f64 + 1.0).ln() * BAR;
+        writeln!(output, "  \x1b[36m{}\x1b[0m", "▇".repeat(length.round() as usize))?;
+    }
+    Ok(())
+}
+
+/// Longest bar.
+const BAR: f64 = 40.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_get_coarser() {
+        let rows = [
+            (0, 0),
+            (99, 99),
+            (100, 100),
+            (109, 100),
+            (110, 110),
+            (999, 990),
+            (1234, 1200),
+            (98_765, 98_000),
+        ];
+        for (us, row) in rows {
+            assert_eq!(row_of(us), row);
+        }
+    }
+
+    #[test]
+    fn intervals_have_bounds() {
+        assert_eq!(interval("200us"), Ok(Duration::from_micros(200)));
+        assert_eq!(interval("1ns"), Err("expected 10us to 60s, found `1ns`".into()));
+        assert!(interval("2m").is_err() && interval("x").is_err());
+    }
+}

@@ -1,0 +1,269 @@
+//! `tompion test hwgap`.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use serde::Serialize;
+use tompion_machine::CpuSet;
+use tompion_os::{Poller, Signals};
+use tompion_rttest::{
+    hwgap::{
+        self, Config, Gap, Measured, Outcome,
+        tracer::{Kind, Told, Tracer},
+    },
+    witness::{Cause, Disturbance},
+};
+
+use crate::{
+    messages::{counted, grouped},
+    units,
+};
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    sudo tompion test hwgap                           # all CPUs at once, for 10 s\n  \
+    sudo tompion test hwgap --cpus 3 --threshold 5us --duration 1h\n  \
+    sudo tompion test hwgap --json | jq .gaps\n\n\
+Gaps that interrupts, switches and page faults do not explain: firmware's, or a hypervisor's. While it runs, little \
+else does: on each of the CPUs a real-time thread takes most of the time. Then the kernel's own tracers look, each for \
+as long: hwlat with interrupts turned off, and osnoise, where the kernel has them, and for root.")]
+pub struct Arguments {
+    /// The CPUs, all at the same time: 3, or 0,2-3 [default: all that this process may use]
+    #[arg(long, value_name = "LIST", value_parser = CpuSet::from_list)]
+    cpus: Option<CpuSet>,
+    /// For how long; until Ctrl-C at most
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::time)]
+    duration: Duration,
+    /// Tell of gaps that are longer than this
+    #[arg(long, value_name = "TIME", default_value = "10us", value_parser = units::time)]
+    threshold: Duration,
+    /// Look for so long at a time
+    #[arg(long, value_name = "TIME", default_value = "80ms", value_parser = units::time)]
+    width: Duration,
+    /// From one time to the next; between them other programs run
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = units::time)]
+    window: Duration,
+    /// Priority under SCHED_FIFO, 1 to 99
+    #[arg(short, long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=99))]
+    priority: u32,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const SIGINT: i32 = 2;
+const SIGTERM: i32 = 15;
+const REFRESH: Duration = Duration::from_millis(100);
+/// The kernel's tracers tell of a second at a time.
+const ONE_SAMPLE: Duration = Duration::from_millis(1200);
+
+#[derive(Serialize)]
+struct Report<'a> {
+    test: &'static str,
+    threshold_ns: u64,
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    /// What the kernel's own tracers have found, those that it has.
+    tracers: &'a [Told],
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let cpus = super::usable(arguments.cpus.as_ref())?;
+    if arguments.width > arguments.window || arguments.width.is_zero() {
+        anyhow::bail!("expected --width of more than nothing, and of --window at most");
+    }
+    let config = Config {
+        cpus,
+        duration: arguments.duration,
+        threshold: arguments.threshold,
+        window: arguments.window,
+        width: arguments.width,
+        priority: arguments.priority,
+    };
+    let signals = Signals::take(&[SIGINT, SIGTERM])?;
+    let (mut outcome, mut goes_on) = look(config, &signals)?;
+    let mut told = Vec::new();
+    for kind in Kind::ALL {
+        match Tracer::start(kind) {
+            Ok(tracer) if goes_on => {
+                let begin = Instant::now();
+                goes_on = wait(arguments.duration.max(ONE_SAMPLE), &signals)?;
+                let looked_ns = begin.elapsed().as_nanos() as u64;
+                told.push(Told { tracer: kind, looked_ns, samples: tracer.samples() });
+            }
+            Ok(_) => {}
+            Err(reason) => {
+                outcome.could_not.push(format!("use the kernel's tracer {}: {reason}", kind.name()));
+            }
+        }
+    }
+    let mut output = anstream::stdout().lock();
+    if arguments.json {
+        let report = Report {
+            test: "hwgap",
+            threshold_ns: arguments.threshold.as_nanos() as u64,
+            outcome: &outcome,
+            tracers: &told,
+        };
+        serde_json::to_writer_pretty(&mut output, &report)?;
+        writeln!(output)?;
+    } else {
+        write_text(arguments, &outcome, &told, &mut output)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits for so long. False if a signal came.
+fn wait(time: Duration, signals: &Signals) -> io::Result<bool> {
+    let poller = Poller::new()?;
+    poller.add(std::os::fd::AsFd::as_fd(signals), 0)?;
+    let end = Instant::now() + time;
+    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        poller.wait(Some(left.min(REFRESH)))?;
+        if signals.next().is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Looks until the time is over, or a signal comes: then the second is false.
+fn look(config: Config, signals: &Signals) -> anyhow::Result<(Outcome, bool)> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    let thread = std::thread::spawn(move || hwgap::run(&config, &asked));
+    let poller = Poller::new()?;
+    poller.add(std::os::fd::AsFd::as_fd(signals), 0)?;
+    while !thread.is_finished() {
+        poller.wait(Some(REFRESH))?;
+        if signals.next().is_some() {
+            stop.store(true, Relaxed);
+        }
+    }
+    let outcome = thread.join().map_err(|_| anyhow::anyhow!("the thread that measures has died"))??;
+    Ok((outcome, !stop.load(Relaxed)))
+}
+
+fn write_text(
+    arguments: &Arguments,
+    outcome: &Outcome,
+    told: &[Told],
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    let looked = outcome.cpus.iter().map(|measured| measured.looked_ns).max().unwrap_or(0);
+    writeln!(
+        output,
+        "{}, looked at for {} each; gaps of more than {}",
+        counted(outcome.cpus.len() as u64, "CPU"),
+        units::in_words(looked as f64),
+        units::in_words(arguments.threshold.as_nanos() as f64)
+    )?;
+    let lacks = outcome.cpus.iter().flat_map(|measured| &measured.prepared.could_not);
+    super::write_lacks(lacks.chain(&outcome.could_not), output)?;
+    write_table(outcome, output)?;
+    write_at_once(outcome, output)?;
+    write_longest(outcome, output)?;
+    told.iter().try_for_each(|told| write_told(told, output))
+}
+
+/// What a tracer of the kernel has found.
+fn write_told(told: &Told, output: &mut dyn Write) -> io::Result<()> {
+    let hardware: u64 = told.samples.iter().map(|sample| sample.hardware).sum();
+    let longest = told.samples.iter().map(|sample| sample.longest_us).max().unwrap_or(0);
+    let (looked, gaps) = (units::in_words(told.looked_ns as f64), counted(hardware, "gap"));
+    match told.tracer {
+        Kind::Hwlat if hardware == 0 => {
+            writeln!(output, "\nthe kernel's hwlat, with interrupts off, {looked}: no gap")
+        }
+        Kind::Hwlat => {
+            writeln!(
+                output,
+                "\nthe kernel's hwlat, with interrupts off, {looked}: {gaps}, the longest {longest} µs"
+            )
+        }
+        Kind::Osnoise => writeln!(
+            output,
+            "\nthe kernel's osnoise, {looked}: {gaps} of the hardware; the longest of whatever cause {longest} µs"
+        ),
+    }
+}
+
+/// Width of a column.
+const WIDTH: usize = 13;
+/// Width of the causes.
+const CAUSES: usize = 28;
+
+fn write_table(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        output,
+        "\n\x1b[1m{:>4}  {:<CAUSES$}{:>WIDTH$}{:>WIDTH$}{:>WIDTH$}\x1b[0m",
+        "CPU", "what came between", "gaps", "longest", "together"
+    )?;
+    for Measured { prepared, causes, smi, .. } in &outcome.cpus {
+        if causes.is_empty() {
+            writeln!(output, "{:>4}  nothing", prepared.cpu)?;
+        }
+        for Disturbance { cause, gaps, longest_ns, together_ns } in causes {
+            let name = super::words_of(*cause);
+            let is_hardware = matches!(cause, Cause::Steal | Cause::Unknown);
+            let (on, off) = if is_hardware { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
+            let (longest, together) = (units::in_words(*longest_ns), units::in_words(*together_ns));
+            let gaps = grouped(*gaps);
+            writeln!(
+                output,
+                "{:>4}  {on}{name:<CAUSES$}{off}{gaps:>WIDTH$}{longest:>WIDTH$}{together:>WIDTH$}",
+                prepared.cpu
+            )?;
+        }
+        if let Some(smi) = smi {
+            writeln!(
+                output,
+                "{:>4}  {:<CAUSES$}{:>WIDTH$}",
+                prepared.cpu,
+                "system management (SMI)",
+                grouped(*smi)
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Most gaps that the text names.
+const MOST: usize = 5;
+
+fn write_at_once(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
+    if outcome.cpus.len() < 2 {
+        return Ok(());
+    }
+    let times = counted(outcome.at_once.len() as u64, "time");
+    match outcome.at_once.iter().map(|time| time.ns).max() {
+        Some(longest) => writeln!(
+            output,
+            "\nall CPUs at once: {times}, for {} at most; so a hypervisor or firmware stops them",
+            units::in_words(longest as f64)
+        ),
+        None => writeln!(output, "\nall CPUs at once: never"),
+    }
+}
+
+fn write_longest(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
+    let mut gaps: Vec<&Gap> = outcome.gaps.iter().collect();
+    gaps.sort_by_key(|gap| std::cmp::Reverse(gap.ns));
+    if gaps.is_empty() {
+        return Ok(());
+    }
+    writeln!(output, "\nthe longest that no software explains")?;
+    for gap in gaps.iter().take(MOST) {
+        let (long, second) = (units::in_words(gap.ns as f64), gap.begin_ns as f64 / 1e9);
+        writeln!(output, "  {long:>10}  on CPU {}, at {second:.6} s of CLOCK_MONOTONIC", gap.cpu)?;
+    }
+    Ok(())
+}

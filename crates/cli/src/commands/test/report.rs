@@ -1,0 +1,194 @@
+//! `tompion test report`.
+
+mod document;
+mod figures;
+mod page;
+mod plot;
+mod tables;
+mod verdict;
+
+use std::{
+    fs,
+    io::{self, IsTerminal},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use tompion_machine::CpuSet;
+use tompion_rttest::{
+    campaign::{self, Plan},
+    load::Load,
+    npt,
+    prepare::{self, Wish},
+};
+
+use super::{BufferArguments, Peer};
+use crate::{messages::say, units};
+use document::Document;
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    sudo tompion test report                                   # ten minutes, under load\n  \
+    sudo tompion test report --duration 8h --limit 50us -o robot.html\n  \
+    sudo tompion test report --load hackbench,stress-ng --peer lttng\n  \
+    sudo tompion shield 3 --as-root -- tompion test report --cpus 3 --cpu 3\n  \
+    tompion test report --compare before.json after.json -o change.html\n\n\
+Measures the machine by itself and with each recorder, all under load, and writes one page that needs no network, and \
+the same as JSON beside it: a verdict, what recording costs, how late threads are woken, what is set and what should \
+be. Exit code 1 means that it could not be made, not that the machine is unfit.")]
+pub struct Arguments {
+    /// The page; the JSON lies beside it
+    #[arg(short, long, value_name = "FILE", default_value = "tompion-report.html")]
+    output: PathBuf,
+    /// For how long, all tests together
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = units::time)]
+    duration: Duration,
+    /// What runs meanwhile [default: all that are installed]
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
+    load: Vec<LoadArgument>,
+    /// The latest that a wake-up may be
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = units::time)]
+    limit: Duration,
+    /// The CPUs on which threads are woken [default: all that this process may use]
+    #[arg(long, value_name = "LIST", value_parser = CpuSet::from_list)]
+    cpus: Option<CpuSet>,
+    /// The CPU of the loop [default: the last one, of the isolated ones if there are any]
+    #[arg(long, value_name = "N")]
+    cpu: Option<u32>,
+    /// Priority under SCHED_FIFO, 1 to 99
+    #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=99))]
+    priority: u32,
+    /// From one wake-up to the next
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = super::cyclic::interval)]
+    interval: Duration,
+    /// How often each recorder has its turn
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Loops in a second
+    #[arg(long, value_name = "N", default_value = "200k", value_parser = units::count)]
+    rate: u64,
+    #[command(flatten)]
+    buffers: BufferArguments,
+    /// Measure another tracer in the same loop: with its read timer, and without
+    #[arg(long, value_enum, value_name = "TRACER")]
+    peer: Option<Peer>,
+    /// What the report is called [default: the computer's name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Measure nothing: hold two reports against each other, by their JSON
+    #[arg(long, num_args = 2, value_names = ["A", "B"])]
+    compare: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LoadArgument {
+    /// Nothing
+    None,
+    /// Many processes that send each other messages
+    Hackbench,
+    /// Computing, I/O, memory, processes that are born and die
+    StressNg,
+    /// A C program is compiled again and again
+    Build,
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if let [first, second] = &arguments.compare[..] {
+        let (first, second) = (Document::read(first)?, Document::read(second)?);
+        write(&arguments.output, &page::of_two(&first, &second))?;
+        say(format!("written: {}", arguments.output.display()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let json = arguments.output.with_extension("json");
+    anyhow::ensure!(
+        json != arguments.output,
+        "expected a page's name such as report.html, found {}",
+        json.display()
+    );
+    // Not after ten minutes.
+    write(&arguments.output, "")?;
+    let plan = plan(arguments)?;
+    let lttng = super::prepare_peer(arguments.peer);
+    let begin = Instant::now();
+    let mut progress = |step: &str| progress(begin, plan.duration, step);
+    let results = campaign::run(&plan, lttng.as_ref(), &mut progress)?;
+    clear_progress();
+    let name = arguments.name.clone().unwrap_or_else(computer);
+    let document =
+        Document::new(name, arguments.limit.as_nanos() as u64, begin.elapsed().as_secs_f64(), results);
+    write(&json, &(serde_json::to_string(&document)? + "\n"))?;
+    write(&arguments.output, &page::of(&document))?;
+    let verdict = verdict::judge(&document);
+    say(format!("{}: {}", verdict.words(), verdict.headline));
+    say(format!("written: {} and {}", arguments.output.display(), json.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| format!("can't write {}", path.display()))
+}
+
+/// This computer's name.
+fn computer() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { "this machine".into() } else { name.trim().to_owned() }
+}
+
+fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
+    let (tompion, library) = super::program_and_library()?;
+    let wish = Wish { cpu: prepare::choose_cpu(arguments.cpu)?, priority: Some(arguments.priority) };
+    let rate = arguments.rate as f64;
+    let npt = npt::Plan {
+        loops: 1,
+        discard: DISCARD,
+        rate: Some(rate),
+        wish,
+        buffers: arguments.buffers.buffers(),
+        output: None,
+        tompion,
+        library,
+    };
+    Ok(Plan {
+        npt,
+        rate,
+        cpus: super::usable(arguments.cpus.as_ref())?,
+        priority: arguments.priority,
+        interval: arguments.interval,
+        duration: arguments.duration,
+        rounds: arguments.rounds,
+        loads: loads(&arguments.load),
+    })
+}
+
+/// Loops before those that count.
+const DISCARD: u64 = 10_000;
+
+/// What can run of what was asked for; what can't gets a line.
+fn loads(wanted: &[LoadArgument]) -> Vec<Load> {
+    let load = |argument: &LoadArgument| match argument {
+        LoadArgument::None => None,
+        LoadArgument::Hackbench => Some(Load::Hackbench),
+        LoadArgument::StressNg => Some(Load::StressNg),
+        LoadArgument::Build => Some(Load::Build),
+    };
+    let wanted: Vec<Load> =
+        if wanted.is_empty() { Load::ALL.into() } else { wanted.iter().filter_map(load).collect() };
+    wanted.into_iter().filter(|load| load.is_there().inspect_err(|reason| say(reason)).is_ok()).collect()
+}
+
+/// A line that the next one replaces, on a terminal.
+fn progress(begin: Instant, duration: Duration, step: &str) {
+    if io::stderr().is_terminal() {
+        let (passed, all) = (begin.elapsed().as_secs() / 60, duration.as_secs().div_ceil(60));
+        anstream::eprint!("\r\x1b[Ktompion: {passed} of some {all} minutes: {step}");
+    }
+}
+
+fn clear_progress() {
+    if io::stderr().is_terminal() {
+        anstream::eprint!("\r\x1b[K");
+    }
+}

@@ -1,0 +1,284 @@
+//! What the figures mean, in sentences for somebody who has to decide.
+
+use tompion_rttest::campaign::Who;
+
+use super::{
+    document::{Document, State},
+    figures::{self, MEASURES, UNDISTURBED},
+};
+use crate::{
+    messages::{counted, grouped},
+    units::in_words,
+};
+
+/// How something came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grade {
+    Good,
+    Doubtful,
+    Bad,
+}
+
+/// One point of the verdict.
+pub struct Point {
+    pub grade: Grade,
+    /// What is judged.
+    pub what: &'static str,
+    /// The figure.
+    pub figure: String,
+    /// What it means.
+    pub meaning: String,
+}
+
+/// All points, and what they come to.
+pub struct Verdict {
+    pub grade: Grade,
+    pub headline: String,
+    pub points: Vec<Point>,
+}
+
+pub fn judge(document: &Document) -> Verdict {
+    let points: Vec<Point> = [
+        wake_ups(document),
+        wake_ups_recorded(document),
+        Some(preemption(document)),
+        Some(hardware(document)),
+        event(document),
+        wholeness(document),
+        Some(settings(document)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let limit = in_words(document.limit_ns as f64);
+    let keeps = |what| points.iter().any(|point: &Point| point.what == what && point.grade != Grade::Bad);
+    let headline = match (keeps(WAKE_UPS), keeps(WAKE_UPS_RECORDED)) {
+        (true, true) => format!("Wake-ups kept the limit of {limit}, also while the kernel was recorded."),
+        (true, false) if document.latest_ns(Who::Kernel).is_none() => {
+            format!("Wake-ups kept the limit of {limit}. With recording they could not be measured.")
+        }
+        (true, false) => {
+            format!("Wake-ups kept the limit of {limit}, but not while the kernel was recorded.")
+        }
+        (false, _) => format!("Wake-ups did not keep the limit of {limit}, with nothing recorded."),
+    };
+    let is_kept =
+        keeps(WAKE_UPS) && points.iter().all(|point| point.what != PREEMPTION || point.grade == Grade::Good);
+    let worst = points.iter().map(|point| point.grade).max().unwrap_or(Grade::Good);
+    let grade = if is_kept { worst.min(Grade::Doubtful) } else { Grade::Bad };
+    Verdict { grade, headline, points }
+}
+
+impl Verdict {
+    /// In three words.
+    pub const fn words(&self) -> &'static str {
+        match self.grade {
+            Grade::Good => "Fit",
+            Grade::Doubtful => "Fit, with reservations",
+            Grade::Bad => "Not fit",
+        }
+    }
+}
+
+const WAKE_UPS: &str = "Latest wake-up";
+const WAKE_UPS_RECORDED: &str = "Latest wake-up, kernel recorded";
+const PREEMPTION: &str = "Priorities";
+
+fn against_limit(document: &Document, latest: f64) -> Grade {
+    match latest / document.limit_ns.max(1) as f64 {
+        ..=0.8 => Grade::Good,
+        ..=1.0 => Grade::Doubtful,
+        _ => Grade::Bad,
+    }
+}
+
+fn wake_ups(document: &Document) -> Option<Point> {
+    let latest = document.latest_ns(Who::Nobody)?;
+    let cpus = counted(document.results.hwgap.cpus.len() as u64, "CPU");
+    let interval = in_words(document.results.interval_ns as f64);
+    Some(Point {
+        grade: against_limit(document, latest),
+        what: WAKE_UPS,
+        figure: in_words(latest),
+        meaning: format!(
+            "a real-time thread on each of {cpus}, woken every {interval}, went on so much late at worst; the limit is {}",
+            in_words(document.limit_ns as f64)
+        ),
+    })
+}
+
+fn wake_ups_recorded(document: &Document) -> Option<Point> {
+    let (alone, latest) = (document.latest_ns(Who::Nobody)?, document.latest_ns(Who::Kernel)?);
+    Some(Point {
+        grade: against_limit(document, latest),
+        what: WAKE_UPS_RECORDED,
+        figure: in_words(latest),
+        meaning: format!("the same while Tompion recorded the kernel; without, it was {}", in_words(alone)),
+    })
+}
+
+fn preemption(document: &Document) -> Point {
+    let preempt = &document.results.preempt;
+    let ways = [&preempt.by_thread, &preempt.by_timer];
+    let rounds: u64 = ways.iter().map(|way| way.rounds).sum();
+    let preempted: u64 = ways.iter().map(|way| way.preempted).sum();
+    let longest = ways.iter().map(|way| way.until_running.max_ns).fold(0.0, f64::max);
+    let has_priorities = preempt.threads.iter().all(|thread| thread.fifo.is_some());
+    let meaning = if has_priorities {
+        format!(
+            "a thread of higher priority ran before a lower one went on, within {} at worst",
+            in_words(longest)
+        )
+    } else {
+        "the threads got no real-time priorities: run it as root".into()
+    };
+    Point {
+        grade: if has_priorities && preempted == rounds { Grade::Good } else { Grade::Bad },
+        what: PREEMPTION,
+        figure: format!("{} of {}", grouped(preempted), grouped(rounds)),
+        meaning,
+    }
+}
+
+fn hardware(document: &Document) -> Point {
+    let hwgap = &document.results.hwgap;
+    let longest = hwgap.gaps.iter().map(|gap| gap.ns).max().unwrap_or(0);
+    let at_once = hwgap.at_once.len() as u64;
+    let grade = match longest {
+        0 => Grade::Good,
+        ns if ns <= document.limit_ns => Grade::Doubtful,
+        _ => Grade::Bad,
+    };
+    let who = if document.is_virtual() { "the hypervisor" } else { "firmware or hardware" };
+    Point {
+        grade,
+        what: "Stops of the hardware",
+        figure: if longest == 0 { "none".into() } else { in_words(longest as f64) },
+        meaning: if longest == 0 {
+            "no gap of more than 10 µs that no software explains".into()
+        } else {
+            format!(
+                "the longest gap that no software explains: {who}; all CPUs at once {}",
+                counted(at_once, "time")
+            )
+        },
+    }
+}
+
+fn event(document: &Document) -> Option<Point> {
+    // Half of all gaps: the mean has in it what the machine does to a few.
+    let of = |who, measure| Some(figures::spread(figures::of(document, who)?, UNDISTURBED, measure).median);
+    let addition = |measure| Some(of(Who::User, measure)? - of(Who::Nobody, measure)?);
+    let (usual, rare) = (addition(MEASURES[1])?, addition(MEASURES[4])?);
+    let rare = if rare > 0.0 { format!("{} longer at most", in_words(rare)) } else { "no longer".into() };
+    Some(Point {
+        grade: Grade::Good,
+        what: "Cost of an event",
+        figure: in_words(usual.max(0.0)),
+        meaning: format!(
+            "a recorded event takes a program so much as a rule; all but one of ten thousand loops take {rare} with one"
+        ),
+    })
+}
+
+fn wholeness(document: &Document) -> Option<Point> {
+    let recorded: Vec<(u64, u64)> = document.results.npt.iter().map(figures::losses).collect();
+    let lost: u64 = recorded.iter().map(|(lost, _)| lost).sum();
+    let arrived: u64 = recorded.iter().map(|(_, arrived)| arrived).sum();
+    (lost + arrived > 0).then(|| Point {
+        grade: if lost == 0 { Grade::Good } else { Grade::Doubtful },
+        what: "Traces",
+        figure: if lost == 0 { "whole".into() } else { format!("{} lost", grouped(lost)) },
+        meaning: if lost == 0 {
+            format!("all {} events that were recorded in the loop's runs are there", grouped(arrived))
+        } else {
+            format!("of {} events; larger buffers (--subbuf-size) bear more", grouped(lost + arrived))
+        },
+    })
+}
+
+fn settings(document: &Document) -> Point {
+    let count = |state| document.settings.iter().filter(|setting| setting.state == state).count();
+    let (bad, drawbacks) = (count(State::Bad), count(State::Drawback));
+    Point {
+        grade: if bad != 0 { Grade::Bad } else { Grade::Good },
+        what: "Settings",
+        figure: if bad == 0 { "no bad one".into() } else { format!("{bad} bad") },
+        meaning: format!(
+            "of {}; {} cost latency, rarely or a little; what changes them stands below",
+            counted(document.settings.len() as u64, "setting"),
+            drawbacks
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tompion_rttest::{
+        campaign::{Results, Wakeups},
+        cyclic::{Measured, Outcome},
+        hwgap, preempt,
+    };
+
+    use super::*;
+
+    fn wakeups(recorder: Who, max_ns: f64) -> Wakeups {
+        let late = tompion_rttest::accumulator::Summary { max_ns, ..Default::default() };
+        let cpus = vec![Measured { prepared: Default::default(), late, missed: 0 }];
+        Wakeups { recorder, outcome: Outcome { cpus, broken: None, could_not: Vec::new() }, trace: None }
+    }
+
+    fn document(latest: [f64; 2], preempted: u64) -> Document {
+        let way = preempt::Way { rounds: 10, preempted, until_running: Default::default() };
+        let thread = tompion_rttest::prepare::Prepared { fifo: Some(1), ..Default::default() };
+        let threads = [thread.clone(), thread];
+        let results = Results {
+            loads: Vec::new(),
+            could_not: Vec::new(),
+            hwgap: hwgap::Outcome {
+                cpus: Vec::new(),
+                gaps: Vec::new(),
+                at_once: Vec::new(),
+                could_not: Vec::new(),
+            },
+            preempt: preempt::Outcome { threads, by_thread: way.clone(), by_timer: way },
+            cyclic: vec![wakeups(Who::Nobody, latest[0]), wakeups(Who::Kernel, latest[1])],
+            interval_ns: 1_000_000,
+            rate: 1e5,
+            npt: Vec::new(),
+        };
+        Document {
+            test: "report".into(),
+            format: 1,
+            name: "x".into(),
+            tompion: "0".into(),
+            made: "now".into(),
+            took_s: 1.0,
+            limit_ns: 100_000,
+            machine: Vec::new(),
+            settings: Vec::new(),
+            results,
+        }
+    }
+
+    #[test]
+    fn the_limit_and_priorities_decide() {
+        for (latest, preempted, grade, words) in [
+            ([50e3, 60e3], 10, Grade::Good, "also while the kernel was recorded"),
+            ([50e3, 90e3], 10, Grade::Doubtful, "also while the kernel was recorded"),
+            ([50e3, 200e3], 10, Grade::Doubtful, "but not while the kernel was recorded"),
+            ([200e3, 50e3], 10, Grade::Bad, "did not keep the limit of 100 µs"),
+            ([50e3, 50e3], 9, Grade::Bad, "kept the limit"),
+        ] {
+            let verdict = judge(&document(latest, preempted));
+            assert_eq!(verdict.grade, grade, "{latest:?}");
+            assert!(verdict.headline.contains(words), "{}", verdict.headline);
+        }
+    }
+
+    #[test]
+    fn a_page_is_made_of_whatever_there_is() {
+        let page = super::super::page::of(&document([50e3, 60e3], 10));
+        assert!(page.contains("<div class=\"words\">Fit</div>") && !page.contains("NaN"), "{page}");
+    }
+}

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""The real-time tests and the shield in a PREEMPT_RT kernel, in an emulator.
+
+given  Debian's real-time kernel with the same binary
+when   npt, cyclic by every way of waking and under every scheduler, preempt and hwgap run in it, `doctor --rt` looks at
+       it, and a command runs behind a shield
+then   each gives its result as it does elsewhere: loops and events are as many as asked for, priorities hold, the kernel's
+       own tracers have looked, the kernel is known as a real-time one, the shielded command had its CPU for itself and
+       everything is as it was before
+
+The emulator's times say nothing, and are not judged. Exits with 77 where an emulator, the kernel, or a tool is missing.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from power_cut import BUILD, Guest, initramfs, kernel, left_out, put, run
+from rt_kernel import KERNEL, MODULES
+
+CYCLIC = [("nanosleep", "fifo"), ("timerfd", "rr"), ("timer", "deadline"), ("futex", "other")]
+
+INIT = """#!/bin/busybox sh
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t tracefs nodev /sys/kernel/tracing
+mount -t debugfs nodev /sys/kernel/debug
+mount -t cgroup2 nodev /sys/fs/cgroup
+mount -t devtmpfs dev /dev
+mount -t tmpfs -o size=200M tmp /tmp
+mkdir -p /run /usr/bin
+ln -s /bin/busybox /usr/bin/env
+exec > /dev/ttyS0 2>&1
+for again in 1 2 3; do for module in /modules/*; do insmod $module 2>/dev/null; done; done
+echo 0 > /proc/sys/kernel/printk
+mkdir /tmp/results
+cd /tmp/results
+try() { name=$1; shift; "$@" > $name.out 2> $name.err; echo $? > $name.code; }
+try doctor tompion doctor --rt --json
+try npt tompion test npt --loops 20k --rate 50k --json
+try npt-user tompion test npt --trace user --loops 20k --rate 20k --json
+try npt-kernel tompion test npt --trace kernel --loops 20k --rate 50k --json
+%s
+try preempt tompion test preempt --rounds 50 --json
+try hwgap tompion test hwgap --duration 1s --threshold 100us --json
+before=$(cat /proc/irq/default_smp_affinity)
+try shield tompion shield 1 -- sh -c 'grep Cpus_allowed_list /proc/self/status; cat /sys/fs/cgroup/tompion-shield/cpuset.cpus.partition'
+try restored echo $before $(cat /proc/irq/default_smp_affinity) $(ls -d /sys/fs/cgroup/tompion-shield 2>/dev/null)
+tar cf /dev/vda * && echo PACKED
+sync
+poweroff -f
+"""
+
+
+def results(folder):
+    """Of each command its exit code, and what it said."""
+    return {
+        path.stem: (int(path.read_text()), path.with_suffix(".out").read_text(), path.with_suffix(".err").read_text())
+        for path in folder.glob("*.code")
+    }
+
+
+def succeeded(found, name):
+    code, out, err = found[name]
+    assert code == 0, f"{name} ended with {code}: {err} {out}"
+    return json.loads(out)
+
+
+def check_npt(found):
+    for name in ("npt", "npt-user", "npt-kernel"):
+        result = succeeded(found, name)
+        assert result["loops"] == 20000 == sum(count for _, count in result["histogram"]), (name, result["loops"])
+        assert result["setup"]["fifo"] == 80 and result["setup"]["locked"], (name, result["setup"])
+        if name == "npt-user":
+            assert result["events"] + result["lost"] == 20000 and result["events"] > 0, (result["events"], result["lost"])
+    assert succeeded(found, "npt-kernel")["trace_has"]["others"] > 0
+
+
+def check_cyclic(found):
+    for wakeup, policy in CYCLIC:
+        result = succeeded(found, f"cyclic-{wakeup}")
+        assert [cpu["late"]["count"] for cpu in result["cpus"]] == [50, 50], (wakeup, policy)
+        lacks = [line for cpu in result["cpus"] for line in cpu["prepared"]["could_not"]]
+        assert not lacks, (wakeup, policy, lacks)
+
+
+def check_machine(found):
+    # Exit code 1: something is bad for real time, an emulator's machine at least.
+    code, out, err = found["doctor"]
+    assert code in (0, 1), err
+    findings = {finding["name"]: finding for finding in json.loads(out)}
+    assert findings["preemption"]["state"] == "good" and "PREEMPT_RT" in findings["preemption"]["found"], findings["preemption"]
+    preempt = succeeded(found, "preempt")
+    for way in ("by_thread", "by_timer"):
+        assert preempt[way]["rounds"] == preempt[way]["preempted"] == 50, (way, preempt[way])
+    hwgap = succeeded(found, "hwgap")
+    assert len(hwgap["cpus"]) == 2 and all(cpu["looked_ns"] > 0 for cpu in hwgap["cpus"])
+    tracers = {told["tracer"]: told["samples"] for told in hwgap["tracers"]}
+    assert set(tracers) == {"hwlat", "osnoise"} and tracers["osnoise"], (tracers.keys(), hwgap["could_not"])
+    return len(findings), sum(map(len, tracers.values()))
+
+
+def check_shield(found):
+    code, out, err = found["shield"]
+    assert code == 0 and out.split() == ["Cpus_allowed_list:", "1", "isolated"], (code, out, err)
+    assert "CPUs 1 are free" in err, err
+    restored = found["restored"][1].split()
+    assert len(restored) == 2 and restored[0] == restored[1], restored
+
+
+def test(work, vmlinuz):
+    cyclic = "\n".join(
+        f"try cyclic-{wakeup} tompion test cyclic --loops 50 -i 5ms --wakeup {wakeup} --policy {policy} --json"
+        for wakeup, policy in CYCLIC
+    )
+    put(BUILD / "libtompion-npt.so", work / "root/bin/libtompion-npt.so")
+    tape, folder = work / "tape", work / "results"
+    with tape.open("wb") as out:
+        out.truncate(64 << 20)
+    image = initramfs(work, vmlinuz, [], {"init": INIT % cyclic}, MODULES)
+    begin = time.monotonic()
+    lines = Guest(vmlinuz, image, [tape], "loglevel=0").finish()
+    assert "PACKED" in lines, "\n".join(lines[-40:])
+    folder.mkdir()
+    run("tar", "xf", tape, "-C", folder)
+    found = results(folder)
+    check_npt(found)
+    check_cyclic(found)
+    settings, samples = check_machine(found)
+    check_shield(found)
+    print(
+        f"rt_tests: {len(found)} commands, {settings} settings, {samples} samples of the kernel's tracers; "
+        f"{time.monotonic() - begin:.0f} s",
+        flush=True,
+    )
+
+
+def main():
+    for tool in ("qemu-system-x86_64", "busybox", "cpio", "strip", "ldd", "tar"):
+        if not shutil.which(tool):
+            left_out(f"{tool} is missing (apt install qemu-system-x86 busybox-static cpio)")
+    if not (BUILD / "libtompion-npt.so").exists():
+        left_out("libtompion-npt.so is not built")
+    try:
+        vmlinuz = kernel(BUILD.parent / "rt-kernel", KERNEL)
+    except (subprocess.CalledProcessError, OSError, StopIteration):
+        left_out(f"no kernel: apt-get download of {KERNEL} failed")
+    with tempfile.TemporaryDirectory(prefix="tompion-rt-") as work:
+        test(Path(work), vmlinuz)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
