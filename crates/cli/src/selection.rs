@@ -34,13 +34,25 @@ pub struct Arguments {
 impl Arguments {
     /// What is asked for, of traces at these paths.
     pub fn selection(&self, paths: &[PathBuf], zone: &TimeZone) -> anyhow::Result<Selection> {
+        self.selection_of_shifted(paths, zone, 0)
+    }
+
+    /// The same of traces all of whose times are so many nanoseconds later.
+    pub fn selection_of_shifted(
+        &self,
+        paths: &[PathBuf],
+        zone: &TimeZone,
+        nanoseconds: i64,
+    ) -> anyhow::Result<Selection> {
         let moment = |text: &Option<String>| {
-            text.as_deref().map(|text| parse_moment(text, zone, || first_day(paths, zone))).transpose()
+            let day = || first_day(paths, zone, nanoseconds);
+            text.as_deref().map(|text| parse_moment(text, zone, day)).transpose()
         };
         let (mut from, to) = (moment(&self.from)?, moment(&self.to)?);
         if let Some(last) = self.last {
             let end = tompion_reader::open(paths)?.end();
             let end = end.context("the trace has no event with a time, so it has no end")?;
+            let end = end.saturating_add(nanoseconds);
             from = Some(end.saturating_sub(i64::try_from(last.as_nanos()).unwrap_or(i64::MAX)));
         }
         let filter = filter::compile(self.filter.as_ref())?;
@@ -58,11 +70,12 @@ pub fn zone(utc: bool) -> TimeZone {
     if utc { TimeZone::UTC } else { TimeZone::system() }
 }
 
-/// The day of the traces' first event, for times that don't say theirs.
-fn first_day(paths: &[PathBuf], zone: &TimeZone) -> anyhow::Result<civil::Date> {
+/// The day of the traces' first event, so many nanoseconds later, for times that don't say theirs.
+fn first_day(paths: &[PathBuf], zone: &TimeZone, nanoseconds: i64) -> anyhow::Result<civil::Date> {
     let mut traces = tompion_reader::open(paths)?;
     let first = traces.next_event().and_then(|event| event.timestamp());
     let first = first.context("the trace has no event with a time, so a time of day means nothing")?;
+    let first = first.saturating_add(nanoseconds);
     Ok(Timestamp::from_nanosecond(first.into())?.to_zoned(zone.clone()).date())
 }
 

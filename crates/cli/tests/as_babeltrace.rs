@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::support::{installed, repository, run, tompion};
 
 /// Options for what is shown; both programs have them.
-const OPTIONS: [&str; 22] = [
+const OPTIONS: [&str; 25] = [
     "",
     "--clock-seconds",
     "--clock-date",
@@ -30,6 +30,9 @@ const OPTIONS: [&str; 22] = [
     "-f all -n header --clock-cycles",
     "-f trace -n header",
     "-f emf",
+    "-f callsite",
+    "--clock-offset=3600 --clock-offset-ns=5",
+    "--clock-offset=-86400 --clock-offset-ns=-5 --clock-date",
 ];
 
 /// Traces, and whether they are printed with all options.

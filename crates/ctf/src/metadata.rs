@@ -187,6 +187,9 @@ impl fmt::Display for EnvironmentValue {
 
 /// A clock. Its value of `c` cycles is the moment
 /// `offset_seconds + (offset_cycles + c) / frequency` seconds after its origin.
+///
+/// Where it doesn't count nanoseconds, moments are rounded down to nanoseconds as babeltrace2 rounds them, whose times
+/// users compare with these: cycles are divided as floats, so that beyond 2⁵³ cycles moments are a few nanoseconds off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clock {
     /// The name by which integers refer to it.
@@ -227,14 +230,32 @@ impl Clock {
 
     /// The moment of a value, in nanoseconds after the origin; beyond the range of `i64`, its end.
     pub fn to_nanoseconds(&self, cycles: u64) -> i64 {
-        let cycles = i128::from(self.offset_cycles) + i128::from(cycles);
-        let frequency = i128::from(self.frequency.max(1));
+        self.exactly(cycles).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+    }
+
+    /// The same; nothing beyond the range of `i64`, some 292 years around the origin.
+    pub fn checked_nanoseconds(&self, cycles: u64) -> Option<i64> {
+        self.exactly(cycles).try_into().ok()
+    }
+
+    fn exactly(&self, cycles: u64) -> i128 {
+        let offset = match (self.offset_cycles, i64::try_from(self.frequency)) {
+            (cycles, Ok(frequency)) if (0..frequency).contains(&cycles) => self.duration(cycles as u64),
+            (cycles, _) => {
+                let (cycles, frequency) = (i128::from(cycles), i128::from(self.frequency.max(1)));
+                cycles.div_euclid(frequency) * NS + self.duration(cycles.rem_euclid(frequency) as u64)
+            }
+        };
+        i128::from(self.offset_seconds) * NS + offset + self.duration(cycles)
+    }
+
+    /// Nanoseconds that so many cycles take.
+    fn duration(&self, cycles: u64) -> i128 {
         let nanoseconds = match self.frequency {
             NANOSECONDS => cycles,
-            _ => cycles.div_euclid(frequency) * NS + cycles.rem_euclid(frequency) * NS / frequency,
+            frequency => (1e9 * cycles as f64 / frequency.max(1) as f64) as u64,
         };
-        let total = nanoseconds + i128::from(self.offset_seconds) * NS;
-        total.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+        nanoseconds.into()
     }
 
     /// Makes all its moments so many nanoseconds later (negative: earlier), to within a cycle.
@@ -338,6 +359,17 @@ mod tests {
         assert_eq!(clock.to_nanoseconds(3), -666_666_667);
         let clock = Clock { frequency: 1, offset_seconds: i64::MAX, ..clock };
         assert_eq!(clock.to_nanoseconds(u64::MAX), i64::MAX);
+        assert_eq!(clock.checked_nanoseconds(0), None);
+        assert_eq!(Clock::nanoseconds("monotonic", -7).checked_nanoseconds(0), Some(-7));
+    }
+
+    #[test]
+    fn cycles_are_divided_as_floats() {
+        // What babeltrace2 2.0.4 prints of these.
+        let clock = Clock { frequency: 27_000_000, ..Clock::nanoseconds("slow", 0) };
+        assert_eq!(clock.to_nanoseconds(1_000_000_007), 37_037_037_296);
+        let clock = Clock { frequency: 2_399_998_000, ..clock };
+        assert_eq!(clock.to_nanoseconds(98_765_432_109_876_543), 41152297672696624);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Traces, packet by packet into another folder.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -58,6 +58,7 @@ pub fn rewrite(traces: &mut TraceSet, plan: Plan, out: &Path) -> Result<Rewritte
             targets: &targets,
             streams: Vec::new(),
             instances: HashMap::new(),
+            begun: HashSet::new(),
             open: None,
             events: 0,
             packets: 0,
@@ -120,6 +121,8 @@ struct StreamState {
     discarded: u64,
     /// Packets more than the stream had.
     added: u64,
+    /// The number of the first packet behind those that are not written.
+    first: u64,
 }
 
 struct Rewriter<'t> {
@@ -130,6 +133,8 @@ struct Rewriter<'t> {
     streams: Vec<StreamState>,
     /// For trace, stream class and what a stream of it is called: which stream it is.
     instances: HashMap<(usize, usize, u64), usize>,
+    /// The files that were written: one comes again whose packets stand among those of others.
+    begun: HashSet<PathBuf>,
     open: Option<Open<'t>>,
     events: u64,
     packets: u64,
@@ -199,8 +204,12 @@ impl<'t> Rewriter<'t> {
         let file = match &mut open.file {
             Some(file) => file,
             none => {
-                let file = File::create_new(&open.to).map_err(Error::io(&open.to))?;
-                none.insert(BufWriter::new(file))
+                let is_new = self.begun.insert(open.to.clone());
+                let file = match is_new {
+                    true => File::create_new(&open.to),
+                    false => File::options().append(true).open(&open.to),
+                };
+                none.insert(BufWriter::new(file.map_err(Error::io(&open.to))?))
             }
         };
         file.write_all(bytes).map_err(Error::io(&open.to))?;
@@ -293,6 +302,8 @@ impl Visitor for Rewriter<'_> {
         let Some(state) = self.streams.get_mut(open.stream) else { return Ok(false) };
         if is_before {
             state.discarded_before = discarded;
+            // What is discarded in the first packet is known then.
+            state.first = view.packet.sequence.map_or(0, |sequence| sequence.saturating_add(1));
         } else if discarded < state.discarded_before {
             // A counter that went back was begun anew.
             state.discarded_before = 0;
@@ -321,7 +332,12 @@ impl Visitor for Rewriter<'_> {
             end: view.packet.end.filter(|_| end.is_some()),
             discarded: discarded - state.discarded_before,
             discarded_before: std::mem::replace(&mut state.discarded, discarded - state.discarded_before),
-            sequence: view.packet.sequence.unwrap_or(0).saturating_add(state.added),
+            sequence: view
+                .packet
+                .sequence
+                .unwrap_or(0)
+                .saturating_sub(state.first)
+                .saturating_add(state.added),
             cut,
             is_outside: is_before,
             ..Pending::default()

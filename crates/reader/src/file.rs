@@ -43,6 +43,10 @@ pub(crate) struct StreamFile {
     bit: u64,
     /// The bit behind the packet's content.
     content: u64,
+    /// The clock's value at the packet's beginning.
+    clock: u64,
+    /// Whether the packet was left.
+    is_left: bool,
     pub packet: Option<Packet>,
     /// The packet's processor, if it says one.
     pub cpu: Option<u64>,
@@ -82,6 +86,8 @@ impl StreamFile {
             base: 0,
             bit: 0,
             content: 0,
+            clock: 0,
+            is_left: false,
             packet: None,
             cpu: None,
             is_growing: false,
@@ -158,8 +164,14 @@ impl StreamFile {
         self.packet_start + self.bit / 8
     }
 
+    /// Reads but the packets from one place on, up to another one. Of a file that was just opened.
+    pub fn narrow(&mut self, from: u64, to: Option<u64>) {
+        self.packet_start = from;
+        self.size = to.map_or(self.size, |to| to.min(self.size));
+    }
+
     fn damage(&self, error: &DecodeError) -> Damage {
-        let offset = self.packet_start + self.base + error.bit / 8;
+        let offset = Some(self.packet_start + self.base + error.bit / 8);
         let message = match error.bit % 8 {
             0 => error.to_string(),
             bit => format!("{error}, at bit {bit}"),
@@ -168,7 +180,7 @@ impl StreamFile {
     }
 
     fn io_damage(&self, offset: u64, error: &io::Error) -> Damage {
-        Damage { path: self.path.clone(), offset, message: error.to_string() }
+        Damage { path: self.path.clone(), offset: Some(offset), message: error.to_string() }
     }
 
     /// Fills the buffer from a place in the file on.
@@ -210,7 +222,7 @@ impl StreamFile {
             let offset = self.packet_start + self.bit / 8;
             let message =
                 format!("expected an event of at most {} bytes, found a larger one", MAX_WINDOW / 2);
-            return Err(Damage { path: self.path.clone(), offset, message });
+            return Err(Damage { path: self.path.clone(), offset: Some(offset), message });
         }
         self.base = base;
         self.fill(start, size)?;
@@ -224,14 +236,15 @@ impl StreamFile {
             let size = packet.packet_bits.map_or(left, |bits| bits / 8);
             if size > left {
                 let message = format!("expected a packet of {size} bytes, found {left}");
-                return Err(Damage { path: self.path.clone(), offset: self.size, message });
+                return Err(Damage { path: self.path.clone(), offset: Some(self.size), message });
             }
             self.packet_start += size;
         }
         if self.packet_start >= self.size {
             return Ok(false);
         }
-        (self.base, self.bit) = (0, 0);
+        (self.base, self.bit, self.is_left) = (0, 0, false);
+        let before = self.state.clock();
         self.content = self.size.saturating_sub(self.packet_start).saturating_mul(8);
         let in_buffer = self.buffer_start + self.buffer.len() as u64;
         if !(self.buffer_start..in_buffer).contains(&self.packet_start) {
@@ -240,6 +253,7 @@ impl StreamFile {
         let packet = loop {
             let begin = usize::try_from(self.packet_start - self.buffer_start).unwrap_or(usize::MAX);
             let bytes = self.buffer.get(begin..).unwrap_or_default();
+            self.state.set_clock(before);
             match self.decoder.packet(Input::new(bytes, self.content), &mut self.state) {
                 Ok(packet) => {
                     let size = packet.header_bits.div_ceil(8) as usize;
@@ -258,6 +272,7 @@ impl StreamFile {
         }
         self.bit = packet.header_bits;
         self.content = packet.content_bits.unwrap_or(self.content);
+        self.clock = self.state.clock();
         let cpu = self.decoder.packet_context(&packet, self.packet_input()).get("cpu_id");
         self.cpu = cpu.and_then(|cpu| cpu.as_integer()?.try_into().ok());
         self.packet = Some(packet);
@@ -403,8 +418,30 @@ impl StreamFile {
         Ok(None)
     }
 
-    /// Leaves the rest of the packet unread.
+    /// Leaves the rest of the packet unread, as far as times behind it don't depend on it.
     pub fn leave_packet(&mut self) {
-        self.bit = self.content;
+        if !self.is_left && self.carries_clock() {
+            let clock = match self.pass_events() {
+                Ok(()) => {
+                    self.state.clock().max(self.packet.as_ref().and_then(|packet| packet.end).unwrap_or(0))
+                }
+                // Times among damage mean nothing.
+                Err(_) => self.clock,
+            };
+            self.state.set_clock(clock);
+        }
+        (self.bit, self.is_left) = (self.content, true);
+    }
+
+    /// Whether times behind the packet depend on it.
+    pub fn carries_clock(&self) -> bool {
+        self.packet.as_ref().is_some_and(|packet| self.decoder.carries_clock(packet.stream))
+    }
+
+    fn pass_events(&mut self) -> Result<(), Damage> {
+        while self.next_header()? {
+            self.finish_event(false)?;
+        }
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use crate::discover::{self, Trace};
+use crate::discover::{self, Opened, Trace};
 use crate::json::JsonOptions;
 use crate::lines::{Lines, Moment, print_after};
 use crate::merge::growing::Progress;
@@ -37,9 +37,6 @@ pub struct Round {
     pub damages: Vec<String>,
 }
 
-/// Traces and their stream files, each of these with its trace's index.
-type Found = (Vec<Trace>, Vec<(PathBuf, usize)>);
-
 /// Traces at or below some paths, and what was read of them.
 #[derive(Default)]
 pub struct Follow {
@@ -64,11 +61,11 @@ impl Follow {
     ///
     /// # Errors
     ///
-    /// If a path cannot be read, or the output cannot be written. In the last round also if there is no trace, or if a
-    /// description is wrong, which else is one that is being written.
+    /// If a path cannot be read, or the output cannot be written. In the last round also if there is no trace, or none
+    /// whose description is right: else one is being written.
     pub fn round(&mut self, is_last: bool, format: &Format, output: &mut dyn Write) -> Result<Round, Error> {
-        let (traces, files) = self.find(is_last)?;
-        let mut set = TraceSet::growing(&self.paths, (traces, files), &self.read, is_last);
+        let opened = self.find(is_last)?;
+        let mut set = TraceSet::growing(&self.paths, opened, &self.read, is_last)?;
         set.select(self.selection.clone());
         // An event of this very moment belongs to what is older.
         let until = self.newest.map_or(i64::MIN, |newest| newest.saturating_add(1));
@@ -103,14 +100,16 @@ impl Follow {
     }
 
     /// Traces that can be read.
-    fn find(&mut self, is_last: bool) -> Result<Found, Error> {
-        let (mut traces, mut files) = (Vec::new(), Vec::new());
+    fn find(&mut self, is_last: bool) -> Result<Opened, Error> {
+        let mut opened = Opened::default();
         for path in &self.paths {
             let found = match discover::find(path) {
                 Err(Error::NoTrace(_)) if !is_last => continue,
                 found => found?,
             };
-            for found in found {
+            // A folder that is unreadable now may be readable soon.
+            opened.problems.extend(found.unreadable.into_iter().filter(|_| is_last));
+            for found in found.traces {
                 let size = found.path.join("metadata").metadata().map_or(0, |file| file.len());
                 let known = self.known.get(&found.path).filter(|(known, _)| *known == size);
                 let trace = match known
@@ -123,13 +122,15 @@ impl Follow {
                         Some((_, trace)) => trace.clone(),
                         None => continue,
                     },
-                    Err(error) => return Err(error),
+                    Err(problem) => {
+                        opened.problems.push(problem);
+                        continue;
+                    }
                 };
                 self.known.insert(found.path, (size, trace.clone()));
-                files.extend(found.streams.into_iter().map(|file| (file, traces.len())));
-                traces.push(trace);
+                opened.add(found.streams, Ok(trace));
             }
         }
-        Ok((traces, files))
+        Ok(opened)
     }
 }

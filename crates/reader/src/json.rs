@@ -6,14 +6,17 @@
 //! {…,"fields":{"addr":94254…},"symbols":{"addr":"compute(int)"}}
 //! {…,"fields":{"ret":-2},"meanings":{"ret":"ENOENT"}}
 //! {…,"stacks":{"kernel":["schedule+0x23",…],"user":["main+0x1b (server)"]}}
-//! timestamp_ns,event,cpu,trace,context,fields
-//! 1457113582794565804,db:query,2,t,"{""vtid"":7}","{""rows"":1}"
+//! {…,"packet":{"net":3},"context":{…},…}
+//! timestamp_ns,event,cpu,trace,context,fields,packet
+//! 1457113582794565804,db:query,2,t,"{""vtid"":7}","{""rows"":1}",{}
 //! ```
+//!
+//! `packet` is what an event's packet says of itself, but for its processor and what readers alone need.
 //!
 //! A mark also has the message that its format makes of its fields, an event with addresses their names, if
 //! they are wanted. An enumeration is an object with its `value` and `labels`, a variant one with the selected option, a blob its
 //! bytes in hexadecimal, a field that is not there `null`.
-//! Floats that are no numbers become `null`, bytes that are no UTF-8 are replaced.
+//! Floats that are no numbers become `"NaN"`, `"Infinity"` or `"-Infinity"`, bytes that are no UTF-8 are replaced.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -24,6 +27,7 @@ use crate::lines::{self, Lines};
 use crate::meanings::Meanings;
 use crate::message::Message;
 use crate::symbols::{Stack, Symbols};
+use crate::text::packet_fields;
 use crate::{Error, Event, Place, TraceSet};
 
 /// What stands in the objects beside what was recorded.
@@ -46,7 +50,7 @@ pub fn print(traces: &mut TraceSet, options: JsonOptions, output: &mut dyn Write
 }
 
 /// The line with the names of columns.
-pub const CSV_COLUMNS: &[u8] = b"timestamp_ns,event,cpu,trace,context,fields\n";
+pub const CSV_COLUMNS: &[u8] = b"timestamp_ns,event,cpu,trace,context,fields,packet\n";
 
 /// Prints all events that are left as comma-separated values, names of columns first; returns how many.
 ///
@@ -67,6 +71,24 @@ pub(crate) struct JsonLines {
     options: JsonOptions,
     /// Of the kinds of events so far.
     meanings: HashMap<Place, Option<Meanings>>,
+    packets: Packets,
+}
+
+/// What the packets say in which sources are.
+#[derive(Default)]
+struct Packets(HashMap<usize, (u64, Vec<u8>)>);
+
+impl Packets {
+    /// An object with what the event's packet says of itself.
+    fn of(&mut self, event: &Event<'_>) -> &[u8] {
+        let (number, text) = self.0.entry(event.source()).or_insert_with(|| (u64::MAX, Vec::new()));
+        if *number != event.packet_number() {
+            *number = event.packet_number();
+            text.clear();
+            object(packet_fields(event).filter(|(name, _)| *name != "cpu_id"), text);
+        }
+        text
+    }
 }
 
 impl JsonLines {
@@ -77,7 +99,7 @@ impl JsonLines {
 
 impl Lines for JsonLines {
     fn line(&mut self, event: &Event<'_>, line: &mut Vec<u8>) {
-        json_line(event, line);
+        json_line(event, self.packets.of(event), line);
         push_message(event, &mut self.messages, &mut self.scratch, line);
         if self.options.explain {
             let meanings = self.meanings.entry(event.place()).or_insert_with(|| Meanings::of(event.name()));
@@ -95,11 +117,14 @@ impl Lines for JsonLines {
 #[derive(Default)]
 pub(crate) struct CsvLines {
     scratch: Vec<u8>,
+    packets: Packets,
 }
 
 impl Lines for CsvLines {
     fn line(&mut self, event: &Event<'_>, line: &mut Vec<u8>) {
         csv_line(event, &mut self.scratch, line);
+        line.push(b',');
+        column(self.packets.of(event), line);
         line.push(b'\n');
     }
 }
@@ -156,7 +181,7 @@ fn push_stacks(stacks: &[Stack], line: &mut Vec<u8>) {
 }
 
 /// An object without its closing brace.
-fn json_line(event: &Event<'_>, line: &mut Vec<u8>) {
+fn json_line(event: &Event<'_>, packet: &[u8], line: &mut Vec<u8>) {
     line.push(b'{');
     if let Some(time) = event.timestamp() {
         line.extend_from_slice(b"\"timestamp_ns\":");
@@ -171,6 +196,10 @@ fn json_line(event: &Event<'_>, line: &mut Vec<u8>) {
     }
     line.extend_from_slice(b",\"trace\":");
     text(event.trace().path.as_os_str().as_encoded_bytes(), line);
+    if packet != b"{}" {
+        line.extend_from_slice(b",\"packet\":");
+        line.extend_from_slice(packet);
+    }
     line.extend_from_slice(b",\"context\":");
     object(event.stream_context().chain(event.context()), line);
     line.extend_from_slice(b",\"fields\":");
@@ -237,7 +266,9 @@ fn value(value: Value<'_>, line: &mut Vec<u8>) {
         Value::Float(value) if value.is_finite() => {
             let _ = write!(line, "{value:?}");
         }
-        Value::Float(_) => line.extend_from_slice(b"null"),
+        Value::Float(value) if value.is_nan() => line.extend_from_slice(b"\"NaN\""),
+        Value::Float(value) if value > 0.0 => line.extend_from_slice(b"\"Infinity\""),
+        Value::Float(_) => line.extend_from_slice(b"\"-Infinity\""),
         Value::Text(value) => text(value, line),
         Value::Boolean(value) => line.extend_from_slice(if value { b"true" } else { b"false" }),
         Value::Bits(value, _) => number(value, line),

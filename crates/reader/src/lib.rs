@@ -7,7 +7,8 @@
 //!
 //! A [`TraceSet`] reads each stream through one window and merges all streams by time, so its memory
 //! does not grow with the size of the traces. What is damaged is read up to the damage, which is kept
-//! as a [`Damage`] for the caller to report; lost events are kept as [`Loss`].
+//! as a [`Damage`] for the caller to report, and so are traces and folders that cannot be opened beside
+//! others that can; lost events are kept as [`Loss`].
 //!
 //! Decoding is `tompion-ctf`'s work; what an analysis makes of events belongs above this crate.
 #![forbid(unsafe_code)]
@@ -79,14 +80,14 @@ pub enum Error {
     Output(#[from] std::io::Error),
 }
 
-/// A place where a stream cannot be read any further.
+/// What cannot be read: a place in a stream, or a whole trace or folder beside others that can.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: byte {offset}: {message}", path.display())]
+#[error("{}: {}{message}", path.display(), offset.map(|offset| format!("byte {offset}: ")).unwrap_or_default())]
 pub struct Damage {
-    /// The stream file.
+    /// The stream file, the description or the folder.
     pub path: PathBuf,
-    /// Where, in bytes from the file's beginning.
-    pub offset: u64,
+    /// Where in a stream file, in bytes from its beginning.
+    pub offset: Option<u64>,
     /// What was expected and what was found.
     pub message: String,
 }

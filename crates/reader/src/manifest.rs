@@ -119,7 +119,7 @@ fn is_below(path: &Path, roots: &[PathBuf]) -> bool {
 
 fn read(folder: &Path) -> Result<Option<Manifest>, Damage> {
     let path = folder.join(NAME);
-    let damage = |message: String| Damage { path: path.clone(), offset: 0, message };
+    let damage = |message: String| Damage { path: path.clone(), offset: None, message };
     let size = match fs::metadata(&path) {
         Ok(metadata) if metadata.is_file() => metadata.len(),
         _ => return Ok(None),

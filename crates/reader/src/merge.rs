@@ -1,12 +1,13 @@
 //! Many streams, one order of time.
 //!
 //! A source is one data stream: one file, or the files of a stream that was rotated, one after the
-//! other. A heap holds the time of each source's next event. Only the header of that event is decoded
+//! other, or packet by packet in the order of time where their times overlap. A heap holds the time of each source's next event. Only the header of that event is decoded
 //! while it waits; the rest is decoded when its turn has come.
 
 pub(crate) mod growing;
 mod index;
 mod parts;
+mod pieces;
 mod ranges;
 mod source;
 pub(crate) mod tally;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use tompion_ctf::metadata::{self, Uuid};
 use tompion_protocol::rules::matches_event;
 
-use crate::discover::{self, Trace};
+use crate::discover::{self, Opened, Trace};
 use crate::event::Event;
 use crate::file::StreamFile;
 use crate::filter::Filter;
@@ -32,7 +33,8 @@ use crate::{Damage, Error};
 pub use parts::{PacketSummary, Parts};
 pub use walk::{PacketView, Visitor};
 
-use source::{Files, Source};
+use pieces::Piece;
+use source::Source;
 
 /// Bytes that all windows take together, about.
 const WINDOWS: usize = 32 << 20;
@@ -97,7 +99,7 @@ impl Selection {
 pub struct Loss {
     /// Events or whole packets.
     pub kind: LossKind,
-    /// How many.
+    /// How many, or how many at most.
     pub count: u64,
     /// Between which times, in nanoseconds since the epoch.
     pub between: (Option<i64>, Option<i64>),
@@ -158,6 +160,9 @@ pub struct IndexProblem {
 pub enum LossKind {
     /// Events that the tracer discarded and counted.
     Events,
+    /// Events that the tracer may have discarded, at most so many: it counted them before the first packet that is here
+    /// was ended, perhaps before that was begun.
+    EventsAtMost,
     /// Packets whose numbers are missing.
     Packets,
 }
@@ -175,19 +180,24 @@ pub enum LossKind {
 ///
 /// # Errors
 ///
-/// If there is no trace at one of the paths, or one of the descriptions cannot be read.
+/// If there is no trace at one of the paths, or none of all the descriptions can be read. Where others can,
+/// [`TraceSet::damages`] tells of those that cannot.
 pub fn open(paths: &[PathBuf]) -> Result<TraceSet, Error> {
-    let mut found = Vec::new();
+    let mut opened = Opened::default();
     for path in paths {
-        found.extend(discover::find(path)?);
+        let folders = discover::find(path)?;
+        opened.problems.extend(folders.unreadable);
+        for found in folders.traces {
+            opened.add(found.streams, discover::load(&found.path));
+        }
     }
-    let mut traces = Vec::with_capacity(found.len());
-    let mut files = Vec::new();
-    for (index, trace) in found.into_iter().enumerate() {
-        traces.push(discover::load(&trace.path)?);
-        files.extend(trace.streams.into_iter().map(|path| (path, index)));
-    }
-    Ok(TraceSet::new(paths.to_vec(), traces, files))
+    TraceSet::new(paths.to_vec(), opened, Source::in_order_of_time)
+}
+
+fn beyond_time(path: &Path, cycles: u64) -> Damage {
+    let expected = "expected times up to the year 2262";
+    let message = format!("{expected}, found a packet begun at {cycles} cycles: later times cannot be shown");
+    Damage { path: path.into(), offset: Some(0), message }
 }
 
 /// Bytes of each of so many windows.
@@ -195,15 +205,20 @@ fn window_size(windows: usize) -> usize {
     (WINDOWS / windows.max(1)).clamp(16 << 10, 128 << 10)
 }
 
+/// What makes a stream of its files, which are in the order of the times at which they begin.
+type NewSource = fn(Vec<(i64, Piece)>, &Arc<[Trace]>) -> Source;
+
 /// Whose stream a file is: of which trace, class and instance.
 type Identity = (Uuid, u64, u64);
 
 impl TraceSet {
-    fn new(roots: Vec<PathBuf>, traces: Vec<Trace>, files: Vec<(PathBuf, usize)>) -> Self {
+    /// Of traces whose streams are made of pieces as `new_source` says.
+    fn new(roots: Vec<PathBuf>, mut opened: Opened, new_source: NewSource) -> Result<Self, Error> {
+        let damages = opened.damages()?;
         let mut set = Self {
             roots,
             window: 0,
-            traces: traces.into(),
+            traces: opened.traces.into(),
             sources: Vec::new(),
             heap: BinaryHeap::new(),
             started: false,
@@ -214,22 +229,26 @@ impl TraceSet {
             selection: Selection::default(),
             takes_all: true,
             selected: Arc::new([]),
-            damages: Vec::new(),
+            damages,
             losses: Vec::new(),
             symbols: None,
         };
-        set.sources = set.group(files);
+        set.sources = set.group(opened.files, new_source);
         set.window = window_size(set.sources.len());
         set.select(Selection::default());
-        set
+        Ok(set)
     }
 
     /// Puts the files of one stream together, in order of time.
-    fn group(&mut self, files: Vec<(PathBuf, usize)>) -> Vec<Source> {
+    fn group(&mut self, files: Vec<(PathBuf, usize)>, new_source: NewSource) -> Vec<Source> {
         let mut groups: BTreeMap<Identity, usize> = BTreeMap::new();
         let mut sources: Vec<Vec<(i64, PathBuf, usize)>> = Vec::new();
         for (path, trace) in files {
             let Some((identity, begin)) = self.first_packet(&path, trace) else { continue };
+            let begin = begin.unwrap_or_else(|cycles| {
+                self.damages.push(beyond_time(&path, cycles));
+                i64::MAX
+            });
             let next = sources.len();
             let index = identity.map_or(next, |identity| *groups.entry(identity).or_insert(next));
             match sources.get_mut(index) {
@@ -239,17 +258,17 @@ impl TraceSet {
         }
         let source = |mut files: Vec<(i64, PathBuf, usize)>| {
             files.sort();
-            let files = files.into_iter().map(|(_, path, trace)| (path, trace)).collect();
-            Source::new(Arc::new(Files::new(files)))
+            let files = files.into_iter().map(|(begin, path, trace)| (begin, Piece::whole(path, trace)));
+            new_source(files.collect(), &self.traces)
         };
         sources.into_iter().map(source).collect()
     }
 
     /// Whose stream a file is, and when it begins. Nothing for an empty file; a damaged one is a stream
-    /// of its own, whose damage is found when it is read.
-    fn first_packet(&self, path: &Path, trace: usize) -> Option<(Option<Identity>, i64)> {
+    /// of its own, whose damage is found when it is read. The clock's value for a time that cannot be told.
+    fn first_packet(&self, path: &Path, trace: usize) -> Option<(Option<Identity>, Result<i64, u64>)> {
         let decoder = &self.traces.get(trace)?.decoder;
-        let unknown = Some((None, i64::MIN));
+        let unknown = Some((None, Ok(i64::MIN)));
         let Ok(mut file) = StreamFile::open(path.into(), decoder.clone(), 4096) else { return unknown };
         match file.next_packet() {
             Ok(true) => {}
@@ -257,12 +276,14 @@ impl TraceSet {
             Err(_) => return unknown,
         }
         let packet = file.packet.as_ref()?;
-        let begin =
-            packet.begin.and_then(|cycles| Some(decoder.clock(packet.stream)?.to_nanoseconds(cycles)));
+        let time = |cycles| Some(decoder.clock(packet.stream)?.checked_nanoseconds(cycles).ok_or(cycles));
+        let begin = packet.begin.and_then(time);
         let class = decoder.stream(packet.stream)?.id;
         let uuid = decoder.trace().uuid;
+        // Nobody knows which of several files comes first that don't say when they begin.
+        let uuid = uuid.filter(|_| begin.is_some());
         let identity = uuid.and_then(|uuid| Some((uuid, class, packet.instance?)));
-        Some((identity, begin.unwrap_or(i64::MIN)))
+        Some((identity, begin.unwrap_or(Ok(i64::MIN))))
     }
 
     /// Chooses which events to read. To be called before the first event is read.
@@ -454,7 +475,13 @@ impl TraceSet {
         let of =
             |(index, trace): (usize, &Trace)| trace.shifted(nanoseconds.get(index).copied().unwrap_or(0));
         let traces = self.traces.iter().enumerate().map(of).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { roots: self.roots.clone(), traces: traces.into(), ..self.unread() })
+        let unopened = self.damages.iter().filter(|damage| damage.offset.is_none());
+        Ok(Self {
+            roots: self.roots.clone(),
+            traces: traces.into(),
+            damages: unopened.cloned().collect(),
+            ..self.unread()
+        })
     }
 
     /// The same, not read so far, but only those streams of which a file is wanted, by the trace's folder and that file.

@@ -122,7 +122,8 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
         match loss.kind {
             LossKind::Packets => summary.lost_packets = summary.lost_packets.saturating_add(loss.count),
             LossKind::Events if !is_known(loss.trace) => summary.lost.add("discarded", loss.count),
-            LossKind::Events => {}
+            // They may have been discarded before all that is here.
+            LossKind::Events | LossKind::EventsAtMost => {}
         }
     }
     summary.disorders = traces.disorders().map(ToString::to_string).collect();

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 
-use crate::messages::{counted, say};
+use crate::messages::{self, counted, say};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -39,5 +39,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         arguments.output.display(),
         arguments.output.display()
     ));
-    Ok(ExitCode::SUCCESS)
+    super::tell_problems(&traces);
+    Ok(if traces.damages().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
 }

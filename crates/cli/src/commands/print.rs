@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use tompion_reader::{
     Selection, TraceSet,
@@ -70,6 +71,12 @@ pub struct Arguments {
     /// Times in UTC, not in local time
     #[arg(long)]
     clock_gmt: bool,
+    /// Times so many seconds later (negative: earlier)
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, conflicts_with = "follow")]
+    clock_offset: Option<i64>,
+    /// Times so many nanoseconds later, beside --clock-offset
+    #[arg(long, value_name = "NS", allow_negative_numbers = true, conflicts_with = "follow")]
+    clock_offset_ns: Option<i64>,
     /// Leave out the time since the event before
     #[arg(long)]
     no_delta: bool,
@@ -114,6 +121,8 @@ enum Field {
     Loglevel,
     /// What the event's class is, in words of its producer
     Emf,
+    /// Nothing: babeltrace2 knows the word, but no trace says where an event's call stands
+    Callsite,
 }
 
 /// As babeltrace2 calls them.
@@ -161,6 +170,7 @@ fn header_fields(fields: &[Field]) -> HeaderFields {
             Field::Vpid => shown.vpid = true,
             Field::Loglevel => shown.log_level = true,
             Field::Emf => shown.emf = true,
+            Field::Callsite => {}
         }
     }
     shown
@@ -207,13 +217,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let paths = super::traces(&arguments.traces)?;
     super::tell_incomplete(&paths);
     let zone = selection::zone(arguments.clock_gmt);
-    let selection = arguments.selection.selection(&paths, &zone)?;
+    let shift = shift(arguments)?;
+    let selection = arguments.selection.selection_of_shifted(&paths, &zone, shift)?;
     let options = options(arguments);
     let mut output = messages::output(if options.colour { &COLOURS } else { &[] });
     if arguments.follow {
         return follow(&paths, selection, &format(arguments, options), &mut output);
     }
     let mut traces = tompion_reader::open(&paths)?;
+    if shift != 0 {
+        traces = traces.shifted(&vec![shift; traces.traces().len()])?;
+    }
     traces.select(selection);
     if !arguments.selection.fits(&traces) {
         return Ok(ExitCode::from(messages::WRONG_USAGE));
@@ -228,6 +242,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     output.flush()?;
     Ok(report(&traces, &options))
+}
+
+/// How much later all times are, in nanoseconds.
+fn shift(arguments: &Arguments) -> anyhow::Result<i64> {
+    let seconds = arguments.clock_offset.unwrap_or(0).checked_mul(1_000_000_000);
+    let shift = seconds.and_then(|shift| shift.checked_add(arguments.clock_offset_ns.unwrap_or(0)));
+    shift.context("expected a --clock-offset of at most 292 years (9223372036 s), found a larger one")
 }
 
 /// How the text is to look.

@@ -538,14 +538,19 @@ impl<'c, 't> Compiler<'c, 't> {
             Version::One => of_name.filter(|_| is_named).map_or(Roles::NONE, |role| Roles::NONE.with(role)),
             Version::Two => integer.roles,
         };
-        let is_end = version == Version::One && name == "timestamp_end";
-        roles.iter().for_each(|role| self.save_role(role));
+        let is_end = is_end_of_packet(version, name);
         let is_mapped = integer.clock.is_some() && integer.clock.as_deref() == self.clock;
-        if is_mapped && !is_end {
+        let bits = if integer.form == Form::Variable { 0 } else { integer.bits as u8 };
+        let is_time = |role: &Role| is_mapped && matches!(role, Role::TimestampBegin | Role::TimestampEnd);
+        roles.iter().filter(|role| !is_time(role)).for_each(|role| self.save_role(role));
+        for role in roles.iter().filter(is_time) {
             self.watch();
-            let bits = if integer.form == Form::Variable { 0 } else { integer.bits as u8 };
-            self.plan.steps.push(Step::Clock { bits });
-            self.block = None;
+            // The end says nothing of the time of what follows.
+            self.push(Step::Time { role, bits, moves: role == Role::TimestampBegin });
+        }
+        if is_mapped && !roles.iter().any(|role| is_time(&role)) && !is_end {
+            self.watch();
+            self.push(Step::Clock { bits });
         }
     }
 
@@ -576,10 +581,51 @@ impl<'c, 't> Compiler<'c, 't> {
             .steps
             .iter_mut()
             .rev()
-            .find(|step| !matches!(step, Step::Save { .. } | Step::Role { .. }));
+            .find(|step| !matches!(step, Step::Save { .. } | Step::Role { .. } | Step::Time { .. }));
         if let Some(Step::Block { watched, .. }) = last {
             *watched = true;
         }
+    }
+}
+
+/// Whether a field has the name of the time of a packet's end, wherever it stands: that is no time of an event.
+fn is_end_of_packet(version: Version, name: &str) -> bool {
+    version == Version::One && name == "timestamp_end"
+}
+
+/// Whether times of a stream's events depend on what was before their packet: they are but the lowest bits of the
+/// clock's value, and the packet's context doesn't say all of it.
+pub(super) fn carries_clock(stream: &Stream, version: Version) -> bool {
+    let Some(clock) = clock_name(stream) else { return false };
+    let is_of_clock = |integer: &Integer| integer.clock.as_deref() == Some(clock);
+    let is_whole = |integer: &Integer| integer.bits == 64 && integer.form != Form::Variable;
+    let says_all = |field: &Field| {
+        let found = field.ty.as_integer();
+        found.is_some_and(|integer| {
+            is_of_clock(integer) && is_whole(integer) && !is_end(field, integer, version)
+        })
+    };
+    let mut context = stream.packet_context.iter().flat_map(|context| &context.fields);
+    let mut is_partial = false;
+    for field in stream.event_header.iter().flat_map(|header| &header.fields) {
+        each_integer(&field.ty, &mut |integer| is_partial |= is_of_clock(integer) && !is_whole(integer));
+    }
+    is_partial && !context.any(says_all)
+}
+
+fn is_end(field: &Field, integer: &Integer, version: Version) -> bool {
+    is_end_of_packet(version, &field.name) || integer.roles.has(Role::TimestampEnd)
+}
+
+/// Visits an integer, or all integers in a type.
+fn each_integer(ty: &Type, visit: &mut dyn FnMut(&Integer)) {
+    match ty {
+        Type::Struct(structure) => structure.fields.iter().for_each(|field| each_integer(&field.ty, visit)),
+        Type::Variant(variant) => variant.options.iter().for_each(|option| each_integer(&option.ty, visit)),
+        Type::Optional(optional) => each_integer(&optional.element, visit),
+        Type::Array(array) => each_integer(&array.element, visit),
+        Type::Sequence(sequence) => each_integer(&sequence.element, visit),
+        other => other.as_integer().into_iter().for_each(visit),
     }
 }
 

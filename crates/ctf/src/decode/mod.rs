@@ -143,6 +143,7 @@ struct StreamDecoder {
     events: Vec<EventDecoder>,
     numbers: Numbers,
     clock: Option<usize>,
+    carries_clock: bool,
 }
 
 #[derive(Debug)]
@@ -449,5 +450,6 @@ fn stream_decoder<'t>(
     let short_header = stream.event_header.as_ref().and_then(|header| ShortHeader::of(header, trace.version));
     let short_header = short_header.filter(|_| !slots.header_is_referred_to());
     let clock = clock.and_then(|name| trace.clocks.iter().position(|clock| clock.name == name));
-    Ok(StreamDecoder { packet_context, header, short_header, context, events, numbers, clock })
+    let carries_clock = compile::carries_clock(stream, trace.version);
+    Ok(StreamDecoder { packet_context, header, short_header, context, events, numbers, clock, carries_clock })
 }

@@ -20,9 +20,9 @@ pub struct Packet {
     pub content_bits: Option<u64>,
     /// Its size in bits; nothing if it fills the file.
     pub packet_bits: Option<u64>,
-    /// When it was begun, in cycles.
+    /// When it was begun, in cycles: all bits of the clock's value, of which the packet may have only the lowest.
     pub begin: Option<u64>,
-    /// When it was ended, in cycles.
+    /// When it was ended, in cycles, likewise.
     pub end: Option<u64>,
     /// How many events of its stream were discarded before it was ended.
     pub discarded: Option<u64>,
@@ -37,7 +37,7 @@ pub struct Packet {
 
 impl Decoder {
     /// Decodes header and context of the packet that begins with the input's first byte, and sets the
-    /// clock to its beginning.
+    /// clock to its beginning; where [`Self::carries_clock`] says so, from what it was on.
     pub fn packet(&self, input: Input<'_>, state: &mut State) -> Result<Packet, DecodeError> {
         state.begin_header();
         let mut packet = Packet::default();
@@ -63,7 +63,9 @@ impl Decoder {
         };
         packet.stream = stream;
         packet.context = state.words.len();
-        state.clock = 0;
+        if !self.carries_clock(stream) {
+            state.clock = 0;
+        }
         if let Some(plan) = self.streams.get(stream).and_then(|stream| stream.packet_context.as_ref()) {
             end = run::<true>(plan, input, end, state)?;
             let role = |role: Role| state.role(role);
@@ -80,6 +82,12 @@ impl Decoder {
         packet.words.clone_from(&state.words);
         packet.texts.clone_from(&state.texts);
         Ok(packet)
+    }
+
+    /// Whether times of a stream's events depend on the clock's value behind the packet before: it is to be set
+    /// ([`State::set_clock`]) by whoever doesn't read packet after packet.
+    pub fn carries_clock(&self, stream: usize) -> bool {
+        self.streams.get(stream).is_some_and(|stream| stream.carries_clock)
     }
 
     /// Whether the UUID at a place is not that of the trace.

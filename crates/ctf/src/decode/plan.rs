@@ -117,6 +117,9 @@ pub(super) enum Step {
     Save { slot: u16 },
     /// Remember it as what the packet or event says of itself.
     Role { role: crate::metadata::Role },
+    /// Remember the time of which that word is the lowest bits, as what the packet says of itself. The clock goes there
+    /// if `moves` says so. 0 bits are as many as the integer turned out to have.
+    Time { role: crate::metadata::Role, bits: u8, moves: bool },
     /// Update the clock by that word. 0 bits are as many as the integer turned out to have.
     Clock { bits: u8 },
 }

@@ -77,6 +77,23 @@ impl State {
         self.slots.get(role as usize).copied().filter(|_| self.roles.has(role))
     }
 
+    fn set_role(&mut self, role: Role, value: u64) {
+        if let Some(slot) = self.slots.get_mut(role as usize) {
+            *slot = value;
+        }
+        self.roles = self.roles.with(role);
+    }
+
+    /// The value of the stream's clock behind what was decoded last, in cycles.
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// Goes on with another value of the clock, before a packet: see [`super::Decoder::carries_clock`].
+    pub fn set_clock(&mut self, clock: u64) {
+        self.clock = clock;
+    }
+
     /// What words refer to.
     pub(super) fn bytes<'a>(&'a self, input: Input<'a>) -> Bytes<'a> {
         Bytes { packet: input.bytes, texts: &self.texts }
@@ -200,19 +217,24 @@ impl Run<'_, '_> {
                 }
                 Step::Role { role } => {
                     let last = self.state.words.last().copied().unwrap_or(0);
-                    if let Some(slot) = self.state.slots.get_mut(role as usize) {
-                        *slot = last;
-                    }
-                    self.state.roles = self.state.roles.with(role);
+                    self.state.set_role(role, last);
                 }
-                Step::Clock { bits } => {
-                    let last = self.state.words.last().copied().unwrap_or(0);
-                    let bits = if bits == 0 { self.state.variable_bits } else { bits.into() };
-                    self.state.clock = advance_clock(self.state.clock, last, bits);
+                Step::Clock { bits } => self.state.clock = self.time(bits),
+                Step::Time { role, bits, moves } => {
+                    let time = self.time(bits);
+                    self.state.set_role(role, time);
+                    self.state.clock = if moves { time } else { self.state.clock };
                 }
             }
         }
         Ok(())
+    }
+
+    /// The clock's value whose lowest bits are the last word.
+    fn time(&self, bits: u8) -> u64 {
+        let last = self.state.words.last().copied().unwrap_or(0);
+        let bits = if bits == 0 { self.state.variable_bits } else { bits.into() };
+        advance_clock(self.state.clock, last, bits)
     }
 
     #[inline]

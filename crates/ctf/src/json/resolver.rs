@@ -10,7 +10,8 @@ use crate::metadata::{
     Clock, EnvironmentValue, Event, Identity, Scope, Stream, Struct, Trace, Type, Uuid, Version,
 };
 
-/// Levels by the names that tracers and readers give them.
+/// Levels by the names that babeltrace2 and LTTng give them, and another one. Of those with a colon, a hyphen in its place
+/// is read too.
 pub(super) const LOG_LEVELS: [(&str, i64); 16] = [
     ("emergency", 0),
     ("alert", 1),
@@ -20,13 +21,13 @@ pub(super) const LOG_LEVELS: [(&str, i64); 16] = [
     ("warning", 4),
     ("notice", 5),
     ("info", 6),
-    ("debug-system", 7),
-    ("debug-program", 8),
-    ("debug-process", 9),
-    ("debug-module", 10),
-    ("debug-unit", 11),
-    ("debug-function", 12),
-    ("debug-line", 13),
+    ("debug:system", 7),
+    ("debug:program", 8),
+    ("debug:process", 9),
+    ("debug:module", 10),
+    ("debug:unit", 11),
+    ("debug:function", 12),
+    ("debug:line", 13),
     ("debug", 14),
 ];
 
@@ -267,7 +268,8 @@ fn attributes(object: Object<'_>) -> Result<(Option<i64>, Attributes)> {
             match (name, value) {
                 ("log-level", Json::Integer(number)) => level = i64::try_from(*number).ok().or(level),
                 ("log-level", Json::Text(text)) => {
-                    let known = LOG_LEVELS.iter().find(|(name, _)| name == text);
+                    let text = text.replace('-', ":");
+                    let known = LOG_LEVELS.iter().find(|(name, _)| *name == text);
                     level = known.map(|(_, number)| *number).or(level);
                 }
                 ("emf-uri", Json::Text(uri)) => {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::decode::{Decoder, Input, Value};
-use crate::metadata::{Encoding, EnvironmentValue};
+use crate::metadata::{Encoding, EnvironmentValue, Type, Version};
 
 /// A description of one stream class and one event class with this payload.
 fn description(members: &str) -> String {
@@ -70,6 +70,67 @@ fn attributes_that_are_known_are_kept_and_others_passed_over() {
     let event = &trace.streams[0].events[0];
     assert_eq!((event.name.as_str(), event.log_level), ("n", Some(4)));
     assert_eq!(event.attributes, [("model.emf.uri".into(), EnvironmentValue::from("tompion:begin"))]);
+}
+
+#[test]
+fn levels_are_read_by_whatever_name_and_written_as_babeltrace2_reads_them() {
+    let level = |name: &str| {
+        let text = format!(
+            r#"{{"type": "preamble", "version": 2}} {{"type": "trace-class"}} {{"type": "data-stream-class"}}
+            {{"type": "event-record-class", "attributes": {{"babeltrace.org,2020": {{"log-level": {name}}}}}}}"#
+        );
+        let trace = parse_text(&text).unwrap();
+        (trace.streams[0].events[0].log_level, write(&trace))
+    };
+    for name in ["\"debug:line\"", "\"debug-line\"", "13"] {
+        let (found, written) = level(name);
+        assert_eq!(found, Some(13));
+        let written: String = written.split_whitespace().collect();
+        assert!(written.contains(r#""babeltrace.org,2020":{"log-level":"debug:line"}"#), "{written}");
+    }
+    assert_eq!(level("\"debug\"").0, Some(14));
+    assert_eq!(level("\"nonsense\"").0, None);
+}
+
+#[test]
+fn what_only_the_older_language_says_is_said_so_that_it_can_be_read() {
+    let text = "/* CTF 1.8 */
+        typealias integer { size = 8; signed = false; } := uint8_t;
+        trace { major = 1; minor = 8; byte_order = le; };
+        event { name = e; fields := struct {
+            uint8_t n;
+            struct {
+                uint8_t count;
+                struct { uint8_t bytes[count]; } inner;
+                enum : uint8_t { a = 0, b = 1 } tag;
+                variant <tag> { uint8_t a; string b; } choice;
+                struct { uint8_t of_all[n]; } more[1];
+            } elements[n];
+            enum : uint8_t { negative = -3 ... -1, low = -5 ... 4, high = 250 ... 999 } label;
+            uint8_t twice;
+            uint8_t twice; }; };";
+    let source = crate::tsdl::parse_text(text).unwrap();
+    let transcript = crate::transcribe::Transcript::new(&source, Version::Two).unwrap();
+    let written = transcript.description();
+
+    let read = parse_text(&written).unwrap();
+    assert_eq!(read.streams, transcript.target().streams);
+    assert!(Decoder::new(read.clone()).is_ok());
+    let fields = &read.streams[0].events[0].payload.as_ref().unwrap().fields;
+    let names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
+    assert_eq!(names, ["n", "elements", "label", "twice", "twice_"]);
+    let Type::Enum(label) = &fields[2].ty else { panic!("{:?}", fields[2]) };
+    let ranges: Vec<_> = label.mappings.iter().map(|it| (it.label.as_str(), it.low, it.high)).collect();
+    assert_eq!(ranges, [("low", 0, 4), ("high", 250, 255)]);
+    // Within an element, no origin leads to its other members.
+    let written: String = written.split_whitespace().collect();
+    for location in [
+        r#"{"path":[null,"count"]}"#,
+        r#"{"path":["tag"]}"#,
+        r#"{"origin":"event-record-payload","path":["n"]}"#,
+    ] {
+        assert!(written.contains(location), "{location} in {written}");
+    }
 }
 
 #[test]

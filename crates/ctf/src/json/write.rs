@@ -6,7 +6,7 @@ use super::value::Json;
 use super::{OWN_NAMESPACE, RECORD_SEPARATOR};
 use crate::metadata::{
     Base, BitArray, Blob, ByteOrder, Clock, Encoding, EnvironmentValue, Event, Field, Float, Form, Identity,
-    Integer, Length, Mapping, Optional, Reference, Role, Stream, Struct, Text, Trace, Type, Variant,
+    Integer, Length, Mapping, Optional, Reference, Role, Scope, Stream, Struct, Text, Trace, Type, Variant,
 };
 
 /// The description of a trace, which readers of CTF 2 understand: fragments behind record separators.
@@ -80,7 +80,7 @@ fn trace_class(trace: &Trace) -> Json {
     let environment = (!trace.environment.is_empty()).then(|| Json::Object(environment.collect()));
     identity(Entries::new("trace-class"), trace.identity.as_ref())
         .with("environment", environment)
-        .with("packet-header-field-class", trace.packet_header.as_ref().map(structure))
+        .with("packet-header-field-class", root(&trace.packet_header, Scope::PacketHeader))
         .build()
 }
 
@@ -121,9 +121,12 @@ fn stream_class(stream: &Stream) -> Json {
         .with("id", number(stream.id))
         .with("name", stream.name.as_deref().map(text))
         .with("default-clock-class-id", clock)
-        .with("packet-context-field-class", stream.packet_context.as_ref().map(structure))
-        .with("event-record-header-field-class", stream.event_header.as_ref().map(structure))
-        .with("event-record-common-context-field-class", stream.event_context.as_ref().map(structure))
+        .with("packet-context-field-class", root(&stream.packet_context, Scope::PacketContext))
+        .with("event-record-header-field-class", root(&stream.event_header, Scope::EventHeader))
+        .with(
+            "event-record-common-context-field-class",
+            root(&stream.event_context, Scope::StreamEventContext),
+        )
         .build()
 }
 
@@ -133,8 +136,8 @@ fn event_class(stream: u64, event: &Event) -> Json {
         .with("data-stream-class-id", number(stream))
         .with("name", text(&event.name))
         .with("attributes", attributes(event))
-        .with("specific-context-field-class", event.context.as_ref().map(structure))
-        .with("payload-field-class", event.payload.as_ref().map(structure))
+        .with("specific-context-field-class", root(&event.context, Scope::EventContext))
+        .with("payload-field-class", root(&event.payload, Scope::Payload))
         .build()
 }
 
@@ -160,13 +163,30 @@ fn attributes(event: &Event) -> Option<Json> {
     (!namespaces.0.is_empty()).then(|| namespaces.build())
 }
 
-fn structure(structure: &Struct) -> Json {
-    let member = |field: &Field| {
-        Entries(Vec::new()).with("name", text(&field.name)).with("field-class", class(&field.ty)).build()
+/// Where a field class stands.
+struct Place {
+    scope: Scope,
+    /// Names of the members around it, from the outermost structure on, its own included.
+    members: Vec<String>,
+    /// How many of these are around the innermost array.
+    before_array: usize,
+}
+
+fn root(structure: &Option<Struct>, scope: Scope) -> Option<Json> {
+    let mut place = Place { scope, members: Vec::new(), before_array: 0 };
+    structure.as_ref().map(|structure| self::structure(structure, &mut place))
+}
+
+fn structure(structure: &Struct, place: &mut Place) -> Json {
+    let mut member = |field: &Field| {
+        place.members.push(field.name.clone());
+        let class = class(&field.ty, place);
+        place.members.pop();
+        Entries(Vec::new()).with("name", text(&field.name)).with("field-class", class).build()
     };
     Entries::new("structure")
         .with("minimum-alignment", alignment(structure.alignment))
-        .with("member-classes", Json::Array(structure.fields.iter().map(member).collect()))
+        .with("member-classes", Json::Array(structure.fields.iter().map(&mut member).collect()))
         .build()
 }
 
@@ -175,7 +195,7 @@ fn alignment(bits: u32) -> Option<Json> {
     (bits > 1).then(|| number(bits))
 }
 
-fn class(ty: &Type) -> Json {
+fn class(ty: &Type, place: &mut Place) -> Json {
     match ty {
         Type::Integer(integer) => self::integer(integer, &[]),
         Type::Enum(enumeration) => self::integer(&enumeration.integer, &enumeration.mappings),
@@ -190,27 +210,34 @@ fn class(ty: &Type) -> Json {
             Entries::new("null-terminated-string").with("encoding", word_of(*encoding)).build()
         }
         Type::Text(Text { length, encoding }) => {
-            sized("string", length).with("encoding", word_of(*encoding)).build()
+            sized("string", length, place).with("encoding", word_of(*encoding)).build()
         }
         Type::Blob(Blob { length, media_type, roles }) => {
             let roles: Vec<Json> = roles.iter().filter_map(role_name).map(text).collect();
-            sized("blob", length)
+            sized("blob", length, place)
                 .with("media-type", media_type.as_deref().map(text))
                 .with("roles", (!roles.is_empty()).then_some(Json::Array(roles)))
                 .build()
         }
-        Type::Struct(structure) => self::structure(structure),
-        Type::Variant(variant) => self::variant(variant),
-        Type::Optional(optional) => self::optional(optional),
-        Type::Array(array) => sized("array", &Length::Fixed(array.length))
+        Type::Struct(structure) => self::structure(structure, place),
+        Type::Variant(variant) => self::variant(variant, place),
+        Type::Optional(optional) => self::optional(optional, place),
+        Type::Array(array) => sized("array", &Length::Fixed(array.length), place)
             .with("minimum-alignment", alignment(array.alignment))
-            .with("element-field-class", class(&array.element))
+            .with("element-field-class", element(&array.element, place))
             .build(),
-        Type::Sequence(sequence) => sized("array", &Length::Field(sequence.length.clone()))
+        Type::Sequence(sequence) => sized("array", &Length::Field(sequence.length.clone()), place)
             .with("minimum-alignment", alignment(sequence.alignment))
-            .with("element-field-class", class(&sequence.element))
+            .with("element-field-class", element(&sequence.element, place))
             .build(),
     }
+}
+
+fn element(element: &Type, place: &mut Place) -> Json {
+    let before_array = std::mem::replace(&mut place.before_array, place.members.len());
+    let class = class(element, place);
+    place.before_array = before_array;
+    class
 }
 
 fn word_of(encoding: Encoding) -> Option<Json> {
@@ -218,22 +245,30 @@ fn word_of(encoding: Encoding) -> Option<Json> {
 }
 
 /// A string, blob or array with its length.
-fn sized(kind: &str, length: &Length) -> Entries {
+fn sized(kind: &str, length: &Length, place: &Place) -> Entries {
     match length {
         Length::Fixed(length) => {
             Entries::new(&format!("static-length-{kind}")).with("length", number(*length))
         }
         Length::Field(reference) => {
-            Entries::new(&format!("dynamic-length-{kind}")).with("length-field-location", location(reference))
+            let location = location(reference, place);
+            Entries::new(&format!("dynamic-length-{kind}")).with("length-field-location", location)
         }
     }
 }
 
-fn location(reference: &Reference) -> Json {
-    Entries(Vec::new())
-        .with("origin", word(&ORIGINS, &reference.scope))
-        .with("path", Json::Array(reference.path.iter().map(|name| text(name)).collect()))
-        .build()
+/// From the outermost structure on; to a field in the same element of an array, from the structure around.
+fn location(reference: &Reference, place: &Place) -> Json {
+    let Place { scope, members, before_array } = place;
+    let around = members.split_last().map_or(&[][..], |(_, around)| around);
+    let shared = around.iter().zip(&reference.path).take_while(|(one, other)| one == other).count();
+    let is_in_element = *before_array > 0 && reference.scope == *scope && shared >= *before_array;
+    let (origin, up, down) = match is_in_element {
+        true => (None, around.len() - shared, reference.path.get(shared..).unwrap_or_default()),
+        false => (word(&ORIGINS, &reference.scope), 0, reference.path.as_slice()),
+    };
+    let names = std::iter::repeat_n(Json::Null, up).chain(down.iter().map(|name| text(name)));
+    Entries(Vec::new()).with("origin", origin).with("path", Json::Array(names.collect())).build()
 }
 
 /// Anything of a fixed number of bits.
@@ -316,30 +351,31 @@ fn range((low, high): (i128, i128)) -> Json {
     Json::Array(vec![number(low), number(high)])
 }
 
-fn variant(variant: &Variant) -> Json {
+fn variant(variant: &Variant, place: &mut Place) -> Json {
     let ranges_of = |index: usize| {
         let ranges = variant.ranges.iter().flatten().filter(move |range| range.option == index);
         Json::Array(ranges.map(|it| range((it.low, it.high))).collect())
     };
-    let option = |(index, option): (usize, &Field)| {
+    let selector = location(&variant.selector, place);
+    let mut option = |(index, option): (usize, &Field)| {
         Entries(Vec::new())
             .with("name", text(&option.name))
             .with("selector-field-ranges", ranges_of(index))
-            .with("field-class", class(&option.ty))
+            .with("field-class", class(&option.ty, place))
             .build()
     };
     Entries::new("variant")
-        .with("selector-field-location", location(&variant.selector))
-        .with("options", Json::Array(variant.options.iter().enumerate().map(option).collect()))
+        .with("selector-field-location", selector)
+        .with("options", Json::Array(variant.options.iter().enumerate().map(&mut option).collect()))
         .build()
 }
 
-fn optional(optional: &Optional) -> Json {
+fn optional(optional: &Optional, place: &mut Place) -> Json {
     let ranges = optional.ranges.as_ref();
     let ranges = ranges.map(|ranges| Json::Array(ranges.iter().map(|&it| range(it)).collect()));
     Entries::new("optional")
-        .with("selector-field-location", location(&optional.selector))
+        .with("selector-field-location", location(&optional.selector, place))
         .with("selector-field-ranges", ranges)
-        .with("field-class", class(&optional.element))
+        .with("field-class", class(&optional.element, place))
         .build()
 }

@@ -1,6 +1,6 @@
 //! From the old trace's types to those of the new one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::Transcript;
 use super::frame::{Frame, Plan, is_framed};
@@ -232,8 +232,17 @@ impl<'s> Translator<'s> {
         let plain = (self.from, self.to) != (Version::Two, Version::One);
         let mut taken = Taken::new(&source.fields);
         let reserved = (scope == Scope::PacketContext).then_some(scope);
+        let mut seen = HashSet::new();
         let names = source.fields.iter().map(|field| {
-            if plain || scope == Scope::PacketContext && is_framed(self.from, field) {
+            if plain {
+                // Readers refuse two members of the same name.
+                let mut name = field.name.clone();
+                while !seen.insert(name.clone()) {
+                    name.push('_');
+                }
+                return Names { name, tag: None };
+            }
+            if scope == Scope::PacketContext && is_framed(self.from, field) {
                 return Names { name: field.name.clone(), tag: None };
             }
             let name = taken.name(&field.name, true, reserved);
@@ -516,7 +525,11 @@ fn split<A, B>(pair: Option<(A, B)>) -> (Option<A>, Option<B>) {
 /// An enumeration; an integer where there is no label.
 fn enumeration(integer: Integer, mut mappings: Vec<Mapping>) -> Type {
     let (least, most) = integer.range();
-    mappings.retain(|mapping| mapping.low <= mapping.high && mapping.high >= least && mapping.low <= most);
+    // What the integer cannot be is no value of a label in CTF 2.
+    for mapping in &mut mappings {
+        (mapping.low, mapping.high) = (mapping.low.max(least), mapping.high.min(most));
+    }
+    mappings.retain(|mapping| mapping.low <= mapping.high);
     if mappings.is_empty() { Type::Integer(integer) } else { Type::Enum(Enum { integer, mappings }) }
 }
 

@@ -60,9 +60,9 @@ impl<'a> Lexer<'a> {
 
     /// The next token; [`Kind::End`] again and again behind the last one.
     pub fn next(&mut self) -> Token<'a> {
-        let space = self.skip_space();
+        self.skip_space();
         let at = self.position;
-        let kind = space.and_then(|()| self.token()).unwrap_or_else(|error| Kind::Wrong(Box::new(error)));
+        let kind = self.token().unwrap_or_else(|error| Kind::Wrong(Box::new(error)));
         Token { kind, at }
     }
 
@@ -95,7 +95,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Passes over white space, comments, preprocessor leftovers and NULs (padding).
-    fn skip_space(&mut self) -> Result<(), Error> {
+    fn skip_space(&mut self) {
         loop {
             match self.bytes() {
                 [b' ' | b'\t' | b'\r' | b'\x0b' | b'\x0c' | 0, ..] => {
@@ -104,11 +104,8 @@ impl<'a> Lexer<'a> {
                 }
                 [b'\n', ..] => drop(self.advance()),
                 [b'/', b'*', ..] => {
-                    while !self.bytes().starts_with(b"*/") {
-                        if self.advance().is_none() {
-                            return Err(self.wrong("`*/`", Kind::End.describe()));
-                        }
-                    }
+                    // The last one may have no end: babeltrace2 reads what is before it, too.
+                    while !self.bytes().starts_with(b"*/") && self.advance().is_some() {}
                     self.advance();
                     self.advance();
                 }
@@ -118,7 +115,7 @@ impl<'a> Lexer<'a> {
                     }
                 }
                 [0x80..=0xff, ..] if self.peek().is_some_and(char::is_whitespace) => drop(self.advance()),
-                _ => return Ok(()),
+                _ => return,
             }
         }
     }

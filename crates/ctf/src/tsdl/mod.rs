@@ -18,6 +18,7 @@ mod types;
 mod write;
 
 pub use packets::text;
+pub(crate) use packets::uuid;
 pub use write::write;
 
 use crate::metadata::Trace;

@@ -8,9 +8,12 @@
 use std::borrow::Cow;
 
 use super::Error;
+use crate::metadata::Uuid;
 
 const MAGIC: u32 = 0x75d1_1d57;
 const HEADER: usize = 37;
+/// Where the UUID stands.
+const UUID: std::ops::Range<usize> = 4..20;
 
 /// The text of a `metadata` file, taken out of its packets if it is in packets.
 ///
@@ -27,10 +30,25 @@ pub fn text(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
     // Less than a header behind the last packet is no packet: tracers leave such bytes.
     while let Some(rest) = bytes.get(offset..).filter(|rest| rest.len() >= HEADER || offset == 0) {
         let (content, size) = packet(rest, offset, read)?;
+        if rest.get(UUID) != bytes.get(UUID) {
+            return Err(Error::Packet {
+                offset,
+                expected: "the UUID of the packets before".into(),
+                found: "another one: packets of several traces".into(),
+            });
+        }
         text.extend_from_slice(content);
         offset += size;
     }
     Ok(String::from_utf8_lossy(&text).into_owned().into())
+}
+
+/// The UUID that stands in the packets of a `metadata` file; nothing for plain text.
+pub fn uuid(bytes: &[u8]) -> Option<Uuid> {
+    let is_magic =
+        |magic: &&[u8; 4]| [u32::from_le_bytes(**magic), u32::from_be_bytes(**magic)].contains(&MAGIC);
+    bytes.first_chunk::<4>().filter(is_magic)?;
+    bytes.get(UUID)?.try_into().ok().map(Uuid)
 }
 
 /// The text of the packet at the beginning of `bytes`, and the packet's size in bytes.
@@ -43,7 +61,11 @@ fn packet(bytes: &[u8], offset: usize, read: fn([u8; 4]) -> u32) -> Result<(&[u8
     if word(0) != MAGIC {
         return Err(wrong(format!("the magic number {MAGIC:#x}"), format!("{:#x}", word(0))));
     }
-    let [.., compression, encryption, _, _, _] = *header;
+    let [.., compression, encryption, _, major, minor] = *header;
+    // The texts of both versions of the format come in packets of the same form.
+    if !matches!((major, minor), (1, 8) | (2, 0)) {
+        return Err(wrong("a packet of version 1.8 or 2.0".into(), format!("{major}.{minor}")));
+    }
     if (compression, encryption) != (0, 0) {
         return Err(wrong("plain text".into(), "compression or encryption".into()));
     }

@@ -113,7 +113,11 @@ impl<'a> Resolver<'a> {
         let Some(alias) = self.look_up(scope, name) else {
             return wrong(at, format!("no type has the name `{name}`"));
         };
-        let ty = self.build(alias.ty, alias.scope, place)?;
+        let mut ty = self.build(alias.ty, alias.scope, place)?;
+        if let (true, Type::Integer(integer)) = (name.ends_with('*'), &mut ty) {
+            // Pointers are shown as such, whatever their alias says.
+            integer.base = Base::Hexadecimal;
+        }
         match alias.declarator {
             Some(declarator) => wrap(ty, declarator, place),
             None => Ok(ty),

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::source::{Before, Source};
 use super::windows::Scan;
 use super::{Selection, TraceSet};
-use crate::discover::Trace;
+use crate::Error;
+use crate::discover::{Opened, Trace};
 
 /// How far a file was read.
 #[derive(Clone, Copy, Debug)]
@@ -23,13 +24,21 @@ pub(crate) struct Progress {
 impl TraceSet {
     /// Streams of these traces, as far as their packets are whole, behind what was read. `is_over` takes what is not
     /// whole, too.
+    ///
+    /// # Errors
+    ///
+    /// If no trace could be opened, and why.
     pub(crate) fn growing(
         paths: &[PathBuf],
-        found: (Vec<Trace>, Vec<(PathBuf, usize)>),
+        opened: Opened,
         read: &HashMap<PathBuf, Progress>,
         is_over: bool,
-    ) -> Self {
-        let mut set = Self::new(paths.to_vec(), found.0, found.1);
+    ) -> Result<Self, Error> {
+        let mut set = Self::new(paths.to_vec(), opened, Source::in_files)?;
+        if !is_over {
+            // It is told in the end.
+            set.damages.clear();
+        }
         for source in &mut set.sources {
             source.is_growing = !is_over;
             let files = 0..source.files.count();
@@ -38,7 +47,7 @@ impl TraceSet {
             let Some((file, progress)) = last else { continue };
             source.go_on(file, &progress, &set.traces, set.window);
         }
-        set
+        Ok(set)
     }
 
     /// Reads events up to this time, or all.
@@ -100,6 +109,7 @@ impl Source {
     fn again(&self, traces: &Arc<[Trace]>) -> Self {
         let mut again = Self::new(self.files.clone());
         again.is_growing = self.is_growing;
+        again.before = self.before;
         let place = self.file.as_ref().map(|file| (self.next.saturating_sub(1), file.packet_start()));
         if let Some((file, packet)) = place {
             again.next = file;

@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 use tompion_ctf::decode::{Decoder, Packet};
 
 use super::LATE;
-use super::source::{Before, Files, Source};
+use super::pieces::Files;
+use super::source::{Before, Source};
 use crate::Damage;
 use crate::discover::Trace;
 use crate::file::StreamFile;
@@ -264,7 +265,9 @@ pub(super) struct Jump {
 impl Source {
     /// Passes over packets that were ended before this time, from the one on that was just begun.
     pub(super) fn pass_over_early(&mut self, from: i64) {
-        let Some(file) = self.file.as_mut().filter(|file| !file.is_growing) else { return };
+        // Packets that are passed over say nothing of the clock.
+        let has_times = |file: &&mut StreamFile| !file.is_growing && !file.carries_clock();
+        let Some(file) = self.file.as_mut().filter(has_times) else { return };
         let (Some(packet), Some(back)) = (&file.packet, file.next_place()) else { return };
         if let Known::Nothing = self.index {
             self.index = match self.files.index(self.next.saturating_sub(1)) {
@@ -288,6 +291,7 @@ impl Source {
                 self.jump = Some(Jump { to, back, before: self.before });
                 let end = self.time.nanoseconds(before.end).filter(|_| before.end >= before.begin);
                 self.before = Some(Before {
+                    clock: before.end,
                     discarded: packet.discarded.map(|_| before.discarded),
                     sequence: packet.sequence.and(before.sequence),
                     end,

@@ -45,7 +45,9 @@ impl TraceSet {
     pub fn streams(&self) -> Vec<(usize, Vec<std::path::PathBuf>)> {
         let paths = |source: &super::Source| {
             let files = 0..source.files.count();
-            files.filter_map(|file| Some(source.files.get(file)?.0.to_owned())).collect()
+            let paths = files.filter_map(|file| Some(source.files.get(file)?.0.to_owned()));
+            // A file may be in several pieces.
+            paths.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
         };
         self.sources.iter().map(|source| (source.trace, paths(source))).collect()
     }

@@ -1,91 +1,16 @@
 //! One data stream: its files, one after the other, and how far they have been read.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 
 use tompion_ctf::decode::Packet;
 use tompion_ctf::metadata::Clock;
 
-use super::index::{self, Index, Jump, Known};
-use super::{Disorder, IndexProblem, LATE, Loss, LossKind, Selection};
+use super::index::{Jump, Known};
+use super::pieces::Files;
+use super::{Disorder, LATE, Loss, LossKind, Selection};
 use crate::Damage;
 use crate::discover::Trace;
 use crate::file::StreamFile;
-
-/// The files of a stream in order of time, each with its trace. Readers of the same stream share what is open.
-pub(super) struct Files {
-    list: Vec<(PathBuf, usize)>,
-    open: Mutex<Vec<(usize, Weak<File>)>>,
-    /// Files whose indexes are not used, and why.
-    bad_indexes: Mutex<BTreeMap<usize, String>>,
-}
-
-impl Files {
-    /// None of them is open.
-    pub fn new(list: Vec<(PathBuf, usize)>) -> Self {
-        Self { list, open: Mutex::default(), bad_indexes: Mutex::default() }
-    }
-
-    /// A file's path, and the index of its trace.
-    pub fn get(&self, index: usize) -> Option<(&Path, usize)> {
-        self.list.get(index).map(|(path, trace)| (path.as_path(), *trace))
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.list.len()
-    }
-
-    /// Sizes of all in bytes, as far as they say one.
-    pub fn size(&self) -> u64 {
-        self.list.iter().filter_map(|(path, _)| path.metadata().ok()).map(|file| file.len()).sum()
-    }
-
-    fn bad_indexes(&self) -> MutexGuard<'_, BTreeMap<usize, String>> {
-        self.bad_indexes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The index of a file, if it has one that is of use so far.
-    pub fn index(&self, file: usize) -> Option<Index> {
-        let (path, _) = self.get(file)?;
-        if self.bad_indexes().contains_key(&file) {
-            return None;
-        }
-        Index::open(path).unwrap_or_else(|problem| {
-            self.leave_index(file, problem);
-            None
-        })
-    }
-
-    /// The index of a file is not used any more.
-    pub fn leave_index(&self, file: usize, problem: String) {
-        self.bad_indexes().entry(file).or_insert(problem);
-    }
-
-    /// What is wrong with indexes.
-    pub fn index_problems(&self) -> Vec<IndexProblem> {
-        let bad = self.bad_indexes();
-        let problem = |(&file, problem): (&usize, &String)| {
-            Some(IndexProblem { path: index::path_of(self.get(file)?.0)?, problem: problem.clone() })
-        };
-        bad.iter().filter_map(problem).collect()
-    }
-
-    fn open(&self, index: usize, path: &Path) -> io::Result<Arc<File>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = open.iter().find(|(known, _)| *known == index);
-        if let Some(file) = known.and_then(|(_, file)| file.upgrade()) {
-            return Ok(file);
-        }
-        let file = Arc::new(File::open(path)?);
-        open.retain(|(_, file)| file.strong_count() > 0);
-        open.push((index, Arc::downgrade(&file)));
-        Ok(file)
-    }
-}
 
 /// A stream's files, and how far they have been read.
 pub(super) struct Source {
@@ -129,6 +54,9 @@ pub(super) type Place = (usize, u64);
 /// What is remembered of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Before {
+    /// The clock's value behind the packet, from which the next one may go on; until all of it was read, that at its
+    /// beginning.
+    pub clock: u64,
     pub discarded: Option<u64>,
     pub sequence: Option<u64>,
     pub end: Option<i64>,
@@ -234,7 +162,8 @@ impl Source {
 
     /// Opens the next of its files that can be opened; false if there is none.
     pub fn open_next(&mut self, traces: &[Trace], window: usize, damages: &mut Vec<Damage>) -> bool {
-        while let Some((path, trace)) = self.files.get(self.next) {
+        while let Some(piece) = self.files.piece(self.next) {
+            let (path, trace) = (&piece.path, piece.trace);
             let index = self.next;
             if self.limit.is_some_and(|limit| limit <= (index, 0)) {
                 // The end of a file is the beginning of the next one.
@@ -244,8 +173,9 @@ impl Source {
             self.next += 1;
             let Some(decoder) = traces.get(trace).map(|trace| trace.decoder.clone()) else { continue };
             let opened = self.files.open(index, path);
-            match opened.and_then(|file| StreamFile::new(path.into(), file, decoder, window)) {
+            match opened.and_then(|file| StreamFile::new(path.clone(), file, decoder, window)) {
                 Ok(mut file) => {
+                    file.narrow(piece.from, piece.to);
                     file.is_growing = self.is_growing;
                     self.trace = trace;
                     self.file = Some(file);
@@ -253,16 +183,27 @@ impl Source {
                     return true;
                 }
                 Err(error) => {
-                    damages.push(Damage { path: path.into(), offset: 0, message: error.to_string() });
+                    damages.push(Damage { path: path.clone(), offset: None, message: error.to_string() });
                 }
             }
         }
         false
     }
 
+    /// Leaves the packet, if there is one, as far as the next one doesn't depend on it.
+    pub fn end_packet(&mut self) {
+        let Some((file, before)) = self.file.as_mut().zip(self.before.as_mut()) else { return };
+        if file.carries_clock() {
+            file.leave_packet();
+            before.clock = file.state.clock();
+        }
+    }
+
     /// Goes to the next packet and counts what was lost before it.
     pub fn next_packet(&mut self, selection: &Selection, losses: &mut Vec<Loss>) -> Result<bool, Damage> {
+        self.end_packet();
         let Some(file) = &mut self.file else { return Ok(false) };
+        file.state.set_clock(self.before.map_or(0, |before| before.clock));
         if let Some((limit, place)) = self.limit.zip(file.next_place()) {
             let next = (self.next.saturating_sub(1), place);
             if limit <= next {
@@ -315,10 +256,12 @@ impl Source {
             }
         };
         lose(LossKind::Packets, missing_packets(self.before, packet), begin);
-        lose(LossKind::Events, discarded_events(self.before, packet), end.or(begin));
+        let (kind, count) = discarded_events(self.before, packet);
+        lose(kind, count, end.or(begin));
         self.sound = end.map_or(i64::MAX, |end| end.saturating_add(LATE));
         self.is_damaged = false;
-        self.before = Some(Before { discarded: packet.discarded, sequence: packet.sequence, end });
+        let clock = file.state.clock();
+        self.before = Some(Before { clock, discarded: packet.discarded, sequence: packet.sequence, end });
     }
 }
 
@@ -331,8 +274,14 @@ fn missing_packets(before: Option<Before>, packet: &Packet) -> u64 {
 }
 
 /// Events discarded since the packet before. A counter that went back was begun anew.
-fn discarded_events(before: Option<Before>, packet: &Packet) -> u64 {
-    let Some(now) = packet.discarded else { return 0 };
-    let before = before.and_then(|before| before.discarded).unwrap_or(0);
-    now.checked_sub(before).unwrap_or(now)
+///
+/// The counter of a stream's first packet counts since the stream was begun. Unless that is where the packet is, nobody
+/// knows when that was: of a flight recorder's snapshot, or one of the files that a stream was cut into.
+fn discarded_events(before: Option<Before>, packet: &Packet) -> (LossKind, u64) {
+    let now = packet.discarded.unwrap_or(0);
+    match before.and_then(|before| before.discarded) {
+        Some(before) => (LossKind::Events, now.checked_sub(before).unwrap_or(now)),
+        None if packet.sequence == Some(0) => (LossKind::Events, now),
+        None => (LossKind::EventsAtMost, now),
+    }
 }

@@ -15,8 +15,8 @@ pub trait Visitor {
     /// Why it had to stop.
     type Error;
 
-    /// A file is begun. `stream` numbers the streams: files of one that was rotated have the same number and come
-    /// in order of time. `trace` is the index in [`TraceSet::traces`].
+    /// A file is begun, or gone on with: files whose times overlap come in turns. `stream` numbers the streams: files of
+    /// one that was rotated have the same number and come in order of time. `trace` is the index in [`TraceSet::traces`].
     ///
     /// # Errors
     ///

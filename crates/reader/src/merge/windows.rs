@@ -17,7 +17,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::source::{Before, Files, Place, Source};
+use super::pieces::Files;
+use super::source::{Before, Place, Source};
 use super::{Damage, LATE, Loss, Selection, TraceSet, window_size};
 use crate::discover::Trace;
 use crate::file::MAX_DAMAGES;
@@ -153,6 +154,12 @@ impl Scan {
         self.next.map(|next| next.end.unwrap_or(next.begin))
     }
 
+    /// Goes to the next packet; returns when and where it begins.
+    pub fn next_begin(&mut self, traces: &[Trace]) -> Option<(i64, u64)> {
+        self.step(traces);
+        self.next.map(|next| (next.begin, next.start.packet))
+    }
+
     /// Where the next packet is, and its size in bytes.
     pub fn ahead(&self) -> Option<(Start, u64)> {
         self.next.map(|next| (next.start, next.size))
@@ -178,6 +185,7 @@ impl Scan {
             if source.file.is_none() && !source.open_next(traces, HEADERS, &mut damages) {
                 return;
             }
+            source.end_packet();
             let before = source.before;
             let is_sound = match source.next_packet(&self.selection, &mut losses) {
                 Ok(true) => {

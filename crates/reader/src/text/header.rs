@@ -98,10 +98,9 @@ impl Origin {
     /// From behind the time to the event's first field.
     pub fn begin(&self, event: &Event, has_time: bool, options: &PrintOptions) -> Vec<u8> {
         let level = event.log_level.filter(|_| options.fields.log_level);
-        let level = level.map(|level| {
-            let name = usize::try_from(level).ok().and_then(|level| LEVELS.get(level)).unwrap_or(&"UNKNOWN");
-            ("loglevel", format!("{name} ({level})"))
-        });
+        // A level without a name is no level.
+        let name = |level: i64| usize::try_from(level).ok().and_then(|level| LEVELS.get(level));
+        let level = level.and_then(|level| Some(("loglevel", format!("{} ({level})", name(level)?))));
         let uri = event.attributes.iter().find(|(name, _)| name == "model.emf.uri");
         let uri = uri.filter(|_| options.fields.emf).map(|(_, uri)| ("model.emf.uri", uri.to_string()));
         let parts = self.parts.iter().map(|(what, part)| (*what, part.as_str()));

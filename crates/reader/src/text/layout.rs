@@ -67,6 +67,23 @@ enum Form {
     Characters,
     /// With the names of what is in it, or without.
     Other(Type, bool),
+    /// Not at all.
+    Hidden(Type),
+}
+
+/// Whether a value is nothing but times of a clock, which babeltrace2 doesn't print.
+fn is_of_clock(ty: &Type) -> bool {
+    match ty {
+        Type::Struct(structure) => is_all_of_clock(&structure.fields),
+        Type::Variant(variant) => is_all_of_clock(&variant.options),
+        Type::Array(array) => is_of_clock(&array.element),
+        Type::Sequence(sequence) => is_of_clock(&sequence.element),
+        other => other.as_integer().is_some_and(|integer| integer.clock.is_some()),
+    }
+}
+
+fn is_all_of_clock(fields: &[Field]) -> bool {
+    !fields.is_empty() && fields.iter().all(|field| is_of_clock(&field.ty))
 }
 
 impl Form {
@@ -77,7 +94,7 @@ impl Form {
                 false => Self::Unsigned,
             },
             Type::Integer(integer) if integer.base == Base::Hexadecimal => {
-                Self::Hexadecimal(u64::MAX >> (64 - integer.bits.clamp(1, 64)))
+                Self::Hexadecimal(u64::MAX >> (64 - value::shown_bits(integer).clamp(1, 64)))
             }
             Type::String(encoding) if encoding.unit() == 1 => Self::Text,
             Type::Array(Array { element, .. }) | Type::Sequence(Sequence { element, .. })
@@ -88,6 +105,10 @@ impl Form {
             other => Self::Other(other.clone(), names),
         }
     }
+}
+
+fn hidden(ty: &Type) -> (Form, Literal) {
+    (Form::Hidden(ty.clone()), Literal::default())
 }
 
 impl Layout {
@@ -103,6 +124,10 @@ impl Layout {
         let mut separator = if after_context { ", " } else { "" };
         for (group, scope, has_names) in groups {
             let Some(group) = group else { continue };
+            if is_all_of_clock(&group.fields) {
+                layout.values.extend(group.fields.iter().map(|field| hidden(&field.ty)));
+                continue;
+            }
             layout.literal(separator);
             separator = ", ";
             layout.literal(if names.scope { scope } else { "" });
@@ -115,6 +140,10 @@ impl Layout {
     fn group(&mut self, group: &Struct, names: bool, colour: bool) {
         let mut separator = "{ ";
         for Field { name, ty } in &group.fields {
+            if is_of_clock(ty) {
+                self.values.push(hidden(ty));
+                continue;
+            }
             self.literal(separator);
             separator = ", ";
             if names {
@@ -146,6 +175,7 @@ impl Layout {
                 Form::Hexadecimal(mask) => value::hexadecimal(values.word() & mask, line),
                 Form::Text => value::text(values.text(), line),
                 Form::Characters => value::text(values.characters(), line),
+                Form::Hidden(ty) => drop(values.value(ty)),
                 Form::Other(ty, names) => {
                     if let Some(value) = values.value(ty) {
                         value::value(value, *names, line);

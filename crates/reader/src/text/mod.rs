@@ -83,7 +83,7 @@ const PACKET_FIELDS: [&str; 6] =
     ["timestamp_begin", "timestamp_end", "content_size", "packet_size", "events_discarded", "packet_seq_num"];
 
 /// The fields of a packet that readers don't deal with themselves.
-fn packet_fields<'a>(event: &Event<'a>) -> impl Iterator<Item = (&'a str, Value<'a>)> {
+pub(crate) fn packet_fields<'a>(event: &Event<'a>) -> impl Iterator<Item = (&'a str, Value<'a>)> {
     let version = event.trace().metadata().version;
     let context = event.packet_context();
     let is_shown = move |name: &str, field: &Field| match version {
@@ -129,16 +129,21 @@ pub fn loss_warnings(traces: &TraceSet, options: &PrintOptions) -> Vec<String> {
 }
 
 /// What babeltrace2 says when something was lost:
-/// `Tracer discarded 3 events between [17:46:22.794565804] and [17:46:23.000000000] in trace "…" …`.
+/// `Tracer discarded 3 events between [17:46:22.794565804] and [17:46:23.000000000] in trace "…" …`; or that it may have
+/// discarded them, and how many at most, which babeltrace2 doesn't say.
 pub fn loss_warning(traces: &TraceSet, loss: &Loss, options: &PrintOptions) -> String {
     let unit = match (loss.kind, loss.count) {
-        (LossKind::Events, 1) => "event",
-        (LossKind::Events, _) => "events",
+        (LossKind::Events | LossKind::EventsAtMost, 1) => "event",
+        (LossKind::Events | LossKind::EventsAtMost, _) => "events",
         (LossKind::Packets, 1) => "packet",
         (LossKind::Packets, _) => "packets",
     };
     let mut times = Times::new(&options.time, false);
-    let mut text = format!("Tracer discarded {} {unit}", loss.count).into_bytes();
+    let discarded = match loss.kind {
+        LossKind::EventsAtMost => "may have discarded up to",
+        LossKind::Events | LossKind::Packets => "discarded",
+    };
+    let mut text = format!("Tracer {discarded} {} {unit}", loss.count).into_bytes();
     if let (Some(from), Some(to)) = loss.between {
         text.extend_from_slice(b" between [");
         times.time(from, &mut text);

@@ -11,12 +11,21 @@ use super::digits;
 fn fields(fields: Fields<'_>, names: bool, line: &mut Vec<u8>) {
     line.push(b'{');
     let mut separator: &[u8] = b" ";
-    for (name, value) in fields {
+    for (name, value) in fields.filter(|(_, value)| !is_of_clock(value)) {
         line.extend_from_slice(separator);
         separator = b", ";
         field(name, value, names, line);
     }
     line.extend_from_slice(b" }");
+}
+
+/// Whether a value is a clock's, which babeltrace2 doesn't print.
+fn is_of_clock(value: &Value<'_>) -> bool {
+    match value {
+        Value::Unsigned(_, ty) | Value::Signed(_, ty) => ty.clock.is_some(),
+        Value::Enum(_, ty) => ty.integer.clock.is_some(),
+        _ => false,
+    }
 }
 
 /// `a = 1`, or without names `1`
@@ -62,9 +71,17 @@ fn signed(value: i64, ty: &Integer, line: &mut Vec<u8>) {
     }
 }
 
-/// Bases other than ten show the bits that the integer has, octal ones in whole digits.
+/// How many bits of an integer its base shows: all of digits that are begun, so that negative numbers fill them.
+pub(super) fn shown_bits(ty: &Integer) -> u32 {
+    match ty.base {
+        Base::Octal => ty.bits.next_multiple_of(3),
+        Base::Hexadecimal => ty.bits.next_multiple_of(4),
+        Base::Binary | Base::Decimal => ty.bits,
+    }
+}
+
 fn based(value: u64, ty: &Integer, line: &mut Vec<u8>) {
-    let bits = if ty.base == Base::Octal { ty.bits.next_multiple_of(3) } else { ty.bits };
+    let bits = shown_bits(ty);
     let value = if bits < 64 { value & ((1 << bits) - 1) } else { value };
     let (shift, digits) = match ty.base {
         Base::Binary => (1, bits),

@@ -167,7 +167,7 @@ fn an_event_without_a_class_is_damage_behind_what_was_read() {
     let (text, damages) = printed(traces);
     assert_eq!(text.lines().count(), 2);
     let [damage] = &damages[..] else { panic!("{damages:?}") };
-    assert_eq!(damage.offset, 2);
+    assert_eq!(damage.offset, Some(2));
     assert_eq!(damage.message, "expected the number of an event class, found 255");
 }
 

@@ -1,0 +1,140 @@
+//! What is odd about a description that can be read all the same.
+
+use crate::metadata::{Enum, Field, Trace, Type};
+use crate::tsdl;
+
+/// What in a `metadata` file is not as it should be, though it was read as this trace: a line each.
+///
+/// ```
+/// let text = b"/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };
+///     clock { name = c; offset_s = 9223372036; }; stream { }; event { name = e; fields := struct { string s; }; };";
+/// let trace = tompion_ctf::parse(text).unwrap();
+/// assert_eq!(
+///     tompion_ctf::doubts(text, &trace),
+///     ["expected clock c to begin in a year up to 2262, found an offset of 9223372036 s: later times cannot be shown"]
+/// );
+/// ```
+pub fn doubts(bytes: &[u8], trace: &Trace) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if let (Some(expected), Some(found)) = (trace.uuid, tsdl::uuid(bytes).filter(|uuid| uuid.0 != [0; 16])) {
+        if expected != found {
+            doubts.push(format!(
+                "expected the UUID {expected} of the trace in metadata packets, found {found}"
+            ));
+        }
+    }
+    for clock in &trace.clocks {
+        // A second is left for what is behind the clock's beginning.
+        if clock.checked_nanoseconds(0).is_none_or(|zero| zero.checked_add(1_000_000_000).is_none()) {
+            doubts.push(format!(
+                "expected clock {} to begin in a year up to 2262, found an offset of {} s: later times cannot be shown",
+                clock.name, clock.offset_seconds
+            ));
+        }
+    }
+    doubts.extend(missing_clocks(trace).into_iter().map(|name| {
+        format!(
+            "expected a clock named {name}, to which fields are mapped, found none: its times are not known"
+        )
+    }));
+    doubts
+}
+
+/// Names of clocks that integers are mapped to and that are not described.
+fn missing_clocks(trace: &Trace) -> Vec<String> {
+    let mut missing = Vec::new();
+    let mut visit = |name: &str| {
+        if trace.clock(name).is_none() && !missing.iter().any(|known| known == name) {
+            missing.push(name.to_owned());
+        }
+    };
+    let of_streams = trace.streams.iter().flat_map(|stream| {
+        let events = stream.events.iter().flat_map(|event| [&event.context, &event.payload]);
+        [&stream.packet_context, &stream.event_header, &stream.event_context].into_iter().chain(events)
+    });
+    let structures = std::iter::once(&trace.packet_header).chain(of_streams).flatten();
+    structures.for_each(|structure| of_fields(&structure.fields, &mut visit));
+    missing
+}
+
+fn of_fields(fields: &[Field], visit: &mut dyn FnMut(&str)) {
+    fields.iter().for_each(|field| of_type(&field.ty, visit));
+}
+
+fn of_type(ty: &Type, visit: &mut dyn FnMut(&str)) {
+    match ty {
+        Type::Integer(integer) | Type::Enum(Enum { integer, .. }) => {
+            integer.clock.iter().for_each(|name| visit(name));
+        }
+        Type::Struct(structure) => of_fields(&structure.fields, visit),
+        Type::Variant(variant) => of_fields(&variant.options, visit),
+        Type::Optional(optional) => of_type(&optional.element, visit),
+        Type::Array(array) => of_type(&array.element, visit),
+        Type::Sequence(sequence) => of_type(&sequence.element, visit),
+        Type::Boolean(_)
+        | Type::Bits(_)
+        | Type::Float(_)
+        | Type::String(_)
+        | Type::Text(_)
+        | Type::Blob(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::doubts;
+
+    const EVENTS: &str = "
+        trace { major = 1; minor = 8; byte_order = le; uuid = \"07070707-0707-0707-0707-070707070707\"; };
+        clock { name = c; freq = 1000; };
+        stream { event.header := struct {
+            integer { size = 32; map = clock.CLOCK.value; } timestamp; }; };
+        event { name = e; fields := struct { integer { size = 8; } v; }; };";
+
+    fn doubts_of(bytes: &[u8]) -> Vec<String> {
+        doubts(bytes, &crate::parse(bytes).unwrap())
+    }
+
+    /// A description in a packet, with this UUID.
+    fn packet(text: &str, uuid: [u8; 16]) -> Vec<u8> {
+        let mut bytes = 0x75d1_1d57_u32.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&uuid);
+        let bits = (37 + text.len() as u32) * 8;
+        [0, bits, bits].iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        bytes.extend_from_slice(&[0, 0, 0, 1, 8]);
+        bytes.extend_from_slice(text.as_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_clock_that_is_not_described_is_told_once() {
+        assert_eq!(doubts_of(EVENTS.replace("CLOCK", "c").as_bytes()), Vec::<String>::new());
+        let text = EVENTS.replace("CLOCK", "other");
+        let told = doubts_of(text.as_bytes());
+        assert_eq!(
+            told,
+            ["expected a clock named other, to which fields are mapped, found none: its times are not known"]
+        );
+    }
+
+    #[test]
+    fn packets_of_another_trace_are_told_and_those_of_two_are_refused() {
+        let text = EVENTS.replace("CLOCK", "c");
+        assert_eq!(doubts_of(&packet(&text, [7; 16])), Vec::<String>::new());
+        // Tracers that have none leave it empty.
+        assert_eq!(doubts_of(&packet(&text, [0; 16])), Vec::<String>::new());
+        let told = doubts_of(&packet(&text, [8; 16]));
+        assert_eq!(told.len(), 1);
+        assert!(told[0].contains("expected the UUID 07070707-"), "{told:?}");
+
+        let (first, second) = text.split_at(text.len() / 2);
+        let both = |uuid| [packet(first, [7; 16]), packet(second, uuid)].concat();
+        assert!(crate::parse(&both([7; 16])).is_ok());
+        let refused = crate::parse(&both([8; 16])).unwrap_err().to_string();
+        assert!(refused.starts_with("expected the UUID of the packets before"), "{refused}");
+        let mut version = both([7; 16]);
+        version[36] = 9;
+        let refused = crate::parse(&version).unwrap_err().to_string();
+        assert!(refused.starts_with("expected a packet of version 1.8 or 2.0, found 1.9"), "{refused}");
+    }
+}

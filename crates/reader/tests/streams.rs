@@ -1,0 +1,260 @@
+//! Streams whose packets say little of their times, whose packets lie in several files in turns, which were cut out of
+//! longer ones, and traces beside others that cannot be read.
+
+use std::fs;
+use std::path::PathBuf;
+
+use tompion_reader::text::{self, ClockFormat, PrintOptions, TimeFormat};
+use tompion_reader::{LossKind, Parts, Selection, TraceSet, json, open, stat};
+
+/// A folder that is removed with its owner.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tompion-streams-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// A trace with these files.
+    fn with(name: &str, context: &str, files: &[(&str, Vec<u8>)]) -> Self {
+        let folder = Self::new(name);
+        fs::write(folder.0.join("metadata"), description(context)).unwrap();
+        files.iter().for_each(|(name, bytes)| fs::write(folder.0.join(name), bytes).unwrap());
+        folder
+    }
+
+    fn open(&self) -> TraceSet {
+        open(std::slice::from_ref(&self.0)).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const UUID: [u8; 16] = [7; 16];
+
+/// A description of events with times of 32 bits; what else packets' contexts have than sizes.
+fn description(context: &str) -> String {
+    format!(
+        "/* CTF 1.8 */
+        typealias integer {{ size = 8; align = 8; signed = false; }} := uint8_t;
+        typealias integer {{ size = 32; align = 8; signed = false; }} := uint32_t;
+        typealias integer {{ size = 64; align = 8; signed = false; }} := uint64_t;
+        typealias integer {{ size = 64; align = 8; signed = false; map = clock.c.value; }} := time_t;
+        typealias integer {{ size = 32; align = 8; signed = false; map = clock.c.value; }} := short_t;
+        trace {{ major = 1; minor = 8; byte_order = le; uuid = \"07070707-0707-0707-0707-070707070707\";
+                 packet.header := struct {{ uint32_t magic; uint8_t uuid[16]; uint32_t stream_id;
+                                            uint64_t stream_instance_id; }}; }};
+        clock {{ name = c; freq = 1000000000; }};
+        stream {{ id = 0;
+            packet.context := struct {{ uint64_t content_size; uint64_t packet_size; {context} }};
+            event.header := struct {{ uint32_t id; short_t timestamp; }}; }};
+        event {{ name = e; id = 0; stream_id = 0; fields := struct {{ uint32_t v; }}; }};"
+    )
+}
+
+/// A packet: what stands in its context behind the sizes, and times and values of its events.
+fn packet(context: &[u8], events: &[(u64, u32)]) -> Vec<u8> {
+    let mut bytes = 0xc1fc_1fc1_u32.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&UUID);
+    bytes.extend_from_slice(&[0; 12]);
+    let size = (bytes.len() + 16 + context.len() + events.len() * 12) as u64 * 8;
+    [size, size].iter().for_each(|size| bytes.extend_from_slice(&size.to_le_bytes()));
+    bytes.extend_from_slice(context);
+    for &(time, value) in events {
+        for word in [0, time as u32, value] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+    bytes
+}
+
+fn numbers(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+/// All events, one after the other, as nanoseconds and values.
+fn events(mut traces: TraceSet) -> Vec<(i64, i128)> {
+    let mut events = Vec::new();
+    while let Some(event) = traces.next_event() {
+        let value = event.field("v").and_then(|value| value.as_integer()).unwrap();
+        events.push((event.timestamp().unwrap(), value));
+    }
+    assert_eq!(traces.damages(), []);
+    assert_eq!(traces.disorders().count(), 0);
+    events
+}
+
+/// Events of several packets, some of which have none, whose times overflow 32 bits many times.
+fn long_stream(context: impl Fn(u64) -> Vec<u8>) -> (Vec<u8>, Vec<(i64, i128)>) {
+    let (mut bytes, mut expected) = (Vec::new(), Vec::new());
+    for number in 0..1500_u64 {
+        let count = if number % 7 == 3 { 0 } else { 80 };
+        let events: Vec<(u64, u32)> = (0..count)
+            .map(|event| ((number * 100 + event) * 10_000_000, (number * 100 + event) as u32))
+            .collect();
+        expected.extend(events.iter().map(|&(time, value)| (time as i64, i128::from(value))));
+        bytes.extend(packet(&context(number * 1_000_000_000), &events));
+    }
+    (bytes, expected)
+}
+
+/// Whatever way a trace is read, by one or several processors, as a whole or from somewhere on.
+fn check_all_ways(folder: &Folder, expected: &[(i64, i128)]) {
+    assert!(events(folder.open()) == expected, "read one after the other");
+
+    let time = TimeFormat { clock: ClockFormat::Cycles, utc: true, ..TimeFormat::default() };
+    let options = PrintOptions { time, no_delta: true, ..PrintOptions::default() };
+    let mut text = Vec::new();
+    text::print(&mut folder.open(), &options, &mut text).unwrap();
+    let line = |(time, value): &(i64, i128)| format!("[{time:020}] e: {{ v = {value} }}\n");
+    let lines: String = expected.iter().map(line).collect();
+    assert!(String::from_utf8(text).unwrap() == lines, "printed");
+
+    let summary = stat::summarize(&mut folder.open());
+    assert_eq!(summary.events, expected.len() as u64);
+    assert_eq!(
+        (summary.begin_ns, summary.end_ns),
+        (Some(expected[0].0), Some(expected[expected.len() - 1].0))
+    );
+    assert_eq!(folder.open().end(), summary.end_ns);
+
+    let from = expected[expected.len() / 2].0;
+    let mut late = folder.open();
+    late.select(Selection { from: Some(from), ..Selection::default() });
+    assert!(events(late) == expected[expected.len() / 2..], "from the middle on");
+
+    let parts = Parts::new(&folder.open(), 100_000);
+    assert!(parts.count() > 5);
+    let of_parts = (0..parts.count()).map(|part| parts.read(part, Selection::default()).unwrap());
+    assert!(of_parts.flat_map(events).collect::<Vec<_>>() == expected, "in parts");
+}
+
+#[test]
+fn times_go_on_from_packet_to_packet_that_do_not_say_when_they_begin() {
+    let (bytes, expected) = long_stream(|_| Vec::new());
+    check_all_ways(&Folder::with("no-begin", "", &[("s", bytes)]), &expected);
+}
+
+#[test]
+fn times_go_on_from_packets_that_say_but_the_lowest_bits_of_theirs() {
+    let context = "short_t timestamp_begin; short_t timestamp_end;";
+    let (bytes, expected) = long_stream(|begin| {
+        [begin, begin + 990_000_000].iter().flat_map(|&time| (time as u32).to_le_bytes()).collect()
+    });
+    check_all_ways(&Folder::with("short-begin", context, &[("s", bytes)]), &expected);
+}
+
+#[test]
+fn a_damaged_packet_says_nothing_of_the_time_behind_it() {
+    let good = packet(&[], &[(0xffff_fff0, 1)]);
+    let mut bad = packet(&[], &[(0x10, 2), (0xf000_0000, 3)]);
+    let event = bad.len() - 12;
+    bad[event] = 9;
+    let bytes = [good, bad, packet(&[], &[(0x20, 4)])].concat();
+    let folder = Folder::with("damaged", "", &[("s", bytes)]);
+    let mut traces = folder.open();
+    let mut times = Vec::new();
+    while let Some(event) = traces.next_event() {
+        times.push(event.timestamp().unwrap());
+    }
+    assert_eq!(times, [0xffff_fff0, 0x1_0000_0010, 0x1_0000_0020]);
+    assert_eq!(traces.damages().len(), 1);
+}
+
+#[test]
+fn packets_of_one_stream_in_several_files_are_read_in_order_of_time() {
+    let context = "time_t timestamp_begin; time_t timestamp_end; uint64_t packet_seq_num;";
+    let (bytes, expected) =
+        long_stream(|begin| numbers(&[begin, begin + 990_000_000, begin / 1_000_000_000]));
+    // Given three files that have the packets of a stream in turns, in runs of one to three.
+    let mut files = [("a", Vec::new()), ("b", Vec::new()), ("c", Vec::new())];
+    let mut rest = bytes.as_slice();
+    let mut number = 0;
+    while !rest.is_empty() {
+        let size = u64::from_le_bytes(rest[32..40].try_into().unwrap()) as usize / 8;
+        files[[0, 1, 1, 0, 2, 2, 2, 0][number % 8]].1.extend_from_slice(&rest[..size]);
+        (rest, number) = (&rest[size..], number + 1);
+    }
+    let folder = Folder::with("in-turns", context, &files);
+    check_all_ways(&folder, &expected);
+    let mut traces = folder.open();
+    assert_eq!(stat::summarize(&mut traces).lost_packets, 0, "none is missing between them");
+    assert_eq!(traces.streams().iter().map(|(_, files)| files.len()).collect::<Vec<_>>(), [3]);
+}
+
+/// Kinds and numbers of what was lost.
+fn losses(discarded: &[(u64, u64)]) -> (Vec<(LossKind, u64)>, u64) {
+    let context = "uint64_t events_discarded; uint64_t packet_seq_num;";
+    let packets =
+        discarded.iter().map(|&(discarded, number)| packet(&numbers(&[discarded, number]), &[(1, 1)]));
+    let name = format!("lost-{discarded:?}");
+    let folder = Folder::with(&name, context, &[("s", packets.collect::<Vec<_>>().concat())]);
+    let mut traces = folder.open();
+    let summary = stat::summarize(&mut traces);
+    let losses = traces.losses().iter().map(|loss| (loss.kind, loss.count)).collect();
+    (losses, summary.lost.total)
+}
+
+#[test]
+fn what_was_discarded_before_the_first_packet_that_is_there_is_not_counted() {
+    let counted = losses(&[(5, 0), (5, 1), (7, 2)]);
+    assert_eq!(
+        counted,
+        (vec![(LossKind::Events, 5), (LossKind::Events, 2)], 7),
+        "from the stream's beginning on"
+    );
+    let counted = losses(&[(5, 3), (7, 4)]);
+    assert_eq!(counted, (vec![(LossKind::EventsAtMost, 5), (LossKind::Events, 2)], 2), "cut out of a stream");
+}
+
+#[test]
+fn traces_are_read_beside_others_that_cannot_be() {
+    let folder = Folder::new("beside");
+    for (name, metadata) in [("a", "nonsense"), ("b", "/* CTF 1.8 */ trace { major = 1;"), ("d", "")] {
+        fs::create_dir(folder.0.join(name)).unwrap();
+        fs::write(folder.0.join(name).join("metadata"), metadata).unwrap();
+    }
+    fs::create_dir(folder.0.join("c")).unwrap();
+    fs::write(folder.0.join("c/metadata"), description("")).unwrap();
+    fs::write(folder.0.join("c/s"), packet(&[], &[(1, 7)])).unwrap();
+    fs::remove_file(folder.0.join("d/metadata")).unwrap();
+    std::os::unix::fs::symlink("nothing", folder.0.join("d/metadata")).unwrap();
+
+    let mut traces = folder.open();
+    assert_eq!(traces.traces().len(), 1);
+    let told: Vec<String> = traces.damages().iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(
+        told.iter().zip(["a", "b", "d"]).all(|(told, name)| told.contains(&format!("/{name}/metadata: ")))
+    );
+    assert_eq!(traces.next_event().unwrap().field("v").and_then(|value| value.as_integer()), Some(7));
+    assert_eq!(stat::summarize(&mut folder.open()).damages.len(), 3);
+
+    // Without one that can be read, the first problem is why nothing is.
+    fs::remove_dir_all(folder.0.join("c")).unwrap();
+    assert!(open(std::slice::from_ref(&folder.0)).is_err());
+}
+
+#[test]
+fn what_packets_say_of_themselves_is_in_json_and_csv() {
+    let packets = [3, 4].map(|net| packet(&numbers(&[net]), &[(net, 7)])).concat();
+    let folder = Folder::with("json", "uint64_t net;", &[("s", packets)]);
+    let (mut lines, mut values) = (Vec::new(), Vec::new());
+    json::print(&mut folder.open(), json::JsonOptions::default(), &mut lines).unwrap();
+    json::print_csv(&mut folder.open(), &mut values).unwrap();
+    let (lines, values) = (String::from_utf8(lines).unwrap(), String::from_utf8(values).unwrap());
+    for (net, (line, values)) in [3, 4].into_iter().zip(lines.lines().zip(values.lines().skip(1))) {
+        assert!(line.contains(&format!("\"packet\":{{\"net\":{net}}},\"context\":{{}}")), "{line}");
+        assert!(
+            values.ends_with(&format!(",{{}},\"{{\"\"v\"\":7}}\",\"{{\"\"net\"\":{net}}}\"")),
+            "{values}"
+        );
+    }
+}
