@@ -189,6 +189,34 @@ fn packets_of_one_stream_in_several_files_are_read_in_order_of_time() {
     assert_eq!(traces.streams().iter().map(|(_, files)| files.len()).collect::<Vec<_>>(), [3]);
 }
 
+#[test]
+fn packets_that_several_snapshots_have_are_read_once() {
+    let context = "time_t timestamp_begin; time_t timestamp_end; uint64_t packet_seq_num;";
+    let of = |numbers_of: std::ops::Range<u64>| {
+        let packets = numbers_of.map(|number| {
+            let begin = number * 100;
+            packet(
+                &numbers(&[begin, begin + 50, number]),
+                &[(begin + 1, number as u32), (begin + 2, number as u32)],
+            )
+        });
+        packets.collect::<Vec<_>>().concat()
+    };
+    // Given snapshots that overlap by many packets, by one, and by all.
+    let folder = Folder::new("snapshots");
+    for (name, packets) in [("1", of(2..7)), ("2", of(4..10)), ("3", of(9..12)), ("4", of(5..8))] {
+        let snapshot = folder.0.join(format!("snapshot-{name}"));
+        fs::create_dir(&snapshot).unwrap();
+        fs::write(snapshot.join("metadata"), description(context)).unwrap();
+        fs::write(snapshot.join("channel_0"), packets).unwrap();
+    }
+    let expected: Vec<(i64, i128)> =
+        (2..12).flat_map(|number| [1, 2].map(|event| (number * 100 + event, i128::from(number)))).collect();
+    assert_eq!(events(folder.open()), expected);
+    let summary = stat::summarize(&mut folder.open());
+    assert_eq!((summary.events, summary.lost_packets, summary.lost.total), (20, 0, 0));
+}
+
 /// Kinds and numbers of what was lost.
 fn losses(discarded: &[(u64, u64)]) -> (Vec<(LossKind, u64)>, u64) {
     let context = "uint64_t events_discarded; uint64_t packet_seq_num;";

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::IndexProblem;
 use super::index::{self, Index};
 use super::source::Source;
-use super::windows::Scan;
+use super::windows::{Mark, Scan};
 use crate::discover::Trace;
 
 /// A file, or some packets of it that follow each other.
@@ -142,7 +142,7 @@ impl Source {
             file.indexed_begin(traces).or_else(|| Scan::latest_begin(&file, traces))
         };
         let pairs = files.iter().zip(files.iter().skip(1));
-        let mut pairs = pairs.map(|((_, file), (begin, _))| latest_begin(file) <= Some(*begin));
+        let mut pairs = pairs.map(|((_, file), (begin, _))| latest_begin(file) < Some(*begin));
         if pairs.all(|follows| follows) {
             return Self::in_files(files, traces);
         }
@@ -151,35 +151,75 @@ impl Source {
     }
 }
 
-/// Packets of several files in the order in which they begin. Those of one file stay in its order.
+/// Packets of several files in the order in which they begin. Those of one file stay in its order; one that several files
+/// have, as snapshots that overlap, is taken once.
 fn take_apart(files: Vec<Piece>, traces: &Arc<[Trace]>) -> Vec<Piece> {
     let scan = |file: &Piece| Scan::new(&Arc::new(Files::new(vec![file.clone()])));
     let mut scans: Vec<Scan> = files.iter().map(scan).collect();
     let mut next = BinaryHeap::new();
     for (index, scan) in scans.iter_mut().enumerate() {
-        next.extend(scan.next_begin(traces).map(|(begin, place)| Reverse((begin, index, place))));
+        next.extend(scan.next_mark(traces).map(|(mark, place)| Reverse((mark.begin, index, place, mark))));
     }
-    let mut pieces: Vec<Piece> = Vec::new();
-    // The last piece of each file.
-    let mut last: Vec<Option<usize>> = vec![None; files.len()];
-    while let Some(Reverse((begin, index, place))) = next.pop() {
-        let (Some(file), Some(last), Some(scan)) =
-            (files.get(index), last.get_mut(index), scans.get_mut(index))
-        else {
-            break;
-        };
-        if last.is_none_or(|last| last + 1 < pieces.len()) {
-            // What is before its first sound packet belongs to a file, too.
-            let from = last.map_or(0, |_| place);
-            let before = last.replace(pieces.len()).and_then(|last| pieces.get_mut(last));
-            before.into_iter().for_each(|before| before.to = Some(from));
-            pieces.push(Piece { from, ..file.clone() });
+    let mut pieces = Pieces { list: Vec::new(), open: files.iter().map(|_| Open::AtBeginning).collect() };
+    let mut marks: Vec<(Mark, usize)> = Vec::new();
+    while let Some(Reverse((begin, index, place, mark))) = next.pop() {
+        marks.retain(|(mark, _)| mark.begin == begin);
+        match marks.iter().any(|&(known, file)| known == mark && file != index) {
+            true => pieces.leave(index, place),
+            false => pieces.take(&files, index, place),
         }
-        let following = scan.next_begin(traces);
-        next.extend(following.map(|(following, place)| Reverse((following.max(begin), index, place))));
+        marks.push((mark, index));
+        let following = scans.get_mut(index).and_then(|scan| scan.next_mark(traces));
+        next.extend(following.map(|(mark, place)| Reverse((mark.begin.max(begin), index, place, mark))));
     }
     // There may be something wrong in files without a sound packet.
-    let unsound = files.into_iter().zip(last).filter(|(_, last)| last.is_none());
-    pieces.extend(unsound.map(|(file, _)| file));
-    pieces
+    let unsound = files.into_iter().zip(pieces.open).filter(|(_, open)| matches!(open, Open::AtBeginning));
+    pieces.list.extend(unsound.map(|(file, _)| file));
+    pieces.list
+}
+
+/// Pieces so far.
+struct Pieces {
+    list: Vec<Piece>,
+    open: Vec<Open>,
+}
+
+/// How far a file got into pieces.
+enum Open {
+    /// Nothing of it.
+    AtBeginning,
+    /// What is behind the beginning of this piece may still belong to it.
+    In(usize),
+    /// Up to a packet that another file has, too.
+    Left,
+}
+
+impl Pieces {
+    /// Adds the packet at a place of a file.
+    fn take(&mut self, files: &[Piece], index: usize, place: u64) {
+        let (Some(file), Some(open)) = (files.get(index), self.open.get_mut(index)) else { return };
+        if matches!(open, Open::In(last) if *last + 1 == self.list.len()) {
+            return;
+        }
+        // What is before its first sound packet belongs to a file, too.
+        let from = if matches!(open, Open::AtBeginning) { 0 } else { place };
+        if let Open::In(last) = std::mem::replace(open, Open::In(self.list.len())) {
+            self.end(last, place);
+        }
+        self.list.push(Piece { from, ..file.clone() });
+    }
+
+    /// Passes over it.
+    fn leave(&mut self, index: usize, place: u64) {
+        let Some(open) = self.open.get_mut(index) else { return };
+        if let Open::In(last) = std::mem::replace(open, Open::Left) {
+            self.end(last, place);
+        }
+    }
+
+    fn end(&mut self, piece: usize, place: u64) {
+        if let Some(piece) = self.list.get_mut(piece) {
+            piece.to = Some(place);
+        }
+    }
 }

@@ -114,6 +114,15 @@ struct Packet {
     behind: Option<Before>,
 }
 
+/// What distinguishes a packet from others of its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Mark {
+    pub begin: i64,
+    end: Option<i64>,
+    size: u64,
+    sequence: Option<u64>,
+}
+
 impl Start {
     /// The packet's place.
     pub fn place(&self) -> Place {
@@ -154,10 +163,13 @@ impl Scan {
         self.next.map(|next| next.end.unwrap_or(next.begin))
     }
 
-    /// Goes to the next packet; returns when and where it begins.
-    pub fn next_begin(&mut self, traces: &[Trace]) -> Option<(i64, u64)> {
+    /// Goes to the next packet; returns what distinguishes it and where it begins.
+    pub fn next_mark(&mut self, traces: &[Trace]) -> Option<(Mark, u64)> {
         self.step(traces);
-        self.next.map(|next| (next.begin, next.start.packet))
+        let next = self.next?;
+        let sequence = next.behind.and_then(|behind| behind.sequence);
+        let mark = Mark { begin: next.begin, end: next.end, size: next.size, sequence };
+        Some((mark, next.start.packet))
     }
 
     /// Where the next packet is, and its size in bytes.
