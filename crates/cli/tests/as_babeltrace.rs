@@ -32,7 +32,7 @@ const OPTIONS: [&str; 25] = [
     "-f emf",
     "-f callsite",
     "--clock-offset=3600 --clock-offset-ns=5",
-    "--clock-offset=-86400 --clock-offset-ns=-5 --clock-date",
+    "--clock-offset=-500 --clock-offset-ns=-5 --clock-date",
 ];
 
 /// Traces, and whether they are printed with all options.

@@ -226,6 +226,8 @@ fn losses(discarded: &[(u64, u64)]) -> (Vec<(LossKind, u64)>, u64) {
     let folder = Folder::with(&name, context, &[("s", packets.collect::<Vec<_>>().concat())]);
     let mut traces = folder.open();
     let summary = stat::summarize(&mut traces);
+    let told = text::loss_warnings(&traces, &PrintOptions::default());
+    assert!(told.iter().all(|told| told.contains(" events (unknown time range) in trace")), "{told:?}");
     let losses = traces.losses().iter().map(|loss| (loss.kind, loss.count)).collect();
     (losses, summary.lost.total)
 }

@@ -144,12 +144,15 @@ pub fn loss_warning(traces: &TraceSet, loss: &Loss, options: &PrintOptions) -> S
         LossKind::Events | LossKind::Packets => "discarded",
     };
     let mut text = format!("Tracer {discarded} {} {unit}", loss.count).into_bytes();
-    if let (Some(from), Some(to)) = loss.between {
-        text.extend_from_slice(b" between [");
-        times.time(from, &mut text);
-        text.extend_from_slice(b"] and [");
-        times.time(to, &mut text);
-        text.push(b']');
+    match loss.between {
+        (Some(from), Some(to)) => {
+            text.extend_from_slice(b" between [");
+            times.time(from, &mut text);
+            text.extend_from_slice(b"] and [");
+            times.time(to, &mut text);
+            text.push(b']');
+        }
+        _ => text.extend_from_slice(b" (unknown time range)"),
     }
     let text = String::from_utf8_lossy(&text);
     let (mut name, mut uuid) = (String::new(), String::new());
