@@ -1,6 +1,12 @@
 //! The latency monitor: what it shows, that it outlives its reader, and that nothing is lost.
 
-use std::{process::Command, thread, time::Duration};
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    process::Command,
+    thread,
+    time::Duration,
+};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -121,7 +127,7 @@ fn kinds_are_switched_and_what_does_not_count_is_said() {
     let wrong = run(&mut own.monitor(&["--kinds", "wakeups"])).exited(2);
     assert!(wrong.err.contains("timer-wakeup-all; found `wakeups`"), "{}", wrong.err);
     let both = run(&mut own.monitor(&["--once", "reset"])).exited(2);
-    assert_eq!(both.err, "tompion: `reset` and `stop` take no option but --name\n");
+    assert_eq!(both.err, "tompion: `plot`, `reset` and `stop` take no option of the display's\n");
     run(&mut own.monitor(&["stop"])).succeeded();
     let nothing = run(&mut own.monitor(&["reset"])).exited(1);
     assert_eq!(nothing.err, "tompion: nothing is counted yet; begin with: tompion monitor\n");
@@ -135,4 +141,69 @@ fn what_a_time_has_begun_ends_with_it() {
     assert_eq!(report["wakeups"]["difference"], 0);
     let folder = std::path::Path::new("/sys/fs/bpf").join(&own.0);
     wait_until("nothing is pinned", || !folder.exists());
+}
+
+/// The page that is served at an address.
+fn page(url: &str) -> String {
+    let address = url.trim().strip_prefix("http://").and_then(|rest| rest.strip_suffix("/metrics"));
+    let mut connection = TcpStream::connect(address.expect("an address")).unwrap();
+    connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut text = String::new();
+    connection.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    body.to_owned()
+}
+
+/// The values of all lines that begin so.
+fn values(page: &str, name: &str) -> Vec<f64> {
+    let lines = page.lines().filter(|line| line.starts_with(name));
+    lines.map(|line| line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a value")).collect()
+}
+
+#[test]
+fn prometheus_gets_histograms_whose_counts_rise() {
+    let Some(own) = Own::new("page") else { return };
+    let mut server = start(&mut own.monitor(&["--listen", "127.0.0.1:0"]));
+    let mut url = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut url).unwrap();
+    let mut before = 0.0;
+    for _ in 0..2 {
+        sleep_in_real_time(200);
+        let page = page(&url);
+        let count: f64 = values(&page, "tompion_latency_seconds_count").iter().sum();
+        assert!(count >= before + 190.0, "{before} {page}");
+        before = count;
+        for cpu in 0..2 {
+            let labels = format!("{{cpu=\"{cpu}\",kind=\"timer-wakeup-all\"");
+            let buckets = values(&page, &format!("tompion_latency_seconds_bucket{labels}"));
+            assert!(buckets.is_empty() || buckets.len() == 22, "{page}");
+            assert!(buckets.windows(2).all(|pair| pair[0] <= pair[1]), "{page}");
+            assert_eq!(
+                buckets.last(),
+                values(&page, &format!("tompion_latency_seconds_count{labels}")).first()
+            );
+        }
+        assert_eq!(values(&page, "tompion_sums_difference"), [0.0]);
+        // After a reset, the longest begin anew; counts go on.
+        run(&mut own.monitor(&["reset"])).succeeded();
+    }
+    signal(server.id(), Signal::INT);
+    finish(server, "monitor --listen").succeeded();
+}
+
+#[test]
+fn histograms_are_drawn() {
+    let Some(own) = Own::new("plot") else { return };
+    sleep_in_real_time(200);
+    let picture = run(&mut own.monitor(&["plot", "-o", "-"])).succeeded().out;
+    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"), "{picture}");
+    for words in ["timer due → running, all", "timer-wakeup-all, longest", "CPU "] {
+        assert!(picture.contains(words), "{words}: {picture}");
+    }
+    for (open, close) in [("<text", "</text>"), ("<g ", "</g>")] {
+        assert_eq!(picture.matches(open).count(), picture.matches(close).count());
+    }
+    let wrong = run(&mut own.monitor(&["plot", "-o", "/nowhere/x.svg"])).exited(1);
+    assert!(wrong.err.contains("can't write /nowhere/x.svg"), "{}", wrong.err);
 }

@@ -62,6 +62,18 @@ impl Kind {
         }
     }
 
+    /// What people read who see no other kinds beside it.
+    pub const fn long_words(self) -> &'static str {
+        match self {
+            Self::Wakeup => "woken → running, highest priority",
+            Self::Shared => "woken → running, beside equals",
+            Self::Preempted => "woken → running, behind higher ones",
+            Self::MissedTimer => "timer due → handled",
+            Self::TimerWakeup => "timer due → running, highest priority",
+            Self::TimerWakeupAll => "timer due → running, all",
+        }
+    }
+
     /// The one of this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)

@@ -10,12 +10,15 @@
 #![forbid(unsafe_code)]
 
 mod balance;
+pub mod exporter;
 mod histogram;
 pub mod kinds;
 mod memory;
 mod monitor;
 mod pins;
+pub mod plot;
 mod programs;
+mod prometheus;
 mod report;
 mod snapshot;
 mod witness;

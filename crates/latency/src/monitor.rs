@@ -144,6 +144,15 @@ impl Monitor {
         report
     }
 
+    /// A page in the text format of Prometheus: counters since counting began, which never go back, and the longest since the
+    /// last reset.
+    pub fn exposition(&mut self) -> String {
+        let recent = self.report(None);
+        let mut total = self.report(Some(&self.snapshot().of_the_beginning()));
+        total.unseen = recent.unseen;
+        crate::prometheus::exposition(&total, &recent)
+    }
+
     /// The state from which reports begin: the last reset's, or the beginning's.
     fn last_reset(&self, now: &Snapshot) -> Snapshot {
         let text = fs::read(self.pins.since()).unwrap_or_default();

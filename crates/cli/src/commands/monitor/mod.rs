@@ -1,11 +1,15 @@
 //! `tompion monitor`: every wake-up of real-time threads, for as long as the machine runs.
 
 mod live;
+mod serve;
 mod text;
 
 use std::{
+    fs,
     io::{self, IsTerminal, Write},
+    net::SocketAddr,
     os::fd::AsFd as _,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -13,10 +17,10 @@ use std::{
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use tompion_latency::{Begun, Kind, Kinds, Monitor, Report};
-use tompion_os::{Poller, Signals};
+use tompion_os::{Interest, Poller, Signals};
 
 use crate::{
-    messages::{self, say},
+    messages::{self, counted, say},
     units,
 };
 
@@ -26,6 +30,8 @@ use crate::{
     sudo tompion monitor --duration 10s        # what happens in ten seconds\n  \
     sudo tompion monitor --once --json         # what was counted so far, for programs\n  \
     sudo tompion monitor --kinds timer-wakeup  # count only this from now on; --kinds all for everything\n  \
+    sudo tompion monitor --listen 0.0.0.0:9464 # a page for Prometheus, at /metrics\n  \
+    sudo tompion monitor plot -o latency.svg   # histograms as a picture\n  \
     sudo tompion monitor reset                 # reports begin anew\n  \
     sudo tompion monitor stop                  # count no more\n\n\
 Counting goes on in the kernel when the command ends or is killed, until `stop` or the machine's end; the next one shows \
@@ -42,10 +48,19 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
+    /// Draw what was counted since the last reset: histograms by kind and CPU, as SVG
+    Plot(Plot),
     /// Begin reports anew; no wake-up is lost
     Reset,
     /// Count no more, and forget what was counted
     Stop,
+}
+
+#[derive(Args)]
+struct Plot {
+    /// Where the picture goes; `-` for standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
 }
 
 #[derive(Args)]
@@ -56,6 +71,9 @@ struct Watch {
     /// Show what happens in this time, such as 10s or 5m
     #[arg(long, value_name = "TIME", value_parser = units::time)]
     duration: Option<Duration>,
+    /// Serve what is counted to Prometheus at this address, until Ctrl-C
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["once", "duration", "json"])]
+    listen: Option<SocketAddr>,
     /// What is counted from now on: kinds by their names, with commas; or `all` [default: as before; at first all]
     #[arg(long, value_name = "KINDS", value_parser = kinds)]
     kinds: Option<Kinds>,
@@ -81,17 +99,18 @@ fn kinds(text: &str) -> Result<Kinds, String> {
 impl Watch {
     /// Whether anything was asked for that only the display understands.
     fn is_asked_for(&self) -> bool {
-        self.once || self.json || self.duration.is_some() || self.kinds.is_some()
+        self.once || self.json || self.duration.is_some() || self.kinds.is_some() || self.listen.is_some()
     }
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.action.is_some() && arguments.watch.is_asked_for() {
-        say("`reset` and `stop` take no option but --name");
+        say("`plot`, `reset` and `stop` take no option of the display's");
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
-    match arguments.action {
+    match &arguments.action {
         None => watch(&arguments.name, &arguments.watch)?,
+        Some(Action::Plot(wish)) => plot(&arguments.name, wish)?,
         Some(Action::Reset) => {
             Monitor::resume(&arguments.name)?.reset()?;
             say("reports begin anew; the kernel's counters go on");
@@ -119,7 +138,9 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<()> {
         }
         return show(&report?, watch.json);
     }
-    if watch.once || watch.json || !io::stdout().is_terminal() {
+    if let Some(address) = watch.listen {
+        serve::run(&mut monitor, address, &end)?;
+    } else if watch.once || watch.json || !io::stdout().is_terminal() {
         show(&monitor.report(None), watch.json)?;
     } else {
         live::run(&mut monitor, &end)?;
@@ -127,6 +148,19 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<()> {
     if begun == Begun::Now {
         say("counting goes on in the kernel: tompion monitor shows it again, tompion monitor stop ends it");
     }
+    Ok(())
+}
+
+fn plot(name: &str, wish: &Plot) -> anyhow::Result<()> {
+    let report = Monitor::resume(name)?.report(None);
+    let picture = tompion_latency::plot::svg(&report, &text::title(&report));
+    if wish.output == Path::new("-") {
+        io::stdout().lock().write_all(picture.as_bytes())?;
+        return Ok(());
+    }
+    let path = wish.output.display();
+    fs::write(&wish.output, picture).with_context(|| format!("can't write {path}"))?;
+    say(format!("{path}: histograms of {}", counted(report.wakeups.woken, "wake-up")));
     Ok(())
 }
 
@@ -157,6 +191,9 @@ fn show(report: &Report, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// By which the user's wish is told from other things that are waited for.
+const SIGNALS: Interest = 0;
+
 /// The user's wish to end.
 struct End {
     signals: Signals,
@@ -170,13 +207,18 @@ impl End {
         const SIGTERM: i32 = 15;
         let signals = Signals::take(&[SIGHUP, SIGINT, SIGTERM]).context("can't take signals")?;
         let poller = Poller::new().context("can't wait")?;
-        poller.add(signals.as_fd(), 0).context("can't wait for signals")?;
+        poller.add(signals.as_fd(), SIGNALS).context("can't wait for signals")?;
         Ok(Self { signals, poller })
     }
 
     /// Waits so long, or until the user wants to end.
     fn comes_within(&self, time: Duration) -> anyhow::Result<bool> {
         self.poller.wait(Some(time)).context("can't wait")?;
-        Ok(self.signals.next().is_some())
+        Ok(self.has_come())
+    }
+
+    /// Whether the user wanted to end.
+    fn has_come(&self) -> bool {
+        self.signals.next().is_some()
     }
 }

@@ -93,11 +93,15 @@ fn longest(us: f64, known: Maximum) -> String {
     }
 }
 
-fn head(text: &mut String, report: &Report) {
+/// How many wake-ups, and since when.
+pub fn title(report: &Report) -> String {
     let woken = counted(report.wakeups.woken, "wake-up");
     let lasted = span(report.to_ns.saturating_sub(report.from_ns));
-    let since = time(report.from_ns, "%-d %b %H:%M:%S");
-    let _ = writeln!(text, "{BOLD}real-time wake-ups{END}  {woken} in {lasted}, since {since}");
+    format!("{woken} in {lasted}, since {}", time(report.from_ns, "%-d %b %H:%M:%S"))
+}
+
+fn head(text: &mut String, report: &Report) {
+    let _ = writeln!(text, "{BOLD}real-time wake-ups{END}  {}", title(report));
     let off: Vec<&str> =
         Kind::ALL.iter().filter(|kind| !report.kinds.contains(kind)).map(|kind| kind.name()).collect();
     if !off.is_empty() {

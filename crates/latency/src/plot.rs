@@ -1,0 +1,215 @@
+//! Histograms as a picture: a panel for each kind, a line for each CPU, lengths and counts logarithmic, so that the one
+//! latency in a million is seen beside the million. Light and dark as the reader has it.
+
+use std::fmt::Write;
+
+use crate::{
+    histogram::Histogram,
+    kinds::Kind,
+    report::{KindReport, Report},
+};
+
+const PANEL_WIDTH: f64 = 520.0;
+const PANEL_HEIGHT: f64 = 230.0;
+/// Room around the axes of a panel.
+const LEFT: f64 = 52.0;
+const RIGHT: f64 = 14.0;
+const TOP: f64 = 44.0;
+const BOTTOM: f64 = 34.0;
+/// Above all panels.
+const HEAD: f64 = 58.0;
+
+/// Bounds of the lengths, in microseconds.
+const SHORTEST: f64 = 0.7;
+const LONGEST: f64 = 20_000.0;
+/// Places for each power of ten, but none is shorter than a microsecond.
+const PLACES: u32 = 20;
+
+/// Colours that are told apart by everybody (Okabe and Ito, 2008); more CPUs begin again.
+const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a7f00"];
+
+const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#24292f}.title{font-weight:600;font-size:13px}\
+    .head{font-weight:600;font-size:16px}.dim{fill:#57606a}.page{fill:#fff}.grid{stroke:#d0d7de;stroke-width:1}\
+    .line{fill:none;stroke-width:1.6;stroke-linejoin:round}.longest{stroke-width:1.2;stroke-dasharray:3 3}\
+    @media(prefers-color-scheme:dark){text{fill:#e6edf3}.dim{fill:#8b949e}.page{fill:#0d1117}.grid{stroke:#30363d}}";
+
+/// Ends of the places, in whole microseconds.
+fn edges() -> Vec<u64> {
+    let steps = (0..=PLACES * 4 + PLACES / 4).map(|step| 10f64.powf(f64::from(step) / f64::from(PLACES)));
+    let mut edges: Vec<u64> = steps.map(|edge| edge.round() as u64).collect();
+    edges.dedup();
+    edges
+}
+
+/// Where a length stands, from the left end of the axis.
+fn x_of(us: f64) -> f64 {
+    let share = (us.clamp(SHORTEST, LONGEST) / SHORTEST).ln() / (LONGEST / SHORTEST).ln();
+    share * (PANEL_WIDTH - LEFT - RIGHT)
+}
+
+/// A number of decades that has room for a count.
+fn decades(count: u64) -> u32 {
+    count.max(1).ilog10() + 1
+}
+
+/// Where a count stands, from the upper end of the axis. A single one is seen.
+fn y_of(count: u64, decades: u32) -> f64 {
+    let height = PANEL_HEIGHT - TOP - BOTTOM;
+    match count {
+        0 => height,
+        _ => height * (1.0 - ((count as f64).log10() + 0.3) / (f64::from(decades) + 0.3)),
+    }
+}
+
+/// The picture, an SVG document.
+pub fn svg(report: &Report, title: &str) -> String {
+    let kinds: Vec<Kind> = report.of_all_cpus().into_keys().collect();
+    let rows = kinds.len().div_ceil(2).max(1);
+    let (width, height) = (2.0 * PANEL_WIDTH, HEAD + rows as f64 * PANEL_HEIGHT);
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
+         aria-label=\"Histograms of latencies\">\n<style>{STYLE}</style>\n\
+         <rect class=\"page\" width=\"{width}\" height=\"{height}\"/>\n\
+         <text class=\"head\" x=\"{LEFT}\" y=\"26\">{}</text>\n",
+        escaped(title)
+    );
+    legend(&mut text, report);
+    for (place, kind) in kinds.iter().enumerate() {
+        let (left, top) =
+            ((place % 2) as f64 * PANEL_WIDTH + LEFT, HEAD + (place / 2) as f64 * PANEL_HEIGHT + TOP);
+        let _ = writeln!(text, "<g transform=\"translate({left},{top})\">");
+        panel(&mut text, report, *kind);
+        text.push_str("</g>\n");
+    }
+    text.push_str("</svg>\n");
+    text
+}
+
+fn colour(cpu: u32) -> &'static str {
+    COLOURS.get(cpu as usize % COLOURS.len()).copied().unwrap_or("#000")
+}
+
+fn legend(text: &mut String, report: &Report) {
+    /// As many as have room.
+    const MOST: usize = 16;
+    let mut left = LEFT;
+    for cpu in report.cpus.iter().take(MOST) {
+        let _ = writeln!(
+            text,
+            "<path class=\"line\" stroke=\"{}\" d=\"M{left},46h16\"/><text class=\"dim\" x=\"{}\" y=\"50\">CPU {}</text>",
+            colour(cpu.cpu),
+            left + 20.0,
+            cpu.cpu
+        );
+        left += 62.0;
+    }
+}
+
+fn panel(text: &mut String, report: &Report, kind: Kind) {
+    let of_cpus = || report.cpus.iter().filter_map(|cpu| Some((cpu.cpu, cpu.kinds.get(&kind)?)));
+    let lines: Vec<(u32, Vec<u64>, &KindReport)> =
+        of_cpus().map(|(cpu, found)| (cpu, counts(&found.places), found)).collect();
+    let most = lines.iter().flat_map(|line| &line.1).copied().max().unwrap_or(0);
+    let decades = decades(most);
+    let longest = of_cpus().map(|(_, found)| found.max_us).fold(0.0, f64::max);
+    let all: u64 = of_cpus().map(|(_, found)| found.count).sum();
+    let _ = writeln!(
+        text,
+        "<text class=\"title\" y=\"-22\">{}</text><text class=\"dim\" y=\"-7\">{all} of {}, longest {longest:.1} µs</text>",
+        escaped(kind.long_words()),
+        kind.name()
+    );
+    axes(text, decades);
+    for (cpu, counts, found) in lines {
+        let (path, x, bottom) = (path(&counts, decades), x_of(found.max_us), y_of(0, decades));
+        let colour = colour(cpu);
+        let _ = writeln!(text, "<path class=\"line\" stroke=\"{colour}\" d=\"{path}\"/>");
+        let _ =
+            writeln!(text, "<path class=\"line longest\" stroke=\"{colour}\" d=\"M{x:.1},0V{bottom:.1}\"/>");
+    }
+}
+
+fn axes(text: &mut String, decades: u32) {
+    let (right, bottom) = (PANEL_WIDTH - LEFT - RIGHT, y_of(0, decades));
+    for (us, name) in [(1.0, "1 µs"), (10.0, "10 µs"), (100.0, "100 µs"), (1e3, "1 ms"), (1e4, "10 ms")] {
+        let x = x_of(us);
+        let _ = writeln!(
+            text,
+            "<path class=\"grid\" d=\"M{x:.1},0V{bottom:.1}\"/>\
+             <text class=\"dim\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>",
+            bottom + 18.0
+        );
+    }
+    let _ = writeln!(text, "<path class=\"grid\" d=\"M0,{bottom:.1}H{right:.1}\"/>");
+    // No more lines than have room.
+    let step = decades.div_ceil(5).max(1) as usize;
+    for power in (0..=decades).step_by(step) {
+        let y = y_of(10u64.saturating_pow(power), decades);
+        let name = match power {
+            0..=3 => 10u64.pow(power).to_string(),
+            4..=5 => format!("{} k", 10u64.pow(power - 3)),
+            6..=8 => format!("{} M", 10u64.pow(power - 6)),
+            _ => format!("1e{power}"),
+        };
+        let _ = writeln!(
+            text,
+            "<path class=\"grid\" d=\"M0,{y:.1}H{right:.1}\"/>\
+             <text class=\"dim\" x=\"-6\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>",
+            y + 4.0
+        );
+    }
+}
+
+/// How many there are before each edge and not before the one before it; at the end, all others.
+fn counts(places: &Histogram) -> Vec<u64> {
+    let edges = edges();
+    let mut counts = vec![0; edges.len() + 1];
+    for (begin, count) in places.places() {
+        if let Some(sum) = counts.get_mut(edges.partition_point(|edge| edge * 1000 <= begin)) {
+            *sum += count;
+        }
+    }
+    counts
+}
+
+/// Steps over the places.
+fn path(counts: &[u64], decades: u32) -> String {
+    let edges = edges();
+    let mut path = format!("M0,{:.1}", y_of(0, decades));
+    for (place, count) in counts.iter().enumerate() {
+        let right = edges.get(place).map_or(LONGEST, |edge| *edge as f64);
+        let _ = write!(path, "V{:.1}H{:.1}", y_of(*count, decades), x_of(right));
+    }
+    let _ = write!(path, "V{:.1}", y_of(0, decades));
+    path
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_latency_is_in_a_place() {
+        let mut histogram = Histogram::default();
+        let lengths = [0, 1, 2, 9, 10, 57, 999, 10_240, 10_241];
+        lengths.iter().for_each(|us| histogram.add(us * 1000, us * 1000 + 1000, 3));
+        let counts = counts(&histogram);
+        assert_eq!(counts.iter().sum::<u64>(), 27);
+        assert_eq!((counts[0], counts[1], counts[2]), (3, 3, 3));
+        assert!(edges().windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn a_single_one_is_seen_and_the_most_have_room() {
+        for most in [1, 9, 10, 1_000_000, u64::MAX] {
+            let decades = decades(most);
+            assert!(y_of(1, decades) < y_of(0, decades) - 2.0 && y_of(most, decades) >= 0.0, "{most}");
+        }
+        assert!(x_of(0.0) == 0.0 && x_of(1e9) == PANEL_WIDTH - LEFT - RIGHT);
+        assert_eq!(escaped("a<b>&c"), "a&lt;b&gt;&amp;c");
+    }
+}

@@ -1,0 +1,150 @@
+//! Reports in the text format of Prometheus.
+//!
+//! Source: <https://prometheus.io/docs/instrumenting/exposition_formats/>, version 0.0.4.
+
+use std::fmt::Write;
+
+use crate::report::Report;
+
+/// Bounds of the buckets, in nanoseconds: 1, 2, 3, 5, 7 µs and so on, up to 10 ms. Histograms tell whole microseconds apart, so
+/// no bound divides a place of theirs.
+fn bounds() -> impl Iterator<Item = u64> {
+    let steps = (0..4).flat_map(|power| [1, 2, 3, 5, 7].map(|digit| digit * 1000 * 10u64.pow(power)));
+    steps.chain([10_000_000])
+}
+
+/// Everything that was counted since `total` began, and the longest since the last reset, which `recent` has.
+pub fn exposition(total: &Report, recent: &Report) -> String {
+    let mut text = String::new();
+    // Writing to a text doesn't fail.
+    let _ = histograms(&mut text, total);
+    let _ = longest(&mut text, recent);
+    let _ = wakeups(&mut text, total);
+    let _ = threads(&mut text, recent);
+    text
+}
+
+fn head(text: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Result {
+    writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}")
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn histograms(text: &mut String, report: &Report) -> std::fmt::Result {
+    let name = "tompion_latency_seconds";
+    head(text, name, "histogram", "Latencies of real-time wake-ups and their timers, by CPU and kind.")?;
+    for cpu in &report.cpus {
+        for (kind, found) in &cpu.kinds {
+            let labels = format!("cpu=\"{}\",kind=\"{kind}\"", cpu.cpu);
+            let (mut places, mut below) = (found.places.places().peekable(), 0);
+            for bound in bounds() {
+                while let Some((_, count)) = places.next_if(|(begin, _)| *begin < bound) {
+                    below += count;
+                }
+                writeln!(text, "{name}_bucket{{{labels},le=\"{}\"}} {below}", seconds(bound))?;
+            }
+            writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", found.count)?;
+            writeln!(text, "{name}_sum{{{labels}}} {}", found.mean_us * found.count as f64 / 1e6)?;
+            writeln!(text, "{name}_count{{{labels}}} {}", found.count)?;
+        }
+    }
+    Ok(())
+}
+
+fn longest(text: &mut String, report: &Report) -> std::fmt::Result {
+    let name = "tompion_latency_max_seconds";
+    head(text, name, "gauge", "The longest latency since the last reset, by CPU and kind.")?;
+    for (cpu, kinds) in &report.max_us {
+        for (kind, us) in kinds {
+            writeln!(text, "{name}{{cpu=\"{cpu}\",kind=\"{kind}\"}} {}", us / 1e6)?;
+        }
+    }
+    Ok(())
+}
+
+fn wakeups(text: &mut String, report: &Report) -> std::fmt::Result {
+    let sums = &report.wakeups;
+    head(text, "tompion_wakeups_total", "counter", "Real-time wake-ups, by how they ended.")?;
+    let ends = [
+        ("highest", sums.wakeup),
+        ("shared", sums.shared),
+        ("preempted", sums.preempted),
+        ("not-slept", sums.not_slept),
+        ("replaced", sums.replaced),
+        ("displaced", sums.displaced),
+    ];
+    for (end, count) in ends {
+        writeln!(text, "tompion_wakeups_total{{end=\"{end}\"}} {count}")?;
+    }
+    let others = [
+        ("tompion_wakeups_begun_total", "counter", "Real-time wake-ups that began.", sums.woken as i64),
+        (
+            "tompion_sums_difference",
+            "gauge",
+            "What these sums disagree by: 0, or a mistake.",
+            sums.difference,
+        ),
+        (
+            "tompion_programs_not_started_total",
+            "counter",
+            "How often the kernel did not start one of the monitor's programs.",
+            report.not_started as i64,
+        ),
+    ];
+    for (name, kind, help, value) in others {
+        head(text, name, kind, help)?;
+        writeln!(text, "{name} {value}")?;
+    }
+    let Some(unseen) = report.unseen else { return Ok(()) };
+    let name = "tompion_wakeups_unseen";
+    head(
+        text,
+        name,
+        "gauge",
+        "Wake-ups that the scheduler counted and the monitor did not see, since it looks on.",
+    )?;
+    writeln!(text, "{name} {}", unseen.unseen)
+}
+
+fn threads(text: &mut String, report: &Report) -> std::fmt::Result {
+    let each = report.threads.iter().map(|thread| {
+        let labels = format!("tid=\"{}\",thread=\"{}\"", thread.tid, escaped(&thread.name));
+        (labels, thread.max_us / 1e6, thread.p999_us / 1e6, thread.misses)
+    });
+    let each: Vec<_> = each.collect();
+    let name = "tompion_thread_latency_max_seconds";
+    head(text, name, "gauge", "The longest latency of a thread since the last reset.")?;
+    each.iter().try_for_each(|(labels, longest, ..)| writeln!(text, "{name}{{{labels}}} {longest}"))?;
+    let name = "tompion_thread_latency_p999_seconds";
+    head(text, name, "gauge", "What 99.9 % of a thread's latencies since the last reset don't reach.")?;
+    each.iter().try_for_each(|(labels, _, below, _)| writeln!(text, "{name}{{{labels}}} {below}"))?;
+    let name = "tompion_thread_misses";
+    head(text, name, "gauge", "How often a thread was behind its own plan since the last reset.")?;
+    each.iter().try_for_each(|(labels, .., misses)| writeln!(text, "{name}{{{labels}}} {misses}"))
+}
+
+/// A label's value: threads may call themselves anything.
+fn escaped(name: &str) -> String {
+    name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_whole_microseconds_and_rise() {
+        let bounds: Vec<u64> = bounds().collect();
+        assert_eq!((bounds.len(), bounds[0], bounds[20]), (21, 1000, 10_000_000));
+        assert!(
+            bounds.windows(2).all(|pair| pair[0] < pair[1]) && bounds.iter().all(|bound| bound % 1000 == 0)
+        );
+    }
+
+    #[test]
+    fn names_are_no_syntax() {
+        assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+    }
+}
