@@ -85,7 +85,7 @@ export class Overlay {
     drawing.stroke();
     drawing.globalAlpha = 1;
     drawing.font = FONT;
-    const words = `not read yet · ${Math.floor(info.progress * 100)} % is`;
+    const words = `not read yet · ${Math.floor(info.progress * 100)} % read`;
     const wide = drawing.measureText(words).width + 16;
     if (right - left > wide + 16) {
       drawing.fillStyle = palette.ground;

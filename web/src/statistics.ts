@@ -157,7 +157,7 @@ export class Selection implements Page {
     const waits = (found.waits ?? []).slice(0, 20);
     if (waits.length === 0) return null;
     const table = el("table", { class: "list" });
-    table.append(headings(["", "thread", "waited", "why"]));
+    table.append(headings(["", "thread", "waited", "why"], ["waited"]));
     for (const wait of waits) {
       const go = (): void => this.app.jump(wait.lane, wait.begin, wait);
       const name = link(`${shorten(wait.name, 40)} ${wait.tid}`, "Show it", go);
@@ -202,7 +202,7 @@ export class Selection implements Page {
   private cpus(found: Statistics): HTMLElement | null {
     if (found.cpus.length === 0) return null;
     const table = el("table", { class: "list" });
-    table.append(headings(["CPU", "busy", "", "interrupts"]));
+    table.append(headings(["CPU", "busy", "", "interrupts"], ["busy", "interrupts"]));
     for (const cpu of found.cpus) {
       const whole = cpu.busy + cpu.idle + cpu.unknown;
       const bar = el("span", { class: "shares" });
@@ -272,8 +272,9 @@ function number(text: string): HTMLTableCellElement {
   return el("td", { class: "number", text });
 }
 
-function headings(names: string[]): HTMLElement {
-  return el("tr", {}, ...names.map((text) => el("th", { text })));
+/** Headings of columns; those of numbers stand above these. */
+function headings(names: string[], numbers: string[]): HTMLElement {
+  return el("tr", {}, ...names.map((text) => el("th", { text, class: numbers.includes(text) ? "number" : "" })));
 }
 
 function card(title: string, content: HTMLElement, className = ""): HTMLElement {

@@ -138,7 +138,7 @@ impl Applier {
                 Ok(())
             }
             Finding::Progress(progress, traces) => {
-                index.progress = progress.clamp(0.0, 0.999);
+                index.tell(progress.clamp(0.0, 0.999));
                 index.events = traces.iter().map(|(events, _)| *events).collect();
                 index.bounds = traces.into_iter().map(|(_, bounds)| bounds).collect();
                 Ok(())
@@ -490,7 +490,7 @@ impl Applier {
 fn arrow(index: &mut Index, style: u8, from: (i64, u32), to: (i64, u32)) -> io::Result<()> {
     let extra = u64::from(to.1);
     let entry = Entry { begin: from.0, end: to.0, style, label: from.1, extra, count: 1, ..Entry::default() };
-    index.arrows.push(&entry, (&index.widths, &mut index.store)).map(drop)
+    index.arrows.push(&entry, (&index.widths, &index.store)).map(drop)
 }
 
 /// A track without lanes.

@@ -127,7 +127,7 @@ impl Levels {
     /// # Errors
     ///
     /// If a block cannot be written.
-    pub fn push(&mut self, entry: &Entry, (widths, store): (&Widths, &mut Store)) -> io::Result<usize> {
+    pub fn push(&mut self, entry: &Entry, (widths, store): (&Widths, &Store)) -> io::Result<usize> {
         if self.0.is_empty() {
             // Most lanes have a single level, and there may be hundreds of thousands.
             self.0.reserve_exact(1);
@@ -144,7 +144,7 @@ impl Levels {
     }
 
     /// Writes the open block of a level, and feeds the level above if there is to be one.
-    fn close(&mut self, index: usize, feeds: bool, (widths, store): (&Widths, &mut Store)) -> io::Result<()> {
+    fn close(&mut self, index: usize, feeds: bool, (widths, store): (&Widths, &Store)) -> io::Result<()> {
         let Some(level) = self.0.get_mut(index) else { return Ok(()) };
         let open = std::mem::take(&mut level.open);
         if open.bytes.is_empty() {
@@ -184,7 +184,7 @@ impl Levels {
     /// # Errors
     ///
     /// If a block cannot be written.
-    pub fn relieve(&mut self, place: (&Widths, &mut Store)) -> io::Result<()> {
+    pub fn relieve(&mut self, place: (&Widths, &Store)) -> io::Result<()> {
         self.close(0, true, place)?;
         // Of hundreds of thousands of lanes, what is being merged takes more than what was merged.
         let merge = self.0.first_mut().and_then(|level| level.merge.take());
@@ -199,7 +199,7 @@ impl Levels {
     /// # Errors
     ///
     /// If a block cannot be written.
-    pub fn finish(&mut self, (widths, store): (&Widths, &mut Store)) -> io::Result<()> {
+    pub fn finish(&mut self, (widths, store): (&Widths, &Store)) -> io::Result<()> {
         let mut index = 0;
         while index < self.0.len() {
             // A lane of a single block needs no levels.

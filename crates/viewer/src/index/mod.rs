@@ -15,6 +15,7 @@ mod folder;
 mod kept;
 pub mod labels;
 pub mod lane;
+mod pending;
 pub mod place;
 pub mod store;
 
@@ -30,6 +31,7 @@ use entry::Entry;
 use kept::Kept;
 use labels::Labels;
 use lane::{Levels, Slice, Widths};
+use pending::Pending;
 use store::Store;
 
 /// Bytes of entries in memory at which they are written, whatever blocks are full.
@@ -269,6 +271,9 @@ pub struct Index {
     limit: usize,
     known: Known,
     kept: Kept,
+    pending: Pending,
+    /// How much is there once what is pending is written.
+    told: f64,
 }
 
 /// What tracks there are, while they are made.
@@ -329,6 +334,8 @@ impl Index {
             limit: MOST_OPEN,
             known: Known::default(),
             kept: Kept::default(),
+            pending: Pending::default(),
+            told: 0.0,
         }
     }
 
@@ -343,21 +350,30 @@ impl Index {
         self.lanes = before.lanes.iter().map(empty).collect();
     }
 
-    /// Adds an entry to a lane.
+    /// Adds an entry to a lane, sooner or later.
     ///
     /// # Errors
     ///
     /// If the file cannot be written.
     pub fn push(&mut self, lane: u32, entry: &Entry) -> io::Result<()> {
-        let Some(lane) = self.lanes.get_mut(lane as usize) else { return Ok(()) };
-        self.open += lane.levels.push(entry, (&self.widths, &mut self.store))?;
+        if self.pending.push(lane, entry) { self.write_pending() } else { Ok(()) }
+    }
+
+    /// Says how much is read: 1 is all.
+    pub fn tell(&mut self, progress: f64) {
+        self.told = progress;
+    }
+
+    fn write_pending(&mut self) -> io::Result<()> {
+        self.open += self.pending.write(&mut self.lanes, (&self.widths, &self.store))?;
+        self.progress = self.told;
         if self.open > self.limit { self.relieve() } else { Ok(()) }
     }
 
     /// Writes what is in memory.
     fn relieve(&mut self) -> io::Result<()> {
         for lane in &mut self.lanes {
-            lane.levels.relieve((&self.widths, &mut self.store))?;
+            lane.levels.relieve((&self.widths, &self.store))?;
         }
         self.open = self.lanes.iter().map(|lane| lane.levels.open_bytes()).sum();
         // What stays are the blocks of upper levels, which grow ever more slowly.
@@ -371,10 +387,12 @@ impl Index {
     ///
     /// If the file cannot be written.
     pub fn finish(&mut self) -> io::Result<()> {
+        self.write_pending()?;
+        self.pending = Pending::default();
         for lane in &mut self.lanes {
-            lane.levels.finish((&self.widths, &mut self.store))?;
+            lane.levels.finish((&self.widths, &self.store))?;
         }
-        self.arrows.finish((&self.widths, &mut self.store))?;
+        self.arrows.finish((&self.widths, &self.store))?;
         (self.known, self.kept) = (Known::default(), Kept::default());
         self.outlines.clear();
         Ok(())

@@ -4,21 +4,22 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Largest block in bytes: what a file says is read only up to it.
 pub const MAX_BLOCK: u32 = 1 << 20;
 
-/// A file of blocks. Copies of it share the file.
+/// A file of blocks. Copies of it share the file, and where the next block will stand.
 #[derive(Clone, Debug)]
 pub struct Store {
     file: Arc<File>,
-    end: u64,
+    end: Arc<AtomicU64>,
 }
 
 impl Store {
     /// Blocks are appended behind the first `end` bytes of a file.
     pub fn new(file: File, end: u64) -> Self {
-        Self { file: Arc::new(file), end }
+        Self { file: Arc::new(file), end: Arc::new(AtomicU64::new(end)) }
     }
 
     /// The file.
@@ -40,16 +41,16 @@ impl Store {
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn append(&mut self, bytes: &[u8]) -> io::Result<u64> {
-        let place = self.end;
+    pub fn append(&self, bytes: &[u8]) -> io::Result<u64> {
+        // Each place is given once; who reads a block is told of it by who wrote it.
+        let place = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.file.write_all_at(bytes, place)?;
-        self.end += bytes.len() as u64;
         Ok(place)
     }
 
     /// Where the next block will stand.
     pub fn end(&self) -> u64 {
-        self.end
+        self.end.load(Ordering::Relaxed)
     }
 
     /// Writes at a place.

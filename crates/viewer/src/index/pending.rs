@@ -1,0 +1,181 @@
+//! Entries on their way to their lanes.
+//!
+//! Processors go from thread to thread, and what thousands of lanes have in memory fits into no cache: to add one entry
+//! takes longer for waiting on memory than for all else. So entries are gathered and then added lane after lane, by
+//! several threads where there are processors.
+
+use std::{io, mem, thread};
+
+use super::Lane;
+use super::entry::Entry;
+use super::lane::Widths;
+use super::store::Store;
+
+/// How many are gathered: of thousands of lanes, each gets several.
+const MOST: usize = 1 << 17;
+/// Most threads that add them.
+const MOST_THREADS: usize = 8;
+
+/// Entries in the order in which they came.
+#[derive(Clone, Debug, Default)]
+pub struct Pending {
+    entries: Vec<(u32, Entry)>,
+    /// How many there are of each lane.
+    counts: Vec<u32>,
+    /// Lanes that have some.
+    lanes: Vec<u32>,
+    /// The entries' places, lane after lane.
+    order: Vec<u32>,
+}
+
+/// Entries of a lane: where they end in the order.
+struct Run {
+    lane: usize,
+    begin: usize,
+    end: usize,
+}
+
+impl Pending {
+    /// Adds one. True if it is time to [write](Self::write).
+    pub fn push(&mut self, lane: u32, entry: &Entry) -> bool {
+        let place = lane as usize;
+        if self.counts.len() <= place {
+            self.counts.resize(place + 1, 0);
+        }
+        if let Some(count) = self.counts.get_mut(place) {
+            if *count == 0 {
+                self.lanes.push(lane);
+            }
+            *count += 1;
+        }
+        self.entries.push((lane, *entry));
+        self.entries.len() >= MOST
+    }
+
+    /// Adds all of them to their lanes, and forgets them. Returns by how many bytes more is in memory.
+    ///
+    /// # Errors
+    ///
+    /// If a block cannot be written.
+    pub fn write(&mut self, lanes: &mut [Lane], (widths, store): (&Widths, &Store)) -> io::Result<usize> {
+        let threads = thread::available_parallelism().map_or(1, usize::from) / 2;
+        // With the threads that read, these are as many as there are processors.
+        let threads = if self.entries.len() < MOST / 2 { 1 } else { threads.clamp(1, MOST_THREADS) };
+        let runs = self.runs();
+        let (entries, order) = (&self.entries, &self.order);
+        let add = |runs: &[Run], lanes: &mut [Lane], first: usize| -> io::Result<usize> {
+            let mut bytes = 0;
+            for run in runs {
+                let Some(lane) = run.lane.checked_sub(first).and_then(|lane| lanes.get_mut(lane)) else {
+                    continue;
+                };
+                for place in order.get(run.begin..run.end).unwrap_or_default() {
+                    let Some((_, entry)) = entries.get(*place as usize) else { continue };
+                    bytes += lane.levels.push(entry, (widths, store))?;
+                }
+            }
+            Ok(bytes)
+        };
+        let written = if threads == 1 {
+            add(&runs, lanes, 0)
+        } else {
+            thread::scope(|scope| {
+                let mut adding = Vec::new();
+                let (mut runs, mut lanes, mut first) = (runs.as_slice(), lanes, 0);
+                for left in (1..=threads).rev() {
+                    // As many entries for each as for the others, about.
+                    let begin = runs.first().map_or(0, |run| run.begin);
+                    let share = begin + (entries.len() - begin).div_ceil(left);
+                    let of_it = runs.partition_point(|run| run.begin < share);
+                    let (its, rest) = runs.split_at(of_it);
+                    let behind = its.last().map_or(first, |run| run.lane + 1);
+                    let cut = (behind - first).min(lanes.len());
+                    let (its_lanes, others) = mem::take(&mut lanes).split_at_mut(cut);
+                    let add = &add;
+                    adding.push(scope.spawn(move || add(its, its_lanes, first)));
+                    (runs, lanes, first) = (rest, others, behind);
+                }
+                let failed = |_| Err(io::Error::other("a thread that writes the index failed"));
+                adding.into_iter().try_fold(0, |sum, one| Ok(sum + one.join().unwrap_or_else(failed)?))
+            })
+        };
+        self.entries.clear();
+        written
+    }
+
+    /// Puts entries into the order of their lanes, those of one lane as they came.
+    fn runs(&mut self) -> Vec<Run> {
+        self.lanes.sort_unstable();
+        let mut runs = Vec::with_capacity(self.lanes.len());
+        let mut end = 0;
+        for &lane in &self.lanes {
+            let Some(count) = self.counts.get_mut(lane as usize) else { continue };
+            let begin = end;
+            end += *count as usize;
+            runs.push(Run { lane: lane as usize, begin, end });
+            // From now on where the lane's next entry stands.
+            *count = begin as u32;
+        }
+        self.order.clear();
+        self.order.resize(self.entries.len(), 0);
+        for (index, (lane, _)) in self.entries.iter().enumerate() {
+            let Some(next) = self.counts.get_mut(*lane as usize) else { continue };
+            if let Some(place) = self.order.get_mut(*next as usize) {
+                *place = index as u32;
+            }
+            *next += 1;
+        }
+        for lane in self.lanes.drain(..) {
+            if let Some(count) = self.counts.get_mut(lane as usize) {
+                *count = 0;
+            }
+        }
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{LaneKind, NO_RANGE, lane::Levels};
+    use super::*;
+
+    #[test]
+    fn every_lane_gets_its_own_in_their_order() {
+        let store = Store::new(tempfile::tempfile().unwrap(), 0);
+        let lane = |track| Lane {
+            track,
+            kind: LaneKind::Marks,
+            depth: 0,
+            trace: 0,
+            range: NO_RANGE,
+            levels: Levels::default(),
+        };
+        let mut lanes: Vec<Lane> = (0..1000).map(lane).collect();
+        let widths = Widths::new(1 << 30);
+        let mut pending = Pending::default();
+        // More than are gathered at a time, most of them in few lanes.
+        let of = |number: u32| (number.wrapping_mul(2_654_435_761) >> 22).min(number % 1024).min(999);
+        let count = 3 * MOST as u32 / 2;
+        for number in 0..count {
+            let time = i64::from(number);
+            let entry = Entry { begin: time, end: time, count: 1, ..Entry::default() };
+            if pending.push(of(number), &entry) {
+                pending.write(&mut lanes, (&widths, &store)).unwrap();
+            }
+        }
+        pending.write(&mut lanes, (&widths, &store)).unwrap();
+        for (number, lane) in lanes.iter().enumerate() {
+            let expected: Vec<i64> =
+                (0..count).filter(|it| of(*it) as usize == number).map(i64::from).collect();
+            let mut found = Vec::new();
+            let slice = lane.levels.slice((i64::MIN, i64::MAX), (0, &widths));
+            slice
+                .read(&store, (i64::MIN, i64::MAX), &mut |entry| {
+                    found.push(entry.begin);
+                    true
+                })
+                .unwrap();
+            assert_eq!(found, expected, "lane {number}");
+        }
+    }
+}
