@@ -13,6 +13,8 @@ import type { EventRow, EventRows } from "./wire";
 const ROW = 20;
 const PAGE = 100;
 const MOST_PAGES = 60;
+/** A filter is counted a quarter of a second at a time: so often is asked where a moment is among what it takes. */
+const MOST_LOOKS = 8;
 /** Browsers lose count of pixels beyond this. */
 const MOST_HEIGHT = 4_000_000;
 
@@ -34,6 +36,8 @@ export class Events implements Page {
   private total = 0;
   private first = 0;
   private chosen = -1;
+  /** Counts who asked where a moment is: the last one is told. */
+  private turn = 0;
   private request: AbortController | null = null;
   private asked = "";
   private built = false;
@@ -89,6 +93,8 @@ export class Events implements Page {
     this.pages = new Map();
     this.total = 0;
     this.first = 0;
+    this.chosen = -1;
+    this.turn += 1;
     this.root.dataset["ready"] = "false";
     void this.fetch(0);
   }
@@ -193,20 +199,24 @@ export class Events implements Page {
     void this.goTo(selected.begin);
   }
 
-  /** Shows the first row at or after a moment. */
+  /** Shows the first row at or after a moment: as many are before it as the table has up to there. */
   async goTo(time: number): Promise<void> {
-    const { area } = this.app;
+    const turn = ++this.turn;
+    const query = this.query();
+    let before: number | null = 0;
     try {
-      const until = await api.events({ ...this.query(), from: time, row: 0, count: 1 });
-      const row = until.rows[0];
-      if (row === undefined) return;
-      if (this.filter.value === "" && this.names.value === "" && area === null) {
-        this.chosen = row.row;
-        this.scrollTo(Math.max(0, row.row - Math.floor(this.visible / 3)));
+      for (let look = 0; time > query.from; look++) {
+        ({ total: before } = await api.events({ ...query, to: Math.min(query.to, time - 1), row: 0, count: 0 }));
+        if (turn !== this.turn) return;
+        if (before !== null || look >= MOST_LOOKS) break;
       }
     } catch {
       // The table stays where it is: nobody asked it to move.
+      return;
     }
+    if (before === null) return;
+    this.chosen = before;
+    this.scrollTo(Math.max(0, before - Math.floor(this.visible / 3)));
   }
 
   private scrollTo(row: number): void {

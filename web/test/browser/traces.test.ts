@@ -91,8 +91,35 @@ describe.skipIf(!available("many-threads"))("many-threads", () => {
       const names = [...document.querySelectorAll(".table-view .event-row span:nth-child(4)")];
       return names.length > 0 && names.every((name) => name.textContent?.startsWith("sched_wak"));
     });
+    // What is chosen on the timeline is found among them.
+    const scroll = await page.evaluate(() => {
+      const { app } = window.tompion!;
+      const [middle, before] = [Math.floor((app.info.begin + app.info.end) / 2), app.scroll];
+      app.scroll = 0;
+      app.view.set({ begin: middle, end: middle + 5e6 });
+      return before;
+    });
+    await settled(page);
+    const box = await boxOf(page, "cpu", [2]);
+    await page.mouse.click(box!.x, box!.y);
+    await page.waitForFunction(() => (window.tompion?.app.selected?.detail ?? null) !== null);
+    const begin = await page.evaluate(() => window.tompion!.app.selected!.begin);
+    await page.locator("#tab-events").click();
+    const chosen = page.locator(".table-view .event-row.chosen");
+    await chosen.waitFor();
+    const seconds = Number((await chosen.locator("span").first().textContent())!.replace(/[^0-9.]/g, ""));
+    expect(Math.round(seconds * 1e9)).toBeGreaterThanOrEqual(begin);
+    expect(await chosen.locator("span").nth(3).textContent()).toMatch(/^sched_wak/);
     await page.fill("#page-events .glob", "");
-    await page.locator(".table-view .event-row").first().click();
+    await page.evaluate((before) => {
+      const { app } = window.tompion!;
+      app.scroll = before;
+      app.view.set(app.view.whole());
+    }, scroll);
+    await settled(page);
+    await page.locator("#page-events .rows").focus();
+    await page.keyboard.press("Home");
+    await page.locator('.table-view .event-row[data-row="0"]').click();
     await page.waitForFunction(() => window.tompion?.app.cursor !== null);
   });
 
