@@ -84,7 +84,9 @@ impl Pins {
             Err(error) => return Err(Error::file("can't remove", &self.folder, error)),
         }
         remove(&aside);
-        let _ = fs::remove_file(self.since());
+        let since = self.since();
+        let _ = fs::remove_file(&since);
+        let _ = since.parent().map(fs::remove_dir);
         self.sweep();
         Ok(true)
     }

@@ -132,6 +132,8 @@ fn counting_goes_on_without_a_reader_and_a_reset_loses_nothing() {
     drop(monitor);
     assert!(Monitor::stop(&own.0).unwrap());
     assert!(!Monitor::stop(&own.0).unwrap());
+    // Nothing is left behind.
+    assert!(!std::path::Path::new("/run").join(&own.0).exists());
     assert!(matches!(Monitor::resume(&own.0), Err(tompion_latency::Error::NotCounting)));
 }
 
