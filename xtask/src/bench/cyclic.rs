@@ -43,7 +43,7 @@ impl Tool {
     const fn who(self) -> Who {
         match self {
             Self::Tompion => Who::Tompion,
-            Self::Cyclictest => Who::Lttng,
+            Self::Cyclictest => Who::Cyclictest,
         }
     }
 

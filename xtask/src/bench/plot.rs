@@ -53,7 +53,7 @@ const fn class(who: Who) -> &'static str {
         Who::Plain => "plain",
         Who::Tompion => "tompion",
         Who::Fallback | Who::Perf => "fallback",
-        Who::Lttng | Who::Babeltrace | Who::Ftrace => "lttng",
+        Who::Lttng | Who::Babeltrace | Who::Ftrace | Who::Cyclictest => "lttng",
     }
 }
 
@@ -120,7 +120,7 @@ impl Drawing {
                 format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{size:.1}\"/>\n")
             }
             Who::Fallback | Who::Perf => polygon(&[(0.0, -1.2), (1.2, 0.0), (0.0, 1.2), (-1.2, 0.0)]),
-            Who::Lttng | Who::Babeltrace | Who::Ftrace => {
+            Who::Lttng | Who::Babeltrace | Who::Ftrace | Who::Cyclictest => {
                 polygon(&[(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)])
             }
             Who::Plain => polygon(&[(0.0, -1.2), (1.1, 0.9), (-1.1, 0.9)]),

@@ -30,12 +30,18 @@ pub enum Who {
     Ftrace,
     /// `perf record`.
     Perf,
+    /// cyclictest.
+    Cyclictest,
 }
 
 impl Who {
     /// What Tompion is compared with, and what tables call it.
-    const PEERS: [(Self, &'static str); 3] =
-        [(Self::Lttng, "× LTTng"), (Self::Babeltrace, "× babeltrace2"), (Self::Ftrace, "× ftrace")];
+    const PEERS: [(Self, &'static str); 4] = [
+        (Self::Lttng, "× LTTng"),
+        (Self::Babeltrace, "× babeltrace2"),
+        (Self::Ftrace, "× ftrace"),
+        (Self::Cyclictest, "× cyclictest"),
+    ];
 }
 
 /// One thing that was measured, with all its measurements.

@@ -7,6 +7,8 @@ const LEFT: f64 = 84.0;
 const RIGHT: f64 = WIDTH - 28.0;
 const TOP: f64 = 98.0;
 const BOTTOM: f64 = 418.0;
+/// From one row of the legend to the next; there is room for two.
+const LEGEND_ROW: f64 = 17.0;
 
 /// How numbers are laid out.
 pub enum Axis {
@@ -189,15 +191,19 @@ impl Lines {
     }
 
     fn draw_legend(&self, drawing: &mut Drawing) {
-        let mut x = 20.0;
+        let (mut x, mut y) = (20.0, 48.0);
         for line in &self.lines {
-            let dashed = if line.dashed { " dashed" } else { "" };
-            drawing.path(&format!("{} line{dashed}", class(line.who)), &[(x, 48.0), (x + 24.0, 48.0)]);
-            if self.marks {
-                drawing.mark(line.who, (x + 12.0, 48.0));
+            let width = 30.0 + width_of(&line.label);
+            if x + width > RIGHT && x > 20.0 {
+                (x, y) = (20.0, y + LEGEND_ROW);
             }
-            drawing.text("soft", (x + 30.0, 52.5), Anchor::Start, &line.label);
-            x += 30.0 + width_of(&line.label) + 14.0;
+            let dashed = if line.dashed { " dashed" } else { "" };
+            drawing.path(&format!("{} line{dashed}", class(line.who)), &[(x, y), (x + 24.0, y)]);
+            if self.marks {
+                drawing.mark(line.who, (x + 12.0, y));
+            }
+            drawing.text("soft", (x + 30.0, y + 4.5), Anchor::Start, &line.label);
+            x += width + 14.0;
         }
     }
 }
