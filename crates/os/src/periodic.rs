@@ -13,7 +13,7 @@ use crate::{check, last_error};
 const SECOND: u64 = 1_000_000_000;
 
 fn timespec(ns: u64) -> libc::timespec {
-    libc::timespec { tv_sec: (ns / SECOND) as libc::time_t, tv_nsec: (ns % SECOND) as libc::c_long }
+    libc::timespec { tv_sec: (ns / SECOND) as _, tv_nsec: (ns % SECOND) as libc::c_long }
 }
 
 fn from(first_ns: u64, interval_ns: u64) -> libc::itimerspec {

@@ -5,6 +5,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::DirBuilderExt,
     path::PathBuf,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -19,6 +20,9 @@ pub const FOLDER: &str = "/run/tompion/shield";
 const CHANGES: &str = "/run/tompion/shield/changes";
 const HOLDER: &str = "/run/tompion/shield/holder";
 
+/// How long whoever has the notes is waited for: the guardian of a shield that was just lowered looks into them, and a
+/// program that was just begun has its copy of the lock until it executes.
+const PATIENCE_WITH_HOLDERS: Duration = Duration::from_secs(1);
 /// How long a group may take to become empty.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -45,12 +49,18 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// Opens the notes, if nobody else has.
+    /// Opens the notes, if nobody else goes on having them.
     pub(super) fn lock(root: &Root) -> Result<Self, Error> {
         let folder = root.place(FOLDER);
         let unwritten = |error| Error::Unwritten(FOLDER.into(), error);
         fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder).map_err(unwritten)?;
-        let Some(lock) = tompion_os::try_lock(&folder).map_err(unwritten)? else {
+        let begin = Instant::now();
+        let mut lock = tompion_os::try_lock(&folder).map_err(unwritten)?;
+        while lock.is_none() && begin.elapsed() < PATIENCE_WITH_HOLDERS {
+            thread::sleep(Duration::from_millis(10));
+            lock = tompion_os::try_lock(&folder).map_err(unwritten)?;
+        }
+        let Some(lock) = lock else {
             let holder = root.read_if_any(HOLDER).filter(|holder| holder.parse::<u32>().is_ok());
             return Err(Error::Busy(holder.unwrap_or_else(|| "of unknown number".into())));
         };
@@ -160,7 +170,7 @@ impl Notes {
                 Err(error) if begin.elapsed() >= PATIENCE => {
                     return Err(format!("control group {folder} stays: {}", words_of(&error)));
                 }
-                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+                Err(_) => thread::sleep(Duration::from_millis(10)),
             }
         }
     }
