@@ -1,0 +1,89 @@
+/*
+ * Delays on purpose: a chosen thread keeps its CPU busy for a while, once for each order, at a place where the kernel
+ * has interrupts or preemption off. No module, no patch; a delay ends by the clock and by a count, whatever happens.
+ */
+#include "injector.h"
+
+const char licence_of_programs[] SECTION("license") = "Dual MIT/GPL";
+
+/* Address of the handler of sleepers' timers, found by the loader. */
+const volatile u64 wakes_sleeper = 0;
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(map_flags, BPF_F_MMAPABLE);
+	NUMBER(max_entries, ORDERS);
+	TYPE(key, u32);
+	TYPE(value, struct order);
+} orders SECTION(".maps");
+
+/* Linux 5.17. */
+static long (*const bpf_loop)(u32 times, void *body, void *context, u64 flags) = (void *)181;
+
+/* Each round reads the clock, which takes 20 ns and more: an order of MOST_NS is done before. */
+#define MOST_ROUNDS (1 << 16)
+
+struct until {
+	u64 end;
+};
+
+static long is_over(u64 round, struct until *until)
+{
+	return bpf_ktime_get_ns() >= until->end;
+}
+
+/* Does what is ordered for a thread at this place, if anything is. */
+static ALWAYS_INLINE int delay(u32 tid, enum place place)
+{
+	u32 low = tid & (ORDERS - 1);
+	struct order *order = bpf_map_lookup_elem(&orders, &low);
+	if (!order || order->tid != tid || order->place != place || !order->delay)
+		return 0;
+	/* Taken once, also where programs of two places look at it. */
+	u64 length = __sync_val_compare_and_swap(&order->delay, order->delay, 0);
+	if (!length)
+		return 0;
+	u64 begun = bpf_ktime_get_ns();
+	struct until until = {.end = begun + (length < MOST_NS ? length : MOST_NS)};
+	bpf_loop(MOST_ROUNDS, is_over, &until, 0);
+	order->begun = begun;
+	order->ended = bpf_ktime_get_ns();
+	/* Orders memory: who sees the new count sees the times, too. */
+	__sync_fetch_and_add(&order->count, 1);
+	return 0;
+}
+
+static ALWAYS_INLINE u32 current_tid(void)
+{
+	return (u32)bpf_get_current_pid_tgid();
+}
+
+SECTION("tp_btf/hrtimer_start") int with_interrupts_off(u64 *arguments)
+{
+	return delay(current_tid(), INTERRUPTS_OFF);
+}
+
+SECTION("tp_btf/sys_enter") int with_preemption_off(u64 *arguments)
+{
+	return delay(current_tid(), PREEMPTION_OFF);
+}
+
+SECTION("tp_btf/softirq_entry") int in_soft_interrupt(u64 *arguments)
+{
+	return delay(current_tid(), SOFT_INTERRUPT);
+}
+
+SECTION("tp_btf/hrtimer_expire_entry") int in_hard_interrupt(u64 *arguments)
+{
+	struct hrtimer *timer = (void *)arguments[0];
+	if (timer->is_soft || (u64)timer->function != wakes_sleeper)
+		return 0;
+	struct hrtimer_sleeper *sleeper = (void *)timer;
+	struct task_struct *task = 0;
+	bpf_probe_read_kernel(&task, sizeof(task), &sleeper->task);
+	if (!task)
+		return 0;
+	s32 tid = 0;
+	bpf_probe_read_kernel(&tid, sizeof(tid), &task->pid);
+	return delay(tid, HARD_INTERRUPT);
+}

@@ -1,0 +1,37 @@
+/*
+ * What the injector's programs and its owner share: an array that is mapped into the owner, whose reader and writer is
+ * crates/injector/src/lib.rs. Times are CLOCK_MONOTONIC, in nanoseconds.
+ *
+ *   orders      by the low bits of a thread's number: what is ordered for it, and what came of it (struct order)
+ */
+#ifndef TOMPION_BPF_INJECTOR_H
+#define TOMPION_BPF_INJECTOR_H
+
+#include "kernel.h"
+
+/* A longer one is cut: no thread of the machine's shall wait for more than this. */
+#define MOST_NS 1000000
+
+enum place {
+	NOWHERE,
+	INTERRUPTS_OFF, /* where the thread arms a timer */
+	PREEMPTION_OFF, /* where it enters a system call */
+	HARD_INTERRUPT, /* where a timer's interrupt is about to wake it */
+	SOFT_INTERRUPT, /* where a soft interrupt runs on top of it */
+};
+
+#define ORDERS 4096
+
+struct order {
+	u32 tid;   /* the owner */
+	u32 place; /* the owner: `enum place` */
+	u64 delay; /* the owner, last of all; 0: nothing is ordered. Programs set it back before they begin */
+	u64 count; /* programs: how often it was done, after it ended */
+	u64 begun; /* programs: the last one */
+	u64 ended; /* programs: the same one's end */
+	u64 unused[3];
+};
+
+_Static_assert(sizeof(struct order) == 64, "as the owner has it");
+
+#endif

@@ -1,0 +1,65 @@
+//! Delays in the running kernel. Where that isn't permitted, a line says so and nothing is tested.
+
+use std::{
+    net::UdpSocket,
+    thread,
+    time::{Duration, Instant},
+};
+
+use tompion_injector::{Injector, Place};
+use tompion_os::{gettid, monotonic_ns};
+
+const DELAY: Duration = Duration::from_micros(300);
+
+/// Does what leads to a place.
+fn go_to(place: Place, socket: &UdpSocket) {
+    match place {
+        Place::InterruptsOff | Place::HardInterrupt => thread::sleep(Duration::from_micros(50)),
+        Place::PreemptionOff => drop(std::os::unix::process::parent_id()),
+        Place::SoftInterrupt => {
+            let address = socket.local_addr().expect("a socket's address");
+            socket.send_to(b"to myself", address).expect("a datagram to myself");
+        }
+    }
+}
+
+#[test]
+fn a_thread_is_delayed_once_for_each_order_and_no_other_one_is() {
+    let obstacles = tompion_injector::obstacles();
+    if let Some(first) = obstacles.first() {
+        return eprintln!("SKIPPED, nothing can be delayed here: {} ({})", first.found, first.mend);
+    }
+    let places = [Place::InterruptsOff, Place::PreemptionOff, Place::HardInterrupt, Place::SoftInterrupt];
+    let injector = Injector::load(&places).unwrap_or_else(|error| panic!("{error}"));
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    for place in places {
+        // Each in a thread of its own, whose place in the array is fresh but for threads of the same low bits.
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let tid = gettid();
+                let before = injector.done(tid).count;
+                go_to(place, &socket);
+                assert_eq!(injector.done(tid).count, before, "nothing was ordered");
+                injector.order(tid, place, DELAY);
+                let begin = monotonic_ns();
+                // A soft interrupt may be left to its own thread.
+                let until = Instant::now() + Duration::from_secs(30);
+                while injector.done(tid).count == before && Instant::now() < until {
+                    go_to(place, &socket);
+                }
+                let done = injector.done(tid);
+                let length = Duration::from_nanos(done.ended_ns - done.begun_ns);
+                println!("{place:?}: {length:?}");
+                assert!(done.count == before + 1 && done.begun_ns > begin, "{place:?}: {done:?}");
+                assert!(length >= DELAY, "{place:?}: {length:?}");
+                go_to(place, &socket);
+                assert_eq!(injector.done(tid), done, "{place:?}: once is enough");
+                // An order for another thread, though it shares this one's place.
+                injector.order(tid + 4096, place, DELAY);
+                go_to(place, &socket);
+                assert_eq!(injector.done(tid), done, "{place:?}: another one's order");
+                injector.cancel(tid);
+            });
+        });
+    }
+}
