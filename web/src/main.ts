@@ -21,10 +21,15 @@ import { Search } from "./search";
 import { Selection } from "./statistics";
 import { Timeline } from "./timeline";
 import { Tooltip } from "./tooltip";
+import type { TraceInfo } from "./wire";
 
 const POLL = 1000;
+/** The same while a trace is read for the first time: what is looked at is read first. */
+const POLL_READING = 250;
 /** The same of a trace that is read whole. */
 const POLL_WHOLE = 5000;
+/** So many lanes take too long to be asked for at that pace. */
+const MANY_LANES = 20_000;
 const LINK_DELAY = 300;
 
 /** What tests ask for; nothing else uses it. */
@@ -47,6 +52,8 @@ class Page {
   private readonly overview: Worker;
   private linkTimer = 0;
   private failures = 0;
+  /** When all were told of what is new. */
+  private told = 0;
 
   constructor() {
     const { app } = this;
@@ -189,8 +196,8 @@ class Page {
   /** Asks again each second while the trace grows or is still being read; later now and then, for it may vanish. */
   private poll(): void {
     const { info } = this.app;
-    const isWhole = !info.growing && info.progress >= 1;
-    window.setTimeout(() => void this.again(), isWhole ? POLL_WHOLE : POLL);
+    const pace = info.progress < 1 ? POLL_READING : info.growing ? POLL : POLL_WHOLE;
+    window.setTimeout(() => void this.again(), pace);
   }
 
   private async again(): Promise<void> {
@@ -204,7 +211,11 @@ class Page {
       const [now, then] = [app.shifts, before.traces.map((part) => part.offset).join()];
       if (now !== then) app.shifted();
       const anew = info.generation !== before.generation;
-      if (anew || info.progress !== before.progress || info.events !== before.events || info.end !== before.end) {
+      const told: (keyof TraceInfo)[] = ["progress", "glimpses", "events", "end"];
+      const isMore = told.some((what) => info[what] !== before[what]);
+      if (isMore && !anew && this.canWait(info, before)) {
+        app.tiles.outdated();
+      } else if (anew || isMore) {
         await this.grown(anew);
       } else if (info.gone !== before.gone || info.error !== before.error) {
         app.tell("info");
@@ -217,10 +228,17 @@ class Page {
     this.poll();
   }
 
+  /** Whether new tracks and numbers can wait, and new boxes are all that is shown of what was read meanwhile. */
+  private canWait(info: TraceInfo, before: TraceInfo): boolean {
+    const isEarly = performance.now() - this.told < POLL && info.progress < 1;
+    return isEarly && (info.lanes === before.lanes || (info.lanes ?? 0) > MANY_LANES);
+  }
+
   /** Takes what is new of a trace; one that was read anew may have fewer tracks, and the others have their numbers. */
   private async grown(anew: boolean): Promise<void> {
     const { app } = this;
     const first = app.tracks.all.size === 0;
+    this.told = performance.now();
     const { tracks } = await api.tracks(0);
     if (anew && !first) {
       app.tracks.replace(tracks);

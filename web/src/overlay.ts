@@ -4,6 +4,7 @@ import type { App } from "./app";
 import { context, fitCanvas } from "./dom";
 import { FONT, type PlacedRow } from "./paint";
 import type { LaneSlot } from "./tracks";
+import type { TraceInfo } from "./wire";
 
 export interface Arrow {
   fromTime: number;
@@ -64,36 +65,34 @@ export class Overlay {
     return (time) => ((time - begin) / span) * width;
   }
 
-  /** Where the trace wasn't read so far, nothing is drawn but how many events there are: that must not look like rest. */
+  /** Where the trace wasn't read so far, there are samples at most: that must look neither like rest nor like all there is. */
   private unread(drawing: CanvasRenderingContext2D, x: (time: number) => number, [width, height]: [number, number]): void {
     const { info, palette } = this.app;
-    if (info.progress >= 1) return;
-    const left = Math.max(0, x(info.begin + info.progress * (info.end - info.begin)));
-    const right = Math.min(width, x(info.end));
-    if (left >= right) return;
+    const gaps = unreadIn(info).map(([begin, end]): [number, number] => [Math.max(0, x(begin)), Math.min(width, x(end))]);
+    const seen = gaps.filter(([left, right]) => left < right);
+    if (seen.length === 0) return;
     drawing.save();
     drawing.beginPath();
-    drawing.rect(left, 0, right - left, height);
+    for (const [left, right] of seen) drawing.rect(left, 0, right - left, height);
     drawing.clip();
     drawing.strokeStyle = palette.overwritten;
     drawing.globalAlpha = 0.3;
     drawing.beginPath();
-    for (let at = left - (left % HATCH) - height; at < right; at += HATCH) {
+    for (let at = -height; at < width; at += HATCH) {
       drawing.moveTo(at, height);
       drawing.lineTo(at + height, 0);
     }
     drawing.stroke();
-    drawing.globalAlpha = 1;
-    drawing.font = FONT;
-    const words = `not read yet · ${Math.floor(info.progress * 100)} % read`;
-    const wide = drawing.measureText(words).width + 16;
-    if (right - left > wide + 16) {
-      drawing.fillStyle = palette.ground;
-      drawing.fillRect(left + 8, 8, wide, 22);
-      drawing.fillStyle = palette.text;
-      drawing.fillText(words, left + 16, 23);
-    }
     drawing.restore();
+    drawing.font = FONT;
+    const words = `${(info.glimpses ?? 0) > 0 ? "sampled, not read yet" : "not read yet"} · ${Math.floor(info.progress * 100)} % read`;
+    const wide = drawing.measureText(words).width + 16;
+    const [left, right] = seen.reduce((most, gap) => (gap[1] - gap[0] > most[1] - most[0] ? gap : most));
+    if (right - left <= wide + 16) return;
+    drawing.fillStyle = palette.ground;
+    drawing.fillRect(left + 8, 8, wide, 22);
+    drawing.fillStyle = palette.text;
+    drawing.fillText(words, left + 16, 23);
   }
 
   private area(drawing: CanvasRenderingContext2D, rows: PlacedRow[], x: (time: number) => number, height: number): void {
@@ -192,6 +191,19 @@ export class Overlay {
     drawing.lineWidth = 1;
     drawing.strokeRect(left + 0.5, top + 0.5, width, height);
   }
+}
+
+/** From when to when the trace wasn't read so far. */
+export function unreadIn(info: TraceInfo): [number, number][] {
+  if (info.progress >= 1) return [];
+  const gaps: [number, number][] = [];
+  let from = info.begin + info.progress * (info.end - info.begin);
+  for (const [begin, end] of info.seen ?? []) {
+    if (begin > from) gaps.push([from, begin]);
+    from = Math.max(from, end);
+  }
+  if (from < info.end) gaps.push([from, info.end]);
+  return gaps;
 }
 
 /** Where each visible lane stands; the pinned one counts where a lane is there twice. */

@@ -190,7 +190,7 @@ class LanePainter {
     }
     const near = x0 - this.lastMark < 4 * devicePixelRatio;
     this.lastMark = x1;
-    if (count > 1 || near) {
+    if (count !== 1 || near) {
       this.paint(x0, Math.max(x1, x0 + 1), this.shade, 0.75, true, false);
       return;
     }
@@ -224,8 +224,8 @@ class LanePainter {
       return mix(name, palette.packed[Style.mark] ?? name, 0.35);
     }
     const named = label >= 0 && (NAMED[style] === 1 || (style === Style.running && !this.states));
-    // Several intervals in one pixel: paler, since it is not known what share of it they fill.
-    const pale = count > 1 && HATCHED[style] === 0;
+    // Several intervals in one pixel, or none that was read whole: paler, since it is not known what share of it they fill.
+    const pale = count !== 1 && HATCHED[style] === 0;
     if (!named) return (pale ? palette.packedPale : palette.packed)[style] ?? 0;
     const colour = (pale ? palette.namesPale : palette.names)[this.tiles.labelColours[label] ?? 0] ?? 0;
     return this.lit >= 0 && this.lit !== label ? mix(colour, palette.packed[Style.idle] ?? 0, 0.62) : colour;

@@ -5,6 +5,7 @@ import { styleWord } from "./colours";
 import { byId, el, fill, shorten } from "./dom";
 import { patch } from "./legend";
 import { duration, grouped, moment } from "./time";
+import { Style } from "./wire";
 
 const AWAY = 14;
 
@@ -30,7 +31,10 @@ export class Tooltip {
       const name = box.label === "" ? word : box.label;
       const title = el("b", {}, patch(this.app, box.style), shorten(name, 90));
       const length = box.end > box.begin ? duration(box.end - box.begin) : "";
-      const several = box.count > 1 ? `${grouped(box.count)} in ${length}: zoom in to tell them apart` : [word === name ? "" : word, length].filter(Boolean).join(", ");
+      let several = [word === name ? "" : word, length].filter(Boolean).join(", ");
+      if (box.count > 1) several = `${grouped(box.count)} in ${length}: zoom in to tell them apart`;
+      if (box.count === 0 && box.style === Style.unknown) several = "it began before what was read so far";
+      else if (box.count === 0) several = `most of the time at the beginning of these ${length}; the rest is not read yet: zoom in to read it now`;
       fill(this.root, title, el("span", { text: several }), el("small", { text: moment(this.app.clockBase, this.app.clock, box.begin) }));
     }
     this.root.hidden = false;

@@ -59,6 +59,11 @@ export interface TraceInfo {
   error?: string | null;
   /** Says so, when the trace is no longer where it was. */
   gone?: string | null;
+  /** While the trace is read: how often something was read before its turn, and from when to when all was. */
+  glimpses?: number;
+  seen?: [number, number][];
+  /** How many lanes there are. */
+  lanes?: number;
   /** Counts up when the trace has been read anew: then tracks and lanes are others. */
   generation?: number;
 }

@@ -11,13 +11,18 @@ use tompion_ctf::metadata::EnvironmentValue;
 use tompion_reader::{Parts, Selection, Trace, TraceSet};
 
 use crate::api::Shifted;
-use crate::index::build::{Builder, Outline, trace_name, trace_of_class};
+use crate::index::build::{Builder, Outline, Scout, trace_name, trace_of_class};
 use crate::index::place::{Place, fingerprint};
 use crate::index::{Index, Shared, directory};
 use crate::{Error, recording};
 
 /// How often is looked whether a trace has grown.
 const PACE: Duration = Duration::from_secs(1);
+
+/// Most threads that read before its turn what is looked at.
+const MOST_SCOUTS: usize = 8;
+/// The niceness of threads that make the index, which nobody waits for who looks at what is there.
+const PATIENT: i32 = 10;
 
 /// Traces that are shown.
 pub struct View {
@@ -49,6 +54,8 @@ pub struct Opened {
     pub set: TraceSet,
     /// What is known.
     pub index: Shared,
+    /// What reads parts before their turn, while the index is made.
+    pub scout: Option<Scout>,
     /// Whether the recording goes on.
     pub is_growing: bool,
     /// The files as they were.
@@ -255,6 +262,8 @@ fn open(paths: &[PathBuf], place: &Place, before: Option<&Opened>) -> Result<Arc
             (index, Some(builder))
         }
     };
+    // What grows is shown when it is read.
+    let scout = builder.as_ref().filter(|_| before.is_none()).and_then(Builder::scout);
     let opened = Arc::new(Opened {
         generation: before.map_or(1, |before| before.generation + 1),
         traces: told,
@@ -263,6 +272,7 @@ fn open(paths: &[PathBuf], place: &Place, before: Option<&Opened>) -> Result<Arc
         trace_of_class: trace_of_class(&set),
         set,
         index: Shared::new(index),
+        scout,
         is_growing,
         fingerprint,
         stop: AtomicBool::new(false),
@@ -271,7 +281,19 @@ fn open(paths: &[PathBuf], place: &Place, before: Option<&Opened>) -> Result<Arc
     if let Some(builder) = builder {
         let (opened, place) = (opened.clone(), place.clone());
         let build = move || {
-            builder.run(&opened.index, &opened.stop);
+            thread::scope(|scope| {
+                if let Some(scout) = &opened.scout {
+                    let threads = thread::available_parallelism().map_or(1, usize::from);
+                    for _ in 0..threads.min(MOST_SCOUTS) {
+                        scope.spawn(|| scout.run(&opened.index));
+                    }
+                    scout.wait();
+                }
+                // Who looks at something comes first, and the browser that draws it. Threads inherit this.
+                let _ = rustix::process::setpriority_process(None, PATIENT);
+                builder.run(&opened.index, &opened.stop);
+                opened.scout.iter().for_each(Scout::end);
+            });
             let index = opened.index();
             if index.progress >= 1.0 {
                 // An index that can't be kept is made again the next time.

@@ -6,6 +6,7 @@ const { luminance, mix, nameColour, oklch, pack, PALETTES } = await import("../.
 const { placeFlame } = await import("../../src/flame");
 const { nameOf } = await import("../../src/keys");
 const link = await import("../../src/link");
+const { unreadIn } = await import("../../src/overlay");
 const { parse } = await import("../../src/worker");
 const { levelFor, Tiles, tileSpan } = await import("../../src/tiles");
 const { Style } = await import("../../src/wire");
@@ -29,6 +30,18 @@ describe("colours", () => {
   it("of threads that differ by a number are one", () => {
     expect(nameColour("kworker/0:1")).toBe(nameColour("kworker/3:2"));
     expect(oklch(1, 0, 0)).toBe("#ffffff");
+  });
+});
+
+describe("what was not read so far", () => {
+  const info = { version: 1, base: "0", begin: 0, end: 1000, growing: false, name: "", traces: [], events: 0, losses: { events: 0 } };
+  it("lies behind what the index knows and between what was looked at", () => {
+    expect(unreadIn({ ...info, progress: 0.1 })).toEqual([[100, 1000]]);
+    expect(unreadIn({ ...info, progress: 0.1, seen: [[50, 150], [200, 300]] })).toEqual([[150, 200], [300, 1000]]);
+    expect(unreadIn({ ...info, progress: 0.1, seen: [[90, 1000]] })).toEqual([]);
+  });
+  it("is nothing of a trace that is read whole", () => {
+    expect(unreadIn({ ...info, progress: 1, seen: [[200, 300]] })).toEqual([]);
   });
 });
 

@@ -96,6 +96,20 @@ impl Engine {
         index
     }
 
+    /// An engine for the same traces that has seen nothing, for who begins elsewhere in them.
+    pub fn anew(&self) -> Self {
+        let machines = self.machines.iter().map(|machine| Machine::new(machine.id, machine.host.clone()));
+        Self {
+            machines: machines.collect(),
+            machine_of: self.machine_of.clone(),
+            says: self.says.clone(),
+            facts: Facts::default(),
+            spans: Spans::default(),
+            now: None,
+            pending: Vec::new(),
+        }
+    }
+
     /// The name of a machine; empty if its traces don't say one.
     pub fn host(&self, machine: MachineId) -> Option<&str> {
         self.machines.get(usize::from(machine.0)).map(|machine| machine.host.as_str())

@@ -23,12 +23,13 @@ struct Around {
 
 impl Around {
     fn find(question: &Question<'_>, id: u32, time: i64) -> Result<Self, Wrong> {
-        let (store, slice, offset) = {
+        let (store, slice, offset, known) = {
             let index = question.opened.index();
             let lane =
                 index.lanes.get(id as usize).ok_or_else(|| Wrong::question("there is no such lane"))?;
             let offset = question.offset(lane.trace as usize);
-            (index.store.clone(), lane.levels.slice_around(time.saturating_sub(offset)), offset)
+            let slice = lane.levels.slice_around(time.saturating_sub(offset));
+            (index.store.clone(), slice, offset, index.known())
         };
         let mut entries = Vec::new();
         slice.read(&store, (i64::MIN, i64::MAX), &mut |entry| {
@@ -36,6 +37,10 @@ impl Around {
             true
         })?;
         let time = time.saturating_sub(offset);
+        if let Some(scout) = question.opened.scout.as_ref().filter(|_| time > known) {
+            scout.read_at(time);
+            entries.extend(scout.ahead((time, time), known, false).around(id, time));
+        }
         let after = entries.partition_point(|entry| entry.begin <= time);
         Ok(Self { entries, after, offset })
     }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{Answer, Question, Wrong};
 use crate::index::build::OUTLINE;
 use crate::index::entry::Entry;
+use crate::index::glimpse::Ahead;
 use crate::index::lane::{Merge, Slice};
 use crate::index::store::Store;
 use crate::index::{Index, LaneKind};
@@ -53,15 +54,17 @@ pub fn lanes(question: &Question<'_>) -> Answer {
     let (store, readings, known, end) = {
         let index = question.opened.index();
         let reading = |id: &u32| Reading::new(&index, *id, window, offsets);
-        let known = if index.progress < 1.0 { (index.progress * index.end as f64) as i64 } else { i64::MAX };
-        (index.store.clone(), ids.iter().filter_map(reading).collect::<Vec<_>>(), known, index.end)
+        (index.store.clone(), ids.iter().filter_map(reading).collect::<Vec<_>>(), index.known(), index.end)
     };
+    // How many events there are is known of all.
+    let is_looked_at = readings.iter().any(|reading| reading.kind != LaneKind::Density);
+    let ahead = question.ahead((from, to), (known, is_looked_at));
     let mut labels = Vec::new();
     let mut numbers = HashMap::new();
     let mut answers = Vec::with_capacity(readings.len());
     for reading in readings {
         answers.push(match reading.kind {
-            LaneKind::Counter => reading.points(window, &store)?,
+            LaneKind::Counter => reading.points(window, &store, &ahead)?,
             LaneKind::Density => reading.bins(window, &store, (known, end))?,
             _ => {
                 let mut number = |label: u32| match label {
@@ -71,7 +74,7 @@ pub fn lanes(question: &Question<'_>) -> Answer {
                         labels.len() as i64 - 1
                     }),
                 };
-                reading.boxes(window, &store, &mut number)?
+                reading.boxes(window, (&store, &ahead), &mut number)?
             }
         });
     }
@@ -105,24 +108,27 @@ impl Reading {
         (window.from.saturating_sub(self.offset), window.to.saturating_sub(self.offset))
     }
 
-    /// Entries of the slice, narrow ones made one a pixel.
-    fn merged(&self, window: Window, store: &Store) -> std::io::Result<Vec<Entry>> {
+    /// Entries of the slice, narrow ones made one a pixel, and what was seen behind them.
+    fn merged(&self, window: Window, store: &Store, ahead: &Ahead) -> std::io::Result<Vec<Entry>> {
         let (mut merge, mut entries) = (Merge::default(), Vec::new());
         self.slice.read(store, self.times(window), &mut |entry| {
             merge.push(entry, window.pixel, &mut |entry| entries.push(entry));
             true
         })?;
         merge.finish(&mut |entry| entries.push(entry));
+        let has_states = matches!(self.kind, LaneKind::Cpu | LaneKind::Thread);
+        let lane = (self.id, has_states);
+        ahead.merged(lane, self.times(window), (window.pixel, &mut |entry| entries.push(entry)));
         Ok(entries)
     }
 
     fn boxes(
         &self,
         window: Window,
-        store: &Store,
+        (store, ahead): (&Store, &Ahead),
         number: &mut dyn FnMut(u32) -> i64,
     ) -> Result<Value, Wrong> {
-        let entries = self.merged(window, store)?;
+        let entries = self.merged(window, store, ahead)?;
         let mut boxes: Vec<Value> = Vec::with_capacity(entries.len() * 5);
         for entry in entries {
             let times = [entry.begin.saturating_add(self.offset), entry.end.saturating_add(self.offset)];
@@ -132,9 +138,9 @@ impl Reading {
         Ok(json!({ "id": self.id, "boxes": boxes }))
     }
 
-    fn points(&self, window: Window, store: &Store) -> Result<Value, Wrong> {
+    fn points(&self, window: Window, store: &Store, ahead: &Ahead) -> Result<Value, Wrong> {
         let mut points: Vec<Value> = Vec::new();
-        for entry in self.merged(window, store)? {
+        for entry in self.merged(window, store, ahead)? {
             points.push(entry.begin.saturating_add(self.offset).into());
             points.extend([entry.values.min, entry.values.max, entry.values.last].map(Value::from));
         }

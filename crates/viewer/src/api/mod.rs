@@ -17,6 +17,7 @@ pub use events::Memory;
 pub use reading::Shifted;
 
 use crate::http::{Query, Request, Response};
+use crate::index::glimpse::Ahead;
 use crate::view::{Opened, View};
 
 /// Times that are asked for lie at most so many nanoseconds from the traces' begin: 36 years, and sums don't overflow.
@@ -100,6 +101,15 @@ impl Question<'_> {
     /// By how much a trace is shifted, in nanoseconds.
     fn offset(&self, trace: usize) -> i64 {
         self.offsets.get(trace).copied().unwrap_or(0)
+    }
+
+    /// What was seen of a window (times as they are shown) behind the time up to which the index knows all, and more of it
+    /// soon if somebody looks at it.
+    fn ahead(&self, (from, to): (i64, i64), (known, is_looked_at): (i64, bool)) -> Ahead {
+        let Some(scout) = &self.opened.scout else { return Ahead::default() };
+        let least = self.offsets.iter().copied().min().unwrap_or(0);
+        let most = self.offsets.iter().copied().max().unwrap_or(0);
+        scout.ahead((from.saturating_sub(most), to.saturating_sub(least)), known, is_looked_at)
     }
 
     /// A number that must be there.

@@ -67,6 +67,7 @@ pub enum Where {
 }
 
 /// What is made of findings.
+#[derive(Clone)]
 pub struct Applier {
     /// For each machine: its name, and the trace of its kernel.
     machines: Vec<(String, u32)>,
@@ -74,7 +75,6 @@ pub struct Applier {
     machine_of: Vec<u16>,
     /// Tracks of channels.
     channels: Vec<u32>,
-    counters: QuickMap<u32, u32>,
     flows: QuickMap<(Arc<str>, i128), (i64, u32)>,
     jobs: QuickMap<(ThreadId, i64), u64>,
     /// The traces of programs' threads.
@@ -84,8 +84,8 @@ pub struct Applier {
 impl Applier {
     /// For these machines and channels.
     pub fn new(machines: Vec<(String, u32)>, machine_of: Vec<u16>, channels: Vec<u32>) -> Self {
-        let (counters, flows, jobs) = (QuickMap::default(), QuickMap::default(), QuickMap::default());
-        Self { machines, machine_of, channels, counters, flows, jobs, traces: QuickMap::default() }
+        let (flows, jobs) = (QuickMap::default(), QuickMap::default());
+        Self { machines, machine_of, channels, flows, jobs, traces: QuickMap::default() }
     }
 
     /// Takes what was found.
@@ -203,6 +203,9 @@ impl Applier {
 
     /// The track of a thread that lives.
     fn living(&self, index: &mut Index, thread: ThreadId) -> u32 {
+        if index.is_beside() {
+            return self.thread_ahead(index, thread);
+        }
         let key = (thread.machine.0, thread.tid);
         let has_room = index.has_room();
         if let Some((track, is_gone)) = index.known.threads.get_mut(&key) {
@@ -217,15 +220,38 @@ impl Applier {
 
     /// The track of a thread, also of one that is gone: its processor leaves it a moment later.
     fn thread(&self, index: &mut Index, thread: ThreadId) -> u32 {
+        if index.is_beside() {
+            return self.thread_ahead(index, thread);
+        }
         let key = (thread.machine.0, thread.tid);
         if let Some(&(known, _)) = index.known.threads.get(&key) {
             return known;
         }
-        let group = self.group(index, thread.machine, (1, "Threads"));
-        let track = new_track((TrackKind::Thread, Some(group)), (0, thread.machine.0, thread.tid.into()));
-        let track = index.add_track(track);
+        let ahead = index.known.ahead.remove(&key);
+        let track = ahead.unwrap_or_else(|| self.new_thread(index, thread));
         index.known.threads.insert(key, (track, false));
         track
+    }
+
+    /// The track of a thread that was seen before its turn: the one that lives when the index has come so far, or the
+    /// next one with its number.
+    fn thread_ahead(&self, index: &mut Index, thread: ThreadId) -> u32 {
+        let key = (thread.machine.0, thread.tid);
+        if let Some(&(known, false)) = index.known.threads.get(&key) {
+            return known;
+        }
+        if let Some(&known) = index.known.ahead.get(&key) {
+            return known;
+        }
+        let track = self.new_thread(index, thread);
+        index.known.ahead.insert(key, track);
+        track
+    }
+
+    fn new_thread(&self, index: &mut Index, thread: ThreadId) -> u32 {
+        let group = self.group(index, thread.machine, (1, "Threads"));
+        let track = new_track((TrackKind::Thread, Some(group)), (0, thread.machine.0, thread.tid.into()));
+        index.add_track(track)
     }
 
     /// What to call a thread.
@@ -242,9 +268,11 @@ impl Applier {
     fn name(&self, index: &mut Index, thread: ThreadId, (name, pid): (Option<&str>, Option<i32>)) {
         let track = self.living(index, thread);
         let name = name.filter(|name| !name.is_empty()).map(|name| index.labels.number(name));
+        // What was seen before its turn may have been so later only.
+        let is_sure = !index.is_beside();
         if let Some(known) = index.tracks.get_mut(track as usize) {
-            known.name = name.unwrap_or(known.name);
-            known.pid = pid.or(known.pid);
+            known.name = name.filter(|_| is_sure || known.name == 0).unwrap_or(known.name);
+            known.pid = pid.filter(|_| is_sure || known.pid.is_none()).or(known.pid);
         }
         let Some(pid) = pid else { return };
         let key = (thread.machine.0, pid);
@@ -257,12 +285,12 @@ impl Applier {
                 process
             }
         };
-        if let Some(known) = index.tracks.get_mut(track as usize) {
+        if let Some(known) = index.tracks.get_mut(track as usize).filter(|known| known.pid == Some(pid)) {
             known.parent = Some(process);
         }
         if let Some(process) = index.tracks.get_mut(process as usize) {
             process.pid = Some(pid);
-            if thread.tid == pid || process.name == 0 {
+            if is_sure && thread.tid == pid || process.name == 0 {
                 process.name = name.unwrap_or(process.name);
             }
         }
@@ -289,7 +317,7 @@ impl Applier {
             (interval.begin.saturating_sub(index.base), interval.end.saturating_sub(index.base));
         let (mut style, label, extra) = self.look(index, machine, &interval.state);
         let is_thread = matches!(interval.track, StateTrack::Thread(_) | StateTrack::Cpu(..));
-        if is_thread && style == style::RUNNING {
+        if is_thread && style == style::RUNNING && !index.is_beside() {
             if let Some(track) = index.tracks.get_mut(track as usize) {
                 track.busy = track.busy.saturating_add(end.saturating_sub(begin));
             }
@@ -442,18 +470,18 @@ impl Applier {
     }
 
     fn counter(
-        &mut self,
+        &self,
         index: &mut Index,
         ((number, trace), name): ((u32, u32), &str),
         (time, value): (i64, f64),
     ) -> io::Result<()> {
-        let lane = match self.counters.get(&number) {
+        let lane = match index.known.counters.get(&number) {
             Some(&lane) => lane,
             None => {
                 let name = index.labels.number(name);
                 let track = index.add_track(new_track((TrackKind::Counter, None), (name, 0, number.into())));
                 let Some(lane) = index.lane(track, (LaneKind::Counter, 0), trace) else { return Ok(()) };
-                self.counters.insert(number, lane);
+                index.known.counters.insert(number, lane);
                 lane
             }
         };

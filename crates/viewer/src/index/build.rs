@@ -2,7 +2,9 @@
 //! they find, in its order, and one puts these into lanes.
 
 mod classes;
+mod scout;
 mod seen;
+mod teller;
 mod watch;
 
 use std::collections::HashMap;
@@ -21,7 +23,10 @@ use super::apply::{Applier, Finding, new_track};
 use super::store::Store;
 use super::{Index, LaneKind, Shared, TrackKind};
 use crate::recording;
+use classes::Classes;
 pub use classes::trace_of_class;
+pub use scout::Scout;
+use teller::Teller;
 use watch::Watch;
 
 /// Findings that are handed over together.
@@ -156,6 +161,8 @@ pub fn trace_name(traces: &TraceSet, trace: usize) -> String {
 pub struct Builder {
     traces: TraceSet,
     outline: Outline,
+    engine: Engine,
+    teller: Teller,
     applier: Applier,
 }
 
@@ -172,8 +179,9 @@ impl Builder {
             index.keep_numbers(before);
         }
         let engine = Engine::new(traces.traces());
-        let machine_of: Vec<u16> =
-            (0..traces.traces().len()).map(|trace| engine.machine_of(trace).map_or(0, |it| it.0)).collect();
+        let machine = |trace| engine.machine_of(trace).unwrap_or_default();
+        let of_traces: Vec<_> = (0..traces.traces().len()).map(machine).collect();
+        let machine_of: Vec<u16> = of_traces.iter().map(|machine| machine.0).collect();
         let machines = machines(&traces, &machine_of);
         let mut tracks = Vec::new();
         for (number, channel) in outline.channels.iter().enumerate() {
@@ -192,7 +200,13 @@ impl Builder {
         index.bounds = vec![None; traces.traces().len()];
         index.machines.clone_from(&machine_of);
         let applier = Applier::new(machines, machine_of, tracks);
-        (index, Self { traces, outline, applier })
+        let teller = Teller::new(Arc::new(Classes::new(&traces)), of_traces);
+        (index, Self { traces, outline, engine, teller, applier })
+    }
+
+    /// What reads parts before their turn; nothing where the index is made as fast.
+    pub fn scout(&self) -> Option<Scout> {
+        Scout::new(&self.outline, (self.engine.anew(), self.teller.clone(), self.applier.clone()))
     }
 
     /// Reads the trace and completes the index. Ends early, with the index incomplete, when told to stop.
@@ -202,8 +216,10 @@ impl Builder {
         let applier = &mut self.applier;
         let outline = &self.outline;
         let traces = &mut self.traces;
+        let (teller, engine) = (self.teller.clone(), self.engine.anew());
         let result = thread::scope(|scope| {
-            let watch = scope.spawn(move || Watch::new(traces, outline, sender).run(traces, stop));
+            let read = move || Watch::new(traces, (outline, teller), sender).run(traces, engine, stop);
+            let watch = scope.spawn(read);
             let result = receive(&receiver, applier, index);
             // The watch ends when nobody listens any more.
             drop(receiver);

@@ -12,6 +12,7 @@ pub mod build;
 pub mod directory;
 pub mod entry;
 mod folder;
+pub mod glimpse;
 mod kept;
 pub mod labels;
 pub mod lane;
@@ -274,6 +275,9 @@ pub struct Index {
     pending: Pending,
     /// How much is there once what is pending is written.
     told: f64,
+    /// Where entries go whose turn is not yet.
+    beside: Option<Vec<(u32, Entry)>>,
+    is_finished: bool,
 }
 
 /// What tracks there are, while they are made.
@@ -281,6 +285,9 @@ pub struct Index {
 struct Known {
     /// Each with whether it is gone: what is told of it later is of another one with the same number.
     threads: QuickMap<(u16, i32), (u32, bool)>,
+    /// Those that were seen before their turn and that the index has not met.
+    ahead: QuickMap<(u16, i32), u32>,
+    counters: QuickMap<u32, u32>,
     processes: QuickMap<(u16, i32), u32>,
     cpus: QuickMap<(u16, u32), u32>,
     groups: QuickMap<(u16, u8), u32>,
@@ -336,7 +343,34 @@ impl Index {
             kept: Kept::default(),
             pending: Pending::default(),
             told: 0.0,
+            beside: None,
+            is_finished: false,
         }
+    }
+
+    /// Adds what is read before its turn: tracks, lanes and names to the index, entries with their lanes to a list. Nothing if
+    /// that can't be, or the index knows everything.
+    pub fn beside(
+        &mut self,
+        entries: Vec<(u32, Entry)>,
+        apply: impl FnOnce(&mut Self) -> io::Result<()>,
+    ) -> Option<Vec<(u32, Entry)>> {
+        if self.is_finished {
+            return None;
+        }
+        self.beside = Some(entries);
+        let applied = apply(self);
+        self.beside.take().filter(|_| applied.is_ok())
+    }
+
+    /// Whether what is added now is read before its turn.
+    fn is_beside(&self) -> bool {
+        self.beside.is_some()
+    }
+
+    /// Up to when everything is known, from the base.
+    pub fn known(&self) -> i64 {
+        if self.progress < 1.0 { (self.progress * self.end as f64) as i64 } else { i64::MAX }
     }
 
     /// Tracks and lanes that an index of the same traces had when they were shorter get the numbers that they had there.
@@ -356,6 +390,10 @@ impl Index {
     ///
     /// If the file cannot be written.
     pub fn push(&mut self, lane: u32, entry: &Entry) -> io::Result<()> {
+        if let Some(beside) = &mut self.beside {
+            beside.push((lane, *entry));
+            return Ok(());
+        }
         if self.pending.push(lane, entry) { self.write_pending() } else { Ok(()) }
     }
 
@@ -387,6 +425,7 @@ impl Index {
     ///
     /// If the file cannot be written.
     pub fn finish(&mut self) -> io::Result<()> {
+        self.is_finished = true;
         self.write_pending()?;
         self.pending = Pending::default();
         for lane in &mut self.lanes {

@@ -1,5 +1,6 @@
 //! The server, asked as a browser asks it.
 
+mod ahead;
 mod cache;
 mod client;
 mod corpus;

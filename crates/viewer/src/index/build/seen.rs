@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tompion_analysis::quick::QuickSet;
-use tompion_analysis::state::{Facts, Says};
+use tompion_analysis::state::{Fact, Facts, Says};
 use tompion_ctf::decode::Value;
 use tompion_ctf::metadata::EnvironmentValue;
 use tompion_reader::{AddressNames, Event, Gather, Loss};
@@ -53,6 +53,51 @@ pub struct Found {
     pub events: Vec<Seen>,
     /// What there is beside some of them, with their indexes, in order.
     pub more: Vec<(usize, More)>,
+}
+
+/// What was found, one after the other.
+pub enum Step<'f> {
+    /// Something was lost.
+    Loss(Loss),
+    /// An event.
+    Event(Told<'f>),
+}
+
+/// An event with all that was found in it.
+pub struct Told<'f> {
+    /// Where it stands.
+    pub event: &'f Seen,
+    /// What it says of states.
+    pub fact: &'f Fact,
+    /// The process and name of its thread.
+    pub thread: Option<(Option<i32>, Option<String>)>,
+    /// What else.
+    pub more: Option<More>,
+}
+
+impl Found {
+    /// Calls with all of it in order, with the facts of which those of events are some.
+    pub fn each(self, mut visit: impl FnMut(&Facts, Step<'_>)) {
+        let Self { facts, events, more } = self;
+        let mut more = more.into_iter().peekable();
+        for (index, (event, fact)) in events.iter().zip(facts.list()).enumerate() {
+            let mut told = Told { event, fact, thread: None, more: None };
+            while let Some((_, more)) = more.next_if(|(of, _)| *of <= index) {
+                match more {
+                    More::Loss(loss) => visit(&facts, Step::Loss(loss)),
+                    More::Thread(pid, name) => told.thread = Some((pid, name)),
+                    other => told.more = Some(other),
+                }
+            }
+            visit(&facts, Step::Event(told));
+        }
+        // What was lost behind the last event.
+        for (_, more) in more {
+            if let More::Loss(loss) = more {
+                visit(&facts, Step::Loss(loss));
+            }
+        }
+    }
 }
 
 /// Finds it. What was told is told again by another thread, or of another part.

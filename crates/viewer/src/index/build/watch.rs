@@ -5,15 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
-use tompion_analysis::quick::QuickSet;
-use tompion_analysis::state::{Engine, Fact, Instant, Interval, MachineId, ThreadId, Visitor};
+use tompion_analysis::state::{Engine, Instant, Interval, Visitor};
 use tompion_reader::{AddressNames, Loss, TraceSet};
 
-use super::classes::{Class, Classes, Show};
-use super::seen::{Finder, Found, MOST_MET, More, Seen};
+use super::seen::{Finder, Found, Seen, Step};
+use super::teller::Teller;
 use super::{BATCH, Outline};
 use crate::index::PartRows;
-use crate::index::apply::{Finding, Where};
+use crate::index::apply::Finding;
 use crate::index::lane::Widths;
 
 /// Events after which is looked whether to stop, and told how far it went.
@@ -22,14 +21,10 @@ const PACE: u64 = 1 << 14;
 /// Finds what there is to know of events, and hands it over in batches.
 pub struct Watch<'t> {
     outline: &'t Outline,
-    classes: Arc<Classes>,
     /// The streams' files, each with its trace.
     streams: Vec<(usize, Vec<std::path::PathBuf>)>,
-    machines: Vec<MachineId>,
+    teller: Teller,
     batch: Batch,
-    met: QuickSet<(usize, i32)>,
-    interrupts: QuickSet<i64>,
-    functions: QuickSet<(u32, u64)>,
     /// For each channel, the cell of the last events.
     cells: Vec<Cell>,
     /// Width of those cells in nanoseconds.
@@ -86,20 +81,19 @@ impl Visitor for Batch {
 }
 
 impl<'t> Watch<'t> {
-    /// Of traces of which nothing was read.
-    pub fn new(traces: &TraceSet, outline: &'t Outline, sender: SyncSender<Vec<Finding>>) -> Self {
-        let classes = Arc::new(Classes::new(traces));
-        let count = classes.count();
+    /// Of traces of which nothing was read; what is told of events is told by this one.
+    pub fn new(
+        traces: &TraceSet,
+        (outline, teller): (&'t Outline, Teller),
+        sender: SyncSender<Vec<Finding>>,
+    ) -> Self {
+        let count = teller.classes.count();
         let cell = Widths::new(outline.duration).0.first().copied().unwrap_or(1);
         Self {
             outline,
-            classes,
             streams: traces.streams(),
-            machines: Vec::new(),
+            teller,
             batch: Batch { findings: Vec::with_capacity(BATCH), sender, is_over: false },
-            met: QuickSet::default(),
-            interrupts: QuickSet::default(),
-            functions: QuickSet::default(),
             cells: vec![Cell::default(); outline.channels.len()],
             cell: (cell / 8).max(1),
             part: 0,
@@ -111,13 +105,10 @@ impl<'t> Watch<'t> {
         }
     }
 
-    /// Reads everything.
-    pub fn run(mut self, traces: &mut TraceSet, stop: &AtomicBool) {
-        let mut engine = Engine::new(traces.traces());
-        let machines = (0..traces.traces().len()).map(|trace| engine.machine_of(trace).unwrap_or_default());
-        self.machines = machines.collect();
+    /// Reads everything; the engine is one that has seen nothing.
+    pub fn run(mut self, traces: &mut TraceSet, mut engine: Engine, stop: &AtomicBool) {
         let names = AddressNames::read(traces).map(|names| Arc::new(Mutex::new(names)));
-        let (says, classes) = (engine.says().clone(), self.classes.clone());
+        let (says, classes) = (engine.says().clone(), self.teller.classes.clone());
         let new = || Finder::new(says.clone(), classes.clone(), names.clone());
         traces.gather(&new, &mut |found| {
             self.found(found, &mut engine);
@@ -137,44 +128,25 @@ impl<'t> Watch<'t> {
 
     /// Takes what was found in some events.
     fn found(&mut self, found: Found, engine: &mut Engine) {
-        let Found { facts, events, more } = found;
-        let classes = self.classes.clone();
-        let mut more = more.into_iter().peekable();
-        for (index, (event, fact)) in events.iter().zip(facts.list()).enumerate() {
-            let (mut thread, mut of_event) = (None, None);
-            while let Some((_, more)) = more.next_if(|(of, _)| *of <= index) {
-                match more {
-                    More::Loss(loss) => self.loss(&loss, engine),
-                    More::Thread(pid, name) => thread = Some((pid, name)),
-                    other => of_event = Some(other),
-                }
-            }
+        found.each(|facts, step| {
+            let told = match step {
+                Step::Loss(loss) => return self.loss(&loss, engine),
+                Step::Event(told) => told,
+            };
+            let fact = told.fact;
             let time = fact.time().unwrap_or(self.now.max(self.outline.base));
-            let channel = self.count(event, time);
-            if let Some(class) = event.class.and_then(|class| classes.get(class)) {
-                if let Some(count) = self.counts.get_mut(class.number as usize) {
-                    *count += 1;
-                }
-                let time = time.saturating_sub(self.outline.base);
-                if class.is_of_program {
-                    self.meet(event, fact, thread);
-                    self.of_program((event, fact), (class, of_event), (time, channel));
-                } else {
-                    self.of_kernel((event, fact), (class, of_event), time);
-                }
+            let channel = self.count(told.event, time);
+            if let Some(count) = told.event.class.and_then(|class| self.counts.get_mut(class as usize)) {
+                *count += 1;
             }
-            engine.fact(&facts, fact, &mut self.batch);
+            let place = (time.saturating_sub(self.outline.base), channel);
+            self.teller.tell(told, place, &mut |finding| self.batch.push(finding));
+            engine.fact(facts, fact, &mut self.batch);
             self.rows += 1;
             if self.rows % PACE == 0 {
                 self.tell();
             }
-        }
-        // What was lost behind the last event.
-        for (_, more) in more {
-            if let More::Loss(loss) = more {
-                self.loss(&loss, engine);
-            }
-        }
+        });
     }
 
     /// Says how far it went.
@@ -199,72 +171,6 @@ impl<'t> Watch<'t> {
         let channel = self.outline.channel_of.get(event.source as usize).copied().unwrap_or(0);
         self.density(channel, time);
         channel
-    }
-
-    fn machine(&self, trace: u32) -> MachineId {
-        self.machines.get(trace as usize).copied().unwrap_or_default()
-    }
-
-    fn of_kernel(&mut self, (event, fact): (&Seen, &Fact), (class, more): (&Class, Option<More>), time: i64) {
-        if class.show == Show::CpuMark {
-            if let Some(cpu) = fact.cpu() {
-                let place = Where::Cpu(self.machine(event.trace), cpu);
-                self.batch.push(Finding::Mark(place, time, class.name.clone()));
-            }
-        }
-        if let Some(More::Interrupt(number, name)) = more {
-            if self.interrupts.len() < MOST_MET && self.interrupts.insert(number) {
-                self.batch.push(Finding::InterruptName(number, name));
-            }
-        }
-    }
-
-    fn of_program(
-        &mut self,
-        (event, fact): (&Seen, &Fact),
-        (class, more): (&Class, Option<More>),
-        (time, channel): (i64, u32),
-    ) {
-        let machine = self.machine(event.trace);
-        let thread = fact.thread().map(|tid| ThreadId { machine, tid });
-        let name = || class.name.clone();
-        match (class.show, thread) {
-            (Show::Flow | Show::Mark, Some(thread)) => {
-                self.batch.push(Finding::Mark(Where::Thread(thread, event.trace), time, name()));
-            }
-            (Show::Mark | Show::Flow, None) => {
-                self.batch.push(Finding::Mark(Where::Channel(channel), time, name()));
-            }
-            _ => {}
-        }
-        match (more, thread) {
-            (Some(More::Counter(value)), _) => {
-                let counter = (class.number, event.trace);
-                self.batch.push(Finding::Counter(counter, name(), (time, value)));
-            }
-            (Some(More::Flow(flow)), Some(thread)) => {
-                self.batch.push(Finding::Flow(thread, time, (name(), flow)));
-            }
-            (Some(More::Job(deadline)), Some(thread)) => {
-                let time = fact.time().unwrap_or(self.now);
-                self.batch.push(Finding::Job(thread, time, deadline));
-            }
-            (Some(More::Function(address, name)), _)
-                if self.functions.len() < MOST_MET && self.functions.insert((event.trace, address)) =>
-            {
-                self.batch.push(Finding::FunctionName(address, name));
-            }
-            _ => {}
-        }
-    }
-
-    /// Tells of the thread of a program's event when it is the first one.
-    fn meet(&mut self, event: &Seen, fact: &Fact, told: Option<(Option<i32>, Option<String>)>) {
-        let (Some(tid), Some((pid, name))) = (fact.thread(), told) else { return };
-        if self.met.len() < MOST_MET && self.met.insert((event.trace as usize, tid)) {
-            let thread = ThreadId { machine: self.machine(event.trace), tid };
-            self.batch.push(Finding::Meet { thread, pid, name, trace: event.trace });
-        }
     }
 
     fn density(&mut self, channel: u32, time: i64) {

@@ -1,0 +1,487 @@
+//! Reads parts of a trace before their turn: those that are looked at, and of the whole every so many the first events.
+//!
+//! The index is made from the trace's begin to its end, which takes a minute for a hundred million events. Who opens a
+//! trace wants to see where to look, and then to see that place. So whoever asks for a window leaves a *wish*: if it
+//! spans few parts they are read whole, else the first events of parts that are spread evenly over it, ever closer. What
+//! goes on in a part is found as for the index, but by an engine that has seen nothing before: what it doesn't know stays
+//! unknown, and how deep spans stand in each other can't be known, so these are left to the index.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tompion_analysis::state::{self, Engine, Happening, Interval, State, Visitor};
+use tompion_reader::{Gather, Parts, Selection};
+
+use super::seen::{Finder, Step};
+use super::teller::Teller;
+use super::{BATCH, Outline};
+use crate::index::Shared;
+use crate::index::apply::{Applier, Finding};
+use crate::index::entry::Entry;
+use crate::index::glimpse::{Ahead, Cell, Glimpse};
+
+/// Into how many cells the whole is divided before the index is begun, and how many a window that is asked for.
+const WHOLE: usize = 512;
+const WINDOW: usize = 128;
+/// How many times farther apart the first glimpses of a window are.
+const COARSEST: usize = 64;
+/// A window of so many parts is read whole.
+const FEW: usize = 8;
+/// Of less than half a part, so many pieces of it that are as long.
+const PIECES: i64 = 16;
+/// Events at the beginning of a part that are a glimpse.
+const EVENTS: usize = 4096;
+/// Wishes that are remembered, and that are left when there is no room for what they ask for.
+const WISHES: usize = 8;
+const WISHES_LEFT: usize = 3;
+/// Bytes of all glimpses.
+const MOST_BYTES: usize = 96 << 20;
+/// Parts below which the index is as fast.
+const MANY_PARTS: usize = 8;
+/// Bytes of what was found at which states are made of it.
+const PIECE: usize = 1 << 20;
+/// How long the index waits for the first glimpses; who looks at a few pieces, for them; who asks for one moment.
+const FIRST: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_millis(50);
+const ONE: Duration = Duration::from_millis(500);
+
+/// Reads what is asked for before its turn.
+pub struct Scout {
+    parts: Arc<Parts>,
+    channel_of: Vec<u32>,
+    /// The base, and how long the traces last.
+    range: (i64, i64),
+    engine: Engine,
+    teller: Teller,
+    applier: Applier,
+    seen: Mutex<Seen>,
+    /// There is something to do, or something was done.
+    changed: Condvar,
+}
+
+/// What was seen, and what is wanted.
+#[derive(Default)]
+struct Seen {
+    /// Beginnings of parts.
+    samples: BTreeMap<usize, Arc<Glimpse>>,
+    /// What was seen whole, by when it begins.
+    whole: BTreeMap<i64, Arc<Glimpse>>,
+    /// What is being read.
+    reading: BTreeSet<Job>,
+    /// The newest first.
+    wishes: VecDeque<Wish>,
+    bytes: usize,
+    /// How many glimpses there were.
+    count: u64,
+    /// Counts up with each question.
+    stamp: u64,
+    is_over: bool,
+}
+
+/// A window from the base that somebody looks at, in so many cells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Wish {
+    from: i64,
+    to: i64,
+    cells: usize,
+}
+
+/// What to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Job {
+    /// The beginning of a part.
+    Sample(usize),
+    /// All of it.
+    Part(usize),
+    /// A piece of it.
+    Piece(usize, i64),
+}
+
+impl Scout {
+    /// For traces with this outline; nothing for those that are indexed as fast.
+    pub fn new(outline: &Outline, (engine, teller, applier): (Engine, Teller, Applier)) -> Option<Self> {
+        let parts = outline.parts.clone();
+        let range = outline.range();
+        let whole = Wish { from: 0, to: range.1, cells: WHOLE };
+        let seen = Mutex::new(Seen { wishes: [whole].into(), ..Seen::default() });
+        let channel_of = outline.channel_of.clone();
+        let is_large = parts.count() >= MANY_PARTS;
+        is_large.then(|| Self {
+            parts,
+            channel_of,
+            range,
+            engine,
+            teller,
+            applier,
+            seen,
+            changed: Condvar::new(),
+        })
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until something is so, or so long.
+    fn wait_until(&self, patience: Duration, is_so: impl Fn(&Seen) -> bool) {
+        let begun = Instant::now();
+        let mut seen = self.seen();
+        while !seen.is_over && !is_so(&seen) {
+            let Some(left) = patience.checked_sub(begun.elapsed()) else { return };
+            seen = self.changed.wait_timeout(seen, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Reads what is wished for until [`Self::end`]. To be called by as many threads as there are processors.
+    pub fn run(&self, index: &Shared) {
+        while let Some(job) = self.next() {
+            let glimpse = self.look(job, index);
+            let mut seen = self.seen();
+            seen.reading.remove(&job);
+            match glimpse {
+                Some(glimpse) => seen.take(job, glimpse),
+                // It can't be read, and nobody is to try again and again.
+                None => seen.take(job, Glimpse::new(self.times(job), Vec::new())),
+            }
+            drop(seen);
+            self.changed.notify_all();
+        }
+    }
+
+    /// What is to be read next.
+    fn next(&self) -> Option<Job> {
+        let mut seen = self.seen();
+        loop {
+            if seen.is_over {
+                return None;
+            }
+            if let Some(job) = seen.wishes.iter().find_map(|wish| self.choose(&seen, *wish)) {
+                seen.reading.insert(job);
+                return Some(job);
+            }
+            seen = self.changed.wait(seen).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits until what was wished for first was seen, but not long.
+    pub fn wait(&self) {
+        let is_done = |wish: &Wish, seen: &Seen| self.choose(seen, *wish).is_none();
+        self.wait_until(FIRST, |seen| {
+            seen.reading.is_empty() && seen.wishes.iter().all(|wish| is_done(wish, seen))
+        });
+    }
+
+    /// Nothing is wanted any more: the index knows everything.
+    pub fn end(&self) {
+        *self.seen() = Seen { is_over: true, ..Seen::default() };
+        self.changed.notify_all();
+    }
+
+    /// How many glimpses there were.
+    pub fn count(&self) -> u64 {
+        self.seen().count
+    }
+
+    /// From when to when all was seen, from the base, in order.
+    pub fn whole(&self) -> Vec<(i64, i64)> {
+        let mut ranges: Vec<(i64, i64)> = Vec::new();
+        for glimpse in self.seen().whole.values() {
+            match ranges.last_mut() {
+                Some((_, to)) if *to >= glimpse.from => *to = glimpse.to.max(*to),
+                _ => ranges.push((glimpse.from, glimpse.to)),
+            }
+        }
+        ranges
+    }
+
+    /// What is known of a window (from the base) behind the time up to which the index knows all; more is read if
+    /// somebody looks at it.
+    pub fn ahead(&self, (from, to): (i64, i64), known: i64, is_looked_at: bool) -> Ahead {
+        let (from, to) = (from.max(known), to.min(self.range.1));
+        if from > to {
+            return Ahead::default();
+        }
+        if is_looked_at {
+            let wish = Wish { from, to, cells: WINDOW };
+            self.seen().wish(wish);
+            self.changed.notify_all();
+            if self.is_small(wish) {
+                self.wait_until(SOON, |seen| seen.has((from, to)));
+            }
+        }
+        let mut seen = self.seen();
+        seen.forget(self.at(known), known);
+        seen.stamp += 1;
+        Ahead { known, cells: self.cells(&seen, (from, to)) }
+    }
+
+    /// Reads the piece in which a time (from the base) is, unless that takes long.
+    pub fn read_at(&self, time: i64) {
+        let wish = Wish { from: time, to: time, cells: WINDOW };
+        self.seen().wish(wish);
+        self.changed.notify_all();
+        self.wait_until(ONE, |seen| seen.has((time, time.saturating_add(1))));
+    }
+
+    fn at(&self, time: i64) -> usize {
+        self.parts.at(time.saturating_add(self.range.0))
+    }
+
+    /// From when to when a job reads, from the base.
+    fn times(&self, job: Job) -> (i64, i64) {
+        let (Job::Sample(part) | Job::Part(part) | Job::Piece(part, _)) = job;
+        let begin = |part: usize| self.parts.begin(part).map(|begin| begin.saturating_sub(self.range.0));
+        let (from, to) = (begin(part).unwrap_or(0), begin(part + 1).unwrap_or(self.range.1));
+        let Job::Piece(_, piece) = job else { return (from, to) };
+        let length = to.saturating_sub(from);
+        let border = |piece: i64| from + (i128::from(length) * i128::from(piece) / i128::from(PIECES)) as i64;
+        (border(piece), border(piece + 1))
+    }
+
+    /// Whether a wish is for some pieces of parts.
+    fn is_small(&self, Wish { from, to, .. }: Wish) -> bool {
+        let (first, last) = (self.at(from), self.at(to));
+        let length = self.times(Job::Part(last)).1.saturating_sub(self.times(Job::Part(first)).0);
+        last - first < 2 && to.saturating_sub(from) < length / 2
+    }
+
+    /// What to read next for a wish.
+    fn choose(&self, seen: &Seen, wish: Wish) -> Option<Job> {
+        let (first, last) = (self.at(wish.from), self.at(wish.to));
+        let count = last.checked_sub(first)? + 1;
+        let is_missing = |job: &Job| !seen.reading.contains(job) && !seen.has(self.times(*job));
+        if self.is_small(wish) {
+            let pieces =
+                (first..=last).flat_map(|part| (0..PIECES).map(move |piece| Job::Piece(part, piece)));
+            let is_in_sight = |job: &Job| {
+                let (from, to) = self.times(*job);
+                from <= wish.to && to > wish.from
+            };
+            return pieces.filter(is_in_sight).find(is_missing);
+        }
+        if count <= FEW {
+            // From the middle on: that is where one looks.
+            let mut parts: Vec<usize> = (first..=last).collect();
+            parts.sort_by_key(|part| (2 * part).abs_diff(first + last));
+            return parts.into_iter().map(Job::Part).find(is_missing);
+        }
+        let closest = (count / wish.cells.max(1)).next_power_of_two();
+        let mut step = closest.saturating_mul(COARSEST);
+        while step >= closest {
+            // Each step's parts are some of the next one's.
+            let parts = (first.next_multiple_of(step)..=last).step_by(step);
+            let mut left = parts.filter(|part| !seen.samples.contains_key(part)).map(Job::Sample);
+            if let Some(job) = left.find(|job| !seen.reading.contains(job)) {
+                return Some(job);
+            }
+            step /= 2;
+        }
+        None
+    }
+
+    /// What was seen of a window, in order of time.
+    fn cells(&self, seen: &Seen, (from, to): (i64, i64)) -> Vec<Cell> {
+        let before = seen.whole.range(..=from).next_back().map_or(from, |(begin, _)| *begin);
+        let whole: Vec<&Arc<Glimpse>> = seen.whole.range(before..=to).map(|(_, glimpse)| glimpse).collect();
+        let cell = |glimpse: &Arc<Glimpse>, (begin, end): (i64, i64), is_exact: bool| {
+            glimpse.use_at(seen.stamp);
+            Cell { begin, end, is_exact, glimpse: glimpse.clone() }
+        };
+        let exact = whole.iter().map(|glimpse| cell(glimpse, (glimpse.from, glimpse.to), true));
+        let mut cells: Vec<Cell> = exact.collect();
+        let first = self.at(from);
+        let before = seen.samples.range(..=first).next_back().map_or(first, |(part, _)| *part);
+        let mut samples = seen.samples.range(before..).map(|(_, sample)| sample).peekable();
+        while let Some(sample) = samples.next().filter(|sample| sample.from <= to) {
+            let reach = samples.peek().map_or(self.range.1, |next| next.from);
+            // A beginning that is most of its cell is shown as it is.
+            let is_exact = (sample.to - sample.from).saturating_mul(2) >= reach.saturating_sub(sample.from);
+            let end = if is_exact { sample.to.min(reach) } else { reach };
+            let mut at = sample.from;
+            for glimpse in whole.iter().filter(|glimpse| glimpse.from < end && glimpse.to > sample.from) {
+                if glimpse.from > at {
+                    cells.push(cell(sample, (at, glimpse.from), is_exact));
+                }
+                at = at.max(glimpse.to);
+            }
+            if at < end {
+                cells.push(cell(sample, (at, end), is_exact));
+            }
+        }
+        cells.sort_by_key(|cell| cell.begin);
+        cells
+    }
+
+    /// Reads what is to be read. Nothing if it isn't there, or the index knows everything.
+    fn look(&self, job: Job, index: &Shared) -> Option<Glimpse> {
+        let (base, _) = self.range;
+        let (Job::Sample(part) | Job::Part(part) | Job::Piece(part, _)) = job;
+        let (from, mut to) = self.times(job);
+        let (mut left, mut selection) = (usize::MAX, Selection::default());
+        match job {
+            Job::Sample(_) => left = EVENTS,
+            Job::Part(_) => {}
+            // What goes on when it begins is learned from as much before it.
+            Job::Piece(..) => {
+                selection.from = Some(base.saturating_add(from.saturating_sub(to - from)));
+                selection.to = Some(base.saturating_add(to));
+            }
+        }
+        let mut traces = self.parts.read(part, selection)?;
+        let mut sights =
+            Sights { engine: self.engine.anew(), teller: self.teller.clone(), list: List::default() };
+        let mut finder = Finder::new(sights.engine.says().clone(), self.teller.classes.clone(), None);
+        let mut losses = 0;
+        while left > 0 && traces.step() {
+            traces.losses().iter().skip(losses).for_each(|loss| finder.loss(loss));
+            losses = traces.losses().len();
+            let Some(event) = traces.current() else { break };
+            finder.event(&event);
+            left -= 1;
+            if finder.size() >= PIECE {
+                sights.take(&mut finder, (base, &self.channel_of));
+            }
+        }
+        sights.take(&mut finder, (base, &self.channel_of));
+        let Sights { mut engine, list: mut findings, .. } = sights;
+        if left == 0 {
+            to = engine.now().map_or(to, |now| now.saturating_sub(base)).clamp(from, to);
+        }
+        engine.finish(&mut findings);
+        let entries = self.entries(findings.0, index)?;
+        Some(Glimpse::new((from, to), entries))
+    }
+
+    /// What becomes of findings in the index's lanes, which are made if they aren't there.
+    fn entries(&self, findings: Vec<Finding>, index: &Shared) -> Option<Vec<(u32, Entry)>> {
+        let mut applier = self.applier.clone();
+        let mut findings = findings.into_iter().peekable();
+        let mut entries = Vec::new();
+        while findings.peek().is_some() {
+            entries = index.write().beside(entries, |index| {
+                findings.by_ref().take(BATCH).try_for_each(|finding| applier.apply(index, finding))
+            })?;
+        }
+        Some(entries)
+    }
+}
+
+/// What is made of events in one part.
+struct Sights {
+    engine: Engine,
+    teller: Teller,
+    list: List,
+}
+
+impl Sights {
+    fn take(&mut self, finder: &mut Finder, (base, channel_of): (i64, &[u32])) {
+        let Self { engine, teller, list } = self;
+        finder.take().each(|facts, step| match step {
+            Step::Loss(loss) => engine.loss(&loss),
+            Step::Event(told) => {
+                let fact = told.fact;
+                let time = fact.time().unwrap_or(base).saturating_sub(base);
+                let channel = channel_of.get(told.event.source as usize).copied().unwrap_or(0);
+                teller.tell(told, (time, channel), &mut |finding| list.push(finding));
+                engine.fact(facts, fact, list);
+            }
+        });
+    }
+}
+
+/// What was found that can be known without what was before.
+#[derive(Default)]
+struct List(Vec<Finding>);
+
+impl List {
+    fn push(&mut self, finding: Finding) {
+        match finding {
+            // An arrow or a deadline needs its other end.
+            Finding::Flow(..) | Finding::Job(..) => {}
+            finding => self.0.push(finding),
+        }
+    }
+}
+
+impl Visitor for List {
+    fn interval(&mut self, interval: &Interval) {
+        if !matches!(interval.state, State::Unknown | State::Span(_) | State::Function(_)) {
+            self.0.push(Finding::Interval(interval.clone()));
+        }
+    }
+
+    fn instant(&mut self, instant: &state::Instant) {
+        if matches!(instant.what, Happening::Named { .. }) {
+            self.0.push(Finding::Instant(instant.clone()));
+        }
+    }
+}
+
+impl Seen {
+    fn wish(&mut self, wish: Wish) {
+        self.wishes.retain(|known| *known != wish);
+        self.wishes.push_front(wish);
+        self.wishes.truncate(WISHES);
+    }
+
+    /// Whether all was seen from one moment to another.
+    fn has(&self, (from, to): (i64, i64)) -> bool {
+        let mut at = from;
+        while at < to {
+            match self.whole.range(..=at).next_back() {
+                Some((_, glimpse)) if glimpse.to > at => at = glimpse.to,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    fn take(&mut self, job: Job, glimpse: Glimpse) {
+        if self.is_over {
+            return;
+        }
+        self.count += 1;
+        glimpse.use_at(self.stamp);
+        self.bytes += glimpse.size();
+        let (from, to) = (glimpse.from, glimpse.to);
+        let glimpse = Arc::new(glimpse);
+        if let Job::Sample(part) = job {
+            let before = self.samples.insert(part, glimpse);
+            self.bytes -= before.map_or(0, |before| before.size());
+        } else {
+            let inside: Vec<i64> =
+                self.whole.range(from..to.max(from + 1)).map(|(begin, _)| *begin).collect();
+            for begin in inside {
+                self.bytes -= self.whole.remove(&begin).map_or(0, |before| before.size());
+            }
+            self.whole.insert(from, glimpse);
+        }
+        if self.bytes > MOST_BYTES {
+            self.make_room();
+        }
+    }
+
+    fn make_room(&mut self) {
+        // What older wishes ask for would be read again and again.
+        self.wishes.truncate(WISHES_LEFT);
+        let mut uses: Vec<u64> =
+            self.samples.values().chain(self.whole.values()).map(|it| it.used()).collect();
+        uses.sort_unstable();
+        let oldest = uses.get(uses.len() / 3).copied().unwrap_or(0);
+        self.samples.retain(|_, glimpse| glimpse.used() > oldest);
+        self.whole.retain(|_, glimpse| glimpse.used() > oldest);
+        self.bytes = self.samples.values().chain(self.whole.values()).map(|it| it.size()).sum();
+    }
+
+    /// Drops what the index knows: all before a time, which lies in this part.
+    fn forget(&mut self, part: usize, known: i64) {
+        self.samples = self.samples.split_off(&part);
+        self.whole.retain(|_, glimpse| glimpse.to > known);
+        self.bytes = self.samples.values().chain(self.whole.values()).map(|it| it.size()).sum();
+        for wish in &mut self.wishes {
+            wish.from = wish.from.max(known);
+        }
+        self.wishes.retain(|wish| wish.from <= wish.to);
+    }
+}

@@ -1,0 +1,186 @@
+//! What is looked at before its turn.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tompion_viewer::index::build::{Builder, Outline, Scout};
+use tompion_viewer::index::entry::Entry;
+use tompion_viewer::index::store::Store;
+use tompion_viewer::index::{LaneKind, Shared};
+use tompion_viewer::style;
+
+use super::made_up::{self, Made, What};
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(120);
+const EVENTS: u64 = 340_000;
+const THREADS: u64 = 50;
+
+/// Threads that take turns, in more parts than are indexed at once.
+struct Trace {
+    folder: TempDir,
+}
+
+impl Trace {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut bytes, mut events, mut running) = (Vec::new(), Vec::new(), 0);
+        for number in 0..EVENTS {
+            let next = 1 + ((number * 2_654_435_761) >> 7) % THREADS;
+            let (from, to) = ("one of many threads", "one of many threads".into());
+            let what = What::Switch(from, running as i32, (number % 2) as i32, to, next as i32);
+            events.push(Made(number * 1000, what));
+            running = next;
+            if events.len() == 2000 {
+                bytes.extend(made_up::packet(&events, 0));
+                events.clear();
+            }
+        }
+        made_up::write(folder.path(), &bytes);
+        Self { folder }
+    }
+
+    fn open(&self) -> (Shared, Builder) {
+        let path = [self.folder.path().to_owned()];
+        let outline = Outline::new(&tompion_reader::open(&path).unwrap());
+        let store = Store::new(tempfile::tempfile().unwrap(), 0);
+        let (index, builder) = Builder::new(tompion_reader::open(&path).unwrap(), outline, (store, None));
+        (Shared::new(index), builder)
+    }
+}
+
+/// A scout that reads in a thread of its own until it is dropped.
+struct Running(Arc<Scout>);
+
+impl Running {
+    fn new(scout: Scout, index: &Arc<Shared>) -> Self {
+        let scout = Arc::new(scout);
+        let (reader, index) = (scout.clone(), index.clone());
+        thread::spawn(move || reader.run(&index));
+        Self(scout)
+    }
+
+    /// What is seen of a lane as soon as something is true of it.
+    fn when(&self, (lane, window): (u32, (i64, i64)), is_so: impl Fn(&[Entry]) -> bool) -> Vec<Entry> {
+        let begun = Instant::now();
+        loop {
+            let mut entries = Vec::new();
+            let ahead = self.0.ahead(window, 0, true);
+            ahead.merged((lane, true), window, (1, &mut |entry| entries.push(entry)));
+            if is_so(&entries) {
+                return entries;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it never came to it: {} entries", entries.len());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+fn cpu_lane(index: &Shared) -> Option<u32> {
+    let index = index.read();
+    index.lanes.iter().position(|lane| lane.kind == LaneKind::Cpu).map(|lane| lane as u32)
+}
+
+fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = ask() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_is_looked_at_closely_is_what_the_index_says_later() {
+    let trace = Trace::new();
+    let (index, builder) = trace.open();
+    let index = Arc::new(index);
+    let running = Running::new(builder.scout().unwrap(), &index);
+    let middle = EVENTS as i64 / 2 * 1000;
+    let window = (middle, middle + 300_000);
+    // Its lanes are there when the first place was looked at.
+    let lane = until(|| {
+        running.0.ahead(window, 0, true);
+        cpu_lane(&index)
+    });
+    let is_exact = |entries: &[Entry]| !entries.is_empty() && entries.iter().all(|entry| entry.count == 1);
+    let seen = running.when((lane, window), is_exact);
+    drop(running);
+    builder.run(&index, &AtomicBool::new(false));
+    let (slice, store) = {
+        let index = index.read();
+        (index.slice(lane, window, 0), index.store.clone())
+    };
+    let mut expected = Vec::new();
+    slice
+        .read(&store, window, &mut |entry| {
+            expected.push(*entry);
+            true
+        })
+        .unwrap();
+    assert_eq!(seen.len(), expected.len());
+    for (seen, expected) in seen.iter().zip(&expected) {
+        // What goes on at a border of what was read is cut there.
+        assert!(seen.begin >= expected.begin && seen.end <= expected.end, "{seen:?} {expected:?}");
+        assert_eq!((seen.style, seen.extra), (expected.style, expected.extra));
+        let label = |entry: &Entry| index.read().label(entry.label).cloned();
+        assert_eq!(label(seen), label(expected));
+    }
+    assert!(expected.len() >= 300, "{}", expected.len());
+}
+
+#[test]
+fn the_whole_is_sampled_and_says_so() {
+    let trace = Trace::new();
+    let (index, builder) = trace.open();
+    let index = Arc::new(index);
+    let running = Running::new(builder.scout().unwrap(), &index);
+    let window = (0, EVENTS as i64 * 1000);
+    let lane = until(|| cpu_lane(&index));
+    let entries = running.when((lane, window), |entries| entries.len() >= 8);
+    for (entry, next) in entries.iter().zip(entries.iter().skip(1)) {
+        assert_eq!((entry.style, entry.count), (style::RUNNING, 0));
+        assert_eq!(entry.end, next.begin, "each stands for all up to the next one");
+    }
+    assert!(running.0.whole().is_empty());
+}
+
+#[test]
+fn an_index_is_the_same_whatever_was_looked_at() {
+    let trace = Trace::new();
+    let build = |is_looked_at: bool| {
+        let (index, builder) = trace.open();
+        let index = Arc::new(index);
+        let running = is_looked_at.then(|| Running::new(builder.scout().unwrap(), &index));
+        if let Some(running) = &running {
+            until(|| (running.0.count() >= 8).then_some(()));
+        }
+        builder.run(&index, &AtomicBool::new(false));
+        drop(running);
+        let index = index.read();
+        let mut lanes: Vec<(i64, LaneKind, u64)> = Vec::new();
+        for lane in &index.lanes {
+            let track = &index.tracks[lane.track as usize];
+            lanes.push((track.number, lane.kind, lane.levels.count()));
+        }
+        lanes.sort_by_key(|(number, kind, _)| (*number, *kind as u8));
+        let mut tracks: Vec<(i64, i64, Option<String>)> = Vec::new();
+        for track in &index.tracks {
+            tracks.push((track.number, track.busy, index.label(track.name).map(ToString::to_string)));
+        }
+        tracks.sort();
+        (lanes, tracks, index.event_count())
+    };
+    assert_eq!(build(true), build(false));
+}
