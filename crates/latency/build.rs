@@ -5,4 +5,5 @@ mod programs;
 
 fn main() {
     programs::build("src/bpf/monitor.bpf.c", "monitor.o", "the latency monitor is");
+    programs::build("src/bpf/blame.bpf.c", "blame.o", "the search for who made threads late is");
 }

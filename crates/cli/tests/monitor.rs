@@ -14,10 +14,10 @@ use serde_json::Value;
 use crate::support::{finish, run, signal, start, tompion, wait_until};
 
 /// A monitor of a test's own, which goes with it; none where counting isn't permitted.
-struct Own(String);
+pub struct Own(String);
 
 impl Own {
-    fn new(test: &str) -> Option<Self> {
+    pub fn new(test: &str) -> Option<Self> {
         let own = Self(format!("tompion-cli-{test}-{}", std::process::id()));
         let begun = run(&mut own.monitor(&["--once"]));
         if begun.status.success() {
@@ -30,7 +30,7 @@ impl Own {
         None
     }
 
-    fn monitor(&self, arguments: &[&str]) -> Command {
+    pub fn monitor(&self, arguments: &[&str]) -> Command {
         let mut command = tompion();
         command.args(["monitor", "--name", &self.0]).args(arguments);
         command
@@ -127,7 +127,7 @@ fn kinds_are_switched_and_what_does_not_count_is_said() {
     let wrong = run(&mut own.monitor(&["--kinds", "wakeups"])).exited(2);
     assert!(wrong.err.contains("timer-wakeup-all; found `wakeups`"), "{}", wrong.err);
     let both = run(&mut own.monitor(&["--once", "reset"])).exited(2);
-    assert_eq!(both.err, "tompion: `plot`, `reset` and `stop` take no option of the display's\n");
+    assert_eq!(both.err, "tompion: `explain`, `plot`, `reset` and `stop` take no option of the display's\n");
     run(&mut own.monitor(&["stop"])).succeeded();
     let nothing = run(&mut own.monitor(&["reset"])).exited(1);
     assert_eq!(nothing.err, "tompion: nothing is counted yet; begin with: tompion monitor\n");

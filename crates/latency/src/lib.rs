@@ -10,8 +10,11 @@
 #![forbid(unsafe_code)]
 
 mod balance;
+pub mod blame;
 pub mod exporter;
 mod histogram;
+pub mod incident;
+pub mod journal;
 pub mod kinds;
 mod memory;
 mod monitor;
@@ -21,6 +24,7 @@ mod programs;
 mod prometheus;
 mod report;
 mod snapshot;
+pub mod watch;
 mod witness;
 
 pub use balance::Balance;

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// `LAYOUT_VERSION`.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 const KINDS: usize = Kind::ALL.len();
 const BUCKETS: usize = 10_242;
@@ -24,7 +24,7 @@ const THREADS: usize = 1024;
 const PLACES: usize = 384;
 
 const CONTROL: usize = 64;
-const PROCESSOR: usize = 384;
+const PROCESSOR: usize = 408;
 const WORST: usize = 96;
 const WAKE: usize = 32;
 const THREAD: usize = 3160;

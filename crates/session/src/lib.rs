@@ -30,6 +30,7 @@ mod recover;
 mod resume;
 mod source;
 mod target;
+mod told;
 mod untrusted_text;
 mod watchmen;
 
@@ -42,3 +43,4 @@ pub use manifest::{FILE as MANIFEST_FILE, Manifest, Source};
 pub use record::{Config, Error, Mode, Outcome, record};
 pub use recover::{Recovered, incomplete, recover};
 pub use target::Target;
+pub use told::{Told, ToldBy, ToldEvent, write_told};

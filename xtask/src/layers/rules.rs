@@ -47,6 +47,11 @@ pub const SAME_LAYER: &[Edge] = &[
         reason: "what stands in the way of programs is known there, and functions' names",
     },
     Edge {
+        from: "latency",
+        to: "session",
+        reason: "an incident's folder is a trace, written as recordings are",
+    },
+    Edge {
         from: "injector",
         to: "kernel",
         reason: "what stands in the way of programs is known there, and functions' names",

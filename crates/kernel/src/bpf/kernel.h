@@ -146,7 +146,13 @@ struct pt_regs {
 #pragma clang attribute pop
 
 /* Kinds and flags of maps (bpf(2), linux/bpf.h). */
-enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_PERCPU_ARRAY = 6, BPF_MAP_TYPE_LRU_HASH = 9 };
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_RINGBUF = 27,
+};
 enum { BPF_F_MMAPABLE = 1 << 10 };
 
 /* Helpers of the kernel, by number (bpf-helpers(7)). */
@@ -163,6 +169,8 @@ static long (*const bpf_probe_read_kernel_str)(void *to, u32 size, const void *f
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 static long (*const bpf_get_stack)(void *ctx, void *to, u32 size, u64 flags) = (void *)67;
 static u64 (*const bpf_get_current_cgroup_id)(void) = (void *)80;
+static void *(*const bpf_ringbuf_reserve)(void *map, u64 size, u64 flags) = (void *)131;
+static void (*const bpf_ringbuf_submit)(void *record, u64 flags) = (void *)132;
 static u64 (*const bpf_get_attach_cookie)(void *ctx) = (void *)174;
 
 /* How maps and programs are described to who loads them. */
@@ -173,5 +181,23 @@ static u64 (*const bpf_get_attach_cookie)(void *ctx) = (void *)174;
 #define NOINLINE __attribute__((noinline))
 #define HAS_FIELD(field) __builtin_preserve_field_info(field, 2)
 #define OFFSET_OF(type, field) __builtin_preserve_field_info(((type *)0)->field, 0)
+
+/* Before Linux 5.16 a thread's CPU stands elsewhere than after; BTF tells where. */
+struct task_struct___old {
+	u32 cpu;
+} __attribute__((preserve_access_index));
+
+struct thread_info___new {
+	u32 cpu;
+} __attribute__((preserve_access_index));
+
+static ALWAYS_INLINE s32 cpu_of(struct task_struct *task)
+{
+	struct task_struct___old *old = (void *)task;
+	if (HAS_FIELD(old->cpu))
+		return old->cpu;
+	struct thread_info___new *info = (void *)&task->thread_info;
+	return info->cpu;
+}
 
 #endif

@@ -67,24 +67,6 @@ struct sched_wakeup {
 	char comm[16];
 };
 
-/* Before Linux 5.16 a thread's CPU stands elsewhere than after; BTF tells where. */
-struct task_struct___old {
-	u32 cpu;
-} __attribute__((preserve_access_index));
-
-struct thread_info___new {
-	u32 cpu;
-} __attribute__((preserve_access_index));
-
-static ALWAYS_INLINE s32 cpu_of(struct task_struct *task)
-{
-	struct task_struct___old *old = (void *)task;
-	if (HAS_FIELD(old->cpu))
-		return old->cpu;
-	struct thread_info___new *info = (void *)&task->thread_info;
-	return info->cpu;
-}
-
 static ALWAYS_INLINE int wakeup(u64 *ctx, u16 event)
 {
 	struct task_struct *task = (void *)ctx[0];

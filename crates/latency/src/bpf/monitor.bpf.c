@@ -373,6 +373,7 @@ static ALWAYS_INLINE void runs(struct processor *processor, struct wake *wake, s
 	sample->intended = wake->intended;
 	sample->fired = wake->fired;
 	sample->woken = wake->woken;
+	processor->ended = (struct ended){wake->woken, wake->intended, wake->fired, sample->tid, kind};
 	wake->woken = 0;
 	count(processor, TOP + kind);
 	sample->slot = kind;

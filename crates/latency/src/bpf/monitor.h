@@ -20,7 +20,7 @@
 #include "kernel.h"
 
 /* Of this layout. Readers of another one leave the arrays alone. */
-#define LAYOUT_VERSION 1
+#define LAYOUT_VERSION 2
 
 /* Priorities below this are real-time; those of SCHED_DEADLINE are below 0 (include/linux/sched/prio.h). */
 #define FIRST_ORDINARY 100
@@ -82,13 +82,22 @@ struct ran {
 
 #define REMEMBERED 8
 
+/* The wake-up that ended last: what blame.bpf.c asks about, behind the program that counts it. */
+struct ended {
+	u64 woken; /* 0: it was asked about */
+	u64 intended;
+	u64 fired;
+	u32 tid;
+	u32 kind; /* WAKEUP, SHARED, PREEMPTED */
+};
+
 struct processor {
 	struct expiry hard, soft;
 	u64 head; /* how many real-time threads were switched away from */
 	struct ran ran[REMEMBERED];
 	u64 counts[16]; /* by `enum count` */
 	u64 sums[KINDS]; /* of all latencies, in nanoseconds */
-	u64 unused;
+	struct ended ended;
 };
 
 struct worst {
@@ -145,7 +154,7 @@ struct armed {
 	u64 time;
 };
 
-_Static_assert(sizeof(struct control) == 64 && sizeof(struct processor) == 384, "as the reader has it");
+_Static_assert(sizeof(struct control) == 64 && sizeof(struct processor) == 408, "as the reader has it");
 _Static_assert(sizeof(struct worst) == 96 && sizeof(struct wake) == 32, "as the reader has it");
 _Static_assert(sizeof(struct thread) == 3160, "as the reader has it");
 

@@ -1,5 +1,7 @@
 //! `tompion monitor`: every wake-up of real-time threads, for as long as the machine runs.
 
+mod catch;
+mod explain;
 mod live;
 mod serve;
 mod text;
@@ -17,12 +19,13 @@ use std::{
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use tompion_latency::{Begun, Kind, Kinds, Monitor, Report};
-use tompion_os::{Interest, Poller, Signals};
+use tompion_os::{Inheritance, Interest, Poller, Signals};
 
 use crate::{
     messages::{self, counted, say},
     units,
 };
+use catch::Catcher;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -32,6 +35,8 @@ use crate::{
     sudo tompion monitor --kinds timer-wakeup  # count only this from now on; --kinds all for everything\n  \
     sudo tompion monitor --listen 0.0.0.0:9464 # a page for Prometheus, at /metrics\n  \
     sudo tompion monitor plot -o latency.svg   # histograms as a picture\n  \
+    sudo tompion monitor --threshold 100us     # keep what happened before each wake-up later than that\n  \
+    tompion monitor explain                    # why the last of them was late\n  \
     sudo tompion monitor reset                 # reports begin anew\n  \
     sudo tompion monitor stop                  # count no more\n\n\
 Counting goes on in the kernel when the command ends or is killed, until `stop` or the machine's end; the next one shows \
@@ -48,6 +53,8 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
+    /// Why a wake-up was late that --threshold has kept
+    Explain(explain::Wish),
     /// Draw what was counted since the last reset: histograms by kind and CPU, as SVG
     Plot(Plot),
     /// Begin reports anew; no wake-up is lost
@@ -80,6 +87,8 @@ struct Watch {
     /// Write JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    catch: catch::Wish,
 }
 
 /// `wakeup,missed-timer`.
@@ -99,17 +108,23 @@ fn kinds(text: &str) -> Result<Kinds, String> {
 impl Watch {
     /// Whether anything was asked for that only the display understands.
     fn is_asked_for(&self) -> bool {
-        self.once || self.json || self.duration.is_some() || self.kinds.is_some() || self.listen.is_some()
+        self.once
+            || self.json
+            || self.duration.is_some()
+            || self.kinds.is_some()
+            || self.listen.is_some()
+            || self.catch.is_asked_for()
     }
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.action.is_some() && arguments.watch.is_asked_for() {
-        say("`plot`, `reset` and `stop` take no option of the display's");
+        say("`explain`, `plot`, `reset` and `stop` take no option of the display's");
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
     match &arguments.action {
         None => watch(&arguments.name, &arguments.watch)?,
+        Some(Action::Explain(wish)) => explain::run(wish)?,
         Some(Action::Plot(wish)) => plot(&arguments.name, wish)?,
         Some(Action::Reset) => {
             Monitor::resume(&arguments.name)?.reset()?;
@@ -125,10 +140,24 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn watch(name: &str, watch: &Watch) -> anyhow::Result<()> {
     // Before anything begins, so that Ctrl-C ends it in order.
+    let inheritance = Inheritance::current();
     let end = End::new()?;
     let (mut monitor, begun) = Monitor::begin(name, watch.kinds.unwrap_or(Kinds::ALL))?;
     if let (Some(kinds), Begun::Before) = (watch.kinds, begun) {
         monitor.set_kinds(kinds);
+    }
+    if watch.catch.is_asked_for() {
+        let mut catcher = Catcher::begin(name, &watch.catch, &end, inheritance)?;
+        match watch.listen {
+            Some(address) => serve::run(&mut monitor, address, &end, Some(&mut catcher))?,
+            None => catcher.run(&mut monitor, &end, watch.duration)?,
+        }
+        catcher.finish();
+        if begun == Begun::Now && watch.duration.is_some() {
+            drop(monitor);
+            Monitor::stop(name)?;
+        }
+        return Ok(());
     }
     if let Some(duration) = watch.duration {
         let report = of_duration(&mut monitor, duration, &end);
@@ -139,7 +168,7 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<()> {
         return show(&report?, watch.json);
     }
     if let Some(address) = watch.listen {
-        serve::run(&mut monitor, address, &end)?;
+        serve::run(&mut monitor, address, &end, None)?;
     } else if watch.once || watch.json || !io::stdout().is_terminal() {
         show(&monitor.report(None), watch.json)?;
     } else {

@@ -1,0 +1,195 @@
+//! `--threshold`: wake-ups that are too late become folders, until Ctrl-C.
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use jiff::{Timestamp, tz::TimeZone};
+use tompion_latency::{
+    Monitor,
+    incident::Incident,
+    journal,
+    watch::{Rule, Watch},
+};
+use tompion_os::{Inheritance, Interest};
+
+use super::{End, explain};
+use crate::{
+    messages::{counted, harmless, say},
+    units,
+};
+
+/// By which late wake-ups are told from other things that are waited for.
+const LATE: Interest = 2;
+/// How often those are told that have no folder.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+#[derive(Args)]
+pub struct Wish {
+    /// Keep what happened before each wake-up that is later than this: 100us; of some threads: 'ctl*=50us'; of a kind:
+    /// 'wakeup:ctl*=20us'. May be given more than once; the first that fits a thread decides
+    #[arg(long = "threshold", value_name = "[KIND:][THREADS=]TIME", value_parser = rule, conflicts_with_all = ["once", "json"])]
+    rules: Vec<Rule>,
+    /// With --threshold: where the folders of late wake-ups go
+    #[arg(long, value_name = "DIR", default_value = ".", requires = "rules")]
+    incidents: PathBuf,
+    /// With --threshold: keep none for so long after one was kept
+    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "10s", requires = "rules")]
+    pause: Duration,
+    /// With --threshold: end after so many were kept
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..), requires = "rules")]
+    most: Option<u64>,
+    /// With --threshold: run this with the shell for each that was kept; $TOMPION_INCIDENT is its folder, $TOMPION_LATENCY_NS
+    /// how late it was, $TOMPION_THREAD who
+    #[arg(long, value_name = "COMMAND", requires = "rules")]
+    exec: Option<String>,
+}
+
+fn rule(text: &str) -> Result<Rule, String> {
+    Rule::parse(text, units::time)
+}
+
+impl Wish {
+    /// Whether late wake-ups are to be kept.
+    pub fn is_asked_for(&self) -> bool {
+        !self.rules.is_empty()
+    }
+}
+
+/// Keeps late wake-ups.
+pub struct Catcher<'a> {
+    wish: &'a Wish,
+    watch: Watch,
+    inheritance: Inheritance,
+    commands: Vec<Child>,
+    kept: u64,
+    /// Of those that were late, how many were not kept when that was told last.
+    told: u64,
+    told_at: Instant,
+}
+
+impl<'a> Catcher<'a> {
+    /// Watches from now on. `inheritance` is what commands get of this process as it was before it took signals.
+    pub fn begin(name: &str, wish: &'a Wish, end: &End, inheritance: Inheritance) -> anyhow::Result<Self> {
+        let folder = &wish.incidents;
+        std::fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+        let watch = Watch::begin(name, &wish.rules)?;
+        end.poller.add(watch.descriptor(), LATE).context("can't wait for late wake-ups")?;
+        let limits: Vec<String> = wish.rules.iter().map(in_words).collect();
+        say(format!("waiting for wake-ups that take longer than {}; Ctrl-C ends it", limits.join(", ")));
+        Ok(Self { wish, watch, inheritance, commands: Vec::new(), kept: 0, told: 0, told_at: Instant::now() })
+    }
+
+    /// Until the user ends it, the time is up, or enough were kept.
+    pub fn run(&mut self, monitor: &mut Monitor, end: &End, time: Option<Duration>) -> anyhow::Result<()> {
+        let until = time.map(|time| Instant::now() + time);
+        while !self.has_enough() {
+            let rest = until.map_or(TELL_EVERY, |until| until.saturating_duration_since(Instant::now()));
+            if rest.is_zero() || end.comes_within(rest.min(TELL_EVERY))? {
+                break;
+            }
+            self.look(monitor)?;
+        }
+        Ok(())
+    }
+
+    /// Whether as many were kept as were asked for.
+    pub fn has_enough(&self) -> bool {
+        self.wish.most.is_some_and(|most| self.kept >= most)
+    }
+
+    /// Keeps what was caught, if anything was.
+    pub fn look(&mut self, monitor: &mut Monitor) -> anyhow::Result<()> {
+        self.commands.retain_mut(|command| !matches!(command.try_wait(), Ok(Some(_))));
+        while !self.has_enough() {
+            let Some(caught) = self.watch.take() else { break };
+            let incident = Incident::of(&caught, self.watch.late().1);
+            let folder = self.folder(&incident);
+            let invocation: Vec<String> = std::env::args().collect();
+            let saved = incident.save(&folder, &caught, &monitor.report(None), &invocation);
+            self.watch.go_on(caught.crossing.side, self.wish.pause);
+            match saved {
+                Ok(()) => self.tell(&incident, &folder)?,
+                // The next one may have room.
+                Err(error) => say(format!("a late wake-up was not kept: {:#}", anyhow::Error::from(error))),
+            }
+        }
+        if self.told_at.elapsed() >= TELL_EVERY {
+            self.tell_not_kept();
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, incident: &Incident, folder: &Path) -> anyhow::Result<()> {
+        self.kept += 1;
+        let sentence = explain::sentence(incident);
+        let mut output = std::io::stdout().lock();
+        writeln!(output, "{}: {sentence}", harmless(&folder.display().to_string()))?;
+        output.flush()?;
+        let path = folder.display().to_string();
+        let latency = incident.latency_ns.to_string();
+        // There may be no log at all.
+        let _ = journal::say(&sentence, &[("TOMPION_INCIDENT", &path), ("TOMPION_LATENCY_NS", &latency)]);
+        if let Some(text) = &self.wish.exec {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", text]).env("TOMPION_INCIDENT", folder).env("TOMPION_LATENCY_NS", latency);
+            command.env("TOMPION_THREAD", &incident.thread.name);
+            self.inheritance.hand_on(&mut command);
+            match command.spawn() {
+                Ok(child) => self.commands.push(child),
+                Err(error) => say(format!("can't run `{text}`: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_not_kept(&mut self) {
+        let not_saved = self.watch.late().1;
+        if not_saved > self.told {
+            let more = counted(not_saved - self.told, "late wake-up");
+            say(format!("{more} had no folder: within {:?} of another one (--pause)", self.wish.pause));
+        }
+        self.told = not_saved;
+        self.told_at = Instant::now();
+    }
+
+    /// Says how many there were, and waits for what was begun.
+    pub fn finish(mut self) {
+        let (late, not_saved) = self.watch.late();
+        let kept = counted(self.kept, "incident");
+        say(format!("{kept} kept of {}; {not_saved} had no folder (--pause)", counted(late, "late wake-up")));
+        for command in &mut self.commands {
+            let _ = command.wait();
+        }
+    }
+
+    /// `tompion-incident-TIME-THREAD`, with a number behind it if that is taken.
+    fn folder(&self, incident: &Incident) -> PathBuf {
+        let time = Timestamp::from_nanosecond(incident.time_ns.into()).unwrap_or_default();
+        let time = time.to_zoned(TimeZone::system()).strftime("%Y%m%d-%H%M%S-%6f").to_string();
+        let is_plain = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
+        let thread: String =
+            incident.thread.name.chars().map(|letter| if is_plain(letter) { letter } else { '_' }).collect();
+        let name = format!("tompion-incident-{time}-{thread}");
+        let numbered = (2..).map(|number| self.wish.incidents.join(format!("{name}-{number}")));
+        let first = self.wish.incidents.join(&name);
+        std::iter::once(first).chain(numbered).find(|folder| !folder.exists()).unwrap_or_default()
+    }
+}
+
+/// `100 µs`, `50 µs (ctl*)`.
+fn in_words(rule: &Rule) -> String {
+    let limit = units::in_words(rule.limit as f64);
+    let kind = rule.kind.map(|kind| format!("{kind}")).unwrap_or_default();
+    match (rule.threads.as_str(), kind.is_empty()) {
+        ("*", true) => limit,
+        ("*", false) => format!("{limit} ({kind})"),
+        (threads, true) => format!("{limit} ({threads})"),
+        (threads, false) => format!("{limit} ({kind} of {threads})"),
+    }
+}

@@ -1,0 +1,181 @@
+//! `tompion monitor explain`: why a wake-up was late, as one sentence, shares, and a line of time.
+
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use jiff::{Timestamp, tz::TimeZone};
+use tompion_latency::{
+    blame::{Cause, Segment},
+    incident::Incident,
+};
+
+use crate::{messages::harmless, units};
+
+const BOLD: &str = "\x1b[1m";
+const DIM: &str = "\x1b[2m";
+const END: &str = "\x1b[0m";
+/// How wide the line of time is, and the longest bar.
+const LINE: usize = 72;
+const BAR: usize = 24;
+
+#[derive(Args)]
+pub struct Wish {
+    /// The folder of a late wake-up [default: the newest one here]
+    #[arg(value_name = "INCIDENT")]
+    folder: Option<PathBuf>,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(wish: &Wish) -> anyhow::Result<()> {
+    let folder = match &wish.folder {
+        Some(folder) => folder.clone(),
+        None => newest(Path::new(".")).ok_or_else(|| {
+            anyhow::anyhow!(
+                "no folder of a late wake-up here; name one, or keep some: tompion monitor --threshold 100us"
+            )
+        })?,
+    };
+    let incident = Incident::read(&folder)?;
+    let mut output = anstream::stdout().lock();
+    if wish.json {
+        serde_json::to_writer_pretty(&mut output, &incident)?;
+        writeln!(output)?;
+    } else {
+        write!(output, "{}", whole(&incident, &folder))?;
+    }
+    Ok(())
+}
+
+/// The folder whose name has the latest time.
+fn newest(parent: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(parent).ok()?.flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let newest =
+        names.filter(|name| name.starts_with("tompion-incident-") && !name.ends_with(".unfinished")).max()?;
+    Some(parent.join(newest))
+}
+
+/// Who, how late, and mostly why.
+pub fn sentence(incident: &Incident) -> String {
+    let thread = harmless(&incident.thread.name).into_owned();
+    let mut text = format!(
+        "{thread} (thread {}, {}) ran {} late on CPU {}",
+        incident.thread.tid,
+        incident.thread.priority,
+        units::in_words(incident.latency_ns as f64),
+        incident.question.cpu
+    );
+    if let Some(segment) = incident.main_segment() {
+        let percent = incident.main_percent();
+        let _ = write!(text, ": {percent:.0} % of that {}", harmless(&segment.in_words()));
+    }
+    text
+}
+
+fn whole(incident: &Incident, folder: &Path) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "{BOLD}{}.{END}", sentence(incident));
+    let time = Timestamp::from_nanosecond(incident.time_ns.into()).unwrap_or_default();
+    let time = time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S.%6f %Z").to_string();
+    let _ = writeln!(
+        text,
+        "{DIM}{time}; the limit is {}; until then {} (thread {}, {}) had the processor{END}\n",
+        units::in_words(incident.limit_ns as f64),
+        harmless(&incident.before.name),
+        incident.before.tid,
+        incident.before.priority
+    );
+    line(&mut text, incident);
+    shares(&mut text, incident);
+    segments(&mut text, incident);
+    for problem in &incident.problems {
+        let _ = writeln!(text, "{DIM}{}{END}", harmless(problem));
+    }
+    let folder = folder.display().to_string();
+    let _ = writeln!(text, "{DIM}the trace: tompion view {}{END}", harmless(&folder));
+    text
+}
+
+/// How a cause is drawn: its colour, and a letter for those who see none.
+fn style(cause: Cause) -> (&'static str, char) {
+    match cause {
+        Cause::InterruptsOff => ("\x1b[31m", 'I'),
+        Cause::PreemptionOff => ("\x1b[35m", 'P'),
+        Cause::HigherPriority => ("\x1b[33m", 'H'),
+        Cause::HardInterrupt => ("\x1b[34m", 'X'),
+        Cause::SoftInterrupt => ("\x1b[36m", 'S'),
+        Cause::LateTimer => ("\x1b[91m", 'L'),
+        Cause::IdleExit => ("\x1b[32m", 'Z'),
+        Cause::OwnPath => ("\x1b[2m", '.'),
+        Cause::Unknown => ("\x1b[2m", '?'),
+    }
+}
+
+/// The latency from left to right. Each segment has a column at least, as long as there is room.
+fn line(text: &mut String, incident: &Incident) {
+    let begin = incident.question.begin();
+    let length = (incident.question.end - begin).max(1);
+    let at = |column: usize| begin + (length as u128 * column as u128 / LINE as u128) as u64;
+    text.push_str("  ");
+    for column in 0..LINE {
+        let (from, to) = (at(column), at(column + 1));
+        let share = |segment: &&Segment| segment.end.min(to).saturating_sub(segment.begin.max(from));
+        // What is short and begins here is shown, else nobody would see it; what has most of the column otherwise.
+        let begins = |segment: &&Segment| segment.begin >= from && segment.begin < to && segment.end <= to;
+        let told = incident
+            .segments
+            .iter()
+            .filter(begins)
+            .filter(|segment| segment.cause != Cause::OwnPath)
+            .max_by_key(share);
+        let Some(segment) = told.or_else(|| incident.segments.iter().max_by_key(share)) else { continue };
+        let (colour, letter) = style(segment.cause);
+        let _ = write!(text, "{colour}{letter}{END}");
+    }
+    let left = if incident.question.intended == 0 { "woken" } else { "timer due" };
+    let room = LINE - left.chars().count() - "running".len();
+    let _ = writeln!(text, "\n  {left}{:room$}running\n", "");
+}
+
+fn shares(text: &mut String, incident: &Incident) {
+    for share in &incident.causes {
+        let (colour, letter) = style(share.cause);
+        let bar = "█".repeat((share.percent / 100.0 * BAR as f64).round() as usize);
+        let time = units::in_words(share.ns as f64);
+        let _ = writeln!(
+            text,
+            "  {colour}{letter}{END} {:>5.1} % {time:>10}  {:<24}{colour}{bar}{END}",
+            share.percent,
+            share.cause.words()
+        );
+    }
+    text.push('\n');
+}
+
+fn segments(text: &mut String, incident: &Incident) {
+    let begin = incident.question.begin();
+    let _ = writeln!(text, "{DIM}  {:>11} {:>10}  CPU  {END}", "from", "for");
+    for segment in &incident.segments {
+        let (colour, letter) = style(segment.cause);
+        let from = match segment.begin - begin {
+            0 => "0".into(),
+            ns => units::in_words(ns as f64),
+        };
+        let time = units::in_words(segment.length() as f64);
+        let what = segment.in_words();
+        let _ = writeln!(
+            text,
+            "  {:>11} {time:>10}  {:>3}  {colour}{letter}{END} {}",
+            format!("+{from}"),
+            segment.cpu,
+            harmless(&what)
+        );
+    }
+    text.push('\n');
+}

@@ -1,0 +1,137 @@
+//! Wake-ups that were too late: what is kept of them, and what is said of it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::{
+    monitor::Own,
+    support::{finish, installed, run, signal, start, tompion},
+};
+
+const NAME: &str = "late-cli";
+
+/// Has a real-time thread of that name sleep, again and again, until something is so.
+fn sleep_until(what: &str, is_so: impl Fn() -> bool + Send + 'static) {
+    let sleeper = thread::Builder::new().name(NAME.into()).spawn(move || {
+        tompion_os::run_fifo(60).expect("a real-time priority");
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it never came");
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+    sleeper.expect("a thread").join().unwrap_or_else(|_| panic!("{what}"));
+}
+
+fn folders(parent: &Path) -> Vec<PathBuf> {
+    let names = fs::read_dir(parent).unwrap().flatten().map(|entry| entry.path());
+    names
+        .filter(|path| path.to_string_lossy().contains("tompion-incident-") && path.extension().is_none())
+        .collect()
+}
+
+#[test]
+fn a_late_wake_up_becomes_a_folder_that_says_why() {
+    let Some(own) = Own::new("late") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let parent = folder.path().to_owned();
+    // Every wake-up takes longer than that.
+    let rule = format!("{NAME}=10ns");
+    let told = parent.join("told");
+    let exec = format!("echo $TOMPION_THREAD $TOMPION_LATENCY_NS $TOMPION_INCIDENT >> {}", told.display());
+    let mut command = own.monitor(&["--threshold", &rule, "--pause", "0s", "--most", "2", "--exec", &exec]);
+    let catcher = start(command.arg("--incidents").arg(&parent));
+    let looked_at = parent.clone();
+    sleep_until("two folders", move || folders(&looked_at).len() == 2);
+    let finished = finish(catcher, "monitor --threshold").succeeded();
+    assert!(finished.out.lines().count() == 2 && finished.out.contains(NAME), "{}", finished.out);
+    assert!(finished.err.contains("2 incidents kept of "), "{}", finished.err);
+    assert_eq!(fs::read_to_string(&told).unwrap().lines().filter(|line| line.starts_with(NAME)).count(), 2);
+    for incident in folders(&parent) {
+        explains(&incident);
+    }
+}
+
+/// Everything that a folder should have.
+fn explains(folder: &Path) {
+    let path = folder.to_str().unwrap();
+    let json = run(tompion().args(["monitor", "explain", "--json", path])).succeeded().out;
+    let incident: Value = serde_json::from_str(&json).unwrap();
+    let segments = incident["segments"].as_array().expect("segments");
+    let length = |segment: &Value| segment["end"].as_u64().unwrap() - segment["begin"].as_u64().unwrap();
+    let sum: u64 = segments.iter().map(length).sum();
+    assert_eq!(Some(sum), incident["latency_ns"].as_u64(), "{json}");
+    assert!(incident["thread"]["name"] == NAME && incident["thread"]["priority"] == "rt 60", "{json}");
+    let text = run(tompion().args(["monitor", "explain", path])).succeeded().out;
+    for words in ["ran ", "late on CPU", " % ", "timer due", "running", "the trace: tompion view"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(!text.contains('\u{1b}'), "colours are for terminals: {text}");
+    // The segments are spans of the thread, and the kernel's events lead up to them.
+    let printed = run(tompion().args(["print", "--format", "json", path])).succeeded().out;
+    let begins = printed.matches("_begin\"").count();
+    assert_eq!(
+        (segments.len() + 1, segments.len() + 1),
+        (begins, printed.matches("_end\"").count()),
+        "{printed}"
+    );
+    assert!(printed.contains("\"sched_switch\"") && printed.contains("sched_waking"), "{printed}");
+    if installed("babeltrace2") {
+        let lines = run(Command::new("babeltrace2").arg(path)).succeeded().out.lines().count();
+        assert_eq!(lines, printed.lines().count());
+    }
+}
+
+#[test]
+fn what_is_not_late_or_comes_too_soon_is_not_kept() {
+    let Some(own) = Own::new("early") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let parent = folder.path().to_owned();
+    // The first rule that fits decides: nobody waits for an hour.
+    let (never, always) = (format!("{NAME}=3600s"), "*=10ns");
+    let arguments = ["--threshold", &never, "--threshold", always, "--pause", "1h"];
+    let mut command = own.monitor(&arguments);
+    let catcher = start(command.arg("--incidents").arg(&parent));
+    let others = thread::spawn({
+        let parent = parent.clone();
+        move || {
+            tompion_os::run_fifo(50).expect("a real-time priority");
+            let begun = Instant::now();
+            while folders(&parent).is_empty() && begun.elapsed() < Duration::from_secs(60) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            (0..50).for_each(|_| thread::sleep(Duration::from_millis(1)));
+        }
+    });
+    let looked_at = parent.clone();
+    sleep_until("a folder", move || !folders(&looked_at).is_empty());
+    others.join().unwrap();
+    signal(catcher.id(), Signal::INT);
+    let finished = finish(catcher, "monitor --threshold").succeeded();
+    assert!(finished.err.contains("1 incident kept of "), "{}", finished.err);
+    assert!(!finished.err.contains("; 0 had no folder"), "{}", finished.err);
+    assert!(!finished.out.contains(NAME) && folders(&parent).len() == 1, "{}", finished.out);
+}
+
+#[test]
+fn what_is_no_incident_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let error = run(tompion().args(["monitor", "explain", path])).exited(1).err;
+    assert!(error.contains("incident.json") && error.lines().count() == 1, "{error}");
+    let nothing = run(tompion().args(["monitor", "explain"]).current_dir(folder.path())).exited(1).err;
+    assert!(nothing.contains("no folder of a late wake-up here"), "{nothing}");
+    fs::write(folder.path().join("incident.json"), "{}").unwrap();
+    run(tompion().args(["monitor", "explain", path])).exited(1);
+    let wrong = run(tompion().args(["monitor", "--threshold", "soon"])).exited(2).err;
+    assert!(wrong.contains("expected a time"), "{wrong}");
+    run(tompion().args(["monitor", "--pause", "1s"])).exited(2);
+}

@@ -1,0 +1,335 @@
+//! Made-up moments, and what latencies among them are charged to. Times are in microseconds.
+
+use super::*;
+use crate::blame::Cause::{
+    HardInterrupt, HigherPriority, IdleExit, InterruptsOff, LateTimer, OwnPath, PreemptionOff, SoftInterrupt,
+    Unknown,
+};
+
+const LATE: u32 = 7;
+const HOG: u32 = 99;
+const US: u64 = 1000;
+
+fn thread(tid: u32) -> Thread {
+    let (priority, name) = match tid {
+        0 => (120, "swapper"),
+        LATE => (19, "ctl"),
+        5 => (9, "urgent"),
+        _ => (120, "hog"),
+    };
+    Thread { tid, priority, name: name.into() }
+}
+
+fn switch(next: u32, previous: u32) -> What {
+    What::Switch { next: thread(next), previous: thread(previous), state: 0 }
+}
+
+fn woken(cpu: u32) -> What {
+    What::Woken { thread: thread(LATE), cpu, runs: None }
+}
+
+fn hard(name: &str) -> What {
+    What::HardEntry { number: 1, name: name.into(), runs: None }
+}
+
+fn timer(intended: u64) -> What {
+    What::TimerEntry { intended: intended * US, function: 0xf, soft: false }
+}
+
+const EXIT: What = What::HardExit(1);
+
+/// Stack 1 is of kernel code that was interrupted, 2 of a program.
+fn cpu(moments: &[(u64, What)]) -> Noted {
+    let moments = moments.iter().map(|(time, what)| Moment { time: time * US, what: what.clone() }).collect();
+    let stack = |functions: &[&str]| functions.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let interrupt = ["hrtimer_interrupt+0x1", "asm_sysvec_apic_timer_interrupt+0x1a"];
+    let stacks = BTreeMap::from([
+        (1, stack(&[&interrupt[..], &["spin+0x5", "do_syscall_64+0x1"]].concat())),
+        (2, stack(&interrupt)),
+    ]);
+    Noted { moments, known_from: 0, stacks }
+}
+
+/// A timer was to go off at 100; its handler began, the thread was woken and ran at these times, on CPU 0.
+fn question(fired: u64, woken: u64, end: u64) -> Question {
+    Question {
+        intended: 100 * US,
+        fired: fired * US,
+        woken: woken * US,
+        end: end * US,
+        tid: LATE,
+        priority: 19,
+        cpu: 0,
+        stack: vec!["__schedule+0x1".into(), "schedule+0x2".into(), "unlock+0x3".into()],
+    }
+}
+
+/// The segments as (cause, length in microseconds, who).
+fn charged(question: &Question, cpus: Vec<Noted>) -> Vec<(Cause, u64, String)> {
+    let history = History { cpus, functions: BTreeMap::from([(0xf, "hrtimer_wakeup".to_owned())]) };
+    let segments = charge(question, &history);
+    assert_whole(question, &segments);
+    segments.iter().map(|segment| (segment.cause, segment.length() / US, segment.who.clone())).collect()
+}
+
+fn assert_whole(question: &Question, segments: &[Segment]) {
+    let mut at = question.begin();
+    for segment in segments {
+        assert_eq!(segment.begin, at, "{segments:?}");
+        assert!(segment.end > segment.begin, "{segments:?}");
+        at = segment.end;
+    }
+    assert_eq!(at, question.end, "{segments:?}");
+}
+
+fn told(segments: &[(Cause, u64, &str)]) -> Vec<(Cause, u64, String)> {
+    segments.iter().map(|(cause, length, who)| (*cause, *length, (*who).to_owned())).collect()
+}
+
+/// The timer's interrupt, in which the thread is woken, at these times on CPU 0, amidst a thread.
+fn interrupt(at: u64, stack: u32, end: u64) -> Vec<(u64, What)> {
+    vec![
+        (10, switch(HOG, 0)),
+        (at, hard("local timer")),
+        (at + 1, timer(100)),
+        (at + 1, What::Stack(stack)),
+        (at + 2, woken(0)),
+        (at + 3, What::TimerExit),
+        (at + 4, EXIT),
+        (end, switch(LATE, HOG)),
+    ]
+}
+
+#[test]
+fn given_kernel_code_that_takes_no_interrupt_then_interrupts_are_off_in_it() {
+    let case = question(401, 402, 407);
+    let history = vec![cpu(&interrupt(400, 1, 407))];
+    assert_eq!(charged(&case, history.clone()), told(&[(InterruptsOff, 300, "hog"), (OwnPath, 7, "")]));
+    let segments = charge(&case, &History { cpus: history, ..History::default() });
+    assert_eq!(
+        (segments[0].code.as_slice(), segments[0].tid),
+        (&["spin+0x5".to_owned(), "do_syscall_64+0x1".to_owned()][..], HOG)
+    );
+}
+
+#[test]
+fn given_a_program_that_takes_no_interrupt_then_the_timer_came_late() {
+    let found = charged(&question(401, 402, 407), vec![cpu(&interrupt(400, 2, 407))]);
+    assert_eq!(found, told(&[(LateTimer, 300, ""), (OwnPath, 7, "")]));
+}
+
+#[test]
+fn given_a_lower_thread_that_goes_on_after_the_wake_up_then_preemption_is_off() {
+    let found = charged(&question(101, 102, 500), vec![cpu(&interrupt(100, 1, 500))]);
+    assert_eq!(found, told(&[(OwnPath, 4, ""), (PreemptionOff, 396, "hog")]));
+}
+
+#[test]
+fn given_no_stack_of_the_interrupt_then_the_code_is_what_switched_in_the_end() {
+    let moments: Vec<_> =
+        interrupt(100, 1, 500).into_iter().filter(|moment| !matches!(moment.1, What::Stack(_))).collect();
+    let segments =
+        charge(&question(101, 102, 500), &History { cpus: vec![cpu(&moments)], ..History::default() });
+    let last = segments.last().expect("a segment");
+    assert_eq!((last.cause, last.code.clone()), (PreemptionOff, vec!["unlock+0x3".to_owned()]));
+}
+
+#[test]
+fn given_others_between_wake_up_and_switch_then_each_is_charged() {
+    let moments = [
+        (10, switch(5, 0)),
+        (100, hard("local timer")),
+        (101, timer(100)),
+        (102, woken(0)),
+        (103, What::TimerExit),
+        (104, EXIT),
+        (200, hard("irq 24 eth0")),
+        (250, EXIT),
+        (250, What::SoftEntry(3)),
+        (290, What::SoftExit(3)),
+        (400, switch(LATE, 5)),
+    ];
+    let found = charged(&question(101, 102, 400), vec![cpu(&moments)]);
+    let expected = [
+        (OwnPath, 4, ""),
+        (HigherPriority, 96, "urgent"),
+        (HardInterrupt, 50, "irq 24 eth0"),
+        (SoftInterrupt, 40, "net_rx"),
+        (HigherPriority, 110, "urgent"),
+    ];
+    assert_eq!(found, told(&expected));
+}
+
+#[test]
+fn given_a_long_handler_of_another_timer_in_the_same_interrupt_then_it_is_the_interrupts() {
+    let moments = [
+        (10, switch(HOG, 0)),
+        (100, hard("local timer")),
+        (101, timer(100)),
+        (301, What::TimerExit),
+        (302, timer(100)),
+        (303, woken(0)),
+        (304, What::TimerExit),
+        (305, EXIT),
+        (308, switch(LATE, HOG)),
+    ];
+    let found = charged(&question(302, 303, 308), vec![cpu(&moments)]);
+    assert_eq!(
+        found,
+        told(&[(OwnPath, 1, ""), (HardInterrupt, 200, "local timer: hrtimer_wakeup"), (OwnPath, 7, "")])
+    );
+}
+
+#[test]
+fn given_an_idle_cpu_then_it_wakes_up() {
+    let moments = [
+        (10, switch(0, HOG)),
+        (180, hard("local timer")),
+        (181, timer(100)),
+        (182, woken(0)),
+        (183, What::TimerExit),
+        (184, EXIT),
+        (220, switch(LATE, 0)),
+    ];
+    let found = charged(&question(181, 182, 220), vec![cpu(&moments)]);
+    assert_eq!(found, told(&[(IdleExit, 80, ""), (OwnPath, 4, ""), (IdleExit, 36, "")]));
+}
+
+#[test]
+fn given_all_cpus_silent_and_late_then_it_is_nobody_of_the_kernels() {
+    let other = cpu(&[(10, switch(HOG, 0)), (402, hard("local timer")), (403, timer(130)), (404, EXIT)]);
+    // Kernel code was interrupted: alone, that would be taken for interrupts off.
+    let found = charged(&question(401, 402, 407), vec![cpu(&interrupt(400, 1, 407)), other]);
+    assert_eq!(found, told(&[(LateTimer, 300, ""), (OwnPath, 7, "")]));
+    // The other one worked.
+    let other =
+        cpu(&[(10, switch(HOG, 0)), (250, switch(5, HOG)), (402, hard("local timer")), (403, timer(130))]);
+    let found = charged(&question(401, 402, 407), vec![cpu(&interrupt(400, 1, 407)), other]);
+    assert_eq!(found, told(&[(InterruptsOff, 300, "hog"), (OwnPath, 7, "")]));
+}
+
+#[test]
+fn given_a_wake_up_by_another_cpu_then_its_interrupt_parts_interrupts_off_from_preemption_off() {
+    let waker = cpu(&[
+        (10, switch(0, HOG)),
+        (100, hard("local timer")),
+        (101, timer(100)),
+        (102, woken(0)),
+        (103, What::TimerExit),
+        (104, EXIT),
+    ]);
+    let own = cpu(&[
+        (10, switch(HOG, 0)),
+        (202, hard("reschedule")),
+        (202, What::Stack(1)),
+        (203, EXIT),
+        (303, switch(LATE, HOG)),
+    ]);
+    let found = charged(&question(101, 102, 303), vec![own, waker]);
+    let expected = [
+        (OwnPath, 2, ""),
+        (InterruptsOff, 100, "hog"),
+        (HardInterrupt, 1, "reschedule"),
+        (PreemptionOff, 100, "hog"),
+    ];
+    assert_eq!(found, told(&expected));
+}
+
+#[test]
+fn given_a_thread_that_moves_then_each_cpu_is_asked_for_its_time() {
+    let first = cpu(&[
+        (10, switch(5, 0)),
+        (100, hard("local timer")),
+        (101, timer(100)),
+        (102, woken(1)),
+        (103, What::TimerExit),
+        (104, EXIT),
+    ]);
+    let second = cpu(&[
+        (10, switch(0, HOG)),
+        (200, What::Migration { thread: thread(LATE), from: 0, to: 1 }),
+        (230, switch(LATE, 0)),
+    ]);
+    let case = Question { cpu: 1, ..question(101, 102, 230) };
+    // It waited on CPU 0, behind the urgent one, and was taken by CPU 1.
+    let moved = History { cpus: vec![first, second], ..History::default() };
+    let segments = charge(&case, &moved);
+    assert_whole(&case, &segments);
+    let found: Vec<_> = segments.iter().map(|segment| (segment.cause, segment.cpu)).collect();
+    assert_eq!(found, [(OwnPath, 0), (HigherPriority, 0), (IdleExit, 1)]);
+}
+
+#[test]
+fn given_a_thread_that_has_raised_itself_then_its_priority_counts() {
+    let mut moments = interrupt(100, 2, 400);
+    moments[1].1 = What::HardEntry { number: 1, name: "local timer".into(), runs: Some(9) };
+    let found = charged(&question(101, 102, 400), vec![cpu(&moments)]);
+    assert_eq!(found, told(&[(OwnPath, 4, ""), (HigherPriority, 296, "hog")]));
+}
+
+#[test]
+fn given_nothing_or_too_little_then_it_is_unknown() {
+    assert_eq!(charged(&question(101, 102, 400), Vec::new()), told(&[(Unknown, 300, "")]));
+    let noted = Noted { known_from: 350 * US, ..cpu(&interrupt(100, 1, 400)) };
+    let found = charged(&question(101, 102, 400), vec![noted]);
+    assert_eq!(found, told(&[(Unknown, 250, ""), (PreemptionOff, 50, "hog")]));
+}
+
+#[test]
+fn given_a_wake_up_without_a_timer_then_it_begins_there() {
+    let case = Question { intended: 0, fired: 0, ..question(0, 150, 400) };
+    let moments = [(10, switch(5, 0)), (150, woken(0)), (400, switch(LATE, 5))];
+    assert_eq!(charged(&case, vec![cpu(&moments)]), told(&[(HigherPriority, 250, "urgent")]));
+}
+
+#[test]
+fn whatever_the_moments_are_the_segments_are_the_latency() {
+    let mut state = 7u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for round in 0..3000 {
+        let mut cpus = Vec::new();
+        for _ in 0..random(4) {
+            let mut moments: Vec<Moment> = (0..random(60))
+                .map(|_| {
+                    let tid = [0, 5, LATE, HOG][random(4) as usize];
+                    let what = match random(11) {
+                        0 => switch(tid, [0, 5, LATE, HOG][random(4) as usize]),
+                        1 => hard("x"),
+                        2 => EXIT,
+                        3 => What::SoftEntry(random(20) as u32),
+                        4 => What::SoftExit(0),
+                        5 => timer(random(400)),
+                        6 => What::TimerExit,
+                        7 => woken(random(5) as u32),
+                        8 => What::Migration {
+                            thread: thread(tid),
+                            from: random(5) as u32,
+                            to: random(5) as u32,
+                        },
+                        9 => What::Idle(None),
+                        _ => What::Stack(random(4) as u32),
+                    };
+                    // Some at the ends of time.
+                    let time = if random(50) == 0 { u64::MAX - random(3) } else { random(600) * US };
+                    Moment { time, what }
+                })
+                .collect();
+            moments.sort_by_key(|moment| moment.time);
+            cpus.push(Noted { moments, known_from: random(300) * US, ..cpu(&[]) });
+        }
+        let history = History { cpus, ..History::default() };
+        let end = [random(600) * US, u64::MAX][usize::from(round % 100 == 0)];
+        let case = Question {
+            intended: [0, random(700) * US][random(2) as usize],
+            fired: random(700) * US,
+            woken: random(700) * US,
+            end,
+            cpu: random(5) as u32,
+            ..question(0, 0, 0)
+        };
+        assert_whole(&case, &charge(&case, &history));
+    }
+}

@@ -1,0 +1,282 @@
+//! An incident: one wake-up that was too late, with who made it so and the trace of what happened before.
+//!
+//! ```text
+//! FOLDER/  incident.json   the latency, its segments, what is missing ([`Incident`])
+//!          report.json     what the monitor had counted until then
+//!          tompion.json    a trace, which every command reads: kernel/ has what was noted, user/… the segments as spans
+//! ```
+
+mod trace;
+
+use std::{collections::BTreeMap, fs, io, path::Path};
+
+use serde::{Deserialize, Serialize};
+use tompion_session::write_told;
+
+use crate::{
+    Error, Kind,
+    blame::{Cause, Question, Segment, charge},
+    report::{Report, priority_words},
+    watch::Caught,
+};
+
+/// Name of the file in an incident's folder.
+pub const FILE: &str = "incident.json";
+/// Version of its schema.
+const SCHEMA: u32 = 1;
+/// Functions of a stack that are told in a line.
+const FUNCTIONS_TOLD: usize = 3;
+
+/// A thread of an incident.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Party {
+    /// Its number.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// Its priority in words: `rt 80`.
+    pub priority: String,
+}
+
+/// All of one cause.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// Which.
+    pub cause: Cause,
+    /// How long, in nanoseconds.
+    pub ns: u64,
+    /// Of the latency.
+    pub percent: f64,
+}
+
+/// One wake-up that was too late.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Incident {
+    /// Version of the schema of this file.
+    pub schema: u32,
+    /// Version of Tompion that wrote it.
+    pub tompion: String,
+    /// When the latency ended: CLOCK_REALTIME, in nanoseconds.
+    pub time_ns: u64,
+    /// What CLOCK_REALTIME was ahead of CLOCK_MONOTONIC then, in nanoseconds.
+    pub ahead_ns: u64,
+    /// How late the thread ran, in nanoseconds.
+    pub latency_ns: u64,
+    /// From when on that is too late, in nanoseconds.
+    pub limit_ns: u64,
+    /// The thread.
+    pub thread: Party,
+    /// Its process.
+    pub pid: u32,
+    /// Who had the CPU until then.
+    pub before: Party,
+    /// The class of the wake-up: `wakeup`, `shared` or `preempted`.
+    pub class: String,
+    /// The moments of the latency.
+    pub question: Question,
+    /// Causes, the largest first.
+    pub causes: Vec<Share>,
+    /// What it is made of; their sum is the latency.
+    pub segments: Vec<Segment>,
+    /// Wake-ups that were too late and have no incident, because they came too soon after this command's last one.
+    pub not_saved_before: u64,
+    /// What is missing, one line each.
+    pub problems: Vec<String>,
+}
+
+impl Incident {
+    /// Explains what was caught. `not_saved_before` is how many late wake-ups before it were not kept.
+    pub fn of(caught: &Caught, not_saved_before: u64) -> Self {
+        let Caught { crossing, question, history, .. } = caught;
+        let segments = charge(question, history);
+        let latency_ns = question.end - question.begin();
+        let now = tompion_os::monotonic_ns();
+        let ahead_ns = tompion_os::realtime_ns().saturating_sub(now);
+        let party =
+            |tid, name: &str, priority| Party { tid, name: name.into(), priority: priority_words(priority) };
+        Self {
+            schema: SCHEMA,
+            tompion: env!("CARGO_PKG_VERSION").into(),
+            time_ns: crossing.end + ahead_ns,
+            ahead_ns,
+            latency_ns,
+            limit_ns: crossing.limit,
+            thread: party(crossing.tid, &crossing.name, crossing.priority),
+            pid: crossing.pid,
+            before: party(crossing.other_tid, &crossing.other_name, crossing.other_priority),
+            class: Kind::ALL.get(crossing.kind as usize).map_or("unknown", |kind| kind.name()).into(),
+            question: question.clone(),
+            causes: shares(&segments, latency_ns),
+            segments,
+            not_saved_before,
+            problems: problems(caught),
+        }
+    }
+
+    /// Writes all of an incident into a new folder, which has its name only when it is whole.
+    ///
+    /// # Errors
+    /// If the folder is there already, or can't be written.
+    pub fn save(
+        &self,
+        folder: &Path,
+        caught: &Caught,
+        report: &Report,
+        invocation: &[String],
+    ) -> Result<(), Error> {
+        let failed = |error| Error::file("can't write", folder, error);
+        if folder.exists() {
+            return Err(failed(io::ErrorKind::AlreadyExists.into()));
+        }
+        let mut unfinished = folder.as_os_str().to_owned();
+        unfinished.push(".unfinished");
+        let unfinished = Path::new(&unfinished);
+        let write = || -> io::Result<()> {
+            fs::create_dir_all(unfinished)?;
+            fs::write(unfinished.join(FILE), serde_json::to_vec_pretty(self)?)?;
+            fs::write(unfinished.join("report.json"), serde_json::to_vec_pretty(report)?)?;
+            write_told(unfinished, &trace::of(self, caught), invocation, &self.problems)?;
+            fs::rename(unfinished, folder)
+        };
+        write().inspect_err(|_| drop(fs::remove_dir_all(unfinished))).map_err(failed)
+    }
+
+    /// Reads an incident's folder.
+    ///
+    /// # Errors
+    /// If there is none, or it isn't one of this version's.
+    pub fn read(folder: &Path) -> Result<Self, Error> {
+        let path = folder.join(FILE);
+        let failed = |error| Error::file("can't read", &path, error);
+        let bytes = fs::read(&path).map_err(failed)?;
+        let incident: Self = serde_json::from_slice(&bytes).map_err(|error| failed(error.into()))?;
+        if incident.schema != SCHEMA {
+            let text = format!("expected schema {SCHEMA}, found {}", incident.schema);
+            return Err(failed(io::Error::other(text)));
+        }
+        if !is_whole(&incident) {
+            return Err(failed(io::Error::other("its segments don't make up the latency")));
+        }
+        Ok(incident)
+    }
+
+    /// What most of the latency was, in words; none without a segment.
+    pub fn main_segment(&self) -> Option<&Segment> {
+        let main = self.causes.first()?.cause;
+        self.segments.iter().filter(|segment| segment.cause == main).max_by_key(|segment| segment.length())
+    }
+
+    /// How large the share of the first cause is, in percent.
+    pub fn main_percent(&self) -> f64 {
+        self.causes.first().map_or(0.0, |share| share.percent)
+    }
+}
+
+/// Whether the segments are the latency, one behind the other: a file may say anything.
+fn is_whole(incident: &Incident) -> bool {
+    let mut at = incident.question.begin();
+    for segment in &incident.segments {
+        if segment.begin != at || segment.end < at {
+            return false;
+        }
+        at = segment.end;
+    }
+    at == incident.question.end
+}
+
+fn shares(segments: &[Segment], latency: u64) -> Vec<Share> {
+    let mut sums: BTreeMap<Cause, u64> = BTreeMap::new();
+    for segment in segments {
+        *sums.entry(segment.cause).or_default() += segment.length();
+    }
+    let percent = |ns: u64| ns as f64 * 100.0 / latency.max(1) as f64;
+    let mut shares: Vec<Share> =
+        sums.into_iter().map(|(cause, ns)| Share { cause, ns, percent: percent(ns) }).collect();
+    shares.sort_by_key(|share| std::cmp::Reverse(share.ns));
+    shares
+}
+
+fn problems(caught: &Caught) -> Vec<String> {
+    let mut problems = Vec::new();
+    let begin = caught.question.begin();
+    for (noted, cpu) in caught.history.cpus.iter().zip(0..) {
+        if noted.known_from > begin {
+            let missing = (noted.known_from - begin) / 1000;
+            let why = if caught.overwritten.get(cpu).is_some_and(|number| *number > 0) {
+                "moments were overwritten"
+            } else {
+                "watching had just begun again"
+            };
+            problems.push(format!("CPU {cpu}: nothing is known of the first {missing} µs: {why}"));
+        }
+    }
+    if caught.refused > 0 {
+        problems.push(format!("{} moments were not whole", caught.refused));
+    }
+    problems
+}
+
+impl Segment {
+    /// What it is, in words for people.
+    pub fn in_words(&self) -> String {
+        let who = &self.who;
+        let code = self.code_in_words().map(|code| format!(" in {code}")).unwrap_or_default();
+        let thread = if who.is_empty() { String::new() } else { format!(" ({who}, thread {})", self.tid) };
+        match self.cause {
+            Cause::InterruptsOff => format!("interrupts were off{code}{thread}"),
+            Cause::PreemptionOff => format!("preemption was off{code}{thread}"),
+            Cause::HigherPriority => {
+                format!("{who} (thread {}) ran, of a priority as high or higher", self.tid)
+            }
+            Cause::HardInterrupt => format!("the interrupt `{who}` was handled"),
+            Cause::SoftInterrupt => format!("the soft interrupt `{who}` ran"),
+            Cause::LateTimer => "hardware or a hypervisor had the processor".into(),
+            Cause::IdleExit => "the processor woke up from idle".into(),
+            Cause::OwnPath => "the kernel woke the thread and switched to it".into(),
+            Cause::Unknown => "nobody knows".into(),
+        }
+    }
+
+    /// The functions that ran, without where in them: the innermost and those that called it. Tracing's own are left out.
+    fn code_in_words(&self) -> Option<String> {
+        let own = ["bpf_", "__bpf_", "__traceiter_", "ktime_get", "native_sched_clock"];
+        let is_own = |name: &&str| !own.iter().any(|own| name.starts_with(own));
+        let names =
+            self.code.iter().map(|function| function.split('+').next().unwrap_or(function)).filter(is_own);
+        let told: Vec<&str> = names.take(FUNCTIONS_TOLD).collect();
+        (!told.is_empty()).then(|| told.join(" ← "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(begin: u64, end: u64, cause: Cause) -> Segment {
+        Segment {
+            begin,
+            end,
+            cpu: 0,
+            cause,
+            who: "hog".into(),
+            tid: 7,
+            code: vec!["bpf_loop+0x1".into(), "spin+0x2".into()],
+        }
+    }
+
+    #[test]
+    fn causes_are_told_the_largest_first() {
+        let segments = [
+            segment(0, 10, Cause::OwnPath),
+            segment(10, 90, Cause::PreemptionOff),
+            segment(90, 100, Cause::OwnPath),
+        ];
+        let shares = shares(&segments, 100);
+        assert_eq!(
+            shares.iter().map(|share| (share.cause, share.ns)).collect::<Vec<_>>(),
+            [(Cause::PreemptionOff, 80), (Cause::OwnPath, 20)]
+        );
+        assert!((shares[0].percent - 80.0).abs() < 1e-9);
+        assert_eq!(segments[1].in_words(), "preemption was off in spin (hog, thread 7)");
+    }
+}

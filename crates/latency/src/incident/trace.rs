@@ -1,0 +1,191 @@
+//! An incident as a trace: the noted moments in the words of the kernel's events, and the segments as spans of the thread
+//! that was late, so that every reader shows both.
+
+use tompion_kernel::events::KNOWN;
+use tompion_schema::{Event, Field, Integer, Kind, Level, Type};
+use tompion_session::{Told, ToldBy, ToldEvent};
+
+use super::Incident;
+use crate::{
+    blame::{Cause, Thread, What},
+    watch::Caught,
+};
+
+/// Priorities as the kernel's events have them.
+const NO_PRIORITY: i32 = 100;
+
+/// Events of the kernel, in the order in which [`KernelClass`] has them.
+const NAMES: [&str; 9] = [
+    "sched_switch",
+    "irq_handler_entry",
+    "irq_handler_exit",
+    "irq_softirq_entry",
+    "irq_softirq_exit",
+    "timer_hrtimer_expire_entry",
+    "timer_hrtimer_expire_exit",
+    "sched_waking",
+    "sched_migrate_task",
+];
+
+/// Numbers of classes: places in [`NAMES`].
+enum KernelClass {
+    Switch,
+    HardEntry,
+    HardExit,
+    SoftEntry,
+    SoftExit,
+    TimerEntry,
+    TimerExit,
+    Waking,
+    Migration,
+}
+
+/// The sources of an incident's trace.
+pub fn of(incident: &Incident, caught: &Caught) -> Vec<Told> {
+    vec![kernel(caught), spans(incident)]
+}
+
+/// Fields, one behind the other: numbers, and what stands behind all numbers.
+#[derive(Default)]
+struct Payload {
+    fixed: Vec<u8>,
+    tails: Vec<u8>,
+}
+
+impl Payload {
+    fn half(mut self, number: i32) -> Self {
+        self.fixed.extend(number.to_le_bytes());
+        self
+    }
+
+    fn word(mut self, number: u64) -> Self {
+        self.fixed.extend(number.to_le_bytes());
+        self
+    }
+
+    /// A name of 16 bytes.
+    fn name(mut self, name: &str) -> Self {
+        let mut bytes = name.as_bytes().iter().copied().take(15).collect::<Vec<u8>>();
+        bytes.resize(16, 0);
+        self.tails.extend(bytes);
+        self
+    }
+
+    fn text(mut self, text: &str) -> Self {
+        self.fixed.extend((text.len() as u32).to_le_bytes());
+        self.tails.extend(text.as_bytes());
+        self
+    }
+
+    fn done(mut self) -> Vec<u8> {
+        self.fixed.append(&mut self.tails);
+        self.fixed
+    }
+}
+
+fn kernel(caught: &Caught) -> Told {
+    let known = |name: &&str| KNOWN.iter().find(|known| known.name == *name);
+    let classes = NAMES.iter().filter_map(known).map(|known| known.event()).collect();
+    let mut events = Vec::new();
+    for (noted, cpu) in caught.history.cpus.iter().zip(0..) {
+        // The first switch tells who ran before.
+        let first = noted.moments.iter().find_map(|moment| match &moment.what {
+            What::Switch { previous, .. } => Some(previous.clone()),
+            _ => None,
+        });
+        let mut thread = first.unwrap_or_default();
+        for moment in &noted.moments {
+            let told = told(&moment.what, moment.time, &thread);
+            if let Some((class, payload)) = told {
+                events.push(ToldEvent {
+                    class: class as usize,
+                    time: moment.time,
+                    cpu,
+                    tid: thread.tid,
+                    payload,
+                });
+            }
+            if let What::Switch { next, .. } = &moment.what {
+                thread = next.clone();
+            }
+        }
+    }
+    events.sort_by_key(|event| event.time);
+    Told { by: ToldBy::Kernel, classes, events, overwritten: caught.overwritten.iter().sum() }
+}
+
+/// A moment as an event of the kernel's. Interrupts that are no device's are told as those of devices, by their vectors, so that
+/// readers show all alike.
+fn told(what: &What, time: u64, thread: &Thread) -> Option<(KernelClass, Vec<u8>)> {
+    let payload = Payload::default();
+    Some(match what {
+        What::Switch { next, previous, state } => {
+            let from =
+                payload.half(previous.tid as i32).half(previous.priority - NO_PRIORITY).word((*state).into());
+            let to = from.half(next.tid as i32).half(next.priority - NO_PRIORITY);
+            (KernelClass::Switch, to.name(&thread.name).name(&next.name).done())
+        }
+        What::HardEntry { number, name, .. } => {
+            // The number has a field of its own.
+            let name = name.strip_prefix(&format!("irq {number} ")).unwrap_or(name);
+            (KernelClass::HardEntry, payload.half(*number as i32).text(name).done())
+        }
+        What::HardExit(number) => (KernelClass::HardExit, payload.half(*number as i32).half(1).done()),
+        What::SoftEntry(number) => (KernelClass::SoftEntry, payload.half(*number as i32).done()),
+        What::SoftExit(number) => (KernelClass::SoftExit, payload.half(*number as i32).done()),
+        What::TimerEntry { function, .. } => {
+            (KernelClass::TimerEntry, payload.word(0).word(time).word(*function).done())
+        }
+        What::TimerExit => (KernelClass::TimerExit, payload.word(0).done()),
+        What::Woken { thread, cpu, .. } => {
+            let woken = payload.half(thread.tid as i32).half(thread.priority - NO_PRIORITY).half(*cpu as i32);
+            (KernelClass::Waking, woken.name(&thread.name).done())
+        }
+        What::Migration { thread, from, to } => {
+            let moved = payload.half(thread.tid as i32).half(thread.priority - NO_PRIORITY);
+            (KernelClass::Migration, moved.half(*from as i32).half(*to as i32).name(&thread.name).done())
+        }
+        What::Idle(_) | What::Stack(_) => return None,
+    })
+}
+
+/// The whole latency and its segments, as spans of the thread.
+fn spans(incident: &Incident) -> Told {
+    let event = |name: String, kind, fields: Vec<(&str, Type)>| Event {
+        provider: "late".into(),
+        name,
+        level: Level::DEFAULT,
+        kind,
+        init: false,
+        format: None,
+        fields: fields.into_iter().map(|(name, ty)| Field::new(name, ty)).collect(),
+    };
+    let names =
+        ["latency"].into_iter().map(str::to_owned).chain(Cause::ALL.iter().map(|cause| name_of(*cause)));
+    let mut classes = Vec::new();
+    for name in names {
+        let fields = vec![("ns", Type::Integer(Integer::unsigned(64))), ("why", Type::String)];
+        classes.push(event(format!("{name}_begin"), Kind::Begin, fields));
+        classes.push(event(format!("{name}_end"), Kind::End, Vec::new()));
+    }
+    let (tid, cpu) = (incident.thread.tid, incident.question.cpu);
+    let told = |class, time, payload| ToldEvent { class, time, cpu, tid, payload };
+    let why =
+        format!("ran {} µs late; the limit is {} µs", incident.latency_ns / 1000, incident.limit_ns / 1000);
+    let (begin, end) = (incident.question.begin(), incident.question.end);
+    let mut events = vec![told(0, begin, Payload::default().word(incident.latency_ns).text(&why).done())];
+    for segment in &incident.segments {
+        let place = Cause::ALL.iter().position(|cause| *cause == segment.cause).unwrap_or_default();
+        let payload = Payload::default().word(segment.length()).text(&segment.in_words()).done();
+        events.push(told(2 + place * 2, segment.begin, payload));
+        events.push(told(3 + place * 2, segment.end, Vec::new()));
+    }
+    events.push(told(1, end, Vec::new()));
+    let by = ToldBy::Program(incident.pid, incident.thread.name.clone());
+    Told { by, classes, events, overwritten: 0 }
+}
+
+/// `interrupts_off`.
+fn name_of(cause: Cause) -> String {
+    cause.name().replace('-', "_")
+}

@@ -1,0 +1,229 @@
+//! Delays on purpose, and what the monitor says of them. Where that isn't permitted, a line says so and nothing is tested.
+//!
+//! A victim sleeps until a time; before that time a disturber on the same CPU does something that lasts beyond it. The quick
+//! form is a test; `./x bench monitor-blame` has it go round longer (`TOMPION_BLAME_CASES`) and write what it found
+//! (`TOMPION_BLAME_RESULT`).
+
+use std::{
+    collections::BTreeMap,
+    net::UdpSocket,
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    thread::clock_nanosleep_absolute,
+    time::{ClockId, Timespec},
+};
+use tompion_injector::{Injector, Place};
+use tompion_latency::{
+    Kinds, Monitor,
+    blame::Cause,
+    incident::Incident,
+    watch::{Caught, Rule, Watch},
+};
+use tompion_os::{gettid, monotonic_ns, run_fifo, set_affinity};
+
+const VICTIM: &str = "late-victim";
+const LIMIT: Duration = Duration::from_micros(100);
+/// The disturber begins so long before the victim's time.
+const AHEAD: u64 = 100_000;
+/// How long it takes: from this on, up to that.
+const SHORTEST: u64 = 250_000;
+const LONGEST: u64 = 500_000;
+const PRIORITY_OF_VICTIM: u32 = 80;
+const PRIORITY_ABOVE: u32 = 90;
+const PRIORITY_BELOW: u32 = 10;
+
+/// What is done on purpose, and should be found.
+const CAUSES: [Cause; 5] = [
+    Cause::InterruptsOff,
+    Cause::PreemptionOff,
+    Cause::HigherPriority,
+    Cause::HardInterrupt,
+    Cause::SoftInterrupt,
+];
+
+/// What the threads do next.
+#[derive(Default)]
+struct Plan {
+    /// Counts cases; a change begins one.
+    number: AtomicU32,
+    /// When the victim wants to run.
+    time: AtomicU64,
+    cause: AtomicU32,
+    length: AtomicU64,
+    over: AtomicBool,
+}
+
+impl Plan {
+    /// Waits for the next case; false if there is none.
+    fn next(&self, done: &mut u32) -> bool {
+        loop {
+            if self.over.load(SeqCst) {
+                return false;
+            }
+            let number = self.number.load(SeqCst);
+            if number != *done {
+                *done = number;
+                return true;
+            }
+            thread::sleep(Duration::from_micros(300));
+        }
+    }
+}
+
+fn sleep_until(ns: u64) {
+    let time = Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
+    clock_nanosleep_absolute(ClockId::Monotonic, &time).expect("a time to sleep until");
+}
+
+fn spin_until(ns: u64) {
+    while monotonic_ns() < ns {
+        std::hint::spin_loop();
+    }
+}
+
+fn victim(plan: &Plan, cpu: u32) {
+    set_affinity(gettid(), &[cpu]).expect("a CPU");
+    run_fifo(PRIORITY_OF_VICTIM).expect("a real-time priority");
+    let mut done = 0;
+    while plan.next(&mut done) {
+        sleep_until(plan.time.load(SeqCst));
+    }
+}
+
+fn disturber(plan: &Plan, cpu: u32, injector: &Injector) {
+    set_affinity(gettid(), &[cpu]).expect("a CPU");
+    run_fifo(PRIORITY_BELOW).expect("a real-time priority");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let address = socket.local_addr().expect("its address");
+    let (tid, mut done) = (gettid(), 0);
+    while plan.next(&mut done) {
+        let begin = plan.time.load(SeqCst) - AHEAD;
+        let length = plan.length.load(SeqCst);
+        let delay = Duration::from_nanos(length);
+        match CAUSES[plan.cause.load(SeqCst) as usize] {
+            Cause::InterruptsOff => {
+                spin_until(begin);
+                injector.order(tid, Place::InterruptsOff, delay);
+                thread::sleep(Duration::from_micros(50));
+            }
+            Cause::PreemptionOff => {
+                spin_until(begin);
+                injector.order(tid, Place::PreemptionOff, delay);
+                let _ = std::os::unix::process::parent_id();
+            }
+            Cause::HardInterrupt => {
+                injector.order(tid, Place::HardInterrupt, delay);
+                sleep_until(begin);
+            }
+            Cause::SoftInterrupt => {
+                spin_until(begin);
+                injector.order(tid, Place::SoftInterrupt, delay);
+                let _ = socket.send_to(b"to myself", address);
+            }
+            _ => {
+                run_fifo(PRIORITY_ABOVE).expect("a real-time priority");
+                spin_until(begin + length);
+                run_fifo(PRIORITY_BELOW).expect("a real-time priority");
+            }
+        }
+        injector.cancel(tid);
+    }
+}
+
+/// What was found, by what was done: how often.
+type Matrix = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;
+
+/// One case: what is caught of the victim, if it was late.
+fn case(plan: &Plan, watch: &mut Watch, cause: usize, length: u64) -> Option<Caught> {
+    let time = monotonic_ns() + 4_000_000;
+    plan.time.store(time, SeqCst);
+    plan.cause.store(cause as u32, SeqCst);
+    plan.length.store(length, SeqCst);
+    plan.number.fetch_add(1, SeqCst);
+    let until = Instant::now() + Duration::from_millis(60);
+    while Instant::now() < until {
+        if let Some(caught) = watch.take() {
+            watch.go_on(caught.crossing.side, Duration::ZERO);
+            // Its other sleeps, between two cases, are late as well.
+            if caught.question.intended.abs_diff(time) < 1000 {
+                return Some(caught);
+            }
+        }
+        thread::sleep(Duration::from_micros(500));
+    }
+    None
+}
+
+/// Goes round the causes until so many cases of each were caught, or it takes too long.
+fn matrix(name: &str, cases: u64, patience: Duration) -> Matrix {
+    let rule = Rule { kind: None, threads: VICTIM.into(), limit: LIMIT.as_nanos() as u64 };
+    let mut watch = Watch::begin(name, &[rule]).unwrap_or_else(|error| panic!("{error}"));
+    // Behind those that watch, so that they see what is delayed before it is.
+    let places = [Place::InterruptsOff, Place::PreemptionOff, Place::HardInterrupt, Place::SoftInterrupt];
+    let injector = Injector::load(&places).unwrap_or_else(|error| panic!("{error}"));
+    let cpus = tompion_os::allowed_cpus();
+    let (cpu, other) = (*cpus.last().expect("a CPU"), *cpus.first().expect("a CPU"));
+    set_affinity(gettid(), &[other]).expect("a CPU");
+    let plan = Plan::default();
+    let mut matrix = Matrix::new();
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        let victim = thread::Builder::new().name(VICTIM.into()).spawn_scoped(scope, || victim(&plan, cpu));
+        victim.expect("a thread");
+        scope.spawn(|| disturber(&plan, cpu, &injector));
+        let mut random = 1u64;
+        let is_enough = |matrix: &Matrix| {
+            CAUSES
+                .iter()
+                .all(|cause| matrix.get(cause.name()).is_some_and(|row| row.values().sum::<u64>() >= cases))
+        };
+        while !is_enough(&matrix) && begun.elapsed() < patience {
+            for (number, cause) in CAUSES.iter().enumerate() {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let length = SHORTEST + (random >> 33) % (LONGEST - SHORTEST);
+                let Some(caught) = case(&plan, &mut watch, number, length) else { continue };
+                let incident = Incident::of(&caught, 0);
+                let found = incident.causes.first().expect("a cause").cause;
+                if found != *cause && std::env::var_os("TOMPION_BLAME_TELL").is_some() {
+                    println!("{} was taken for {}: {incident:#?}", cause.name(), found.name());
+                }
+                let sum: u64 = incident.segments.iter().map(|segment| segment.length()).sum();
+                assert_eq!(sum, incident.latency_ns, "{incident:?}");
+                *matrix.entry(cause.name()).or_default().entry(found.name()).or_default() += 1;
+            }
+        }
+        plan.over.store(true, SeqCst);
+    });
+    matrix
+}
+
+#[test]
+fn who_made_a_thread_late_is_found() {
+    let found: Vec<String> = tompion_injector::obstacles().into_iter().map(|it| it.found).collect();
+    if !found.is_empty() {
+        return eprintln!("SKIPPED, nothing can be delayed here: {}", found.join("; "));
+    }
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let cases = number("TOMPION_BLAME_CASES");
+    let name = format!("tompion-test-blame-{}", std::process::id());
+    let monitor = Monitor::begin(&name, Kinds::ALL).unwrap_or_else(|error| panic!("{error}"));
+    let patience = if cases.is_some() { 3600 } else { 60 };
+    let matrix = matrix(&name, cases.unwrap_or(10), Duration::from_secs(patience));
+    drop(monitor);
+    let _ = Monitor::stop(&name);
+    println!("{matrix:#?}");
+    if let Some(path) = std::env::var_os("TOMPION_BLAME_RESULT") {
+        std::fs::write(path, serde_json::to_vec_pretty(&matrix).unwrap()).unwrap();
+    }
+    for cause in CAUSES {
+        let row =
+            matrix.get(cause.name()).unwrap_or_else(|| panic!("no case of {} was caught", cause.name()));
+        let (right, all) = (row.get(cause.name()).copied().unwrap_or(0), row.values().sum::<u64>());
+        // Other things make threads late on a busy machine, too: then they are found.
+        assert!(right * 2 > all, "{}: {row:?}", cause.name());
+    }
+}

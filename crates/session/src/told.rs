@@ -1,0 +1,214 @@
+//! Traces of what somebody knows already: events that come from no ring of a recording's, written as recordings are.
+//!
+//! The latency monitor's incidents are made so. What the events are is the caller's business.
+
+use std::{collections::BTreeMap, fs, io, path::Path};
+
+use tompion_ctf::{
+    encode::{self, ContextField, Record, Tally},
+    metadata::{EnvironmentValue, Uuid},
+};
+use tompion_schema::Event;
+
+use crate::{
+    manifest::{self, Channel, Clock, Host, KERNEL, Manifest},
+    source::{Manner, Mark, Pushed, SourceWriter},
+};
+
+/// An event that is known.
+#[derive(Clone, Debug)]
+pub struct ToldEvent {
+    /// Which of the source's classes.
+    pub class: usize,
+    /// CLOCK_MONOTONIC, in nanoseconds.
+    pub time: u64,
+    /// Where it happened.
+    pub cpu: u32,
+    /// The thread.
+    pub tid: u32,
+    /// Its fields, as `Type::fixed_size` says: the fixed part, and the tails.
+    pub payload: Vec<u8>,
+}
+
+/// Whose events they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToldBy {
+    /// The kernel's.
+    Kernel,
+    /// A program's: its number and name.
+    Program(u32, String),
+}
+
+/// Events of one source.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// Whose.
+    pub by: ToldBy,
+    /// The classes.
+    pub classes: Vec<Event>,
+    /// The events, in the order of time.
+    pub events: Vec<ToldEvent>,
+    /// How many there were besides, which were overwritten by design.
+    pub overwritten: u64,
+}
+
+/// Writes a complete trace into a folder that is there. Sources without events have no files.
+///
+/// # Errors
+/// What the file system says.
+pub fn write_told(
+    folder: &Path,
+    told: &[Told],
+    invocation: &[String],
+    problems: &[String],
+) -> io::Result<()> {
+    let here = Here::now();
+    let mut sources = Vec::new();
+    for told in told {
+        let (path, kind, pid, name) = match &told.by {
+            ToldBy::Kernel => (KERNEL.to_owned(), KERNEL, 0, KERNEL.to_owned()),
+            ToldBy::Program(pid, name) => (format!("user/{pid}"), "user", *pid, name.clone()),
+        };
+        let events = write_source(&folder.join(&path), told, &here)?;
+        sources.push(manifest::Source {
+            path,
+            kind: kind.into(),
+            pid,
+            name,
+            executable: String::new(),
+            producer: "bpf".into(),
+            end: String::new(),
+            events,
+            lost: BTreeMap::new(),
+            overwritten: told.overwritten,
+        });
+    }
+    let manifest = Manifest {
+        schema: Manifest::schema(),
+        tompion: env!("CARGO_PKG_VERSION").into(),
+        state: manifest::COMPLETE.into(),
+        command: Vec::new(),
+        invocation: invocation.to_vec(),
+        host: Host {
+            name: here.hostname,
+            kernel: here.kernel.join(" "),
+            cpus: tompion_os::possible_cpus(),
+            boot_id: here.boot_id,
+        },
+        clock: Clock {
+            source: "monotonic".into(),
+            realtime_offset_ns: here.clock_offset_ns,
+            error_bound_ns: 1,
+            samples: Vec::new(),
+        },
+        channel: Channel { mode: "overwrite".into(), subbuf_size: 0, subbufs: 0 },
+        sources,
+        kernel: told.iter().any(|told| told.by == ToldBy::Kernel),
+        losses_unknown: false,
+        problems: problems.to_vec(),
+        backing: None,
+        id: None,
+    };
+    manifest.write(folder, false)
+}
+
+/// The machine, as traces tell of it.
+struct Here {
+    hostname: String,
+    /// Type, release, version.
+    kernel: [String; 3],
+    boot_id: String,
+    clock_offset_ns: i64,
+}
+
+impl Here {
+    fn now() -> Self {
+        let read = |name: &str| {
+            let text = fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).unwrap_or_default();
+            text.trim().to_owned()
+        };
+        let before = tompion_os::monotonic_ns();
+        let realtime = tompion_os::realtime_ns();
+        let after = tompion_os::monotonic_ns();
+        Self {
+            hostname: read("hostname"),
+            kernel: ["ostype", "osrelease", "version"].map(read),
+            boot_id: read("random/boot_id"),
+            clock_offset_ns: realtime as i64 - (before + (after - before) / 2) as i64,
+        }
+    }
+
+    fn describe(&self, by: &ToldBy) -> encode::Source {
+        let text = |name: &str, value: &str| (name.to_owned(), EnvironmentValue::from(value));
+        let number = |name: &str, value: i64| (name.to_owned(), EnvironmentValue::from(value));
+        let mut environment = vec![
+            text("hostname", &self.hostname),
+            number("tracer_major", 2),
+            number("tracer_minor", 13),
+            text("producer", concat!("tompion ", env!("CARGO_PKG_VERSION"))),
+        ];
+        let (tid, context) = match by {
+            ToldBy::Kernel => {
+                let [sysname, release, version] = &self.kernel;
+                environment.extend([
+                    text("domain", "kernel"),
+                    text("tracer_name", "lttng-modules"),
+                    text("sysname", sysname),
+                    text("kernel_release", release),
+                    text("kernel_version", version),
+                ]);
+                (false, vec![ContextField::signed("tid", 32)])
+            }
+            ToldBy::Program(pid, name) => {
+                environment.extend([
+                    text("domain", "ust"),
+                    text("tracer_name", "lttng-ust"),
+                    number("vpid", (*pid).into()),
+                    text("procname", name),
+                ]);
+                (true, Vec::new())
+            }
+        };
+        encode::Source {
+            uuid: Uuid(uuid::Uuid::new_v4().into_bytes()),
+            environment,
+            clock_uuid: Uuid::parse(&self.boot_id),
+            clock_offset_ns: self.clock_offset_ns,
+            clock_precision_ns: 1,
+            tid,
+            context,
+        }
+    }
+}
+
+fn write_source(folder: &Path, told: &Told, here: &Here) -> io::Result<u64> {
+    let cpus = told.events.iter().map(|event| event.cpu as usize + 1).max().unwrap_or(0);
+    let mut writer = SourceWriter::new(folder.to_owned(), here.describe(&told.by), cpus, Manner::Now);
+    let ids: Vec<_> = told.classes.iter().map(|class| writer.add_class(class)).collect();
+    let is_kernel = told.by == ToldBy::Kernel;
+    let mut written = vec![0u64; cpus];
+    for event in &told.events {
+        let Some(id) = ids.get(event.class) else { continue };
+        let tid = event.tid.to_le_bytes();
+        let context: &[u8] = if is_kernel { &tid } else { &[] };
+        let record = Record { id: *id, time: event.time, tid: event.tid, context, payload: &event.payload };
+        let stream = event.cpu as usize;
+        match writer.push(stream, event.cpu, written[stream], &record)? {
+            Pushed::Misfit => return Err(io::Error::other("an event doesn't fit its description")),
+            Pushed::Taken => written[stream] += 1,
+            Pushed::Full => {
+                written[stream] += 1;
+                writer.flush(stream, mark(written[stream]))?;
+            }
+        }
+    }
+    for (stream, written) in written.iter().enumerate() {
+        writer.finish(stream, 0, mark(*written))?;
+    }
+    Ok(writer.written())
+}
+
+/// There is no ring: positions are numbers of events.
+fn mark(written: u64) -> Mark {
+    Mark { ring_end: written, tally: Tally { accounted: written, written, ..Tally::default() } }
+}
