@@ -173,15 +173,24 @@ fn of_rate(results: &Results) -> Vec<Budget> {
 }
 
 fn of_read(results: &Results) -> Vec<Budget> {
-    let faster = |(group, limit): (&str, f64)| {
+    let than_other = "events a second ÷ babeltrace2's";
+    let than_one = "events a second ÷ on one";
+    [
+        ("counting", than_other, ("Tompion", "babeltrace2"), 20.0),
+        ("text", than_other, ("Tompion", "babeltrace2"), 10.0),
+        ("counting on two CPUs", than_one, ("Tompion, two CPUs", "Tompion, one CPU"), 1.8),
+        ("text on two CPUs", than_one, ("Tompion, two CPUs", "Tompion, one CPU"), 1.8),
+    ]
+    .into_iter()
+    .filter_map(|(group, what, (value, base), limit)| {
         let places = distinct(results.group(group).map(|figure| figure.at.as_str()));
         let rate = |label: &str, place| results.find(group, label, place)?.median();
-        let ratio = |place| Some(rate("Tompion", place)? / rate("babeltrace2", place)?);
-        let worst = places.into_iter().filter_map(ratio).min_by(f64::total_cmp)?;
-        let what = format!("reading, {group}: events a second ÷ babeltrace2's, at worst");
-        Some(Budget { what, measured: worst, at_best: None, limit, at_least: true })
-    };
-    [("counting", 20.0), ("text", 10.0)].into_iter().filter_map(faster).collect()
+        let ratio = |place| Some(rate(value, place)? / rate(base, place)?);
+        let measured = places.into_iter().filter_map(ratio).min_by(f64::total_cmp)?;
+        let what = format!("reading, {group}: {what}, at worst");
+        Some(Budget { what, measured, at_best: None, limit, at_least: true })
+    })
+    .collect()
 }
 
 #[cfg(test)]

@@ -17,25 +17,45 @@ use crate::shell;
 use crate::workspace::Workspace;
 
 const METHOD: &str = "\
-Million events a second, whole processes, traces in memory, output to nowhere; pinned to one CPU, and `tompion` on two \
-as well. The traces are of LTTng's kernel tracer (`many-threads`, eight streams), of LTTng-UST (`ros2`, four streams, \
-with the contexts vtid, vpid and procname) and Tompion's own (`find /usr` with its allocations). Each is made long by \
-copies that are later by a multiple of 2³² cycles. babeltrace2 counts with `-o dummy`, which decodes each event, \
-and `tompion` with `stat`, which doesn't. Both count as many events, and print the same text (but for babeltrace2's error with empty texts).\n";
+Million events a second, whole processes, traces in memory, output to nowhere. The traces are of LTTng's kernel tracer \
+(`many-threads`, eight streams), of LTTng-UST (`ros2`, four streams, with the contexts vtid, vpid and procname) and \
+Tompion's own (`find /usr` with its allocations). Each is made long by copies that are later by a multiple of 2³² \
+cycles. babeltrace2 and `tompion` are pinned to one CPU. babeltrace2 counts with `-o dummy`, which decodes each event, \
+and `tompion` with `stat`, which doesn't. Both count as many events, and print the same text (but for babeltrace2's \
+error with empty texts). What two CPUs bring is measured with traces four times as long, since starting a process and \
+reading a description is nothing they could share. *Two processes* read a trace each, one on each CPU: so much and no \
+more the machine gives to two threads that have nothing to do with each other.\n";
 
 /// Where real traces of others stand, beside the repository.
 const CORPUS: &str = "../shared/ctf-corpus";
 /// A trace has at least so many events.
 const EVENTS: u64 = 5_000_000;
 const QUICK_EVENTS: u64 = 300_000;
-/// The CPU to which processes are pinned.
-const CPU: &str = "1";
+/// How many times as long traces for two CPUs are.
+const LONGER: u64 = 4;
 
 /// A trace that was made long.
 struct Trace {
     name: &'static str,
+    short: Long,
+    long: Long,
+}
+
+/// Copies of a trace.
+struct Long {
     folder: PathBuf,
     events: u64,
+}
+
+/// Where processes run.
+#[derive(Clone, Copy, PartialEq)]
+enum Where {
+    /// One process on one CPU.
+    One,
+    /// One process on two CPUs.
+    Two,
+    /// A process on each of two CPUs.
+    Each,
 }
 
 /// What is done with a trace.
@@ -46,29 +66,37 @@ struct Task {
     label: &'static str,
     /// The reader's words before the trace.
     words: &'static [&'static str],
-    pinned: bool,
+    place: Where,
+    /// Whether it reads the longer traces.
+    is_long: bool,
 }
 
-const TASKS: [Task; 6] = [
-    Task {
-        group: "counting",
-        who: Who::Babeltrace,
-        label: "babeltrace2",
-        words: &["-o", "dummy"],
-        pinned: true,
-    },
-    Task { group: "counting", who: Who::Tompion, label: "Tompion", words: &["stat"], pinned: true },
-    Task {
-        group: "counting",
-        who: Who::Tompion,
-        label: "Tompion, two CPUs",
-        words: &["stat"],
-        pinned: false,
-    },
-    Task { group: "text", who: Who::Babeltrace, label: "babeltrace2", words: &[], pinned: true },
-    Task { group: "text", who: Who::Tompion, label: "Tompion", words: &["print"], pinned: true },
-    Task { group: "text", who: Who::Tompion, label: "Tompion, two CPUs", words: &["print"], pinned: false },
-];
+/// All that is done, in the order of the tables.
+fn tasks() -> Vec<Task> {
+    let both = [
+        ("counting", "counting on two CPUs", &["-o", "dummy"][..], &["stat"][..]),
+        ("text", "text on two CPUs", &[][..], &["print"][..]),
+    ];
+    let of = |(group, on_two, theirs, ours)| {
+        let short = |who, label, words| Task { group, who, label, words, place: Where::One, is_long: false };
+        let long = |label, place| Task {
+            group: on_two,
+            who: Who::Tompion,
+            label,
+            words: ours,
+            place,
+            is_long: true,
+        };
+        [
+            short(Who::Babeltrace, "babeltrace2", theirs),
+            short(Who::Tompion, "Tompion", ours),
+            long("Tompion, one CPU", Where::One),
+            long("Tompion, two CPUs", Where::Two),
+            long("Tompion, two processes", Where::Each),
+        ]
+    };
+    both.into_iter().flat_map(of).collect()
+}
 
 /// Runs the benchmark.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
@@ -79,7 +107,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
     let events = if options.quick { QUICK_EVENTS } else { EVENTS };
     let traces = prepare(workspace, &tompion, &folder, events)?;
     let mut figures: Vec<Figure> = Vec::new();
-    let each = || TASKS.iter().flat_map(|task| traces.iter().map(move |trace| (task, trace)));
+    let tasks = tasks();
+    let each = || tasks.iter().flat_map(|task| traces.iter().map(move |trace| (task, trace)));
     for (task, trace) in each() {
         let unit = "million events a second";
         figures.push(Figure::new(task.group, task.who, task.label, trace.name, unit));
@@ -90,8 +119,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
                 "repetition {repetition}/{}: {}, {}",
                 options.repetitions, task.label, trace.name
             ));
-            let seconds = read(&tompion, task, &trace.folder);
-            figure.note(seconds.map(|seconds| trace.events as f64 / seconds / 1e6));
+            figure.note(rate(&tompion, task, if task.is_long { &trace.long } else { &trace.short }));
         }
     }
     progress("");
@@ -119,14 +147,19 @@ fn prepare(workspace: &Workspace, tompion: &Tompion, folder: &Path, events: u64)
             eprintln!("left out: {name}, for {} is not there", source.display());
             continue;
         }
-        let folder = folder.join(place);
         let copies = events.div_ceil(tompion.count(&source)?.max(1));
-        lengthen::lengthen(&source, &folder, copies)?;
-        let (events, theirs) = (tompion.count(&folder)?, count::events(&folder)?);
+        let copied = |folder: PathBuf, copies| -> Result<Long> {
+            lengthen::lengthen(&source, &folder, copies)?;
+            Ok(Long { events: tompion.count(&folder)?, folder })
+        };
+        let short = copied(folder.join(place), copies)?;
+        let long = copied(folder.join(format!("{place}-long")), copies * LONGER)?;
+        let theirs = count::events(&short.folder)?;
+        let events = short.events;
         ensure!(events == theirs, "babeltrace2 counted {theirs} events of {name}, `tompion stat` {events}");
-        traces.push(Trace { name, folder, events });
+        traces.push(Trace { name, short, long });
     }
-    traces.iter().try_for_each(|trace| same_text(tompion, &trace.folder))?;
+    traces.iter().try_for_each(|trace| same_text(tompion, &trace.short.folder))?;
     Ok(traces)
 }
 
@@ -157,18 +190,31 @@ fn without_texts(line: &str) -> String {
     line.split('"').step_by(2).collect()
 }
 
-/// Reads a trace once; returns how many seconds it took.
-fn read(tompion: &Tompion, task: &Task, trace: &Path) -> Result<f64> {
+/// Reads a trace once, in each process; returns how many million events a second.
+fn rate(tompion: &Tompion, task: &Task, trace: &Long) -> Result<f64> {
+    let cpus: &[&str] = match task.place {
+        Where::One => &["1"],
+        Where::Two => &["0,1"],
+        Where::Each => &["0", "1"],
+    };
     let reader = match task.who {
         Who::Babeltrace => Command::new("babeltrace2"),
         _ => tompion.command(),
     };
-    let mut command = Command::new("taskset");
-    command.args(["-c", if task.pinned { CPU } else { "0,1" }]).arg(reader.get_program());
-    command.args(task.words).arg(trace);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let start = |cpus: &&str| -> Result<_> {
+        let mut command = Command::new("taskset");
+        command.args(["-c", cpus]).arg(reader.get_program()).args(task.words).arg(&trace.folder);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let process =
+            command.spawn().with_context(|| format!("cannot run `{}`", shell::describe(&command)))?;
+        Ok((command, process))
+    };
     let begin = Instant::now();
-    let status = command.status().with_context(|| format!("cannot run `{}`", shell::describe(&command)))?;
-    ensure!(status.success(), "`{}` failed: {status}", shell::describe(&command));
-    Ok(begin.elapsed().as_secs_f64())
+    let started: Vec<_> = cpus.iter().map(start).collect::<Result<_>>()?;
+    for (command, mut process) in started {
+        let status = process.wait()?;
+        ensure!(status.success(), "`{}` failed: {status}", shell::describe(&command));
+    }
+    let events = trace.events * cpus.len() as u64;
+    Ok(events as f64 / begin.elapsed().as_secs_f64() / 1e6)
 }
