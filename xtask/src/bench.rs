@@ -11,6 +11,7 @@ mod kernel;
 mod lttng;
 mod machine;
 mod memory;
+mod monitor;
 mod npt;
 mod page;
 mod plot;
@@ -105,6 +106,8 @@ const BENCHMARKS: &[Benchmark] = &[
     ("kernel", kernel::run),
     ("npt", npt::run),
     ("cyclic", cyclic::run),
+    ("monitor-accuracy", monitor::accuracy::run),
+    ("monitor-overhead", monitor::overhead::run),
 ];
 
 const USAGE: &str = "usage: ./x bench [all | page | NAME…] [--quick] [--repetitions N]";

@@ -7,6 +7,7 @@ use tompion_kernel::Obstacle;
 use crate::{
     Error,
     kinds::Kinds,
+    log::Log,
     memory::{Memory, VERSION},
     pins::Pins,
     programs,
@@ -51,6 +52,15 @@ impl Monitor {
     /// # Errors
     /// If something is missing ([`obstacles`]), the kernel refuses the programs, or another version counts.
     pub fn begin(name: &str, kinds: Kinds) -> Result<(Self, Begun), Error> {
+        Self::begin_with_log(name, kinds, 0)
+    }
+
+    /// The same, and keeps so many wake-ups one by one ([`Monitor::log`]), at 32 bytes each. This is for who compares them with
+    /// other measurements: where nothing is kept, nothing of it is left in the programs.
+    ///
+    /// # Errors
+    /// As [`Monitor::begin`].
+    pub fn begin_with_log(name: &str, kinds: Kinds, wakeups: u32) -> Result<(Self, Begun), Error> {
         let pins = Pins::of(name)?;
         if let Some(Obstacle { found, mend, .. }) = obstacles().into_iter().next() {
             return Err(Error::Obstacle { found, mend });
@@ -59,7 +69,7 @@ impl Monitor {
             return Ok((Self::open(pins)?, Begun::Before));
         }
         let fresh = pins.prepare()?;
-        if let Err(error) = programs::begin(&fresh, tompion_os::possible_cpus(), kinds) {
+        if let Err(error) = programs::begin(&fresh, tompion_os::possible_cpus(), kinds, wakeups) {
             crate::pins::remove(&fresh);
             return Err(error);
         }
@@ -130,6 +140,14 @@ impl Monitor {
     /// Compares with the scheduler's own count, from the first look at each thread on ([`Unseen`](crate::Unseen)).
     pub fn look(&mut self) {
         self.witness.look(&self.memory);
+    }
+
+    /// The wake-ups that were kept one by one; none unless it was begun with that.
+    ///
+    /// # Errors
+    /// If the array can't be mapped.
+    pub fn log(&self) -> Result<Log, Error> {
+        programs::map_log(self.pins.folder())
     }
 
     /// What came since an earlier snapshot of this monitor; without one, since the last reset.

@@ -12,6 +12,7 @@ use tompion_kernel::{Error as KernelError, chain, misses_of, refused, stacks::Ke
 use crate::{
     Error,
     kinds::Kinds,
+    log::{self, Log},
     memory::{self, ARRAYS, Memory},
 };
 
@@ -29,11 +30,11 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("waking", "sched_waking"),
 ];
 
-/// Loads and attaches all, and pins it in an empty folder.
-pub fn begin(folder: &Path, cpus: u32, kinds: Kinds) -> Result<(), Error> {
+/// Loads and attaches all, and pins it in an empty folder. So many wake-ups are kept one by one.
+pub fn begin(folder: &Path, cpus: u32, kinds: Kinds, logged: u32) -> Result<(), Error> {
     let btf = Btf::from_sys_fs().map_err(|error| KernelError::Types(chain(&error)))?;
-    let mut ebpf = load(&btf, cpus)?;
-    for name in ARRAYS {
+    let mut ebpf = load(&btf, cpus, logged)?;
+    for name in ARRAYS.into_iter().chain([log::ARRAY]) {
         let map = ebpf.map(name).ok_or_else(|| missing(name))?;
         map.pin(folder.join(array(name))).map_err(|error| pinning(name, &error))?;
     }
@@ -47,7 +48,7 @@ pub fn begin(folder: &Path, cpus: u32, kinds: Kinds) -> Result<(), Error> {
     Ok(())
 }
 
-fn load(btf: &Btf, cpus: u32) -> Result<Ebpf, Error> {
+fn load(btf: &Btf, cpus: u32, logged: u32) -> Result<Ebpf, Error> {
     let symbols = KernelSymbols::of_this_kernel();
     let of_sleepers = symbols.address("hrtimer_wakeup").ok_or_else(|| Error::Obstacle {
         found: "/proc/kallsyms doesn't say where the kernel's hrtimer_wakeup is".into(),
@@ -62,7 +63,9 @@ fn load(btf: &Btf, cpus: u32) -> Result<Ebpf, Error> {
         loader.set_max_entries(name, entries);
     }
     loader
+        .set_max_entries(log::ARRAY, logged + 1)
         .btf(Some(btf))
+        .set_global("log_entries", &logged, true)
         .set_global("wakes_sleeper", &of_sleepers, true)
         .set_global("ticks", &of_ticks, true)
         .set_global("ends_throttling", &of_throttling, true)
@@ -77,13 +80,23 @@ fn attach(ebpf: &mut Ebpf, name: &str, tracepoint: &str, btf: &Btf) -> Result<Fd
     Ok(program.take_link(id)?.into())
 }
 
+/// Opens an array that is pinned in a folder.
+fn open_array(folder: &Path, name: &str) -> Result<MapData, KernelError> {
+    let path = folder.join(array(name));
+    MapData::from_pin(&path).map_err(|error| KernelError::Refused(path.display().to_string(), chain(&error)))
+}
+
+/// Maps the log that is pinned in a folder.
+pub fn map_log(folder: &Path) -> Result<Log, Error> {
+    let map = open_array(folder, log::ARRAY)?;
+    let entries =
+        map.info().map_err(|error| KernelError::Refused("the log".into(), chain(&error)))?.max_entries();
+    Log::map(map.fd().as_fd(), entries).map_err(|error| KernelError::Rings(error).into())
+}
+
 /// Maps the arrays that are pinned in a folder.
 pub fn map_arrays(folder: &Path, cpus: u32) -> Result<Memory, Error> {
-    let open = |name: &str| {
-        let path = folder.join(array(name));
-        MapData::from_pin(&path)
-            .map_err(|error| KernelError::Refused(path.display().to_string(), chain(&error)))
-    };
+    let open = |name: &str| open_array(folder, name);
     let [control, processors, histograms, worsts, wakes, threads] = ARRAYS;
     let maps =
         [open(control)?, open(processors)?, open(histograms)?, open(worsts)?, open(wakes)?, open(threads)?];

@@ -63,10 +63,11 @@ struct Run {
 }
 
 /// Processes that send each other messages, until this is dropped.
-struct Load(Child);
+pub struct Load(Child);
 
 impl Load {
-    fn start() -> Result<Self> {
+    /// Starts them.
+    pub fn start() -> Result<Self> {
         let mut hackbench = Command::new("hackbench");
         hackbench.args(["-g", "2", "-l", "1000000000"]).process_group(0);
         let quiet = hackbench.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -1,6 +1,6 @@
 //! `x bench kernel`: what recording the kernel costs, beside ftrace and perf.
 
-mod tracers;
+pub mod tracers;
 mod workloads;
 
 use std::collections::BTreeMap;

@@ -5,9 +5,11 @@
 
 mod bars;
 mod lines;
+mod scatter;
 
 pub use bars::{Bar, Bars, Row};
 pub use lines::{Axis, Line, Lines, Point};
+pub use scatter::{Panel, Scatter};
 
 use super::results::Who;
 
@@ -32,6 +34,9 @@ text { font: 13px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-seri
 .thin { fill: none; stroke-width: 1.2; }
 .dashed { stroke-dasharray: 6 4; }
 .pale { fill-opacity: 0.45; }
+.few { fill-opacity: 0.35; }
+.some { fill-opacity: 0.6; }
+.more { fill-opacity: 0.8; }
 rect { stroke: none; }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3; }

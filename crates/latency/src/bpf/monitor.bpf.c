@@ -13,6 +13,9 @@ const volatile u64 wakes_sleeper = 0;   /* hrtimer_wakeup */
 const volatile u64 ticks = 0;           /* tick_nohz_handler, before Linux 6.8 tick_sched_timer */
 const volatile u64 ends_throttling = 0; /* dl_task_timer */
 
+/* How many wake-ups are kept one by one. Where it is 0, the verifier removes all of that from the programs. */
+const volatile u32 log_entries = 0;
+
 ARRAY(control, struct control, 1);
 ARRAY(processors, struct processor, 1);
 ARRAY(histograms, u64, 1);
@@ -20,6 +23,7 @@ ARRAY(worsts, struct worst, 1);
 ARRAY(wakes, struct wake, WAKES);
 ARRAY(threads, struct thread, THREADS);
 ARRAY(armed, struct armed, ARMED);
+ARRAY(logged_wakes, struct logged, 1);
 
 /* Reads a field behind a pointer that the verifier doesn't know. */
 #define READ(field)                                                                                          \
@@ -172,6 +176,25 @@ static ALWAYS_INLINE void add_to_thread(struct processor *processor, const struc
 	row->worst = latency;
 	row->worst_end = sample->end;
 	bpf_probe_read_kernel(row->name, sizeof(row->name), sample->task->comm);
+}
+
+/* Keeps a wake-up, as long as there is room. */
+static ALWAYS_INLINE void keep(const struct sample *sample)
+{
+	u32 place = 0;
+	struct logged *head = log_entries ? bpf_map_lookup_elem(&logged_wakes, &place) : 0;
+	if (!head)
+		return;
+	place = __sync_fetch_and_add(&head->intended, 1) + 1;
+	struct logged *entry = bpf_map_lookup_elem(&logged_wakes, &place);
+	if (!entry)
+		return;
+	entry->intended = sample->intended;
+	entry->woken = sample->woken;
+	entry->running = sample->end;
+	entry->tid = sample->tid;
+	entry->cpu = sample->cpu;
+	entry->slot = sample->slot;
 }
 
 /* Remembers timers that are armed when they should have gone off already: that is not the kernel's latency. */
@@ -347,6 +370,7 @@ SECTION("tp_btf/sched_waking") int waking(u64 *arguments)
 	sample.priority = task->prio;
 	add(TIMER_WAKEUP_ALL, &sample, sample.intended);
 	add_to_thread(processor, &sample);
+	keep(&sample);
 	return 0;
 }
 
@@ -387,6 +411,7 @@ static ALWAYS_INLINE void runs(struct processor *processor, struct wake *wake, s
 		add(TIMER_WAKEUP, sample, sample->intended);
 	}
 	add_to_thread(processor, sample);
+	keep(sample);
 }
 
 SECTION("tp_btf/sched_switch") int switched(u64 *arguments)

@@ -13,6 +13,10 @@
  * and one that is the programs' own:
  *
  *   armed       by the low bits of its address: a timer that was armed after its time (struct armed)
+ *
+ * and one for who compares wake-ups one by one, which has but one entry otherwise:
+ *
+ *   logged_wakes  wake-ups in the order in which they ended (struct logged); the first entry's `intended` counts the others
  */
 #ifndef TOMPION_BPF_MONITOR_H
 #define TOMPION_BPF_MONITOR_H
@@ -154,9 +158,18 @@ struct armed {
 	u64 time;
 };
 
+struct logged {
+	u64 intended; /* 0: no timer */
+	u64 woken;
+	u64 running;
+	u32 tid;
+	u16 cpu;
+	u16 slot;     /* of `worsts`: of timers' wake-ups TIMER_WAKEUP or TIMER_WAKEUP_ALL */
+};
+
 _Static_assert(sizeof(struct control) == 64 && sizeof(struct processor) == 408, "as the reader has it");
 _Static_assert(sizeof(struct worst) == 96 && sizeof(struct wake) == 32, "as the reader has it");
-_Static_assert(sizeof(struct thread) == 3160, "as the reader has it");
+_Static_assert(sizeof(struct thread) == 3160 && sizeof(struct logged) == 32, "as the reader has it");
 
 #define ARRAY(name, entry, entries)                                                                          \
 	struct {                                                                                             \

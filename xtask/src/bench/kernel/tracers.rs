@@ -84,6 +84,17 @@ pub struct Events {
 pub const CALLS: Events =
     Events { tompion: "syscall_*", others: &["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"] };
 
+/// From which latencies of wake-ups are computed.
+pub const WAKE_UPS: Events = Events {
+    tompion: "sched_waking,sched_switch,timer_hrtimer_start,timer_hrtimer_expire_entry",
+    others: &[
+        "sched:sched_waking",
+        "sched:sched_switch",
+        "timer:hrtimer_start",
+        "timer:hrtimer_expire_entry",
+    ],
+};
+
 /// What a recording has that is to show what a machine does.
 pub const USUAL: Events = Events {
     tompion: "syscall_*,sched_switch,sched_waking,sched_process_fork,sched_process_exec,sched_process_exit,\

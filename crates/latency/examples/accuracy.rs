@@ -1,0 +1,208 @@
+//! Measures the same wake-ups twice: by threads that read the clock when they go on, as cyclictest does, and by the monitor.
+//! `./x bench monitor-accuracy` runs this, and holds one against the other.
+//!
+//! ```text
+//! accuracy SECONDS INTERVAL_US nothing|interrupts|preemption
+//! ```
+//!
+//! A thread on each CPU (SCHED_FIFO 95) sleeps until the next multiple of the interval. Where interrupts or preemption are to be
+//! off, another one there (SCHED_FIFO 10) has them off over some of these moments, for 0 to 400 µs (`tompion-injector`).
+//!
+//! Written are lines of words: `program TID INTENDED RUNNING` and `monitor TID INTENDED RUNNING highest|other` for each
+//! wake-up, and `delays COUNT`; times are CLOCK_MONOTONIC in nanoseconds.
+#![forbid(unsafe_code)]
+
+use std::{
+    error::Error,
+    fs::File,
+    io::{self, BufWriter, Write},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread::{self, ScopedJoinHandle},
+    time::Duration,
+};
+
+use tompion_injector::{Injector, Place};
+use tompion_latency::{Kinds, Monitor, Wakeup};
+use tompion_os::{gettid, lock_memory, monotonic_ns, run_fifo, set_affinity, sleep_until};
+
+const MEASURING: u32 = 95;
+const DISTURBING: u32 = 10;
+/// How long everything has until the first wake-up.
+const HEAD_START_NS: u64 = 50_000_000;
+const LONGEST_NS: u64 = 400_000;
+/// A delay begins so long before the moment at which the other thread wants to be woken, at least; 1 to 3 times that.
+const LEAD_NS: u64 = 10_000;
+/// The disturbing thread is awake so long before that.
+const AWAKE_NS: u64 = 60_000;
+/// Places of the monitor's log for each second and CPU, beside those for the measuring threads: kernel threads, too.
+const OTHERS_A_SECOND: u64 = 5_000;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+struct Plan {
+    interval: u64,
+    /// The first wake-up, and when all are over.
+    start: u64,
+    end: u64,
+    place: Option<Place>,
+}
+
+/// A wake-up as the program saw it.
+struct Seen {
+    intended: u64,
+    running: u64,
+}
+
+fn main() -> Result<(), Failure> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [seconds, interval, place] = &words[..] else {
+        return Err("expected SECONDS INTERVAL_US nothing|interrupts|preemption".into());
+    };
+    let place = match place.as_str() {
+        "nothing" => None,
+        "interrupts" => Some(Place::InterruptsOff),
+        "preemption" => Some(Place::PreemptionOff),
+        other => return Err(format!("expected nothing, interrupts or preemption, found {other}").into()),
+    };
+    let (seconds, interval): (u64, u64) = (seconds.parse()?, interval.parse::<u64>()? * 1000);
+    let cpus = tompion_os::allowed_cpus();
+    let wakeups = seconds * cpus.len() as u64 * (1_000_000_000 / interval.max(1) + OTHERS_A_SECOND);
+    let name = Name(format!("tompion-accuracy-{}", std::process::id()));
+    let (monitor, _) = Monitor::begin_with_log(&name.0, Kinds::ALL, u32::try_from(wakeups)?)?;
+    let injector = Injector::load(place.as_slice())?;
+    let start = monotonic_ns() + HEAD_START_NS;
+    let plan = Plan { interval, start, end: start + seconds * 1_000_000_000, place };
+    let _awake = stay_awake();
+    let (seen, delays) = measure(&plan, &cpus, &injector)?;
+    let log = monitor.log()?;
+    if log.ended() > log.room() {
+        return Err(format!("{} wake-ups, with room for {}", log.ended(), log.room()).into());
+    }
+    tell(&seen, &log.wakeups(), delays)?;
+    Ok(())
+}
+
+/// The monitor's name; what counts goes with it.
+struct Name(String);
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        if let Err(error) = Monitor::stop(&self.0) {
+            eprintln!("can't end {}: {error}", self.0);
+        }
+    }
+}
+
+/// Processors that sleep deeply would hide much of what is to be compared.
+fn stay_awake() -> io::Result<File> {
+    let mut file = File::options().write(true).open("/dev/cpu_dma_latency")?;
+    file.write_all(&0_i32.to_ne_bytes())?;
+    Ok(file)
+}
+
+type Measured = (Vec<(u32, Vec<Seen>)>, u64);
+
+fn measure(plan: &Plan, cpus: &[u32], injector: &Injector) -> Result<Measured, Failure> {
+    let (ends, delays) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let measuring: Vec<_> = cpus.iter().map(|cpu| scope.spawn(|| sleep_and_look(plan, *cpu))).collect();
+        let disturbing: Vec<_> = cpus
+            .iter()
+            .filter_map(|cpu| {
+                let place = plan.place?;
+                let (ends, delays) = (&ends, &delays);
+                Some(scope.spawn(move || disturb(plan, (*cpu, place), injector, (ends, delays))))
+            })
+            .collect();
+        let seen: Result<Vec<_>, Failure> = measuring.into_iter().map(|thread| joined(thread)).collect();
+        ends.store(true, Relaxed);
+        let disturbed: Result<Vec<()>, Failure> =
+            disturbing.into_iter().map(|thread| joined(thread)).collect();
+        disturbed?;
+        Ok((seen?, delays.load(Relaxed)))
+    })
+}
+
+/// What a thread has to say at its end.
+fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Failure>>) -> Result<T, Failure> {
+    thread.join().unwrap_or_else(|_| Err("a thread has died".into()))
+}
+
+/// What cyclictest does.
+fn sleep_and_look(plan: &Plan, cpu: u32) -> Result<(u32, Vec<Seen>), Failure> {
+    set_affinity(0, &[cpu])?;
+    let count = (plan.end - plan.start) / plan.interval + 1;
+    let mut seen = Vec::with_capacity(count as usize);
+    lock_memory()?;
+    run_fifo(MEASURING)?;
+    let mut intended = plan.start;
+    while intended < plan.end {
+        sleep_until(intended);
+        let running = monotonic_ns();
+        seen.push(Seen { intended, running });
+        intended += (1 + running.saturating_sub(intended) / plan.interval) * plan.interval;
+    }
+    Ok((gettid(), seen))
+}
+
+/// Has interrupts or preemption off over some of the moments at which the other thread is to be woken.
+fn disturb(
+    plan: &Plan,
+    (cpu, place): (u32, Place),
+    injector: &Injector,
+    (ends, delays): (&AtomicBool, &AtomicU64),
+) -> Result<(), Failure> {
+    set_affinity(0, &[cpu])?;
+    run_fifo(DISTURBING)?;
+    let tid = gettid();
+    let before = injector.done(tid).count;
+    let mut random = Random(u64::from(tid));
+    while !ends.load(Relaxed) {
+        // Every second wake-up or so; one that comes soon would be missed.
+        let skipped = 1 + random.below(2);
+        let soon = monotonic_ns().saturating_sub(plan.start) / plan.interval + 1 + skipped;
+        let moment = plan.start + soon * plan.interval;
+        let lead = LEAD_NS + random.below(2 * LEAD_NS);
+        let length = lead + random.below(LONGEST_NS);
+        sleep_until(moment - lead - AWAKE_NS);
+        while monotonic_ns() < moment - lead {
+            std::hint::spin_loop();
+        }
+        injector.order(tid, place, Duration::from_nanos(length));
+        match place {
+            // It arms a timer.
+            Place::InterruptsOff => sleep_until(moment + length),
+            _ => drop(std::os::unix::process::parent_id()),
+        }
+    }
+    injector.cancel(tid);
+    delays.fetch_add(injector.done(tid).count - before, Relaxed);
+    Ok(())
+}
+
+/// Numbers without a pattern that matters: a linear congruential generator with Knuth's factor (MMIX).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+fn tell(seen: &[(u32, Vec<Seen>)], wakeups: &[Wakeup], delays: u64) -> io::Result<()> {
+    let mut output = BufWriter::new(io::stdout().lock());
+    for (tid, seen) in seen {
+        for Seen { intended, running } in seen {
+            writeln!(output, "program {tid} {intended} {running}")?;
+        }
+    }
+    let is_measured = |wakeup: &&Wakeup| seen.iter().any(|(tid, _)| *tid == wakeup.tid);
+    for wakeup in wakeups.iter().filter(is_measured) {
+        let Some(intended) = wakeup.intended_ns else { continue };
+        let class = if wakeup.highest { "highest" } else { "other" };
+        writeln!(output, "monitor {} {intended} {} {class}", wakeup.tid, wakeup.running_ns)?;
+    }
+    writeln!(output, "delays {delays}")?;
+    output.flush()
+}
