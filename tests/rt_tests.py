@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The real-time tests and the shield in a PREEMPT_RT kernel, in an emulator.
+"""The real-time tests, the latency monitor and the shield in a PREEMPT_RT kernel, in an emulator.
 
 given  Debian's real-time kernel with the same binary
-when   npt, cyclic by every way of waking and under every scheduler, preempt and hwgap run in it, `doctor --rt` looks at
-       it, and a command runs behind a shield
-then   each gives its result as it does elsewhere: loops and events are as many as asked for, priorities hold, the kernel's
-       own tracers have looked, the kernel is known as a real-time one, the shielded command had its CPU for itself and
-       everything is as it was before
+when   npt, cyclic by every way of waking and under every scheduler (while the monitor counts), preempt and hwgap run in it,
+       `doctor --rt` looks at it, and a command runs behind a shield
+then   each gives its result as it does elsewhere: loops and events are as many as asked for, the monitor has seen every
+       wake-up and its sums agree, priorities hold, the kernel's own tracers have looked, the kernel is known as a
+       real-time one, the shielded command had its CPU for itself and everything is as it was before
 
 The emulator's times say nothing, and are not judged. Exits with 77 where an emulator, the kernel, or a tool is missing.
 """
@@ -45,7 +45,11 @@ try doctor tompion doctor --rt --json
 try npt tompion test npt --loops 20k --rate 50k --json
 try npt-user tompion test npt --trace user --loops 20k --rate 20k --json
 try npt-kernel tompion test npt --trace kernel --loops 20k --rate 50k --json
+try begun tompion monitor --once --json
 %s
+try monitor tompion monitor --once --json
+try stopped tompion monitor stop
+try left ls -A /sys/fs/bpf /run
 try preempt tompion test preempt --rounds 50 --json
 try hwgap tompion test hwgap --duration 1s --threshold 100us --json
 before=$(cat /proc/irq/default_smp_affinity)
@@ -87,6 +91,29 @@ def check_cyclic(found):
         assert [cpu["late"]["count"] for cpu in result["cpus"]] == [50, 50], (wakeup, policy)
         lacks = [line for cpu in result["cpus"] for line in cpu["prepared"]["could_not"]]
         assert not lacks, (wakeup, policy, lacks)
+
+
+def check_monitor(found):
+    """Of each cyclic thread under a real-time scheduler all wake-ups: two CPUs, 50 each."""
+    succeeded(found, "begun")
+    report = succeeded(found, "monitor")
+    # An interrupt amidst a program of a wake-up's whose handler wakes somebody is told as one that was not started.
+    woken, missed = report["wakeups"]["woken"], report["not_started"]
+    assert report["wakeups"]["difference"] == 0 and missed * 100 <= woken, (report["wakeups"], missed)
+    threads = [thread for thread in report["threads"] if thread["name"] == "tompion"]
+    real_time = [thread for thread in threads if thread["priority"] in ("rt 80", "deadline") and thread["count"] >= 40]
+    assert len(real_time) == 6, [(thread["name"], thread["priority"], thread["count"]) for thread in report["threads"]]
+    # More than 50 where it waits for locks of the kernel, which sleep there, or is throttled (deadlines).
+    assert all(thread["count"] <= 500 and thread["max_us"] > 0 for thread in real_time), real_time
+    for cpu in report["cpus"]:
+        kinds = cpu["kinds"]
+        # Timers of real-time threads go off in interrupts there; all others' in threads (ktimers), which are woken, too.
+        assert kinds["missed-timer"]["count"] > 0 and kinds["timer-wakeup-all"]["count"] > 0, kinds.keys()
+        for kind in kinds.values():
+            assert sum(count for _, count in kind["histogram"]) == kind["count"], kind
+    assert any(thread["name"].startswith("ktimers/") for thread in report["threads"]), "no thread of timers"
+    assert found["stopped"][0] == 0 and "tompion" not in found["left"][1], found["left"]
+    return woken
 
 
 def check_machine(found):
@@ -131,10 +158,11 @@ def test(work, vmlinuz):
     found = results(folder)
     check_npt(found)
     check_cyclic(found)
+    wakeups = check_monitor(found)
     settings, samples = check_machine(found)
     check_shield(found)
     print(
-        f"rt_tests: {len(found)} commands, {settings} settings, {samples} samples of the kernel's tracers; "
+        f"rt_tests: {len(found)} commands, {settings} settings, {samples} samples of the kernel's tracers, {wakeups} wake-ups; "
         f"{time.monotonic() - begin:.0f} s",
         flush=True,
     )

@@ -29,7 +29,8 @@ pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     let binary = place.staged.join("bin/tompion");
     copy(&built.join("tompion"), &binary, 0o755)?;
     libraries(&built, &place.staged.join("lib"))?;
-    headers(&workspace.root.join("include/tompion"), &place.staged.join("include/tompion"))?;
+    tree(&workspace.root.join("include/tompion"), &place.staged.join("include/tompion"))?;
+    integrations(&workspace.root.join("integrations"), &place)?;
     let pkg_config = place.staged.join("lib/pkgconfig");
     for linking in [Linking::Usual, Linking::Static] {
         let text = pkg_config_text(&place.prefix, &workspace.version, linking);
@@ -77,14 +78,31 @@ fn libraries(built: &Path, lib: &Path) -> Result<()> {
     Ok(())
 }
 
-fn headers(from: &Path, to: &Path) -> Result<()> {
+/// What monitoring tools of others need, and a unit for systemd that names the command where it will be.
+fn integrations(from: &Path, place: &Place) -> Result<()> {
+    for tool in ["grafana", "munin", "prometheus"] {
+        tree(&from.join(tool), &place.staged.join("share/tompion").join(tool))?;
+    }
+    let unit = from.join("systemd").join(UNIT);
+    let text = fs::read_to_string(&unit).with_context(|| format!("cannot read {}", unit.display()))?;
+    write(&place.staged.join("lib/systemd/system").join(UNIT), &unit_text(&text, &place.prefix))
+}
+
+const UNIT: &str = "tompion-monitor.service";
+
+fn unit_text(text: &str, prefix: &Path) -> String {
+    text.replace("/usr/bin/tompion", &prefix.join("bin/tompion").display().to_string())
+}
+
+fn tree(from: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(from).with_context(|| format!("cannot list {}", from.display()))? {
         let entry = entry?;
         let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            headers(&entry.path(), &target)?;
+            tree(&entry.path(), &target)?;
         } else {
-            copy(&entry.path(), &target, 0o644)?;
+            let is_program = entry.metadata()?.permissions().mode() & 0o111 != 0;
+            copy(&entry.path(), &target, if is_program { 0o755 } else { 0o644 })?;
         }
     }
     Ok(())
@@ -210,6 +228,14 @@ mod tests {
         assert!(text.starts_with("prefix=/usr\nlibdir=${prefix}/lib\n"));
         assert!(pkg_config_text(&place.prefix, "1.2.3", Linking::Static).contains("-l:libtompion.a"));
         assert!(text.contains("Libs: -L${libdir} -ltompion\n"));
+    }
+
+    #[test]
+    fn the_unit_runs_the_command_that_was_installed() {
+        let unit = include_str!("../../integrations/systemd/tompion-monitor.service");
+        let text = unit_text(unit, Path::new("/opt/tompion"));
+        assert!(text.contains("ExecStart=/opt/tompion/bin/tompion monitor --listen "), "{text}");
+        assert!(!text.contains("/usr/"));
     }
 
     #[test]

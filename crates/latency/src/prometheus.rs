@@ -133,6 +133,11 @@ fn escaped(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        kinds::{Kind, Kinds},
+        snapshot::Snapshot,
+        witness::Unseen,
+    };
 
     #[test]
     fn bounds_are_whole_microseconds_and_rise() {
@@ -141,6 +146,43 @@ mod tests {
         assert!(
             bounds.windows(2).all(|pair| pair[0] < pair[1]) && bounds.iter().all(|bound| bound % 1000 == 0)
         );
+    }
+
+    /// Everything between quotes or spaces that begins as our metrics do.
+    fn metrics(text: &str) -> impl Iterator<Item = &str> {
+        let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        text.split(move |letter| !is_of_name(letter)).filter(|word| word.starts_with("tompion_"))
+    }
+
+    #[test]
+    fn dashboard_and_alerts_ask_for_what_is_on_the_page() {
+        let nothing = Snapshot::default();
+        let report =
+            Report { unseen: Some(Unseen::default()), ..Report::between(&nothing, &nothing, Kinds::ALL) };
+        let page = exposition(&report, &report);
+        let told: Vec<&str> =
+            page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+        for (file, text) in [
+            ("dashboard", include_str!("../../../integrations/grafana/tompion-monitor.json")),
+            ("rules", include_str!("../../../integrations/prometheus/tompion-monitor.rules.yml")),
+        ] {
+            assert!(metrics(text).count() > 5, "{file}");
+            for metric in metrics(text) {
+                let parts = ["_bucket", "_count", "_sum"];
+                let whole = parts.iter().find_map(|part| metric.strip_suffix(part)).unwrap_or(metric);
+                assert!(told.contains(&metric) || told.contains(&whole), "{file}: no {metric} on the page");
+            }
+            for kind in text.split("kind=").skip(1) {
+                let name = kind.trim_start_matches(['\\', '"']).split(['\\', '"']).next();
+                let name = name.unwrap_or_default();
+                assert!(name == "$kind" || Kind::of_name(name).is_some(), "{file}: no kind {name}");
+            }
+            for bound in text.split("le=").skip(1) {
+                let bound = bound.trim_start_matches(['\\', '"']).split(['\\', '"']).next();
+                let is_one = bounds().any(|known| Some(seconds(known).to_string().as_str()) == bound);
+                assert!(is_one, "{file}: no bound {bound:?}");
+            }
+        }
     }
 
     #[test]
