@@ -476,7 +476,8 @@ impl<'c, 't> Compiler<'c, 't> {
         let (slot, source) = self.source(&optional.selector)?;
         let bias = bias(&source);
         let ranges = match (&optional.ranges, source.kind) {
-            (None, SourceKind::Boolean) => vec![(1, u64::MAX, 1)],
+            // Ranges are of no use there.
+            (_, SourceKind::Boolean) => vec![(1, u64::MAX, 1)],
             (Some(ranges), SourceKind::Number) => {
                 let ranges = ranges.iter().map(|&(low, high)| (low, high, 1));
                 ranges.filter_map(|range| biased(range, &source, bias)).collect()

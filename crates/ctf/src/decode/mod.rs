@@ -97,6 +97,14 @@ pub enum Problem {
         /// The byte order of the first one.
         expected: ByteOrder,
     },
+    /// A text without an end that stops inside of what its encoding takes together.
+    #[error("expected a text of a multiple of {unit} bytes, or its end, found {size}")]
+    HalfUnit {
+        /// Size of a unit of the encoding in bytes.
+        unit: u64,
+        /// Size of the text in bytes.
+        size: u64,
+    },
     /// An array of elements that take no space.
     #[error("expected fewer elements without content, found {0}")]
     TooManyEmpty(u64),
@@ -106,6 +114,9 @@ pub enum Problem {
     /// The packet doesn't begin as packets do.
     #[error("expected the magic number 0xc1fc1fc1, found {0:#x}")]
     Magic(u64),
+    /// A packet of a CTF 2 trace with the UUID of another one.
+    #[error("expected the UUID of the trace, found another one: a packet of another trace")]
+    Foreign,
     /// Sizes in the packet's context contradict each other or the header before them.
     #[error("expected content of {least} to {packet} bits (the packet's size), found {content}")]
     Sizes {

@@ -3,7 +3,7 @@
 use super::run::{Input, State, run};
 use super::value::Bytes;
 use super::{DecodeError, Decoder, Fields, Problem, fields};
-use crate::metadata::{Role, Struct};
+use crate::metadata::{Role, Struct, Version};
 
 pub(super) const MAGIC: u32 = 0xc1fc_1fc1;
 
@@ -50,6 +50,10 @@ impl Decoder {
                 return Err(DecodeError { problem: Problem::Magic(magic), bit: 0 });
             }
             packet.is_foreign = role(Role::Uuid).is_some_and(|place| self.is_foreign(place, input));
+            // Of CTF 1.8 nobody looks at it, so there may be traces with wrong ones.
+            if packet.is_foreign && self.trace.version == Version::Two {
+                return Err(DecodeError { problem: Problem::Foreign, bit: 0 });
+            }
             id = role(Role::StreamId);
             packet.instance = role(Role::StreamInstance);
         }

@@ -328,14 +328,19 @@ impl Run<'_, '_> {
 
     /// Text of larger units in a number of bytes.
     fn sized_text<const KEEP: bool>(&mut self, size: u64, encoding: Encoding) -> Result<(), DecodeError> {
+        let (unit, start) = (encoding.unit() as u64, self.bit);
         let begin = self.take_bytes(size)?;
-        if KEEP {
+        if KEEP || size % unit != 0 {
             let bytes = self.input.bytes.get(begin..).unwrap_or_default();
             let bytes = bytes.get(..size as usize).unwrap_or(bytes);
-            self.convert(
-                bytes.get(..text::length(bytes, encoding).unwrap_or(bytes.len())).unwrap_or(bytes),
-                encoding,
-            );
+            let end = text::length(bytes, encoding);
+            if end.is_none() && size % unit != 0 {
+                self.bit = start;
+                return self.wrong(Problem::HalfUnit { unit, size });
+            }
+            if KEEP {
+                self.convert(bytes.get(..end.unwrap_or(bytes.len())).unwrap_or(bytes), encoding);
+            }
         }
         Ok(())
     }

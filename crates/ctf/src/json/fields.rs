@@ -34,6 +34,17 @@ pub(super) const ORIGINS: [(&str, Scope); 6] = [
     ("event-record-payload", Scope::Payload),
 ];
 
+/// A location as a draft has them: where the path begins, then names.
+fn of_draft(elements: &[Json]) -> Result<Reference> {
+    let names = elements.iter().map(|element| text(element).map(String::from)).collect::<Result<Vec<_>>>()?;
+    match names.split_first() {
+        Some((origin, path)) if !path.is_empty() => {
+            Ok(Reference { scope: word(origin, &ORIGINS)?, path: path.to_vec() })
+        }
+        _ => wrong("expected where the path begins and names of members"),
+    }
+}
+
 /// Properties of integers, bits, floats: everything of a fixed number of bits.
 const FIXED: &[&str] = &["length", "byte-order", "bit-order", "alignment"];
 const NUMBER: &[&str] = &["preferred-display-base", "mappings", "roles"];
@@ -56,7 +67,11 @@ impl<'a> Place<'a> {
     }
 
     /// The field at a location.
-    fn reference(&self, location: Object<'_>) -> Result<Reference> {
+    fn reference(&self, location: &Json) -> Result<Reference> {
+        if let Json::Array(elements) = location {
+            return of_draft(elements);
+        }
+        let location = Object::of(location)?;
         location.check(&[&["origin", "path"]])?;
         let path = inside("path", array(location.need("path")?))?;
         if !matches!(path.last(), Some(Json::Text(_))) {
@@ -82,7 +97,7 @@ impl<'a> Place<'a> {
     }
 
     fn location(&self, object: Object<'_>, name: &str) -> Result<Reference> {
-        inside(name, object.need(name).and_then(Object::of).and_then(|location| self.reference(location)))
+        inside(name, object.need(name).and_then(|location| self.reference(location)))
     }
 
     /// What values with these roles are for, and the clock that they are of.
@@ -159,11 +174,19 @@ impl Resolver {
             "fixed-length-bit-array" => bit_array(object, false),
             "fixed-length-bit-map" => bit_array(object, true),
             "fixed-length-boolean" => boolean(object),
-            "fixed-length-unsigned-integer" => number_class(object, place, (false, false)),
-            "fixed-length-signed-integer" => number_class(object, place, (false, true)),
+            "fixed-length-unsigned-integer" | "fixed-length-unsigned-enumeration" => {
+                number_class(object, place, (false, false))
+            }
+            "fixed-length-signed-integer" | "fixed-length-signed-enumeration" => {
+                number_class(object, place, (false, true))
+            }
             "fixed-length-floating-point-number" => float(object),
-            "variable-length-unsigned-integer" => number_class(object, place, (true, false)),
-            "variable-length-signed-integer" => number_class(object, place, (true, true)),
+            "variable-length-unsigned-integer" | "variable-length-unsigned-enumeration" => {
+                number_class(object, place, (true, false))
+            }
+            "variable-length-signed-integer" | "variable-length-signed-enumeration" => {
+                number_class(object, place, (true, true))
+            }
             "null-terminated-string" => {
                 object.check(&[&["encoding"]])?;
                 Ok(Type::String(encoding(object)?))
@@ -195,14 +218,10 @@ impl Resolver {
         object.check(&[&["member-classes", "minimum-alignment"]])?;
         let alignment = object.alignment("minimum-alignment")?;
         let mut fields: Vec<Field> = Vec::new();
-        let mut names = std::collections::HashSet::new();
         for member in object.array("member-classes")?.unwrap_or_default() {
             let member = inside("member-classes", Object::of(member))?;
             member.check(&[&["name", "field-class"]])?;
             let name = inside("name", text(member.need("name")?))?;
-            if !names.insert(name) {
-                return wrong(format!("two members have the name {name:?}"));
-            }
             place.members.push(name.into());
             let ty = inside(name, member.need("field-class").and_then(|class| self.build(class, place)));
             place.members.pop();
@@ -263,7 +282,8 @@ fn fixed(object: Object<'_>) -> Result<Integer> {
 }
 
 fn bit_array(object: Object<'_>, is_map: bool) -> Result<Type> {
-    object.check(&[FIXED, if is_map { &["flags"] } else { &[] }])?;
+    // Bits are shown in hexadecimal, whatever somebody prefers.
+    object.check(&[FIXED, &["preferred-display-base"], if is_map { &["flags"] } else { &[] }])?;
     let integer = fixed(object)?.with_base(Base::Hexadecimal);
     let mut flags = Vec::new();
     if is_map {

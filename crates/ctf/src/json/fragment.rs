@@ -83,6 +83,11 @@ impl<'a> Object<'a> {
         }
     }
 
+    /// What others than the format say of it, by their namespaces.
+    pub fn attributes(self) -> Result<Option<Object<'a>>> {
+        Ok(self.object("attributes")?.or(self.object("user-attributes")?))
+    }
+
     /// Refuses extensions, of which we know none, and properties that nobody knows.
     pub fn check(self, known: &[&[&str]]) -> Result<()> {
         if let Some(extensions) = self.object("extensions")? {
@@ -93,9 +98,9 @@ impl<'a> Object<'a> {
                 );
             }
         }
-        self.object("attributes")?;
+        self.attributes()?;
         let is_known = |name: &str| {
-            matches!(name, "type" | "attributes" | "extensions")
+            matches!(name, "type" | "attributes" | "user-attributes" | "extensions")
                 || known.iter().any(|names| names.contains(&name))
         };
         match self.entries().find(|(name, _)| !is_known(name)) {

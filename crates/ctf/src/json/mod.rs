@@ -10,9 +10,14 @@
 //!
 //! Attributes of namespaces that nobody here knows are passed over, extensions are refused: a description
 //! with one may mean anything.
+//!
+//! Read as well, because there are traces of it: a comma behind the last element or property, two members of one name, and
+//! what a draft of the format (CTF2-SPEC-7.0) calls otherwise: classes of enumerations, locations that are arrays, clocks
+//! that have a name and no number, the UUID of the trace class, `user-attributes`.
 
 mod fields;
 mod fragment;
+mod relaxed;
 mod resolver;
 #[cfg(test)]
 mod tests;
@@ -85,6 +90,7 @@ pub fn parse(bytes: &[u8]) -> Result<Trace, Error> {
 ///
 /// As [`parse`].
 pub fn parse_text(text: &str) -> Result<Trace, Error> {
+    let text = &relaxed::without_last_commas(text);
     let mut resolver = resolver::Resolver::default();
     let mut number = 0;
     for (offset, part) in parts(text) {

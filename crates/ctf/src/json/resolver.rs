@@ -87,10 +87,12 @@ impl Resolver {
     }
 
     fn trace_class(&mut self, object: Object<'_>) -> Result<()> {
-        object.check(&[&["namespace", "name", "uid", "environment", "packet-header-field-class"]])?;
+        object.check(&[&["namespace", "name", "uid", "uuid", "environment", "packet-header-field-class"]])?;
         if std::mem::replace(&mut self.has_trace_class, true) || !self.trace.streams.is_empty() {
             return wrong("expected one trace class, before all stream classes");
         }
+        let of_draft = object.array("uuid")?.map(|bytes| inside("uuid", uuid(bytes))).transpose()?;
+        self.trace.uuid = self.trace.uuid.or(of_draft);
         let identity = identity(object)?;
         self.trace.identity = Some(identity).filter(|identity| *identity != Identity::default());
         if let Some(environment) = object.object("environment")? {
@@ -106,12 +108,15 @@ impl Resolver {
 
     fn clock(&mut self, object: Object<'_>) -> Result<()> {
         let names = ["namespace", "name", "uid", "id", "description", "frequency", "precision", "accuracy"];
-        object.check(&[&names, &["origin", "offset-from-origin"]])?;
-        let id = inside("id", text(object.need("id")?))?;
+        object.check(&[&names, &["origin", "offset-from-origin", "uuid"]])?;
+        // A draft's clocks have names alone.
+        let key = if object.get("id").is_none() && object.get("name").is_some() { "name" } else { "id" };
+        let id = inside(key, text(object.need(key)?))?;
         if self.trace.clock(id).is_some() {
             return wrong(format!("clock {id:?} is defined twice"));
         }
         let Identity { uid, .. } = identity(object)?;
+        let of_draft = object.array("uuid")?.map(|bytes| inside("uuid", uuid(bytes))).transpose()?;
         let frequency: u64 = inside("frequency", number(object.need("frequency")?))?;
         if frequency == 0 {
             return wrong(format!("clock {id:?} has the frequency 0"));
@@ -146,7 +151,7 @@ impl Resolver {
         self.trace.clocks.push(Clock {
             name: id.into(),
             origin,
-            uuid: uid.as_deref().and_then(Uuid::parse),
+            uuid: uid.as_deref().and_then(Uuid::parse).or(of_draft),
             description: object.text("description")?.map(Into::into),
             frequency,
             precision: object.number("precision")?,
@@ -164,14 +169,19 @@ impl Resolver {
             "event-record-header-field-class",
             "event-record-common-context-field-class",
         ];
-        object.check(&[&["namespace", "name", "uid", "id", "default-clock-class-id"], &fields])?;
+        let clocks = ["default-clock-class-id", "default-clock-class-name"];
+        object.check(&[&["namespace", "name", "uid", "id"], &clocks, &fields])?;
         let id = object.number("id")?.unwrap_or(0);
         if self.trace.stream(id).is_some() {
             return wrong(format!("stream class {id} is defined twice"));
         }
-        let clock = object.text("default-clock-class-id")?;
+        let [by_id, by_name] = clocks;
+        let (key, clock) = match object.text(by_id)? {
+            None => (by_name, object.text(by_name)?),
+            clock => (by_id, clock),
+        };
         if let Some(clock) = clock.filter(|clock| self.trace.clock(clock).is_none()) {
-            return inside("default-clock-class-id", wrong(format!("no clock {clock:?} stands before it")));
+            return inside(key, wrong(format!("no clock {clock:?} stands before it")));
         }
         let [packet_context, event_header, event_context] = fields;
         let stream = Stream {
@@ -260,7 +270,7 @@ type Attributes = Vec<(String, EnvironmentValue)>;
 
 /// The level and the other attributes that the model has, of whatever namespace they are.
 fn attributes(object: Object<'_>) -> Result<(Option<i64>, Attributes)> {
-    let Some(namespaces) = object.object("attributes")? else { return Ok((None, Vec::new())) };
+    let Some(namespaces) = object.attributes()? else { return Ok((None, Vec::new())) };
     let (mut level, mut attributes) = (None, Vec::new());
     for (owner, namespace) in namespaces.entries() {
         let Ok(namespace) = Object::of(namespace) else { continue };

@@ -248,3 +248,80 @@ fn classes_cannot_grow_without_end() {
     let error = parse_text(&text).unwrap_err().to_string();
     assert!(error.contains("more than 524288 field classes"), "{error}");
 }
+
+#[test]
+fn what_a_draft_calls_otherwise_is_read() {
+    let text = r#"{"type": "preamble", "version": 2}
+        {"type": "trace-class", "uuid": [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]}
+        {"type": "clock-class", "name": "c", "frequency": 1000, "uuid": [2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2]}
+        {"type": "data-stream-class", "default-clock-class-name": "c"}
+        {"type": "event-record-class", "name": "e", "user-attributes": {"any": {"log-level": "debug-line"}},
+         "payload-field-class": {"type": "structure", "member-classes": [
+            {"name": "tag", "field-class": {"type": "fixed-length-unsigned-enumeration", "length": 8,
+                "byte-order": "little-endian", "mappings": {"NUMBER": [[0, 0]], "TEXT": [[1, 1]]}}},
+            {"name": "v", "field-class": {"type": "variant", "selector-field-location": ["event-record-payload", "tag"],
+                "options": [
+                    {"name": "NUMBER", "selector-field-ranges": [[0, 0]],
+                     "field-class": {"type": "variable-length-signed-enumeration", "mappings": {"ONE": [[1, 1]]}}},
+                    {"name": "TEXT", "selector-field-ranges": [[1, 1]], "field-class": {"type": "null-terminated-string"}}
+                ]}}]}}"#;
+    let trace = parse_text(text).unwrap();
+    assert_eq!(trace.uuid.map(|uuid| uuid.0), Some([1; 16]));
+    assert_eq!(trace.clock("c").and_then(|clock| clock.uuid).map(|uuid| uuid.0), Some([2; 16]));
+    assert_eq!(trace.streams[0].events[0].log_level, Some(13));
+    let decoder = Decoder::new(trace).unwrap();
+    let shown = |bytes: &[u8]| {
+        let (mut state, input) = (decoder.state(), Input::new(bytes, u64::MAX));
+        let body = decoder.event_body(0, 0, input, (0, &mut state)).unwrap();
+        decoder
+            .payload((0, 0), body, input, &state)
+            .map(|(_, value)| format!("{value:?}"))
+            .collect::<Vec<_>>()
+    };
+    assert!(shown(b"\x01hi\0")[0].contains("TEXT"), "{:?}", shown(b"\x01hi\0"));
+    assert_eq!(shown(b"\x01hi\0").len(), 2);
+    let wrong = text.replace(r#"["event-record-payload", "tag"]"#, r#"["event-record-payload"]"#);
+    let error = parse_text(&wrong).unwrap_err().to_string();
+    assert!(error.contains("expected where the path begins and names of members"), "{error}");
+}
+
+#[test]
+fn what_the_format_forbids_and_is_clear_all_the_same_is_read() {
+    let twice = r#"{"name": "n", "field-class": "u8",}, {"name": "n", "field-class": "u8"},"#;
+    assert_eq!(decoded(twice, &[1, 2]), "n=1 n=2");
+    let ranges = r#"{"name": "flag", "field-class":
+            {"type": "fixed-length-boolean", "length": 8, "byte-order": "big-endian"}},
+        {"name": "n", "field-class": {"type": "optional", "field-class": "u8", "selector-field-ranges": [[5, 6]],
+            "selector-field-location": {"origin": "event-record-payload", "path": ["flag"]}}}"#;
+    assert_eq!(decoded(ranges, &[1, 2]), "flag=Boolean(true) n=2");
+    assert_eq!(decoded(ranges, &[0, 2]), "flag=Boolean(false) n=none");
+    let based = r#"{"name": "b", "field-class": {"type": "fixed-length-bit-array", "length": 8,
+        "byte-order": "big-endian", "preferred-display-base": 8}}"#;
+    assert!(parse_text(&description(based)).is_ok());
+}
+
+#[test]
+fn texts_end_between_units_of_their_encoding() {
+    let sized = r#"{"name": "l", "field-class": "u8"}, {"name": "t", "field-class":
+        {"type": "dynamic-length-string", "encoding": "utf-16le", "length-field-location": {"path": ["l"]}}}"#;
+    assert_eq!(decoded(sized, b"\x04h\0i\0"), "l=4 t=hi");
+    let half = "expected a text of a multiple of 2 bytes, or its end, found 3";
+    assert_eq!(decoded(sized, b"\x03h\0i\0"), half);
+    // Nobody reads what is behind the end.
+    assert_eq!(decoded(sized, b"\x05h\0\0\0i"), "l=5 t=h");
+}
+
+#[test]
+fn packets_with_the_uuid_of_another_trace_are_refused() {
+    let text = r#"{"type": "preamble", "version": 2, "uuid": [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]}
+        {"type": "trace-class", "packet-header-field-class": {"type": "structure", "member-classes": [
+            {"name": "u", "field-class": {"type": "static-length-blob", "length": 16, "roles": ["metadata-stream-uuid"]}}]}}
+        {"type": "data-stream-class"}"#;
+    let decoder = Decoder::new(parse_text(text).unwrap()).unwrap();
+    let packet = |uuid: u8| {
+        let packet = decoder.packet(Input::new(&[uuid; 16], u64::MAX), &mut decoder.state());
+        packet.map(drop).map_err(|error| error.problem)
+    };
+    assert_eq!(packet(1), Ok(()));
+    assert_eq!(packet(2), Err(crate::decode::Problem::Foreign));
+}

@@ -4,6 +4,9 @@
 //! magic u32 │ uuid [16] │ checksum u32 │ content bits u32 │ packet bits u32 │
 //! compression u8 │ encryption u8 │ checksum scheme u8 │ major u8 │ minor u8 │ text │ padding
 //! ```
+//!
+//! Headers of version 2.0 go on with `reserved u8 [3] │ header bits u32` (CTF2-PMETA-1.0); there are tracers that write
+//! this version and end the header as before.
 
 use std::borrow::Cow;
 
@@ -51,6 +54,12 @@ pub fn uuid(bytes: &[u8]) -> Option<Uuid> {
     bytes.get(UUID)?.try_into().ok().map(Uuid)
 }
 
+/// The size in bytes that a header says of itself.
+fn sized_header(bytes: &[u8], read: fn([u8; 4]) -> u32) -> usize {
+    let size = bytes.get(HEADER + 3..).and_then(|rest| rest.first_chunk());
+    size.map_or(0, |&size| read(size) as usize / 8)
+}
+
 /// The text of the packet at the beginning of `bytes`, and the packet's size in bytes.
 fn packet(bytes: &[u8], offset: usize, read: fn([u8; 4]) -> u32) -> Result<(&[u8], usize), Error> {
     let wrong = |expected: String, found: String| Error::Packet { offset, expected, found };
@@ -74,5 +83,11 @@ fn packet(bytes: &[u8], offset: usize, read: fn([u8; 4]) -> u32) -> Result<(&[u8
         let found = format!("content of {content} in a packet of {size}");
         return Err(wrong(format!("sizes from {HEADER} to {} bytes", bytes.len()), found));
     }
-    Ok((bytes.get(HEADER..content).unwrap_or_default(), size))
+    // A description can't begin with the three reserved bytes: they are 0.
+    let has_rest = major == 2 && bytes.get(HEADER..HEADER + 3) == Some(&[0; 3]);
+    let header = if has_rest { sized_header(bytes, read) } else { HEADER };
+    if header < HEADER || header > content {
+        return Err(wrong(format!("a header of {HEADER} to {content} bytes"), format!("{header}")));
+    }
+    Ok((bytes.get(header..content).unwrap_or_default(), size))
 }

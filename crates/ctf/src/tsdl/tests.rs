@@ -274,3 +274,27 @@ fn metadata_comes_in_packets_of_either_byte_order() {
         assert!(error.contains(&format!("metadata packet at byte {last}")), "{error}");
     }
 }
+
+/// CTF2-PMETA-1.0: seven bytes more, with the header's size.
+#[test]
+fn headers_of_metadata_packets_say_their_size_in_ctf_2() {
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        let word = |word: u32| if order == LITTLE { word.to_le_bytes() } else { word.to_be_bytes() };
+        let packet = |text: &str, header: u32| {
+            let bits = (44 + text.len() as u32) * 8;
+            let mut bytes = word(0x75d1_1d57).to_vec();
+            bytes.extend([0; 20]);
+            [bits, bits].iter().for_each(|&bits| bytes.extend(word(bits)));
+            bytes.extend([0, 0, 0, 2, 0, 0, 0, 0]);
+            bytes.extend(word(header * 8));
+            bytes.extend(text.as_bytes());
+            bytes
+        };
+        let both = [packet("{\"type\": \"pre", 44), packet("amble\"}", 44)].concat();
+        assert_eq!(super::text(&both).unwrap(), "{\"type\": \"preamble\"}");
+        for header in [0, 36, 65] {
+            let error = super::text(&packet("{\"type\": \"preamble\"}", header)).unwrap_err().to_string();
+            assert!(error.contains("a header of 37 to 64 bytes"), "{error}");
+        }
+    }
+}
