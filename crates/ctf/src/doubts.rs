@@ -1,6 +1,6 @@
 //! What is odd about a description that can be read all the same.
 
-use crate::metadata::{Enum, Field, Trace, Type};
+use crate::metadata::{Enum, Field, Trace, Type, Version};
 use crate::tsdl;
 
 /// What in a `metadata` file is not as it should be, though it was read as this trace: a line each.
@@ -22,6 +22,9 @@ pub fn doubts(bytes: &[u8], trace: &Trace) -> Vec<String> {
                 "expected the UUID {expected} of the trace in metadata packets, found {found}"
             ));
         }
+    }
+    if trace.version == Version::Two && trace.streams.is_empty() {
+        doubts.push("expected a data stream class, found none: no event can be read".into());
     }
     for clock in &trace.clocks {
         // A second is left for what is behind the clock's beginning.
@@ -114,6 +117,16 @@ mod tests {
         assert_eq!(
             told,
             ["expected a clock named other, to which fields are mapped, found none: its times are not known"]
+        );
+    }
+
+    #[test]
+    fn a_description_of_no_stream_is_told_in_ctf_2() {
+        let told = doubts_of(br#"{"type": "preamble", "version": 2}{"type": "trace-class"}"#);
+        assert_eq!(told, ["expected a data stream class, found none: no event can be read"]);
+        assert_eq!(
+            doubts_of(b"/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };"),
+            Vec::<String>::new()
         );
     }
 

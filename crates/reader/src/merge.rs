@@ -211,6 +211,21 @@ type NewSource = fn(Vec<(i64, Piece)>, &Arc<[Trace]>) -> Source;
 /// Whose stream a file is: of which trace, class and instance.
 type Identity = (Uuid, u64, u64);
 
+/// Files by when they begin, with the traces that they are of.
+type Begun = Vec<(i64, PathBuf, usize)>;
+
+/// Which of several streams' events of one time come first, as babeltrace2 has it: by the UUIDs of traces, those without one
+/// last, by traces, by the numbers of stream classes and of streams.
+type Rank = (bool, Option<Uuid>, usize, u64, Option<u64>);
+
+/// What the first packet of a file says of it.
+struct First {
+    identity: Option<Identity>,
+    /// When it begins; the clock's value for a time that cannot be told.
+    begin: Result<i64, u64>,
+    rank: Rank,
+}
+
 impl TraceSet {
     /// Of traces whose streams are made of pieces as `new_source` says.
     fn new(roots: Vec<PathBuf>, mut opened: Opened, new_source: NewSource) -> Result<Self, Error> {
@@ -239,12 +254,12 @@ impl TraceSet {
         Ok(set)
     }
 
-    /// Puts the files of one stream together, in order of time.
+    /// Puts the files of one stream together, in order of time, and streams in the order of their events of one time.
     fn group(&mut self, files: Vec<(PathBuf, usize)>, new_source: NewSource) -> Vec<Source> {
         let mut groups: BTreeMap<Identity, usize> = BTreeMap::new();
-        let mut sources: Vec<Vec<(i64, PathBuf, usize)>> = Vec::new();
+        let mut sources: Vec<(Rank, Begun)> = Vec::new();
         for (path, trace) in files {
-            let Some((identity, begin)) = self.first_packet(&path, trace) else { continue };
+            let Some(First { identity, begin, rank }) = self.first_packet(&path, trace) else { continue };
             let begin = begin.unwrap_or_else(|cycles| {
                 self.damages.push(beyond_time(&path, cycles));
                 i64::MAX
@@ -252,11 +267,12 @@ impl TraceSet {
             let next = sources.len();
             let index = identity.map_or(next, |identity| *groups.entry(identity).or_insert(next));
             match sources.get_mut(index) {
-                Some(source) => source.push((begin, path, trace)),
-                None => sources.push(vec![(begin, path, trace)]),
+                Some((_, source)) => source.push((begin, path, trace)),
+                None => sources.push((rank, vec![(begin, path, trace)])),
             }
         }
-        let source = |mut files: Vec<(i64, PathBuf, usize)>| {
+        sources.sort_by_key(|(rank, _)| *rank);
+        let source = |(_, mut files): (Rank, Begun)| {
             files.sort();
             let files = files.into_iter().map(|(begin, path, trace)| (begin, Piece::whole(path, trace)));
             new_source(files.collect(), &self.traces)
@@ -264,11 +280,13 @@ impl TraceSet {
         sources.into_iter().map(source).collect()
     }
 
-    /// Whose stream a file is, and when it begins. Nothing for an empty file; a damaged one is a stream
-    /// of its own, whose damage is found when it is read. The clock's value for a time that cannot be told.
-    fn first_packet(&self, path: &Path, trace: usize) -> Option<(Option<Identity>, Result<i64, u64>)> {
+    /// What the first packet of a file says of it. Nothing for an empty file; a damaged one is a stream
+    /// of its own, whose damage is found when it is read.
+    fn first_packet(&self, path: &Path, trace: usize) -> Option<First> {
         let decoder = &self.traces.get(trace)?.decoder;
-        let unknown = Some((None, Ok(i64::MIN)));
+        let uuid = decoder.trace().uuid;
+        let rank = |class, instance| (uuid.is_none(), uuid, trace, class, instance);
+        let unknown = Some(First { identity: None, begin: Ok(i64::MIN), rank: rank(u64::MAX, None) });
         let Ok(mut file) = StreamFile::open(path.into(), decoder.clone(), 4096) else { return unknown };
         match file.next_packet() {
             Ok(true) => {}
@@ -279,11 +297,10 @@ impl TraceSet {
         let time = |cycles| Some(decoder.clock(packet.stream)?.checked_nanoseconds(cycles).ok_or(cycles));
         let begin = packet.begin.and_then(time);
         let class = decoder.stream(packet.stream)?.id;
-        let uuid = decoder.trace().uuid;
         // Nobody knows which of several files comes first that don't say when they begin.
-        let uuid = uuid.filter(|_| begin.is_some());
-        let identity = uuid.and_then(|uuid| Some((uuid, class, packet.instance?)));
-        Some((identity, begin.unwrap_or(Ok(i64::MIN))))
+        let of = uuid.filter(|_| begin.is_some());
+        let identity = of.and_then(|uuid| Some((uuid, class, packet.instance?)));
+        Some(First { identity, begin: begin.unwrap_or(Ok(i64::MIN)), rank: rank(class, packet.instance) })
     }
 
     /// Chooses which events to read. To be called before the first event is read.

@@ -288,3 +288,26 @@ fn what_packets_say_of_themselves_is_in_json_and_csv() {
         );
     }
 }
+
+/// As babeltrace2 has it.
+#[test]
+fn events_of_one_time_come_in_the_order_of_uuids_and_then_of_streams() {
+    let stream = |uuid: u8, instance: u8, value: u32| {
+        let mut bytes = packet(&numbers(&[5]), &[(5, value)]);
+        bytes[4..20].fill(uuid);
+        bytes[24] = instance;
+        bytes
+    };
+    let folder = Folder::new("one-time");
+    let trace = |name: &str, uuid: u8, files: &[(&str, Vec<u8>)]| {
+        let path = folder.0.join(name);
+        fs::create_dir_all(&path).unwrap();
+        let text = description("time_t timestamp_begin;").replace("07", &format!("{uuid:02}"));
+        fs::write(path.join("metadata"), text).unwrap();
+        files.iter().for_each(|(name, bytes)| fs::write(path.join(name), bytes).unwrap());
+    };
+    trace("a", 9, &[("stream_10", stream(9, 10, 4)), ("stream_2", stream(9, 2, 3))]);
+    trace("b", 8, &[("stream_1", stream(8, 1, 2)), ("stream_5", stream(8, 0, 1))]);
+    let expected = [(5, 1), (5, 2), (5, 3), (5, 4)];
+    assert_eq!(events(folder.open()), expected);
+}
