@@ -253,6 +253,18 @@ class Page {
     app.tell("tracks");
     app.tell("info");
     void this.minimap.refresh(this.overview);
+    await this.findNotes();
+  }
+
+  /** Of notes on tracks that nobody had seen so far, some may be known now. */
+  private async findNotes(): Promise<void> {
+    const lost = this.app.notes.filter((note) => note.of !== undefined && note.track === undefined);
+    if (lost.length === 0) return;
+    const found = await api.notes();
+    for (const note of lost) {
+      const same = found.find((other) => other.time === note.time && JSON.stringify(other.of) === JSON.stringify(note.of));
+      if (same?.track !== undefined) note.track = same.track;
+    }
   }
 }
 

@@ -20,10 +20,10 @@ const LOW = table(Style.blocked, Style.blockedHard, Style.stopped, Style.fresh, 
 const NAMED = table(Style.span, Style.function);
 const HATCHED = table(Style.lost, Style.overwritten, Style.unknown);
 /** How much of a pixel a box gets that is narrower: what explains lateness must not vanish. */
-const LEAST = new Float64Array(256).fill(0.3);
-for (const style of [Style.span, Style.function, Style.job]) LEAST[style] = 0.45;
-for (const style of [Style.interrupt, Style.softirq]) LEAST[style] = 0.5;
-for (const style of [Style.readyPreempted, Style.jobLate]) LEAST[style] = 0.6;
+const LEAST = new Float64Array(256).fill(0.45);
+for (const style of [Style.span, Style.function, Style.job]) LEAST[style] = 0.55;
+for (const style of [Style.interrupt, Style.softirq]) LEAST[style] = 0.75;
+for (const style of [Style.readyPreempted, Style.jobLate]) LEAST[style] = 0.75;
 LEAST[Style.lost] = 1;
 /** Boxes narrower than this in pixels get no label. */
 const LABEL_FROM = 26;
@@ -185,13 +185,13 @@ class LanePainter {
     const labels = this.decor.labels;
     const last = labels.at(-1);
     if (last !== undefined) {
-      last.width = x0 - last.x;
+      last.width = Math.min(last.width, x0 - last.x);
       if (last.width < LABEL_FROM * devicePixelRatio) labels.pop();
     }
     const near = x0 - this.lastMark < 4 * devicePixelRatio;
     this.lastMark = x1;
     if (count !== 1 || near) {
-      this.paint(x0, Math.max(x1, x0 + 1), this.shade, 0.75, true, false);
+      this.paint(x0, Math.max(x1, x0 + 1), this.shade, 0.75, false, false);
       return;
     }
     this.paint(x0, Math.min(this.stretch.width, x0 + 2 * devicePixelRatio), colour, 1, false, false);

@@ -7,7 +7,8 @@ export interface Span {
 
 /** Nothing is gained by less than so many nanoseconds on the screen. */
 const LEAST = 40;
-const ANIMATION = 110;
+/** So long that the eye can follow, so short that the new place is there within a tenth of a second. */
+const ANIMATION = 70;
 /** Movements with less than this between them are taken back together. */
 const PAUSE = 500;
 const MOST_UNDONE = 200;

@@ -255,4 +255,6 @@ export interface Note {
   end?: number;
   text: string;
   track?: number;
+  /** What the track is, by which the server finds it again: its number may not be known yet. */
+  of?: unknown;
 }

@@ -6,6 +6,9 @@ use tompion_ctf::metadata::{self, EnvironmentValue};
 use tompion_reader::Trace;
 use tompion_schema::{Kind, base_name};
 
+/// A callback of a ROS 2 node, from its start to its end.
+const ROS_CALLBACK: &str = "ros2:callback";
+
 /// What an event does to states.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
@@ -89,6 +92,9 @@ fn of_program(class: &metadata::Event) -> Option<Action> {
         (_, "lttng_ust_cyg_profile:func_exit" | "lttng_ust_cyg_profile_fast:func_exit") => {
             Some(Action::FunctionExit)
         }
+        // ros2_tracing's.
+        (_, "ros2:callback_start") => Some(Action::SpanBegin(ROS_CALLBACK.into())),
+        (_, "ros2:callback_end") => Some(Action::SpanEnd(ROS_CALLBACK.into())),
         _ => None,
     }
 }

@@ -84,8 +84,17 @@ fn functions_call_each_other() {
 
 #[test]
 fn programs_without_spans_have_no_states() {
-    for name in ["wk-heartbeat-u", "ros2", "smalltrace"] {
+    for name in ["wk-heartbeat-u", "smalltrace"] {
         let Some(checked) = states(name) else { continue };
         assert!(checked.intervals.is_empty(), "{name}: {:?}", checked.intervals.first());
     }
+}
+
+#[test]
+fn callbacks_of_ros_nodes_are_spans() {
+    let Some(checked) = states("ros2") else { return };
+    let callbacks = checked.of(|it| matches!(&it.state, State::Span(name) if &**name == "ros2:callback"));
+    // babeltrace2 finds as many starts and as many ends.
+    assert_eq!(callbacks.len(), 6065);
+    assert!(callbacks.iter().all(|it| it.seen.begin && it.seen.end));
 }

@@ -334,10 +334,15 @@ impl Wanted {
         };
         let fits = match self.kind {
             LaneKind::Marks => name == self.label,
-            LaneKind::Span if is_end => kind == Kind::End && base_name(name, kind) == self.label,
+            LaneKind::Span if is_end => {
+                kind == Kind::End && base_name(name, kind) == self.label
+                    || name.strip_suffix("_end") == Some(self.label.as_str())
+            }
             LaneKind::Span => match kind {
                 Kind::Begin | Kind::Job => base_name(name, kind) == self.label,
-                _ => name.ends_with(":func_entry"),
+                _ => {
+                    name.ends_with(":func_entry") || name.strip_suffix("_start") == Some(self.label.as_str())
+                }
             },
             LaneKind::Syscall if is_end => {
                 plain == "exit_syscall" || is_syscall(&["syscall_exit_", "sys_exit_"])

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use serde_json::Value;
 
 use crate::client::{Client, Desk};
-use crate::made_up;
+use crate::made_up::{self, Made, What};
 
 /// All that is drawn of a made-up trace.
 fn picture(client: &Client) -> (Value, Value, Value) {
@@ -118,4 +118,43 @@ fn notes_are_kept_beside_the_trace() {
     assert_eq!(written[0]["text"], "<script>alert(1)</script>");
     assert_eq!(written[0]["end"], 1700);
     assert!(desk.trace().join(".tompion-view/notes.json").is_file());
+}
+
+#[test]
+fn notes_find_their_tracks_again_whatever_numbers_these_have() {
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::story("worker"));
+    let client = desk.open();
+    client.trace();
+    let number_of = |client: &Client, tid: i64| {
+        let tracks = client.get("/api/tracks");
+        let tracks = tracks["tracks"].as_array().unwrap().clone();
+        tracks.iter().find(|track| track["tid"] == tid).unwrap()["id"].as_u64().unwrap()
+    };
+    let (worker, late) = (number_of(&client, 7), number_of(&client, 8));
+    let notes = format!(
+        "[{{\"time\":1500,\"text\":\"why?\",\"track\":{late}}},{{\"time\":1,\"text\":\"\",\"track\":{worker}}}]"
+    );
+    assert_eq!(client.post("/api/notes", &notes).status, 200);
+    // The same threads, but the other one comes first; and everything is 500 ns later.
+    let before = desk.trace().join(".tompion-view/notes.json");
+    let kept = fs::read(&before).unwrap();
+    let other = Desk::new();
+    let first = [Made(500, What::Waking("late".into(), 8)), Made(900, What::Waking("early".into(), 70))];
+    made_up::write(&other.trace(), &[made_up::packet(&first, 0), made_up::story("worker")].concat());
+    other.open().trace();
+    fs::write(other.trace().join(".tompion-view/notes.json"), kept).unwrap();
+    let client = other.open();
+    client.trace();
+    assert_ne!(number_of(&client, 7), worker, "or else the test says nothing");
+    let found = client.get("/api/notes");
+    assert_eq!(found[0]["track"], number_of(&client, 8));
+    assert_eq!(found[1]["track"], number_of(&client, 7));
+    // The base is the first event: it was at 1000, and is at 500.
+    assert_eq!((&found[0]["time"], &found[1]["time"]), (&2000.into(), &501.into()));
+    // What the page hands back is kept, also while its track is not known.
+    let of = found[0]["of"].clone();
+    let notes = serde_json::json!([{ "time": 7, "text": "", "of": of }]).to_string();
+    assert_eq!(client.post("/api/notes", &notes).status, 200);
+    assert_eq!(client.get("/api/notes")[0]["track"], number_of(&client, 8));
 }

@@ -169,6 +169,7 @@ fn of_program(class: &metadata::Event) -> Show {
         Kind::Instant | Kind::Mark => match &*class.name {
             "lttng_ust_cyg_profile:func_entry" | "lttng_ust_cyg_profile_fast:func_entry" => Show::Function,
             "lttng_ust_cyg_profile:func_exit" | "lttng_ust_cyg_profile_fast:func_exit" => Show::Nothing,
+            "ros2:callback_start" | "ros2:callback_end" => Show::Nothing,
             name if name.starts_with("lttng_ust_statedump:") => Show::Nothing,
             _ => Show::Mark,
         },
