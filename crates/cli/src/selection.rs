@@ -80,7 +80,7 @@ fn first_day(paths: &[PathBuf], zone: &TimeZone, nanoseconds: i64) -> anyhow::Re
 }
 
 /// Nanoseconds since 1970.
-fn parse_moment(
+pub fn parse_moment(
     text: &str,
     zone: &TimeZone,
     day: impl FnOnce() -> anyhow::Result<civil::Date>,
@@ -91,10 +91,11 @@ fn parse_moment(
             .checked_mul(1_000_000_000)
             .and_then(|ns| ns.checked_add(fraction))
             .context("too far away");
-    } else if let Ok(time) = text.parse::<civil::Time>() {
-        in_zone(day()?.to_datetime(time))?
     } else if let Ok(time) = text.parse::<civil::DateTime>() {
         in_zone(time)?
+    } else if let Ok(time) = text.parse::<civil::Time>() {
+        // After those with a day: of them it would take the time alone.
+        in_zone(day()?.to_datetime(time))?
     } else if let Ok(time) = text.parse::<Timestamp>() {
         time.to_zoned(zone.clone())
     } else {
@@ -120,6 +121,9 @@ mod tests {
     #[test]
     fn moments_in_all_their_forms() {
         let day = || Ok(civil::date(2026, 1, 2));
+        let other_day = || Ok(civil::date(2020, 5, 5));
+        let with_day = parse_moment("2026-01-02 14:03:05", &TimeZone::UTC, other_day).unwrap();
+        assert_eq!(with_day, 1_767_362_585_000_000_000);
         let parse = |text| parse_moment(text, &TimeZone::UTC, day).unwrap();
         assert_eq!(parse("14:03:05.25"), 1_767_362_585_250_000_000);
         assert_eq!(parse("2026-01-02 14:03:05"), 1_767_362_585_000_000_000);

@@ -127,7 +127,10 @@ fn kinds_are_switched_and_what_does_not_count_is_said() {
     let wrong = run(&mut own.monitor(&["--kinds", "wakeups"])).exited(2);
     assert!(wrong.err.contains("timer-wakeup-all; found `wakeups`"), "{}", wrong.err);
     let both = run(&mut own.monitor(&["--once", "reset"])).exited(2);
-    assert_eq!(both.err, "tompion: `explain`, `plot`, `reset` and `stop` take no option of the display's\n");
+    assert_eq!(
+        both.err,
+        "tompion: `explain`, `plot`, `report`, `reset` and `stop` take no option of the display's\n"
+    );
     run(&mut own.monitor(&["stop"])).succeeded();
     let nothing = run(&mut own.monitor(&["reset"])).exited(1);
     assert_eq!(nothing.err, "tompion: nothing is counted yet; begin with: tompion monitor\n");

@@ -13,6 +13,7 @@ mod balance;
 pub mod blame;
 pub mod exporter;
 mod histogram;
+pub mod history;
 pub mod incident;
 pub mod journal;
 pub mod kinds;
@@ -33,7 +34,7 @@ pub use histogram::Histogram;
 pub use kinds::{Kind, Kinds};
 pub use log::{Log, Wakeup};
 pub use monitor::{Begun, Monitor, obstacles};
-pub use report::{CpuReport, KindReport, Late, Maximum, Report, ThreadReport};
+pub use report::{CpuReport, KindReport, Late, Maximum, Report, ThreadReport, of_all_cpus};
 pub use snapshot::Snapshot;
 pub use witness::{Unseen, Witness};
 

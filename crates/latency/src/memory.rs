@@ -14,11 +14,14 @@ use crate::{
 };
 
 /// `LAYOUT_VERSION`.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 const KINDS: usize = Kind::ALL.len();
-const BUCKETS: usize = 10_242;
+/// Places of a histogram: one for each microsecond, and what is longer.
+pub const BUCKETS: usize = 10_242;
 const SLOTS: usize = KINDS + 1;
+/// Since the reset, and two intervals of the history's by turns.
+const SETS: usize = 3;
 const WAKES: usize = 65_536;
 const THREADS: usize = 1024;
 const PLACES: usize = 384;
@@ -33,6 +36,7 @@ const BEGUN: usize = 0;
 const LAYOUT: usize = 8;
 const EPOCH: usize = 12;
 const SETTINGS: usize = 16;
+const INTERVAL: usize = 20;
 const FIRST_COUNT: usize = 200;
 const FIRST_SUM: usize = 328;
 const FIRST_PLACE: usize = 88;
@@ -46,7 +50,7 @@ pub const ARRAYS: [&str; 6] = ["control", "processors", "histograms", "worsts", 
 /// How many entries arrays have whose number depends on the machine.
 pub fn entries(cpus: u32) -> [(&'static str, u32); 3] {
     let each = |number: usize| cpus * number as u32;
-    [("processors", cpus), ("histograms", each(KINDS * BUCKETS)), ("worsts", each(SLOTS))]
+    [("processors", cpus), ("histograms", each(KINDS * BUCKETS)), ("worsts", each(SETS * SLOTS))]
 }
 
 /// All arrays.
@@ -104,7 +108,7 @@ impl Memory {
             control: map(control, CONTROL)?,
             processors: map(processors, cpus * PROCESSOR)?,
             histograms: map(histograms, cpus * KINDS * BUCKETS * 8)?,
-            worsts: map(worsts, cpus * SLOTS * WORST)?,
+            worsts: map(worsts, cpus * SETS * SLOTS * WORST)?,
             wakes: map(wakes, WAKES * WAKE)?,
             threads: map(threads, THREADS * THREAD)?,
         })
@@ -135,6 +139,17 @@ impl Memory {
     /// Makes all maxima begin anew.
     pub fn next_epoch(&self) {
         self.control.half(EPOCH).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The interval of the history's that goes on.
+    pub fn interval(&self) -> u32 {
+        self.control.half(INTERVAL).load(Ordering::Relaxed)
+    }
+
+    /// Begins another interval of the history's, whose maxima begin anew; which one. The one before can be read until the
+    /// next begins.
+    pub fn next_interval(&self) -> u32 {
+        self.control.half(INTERVAL).fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
     /// Which kinds are counted.
@@ -173,30 +188,45 @@ impl Memory {
     /// A CPU's histogram of a kind.
     pub fn histogram(&self, cpu: usize, kind: Kind) -> Histogram {
         let mut histogram = Histogram::default();
-        let first = (cpu * KINDS + kind.number()) * BUCKETS;
-        for bucket in 0..BUCKETS {
-            let count = self.histograms.word((first + bucket) * 8).load(Ordering::Relaxed);
-            let begin = bucket as u64 * 1000;
-            histogram.add(begin, if bucket == BUCKETS - 1 { u64::MAX } else { begin + 1000 }, count);
-        }
+        self.each_place(cpu, kind, |place, count| {
+            let begin = place as u64 * 1000;
+            histogram.add(begin, if place == BUCKETS - 1 { u64::MAX } else { begin + 1000 }, count);
+        });
         histogram
+    }
+
+    /// Tells the places of a CPU's histogram of a kind, in microseconds, and their counts.
+    pub fn each_place(&self, cpu: usize, kind: Kind, mut tell: impl FnMut(usize, u64)) {
+        let first = (cpu * KINDS + kind.number()) * BUCKETS;
+        for place in 0..BUCKETS {
+            tell(place, self.histograms.word((first + place) * 8).load(Ordering::Relaxed));
+        }
     }
 
     /// The longest latency of a CPU and kind since maxima began anew.
     pub fn worst(&self, cpu: usize, kind: Kind) -> Option<RawWorst> {
-        let first = self.worst_of_slot(cpu, kind.number());
+        self.worst_of_set(cpu * SETS, kind, self.control.half(EPOCH).load(Ordering::Relaxed))
+    }
+
+    /// The longest latency of a CPU and kind in an interval of the history's, the last that has ended or the one that goes on.
+    pub fn worst_of_interval(&self, cpu: usize, kind: Kind, interval: u32) -> Option<RawWorst> {
+        self.worst_of_set(cpu * SETS + 1 + (interval & 1) as usize, kind, interval)
+    }
+
+    fn worst_of_set(&self, set: usize, kind: Kind, epoch: u32) -> Option<RawWorst> {
+        let first = self.worst_of_slot(set * SLOTS + kind.number(), epoch);
         if kind != Kind::MissedTimer {
             return first;
         }
         // Soft timers have a slot of their own.
-        let second = self.worst_of_slot(cpu, KINDS);
+        let second = self.worst_of_slot(set * SLOTS + KINDS, epoch);
         [first, second].into_iter().flatten().max_by_key(|worst| worst.latency)
     }
 
-    fn worst_of_slot(&self, cpu: usize, slot: usize) -> Option<RawWorst> {
+    fn worst_of_slot(&self, slot: usize, epoch: u32) -> Option<RawWorst> {
         /// A program writes for less than a microsecond.
         const MOST_ATTEMPTS: usize = 1000;
-        let place = (cpu * SLOTS + slot) * WORST;
+        let place = slot * WORST;
         for _ in 0..MOST_ATTEMPTS {
             // Pairs with the programs' additions to the sequence, which order memory.
             let before = self.worsts.half(place).load(Ordering::Acquire);
@@ -207,7 +237,7 @@ impl Memory {
             if before != after || before % 2 != 0 {
                 continue;
             }
-            let is_current = half(&bytes, 4) == self.control.half(EPOCH).load(Ordering::Relaxed);
+            let is_current = half(&bytes, 4) == epoch;
             return (is_current && before != 0).then(|| RawWorst {
                 latency: word(&bytes, 8),
                 end: word(&bytes, 16),

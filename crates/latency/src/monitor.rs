@@ -6,6 +6,7 @@ use tompion_kernel::Obstacle;
 
 use crate::{
     Error,
+    balance::Balance,
     kinds::Kinds,
     log::Log,
     memory::{Memory, VERSION},
@@ -13,7 +14,7 @@ use crate::{
     programs,
     report::Report,
     snapshot::Snapshot,
-    witness::Witness,
+    witness::{Unseen, Witness},
 };
 
 /// Whether counting has begun now, or before.
@@ -158,8 +159,29 @@ impl Monitor {
         let mut report = Report::between(since.unwrap_or(&reset), &now, self.kinds());
         report.unseen = (unseen.slept > 0).then_some(unseen);
         report.not_started = programs::not_started(self.pins.folder());
-        self.memory.forget_threads(|tid| !PathBuf::from(format!("/proc/{tid}")).exists());
+        self.forget_threads();
         report
+    }
+
+    /// Looks after the rows of threads, and compares with the scheduler's own count.
+    pub(crate) fn tidy(&mut self) -> Unseen {
+        let unseen = self.witness.look(&self.memory);
+        self.forget_threads();
+        unseen
+    }
+
+    fn forget_threads(&self) {
+        self.memory.forget_threads(|tid| !PathBuf::from(format!("/proc/{tid}")).exists());
+    }
+
+    /// The programs' arrays.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Wake-ups so far, by how they ended.
+    pub(crate) fn balance(&self) -> Balance {
+        Balance::read(&self.memory)
     }
 
     /// A page in the text format of Prometheus: counters since counting began, which never go back, and the longest since the

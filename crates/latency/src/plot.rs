@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::{
     histogram::Histogram,
     kinds::Kind,
-    report::{KindReport, Report},
+    report::{KindReport, Report, of_all_cpus},
 };
 
 const PANEL_WIDTH: f64 = 520.0;
@@ -63,7 +63,7 @@ fn y_of(count: u64, decades: u32) -> f64 {
 
 /// The picture, an SVG document.
 pub fn svg(report: &Report, title: &str) -> String {
-    let kinds: Vec<Kind> = report.of_all_cpus().into_keys().collect();
+    let kinds: Vec<Kind> = of_all_cpus(&report.cpus).into_keys().collect();
     let rows = kinds.len().div_ceil(2).max(1);
     let (width, height) = (2.0 * PANEL_WIDTH, HEAD + rows as f64 * PANEL_HEIGHT);
     let mut text = format!(

@@ -178,7 +178,6 @@ impl Report {
     /// What came between two snapshots of one monitor.
     pub(crate) fn between(earlier: &Snapshot, now: &Snapshot, kinds: Kinds) -> Self {
         let mut cpus = Vec::new();
-        let mut max_us = BTreeMap::new();
         for (cpu, states) in (0..).zip(&now.cpus) {
             let before = earlier.cpus.get(cpu as usize);
             let kinds: BTreeMap<Kind, KindReport> = Kind::ALL
@@ -190,8 +189,6 @@ impl Report {
                 })
                 .collect();
             if !kinds.is_empty() {
-                let longest = kinds.iter().map(|(kind, report)| (*kind, report.max_us));
-                max_us.insert(cpu, longest.collect());
                 cpus.push(CpuReport { cpu, kinds });
             }
         }
@@ -209,7 +206,7 @@ impl Report {
             from_ns: earlier.time + now.ahead,
             to_ns: now.time + now.ahead,
             kinds: Kind::ALL.into_iter().filter(|kind| kinds.has(*kind)).collect(),
-            max_us,
+            max_us: max_us(&cpus),
             cpus,
             threads,
             wakeups: now.balance.since(&earlier.balance),
@@ -217,37 +214,55 @@ impl Report {
             not_started: 0,
         }
     }
+}
 
-    /// All CPUs together, by kind.
-    pub fn of_all_cpus(&self) -> BTreeMap<Kind, Histogram> {
-        let mut all: BTreeMap<Kind, Histogram> = BTreeMap::new();
-        for (kind, report) in self.cpus.iter().flat_map(|cpu| &cpu.kinds) {
-            all.entry(*kind).or_default().merge(&report.places);
-        }
-        all
+/// All CPUs together, by kind.
+pub fn of_all_cpus(cpus: &[CpuReport]) -> BTreeMap<Kind, Histogram> {
+    let mut all: BTreeMap<Kind, Histogram> = BTreeMap::new();
+    for (kind, report) in cpus.iter().flat_map(|cpu| &cpu.kinds) {
+        all.entry(*kind).or_default().merge(&report.places);
     }
+    all
+}
+
+/// The longest of each CPU and kind, in microseconds.
+pub(crate) fn max_us(cpus: &[CpuReport]) -> BTreeMap<u32, BTreeMap<Kind, f64>> {
+    let longest = |cpu: &CpuReport| cpu.kinds.iter().map(|(kind, report)| (*kind, report.max_us)).collect();
+    cpus.iter().map(|cpu| (cpu.cpu, longest(cpu))).collect()
 }
 
 impl KindReport {
     fn new(before: Option<&State>, state: &State, from: u64, ahead: u64) -> Option<Self> {
         let nothing = Histogram::default();
         let places = state.histogram.since(before.map_or(&nothing, |state| &state.histogram));
+        let sum = state.sum.saturating_sub(before.map_or(0, |state| state.sum));
+        let kept = state.worst.as_ref().map(|worst| (worst.latency, worst.end));
+        let longest = longest(&places, kept, from);
+        let worst = state.worst.as_ref().filter(|_| longest.1 == Maximum::Exact);
+        Self::of(places, sum, longest, worst.map(|worst| Late::new(worst, ahead)))
+    }
+
+    /// Of latencies, their sum and the longest, in nanoseconds; none of none.
+    pub(crate) fn of(
+        places: Histogram,
+        sum: u64,
+        (ns, max_is): (u64, Maximum),
+        worst: Option<Late>,
+    ) -> Option<Self> {
         let count = places.count();
         if count == 0 {
             return None;
         }
-        let kept = state.worst.as_ref().map(|worst| (worst.latency, worst.end));
-        let (ns, max_is) = longest(&places, kept, from);
         Some(Self {
             count,
             overflow: places.overflow(),
-            mean_us: us(state.sum.saturating_sub(before.map_or(0, |state| state.sum))) / count as f64,
+            mean_us: us(sum) / count as f64,
             p50_us: below(&places, 500, ns),
             p99_us: below(&places, 990, ns),
             p999_us: below(&places, 999, ns),
             max_us: us(ns),
             max_is,
-            worst: state.worst.as_ref().filter(|_| max_is == Maximum::Exact).map(|it| Late::new(it, ahead)),
+            worst,
             histogram: places.places().map(|(begin, count)| (begin / 1000, count)).collect(),
             places,
         })
@@ -255,7 +270,8 @@ impl KindReport {
 }
 
 impl Late {
-    fn new(worst: &RawWorst, ahead: u64) -> Self {
+    /// `ahead` is what the time of the day is ahead of the worst one's.
+    pub(crate) fn new(worst: &RawWorst, ahead: u64) -> Self {
         let by_timer = worst.intended != 0;
         let between = |from: u64, to: u64| us(to.saturating_sub(from));
         let woken = (worst.woken != 0).then_some(worst.woken);

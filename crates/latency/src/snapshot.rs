@@ -55,7 +55,7 @@ impl Snapshot {
     }
 
     /// Before anything was counted by who began at the same time.
-    pub(crate) fn of_the_beginning(&self) -> Self {
+    pub fn of_the_beginning(&self) -> Self {
         Self { time: self.begun, ahead: self.ahead, begun: self.begun, ..Self::default() }
     }
 }

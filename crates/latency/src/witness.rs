@@ -18,9 +18,19 @@ pub struct Unseen {
     pub unseen: u64,
 }
 
+impl Unseen {
+    const fn and(self, other: Self) -> Self {
+        Self { slept: self.slept + other.slept, unseen: self.unseen + other.unseen }
+    }
+}
+
 /// Threads and what was known of them.
 #[derive(Debug, Default)]
-pub struct Witness(BTreeMap<u64, Seen>);
+pub struct Witness {
+    threads: BTreeMap<u64, Seen>,
+    /// Of threads whose rows were given back.
+    gone: Unseen,
+}
 
 #[derive(Debug)]
 struct Seen {
@@ -49,13 +59,17 @@ impl Witness {
         for (key, _, seen) in memory.slept() {
             let (Some(slept), Some((_, before))) = (slept.get(&key), before.get(&key)) else { continue };
             let first = (*before, *slept);
-            self.0.entry(key).or_insert(Seen { first, unseen: Unseen::default() }).look(seen, *slept);
+            self.threads.entry(key).or_insert(Seen { first, unseen: Unseen::default() }).look(seen, *slept);
         }
-        let threads = self.0.values().map(|seen| seen.unseen);
-        threads.fold(Unseen::default(), |sum, one| Unseen {
-            slept: sum.slept + one.slept,
-            unseen: sum.unseen + one.unseen,
-        })
+        let gone = &mut self.gone;
+        self.threads.retain(|key, seen| {
+            let stays = before.contains_key(key);
+            if !stays {
+                *gone = gone.and(seen.unseen);
+            }
+            stays
+        });
+        self.threads.values().map(|seen| seen.unseen).fold(self.gone, Unseen::and)
     }
 }
 

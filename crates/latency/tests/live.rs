@@ -10,7 +10,10 @@ use rustix::{
     thread::clock_nanosleep_absolute,
     time::{ClockId, Timespec},
 };
-use tompion_latency::{Begun, Kind, Kinds, Maximum, Monitor, Report};
+use tompion_latency::{
+    Begun, Kind, Kinds, Maximum, Monitor, Report,
+    history::{Choice, Keeper, Span, Store},
+};
 use tompion_os::{gettid, run_fifo, thread_usage};
 
 /// A monitor of a test's own, which goes with it.
@@ -220,4 +223,51 @@ fn threads_with_deadlines_are_counted_also_when_they_wait_for_their_period() {
     assert_eq!(thread.priority, "deadline");
     assert!(thread.count >= slept + 90 && thread.count <= slept + 150, "{thread:?}");
     assert_eq!(report.wakeups.difference, 0);
+}
+
+#[test]
+fn a_history_has_everything_once_however_often_its_keeper_is_replaced() {
+    let Some(own) = Own::new("history") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.sqlite");
+    let mut monitor = own.begin();
+    let keep = |monitor: &mut Monitor| Keeper::begin(&path, &own.0, &[]).unwrap().write(monitor).unwrap();
+    sleep_in_real_time(300);
+    keep(&mut monitor);
+    // Nobody writes for a while; another one takes it up.
+    sleep_in_real_time(300);
+    drop(monitor);
+    let mut monitor = Monitor::resume(&own.0).unwrap();
+    keep(&mut monitor);
+    // A reset is not the history's business.
+    monitor.reset().unwrap();
+    sleep_in_real_time(300);
+    let before = monitor.report(Some(&monitor.snapshot().of_the_beginning()));
+    keep(&mut monitor);
+    let after = monitor.report(Some(&monitor.snapshot().of_the_beginning()));
+
+    let history = Store::open_to_read(&path).unwrap();
+    let report = history.period(&Choice::of(Span::ALL)).unwrap().report();
+    assert_eq!(report.coverage.rows, 3);
+    for kind in Kind::ALL {
+        let found: u64 =
+            report.cpus.iter().filter_map(|cpu| cpu.kinds.get(&kind)).map(|kind| kind.count).sum();
+        assert!(found >= count_of(&before, kind) && found <= count_of(&after, kind), "{kind}: {found}");
+    }
+    assert!(report.wakeups.woken >= before.wakeups.woken && report.wakeups.woken <= after.wakeups.woken);
+    assert_eq!(report.wakeups.difference, 0);
+    for kind in report.cpus.iter().flat_map(|cpu| cpu.kinds.values()) {
+        assert!(kind.max_is == Maximum::Exact && kind.max_us > 0.0 && kind.worst.is_some(), "{kind:?}");
+    }
+    // Each row has the longest of its own time.
+    let mut of_rows = std::collections::BTreeMap::new();
+    history
+        .maxima(&Choice::of(Span::ALL), |point| {
+            let longest = of_rows.entry((point.cpu, point.kind)).or_insert(0);
+            *longest = point.ns.max(*longest);
+        })
+        .unwrap();
+    for ((cpu, kind), ns) in of_rows {
+        assert_eq!((report.max_us[&cpu][&kind] * 1000.0).round() as u64, ns);
+    }
 }

@@ -31,6 +31,11 @@ pub fn realtime_ns() -> u64 {
     clock_ns(libc::CLOCK_REALTIME)
 }
 
+/// CLOCK_BOOTTIME in nanoseconds: CLOCK_MONOTONIC and the time that the machine was suspended.
+pub fn boottime_ns() -> u64 {
+    clock_ns(libc::CLOCK_BOOTTIME)
+}
+
 /// The time stamp counter, in ticks. Zero where there is none.
 #[inline]
 pub fn tsc() -> u64 {

@@ -33,8 +33,8 @@ mod user;
 
 pub use affinity::{affinity, allowed_cpus, begin_in_groups, set_affinity};
 pub use clock::{
-    COUNTER_NAME, ClockPair, monotonic_ns, monotonic_ns_without_tsc, realtime_ns, sample_clocks, tsc,
-    tsc_is_usable, tsc_state,
+    COUNTER_NAME, ClockPair, boottime_ns, monotonic_ns, monotonic_ns_without_tsc, realtime_ns, sample_clocks,
+    tsc, tsc_is_usable, tsc_state,
 };
 pub use closing::{close_elsewhere, close_side_by_side};
 pub use descriptors::take_own_table;

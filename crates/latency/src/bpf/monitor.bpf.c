@@ -67,9 +67,9 @@ static ALWAYS_INLINE u64 expiry_of(struct hrtimer *timer)
 }
 
 /* Keeps the longest. Who reads it meanwhile sees an odd sequence, or another one than before. */
-static ALWAYS_INLINE void keep_worst(const struct sample *sample, u64 latency, u32 epoch)
+static ALWAYS_INLINE void keep_worst(const struct sample *sample, u64 latency, u32 epoch, enum worst_set set)
 {
-	u32 place = sample->cpu * WORST_SLOTS + sample->slot;
+	u32 place = (sample->cpu * WORST_SETS + set) * WORST_SLOTS + sample->slot;
 	struct worst *worst = bpf_map_lookup_elem(&worsts, &place);
 	if (!worst || (worst->epoch == epoch && worst->latency >= latency))
 		return;
@@ -107,7 +107,9 @@ static ALWAYS_INLINE void add(enum kind kind, const struct sample *sample, u64 s
 	if (number)
 		__sync_fetch_and_add(number, 1);
 	__sync_fetch_and_add(&processor->sums[kind], latency);
-	keep_worst(sample, latency, settings->epoch);
+	keep_worst(sample, latency, settings->epoch, SINCE_RESET);
+	u32 interval = settings->interval;
+	keep_worst(sample, latency, interval, interval & 1 ? OF_OTHER_INTERVAL : OF_INTERVAL);
 }
 
 /* The row of a thread, a new one if need be. A thread is known by its number and its beginning. */

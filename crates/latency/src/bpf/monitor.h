@@ -6,7 +6,7 @@
  *   control     one entry (struct control)
  *   processors  an entry for each CPU (struct processor)
  *   histograms  for each CPU and kind BUCKETS numbers: 0 us, 1 us, ... 10,240 us, more
- *   worsts      for each CPU and slot the longest latency (struct worst)
+ *   worsts      for each CPU, set and slot the longest latency (struct worst)
  *   wakes       by the low bits of a thread's number: the wake-up that has not ended yet (struct wake)
  *   threads     a row for each real-time thread (struct thread)
  *
@@ -24,7 +24,7 @@
 #include "kernel.h"
 
 /* Of this layout. Readers of another one leave the arrays alone. */
-#define LAYOUT_VERSION 2
+#define LAYOUT_VERSION 3
 
 /* Priorities below this are real-time; those of SCHED_DEADLINE are below 0 (include/linux/sched/prio.h). */
 #define FIRST_ORDINARY 100
@@ -48,6 +48,12 @@ enum kind {
  */
 enum { MISSED_SOFT_TIMER = KINDS, WORST_SLOTS };
 
+/*
+ * Of all since the last reset; and of an interval of the history's, in two sets by turns, so that the one that has ended
+ * can be read at leisure.
+ */
+enum worst_set { SINCE_RESET, OF_INTERVAL, OF_OTHER_INTERVAL, WORST_SETS };
+
 /* WAKING is the sum of TOP to DISPLACED and of what has not ended yet, always. */
 enum count {
 	WAKING,      /* a thread was woken */
@@ -67,7 +73,8 @@ struct control {
 	u32 version;   /* the loader */
 	u32 epoch;     /* readers: a change makes all maxima begin anew */
 	u32 kinds;     /* readers: a bit for each kind that is counted */
-	u32 unused[11];
+	u32 interval;  /* readers: the history's; a change makes its maxima begin anew */
+	u32 unused[10];
 };
 
 /* A timer whose handler runs. */
@@ -106,7 +113,7 @@ struct processor {
 
 struct worst {
 	u32 sequence; /* odd while it is written */
-	u32 epoch;
+	u32 epoch;    /* of the reset, or the interval */
 	u64 latency;
 	u64 end;
 	u64 intended; /* 0: no timer */

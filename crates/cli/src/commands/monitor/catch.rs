@@ -85,26 +85,14 @@ impl<'a> Catcher<'a> {
         Ok(Self { wish, watch, inheritance, commands: Vec::new(), kept: 0, told: 0, told_at: Instant::now() })
     }
 
-    /// Until the user ends it, the time is up, or enough were kept.
-    pub fn run(&mut self, monitor: &mut Monitor, end: &End, time: Option<Duration>) -> anyhow::Result<()> {
-        let until = time.map(|time| Instant::now() + time);
-        while !self.has_enough() {
-            let rest = until.map_or(TELL_EVERY, |until| until.saturating_duration_since(Instant::now()));
-            if rest.is_zero() || end.comes_within(rest.min(TELL_EVERY))? {
-                break;
-            }
-            self.look(monitor)?;
-        }
-        Ok(())
-    }
-
     /// Whether as many were kept as were asked for.
     pub fn has_enough(&self) -> bool {
         self.wish.most.is_some_and(|most| self.kept >= most)
     }
 
-    /// Keeps what was caught, if anything was.
-    pub fn look(&mut self, monitor: &mut Monitor) -> anyhow::Result<()> {
+    /// Keeps what was caught, if anything was; what was kept, and where.
+    pub fn look(&mut self, monitor: &mut Monitor) -> anyhow::Result<Vec<(Incident, PathBuf)>> {
+        let mut kept = Vec::new();
         self.commands.retain_mut(|command| !matches!(command.try_wait(), Ok(Some(_))));
         while !self.has_enough() {
             let Some(caught) = self.watch.take() else { break };
@@ -114,7 +102,10 @@ impl<'a> Catcher<'a> {
             let saved = incident.save(&folder, &caught, &monitor.report(None), &invocation);
             self.watch.go_on(caught.crossing.side, self.wish.pause);
             match saved {
-                Ok(()) => self.tell(&incident, &folder)?,
+                Ok(()) => {
+                    self.tell(&incident, &folder)?;
+                    kept.push((incident, folder));
+                }
                 // The next one may have room.
                 Err(error) => say(format!("a late wake-up was not kept: {:#}", anyhow::Error::from(error))),
             }
@@ -122,7 +113,7 @@ impl<'a> Catcher<'a> {
         if self.told_at.elapsed() >= TELL_EVERY {
             self.tell_not_kept();
         }
-        Ok(())
+        Ok(kept)
     }
 
     fn tell(&mut self, incident: &Incident, folder: &Path) -> anyhow::Result<()> {

@@ -4,7 +4,7 @@ use std::{io::Write, os::fd::AsFd, time::Duration};
 
 use tompion_latency::Monitor;
 
-use super::{End, text};
+use super::{End, keep::Keeping, text};
 
 const REFRESH: Duration = Duration::from_secs(1);
 /// Where a terminal doesn't say.
@@ -15,17 +15,21 @@ const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 /// Shows the table until the user ends it; then what it showed last stays on the usual screen.
-pub fn run(monitor: &mut Monitor, end: &End) -> anyhow::Result<()> {
+pub fn run(monitor: &mut Monitor, keeping: Option<&mut Keeping>, end: &End) -> anyhow::Result<()> {
     let mut output = std::io::stdout().lock();
     write!(output, "{ENTER}")?;
-    let shown = refresh(monitor, end, &mut output);
+    let shown = refresh(monitor, keeping, (end, &mut output));
     write!(output, "{LEAVE}")?;
     shown?;
     write!(anstream::AutoStream::auto(output), "{}", text::whole(&monitor.report(None)))?;
     Ok(())
 }
 
-fn refresh(monitor: &mut Monitor, end: &End, output: &mut (impl Write + AsFd)) -> anyhow::Result<()> {
+fn refresh(
+    monitor: &mut Monitor,
+    mut keeping: Option<&mut Keeping>,
+    (end, output): (&End, &mut (impl Write + AsFd)),
+) -> anyhow::Result<()> {
     loop {
         let size = tompion_os::terminal_size(output.as_fd()).unwrap_or(USUAL_SIZE);
         let frame = text::frame(&monitor.report(None), size);
@@ -35,6 +39,9 @@ fn refresh(monitor: &mut Monitor, end: &End, output: &mut (impl Write + AsFd)) -
         output.flush()?;
         if end.comes_within(REFRESH)? {
             return Ok(());
+        }
+        if let Some(keeping) = &mut keeping {
+            keeping.look(monitor);
         }
     }
 }

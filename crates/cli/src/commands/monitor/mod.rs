@@ -2,6 +2,8 @@
 
 mod catch;
 mod explain;
+mod history;
+mod keep;
 mod live;
 mod serve;
 mod text;
@@ -26,6 +28,7 @@ use crate::{
     units,
 };
 use catch::Catcher;
+use keep::{Beside, Keeping};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -34,6 +37,8 @@ use catch::Catcher;
     sudo tompion monitor --once --json         # what was counted so far, for programs\n  \
     sudo tompion monitor --kinds timer-wakeup  # count only this from now on; --kinds all for everything\n  \
     sudo tompion monitor --listen 0.0.0.0:9464 # a page for Prometheus, at /metrics\n  \
+    sudo tompion monitor --history             # keep it for years, every five minutes\n  \
+    sudo tompion monitor report --last week    # what the history says\n  \
     sudo tompion monitor plot -o latency.svg   # histograms as a picture\n  \
     sudo tompion monitor --threshold 100us     # keep what happened before each wake-up later than that\n  \
     tompion monitor explain                    # why the last of them was late\n  \
@@ -57,6 +62,8 @@ enum Action {
     Explain(explain::Wish),
     /// Draw what was counted since the last reset: histograms by kind and CPU, as SVG
     Plot(Plot),
+    /// Say what the history has: the longest, percentages, whose and when
+    Report(history::ReportArguments),
     /// Begin reports anew; no wake-up is lost
     Reset,
     /// Count no more, and forget what was counted
@@ -81,6 +88,9 @@ struct Watch {
     /// Serve what is counted to Prometheus at this address, until Ctrl-C
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["once", "duration", "json"])]
     listen: Option<SocketAddr>,
+    /// Keep what is counted in a history, every five minutes, until Ctrl-C [default: /var/lib/tompion/history.sqlite]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["once", "duration", "json"])]
+    history: Option<Option<PathBuf>>,
     /// What is counted from now on: kinds by their names, with commas; or `all` [default: as before; at first all]
     #[arg(long, value_name = "KINDS", value_parser = kinds)]
     kinds: Option<Kinds>,
@@ -108,24 +118,21 @@ fn kinds(text: &str) -> Result<Kinds, String> {
 impl Watch {
     /// Whether anything was asked for that only the display understands.
     fn is_asked_for(&self) -> bool {
-        self.once
-            || self.json
-            || self.duration.is_some()
-            || self.kinds.is_some()
-            || self.listen.is_some()
-            || self.catch.is_asked_for()
+        let is_served = self.listen.is_some() || self.history.is_some() || self.catch.is_asked_for();
+        self.once || self.json || self.duration.is_some() || self.kinds.is_some() || is_served
     }
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.action.is_some() && arguments.watch.is_asked_for() {
-        say("`explain`, `plot`, `reset` and `stop` take no option of the display's");
+        say("`explain`, `plot`, `report`, `reset` and `stop` take no option of the display's");
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
     match &arguments.action {
         None => watch(&arguments.name, &arguments.watch)?,
         Some(Action::Explain(wish)) => explain::run(wish)?,
         Some(Action::Plot(wish)) => plot(&arguments.name, wish)?,
+        Some(Action::Report(wish)) => history::report(wish)?,
         Some(Action::Reset) => {
             Monitor::resume(&arguments.name)?.reset()?;
             say("reports begin anew; the kernel's counters go on");
@@ -142,17 +149,23 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<()> {
     // Before anything begins, so that Ctrl-C ends it in order.
     let inheritance = Inheritance::current();
     let end = End::new()?;
+    let keeping = |path: &Option<PathBuf>| Keeping::begin(path.as_deref(), name);
+    let mut keeping = watch.history.as_ref().map(keeping).transpose()?;
     let (mut monitor, begun) = Monitor::begin(name, watch.kinds.unwrap_or(Kinds::ALL))?;
     if let (Some(kinds), Begun::Before) = (watch.kinds, begun) {
         monitor.set_kinds(kinds);
     }
     if watch.catch.is_asked_for() {
         let mut catcher = Catcher::begin(name, &watch.catch, &end, inheritance)?;
+        let mut beside = Beside { keeping: keeping.as_mut(), catcher: Some(&mut catcher) };
         match watch.listen {
-            Some(address) => serve::run(&mut monitor, address, &end, Some(&mut catcher))?,
-            None => catcher.run(&mut monitor, &end, watch.duration)?,
+            Some(address) => serve::run(&mut monitor, beside, (address, &end))?,
+            None => beside.run(&mut monitor, (&end, watch.duration))?,
         }
         catcher.finish();
+        if let Some(keeping) = keeping {
+            keeping.finish(&mut monitor)?;
+        }
         if begun == Begun::Now && watch.duration.is_some() {
             drop(monitor);
             Monitor::stop(name)?;
@@ -168,11 +181,17 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<()> {
         return show(&report?, watch.json);
     }
     if let Some(address) = watch.listen {
-        serve::run(&mut monitor, address, &end, None)?;
+        let beside = Beside { keeping: keeping.as_mut(), catcher: None };
+        serve::run(&mut monitor, beside, (address, &end))?;
+    } else if let Some(keeping) = keeping.as_mut().filter(|_| !io::stdout().is_terminal()) {
+        keep::run(&mut monitor, keeping, &end)?;
     } else if watch.once || watch.json || !io::stdout().is_terminal() {
         show(&monitor.report(None), watch.json)?;
     } else {
-        live::run(&mut monitor, &end)?;
+        live::run(&mut monitor, keeping.as_mut(), &end)?;
+    }
+    if let Some(keeping) = keeping {
+        keeping.finish(&mut monitor)?;
     }
     if begun == Begun::Now {
         say("counting goes on in the kernel: tompion monitor shows it again, tompion monitor stop ends it");

@@ -10,17 +10,16 @@ use anyhow::Context as _;
 use tompion_latency::{Monitor, exporter};
 use tompion_os::Interest;
 
-use super::{End, catch::Catcher};
+use super::{End, keep::Beside};
 
 /// By which requests are told from the user's wish to end.
 const REQUEST: Interest = 1;
 
-/// Answers one request after another, and keeps late wake-ups meanwhile.
+/// Answers one request after another, and does what is done beside it.
 pub fn run(
     monitor: &mut Monitor,
-    address: SocketAddr,
-    end: &End,
-    mut catcher: Option<&mut Catcher<'_>>,
+    mut beside: Beside<'_, '_>,
+    (address, end): (SocketAddr, &End),
 ) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address).with_context(|| format!("can't listen at {address}"))?;
     listener.set_nonblocking(true).context("can't wait for requests")?;
@@ -31,13 +30,11 @@ pub fn run(
     // The scheduler's count is compared from the first look on.
     monitor.look();
     loop {
-        end.poller.wait(None).context("can't wait")?;
+        end.poller.wait(beside.rest()).context("can't wait")?;
         if end.has_come() {
             return Ok(());
         }
-        if let Some(catcher) = &mut catcher {
-            catcher.look(monitor)?;
-        }
+        beside.look(monitor)?;
         // One who asked and went away is none of our business.
         if let Ok((connection, _)) = listener.accept() {
             let _ = exporter::answer(connection, || monitor.exposition());

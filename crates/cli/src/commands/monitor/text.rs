@@ -3,20 +3,22 @@
 use std::fmt::Write;
 
 use jiff::{Timestamp, tz::TimeZone};
-use tompion_latency::{Histogram, Kind, KindReport, Late, Maximum, Report, ThreadReport};
+use tompion_latency::{
+    CpuReport, Histogram, Kind, KindReport, Late, Maximum, Report, ThreadReport, of_all_cpus,
+};
 
 use crate::{
     messages::{counted, grouped, harmless},
     units,
 };
 
-const BOLD: &str = "\x1b[1m";
-const DIM: &str = "\x1b[2m";
-const RED: &str = "\x1b[31m";
-const GREEN: &str = "\x1b[32m";
-const YELLOW: &str = "\x1b[33m";
+pub const BOLD: &str = "\x1b[1m";
+pub const DIM: &str = "\x1b[2m";
+pub const RED: &str = "\x1b[31m";
+pub const GREEN: &str = "\x1b[32m";
+pub const YELLOW: &str = "\x1b[33m";
 const CYAN: &str = "\x1b[36m";
-const END: &str = "\x1b[0m";
+pub const END: &str = "\x1b[0m";
 
 /// Everything that colours.
 pub const STYLES: [&str; 7] = [BOLD, DIM, RED, GREEN, YELLOW, CYAN, END];
@@ -40,7 +42,7 @@ pub fn frame(report: &Report, (columns, rows): (u16, u16)) -> String {
     let wide = columns >= WIDTH_WITH_DISTRIBUTIONS;
     let mut text = String::new();
     head(&mut text, report);
-    kinds(&mut text, report, wide);
+    kinds(&mut text, &report.cpus, wide);
     let mut foot = String::new();
     sums(&mut foot, report);
     // Two lines above the threads, one that says how many are left out, and one that stays empty.
@@ -56,21 +58,21 @@ pub fn frame(report: &Report, (columns, rows): (u16, u16)) -> String {
 pub fn whole(report: &Report) -> String {
     let mut text = String::new();
     head(&mut text, report);
-    kinds(&mut text, report, true);
-    worst(&mut text, report);
+    kinds(&mut text, &report.cpus, true);
+    worst(&mut text, &report.cpus, "%H:%M:%S%.6f");
     threads(&mut text, report, true, usize::MAX);
     sums(&mut text, report);
     text
 }
 
 /// A time of the day.
-fn time(ns: u64, format: &str) -> String {
+pub fn time(ns: u64, format: &str) -> String {
     let time = Timestamp::from_nanosecond(ns.into()).map(|time| time.to_zoned(TimeZone::system()));
     time.map_or_else(|_| "?".into(), |time| time.strftime(format).to_string())
 }
 
 /// `12 s`, `3 min 5 s`, `2 d 4 h`.
-fn span(ns: u64) -> String {
+pub fn span(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -80,7 +82,7 @@ fn span(ns: u64) -> String {
     }
 }
 
-fn microseconds(us: f64) -> String {
+pub fn microseconds(us: f64) -> String {
     units::in_words(us * 1000.0)
 }
 
@@ -131,15 +133,16 @@ fn distribution(histogram: &Histogram) -> String {
 /// What stands above distributions.
 const SCALE: &str = " 1µs      10ms";
 
-fn kinds(text: &mut String, report: &Report, wide: bool) {
+/// A table of all kinds, of all CPUs together.
+pub fn kinds(text: &mut String, cpus: &[CpuReport], wide: bool) {
     let scale = if wide { SCALE } else { "" };
     let _ = writeln!(
         text,
         "\n{BOLD}{:<21}{:>13}{:>11}{:>11}{:>11}{:>11}{END}  {DIM}{scale}{END}",
         "", "count", "50 %", "99 %", "99.9 %", "longest"
     );
-    for (kind, histogram) in report.of_all_cpus() {
-        let of_cpus = || report.cpus.iter().filter_map(|cpu| cpu.kinds.get(&kind));
+    for (kind, histogram) in of_all_cpus(cpus) {
+        let of_cpus = || cpus.iter().filter_map(|cpu| cpu.kinds.get(&kind));
         let Some(most) = of_cpus().max_by(|one, other| one.max_us.total_cmp(&other.max_us)) else { continue };
         let below = |share: u64| {
             let ns = histogram.below(share).unwrap_or(0) as f64;
@@ -157,15 +160,14 @@ fn kinds(text: &mut String, report: &Report, wide: bool) {
             longest(most.max_us, most.max_is)
         );
     }
-    if report.cpus.is_empty() {
+    if cpus.is_empty() {
         let _ = writeln!(text, "no real-time thread was woken yet");
     }
 }
 
-/// The longest of each CPU and kind.
-fn worst(text: &mut String, report: &Report) {
-    let all =
-        report.cpus.iter().flat_map(|cpu| cpu.kinds.iter().map(move |(kind, found)| (cpu.cpu, *kind, found)));
+/// The longest of each CPU and kind; when it was in this format.
+pub fn worst(text: &mut String, cpus: &[CpuReport], format: &str) {
+    let all = cpus.iter().flat_map(|cpu| cpu.kinds.iter().map(move |(kind, found)| (cpu.cpu, *kind, found)));
     let mut lines: Vec<(Kind, u32, &KindReport, &Late)> =
         all.filter_map(|(cpu, kind, found)| Some((kind, cpu, found, found.worst.as_ref()?))).collect();
     if lines.is_empty() {
@@ -179,7 +181,7 @@ fn worst(text: &mut String, report: &Report) {
     );
     for (kind, cpu, found, late) in lines {
         let whose = format!("{} {} ({})", harmless(&late.name), late.tid, late.priority);
-        let when = time(late.time_ns, "%H:%M:%S%.6f");
+        let when = time(late.time_ns, format);
         let _ = writeln!(
             text,
             "{:<21}{cpu:>3} {BOLD}{:>11}{END}  {whose} at {when}",

@@ -1,0 +1,202 @@
+//! `tompion monitor report`: a time of the history in figures.
+
+use std::{fmt::Write as _, io::Write as _};
+
+use clap::Args;
+use tompion_latency::history::{Event, EventKind, HistoryReport, Incident, System};
+
+use super::{
+    Part,
+    times::{in_words, length},
+};
+use crate::{
+    commands::monitor::text::{self, BOLD, DIM, END, GREEN, RED, YELLOW},
+    messages::{counted, grouped, harmless},
+};
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tompion monitor report                                   # all of the history\n  \
+    tompion monitor report --last week                       # the last seven days\n  \
+    tompion monitor report --from 2026-10-01 --to 2026-11-01 # a month\n  \
+    tompion monitor report --last 30h --json | jq '.max_us'  # the longest by CPU and kind")]
+pub struct Arguments {
+    #[command(flatten)]
+    part: Part,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// As many as are shown of what there may be thousands of.
+const MOST: usize = 20;
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let store = arguments.part.open()?;
+    let report = store.period(&arguments.part.choice()?)?.report();
+    let mut output = anstream::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut output, &report)?;
+        writeln!(output)?;
+    } else {
+        write!(output, "{}", whole(&report))?;
+    }
+    Ok(())
+}
+
+fn whole(report: &HistoryReport) -> String {
+    let mut text = String::new();
+    if report.coverage.rows == 0 {
+        return format!("nothing was counted {}\n", span(report));
+    }
+    head(&mut text, report);
+    text::kinds(&mut text, &report.cpus, true);
+    text::worst(&mut text, &report.cpus, "%Y-%m-%d %H:%M:%S%.3f");
+    incidents(&mut text, &report.incidents);
+    events(&mut text, report);
+    systems(&mut text, report);
+    believed(&mut text, report);
+    text
+}
+
+fn span(report: &HistoryReport) -> String {
+    format!("from {} to {}", in_words(report.from_ms), in_words(report.to_ms))
+}
+
+/// The share of a time that was counted, in hundredths of a percent: never 100 % of less than all.
+fn share(counted: i64, all: i64) -> f64 {
+    if all <= 0 { 100.0 } else { (counted as f64 / all as f64 * 10_000.0).floor().min(10_000.0) / 100.0 }
+}
+
+fn head(text: &mut String, report: &HistoryReport) {
+    let covered = report.coverage;
+    let _ = writeln!(
+        text,
+        "{BOLD}history of real-time wake-ups{END}  {} {}",
+        counted(report.wakeups.woken, "wake-up"),
+        span(report)
+    );
+    let _ = writeln!(
+        text,
+        "{DIM}counted for {}, {} % of this time, in {}{END}",
+        length(covered.counted_ms),
+        share(covered.counted_ms, report.to_ms - report.from_ms),
+        counted(covered.rows, "interval")
+    );
+}
+
+fn incidents(text: &mut String, incidents: &[Incident]) {
+    if incidents.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n{BOLD}{}{END}", counted(incidents.len() as u64, "incident"));
+    for incident in incidents.iter().rev().take(MOST) {
+        let _ = writeln!(
+            text,
+            "{}  CPU {:<3} {BOLD}{:>9}{END}  {} {}: {}  {DIM}{}{END}",
+            text::time(incident.time_ns, "%Y-%m-%d %H:%M:%S"),
+            incident.cpu,
+            text::microseconds(incident.latency_ns as f64 / 1000.0),
+            harmless(&incident.thread),
+            incident.tid,
+            harmless(&incident.cause),
+            harmless(&incident.folder.to_string_lossy())
+        );
+    }
+    left_out(text, incidents.len());
+}
+
+fn left_out(text: &mut String, all: usize) {
+    if all > MOST {
+        let _ = writeln!(text, "{DIM}and {} before them; --json has all{END}", grouped((all - MOST) as u64));
+    }
+}
+
+fn event(event: &Event) -> String {
+    let amount = length(event.amount_ms.abs());
+    match event.kind {
+        EventKind::ClockStep if event.amount_ms < 0 => format!("the clock was set back by {amount}"),
+        EventKind::ClockStep => format!("the clock was set forward by {amount}"),
+        EventKind::Suspended => format!("the machine was suspended for {amount}"),
+        EventKind::NotCounted => format!("nothing was counted for {amount} before"),
+    }
+}
+
+fn events(text: &mut String, report: &HistoryReport) {
+    if report.events.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n{BOLD}what happened to counting{END}");
+    for found in report.events.iter().rev().take(MOST) {
+        let _ = writeln!(text, "{}  {}", in_words(found.time_ms), event(found));
+    }
+    left_out(text, report.events.len());
+}
+
+/// What a system is in a line: its processor and its kernel.
+fn name(system: &System) -> String {
+    let facts = ["kernel", "processor", "distribution"].into_iter().filter_map(|name| system.fact(name));
+    let words: Vec<_> = facts.map(|fact| harmless(fact).into_owned()).collect();
+    if words.is_empty() { "a system of which nothing is known".into() } else { words.join(", ") }
+}
+
+fn systems(text: &mut String, report: &HistoryReport) {
+    let title = if report.systems.len() == 1 { "on" } else { "on several systems, the last one at the end" };
+    let _ = writeln!(text, "\n{BOLD}{title}{END}");
+    for system in &report.systems {
+        let starts = report.starts.iter().filter(|start| start.system == system.system).count();
+        let _ = writeln!(text, "{}  {DIM}{}{END}", name(system), counted(starts as u64, "start"));
+        if report.systems.len() > 1 {
+            differences(text, report, system);
+        }
+    }
+}
+
+/// What one system has that the first one hasn't.
+fn differences(text: &mut String, report: &HistoryReport, system: &System) {
+    let Some(first) = report.systems.first().filter(|first| first.system != system.system) else { return };
+    for fact in &system.facts {
+        let before = first.fact(&fact.name);
+        if before != Some(&fact.value)
+            && !["kernel", "processor", "distribution"].contains(&fact.name.as_str())
+        {
+            let before = before.map_or("unknown".into(), |before| harmless(before).into_owned());
+            let _ = writeln!(
+                text,
+                "{DIM}  {}: {}, first {before}{END}",
+                harmless(&fact.name),
+                harmless(&fact.value)
+            );
+        }
+    }
+}
+
+fn believed(text: &mut String, report: &HistoryReport) {
+    let sums = report.wakeups;
+    let verdict = match sums.difference {
+        0 => format!("{GREEN}the sums agree{END}"),
+        difference => format!("{RED}the sums disagree by up to {difference}{END}"),
+    };
+    let _ = writeln!(text, "\n{} woken; {verdict}", grouped(sums.woken));
+    if sums.unseen > 0 {
+        let (unseen, slept) = (grouped(sums.unseen), grouped(sums.slept));
+        let _ = writeln!(
+            text,
+            "{YELLOW}{unseen} of {slept} wake-ups were not seen{END}, by the scheduler's own count"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn less_than_all_is_never_called_all() {
+        assert_eq!(
+            (share(100, 100), share(99_999, 100_000), share(1, 3), share(5, 0)),
+            (100.0, 99.99, 33.33, 100.0)
+        );
+        assert_eq!(share(120, 100), 100.0);
+    }
+}

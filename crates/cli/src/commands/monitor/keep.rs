@@ -1,0 +1,136 @@
+//! `tompion monitor --history`: what is counted goes into a file, every five minutes.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use tompion_latency::{
+    Kind, Monitor,
+    history::{self, Fact, Incident, Keeper},
+    incident,
+};
+use tompion_machine::{Root, description};
+
+use super::{End, catch::Catcher};
+use crate::messages::say;
+
+/// A history that is written beside what else the command does.
+pub struct Keeping {
+    keeper: Keeper,
+    /// What was said last of why it can't be written.
+    failure: String,
+}
+
+impl Keeping {
+    /// Begins to write; at the usual place where none is named.
+    pub fn begin(path: Option<&Path>, monitor: &str) -> anyhow::Result<Self> {
+        let path = path.map_or_else(history::default_path, Path::to_path_buf);
+        let facts = description::describe(&Root::default());
+        let facts: Vec<Fact> =
+            facts.into_iter().map(|fact| Fact { name: fact.name, value: fact.value }).collect();
+        Ok(Self { keeper: Keeper::begin(&path, monitor, &facts)?, failure: String::new() })
+    }
+
+    /// How long nothing is to be done.
+    pub fn rest(&self) -> Duration {
+        self.keeper.rest()
+    }
+
+    /// Writes if it is time. What can't be written now is in the next row; each reason is said once.
+    pub fn look(&mut self, monitor: &mut Monitor) {
+        match self.keeper.look(monitor) {
+            Ok(()) => {}
+            Err(error) if error.to_string() == self.failure => {}
+            Err(error) => {
+                self.failure = error.to_string();
+                say(format!("{error}; counting goes on, and it is tried again every five minutes"));
+            }
+        }
+    }
+
+    /// Keeps that a wake-up was late, and where its folder is.
+    fn note(&mut self, late: &incident::Incident, folder: &Path) {
+        let cause = late.main_segment().map(|segment| segment.in_words()).unwrap_or_default();
+        let incident = Incident {
+            time_ns: late.time_ns,
+            cpu: late.question.cpu,
+            tid: late.thread.tid,
+            thread: late.thread.name.clone(),
+            kind: Kind::of_name(&late.class).unwrap_or(Kind::Wakeup),
+            latency_ns: late.latency_ns,
+            cause,
+            folder: folder.canonicalize().unwrap_or_else(|_| folder.into()),
+        };
+        if let Err(error) = self.keeper.record_incident(&incident) {
+            say(format!("{error}; the folder is there all the same"));
+        }
+    }
+
+    /// Writes what there is.
+    pub fn finish(mut self, monitor: &mut Monitor) -> anyhow::Result<()> {
+        self.keeper.write(monitor)?;
+        let path = self.keeper.store().path().display().to_string();
+        say(format!("{path} has all that was counted until now: tompion monitor report"));
+        Ok(())
+    }
+}
+
+/// Nothing but writing, until the user ends it.
+pub fn run(monitor: &mut Monitor, keeping: &mut Keeping, end: &End) -> anyhow::Result<()> {
+    // The scheduler's count is compared from the first look on.
+    monitor.look();
+    loop {
+        if end.comes_within(keeping.rest())? {
+            return Ok(());
+        }
+        keeping.look(monitor);
+    }
+}
+
+/// What is done beside a display or a server.
+pub struct Beside<'a, 'b> {
+    /// A history is written.
+    pub keeping: Option<&'a mut Keeping>,
+    /// Late wake-ups are kept.
+    pub catcher: Option<&'a mut Catcher<'b>>,
+}
+
+impl Beside<'_, '_> {
+    /// How long nothing is to be done, if nothing comes.
+    pub fn rest(&self) -> Option<Duration> {
+        self.keeping.as_ref().map(|keeping| keeping.rest())
+    }
+
+    /// Does what is to be done now.
+    pub fn look(&mut self, monitor: &mut Monitor) -> anyhow::Result<()> {
+        let caught =
+            self.catcher.as_mut().map(|catcher| catcher.look(monitor)).transpose()?.unwrap_or_default();
+        if let Some(keeping) = &mut self.keeping {
+            caught.iter().for_each(|(incident, folder)| keeping.note(incident, folder));
+            keeping.look(monitor);
+        }
+        Ok(())
+    }
+
+    /// Until the user ends it, the time is up, or enough was caught.
+    pub fn run(
+        &mut self,
+        monitor: &mut Monitor,
+        (end, time): (&End, Option<Duration>),
+    ) -> anyhow::Result<()> {
+        /// At least as often as something is told.
+        const LONGEST: Duration = Duration::from_secs(60);
+        let until = time.map(|time| Instant::now() + time);
+        while !self.catcher.as_ref().is_some_and(|catcher| catcher.has_enough()) {
+            let rest = until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()));
+            let rest = self.rest().map_or(rest, |next| rest.min(next)).min(LONGEST);
+            let is_over = until.is_some_and(|until| until <= Instant::now());
+            if is_over || end.comes_within(rest)? {
+                break;
+            }
+            self.look(monitor)?;
+        }
+        Ok(())
+    }
+}

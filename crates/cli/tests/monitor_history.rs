@@ -1,0 +1,176 @@
+//! The monitor's history: written while it counts, and what is said of it.
+
+use std::{path::PathBuf, thread, time::Duration};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tompion_latency::history::{Fact, Incident, Row, Store, simulate::Machine};
+
+use crate::support::{finish, run, signal, start, tompion, wait_until};
+
+const FIVE_MINUTES: i64 = 300_000;
+const DAY: i64 = 288 * FIVE_MINUTES;
+/// 2026-01-01 in UTC, in milliseconds since 1970.
+const BEGIN: i64 = 1_767_225_600_000;
+
+/// A history that nobody lived through.
+struct Own {
+    folder: tempfile::TempDir,
+}
+
+impl Own {
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("history.sqlite")
+    }
+
+    fn empty() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// Four days; for the last two the system is another one, and slower.
+    fn simulated() -> Self {
+        let own = Self::empty();
+        let mut store = Store::open(&own.path()).unwrap();
+        let mut machine = Machine::new(2, 1);
+        for (day, kernel) in (0..).zip(["6.1.0-rt", "6.1.0-rt", "6.12.0-rt", "6.12.0-rt"]) {
+            let facts = [("kernel", kernel), ("processor", "A CPU")];
+            let facts = facts.map(|(name, value)| Fact { name: name.into(), value: value.into() });
+            let begin = BEGIN + day * DAY;
+            let system = store.begin("tompion-monitor", &facts, ("boot", begin)).unwrap();
+            machine.slowness = if day < 2 { 1.0 } else { 3.0 };
+            let row = |number: i64| {
+                let start = begin + number * FIVE_MINUTES;
+                let body = machine.count(300, (start + FIVE_MINUTES) as u64 * 1_000_000);
+                Row { start, duration: FIVE_MINUTES, system, body }
+            };
+            store.append(&(0..288).map(row).collect::<Vec<_>>()).unwrap();
+        }
+        let incident = Incident {
+            time_ns: (BEGIN + DAY) as u64 * 1_000_000,
+            cpu: 1,
+            tid: 1201,
+            thread: "axis-x".into(),
+            kind: tompion_latency::Kind::TimerWakeup,
+            latency_ns: 345_678,
+            cause: "interrupts off in e1000_watchdog".into(),
+            folder: "/var/lib/tompion/incidents/1".into(),
+        };
+        store.record_incident(&incident).unwrap();
+        own
+    }
+
+    fn said(&self, words: &[&str]) -> String {
+        let mut command = tompion();
+        command.env("TZ", "UTC").args(["monitor", words[0], "--history"]).arg(self.path()).args(&words[1..]);
+        run(&mut command).succeeded().out
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let out = self.said(&[words, &["--json"]].concat());
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
+    }
+}
+
+#[test]
+fn a_report_has_figures_systems_and_incidents() {
+    let own = Own::simulated();
+    let text = own.said(&["report"]);
+    for words in [
+        "691,200,000 wake-ups from 2026-01-01 00:00 to 2026-01-05 00:00",
+        "counted for 4 d 0 h, 100 % of this time, in 1,152 intervals",
+        "timer due → running",
+        "axis-x",
+        "1 incident\n2026-01-02 00:00:00  CPU 1      346 µs  axis-x 1201: interrupts off in e1000_watchdog",
+        "on several systems",
+        "6.1.0-rt, A CPU  2 starts\n6.12.0-rt, A CPU  2 starts",
+        "the sums agree",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let first = own.json(&["report", "--from", "2026-01-01", "--to", "2026-01-03"]);
+    let second = own.json(&["report", "--from", "2026-01-03 00:00", "--to", "2026-01-05"]);
+    let longest = |report: &Value| report["max_us"]["1"]["timer-wakeup-all"].as_f64().unwrap();
+    assert!(longest(&second) > longest(&first), "{first}");
+    let count = |report: &Value| report["wakeups"]["woken"].as_u64().unwrap();
+    assert_eq!((count(&first), count(&second)), (345_600_000, 345_600_000));
+    assert_eq!(first["systems"].as_array().unwrap().len(), 1);
+    assert_eq!(first["incidents"][0]["cause"], "interrupts off in e1000_watchdog");
+    let nothing = own.said(&["report", "--to", "2025-01-01"]);
+    assert!(nothing.starts_with("nothing was counted from "), "{nothing}");
+}
+
+#[test]
+fn what_is_no_history_is_said_in_a_line() {
+    let own = Own::empty();
+    let report = || run(tompion().args(["monitor", "report", "--history"]).arg(own.path())).exited(1).err;
+    assert!(
+        report().ends_with("there is no history; write one with: tompion monitor --history\n"),
+        "{}",
+        report()
+    );
+    std::fs::write(own.path(), "my thesis").unwrap();
+    let keep = format!("--history={}", own.path().display());
+    let refused = run(tompion().args(["monitor", "--name", "tompion-cli-none", &keep])).exited(1).err;
+    for error in [report(), refused] {
+        assert!(error.contains("found a file of another kind; it was left as it is"), "{error}");
+        assert_eq!(error.lines().count(), 1);
+    }
+    assert_eq!(std::fs::read(own.path()).unwrap(), b"my thesis");
+    let wrong = run(tompion().args(["monitor", "report", "--last", "soon"])).exited(2);
+    assert!(
+        wrong.err.contains("expected a time such as 30h, 7d, 4w, 1y or week, found `soon`"),
+        "{}",
+        wrong.err
+    );
+}
+
+#[test]
+fn what_is_counted_is_kept_also_by_one_that_is_killed() {
+    let own = Own::empty();
+    let name = format!("tompion-cli-history-{}", std::process::id());
+    let keep = format!("--history={}", own.path().display());
+    let monitor = |words: &[&str]| {
+        let mut command = tompion();
+        command.args(["monitor", "--name", &name]).args(words);
+        command
+    };
+    let begun = run(&mut monitor(&["--once"]));
+    if !begun.status.success() {
+        return eprintln!("SKIPPED, latencies can't be counted here: {}", begun.err);
+    }
+    // None while the file is being made.
+    let starts = || {
+        let report = run(tompion().args(["monitor", "report", "--json", "--history"]).arg(own.path()));
+        let report: Value = serde_json::from_str(&report.out).unwrap_or_default();
+        report["starts"].as_array().map_or(0, Vec::len)
+    };
+    let mut keeper = start(&mut monitor(&[&keep]));
+    wait_until("it has begun", || starts() == 1);
+    sleep_in_real_time();
+    signal(keeper.id(), Signal::KILL);
+    keeper.wait().unwrap();
+    sleep_in_real_time();
+    let keeper = start(&mut monitor(&[&keep]));
+    wait_until("the next one has begun", || starts() == 2);
+    sleep_in_real_time();
+    let before: Value = serde_json::from_str(&run(&mut monitor(&["--json"])).succeeded().out).unwrap();
+    // It takes its signals before it opens the file.
+    signal(keeper.id(), Signal::TERM);
+    let ended = finish(keeper, "monitor --history").succeeded();
+    assert!(ended.err.contains("has all that was counted until now"), "{}", ended.err);
+    let after: Value = serde_json::from_str(&run(&mut monitor(&["--json"])).succeeded().out).unwrap();
+    run(&mut monitor(&["stop"])).succeeded();
+    let woken = |report: &Value| report["wakeups"]["woken"].as_u64().unwrap();
+    let kept = own.json(&["report"]);
+    assert!(woken(&kept) >= woken(&before) && woken(&kept) <= woken(&after), "{kept}");
+    assert!(woken(&kept) >= 1000, "{kept}");
+}
+
+/// A real-time thread that sleeps 500 times.
+fn sleep_in_real_time() {
+    let sleeper = thread::spawn(|| {
+        tompion_os::run_fifo(60).expect("a real-time priority");
+        (0..500).for_each(|_| thread::sleep(Duration::from_micros(500)));
+    });
+    sleeper.join().expect("a thread that sleeps");
+}

@@ -1,0 +1,429 @@
+//! What was counted in a time, by CPU and kind, as bytes.
+//!
+//! ```text
+//! body    := 1 woken difference slept unseen  names  CPUs
+//! names   := number text…
+//! CPUs    := number (gap kinds cell…)…      gap: from the CPU before; kinds: a bit for each, a cell for each
+//! cell    := sum longest worst places       longest: nanoseconds × 4 + how it is known
+//! worst   := 0 | 1 end since… tid priority name, and the same of who had the CPU
+//! maxima  := CPUs, of whose cells there is only the longest
+//! ```
+//!
+//! Numbers are those of [`super::bytes`], histograms those of [`super::places`]. An end is in nanoseconds since 1970; other
+//! times are how long before it, plus one, and 0 where there is none.
+
+use std::collections::BTreeMap;
+
+use super::{
+    bytes::{Damaged, Reader, Writer},
+    places::Places,
+};
+use crate::{
+    kinds::{Kind, Kinds},
+    memory::RawWorst,
+    report::Maximum,
+};
+
+const VERSION: u64 = 1;
+/// More CPUs than Linux has.
+const MOST_CPUS: u64 = 65_536;
+
+/// A longest latency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Longest {
+    /// In nanoseconds.
+    pub ns: u64,
+    /// How it is known.
+    pub is: Maximum,
+    /// Whose it was, where that is known; times are nanoseconds since 1970.
+    pub worst: Option<RawWorst>,
+}
+
+impl Default for Longest {
+    fn default() -> Self {
+        Self { ns: 0, is: Maximum::Exact, worst: None }
+    }
+}
+
+impl Longest {
+    /// The longer one of both.
+    fn merge(&mut self, other: Self) {
+        if other.ns > self.ns || self.worst.is_none() && other.ns == self.ns {
+            *self = other;
+        }
+    }
+}
+
+/// What a CPU had of a kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    /// The sum of all latencies, in nanoseconds.
+    pub sum: u64,
+    /// The longest.
+    pub longest: Longest,
+    /// All by their length.
+    pub places: Places,
+}
+
+/// By CPU and kind.
+pub type Cells = BTreeMap<(u32, Kind), Cell>;
+
+/// What was counted in a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Body {
+    /// How many threads were woken.
+    pub woken: u64,
+    /// What the sums disagreed by, the largest.
+    pub difference: i64,
+    /// How often threads slept, by the scheduler's own count.
+    pub slept: u64,
+    /// Of these without a wake-up that was seen.
+    pub unseen: u64,
+    /// By CPU and kind.
+    pub cells: Cells,
+}
+
+impl Body {
+    /// Adds what was counted in another time.
+    pub fn merge(&mut self, other: Self) {
+        self.add_sums(other.woken, other.difference, (other.slept, other.unseen));
+        for (place, cell) in other.cells {
+            let sum = self.cells.entry(place).or_default();
+            sum.sum = sum.sum.saturating_add(cell.sum);
+            sum.longest.merge(cell.longest);
+            sum.places.merge(&cell.places);
+        }
+    }
+
+    fn add_sums(&mut self, woken: u64, difference: i64, (slept, unseen): (u64, u64)) {
+        self.woken = self.woken.saturating_add(woken);
+        self.slept = self.slept.saturating_add(slept);
+        self.unseen = self.unseen.saturating_add(unseen);
+        if difference.unsigned_abs() > self.difference.unsigned_abs() {
+            self.difference = difference;
+        }
+    }
+
+    /// All of it, as bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.number(VERSION);
+        writer.number(self.woken);
+        writer.signed(self.difference);
+        writer.number(self.slept);
+        writer.number(self.unseen);
+        let worsts = self.cells.values().filter_map(|cell| cell.longest.worst.as_ref());
+        let mut names: Vec<&str> = worsts.flat_map(|it| [it.name.as_str(), it.other_name.as_str()]).collect();
+        names.sort_unstable();
+        names.dedup();
+        writer.number(names.len() as u64);
+        names.iter().for_each(|name| writer.text(name));
+        write_cpus(&mut writer, &self.cells, |writer, cell| {
+            writer.number(cell.sum);
+            write_longest(writer, &cell.longest);
+            write_worst(writer, cell.longest.worst.as_ref(), &names);
+            cell.places.write(writer);
+        });
+        writer.into_bytes()
+    }
+
+    /// Adds what [`Body::to_bytes`] made.
+    ///
+    /// # Errors
+    /// If it can't have made that. Then some of it may be added.
+    pub fn add_bytes(&mut self, bytes: &[u8]) -> Result<(), Damaged> {
+        let mut reader = Reader::new(bytes);
+        read_version(&mut reader)?;
+        let (woken, difference) = (reader.number()?, reader.signed()?);
+        self.add_sums(woken, difference, (reader.number()?, reader.number()?));
+        let mut names = Vec::new();
+        for _ in 0..reader.up_to(2 * MOST_CPUS, "more names than threads")? {
+            names.push(reader.text()?);
+        }
+        let cells = &mut self.cells;
+        read_cpus(&mut reader, |reader, cpu, kind| {
+            let cell = cells.entry((cpu, kind)).or_default();
+            cell.sum = cell.sum.saturating_add(reader.number()?);
+            let (ns, is) = read_longest(reader)?;
+            let worst = read_worst(reader, ns, &names)?;
+            cell.longest.merge(Longest { ns, is, worst });
+            cell.places.add_written(reader)
+        })?;
+        reader.end()
+    }
+
+    /// The longest of all cells, as bytes.
+    pub fn maxima(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.number(VERSION);
+        write_cpus(&mut writer, &self.cells, |writer, cell| write_longest(writer, &cell.longest));
+        writer.into_bytes()
+    }
+}
+
+/// Tells of each CPU and kind the longest, in nanoseconds, from what [`Body::maxima`] made.
+///
+/// # Errors
+/// If it can't have made that.
+pub fn read_maxima(bytes: &[u8], mut tell: impl FnMut(u32, Kind, u64)) -> Result<(), Damaged> {
+    let mut reader = Reader::new(bytes);
+    read_version(&mut reader)?;
+    read_cpus(&mut reader, |reader, cpu, kind| {
+        tell(cpu, kind, read_longest(reader)?.0);
+        Ok(())
+    })?;
+    reader.end()
+}
+
+/// The counters of all cells, as bytes: what was known of them when they were read last.
+pub fn counters_to_bytes(cells: &Cells) -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.number(VERSION);
+    write_cpus(&mut writer, cells, |writer, cell| {
+        writer.number(cell.sum);
+        cell.places.write(writer);
+    });
+    writer.into_bytes()
+}
+
+/// What [`counters_to_bytes`] made.
+///
+/// # Errors
+/// If it can't have made that.
+pub fn counters_of_bytes(bytes: &[u8]) -> Result<Cells, Damaged> {
+    let mut reader = Reader::new(bytes);
+    read_version(&mut reader)?;
+    let mut cells = Cells::new();
+    read_cpus(&mut reader, |reader, cpu, kind| {
+        let cell = cells.entry((cpu, kind)).or_default();
+        cell.sum = reader.number()?;
+        cell.places.add_written(reader)
+    })?;
+    reader.end()?;
+    Ok(cells)
+}
+
+fn read_version(reader: &mut Reader<'_>) -> Result<(), Damaged> {
+    match reader.number()? {
+        VERSION => Ok(()),
+        _ => Err(Damaged("written by another version")),
+    }
+}
+
+fn write_cpus(writer: &mut Writer, cells: &Cells, mut write: impl FnMut(&mut Writer, &Cell)) {
+    let mut cpus: Vec<u32> = cells.keys().map(|place| place.0).collect();
+    cpus.dedup();
+    writer.number(cpus.len() as u64);
+    let mut next = 0;
+    for cpu in cpus {
+        writer.number(u64::from(cpu.saturating_sub(next)));
+        next = cpu.saturating_add(1);
+        let of_cpu = || cells.range((cpu, Kind::Wakeup)..=(cpu, Kind::TimerWakeupAll));
+        let kinds: Kinds = of_cpu().map(|(place, _)| place.1).collect();
+        writer.number(kinds.bits().into());
+        of_cpu().for_each(|(_, cell)| write(writer, cell));
+    }
+}
+
+fn read_cpus(
+    reader: &mut Reader<'_>,
+    mut read: impl FnMut(&mut Reader<'_>, u32, Kind) -> Result<(), Damaged>,
+) -> Result<(), Damaged> {
+    let mut next = 0;
+    for _ in 0..reader.up_to(MOST_CPUS, "more CPUs than there are")? {
+        let cpu = next + reader.up_to(MOST_CPUS, "a CPU that isn't")?;
+        if cpu >= MOST_CPUS {
+            return Err(Damaged("a CPU that isn't"));
+        }
+        next = cpu + 1;
+        let bits = reader.up_to(Kinds::ALL.bits().into(), "a kind that isn't known")? as u32;
+        for kind in Kind::ALL.into_iter().filter(|kind| Kinds::of_bits(bits).has(*kind)) {
+            read(reader, cpu as u32, kind)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_longest(writer: &mut Writer, longest: &Longest) {
+    let known = match longest.is {
+        Maximum::Exact => 0,
+        Maximum::Below => 1,
+        Maximum::AtLeast => 2,
+    };
+    writer.number(longest.ns.min(u64::MAX >> 2) << 2 | known);
+}
+
+fn read_longest(reader: &mut Reader<'_>) -> Result<(u64, Maximum), Damaged> {
+    let number = reader.number()?;
+    let is = match number & 3 {
+        0 => Maximum::Exact,
+        1 => Maximum::Below,
+        2 => Maximum::AtLeast,
+        _ => return Err(Damaged("a longest latency that is known in no way")),
+    };
+    Ok((number >> 2, is))
+}
+
+fn write_worst(writer: &mut Writer, worst: Option<&RawWorst>, names: &[&str]) {
+    writer.number(worst.is_some().into());
+    let Some(worst) = worst else { return };
+    writer.number(worst.end);
+    for time in [worst.intended, worst.fired, worst.woken] {
+        writer.number(if time == 0 { 0 } else { worst.end.saturating_sub(time).saturating_add(1) });
+    }
+    let of_name = |name: &String| names.binary_search(&name.as_str()).unwrap_or(0) as u64;
+    let threads = [
+        (worst.tid, worst.priority, of_name(&worst.name)),
+        (worst.other_tid, worst.other_priority, of_name(&worst.other_name)),
+    ];
+    for (tid, priority, name) in threads {
+        writer.number(tid.into());
+        writer.signed(priority.into());
+        writer.number(name);
+    }
+}
+
+fn read_worst(reader: &mut Reader<'_>, latency: u64, names: &[String]) -> Result<Option<RawWorst>, Damaged> {
+    if reader.up_to(1, "a worst that is neither there nor not")? == 0 {
+        return Ok(None);
+    }
+    let end = reader.number()?;
+    let mut time = || -> Result<u64, Damaged> {
+        let before = reader.number()?;
+        Ok(if before == 0 { 0 } else { end.saturating_sub(before - 1) })
+    };
+    let (intended, fired, woken) = (time()?, time()?, time()?);
+    let mut thread = || -> Result<(u32, i32, String), Damaged> {
+        let tid = reader.up_to(u32::MAX.into(), "a thread's number is too large")? as u32;
+        let priority = i32::try_from(reader.signed()?).map_err(|_| Damaged("a priority that isn't"))?;
+        let name = names.get(reader.number()? as usize).ok_or(Damaged("a name that isn't there"))?;
+        Ok((tid, priority, name.clone()))
+    };
+    let ((tid, priority, name), (other_tid, other_priority, other_name)) = (thread()?, thread()?);
+    Ok(Some(RawWorst {
+        latency,
+        end,
+        intended,
+        fired,
+        woken,
+        tid,
+        priority,
+        other_tid,
+        other_priority,
+        name,
+        other_name,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::simulate::Dice;
+
+    fn worst(dice: &mut Dice, latency: u64) -> RawWorst {
+        let end = 1_700_000_000_000_000_000 + dice.below(1 << 50);
+        RawWorst {
+            latency,
+            end,
+            intended: if dice.below(2) == 0 { 0 } else { end - latency },
+            fired: end - latency / 2,
+            woken: end - latency / 3,
+            tid: dice.below(1 << 22) as u32,
+            priority: dice.below(141) as i32 - 1,
+            other_tid: 0,
+            other_priority: 120,
+            name: format!("robot-{}", dice.below(4)),
+            other_name: "swapper/0".into(),
+        }
+    }
+
+    fn random(dice: &mut Dice) -> Body {
+        let mut body =
+            Body { woken: dice.below(1 << 40), difference: -3, slept: 7, unseen: 2, ..Body::default() };
+        for cpu in 0..dice.below(6) {
+            for kind in Kind::ALL {
+                if dice.below(4) == 0 {
+                    continue;
+                }
+                let mut cell = Cell { sum: dice.below(1 << 45), ..Cell::default() };
+                (0..dice.below(50))
+                    .for_each(|_| cell.places.add(dice.below(20_000) as usize, dice.below(99)));
+                let ns = dice.below(20_000_000);
+                let is = [Maximum::Exact, Maximum::Below, Maximum::AtLeast][dice.below(3) as usize];
+                let worst = (is == Maximum::Exact).then(|| worst(dice, ns));
+                cell.longest = Longest { ns, is, worst };
+                body.cells.insert((cpu as u32 * 3, kind), cell);
+            }
+        }
+        body
+    }
+
+    fn read(bytes: &[u8]) -> Result<Body, Damaged> {
+        let mut body = Body::default();
+        body.add_bytes(bytes)?;
+        Ok(body)
+    }
+
+    #[test]
+    fn whatever_is_written_comes_back() {
+        let mut dice = Dice::new(1);
+        for round in 0..200 {
+            let body = random(&mut dice);
+            assert_eq!(read(&body.to_bytes()).as_ref(), Ok(&body), "round {round}");
+            let mut maxima = BTreeMap::new();
+            read_maxima(&body.maxima(), |cpu, kind, ns| assert!(maxima.insert((cpu, kind), ns).is_none()))
+                .unwrap();
+            let expected: BTreeMap<_, _> =
+                body.cells.iter().map(|(at, cell)| (*at, cell.longest.ns)).collect();
+            assert_eq!(maxima, expected);
+            let counters = counters_of_bytes(&counters_to_bytes(&body.cells)).unwrap();
+            assert!(counters.len() == body.cells.len());
+            for (at, cell) in counters {
+                assert_eq!((cell.sum, &cell.places), (body.cells[&at].sum, &body.cells[&at].places));
+            }
+        }
+    }
+
+    #[test]
+    fn two_times_together_are_added_bytes_or_not() {
+        let mut dice = Dice::new(2);
+        for _ in 0..50 {
+            let (one, other) = (random(&mut dice), random(&mut dice));
+            let mut merged = one.clone();
+            merged.merge(other.clone());
+            let mut added = Body::default();
+            added.add_bytes(&one.to_bytes()).unwrap();
+            added.add_bytes(&other.to_bytes()).unwrap();
+            assert_eq!(merged, added);
+            assert_eq!(merged.woken, one.woken + other.woken);
+            for (at, cell) in &merged.cells {
+                let both = [&one, &other].map(|body| body.cells.get(at));
+                let longest = both.iter().flatten().map(|cell| cell.longest.ns).max();
+                assert_eq!(Some(cell.longest.ns), longest);
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_bytes_are_refused_or_harmless() {
+        let mut dice = Dice::new(3);
+        let good = random(&mut dice).to_bytes();
+        let mut refused = 0;
+        for round in 0..3000 {
+            let mut bytes = good.clone();
+            for _ in 0..=dice.below(3) {
+                let place = dice.below(bytes.len() as u64) as usize;
+                bytes[place] = dice.below(256) as u8;
+            }
+            if round % 2 == 0 {
+                bytes.truncate(dice.below(good.len() as u64) as usize);
+            }
+            refused += u32::from(read(&bytes).is_err());
+            let _ = read_maxima(&bytes, |_, _, _| {});
+            let _ = counters_of_bytes(&bytes);
+        }
+        assert!(refused >= 1500, "{refused}");
+        assert_eq!(read(&[]), Err(Damaged("bytes end within a number")));
+        assert_eq!(read(&[9]), Err(Damaged("written by another version")));
+    }
+}

@@ -1,0 +1,206 @@
+//! The file: made once, recognised later, never overwritten.
+
+use std::{
+    fs,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rusqlite::{Connection, OpenFlags, config::DbConfig};
+
+use super::Error;
+
+/// `Tmpn`, by which a database says whose it is (`PRAGMA application_id`).
+const APPLICATION: i64 = 0x546d_706e;
+/// Of the tables (`PRAGMA user_version`).
+const VERSION: i64 = 1;
+
+/// What every database of SQLite begins with (<https://www.sqlite.org/fileformat2.html>).
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// How long one waits for another's transaction: each takes milliseconds, a disk may take seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// `rows`: what was counted in five minutes, each with the longest of each CPU and kind; `bodies` have the rest of the youngest
+/// of them. `hours` and `days` are the sums of rows up to `state.rolled`. Times are milliseconds since 1970, durations too.
+const TABLES: &str = "
+CREATE TABLE rows(id INTEGER PRIMARY KEY, start INTEGER NOT NULL, duration INTEGER NOT NULL, system INTEGER NOT NULL,
+    maxima BLOB NOT NULL);
+CREATE INDEX rows_by_start ON rows(start, duration, system);
+CREATE TABLE bodies(id INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE hours(id INTEGER PRIMARY KEY, start INTEGER NOT NULL, system INTEGER NOT NULL, body BLOB NOT NULL,
+    UNIQUE(start, system));
+CREATE TABLE days(id INTEGER PRIMARY KEY, start INTEGER NOT NULL, system INTEGER NOT NULL, body BLOB NOT NULL,
+    UNIQUE(start, system));
+CREATE TABLE state(rolled INTEGER NOT NULL, monitor TEXT NOT NULL);
+CREATE TABLE counters(boot TEXT NOT NULL, begun INTEGER NOT NULL, interval INTEGER NOT NULL, monotonic INTEGER NOT NULL,
+    boottime INTEGER NOT NULL, realtime INTEGER NOT NULL, woken INTEGER NOT NULL, counters BLOB NOT NULL);
+CREATE TABLE systems(id INTEGER PRIMARY KEY, facts TEXT NOT NULL UNIQUE);
+CREATE TABLE starts(id INTEGER PRIMARY KEY, time INTEGER NOT NULL, boot TEXT NOT NULL, system INTEGER NOT NULL);
+CREATE TABLE events(id INTEGER PRIMARY KEY, time INTEGER NOT NULL, kind TEXT NOT NULL, amount INTEGER NOT NULL);
+CREATE TABLE incidents(id INTEGER PRIMARY KEY, time INTEGER NOT NULL, cpu INTEGER NOT NULL, tid INTEGER NOT NULL,
+    thread TEXT NOT NULL, kind TEXT NOT NULL, latency INTEGER NOT NULL, cause TEXT NOT NULL, folder TEXT NOT NULL);
+CREATE INDEX incidents_by_time ON incidents(time);
+";
+
+/// Opens a database to write into it; makes it, and its folder, if there is none.
+pub fn open_to_write(path: &Path) -> Result<Connection, Error> {
+    let is_new = match look(path) {
+        Ok(is_empty) => is_empty,
+        Err(Error::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => true,
+        Err(error) => return Err(error),
+    };
+    if let Some(folder) = path.parent().filter(|_| is_new) {
+        fs::create_dir_all(folder).map_err(|error| Error::file("can't make", folder, error))?;
+    }
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = connect(path, flags)?;
+    let settings = || {
+        // A journal beside the file while it changes, and nothing else: whoever may read the file can, also when nobody
+        // writes. Each transaction is on the disk when it ends; there is one in five minutes.
+        connection.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(()))?;
+        connection.pragma_update(None, "synchronous", "extra")
+    };
+    settings().map_err(|error| Error::database(path, error))?;
+    if is_new {
+        make(&mut connection).map_err(|error| Error::database(path, error))?;
+    }
+    recognise(&connection, path)?;
+    Ok(connection)
+}
+
+/// Opens a database to read it.
+pub fn open_to_read(path: &Path) -> Result<Connection, Error> {
+    if look(path)? {
+        return Err(Error::Foreign { path: path.into(), found: "an empty file".into() });
+    }
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    recognise(&connection, path)?;
+    Ok(connection)
+}
+
+/// Whether a file is empty. One that is anything but a database is not touched.
+fn look(path: &Path) -> Result<bool, Error> {
+    let failed = |error| Error::file("can't open", path, error);
+    let mut file = fs::File::open(path).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(Error::Foreign { path: path.into(), found: "something that is no file".into() });
+    }
+    let mut begin = Vec::new();
+    file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut begin).map_err(failed)?;
+    match begin.as_slice() {
+        [] => Ok(true),
+        bytes if bytes == MAGIC => Ok(false),
+        _ => Err(Error::Foreign { path: path.into(), found: "a file of another kind".into() }),
+    }
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
+    let connect = || {
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(PATIENCE)?;
+        // A stranger's database may bring code of its own; ours has none.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        // In KiB. Whoever writes stays small for years.
+        connection.pragma_update(None, "cache_size", -1024)?;
+        Ok(connection)
+    };
+    connect().map_err(|error| Error::database(path, error))
+}
+
+/// One transaction: a file is a whole history, or an empty file.
+fn make(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    // Another process may have been first.
+    if number(&transaction, "application_id")? == 0 {
+        transaction.execute_batch(TABLES)?;
+        transaction.execute("INSERT INTO state(rolled, monitor) VALUES(0, '')", [])?;
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
+    }
+    transaction.commit()
+}
+
+fn number(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, name, |row| row.get(0))
+}
+
+fn recognise(connection: &Connection, path: &Path) -> Result<(), Error> {
+    let failed = |error| Error::database(path, error);
+    let (application, version) = (
+        number(connection, "application_id").map_err(failed)?,
+        number(connection, "user_version").map_err(failed)?,
+    );
+    if application != APPLICATION {
+        return Err(Error::Foreign { path: path.into(), found: "a database of another program".into() });
+    }
+    if version != VERSION {
+        return Err(Error::OtherVersion { path: path.into(), found: version, expected: VERSION });
+    }
+    Ok(())
+}
+
+/// Where a history is unless somebody says otherwise: of root's monitor the machine's, else the user's own.
+pub fn default_path() -> PathBuf {
+    const MACHINE: &str = "/var/lib/tompion/history.sqlite";
+    if tompion_os::effective_user() == 0 {
+        return MACHINE.into();
+    }
+    let of = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = of("XDG_STATE_HOME").or_else(|| Some(of("HOME")?.join(".local/state")));
+    let own = state.map(|state| state.join("tompion/history.sqlite"));
+    // Who has none of their own reads the machine's.
+    own.filter(|own| own.exists() || !Path::new(MACHINE).exists()).unwrap_or_else(|| MACHINE.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(path: &Path) -> String {
+        let before = fs::read(path).unwrap();
+        let errors =
+            [open_to_write(path), open_to_read(path)].map(|it| it.map(drop).unwrap_err().to_string());
+        assert_eq!(errors[0], errors[1]);
+        assert_eq!(fs::read(path).unwrap(), before, "it was overwritten");
+        let [error, _] = errors;
+        assert!(!error.contains('\n') && error.contains(&path.display().to_string()), "{error}");
+        error
+    }
+
+    #[test]
+    fn what_is_no_history_is_never_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "my thesis").unwrap();
+        assert!(refused(&path).contains("a file of another kind"));
+        fs::write(&path, [MAGIC.as_slice(), &[7; 5000]].concat()).unwrap();
+        assert!(refused(&path).contains("damaged"), "{}", refused(&path));
+        fs::remove_file(&path).unwrap();
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE photos(name)").unwrap();
+        assert!(refused(&path).contains("a database of another program"));
+        fs::remove_file(&path).unwrap();
+        let connection = open_to_write(&path).unwrap();
+        connection.pragma_update(None, "user_version", 9).unwrap();
+        drop(connection);
+        assert!(refused(&path).contains("version 9"));
+    }
+
+    #[test]
+    fn folders_are_no_histories_and_what_is_not_there_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(open_to_write(folder.path()).map(drop).unwrap_err().to_string().contains("no file"));
+        let nothing = folder.path().join("a/b/history");
+        let error = open_to_read(&nothing).map(drop).unwrap_err();
+        assert!(error.to_string().contains("can't open"), "{error}");
+        assert!(!nothing.exists());
+        // To write, folders are made.
+        drop(open_to_write(&nothing).unwrap());
+        open_to_read(&nothing).unwrap();
+    }
+}

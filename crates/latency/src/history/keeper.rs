@@ -1,0 +1,334 @@
+//! Writes what the programs count, every five minutes.
+
+use std::{fs, path::Path, time::Duration};
+
+use tompion_os::{boottime_ns, monotonic_ns, realtime_ns};
+
+use super::{
+    Error,
+    body::{Body, Cell, Cells, Longest},
+    places::{Places, bounds},
+    store::{self, Counters, Event, EventKind, FIVE_MINUTES, Fact, Incident, Row, Store},
+};
+use crate::{
+    kinds::Kind,
+    memory::{Memory, RawWorst},
+    monitor::Monitor,
+    report::Maximum,
+    witness::Unseen,
+};
+
+const IN_MS: u64 = 1_000_000;
+/// What the clocks may run apart between two looks without being set: they are slewed by half a thousandth at most.
+const TOLERANCE_NS: i64 = 1_000_000_000;
+/// No longer than this without a look at the clocks.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// All clocks at a moment, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Clocks {
+    monotonic: u64,
+    /// The same with the time that the machine was suspended.
+    boottime: u64,
+    realtime: u64,
+}
+
+/// What happened to the clocks between two moments, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Happened {
+    /// How far the time of the day was set.
+    step: i64,
+    suspended: i64,
+}
+
+impl Clocks {
+    fn now() -> Self {
+        Self { monotonic: monotonic_ns(), boottime: boottime_ns(), realtime: realtime_ns() }
+    }
+
+    fn since(&self, earlier: &Self) -> Happened {
+        let passed = |now: u64, before: u64| now.wrapping_sub(before) as i64;
+        let boottime = passed(self.boottime, earlier.boottime);
+        let told = |ns: i64| if ns.abs() < TOLERANCE_NS { 0 } else { ns };
+        Happened {
+            step: told(passed(self.realtime, earlier.realtime).saturating_sub(boottime)),
+            suspended: told(boottime.saturating_sub(passed(self.monotonic, earlier.monotonic))),
+        }
+    }
+
+    /// Which five minutes of the day it is.
+    const fn slot(&self) -> u64 {
+        self.realtime / (FIVE_MINUTES as u64 * IN_MS)
+    }
+}
+
+/// Writes the history of a monitor.
+#[derive(Debug)]
+pub struct Keeper {
+    store: Store,
+    system: i64,
+    boot: String,
+    looked: Clocks,
+    /// Which five minutes were written last.
+    slot: u64,
+    /// What the scheduler counted when it was asked last.
+    seen: Unseen,
+}
+
+impl Keeper {
+    /// Opens the history of a monitor, or makes it; notes the system's properties. What was counted since somebody wrote it
+    /// last is in the first row.
+    ///
+    /// # Errors
+    /// As [`Store::open`], and if it is another monitor's history.
+    pub fn begin(path: &Path, monitor: &str, facts: &[Fact]) -> Result<Self, Error> {
+        let mut store = Store::open(path)?;
+        let boot =
+            fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+        let looked = Clocks::now();
+        let time_ms = store::saturated(looked.realtime / IN_MS);
+        let system = store.begin(monitor, facts, (&boot, time_ms))?;
+        Ok(Self { store, system, boot, looked, slot: looked.slot(), seen: Unseen::default() })
+    }
+
+    /// The file.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Keeps an incident.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub fn record_incident(&self, incident: &Incident) -> Result<(), Error> {
+        self.store.record_incident(incident)
+    }
+
+    /// How long nothing is to be done.
+    pub fn rest(&self) -> Duration {
+        let five_minutes = FIVE_MINUTES as u64 * IN_MS;
+        let rest = five_minutes - realtime_ns() % five_minutes;
+        Duration::from_nanos(rest + IN_MS).min(LONGEST_WAIT)
+    }
+
+    /// Writes a row if five minutes have passed, the clock was set or the machine was suspended. Call it when
+    /// [`Keeper::rest`] is over, or more often.
+    ///
+    /// # Errors
+    /// If the file can't be written. Nothing is lost: what was counted is in the next row.
+    pub fn look(&mut self, monitor: &mut Monitor) -> Result<(), Error> {
+        let now = Clocks::now();
+        let happened = now.since(&self.looked);
+        self.looked = now;
+        if now.slot() == self.slot && happened == (Happened { step: 0, suspended: 0 }) {
+            return Ok(());
+        }
+        self.slot = now.slot();
+        self.write(monitor)
+    }
+
+    /// Writes what was counted so far, whatever the time.
+    ///
+    /// # Errors
+    /// As [`Keeper::look`].
+    pub fn write(&mut self, monitor: &mut Monitor) -> Result<(), Error> {
+        let seen = monitor.tidy();
+        let slept = seen.slept.saturating_sub(self.seen.slept);
+        let unseen = seen.unseen.saturating_sub(self.seen.unseen);
+        let (boot, system) = (self.boot.clone(), self.system);
+        let (memory, balance) = (monitor.memory(), monitor.balance());
+        self.store.change(|transaction| {
+            let before = store::counters(transaction)?;
+            let begun = memory.begun();
+            let known = before.as_ref().filter(|it| it.boot == boot && it.begun == begun);
+            let (now, longest, counters) = take(memory, known.map_or(0, |it| it.interval));
+            let mut row = row(memory, known, (&now, &counters), &longest);
+            row.system = system;
+            row.body.woken = balance.woken.saturating_sub(known.map_or(0, |it| it.woken));
+            row.body.difference = balance.difference;
+            (row.body.slept, row.body.unseen) = (slept, unseen);
+            for event in events(before.as_ref(), known, &now, row.start) {
+                store::note(transaction, event)?;
+            }
+            store::append(transaction, &row)?;
+            let counters = Counters { boot, begun, woken: balance.woken, ..counters };
+            store::set_counters(transaction, &counters)
+        })?;
+        self.seen = seen;
+        Ok(())
+    }
+}
+
+type Longests = std::collections::BTreeMap<(u32, Kind), RawWorst>;
+
+/// The counters, and the longest of all intervals from one on. A new interval begins.
+fn take(memory: &Memory, first: u32) -> (Clocks, Longests, Counters) {
+    let open = memory.interval();
+    let mut longest = Longests::new();
+    let mut keep = |interval: u32| {
+        for cpu in 0..memory.cpus() {
+            for kind in Kind::ALL {
+                let Some(worst) = memory.worst_of_interval(cpu, kind, interval) else { continue };
+                let place = (cpu as u32, kind);
+                if longest.get(&place).is_none_or(|known| known.latency < worst.latency) {
+                    longest.insert(place, worst);
+                }
+            }
+        }
+    };
+    // One that was begun by somebody who was killed before it was written. Those before are overwritten.
+    if let Some(closed) = open.checked_sub(1).filter(|closed| *closed >= first) {
+        keep(closed);
+    }
+    let interval = memory.next_interval();
+    let now = Clocks::now();
+    let mut cells = Cells::new();
+    for cpu in 0..memory.cpus() {
+        for kind in Kind::ALL {
+            let mut places = Places::default();
+            memory.each_place(cpu, kind, |place, count| places.add(place, count));
+            if places.count() > 0 {
+                let cell = Cell { sum: memory.sum(cpu, kind), places, ..Cell::default() };
+                cells.insert((cpu as u32, kind), cell);
+            }
+        }
+    }
+    keep(open);
+    let Clocks { monotonic, boottime, realtime } = now;
+    (now, longest, Counters { interval, monotonic, boottime, realtime, cells, ..Counters::default() })
+}
+
+/// What came since the counters that are known.
+fn row(
+    memory: &Memory,
+    known: Option<&Counters>,
+    (now, counters): (&Clocks, &Counters),
+    longest: &Longests,
+) -> Row {
+    let awake = now.monotonic.saturating_sub(known.map_or(memory.begun(), |it| it.monotonic));
+    let passed = known.map_or(awake, |it| now.boottime.saturating_sub(it.boottime));
+    let ahead = now.realtime.saturating_sub(now.monotonic);
+    let mut cells = Cells::new();
+    for (place, cell) in &counters.cells {
+        let before = known.and_then(|it| it.cells.get(place));
+        let places = before.map_or_else(|| cell.places.clone(), |before| cell.places.since(&before.places));
+        let Some(last) = places.last() else { continue };
+        let longest = longest_of(last, longest.get(place), ahead);
+        let sum = cell.sum.saturating_sub(before.map_or(0, |before| before.sum));
+        cells.insert(*place, Cell { sum, longest, places });
+    }
+    Row {
+        start: store::saturated(now.realtime.saturating_sub(passed) / IN_MS),
+        duration: store::saturated(awake / IN_MS),
+        body: Body { cells, ..Body::default() },
+        ..Row::default()
+    }
+}
+
+/// The longest latency: the one that the programs kept, unless the histogram knows of a longer one.
+fn longest_of(last: usize, kept: Option<&RawWorst>, ahead: u64) -> Longest {
+    let (begin, end) = bounds(last);
+    if let Some(kept) = kept.filter(|kept| kept.latency >= begin) {
+        let on_the_day = |time: u64| if time == 0 { 0 } else { time + ahead };
+        let worst = RawWorst {
+            end: on_the_day(kept.end),
+            intended: on_the_day(kept.intended),
+            fired: on_the_day(kept.fired),
+            woken: on_the_day(kept.woken),
+            ..kept.clone()
+        };
+        return Longest { ns: kept.latency, is: Maximum::Exact, worst: Some(worst) };
+    }
+    match end {
+        u64::MAX => Longest { ns: begin, is: Maximum::AtLeast, worst: None },
+        _ => Longest { ns: end, is: Maximum::Below, worst: None },
+    }
+}
+
+/// What happened since the last row.
+fn events(before: Option<&Counters>, known: Option<&Counters>, now: &Clocks, start: i64) -> Vec<Event> {
+    let time_ms = store::saturated(now.realtime / IN_MS);
+    let event = |kind, ns: i64| Event { time_ms, kind, amount_ms: ns / IN_MS as i64 };
+    let (Some(before), None) = (before, known) else {
+        let Some(known) = known else { return Vec::new() };
+        let Counters { monotonic, boottime, realtime, .. } = *known;
+        let happened = now.since(&Clocks { monotonic, boottime, realtime });
+        let both = [(EventKind::ClockStep, happened.step), (EventKind::Suspended, happened.suspended)];
+        return both.into_iter().filter(|(_, ns)| *ns != 0).map(|(kind, ns)| event(kind, ns)).collect();
+    };
+    let amount_ms = start.saturating_sub(store::saturated(before.realtime / IN_MS)).max(0);
+    vec![Event { time_ms: start, kind: EventKind::NotCounted, amount_ms }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn clocks(monotonic: u64, suspended: u64, realtime: u64) -> Clocks {
+        let (monotonic, boottime) = (monotonic * SECOND, (monotonic + suspended) * SECOND);
+        Clocks { monotonic, boottime, realtime: realtime * SECOND }
+    }
+
+    #[test]
+    fn what_happened_to_the_clocks_is_told() {
+        let before = clocks(100, 0, 5000);
+        let since = |now: Clocks| {
+            let happened = now.since(&before);
+            (happened.step / SECOND as i64, happened.suspended / SECOND as i64)
+        };
+        assert_eq!(since(clocks(400, 0, 5300)), (0, 0));
+        assert_eq!(since(clocks(400, 0, 8900)), (3600, 0));
+        assert_eq!(since(clocks(400, 0, 1000)), (-4300, 0));
+        assert_eq!(since(clocks(400, 7200, 12_500)), (0, 7200));
+        assert_eq!(since(clocks(400, 7200, 12_600)), (100, 7200));
+        // Slewing is no step.
+        let slewed = Clocks { realtime: 5300 * SECOND + SECOND / 5, ..clocks(400, 0, 0) };
+        assert_eq!(since(slewed), (0, 0));
+    }
+
+    #[test]
+    fn a_histogram_that_knows_of_a_longer_one_is_believed() {
+        let kept = |latency| RawWorst {
+            latency,
+            end: 9000,
+            intended: 0,
+            fired: 0,
+            woken: 8000,
+            tid: 1,
+            priority: 19,
+            other_tid: 0,
+            other_priority: 120,
+            name: "robot".into(),
+            other_name: "swapper/0".into(),
+        };
+        let exact = longest_of(17, Some(&kept(17_300)), 50);
+        assert_eq!((exact.ns, exact.is), (17_300, Maximum::Exact));
+        let worst = exact.worst.unwrap();
+        assert_eq!((worst.end, worst.woken, worst.intended), (9050, 8050, 0));
+        let below = Longest { ns: 18_000, is: Maximum::Below, worst: None };
+        assert_eq!(longest_of(17, Some(&kept(16_999)), 50), below);
+        assert_eq!(longest_of(17, None, 50), below);
+        let at_least = longest_of(10_241, None, 0);
+        assert_eq!((at_least.ns, at_least.is), (10_241_000, Maximum::AtLeast));
+        // Beyond the histogram, what was kept is known to the nanosecond.
+        assert_eq!(longest_of(10_241, Some(&kept(30_000_000)), 0).ns, 30_000_000);
+    }
+
+    #[test]
+    fn a_gap_is_noted_where_counting_began_anew() {
+        let before = Counters { realtime: 1000 * SECOND, ..Counters::default() };
+        let now = clocks(60, 0, 5000);
+        let gap = events(Some(&before), None, &now, 4_940_000);
+        let expected = Event { time_ms: 4_940_000, kind: EventKind::NotCounted, amount_ms: 3_940_000 };
+        assert_eq!(gap, [expected]);
+        assert_eq!(events(None, None, &now, 0), []);
+        let known =
+            Counters { monotonic: 10 * SECOND, boottime: 10 * SECOND, realtime: 4950 * SECOND, ..before };
+        assert_eq!(events(Some(&known), Some(&known), &now, 0), []);
+        let stepped = Clocks { realtime: 9000 * SECOND, ..now };
+        let step = events(Some(&known), Some(&known), &stepped, 0);
+        assert_eq!(step, [Event { time_ms: 9_000_000, kind: EventKind::ClockStep, amount_ms: 4_000_000 }]);
+    }
+}

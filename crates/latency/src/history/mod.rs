@@ -1,0 +1,126 @@
+//! Years of history: what was counted every five minutes, in a file that survives everything.
+//!
+//! ```text
+//! arrays ──► Keeper ──► rows of five minutes ──► hours ──► days
+//!                └────────── SQLite ──────────────────┘ ──► Period ──► reports, plots, comparisons
+//! ```
+//!
+//! [`Keeper`] writes what the programs have counted since it was written last; what that was stands in the same file and changes
+//! in the same transaction, so that a kill loses nothing and doubles nothing. [`Store`] is the file, [`Period`] what it says of
+//! a time. How that is shown is somebody else's business.
+
+mod body;
+mod bytes;
+mod database;
+mod keeper;
+mod period;
+mod places;
+mod report;
+pub mod simulate;
+mod store;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+pub use database::default_path;
+pub use keeper::Keeper;
+pub use period::{Choice, Coverage, Period, Point, Span, Start, System};
+pub use report::{HistoryReport, Wakeups};
+pub use store::{Event, EventKind, Fact, Incident, Row, Store};
+
+/// Why a history can't be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file can't be used.
+    #[error("{what} {path}")]
+    File {
+        /// What was to be done.
+        what: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It is something else.
+    #[error(
+        "{path}: expected a history of tompion monitor, found {found}; it was left as it is (--history names another file)"
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: String,
+    },
+    /// Another version of Tompion made it.
+    #[error(
+        "{path}: expected a history of version {expected}, found version {found}; read it with the Tompion that wrote it"
+    )]
+    OtherVersion {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// Ours.
+        expected: i64,
+    },
+    /// Another monitor writes into it.
+    #[error("{path}: a history of the monitor {found}, not of {expected}; name another file for this one")]
+    OtherMonitor {
+        /// The file.
+        path: PathBuf,
+        /// Whose it is.
+        found: String,
+        /// Who wanted it.
+        expected: String,
+    },
+    /// What is in it can't have been written by us.
+    #[error("{path} is damaged: {what}; it was left as it is (move it away to begin anew)")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found, and where.
+        what: String,
+    },
+    /// The database refused something.
+    #[error("{path}: {what}")]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// What it says.
+        what: String,
+    },
+}
+
+impl Error {
+    fn file(what: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::File { what, path: path.into(), source }
+    }
+
+    fn database(path: &Path, error: rusqlite::Error) -> Self {
+        use rusqlite::{Error as E, ErrorCode};
+        let path = path.into();
+        match &error {
+            E::SqliteFailure(code, _) => match code.code {
+                ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
+                    Self::Damaged { path, what: code.to_string() }
+                }
+                ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
+                    Self::Database { path, what: "another process has it locked".into() }
+                }
+                ErrorCode::ReadOnly => {
+                    Self::Database { path, what: "it can't be written; run as its owner".into() }
+                }
+                _ => Self::Database { path, what: error.to_string() },
+            },
+            // A column that has another type, a table without what it should have.
+            E::FromSqlConversionFailure(..)
+            | E::IntegralValueOutOfRange(..)
+            | E::InvalidColumnType(..)
+            | E::QueryReturnedNoRows
+            | E::SqlInputError { .. } => Self::Damaged { path, what: error.to_string() },
+            _ => Self::Database { path, what: error.to_string() },
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! What a history says of a time.
+//!
+//! Days that lie within it are taken whole, at its ends hours, at theirs rows, and then those that are not part of an hour yet.
+
+use rusqlite::Connection;
+use serde::Serialize;
+
+use super::{
+    Error,
+    body::{Body, read_maxima},
+    store::{DAY, Event, Fact, Failure, HOUR, Incident, Store, event_of, floor},
+};
+use crate::kinds::Kind;
+
+/// The year 9999, in milliseconds since 1970: nothing is later.
+const LATEST: i64 = 253_402_300_800_000;
+
+/// From a time until before another, in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Span {
+    /// The first.
+    pub from_ms: i64,
+    /// The first that doesn't belong to it.
+    pub to_ms: i64,
+}
+
+impl Span {
+    /// All times.
+    pub const ALL: Self = Self { from_ms: 0, to_ms: LATEST };
+
+    fn contains(self) -> String {
+        format!("start >= {} AND start < {}", self.from_ms, self.to_ms)
+    }
+
+    /// Whole units within it, and what is left at both ends.
+    fn split(self, unit: i64) -> (Option<Self>, Vec<Self>) {
+        let (first, last) = (floor(self.from_ms + unit - 1, unit), floor(self.to_ms, unit));
+        if first >= last {
+            return (None, vec![self]);
+        }
+        let ends = [Self { to_ms: first, ..self }, Self { from_ms: last, ..self }];
+        let ends = ends.into_iter().filter(|end| end.from_ms < end.to_ms).collect();
+        (Some(Self { from_ms: first, to_ms: last }), ends)
+    }
+}
+
+/// A start of whoever writes the history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Start {
+    /// When, in milliseconds since 1970.
+    pub time_ms: i64,
+    /// Which life of the machine.
+    pub boot: String,
+    /// Which system.
+    pub system: i64,
+}
+
+/// How much of a time was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Coverage {
+    /// Rows; most are of five minutes.
+    pub rows: u64,
+    /// How long they are together, in milliseconds.
+    pub counted_ms: i64,
+    /// When the first begins and the last ends, in milliseconds since 1970.
+    pub first_ms: i64,
+    /// See `first_ms`.
+    pub last_ms: i64,
+}
+
+/// A system and what it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct System {
+    /// Its number in this history.
+    pub system: i64,
+    /// Its properties.
+    pub facts: Vec<Fact>,
+}
+
+impl System {
+    /// One of its properties.
+    pub fn fact(&self, name: &str) -> Option<&str> {
+        self.facts.iter().find(|fact| fact.name == name).map(|fact| fact.value.as_str())
+    }
+}
+
+/// What a history says of a time.
+#[derive(Clone, Debug)]
+pub struct Period {
+    /// What it is of: what was asked for, or the hours and days around it where no more is left.
+    pub span: Span,
+    /// What was counted.
+    pub(crate) body: Body,
+    /// How much of the time was counted.
+    pub coverage: Coverage,
+    /// Systems that it was counted on.
+    pub systems: Vec<System>,
+    /// When whoever wrote it began.
+    pub starts: Vec<Start>,
+    /// What happened to the clock and to counting.
+    pub events: Vec<Event>,
+    /// Latencies that crossed their thresholds.
+    pub incidents: Vec<Incident>,
+}
+
+/// The longest of a CPU and kind in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// When the row begins and how long it is, in milliseconds.
+    pub start_ms: i64,
+    /// See `start_ms`.
+    pub duration_ms: i64,
+    /// Where.
+    pub cpu: u32,
+    /// Of which kind.
+    pub kind: Kind,
+    /// The longest, in nanoseconds.
+    pub ns: u64,
+}
+
+/// Which rows are meant: of a time, and of some systems or of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The time.
+    pub span: Span,
+    /// The systems.
+    pub systems: Option<Vec<i64>>,
+}
+
+impl Choice {
+    /// Of all systems.
+    pub const fn of(span: Span) -> Self {
+        Self { span, systems: None }
+    }
+
+    /// For the WHERE of rows, hours and days.
+    fn condition(&self, span: Span) -> String {
+        let Some(systems) = &self.systems else { return span.contains() };
+        let numbers: Vec<String> = systems.iter().map(i64::to_string).collect();
+        format!("{} AND system IN ({})", span.contains(), numbers.join(","))
+    }
+}
+
+impl Store {
+    /// What the history says of a choice.
+    ///
+    /// # Errors
+    /// If it is damaged or can't be read.
+    pub fn period(&self, choice: &Choice) -> Result<Period, Error> {
+        self.read(|connection| {
+            let span = rounded(connection, choice.span)?;
+            let choice = Choice { span, ..choice.clone() };
+            Ok(Period {
+                span,
+                body: sum(connection, &choice)?,
+                coverage: coverage(connection, &choice)?,
+                systems: systems(connection, &choice)?,
+                starts: starts(connection, &choice)?,
+                events: events(connection, span)?,
+                incidents: incidents(connection, span)?,
+            })
+        })
+    }
+
+    /// Tells the longest of each row, CPU and kind, older rows first; of whole days where the choice spans more than three
+    /// years.
+    ///
+    /// # Errors
+    /// If the history is damaged or can't be read.
+    pub fn maxima(&self, choice: &Choice, mut tell: impl FnMut(Point)) -> Result<(), Error> {
+        const MANY: i64 = 3 * 366 * DAY;
+        self.read(|connection| {
+            let span = rounded(connection, choice.span)?;
+            let covered = coverage(connection, &Choice { span, ..choice.clone() })?;
+            if covered.last_ms - covered.first_ms > MANY {
+                points_of_days(connection, choice, &mut tell)
+            } else {
+                points(connection, &choice.condition(choice.span), &mut tell)
+            }
+        })
+    }
+
+    /// All systems that anything was counted on, the one that was seen last at the end.
+    ///
+    /// # Errors
+    /// If the history is damaged or can't be read.
+    pub fn systems(&self) -> Result<Vec<System>, Error> {
+        self.read(|connection| systems(connection, &Choice::of(Span::ALL)))
+    }
+
+    /// Reads what is there at one moment.
+    fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Failure>) -> Result<T, Error> {
+        let begun = self.connection.unchecked_transaction().map_err(|error| self.failed(error))?;
+        let found = read(&begun).map_err(|failure| failure.of(&self.path));
+        drop(begun);
+        found
+    }
+}
+
+/// A span to the hours or days around it, where nothing shorter is left.
+fn rounded(connection: &Connection, span: Span) -> Result<Span, Failure> {
+    let span = Span { from_ms: span.from_ms.clamp(0, LATEST), to_ms: span.to_ms.clamp(0, LATEST) };
+    let oldest = |what: &str| -> rusqlite::Result<i64> {
+        connection.query_row(what, [], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0)))
+    };
+    let rows = oldest("SELECT start FROM rows WHERE id = (SELECT min(id) FROM bodies)").or_else(none)?;
+    let hours = oldest("SELECT start FROM hours WHERE id = (SELECT min(id) FROM hours)").or_else(none)?;
+    let unit = |time: i64| match time {
+        _ if time < hours => DAY,
+        _ if time < rows => HOUR,
+        _ => 1,
+    };
+    Ok(Span {
+        from_ms: floor(span.from_ms, unit(span.from_ms)),
+        to_ms: floor(span.to_ms + unit(span.to_ms) - 1, unit(span.to_ms)).min(LATEST),
+    })
+}
+
+fn none(error: rusqlite::Error) -> rusqlite::Result<i64> {
+    if matches!(error, rusqlite::Error::QueryReturnedNoRows) { Ok(0) } else { Err(error) }
+}
+
+/// All that was counted.
+fn sum(connection: &Connection, choice: &Choice) -> Result<Body, Failure> {
+    let mut sum = Body::default();
+    let mut add = |table: &str, condition: &str| add_all(connection, &mut sum, table, condition);
+    let (days, ends) = choice.span.split(DAY);
+    if let Some(days) = days {
+        add("days", &choice.condition(days))?;
+    }
+    let rows = "rows JOIN bodies USING(id)";
+    for end in ends {
+        let (hours, ends) = end.split(HOUR);
+        if let Some(hours) = hours {
+            add("hours", &choice.condition(hours))?;
+        }
+        for end in ends {
+            add(rows, &format!("{} AND id <= (SELECT rolled FROM state)", choice.condition(end)))?;
+        }
+    }
+    add(rows, &format!("{} AND id > (SELECT rolled FROM state)", choice.condition(choice.span)))?;
+    Ok(sum)
+}
+
+fn add_all(connection: &Connection, sum: &mut Body, table: &str, condition: &str) -> Result<(), Failure> {
+    let mut statement = connection.prepare(&format!("SELECT id, body FROM {table} WHERE {condition}"))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let bytes = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        if let Err(damage) = sum.add_bytes(bytes) {
+            let (name, id): (_, i64) = (table.split(' ').next().unwrap_or_default(), row.get(0)?);
+            return Err(Failure::Damaged(format!("{name}, number {id}"), damage));
+        }
+    }
+    Ok(())
+}
+
+fn coverage(connection: &Connection, choice: &Choice) -> Result<Coverage, Failure> {
+    let select = format!(
+        "SELECT count(*), total(duration), coalesce(min(start), 0), coalesce(max(start + duration), 0) FROM rows WHERE {}",
+        choice.condition(choice.span)
+    );
+    Ok(connection.query_row(&select, [], |row| {
+        Ok(Coverage {
+            rows: row.get::<_, i64>(0)?.max(0) as u64,
+            counted_ms: row.get::<_, f64>(1)? as i64,
+            first_ms: row.get(2)?,
+            last_ms: row.get(3)?,
+        })
+    })?)
+}
+
+fn systems(connection: &Connection, choice: &Choice) -> Result<Vec<System>, Failure> {
+    let select = format!(
+        "SELECT id, facts FROM systems JOIN (SELECT system, max(start) AS last FROM rows WHERE {} GROUP BY system)
+            ON id = system ORDER BY last",
+        choice.condition(choice.span)
+    );
+    let mut statement = connection.prepare(&select)?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let text: String = row.get(1)?;
+        // Whoever wrote something else there has no facts.
+        found.push(System { system: row.get(0)?, facts: serde_json::from_str(&text).unwrap_or_default() });
+    }
+    Ok(found)
+}
+
+fn starts(connection: &Connection, choice: &Choice) -> Result<Vec<Start>, Failure> {
+    let select = format!(
+        "SELECT start, boot, system FROM (SELECT id, time AS start, boot, system FROM starts) WHERE {} ORDER BY id",
+        choice.condition(choice.span)
+    );
+    let mut statement = connection.prepare(&select)?;
+    let rows = statement
+        .query_map([], |row| Ok(Start { time_ms: row.get(0)?, boot: row.get(1)?, system: row.get(2)? }))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+fn events(connection: &Connection, span: Span) -> Result<Vec<Event>, Failure> {
+    let select = "SELECT time, kind, amount FROM events WHERE time >= ? AND time < ? ORDER BY id";
+    let mut statement = connection.prepare(select)?;
+    let rows = statement.query_map([span.from_ms, span.to_ms], event_of)?;
+    Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().flatten().collect())
+}
+
+fn incidents(connection: &Connection, span: Span) -> Result<Vec<Incident>, Failure> {
+    const IN_NS: i64 = 1_000_000;
+    let select = "SELECT time, cpu, tid, thread, kind, latency, cause, folder FROM incidents
+        WHERE time >= ? AND time < ? ORDER BY time, id";
+    let mut statement = connection.prepare(select)?;
+    let bounds = [span.from_ms, span.to_ms].map(|time| time.saturating_mul(IN_NS));
+    let rows = statement.query_map(bounds, |row| {
+        let kind: String = row.get(4)?;
+        let number = |column| Ok::<u64, rusqlite::Error>(row.get::<_, i64>(column)?.max(0) as u64);
+        Ok(Kind::of_name(&kind).map(|kind| Incident {
+            time_ns: number(0).unwrap_or(0),
+            cpu: row.get(1).unwrap_or(0),
+            tid: row.get(2).unwrap_or(0),
+            thread: row.get(3).unwrap_or_default(),
+            kind,
+            latency_ns: number(5).unwrap_or(0),
+            cause: row.get(6).unwrap_or_default(),
+            folder: row.get::<_, String>(7).unwrap_or_default().into(),
+        }))
+    })?;
+    Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().flatten().collect())
+}
+
+/// What rows say that a condition chooses.
+fn points(connection: &Connection, condition: &str, tell: &mut impl FnMut(Point)) -> Result<(), Failure> {
+    let select = format!("SELECT id, start, duration, maxima FROM rows WHERE {condition} ORDER BY start");
+    let mut statement = connection.prepare(&select)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (start_ms, duration_ms) = (row.get(1)?, row.get(2)?);
+        let bytes = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
+        let tell = |cpu, kind, ns| tell(Point { start_ms, duration_ms, cpu, kind, ns });
+        if let Err(damage) = read_maxima(bytes, tell) {
+            return Err(Failure::Damaged(format!("rows, number {}", row.get::<_, i64>(0)?), damage));
+        }
+    }
+    Ok(())
+}
+
+/// What days say, and rows that are part of none yet.
+fn points_of_days(
+    connection: &Connection,
+    choice: &Choice,
+    tell: &mut impl FnMut(Point),
+) -> Result<(), Failure> {
+    let condition = choice.condition(choice.span);
+    let mut statement =
+        connection.prepare(&format!("SELECT id, start, body FROM days WHERE {condition} ORDER BY start"))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let start_ms = row.get(1)?;
+        let mut body = Body::default();
+        if let Err(damage) = body.add_bytes(row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?) {
+            return Err(Failure::Damaged(format!("days, number {}", row.get::<_, i64>(0)?), damage));
+        }
+        for ((cpu, kind), cell) in &body.cells {
+            tell(Point { start_ms, duration_ms: DAY, cpu: *cpu, kind: *kind, ns: cell.longest.ns });
+        }
+    }
+    points(connection, &format!("{condition} AND id > (SELECT rolled FROM state)"), tell)
+}

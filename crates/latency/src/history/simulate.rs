@@ -1,0 +1,134 @@
+//! Histories that nobody lived through, for tests and for measuring what ten years take.
+
+use super::{
+    body::{Body, Cell, Longest},
+    places::Places,
+};
+use crate::{kinds::Kind, memory::RawWorst, report::Maximum};
+
+/// Numbers that look random and are the same each time.
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// The same numbers for the same beginning.
+    pub const fn new(begin: u64) -> Self {
+        Self(begin)
+    }
+
+    /// Any number (SplitMix64: Steele, Lea and Flood, 2014).
+    pub const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// One below a bound; 0 if that is 0.
+    pub const fn below(&mut self, bound: u64) -> u64 {
+        if bound == 0 { 0 } else { self.next() % bound }
+    }
+
+    /// From 0 up to 1.
+    fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// A machine with so many CPUs whose real-time threads are woken a thousand times a second on each.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// How many CPUs.
+    pub cpus: u32,
+    /// How much longer everything takes than usual: 1 is usual.
+    pub slowness: f64,
+    dice: Dice,
+}
+
+/// By kind: the usual latency in microseconds, what share of the wake-ups are of it, and how far the tail reaches.
+const SHAPES: [(Kind, f64, f64, f64); 6] = [
+    (Kind::Wakeup, 4.0, 0.93, 9.0),
+    (Kind::Shared, 9.0, 0.04, 14.0),
+    (Kind::Preempted, 22.0, 0.03, 30.0),
+    (Kind::MissedTimer, 3.0, 0.90, 7.0),
+    (Kind::TimerWakeup, 7.0, 0.84, 11.0),
+    (Kind::TimerWakeupAll, 7.5, 0.90, 12.0),
+];
+
+impl Machine {
+    /// The same each time.
+    pub const fn new(cpus: u32, begin: u64) -> Self {
+        Self { cpus, slowness: 1.0, dice: Dice::new(begin) }
+    }
+
+    /// What was counted in so many seconds that end at `end`, in nanoseconds since 1970.
+    pub fn count(&mut self, seconds: u64, end: u64) -> Body {
+        let mut body = Body { woken: 1000 * seconds * u64::from(self.cpus), ..Body::default() };
+        body.slept = body.woken;
+        for cpu in 0..self.cpus {
+            // Load comes and goes: by the hour of the day, and by chance.
+            let hour = (end / 3_600_000_000_000 % 24) as f64;
+            let day = 1.0 + 0.5 * (1.0 - (hour - 14.0).abs() / 12.0);
+            let load = self.slowness * day * (0.8 + 0.4 * self.dice.share()) * (1.0 + 0.15 * f64::from(cpu));
+            for shape in SHAPES {
+                let cell = self.cell(shape, 1000 * seconds, load, (seconds, end));
+                body.cells.insert((cpu, shape.0), cell);
+            }
+        }
+        body
+    }
+
+    /// Most are near the usual latency, each farther microsecond has fewer, single ones are far out.
+    fn cell(
+        &mut self,
+        (kind, usual, share, reach): (Kind, f64, f64, f64),
+        wakeups: u64,
+        load: f64,
+        (seconds, end): (u64, u64),
+    ) -> Cell {
+        let dice = &mut self.dice;
+        let mut places = Places::default();
+        let (peak, fall) = ((usual * load.sqrt()) as usize, (reach * load / 9.0).max(0.6));
+        let mut height = wakeups as f64 * share / (fall + 1.0);
+        for place in peak.saturating_sub(1)..peak + 400 {
+            // Of those that are few each is there or not by chance.
+            let noise = if height < 30.0 { 2.0 * dice.share() } else { 0.95 + 0.1 * dice.share() };
+            places.add(place, (height * noise).round() as u64);
+            if height < 0.05 {
+                break;
+            }
+            height *= (-1.0 / fall).exp();
+            if height < 40.0 {
+                height = height.max(40.0 * (-(place as f64 - peak as f64) / (reach * 2.2 * load)).exp());
+            }
+        }
+        let longest = usual * load
+            + reach * load * (1.0 - dice.share()).ln().abs() * 3.0
+            + places.last().unwrap_or(0) as f64;
+        let outlier = if dice.below(3000) == 0 { 300.0 * (1.0 + dice.share()) } else { 0.0 };
+        let ns = ((longest + outlier) * 1000.0) as u64;
+        places.add((ns / 1000) as usize, 1);
+        let sum = places.filled().map(|(place, count)| place as u64 * 1000 * count + 500 * count).sum();
+        let late = end.saturating_sub(dice.below(seconds * 1_000_000_000));
+        let (other_tid, other_name) =
+            [(0, "swapper"), (912, "kworker/1:2"), (4711, "logger")][dice.below(3) as usize];
+        let worst = RawWorst {
+            latency: ns,
+            end: late,
+            intended: if matches!(kind, Kind::Wakeup | Kind::Shared | Kind::Preempted) {
+                0
+            } else {
+                late - ns
+            },
+            fired: late - ns * 2 / 3,
+            woken: if kind == Kind::MissedTimer { 0 } else { late - ns / 2 },
+            tid: 1200 + dice.below(4) as u32,
+            priority: 19,
+            other_tid,
+            other_priority: 120,
+            name: ["axis-x", "axis-y", "axis-z", "watchdog"][dice.below(4) as usize].into(),
+            other_name: other_name.into(),
+        };
+        Cell { sum, longest: Longest { ns, is: Maximum::Exact, worst: Some(worst) }, places }
+    }
+}

@@ -1,0 +1,429 @@
+//! What is written, and how it becomes less with age.
+//!
+//! | | kept |
+//! |---|---|
+//! | the longest of each CPU and kind in each five minutes | for ever |
+//! | all of five minutes | the last [`KEPT_BODIES`], a month |
+//! | all of an hour | the last [`KEPT_HOURS`], 400 days |
+//! | all of a day | for ever |
+//!
+//! Age is told by how much came since, never by the clock: one that is wrong for a while must not cost a history.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Error,
+    body::{Body, Cells, counters_of_bytes, counters_to_bytes},
+    bytes::Damaged,
+    database,
+};
+use crate::kinds::Kind;
+
+/// What a row is of, in milliseconds.
+pub const FIVE_MINUTES: i64 = 300_000;
+/// In milliseconds.
+pub const HOUR: i64 = 3_600_000;
+/// In milliseconds.
+pub const DAY: i64 = 24 * HOUR;
+
+/// How many rows have all that was counted: 31 days.
+pub const KEPT_BODIES: i64 = 31 * 24 * 12;
+/// How many hours there are: 400 days.
+pub const KEPT_HOURS: i64 = 400 * 24;
+/// How many starts, events and incidents there are, each.
+const KEPT_OTHERS: i64 = 100_000;
+
+/// A property of the system, such as its kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fact {
+    /// What it is called.
+    pub name: String,
+    /// What it is.
+    pub value: String,
+}
+
+/// A latency that crossed its threshold, of which a trace was kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Incident {
+    /// When, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// Where.
+    pub cpu: u32,
+    /// Whose.
+    pub tid: u32,
+    /// Its name.
+    pub thread: String,
+    /// Of which kind.
+    pub kind: Kind,
+    /// How long, in nanoseconds.
+    pub latency_ns: u64,
+    /// What is to blame, in a few words.
+    pub cause: String,
+    /// Where the trace is.
+    pub folder: PathBuf,
+}
+
+/// Something that happened to the clock or to counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EventKind {
+    /// The time of the day was set: forward, or back where the amount is negative.
+    ClockStep,
+    /// The machine was suspended.
+    Suspended,
+    /// Nothing was counted: the machine was off, or the monitor was stopped.
+    NotCounted,
+}
+
+impl EventKind {
+    const ALL: [Self; 3] = [Self::ClockStep, Self::Suspended, Self::NotCounted];
+
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ClockStep => "clock-step",
+            Self::Suspended => "suspended",
+            Self::NotCounted => "not-counted",
+        }
+    }
+
+    fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// When something happened, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Event {
+    /// When it was noticed, in milliseconds since 1970.
+    pub time_ms: i64,
+    /// What.
+    pub kind: EventKind,
+    /// How long, in milliseconds.
+    pub amount_ms: i64,
+}
+
+/// What was counted from a time on.
+#[derive(Clone, Debug, Default)]
+pub struct Row {
+    /// When it begins, in milliseconds since 1970.
+    pub start: i64,
+    /// How long it is, without the time that the machine was suspended, in milliseconds.
+    pub duration: i64,
+    /// Which system: [`Store::begin`].
+    pub system: i64,
+    /// What was counted.
+    pub body: Body,
+}
+
+/// The programs' counters as they were when the last row was written, and when that was. Times are in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Which life of the machine (`/proc/sys/kernel/random/boot_id`).
+    pub boot: String,
+    /// When counting began, by CLOCK_MONOTONIC.
+    pub begun: u64,
+    /// The interval of the programs' whose longest latencies are not written yet.
+    pub interval: u32,
+    /// CLOCK_MONOTONIC.
+    pub monotonic: u64,
+    /// CLOCK_BOOTTIME.
+    pub boottime: u64,
+    /// CLOCK_REALTIME.
+    pub realtime: u64,
+    /// Threads that were woken.
+    pub woken: u64,
+    /// Histograms and their sums.
+    pub cells: Cells,
+}
+
+/// The file with a history.
+#[derive(Debug)]
+pub struct Store {
+    pub(super) connection: Connection,
+    pub(super) path: PathBuf,
+}
+
+impl Store {
+    /// Opens a history to write; makes it if there is none.
+    ///
+    /// # Errors
+    /// If the file is something else, damaged, of another version, or can't be written. It is left as it is.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        Ok(Self { connection: database::open_to_write(path)?, path: path.into() })
+    }
+
+    /// Opens a history to read.
+    ///
+    /// # Errors
+    /// As [`Store::open`], and if there is none.
+    pub fn open_to_read(path: &Path) -> Result<Self, Error> {
+        Ok(Self { connection: database::open_to_read(path)?, path: path.into() })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Keeps an incident.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub fn record_incident(&self, incident: &Incident) -> Result<(), Error> {
+        let record = || {
+            let id = "INSERT INTO incidents(time, cpu, tid, thread, kind, latency, cause, folder)
+                VALUES(?, ?, ?, ?, ?, ?, ?, ?)";
+            let mut statement = self.connection.prepare_cached(id)?;
+            statement.execute(params![
+                saturated(incident.time_ns),
+                incident.cpu,
+                incident.tid,
+                incident.thread,
+                incident.kind.name(),
+                saturated(incident.latency_ns),
+                incident.cause,
+                incident.folder.to_string_lossy()
+            ])?;
+            forget(&self.connection, "incidents")
+        };
+        record().map_err(|error| self.failed(error))
+    }
+
+    /// Notes that a monitor of this name begins to write, on a system with these properties; which one that is.
+    ///
+    /// # Errors
+    /// If another monitor's history is in the file, or it can't be written.
+    pub fn begin(
+        &mut self,
+        monitor: &str,
+        facts: &[Fact],
+        (boot, time_ms): (&str, i64),
+    ) -> Result<i64, Error> {
+        let facts = serde_json::to_string(facts).unwrap_or_default();
+        let path = self.path.clone();
+        self.change(|transaction| {
+            let found: String = transaction.query_row("SELECT monitor FROM state", [], |row| row.get(0))?;
+            if !found.is_empty() && found != monitor {
+                return Err(Error::OtherMonitor { path, found, expected: monitor.into() }.into());
+            }
+            transaction.execute("UPDATE state SET monitor = ?", [monitor])?;
+            transaction.execute("INSERT OR IGNORE INTO systems(facts) VALUES(?)", [&facts])?;
+            let system: i64 =
+                transaction
+                    .query_row("SELECT id FROM systems WHERE facts = ?", [&facts], |row| row.get(0))?;
+            let start = "INSERT INTO starts(time, boot, system) VALUES(?, ?, ?)";
+            transaction.execute(start, params![time_ms, boot, system])?;
+            forget(transaction, "starts")?;
+            Ok(system)
+        })
+    }
+
+    /// Adds rows, the older ones first.
+    ///
+    /// # Errors
+    /// If they can't be written: then none is.
+    pub fn append(&mut self, rows: &[Row]) -> Result<(), Error> {
+        self.change(|transaction| rows.iter().try_for_each(|row| append(transaction, row)))
+    }
+
+    /// Changes something, all or nothing, while nobody else does.
+    pub(super) fn change<T>(
+        &mut self,
+        change: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Error> {
+        let path = self.path.clone();
+        let made = (|| {
+            let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let done = change(&transaction)?;
+            transaction.commit()?;
+            Ok(done)
+        })();
+        made.map_err(|failure: Failure| failure.of(&path))
+    }
+
+    pub(super) fn failed(&self, error: rusqlite::Error) -> Error {
+        Error::database(&self.path, error)
+    }
+}
+
+/// What goes wrong within a transaction.
+pub enum Failure {
+    /// The database's.
+    Database(rusqlite::Error),
+    /// What is in it.
+    Damaged(String, Damaged),
+    /// One that is told already.
+    Told(Error),
+}
+
+impl Failure {
+    /// In which file it was.
+    pub fn of(self, path: &Path) -> Error {
+        match self {
+            Self::Database(error) => Error::database(path, error),
+            Self::Damaged(place, damage) => {
+                Error::Damaged { path: path.into(), what: format!("{place}: {damage}") }
+            }
+            Self::Told(error) => error,
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Told(error)
+    }
+}
+
+/// Of SQLite's integers the largest is less than half of ours.
+pub fn saturated(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Adds a row. Those of the hour before, if it is the first of its hour, become part of their hours and days.
+pub fn append(transaction: &Transaction<'_>, row: &Row) -> Result<(), Failure> {
+    let pending = "SELECT start FROM rows WHERE id > (SELECT rolled FROM state) ORDER BY id DESC LIMIT 1";
+    let before: Option<i64> =
+        transaction.prepare_cached(pending)?.query_row([], |row| row.get(0)).optional()?;
+    let insert = "INSERT INTO rows(start, duration, system, maxima) VALUES(?, ?, ?, ?)";
+    transaction.prepare_cached(insert)?.execute(params![
+        row.start,
+        row.duration,
+        row.system,
+        row.body.maxima()
+    ])?;
+    let id = transaction.last_insert_rowid();
+    let insert = "INSERT INTO bodies(id, body) VALUES(?, ?)";
+    transaction.prepare_cached(insert)?.execute(params![id, row.body.to_bytes()])?;
+    if before.is_some_and(|before| floor(before, HOUR) != floor(row.start, HOUR)) {
+        roll(transaction, id - 1)?;
+    }
+    Ok(())
+}
+
+/// The beginning of the hour or day that a time is in.
+pub const fn floor(time: i64, unit: i64) -> i64 {
+    time.div_euclid(unit) * unit
+}
+
+/// Adds rows up to one to their hours and days; forgets what is too old.
+fn roll(transaction: &Transaction<'_>, last: i64) -> Result<(), Failure> {
+    let pending = "SELECT id, start, system, body FROM rows JOIN bodies USING(id)
+        WHERE id > (SELECT rolled FROM state) AND id <= ? ORDER BY id";
+    let mut statement = transaction.prepare_cached(pending)?;
+    let mut rows = statement.query([last])?;
+    let mut hours: BTreeMap<(i64, i64), Body> = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let (id, start, system): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let bytes = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
+        let body = hours.entry((floor(start, HOUR), system)).or_default();
+        body.add_bytes(bytes).map_err(|damage| Failure::Damaged(format!("row {id}"), damage))?;
+    }
+    for ((hour, system), body) in hours {
+        add_to(transaction, "hours", (hour, system), &body)?;
+        add_to(transaction, "days", (floor(hour, DAY), system), &body)?;
+    }
+    transaction.prepare_cached("UPDATE state SET rolled = ?")?.execute([last])?;
+    transaction.prepare_cached("DELETE FROM bodies WHERE id <= ?")?.execute([last - KEPT_BODIES])?;
+    let old = "DELETE FROM hours WHERE id <= (SELECT max(id) FROM hours) - ?";
+    transaction.prepare_cached(old)?.execute([KEPT_HOURS])?;
+    Ok(())
+}
+
+/// Adds to what an hour or a day has of a system.
+fn add_to(
+    transaction: &Transaction<'_>,
+    table: &str,
+    (start, system): (i64, i64),
+    body: &Body,
+) -> Result<(), Failure> {
+    let find = format!("SELECT id, body FROM {table} WHERE start = ? AND system = ?");
+    let found: Option<(i64, Vec<u8>)> = transaction
+        .prepare_cached(&find)?
+        .query_row([start, system], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((id, bytes)) = found else {
+        let insert = format!("INSERT INTO {table}(start, system, body) VALUES(?, ?, ?)");
+        transaction.prepare_cached(&insert)?.execute(params![start, system, body.to_bytes()])?;
+        return Ok(());
+    };
+    let mut sum = Body::default();
+    sum.add_bytes(&bytes).map_err(|damage| Failure::Damaged(format!("{table} {id}"), damage))?;
+    sum.merge(body.clone());
+    let update = format!("UPDATE {table} SET body = ? WHERE id = ?");
+    transaction.prepare_cached(&update)?.execute(params![sum.to_bytes(), id])?;
+    Ok(())
+}
+
+/// Keeps the last ones of a table.
+fn forget(connection: &Connection, table: &str) -> rusqlite::Result<()> {
+    let old = format!("DELETE FROM {table} WHERE id <= (SELECT max(id) FROM {table}) - {KEPT_OTHERS}");
+    connection.prepare_cached(&old)?.execute([]).map(drop)
+}
+
+/// Notes that something happened.
+pub fn note(transaction: &Transaction<'_>, event: Event) -> Result<(), Failure> {
+    let insert = "INSERT INTO events(time, kind, amount) VALUES(?, ?, ?)";
+    let values = params![event.time_ms, event.kind.name(), event.amount_ms];
+    transaction.prepare_cached(insert)?.execute(values)?;
+    Ok(forget(transaction, "events")?)
+}
+
+/// The counters as they were when the last row was written.
+pub fn counters(transaction: &Transaction<'_>) -> Result<Option<Counters>, Failure> {
+    let select = "SELECT boot, begun, interval, monotonic, boottime, realtime, woken, counters FROM counters";
+    let mut statement = transaction.prepare_cached(select)?;
+    let mut rows = statement.query([])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let number = |column| -> Result<u64, Failure> { Ok(row.get::<_, i64>(column)?.max(0) as u64) };
+    let bytes = row.get_ref(7)?.as_blob().map_err(rusqlite::Error::from)?;
+    let cells = counters_of_bytes(bytes).map_err(|damage| Failure::Damaged("the counters".into(), damage))?;
+    Ok(Some(Counters {
+        boot: row.get(0)?,
+        begun: number(1)?,
+        interval: row.get(2)?,
+        monotonic: number(3)?,
+        boottime: number(4)?,
+        realtime: number(5)?,
+        woken: number(6)?,
+        cells,
+    }))
+}
+
+/// Remembers the counters of now.
+pub fn set_counters(transaction: &Transaction<'_>, counters: &Counters) -> Result<(), Failure> {
+    transaction.execute("DELETE FROM counters", [])?;
+    let insert = "INSERT INTO counters(boot, begun, interval, monotonic, boottime, realtime, woken, counters)
+        VALUES(?, ?, ?, ?, ?, ?, ?, ?)";
+    transaction.prepare_cached(insert)?.execute(params![
+        counters.boot,
+        saturated(counters.begun),
+        counters.interval,
+        saturated(counters.monotonic),
+        saturated(counters.boottime),
+        saturated(counters.realtime),
+        saturated(counters.woken),
+        counters_to_bytes(&counters.cells)
+    ])?;
+    Ok(())
+}
+
+/// An event as it stands in the database; those of kinds that aren't known are none.
+pub(super) fn event_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Event>> {
+    let kind: String = row.get(1)?;
+    let (time_ms, amount_ms) = (row.get(0)?, row.get(2)?);
+    Ok(EventKind::of_name(&kind).map(|kind| Event { time_ms, kind, amount_ms }))
+}

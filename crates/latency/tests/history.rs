@@ -1,0 +1,304 @@
+//! Histories: what is written stays, whatever happens to who writes, and what reports say of it.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use tompion_latency::{
+    Kind, Maximum,
+    history::{
+        Choice, Event, Fact, HistoryReport, Incident, Row, Span, Store,
+        simulate::{Dice, Machine},
+    },
+};
+
+const FIVE_MINUTES: i64 = 300_000;
+const HOUR: i64 = 12 * FIVE_MINUTES;
+const DAY: i64 = 24 * HOUR;
+/// The beginning of a day, in milliseconds since 1970.
+const BEGIN: i64 = 20_000 * DAY;
+
+/// A history in a folder of its own.
+struct Own {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Own {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { path: folder.path().join("history.sqlite"), _folder: folder }
+    }
+
+    fn report(&self, from_ms: i64, to_ms: i64) -> HistoryReport {
+        let choice = Choice::of(Span { from_ms, to_ms });
+        Store::open_to_read(&self.path).unwrap().period(&choice).unwrap().report()
+    }
+
+    /// The longest of a CPU and kind in each row, in nanoseconds.
+    fn maxima(&self, choice: &Choice, cpu: u32, kind: Kind) -> Vec<(i64, u64)> {
+        let mut found = Vec::new();
+        Store::open_to_read(&self.path)
+            .unwrap()
+            .maxima(choice, |point| {
+                if (point.cpu, point.kind) == (cpu, kind) {
+                    found.push((point.start_ms, point.ns));
+                }
+            })
+            .unwrap();
+        found
+    }
+}
+
+fn system(store: &mut Store, kernel: &str) -> i64 {
+    let facts = [Fact { name: "kernel".into(), value: kernel.into() }];
+    store.begin("tompion-monitor", &facts, ("boot", BEGIN)).unwrap()
+}
+
+/// So many rows from a time on.
+fn rows(machine: &mut Machine, system: i64, start: i64, count: i64) -> Vec<Row> {
+    let row = |number: i64| {
+        let start = start + number * FIVE_MINUTES;
+        let end = (start + FIVE_MINUTES) as u64 * 1_000_000;
+        Row { start, duration: FIVE_MINUTES, system, body: machine.count(300, end) }
+    };
+    (0..count).map(row).collect()
+}
+
+/// How many wake-ups a simulated machine of two CPUs has in a row.
+const WOKEN: u64 = 2 * 300 * 1000;
+
+fn counted(report: &HistoryReport) -> u64 {
+    report.cpus.iter().flat_map(|cpu| cpu.kinds.values()).map(|kind| kind.count).sum()
+}
+
+#[test]
+fn every_time_has_what_was_counted_in_it() {
+    let own = Own::new();
+    let mut store = Store::open(&own.path).unwrap();
+    let number = system(&mut store, "6.12");
+    let mut machine = Machine::new(2, 1);
+    // Three days and a bit, in which rows are parts of hours and days, or not yet.
+    let all = rows(&mut machine, number, BEGIN, 3 * 288 + 17);
+    store.append(&all).unwrap();
+    let mut dice = Dice::new(5);
+    for _ in 0..30 {
+        let (one, other) = (dice.below(all.len() as u64) as i64, dice.below(all.len() as u64) as i64);
+        let (first, last) = (one.min(other), one.max(other) + 1);
+        let report = own.report(BEGIN + first * FIVE_MINUTES, BEGIN + last * FIVE_MINUTES);
+        assert_eq!(report.wakeups.woken, (last - first) as u64 * WOKEN);
+        assert_eq!(report.coverage.rows as i64, last - first);
+        assert_eq!(report.coverage.counted_ms, (last - first) * FIVE_MINUTES);
+        // The longest is the longest of the rows, with the thread that it was of.
+        let choice = Choice::of(Span { from_ms: report.from_ms, to_ms: report.to_ms });
+        let maxima = own.maxima(&choice, 1, Kind::TimerWakeup);
+        let found = &report.cpus[1].kinds[&Kind::TimerWakeup];
+        assert_eq!(maxima.len() as i64, last - first);
+        let longest = maxima.iter().max_by_key(|point| point.1).unwrap();
+        assert_eq!((found.max_us * 1000.0).round() as u64, longest.1);
+        assert_eq!((found.max_is, report.max_us[&1][&Kind::TimerWakeup]), (Maximum::Exact, found.max_us));
+        let late = found.worst.as_ref().unwrap();
+        let time_ms = (late.time_ns / 1_000_000) as i64;
+        assert!(time_ms >= longest.0 && time_ms <= longest.0 + FIVE_MINUTES, "{late:?} {longest:?}");
+    }
+    let whole = own.report(Span::ALL.from_ms, Span::ALL.to_ms);
+    assert_eq!(whole.wakeups.woken, all.len() as u64 * WOKEN);
+    assert_eq!((whole.from_ms, whole.to_ms), (BEGIN, BEGIN + all.len() as i64 * FIVE_MINUTES));
+    // Nothing is where nothing was counted.
+    assert_eq!(own.report(BEGIN - DAY, BEGIN).coverage.rows, 0);
+}
+
+#[test]
+fn systems_are_told_apart_within_an_hour() {
+    let own = Own::new();
+    let mut store = Store::open(&own.path).unwrap();
+    let (old, new) = (system(&mut store, "6.1"), system(&mut store, "6.12"));
+    assert_eq!(system(&mut store, "6.1"), old);
+    let mut machine = Machine::new(2, 2);
+    store.append(&rows(&mut machine, old, BEGIN, 5)).unwrap();
+    machine.slowness = 5.0;
+    store.append(&rows(&mut machine, new, BEGIN + 5 * FIVE_MINUTES, 20)).unwrap();
+    let report = |systems| {
+        let choice = Choice { span: Span::ALL, systems };
+        Store::open_to_read(&own.path).unwrap().period(&choice).unwrap().report()
+    };
+    assert_eq!(report(Some(vec![old])).wakeups.woken, 5 * WOKEN);
+    assert_eq!(report(Some(vec![new])).wakeups.woken, 20 * WOKEN);
+    let both = report(None);
+    assert_eq!(counted(&both), counted(&report(Some(vec![old]))) + counted(&report(Some(vec![new]))));
+    let kernels: Vec<_> = both.systems.iter().map(|system| system.fact("kernel")).collect();
+    assert_eq!(kernels, [Some("6.1"), Some("6.12")]);
+    assert_eq!(both.starts.len(), 3);
+}
+
+#[test]
+fn age_takes_details_and_leaves_sums_and_maxima() {
+    let own = Own::new();
+    let mut store = Store::open(&own.path).unwrap();
+    let number = system(&mut store, "6.12");
+    let mut machine = Machine::new(1, 3);
+    let days = 40;
+    for day in 0..days {
+        store.append(&rows(&mut machine, number, BEGIN + day * DAY, 288)).unwrap();
+    }
+    let woken = WOKEN / 2;
+    assert_eq!(own.report(0, Span::ALL.to_ms).wakeups.woken, days as u64 * 288 * woken);
+    // Each row has its longest, however old.
+    let maxima = own.maxima(&Choice::of(Span::ALL), 0, Kind::MissedTimer);
+    assert_eq!(maxima.len() as i64, days * 288);
+    // What is a month old is there by the hour: a part of an hour becomes all of it, and the report says so.
+    let old = own.report(BEGIN + DAY + 10 * FIVE_MINUTES, BEGIN + DAY + 14 * FIVE_MINUTES);
+    assert_eq!((old.from_ms, old.to_ms), (BEGIN + DAY, BEGIN + DAY + 2 * HOUR));
+    assert_eq!(old.wakeups.woken, 24 * woken);
+    let young = own.report(BEGIN + 39 * DAY + FIVE_MINUTES, BEGIN + 39 * DAY + 2 * FIVE_MINUTES);
+    assert_eq!(young.wakeups.woken, woken);
+}
+
+#[test]
+fn a_clock_that_goes_back_loses_nothing() {
+    let own = Own::new();
+    let mut store = Store::open(&own.path).unwrap();
+    let number = system(&mut store, "6.12");
+    let mut machine = Machine::new(2, 4);
+    // Back by two days within a day, then far ahead, then right.
+    for (start, count) in [(BEGIN + 3 * DAY, 40), (BEGIN + DAY + FIVE_MINUTES, 60), (BEGIN + 30_000 * DAY, 3)]
+    {
+        store.append(&rows(&mut machine, number, start, count)).unwrap();
+    }
+    store.append(&rows(&mut machine, number, BEGIN + 3 * DAY + FIVE_MINUTES, 50)).unwrap();
+    assert_eq!(own.report(0, Span::ALL.to_ms).wakeups.woken, 153 * WOKEN);
+    assert_eq!(own.report(BEGIN + 3 * DAY, BEGIN + 4 * DAY).wakeups.woken, 90 * WOKEN);
+    assert_eq!(own.report(BEGIN + DAY, BEGIN + 2 * DAY).wakeups.woken, 60 * WOKEN);
+}
+
+#[test]
+fn incidents_are_kept_with_their_causes() {
+    let own = Own::new();
+    let store = Store::open(&own.path).unwrap();
+    let incident = |number: u64| Incident {
+        time_ns: BEGIN as u64 * 1_000_000 + number,
+        cpu: 1,
+        tid: 4711,
+        thread: "axis-x".into(),
+        kind: Kind::TimerWakeup,
+        latency_ns: 1_234_567,
+        cause: "interrupts off in e1000_watchdog".into(),
+        folder: "/var/lib/tompion/incidents/1".into(),
+    };
+    (0..3).for_each(|number| store.record_incident(&incident(number)).unwrap());
+    let report = own.report(BEGIN, BEGIN + 1);
+    assert_eq!(report.incidents, [0, 1, 2].map(incident));
+    assert_eq!(own.report(BEGIN + 1, BEGIN + 2).incidents, []);
+    assert_eq!(report.events, Vec::<Event>::new());
+}
+
+#[test]
+fn another_monitors_history_is_left_alone() {
+    let own = Own::new();
+    let mut store = Store::open(&own.path).unwrap();
+    system(&mut store, "6.12");
+    let error = store.begin("another", &[], ("boot", 0)).unwrap_err().to_string();
+    assert!(error.contains("a history of the monitor tompion-monitor, not of another"), "{error}");
+    assert!(!error.contains('\n'));
+}
+
+/// Not a test: what [`kills_lose_nothing_and_double_nothing`] kills.
+#[test]
+#[ignore = "it is started by a test, and never ends"]
+fn writes_until_it_is_killed() {
+    let Some(path) = std::env::var_os("TOMPION_TEST_HISTORY") else { return };
+    let path = Path::new(&path);
+    let mut store = Store::open(path).unwrap();
+    let number = system(&mut store, "6.12");
+    let mut machine = Machine::new(2, 6);
+    loop {
+        let written = Store::open_to_read(path).unwrap().period(&Choice::of(Span::ALL)).unwrap().report();
+        let start = if written.coverage.rows == 0 { BEGIN } else { written.coverage.last_ms };
+        store.append(&rows(&mut machine, number, start, 1)).unwrap();
+    }
+}
+
+#[test]
+fn kills_lose_nothing_and_double_nothing() {
+    let own = Own::new();
+    drop(Store::open(&own.path).unwrap());
+    let mut dice = Dice::new(std::process::id().into());
+    let mut before = 0;
+    for round in 0..300 {
+        // Often enough, and until rows were parts of hours.
+        if round >= 25 && before > 12 {
+            break;
+        }
+        let mut writer = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "writes_until_it_is_killed", "--ignored"])
+            .env("TOMPION_TEST_HISTORY", &own.path)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        thread::sleep(Duration::from_millis(20 + dice.below(180)));
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        // Whoever writes next takes back what was not finished; who reads as its owner does, too.
+        let connection = rusqlite::Connection::open(&own.path).unwrap();
+        let sound: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(sound, "ok", "round {round}");
+        drop(connection);
+        let report = own.report(0, Span::ALL.to_ms);
+        // Rows, hours and days agree, and each row is there once.
+        assert_eq!(report.wakeups.woken, report.coverage.rows * WOKEN, "round {round}");
+        let starts: Vec<i64> =
+            own.maxima(&Choice::of(Span::ALL), 0, Kind::Wakeup).iter().map(|point| point.0).collect();
+        let expected: Vec<i64> =
+            (0..report.coverage.rows as i64).map(|row| BEGIN + row * FIVE_MINUTES).collect();
+        assert_eq!(starts, expected, "round {round}");
+        assert!(report.coverage.rows >= before, "round {round}");
+        before = report.coverage.rows;
+    }
+    assert!(before > 12, "no row was part of an hour: {before}");
+}
+
+#[test]
+fn damaged_bytes_are_named_and_left_as_they_are() {
+    let own = Own::new();
+    let mut store = Store::open(&own.path).unwrap();
+    let number = system(&mut store, "6.12");
+    store.append(&rows(&mut Machine::new(2, 7), number, BEGIN, 30)).unwrap();
+    drop(store);
+    let connection = rusqlite::Connection::open(&own.path).unwrap();
+    connection.execute("UPDATE bodies SET body = x'0102030405060708' WHERE id = 30", []).unwrap();
+    connection.execute("UPDATE rows SET maxima = x'ff' WHERE id = 4", []).unwrap();
+    drop(connection);
+    let store = Store::open_to_read(&own.path).unwrap();
+    let errors = [
+        store.period(&Choice::of(Span::ALL)).map(drop).unwrap_err().to_string(),
+        store.maxima(&Choice::of(Span::ALL), |_| {}).unwrap_err().to_string(),
+    ];
+    for (error, place) in errors.iter().zip(["rows, number 30", "rows, number 4"]) {
+        assert!(error.contains("is damaged") && error.contains(place) && !error.contains('\n'), "{error}");
+    }
+    drop(store);
+
+    // Damage anywhere in the file: an error in one line or an answer, never a panic, and never a change.
+    let good = std::fs::read(&own.path).unwrap();
+    let mut dice = Dice::new(11);
+    for _ in 0..60 {
+        let mut bytes = good.clone();
+        for _ in 0..1 + dice.below(30) {
+            let place = 16 + dice.below(bytes.len() as u64 - 16) as usize;
+            bytes[place] = dice.below(256) as u8;
+        }
+        bytes.truncate(
+            good.len() - if dice.below(2) == 0 { 0 } else { dice.below(good.len() as u64) as usize },
+        );
+        std::fs::write(&own.path, &bytes).unwrap();
+        let read = Store::open_to_read(&own.path)
+            .and_then(|store| store.period(&Choice::of(Span::ALL)).map(|period| drop(period.report())));
+        if let Err(error) = read {
+            assert!(!error.to_string().contains('\n'), "{error}");
+        }
+        assert_eq!(std::fs::read(&own.path).unwrap(), bytes);
+    }
+}
