@@ -35,6 +35,8 @@ ARRAY(logged_wakes, struct logged, 1);
 
 /* A latency that has ended, with all that is told of it. */
 struct sample {
+	struct processor *processor;
+	struct control *settings;
 	u32 cpu;
 	u32 slot; /* of `worsts` */
 	u64 end;
@@ -59,6 +61,28 @@ static ALWAYS_INLINE struct wake *wake_of(u32 tid)
 static ALWAYS_INLINE void count(struct processor *processor, enum count which)
 {
 	__sync_fetch_and_add(&processor->counts[which], 1);
+}
+
+/*
+ * The same without an atomic instruction, which costs as much as all else that is done for a number: for those that only
+ * programs write which never interrupt each other on a CPU. Soft timers' programs are interrupted by hard ones'.
+ */
+static ALWAYS_INLINE void plus(u64 *number, u64 value, int is_interrupted)
+{
+	if (is_interrupted)
+		__sync_fetch_and_add(number, value);
+	else
+		*(volatile u64 *)number += value;
+}
+
+/* Where a sample begins; false if nothing can be counted. */
+static ALWAYS_INLINE int prepare(struct sample *sample)
+{
+	u32 zero = 0;
+	sample->cpu = bpf_get_smp_processor_id();
+	sample->processor = processor_of(sample->cpu);
+	sample->settings = bpf_map_lookup_elem(&control, &zero);
+	return sample->processor && sample->settings;
 }
 
 static ALWAYS_INLINE u64 expiry_of(struct hrtimer *timer)
@@ -92,10 +116,8 @@ static ALWAYS_INLINE void keep_worst(const struct sample *sample, u64 latency, u
 /* Counts a latency: from `since` to the sample's end. */
 static ALWAYS_INLINE void add(enum kind kind, const struct sample *sample, u64 since)
 {
-	u32 zero = 0;
-	struct control *settings = bpf_map_lookup_elem(&control, &zero);
-	struct processor *processor = processor_of(sample->cpu);
-	if (!settings || !processor || !(settings->kinds >> kind & 1))
+	int is_interrupted = sample->slot == MISSED_SOFT_TIMER;
+	if (!(sample->settings->kinds >> kind & 1))
 		return;
 	/* Timers go off early by less than the clock's step. */
 	u64 latency = sample->end > since ? sample->end - since : 0;
@@ -105,10 +127,10 @@ static ALWAYS_INLINE void add(enum kind kind, const struct sample *sample, u64 s
 	u32 place = (sample->cpu * KINDS + kind) * BUCKETS + bucket;
 	u64 *number = bpf_map_lookup_elem(&histograms, &place);
 	if (number)
-		__sync_fetch_and_add(number, 1);
-	__sync_fetch_and_add(&processor->sums[kind], latency);
-	keep_worst(sample, latency, settings->epoch, SINCE_RESET);
-	u32 interval = settings->interval;
+		plus(number, 1, is_interrupted);
+	plus(&sample->processor->sums[kind], latency, is_interrupted);
+	keep_worst(sample, latency, sample->settings->epoch, SINCE_RESET);
+	u32 interval = sample->settings->interval;
 	keep_worst(sample, latency, interval, interval & 1 ? OF_OTHER_INTERVAL : OF_INTERVAL);
 }
 
@@ -150,13 +172,11 @@ static ALWAYS_INLINE u32 place_of(u64 latency)
 }
 
 /* Accounts a wake-up to its thread: from the intended expiry if there is one. */
-static ALWAYS_INLINE void add_to_thread(struct processor *processor, const struct sample *sample)
+static ALWAYS_INLINE void add_to_thread(const struct sample *sample)
 {
 	struct thread *row = row_of(sample->task);
-	u32 zero = 0;
-	struct control *settings = bpf_map_lookup_elem(&control, &zero);
-	if (!row || !settings) {
-		count(processor, WITHOUT_ROW);
+	if (!row) {
+		count(sample->processor, WITHOUT_ROW);
 		return;
 	}
 	u64 since = sample->intended ? sample->intended : sample->woken;
@@ -172,9 +192,9 @@ static ALWAYS_INLINE void add_to_thread(struct processor *processor, const struc
 	row->last = latency;
 	row->priority = sample->priority;
 	row->cpu = sample->cpu;
-	if (row->epoch == settings->epoch && row->worst >= latency)
+	if (row->epoch == sample->settings->epoch && row->worst >= latency)
 		return;
-	row->epoch = settings->epoch;
+	row->epoch = sample->settings->epoch;
 	row->worst = latency;
 	row->worst_end = sample->end;
 	bpf_probe_read_kernel(row->name, sizeof(row->name), sample->task->comm);
@@ -206,6 +226,10 @@ SECTION("tp_btf/hrtimer_start") int arm(u64 *arguments)
 	u64 handler = (u64)timer->function;
 	if (handler == ticks)
 		return 0;
+	/* Who sleeps arms it: what ordinary threads sleep for is nobody's latency here. */
+	struct task_struct *current = bpf_get_current_task_btf();
+	if (handler == wakes_sleeper && current->prio >= FIRST_ORDINARY)
+		return 0;
 	u32 place = (u64)timer >> 3 & (ARMED - 1);
 	struct armed *entry = bpf_map_lookup_elem(&armed, &place);
 	if (!entry)
@@ -219,8 +243,7 @@ SECTION("tp_btf/hrtimer_start") int arm(u64 *arguments)
 	entry->time = now;
 	entry->timer = (u64)timer;
 	/* A thread that sleeps until a time (HRTIMER_MODE_REL is 1) which has passed is behind its own plan. */
-	struct task_struct *current = bpf_get_current_task_btf();
-	if (handler != wakes_sleeper || arguments[1] & 1 || current->prio >= FIRST_ORDINARY)
+	if (handler != wakes_sleeper || arguments[1] & 1)
 		return 0;
 	struct thread *row = row_of(current);
 	if (row)
@@ -272,10 +295,10 @@ static ALWAYS_INLINE int expire(struct hrtimer *timer, int soft)
 {
 	if (!!timer->is_soft != soft)
 		return 0;
-	struct sample sample = {.cpu = bpf_get_smp_processor_id()};
-	struct processor *processor = processor_of(sample.cpu);
-	if (!processor)
+	struct sample sample = {.slot = soft ? MISSED_SOFT_TIMER : MISSED_TIMER};
+	if (!prepare(&sample))
 		return 0;
+	struct processor *processor = sample.processor;
 	struct expiry *expiry = soft ? &processor->soft : &processor->hard;
 	u64 handler = (u64)timer->function;
 	sample.other = bpf_get_current_task_btf();
@@ -297,8 +320,7 @@ static ALWAYS_INLINE int expire(struct hrtimer *timer, int soft)
 	if (sample.priority >= FIRST_ORDINARY)
 		return 0;
 	sample.tid = READ(sample.task->pid);
-	sample.slot = soft ? MISSED_SOFT_TIMER : MISSED_TIMER;
-	count(processor, EXPIRED);
+	plus(&processor->counts[EXPIRED], 1, soft);
 	add(MISSED_TIMER, &sample, sample.intended);
 	return 0;
 }
@@ -344,10 +366,10 @@ SECTION("tp_btf/sched_waking") int waking(u64 *arguments)
 	struct task_struct *task = (void *)arguments[0];
 	if (task->prio >= FIRST_ORDINARY)
 		return 0;
-	struct sample sample = {.cpu = bpf_get_smp_processor_id(), .slot = TIMER_WAKEUP_ALL};
-	struct processor *processor = processor_of(sample.cpu);
-	if (!processor)
+	struct sample sample = {.slot = TIMER_WAKEUP_ALL};
+	if (!prepare(&sample))
 		return 0;
+	struct processor *processor = sample.processor;
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct expiry *expiry = 0;
 	/* A soft timer's handler is a thread on real-time kernels, and others run before it ends. */
@@ -361,7 +383,7 @@ SECTION("tp_btf/sched_waking") int waking(u64 *arguments)
 	/* It was on its way to sleep, and goes on at once. */
 	sample.end = wake->woken;
 	wake->woken = 0;
-	count(processor, NOT_SLEPT);
+	plus(&processor->counts[NOT_SLEPT], 1, 0);
 	if (!wake->intended)
 		return 0;
 	sample.intended = wake->intended;
@@ -371,7 +393,7 @@ SECTION("tp_btf/sched_waking") int waking(u64 *arguments)
 	sample.tid = task->pid;
 	sample.priority = task->prio;
 	add(TIMER_WAKEUP_ALL, &sample, sample.intended);
-	add_to_thread(processor, &sample);
+	add_to_thread(&sample);
 	keep(&sample);
 	return 0;
 }
@@ -401,7 +423,7 @@ static ALWAYS_INLINE void runs(struct processor *processor, struct wake *wake, s
 	sample->woken = wake->woken;
 	processor->ended = (struct ended){wake->woken, wake->intended, wake->fired, sample->tid, kind};
 	wake->woken = 0;
-	count(processor, TOP + kind);
+	plus(&processor->counts[TOP + kind], 1, 0);
 	sample->slot = kind;
 	add(kind, sample, sample->woken);
 	if (sample->intended) {
@@ -412,7 +434,7 @@ static ALWAYS_INLINE void runs(struct processor *processor, struct wake *wake, s
 		sample->slot = TIMER_WAKEUP;
 		add(TIMER_WAKEUP, sample, sample->intended);
 	}
-	add_to_thread(processor, sample);
+	add_to_thread(sample);
 	keep(sample);
 }
 
@@ -423,10 +445,10 @@ SECTION("tp_btf/sched_switch") int switched(u64 *arguments)
 	/* Most switches end here. */
 	if (before >= FIRST_ORDINARY && after >= FIRST_ORDINARY)
 		return 0;
-	struct sample sample = {.cpu = bpf_get_smp_processor_id()};
-	struct processor *processor = processor_of(sample.cpu);
-	if (!processor)
+	struct sample sample = {};
+	if (!prepare(&sample))
 		return 0;
+	struct processor *processor = sample.processor;
 	sample.end = bpf_ktime_get_ns();
 	if (before < FIRST_ORDINARY) {
 		struct ran *ran = &processor->ran[processor->head++ & (REMEMBERED - 1)];
@@ -437,7 +459,7 @@ SECTION("tp_btf/sched_switch") int switched(u64 *arguments)
 		struct wake *wake = wake_of(previous->pid);
 		if (stays && wake && wake->tid == previous->pid && wake->woken) {
 			wake->woken = 0;
-			count(processor, NOT_SLEPT);
+			plus(&processor->counts[NOT_SLEPT], 1, 0);
 		}
 	}
 	if (after >= FIRST_ORDINARY)
