@@ -2,6 +2,7 @@
 //! measured in the same run.
 
 use super::kernel::{ADDED, BOTH_EVENTS};
+use super::monitor;
 use super::page::Stored;
 use super::results::{Figure, Results, Who, distinct};
 use crate::table::Table;
@@ -97,6 +98,8 @@ pub fn of_all(stored: &Stored) -> Vec<Budget> {
     budgets.extend(stored.get("rate").map(of_rate).unwrap_or_default());
     budgets.extend(stored.get("read").map(of_read).unwrap_or_default());
     budgets.extend(stored.get("kernel").map(of_kernel).unwrap_or_default());
+    budgets.extend(stored.get("monitor-accuracy").map(monitor::budgets::of_accuracy).unwrap_or_default());
+    budgets.extend(stored.get("monitor-overhead").map(monitor::budgets::of_overhead).unwrap_or_default());
     budgets
 }
 

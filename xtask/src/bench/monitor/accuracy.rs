@@ -91,9 +91,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
     figures.extend(figures_of(TOGETHER, &together)?);
     let results = Results::new("monitor-accuracy", 1, figures)?;
     let markdown = results.markdown("The monitor beside a program that looks at the clock", METHOD);
-    if !options.quick {
-        report::write(workspace, &results, Some(&found))?;
-    }
+    report::write(workspace, options, &results, Some(&found))?;
     Ok(Report { text: report::accuracy_table(&results).text(), markdown, results })
 }
 

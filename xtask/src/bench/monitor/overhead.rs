@@ -89,9 +89,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
     figures.extend(bench.taken(&cost, if options.quick { QUICK_SECONDS } else { SECONDS })?);
     progress("");
     let results = Results::new("monitor-overhead", options.repetitions, figures)?;
-    if !options.quick {
-        report::write(workspace, &results, None)?;
-    }
+    report::write(workspace, options, &results, None)?;
     Ok(Report { text: results.text(), markdown: results.markdown("What the monitor costs", METHOD), results })
 }
 

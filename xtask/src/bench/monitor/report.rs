@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use super::super::budgets::{Budget, table};
 use super::super::plot::{Panel, Scatter};
 use super::super::results::{Figure, Results, distinct};
+use super::super::{Options, programs};
 use super::accuracy::{GROUP, HIGHEST_R, INTERCEPT, MATCHED, R, SAME, SLOPE, UNMATCHED};
 use super::budgets;
 use super::comparison::Pairs;
@@ -88,12 +89,19 @@ pub fn accuracy_table(results: &Results) -> Table {
     table
 }
 
-/// Writes what was found now, and what was kept of the other one; the plot, if there are wake-ups for it.
-pub fn write(workspace: &Workspace, fresh: &Results, phases: Option<&[(&str, Pairs)]>) -> Result<()> {
+/// Writes what was found now, and what was kept of the other one; the plot, if there are wake-ups for it. A quick run shows
+/// that the page can be made, elsewhere.
+pub fn write(
+    workspace: &Workspace,
+    options: &Options,
+    fresh: &Results,
+    phases: Option<&[(&str, Pairs)]>,
+) -> Result<()> {
+    let above = if options.quick { programs::folder(workspace)? } else { workspace.root.join("docs") };
+    let folder = above.join("monitor-report");
     let of = |name: &str| {
         if fresh.benchmark == name { Ok(Some(fresh.clone())) } else { Results::newest(workspace, name) }
     };
-    let folder = workspace.root.join("docs/monitor-report");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     if let Some(phases) = phases {
         write_file(&folder, "accuracy.svg", &plot(phases))?;
