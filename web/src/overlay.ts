@@ -206,12 +206,14 @@ export function unreadIn(info: TraceInfo): [number, number][] {
   return gaps;
 }
 
-/** Where each visible lane stands; the pinned one counts where a lane is there twice. */
+/** Where each visible lane stands. Where one is there twice, the one counts that isn't a thin line, or else the pinned one. */
 export function lanePlaces(rows: PlacedRow[]): Map<number, LanePlace> {
   const places = new Map<number, LanePlace>();
   for (const { row, y, pinned } of rows) {
     for (const slot of row.slots) {
-      if (pinned || !places.has(slot.lane.id)) places.set(slot.lane.id, { slot, y: y + slot.y });
+      const known = places.get(slot.lane.id)?.slot;
+      const better = known === undefined || (known.small === slot.small ? pinned : known.small);
+      if (better) places.set(slot.lane.id, { slot, y: y + slot.y });
     }
   }
   return places;

@@ -195,7 +195,7 @@ export class Tracks {
     for (const id of this.pinned) {
       const track = this.all.get(id);
       if (track === undefined) continue;
-      const row = this.place(track, y, 0);
+      const row = this.place(track, y, 0, true);
       this.pinnedRows.push(row);
       y += row.height;
     }
@@ -215,11 +215,12 @@ export class Tracks {
     this.height = y;
   }
 
-  private place(track: Track, y: number, indent: number): Row {
+  private place(track: Track, y: number, indent: number, pinned = false): Row {
     const folds = track.children.length > 0;
     const open = folds && this.open.has(track.id);
     const slots = this.slotsOf(track);
-    if (folds && !open && slots.length === 0) this.summarize(track, slots);
+    // What is pinned stands alone, whether its threads stand below it elsewhere or not.
+    if (folds && (!open || pinned) && slots.length === 0) this.summarize(track, slots);
     const last = slots.at(-1);
     const height = Math.max(HEADER, last === undefined ? 0 : last.y + last.height + PADDING);
     if (slots.length === 1 && slots[0] !== undefined && !slots[0].small) centre(slots[0], height);

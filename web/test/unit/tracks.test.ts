@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { match, rank } from "../../src/fuzzy";
+import { lanePlaces } from "../../src/overlay";
 import { Tracks } from "../../src/tracks";
 import type { WireTrack } from "../../src/wire";
 
@@ -20,6 +21,17 @@ describe("tracks", () => {
     expect(tracks.rows.map((row) => row.track.id)).toEqual([1, 4]);
     expect(tracks.rows[0]?.slots.map((slot) => slot.lane.id)).toEqual([30, 20]);
     expect(tracks.rows[0]?.slots.every((slot) => slot.small)).toBe(true);
+  });
+
+  it("show a pinned process' threads, also while these stand in the tree", () => {
+    const tracks = machine();
+    tracks.pin(1);
+    tracks.toggle(1);
+    tracks.layout();
+    expect(tracks.rows[0]?.slots).toEqual([]);
+    expect(tracks.pinnedRows[0]?.slots.map((slot) => slot.lane.id)).toEqual([30, 20]);
+    const placed = [...tracks.pinnedRows.map((row) => ({ row, y: row.y, pinned: true })), ...tracks.rows.map((row) => ({ row, y: 100 + row.y, pinned: false }))];
+    expect(lanePlaces(placed).get(20)?.slot.small, "arrows lead to the thread's own row").toBe(false);
   });
 
   it("stand below each other without a gap", () => {

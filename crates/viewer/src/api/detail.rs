@@ -258,7 +258,8 @@ pub fn relations(
             });
         }
         (_, style::JOB | style::LATE) if entry.extra > 0 => {
-            why = Some(format!("took {} ns of the {} ns that it may take", entry.duration(), entry.extra));
+            let took = duration(entry.duration().unsigned_abs());
+            why = Some(format!("took {took} of the {} that it may take", duration(entry.extra)));
         }
         (_, style::UNKNOWN) => {
             why = Some("no event tells: the trace begins later, or events were lost".into())
@@ -268,6 +269,18 @@ pub fn relations(
     if let Some(why) = why {
         object.insert("why".into(), why.into());
     }
+}
+
+/// Nanoseconds as people say them.
+fn duration(nanoseconds: u64) -> String {
+    let (divisor, unit) = match nanoseconds {
+        0..=999 => (1.0, "ns"),
+        1_000..=999_999 => (1e3, "µs"),
+        1_000_000..=999_999_999 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    };
+    let text = format!("{:.3}", nanoseconds as f64 / divisor);
+    format!("{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// `name (tid 55)`
@@ -436,4 +449,23 @@ pub fn step(question: &Question<'_>) -> Answer {
         }),
         None => json!({ "none": true }),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_told_in_the_unit_that_people_use() {
+        let told = [
+            (0, "0 ns"),
+            (850, "850 ns"),
+            (2_074_161, "2.074 ms"),
+            (5_000_000, "5 ms"),
+            (1 << 40, "1099.512 s"),
+        ];
+        for (nanoseconds, expected) in told {
+            assert_eq!(duration(nanoseconds), expected);
+        }
+    }
 }
