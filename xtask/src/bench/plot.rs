@@ -34,6 +34,7 @@ text { font: 13px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-seri
 .thin { fill: none; stroke-width: 1.2; }
 .dashed { stroke-dasharray: 6 4; }
 .pale { fill-opacity: 0.45; }
+.few, .some, .more, .many { stroke-width: 0; }
 .few { fill-opacity: 0.35; }
 .some { fill-opacity: 0.6; }
 .more { fill-opacity: 0.8; }

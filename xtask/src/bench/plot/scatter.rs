@@ -78,7 +78,7 @@ impl Scatter {
         drawing.line("axis", (left, bottom), (right, bottom));
         let beyond = panel.points.len() - panel.points.iter().filter(is_inside).count();
         let beyond = if beyond == 0 { String::new() } else { format!("{beyond} beyond") };
-        drawing.text("soft", (right, TOP + 14.0), Anchor::End, &beyond);
+        drawing.text("soft", (right - 6.0, bottom - 8.0), Anchor::End, &beyond);
         drawing.text("soft", (left, bottom + 66.0), Anchor::Start, &panel.note);
     }
 }
