@@ -12,6 +12,7 @@ mod lttng;
 mod machine;
 mod memory;
 mod monitor;
+mod monitor_blame;
 mod npt;
 mod page;
 mod plot;
@@ -108,6 +109,7 @@ const BENCHMARKS: &[Benchmark] = &[
     ("cyclic", cyclic::run),
     ("monitor-accuracy", monitor::accuracy::run),
     ("monitor-overhead", monitor::overhead::run),
+    ("monitor-blame", monitor_blame::run),
 ];
 
 const USAGE: &str = "usage: ./x bench [all | page | NAME…] [--quick] [--repetitions N]";

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{
     monitor::Own,
-    support::{finish, installed, run, signal, start, tompion},
+    support::{Workshop, finish, installed, run, signal, start, tompion, wait_until},
 };
 
 const NAME: &str = "late-cli";
@@ -134,4 +134,36 @@ fn what_is_no_incident_is_said() {
     let wrong = run(tompion().args(["monitor", "--threshold", "soon"])).exited(2).err;
     assert!(wrong.contains("expected a time"), "{wrong}");
     run(tompion().args(["monitor", "--pause", "1s"])).exited(2);
+}
+
+#[test]
+fn what_programs_recorded_is_kept_with_it() {
+    let Some(own) = Own::new("with") else { return };
+    let shop = Workshop::new();
+    let program = shop.link("hello", &["../../../../examples/hello.c"], &[]);
+    let parent = shop.path("incidents");
+    fs::create_dir(&parent).unwrap();
+    let mut command = own.monitor(&["--threshold", &format!("{NAME}=10ns"), "--with", "*", "--most", "1"]);
+    let catcher = start(command.arg("--incidents").arg(&parent));
+    // The recorder is there a moment after the command has begun.
+    wait_until("a recording", || recording(&parent).is_some());
+    thread::sleep(Duration::from_millis(500));
+    // Some are recorded before anybody is late.
+    (0..3).for_each(|_| drop(run(&mut Command::new(&program))));
+    let looked_at = parent.clone();
+    sleep_until("a folder", move || !folders(&looked_at).is_empty());
+    finish(catcher, "monitor --with").succeeded();
+    let folder = folders(&parent).remove(0);
+    let stat = run(tompion().args(["stat", "--json"]).arg(&folder)).succeeded().out;
+    assert!(folder.join("programs/tompion.json").exists(), "{stat}");
+    let printed = run(tompion().arg("print").arg(&folder)).succeeded().out;
+    assert!(printed.contains("sched_switch") && printed.contains(":hello:("), "{stat}");
+    // Nothing is left beside it.
+    assert_eq!(fs::read_dir(&parent).unwrap().count(), 1);
+}
+
+/// The manifest of what is being recorded.
+fn recording(parent: &Path) -> Option<PathBuf> {
+    let manifests = fs::read_dir(parent).ok()?.flatten().map(|entry| entry.path().join("0/tompion.json"));
+    manifests.into_iter().find(|manifest| manifest.exists())
 }

@@ -40,13 +40,16 @@ pub enum Place {
     HardInterrupt = 3,
     /// In a soft interrupt: when one runs next on top of this thread (a datagram sent to oneself does that).
     SoftInterrupt = 4,
+    /// When a CPU leaves idling next, whichever it is: an order for thread 0.
+    IdleExit = 5,
 }
 
-const PROGRAMS: [(Place, &str, &str); 4] = [
+const PROGRAMS: [(Place, &str, &str); 5] = [
     (Place::InterruptsOff, "with_interrupts_off", "hrtimer_start"),
     (Place::PreemptionOff, "with_preemption_off", "sys_enter"),
     (Place::HardInterrupt, "in_hard_interrupt", "hrtimer_expire_entry"),
     (Place::SoftInterrupt, "in_soft_interrupt", "softirq_entry"),
+    (Place::IdleExit, "while_leaving_idle", "cpu_idle"),
 ];
 
 /// `ORDERS`, and `struct order`.

@@ -16,6 +16,8 @@ fn go_to(place: Place, socket: &UdpSocket) {
     match place {
         Place::InterruptsOff | Place::HardInterrupt => thread::sleep(Duration::from_micros(50)),
         Place::PreemptionOff => drop(std::os::unix::process::parent_id()),
+        // That is the idle thread's place, and none of these.
+        Place::IdleExit => {}
         Place::SoftInterrupt => {
             let address = socket.local_addr().expect("a socket's address");
             socket.send_to(b"to myself", address).expect("a datagram to myself");

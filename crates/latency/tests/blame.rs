@@ -35,14 +35,17 @@ const LONGEST: u64 = 500_000;
 const PRIORITY_OF_VICTIM: u32 = 80;
 const PRIORITY_ABOVE: u32 = 90;
 const PRIORITY_BELOW: u32 = 10;
+/// The thread of an idle CPU.
+const IDLE: u32 = 0;
 
 /// What is done on purpose, and should be found.
-const CAUSES: [Cause; 5] = [
+const CAUSES: [Cause; 6] = [
     Cause::InterruptsOff,
     Cause::PreemptionOff,
     Cause::HigherPriority,
     Cause::HardInterrupt,
     Cause::SoftInterrupt,
+    Cause::IdleExit,
 ];
 
 /// What the threads do next.
@@ -54,6 +57,8 @@ struct Plan {
     time: AtomicU64,
     cause: AtomicU32,
     length: AtomicU64,
+    /// The disturber's thread.
+    disturber: AtomicU32,
     over: AtomicBool,
 }
 
@@ -100,6 +105,7 @@ fn disturber(plan: &Plan, cpu: u32, injector: &Injector) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let address = socket.local_addr().expect("its address");
     let (tid, mut done) = (gettid(), 0);
+    plan.disturber.store(tid, SeqCst);
     while plan.next(&mut done) {
         let begin = plan.time.load(SeqCst) - AHEAD;
         let length = plan.length.load(SeqCst);
@@ -124,6 +130,8 @@ fn disturber(plan: &Plan, cpu: u32, injector: &Injector) {
                 injector.order(tid, Place::SoftInterrupt, delay);
                 let _ = socket.send_to(b"to myself", address);
             }
+            // The CPU is to idle; who orders is on another one.
+            Cause::IdleExit => sleep_until(begin + AHEAD + LONGEST),
             _ => {
                 run_fifo(PRIORITY_ABOVE).expect("a real-time priority");
                 spin_until(begin + length);
@@ -134,23 +142,46 @@ fn disturber(plan: &Plan, cpu: u32, injector: &Injector) {
     }
 }
 
+/// Whether at least half of a latency was done on purpose, and nothing else.
+fn is_on_purpose(plan: &Plan, injector: &Injector, caught: &Caught) -> bool {
+    let done = match CAUSES[plan.cause.load(SeqCst) as usize] {
+        Cause::HigherPriority => return true,
+        Cause::IdleExit => injector.done(IDLE),
+        _ => injector.done(plan.disturber.load(SeqCst)),
+    };
+    let (begin, end) = (caught.question.begin(), caught.question.end);
+    done.ended_ns.min(end).saturating_sub(done.begun_ns.max(begin)) * 2 >= end - begin
+}
+
 /// What was found, by what was done: how often.
 type Matrix = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;
 
 /// One case: what is caught of the victim, if it was late.
-fn case(plan: &Plan, watch: &mut Watch, cause: usize, length: u64) -> Option<Caught> {
+fn case(
+    plan: &Plan,
+    (watch, injector): (&mut Watch, &Injector),
+    cause: usize,
+    length: u64,
+) -> Option<Caught> {
     let time = monotonic_ns() + 4_000_000;
     plan.time.store(time, SeqCst);
     plan.cause.store(cause as u32, SeqCst);
     plan.length.store(length, SeqCst);
     plan.number.fetch_add(1, SeqCst);
+    if CAUSES[cause] == Cause::IdleExit {
+        // This CPU doesn't idle, so the other one takes the order.
+        spin_until(time - AHEAD / 4);
+        injector.order(IDLE, Place::IdleExit, Duration::from_nanos(length));
+        spin_until(time + AHEAD);
+        injector.cancel(IDLE);
+    }
     let until = Instant::now() + Duration::from_millis(60);
     while Instant::now() < until {
         if let Some(caught) = watch.take() {
             watch.go_on(caught.crossing.side, Duration::ZERO);
             // Its other sleeps, between two cases, are late as well.
             if caught.question.intended.abs_diff(time) < 1000 {
-                return Some(caught);
+                return is_on_purpose(plan, injector, &caught).then_some(caught);
             }
         }
         thread::sleep(Duration::from_micros(500));
@@ -163,7 +194,13 @@ fn matrix(name: &str, cases: u64, patience: Duration) -> Matrix {
     let rule = Rule { kind: None, threads: VICTIM.into(), limit: LIMIT.as_nanos() as u64 };
     let mut watch = Watch::begin(name, &[rule]).unwrap_or_else(|error| panic!("{error}"));
     // Behind those that watch, so that they see what is delayed before it is.
-    let places = [Place::InterruptsOff, Place::PreemptionOff, Place::HardInterrupt, Place::SoftInterrupt];
+    let places = [
+        Place::InterruptsOff,
+        Place::PreemptionOff,
+        Place::HardInterrupt,
+        Place::SoftInterrupt,
+        Place::IdleExit,
+    ];
     let injector = Injector::load(&places).unwrap_or_else(|error| panic!("{error}"));
     let cpus = tompion_os::allowed_cpus();
     let (cpu, other) = (*cpus.last().expect("a CPU"), *cpus.first().expect("a CPU"));
@@ -176,16 +213,20 @@ fn matrix(name: &str, cases: u64, patience: Duration) -> Matrix {
         victim.expect("a thread");
         scope.spawn(|| disturber(&plan, cpu, &injector));
         let mut random = 1u64;
-        let is_enough = |matrix: &Matrix| {
+        // A busy machine may have no idle CPU.
+        let mut rounds = 0;
+        let is_enough = |matrix: &Matrix, rounds: u64| {
             CAUSES
                 .iter()
+                .filter(|cause| **cause != Cause::IdleExit || rounds < cases * 3)
                 .all(|cause| matrix.get(cause.name()).is_some_and(|row| row.values().sum::<u64>() >= cases))
         };
-        while !is_enough(&matrix) && begun.elapsed() < patience {
+        while !is_enough(&matrix, rounds) && begun.elapsed() < patience {
+            rounds += 1;
             for (number, cause) in CAUSES.iter().enumerate() {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let length = SHORTEST + (random >> 33) % (LONGEST - SHORTEST);
-                let Some(caught) = case(&plan, &mut watch, number, length) else { continue };
+                let Some(caught) = case(&plan, (&mut watch, &injector), number, length) else { continue };
                 let incident = Incident::of(&caught, 0);
                 let found = incident.causes.first().expect("a cause").cause;
                 if found != *cause && std::env::var_os("TOMPION_BLAME_TELL").is_some() {
@@ -220,8 +261,10 @@ fn who_made_a_thread_late_is_found() {
         std::fs::write(path, serde_json::to_vec_pretty(&matrix).unwrap()).unwrap();
     }
     for cause in CAUSES {
-        let row =
-            matrix.get(cause.name()).unwrap_or_else(|| panic!("no case of {} was caught", cause.name()));
+        let Some(row) = matrix.get(cause.name()) else {
+            assert!(cause == Cause::IdleExit, "no case of {} was caught", cause.name());
+            continue;
+        };
         let (right, all) = (row.get(cause.name()).copied().unwrap_or(0), row.values().sum::<u64>());
         // Other things make threads late on a busy machine, too: then they are found.
         assert!(right * 2 > all, "{}: {row:?}", cause.name());

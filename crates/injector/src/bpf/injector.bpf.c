@@ -87,3 +87,9 @@ SECTION("tp_btf/hrtimer_expire_entry") int in_hard_interrupt(u64 *arguments)
 	bpf_probe_read_kernel(&tid, sizeof(tid), &task->pid);
 	return delay(tid, HARD_INTERRUPT);
 }
+
+/* Leaving is told by the state ~0. The idle thread's number is 0 on all CPUs: who orders sees to it that the others don't idle. */
+SECTION("tp_btf/cpu_idle") int while_leaving_idle(u64 *arguments)
+{
+	return (u32)arguments[0] == ~0u ? delay(0, IDLE_EXIT) : 0;
+}

@@ -18,6 +18,7 @@ enum place {
 	PREEMPTION_OFF, /* where it enters a system call */
 	HARD_INTERRUPT, /* where a timer's interrupt is about to wake it */
 	SOFT_INTERRUPT, /* where a soft interrupt runs on top of it */
+	IDLE_EXIT,      /* where a CPU leaves idling: ordered for thread 0 */
 };
 
 #define ORDERS 4096

@@ -13,10 +13,16 @@ const char licence_of_programs[] SECTION("license") = "Dual MIT/GPL";
 /* A timer this share of the lowest limit late is worth a stack. */
 #define WORTH_A_STACK 4
 
+/* What programs of a CPU know of each other. */
+struct now {
+	u32 expected; /* another CPU has woken a real-time thread for this one */
+	u32 hard;     /* so many handlers of interrupts run */
+};
+
 ARRAY(settings, struct settings, 1);
 ARRAY(sides, struct side, 2);
 ARRAY(stacks, struct stack, 2);
-ARRAY(expected, u32, 1);
+ARRAY(nows, struct now, 1);
 
 /* The monitor's own, by the name under which the loader has put it. */
 struct {
@@ -83,6 +89,19 @@ static ALWAYS_INLINE u64 priority_here(void)
 	return bpf_get_current_task_btf()->prio + TOLD_PRIORITY;
 }
 
+static ALWAYS_INLINE struct now *now_of(u32 cpu)
+{
+	return bpf_map_lookup_elem(&nows, &cpu);
+}
+
+/* A handler of an interrupt begins (1) or ends (-1). */
+static ALWAYS_INLINE void count_hard(u32 cpu, s32 change)
+{
+	struct now *now = now_of(cpu);
+	if (now && (change > 0 || now->hard))
+		now->hard += change;
+}
+
 static ALWAYS_INLINE int note(enum what what, u32 first, u32 second)
 {
 	struct here here;
@@ -93,6 +112,8 @@ static ALWAYS_INLINE int note(enum what what, u32 first, u32 second)
 	open.moment->second = second;
 	open.moment->word = what == HARD_ENTRY ? priority_here() : 0;
 	done(open);
+	if (what == HARD_ENTRY || what == HARD_EXIT)
+		count_hard(here.cpu, what == HARD_ENTRY ? 1 : -1);
 	return 0;
 }
 
@@ -144,9 +165,10 @@ SECTION("tp_btf/reschedule_entry") int reschedule_begins(u64 *arguments)
 	open.moment->second = RESCHEDULE;
 	open.moment->word = priority_here();
 	done(open);
-	u32 *wanted = bpf_map_lookup_elem(&expected, &here.cpu);
-	if (wanted && *wanted) {
-		*wanted = 0;
+	count_hard(here.cpu, 1);
+	struct now *now = now_of(here.cpu);
+	if (now && now->expected) {
+		now->expected = 0;
 		if (!is_idle())
 			note_stack(arguments, &here);
 	}
@@ -170,6 +192,7 @@ SECTION("tp_btf/irq_handler_entry") int device_begins(u64 *arguments)
 	open.moment->word = priority_here();
 	bpf_probe_read_kernel_str(open.moment->name, sizeof(open.moment->name), action->name);
 	done(open);
+	count_hard(here.cpu, 1);
 	return 0;
 }
 
@@ -229,11 +252,13 @@ SECTION("tp_btf/sched_waking") int woken(u64 *arguments)
 	done(open);
 	if (task->prio >= FIRST_ORDINARY)
 		return 0;
-	if (!is_idle())
+	/* What is interrupted matters; a thread that wakes another one says enough by its name. */
+	struct now *now = now_of(here.cpu);
+	if (now && now->hard && !is_idle())
 		note_stack(arguments, &here);
-	u32 *wanted = cpu == here.cpu ? 0 : bpf_map_lookup_elem(&expected, &cpu);
-	if (wanted)
-		*wanted = 1;
+	struct now *there = cpu == here.cpu ? 0 : now_of(cpu);
+	if (there)
+		there->expected = 1;
 	return 0;
 }
 
@@ -304,6 +329,10 @@ SECTION("tp_btf/sched_switch") int switches(u64 *arguments)
 	open.moment->second = previous->pid;
 	u64 state = arguments[0] & 1 ? 0 : previous->__state;
 	open.moment->word = (u32)previous->prio | state << 32;
+	/* Nobody switches amidst an interrupt; what ended unseen is over. */
+	struct now *current = now_of(here.cpu);
+	if (current)
+		current->hard = 0;
 	open.moment->priority = priority;
 	bpf_probe_read_kernel(open.moment->name, sizeof(open.moment->name), next->comm);
 	done(open);

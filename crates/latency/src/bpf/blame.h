@@ -6,7 +6,7 @@
  *   sides      for each CPU two rings of moments (struct side): one is written, the other waits to be saved
  *   stacks     for each CPU and side STACKS places
  *   crossings  the kernel's ring for messages: one for each late wake-up that flipped the sides (struct crossing)
- *   expected   programs' own, by CPU: a real-time thread was woken for this CPU by another one
+ *   nows       programs' own, by CPU: what they know of each other
  *
  *   moment     │ time │ place │ what, priority │ first, second │ word │ name │   48 bytes
  */

@@ -24,7 +24,7 @@ const FIRST_RULE: usize = 64;
 
 /// Names of the arrays and how many entries they have for each CPU; `settings` has one.
 pub const ENTRIES: [(&str, u32); 4] =
-    [("sides", 2), ("stacks", 2 * STACKS as u32), ("expected", 1), ("processors", 1)];
+    [("sides", 2), ("stacks", 2 * STACKS as u32), ("nows", 1), ("processors", 1)];
 
 /// The mapped arrays.
 pub struct Memory {

@@ -20,7 +20,7 @@ use crate::workspace::Workspace;
 const METHOD: &str = "\
 Two processes on one CPU wake each other by a byte through a pipe: each wake-up and the switch that follows. In each round, in turns: \
 without anything, with the monitor, without, with ftrace (an instance whose rings are a flight recorder: sched_waking, \
-sched_switch, hrtimer_start, hrtimer_expire_entry); the differences are the figures. Real-time: the same under SCHED_FIFO 50. \
+sched_switch, hrtimer_start, hrtimer_expire_entry), without, with the monitor and `--threshold 1s`; the differences are the figures. Real-time: the same under SCHED_FIFO 50. \
 Then two threads on each CPU sleep a millisecond again and again (`tompion test cyclic`), and the kernel measures how \
 long the monitor's programs run; and what `tompion monitor --listen` takes while it is asked every five seconds.\n";
 
@@ -30,6 +30,8 @@ pub const ORDINARY: &str = "ordinary tasks";
 pub const REAL_TIME: &str = "real-time tasks";
 pub const MONITOR: &str = "Tompion's monitor";
 pub const FTRACE: &str = "ftrace, four events";
+/// With the programs that look for who made a thread late.
+const THRESHOLD: &str = "the monitor with --threshold";
 /// What it takes by itself.
 pub const TAKEN: &str = "taken by 4 threads of 1 kHz";
 pub const PROGRAMS: &str = "programs, % of a core";
@@ -75,6 +77,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
         let new = |who, label| Figure::new(ADDED, who, label, place, "ns");
         let (mut ours, mut theirs) = (new(Who::Tompion, MONITOR), new(Who::Ftrace, FTRACE));
         let mut without = new(Who::Plain, "without");
+        let mut watched = new(Who::Tompion, THRESHOLD);
         for round in 1..=options.repetitions * ROUNDS {
             progress(&format!("{place}, round {round}/{}", options.repetitions * ROUNDS));
             let before = bench.pair(place)?;
@@ -82,8 +85,10 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
             ours.note(bench.with_monitor(place).map(|with| with - before));
             let before = bench.pair(place)?;
             theirs.note(bench.with_ftrace(place).map(|with| with - before));
+            let before = bench.pair(place)?;
+            watched.note(bench.with_threshold(place).map(|with| with - before));
         }
-        figures.extend([without, ours, theirs]);
+        figures.extend([without, ours, watched, theirs]);
     }
     progress("the monitor by itself");
     figures.extend(bench.taken(&cost, if options.quick { QUICK_SECONDS } else { SECONDS })?);
@@ -112,6 +117,18 @@ impl Bench {
         let with = self.pair(place);
         drop(running);
         with
+    }
+
+    /// While somebody waits for what never comes.
+    fn with_threshold(&self, place: &str) -> Result<f64> {
+        let running = Counting::begin(&self.tompion)?;
+        let mut command = running.command(&["--threshold", "1s"]);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        let mut waiting = Serving(child);
+        let mut line = String::new();
+        BufReader::new(waiting.0.stderr.take().context("no messages")?).read_line(&mut line)?;
+        ensure!(line.contains("waiting for wake-ups"), "expected that it waits: {line}");
+        self.pair(place)
     }
 
     fn with_ftrace(&self, place: &str) -> Result<f64> {

@@ -18,7 +18,7 @@ use tompion_latency::{
 };
 use tompion_os::{Inheritance, Interest};
 
-use super::{End, explain};
+use super::{End, explain, programs::Recorder};
 use crate::{
     messages::{counted, harmless, say},
     units,
@@ -48,6 +48,10 @@ pub struct Wish {
     /// how late it was, $TOMPION_THREAD who
     #[arg(long, value_name = "COMMAND", requires = "rules")]
     exec: Option<String>,
+    /// With --threshold: keep what programs recorded of these events, too, as far back as their rings hold: 'app:*'. May be given
+    /// more than once
+    #[arg(long = "with", value_name = "EVENTS", requires = "rules")]
+    programs: Vec<String>,
 }
 
 fn rule(text: &str) -> Result<Rule, String> {
@@ -66,6 +70,7 @@ pub struct Catcher<'a> {
     wish: &'a Wish,
     watch: Watch,
     inheritance: Inheritance,
+    recorder: Option<Recorder>,
     commands: Vec<Child>,
     kept: u64,
     /// Of those that were late, how many were not kept when that was told last.
@@ -78,11 +83,22 @@ impl<'a> Catcher<'a> {
     pub fn begin(name: &str, wish: &'a Wish, end: &End, inheritance: Inheritance) -> anyhow::Result<Self> {
         let folder = &wish.incidents;
         std::fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+        let is_wanted = !wish.programs.is_empty();
+        let recorder = is_wanted.then(|| Recorder::begin(folder, &wish.programs, inheritance)).transpose()?;
         let watch = Watch::begin(name, &wish.rules)?;
         end.poller.add(watch.descriptor(), LATE).context("can't wait for late wake-ups")?;
         let limits: Vec<String> = wish.rules.iter().map(in_words).collect();
         say(format!("waiting for wake-ups that take longer than {}; Ctrl-C ends it", limits.join(", ")));
-        Ok(Self { wish, watch, inheritance, commands: Vec::new(), kept: 0, told: 0, told_at: Instant::now() })
+        Ok(Self {
+            wish,
+            watch,
+            inheritance,
+            recorder,
+            commands: Vec::new(),
+            kept: 0,
+            told: 0,
+            told_at: Instant::now(),
+        })
     }
 
     /// Whether as many were kept as were asked for.
@@ -96,10 +112,15 @@ impl<'a> Catcher<'a> {
         self.commands.retain_mut(|command| !matches!(command.try_wait(), Ok(Some(_))));
         while !self.has_enough() {
             let Some(caught) = self.watch.take() else { break };
+            // At once: programs go on writing.
+            self.recorder.iter_mut().for_each(Recorder::ask);
             let incident = Incident::of(&caught, self.watch.late().1);
             let folder = self.folder(&incident);
             let invocation: Vec<String> = std::env::args().collect();
             let saved = incident.save(&folder, &caught, &monitor.report(None), &invocation);
+            if let (Some(recorder), Ok(())) = (&mut self.recorder, &saved) {
+                recorder.keep(&folder)?;
+            }
             self.watch.go_on(caught.crossing.side, self.wish.pause);
             match saved {
                 Ok(()) => {

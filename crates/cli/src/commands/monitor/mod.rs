@@ -5,6 +5,7 @@ mod explain;
 mod history;
 mod keep;
 mod live;
+mod programs;
 mod serve;
 mod text;
 

@@ -1,0 +1,126 @@
+//! `--with`: a flight recorder of programs' events beside the watch. What it holds when a wake-up was late goes into the
+//! incident's folder, and another one begins.
+
+use std::{
+    env,
+    fs::{self, File},
+    os::unix::fs::chown,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use tompion_os::Inheritance;
+
+use crate::messages::{counted, say};
+
+/// Of an incident's folder: what programs recorded.
+const PROGRAMS: &str = "programs";
+/// How long a recorder may take to save what it holds.
+const PATIENCE: Duration = Duration::from_secs(20);
+const SIGTERM: i32 = 15;
+const SIGKILL: i32 = 9;
+
+/// A `tompion record` in overwrite mode, of all programs.
+pub struct Recorder {
+    events: Vec<String>,
+    inheritance: Inheritance,
+    /// Where recordings stand until an incident takes them.
+    folder: PathBuf,
+    number: u64,
+    child: Child,
+    /// When it was asked to end.
+    asked: Option<Instant>,
+}
+
+impl Recorder {
+    /// Records the events that match, below a folder.
+    pub fn begin(parent: &Path, events: &[String], inheritance: Inheritance) -> anyhow::Result<Self> {
+        let folder = parent.join(format!(".tompion-programs-{}", std::process::id()));
+        fs::create_dir(&folder).with_context(|| format!("can't make {}", folder.display()))?;
+        // Behind sudo, a recording is the user's.
+        let number = |name| env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
+        if let Some(user) = number("SUDO_UID") {
+            chown(&folder, Some(user), number("SUDO_GID"))
+                .with_context(|| format!("can't give {} to the user", folder.display()))?;
+        }
+        let child = start(&folder, 0, events, inheritance)?;
+        Ok(Self { events: events.to_vec(), inheritance, folder, number: 0, child, asked: None })
+    }
+
+    /// Asks it to save what it holds and to end.
+    pub fn ask(&mut self) {
+        if self.asked.is_none() {
+            self.asked = Some(Instant::now());
+            let _ = tompion_os::kill(self.child.id(), SIGTERM);
+        }
+    }
+
+    /// Moves what it held into an incident's folder, and begins another one.
+    pub fn keep(&mut self, incident: &Path) -> anyhow::Result<()> {
+        self.ask();
+        self.wait();
+        let recording = self.recording();
+        // Without an event there may be none.
+        if recording.exists() {
+            fs::rename(&recording, incident.join(PROGRAMS)).context("can't keep what programs recorded")?;
+        } else {
+            let said = fs::read_to_string(log(&self.folder, self.number)).unwrap_or_default();
+            say(format!(
+                "programs recorded nothing: {}",
+                said.lines().last().unwrap_or("the recorder ended")
+            ));
+        }
+        self.number += 1;
+        self.child = start(&self.folder, self.number, &self.events, self.inheritance)?;
+        self.asked = None;
+        Ok(())
+    }
+
+    fn recording(&self) -> PathBuf {
+        self.folder.join(self.number.to_string())
+    }
+
+    fn wait(&mut self) {
+        let until = Instant::now() + PATIENCE;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > until {
+                say(format!(
+                    "the recorder of programs' events did not end within {} and is killed",
+                    counted(PATIENCE.as_secs(), "second")
+                ));
+                let _ = tompion_os::kill(self.child.id(), SIGKILL);
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.ask();
+        self.wait();
+        // Nobody was late since it began.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn log(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number}.log"))
+}
+
+fn start(folder: &Path, number: u64, events: &[String], inheritance: Inheritance) -> anyhow::Result<Child> {
+    let log = log(folder, number);
+    let said = File::create(&log).with_context(|| format!("can't write {}", log.display()))?;
+    let mut command = Command::new(env::current_exe().context("where is tompion?")?);
+    command.args(["record", "--mode", "overwrite", "-o"]).arg(folder.join(number.to_string()));
+    for event in events {
+        command.arg("-e").arg(event);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+    inheritance.hand_on(&mut command);
+    command.spawn().context("can't start the recorder of programs' events")
+}
