@@ -7,6 +7,7 @@ mod cyclic;
 mod event;
 mod find;
 mod gaps;
+mod history;
 mod kernel;
 mod lttng;
 mod machine;
@@ -110,6 +111,7 @@ const BENCHMARKS: &[Benchmark] = &[
     ("monitor-accuracy", monitor::accuracy::run),
     ("monitor-overhead", monitor::overhead::run),
     ("monitor-blame", monitor_blame::run),
+    ("monitor-history", history::run),
 ];
 
 const USAGE: &str = "usage: ./x bench [all | page | NAME…] [--quick] [--repetitions N]";

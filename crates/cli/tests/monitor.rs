@@ -129,7 +129,7 @@ fn kinds_are_switched_and_what_does_not_count_is_said() {
     let both = run(&mut own.monitor(&["--once", "reset"])).exited(2);
     assert_eq!(
         both.err,
-        "tompion: `explain`, `plot`, `report`, `reset` and `stop` take no option of the display's\n"
+        "tompion: `compare`, `explain`, `plot`, `report`, `reset` and `stop` take no option of the display's\n"
     );
     run(&mut own.monitor(&["stop"])).succeeded();
     let nothing = run(&mut own.monitor(&["reset"])).exited(1);

@@ -1,6 +1,11 @@
 //! The monitor's history: written while it counts, and what is said of it.
 
-use std::{path::PathBuf, thread, time::Duration};
+use std::{
+    io::{BufRead as _, BufReader},
+    path::PathBuf,
+    thread,
+    time::Duration,
+};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -99,6 +104,66 @@ fn a_report_has_figures_systems_and_incidents() {
     assert!(nothing.starts_with("nothing was counted from "), "{nothing}");
 }
 
+/// Every element that is begun is ended.
+fn is_balanced(document: &str) -> bool {
+    ["svg", "g", "text", "table", "tr", "figure"].iter().all(|name| {
+        let begun =
+            document.matches(&format!("<{name}>")).count() + document.matches(&format!("<{name} ")).count();
+        begun == document.matches(&format!("</{name}>")).count()
+    })
+}
+
+#[test]
+fn a_page_needs_nothing_else_and_pictures_are_drawn() {
+    let own = Own::simulated();
+    let file = |name: &str| own.folder.path().join(name).display().to_string();
+    own.said(&["report", "-o", &file("page.html")]);
+    let page = std::fs::read_to_string(file("page.html")).unwrap();
+    for words in ["<!doctype html>", "timer due → running", "1 incident", "6.12.0-rt, A CPU", "axis-x 1201"]
+    {
+        assert!(page.contains(words), "{words}");
+    }
+    assert_eq!(page.matches("<svg ").count(), 2);
+    assert!(is_balanced(&page) && !page.contains("src=") && !page.contains("<script"));
+
+    own.said(&["plot", "--from", "2026-01-01", "-o", &file("days.svg"), "--theme", "dark"]);
+    let picture = std::fs::read_to_string(file("days.svg")).unwrap();
+    for words in
+        ["The longest latencies from 2026-01-01 00:00 to 2026-01-05 00:00", "3 Jan", "CPU 1", "6.12.0-rt"]
+    {
+        assert!(picture.contains(words), "{words}: {picture}");
+    }
+    assert!(is_balanced(&picture) && !picture.contains("@media"));
+    own.said(&["plot", "--from", "2026-01-02", "--histograms", "-o", &file("all.png")]);
+    let png = std::fs::read(file("all.png")).unwrap();
+    assert!(png.starts_with(b"\x89PNG") && png.len() > 20_000, "{}", png.len());
+    let wrong = run(tompion().args(["monitor", "plot", "--last", "30h", "-o", "x.gif"])).exited(1);
+    assert_eq!(wrong.err, "tompion: expected a picture NAME.svg or NAME.png, found x.gif\n");
+}
+
+#[test]
+fn kernels_and_times_are_compared() {
+    let own = Own::simulated();
+    let text = own.said(&["compare", "6.1.0-rt", "6.12"]);
+    assert!(text.contains("6.12 is worse than 6.1.0-rt. Its longest latency is "), "{text}");
+    assert!(text.contains("less than once in a million comparisons"), "{text}");
+    let back = own.said(&["compare", "2026-01-03..", "..2026-01-03"]);
+    assert!(back.contains("..2026-01-03 is better than 2026-01-03... Its longest latency is "), "{back}");
+    let same = own.json(&["compare", "2026-01-01..2026-01-02", "2026-01-02..2026-01-03"]);
+    let kinds = same["kinds"].as_array().unwrap();
+    assert_eq!(kinds.len(), 6);
+    assert!(kinds.iter().filter(|kind| kind["verdict"] == "same").count() >= 5, "{same}");
+    assert_eq!(kinds[0]["sides"][1]["rows"], 288);
+    let picture = own.folder.path().join("both.svg").display().to_string();
+    own.said(&["compare", "6.1.0-rt", "6.12.0-rt", "-o", &picture]);
+    let picture = std::fs::read_to_string(picture).unwrap();
+    assert!(is_balanced(&picture) && picture.contains("6.1.0-rt and 6.12.0-rt"));
+    let mut unknown = tompion();
+    unknown.args(["monitor", "compare", "6.2.0-rt", "7.0", "--history"]).arg(own.path());
+    let unknown = run(&mut unknown).exited(1).err;
+    assert!(unknown.contains("a kernel of the history (6.12.0-rt, 6.1.0-rt), found `6.2.0-rt`"), "{unknown}");
+}
+
 #[test]
 fn what_is_no_history_is_said_in_a_line() {
     let own = Own::empty();
@@ -159,11 +224,20 @@ fn what_is_counted_is_kept_also_by_one_that_is_killed() {
     let ended = finish(keeper, "monitor --history").succeeded();
     assert!(ended.err.contains("has all that was counted until now"), "{}", ended.err);
     let after: Value = serde_json::from_str(&run(&mut monitor(&["--json"])).succeeded().out).unwrap();
-    run(&mut monitor(&["stop"])).succeeded();
     let woken = |report: &Value| report["wakeups"]["woken"].as_u64().unwrap();
     let kept = own.json(&["report"]);
     assert!(woken(&kept) >= woken(&before) && woken(&kept) <= woken(&after), "{kept}");
     assert!(woken(&kept) >= 1000, "{kept}");
+
+    // One whose monitor is stopped ends with that, and has what it counted.
+    let mut keeper = start(&mut monitor(&[&keep, "--listen", "127.0.0.1:0"]));
+    let mut url = String::new();
+    BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut url).unwrap();
+    run(&mut monitor(&["stop"])).succeeded();
+    let ended = finish(keeper, "monitor --history --listen").exited(1);
+    assert!(ended.err.contains("somebody has stopped the monitor"), "{}", ended.err);
+    let rows = |report: &Value| report["coverage"]["rows"].as_u64().unwrap();
+    assert!(rows(&own.json(&["report"])) > rows(&kept));
 }
 
 /// A real-time thread that sleeps 500 times.

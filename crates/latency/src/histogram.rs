@@ -53,8 +53,13 @@ impl Histogram {
     ///
     /// `share` is in thousandths of all.
     pub fn below(&self, share: u64) -> Option<u64> {
+        self.below_millionths(share * 1000)
+    }
+
+    /// The same of a share in millionths.
+    pub fn below_millionths(&self, share: u64) -> Option<u64> {
         let count = u128::from(self.count());
-        let rank = (count * u128::from(share)).div_ceil(1000).max(1);
+        let rank = (count * u128::from(share)).div_ceil(1_000_000).max(1);
         let mut seen = 0u128;
         for (end, count) in self.places.values() {
             seen += u128::from(*count);

@@ -1,6 +1,6 @@
 //! Begins, resumes and ends counting; reads what was counted.
 
-use std::{fs, io::Write as _, path::PathBuf};
+use std::{fs, io::Write as _, os::unix::fs::MetadataExt as _, path::PathBuf};
 
 use tompion_kernel::Obstacle;
 
@@ -31,6 +31,13 @@ pub struct Monitor {
     pins: Pins,
     memory: Memory,
     witness: Witness,
+    /// Of the folder with the pins, by which it is known: another one may take its place.
+    inode: u64,
+}
+
+/// 0 if there is no folder.
+fn inode(pins: &Pins) -> u64 {
+    fs::metadata(pins.folder()).map_or(0, |found| found.ino())
 }
 
 /// Everything that is known to stand in the way of counting.
@@ -112,7 +119,8 @@ impl Monitor {
                 mend: "end it and begin again: tompion monitor stop; tompion monitor",
             });
         }
-        Ok(Self { pins, memory, witness: Witness::default() })
+        let inode = inode(&pins);
+        Ok(Self { pins, memory, witness: Witness::default(), inode })
     }
 
     /// Ends counting and forgets what was counted. False if nothing counted.
@@ -121,6 +129,11 @@ impl Monitor {
     /// If that isn't permitted.
     pub fn stop(name: &str) -> Result<bool, Error> {
         Pins::of(name)?.withdraw()
+    }
+
+    /// Whether it counts still: nobody has stopped it. What it counted until then can be read all the same.
+    pub fn goes_on(&self) -> bool {
+        inode(&self.pins) == self.inode
     }
 
     /// What is counted.

@@ -21,8 +21,8 @@ use crate::{
 const IN_MS: u64 = 1_000_000;
 /// What the clocks may run apart between two looks without being set: they are slewed by half a thousandth at most.
 const TOLERANCE_NS: i64 = 1_000_000_000;
-/// No longer than this without a look at the clocks.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// No longer than this without a look at the clocks, and whether anything counts still.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// All clocks at a moment, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]

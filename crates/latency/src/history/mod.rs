@@ -11,6 +11,7 @@
 
 mod body;
 mod bytes;
+mod compare;
 mod database;
 mod keeper;
 mod period;
@@ -24,6 +25,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub use compare::{Comparison, KindComparison, Side, Verdict};
 pub use database::default_path;
 pub use keeper::Keeper;
 pub use period::{Choice, Coverage, Period, Point, Span, Start, System};

@@ -5,9 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::bail;
 use tompion_latency::{
     Kind, Monitor,
-    history::{self, Fact, Incident, Keeper},
+    history::{self, Fact, Incident, Keeper, Store},
     incident,
 };
 use tompion_machine::{Root, description};
@@ -32,13 +33,23 @@ impl Keeping {
         Ok(Self { keeper: Keeper::begin(&path, monitor, &facts)?, failure: String::new() })
     }
 
+    /// The file.
+    pub fn store(&self) -> &Store {
+        self.keeper.store()
+    }
+
     /// How long nothing is to be done.
     pub fn rest(&self) -> Duration {
         self.keeper.rest()
     }
 
-    /// Writes if it is time. What can't be written now is in the next row; each reason is said once.
-    pub fn look(&mut self, monitor: &mut Monitor) {
+    /// Writes if it is time. What can't be written now is in the next row; each reason is said once. An error if somebody has
+    /// stopped the monitor: then all is written.
+    pub fn look(&mut self, monitor: &mut Monitor) -> anyhow::Result<()> {
+        if !monitor.goes_on() {
+            self.keeper.write(monitor)?;
+            bail!("somebody has stopped the monitor; {} has what it counted", self.store().path().display());
+        }
         match self.keeper.look(monitor) {
             Ok(()) => {}
             Err(error) if error.to_string() == self.failure => {}
@@ -47,6 +58,7 @@ impl Keeping {
                 say(format!("{error}; counting goes on, and it is tried again every five minutes"));
             }
         }
+        Ok(())
     }
 
     /// Keeps that a wake-up was late, and where its folder is.
@@ -84,7 +96,7 @@ pub fn run(monitor: &mut Monitor, keeping: &mut Keeping, end: &End) -> anyhow::R
         if end.comes_within(keeping.rest())? {
             return Ok(());
         }
-        keeping.look(monitor);
+        keeping.look(monitor)?;
     }
 }
 
@@ -108,7 +120,7 @@ impl Beside<'_, '_> {
             self.catcher.as_mut().map(|catcher| catcher.look(monitor)).transpose()?.unwrap_or_default();
         if let Some(keeping) = &mut self.keeping {
             caught.iter().for_each(|(incident, folder)| keeping.note(incident, folder));
-            keeping.look(monitor);
+            keeping.look(monitor)?;
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ fn refresh(
             return Ok(());
         }
         if let Some(keeping) = &mut keeping {
-            keeping.look(monitor);
+            keeping.look(monitor)?;
         }
     }
 }

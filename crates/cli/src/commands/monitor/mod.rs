@@ -5,12 +5,12 @@ mod explain;
 mod history;
 mod keep;
 mod live;
+mod picture;
 mod programs;
 mod serve;
 mod text;
 
 use std::{
-    fs,
     io::{self, IsTerminal, Write},
     net::SocketAddr,
     os::fd::AsFd as _,
@@ -21,7 +21,10 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use tompion_latency::{Begun, Kind, Kinds, Monitor, Report};
+use tompion_latency::{
+    Begun, Kind, Kinds, Monitor, Report,
+    plot::{Curve, histograms},
+};
 use tompion_os::{Inheritance, Interest, Poller, Signals};
 
 use crate::{
@@ -41,6 +44,7 @@ use keep::{Beside, Keeping};
     sudo tompion monitor --history             # keep it for years, every five minutes\n  \
     sudo tompion monitor report --last week    # what the history says\n  \
     sudo tompion monitor plot -o latency.svg   # histograms as a picture\n  \
+    tompion monitor plot --last year -o y.png  # the longest of a year\n  \
     sudo tompion monitor --threshold 100us     # keep what happened before each wake-up later than that\n  \
     tompion monitor explain                    # why the last of them was late\n  \
     sudo tompion monitor reset                 # reports begin anew\n  \
@@ -59,9 +63,11 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
+    /// Say whether latencies became better or worse, between two times or two kernels
+    Compare(history::CompareArguments),
     /// Why a wake-up was late that --threshold has kept
     Explain(explain::Wish),
-    /// Draw what was counted since the last reset: histograms by kind and CPU, as SVG
+    /// Draw histograms of what was counted since the last reset, or what the history has, as SVG or PNG
     Plot(Plot),
     /// Say what the history has: the longest, percentages, whose and when
     Report(history::ReportArguments),
@@ -72,10 +78,16 @@ enum Action {
 }
 
 #[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    sudo tompion monitor plot -o latency.svg                 # histograms of what was counted since the last reset\n  \
+    tompion monitor plot --last 30h -o 30h.png               # the history: the longest of each five minutes\n  \
+    tompion monitor plot --last year --theme dark -o year.svg\n  \
+    tompion monitor plot --last week --histograms -o week.svg")]
 struct Plot {
-    /// Where the picture goes; `-` for standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
+    #[command(flatten)]
+    output: picture::Output,
+    #[command(flatten)]
+    history: history::PlotWish,
 }
 
 #[derive(Args)]
@@ -126,13 +138,14 @@ impl Watch {
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.action.is_some() && arguments.watch.is_asked_for() {
-        say("`explain`, `plot`, `report`, `reset` and `stop` take no option of the display's");
+        say("`compare`, `explain`, `plot`, `report`, `reset` and `stop` take no option of the display's");
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
     match &arguments.action {
         None => watch(&arguments.name, &arguments.watch)?,
         Some(Action::Explain(wish)) => explain::run(wish)?,
         Some(Action::Plot(wish)) => plot(&arguments.name, wish)?,
+        Some(Action::Compare(wish)) => history::compare(wish)?,
         Some(Action::Report(wish)) => history::report(wish)?,
         Some(Action::Reset) => {
             Monitor::resume(&arguments.name)?.reset()?;
@@ -201,15 +214,17 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<()> {
 }
 
 fn plot(name: &str, wish: &Plot) -> anyhow::Result<()> {
-    let report = Monitor::resume(name)?.report(None);
-    let picture = tompion_latency::plot::svg(&report, &text::title(&report));
-    if wish.output == Path::new("-") {
-        io::stdout().lock().write_all(picture.as_bytes())?;
-        return Ok(());
+    wish.output.check()?;
+    if wish.history.is_of_history() {
+        return wish.history.draw(&wish.output);
     }
-    let path = wish.output.display();
-    fs::write(&wish.output, picture).with_context(|| format!("can't write {path}"))?;
-    say(format!("{path}: histograms of {}", counted(report.wakeups.woken, "wake-up")));
+    let report = Monitor::resume(name)?.report(None);
+    let curves = Curve::of_each(&report.cpus);
+    wish.output.write(&histograms(&curves, &text::title(&report), wish.output.theme()))?;
+    if wish.output.output != Path::new("-") {
+        let path = wish.output.output.display();
+        say(format!("{path}: histograms of {}", counted(report.wakeups.woken, "wake-up")));
+    }
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! A page for Prometheus, until Ctrl-C.
+//! Pages for Prometheus and other programs, until Ctrl-C.
 
 use std::{
     io::{self, Write},
@@ -7,7 +7,12 @@ use std::{
 };
 
 use anyhow::Context as _;
-use tompion_latency::{Monitor, exporter};
+use tompion_latency::{
+    Monitor,
+    exporter::{self, JSON, METRICS, Page, Request},
+    history::{Choice, Span, Store},
+    plot::Maxima,
+};
 use tompion_os::Interest;
 
 use super::{End, keep::Beside};
@@ -37,7 +42,53 @@ pub fn run(
         beside.look(monitor)?;
         // One who asked and went away is none of our business.
         if let Ok((connection, _)) = listener.accept() {
-            let _ = exporter::answer(connection, || monitor.exposition());
+            let _ = exporter::answer(connection, |request| {
+                page(monitor, beside.keeping.as_ref().map(|keeping| keeping.store()), request)
+            });
         }
     }
+}
+
+/// What is asked for.
+fn page(monitor: &mut Monitor, store: Option<&Store>, request: &Request<'_>) -> Result<Option<Page>, String> {
+    fn json(value: &impl serde::Serialize) -> Result<Option<Page>, String> {
+        let body = serde_json::to_string(value).map_err(|error| error.to_string())?;
+        Ok(Some(Page { kind: JSON, body }))
+    }
+    let history =
+        || store.ok_or("there is no history; begin with: tompion monitor --history --listen ADDRESS:PORT");
+    match request.path {
+        "/metrics" => Ok(Some(Page { kind: METRICS, body: monitor.exposition() })),
+        "/" => {
+            Ok(Some(Page { kind: METRICS, body: "what was counted is at /metrics and /api/report\n".into() }))
+        }
+        "/api/report" => json(&monitor.report(None)),
+        "/api/history" => {
+            let period = history()?.period(&Choice::of(span(request)?)).map_err(|error| error.to_string())?;
+            json(&period.report())
+        }
+        "/api/maxima" => {
+            let span = span(request)?;
+            let mut found = Maxima::of(span);
+            let told = history()?.maxima(&Choice::of(span), |point| found.add(&point));
+            told.map_err(|error| error.to_string())?;
+            json(&found.series())
+        }
+        _ => Ok(None),
+    }
+}
+
+/// From when until when, in milliseconds since 1970; the last day where nothing is said.
+fn span(request: &Request<'_>) -> Result<Span, String> {
+    const DAY: i64 = 86_400_000;
+    let time = |name: &str| match request.value(name) {
+        None => Ok(None),
+        Some(text) => match text.parse::<i64>() {
+            Ok(time) if (0..=Span::ALL.to_ms).contains(&time) => Ok(Some(time)),
+            _ => Err(format!("expected {name}= with milliseconds since 1970")),
+        },
+    };
+    let to_ms = time("to")?.unwrap_or((tompion_os::realtime_ns() / 1_000_000) as i64);
+    let from_ms = time("from")?.unwrap_or(to_ms - DAY);
+    if from_ms >= to_ms { Err("expected from= before to=".into()) } else { Ok(Span { from_ms, to_ms }) }
 }

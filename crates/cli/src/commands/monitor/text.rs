@@ -87,7 +87,7 @@ pub fn microseconds(us: f64) -> String {
 }
 
 /// With a sign where it is not known exactly.
-fn longest(us: f64, known: Maximum) -> String {
+pub fn longest(us: f64, known: Maximum) -> String {
     match known {
         Maximum::Exact => microseconds(us),
         Maximum::Below => format!("<{}", microseconds(us)),
@@ -192,7 +192,7 @@ pub fn worst(text: &mut String, cpus: &[CpuReport], format: &str) {
     }
 }
 
-fn parts(late: &Late) -> String {
+pub fn parts(late: &Late) -> String {
     let parts =
         [("timer late", late.timer_us), ("until woken", late.handler_us), ("until running", late.wakeup_us)];
     let mut words: Vec<String> =

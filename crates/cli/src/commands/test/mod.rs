@@ -5,7 +5,7 @@ mod hwgap;
 mod maxrate;
 mod npt;
 mod preempt;
-mod report;
+pub mod report;
 
 use std::{
     io::{self, Write},

@@ -2,7 +2,7 @@
 
 mod document;
 mod figures;
-mod page;
+pub mod page;
 mod plot;
 mod tables;
 mod verdict;

@@ -1,5 +1,9 @@
-//! What a history says: `tompion monitor report`.
+//! What a history says: `tompion monitor report`, `plot` and `compare`.
 
+mod axis;
+mod compare;
+mod page;
+mod plot;
 mod report;
 mod times;
 
@@ -9,6 +13,8 @@ use anyhow::bail;
 use clap::Args;
 use tompion_latency::history::{Choice, Store, default_path};
 
+pub use compare::{Arguments as CompareArguments, run as compare};
+pub use plot::Wish as PlotWish;
 pub use report::{Arguments as ReportArguments, run as report};
 
 /// Which part of which history.
@@ -31,6 +37,11 @@ pub struct Part {
 }
 
 impl Part {
+    /// Whether any of it was named.
+    pub fn is_asked_for(&self) -> bool {
+        self.history.is_some() || self.from.is_some() || self.to.is_some() || self.last.is_some()
+    }
+
     /// Opens the history.
     pub fn open(&self) -> anyhow::Result<Store> {
         open(self.history.as_ref())

@@ -1,17 +1,22 @@
 //! `tompion monitor report`: a time of the history in figures.
 
-use std::{fmt::Write as _, io::Write as _};
+use std::{fmt::Write as _, fs, io::Write as _, path::PathBuf};
 
+use anyhow::Context as _;
 use clap::Args;
-use tompion_latency::history::{Event, EventKind, HistoryReport, Incident, System};
+use tompion_latency::{
+    history::{Event, EventKind, HistoryReport, Incident, System},
+    plot::{self, Curve, Theme},
+};
 
 use super::{
-    Part,
+    Part, page,
+    plot::maxima,
     times::{in_words, length},
 };
 use crate::{
     commands::monitor::text::{self, BOLD, DIM, END, GREEN, RED, YELLOW},
-    messages::{counted, grouped, harmless},
+    messages::{counted, grouped, harmless, say},
 };
 
 #[derive(Args)]
@@ -19,13 +24,18 @@ use crate::{
     tompion monitor report                                   # all of the history\n  \
     tompion monitor report --last week                       # the last seven days\n  \
     tompion monitor report --from 2026-10-01 --to 2026-11-01 # a month\n  \
+    tompion monitor report --last week -o week.html         # as a page with pictures
+  \
     tompion monitor report --last 30h --json | jq '.max_us'  # the longest by CPU and kind")]
 pub struct Arguments {
     #[command(flatten)]
     part: Part,
     /// Write JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "output")]
     json: bool,
+    /// Write a page with pictures, one file of HTML, instead
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 /// As many as are shown of what there may be thousands of.
@@ -33,7 +43,16 @@ const MOST: usize = 20;
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let store = arguments.part.open()?;
-    let report = store.period(&arguments.part.choice()?)?.report();
+    let choice = arguments.part.choice()?;
+    let report = store.period(&choice)?.report();
+    if let Some(path) = &arguments.output {
+        let title = format!("Latencies: {}", counted(report.wakeups.woken, "wake-up"));
+        let histograms = plot::histograms(&Curve::of_each(&report.cpus), &title, Theme::Reader);
+        let page = page::of(&report, [&maxima(&store, &choice, Theme::Reader)?, &histograms]);
+        fs::write(path, page).with_context(|| format!("can't write {}", path.display()))?;
+        say(format!("{}: {} {}", path.display(), counted(report.wakeups.woken, "wake-up"), span(&report)));
+        return Ok(());
+    }
     let mut output = anstream::stdout().lock();
     if arguments.json {
         serde_json::to_writer_pretty(&mut output, &report)?;
@@ -64,7 +83,7 @@ fn span(report: &HistoryReport) -> String {
 }
 
 /// The share of a time that was counted, in hundredths of a percent: never 100 % of less than all.
-fn share(counted: i64, all: i64) -> f64 {
+pub fn share(counted: i64, all: i64) -> f64 {
     if all <= 0 { 100.0 } else { (counted as f64 / all as f64 * 10_000.0).floor().min(10_000.0) / 100.0 }
 }
 
@@ -112,7 +131,7 @@ fn left_out(text: &mut String, all: usize) {
     }
 }
 
-fn event(event: &Event) -> String {
+pub fn event(event: &Event) -> String {
     let amount = length(event.amount_ms.abs());
     match event.kind {
         EventKind::ClockStep if event.amount_ms < 0 => format!("the clock was set back by {amount}"),
@@ -134,7 +153,7 @@ fn events(text: &mut String, report: &HistoryReport) {
 }
 
 /// What a system is in a line: its processor and its kernel.
-fn name(system: &System) -> String {
+pub fn system_name(system: &System) -> String {
     let facts = ["kernel", "processor", "distribution"].into_iter().filter_map(|name| system.fact(name));
     let words: Vec<_> = facts.map(|fact| harmless(fact).into_owned()).collect();
     if words.is_empty() { "a system of which nothing is known".into() } else { words.join(", ") }
@@ -145,7 +164,7 @@ fn systems(text: &mut String, report: &HistoryReport) {
     let _ = writeln!(text, "\n{BOLD}{title}{END}");
     for system in &report.systems {
         let starts = report.starts.iter().filter(|start| start.system == system.system).count();
-        let _ = writeln!(text, "{}  {DIM}{}{END}", name(system), counted(starts as u64, "start"));
+        let _ = writeln!(text, "{}  {DIM}{}{END}", system_name(system), counted(starts as u64, "start"));
         if report.systems.len() > 1 {
             differences(text, report, system);
         }

@@ -1,18 +1,18 @@
-//! Histograms as a picture: a panel for each kind, a line for each CPU, lengths and counts logarithmic, so that the one
-//! latency in a million is seen beside the million. Light and dark as the reader has it.
+//! Histograms: a panel for each kind, a line for each CPU or time, lengths and counts logarithmic, so that the one latency in a
+//! million is seen beside the million.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
+use super::{COLOURS, LEFT, Theme, begin, escaped, legend};
 use crate::{
     histogram::Histogram,
     kinds::Kind,
-    report::{KindReport, Report, of_all_cpus},
+    report::{CpuReport, of_all_cpus},
 };
 
 const PANEL_WIDTH: f64 = 520.0;
 const PANEL_HEIGHT: f64 = 230.0;
 /// Room around the axes of a panel.
-const LEFT: f64 = 52.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 34.0;
@@ -25,13 +25,34 @@ const LONGEST: f64 = 20_000.0;
 /// Places for each power of ten, but none is shorter than a microsecond.
 const PLACES: u32 = 20;
 
-/// Colours that are told apart by everybody (Okabe and Ito, 2008); more CPUs begin again.
-const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a7f00"];
+/// A line of each panel.
+#[derive(Clone, Debug, Default)]
+pub struct Curve {
+    /// What it is of.
+    pub label: String,
+    /// By kind: how many were how long, and the longest, in microseconds.
+    pub kinds: BTreeMap<Kind, (Histogram, f64)>,
+}
 
-const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#24292f}.title{font-weight:600;font-size:13px}\
-    .head{font-weight:600;font-size:16px}.dim{fill:#57606a}.page{fill:#fff}.grid{stroke:#d0d7de;stroke-width:1}\
-    .line{fill:none;stroke-width:1.6;stroke-linejoin:round}.longest{stroke-width:1.2;stroke-dasharray:3 3}\
-    @media(prefers-color-scheme:dark){text{fill:#e6edf3}.dim{fill:#8b949e}.page{fill:#0d1117}.grid{stroke:#30363d}}";
+impl Curve {
+    /// One for each CPU.
+    pub fn of_each(cpus: &[CpuReport]) -> Vec<Self> {
+        let kinds = |cpu: &CpuReport| {
+            cpu.kinds.iter().map(|(kind, found)| (*kind, (found.places.clone(), found.max_us))).collect()
+        };
+        cpus.iter().map(|cpu| Self { label: format!("CPU {}", cpu.cpu), kinds: kinds(cpu) }).collect()
+    }
+
+    /// One of all CPUs together.
+    pub fn of_all(label: &str, cpus: &[CpuReport]) -> Self {
+        let longest = |kind: &Kind| {
+            cpus.iter().filter_map(|cpu| cpu.kinds.get(kind)).map(|found| found.max_us).fold(0.0, f64::max)
+        };
+        let kinds = of_all_cpus(cpus);
+        let kinds = kinds.into_iter().map(|(kind, places)| (kind, (places, longest(&kind)))).collect();
+        Self { label: label.into(), kinds }
+    }
+}
 
 /// Ends of the places, in whole microseconds.
 fn edges() -> Vec<u64> {
@@ -62,57 +83,34 @@ fn y_of(count: u64, decades: u32) -> f64 {
 }
 
 /// The picture, an SVG document.
-pub fn svg(report: &Report, title: &str) -> String {
-    let kinds: Vec<Kind> = of_all_cpus(&report.cpus).into_keys().collect();
+pub fn histograms(curves: &[Curve], title: &str, theme: Theme) -> String {
+    let mut kinds: Vec<Kind> = curves.iter().flat_map(|curve| curve.kinds.keys().copied()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
     let rows = kinds.len().div_ceil(2).max(1);
     let (width, height) = (2.0 * PANEL_WIDTH, HEAD + rows as f64 * PANEL_HEIGHT);
-    let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
-         aria-label=\"Histograms of latencies\">\n<style>{STYLE}</style>\n\
-         <rect class=\"page\" width=\"{width}\" height=\"{height}\"/>\n\
-         <text class=\"head\" x=\"{LEFT}\" y=\"26\">{}</text>\n",
-        escaped(title)
-    );
-    legend(&mut text, report);
+    let mut text = begin((width, height), title, theme);
+    legend(&mut text, curves.iter().map(|curve| curve.label.as_str()), width);
     for (place, kind) in kinds.iter().enumerate() {
         let (left, top) =
             ((place % 2) as f64 * PANEL_WIDTH + LEFT, HEAD + (place / 2) as f64 * PANEL_HEIGHT + TOP);
         let _ = writeln!(text, "<g transform=\"translate({left},{top})\">");
-        panel(&mut text, report, *kind);
+        panel(&mut text, curves, *kind);
         text.push_str("</g>\n");
     }
     text.push_str("</svg>\n");
     text
 }
 
-fn colour(cpu: u32) -> &'static str {
-    COLOURS.get(cpu as usize % COLOURS.len()).copied().unwrap_or("#000")
-}
-
-fn legend(text: &mut String, report: &Report) {
-    /// As many as have room.
-    const MOST: usize = 16;
-    let mut left = LEFT;
-    for cpu in report.cpus.iter().take(MOST) {
-        let _ = writeln!(
-            text,
-            "<path class=\"line\" stroke=\"{}\" d=\"M{left},46h16\"/><text class=\"dim\" x=\"{}\" y=\"50\">CPU {}</text>",
-            colour(cpu.cpu),
-            left + 20.0,
-            cpu.cpu
-        );
-        left += 62.0;
-    }
-}
-
-fn panel(text: &mut String, report: &Report, kind: Kind) {
-    let of_cpus = || report.cpus.iter().filter_map(|cpu| Some((cpu.cpu, cpu.kinds.get(&kind)?)));
-    let lines: Vec<(u32, Vec<u64>, &KindReport)> =
-        of_cpus().map(|(cpu, found)| (cpu, counts(&found.places), found)).collect();
+fn panel(text: &mut String, curves: &[Curve], kind: Kind) {
+    let found =
+        || curves.iter().enumerate().filter_map(|(number, curve)| Some((number, curve.kinds.get(&kind)?)));
+    let lines: Vec<(usize, Vec<u64>, f64)> =
+        found().map(|(number, (places, longest))| (number, counts(places), *longest)).collect();
     let most = lines.iter().flat_map(|line| &line.1).copied().max().unwrap_or(0);
     let decades = decades(most);
-    let longest = of_cpus().map(|(_, found)| found.max_us).fold(0.0, f64::max);
-    let all: u64 = of_cpus().map(|(_, found)| found.count).sum();
+    let longest = lines.iter().map(|line| line.2).fold(0.0, f64::max);
+    let all: u64 = found().map(|(_, (places, _))| places.count()).sum();
     let _ = writeln!(
         text,
         "<text class=\"title\" y=\"-22\">{}</text><text class=\"dim\" y=\"-7\">{all} of {}, longest {longest:.1} µs</text>",
@@ -120,12 +118,11 @@ fn panel(text: &mut String, report: &Report, kind: Kind) {
         kind.name()
     );
     axes(text, decades);
-    for (cpu, counts, found) in lines {
-        let (path, x, bottom) = (path(&counts, decades), x_of(found.max_us), y_of(0, decades));
-        let colour = colour(cpu);
-        let _ = writeln!(text, "<path class=\"line\" stroke=\"{colour}\" d=\"{path}\"/>");
-        let _ =
-            writeln!(text, "<path class=\"line longest\" stroke=\"{colour}\" d=\"M{x:.1},0V{bottom:.1}\"/>");
+    for (number, counts, longest) in lines {
+        let (path, x, bottom) = (path(&counts, decades), x_of(longest), y_of(0, decades));
+        let colour = number % COLOURS.len();
+        let _ = writeln!(text, "<path class=\"line s{colour}\" d=\"{path}\"/>");
+        let _ = writeln!(text, "<path class=\"line longest s{colour}\" d=\"M{x:.1},0V{bottom:.1}\"/>");
     }
 }
 
@@ -184,10 +181,6 @@ fn path(counts: &[u64], decades: u32) -> String {
     path
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,6 +203,5 @@ mod tests {
             assert!(y_of(1, decades) < y_of(0, decades) - 2.0 && y_of(most, decades) >= 0.0, "{most}");
         }
         assert!(x_of(0.0) == 0.0 && x_of(1e9) == PANEL_WIDTH - LEFT - RIGHT);
-        assert_eq!(escaped("a<b>&c"), "a&lt;b&gt;&amp;c");
     }
 }

@@ -1,0 +1,201 @@
+//! `tompion monitor compare`: two times, or two kernels.
+
+use std::{fmt::Write as _, io::Write as _, path::PathBuf};
+
+use anyhow::bail;
+use clap::Args;
+use tompion_latency::{
+    history::{Choice, Comparison, KindComparison, Span, Store, Verdict},
+    plot::{self, Curve},
+};
+
+use super::times::{in_words, moment};
+use crate::{
+    commands::monitor::{
+        picture::Output,
+        text::{BOLD, DIM, END, GREEN, RED, microseconds},
+    },
+    messages::{self, counted, grouped, harmless, say},
+};
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tompion monitor compare 6.1.0-rt 6.12.0-rt                      # two kernels\n  \
+    tompion monitor compare 2026-09-01..2026-10-01 2026-10-01..     # two months\n  \
+    tompion monitor compare 6.1.0-rt 6.12.0-rt -o kernels.png       # histograms of both in one picture\n\n\
+A side is a time (FROM..TO; one of them may be missing), or a kernel's version or a part of it. The longest of every five \
+minutes are compared: better or worse is what chance alone would make less than once in a hundred comparisons.")]
+pub struct Arguments {
+    /// What to compare with: FROM..TO, or a kernel
+    #[arg(value_name = "BEFORE")]
+    before: String,
+    /// What is compared
+    #[arg(value_name = "AFTER")]
+    after: String,
+    /// The history [default: as `report` has it]
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    /// Write JSON
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
+    /// Draw histograms of both sides: NAME.svg or NAME.png
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let output = arguments.output.clone().map(Output::of);
+    output.as_ref().map(Output::check).transpose()?;
+    let store = super::open(arguments.history.as_ref())?;
+    let side = |text: &str| anyhow::Ok((text.to_owned(), choice(&store, text)?));
+    let sides = [side(&arguments.before)?, side(&arguments.after)?];
+    let found = Comparison::of(&store, sides)?;
+    for (name, report) in found.names.iter().zip(&found.reports) {
+        if report.coverage.rows == 0 {
+            bail!("nothing was counted in `{name}`; tompion monitor report says what there is");
+        }
+    }
+    if let Some(output) = output {
+        let curves = [0, 1].map(|side| Curve::of_all(&found.names[side], &found.reports[side].cpus));
+        let title = format!("{} and {}", found.names[0], found.names[1]);
+        output.write(&plot::histograms(&curves, &title, output.theme()))?;
+        say(format!("{}: histograms of both", output.output.display()));
+    }
+    let mut standard = anstream::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut standard, &found)?;
+        writeln!(standard)?;
+    } else {
+        write!(standard, "{}", whole(&found))?;
+    }
+    Ok(())
+}
+
+/// A side: a time or a kernel.
+fn choice(store: &Store, text: &str) -> anyhow::Result<Choice> {
+    if let Some((from, to)) = text.split_once("..") {
+        let end = |text: &str, open: i64| if text.is_empty() { Ok(open) } else { moment(text) };
+        let span = Span { from_ms: end(from, Span::ALL.from_ms)?, to_ms: end(to, Span::ALL.to_ms)? };
+        if span.from_ms >= span.to_ms {
+            bail!("expected a time that begins before it ends, found `{text}`");
+        }
+        return Ok(Choice::of(span));
+    }
+    let systems = store.systems()?;
+    let kernels = || systems.iter().filter_map(|system| Some((system.system, system.fact("kernel")?)));
+    let exactly: Vec<i64> =
+        kernels().filter(|(_, kernel)| *kernel == text).map(|(number, _)| number).collect();
+    let partly = || kernels().filter(|(_, kernel)| kernel.contains(text)).map(|(number, _)| number).collect();
+    let found: Vec<i64> = if exactly.is_empty() { partly() } else { exactly };
+    if found.is_empty() {
+        let mut known: Vec<&str> = kernels().map(|(_, kernel)| kernel).collect();
+        known.sort_unstable();
+        known.dedup();
+        let near = messages::nearest(text, known.iter().copied());
+        let known = if near.is_empty() { known } else { near };
+        bail!("expected a time FROM..TO or a kernel of the history ({}), found `{text}`", known.join(", "));
+    }
+    Ok(Choice { span: Span::ALL, systems: Some(found) })
+}
+
+fn whole(found: &Comparison) -> String {
+    let mut text = String::new();
+    for (name, report) in found.names.iter().zip(&found.reports) {
+        let _ = writeln!(
+            text,
+            "{BOLD}{}{END}  {}, {DIM}{} to {}{END}",
+            harmless(name),
+            counted(report.wakeups.woken, "wake-up"),
+            in_words(report.from_ms),
+            in_words(report.to_ms)
+        );
+    }
+    let _ = writeln!(
+        text,
+        "\n{BOLD}{:<21}{:>21}{:>21}{:>21}{:>21}{END}",
+        "", "50 %", "99.9 %", "99.999 %", "longest"
+    );
+    for kind in &found.kinds {
+        let below =
+            |share: &str| kind.sides.each_ref().map(|side| side.below_us.get(share).copied().unwrap_or(0.0));
+        let columns =
+            [below("50"), below("99.9"), below("99.999"), kind.sides.each_ref().map(|side| side.max_us)];
+        let pair = |[one, other]: [f64; 2]| format!("{} → {}", microseconds(one), microseconds(other));
+        let columns: String = columns.into_iter().map(|column| format!("{:>21}", pair(column))).collect();
+        let (style, word) = in_a_word(kind.verdict);
+        let _ = writeln!(text, "{:<21}{columns}  {style}{word}{END}", kind.kind.words());
+    }
+    let _ = writeln!(text, "\n{}", verdict(found));
+    text
+}
+
+const fn in_a_word(verdict: Verdict) -> (&'static str, &'static str) {
+    match verdict {
+        Verdict::Better => (GREEN, "better"),
+        Verdict::Same => (DIM, "no difference that chance doesn't explain"),
+        Verdict::Worse => (RED, "worse"),
+    }
+}
+
+/// What it comes to, in words.
+fn verdict(found: &Comparison) -> String {
+    let Some(kind) = found.judged_by() else { return "They have no kind of latency in common.".into() };
+    let [before, after] = found.names.each_ref().map(|name| harmless(name));
+    let longest = kind.sides.each_ref().map(|side| side.max_us);
+    let both = format!(
+        "{}: {} against {}",
+        kind.kind.long_words(),
+        microseconds(longest[1]),
+        microseconds(longest[0])
+    );
+    match kind.verdict {
+        Verdict::Same => format!(
+            "{BOLD}{after} is neither better nor worse than {before}.{END} The longest latencies differ no more than they would \
+             by chance ({both})."
+        ),
+        Verdict::Worse => format!(
+            "{RED}{BOLD}{after} is worse than {before}.{END} Its longest latency is {} ({both}); {}",
+            times(longest[1], longest[0]),
+            reason(kind, 1, (&after, &before))
+        ),
+        Verdict::Better => format!(
+            "{GREEN}{BOLD}{after} is better than {before}.{END} Its longest latency is {} ({both}); {}",
+            times(longest[1], longest[0]),
+            reason(kind, 0, (&before, &after))
+        ),
+    }
+}
+
+/// How much longer or shorter one is than another.
+fn times(one: f64, other: f64) -> String {
+    if one >= other {
+        format!("{:.1} times as long", one / other.max(0.001))
+    } else {
+        format!("{:.1} times shorter", other / one.max(0.001))
+    }
+}
+
+fn reason(kind: &KindComparison, late: usize, (of_late, of_other): (&str, &str)) -> String {
+    let [beyond, rows] = [kind.sides[late].rows_beyond, kind.sides[late].rows].map(grouped);
+    let chance = match kind.chance {
+        chance if chance < 1e-6 => "less than once in a million comparisons".to_owned(),
+        chance => format!("once in {} comparisons", grouped((1.0 / chance).round() as u64)),
+    };
+    format!(
+        "in {beyond} of {rows} intervals {of_late} had one that is longer than any of {of_other}, which chance alone would \
+         make {chance}."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_in_words() {
+        assert_eq!(
+            (times(30.0, 10.0), times(10.0, 25.0)),
+            ("3.0 times as long".into(), "2.5 times shorter".into())
+        );
+    }
+}

@@ -1,0 +1,208 @@
+//! A report as a page: one HTML file that needs nothing else.
+
+use std::fmt::Write as _;
+
+use tompion_latency::{
+    CpuReport, Kind, KindReport, Late,
+    history::{HistoryReport, Incident},
+    of_all_cpus,
+};
+
+use super::{
+    report::{event, share, system_name},
+    times::{in_words, length},
+};
+use crate::{
+    commands::{
+        monitor::text::{self, longest, microseconds},
+        test::report::page::{escaped, page},
+    },
+    messages::{counted, grouped},
+};
+
+/// As many rows as a table has of what there may be thousands of.
+const MOST: usize = 100;
+
+/// The page of a report, with its pictures: the longest over the time, and histograms.
+pub fn of(report: &HistoryReport, [maxima, histograms]: [&str; 2]) -> String {
+    let title =
+        format!("Real-time latencies from {} to {}", in_words(report.from_ms), in_words(report.to_ms));
+    let figure = |picture: &str, caption: &str| {
+        format!("<figure>{picture}<figcaption>{caption}</figcaption></figure>\n")
+    };
+    let sections = [
+        head(&title, report),
+        tiles(report),
+        believed(report),
+        "<h2>The longest latencies</h2>\n".into(),
+        figure(
+            maxima,
+            "The longest of each CPU, in steps of at least five minutes; where a step has more of them, the band \
+             reaches down to the shortest of their maxima.",
+        ),
+        whose(&report.cpus),
+        "<h2>All latencies</h2>\n".into(),
+        figure(
+            histograms,
+            "How many were how long, by CPU; both axes are logarithmic, dashed lines are the longest.",
+        ),
+        kinds(&report.cpus),
+        incidents(&report.incidents),
+        events(report),
+        systems(report),
+    ];
+    page(&title, &sections.concat())
+}
+
+fn head(title: &str, report: &HistoryReport) -> String {
+    let system = report.systems.last().map(system_name).unwrap_or_default();
+    format!("<h1>{}</h1>\n<p class=\"soft\">{}</p>\n", escaped(title), escaped(&system))
+}
+
+/// The figures that one looks for first.
+fn tiles(report: &HistoryReport) -> String {
+    let all = of_all_cpus(&report.cpus);
+    let by = [Kind::TimerWakeupAll, Kind::TimerWakeup, Kind::Wakeup];
+    let kind = by.into_iter().find(|kind| all.contains_key(kind));
+    let most = |kind: Kind| {
+        let of_cpus = report.cpus.iter().filter_map(|cpu| Some((cpu.cpu, cpu.kinds.get(&kind)?)));
+        of_cpus.max_by(|one, other| one.1.max_us.total_cmp(&other.1.max_us))
+    };
+    let mut tiles = Vec::new();
+    if let Some((kind, (cpu, found))) = kind.and_then(|kind| Some((kind, most(kind)?))) {
+        let meaning = format!("{}, on CPU {cpu}", kind.long_words());
+        tiles.push(("longest latency", longest(found.max_us, found.max_is), meaning));
+        let below = all.get(&kind).and_then(|places| places.below(999)).unwrap_or(0);
+        let below = microseconds((below as f64 / 1000.0).min(found.max_us));
+        tiles.push(("99.9 % are shorter than", below, kind.long_words().into()));
+    }
+    tiles.push(("wake-ups", grouped(report.wakeups.woken), "of all real-time threads".into()));
+    let counted_ms = report.coverage.counted_ms;
+    let share = format!("{} %", share(counted_ms, report.to_ms - report.from_ms));
+    tiles.push(("of the time counted", share, format!("{} in all", length(counted_ms))));
+    let tile = |(what, figure, meaning): (&str, String, String)| {
+        format!(
+            "<div class=\"point\"><div class=\"what\">{what}</div><div class=\"figure\">{}</div>\
+             <div class=\"meaning\">{}</div></div>\n",
+            escaped(&figure),
+            escaped(&meaning)
+        )
+    };
+    format!("<div class=\"points\">\n{}</div>\n", tiles.into_iter().map(tile).collect::<String>())
+}
+
+/// What readers must know before they believe the figures.
+fn believed(report: &HistoryReport) -> String {
+    let sums = report.wakeups;
+    let mut notes = String::new();
+    if sums.difference != 0 {
+        let _ = write!(
+            notes,
+            "<b>The sums disagree</b> by up to {}: the monitor made a mistake. ",
+            sums.difference
+        );
+    }
+    if sums.unseen > 0 {
+        let (unseen, slept) = (grouped(sums.unseen), grouped(sums.slept));
+        let _ = write!(notes, "{unseen} of {slept} wake-ups were not seen, by the scheduler's own count.");
+    }
+    if notes.is_empty() { notes } else { format!("<div class=\"note\">{notes}</div>\n") }
+}
+
+fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
+    let cells = |name: &str, row: &[String]| -> String {
+        row.iter().map(|cell| format!("<{name}>{}</{name}>", escaped(cell))).collect()
+    };
+    let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
+    let rows: String = rows.iter().map(|row| format!("<tr>{}</tr>\n", cells("td", row))).collect();
+    format!("<div class=\"wide\"><table>\n<tr>{}</tr>\n{rows}</table></div>\n", cells("th", &heads))
+}
+
+fn kinds(cpus: &[CpuReport]) -> String {
+    let row = |(cpu, kind, found): (u32, Kind, &KindReport)| {
+        let figures = [found.mean_us, found.p50_us, found.p99_us, found.p999_us].map(microseconds);
+        let mut row = vec![kind.long_words().to_owned(), cpu.to_string(), grouped(found.count)];
+        row.extend(figures);
+        row.push(longest(found.max_us, found.max_is));
+        row
+    };
+    let rows: Vec<Vec<String>> = by_kind(cpus).into_iter().map(row).collect();
+    table(&["kind", "CPU", "count", "mean", "50 %", "99 %", "99.9 %", "longest"], &rows)
+}
+
+/// All of all CPUs, those of one kind together.
+fn by_kind(cpus: &[CpuReport]) -> Vec<(u32, Kind, &KindReport)> {
+    let all = cpus.iter().flat_map(|cpu| cpu.kinds.iter().map(move |(kind, found)| (cpu.cpu, *kind, found)));
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|(cpu, kind, _)| (*kind, *cpu));
+    all
+}
+
+fn whose(cpus: &[CpuReport]) -> String {
+    let row = |(cpu, kind, found): (u32, Kind, &KindReport)| -> Option<Vec<String>> {
+        let late: &Late = found.worst.as_ref()?;
+        Some(vec![
+            kind.long_words().to_owned(),
+            cpu.to_string(),
+            longest(found.max_us, found.max_is),
+            format!("{} {} ({})", late.name, late.tid, late.priority),
+            text::time(late.time_ns, "%Y-%m-%d %H:%M:%S%.3f"),
+            text::parts(late),
+        ])
+    };
+    let rows: Vec<Vec<String>> = by_kind(cpus).into_iter().filter_map(row).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let table =
+        table(&["kind", "CPU", "longest", "whose", "when", "in which parts, and who had the CPU"], &rows);
+    table.replace("<table>", "<table class=\"narrow prose\">")
+}
+
+fn incidents(incidents: &[Incident]) -> String {
+    if incidents.is_empty() {
+        return String::new();
+    }
+    let row = |incident: &Incident| {
+        vec![
+            text::time(incident.time_ns, "%Y-%m-%d %H:%M:%S%.3f"),
+            incident.cpu.to_string(),
+            microseconds(incident.latency_ns as f64 / 1000.0),
+            format!("{} {}", incident.thread, incident.tid),
+            incident.cause.clone(),
+            incident.folder.display().to_string(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = incidents.iter().rev().take(MOST).map(row).collect();
+    let table = table(&["when", "CPU", "latency", "thread", "what is to blame", "trace"], &rows);
+    let title = counted(incidents.len() as u64, "incident");
+    format!("<h2>{title}</h2>\n{}", table.replace("<table>", "<table class=\"narrow prose\">"))
+}
+
+fn events(report: &HistoryReport) -> String {
+    if report.events.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = report
+        .events
+        .iter()
+        .rev()
+        .take(MOST)
+        .map(|found| vec![in_words(found.time_ms), event(found)])
+        .collect();
+    let table = table(&["when", "what"], &rows).replace("<table>", "<table class=\"prose\">");
+    format!("<h2>What happened to counting</h2>\n{table}")
+}
+
+fn systems(report: &HistoryReport) -> String {
+    let mut text = String::from("<h2>On which system</h2>\n");
+    for system in report.systems.iter().rev() {
+        let rows: Vec<Vec<String>> =
+            system.facts.iter().map(|fact| vec![fact.name.clone(), fact.value.clone()]).collect();
+        if report.systems.len() > 1 {
+            let _ = writeln!(text, "<h3>{}</h3>", escaped(&system_name(system)));
+        }
+        text.push_str(&table(&["", ""], &rows).replace("<table>", "<table class=\"prose\">"));
+    }
+    text
+}

@@ -1,0 +1,99 @@
+//! `tompion monitor plot` of the history: the longest latencies over a time, or histograms of it.
+
+use clap::Args;
+use jiff::tz::TimeZone;
+use tompion_latency::{
+    history::{Choice, HistoryReport, Span, Store},
+    plot::{self, Curve, Mark, Maxima, Theme},
+};
+
+use super::{Part, axis, times::in_words};
+use crate::{
+    commands::monitor::picture::Output,
+    messages::{counted, say},
+};
+
+/// Which picture of which part of the history.
+#[derive(Args)]
+// The commands' own arguments are a group of this name.
+#[group(skip)]
+pub struct Wish {
+    #[command(flatten)]
+    part: Part,
+    /// Of the history, draw histograms of the time rather than the longest in each five minutes
+    #[arg(long)]
+    histograms: bool,
+}
+
+impl Wish {
+    /// Whether the history is meant, and not what is counted now.
+    pub fn is_of_history(&self) -> bool {
+        self.part.is_asked_for()
+    }
+
+    /// Draws it.
+    pub fn draw(&self, output: &Output) -> anyhow::Result<()> {
+        let store = self.part.open()?;
+        let choice = self.part.choice()?;
+        let picture = if self.histograms {
+            let report = store.period(&choice)?.report();
+            let title = title("Latencies", span(choice.span, &report), report.wakeups.woken);
+            plot::histograms(&Curve::of_each(&report.cpus), &title, output.theme())
+        } else {
+            maxima(&store, &choice, output.theme())?
+        };
+        output.write(&picture)?;
+        if output.output != std::path::Path::new("-") {
+            say(format!("{}: {}", output.output.display(), self.what()));
+        }
+        Ok(())
+    }
+
+    fn what(&self) -> &'static str {
+        if self.histograms { "histograms" } else { "the longest latencies" }
+    }
+}
+
+/// What a picture is of: the time that was asked for, or what of it there is.
+pub fn span(asked: Span, report: &HistoryReport) -> Span {
+    Span {
+        from_ms: if asked.from_ms == Span::ALL.from_ms { report.from_ms } else { asked.from_ms },
+        to_ms: if asked.to_ms == Span::ALL.to_ms { report.to_ms } else { asked.to_ms },
+    }
+}
+
+fn title(what: &str, span: Span, woken: u64) -> String {
+    let woken = counted(woken, "wake-up");
+    format!("{what} from {} to {}: {woken}", in_words(span.from_ms), in_words(span.to_ms))
+}
+
+/// The longest latencies over a time, an SVG document.
+pub fn maxima(store: &Store, choice: &Choice, theme: Theme) -> anyhow::Result<String> {
+    let about = store.outline(choice)?.report();
+    let whole = span(choice.span, &about);
+    let mut found = Maxima::of(whole);
+    store.maxima(choice, |point| found.add(&point))?;
+    let ticks = axis::ticks(whole, &TimeZone::system());
+    let title =
+        format!("The longest latencies from {} to {}", in_words(whole.from_ms), in_words(whole.to_ms));
+    Ok(plot::maxima(&found, &title, (&ticks, &marks(&about)), theme))
+}
+
+/// No more than one can tell apart.
+const MOST_MARKS: usize = 500;
+
+/// Where the system became another one, and incidents.
+fn marks(about: &HistoryReport) -> Vec<Mark> {
+    let name = |number: i64| {
+        let system = about.systems.iter().find(|system| system.system == number);
+        let kernel = system.and_then(|system| system.fact("kernel"));
+        kernel.map_or_else(|| format!("system {number}"), ToOwned::to_owned)
+    };
+    let pairs = about.starts.windows(2).filter_map(|pair| match pair {
+        [before, now] if before.system != now.system => Some(Mark::System(now.time_ms, name(now.system))),
+        _ => None,
+    });
+    let incidents =
+        about.incidents.iter().map(|incident| Mark::Incident((incident.time_ns / 1_000_000) as i64));
+    pairs.chain(incidents).take(MOST_MARKS).collect()
+}

@@ -1,0 +1,116 @@
+//! Pictures into files: SVG as it is, PNG by drawing that.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use resvg::{
+    tiny_skia::{Pixmap, Transform},
+    usvg::{Options, Tree, fontdb::Database},
+};
+use tompion_latency::plot::Theme;
+
+/// Latin letters, digits and arrows of Inter (`fonts/README.md`): machines that run for years may have no font at all.
+const FONTS: [&[u8]; 2] =
+    [include_bytes!("../../../fonts/Inter-Regular.otf"), include_bytes!("../../../fonts/Inter-SemiBold.otf")];
+
+/// Pixels for each unit of length: sharp on screens and on paper.
+const SCALE: f32 = 2.0;
+
+/// Where a picture goes.
+#[derive(Args)]
+// The commands' own arguments are a group of this name.
+#[group(skip)]
+pub struct Output {
+    /// Where the picture goes, NAME.svg or NAME.png; `-` for SVG on standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Colours [default: in SVG what the reader prefers, in PNG light]
+    #[arg(long, value_enum, value_name = "WHICH")]
+    theme: Option<ThemeArgument>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ThemeArgument {
+    /// Dark on light
+    Light,
+    /// Light on dark
+    Dark,
+}
+
+impl Output {
+    /// This file, in the usual colours.
+    pub const fn of(output: PathBuf) -> Self {
+        Self { output, theme: None }
+    }
+
+    fn is_png(&self) -> bool {
+        self.output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("png"))
+    }
+
+    /// The colours that are to be drawn with.
+    pub fn theme(&self) -> Theme {
+        match self.theme {
+            Some(ThemeArgument::Light) => Theme::Light,
+            Some(ThemeArgument::Dark) => Theme::Dark,
+            None if self.is_png() => Theme::Light,
+            None => Theme::Reader,
+        }
+    }
+
+    /// Whether it is a kind of picture that can be made. Asked before any work.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let is_svg = self.output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
+        if is_svg || self.is_png() || self.output == Path::new("-") {
+            return Ok(());
+        }
+        bail!("expected a picture NAME.svg or NAME.png, found {}", self.output.display());
+    }
+
+    /// Writes a picture, given as SVG.
+    pub fn write(&self, svg: &str) -> anyhow::Result<()> {
+        if self.output == Path::new("-") {
+            return Ok(io::stdout().lock().write_all(svg.as_bytes())?);
+        }
+        let bytes = if self.is_png() { png(svg)? } else { svg.as_bytes().to_vec() };
+        fs::write(&self.output, bytes).with_context(|| format!("can't write {}", self.output.display()))
+    }
+}
+
+/// The same as PNG.
+fn png(svg: &str) -> anyhow::Result<Vec<u8>> {
+    let mut fonts = Database::new();
+    FONTS.iter().for_each(|font| fonts.load_font_data(font.to_vec()));
+    let options = Options { fontdb: Arc::new(fonts), font_family: "Inter".into(), ..Options::default() };
+    let tree = Tree::from_str(svg, &options).context("the picture can't be drawn")?;
+    let size = tree.size().to_int_size().scale_by(SCALE).context("the picture has no size")?;
+    let mut pixels = Pixmap::new(size.width(), size.height()).context("the picture is too large")?;
+    resvg::render(&tree, Transform::from_scale(SCALE, SCALE), &mut pixels.as_mut());
+    pixels.encode_png().context("the picture can't be written as PNG")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_drawn_without_any_font_of_the_machine() {
+        let svg = |text: &str| {
+            let style = "<style>.plot text{font-family:Inter,system-ui,sans-serif;font-size:12px;fill:#24292f}</style>";
+            format!(
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" width=\"90\" height=\"20\">{style}\
+                 <text x=\"2\" y=\"14\">{text}</text></svg>"
+            )
+        };
+        let (nothing, words) = (png(&svg("")).unwrap(), png(&svg("due → 9 µs")).unwrap());
+        assert!(words.starts_with(b"\x89PNG\r\n\x1a\n"));
+        // Width and height stand behind the first chunk's name.
+        assert_eq!(words[16..24], [0, 0, 0, 180, 0, 0, 0, 40]);
+        assert!(words.len() > nothing.len() + 200, "{} {}", words.len(), nothing.len());
+    }
+}

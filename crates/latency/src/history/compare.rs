@@ -1,0 +1,206 @@
+//! Two times or systems held against each other.
+//!
+//! The longest latency of a week says little of the next week: it is one number of chance. So the longest of every five
+//! minutes are compared. If both sides were the same, those that are longer than all of the other side's would be spread
+//! over both by chance; how likely it is that all of them are on one side follows from how many rows each side has, whatever
+//! the distribution is.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{
+    Error,
+    period::{Choice, Period},
+    report::HistoryReport,
+    store::Store,
+};
+use crate::{histogram::Histogram, kinds::Kind, report::of_all_cpus};
+
+/// Chance explains what is likelier than this.
+const LIKELY: f64 = 0.01;
+/// Shares that are compared, in millionths, and what they are called.
+const SHARES: [(u64, &str); 4] = [(500_000, "50"), (990_000, "99"), (999_000, "99.9"), (999_990, "99.999")];
+
+/// How the second side is, beside the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Its longest latencies are shorter.
+    Better,
+    /// Chance explains the difference.
+    Same,
+    /// Its longest latencies are longer.
+    Worse,
+}
+
+/// One side of a kind.
+#[derive(Clone, Debug, Serialize)]
+pub struct Side {
+    /// How many.
+    pub count: u64,
+    /// The longest, in microseconds.
+    pub max_us: f64,
+    /// Rows, most of them of five minutes.
+    pub rows: u64,
+    /// Rows whose longest is longer than all of the other side's.
+    pub rows_beyond: u64,
+    /// By share in percent, what that share doesn't reach, in microseconds.
+    pub below_us: BTreeMap<&'static str, f64>,
+}
+
+/// A kind on both sides.
+#[derive(Clone, Debug, Serialize)]
+pub struct KindComparison {
+    /// Of which kind.
+    pub kind: Kind,
+    /// Both sides.
+    pub sides: [Side; 2],
+    /// How the second is.
+    pub verdict: Verdict,
+    /// How likely chance alone makes such a difference, from 0 to 1.
+    pub chance: f64,
+}
+
+/// Two times or systems.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The version of this structure.
+    pub schema: u32,
+    /// What each side is called.
+    pub names: [String; 2],
+    /// Kinds that both sides have.
+    pub kinds: Vec<KindComparison>,
+    /// All of each.
+    pub reports: [HistoryReport; 2],
+}
+
+impl Comparison {
+    /// Holds one choice against another, each with its name.
+    ///
+    /// # Errors
+    /// If the history is damaged or can't be read.
+    pub fn of(store: &Store, sides: [(String, Choice); 2]) -> Result<Self, Error> {
+        let [first, second] = &sides;
+        let (one, other) = (rows(store, &first.1)?, rows(store, &second.1)?);
+        let reports = [store.period(&first.1)?, store.period(&second.1)?].map(Period::report);
+        let places = reports.each_ref().map(|report| of_all_cpus(&report.cpus));
+        let kinds = Kind::ALL.into_iter().filter_map(|kind| {
+            let rows = [one.get(&kind)?, other.get(&kind)?];
+            let places = [places[0].get(&kind)?, places[1].get(&kind)?];
+            Some(compare(kind, rows, places))
+        });
+        Ok(Self { schema: 1, names: [first.0.clone(), second.0.clone()], kinds: kinds.collect(), reports })
+    }
+
+    /// The kind by which both are judged: the one from end to end, else the first there is.
+    pub fn judged_by(&self) -> Option<&KindComparison> {
+        let by = [Kind::TimerWakeupAll, Kind::TimerWakeup, Kind::Wakeup];
+        let known = by.iter().find_map(|kind| self.kinds.iter().find(|found| found.kind == *kind));
+        known.or(self.kinds.first())
+    }
+}
+
+/// The longest of each row, by kind, of all CPUs together.
+fn rows(store: &Store, choice: &Choice) -> Result<BTreeMap<Kind, Vec<u64>>, Error> {
+    let mut found: BTreeMap<Kind, (i64, Vec<u64>)> = BTreeMap::new();
+    store.maxima(choice, |point| {
+        let (start, rows) = found.entry(point.kind).or_insert((i64::MIN, Vec::new()));
+        match rows.last_mut().filter(|_| *start == point.start_ms) {
+            Some(longest) => *longest = point.ns.max(*longest),
+            None => rows.push(point.ns),
+        }
+        *start = point.start_ms;
+    })?;
+    Ok(found.into_iter().map(|(kind, (_, rows))| (kind, rows)).collect())
+}
+
+fn compare(kind: Kind, rows: [&Vec<u64>; 2], places: [&Histogram; 2]) -> KindComparison {
+    let longest = rows.map(|rows| rows.iter().copied().max().unwrap_or(0));
+    let beyond = |side: usize| rows[side].iter().filter(|ns| **ns > longest[1 - side]).count() as u64;
+    let side = |side: usize| Side {
+        count: places[side].count(),
+        max_us: longest[side] as f64 / 1000.0,
+        rows: rows[side].len() as u64,
+        rows_beyond: beyond(side),
+        below_us: SHARES
+            .iter()
+            .map(|(share, name)| (*name, below_us(places[side], *share, longest[side])))
+            .collect(),
+    };
+    let sides = [side(0), side(1)];
+    // Only the side with the longest has any.
+    let late = usize::from(longest[1] > longest[0]);
+    let chance = chance(sides[late].rows_beyond, sides[late].rows, sides[1 - late].rows);
+    let verdict = match late {
+        _ if chance >= LIKELY => Verdict::Same,
+        0 => Verdict::Better,
+        _ => Verdict::Worse,
+    };
+    KindComparison { kind, sides, verdict, chance }
+}
+
+fn below_us(places: &Histogram, millionths: u64, longest: u64) -> f64 {
+    places.below_millionths(millionths).unwrap_or(0).min(longest) as f64 / 1000.0
+}
+
+/// How likely the `beyond` longest of all rows are all of one side by chance, or all of the other: they are drawn without being
+/// put back.
+fn chance(beyond: u64, own: u64, others: u64) -> f64 {
+    let all_of = |own: u64, others: u64| {
+        let share = |drawn: u64| {
+            own.saturating_sub(drawn) as f64 / (own + others).saturating_sub(drawn).max(1) as f64
+        };
+        (0..beyond).map(share).product::<f64>()
+    };
+    (all_of(own, others) + all_of(others, own)).min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn histogram(places: &[(u64, u64)]) -> Histogram {
+        let mut histogram = Histogram::default();
+        places.iter().for_each(|(us, count)| histogram.add(us * 1000, us * 1000 + 1000, *count));
+        histogram
+    }
+
+    fn compared(first: &[u64], second: &[u64]) -> KindComparison {
+        let places = histogram(&[(3, 999_000), (9, 989), (50, 11)]);
+        compare(Kind::Wakeup, [&first.to_vec(), &second.to_vec()], [&places, &places])
+    }
+
+    #[test]
+    fn one_longer_row_of_many_is_chance_and_many_are_not() {
+        let usual: Vec<u64> = (0..200).map(|row| 50_000 + row * 17 % 1000).collect();
+        let mut one_late = usual.clone();
+        one_late[7] = 900_000;
+        let found = compared(&usual, &one_late);
+        assert_eq!(
+            (found.verdict, found.sides[1].rows_beyond, found.sides[0].rows_beyond),
+            (Verdict::Same, 1, 0)
+        );
+        assert!((found.chance - 1.0).abs() < 1e-9, "one of two sides has it: {}", found.chance);
+        let late: Vec<u64> = usual.iter().map(|ns| ns + 600).collect();
+        let found = compared(&usual, &late);
+        assert!(found.verdict == Verdict::Worse && found.chance < 1e-9, "{found:?}");
+        assert_eq!(compared(&late, &usual).verdict, Verdict::Better);
+        assert_eq!(compared(&usual, &usual).verdict, Verdict::Same);
+        // Few rows say little.
+        assert_eq!(compared(&[1, 2, 3], &[4, 5, 6]).verdict, Verdict::Same);
+    }
+
+    #[test]
+    fn the_chance_is_that_of_drawing() {
+        assert!((chance(2, 5, 5) - 2.0 * (5.0 / 10.0) * (4.0 / 9.0)).abs() < 1e-12);
+        assert_eq!((chance(0, 5, 5), chance(3, 0, 5)), (1.0, (5.0 / 5.0)));
+    }
+
+    #[test]
+    fn shares_are_those_of_the_histogram() {
+        let side = &compared(&[60_000], &[60_000]).sides[0];
+        assert_eq!((side.count, side.below_us["50"], side.below_us["99.9"]), (1_000_000, 4.0, 4.0));
+        assert_eq!((side.below_us["99.999"], side.max_us), (51.0, 60.0));
+    }
+}
