@@ -302,6 +302,24 @@ fn after_a_power_cut_losses_are_not_known() {
     losses_are_not_known(&killed.shop, &said);
 }
 
+/// The terms are there before the clock, and processes after it.
+#[test]
+fn a_session_that_was_killed_as_it_began_is_recovered_as_nothing() {
+    let shop = Workshop::new();
+    let words = ["record", "--backing", "rings", "-o", "trace"];
+    let session = start(&mut shop.tompion(&words));
+    let kept = shop.path("rings/clock");
+    wait_until("the clock is kept", || kept.exists());
+    wait_until("the trace has begun", || shop.path("trace/tompion.json").exists());
+    kill_session(session);
+    fs::remove_file(&kept).expect("the clock");
+    let said = run(&mut shop.tompion(&["recover", "trace"])).succeeded();
+    assert!(!said.err.contains("No such file"), "{}", said.err);
+    let again = run(&mut shop.tompion(&["recover", "trace"])).succeeded();
+    assert!(again.err.contains("nothing to recover, recovered already"), "{}", again.err);
+    assert!(!shop.path("rings").exists());
+}
+
 /// A page of a stream that was not written back is no events: the trace ends before its packet.
 #[test]
 fn without_backing_packets_that_a_stopped_machine_tore_are_not_believed() {

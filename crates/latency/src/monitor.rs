@@ -151,7 +151,7 @@ impl Monitor {
         Snapshot::take(&self.memory)
     }
 
-    /// Compares with the scheduler's own count, from the first look at each thread on ([`Unseen`](crate::Unseen)).
+    /// Compares with the scheduler's own count, from the first look at each thread on ([`Unseen`]).
     pub fn look(&mut self) {
         self.witness.look(&self.memory);
     }

@@ -393,6 +393,11 @@ impl ClockFile {
     }
 }
 
+/// Whether a backing folder has clock samples, sound or not.
+pub fn has_clock(backing: &Path) -> bool {
+    backing.join(CLOCK_FILE).symlink_metadata().is_ok()
+}
+
 /// Reads the samples of a backing folder up to the first that is not whole.
 pub fn read_clock(backing: &Path) -> Result<ClockMap, String> {
     let path = backing.join(CLOCK_FILE);

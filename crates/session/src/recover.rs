@@ -191,6 +191,15 @@ impl Recovery {
             .map_err(|error| format!("{}: {error}", backing.join(SESSION_FILE).display()))?;
         let same_boot = is_this_boot(&saved.boot_id);
         self.same_boot = same_boot;
+        let read = backing::processes(backing).map_err(|error| format!("{}: {error}", backing.display()));
+        let (processes, wrong) = read?;
+        self.is_complete &= wrong.is_empty();
+        self.problems.extend(wrong);
+        if processes.is_empty() && !backing::has_clock(backing) {
+            // It was stopped while it began: processes come behind the clock.
+            self.tell_of_a_stop(manifest);
+            return Ok(());
+        }
         let mut clock = backing::read_clock(backing)?;
         if same_boot {
             // The clocks still run: the last events lie between two samples.
@@ -198,10 +207,6 @@ impl Recovery {
         } else {
             clock.expect_missing_samples();
         }
-        let read = backing::processes(backing).map_err(|error| format!("{}: {error}", backing.display()));
-        let (processes, wrong) = read?;
-        self.is_complete &= wrong.is_empty();
-        self.problems.extend(wrong);
         for process in processes {
             let folder = backing.join(&process.folder);
             let path = Path::new("user").join(&process.folder);
@@ -216,14 +221,20 @@ impl Recovery {
                 self.problems.push(problem);
             }
         }
-        if !same_boot {
-            let text = "the machine has stopped since: what it had not written back is lost, and of what was recorded \
-                        after the last time that it did, even how much";
-            self.problems.push(text.into());
-            manifest.losses_unknown = true;
-        }
+        self.tell_of_a_stop(manifest);
         manifest.clock.samples = clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
         Ok(())
+    }
+
+    /// What the machine's stop means for the trace, if there was one.
+    fn tell_of_a_stop(&mut self, manifest: &mut Manifest) {
+        if self.same_boot {
+            return;
+        }
+        let text = "the machine has stopped since: what it had not written back is lost, and of what was recorded \
+                    after the last time that it did, even how much";
+        self.problems.push(text.into());
+        manifest.losses_unknown = true;
     }
 
     fn complete(

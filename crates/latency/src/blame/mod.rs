@@ -1,5 +1,5 @@
 //! Who made a thread late? From the moments that the kernel noted on each CPU to the segments of one latency, each charged
-//! to a cause: a pure function ([`charge`]), of which tests make up the moments.
+//! to a cause: a pure function ([`charge()`]), of which tests make up the moments.
 //!
 //! ```text
 //!  intended          handler      woken                                running

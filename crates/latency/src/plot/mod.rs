@@ -1,4 +1,4 @@
-//! Pictures: histograms ([`histograms`]), and the longest latencies over days and years ([`maxima`]).
+//! Pictures: histograms ([`histograms()`]), and the longest latencies over days and years ([`maxima()`]).
 //!
 //! They are SVG, light and dark as the reader has it, or one of both for programs that don't know what the reader has.
 
