@@ -64,7 +64,8 @@ function memory(process, file, line) {
   return Number(found?.[1] ?? Number.NaN) / 1024;
 }
 
-/** Waits in the page until everything in sight is of the right level; the time until the next frame and until then. */
+/** Waits in the page until everything in sight is of the right level, be it that the server knows more by now; the time until
+ * the next frame and until then. */
 function settle(page) {
   return page.evaluate(
     () =>
@@ -74,7 +75,7 @@ function settle(page) {
         const look = () => {
           const now = performance.now() - begun;
           first ||= now;
-          if (window.tompion?.settled() === true) done([first, now]);
+          if (window.tompion?.there() === true) done([first, now]);
           else requestAnimationFrame(look);
         };
         requestAnimationFrame(look);
@@ -125,13 +126,28 @@ async function indexed(url, begun) {
   }
 }
 
-/** Opens the page; returns it when it has drawn something, and when that was. */
+/** Whether a lane in sight has boxes or points up to the trace's end, not only how many events there are: read or sampled. */
+function reachesTheEnd() {
+  const { app, timeline } = window.tompion ?? {};
+  if (app === undefined) return false;
+  const { begin, end, span, limits } = app.view;
+  const nearly = limits.end - 0.1 * (limits.end - limits.begin);
+  return timeline.visibleLanes(0).some((lane) => {
+    let last = -Infinity;
+    if (app.tracks.laneKind.get(lane)?.kind === "density") return false;
+    // Of boxes, begin and end stand by turns; of points, each fourth number is a time.
+    app.tiles.cover(lane, begin, end, span / timeline.width, ({ times, shape }) => (last = times.at(shape === "boxes" ? -1 : -4) ?? last));
+    return last > nearly;
+  });
+}
+
+/** Opens the page; returns it when it has drawn all lanes in sight, up to the trace's end, and when that was. */
 async function firstPicture(browser, url, begun) {
   const page = await browser.newPage({ viewport: { width: 1600, height: 900 } });
   page.setDefaultTimeout(DEADLINE);
   await page.goto(url);
   await page.waitForSelector('html[data-loaded="true"]');
-  await page.waitForFunction(() => (window.tompion?.app.tiles.arrived ?? 0) > 0);
+  await page.waitForFunction(reachesTheEnd);
   await settle(page);
   return { page, first: performance.now() - begun };
 }

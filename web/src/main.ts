@@ -26,16 +26,22 @@ import type { TraceInfo } from "./wire";
 const POLL = 1000;
 /** The same while a trace is read for the first time: what is looked at is read first. */
 const POLL_READING = 250;
+/** The same at first, when a small trace is about to be whole, and while nothing but channels is known of a large one. */
+const POLL_EARLY = 60;
+const EARLY = 3000;
+/** While nothing was looked at before its turn, new boxes come more seldom, and what was read whole even more so. */
+const PROGRESS = 1000;
+const WHOLE = 5000;
+/** How long after a movement nothing is asked for that is drawn already. */
+const STILL = 250;
 /** The same of a trace that is read whole. */
 const POLL_WHOLE = 5000;
-/** So many lanes take too long to be asked for at that pace. */
-const MANY_LANES = 20_000;
 const LINK_DELAY = 300;
 
 /** What tests ask for; nothing else uses it. */
 declare global {
   interface Window {
-    tompion?: { app: App; timeline: Timeline; settled: () => boolean };
+    tompion?: { app: App; timeline: Timeline; settled: () => boolean; there: () => boolean };
   }
 }
 
@@ -52,8 +58,12 @@ class Page {
   private readonly overview: Worker;
   private linkTimer = 0;
   private failures = 0;
-  /** When all were told of what is new. */
+  /** When all were told of what is new; when boxes were asked for again, and all of them. */
   private told = 0;
+  private refreshed = { at: 0, glimpses: 0 };
+  private renewed = 0;
+  /** Whether something is new that was not shown. */
+  private isNews = false;
 
   constructor() {
     const { app } = this;
@@ -92,7 +102,7 @@ class Page {
     window.addEventListener("hashchange", () => {
       if (location.hash.slice(1) !== link.write(link.current(app))) link.restore(app, link.read(location.hash));
     });
-    window.tompion = { app, timeline: this.timeline, settled: () => this.timeline.settled };
+    window.tompion = { app, timeline: this.timeline, settled: () => this.timeline.settled, there: () => this.timeline.there };
   }
 
   private frame(): void {
@@ -196,7 +206,8 @@ class Page {
   /** Asks again each second while the trace grows or is still being read; later now and then, for it may vanish. */
   private poll(): void {
     const { info } = this.app;
-    const pace = info.progress < 1 ? POLL_READING : info.growing ? POLL : POLL_WHOLE;
+    const reading = this.isBare || performance.now() < EARLY ? POLL_EARLY : POLL_READING;
+    const pace = info.progress < 1 ? reading : info.growing ? POLL : POLL_WHOLE;
     window.setTimeout(() => void this.again(), pace);
   }
 
@@ -213,10 +224,11 @@ class Page {
       const anew = info.generation !== before.generation;
       const told: (keyof TraceInfo)[] = ["progress", "glimpses", "events", "end"];
       const isMore = told.some((what) => info[what] !== before[what]);
-      if (isMore && !anew && this.canWait(info, before)) {
-        app.tiles.outdated();
-      } else if (anew || isMore) {
-        await this.grown(anew);
+      this.isNews ||= isMore;
+      if (anew || (this.isNews && this.isTime(info))) {
+        this.isNews = false;
+        if (!anew && this.canWait(info)) this.refresh();
+        else await this.grown(anew);
       } else if (info.gone !== before.gone || info.error !== before.error) {
         app.tell("info");
       }
@@ -228,10 +240,34 @@ class Page {
     this.poll();
   }
 
+  /** Whether to ask now for what is new: not while the reader moves, and more seldom than it comes. */
+  private isTime(info: TraceInfo): boolean {
+    if (info.progress >= 1 || this.isBare) return true;
+    const now = performance.now();
+    if (now - this.app.view.moved < STILL) return false;
+    const pace = info.glimpses === this.refreshed.glimpses ? PROGRESS : POLL_READING;
+    return now - this.refreshed.at >= pace;
+  }
+
+  /** Whether nothing is known but channels. */
+  private get isBare(): boolean {
+    for (const { kind } of this.app.tracks.laneKind.values()) if (kind !== "density") return false;
+    return true;
+  }
+
   /** Whether new tracks and numbers can wait, and new boxes are all that is shown of what was read meanwhile. */
-  private canWait(info: TraceInfo, before: TraceInfo): boolean {
-    const isEarly = performance.now() - this.told < POLL && info.progress < 1;
-    return isEarly && (info.lanes === before.lanes || (info.lanes ?? 0) > MANY_LANES);
+  private canWait(info: TraceInfo): boolean {
+    return performance.now() - this.told < POLL && info.progress < 1 && !this.isBare;
+  }
+
+  /** Has boxes asked for again; those of what was read whole more seldom, for they may still end later. */
+  private refresh(): void {
+    const { info, tiles } = this.app;
+    const now = performance.now();
+    this.refreshed = { at: now, glimpses: info.glimpses ?? 0 };
+    const all = info.progress >= 1 || now - this.renewed > WHOLE;
+    if (all) this.renewed = now;
+    tiles.outdated(all);
   }
 
   /** Takes what is new of a trace; one that was read anew may have fewer tracks, and the others have their numbers. */
@@ -249,7 +285,8 @@ class Page {
     }
     app.tracks.layout();
     app.view.limit(app.info.begin, app.info.end);
-    app.tiles.outdated();
+    if (anew) app.tiles.outdated();
+    else this.refresh();
     app.tell("tracks");
     app.tell("info");
     void this.minimap.refresh(this.overview);

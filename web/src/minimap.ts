@@ -51,7 +51,7 @@ export class Minimap {
     const level = Math.ceil(Math.log2(Math.max(1, (info.end - info.begin) / TILE_PIXELS)));
     const pixel = Math.max(1, (info.end - info.begin) / TILE_PIXELS);
     const [from, to] = [info.begin, Math.min(info.begin + tileSpan(level), Math.ceil(info.begin + pixel * TILE_PIXELS))];
-    const path = address("lanes", { ids: lanes.map((lane) => lane.id).join(","), from, to, width: TILE_PIXELS });
+    const path = address("lanes", { ids: lanes.map((lane) => lane.id).join(","), from, to, width: TILE_PIXELS, again: this.bins === null ? undefined : 1 });
     const request = -1 - tiles.generation;
     const answer = new Promise<LanesAnswer>((resolve) => {
       const take = (event: MessageEvent<LanesAnswer>): void => {
@@ -74,7 +74,7 @@ export class Minimap {
     const { begin, end } = this.range;
     const pixel = (end - begin) / TILE_PIXELS;
     for (const lane of lanes) {
-      const tile = { ...lane, from: begin, to: end, used: 0, generation: 0 };
+      const tile = { ...lane, from: begin, to: end, used: 0, generation: 0, whole: true };
       collectBins(tile, begin, end, (time, _end, events, lost, over) => {
         const at = Math.min(TILE_PIXELS - 1, Math.max(0, Math.round((time - begin) / pixel)));
         bins.events[at] = (bins.events[at] ?? 0) + events;

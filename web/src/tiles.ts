@@ -10,7 +10,9 @@ export const TILE_PIXELS = 1024;
 export const LEVELS = 43;
 const LANES_A_REQUEST = 48;
 const REQUESTS_AT_ONCE = 4;
-const MOST_BYTES = 96 * 1024 * 1024;
+/** Of those that only say anew what is drawn already. */
+const REFRESHES_AT_ONCE = 2;
+const MOST_BYTES = 48 * 1024 * 1024;
 
 export interface Tile extends LaneData {
   /** What the tile covers. */
@@ -20,12 +22,21 @@ export interface Tile extends LaneData {
   used: number;
   /** Tiles of an index that has grown since are asked for again, and drawn until the answer comes. */
   generation: number;
+  /** Whether all of it was read when it was asked for. */
+  whole: boolean;
 }
 
-interface Underway {
-  level: number;
+interface Job {
   index: number;
   lanes: number[];
+}
+
+interface Underway extends Job {
+  level: number;
+  /** Whether it is drawn already, from an older answer. */
+  again: boolean;
+  /** When it was asked for. */
+  generation: number;
 }
 
 /** The level for a scale in nanoseconds a pixel: its own pixels are never coarser than the screen's. */
@@ -48,6 +59,8 @@ export class Tiles {
   /** By label: the number of its colour. */
   labelColours = new Uint8Array(1024);
   generation = 0;
+  /** Tiles that were read whole are good from this generation on. */
+  private least = 0;
   error = "";
   /** How many answers came: the page redraws, tests wait. */
   arrived = 0;
@@ -71,14 +84,20 @@ export class Tiles {
     return this.worker;
   }
 
-  /** Whether all that was wanted is there. */
+  /** Whether all that was wanted is there, as the server knows it now. */
   get settled(): boolean {
-    return this.underway.size === 0 && this.missing().length === 0;
+    return this.underway.size === 0 && this.missing(true).length === 0;
   }
 
-  /** All tiles are of an older state of the index. */
-  outdated(): void {
+  /** Whether all that was wanted is there, be it from before the server knew more. */
+  get there(): boolean {
+    return this.missing(false).length === 0;
+  }
+
+  /** Tiles are of an older state of the index: all of them, or those alone of which something was not read. */
+  outdated(all = true): void {
     this.generation += 1;
+    if (all) this.least = this.generation;
     this.changed();
   }
 
@@ -110,36 +129,49 @@ export class Tiles {
     this.send();
   }
 
-  private missing(): { index: number; lanes: number[] }[] {
+  /** What is wanted and isn't there; or what is there, but of an older state, too. */
+  private missing(orOld: boolean): Job[] {
     const wanted = this.wanted;
     if (wanted === null) return [];
-    const jobs: { index: number; lanes: number[] }[] = [];
+    const isMissing = (tile: Tile | undefined): boolean => tile === undefined || (orOld && this.isOld(tile));
+    const jobs: Job[] = [];
     for (let index = wanted.first; index <= wanted.last; index++) {
       const key = keyOf(wanted.level, index);
-      const lanes = wanted.lanes.filter((lane) => this.lanes.get(lane)?.get(key)?.generation !== this.generation);
+      const lanes = wanted.lanes.filter((lane) => isMissing(this.lanes.get(lane)?.get(key)));
       if (lanes.length > 0) jobs.push({ index, lanes });
     }
     return jobs;
   }
 
+  private isOld(tile: Tile): boolean {
+    return tile.generation < (tile.whole ? this.least : this.generation);
+  }
+
   private send(): void {
+    this.sendSome(this.missing(false), REQUESTS_AT_ONCE, false);
+    if (this.there) this.sendSome(this.missing(true), REFRESHES_AT_ONCE, true);
+  }
+
+  private sendSome(jobs: Job[], most: number, again: boolean): void {
     const level = this.wanted?.level ?? 0;
-    for (const { index, lanes } of this.missing()) {
+    for (const { index, lanes } of jobs) {
       const open = lanes.filter((lane) => !this.asked.has(`${lane}:${level}:${index}`));
       for (let at = 0; at < open.length; at += LANES_A_REQUEST) {
-        if (this.underway.size >= REQUESTS_AT_ONCE) return;
-        this.ask(level, index, open.slice(at, at + LANES_A_REQUEST));
+        if (this.underway.size >= most) return;
+        this.ask({ level, index, lanes: open.slice(at, at + LANES_A_REQUEST), again, generation: this.generation });
       }
     }
   }
 
-  private ask(level: number, index: number, lanes: number[]): void {
+  private ask(job: Underway): void {
+    const { level, index, lanes, again } = job;
     const request = this.next++;
     const span = tileSpan(level);
-    this.underway.set(request, { level, index, lanes });
+    this.underway.set(request, job);
     for (const lane of lanes) this.asked.add(`${lane}:${level}:${index}`);
     const [from, to] = [index * span, (index + 1) * span];
-    const path = address("lanes", { ids: lanes.join(","), from, to, width: TILE_PIXELS });
+    // The server lets wait for what is drawn already.
+    const path = address("lanes", { ids: lanes.join(","), from, to, width: TILE_PIXELS, again: again ? 1 : undefined });
     this.worker.postMessage({ kind: "lanes", request, url: new URL(path, location.href).href });
   }
 
@@ -154,7 +186,7 @@ export class Tiles {
     } else {
       this.error = "";
       const there = new Map(answer.lanes.map((lane) => [lane.id, lane]));
-      for (const id of job.lanes) this.keep(id, job, there.get(id));
+      for (const id of job.lanes) this.keep(id, job, there.get(id), answer.known);
     }
     this.arrived += 1;
     this.evict();
@@ -165,10 +197,10 @@ export class Tiles {
   /** A request that failed is not sent again at once: the lanes count as empty until the index changes. */
   private fail(error: string, job: Underway): void {
     this.error = error;
-    for (const id of job.lanes) this.keep(id, job, undefined);
+    for (const id of job.lanes) this.keep(id, job, undefined, 0);
   }
 
-  private keep(id: number, job: Underway, data: LaneData | undefined): void {
+  private keep(id: number, job: Underway, data: LaneData | undefined, known: number): void {
     const span = tileSpan(job.level);
     const tile: Tile = {
       ...(data ?? {
@@ -182,7 +214,8 @@ export class Tiles {
       from: job.index * span,
       to: (job.index + 1) * span,
       used: this.frame,
-      generation: this.generation,
+      generation: job.generation,
+      whole: known >= (job.index + 1) * span,
     };
     let tiles = this.lanes.get(id);
     if (tiles === undefined) this.lanes.set(id, (tiles = new Map()));
@@ -295,6 +328,7 @@ export class Tiles {
   }
 }
 
+/** What a tile takes, with what the browser needs to know of it. */
 function size(tile: Tile): number {
-  return 200 + tile.times.byteLength + tile.styles.byteLength + tile.labels.byteLength + tile.counts.byteLength;
+  return 800 + tile.times.buffer.byteLength;
 }

@@ -55,9 +55,10 @@ export class Timeline {
     this.divider = Math.min(tracks.pinnedHeight, Math.floor(this.height * PINNED_SHARE));
     app.scroll = Math.max(0, Math.min(app.scroll, tracks.height - (this.height - this.divider)));
     this.placed = this.place();
-    const perPixel = view.span / (this.width * devicePixelRatio);
     const lanes = new Set(this.visibleLanes(AHEAD));
-    app.tiles.want([...lanes], view.begin, view.end, perPixel);
+    // What is asked for while the view is on its way is there when it arrives.
+    const { begin, end } = view.target;
+    app.tiles.want([...lanes], begin, end, (end - begin) / (this.width * devicePixelRatio));
     const ruler = rulerFor(view.begin, view.end, this.width, 130, app.info.begin);
     const grid: number[] = [];
     const first = Math.ceil((view.begin - ruler.anchor) / ruler.step);
@@ -310,6 +311,11 @@ export class Timeline {
   /** Whether everything in sight has been drawn from the right level. */
   get settled(): boolean {
     return this.app.tiles.settled && !this.app.view.moving;
+  }
+
+  /** Whether everything in sight has been drawn from the right level, be it from before the server knew more. */
+  get there(): boolean {
+    return this.app.tiles.there && !this.app.view.moving;
   }
 
   get level(): number {

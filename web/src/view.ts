@@ -21,6 +21,8 @@ export class View {
   private readonly past: Span[] = [];
   private readonly future: Span[] = [];
   private lastMove = Number.NEGATIVE_INFINITY;
+  /** When it was moved last. */
+  moved = Number.NEGATIVE_INFINITY;
   private animation: { from: Span; to: Span; start: number } | null = null;
 
   constructor(
@@ -67,6 +69,7 @@ export class View {
   /** What a movement begins with can be gone back to; the steps of one gesture are one movement. */
   private remember(gesture: boolean): void {
     const now = this.now();
+    this.moved = now;
     if (!gesture || now - this.lastMove > PAUSE) {
       this.past.push({ ...this.target });
       if (this.past.length > MOST_UNDONE) this.past.shift();

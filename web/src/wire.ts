@@ -102,11 +102,14 @@ export interface WireTrack {
   trace?: number;
 }
 
-/** An answer of /api/lanes. */
+/** The head of an answer of /api/lanes; behind it stand the lanes' numbers. */
 export interface WireLanes {
   from: number;
   to: number;
-  lanes: { id: number; boxes?: number[]; points?: number[]; bins?: number[] }[];
+  /** Up to when the trace is read. */
+  known: number;
+  /** Number, what it has, how many of that. */
+  lanes: [number, "boxes" | "points" | "bins", number][];
   labels: string[];
 }
 

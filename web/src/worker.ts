@@ -30,12 +30,11 @@ export interface LanesAnswer {
   lanes: LaneData[];
   /** Labels never seen before, in the order of their numbers. */
   fresh: string[];
+  /** Up to when the trace is read. */
+  known: number;
   error?: string;
   aborted?: boolean;
 }
-
-/** A box on the wire: begin, end, style, label, count. */
-const BOX = 5;
 
 const known = new Map<string, number>();
 const underway = new Map<number, AbortController>();
@@ -50,61 +49,45 @@ function numberOf(label: string, fresh: string[]): number {
   return number;
 }
 
-function boxes(id: number, flat: number[], numbers: number[]): LaneData {
-  const count = Math.floor(flat.length / BOX);
-  const data: LaneData = {
-    id,
-    times: new Float64Array(2 * count),
-    styles: new Uint8Array(count),
-    labels: new Int32Array(count),
-    counts: new Uint32Array(count),
-    shape: "boxes",
-  };
-  for (let at = 0; at < count; at++) {
-    const from = at * BOX;
-    data.times[2 * at] = flat[from] ?? 0;
-    data.times[2 * at + 1] = flat[from + 1] ?? 0;
-    data.styles[at] = flat[from + 2] ?? 0;
-    data.labels[at] = numbers[flat[from + 3] ?? -1] ?? -1;
-    data.counts[at] = flat[from + 4] ?? 1;
-  }
-  return data;
+/** Numbers of a lane, in memory of its own: lanes are forgotten one by one. */
+function lane(id: number, shape: LaneData["shape"], count: number, bytes: ArrayBuffer): LaneData {
+  const boxes = shape === "boxes" ? count : 0;
+  const times = new Float64Array(bytes, 0, shape === "boxes" ? 2 * count : 4 * count);
+  const labels = new Int32Array(bytes, times.byteLength, boxes);
+  const counts = new Uint32Array(bytes, times.byteLength + 4 * boxes, boxes);
+  const styles = new Uint8Array(bytes, times.byteLength + 8 * boxes, boxes);
+  return { id, times, styles, labels, counts, shape };
 }
 
-function plain(id: number, flat: number[], shape: "points" | "bins"): LaneData {
-  const nothing = 0;
-  return {
-    id,
-    times: Float64Array.from(flat),
-    styles: new Uint8Array(nothing),
-    labels: new Int32Array(nothing),
-    counts: new Uint32Array(nothing),
-    shape,
-  };
-}
-
-/** Makes arrays of an answer. */
-export function parse(answer: WireLanes): { lanes: LaneData[]; fresh: string[] } {
+/** Makes arrays of an answer: of what the server has just written, which is taken as it is. */
+export function parse(answer: ArrayBuffer): { lanes: LaneData[]; fresh: string[]; known: number } {
+  const begin = 4 + new DataView(answer).getUint32(0, true);
+  const head = JSON.parse(new TextDecoder().decode(new Uint8Array(answer, 4, begin - 4))) as WireLanes;
   const fresh: string[] = [];
-  const numbers = answer.labels.map((label) => numberOf(label, fresh));
-  const lanes = answer.lanes.map((lane) => {
-    if (lane.points !== undefined) return plain(lane.id, lane.points, "points");
-    if (lane.bins !== undefined) return plain(lane.id, lane.bins, "bins");
-    return boxes(lane.id, lane.boxes ?? [], numbers);
+  const numbers = head.labels.map((label) => numberOf(label, fresh));
+  let at = begin;
+  const lanes = head.lanes.map(([id, shape, count]) => {
+    const size = Math.ceil(((shape === "boxes" ? 25 : 32) * count) / 8) * 8;
+    const made = lane(id, shape, count, answer.slice(at, at + size));
+    at += size;
+    const { labels } = made;
+    for (let box = 0; box < labels.length; box++) labels[box] = numbers[labels[box] ?? -1] ?? -1;
+    return made;
   });
-  return { lanes, fresh };
+  return { lanes, fresh, known: head.known };
 }
 
 async function fetchLanes(asked: LanesRequest): Promise<LanesAnswer> {
   const controller = new AbortController();
+  const nothing = { request: asked.request, lanes: [], fresh: [], known: 0 };
   underway.set(asked.request, controller);
   try {
     const response = await fetch(asked.url, { signal: controller.signal });
-    if (!response.ok) return { request: asked.request, lanes: [], fresh: [], error: await response.text() };
-    return { request: asked.request, ...parse((await response.json()) as WireLanes) };
+    if (!response.ok) return { ...nothing, error: await response.text() };
+    return { request: asked.request, ...parse(await response.arrayBuffer()) };
   } catch (error) {
     const aborted = controller.signal.aborted;
-    return { request: asked.request, lanes: [], fresh: [], error: String(error), aborted };
+    return { ...nothing, error: String(error), aborted };
   } finally {
     underway.delete(asked.request);
   }
@@ -116,12 +99,7 @@ async function serve(message: LanesRequest | AbortRequest): Promise<void> {
     return;
   }
   const answer = await fetchLanes(message);
-  const buffers = answer.lanes.flatMap((lane) => [
-    lane.times.buffer,
-    lane.styles.buffer,
-    lane.labels.buffer,
-    lane.counts.buffer,
-  ]);
+  const buffers = answer.lanes.map((lane) => lane.times.buffer);
   (self as unknown as DedicatedWorkerGlobalScope).postMessage(answer, buffers as Transferable[]);
 }
 

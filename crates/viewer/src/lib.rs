@@ -17,6 +17,7 @@ mod page;
 mod recording;
 pub mod style;
 mod view;
+pub mod way;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -164,6 +165,9 @@ impl Shared {
         }
         if request.method != "GET" {
             return Response::error(405, "expected GET");
+        }
+        if path == "/" {
+            self.view.opening();
         }
         page::file(path).unwrap_or_else(|| Response::error(404, "there is nothing of this name"))
     }

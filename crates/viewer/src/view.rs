@@ -14,6 +14,7 @@ use crate::api::Shifted;
 use crate::index::build::{Builder, Outline, Scout, trace_name, trace_of_class};
 use crate::index::place::{Place, fingerprint};
 use crate::index::{Index, Shared, directory};
+use crate::way::Way;
 use crate::{Error, recording};
 
 /// How often is looked whether a trace has grown.
@@ -21,8 +22,9 @@ const PACE: Duration = Duration::from_secs(1);
 
 /// Most threads that read before its turn what is looked at.
 const MOST_SCOUTS: usize = 8;
-/// The niceness of threads that make the index, which nobody waits for who looks at what is there.
+/// The niceness of threads that make the index, which nobody waits for who looks at what is there, and of the others.
 const PATIENT: i32 = 10;
+const EAGER: i32 = 5;
 
 /// Traces that are shown.
 pub struct View {
@@ -56,6 +58,8 @@ pub struct Opened {
     pub index: Shared,
     /// What reads parts before their turn, while the index is made.
     pub scout: Option<Scout>,
+    /// Lets those who look at it come before those who read it.
+    pub way: Arc<Way>,
     /// Whether the recording goes on.
     pub is_growing: bool,
     /// The files as they were.
@@ -141,6 +145,14 @@ impl View {
     /// The traces as they were opened last.
     pub fn opened(&self) -> Arc<Opened> {
         self.opened.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The page is being opened; of large traces, something is there to be shown before the index is.
+    pub fn opening(&self) {
+        let opened = self.opened();
+        if opened.scout.is_some() {
+            opened.way.open();
+        }
     }
 
     /// How much is indexed.
@@ -264,6 +276,7 @@ fn open(paths: &[PathBuf], place: &Place, before: Option<&Opened>) -> Result<Arc
     };
     // What grows is shown when it is read.
     let scout = builder.as_ref().filter(|_| before.is_none()).and_then(Builder::scout);
+    let way = before.map_or_else(Arc::default, |before| before.way.clone());
     let opened = Arc::new(Opened {
         generation: before.map_or(1, |before| before.generation + 1),
         traces: told,
@@ -273,6 +286,7 @@ fn open(paths: &[PathBuf], place: &Place, before: Option<&Opened>) -> Result<Arc
         set,
         index: Shared::new(index),
         scout,
+        way,
         is_growing,
         fingerprint,
         stop: AtomicBool::new(false),
@@ -283,15 +297,19 @@ fn open(paths: &[PathBuf], place: &Place, before: Option<&Opened>) -> Result<Arc
         let build = move || {
             thread::scope(|scope| {
                 if let Some(scout) = &opened.scout {
-                    let threads = thread::available_parallelism().map_or(1, usize::from);
-                    for _ in 0..threads.min(MOST_SCOUTS) {
-                        scope.spawn(|| scout.run(&opened.index));
+                    // One processor is the browser's, which is begun at the same time.
+                    let threads = thread::available_parallelism().map_or(1, usize::from) - 1;
+                    for _ in 0..threads.clamp(1, MOST_SCOUTS) {
+                        scope.spawn(|| {
+                            let _ = rustix::process::setpriority_process(None, EAGER);
+                            scout.run(&opened.index, &opened.way);
+                        });
                     }
                     scout.wait();
                 }
                 // Who looks at something comes first, and the browser that draws it. Threads inherit this.
                 let _ = rustix::process::setpriority_process(None, PATIENT);
-                builder.run(&opened.index, &opened.stop);
+                builder.run(&opened.index, &opened.stop, &opened.way);
                 opened.scout.iter().for_each(Scout::end);
             });
             let index = opened.index();

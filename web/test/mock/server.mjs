@@ -7,6 +7,7 @@ import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { machine, tree } from "./data.mjs";
+import { pack } from "./pack.mjs";
 
 const PAGE = process.env.TOMPION_PAGE ?? fileURLToPath(new URL("../../../crates/viewer/page", import.meta.url));
 const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript", css: "text/css" };
@@ -192,8 +193,10 @@ export function start(port = 0) {
     }
     const answer = ANSWERS[name];
     if (answer === undefined) return response.writeHead(404).end('{"error":"no such request"}');
-    response.writeHead(200, { "Content-Type": "application/json" });
-    return response.end(JSON.stringify(answer(url.searchParams)));
+    const drawn = name === "lanes";
+    response.writeHead(200, { "Content-Type": drawn ? "application/octet-stream" : "application/json" });
+    const value = answer(url.searchParams);
+    return response.end(drawn ? Buffer.from(pack(value)) : JSON.stringify(value));
   });
   return new Promise((resolve) => {
     server.listen(port, "127.0.0.1", () => resolve({ url: `http://127.0.0.1:${server.address().port}/`, stop: () => server.close() }));

@@ -10,6 +10,7 @@ const { unreadIn } = await import("../../src/overlay");
 const { parse } = await import("../../src/worker");
 const { levelFor, Tiles, tileSpan } = await import("../../src/tiles");
 const { Style } = await import("../../src/wire");
+const { pack: wire } = await import("../mock/pack.mjs");
 type Tile = import("../../src/tiles").Tile;
 type LanesAnswer = import("../../src/worker").LanesAnswer;
 
@@ -80,13 +81,19 @@ describe("the flame graph", () => {
 
 describe("the worker", () => {
   it("makes arrays of an answer, and tells each label once", () => {
-    const first = parse({ from: 0, to: 9, lanes: [{ id: 1, boxes: [0, 5, Style.running, 1, 1, 5, 9, Style.idle, -1, 3] }], labels: ["a", "b"] });
-    expect(first.fresh).toEqual(["a", "b"]);
-    expect([...(first.lanes[0]?.labels ?? [])]).toEqual([1, -1]);
-    const second = parse({ from: 0, to: 9, lanes: [{ id: 1, boxes: [0, 5, 2, 0, 1] }, { id: 2, bins: [0, 1, 2, 3] }], labels: ["b"] });
+    const first = parse(wire({ from: 0, to: 9, known: 7, lanes: [{ id: 1, boxes: [0, 5, Style.running, 1, 1, 5, 9, Style.idle, -1, 3] }], labels: ["a", "ü"] }));
+    expect([first.fresh, first.known]).toEqual([["a", "ü"], 7]);
+    const [lane] = first.lanes;
+    expect([...(lane?.times ?? [])]).toEqual([0, 5, 5, 9]);
+    expect([...(lane?.styles ?? [])]).toEqual([Style.running, Style.idle]);
+    expect([...(lane?.labels ?? [])]).toEqual([1, -1]);
+    expect([...(lane?.counts ?? [])]).toEqual([1, 3]);
+    const second = parse(wire({ from: 0, to: 9, lanes: [{ id: 1, boxes: [0, 5, 2, 0, 1] }, { id: 2, bins: [0, 1, 2, 3] }, { id: 3, boxes: [] }], labels: ["ü"] }));
     expect(second.fresh).toEqual([]);
     expect(second.lanes[0]?.labels[0]).toBe(1);
     expect(second.lanes[1]?.shape).toBe("bins");
+    expect([...(second.lanes[1]?.times ?? [])]).toEqual([0, 1, 2, 3]);
+    expect(second.lanes[2]?.styles.length).toBe(0);
   });
 });
 
@@ -97,9 +104,9 @@ describe("tiles", () => {
     postMessage(message: { request: number; url: string; kind: string }): void {
       this.asked.push(message);
     }
-    answer(request: number, lane: number, from: number, to: number): void {
+    answer(request: number, lane: number, from: number, to: number, known = 2 ** 60): void {
       const data: LanesAnswer = {
-        request, fresh: [],
+        request, fresh: [], known,
         lanes: [{ id: lane, times: Float64Array.of(from, to), styles: Uint8Array.of(2), labels: Int32Array.of(-1), counts: Uint32Array.of(1), shape: "boxes" }],
       };
       this.dispatchEvent(new MessageEvent("message", { data }));
@@ -156,6 +163,27 @@ describe("tiles", () => {
     server.answer(2, 7, 0, 4000);
     expect(tiles.settled).toBe(true);
     expect(covered(tiles, 0, 4000, 4)).toEqual([[0, 4000]]);
+  });
+
+  it("are there until the server knows more, and are drawn until that is there", () => {
+    const { server, tiles } = make();
+    tiles.want([7], 0, 2 * tileSpan(10), 1024);
+    server.answer(1, 7, 0, 10, tileSpan(10));
+    server.answer(2, 7, tileSpan(10), tileSpan(10) + 10, tileSpan(10));
+    server.answer(3, 7, 2 * tileSpan(10), 2 * tileSpan(10) + 10, tileSpan(10));
+    expect(tiles.settled).toBe(true);
+    tiles.outdated(false);
+    tiles.want([7], 0, 2 * tileSpan(10), 1024);
+    // The first one was read whole, and what is there already is no hurry.
+    const again = server.asked.slice(3).map(({ url }) => new URL(url).searchParams);
+    expect(again.map((query) => [Number(query.get("from")), query.get("again")])).toEqual([[tileSpan(10), "1"], [2 * tileSpan(10), "1"]]);
+    expect([tiles.there, tiles.settled]).toEqual([true, false]);
+    server.answer(4, 7, 0, 10);
+    server.answer(5, 7, 0, 10);
+    expect(tiles.settled).toBe(true);
+    tiles.outdated();
+    tiles.want([7], 0, 2 * tileSpan(10), 1024);
+    expect([tiles.there, tiles.settled, server.asked.length]).toEqual([true, false, 7]);
   });
 
   it("of another level are no longer waited for", () => {

@@ -23,13 +23,13 @@ struct Around {
 
 impl Around {
     fn find(question: &Question<'_>, id: u32, time: i64) -> Result<Self, Wrong> {
-        let (store, slice, offset, known) = {
+        let (store, slice, offset, known, kind) = {
             let index = question.opened.index();
             let lane =
                 index.lanes.get(id as usize).ok_or_else(|| Wrong::question("there is no such lane"))?;
             let offset = question.offset(lane.trace as usize);
             let slice = lane.levels.slice_around(time.saturating_sub(offset));
-            (index.store.clone(), slice, offset, index.known())
+            (index.store.clone(), slice, offset, index.known(), lane.kind)
         };
         let mut entries = Vec::new();
         slice.read(&store, (i64::MIN, i64::MAX), &mut |entry| {
@@ -39,7 +39,7 @@ impl Around {
         let time = time.saturating_sub(offset);
         if let Some(scout) = question.opened.scout.as_ref().filter(|_| time > known) {
             scout.read_at(time);
-            entries.extend(scout.ahead((time, time), known, false).around(id, time));
+            entries.extend(scout.ahead((time, time), known, false).around((id, kind), time));
         }
         let after = entries.partition_point(|entry| entry.begin <= time);
         Ok(Self { entries, after, offset })

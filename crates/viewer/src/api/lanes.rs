@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::{Answer, Question, Wrong};
+use super::{Answer, FAR, Question, Wrong};
 use crate::index::build::OUTLINE;
 use crate::index::entry::Entry;
 use crate::index::glimpse::Ahead;
@@ -42,8 +42,20 @@ struct Reading {
     outline: Option<Vec<u32>>,
 }
 
-/// Boxes, points and bins.
-pub fn lanes(question: &Question<'_>) -> Answer {
+/// Boxes, points and bins, as bytes:
+///
+/// ```text
+/// length of the head   4 bytes, as all numbers the least one first
+/// head                 JSON: { "from", "to", "known", "labels": [...], "lanes": [[id, shape, count], ...] }, and spaces until
+///                      what follows begins at a multiple of 8; up to the time `known`, all is there
+/// of each lane         boxes:  begin and end of each (f64), label numbers (i32, -1 for none), counts (u32), styles (u8)
+///                      points: time, least, greatest and last value of each (f64)
+///                      bins:   time, events, lost and overwritten ones of each (f64)
+///                      zeros up to a multiple of 8
+/// ```
+///
+/// A screen has some fifty thousand boxes: as text, to write and read them takes longer than all else.
+pub fn lanes(question: &Question<'_>) -> Result<Vec<u8>, Wrong> {
     let (from, to) = question.window()?;
     let ids = question.ids()?;
     if ids.len() > MOST_LANES {
@@ -59,28 +71,54 @@ pub fn lanes(question: &Question<'_>) -> Answer {
     // How many events there are is known of all.
     let is_looked_at = readings.iter().any(|reading| reading.kind != LaneKind::Density);
     let ahead = question.ahead((from, to), (known, is_looked_at));
-    let mut labels = Vec::new();
-    let mut numbers = HashMap::new();
-    let mut answers = Vec::with_capacity(readings.len());
+    let (mut labels, mut body, mut heads) = (Labels::default(), Vec::new(), Vec::new());
     for reading in readings {
-        answers.push(match reading.kind {
-            LaneKind::Counter => reading.points(window, &store, &ahead)?,
-            LaneKind::Density => reading.bins(window, &store, (known, end))?,
-            _ => {
-                let mut number = |label: u32| match label {
-                    0 => -1,
-                    label => *numbers.entry(label).or_insert_with(|| {
-                        labels.push(label);
-                        labels.len() as i64 - 1
-                    }),
-                };
-                reading.boxes(window, (&store, &ahead), &mut number)?
-            }
-        });
+        let (shape, count) = match reading.kind {
+            LaneKind::Counter => ("points", reading.points(window, (&store, &ahead), &mut body)?),
+            LaneKind::Density => ("bins", reading.bins(window, (&store, (known, end)), &mut body)?),
+            _ => ("boxes", reading.boxes(window, (&store, &ahead), (&mut labels, &mut body))?),
+        };
+        heads.push(json!([reading.id, shape, count]));
+        pad(&mut body, 0);
     }
     let index = question.opened.index();
-    let labels: Vec<&str> = labels.into_iter().map(|label| &**index.labels.text(label)).collect();
-    Ok(json!({ "from": from, "to": to, "lanes": answers, "labels": labels }))
+    let labels: Vec<&str> = labels.numbers.into_iter().map(|label| &**index.labels.text(label)).collect();
+    // Traces that are shifted back are known less far.
+    let known = known.saturating_add(offsets.iter().copied().min().unwrap_or(0)).min(FAR);
+    let head =
+        json!({ "from": from, "to": to, "known": known, "lanes": heads, "labels": labels }).to_string();
+    let mut bytes = Vec::with_capacity(head.len() + body.len() + 16);
+    bytes.extend([0; 4]);
+    bytes.extend(head.bytes());
+    pad(&mut bytes, b' ');
+    let length = (bytes.len() - 4) as u32;
+    bytes.splice(..4, length.to_le_bytes());
+    bytes.append(&mut body);
+    Ok(bytes)
+}
+
+/// Fills up to a multiple of eight bytes.
+fn pad(bytes: &mut Vec<u8>, with: u8) {
+    bytes.resize(bytes.len().next_multiple_of(8), with);
+}
+
+/// Labels of an answer, which has numbers of its own for them.
+#[derive(Default)]
+struct Labels {
+    numbers: Vec<u32>,
+    known: HashMap<u32, i32>,
+}
+
+impl Labels {
+    fn number(&mut self, label: u32) -> i32 {
+        if label == 0 {
+            return -1;
+        }
+        *self.known.entry(label).or_insert_with(|| {
+            self.numbers.push(label);
+            (self.numbers.len() - 1) as i32
+        })
+    }
 }
 
 impl Reading {
@@ -116,8 +154,7 @@ impl Reading {
             true
         })?;
         merge.finish(&mut |entry| entries.push(entry));
-        let has_states = matches!(self.kind, LaneKind::Cpu | LaneKind::Thread);
-        let lane = (self.id, has_states);
+        let lane = (self.id, self.kind);
         ahead.merged(lane, self.times(window), (window.pixel, &mut |entry| entries.push(entry)));
         Ok(entries)
     }
@@ -126,28 +163,41 @@ impl Reading {
         &self,
         window: Window,
         (store, ahead): (&Store, &Ahead),
-        number: &mut dyn FnMut(u32) -> i64,
-    ) -> Result<Value, Wrong> {
+        (labels, bytes): (&mut Labels, &mut Vec<u8>),
+    ) -> Result<usize, Wrong> {
         let entries = self.merged(window, store, ahead)?;
-        let mut boxes: Vec<Value> = Vec::with_capacity(entries.len() * 5);
-        for entry in entries {
+        for entry in &entries {
             let times = [entry.begin.saturating_add(self.offset), entry.end.saturating_add(self.offset)];
-            boxes.extend(times.map(Value::from));
-            boxes.extend([entry.style.into(), number(entry.label).into(), entry.count.into()]);
+            bytes.extend(times.into_iter().flat_map(|time| (time as f64).to_le_bytes()));
         }
-        Ok(json!({ "id": self.id, "boxes": boxes }))
+        bytes.extend(entries.iter().flat_map(|entry| labels.number(entry.label).to_le_bytes()));
+        let count = |entry: &Entry| u32::try_from(entry.count).unwrap_or(u32::MAX);
+        bytes.extend(entries.iter().flat_map(|entry| count(entry).to_le_bytes()));
+        bytes.extend(entries.iter().map(|entry| entry.style));
+        Ok(entries.len())
     }
 
-    fn points(&self, window: Window, store: &Store, ahead: &Ahead) -> Result<Value, Wrong> {
-        let mut points: Vec<Value> = Vec::new();
-        for entry in self.merged(window, store, ahead)? {
-            points.push(entry.begin.saturating_add(self.offset).into());
-            points.extend([entry.values.min, entry.values.max, entry.values.last].map(Value::from));
+    fn points(
+        &self,
+        window: Window,
+        (store, ahead): (&Store, &Ahead),
+        bytes: &mut Vec<u8>,
+    ) -> Result<usize, Wrong> {
+        let entries = self.merged(window, store, ahead)?;
+        for entry in &entries {
+            let time = entry.begin.saturating_add(self.offset) as f64;
+            let values = [time, entry.values.min, entry.values.max, entry.values.last];
+            bytes.extend(values.into_iter().flat_map(f64::to_le_bytes));
         }
-        Ok(json!({ "id": self.id, "points": points }))
+        Ok(entries.len())
     }
 
-    fn bins(&self, window: Window, store: &Store, (known, end): (i64, i64)) -> Result<Value, Wrong> {
+    fn bins(
+        &self,
+        window: Window,
+        (store, (known, end)): (&Store, (i64, i64)),
+        bytes: &mut Vec<u8>,
+    ) -> Result<usize, Wrong> {
         let mut bins: BTreeMap<i64, [u64; 3]> = BTreeMap::new();
         let cell = |time: i64| (time - window.from).div_euclid(window.pixel);
         for slice in std::iter::once(&self.slice).chain(&self.beside) {
@@ -182,12 +232,12 @@ impl Reading {
                 }
             }
         }
-        let bin = |(cell, counts): (i64, [u64; 3])| {
+        for (cell, counts) in &bins {
             let time = window.from.saturating_add(cell.saturating_mul(window.pixel));
-            std::iter::once(Value::from(time)).chain(counts.map(Value::from))
-        };
-        let bins: Vec<Value> = bins.into_iter().flat_map(bin).collect();
-        Ok(json!({ "id": self.id, "bins": bins }))
+            bytes.extend((time as f64).to_le_bytes());
+            bytes.extend(counts.iter().flat_map(|count| (*count as f64).to_le_bytes()));
+        }
+        Ok(bins.len())
     }
 }
 

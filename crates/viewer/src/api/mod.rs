@@ -62,6 +62,9 @@ type Answer = Result<serde_json::Value, Wrong>;
 /// Answers a question by its name.
 pub fn answer(view: &View, name: &str, request: &Request) -> Response {
     let opened = view.opened();
+    // What the page asks again and again is no hurry.
+    let is_urgent = name != "trace" && request.query.text("again").is_none();
+    let _turn = is_urgent.then(|| opened.way.turn());
     let question = Question { view, opened: &opened, query: &request.query, offsets: view.offsets() };
     let answer = match (request.method.as_str(), name) {
         ("GET", "trace") => trace::trace(&question),
@@ -69,7 +72,13 @@ pub fn answer(view: &View, name: &str, request: &Request) -> Response {
             Ok(text) => return Response::new(200, "application/json", text),
             Err(wrong) => Err(wrong),
         },
-        ("GET", "lanes") => lanes::lanes(&question),
+        ("GET", "lanes") => match lanes::lanes(&question) {
+            Ok(bytes) => {
+                opened.way.is_there();
+                return Response::new(200, "application/octet-stream", bytes);
+            }
+            Err(wrong) => Err(wrong),
+        },
         ("GET", "arrows") => lanes::arrows(&question),
         ("GET", "at") => detail::at(&question),
         ("GET", "step") => detail::step(&question),

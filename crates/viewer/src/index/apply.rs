@@ -95,38 +95,34 @@ impl Applier {
     /// If the file cannot be written.
     pub fn apply(&mut self, index: &mut Index, finding: Finding) -> io::Result<()> {
         match finding {
+            Finding::Instant(instant) => return self.instant(index, instant),
+            Finding::Flow(thread, time, flow) => return self.flow(index, thread, (time, flow)),
             Finding::Interval(interval) => self.interval(index, &interval),
-            Finding::Instant(instant) => self.instant(index, instant),
             Finding::Meet { thread, pid, name, trace } => {
                 self.traces.insert(thread, trace);
                 self.thread(index, thread);
                 self.name(index, thread, (name.as_deref(), pid));
-                Ok(())
             }
             Finding::InterruptName(number, name) => {
                 let label = index.labels.number(&format!("{name} (irq {number})"));
                 index.known.interrupts.insert(number, label);
-                Ok(())
             }
             Finding::FunctionName(address, name) => {
                 let label = index.labels.number(&name);
                 index.known.functions.insert(address, label);
-                Ok(())
             }
             Finding::Mark(place, time, name) => self.mark(index, place, (time, &name)),
             Finding::Counter(number, name, point) => self.counter(index, (number, &name), point),
-            Finding::Flow(thread, time, flow) => self.flow(index, thread, (time, flow)),
             Finding::Job(thread, time, deadline) => {
                 if self.jobs.len() < MOST_OPEN {
                     self.jobs.insert((thread, time), deadline);
                 }
-                Ok(())
             }
             Finding::Density(channel, times, count) => {
-                self.channel(index, (channel, LaneKind::Density), (style::DENSITY, times, count))
+                self.channel(index, (channel, LaneKind::Density), (style::DENSITY, times, count));
             }
             Finding::Lost(channel, times, count) => {
-                self.channel(index, (channel, LaneKind::Lost), (style::LOST, times, count))
+                self.channel(index, (channel, LaneKind::Lost), (style::LOST, times, count));
             }
             Finding::Part(part, rows) => {
                 if index.parts.len() <= part {
@@ -135,24 +131,19 @@ impl Applier {
                 if let Some(known) = index.parts.get_mut(part) {
                     *known = rows;
                 }
-                Ok(())
             }
             Finding::Progress(progress, traces) => {
                 index.tell(progress.clamp(0.0, 0.999));
                 index.events = traces.iter().map(|(events, _)| *events).collect();
                 index.bounds = traces.into_iter().map(|(_, bounds)| bounds).collect();
-                Ok(())
             }
         }
+        Ok(())
     }
 
     /// How many events were overwritten before a channel's first one.
-    ///
-    /// # Errors
-    ///
-    /// If the file cannot be written.
-    pub fn overwritten(&self, index: &mut Index, channel: u32, count: u64) -> io::Result<()> {
-        self.channel(index, (channel, LaneKind::Overwritten), (style::OVERWRITTEN, (0, 0), count))
+    pub fn overwritten(&self, index: &mut Index, channel: u32, count: u64) {
+        self.channel(index, (channel, LaneKind::Overwritten), (style::OVERWRITTEN, (0, 0), count));
     }
 
     fn channel(
@@ -160,11 +151,11 @@ impl Applier {
         index: &mut Index,
         (channel, kind): (u32, LaneKind),
         (style, (begin, end), count): (u8, (i64, i64), u64),
-    ) -> io::Result<()> {
-        let Some(&track) = self.channels.get(channel as usize) else { return Ok(()) };
+    ) {
+        let Some(&track) = self.channels.get(channel as usize) else { return };
         let trace = index.tracks.get(track as usize).map_or(0, |track| track.number as u32);
-        let Some(lane) = index.lane(track, (kind, 0), trace) else { return Ok(()) };
-        index.push(lane, &Entry { begin, end, style, count, ..Entry::default() })
+        let Some(lane) = index.lane(track, (kind, 0), trace) else { return };
+        index.push(lane, &Entry { begin, end, style, count, ..Entry::default() });
     }
 
     fn kernel_of(&self, machine: MachineId) -> u32 {
@@ -296,7 +287,7 @@ impl Applier {
         }
     }
 
-    fn interval(&mut self, index: &mut Index, interval: &Interval) -> io::Result<()> {
+    fn interval(&mut self, index: &mut Index, interval: &Interval) {
         let (track, kind, machine) = match interval.track {
             StateTrack::Cpu(machine, cpu) => (self.cpu(index, machine, cpu), (LaneKind::Cpu, 0), machine),
             StateTrack::Interrupt(machine, cpu, depth) => {
@@ -335,9 +326,11 @@ impl Applier {
             StateTrack::Span(thread, _) => self.program_of(thread),
             _ => self.kernel_of(machine),
         };
-        let Some(lane) = index.lane(track, kind, trace) else { return Ok(()) };
-        index
-            .push(lane, &Entry { begin, end, style, seen, label, extra, count: 1, values: Values::default() })
+        let Some(lane) = index.lane(track, kind, trace) else { return };
+        index.push(
+            lane,
+            &Entry { begin, end, style, seen, label, extra, count: 1, values: Values::default() },
+        );
     }
 
     /// The trace of a thread's program: the one that told of it, or any of its machine but the kernel's.
@@ -444,17 +437,17 @@ impl Applier {
         Ok(())
     }
 
-    fn mark(&self, index: &mut Index, place: Where, (time, name): (i64, &Arc<str>)) -> io::Result<()> {
+    fn mark(&self, index: &mut Index, place: Where, (time, name): (i64, &Arc<str>)) {
         let (track, trace) = match place {
             Where::Thread(thread, trace) => (self.thread(index, thread), trace),
             Where::Cpu(machine, cpu) => (self.cpu(index, machine, cpu), self.kernel_of(machine)),
             Where::Channel(channel) => {
-                let Some(&track) = self.channels.get(channel as usize) else { return Ok(()) };
+                let Some(&track) = self.channels.get(channel as usize) else { return };
                 (track, index.tracks.get(track as usize).map_or(0, |track| track.number as u32))
             }
         };
         let label = index.labels.shared(name);
-        let Some(lane) = index.lane(track, (LaneKind::Marks, 0), trace) else { return Ok(()) };
+        let Some(lane) = index.lane(track, (LaneKind::Marks, 0), trace) else { return };
         index.push(
             lane,
             &Entry {
@@ -466,7 +459,7 @@ impl Applier {
                 count: 1,
                 ..Entry::default()
             },
-        )
+        );
     }
 
     fn counter(
@@ -474,13 +467,13 @@ impl Applier {
         index: &mut Index,
         ((number, trace), name): ((u32, u32), &str),
         (time, value): (i64, f64),
-    ) -> io::Result<()> {
+    ) {
         let lane = match index.known.counters.get(&number) {
             Some(&lane) => lane,
             None => {
                 let name = index.labels.number(name);
                 let track = index.add_track(new_track((TrackKind::Counter, None), (name, 0, number.into())));
-                let Some(lane) = index.lane(track, (LaneKind::Counter, 0), trace) else { return Ok(()) };
+                let Some(lane) = index.lane(track, (LaneKind::Counter, 0), trace) else { return };
                 index.known.counters.insert(number, lane);
                 lane
             }
@@ -492,7 +485,7 @@ impl Applier {
         index.push(
             lane,
             &Entry { begin: time, end: time, style: style::COUNTER, count: 1, values, ..Entry::default() },
-        )
+        );
     }
 
     fn flow(

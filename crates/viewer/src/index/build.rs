@@ -23,6 +23,7 @@ use super::apply::{Applier, Finding, new_track};
 use super::store::Store;
 use super::{Index, LaneKind, Shared, TrackKind};
 use crate::recording;
+use crate::way::Way;
 use classes::Classes;
 pub use classes::trace_of_class;
 pub use scout::Scout;
@@ -209,8 +210,9 @@ impl Builder {
         Scout::new(&self.outline, (self.engine.anew(), self.teller.clone(), self.applier.clone()))
     }
 
-    /// Reads the trace and completes the index. Ends early, with the index incomplete, when told to stop.
-    pub fn run(mut self, index: &Shared, stop: &AtomicBool) {
+    /// Reads the trace and completes the index. Lets those pass who look at it. Ends early, with the index incomplete, when
+    /// told to stop.
+    pub fn run(mut self, index: &Shared, stop: &AtomicBool, way: &Arc<Way>) {
         let (sender, receiver) = sync_channel(WAITING);
         let told = recording::told(&self.traces);
         let applier = &mut self.applier;
@@ -218,9 +220,10 @@ impl Builder {
         let traces = &mut self.traces;
         let (teller, engine) = (self.teller.clone(), self.engine.anew());
         let result = thread::scope(|scope| {
-            let read = move || Watch::new(traces, (outline, teller), sender).run(traces, engine, stop);
+            let read =
+                move || Watch::new(traces, (outline, teller, way.clone()), sender).run(traces, engine, stop);
             let watch = scope.spawn(read);
-            let result = receive(&receiver, applier, index);
+            let result = receive(&receiver, applier, (index, way));
             // The watch ends when nobody listens any more.
             drop(receiver);
             result.and(watch.join().map_err(|_| io::Error::other("the trace's reader failed")))
@@ -229,14 +232,16 @@ impl Builder {
         index.damages = self.traces.damages().iter().map(ToString::to_string).collect();
         index.disorders = self.traces.disorders().map(ToString::to_string).collect();
         index.damages.extend(told.damages.iter().cloned());
-        let overwritten = told.overwritten.iter().try_for_each(|(path, count)| {
+        for (path, count) in &told.overwritten {
             let channel = self.outline.channels.iter().position(|channel| {
                 self.traces.traces().get(channel.trace).is_some_and(|trace| trace.path == *path)
             });
-            channel.map_or(Ok(()), |channel| self.applier.overwritten(&mut index, channel as u32, *count))
-        });
+            if let Some(channel) = channel {
+                self.applier.overwritten(&mut index, channel as u32, *count);
+            }
+        }
         self.count_losses(&mut index, &told);
-        match result.and(overwritten).and_then(|()| index.finish()) {
+        match result.and_then(|()| index.finish()) {
             _ if stop.load(Ordering::Relaxed) => {}
             Ok(()) => index.progress = 1.0,
             Err(error) => index.error = Some(format!("the index cannot be written: {error}")),
@@ -262,10 +267,23 @@ impl Builder {
     }
 }
 
-fn receive(receiver: &Receiver<Vec<Finding>>, applier: &mut Applier, index: &Shared) -> io::Result<()> {
+fn receive(
+    receiver: &Receiver<Vec<Finding>>,
+    applier: &mut Applier,
+    (index, way): (&Shared, &Way),
+) -> io::Result<()> {
     while let Ok(batch) = receiver.recv() {
-        let mut index = index.write();
-        batch.into_iter().try_for_each(|finding| applier.apply(&mut index, finding))?;
+        way.give();
+        let mut is_left = {
+            let mut index = index.write();
+            batch.into_iter().try_for_each(|finding| applier.apply(&mut index, finding))?;
+            index.has_much()
+        };
+        // Who wants to read waits for one step of this at most.
+        while is_left {
+            way.give();
+            is_left = index.write().write_some()?;
+        }
     }
     Ok(())
 }

@@ -9,11 +9,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::LaneKind;
 use super::entry::Entry;
 use super::lane::Merge;
 use crate::style;
 
-/// What was seen from one moment to another, in the order of lanes.
+/// What was seen from one moment to another, in the order of lanes. Before the entries of each lane stands one for all of
+/// them, with what took most of the time.
 #[derive(Debug)]
 pub struct Glimpse {
     /// From when, in nanoseconds from the index's base.
@@ -34,13 +36,16 @@ impl Glimpse {
         entries.retain(|(_, entry)| entry.end > from || entry.begin >= from);
         entries.sort_by_key(|(lane, _)| *lane);
         let (mut lanes, mut bytes) = (Vec::new(), Vec::new());
-        let mut last = 0;
-        for (lane, entry) in &entries {
-            if lanes.last().is_none_or(|(known, _)| known != lane) {
-                lanes.push((*lane, bytes.len() as u32));
-                last = 0;
-            }
-            entry.write(&mut last, &mut bytes);
+        for of_lane in entries.chunk_by(|(one, _), (other, _)| one == other) {
+            let Some((lane, _)) = of_lane.first() else { continue };
+            lanes.push((*lane, bytes.len() as u32));
+            let (mut merge, mut most) = (Merge::default(), Entry::default());
+            let mut take = |merged: Entry| most = Entry { count: 0, seen: 0, ..merged };
+            of_lane.iter().for_each(|(_, entry)| merge.push(entry, i64::MAX, &mut take));
+            merge.finish(&mut take);
+            most.write(&mut 0, &mut bytes);
+            let mut last = 0;
+            of_lane.iter().for_each(|(_, entry)| entry.write(&mut last, &mut bytes));
         }
         bytes.shrink_to_fit();
         Self { from, to, lanes, bytes, used: AtomicU64::new(0) }
@@ -61,12 +66,24 @@ impl Glimpse {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Calls with the entries of a lane in their order.
-    pub fn each(&self, lane: u32, visit: &mut dyn FnMut(&Entry)) {
-        let Ok(place) = self.lanes.binary_search_by_key(&lane, |(lane, _)| *lane) else { return };
+    /// What stands for a lane, and the bytes of its entries.
+    fn lane(&self, lane: u32) -> Option<(Entry, &[u8])> {
+        let place = self.lanes.binary_search_by_key(&lane, |(lane, _)| *lane).ok()?;
         let begin = self.lanes.get(place).map_or(0, |(_, begin)| *begin as usize);
         let end = self.lanes.get(place + 1).map_or(self.bytes.len(), |(_, begin)| *begin as usize);
-        let (mut rest, mut last) = (self.bytes.get(begin..end).unwrap_or_default(), 0);
+        let mut rest = self.bytes.get(begin..end).unwrap_or_default();
+        Some((Entry::read(&mut 0, &mut rest)?, rest))
+    }
+
+    /// What took most of a lane's time; it stands for none.
+    pub fn most(&self, lane: u32) -> Option<Entry> {
+        self.lane(lane).map(|(most, _)| most)
+    }
+
+    /// Calls with the entries of a lane in their order.
+    pub fn each(&self, lane: u32, visit: &mut dyn FnMut(&Entry)) {
+        let Some((_, mut rest)) = self.lane(lane) else { return };
+        let mut last = 0;
         while let Some(entry) = Entry::read(&mut last, &mut rest) {
             visit(&entry);
         }
@@ -99,21 +116,28 @@ impl Ahead {
     /// Calls with the entries of a lane that touch a window, narrow ones made one a pixel. Of a cell of which only the
     /// beginning was seen comes one that stands for none: what took most of that beginning, as long as the cell. Where a
     /// lane of states has none although all was seen, what went on began before that: unknown ones stand there, for none.
+    ///
+    /// Spans that began before are not known, so those within them stand too high: they are samples, never what all is.
     pub fn merged(
         &self,
-        (lane, has_states): (u32, bool),
+        (lane, kind): (u32, LaneKind),
         (from, to): (i64, i64),
         (pixel, give): (i64, &mut dyn FnMut(Entry)),
     ) {
         let from = from.max(self.known);
+        let has_states = matches!(kind, LaneKind::Cpu | LaneKind::Thread);
         for cell in self.cells.iter().filter(|cell| cell.end > from && cell.begin <= to) {
             let begin = cell.begin.max(self.known);
-            let mut merge = Merge::default();
             if !cell.is_exact {
-                cell.glimpse.each(lane, &mut |entry| merge.push(entry, i64::MAX, give));
-                merge.finish(&mut |most| give(Entry { begin, end: cell.end, count: 0, seen: 0, ..most }));
+                if let Some(most) = cell.glimpse.most(lane) {
+                    give(Entry { begin, end: cell.end, ..most });
+                }
                 continue;
             }
+            if kind == LaneKind::Span {
+                continue;
+            }
+            let mut merge = Merge::default();
             let unknown = |(begin, end): (i64, i64)| {
                 let is_seen = has_states && end.saturating_sub(begin) >= pixel;
                 is_seen.then(|| Entry { begin, end, style: style::UNKNOWN, ..Entry::default() })
@@ -137,9 +161,10 @@ impl Ahead {
     }
 
     /// Every entry of a lane that was seen around a time and that the index does not know.
-    pub fn around(&self, lane: u32, time: i64) -> Vec<Entry> {
+    pub fn around(&self, (lane, kind): (u32, LaneKind), time: i64) -> Vec<Entry> {
         let mut entries = Vec::new();
-        let is_there = |cell: &&Cell| cell.is_exact && cell.begin <= time && time <= cell.end;
+        let is_there =
+            |cell: &&Cell| cell.is_exact && kind != LaneKind::Span && cell.begin <= time && time <= cell.end;
         for cell in self.cells.iter().filter(is_there) {
             cell.glimpse.each(lane, &mut |entry| {
                 if entry.end > self.known || entry.begin >= self.known {

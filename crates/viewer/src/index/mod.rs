@@ -37,6 +37,8 @@ use store::Store;
 
 /// Bytes of entries in memory at which they are written, whatever blocks are full.
 const MOST_OPEN: usize = 48 << 20;
+/// Lanes of which that is done in one step.
+const RELIEVED: usize = 512;
 /// How often who writes gives way to those who read.
 const MOST_YIELDS: usize = 1000;
 /// Most lanes and tracks: a hostile trace could have a thread in each event. What has none is not drawn.
@@ -270,6 +272,8 @@ pub struct Index {
     open: usize,
     /// Bytes in memory at which they are written.
     limit: usize,
+    /// The lane from which on memory is being emptied.
+    relieved: Option<usize>,
     known: Known,
     kept: Kept,
     pending: Pending,
@@ -339,6 +343,7 @@ impl Index {
             outlines: HashMap::new(),
             open: 0,
             limit: MOST_OPEN,
+            relieved: None,
             known: Known::default(),
             kept: Kept::default(),
             pending: Pending::default(),
@@ -384,17 +389,17 @@ impl Index {
         self.lanes = before.lanes.iter().map(empty).collect();
     }
 
-    /// Adds an entry to a lane, sooner or later.
-    ///
-    /// # Errors
-    ///
-    /// If the file cannot be written.
-    pub fn push(&mut self, lane: u32, entry: &Entry) -> io::Result<()> {
-        if let Some(beside) = &mut self.beside {
-            beside.push((lane, *entry));
-            return Ok(());
+    /// Adds an entry to a lane, once it is [written](Self::write_some).
+    pub fn push(&mut self, lane: u32, entry: &Entry) {
+        match &mut self.beside {
+            Some(beside) => beside.push((lane, *entry)),
+            None => self.pending.push(lane, entry),
         }
-        if self.pending.push(lane, entry) { self.write_pending() } else { Ok(()) }
+    }
+
+    /// Whether it is time to [write](Self::write_some).
+    pub fn has_much(&self) -> bool {
+        self.pending.is_much()
     }
 
     /// Says how much is read: 1 is all.
@@ -402,21 +407,39 @@ impl Index {
         self.told = progress;
     }
 
-    fn write_pending(&mut self) -> io::Result<()> {
-        self.open += self.pending.write(&mut self.lanes, (&self.widths, &self.store))?;
+    /// Writes some of what was added: so little that whoever wants to read waits for a few milliseconds. Returns whether
+    /// something is left.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub fn write_some(&mut self) -> io::Result<bool> {
+        if let Some(first) = self.relieved {
+            return self.relieve(first);
+        }
+        let (bytes, is_left) = self.pending.write(&mut self.lanes, (&self.widths, &self.store))?;
+        self.open += bytes;
+        if is_left {
+            return Ok(true);
+        }
         self.progress = self.told;
-        if self.open > self.limit { self.relieve() } else { Ok(()) }
+        self.relieved = (self.open > self.limit).then_some(0);
+        Ok(self.relieved.is_some())
     }
 
-    /// Writes what is in memory.
-    fn relieve(&mut self) -> io::Result<()> {
-        for lane in &mut self.lanes {
+    /// Writes what is in memory of some lanes, from one on. Returns whether there are more.
+    fn relieve(&mut self, first: usize) -> io::Result<bool> {
+        let behind = first.saturating_add(RELIEVED).min(self.lanes.len());
+        for lane in self.lanes.get_mut(first..behind).unwrap_or_default() {
             lane.levels.relieve((&self.widths, &self.store))?;
         }
-        self.open = self.lanes.iter().map(|lane| lane.levels.open_bytes()).sum();
-        // What stays are the blocks of upper levels, which grow ever more slowly.
-        self.limit = self.open + MOST_OPEN;
-        Ok(())
+        self.relieved = (behind < self.lanes.len()).then_some(behind);
+        if self.relieved.is_none() {
+            self.open = self.lanes.iter().map(|lane| lane.levels.open_bytes()).sum();
+            // What stays are the blocks of upper levels, which grow ever more slowly.
+            self.limit = self.open + MOST_OPEN;
+        }
+        Ok(self.relieved.is_some())
     }
 
     /// Writes everything that is in memory.
@@ -426,7 +449,7 @@ impl Index {
     /// If the file cannot be written.
     pub fn finish(&mut self) -> io::Result<()> {
         self.is_finished = true;
-        self.write_pending()?;
+        while self.write_some()? {}
         self.pending = Pending::default();
         for lane in &mut self.lanes {
             lane.levels.finish((&self.widths, &self.store))?;

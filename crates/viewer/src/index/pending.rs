@@ -13,6 +13,8 @@ use super::store::Store;
 
 /// How many are gathered: of thousands of lanes, each gets several.
 const MOST: usize = 1 << 17;
+/// How many each thread adds in one step.
+const STEP: usize = 1 << 14;
 /// Most threads that add them.
 const MOST_THREADS: usize = 8;
 
@@ -26,9 +28,13 @@ pub struct Pending {
     lanes: Vec<u32>,
     /// The entries' places, lane after lane.
     order: Vec<u32>,
+    /// Where those of each lane are in that, from when they are added on, and how many lanes have theirs.
+    runs: Vec<Run>,
+    added: usize,
 }
 
 /// Entries of a lane: where they end in the order.
+#[derive(Clone, Debug)]
 struct Run {
     lane: usize,
     begin: usize,
@@ -36,8 +42,13 @@ struct Run {
 }
 
 impl Pending {
-    /// Adds one. True if it is time to [write](Self::write).
-    pub fn push(&mut self, lane: u32, entry: &Entry) -> bool {
+    /// Whether it is time to [write](Self::write).
+    pub fn is_much(&self) -> bool {
+        self.entries.len() >= MOST
+    }
+
+    /// Takes one. Not between the steps of [writing](Self::write).
+    pub fn push(&mut self, lane: u32, entry: &Entry) {
         let place = lane as usize;
         if self.counts.len() <= place {
             self.counts.resize(place + 1, 0);
@@ -49,19 +60,30 @@ impl Pending {
             *count += 1;
         }
         self.entries.push((lane, *entry));
-        self.entries.len() >= MOST
     }
 
-    /// Adds all of them to their lanes, and forgets them. Returns by how many bytes more is in memory.
+    /// Adds some of them to their lanes, and forgets them when all are there. Returns by how many bytes more is in memory,
+    /// and whether some are left.
     ///
     /// # Errors
     ///
     /// If a block cannot be written.
-    pub fn write(&mut self, lanes: &mut [Lane], (widths, store): (&Widths, &Store)) -> io::Result<usize> {
+    pub fn write(
+        &mut self,
+        lanes: &mut [Lane],
+        (widths, store): (&Widths, &Store),
+    ) -> io::Result<(usize, bool)> {
         let threads = thread::available_parallelism().map_or(1, usize::from) / 2;
         // With the threads that read, these are as many as there are processors.
         let threads = if self.entries.len() < MOST / 2 { 1 } else { threads.clamp(1, MOST_THREADS) };
-        let runs = self.runs();
+        if self.runs.is_empty() {
+            self.sort();
+        }
+        let left = self.runs.get(self.added..).unwrap_or_default();
+        let first = left.first().map_or(0, |run| run.begin);
+        let runs =
+            left.get(..left.partition_point(|run| run.begin < first + STEP * threads)).unwrap_or_default();
+        let (count, last) = (runs.len(), runs.last().map_or(first, |run| run.end));
         let (entries, order) = (&self.entries, &self.order);
         let add = |runs: &[Run], lanes: &mut [Lane], first: usize| -> io::Result<usize> {
             let mut bytes = 0;
@@ -77,15 +99,15 @@ impl Pending {
             Ok(bytes)
         };
         let written = if threads == 1 {
-            add(&runs, lanes, 0)
+            add(runs, lanes, 0)
         } else {
             thread::scope(|scope| {
                 let mut adding = Vec::new();
-                let (mut runs, mut lanes, mut first) = (runs.as_slice(), lanes, 0);
+                let (mut runs, mut lanes, mut first) = (runs, lanes, 0);
                 for left in (1..=threads).rev() {
                     // As many entries for each as for the others, about.
-                    let begin = runs.first().map_or(0, |run| run.begin);
-                    let share = begin + (entries.len() - begin).div_ceil(left);
+                    let begin = runs.first().map_or(last, |run| run.begin);
+                    let share = begin + (last - begin).div_ceil(left);
                     let of_it = runs.partition_point(|run| run.begin < share);
                     let (its, rest) = runs.split_at(of_it);
                     let behind = its.last().map_or(first, |run| run.lane + 1);
@@ -99,20 +121,25 @@ impl Pending {
                 adding.into_iter().try_fold(0, |sum, one| Ok(sum + one.join().unwrap_or_else(failed)?))
             })
         };
-        self.entries.clear();
-        written
+        self.added += count;
+        let is_left = self.added < self.runs.len();
+        if !is_left {
+            self.entries.clear();
+            self.runs.clear();
+            self.added = 0;
+        }
+        Ok((written?, is_left))
     }
 
     /// Puts entries into the order of their lanes, those of one lane as they came.
-    fn runs(&mut self) -> Vec<Run> {
+    fn sort(&mut self) {
         self.lanes.sort_unstable();
-        let mut runs = Vec::with_capacity(self.lanes.len());
         let mut end = 0;
         for &lane in &self.lanes {
             let Some(count) = self.counts.get_mut(lane as usize) else { continue };
             let begin = end;
             end += *count as usize;
-            runs.push(Run { lane: lane as usize, begin, end });
+            self.runs.push(Run { lane: lane as usize, begin, end });
             // From now on where the lane's next entry stands.
             *count = begin as u32;
         }
@@ -130,7 +157,6 @@ impl Pending {
                 *count = 0;
             }
         }
-        runs
     }
 }
 
@@ -159,11 +185,11 @@ mod tests {
         for number in 0..count {
             let time = i64::from(number);
             let entry = Entry { begin: time, end: time, count: 1, ..Entry::default() };
-            if pending.push(of(number), &entry) {
-                pending.write(&mut lanes, (&widths, &store)).unwrap();
+            pending.push(of(number), &entry);
+            if pending.is_much() || number == count - 1 {
+                while pending.write(&mut lanes, (&widths, &store)).unwrap().1 {}
             }
         }
-        pending.write(&mut lanes, (&widths, &store)).unwrap();
         for (number, lane) in lanes.iter().enumerate() {
             let expected: Vec<i64> =
                 (0..count).filter(|it| of(*it) as usize == number).map(i64::from).collect();

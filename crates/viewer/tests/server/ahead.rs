@@ -11,6 +11,7 @@ use tompion_viewer::index::entry::Entry;
 use tompion_viewer::index::store::Store;
 use tompion_viewer::index::{LaneKind, Shared};
 use tompion_viewer::style;
+use tompion_viewer::way::Way;
 
 use super::made_up::{self, Made, What};
 
@@ -43,6 +44,12 @@ impl Trace {
         Self { folder }
     }
 
+    fn of_program() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        made_up::callbacks(folder.path(), EVENTS);
+        Self { folder }
+    }
+
     fn open(&self) -> (Shared, Builder) {
         let path = [self.folder.path().to_owned()];
         let outline = Outline::new(&tompion_reader::open(&path).unwrap());
@@ -59,17 +66,22 @@ impl Running {
     fn new(scout: Scout, index: &Arc<Shared>) -> Self {
         let scout = Arc::new(scout);
         let (reader, index) = (scout.clone(), index.clone());
-        thread::spawn(move || reader.run(&index));
+        thread::spawn(move || reader.run(&index, &Way::default()));
         Self(scout)
     }
 
     /// What is seen of a lane as soon as something is true of it.
-    fn when(&self, (lane, window): (u32, (i64, i64)), is_so: impl Fn(&[Entry]) -> bool) -> Vec<Entry> {
+    fn when(
+        &self,
+        lane: (u32, LaneKind),
+        window: (i64, i64),
+        is_so: impl Fn(&[Entry]) -> bool,
+    ) -> Vec<Entry> {
         let begun = Instant::now();
         loop {
             let mut entries = Vec::new();
             let ahead = self.0.ahead(window, 0, true);
-            ahead.merged((lane, true), window, (1, &mut |entry| entries.push(entry)));
+            ahead.merged(lane, window, (1, &mut |entry| entries.push(entry)));
             if is_so(&entries) {
                 return entries;
             }
@@ -85,9 +97,10 @@ impl Drop for Running {
     }
 }
 
-fn cpu_lane(index: &Shared) -> Option<u32> {
+/// The first lane of a kind.
+fn lane_of(index: &Shared, kind: LaneKind) -> Option<(u32, LaneKind)> {
     let index = index.read();
-    index.lanes.iter().position(|lane| lane.kind == LaneKind::Cpu).map(|lane| lane as u32)
+    index.lanes.iter().position(|lane| lane.kind == kind).map(|lane| (lane as u32, kind))
 }
 
 fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
@@ -112,15 +125,15 @@ fn what_is_looked_at_closely_is_what_the_index_says_later() {
     // Its lanes are there when the first place was looked at.
     let lane = until(|| {
         running.0.ahead(window, 0, true);
-        cpu_lane(&index)
+        lane_of(&index, LaneKind::Cpu)
     });
     let is_exact = |entries: &[Entry]| !entries.is_empty() && entries.iter().all(|entry| entry.count == 1);
-    let seen = running.when((lane, window), is_exact);
+    let seen = running.when(lane, window, is_exact);
     drop(running);
-    builder.run(&index, &AtomicBool::new(false));
+    builder.run(&index, &AtomicBool::new(false), &Arc::default());
     let (slice, store) = {
         let index = index.read();
-        (index.slice(lane, window, 0), index.store.clone())
+        (index.slice(lane.0, window, 0), index.store.clone())
     };
     let mut expected = Vec::new();
     slice
@@ -147,8 +160,8 @@ fn the_whole_is_sampled_and_says_so() {
     let index = Arc::new(index);
     let running = Running::new(builder.scout().unwrap(), &index);
     let window = (0, EVENTS as i64 * 1000);
-    let lane = until(|| cpu_lane(&index));
-    let entries = running.when((lane, window), |entries| entries.len() >= 8);
+    let lane = until(|| lane_of(&index, LaneKind::Cpu));
+    let entries = running.when(lane, window, |entries| entries.len() >= 8);
     for (entry, next) in entries.iter().zip(entries.iter().skip(1)) {
         assert_eq!((entry.style, entry.count), (style::RUNNING, 0));
         assert_eq!(entry.end, next.begin, "each stands for all up to the next one");
@@ -157,8 +170,33 @@ fn the_whole_is_sampled_and_says_so() {
 }
 
 #[test]
+fn spans_are_sampled_but_never_shown_as_what_all_is() {
+    let trace = Trace::of_program();
+    let (index, builder) = trace.open();
+    let index = Arc::new(index);
+    let running = Running::new(builder.scout().unwrap(), &index);
+    let whole = (0, EVENTS as i64 * 1000);
+    let lane = until(|| lane_of(&index, LaneKind::Span));
+    let entries = running.when(lane, whole, |entries| entries.len() >= 8);
+    assert!(entries.iter().all(|entry| (entry.style, entry.count) == (style::SPAN, 0)), "{entries:?}");
+    // Closer, all is read; but which spans these ones stand in began before.
+    let middle = whole.1 / 2;
+    let window = (middle, middle + 100_000);
+    until(|| {
+        running.0.ahead(window, 0, true);
+        running.0.whole().iter().any(|(from, to)| *from <= window.0 && window.1 <= *to).then_some(())
+    });
+    assert!(running.when(lane, window, |_| true).is_empty());
+}
+
+#[test]
 fn an_index_is_the_same_whatever_was_looked_at() {
-    let trace = Trace::new();
+    for trace in [Trace::new(), Trace::of_program()] {
+        is_the_same_whatever_was_looked_at(&trace);
+    }
+}
+
+fn is_the_same_whatever_was_looked_at(trace: &Trace) {
     let build = |is_looked_at: bool| {
         let (index, builder) = trace.open();
         let index = Arc::new(index);
@@ -166,7 +204,7 @@ fn an_index_is_the_same_whatever_was_looked_at() {
         if let Some(running) = &running {
             until(|| (running.0.count() >= 8).then_some(()));
         }
-        builder.run(&index, &AtomicBool::new(false));
+        builder.run(&index, &AtomicBool::new(false), &Arc::default());
         drop(running);
         let index = index.read();
         let mut lanes: Vec<(i64, LaneKind, u64)> = Vec::new();

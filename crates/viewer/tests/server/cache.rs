@@ -11,10 +11,10 @@ use crate::made_up::{self, Made, What};
 /// All that is drawn of a made-up trace.
 fn picture(client: &Client) -> (Value, Value, Value) {
     client.trace();
-    let lanes = "/api/lanes?ids=0,1,2,3,4,5,6,7&from=0&to=5000&width=500";
+    let lanes = "ids=0,1,2,3,4,5,6,7&from=0&to=5000&width=500";
     let mut tracks = client.get("/api/tracks");
     tracks["generation"] = Value::Null;
-    (tracks, client.get(lanes), client.get("/api/select?from=0&to=5000"))
+    (tracks, client.drawn(lanes), client.get("/api/select?from=0&to=5000"))
 }
 
 /// Waits until there is an index, which is kept a moment after everything is known.

@@ -172,9 +172,47 @@ impl Client {
         lanes.filter(|lane| lane["kind"] == kind).map(|lane| lane["id"].as_u64().unwrap()).collect()
     }
 
+    /// What lanes show: boxes as begin, end, style, label and count, points and bins as their four numbers.
+    pub fn drawn(&self, query: &str) -> Value {
+        let answer = self.ask(&format!("/api/lanes?{query}"));
+        assert_eq!(answer.status, 200, "{query}: {}", String::from_utf8_lossy(&answer.body));
+        let (length, rest) = answer.body.split_first_chunk::<4>().unwrap();
+        let (head, mut rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
+        let mut value: Value = serde_json::from_slice(head).unwrap();
+        let mut take = |bytes: usize| {
+            let (taken, left) = rest.split_at(bytes);
+            rest = left;
+            taken
+        };
+        let floats =
+            |bytes: &[u8]| bytes.chunks(8).map(|it| f64::from_le_bytes(it.try_into().unwrap())).collect();
+        let mut lanes = Vec::new();
+        for lane in value["lanes"].as_array().unwrap() {
+            let (shape, count) = (lane[1].as_str().unwrap(), lane[2].as_u64().unwrap() as usize);
+            let mut numbers: Vec<Value> = Vec::new();
+            if shape == "boxes" {
+                let times: Vec<f64> = floats(take(16 * count));
+                let (labels, counts, styles) = (take(4 * count), take(4 * count), take(count));
+                take(count.next_multiple_of(8) - count);
+                for at in 0..count {
+                    let four = |bytes: &[u8]| i32::from_le_bytes(bytes[4 * at..][..4].try_into().unwrap());
+                    numbers.extend([times[2 * at], times[2 * at + 1]].map(|time| Value::from(time as i64)));
+                    numbers.extend([styles[at].into(), four(labels).into(), four(counts).into()]);
+                }
+            } else {
+                let all: Vec<f64> = floats(take(32 * count));
+                numbers.extend(all.into_iter().map(|number| Value::from(number as i64)));
+            }
+            lanes.push(serde_json::json!({ "id": lane[0], shape: numbers }));
+        }
+        assert!(rest.is_empty(), "{} bytes too many", rest.len());
+        value["lanes"] = lanes.into();
+        value
+    }
+
     /// The boxes of a lane: begin, end, style, label, count.
     pub fn boxes(&self, lane: u64, (from, to): (i64, i64), width: u32) -> Vec<(i64, i64, i64, String, i64)> {
-        let answer = self.get(&format!("/api/lanes?ids={lane}&from={from}&to={to}&width={width}"));
+        let answer = self.drawn(&format!("ids={lane}&from={from}&to={to}&width={width}"));
         let label = |number: &Value| match number.as_i64().unwrap() {
             -1 => String::new(),
             number => answer["labels"][number as usize].as_str().unwrap().to_owned(),

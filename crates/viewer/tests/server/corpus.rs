@@ -151,8 +151,7 @@ fn programs_without_a_scheduler_and_old_tracers() {
         assert!(events.is_none_or(|events| events == count) && count > 1000, "{name}: {count}");
         let lanes = client.lanes("density");
         let ids: Vec<String> = lanes.iter().map(ToString::to_string).collect();
-        let query = format!("/api/lanes?ids={}&from=0&to={end}&width=200", ids.join(","));
-        let answer = client.get(&query);
+        let answer = client.drawn(&format!("ids={}&from=0&to={end}&width=200", ids.join(",")));
         let bins = answer["lanes"].as_array().unwrap().iter().flat_map(|lane| {
             lane["bins"].as_array().unwrap().chunks(4).map(|bin| bin[1].as_i64().unwrap()).collect::<Vec<_>>()
         });

@@ -38,8 +38,13 @@ impl Made {
 pub fn packet(events: &[Made], discarded: u64) -> Vec<u8> {
     let mut content = Vec::new();
     events.iter().for_each(|event| event.write(&mut content));
+    let times = (events.first().map_or(0, |it| it.0), events.last().map_or(0, |it| it.0));
+    packet_of(&content, times, discarded)
+}
+
+/// The same of events that are written already.
+pub fn packet_of(content: &[u8], (begin, end): (u64, u64), discarded: u64) -> Vec<u8> {
     let size = (1 + 5 * 8 + 1 + content.len() as u64) * 8;
-    let (begin, end) = (events.first().map_or(0, |it| it.0), events.last().map_or(0, |it| it.0));
     let mut bytes = vec![0];
     [begin, end, size, size, discarded].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
     bytes.push(0);
@@ -57,6 +62,23 @@ pub fn write_of(host: &str, folder: &Path, stream: &[u8]) {
     fs::create_dir_all(folder).unwrap();
     fs::write(folder.join("metadata"), METADATA.replace("\"box\"", &format!("\"{host}\""))).unwrap();
     fs::write(folder.join("channel0_0"), stream).unwrap();
+}
+
+/// A program with one thread, in which a callback calls another one, again and again, at each microsecond an event.
+pub fn callbacks(folder: &Path, events: u64) {
+    let (mut bytes, mut content, mut first) = (Vec::new(), Vec::new(), 0);
+    for number in 0..events {
+        content.push((number / 2 % 2) as u8);
+        content.extend((number * 1000).to_le_bytes());
+        content.extend(7i32.to_le_bytes());
+        content.extend(b"what a callback says of itself, which is much\0");
+        if number % 2000 == 1999 || number == events - 1 {
+            bytes.extend(packet_of(&content, (first * 1000, number * 1000), 0));
+            (content, first) = (Vec::new(), number + 1);
+        }
+    }
+    write(folder, &bytes);
+    fs::write(folder.join("metadata"), include_str!("program.tsdl")).unwrap();
 }
 
 /// A thread of this name that is woken, runs, reads, and sleeps in it; events are lost in the middle.

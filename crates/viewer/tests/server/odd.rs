@@ -27,7 +27,7 @@ fn the_story_of_a_thread() {
     assert_eq!((&at["label"], &at["why"]), (&"read".into(), &"blocked in read".into()));
     assert_eq!(at["thread"]["name"], "worker");
     let lost = client.lanes("density")[0];
-    let bins = client.get(&format!("/api/lanes?ids={lost}&from=0&to=4100&width=10"));
+    let bins = client.drawn(&format!("ids={lost}&from=0&to=4100&width=10"));
     let bins = bins["lanes"][0]["bins"].as_array().unwrap().clone();
     assert!(bins.chunks(4).any(|bin| bin[2].as_i64() > Some(0)), "{bins:?}");
 }

@@ -4,9 +4,10 @@
 //! trace wants to see where to look, and then to see that place. So whoever asks for a window leaves a *wish*: if it
 //! spans few parts they are read whole, else the first events of parts that are spread evenly over it, ever closer. What
 //! goes on in a part is found as for the index, but by an engine that has seen nothing before: what it doesn't know stays
-//! unknown, and how deep spans stand in each other can't be known, so these are left to the index.
+//! unknown, and of spans those whose begin it has not seen are missing, so that others may stand too high.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ use crate::index::Shared;
 use crate::index::apply::{Applier, Finding};
 use crate::index::entry::Entry;
 use crate::index::glimpse::{Ahead, Cell, Glimpse};
+use crate::way::Way;
 
 /// Into how many cells the whole is divided before the index is begun, and how many a window that is asked for.
 const WHOLE: usize = 512;
@@ -56,6 +58,8 @@ pub struct Scout {
     teller: Teller,
     applier: Applier,
     seen: Mutex<Seen>,
+    /// How many wait for pieces.
+    hurries: AtomicUsize,
     /// There is something to do, or something was done.
     changed: Condvar,
 }
@@ -115,6 +119,7 @@ impl Scout {
             teller,
             applier,
             seen,
+            hurries: AtomicUsize::new(0),
             changed: Condvar::new(),
         })
     }
@@ -133,20 +138,27 @@ impl Scout {
         }
     }
 
-    /// Reads what is wished for until [`Self::end`]. To be called by as many threads as there are processors.
-    pub fn run(&self, index: &Shared) {
+    /// Reads what is wished for until [`Self::end`], and lets those pass who look at what is there. To be called by some
+    /// threads.
+    pub fn run(&self, index: &Shared, way: &Way) {
         while let Some(job) = self.next() {
-            let glimpse = self.look(job, index);
+            let sight = self.look(job, (index, way));
             let mut seen = self.seen();
             seen.reading.remove(&job);
-            match glimpse {
-                Some(glimpse) => seen.take(job, glimpse),
-                // It can't be read, and nobody is to try again and again.
-                None => seen.take(job, Glimpse::new(self.times(job), Vec::new())),
+            match sight {
+                Sight::Whole(glimpse) => seen.take(job, glimpse),
+                // Nobody is to try again and again.
+                Sight::Nothing => seen.take(job, Glimpse::new(self.times(job), Vec::new())),
+                Sight::Interrupted => {}
             }
             drop(seen);
             self.changed.notify_all();
         }
+    }
+
+    /// Whether somebody waits for pieces.
+    fn is_hurried(&self) -> bool {
+        self.hurries.load(Ordering::Relaxed) > 0
     }
 
     /// What is to be read next.
@@ -156,7 +168,9 @@ impl Scout {
             if seen.is_over {
                 return None;
             }
-            if let Some(job) = seen.wishes.iter().find_map(|wish| self.choose(&seen, *wish)) {
+            let is_now = |job: &Job| matches!(job, Job::Piece(..)) || !self.is_hurried();
+            let mut jobs = seen.wishes.iter().filter_map(|wish| self.choose(&seen, *wish));
+            if let Some(job) = jobs.find(is_now) {
                 seen.reading.insert(job);
                 return Some(job);
             }
@@ -207,7 +221,7 @@ impl Scout {
             self.seen().wish(wish);
             self.changed.notify_all();
             if self.is_small(wish) {
-                self.wait_until(SOON, |seen| seen.has((from, to)));
+                self.hurry((from, to), SOON);
             }
         }
         let mut seen = self.seen();
@@ -221,7 +235,17 @@ impl Scout {
         let wish = Wish { from: time, to: time, cells: WINDOW };
         self.seen().wish(wish);
         self.changed.notify_all();
-        self.wait_until(ONE, |seen| seen.has((time, time.saturating_add(1))));
+        self.hurry((time, time.saturating_add(1)), ONE);
+    }
+
+    /// Waits for pieces, which are read before all else, but not long.
+    fn hurry(&self, window: (i64, i64), patience: Duration) {
+        self.hurries.fetch_add(1, Ordering::Relaxed);
+        self.wait_until(patience, |seen| seen.has(window));
+        let seen = self.seen();
+        self.hurries.fetch_sub(1, Ordering::Relaxed);
+        drop(seen);
+        self.changed.notify_all();
     }
 
     fn at(&self, time: i64) -> usize {
@@ -313,8 +337,8 @@ impl Scout {
         cells
     }
 
-    /// Reads what is to be read. Nothing if it isn't there, or the index knows everything.
-    fn look(&self, job: Job, index: &Shared) -> Option<Glimpse> {
+    /// Reads what is to be read.
+    fn look(&self, job: Job, (index, way): (&Shared, &Way)) -> Sight {
         let (base, _) = self.range;
         let (Job::Sample(part) | Job::Part(part) | Job::Piece(part, _)) = job;
         let (from, mut to) = self.times(job);
@@ -328,12 +352,18 @@ impl Scout {
                 selection.to = Some(base.saturating_add(to));
             }
         }
-        let mut traces = self.parts.read(part, selection)?;
+        let Some(mut traces) = self.parts.read(part, selection) else { return Sight::Nothing };
         let mut sights =
             Sights { engine: self.engine.anew(), teller: self.teller.clone(), list: List::default() };
         let mut finder = Finder::new(sights.engine.says().clone(), self.teller.classes.clone(), None);
         let mut losses = 0;
         while left > 0 && traces.step() {
+            if !matches!(job, Job::Piece(..)) {
+                way.give_unless(&|| self.is_hurried());
+                if self.is_hurried() {
+                    return Sight::Interrupted;
+                }
+            }
             traces.losses().iter().skip(losses).for_each(|loss| finder.loss(loss));
             losses = traces.losses().len();
             let Some(event) = traces.current() else { break };
@@ -349,8 +379,10 @@ impl Scout {
             to = engine.now().map_or(to, |now| now.saturating_sub(base)).clamp(from, to);
         }
         engine.finish(&mut findings);
-        let entries = self.entries(findings.0, index)?;
-        Some(Glimpse::new((from, to), entries))
+        match self.entries(findings.0, index) {
+            Some(entries) => Sight::Whole(Glimpse::new((from, to), entries)),
+            None => Sight::Nothing,
+        }
     }
 
     /// What becomes of findings in the index's lanes, which are made if they aren't there.
@@ -365,6 +397,15 @@ impl Scout {
         }
         Some(entries)
     }
+}
+
+/// What came of a job.
+enum Sight {
+    Whole(Glimpse),
+    /// It can't be read, or the index knows everything.
+    Nothing,
+    /// Something else was more urgent.
+    Interrupted,
 }
 
 /// What is made of events in one part.
@@ -406,7 +447,7 @@ impl List {
 
 impl Visitor for List {
     fn interval(&mut self, interval: &Interval) {
-        if !matches!(interval.state, State::Unknown | State::Span(_) | State::Function(_)) {
+        if !matches!(interval.state, State::Unknown) {
             self.0.push(Finding::Interval(interval.clone()));
         }
     }

@@ -10,6 +10,7 @@ use tompion_ctf::metadata::EnvironmentValue;
 use tompion_reader::{AddressNames, Event, Gather, Loss};
 
 use super::classes::{Class, Classes, Show};
+use crate::way::Way;
 
 /// Most threads, functions and interrupts that are remembered to have been told of.
 pub const MOST_MET: usize = 1 << 20;
@@ -105,6 +106,8 @@ pub struct Finder {
     says: Says,
     classes: Arc<Classes>,
     names: Option<Arc<Mutex<AddressNames>>>,
+    /// Who is to pass.
+    way: Option<Arc<Way>>,
     found: Found,
     met: QuickSet<(usize, i32)>,
     interrupts: QuickSet<i64>,
@@ -115,7 +118,12 @@ impl Finder {
     /// For the events of some traces.
     pub fn new(says: Says, classes: Arc<Classes>, names: Option<Arc<Mutex<AddressNames>>>) -> Self {
         let (met, interrupts, functions) = (QuickSet::default(), QuickSet::default(), QuickSet::default());
-        Self { says, classes, names, found: Found::default(), met, interrupts, functions }
+        Self { says, classes, names, way: None, found: Found::default(), met, interrupts, functions }
+    }
+
+    /// Lets those pass who look at what is there.
+    pub fn giving(self, way: Arc<Way>) -> Self {
+        Self { way: Some(way), ..self }
     }
 
     fn add(&mut self, more: More) {
@@ -198,6 +206,9 @@ impl Gather for Finder {
     }
 
     fn event(&mut self, event: &Event<'_>) {
+        if let Some(way) = &self.way {
+            way.give();
+        }
         self.says.add(event, &mut self.found.facts);
         let classes = self.classes.clone();
         let class = classes.of(event.place());

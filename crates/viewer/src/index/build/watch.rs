@@ -14,6 +14,7 @@ use super::{BATCH, Outline};
 use crate::index::PartRows;
 use crate::index::apply::Finding;
 use crate::index::lane::Widths;
+use crate::way::Way;
 
 /// Events after which is looked whether to stop, and told how far it went.
 const PACE: u64 = 1 << 14;
@@ -24,6 +25,7 @@ pub struct Watch<'t> {
     /// The streams' files, each with its trace.
     streams: Vec<(usize, Vec<std::path::PathBuf>)>,
     teller: Teller,
+    way: Arc<Way>,
     batch: Batch,
     /// For each channel, the cell of the last events.
     cells: Vec<Cell>,
@@ -81,10 +83,10 @@ impl Visitor for Batch {
 }
 
 impl<'t> Watch<'t> {
-    /// Of traces of which nothing was read; what is told of events is told by this one.
+    /// Of traces of which nothing was read; what is told of events is told by this one, and those pass who look at it.
     pub fn new(
         traces: &TraceSet,
-        (outline, teller): (&'t Outline, Teller),
+        (outline, teller, way): (&'t Outline, Teller, Arc<Way>),
         sender: SyncSender<Vec<Finding>>,
     ) -> Self {
         let count = teller.classes.count();
@@ -93,6 +95,7 @@ impl<'t> Watch<'t> {
             outline,
             streams: traces.streams(),
             teller,
+            way,
             batch: Batch { findings: Vec::with_capacity(BATCH), sender, is_over: false },
             cells: vec![Cell::default(); outline.channels.len()],
             cell: (cell / 8).max(1),
@@ -109,8 +112,10 @@ impl<'t> Watch<'t> {
     pub fn run(mut self, traces: &mut TraceSet, mut engine: Engine, stop: &AtomicBool) {
         let names = AddressNames::read(traces).map(|names| Arc::new(Mutex::new(names)));
         let (says, classes) = (engine.says().clone(), self.teller.classes.clone());
-        let new = || Finder::new(says.clone(), classes.clone(), names.clone());
+        let way = self.way.clone();
+        let new = || Finder::new(says.clone(), classes.clone(), names.clone()).giving(way.clone());
         traces.gather(&new, &mut |found| {
+            self.way.give();
             self.found(found, &mut engine);
             !self.batch.is_over && !stop.load(Ordering::Relaxed)
         });
