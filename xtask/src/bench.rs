@@ -81,6 +81,8 @@ pub struct Options {
     pub repetitions: usize,
     /// Short loops, and no result file.
     pub quick: bool,
+    /// How long what is to last lasts, if that is said.
+    pub minutes: Option<u64>,
 }
 
 /// What a benchmark found.
@@ -112,9 +114,10 @@ const BENCHMARKS: &[Benchmark] = &[
     ("monitor-overhead", monitor::overhead::run),
     ("monitor-blame", monitor_blame::run),
     ("monitor-history", history::run),
+    ("monitor-soak", monitor::soak::run),
 ];
 
-const USAGE: &str = "usage: ./x bench [all | page | NAME…] [--quick] [--repetitions N]";
+const USAGE: &str = "usage: ./x bench [all | page | NAME…] [--quick] [--repetitions N] [--minutes N]";
 
 /// What the command line asks for.
 struct Wanted {
@@ -124,7 +127,7 @@ struct Wanted {
     page: bool,
 }
 
-/// `x bench [all | page | NAME…] [--quick] [--repetitions N]`
+/// `x bench [all | page | NAME…] [--quick] [--repetitions N] [--minutes N]`
 pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode> {
     let (wanted, options) = parse(arguments)?;
     let mut code = ExitCode::SUCCESS;
@@ -168,16 +171,21 @@ pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode> 
 
 fn parse(arguments: &[String]) -> Result<(Wanted, Options)> {
     let mut wanted = Wanted { names: Vec::new(), page: false };
-    let mut options = Options { repetitions: REPETITIONS, quick: false };
+    let mut options = Options { repetitions: REPETITIONS, quick: false, minutes: None };
     let mut chosen = None;
     let mut all = false;
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--quick" => options.quick = true,
-            "--repetitions" => {
-                let number = words.next().context("--repetitions needs a number")?;
-                chosen = Some(number.parse().with_context(|| format!("no number: {number}"))?);
+            "--repetitions" | "--minutes" => {
+                let number = words.next().with_context(|| format!("{word} needs a number"))?;
+                let number: usize = number.parse().with_context(|| format!("no number: {number}"))?;
+                if word == "--minutes" {
+                    options.minutes = Some(number as u64);
+                } else {
+                    chosen = Some(number);
+                }
             }
             "all" => all = true,
             "page" => wanted.page = true,

@@ -7,7 +7,11 @@
 //!
 //! For tests and benchmarks alone: the command doesn't carry it (`./x test layers`). When to delay, and what should come of
 //! it, is theirs.
+//!
+//! What else comes between a switch and the moment when a thread goes on is told by [`Interruptions`].
 #![forbid(unsafe_code)]
+
+mod interruptions;
 
 use std::{
     os::fd::AsFd as _,
@@ -22,6 +26,8 @@ use aya::{
 };
 use tompion_kernel::{Error, Obstacle, chain, refused, stacks::KernelSymbols};
 use tompion_os::SharedMap;
+
+pub use interruptions::Interruptions;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/injector.o"));
 
@@ -106,16 +112,9 @@ impl Injector {
             .set_global("wakes_sleeper", &wakes_sleeper, true)
             .load(OBJECT)
             .map_err(|error| Error::Refused("the injector's array".into(), chain(&error)))?;
-        let orders = map(&programs)?;
+        let orders = map(&programs, "orders", ORDERS * ORDER)?;
         for (_, name, tracepoint) in PROGRAMS.iter().filter(|(place, ..)| places.contains(place)) {
-            let attached = programs.program_mut(name).ok_or(ProgramError::NotLoaded);
-            attached
-                .and_then(|program| {
-                    let program: &mut BtfTracePoint = program.try_into()?;
-                    program.load(tracepoint, &btf)?;
-                    program.attach()
-                })
-                .map_err(|error| refused(name, &error))?;
+            attach(&mut programs, &btf, (name, tracepoint))?;
         }
         Ok(Self { orders, _programs: programs })
     }
@@ -151,9 +150,20 @@ const fn at(tid: u32) -> usize {
     tid as usize % ORDERS * ORDER
 }
 
-fn map(programs: &Ebpf) -> Result<SharedMap, Error> {
-    let Some(Map::Array(orders)) = programs.map("orders") else {
+/// Attaches a program to a tracepoint.
+fn attach(programs: &mut Ebpf, btf: &Btf, (name, tracepoint): (&str, &str)) -> Result<(), Error> {
+    let attached = programs.program_mut(name).ok_or(ProgramError::NotLoaded).and_then(|program| {
+        let program: &mut BtfTracePoint = program.try_into()?;
+        program.load(tracepoint, btf)?;
+        program.attach()
+    });
+    attached.map(drop).map_err(|error| refused(name, &error))
+}
+
+/// Maps an array of so many bytes.
+fn map(programs: &Ebpf, name: &str, size: usize) -> Result<SharedMap, Error> {
+    let Some(Map::Array(array)) = programs.map(name) else {
         return Err(Error::Refused("the injector's array".into(), "this build doesn't have it".into()));
     };
-    SharedMap::of_bpf_array(orders.fd().as_fd(), (ORDERS * ORDER) as u64).map_err(Error::Rings)
+    SharedMap::of_bpf_array(array.fd().as_fd(), size as u64).map_err(Error::Rings)
 }

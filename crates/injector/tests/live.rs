@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tompion_injector::{Injector, Place};
-use tompion_os::{gettid, monotonic_ns};
+use tompion_injector::{Injector, Interruptions, Place};
+use tompion_os::{allowed_cpus, gettid, monotonic_ns, run_fifo, set_affinity};
 
 const DELAY: Duration = Duration::from_micros(300);
 
@@ -64,4 +64,36 @@ fn a_thread_is_delayed_once_for_each_order_and_no_other_one_is() {
             });
         });
     }
+}
+
+#[test]
+fn interrupts_since_the_switch_to_a_real_time_thread_are_counted() {
+    let obstacles = tompion_injector::obstacles();
+    if let Some(first) = obstacles.first() {
+        return eprintln!("SKIPPED, nothing can be counted here: {} ({})", first.found, first.mend);
+    }
+    let interruptions = Interruptions::load().unwrap_or_else(|error| panic!("{error}"));
+    let cpu = allowed_cpus()[0];
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            set_affinity(0, &[cpu]).expect("a CPU that is allowed");
+            if let Err(error) = run_fifo(1) {
+                return eprintln!("SKIPPED, no real-time thread here: {error}");
+            }
+            // It goes on without sleep, so that nothing but interrupts comes.
+            let until = Instant::now() + Duration::from_secs(30);
+            let mut most = 0;
+            while most < 3 && Instant::now() < until {
+                most = most.max(interruptions.since_switch(cpu));
+            }
+            assert!(most >= 3, "ticks come while it runs: {most}");
+            // One that has just been switched to has seen few of them; now and then one comes in this very moment.
+            let fewest = (0..50).map(|_| {
+                thread::sleep(Duration::from_millis(1));
+                interruptions.since_switch(cpu)
+            });
+            assert_eq!(fewest.min(), Some(0));
+        });
+    });
+    assert_eq!(interruptions.since_switch(u32::MAX), 0);
 }

@@ -8,8 +8,9 @@
 //! A thread on each CPU (SCHED_FIFO 95) sleeps until the next multiple of the interval. Where interrupts or preemption are to be
 //! off, another one there (SCHED_FIFO 10) has them off over some of these moments, for 0 to 400 µs (`tompion-injector`).
 //!
-//! Written are lines of words: `program TID INTENDED RUNNING` and `monitor TID INTENDED RUNNING highest|other` for each
-//! wake-up, and `delays COUNT`; times are CLOCK_MONOTONIC in nanoseconds.
+//! Written are lines of words: `program TID INTENDED RUNNING alone|interrupted` and `monitor TID INTENDED RUNNING` for each
+//! wake-up, and `delays COUNT`; times are CLOCK_MONOTONIC in nanoseconds. Interrupted is one where an interrupt came between the
+//! switch to the thread and its look at the clock.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -21,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use tompion_injector::{Injector, Place};
+use tompion_injector::{Injector, Interruptions, Place};
 use tompion_latency::{Kinds, Monitor, Wakeup};
 use tompion_os::{gettid, lock_memory, monotonic_ns, run_fifo, set_affinity, sleep_until};
 
@@ -51,6 +52,7 @@ struct Plan {
 struct Seen {
     intended: u64,
     running: u64,
+    interrupted: bool,
 }
 
 fn main() -> Result<(), Failure> {
@@ -68,12 +70,14 @@ fn main() -> Result<(), Failure> {
     let cpus = tompion_os::allowed_cpus();
     let wakeups = seconds * cpus.len() as u64 * (1_000_000_000 / interval.max(1) + OTHERS_A_SECOND);
     let name = Name(format!("tompion-accuracy-{}", std::process::id()));
+    // Before the monitor: what this takes at a switch is over when the monitor looks at the clock.
+    let interruptions = Interruptions::load()?;
     let (monitor, _) = Monitor::begin_with_log(&name.0, Kinds::ALL, u32::try_from(wakeups)?)?;
     let injector = Injector::load(place.as_slice())?;
     let start = monotonic_ns() + HEAD_START_NS;
     let plan = Plan { interval, start, end: start + seconds * 1_000_000_000, place };
     let _awake = stay_awake();
-    let (seen, delays) = measure(&plan, &cpus, &injector)?;
+    let (seen, delays) = measure(&plan, &cpus, (&injector, &interruptions))?;
     let log = monitor.log()?;
     if log.ended() > log.room() {
         return Err(format!("{} wake-ups, with room for {}", log.ended(), log.room()).into());
@@ -102,10 +106,15 @@ fn stay_awake() -> io::Result<File> {
 
 type Measured = (Vec<(u32, Vec<Seen>)>, u64);
 
-fn measure(plan: &Plan, cpus: &[u32], injector: &Injector) -> Result<Measured, Failure> {
+fn measure(
+    plan: &Plan,
+    cpus: &[u32],
+    (injector, interruptions): (&Injector, &Interruptions),
+) -> Result<Measured, Failure> {
     let (ends, delays) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
-        let measuring: Vec<_> = cpus.iter().map(|cpu| scope.spawn(|| sleep_and_look(plan, *cpu))).collect();
+        let measuring: Vec<_> =
+            cpus.iter().map(|cpu| scope.spawn(|| sleep_and_look(plan, *cpu, interruptions))).collect();
         let disturbing: Vec<_> = cpus
             .iter()
             .filter_map(|cpu| {
@@ -129,7 +138,7 @@ fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Failure>>) -> Result<T, Fail
 }
 
 /// What cyclictest does.
-fn sleep_and_look(plan: &Plan, cpu: u32) -> Result<(u32, Vec<Seen>), Failure> {
+fn sleep_and_look(plan: &Plan, cpu: u32, interruptions: &Interruptions) -> Result<(u32, Vec<Seen>), Failure> {
     set_affinity(0, &[cpu])?;
     let count = (plan.end - plan.start) / plan.interval + 1;
     let mut seen = Vec::with_capacity(count as usize);
@@ -139,7 +148,8 @@ fn sleep_and_look(plan: &Plan, cpu: u32) -> Result<(u32, Vec<Seen>), Failure> {
     while intended < plan.end {
         sleep_until(intended);
         let running = monotonic_ns();
-        seen.push(Seen { intended, running });
+        let interrupted = interruptions.since_switch(cpu) > 0;
+        seen.push(Seen { intended, running, interrupted });
         intended += (1 + running.saturating_sub(intended) / plan.interval) * plan.interval;
     }
     Ok((gettid(), seen))
@@ -193,15 +203,15 @@ impl Random {
 fn tell(seen: &[(u32, Vec<Seen>)], wakeups: &[Wakeup], delays: u64) -> io::Result<()> {
     let mut output = BufWriter::new(io::stdout().lock());
     for (tid, seen) in seen {
-        for Seen { intended, running } in seen {
-            writeln!(output, "program {tid} {intended} {running}")?;
+        for Seen { intended, running, interrupted } in seen {
+            let word = if *interrupted { "interrupted" } else { "alone" };
+            writeln!(output, "program {tid} {intended} {running} {word}")?;
         }
     }
     let is_measured = |wakeup: &&Wakeup| seen.iter().any(|(tid, _)| *tid == wakeup.tid);
     for wakeup in wakeups.iter().filter(is_measured) {
         let Some(intended) = wakeup.intended_ns else { continue };
-        let class = if wakeup.highest { "highest" } else { "other" };
-        writeln!(output, "monitor {} {intended} {} {class}", wakeup.tid, wakeup.running_ns)?;
+        writeln!(output, "monitor {} {intended} {}", wakeup.tid, wakeup.running_ns)?;
     }
     writeln!(output, "delays {delays}")?;
     output.flush()

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// `LAYOUT_VERSION`.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 const KINDS: usize = Kind::ALL.len();
 /// Places of a histogram: one for each microsecond, and what is longer.
@@ -27,7 +27,7 @@ const THREADS: usize = 1024;
 const PLACES: usize = 384;
 
 const CONTROL: usize = 64;
-const PROCESSOR: usize = 408;
+const PROCESSOR: usize = 520;
 const WORST: usize = 96;
 const WAKE: usize = 32;
 const THREAD: usize = 3160;
@@ -209,7 +209,11 @@ impl Memory {
     }
 
     /// The longest latency of a CPU and kind in an interval of the history's, the last that has ended or the one that goes on.
+    /// Before the first one begins, programs keep that of the epoch alone.
     pub fn worst_of_interval(&self, cpu: usize, kind: Kind, interval: u32) -> Option<RawWorst> {
+        if interval == 0 {
+            return self.worst(cpu, kind);
+        }
         self.worst_of_set(cpu * SETS + 1 + (interval & 1) as usize, kind, interval)
     }
 

@@ -100,6 +100,7 @@ pub fn of_all(stored: &Stored) -> Vec<Budget> {
     budgets.extend(stored.get("kernel").map(of_kernel).unwrap_or_default());
     budgets.extend(stored.get("monitor-accuracy").map(monitor::budgets::of_accuracy).unwrap_or_default());
     budgets.extend(stored.get("monitor-overhead").map(monitor::budgets::of_overhead).unwrap_or_default());
+    budgets.extend(stored.get("monitor-soak").map(monitor::budgets::of_soak).unwrap_or_default());
     budgets
 }
 

@@ -62,16 +62,21 @@ struct Run {
     latest: f64,
 }
 
-/// Processes that send each other messages, until this is dropped.
+/// A program and the processes that it starts, until this is dropped.
 pub struct Load(Child);
 
 impl Load {
-    /// Starts them.
+    /// Processes that send each other messages.
     pub fn start() -> Result<Self> {
         let mut hackbench = Command::new("hackbench");
-        hackbench.args(["-g", "2", "-l", "1000000000"]).process_group(0);
-        let quiet = hackbench.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self(quiet.spawn().context("cannot run hackbench (apt install rt-tests)")?))
+        hackbench.args(["-g", "2", "-l", "1000000000"]);
+        Self::of(hackbench).context("cannot run hackbench (apt install rt-tests)")
+    }
+
+    /// Starts a program.
+    pub fn of(mut command: Command) -> Result<Self> {
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self(command.spawn().with_context(|| format!("cannot run `{}`", shell::describe(&command)))?))
     }
 }
 

@@ -1,10 +1,13 @@
-//! `x bench monitor-accuracy` and `x bench monitor-overhead`: whether the latency monitor is right, and what it costs.
+//! `x bench monitor-accuracy`, `x bench monitor-overhead` and `x bench monitor-soak`: whether the latency monitor is right, what
+//! it costs, and whether it lasts.
 
 pub mod accuracy;
 pub mod budgets;
 mod comparison;
+mod counting;
 pub mod overhead;
 mod report;
+pub mod soak;
 
 use std::path::PathBuf;
 

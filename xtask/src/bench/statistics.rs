@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// What is told of measurements, such as [`Series::min`].
+pub type Statistic = fn(&Series) -> f64;
+
 /// Measurements of one variant.
 #[derive(Clone, Debug, Default)]
 pub struct Series(Vec<f64>);
@@ -26,6 +29,11 @@ impl Series {
             count if count % 2 == 1 => self.0[middle],
             _ => f64::midpoint(self.0[middle - 1], self.0[middle]),
         }
+    }
+
+    /// What a quarter of them don't exceed; not a number without measurements.
+    pub fn lower_quartile(&self) -> f64 {
+        self.0.get(self.0.len().saturating_sub(1) / 4).copied().unwrap_or(f64::NAN)
     }
 
     /// The smallest.
@@ -90,5 +98,7 @@ mod tests {
         assert!(Series::default().median().is_nan());
         let series = Series::from_iter([3.0, 1.0, 2.0]);
         assert_eq!((series.min(), series.max()), (1.0, 3.0));
+        assert_eq!(Series::from_iter([5.0, 4.0, 3.0, 2.0, 1.0]).lower_quartile(), 2.0);
+        assert!(Series::default().lower_quartile().is_nan());
     }
 }

@@ -17,6 +17,14 @@ struct {
 	TYPE(value, struct order);
 } orders SECTION(".maps");
 
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(map_flags, BPF_F_MMAPABLE);
+	NUMBER(max_entries, 1);
+	TYPE(key, u32);
+	TYPE(value, struct interruptions);
+} interruptions SECTION(".maps");
+
 /* Linux 5.17. */
 static long (*const bpf_loop)(u32 times, void *body, void *context, u64 flags) = (void *)181;
 
@@ -93,3 +101,38 @@ SECTION("tp_btf/cpu_idle") int while_leaving_idle(u64 *arguments)
 {
 	return (u32)arguments[0] == ~0u ? delay(0, IDLE_EXIT) : 0;
 }
+
+static ALWAYS_INLINE struct interruptions *interruptions_here(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	return bpf_map_lookup_elem(&interruptions, &cpu);
+}
+
+/* Priorities below this are real-time (include/linux/sched/prio.h). */
+#define FIRST_ORDINARY 100
+
+SECTION("tp_btf/sched_switch") int counts_anew(u64 *arguments)
+{
+	struct task_struct *next = (void *)arguments[2];
+	struct interruptions *here = next->prio < FIRST_ORDINARY ? interruptions_here() : 0;
+	if (here)
+		here->since_switch = 0;
+	return 0;
+}
+
+#define COUNTS(name)                                                                                         \
+	SECTION("tp_btf/" #name) int counts_##name(u64 *arguments)                                           \
+	{                                                                                                    \
+		struct interruptions *here = interruptions_here();                                           \
+		if (here)                                                                                    \
+			__sync_fetch_and_add(&here->since_switch, 1);                                        \
+		return 0;                                                                                    \
+	}
+
+COUNTS(local_timer_entry)
+COUNTS(reschedule_entry)
+COUNTS(call_function_entry)
+COUNTS(call_function_single_entry)
+COUNTS(irq_work_entry)
+COUNTS(irq_handler_entry)
+COUNTS(softirq_entry)

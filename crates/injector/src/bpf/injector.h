@@ -1,8 +1,9 @@
 /*
- * What the injector's programs and its owner share: an array that is mapped into the owner, whose reader and writer is
- * crates/injector/src/lib.rs. Times are CLOCK_MONOTONIC, in nanoseconds.
+ * What the injector's programs and its owner share: arrays that are mapped into the owner, whose readers and writers are
+ * crates/injector/src/lib.rs and interruptions.rs. Times are CLOCK_MONOTONIC, in nanoseconds.
  *
- *   orders      by the low bits of a thread's number: what is ordered for it, and what came of it (struct order)
+ *   orders         by the low bits of a thread's number: what is ordered for it, and what came of it (struct order)
+ *   interruptions  an entry for each CPU (struct interruptions)
  */
 #ifndef TOMPION_BPF_INJECTOR_H
 #define TOMPION_BPF_INJECTOR_H
@@ -33,6 +34,12 @@ struct order {
 	u64 unused[3];
 };
 
+struct interruptions {
+	u64 since_switch; /* programs: interrupts since a real-time thread was switched to */
+	u64 unused[7];
+};
+
+_Static_assert(sizeof(struct interruptions) == 64, "as the owner has it");
 _Static_assert(sizeof(struct order) == 64, "as the owner has it");
 
 #endif

@@ -58,14 +58,9 @@ static ALWAYS_INLINE struct wake *wake_of(u32 tid)
 	return bpf_map_lookup_elem(&wakes, &place);
 }
 
-static ALWAYS_INLINE void count(struct processor *processor, enum count which)
-{
-	__sync_fetch_and_add(&processor->counts[which], 1);
-}
-
 /*
- * The same without an atomic instruction, which costs as much as all else that is done for a number: for those that only
- * programs write which never interrupt each other on a CPU. Soft timers' programs are interrupted by hard ones'.
+ * Adds to a CPU's own number. An atomic instruction costs as much as all else that is done for one, so it is for programs
+ * alone that are interrupted by others which add to the same: those of soft timers.
  */
 static ALWAYS_INLINE void plus(u64 *number, u64 value, int is_interrupted)
 {
@@ -73,6 +68,11 @@ static ALWAYS_INLINE void plus(u64 *number, u64 value, int is_interrupted)
 		__sync_fetch_and_add(number, value);
 	else
 		*(volatile u64 *)number += value;
+}
+
+static ALWAYS_INLINE void count(struct processor *processor, enum count which, int is_interrupted)
+{
+	plus(&processor->counts[which], 1, is_interrupted);
 }
 
 /* Where a sample begins; false if nothing can be counted. */
@@ -90,13 +90,17 @@ static ALWAYS_INLINE u64 expiry_of(struct hrtimer *timer)
 	return timer->node.expires - timer->base->offset;
 }
 
-/* Keeps the longest. Who reads it meanwhile sees an odd sequence, or another one than before. */
-static ALWAYS_INLINE void keep_worst(const struct sample *sample, u64 latency, u32 epoch, enum worst_set set)
+/*
+ * Keeps the longest of a set; returns it. Who reads it meanwhile sees an odd sequence, or another one than before.
+ */
+static ALWAYS_INLINE u64 keep_longest(const struct sample *sample, u64 latency, u32 epoch, enum worst_set set)
 {
 	u32 place = (sample->cpu * WORST_SETS + set) * WORST_SLOTS + sample->slot;
 	struct worst *worst = bpf_map_lookup_elem(&worsts, &place);
-	if (!worst || (worst->epoch == epoch && worst->latency >= latency))
-		return;
+	if (!worst)
+		return 0;
+	if (worst->epoch == epoch && worst->latency >= latency)
+		return worst->latency;
 	__sync_fetch_and_add(&worst->sequence, 1);
 	worst->epoch = epoch;
 	worst->latency = latency;
@@ -111,6 +115,33 @@ static ALWAYS_INLINE void keep_worst(const struct sample *sample, u64 latency, u
 	bpf_probe_read_kernel(worst->name, sizeof(worst->name), sample->task->comm);
 	bpf_probe_read_kernel(worst->other_name, sizeof(worst->other_name), sample->other->comm);
 	__sync_fetch_and_add(&worst->sequence, 1);
+	return latency;
+}
+
+/* Keeps a latency that may be the longest since the reset, or of the interval. */
+static ALWAYS_INLINE void keep_worst(const struct sample *sample, u64 latency)
+{
+	u32 epoch = sample->settings->epoch, interval = sample->settings->interval, slot = sample->slot;
+	asm volatile("" : "+r"(slot));
+	if (slot >= WORST_SLOTS)
+		return;
+	struct bar *bar = &sample->processor->bars[slot];
+	u64 of = (u64)epoch << 32 | interval;
+	if (bar->of == of && bar->latency >= latency)
+		return;
+	u64 least = keep_longest(sample, latency, epoch, SINCE_RESET);
+	if (interval) {
+		u64 other = keep_longest(sample, latency, interval, interval & 1 ? OF_OTHER_INTERVAL : OF_INTERVAL);
+		least = other < least ? other : least;
+	}
+	bar->of = of;
+	bar->latency = least;
+}
+
+/* Whole microseconds. A division takes as long as all the rest of it: this factor is right for numbers of 32 bits. */
+static ALWAYS_INLINE u32 bucket_of(u64 latency)
+{
+	return latency < (BUCKETS - 1) * 1000 ? latency * 274877907 >> 38 : BUCKETS - 1;
 }
 
 /* Counts a latency: from `since` to the sample's end. */
@@ -121,17 +152,12 @@ static ALWAYS_INLINE void add(enum kind kind, const struct sample *sample, u64 s
 		return;
 	/* Timers go off early by less than the clock's step. */
 	u64 latency = sample->end > since ? sample->end - since : 0;
-	u64 bucket = latency / 1000;
-	if (bucket > BUCKETS - 1)
-		bucket = BUCKETS - 1;
-	u32 place = (sample->cpu * KINDS + kind) * BUCKETS + bucket;
+	u32 place = (sample->cpu * KINDS + kind) * BUCKETS + bucket_of(latency);
 	u64 *number = bpf_map_lookup_elem(&histograms, &place);
 	if (number)
 		plus(number, 1, is_interrupted);
 	plus(&sample->processor->sums[kind], latency, is_interrupted);
-	keep_worst(sample, latency, sample->settings->epoch, SINCE_RESET);
-	u32 interval = sample->settings->interval;
-	keep_worst(sample, latency, interval, interval & 1 ? OF_OTHER_INTERVAL : OF_INTERVAL);
+	keep_worst(sample, latency);
 }
 
 /* The row of a thread, a new one if need be. A thread is known by its number and its beginning. */
@@ -176,7 +202,7 @@ static ALWAYS_INLINE void add_to_thread(const struct sample *sample)
 {
 	struct thread *row = row_of(sample->task);
 	if (!row) {
-		count(sample->processor, WITHOUT_ROW);
+		count(sample->processor, WITHOUT_ROW, 0);
 		return;
 	}
 	u64 since = sample->intended ? sample->intended : sample->woken;
@@ -264,14 +290,15 @@ static ALWAYS_INLINE u64 intended_of(struct hrtimer *timer)
 }
 
 /* A thread is to run from now on. */
-static ALWAYS_INLINE struct wake *begin(struct processor *processor, u32 tid, struct expiry *expiry)
+static ALWAYS_INLINE struct wake *begin(
+	struct processor *processor, u32 tid, struct expiry *expiry, int is_interrupted)
 {
 	struct wake *wake = wake_of(tid);
 	if (!wake)
 		return 0;
-	count(processor, WAKING);
+	count(processor, WAKING, is_interrupted);
 	if (wake->woken)
-		count(processor, wake->tid == tid ? REPLACED : DISPLACED);
+		count(processor, wake->tid == tid ? REPLACED : DISPLACED, is_interrupted);
 	wake->tid = tid;
 	wake->intended = expiry ? expiry->intended : 0;
 	wake->fired = wake->intended ? expiry->fired : 0;
@@ -288,7 +315,7 @@ static ALWAYS_INLINE void replenish(struct processor *processor, struct hrtimer 
 	struct task_struct *task = (void *)timer - OFFSET_OF(struct task_struct, dl.dl_timer);
 	if (READ(task->policy) != SCHED_DEADLINE || READ(task->prio) >= 0 || READ(task->on_rq) != 1)
 		return;
-	begin(processor, READ(task->pid), expiry);
+	begin(processor, READ(task->pid), expiry, 0);
 }
 
 static ALWAYS_INLINE int expire(struct hrtimer *timer, int soft)
@@ -320,7 +347,7 @@ static ALWAYS_INLINE int expire(struct hrtimer *timer, int soft)
 	if (sample.priority >= FIRST_ORDINARY)
 		return 0;
 	sample.tid = READ(sample.task->pid);
-	plus(&processor->counts[EXPIRED], 1, soft);
+	count(processor, EXPIRED, soft);
 	add(MISSED_TIMER, &sample, sample.intended);
 	return 0;
 }
@@ -377,13 +404,15 @@ SECTION("tp_btf/sched_waking") int waking(u64 *arguments)
 		expiry = &processor->hard;
 	else if (processor->soft.timer && processor->soft.owner == (u64)current)
 		expiry = &processor->soft;
-	struct wake *wake = begin(processor, task->pid, expiry);
-	if (!wake || task != current)
+	/* Who wakes itself was on its way to sleep. Interrupts are off only where somebody else is woken. */
+	int is_interrupted = task == current;
+	struct wake *wake = begin(processor, task->pid, expiry, is_interrupted);
+	if (!wake || !is_interrupted)
 		return 0;
-	/* It was on its way to sleep, and goes on at once. */
+	/* It goes on at once. */
 	sample.end = wake->woken;
 	wake->woken = 0;
-	plus(&processor->counts[NOT_SLEPT], 1, 0);
+	count(processor, NOT_SLEPT, is_interrupted);
 	if (!wake->intended)
 		return 0;
 	sample.intended = wake->intended;
@@ -423,7 +452,7 @@ static ALWAYS_INLINE void runs(struct processor *processor, struct wake *wake, s
 	sample->woken = wake->woken;
 	processor->ended = (struct ended){wake->woken, wake->intended, wake->fired, sample->tid, kind};
 	wake->woken = 0;
-	plus(&processor->counts[TOP + kind], 1, 0);
+	count(processor, TOP + kind, 0);
 	sample->slot = kind;
 	add(kind, sample, sample->woken);
 	if (sample->intended) {
@@ -456,10 +485,10 @@ SECTION("tp_btf/sched_switch") int switched(u64 *arguments)
 		ran->priority = before;
 		/* Woken before it got to sleep. Else it may be on its way there, and woken by another CPU already. */
 		int stays = arguments[0] & 1 || !previous->__state;
-		struct wake *wake = wake_of(previous->pid);
-		if (stays && wake && wake->tid == previous->pid && wake->woken) {
+		struct wake *wake = stays ? wake_of(previous->pid) : 0;
+		if (wake && wake->tid == previous->pid && wake->woken) {
 			wake->woken = 0;
-			plus(&processor->counts[NOT_SLEPT], 1, 0);
+			count(processor, NOT_SLEPT, 0);
 		}
 	}
 	if (after >= FIRST_ORDINARY)

@@ -24,7 +24,7 @@
 #include "kernel.h"
 
 /* Of this layout. Readers of another one leave the arrays alone. */
-#define LAYOUT_VERSION 3
+#define LAYOUT_VERSION 4
 
 /* Priorities below this are real-time; those of SCHED_DEADLINE are below 0 (include/linux/sched/prio.h). */
 #define FIRST_ORDINARY 100
@@ -73,7 +73,7 @@ struct control {
 	u32 version;   /* the loader */
 	u32 epoch;     /* readers: a change makes all maxima begin anew */
 	u32 kinds;     /* readers: a bit for each kind that is counted */
-	u32 interval;  /* readers: the history's; a change makes its maxima begin anew */
+	u32 interval;  /* readers: the history's; a change makes its maxima begin anew; 0: nobody keeps one yet */
 	u32 unused[10];
 };
 
@@ -102,6 +102,12 @@ struct ended {
 	u32 kind; /* WAKEUP, SHARED, PREEMPTED */
 };
 
+/* What a slot's longest latencies are at least: one below it is not looked up in `worsts`, which lies far away. */
+struct bar {
+	u64 of; /* the epoch and the interval; in those before it says nothing */
+	u64 latency;
+};
+
 struct processor {
 	struct expiry hard, soft;
 	u64 head; /* how many real-time threads were switched away from */
@@ -109,6 +115,7 @@ struct processor {
 	u64 counts[16]; /* by `enum count` */
 	u64 sums[KINDS]; /* of all latencies, in nanoseconds */
 	struct ended ended;
+	struct bar bars[WORST_SLOTS];
 };
 
 struct worst {
@@ -174,7 +181,7 @@ struct logged {
 	u16 slot;     /* of `worsts`: of timers' wake-ups TIMER_WAKEUP or TIMER_WAKEUP_ALL */
 };
 
-_Static_assert(sizeof(struct control) == 64 && sizeof(struct processor) == 408, "as the reader has it");
+_Static_assert(sizeof(struct control) == 64 && sizeof(struct processor) == 520, "as the reader has it");
 _Static_assert(sizeof(struct worst) == 96 && sizeof(struct wake) == 32, "as the reader has it");
 _Static_assert(sizeof(struct thread) == 3160 && sizeof(struct logged) == 32, "as the reader has it");
 

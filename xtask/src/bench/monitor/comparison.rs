@@ -16,8 +16,8 @@ pub struct Pair {
     pub monitor: f64,
     /// How late it was by the program, in microseconds.
     pub program: f64,
-    /// Whether it had the highest priority meanwhile.
-    pub highest: bool,
+    /// Whether no interrupt came between the switch to the thread and its look at the clock.
+    pub alone: bool,
 }
 
 /// Wake-ups by both measurements.
@@ -59,22 +59,24 @@ impl Pairs {
                 words[at].parse().with_context(|| format!("expected a number: {line}"))
             };
             match words[..] {
-                ["program", _, _, _] => program.push((number(1)?, number(2)?, number(3)?)),
-                ["monitor", _, _, _, class] => {
-                    monitor.insert((number(1)?, number(2)?), (number(3)?, class == "highest"));
+                ["program", _, _, _, how] => {
+                    program.push((number(1)?, number(2)?, number(3)?, how == "alone"));
+                }
+                ["monitor", _, _, _] => {
+                    monitor.insert((number(1)?, number(2)?), number(3)?);
                 }
                 ["delays", _] => pairs.delays = number(1)?,
                 _ => bail!("expected a wake-up, found: {line}"),
             }
         }
         let late = |running: u64, intended: u64| (running as f64 - intended as f64) / 1e3;
-        for (tid, intended, running) in program {
-            let Some(&(ran, highest)) = monitor.get(&(tid, intended)) else {
+        for (tid, intended, running, alone) in program {
+            let Some(&ran) = monitor.get(&(tid, intended)) else {
                 pairs.unmatched += 1;
                 continue;
             };
             let (monitor, program) = (late(ran, intended), late(running, intended));
-            pairs.matched.push(Pair { tid: tid as u32, intended, monitor, program, highest });
+            pairs.matched.push(Pair { tid: tid as u32, intended, monitor, program, alone });
         }
         Ok(pairs)
     }
@@ -87,9 +89,14 @@ impl Pairs {
         self
     }
 
-    /// The line through all; through those of the highest priority alone. None without two that differ.
-    pub fn fit(&self, highest_alone: bool) -> Option<Fit> {
-        let wanted = || self.matched.iter().filter(move |pair| pair.highest || !highest_alone);
+    /// The share of those in which an interrupt came between.
+    pub fn interrupted(&self) -> f64 {
+        self.matched.iter().filter(|pair| !pair.alone).count() as f64 / self.matched.len().max(1) as f64
+    }
+
+    /// The line through all; or through those alone in which no interrupt came between. None without two that differ.
+    pub fn fit(&self, alone: bool) -> Option<Fit> {
+        let wanted = || self.matched.iter().filter(move |pair| pair.alone || !alone);
         let count = wanted().count() as f64;
         let mean = |value: fn(&Pair) -> f64| wanted().map(value).sum::<f64>() / count;
         let (x, y) = (mean(|pair| pair.monitor), mean(|pair| pair.program));
@@ -134,14 +141,14 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "\
-program 7 1000000 1012000
-program 7 2000000 2403000
-program 7 3000000 3021000
-program 8 1000000 1050000
-monitor 7 1000000 1010000 highest
-monitor 7 2000000 2400000 other
-monitor 7 3000000 3020000 highest
-monitor 9 1000000 1010000 highest
+program 7 1000000 1012000 alone
+program 7 2000000 2403000 interrupted
+program 7 3000000 3021000 alone
+program 8 1000000 1050000 alone
+monitor 7 1000000 1010000
+monitor 7 2000000 2400000
+monitor 7 3000000 3020000
+monitor 9 1000000 1010000
 delays 5
 ";
 
@@ -150,7 +157,9 @@ delays 5
         let pairs = Pairs::parse(TEXT).unwrap();
         assert_eq!((pairs.matched.len(), pairs.unmatched, pairs.delays), (3, 1, 5));
         let second = pairs.matched[1];
-        assert_eq!((second.monitor, second.program, second.highest), (400.0, 403.0, false));
+        assert_eq!((second.monitor, second.program, second.alone), (400.0, 403.0, false));
+        assert!((pairs.interrupted() - 1.0 / 3.0).abs() < 1e-9);
+        assert!((pairs.fit(true).unwrap().slope - 0.9).abs() < 1e-9, "(10, 12) and (20, 21)");
         assert!(Pairs::parse("program 7 x 1").is_err() && Pairs::parse("what").is_err());
         assert_eq!(Pairs::parse(TEXT).unwrap().and(&pairs).matched.len(), 6);
     }
@@ -161,7 +170,7 @@ delays 5
             intended: ms * 1_000_000,
             monitor,
             program,
-            highest: true,
+            alone: true,
         };
         Pairs { matched: values.iter().map(pair).collect(), ..Pairs::default() }
     }

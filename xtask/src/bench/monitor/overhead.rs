@@ -1,251 +1,322 @@
 //! `x bench monitor-overhead`: what the monitor adds to a wake-up and switch, beside ftrace, and what it takes by itself.
 
-use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::super::kernel::tracers::{State, Tracers, Variant, WAKE_UPS};
+use super::super::kernel::tracers::{Running, State, Tracers, Variant as Tracer, WAKE_UPS};
 use super::super::programs::{self, Program};
 use super::super::results::{Figure, Results, Who};
 use super::super::tompion::Tompion;
 use super::super::{Options, Report, progress};
+use super::counting::{Counting, Serving};
 use super::{build, report};
 use crate::shell;
 use crate::workspace::Workspace;
 
 const METHOD: &str = "\
-Two processes on one CPU wake each other by a byte through a pipe: each wake-up and the switch that follows. In each round, in turns: \
-without anything, with the monitor, without, with ftrace (an instance whose rings are a flight recorder: sched_waking, \
-sched_switch, hrtimer_start, hrtimer_expire_entry), without, with the monitor and `--threshold 1s`; the differences are the figures. Real-time: the same under SCHED_FIFO 50. \
-Then two threads on each CPU sleep a millisecond again and again (`tompion test cyclic`), and the kernel measures how \
-long the monitor's programs run; and what `tompion monitor --listen` takes while it is asked every five seconds.\n";
+Two processes on one CPU wake each other by a byte through a pipe: each wake-up and the switch that follows; nobody is idle in between. \
+In each round, in an order by chance: without anything, with the monitor, with the monitor and `--threshold 1s`, with ftrace (an \
+instance whose rings are a flight recorder: sched_waking, sched_switch, hrtimer_start, hrtimer_expire_entry); a fifth of a second each, \
+of which the lower quartile of a hundred parts counts. Under SCHED_OTHER whoever is woken runs before the other one sleeps, so that \
+a switch has about half a wake-up; under SCHED_BATCH and SCHED_FIFO (50, real-time) each has one. What is added: the difference to the \
+same round without anything. Then the kernel measures how long each of the monitor's programs runs, for the same pairs, and for two \
+threads on each CPU that sleep a millisecond again and again (`tompion test cyclic`); and what `tompion monitor --listen` takes while \
+it is asked every five seconds, and how much memory with `--history`, too.\n";
 
-/// Wake-ups with what they cost.
+/// What a wake-up and switch take, and the differences to the same rounds without anything.
+pub const PAIR: &str = "a wake-up and switch";
 pub const ADDED: &str = "added to a wake-up and switch";
 pub const ORDINARY: &str = "ordinary tasks";
+/// Where each switch has a wake-up.
+pub const BATCH: &str = "ordinary tasks, SCHED_BATCH";
 pub const REAL_TIME: &str = "real-time tasks";
+/// Where it is measured, and the program's word for it.
+pub const PLACES: [(&str, &str); 3] = [(ORDINARY, "other"), (BATCH, "batch"), (REAL_TIME, "50")];
+pub const WITHOUT: &str = "without";
 pub const MONITOR: &str = "Tompion's monitor";
 pub const FTRACE: &str = "ftrace, four events";
 /// With the programs that look for who made a thread late.
-const THRESHOLD: &str = "the monitor with --threshold";
+pub const THRESHOLD: &str = "the monitor with --threshold";
+/// What its programs take, by the kernel's own measure.
+pub const RUN_TIME: &str = "a run of each program";
+const CYCLIC: &str = "threads of 1 kHz";
 /// What it takes by itself.
 pub const TAKEN: &str = "taken by 4 threads of 1 kHz";
 pub const PROGRAMS: &str = "programs, % of a core";
 pub const READING: &str = "a reading each 5 s, % of a core";
 pub const MEMORY: &str = "memory of the process, MiB";
+pub const MEMORY_WITH_HISTORY: &str = "memory with a history, MiB";
 
-const PAIRS: u64 = 60_000;
-const QUICK_PAIRS: u64 = 10_000;
+/// Parts of a measurement, each of a thousand pairs.
+const CHUNKS: u32 = 100;
+const QUICK_CHUNKS: u32 = 10;
 /// Rounds for each repetition.
 const ROUNDS: usize = 4;
+/// A program that runs fewer times has no mean worth telling.
+const FEWEST_RUNS: f64 = 1000.0;
 const MOST_SECONDS: u64 = 60;
 const SECONDS: u64 = 30;
 const QUICK_SECONDS: u64 = 2;
 const READINGS: u32 = 20;
 const READING_PERIOD: Duration = Duration::from_secs(5);
-/// How long the page may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What runs meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Variant {
+    Without,
+    Monitor,
+    Threshold,
+    Ftrace,
+}
+
+impl Variant {
+    const ALL: [Self; 4] = [Self::Without, Self::Monitor, Self::Threshold, Self::Ftrace];
+
+    const fn figure(self) -> (Who, &'static str) {
+        match self {
+            Self::Without => (Who::Plain, WITHOUT),
+            Self::Monitor => (Who::Tompion, MONITOR),
+            Self::Threshold => (Who::Tompion, THRESHOLD),
+            Self::Ftrace => (Who::Ftrace, FTRACE),
+        }
+    }
+
+    /// All of them, in an order by chance.
+    fn shuffled() -> [Self; 4] {
+        let (mut all, chance) = (Self::ALL, RandomState::new());
+        all.sort_by_cached_key(|variant| chance.hash_one(*variant as u8));
+        all
+    }
+}
+
+/// What was started for a variant: it ends with this, from the first field to the last.
+struct Started<'a> {
+    _waiting: Option<Serving>,
+    _counting: Option<Counting<'a>>,
+    tracing: Option<Running>,
+}
 
 struct Bench {
     tompion: Tompion,
     tracers: Tracers,
-    micro: std::path::PathBuf,
-    pairs: u64,
+    pairs: PathBuf,
+    chunks: u32,
 }
 
 /// Runs the benchmark.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
     let tompion = Tompion::build(workspace)?.context("Tompion is not there")?;
     let cost = build(workspace, "cost")?;
-    let program = Program { name: "micro", sources: &["kernel/micro.c"], flags: &[] };
+    let program = Program { name: "pairs", sources: &["monitor/pairs.c"], flags: &[] };
     let bench = Bench {
         tompion,
         tracers: Tracers::new(None, programs::folder(workspace)?.join("monitor-trace")),
-        micro: programs::build(workspace, &program)?,
-        pairs: if options.quick { QUICK_PAIRS } else { PAIRS },
+        pairs: programs::build(workspace, &program)?,
+        chunks: if options.quick { QUICK_CHUNKS } else { CHUNKS },
     };
     ensure!(
         bench.tracers.can(Who::Ftrace),
         "tracefs has no instances (mount -t tracefs nodev /sys/kernel/tracing)"
     );
-    let mut figures = Vec::new();
-    for place in [ORDINARY, REAL_TIME] {
-        let new = |who, label| Figure::new(ADDED, who, label, place, "ns");
-        let (mut ours, mut theirs) = (new(Who::Tompion, MONITOR), new(Who::Ftrace, FTRACE));
-        let mut without = new(Who::Plain, "without");
-        let mut watched = new(Who::Tompion, THRESHOLD);
-        for round in 1..=options.repetitions * ROUNDS {
-            progress(&format!("{place}, round {round}/{}", options.repetitions * ROUNDS));
-            let before = bench.pair(place)?;
-            without.note(Ok(before));
-            ours.note(bench.with_monitor(place).map(|with| with - before));
-            let before = bench.pair(place)?;
-            theirs.note(bench.with_ftrace(place).map(|with| with - before));
-            let before = bench.pair(place)?;
-            watched.note(bench.with_threshold(place).map(|with| with - before));
-        }
-        figures.extend([without, ours, watched, theirs]);
-    }
+    let mut figures = bench.rounds(options.repetitions * ROUNDS)?;
     progress("the monitor by itself");
-    figures.extend(bench.taken(&cost, if options.quick { QUICK_SECONDS } else { SECONDS })?);
+    let seconds = if options.quick { QUICK_SECONDS } else { SECONDS };
+    figures.extend(bench.taken(&cost, seconds)?);
+    figures.extend(bench.looked_at(&programs::folder(workspace)?)?);
     progress("");
     let results = Results::new("monitor-overhead", options.repetitions, figures)?;
     report::write(workspace, options, &results, None)?;
-    Ok(Report { text: results.text(), markdown: results.markdown("What the monitor costs", METHOD), results })
+    let text = report::added_table(&results).text() + &results.text();
+    Ok(Report { text, markdown: results.markdown("What the monitor costs", METHOD), results })
 }
 
 impl Bench {
-    /// Nanoseconds of a wake-up and switch.
-    fn pair(&self, place: &str) -> Result<f64> {
-        let mut command = Command::new(&self.micro);
-        command.args(["switch", &self.pairs.to_string(), "1"]);
-        if place == REAL_TIME {
-            let mut chrt = Command::new("chrt");
-            chrt.args(["--fifo", "50"]);
-            command = shell::wrapped(chrt, &command);
+    /// Pairs with and without everything, in so many rounds.
+    fn rounds(&self, rounds: usize) -> Result<Vec<Figure>> {
+        let mut pairs = Vec::new();
+        for (place, how) in PLACES {
+            pairs.push((place, Pairs::start(&self.pairs, how)?));
         }
-        let text = shell::capture(&mut shell::limited(MOST_SECONDS, &command))?;
-        text.trim().parse().with_context(|| format!("no number: {text}"))
-    }
-
-    fn with_monitor(&self, place: &str) -> Result<f64> {
-        let running = Counting::begin(&self.tompion)?;
-        let with = self.pair(place);
-        drop(running);
-        with
-    }
-
-    /// While somebody waits for what never comes.
-    fn with_threshold(&self, place: &str) -> Result<f64> {
-        let running = Counting::begin(&self.tompion)?;
-        let mut command = running.command(&["--threshold", "1s"]);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
-        let mut waiting = Serving(child);
-        let mut line = String::new();
-        BufReader::new(waiting.0.stderr.take().context("no messages")?).read_line(&mut line)?;
-        ensure!(line.contains("waiting for wake-ups"), "expected that it waits: {line}");
-        self.pair(place)
-    }
-
-    fn with_ftrace(&self, place: &str) -> Result<f64> {
-        let running = self.tracers.start(Variant::On(Who::Ftrace, State::Recorder), &WAKE_UPS)?;
-        let with = self.pair(place);
-        if let Some(running) = running {
-            running.stop()?;
-        }
-        with
-    }
-
-    fn taken(&self, cost: &std::path::Path, seconds: u64) -> Result<Vec<Figure>> {
-        let new = |place: &str, value| {
-            let mut figure = Figure::new(TAKEN, Who::Tompion, MONITOR, place, "");
-            figure.note(Ok(value));
-            figure
+        let new = |group, variant: Variant, place| {
+            let (who, label) = variant.figure();
+            Figure::new(group, who, label, place, "ns")
         };
-        let mut command = Command::new(cost);
+        let each = |group| PLACES.map(|(place, _)| Variant::ALL.map(|variant| new(group, variant, place)));
+        let (mut took, mut added) = (each(PAIR), each(ADDED));
+        for round in 1..=rounds {
+            progress(&format!("round {round}/{rounds}"));
+            let mut of_round = PLACES.map(|_| Variant::ALL.map(|_| 0.0));
+            for variant in Variant::shuffled() {
+                let started = self.start(variant)?;
+                for (place, (_, pairs)) in pairs.iter_mut().enumerate() {
+                    of_round[place][variant as usize] = pairs.measure(self.chunks)?;
+                }
+                if let Some(tracing) = started.tracing {
+                    tracing.stop()?;
+                }
+            }
+            for (place, values) in of_round.iter().enumerate() {
+                for (variant, value) in values.iter().enumerate() {
+                    took[place][variant].note(Ok(*value));
+                    added[place][variant].note(Ok(value - values[Variant::Without as usize]));
+                }
+            }
+        }
+        let added = added.into_iter().flat_map(|place| place.into_iter().skip(1));
+        Ok(took.into_iter().flatten().chain(added).collect())
+    }
+
+    fn start(&self, variant: Variant) -> Result<Started<'_>> {
+        let mut started = Started { _waiting: None, _counting: None, tracing: None };
+        match variant {
+            Variant::Without => {}
+            Variant::Ftrace => {
+                started.tracing = self.tracers.start(Tracer::On(Who::Ftrace, State::Recorder), &WAKE_UPS)?;
+            }
+            Variant::Monitor => started._counting = Some(Counting::begin(&self.tompion)?),
+            Variant::Threshold => {
+                let counting = Counting::begin(&self.tompion)?;
+                started._waiting = Some(counting.wait_for_late_ones()?);
+                started._counting = Some(counting);
+            }
+        }
+        Ok(started)
+    }
+
+    /// What the kernel says of the programs, while pairs are measured, and while threads sleep.
+    fn taken(&self, cost: &Path, seconds: u64) -> Result<Vec<Figure>> {
+        let mut figures = Vec::new();
+        for (place, how) in PLACES {
+            let pairs = format!("echo {} | {} {} {how}", self.chunks, self.pairs.display(), last_cpu());
+            let (_, programs) = measured(cost, &pairs, MOST_SECONDS)?;
+            figures.extend(run_times(place, &programs));
+        }
         let cyclic = shell::describe(self.tompion.command().args(["test", "cyclic", "--json", "-i", "1ms"]));
         // Two threads on each CPU.
         let both = format!("for i in 1 2; do {cyclic} -p 80 --duration {seconds}s >/dev/null & done; wait");
-        command.args(["sh", "-c", &both]);
-        let text = shell::capture(&mut shell::limited(seconds + MOST_SECONDS, &command))?;
-        let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        let [passed, within, wakeups] = numbers[..] else { anyhow::bail!("expected three numbers: {text}") };
+        let ((passed, wakeups), programs) = measured(cost, &both, seconds + MOST_SECONDS)?;
+        figures.extend(run_times(CYCLIC, &programs));
+        ensure!(wakeups > passed / 1e9 * 1000.0, "only {wakeups} wake-ups in {passed} ns");
+        let within: f64 = programs.iter().map(|program| program.ns).sum();
         // As many wake-ups as four threads of 1 kHz would have.
         let share = within / wakeups * 4000.0 / 1e9;
-        ensure!(wakeups > passed / 1e9 * 1000.0, "only {wakeups} wake-ups in {passed} ns");
+        figures.push(by_itself(PROGRAMS, share * 100.0));
+        Ok(figures)
+    }
+
+    /// What looking at it takes.
+    fn looked_at(&self, folder: &Path) -> Result<[Figure; 3]> {
+        const METRICS: &str = "/metrics";
         let counting = Counting::begin(&self.tompion)?;
-        let (reading, memory) = counting.read()?;
-        Ok(vec![
-            new(PROGRAMS, share * 100.0),
-            new(READING, reading / READING_PERIOD.as_secs_f64() * 100.0),
-            new(MEMORY, memory),
+        let serving = counting.serve(&[])?;
+        // The first one touches memory for the first time.
+        serving.ask(METRICS)?;
+        let before = serving.seconds()?;
+        for _ in 0..READINGS {
+            serving.ask(METRICS)?;
+        }
+        let reading = (serving.seconds()? - before) / f64::from(READINGS);
+        let memory = serving.memory("VmHWM")?;
+        drop(serving);
+        let file = folder.join("overhead.sqlite");
+        let _ = std::fs::remove_file(&file);
+        let keeping = counting.serve(&[&format!("--history={}", file.display())])?;
+        keeping.ask(METRICS)?;
+        let with_history = keeping.memory("VmHWM")?;
+        drop(keeping);
+        let _ = std::fs::remove_file(&file);
+        Ok([
+            by_itself(READING, reading / READING_PERIOD.as_secs_f64() * 100.0),
+            by_itself(MEMORY, memory),
+            by_itself(MEMORY_WITH_HISTORY, with_history),
         ])
     }
 }
 
-/// A monitor of the benchmark's own, which goes with it.
-struct Counting<'a> {
-    tompion: &'a Tompion,
+fn by_itself(place: &str, value: f64) -> Figure {
+    let mut figure = Figure::new(TAKEN, Who::Tompion, MONITOR, place, "");
+    figure.note(Ok(value));
+    figure
+}
+
+/// How long a program ran.
+struct RunTime {
     name: String,
+    runs: f64,
+    ns: f64,
 }
 
-impl<'a> Counting<'a> {
-    fn begin(tompion: &'a Tompion) -> Result<Self> {
-        let counting = Self { tompion, name: format!("tompion-bench-{}", std::process::id()) };
-        shell::run_quietly(&mut counting.command(&["--once"]))?;
-        Ok(counting)
+/// Runs a command of the shell's. How many nanoseconds passed and how many real-time threads were woken, and what the kernel
+/// measured of each program.
+fn measured(cost: &Path, words: &str, most_seconds: u64) -> Result<((f64, f64), Vec<RunTime>)> {
+    let mut command = Command::new(cost);
+    command.args(["sh", "-c", words]);
+    let text = shell::capture(&mut shell::limited(most_seconds, &command))?;
+    let (mut all, mut programs) = (None, Vec::new());
+    for line in text.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["all", passed, wakeups] => all = Some((passed.parse()?, wakeups.parse()?)),
+            ["program", name, runs, ns] => {
+                programs.push(RunTime { name: name.into(), runs: runs.parse()?, ns: ns.parse()? });
+            }
+            // What the command itself says.
+            _ => {}
+        }
+    }
+    Ok((all.with_context(|| format!("expected what passed: {text}"))?, programs))
+}
+
+/// Nanoseconds of a run, of the programs that ran often enough.
+fn run_times(label: &str, programs: &[RunTime]) -> Vec<Figure> {
+    let figure = |program: &RunTime| {
+        let mut figure = Figure::new(RUN_TIME, Who::Tompion, label, &program.name, "ns");
+        figure.note(Ok(program.ns / program.runs));
+        figure
+    };
+    programs.iter().filter(|program| program.runs >= FEWEST_RUNS).map(figure).collect()
+}
+
+/// The first one has more interrupts.
+fn last_cpu() -> usize {
+    std::thread::available_parallelism().map_or(0, |count| count.get() - 1)
+}
+
+/// Two processes that wait to be told to wake each other.
+struct Pairs {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Pairs {
+    fn start(program: &Path, how: &str) -> Result<Self> {
+        let mut command = Command::new(program);
+        command.args([&last_cpu().to_string(), how]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let input = child.stdin.take().context("no input")?;
+        let output = BufReader::new(child.stdout.take().context("no output")?);
+        Ok(Self { child, input, output })
     }
 
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = self.tompion.command();
-        command.args(["monitor", "--name", &self.name]).args(words);
-        command
-    }
-
-    /// Seconds of processor time that a reading of the page takes, and the process's memory in MiB.
-    fn read(&self) -> Result<(f64, f64)> {
-        let mut command = self.command(&["--listen", "127.0.0.1:0"]);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let mut serving = Serving(child);
-        let output = serving.0.stdout.take().context("no output")?;
+    /// Nanoseconds of a wake-up and switch.
+    fn measure(&mut self, chunks: u32) -> Result<f64> {
+        writeln!(self.input, "{chunks}").context("the pair of processes has ended (real-time needs root)")?;
         let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
-        let address = line.trim().strip_prefix("http://").and_then(|rest| rest.strip_suffix("/metrics"));
-        let address = address.with_context(|| format!("no address: {line}"))?;
-        // The first one touches memory for the first time.
-        ask(address)?;
-        let before = serving.seconds()?;
-        for _ in 0..READINGS {
-            ask(address)?;
-        }
-        Ok(((serving.seconds()? - before) / f64::from(READINGS), serving.memory()?))
+        self.output.read_line(&mut line)?;
+        line.trim().parse().with_context(|| format!("no number: {line}"))
     }
 }
 
-impl Drop for Counting<'_> {
+impl Drop for Pairs {
     fn drop(&mut self) {
-        let mut stop = self.tompion.command();
-        if let Err(error) = shell::run_quietly(stop.args(["monitor", "stop", "--name", &self.name])) {
-            eprintln!("{error:#}");
-        }
-    }
-}
-
-fn ask(address: &str) -> Result<()> {
-    let mut connection = TcpStream::connect(address)?;
-    connection.set_read_timeout(Some(PATIENCE))?;
-    connection.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
-    let (mut text, begin) = (String::new(), Instant::now());
-    connection.read_to_string(&mut text)?;
-    ensure!(text.contains("tompion_wakeups_begun_total"), "no page after {:?}", begin.elapsed());
-    Ok(())
-}
-
-/// The process that answers.
-struct Serving(Child);
-
-impl Serving {
-    /// Processor time so far, from `/proc/PID/schedstat`, which has nanoseconds.
-    fn seconds(&self) -> Result<f64> {
-        let text = fs::read_to_string(format!("/proc/{}/schedstat", self.0.id()))?;
-        let ns: f64 = text.split(' ').next().context("no schedstat")?.parse()?;
-        Ok(ns / 1e9)
-    }
-
-    fn memory(&self) -> Result<f64> {
-        let text = fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
-        Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0)
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        // The other one ends when its pipe does.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
