@@ -85,8 +85,8 @@ const SOAK: &str = "\
 
 Two threads on each CPU sleep a millisecond again and again under SCHED_FIFO, hackbench and stress-ng keep the machine busy in turns, and the
 process that keeps the history and answers to requests is killed and begins again, over and over. In the end the
-sums must agree, all wake-ups must be in the history, each once, and none may be missing of those that the threads themselves counted
-but those that the report says were not seen.
+sums must agree, and all wake-ups must be in the history, each once. What the scheduler counted and the monitor did not see is
+told as far as a process lived long enough to write it.
 ";
 
 /// Of all rounds with something and all rounds without, or of the differences within rounds.

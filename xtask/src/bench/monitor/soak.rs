@@ -124,7 +124,7 @@ fn soak(tompion: &Tompion, file: &Path, length: Duration) -> Result<Vec<Figure>>
     told(&seen, begin.elapsed(), [&before, &after, &history])
 }
 
-/// Two threads of each kind of load that come by turns: none, hackbench, stress-ng.
+/// Loads come by turns: none, hackbench, stress-ng.
 fn next_load(turn: u32) -> Result<Option<Load>> {
     Ok(match turn % 3 {
         1 => Some(Load::start()?),
