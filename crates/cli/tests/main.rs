@@ -27,6 +27,7 @@ mod kills;
 mod monitor;
 mod monitor_history;
 mod monitor_incidents;
+mod monitor_jobs;
 mod plugins;
 mod preload;
 mod preload_func;

@@ -146,11 +146,16 @@ fn what_a_time_has_begun_ends_with_it() {
     wait_until("nothing is pinned", || !folder.exists());
 }
 
-/// The page that is served at an address.
-fn page(url: &str) -> String {
+/// The metrics that are served at an address.
+pub fn page(url: &str) -> String {
+    fetch(url, "/metrics")
+}
+
+/// Another page there.
+pub fn fetch(url: &str, path: &str) -> String {
     let address = url.trim().strip_prefix("http://").and_then(|rest| rest.strip_suffix("/metrics"));
     let mut connection = TcpStream::connect(address.expect("an address")).unwrap();
-    connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    connection.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).unwrap();
     let mut text = String::new();
     connection.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").expect("a head");
@@ -159,7 +164,7 @@ fn page(url: &str) -> String {
 }
 
 /// The values of all lines that begin so.
-fn values(page: &str, name: &str) -> Vec<f64> {
+pub fn values(page: &str, name: &str) -> Vec<f64> {
     let lines = page.lines().filter(|line| line.starts_with(name));
     lines.map(|line| line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a value")).collect()
 }

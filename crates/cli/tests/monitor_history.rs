@@ -55,7 +55,7 @@ impl Own {
             cpu: 1,
             tid: 1201,
             thread: "axis-x".into(),
-            kind: tompion_latency::Kind::TimerWakeup,
+            kind: Some(tompion_latency::Kind::TimerWakeup),
             latency_ns: 345_678,
             cause: "interrupts off in e1000_watchdog".into(),
             folder: "/var/lib/tompion/incidents/1".into(),

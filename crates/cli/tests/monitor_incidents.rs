@@ -31,7 +31,7 @@ fn sleep_until(what: &str, is_so: impl Fn() -> bool + Send + 'static) {
     sleeper.expect("a thread").join().unwrap_or_else(|_| panic!("{what}"));
 }
 
-fn folders(parent: &Path) -> Vec<PathBuf> {
+pub fn folders(parent: &Path) -> Vec<PathBuf> {
     let names = fs::read_dir(parent).unwrap().flatten().map(|entry| entry.path());
     names
         .filter(|path| path.to_string_lossy().contains("tompion-incident-") && path.extension().is_none())

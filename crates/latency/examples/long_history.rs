@@ -66,7 +66,7 @@ fn incident(today: i64) -> Incident {
         cpu: 1,
         tid: 1201,
         thread: "axis-x".into(),
-        kind: Kind::TimerWakeup,
+        kind: Some(Kind::TimerWakeup),
         latency_ns: 612_345,
         cause: "interrupts off in e1000_watchdog".into(),
         folder: "/var/lib/tompion/incidents/made-up".into(),

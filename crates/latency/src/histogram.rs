@@ -25,6 +25,13 @@ impl Histogram {
         }
     }
 
+    /// Counts one length, in a place that is a sixteenth of it wide at most, and 128 ns below 2048 ns.
+    pub fn count_length(&mut self, ns: u64) {
+        let shift = (ns.max(2048).ilog2() - 4).min(59);
+        let begin = ns >> shift << shift;
+        self.add(begin, begin.saturating_add(1 << shift), 1);
+    }
+
     /// Adds all that another one has.
     pub fn merge(&mut self, other: &Self) {
         for (begin, (end, count)) in &other.places {
@@ -107,6 +114,17 @@ mod tests {
         assert_eq!(Histogram::default().below(999), None);
         // One alone is every share of itself.
         assert_eq!(of(&[(0, 1000, 1)]).below(1), Some(1000));
+    }
+
+    #[test]
+    fn places_of_single_lengths_are_narrow() {
+        for ns in [0, 1, 127, 128, 2047, 2048, 2175, 2176, 5_000_000, 1 << 40, u64::MAX] {
+            let mut histogram = Histogram::default();
+            histogram.count_length(ns);
+            let (begin, end) = (histogram.places().next().unwrap().0, histogram.bound().unwrap());
+            assert!(begin <= ns && (ns < end || end == u64::MAX), "{ns}: {begin} {end}");
+            assert!(end - begin <= (ns / 16).max(128), "{ns}: {begin} {end}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod exporter;
 mod histogram;
 pub mod history;
 pub mod incident;
+pub mod jobs;
 pub mod journal;
 pub mod kinds;
 mod log;

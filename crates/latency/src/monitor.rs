@@ -7,6 +7,7 @@ use tompion_kernel::Obstacle;
 use crate::{
     Error,
     balance::Balance,
+    jobs::Jobs,
     kinds::Kinds,
     log::Log,
     memory::{Memory, VERSION},
@@ -31,6 +32,7 @@ pub struct Monitor {
     pins: Pins,
     memory: Memory,
     witness: Witness,
+    jobs: Option<Jobs>,
     /// Of the folder with the pins, by which it is known: another one may take its place.
     inode: u64,
 }
@@ -120,7 +122,7 @@ impl Monitor {
             });
         }
         let inode = inode(&pins);
-        Ok(Self { pins, memory, witness: Witness::default(), inode })
+        Ok(Self { pins, memory, witness: Witness::default(), jobs: None, inode })
     }
 
     /// Ends counting and forgets what was counted. False if nothing counted.
@@ -151,6 +153,16 @@ impl Monitor {
         Snapshot::take(&self.memory)
     }
 
+    /// Reports have these jobs from now on.
+    pub fn report_jobs(&mut self, jobs: Jobs) {
+        self.jobs = Some(jobs);
+    }
+
+    /// The jobs that reports have, if any.
+    pub fn jobs(&self) -> Option<&Jobs> {
+        self.jobs.as_ref()
+    }
+
     /// Compares with the scheduler's own count, from the first look at each thread on ([`Unseen`]).
     pub fn look(&mut self) {
         self.witness.look(&self.memory);
@@ -172,6 +184,7 @@ impl Monitor {
         let mut report = Report::between(since.unwrap_or(&reset), &now, self.kinds());
         report.unseen = (unseen.slept > 0).then_some(unseen);
         report.not_started = programs::not_started(self.pins.folder());
+        report.jobs = self.jobs.as_ref().map(Jobs::report);
         self.forget_threads();
         report
     }

@@ -5,7 +5,7 @@ use std::{fs, os::fd::AsFd, path::Path};
 use aya::{
     Btf, Ebpf, EbpfLoader,
     maps::MapData,
-    programs::{BtfTracePoint, ProgramError, ProgramInfo, links::FdLink},
+    programs::{BtfTracePoint, ProgramError, ProgramInfo, links::FdLink, tp_btf::BtfTracePointLink},
 };
 use tompion_kernel::{Error as KernelError, chain, misses_of, refused, stacks::KernelSymbols};
 
@@ -41,6 +41,7 @@ pub fn begin(folder: &Path, cpus: u32, kinds: Kinds, logged: u32) -> Result<(), 
     map_arrays(folder, cpus)?.begin(tompion_os::monotonic_ns(), kinds);
     for (name, tracepoint) in PROGRAMS {
         let link = attach(&mut ebpf, name, tracepoint, &btf).map_err(|error| refused(name, &error))?;
+        let link = FdLink::from(link);
         link.pin(folder.join(format!("link-{name}"))).map_err(|error| pinning(name, &error))?;
         let program = ebpf.program_mut(name).ok_or_else(|| missing(name))?;
         program.pin(folder.join(program_file(name))).map_err(|error| pinning(name, &error))?;
@@ -73,11 +74,23 @@ fn load(btf: &Btf, cpus: u32, logged: u32) -> Result<Ebpf, Error> {
         .map_err(|error| KernelError::Refused("the monitor's arrays".into(), chain(&error)).into())
 }
 
-fn attach(ebpf: &mut Ebpf, name: &str, tracepoint: &str, btf: &Btf) -> Result<FdLink, ProgramError> {
+/// Attaches a program of these, for as long as the link is there.
+pub fn attach(
+    ebpf: &mut Ebpf,
+    name: &str,
+    tracepoint: &str,
+    btf: &Btf,
+) -> Result<BtfTracePointLink, ProgramError> {
     let program: &mut BtfTracePoint = ebpf.program_mut(name).ok_or(ProgramError::NotLoaded)?.try_into()?;
     program.load(tracepoint, btf)?;
     let id = program.attach()?;
-    Ok(program.take_link(id)?.into())
+    program.take_link(id)
+}
+
+/// Puts the array of the monitor's that other programs read where their loader finds it.
+pub fn share_processors(from: &Path, to: &Path) -> Result<(), Error> {
+    let array = open_array(from, "processors")?;
+    array.pin(to.join("processors")).map_err(|error| pinning("processors", &error))
 }
 
 /// Opens an array that is pinned in a folder.
@@ -126,7 +139,8 @@ fn program_file(name: &str) -> String {
     format!("program-{name}")
 }
 
-fn missing(name: &str) -> Error {
+/// Of an array or program.
+pub fn missing(name: &str) -> Error {
     KernelError::Refused(name.into(), "this build doesn't have it".into()).into()
 }
 

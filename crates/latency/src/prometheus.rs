@@ -4,7 +4,10 @@
 
 use std::fmt::Write;
 
-use crate::report::Report;
+use crate::{
+    jobs::{BOUNDS, JobReport, JobsReport, Part},
+    report::Report,
+};
 
 /// Bounds of the buckets, in nanoseconds: 1, 2, 3, 5, 7 µs and so on, up to 10 ms. Histograms tell whole microseconds apart, so
 /// no bound divides a place of theirs.
@@ -21,6 +24,7 @@ pub fn exposition(total: &Report, recent: &Report) -> String {
     let _ = longest(&mut text, recent);
     let _ = wakeups(&mut text, total);
     let _ = threads(&mut text, recent);
+    let _ = recent.jobs.iter().try_for_each(|found| jobs(&mut text, found));
     text
 }
 
@@ -125,6 +129,71 @@ fn threads(text: &mut String, report: &Report) -> std::fmt::Result {
     each.iter().try_for_each(|(labels, .., misses)| writeln!(text, "{name}{{{labels}}} {misses}"))
 }
 
+/// Counters are since jobs are watched, which a restart of who watches begins anew. The label isn't `job`: Prometheus has one of
+/// that name of its own.
+fn jobs(text: &mut String, found: &JobsReport) -> std::fmt::Result {
+    let name = "tompion_job_response_seconds";
+    head(text, name, "histogram", "Response times of jobs, from the release to the end.")?;
+    for job in &found.jobs {
+        let label = format!("name=\"{}\"", escaped(&job.name));
+        for (bound, count) in BOUNDS.into_iter().zip(job.response.within) {
+            writeln!(text, "{name}_bucket{{{label},le=\"{}\"}} {count}", seconds(bound))?;
+        }
+        let Part { count, mean_us, .. } = job.response;
+        writeln!(text, "{name}_bucket{{{label},le=\"+Inf\"}} {count}")?;
+        writeln!(text, "{name}_sum{{{label}}} {}", mean_us * count as f64 / 1e6)?;
+        writeln!(text, "{name}_count{{{label}}} {count}")?;
+    }
+    type Value = fn(&JobReport) -> Option<f64>;
+    let each: [(&str, &str, &str, Value); 7] = [
+        ("response_max_seconds", "gauge", "The longest response time.", |job| {
+            Some(job.response.max_us / 1e6)
+        }),
+        (
+            "until_running_max_seconds",
+            "gauge",
+            "The longest from a release to the thread that runs.",
+            |job| (job.until_running.count > 0).then_some(job.until_running.max_us / 1e6),
+        ),
+        (
+            "until_begin_max_seconds",
+            "gauge",
+            "The longest from the thread that runs to the job's begin.",
+            |job| Some(job.until_begin.max_us / 1e6),
+        ),
+        ("execution_max_seconds", "gauge", "The longest from a job's begin to its end.", |job| {
+            Some(job.execution.max_us / 1e6)
+        }),
+        ("deadline_seconds", "gauge", "From when on a response is too late.", |job| {
+            job.deadline_us.map(|us| us / 1e6)
+        }),
+        ("misses_total", "counter", "Responses that came after their deadline.", |job| {
+            Some(job.misses as f64)
+        }),
+        ("unpaired_total", "counter", "Begins and ends without each other.", |job| {
+            Some((job.odd.without_end + job.odd.without_begin) as f64)
+        }),
+    ];
+    for (name, kind, help, value) in each {
+        let name = format!("tompion_job_{name}");
+        head(text, &name, kind, help)?;
+        for (job, value) in found.jobs.iter().filter_map(|job| Some((job, value(job)?))) {
+            writeln!(text, "{name}{{name=\"{}\"}} {value}", escaped(&job.name))?;
+        }
+    }
+    let name = "tompion_job_activations_total";
+    head(text, name, "counter", "Activations, by what released them.")?;
+    for job in &found.jobs {
+        for (by, count) in &job.released_by {
+            let job = escaped(&job.name);
+            writeln!(text, "{name}{{name=\"{job}\",released_by=\"{}\"}} {count}", by.name())?;
+        }
+    }
+    let name = "tompion_job_events_lost_total";
+    head(text, name, "counter", "Begins, ends and wake-ups that were lost.")?;
+    writeln!(text, "{name} {}", found.lost_events + found.lost_messages)
+}
+
 /// A label's value: threads may call themselves anything.
 fn escaped(name: &str) -> String {
     name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
@@ -157,8 +226,11 @@ mod tests {
     #[test]
     fn dashboard_and_alerts_ask_for_what_is_on_the_page() {
         let nothing = Snapshot::default();
-        let report =
-            Report { unseen: Some(Unseen::default()), ..Report::between(&nothing, &nothing, Kinds::ALL) };
+        let report = Report {
+            unseen: Some(Unseen::default()),
+            jobs: Some(JobsReport::default()),
+            ..Report::between(&nothing, &nothing, Kinds::ALL)
+        };
         let page = exposition(&report, &report);
         let told: Vec<&str> =
             page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::{
     balance::Balance,
     histogram::Histogram,
+    jobs::JobsReport,
     kinds::{Kind, Kinds},
     memory::{RawThread, RawWorst},
     snapshot::{Snapshot, State},
@@ -38,6 +39,8 @@ pub struct Report {
     pub unseen: Option<Unseen>,
     /// How often the kernel did not start one of the programs, since counting began.
     pub not_started: u64,
+    /// Jobs, where they are watched: since that began.
+    pub jobs: Option<JobsReport>,
 }
 
 /// A CPU's part.
@@ -212,6 +215,7 @@ impl Report {
             wakeups: now.balance.since(&earlier.balance),
             unseen: None,
             not_started: 0,
+            jobs: None,
         }
     }
 }

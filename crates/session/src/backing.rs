@@ -162,6 +162,7 @@ impl SavedSession {
             users: Vec::new(),
             admission: Admission::Anyone,
             backing: None,
+            jobs: None,
         })
     }
 }

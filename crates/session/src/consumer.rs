@@ -18,6 +18,7 @@ use crate::{
     backing::ClockFile,
     clock::ClockMap,
     disk,
+    jobs::JobTeller,
     kernel::Outcome as KernelOutcome,
     manifest::{self, Clock, Manifest},
     process::{Process, Share},
@@ -50,6 +51,8 @@ const FLOOD_BYTES: u64 = 4 << 20;
 /// ...it is as soon as so much waits, while caches still have it, and in the few buffers that then suffice: fresh memory
 /// costs more than the conversion of what is in it.
 const MOST_PENDING_IN_FLOOD: u64 = 1 << 20;
+/// Where jobs are told, rings are looked at this often: soon enough for who waits for a late one, and cheap.
+const SLEEP_OF_JOBS: Duration = Duration::from_millis(10);
 /// How many times something of one kind is told; programs can make up any number.
 const MOST_TOLD: usize = 100;
 
@@ -112,6 +115,8 @@ pub struct Consumer {
     askers: BTreeSet<String>,
     /// How many times such a request was told of.
     told_saves: usize,
+    /// Where jobs are told; then nothing is written.
+    jobs: Option<JobTeller>,
 }
 
 impl Consumer {
@@ -146,7 +151,13 @@ impl Consumer {
             saved: None,
             askers: BTreeSet::new(),
             told_saves: 0,
+            jobs: None,
         })
+    }
+
+    /// Tells jobs, if anywhere, instead of writing.
+    pub fn telling(self, jobs: Option<JobTeller>) -> Self {
+        Self { jobs, ..self }
     }
 
     /// Works until it is told to finish, or nobody is left to tell it.
@@ -193,6 +204,9 @@ impl Consumer {
         if self.stopped.is_some() {
             return SLEEP.1;
         }
+        if self.jobs.is_some() {
+            return self.tell_jobs();
+        }
         self.save_on_request();
         let fullest = self.processes.iter_mut().map(Process::collect).max().unwrap_or(0);
         let pending: u64 = self.processes.iter().map(Process::pending_bytes).sum();
@@ -230,6 +244,35 @@ impl Consumer {
         };
         self.expect_within(sleep);
         sleep
+    }
+
+    /// The same where jobs are told. Nothing waits for a second sample of the clock: a change of its rate between two
+    /// samples, 10 ms apart, makes an error of microseconds at most.
+    fn tell_jobs(&mut self) -> Duration {
+        for process in &mut self.processes {
+            process.collect();
+        }
+        let has_more = self.processes.iter().any(|process| process.pending_bytes() > 0);
+        if has_more || self.sampled.elapsed() >= SAMPLE_EVERY {
+            self.sampled = Instant::now();
+            self.processes.iter_mut().for_each(Process::look_at_threads);
+            self.sample();
+            self.convert(Share::All);
+        }
+        if self.flushed.elapsed() >= FLUSH_EVERY {
+            self.flushed = Instant::now();
+            self.processes.iter_mut().for_each(Process::tell_lost_jobs);
+        }
+        self.hand_on_jobs();
+        self.expect_within(SLEEP_OF_JOBS);
+        SLEEP_OF_JOBS
+    }
+
+    /// What was told of jobs goes to who listens, if anybody does.
+    fn hand_on_jobs(&mut self) {
+        if let Some(Err(error)) = self.jobs.as_ref().map(JobTeller::flush) {
+            self.stop(&error);
+        }
     }
 
     /// Whether events come in a rush, or did a short time ago.
@@ -484,6 +527,10 @@ impl Consumer {
                 process.give_up();
                 self.tell_failure(no_longer(&process, &error) + &self.kept_rings(), &error);
             }
+        }
+        if self.jobs.is_some() {
+            process.tell_end_of_jobs();
+            return self.hand_on_jobs();
         }
         process.read_catalog();
         let names = process.event_names().map(|(provider, name)| (provider.to_owned(), name.to_owned()));

@@ -27,6 +27,7 @@ use crate::{
     consumer::{Order, reason},
     context::Context,
     guests::Guests,
+    jobs::JobTeller,
     manifest,
     process::{self, Attention, Process},
     target::Admission,
@@ -76,6 +77,8 @@ pub struct Terms {
     pub admission: Admission,
     /// Folder in which the processes' memory is kept, if it is.
     pub backing: Option<PathBuf>,
+    /// Where jobs are told; then nothing is written.
+    pub jobs: Option<JobTeller>,
 }
 
 /// A process that takes part, as the control thread knows it.

@@ -27,6 +27,7 @@ use crate::{
     context::Threads,
     control::Terms,
     filter::{self, SessionFilter},
+    jobs::ProcessJobs,
     manifest,
     source::{ClassId, Manner, Mark, SourceWriter},
 };
@@ -193,6 +194,8 @@ pub struct Attention {
     threads: Option<Threads>,
     /// The filter, if agents leave the last word to the session.
     filter: Option<String>,
+    /// Where its jobs are told; then nothing of it is written.
+    jobs: Option<ProcessJobs>,
 }
 
 impl RingState {
@@ -238,7 +241,8 @@ impl Attention {
         let filter = terms.rules.filter.clone().filter(|filter| filter::needs_session(filter));
         let threads = (filter.is_some() || !terms.contexts.is_empty())
             .then(|| Threads::new(pid, inner_pid, terms.contexts.clone()));
-        Self { threads, filter }
+        let jobs = terms.jobs.clone().map(|teller| ProcessJobs::new(teller, pid, inner_pid));
+        Self { threads, filter, jobs }
     }
 
     /// Keeps what is known of the threads, if that has changed.
@@ -310,6 +314,9 @@ impl Process {
     pub fn look_at_threads(&mut self) {
         if let Some(threads) = &mut self.attention.threads {
             threads.look();
+        }
+        if let Some(jobs) = &mut self.attention.jobs {
+            jobs.look_at_threads();
         }
         if let Some(kept_in) = &self.kept_in {
             // What isn't there is unknown to recovery, as it is of threads that nobody saw.
@@ -577,6 +584,24 @@ impl Process {
     fn refused(&self) -> u64 {
         let rings = self.states.iter().map(|state| state.mark.tally.refused);
         rings.fold(self.refused + u64::from(self.was_cut()), u64::saturating_add)
+    }
+
+    /// Tells how many begins and ends of jobs were lost, where jobs are told.
+    pub fn tell_lost_jobs(&mut self) {
+        let lost =
+            Cause::ALL.iter().filter(|cause| **cause != Cause::NotWritten).map(|cause| self.lost(*cause));
+        let lost = lost.fold(0, u64::saturating_add);
+        if let Some(jobs) = &mut self.attention.jobs {
+            jobs.tell_lost(lost);
+        }
+    }
+
+    /// Tells that the process takes part no more, where jobs are told.
+    pub fn tell_end_of_jobs(&mut self) {
+        self.tell_lost_jobs();
+        if let Some(jobs) = &self.attention.jobs {
+            jobs.tell_end();
+        }
     }
 
     /// What the process lost for a reason.

@@ -25,6 +25,7 @@ use crate::{
     context::Context,
     control::{Door, Interest, Terms},
     filter,
+    jobs::JobTeller,
     kernel::{self, Kernel, KernelChoice},
     manifest::{self, Channel, Clock, Host, Manifest},
     target::{self, Admission, Target},
@@ -88,6 +89,8 @@ pub struct Config {
     pub target: Target,
     /// Folder in which to keep the rings, so that they outlast the session and the machine; must not exist.
     pub backing: Option<PathBuf>,
+    /// Where begins and ends of jobs are told as they happen; then nothing is written, and nothing is left of the folder.
+    pub jobs: Option<JobTeller>,
     /// Who runs the command and owns the trace, where that is not the user of this process.
     pub user: Option<User>,
     /// Tompion's own command line, for the manifest.
@@ -169,7 +172,7 @@ pub fn record(config: &Config, notice: fn(&str)) -> Result<Outcome, Error> {
             config.backing.iter().for_each(|backing| drop(fs::remove_dir_all(backing)));
         })
     });
-    if result.is_err() {
+    if result.is_err() || config.jobs.is_some() {
         let _ = fs::remove_dir_all(&config.folder);
     }
     result
@@ -248,7 +251,7 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
         manifest.write(&folder, terms.backing.is_some()).map_err(in_words)?;
     }
     let mut door = Door::open(&name, terms, orders.clone(), &poller)?;
-    let consumer = Consumer::new(folder, manifest, notice)?;
+    let consumer = Consumer::new(folder, manifest, notice)?.telling(config.jobs.clone());
     let consumer = thread::Builder::new().name("consumer".into()).spawn(move || consumer.run(&inbox))?;
     let child = reach(config, &name, &mut door, &poller, inheritance)?;
     if let Some(kernel) = &mut kernel {
@@ -319,6 +322,9 @@ fn terms(config: &Config, geometry: Geometry, folder: PathBuf) -> Terms {
     // Root may name other users' processes.
     let owner = |pid: &u32| fs::metadata(format!("/proc/{pid}")).map(|metadata| metadata.uid()).ok();
     let asked = config.target.processes().iter().filter(|_| own == 0).filter_map(owner);
+    // And who listens for jobs of the whole machine hears all users that have any.
+    let all = if own == 0 && config.jobs.is_some() { target::reachable_processes() } else { Vec::new() };
+    let all = all.iter().filter_map(owner);
     Terms {
         geometry,
         rules: config.rules.clone(),
@@ -333,12 +339,20 @@ fn terms(config: &Config, geometry: Geometry, folder: PathBuf) -> Terms {
         boot_id: read("/proc/sys/kernel/random/boot_id"),
         clock_offset_ns: realtime as i64 - (monotonic + (after - monotonic) / 2) as i64,
         // Each once: every one takes a place among the sessions that a user's programs look for.
-        users: [own].into_iter().chain(sudo).chain(asked).collect::<BTreeSet<_>>().into_iter().collect(),
+        users: [own]
+            .into_iter()
+            .chain(sudo)
+            .chain(asked)
+            .chain(all)
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect(),
         admission: match &config.target {
             Target::Processes(pids) => Admission::Family(pids.clone()),
             _ => Admission::Anyone,
         },
         backing: config.backing.as_ref().and_then(|backing| fs::canonicalize(backing).ok()),
+        jobs: config.jobs.clone(),
     }
 }
 

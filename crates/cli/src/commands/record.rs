@@ -210,6 +210,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         kernel,
         target: target.clone(),
         backing: arguments.backing.clone(),
+        jobs: None,
         // A program that records itself runs as whoever it is.
         user: if arguments.gather_as.is_none() { User::behind_sudo() } else { None },
         invocation: std::env::args().collect(),

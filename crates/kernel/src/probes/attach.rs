@@ -58,26 +58,45 @@ fn kind_of(name: &str) -> Result<u32, String> {
 pub(crate) fn attach(ebpf: &mut Ebpf, probes: &[Probe]) -> Result<Attached, String> {
     let mut links = Vec::new();
     for (event, probe) in probes.iter().enumerate() {
-        let (program, kind, target) = match &probe.target {
-            Target::File(file) => ("probe_in_program", "uprobe", file.clone().into_os_string()),
-            Target::Kernel(function) => ("probe_in_kernel", "kprobe", OsString::from(function)),
+        let program = match &probe.target {
+            Target::File(_) => "probe_in_program",
+            Target::Kernel(_) => "probe_in_kernel",
         };
-        let name = probe.event.full_name();
-        let problem =
-            |error: &dyn std::fmt::Display| format!("the probe {name} can't be put in place: {error}");
-        let target = CString::new(target.into_vec()).map_err(|error| problem(&error))?;
-        let kind = kind_of(kind).map_err(|error| problem(&error))?;
         for site in &probe.sites {
             let number = links.len() as u32;
-            tell(ebpf, number, words(probe, event as u32, site)).map_err(|error| problem(&error))?;
-            let program = loaded(ebpf, program).map_err(|error| problem(&error))?;
-            let config = u64::from(probe.at_return) | site.semaphore << 32;
-            let place = ProbePlace { kind, config, target: &target, offset: site.offset };
-            let link = attach_probe(program, place, number.into());
-            links.push(link.map_err(|error| problem(&error))?);
+            tell(ebpf, number, words(probe, event as u32, site)).map_err(|error| probe.problem(&error))?;
+            let program = loaded(ebpf, program).map_err(|error| probe.problem(&error))?;
+            links.push(probe.put_at(site, program, number.into())?);
         }
     }
     Ok(Attached(links))
+}
+
+impl Probe {
+    /// Puts a program of somebody's own into all places of this probe, with a cookie that it gets to know, until what is returned
+    /// is closed.
+    ///
+    /// # Errors
+    /// A line that says why it can't be put there.
+    pub fn put(&self, program: BorrowedFd<'_>, cookie: u64) -> Result<Vec<OwnedFd>, String> {
+        self.sites.iter().map(|site| self.put_at(site, program, cookie)).collect()
+    }
+
+    fn put_at(&self, site: &Site, program: BorrowedFd<'_>, cookie: u64) -> Result<OwnedFd, String> {
+        let (kind, target) = match &self.target {
+            Target::File(file) => ("uprobe", file.clone().into_os_string()),
+            Target::Kernel(function) => ("kprobe", OsString::from(function)),
+        };
+        let target = CString::new(target.into_vec()).map_err(|error| self.problem(&error))?;
+        let kind = kind_of(kind).map_err(|error| self.problem(&error))?;
+        let config = u64::from(self.at_return) | site.semaphore << 32;
+        let place = ProbePlace { kind, config, target: &target, offset: site.offset };
+        attach_probe(program, place, cookie).map_err(|error| self.problem(&error))
+    }
+
+    fn problem(&self, error: &dyn std::fmt::Display) -> String {
+        format!("the probe {} can't be put in place: {error}", self.event.full_name())
+    }
 }
 
 /// A program, which is loaded when it is asked for first.

@@ -380,7 +380,8 @@ fn innermost(state: &State) -> Option<&(String, u64)> {
     state.hard.last()
 }
 
-fn soft_name(number: u32) -> String {
+/// The name of a soft interrupt.
+pub(super) fn soft_name(number: u32) -> String {
     SOFT_INTERRUPTS.get(number as usize).map_or_else(|| "one of the kernel's".into(), |name| (*name).into())
 }
 
@@ -415,7 +416,7 @@ fn switched_in(stack: &[String]) -> Vec<String> {
 }
 
 /// Neighbours of one charge are one segment.
-fn merged(segments: Vec<Segment>) -> Vec<Segment> {
+pub(super) fn merged(segments: Vec<Segment>) -> Vec<Segment> {
     let mut merged: Vec<Segment> = Vec::new();
     for segment in segments {
         match merged.last_mut() {

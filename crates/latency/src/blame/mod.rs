@@ -12,16 +12,18 @@
 //! [`Cause::Unknown`], and says so.
 
 mod charge;
+mod job;
 mod moments;
 mod timeline;
 
 use serde::{Deserialize, Serialize};
 
 pub use charge::charge;
+pub use job::{charge_job, place_of};
 pub use moments::{Decoded, MOMENT_SIZE, MOMENTS, Moment, SIDE_HEAD, Thread, What, decode};
 pub use timeline::SOFT_INTERRUPTS;
 
-/// Why a thread did not run in a segment of its latency.
+/// Why a thread did not run in a segment of its latency; what else the time of a job's activation is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
@@ -41,13 +43,17 @@ pub enum Cause {
     IdleExit,
     /// What the kernel needs to handle the interrupt, to wake the thread and to switch to it.
     OwnPath,
+    /// It ran: the job's own work.
+    Work,
+    /// It slept: for a lock, for data, until a time.
+    Waiting,
     /// It was not noted, or was overwritten.
     Unknown,
 }
 
 impl Cause {
     /// All, in the order in which tables have them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::InterruptsOff,
         Self::PreemptionOff,
         Self::HigherPriority,
@@ -56,6 +62,8 @@ impl Cause {
         Self::LateTimer,
         Self::IdleExit,
         Self::OwnPath,
+        Self::Work,
+        Self::Waiting,
         Self::Unknown,
     ];
 
@@ -70,6 +78,8 @@ impl Cause {
             Self::LateTimer => "late-timer",
             Self::IdleExit => "idle-exit",
             Self::OwnPath => "own-path",
+            Self::Work => "work",
+            Self::Waiting => "waiting",
             Self::Unknown => "unknown",
         }
     }
@@ -85,6 +95,8 @@ impl Cause {
             Self::LateTimer => "hardware or hypervisor",
             Self::IdleExit => "idle exit",
             Self::OwnPath => "wake-up and switch",
+            Self::Work => "its own work",
+            Self::Waiting => "it waited",
             Self::Unknown => "unknown",
         }
     }
@@ -99,7 +111,7 @@ pub struct Segment {
     pub end: u64,
     /// The CPU that was looked at.
     pub cpu: u32,
-    /// Why the thread did not run.
+    /// Why the thread did not run, or what it did.
     pub cause: Cause,
     /// Which interrupt, soft interrupt or thread; empty if nobody.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     Error,
     body::{Body, read_maxima},
-    store::{DAY, Event, Fact, Failure, HOUR, Incident, Store, event_of, floor},
+    store::{DAY, Event, Fact, Failure, HOUR, Incident, OF_A_JOB, Store, event_of, floor},
 };
 use crate::kinds::Kind;
 
@@ -330,12 +330,14 @@ fn incidents(connection: &Connection, span: Span) -> Result<Vec<Incident>, Failu
     let rows = statement.query_map(bounds, |row| {
         let kind: String = row.get(4)?;
         let number = |column| Ok::<u64, rusqlite::Error>(row.get::<_, i64>(column)?.max(0) as u64);
-        Ok(Kind::of_name(&kind).map(|kind| Incident {
+        // Of a kind that isn't known, nothing can be said.
+        let known = Kind::of_name(&kind);
+        Ok((known.is_some() || kind == OF_A_JOB).then(|| Incident {
             time_ns: number(0).unwrap_or(0),
             cpu: row.get(1).unwrap_or(0),
             tid: row.get(2).unwrap_or(0),
             thread: row.get(3).unwrap_or_default(),
-            kind,
+            kind: known,
             latency_ns: number(5).unwrap_or(0),
             cause: row.get(6).unwrap_or_default(),
             folder: row.get::<_, String>(7).unwrap_or_default().into(),

@@ -39,6 +39,9 @@ pub const KEPT_HOURS: i64 = 400 * 24;
 /// How many starts, events and incidents there are, each.
 const KEPT_OTHERS: i64 = 100_000;
 
+/// In the place of an incident's kind: a job missed its deadline.
+pub const OF_A_JOB: &str = "job";
+
 /// A property of the system, such as its kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
@@ -59,8 +62,8 @@ pub struct Incident {
     pub tid: u32,
     /// Its name.
     pub thread: String,
-    /// Of which kind.
-    pub kind: Kind,
+    /// Of which kind; none for a job that missed its deadline.
+    pub kind: Option<Kind>,
     /// How long, in nanoseconds.
     pub latency_ns: u64,
     /// What is to blame, in a few words.
@@ -186,7 +189,7 @@ impl Store {
                 incident.cpu,
                 incident.tid,
                 incident.thread,
-                incident.kind.name(),
+                incident.kind.map_or(OF_A_JOB, Kind::name),
                 saturated(incident.latency_ns),
                 incident.cause,
                 incident.folder.to_string_lossy()

@@ -15,7 +15,8 @@ use tompion_session::write_told;
 
 use crate::{
     Error, Kind,
-    blame::{Cause, Question, Segment, charge},
+    blame::{Cause, Question, Segment, charge, charge_job},
+    jobs::{Release, Wake},
     report::{Report, priority_words},
     watch::Caught,
 };
@@ -36,6 +37,19 @@ pub struct Party {
     pub name: String,
     /// Its priority in words: `rt 80`.
     pub priority: String,
+}
+
+/// The activation of a job that missed its deadline. Times are CLOCK_MONOTONIC.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissedJob {
+    /// The job's name.
+    pub name: String,
+    /// What began the activation; `question` has when.
+    pub released_by: Release,
+    /// The wake-up that was the release, if one was.
+    pub wake: Option<Wake>,
+    /// When the job's code began.
+    pub begin_ns: u64,
 }
 
 /// All of one cause.
@@ -70,8 +84,12 @@ pub struct Incident {
     pub pid: u32,
     /// Who had the CPU until then.
     pub before: Party,
-    /// The class of the wake-up: `wakeup`, `shared` or `preempted`.
+    /// The class of the wake-up: `wakeup`, `shared` or `preempted`; of a job `job`.
     pub class: String,
+    /// The job that missed its deadline, if it isn't about a wake-up: then the latency is its response time, and the limit its
+    /// deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<MissedJob>,
     /// The moments of the latency.
     pub question: Question,
     /// Causes, the largest first.
@@ -88,7 +106,10 @@ impl Incident {
     /// Explains what was caught. `not_saved_before` is how many late wake-ups before it were not kept.
     pub fn of(caught: &Caught, not_saved_before: u64) -> Self {
         let Caught { crossing, question, history, .. } = caught;
-        let segments = charge(question, history);
+        let segments = match &caught.job {
+            Some(job) => charge_job(question, job.wake.as_ref(), history),
+            None => charge(question, history),
+        };
         let latency_ns = question.end - question.begin();
         let now = tompion_os::monotonic_ns();
         let ahead_ns = tompion_os::realtime_ns().saturating_sub(now);
@@ -104,7 +125,11 @@ impl Incident {
             thread: party(crossing.tid, &crossing.name, crossing.priority),
             pid: crossing.pid,
             before: party(crossing.other_tid, &crossing.other_name, crossing.other_priority),
-            class: Kind::ALL.get(crossing.kind as usize).map_or("unknown", |kind| kind.name()).into(),
+            class: match &caught.job {
+                Some(_) => "job".into(),
+                None => Kind::ALL.get(crossing.kind as usize).map_or("unknown", |kind| kind.name()).into(),
+            },
+            job: caught.job.clone(),
             question: question.clone(),
             causes: shares(&segments, latency_ns),
             segments,
@@ -233,6 +258,10 @@ impl Segment {
             Cause::LateTimer => "hardware or a hypervisor had the processor".into(),
             Cause::IdleExit => "the processor woke up from idle".into(),
             Cause::OwnPath => "the kernel woke the thread and switched to it".into(),
+            Cause::Work => "was its own work".into(),
+            Cause::Waiting if who.is_empty() => "it waited".into(),
+            Cause::Waiting if self.tid == 0 => format!("it waited, until woken by the interrupt `{who}`"),
+            Cause::Waiting => format!("it waited, until woken by {who} (thread {})", self.tid),
             Cause::Unknown => "nobody knows".into(),
         }
     }

@@ -170,8 +170,11 @@ fn spans(incident: &Incident) -> Told {
     }
     let (tid, cpu) = (incident.thread.tid, incident.question.cpu);
     let told = |class, time, payload| ToldEvent { class, time, cpu, tid, payload };
-    let why =
-        format!("ran {} µs late; the limit is {} µs", incident.latency_ns / 1000, incident.limit_ns / 1000);
+    let (latency, limit) = (incident.latency_ns / 1000, incident.limit_ns / 1000);
+    let why = match &incident.job {
+        Some(job) => format!("{} took {latency} µs; the deadline is {limit} µs", job.name),
+        None => format!("ran {latency} µs late; the limit is {limit} µs"),
+    };
     let (begin, end) = (incident.question.begin(), incident.question.end);
     let mut events = vec![told(0, begin, Payload::default().word(incident.latency_ns).text(&why).done())];
     for segment in &incident.segments {

@@ -14,6 +14,7 @@ const STACK: usize = 16 + DEPTH * 8;
 const RULE: usize = 48;
 const SETTINGS: usize = FIRST_RULE + MOST_RULES * RULE;
 
+const SIDE_NOW: usize = 0;
 const ARMED: usize = 4;
 const NOT_BEFORE: usize = 8;
 const LOWEST: usize = 16;
@@ -117,10 +118,31 @@ impl Memory {
         let map = |array, size: usize| SharedMap::of_bpf_array(array, size as u64);
         Ok(Self {
             cpus,
-            settings: map(settings, SETTINGS)?,
+            settings: Self::settings(settings)?,
             sides: map(sides, cpus * 2 * SIDE)?,
             stacks: map(stacks, cpus * 2 * STACKS * STACK)?,
         })
+    }
+
+    /// Keeps what was noted until now, if anything may be kept: which side. It is counted as late in any case. The same as the program
+    /// does in the switch in which a latency ends (`flip` in `blame.bpf.c`).
+    pub fn flip(settings: &SharedMap, now: u64) -> Option<u32> {
+        settings.word(LATE).fetch_add(1, Ordering::Relaxed);
+        // Pairs with `arm`: the other side is empty.
+        let take = || settings.half(ARMED).compare_exchange(1, 0, Ordering::AcqRel, Ordering::Relaxed);
+        if now < settings.word(NOT_BEFORE).load(Ordering::Relaxed) || take().is_err() {
+            settings.word(NOT_SAVED).fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let side = settings.half(SIDE_NOW).load(Ordering::Relaxed) & 1;
+        settings.word(SINCE + (side ^ 1) as usize * 8).store(now, Ordering::Relaxed);
+        settings.half(SIDE_NOW).fetch_add(1, Ordering::Release);
+        Some(side)
+    }
+
+    /// The settings alone, mapped.
+    pub fn settings(array: BorrowedFd<'_>) -> std::io::Result<SharedMap> {
+        SharedMap::of_bpf_array(array, SETTINGS as u64)
     }
 
     /// Before the programs are attached.
@@ -128,13 +150,19 @@ impl Memory {
         for (number, rule) in rules.iter().take(MOST_RULES).enumerate() {
             self.settings.copy_in(FIRST_RULE + number * RULE, &rule.bytes());
         }
-        let lowest = rules.iter().map(|rule| rule.limit).min().unwrap_or(u64::MAX);
+        // Programs compare with a sign.
+        let lowest = rules.iter().map(|rule| rule.limit).min().unwrap_or(i64::MAX as u64);
         self.settings.word(LOWEST).store(lowest, Ordering::Relaxed);
     }
 
     /// From when on late wake-ups are saved, by CLOCK_MONOTONIC.
     pub fn save_from(&self, time: u64) {
         self.settings.word(NOT_BEFORE).store(time, Ordering::Relaxed);
+    }
+
+    /// From now on everything is noted on the side that is written first.
+    pub fn begin(&self, now: u64) {
+        self.settings.word(SINCE).store(now, Ordering::Relaxed);
     }
 
     /// Lets the next late wake-up flip the sides. The side that is not written must be empty ([`Memory::empty`]).
@@ -158,7 +186,7 @@ impl Memory {
         (load(LATE), load(NOT_SAVED))
     }
 
-    /// From when on a side was written, by CLOCK_MONOTONIC; 0 is since the programs were attached.
+    /// From when on a side was written, by CLOCK_MONOTONIC.
     pub fn since(&self, side: u32) -> u64 {
         self.settings.word(SINCE + side as usize * 8).load(Ordering::Relaxed)
     }

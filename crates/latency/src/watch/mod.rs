@@ -19,14 +19,18 @@ use std::{
 use aya::{
     Btf, Ebpf, EbpfLoader,
     maps::{Map, MapData, RingBuf},
-    programs::{BtfTracePoint, ProgramError, tp_btf::BtfTracePointLink},
+    programs::{ProgramError, tp_btf::BtfTracePointLink},
 };
 use tompion_kernel::{Error as KernelError, chain, refused, stacks::KernelSymbols};
+use tompion_os::SharedMap;
 
 use crate::{
     Error,
     blame::{self, History, Noted, Question, What},
+    incident::MissedJob,
+    jobs::{Missed, Release},
     pins::{self, Pins},
+    programs::{attach, missing, share_processors},
 };
 use memory::Memory;
 
@@ -61,6 +65,8 @@ const PROGRAMS: [(&str, &str); 21] = [
     ("switches", "sched_switch"),
 ];
 
+/// The priority of an ordinary thread, as the kernel counts.
+const ORDINARY: i32 = 120;
 /// Programs may still write into a side for so long after it was flipped.
 const SETTLE: Duration = Duration::from_millis(2);
 
@@ -73,10 +79,10 @@ pub struct Watch {
     symbols: KernelSymbols,
     /// Programs are attached as long as these are there.
     _links: Vec<BtfTracePointLink>,
-    _ebpf: Ebpf,
+    ebpf: Ebpf,
 }
 
-/// A late wake-up, with what was noted before it.
+/// A late wake-up or a missed deadline, with what was noted before it.
 #[derive(Clone, Debug)]
 pub struct Caught {
     /// What the programs say of it.
@@ -89,6 +95,20 @@ pub struct Caught {
     pub overwritten: Vec<u64>,
     /// How many moments were not whole.
     pub refused: u64,
+    /// The job that missed its deadline, if it isn't about a wake-up.
+    pub job: Option<MissedJob>,
+}
+
+/// Keeps what was noted, from any thread of this process.
+pub struct Trigger {
+    settings: SharedMap,
+}
+
+impl Trigger {
+    /// Keeps what was noted until now, if nothing else is kept at the moment: which side.
+    pub fn pull(&self) -> Option<u32> {
+        Memory::flip(&self.settings, tompion_os::monotonic_ns())
+    }
 }
 
 impl Watch {
@@ -103,7 +123,7 @@ impl Watch {
         let cpus = tompion_os::possible_cpus();
         // The loader finds arrays of others by their plain names, in a folder of its own.
         let folder = pins.prepare()?;
-        let ebpf = shared(pins.folder(), &folder).and_then(|()| load(&btf, &folder, cpus));
+        let ebpf = share_processors(pins.folder(), &folder).and_then(|()| load(&btf, &folder, cpus));
         pins::remove(&folder);
         let mut ebpf = ebpf?;
         let memory = map(&ebpf, cpus)?;
@@ -122,8 +142,9 @@ impl Watch {
                 Err(error) => return Err(refused(name, &error).into()),
             }
         }
+        memory.begin(tompion_os::monotonic_ns());
         memory.arm();
-        Ok(Self { memory, messages, waiting, symbols, _links: links, _ebpf: ebpf })
+        Ok(Self { memory, messages, waiting, symbols, _links: links, ebpf })
     }
 
     /// Becomes readable when a wake-up was late.
@@ -153,7 +174,22 @@ impl Watch {
     }
 
     fn read(&self, crossing: Crossing) -> Caught {
-        let side = crossing.side;
+        let (history, overwritten, refused) = self.history(crossing.side);
+        let question = Question {
+            intended: crossing.intended,
+            fired: crossing.fired,
+            woken: crossing.woken,
+            end: crossing.end,
+            tid: crossing.tid,
+            priority: crossing.priority,
+            cpu: crossing.cpu,
+            stack: self.names(&crossing.stack),
+        };
+        Caught { crossing, question, history, overwritten, refused, job: None }
+    }
+
+    /// What was noted on a side: overwritten moments by CPU, and how many were not whole.
+    fn history(&self, side: u32) -> (History, Vec<u64>, u64) {
         let since = self.memory.since(side);
         let (mut history, mut overwritten, mut refused) = (History::default(), Vec::new(), 0);
         for cpu in 0..self.memory.cpus() {
@@ -171,17 +207,58 @@ impl Watch {
             }
             history.cpus.push(Noted { moments: decoded.moments, known_from, stacks });
         }
-        let question = Question {
-            intended: crossing.intended,
-            fired: crossing.fired,
-            woken: crossing.woken,
-            end: crossing.end,
-            tid: crossing.tid,
-            priority: crossing.priority,
-            cpu: crossing.cpu,
-            stack: self.names(&crossing.stack),
+        (history, overwritten, refused)
+    }
+
+    /// The missed deadline that is kept. Nothing is kept beside it until [`Watch::go_on`].
+    pub fn read_missed(&self, missed: &Missed) -> Caught {
+        std::thread::sleep(SETTLE);
+        let Missed { activation, side, name, thread } = missed;
+        let (history, overwritten, refused) = self.history(*side);
+        let (tid, pid, end) = (activation.tid, activation.pid, activation.end);
+        let (cpu, priority) = blame::place_of(tid, end, &history).unwrap_or((0, ORDINARY));
+        let wake = activation.wake.unwrap_or_default();
+        // Without a timer, its release is a wake-up of its own: nobody had to do anything for it.
+        let is_by_timer = activation.by == Release::Timer;
+        let intended = if is_by_timer { activation.release } else { 0 };
+        let woken = if is_by_timer { wake.woken } else { activation.release };
+        let fired = if is_by_timer { wake.fired } else { 0 };
+        let question = Question { intended, fired, woken, end, tid, priority, cpu, ..Question::default() };
+        let job = MissedJob {
+            name: name.clone(),
+            released_by: activation.by,
+            wake: activation.wake,
+            begin_ns: activation.begin,
         };
-        Caught { crossing, question, history, overwritten, refused }
+        let crossing = Crossing {
+            woken,
+            intended,
+            fired,
+            end,
+            limit: activation.deadline,
+            tid,
+            pid,
+            priority,
+            cpu,
+            kind: u32::MAX,
+            side: *side,
+            other_tid: 0,
+            other_priority: ORDINARY,
+            name: thread.clone(),
+            other_name: String::new(),
+            stack: Vec::new(),
+        };
+        Caught { crossing, question, history, overwritten, refused, job: Some(job) }
+    }
+
+    /// For who finds out by itself that something was late.
+    ///
+    /// # Errors
+    /// If the settings can't be mapped.
+    pub fn trigger(&self) -> Result<Trigger, Error> {
+        let Some(Map::Array(array)) = self.ebpf.map("settings") else { return Err(missing("settings")) };
+        let settings = Memory::settings(array.fd().as_fd()).map_err(KernelError::Rings)?;
+        Ok(Trigger { settings })
     }
 
     /// Functions by addresses of returns, the innermost first.
@@ -196,16 +273,6 @@ impl Watch {
         let name = self.symbols.name(address, false).unwrap_or_else(|| format!("{address:#x}"));
         name.strip_suffix("+0x0").map_or(name.clone(), str::to_owned)
     }
-}
-
-/// Puts the array of the monitor's that the programs read where the loader finds it.
-fn shared(from: &Path, to: &Path) -> Result<(), Error> {
-    let path = from.join("array-processors");
-    let array = MapData::from_pin(&path)
-        .map_err(|error| KernelError::Refused(path.display().to_string(), chain(&error)))?;
-    array
-        .pin(to.join("processors"))
-        .map_err(|error| KernelError::Refused("to pin processors".into(), chain(&error)).into())
 }
 
 fn load(btf: &Btf, folder: &Path, cpus: u32) -> Result<Ebpf, Error> {
@@ -227,20 +294,4 @@ fn map(ebpf: &Ebpf, cpus: u32) -> Result<Memory, Error> {
     };
     let arrays = [array("settings")?, array("sides")?, array("stacks")?];
     Memory::map(arrays, cpus).map_err(|error| KernelError::Rings(error).into())
-}
-
-fn attach(
-    ebpf: &mut Ebpf,
-    name: &str,
-    tracepoint: &str,
-    btf: &Btf,
-) -> Result<BtfTracePointLink, ProgramError> {
-    let program: &mut BtfTracePoint = ebpf.program_mut(name).ok_or(ProgramError::NotLoaded)?.try_into()?;
-    program.load(tracepoint, btf)?;
-    let id = program.attach()?;
-    program.take_link(id)
-}
-
-fn missing(name: &str) -> Error {
-    KernelError::Refused(name.into(), "this build doesn't have it".into()).into()
 }

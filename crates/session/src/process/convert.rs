@@ -74,6 +74,10 @@ impl Process {
         clock: &mut ClockMap,
     ) -> io::Result<()> {
         let Place { stream, cpu, position } = place;
+        if self.attention.jobs.is_some() {
+            self.tell_job(stream, (number, tid, time, payload), clock);
+            return Ok(());
+        }
         let Some(id) = self.class_id(number) else {
             match self.states.get_mut(stream) {
                 // Its description is on another page.
@@ -103,6 +107,21 @@ impl Process {
                 self.refuse(stream);
                 Ok(())
             }
+        }
+    }
+
+    /// Tells a job's begin or end.
+    fn tell_job(&mut self, stream: usize, record: (u32, u32, u64, &[u8]), clock: &mut ClockMap) {
+        let (number, tid, time, payload) = record;
+        if !self.classes.contains_key(&number) {
+            self.read_catalog();
+        }
+        let time = if self.given_time { time.min(LATEST) } else { clock.to_plausible_ns(time) };
+        let class = self.classes.get(&number);
+        let describe = || class?.as_ref().map(|class| &class.event);
+        let jobs = self.attention.jobs.as_mut();
+        if !jobs.is_some_and(|jobs| jobs.tell(number, (time, tid, payload), describe)) {
+            self.refuse(stream);
         }
     }
 
@@ -210,8 +229,8 @@ impl Process {
         enough: u64,
         clock: &mut ClockMap,
     ) -> bool {
-        // What a filter or contexts ask of threads takes the long path.
-        if self.attention.threads.is_some() {
+        // What a filter or contexts ask of threads takes the long path, and so do jobs that are told.
+        if self.attention.threads.is_some() || self.attention.jobs.is_some() {
             return false;
         }
         let cpu = ring as u32 % self.geometry.cpus();

@@ -155,6 +155,7 @@ impl Fixture {
             attention: Attention {
                 threads: filter.as_ref().map(|_| Threads::new(std::process::id(), 1, Vec::new())),
                 filter,
+                jobs: None,
             },
             kept_in: None,
         };

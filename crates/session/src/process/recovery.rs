@@ -183,6 +183,6 @@ impl Attention {
         let filter = terms.rules.filter.clone().filter(|filter| filter::needs_session(filter));
         let threads = (filter.is_some() || !terms.contexts.is_empty())
             .then(|| Threads::recall(inner_pid, terms.contexts.clone(), kept_in.threads()));
-        Self { threads, filter }
+        Self { threads, filter, jobs: None }
     }
 }

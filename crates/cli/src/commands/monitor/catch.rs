@@ -1,4 +1,4 @@
-//! `--threshold`: wake-ups that are too late become folders, until Ctrl-C.
+//! `--threshold` and `--misses`: wake-ups that are too late and missed deadlines become folders, until Ctrl-C.
 
 use std::{
     io::Write as _,
@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use jiff::{Timestamp, tz::TimeZone};
 use tompion_latency::{
     Monitor,
@@ -30,27 +30,32 @@ const LATE: Interest = 2;
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Args)]
+#[group(skip)]
+#[command(group(ArgGroup::new("kept").args(["rules", "misses"]).multiple(true)))]
 pub struct Wish {
     /// Keep what happened before each wake-up that is later than this: 100us; of some threads: 'ctl*=50us'; of a kind:
     /// 'wakeup:ctl*=20us'. May be given more than once; the first that fits a thread decides
     #[arg(long = "threshold", value_name = "[KIND:][THREADS=]TIME", value_parser = rule, conflicts_with_all = ["once", "json"])]
     rules: Vec<Rule>,
-    /// With --threshold: where the folders of late wake-ups go
-    #[arg(long, value_name = "DIR", default_value = ".", requires = "rules")]
+    /// With --job: keep what happened before each missed deadline
+    #[arg(long, requires = "jobs", conflicts_with_all = ["once", "json"])]
+    misses: bool,
+    /// With --threshold or --misses: where the folders of late wake-ups go
+    #[arg(long, value_name = "DIR", default_value = ".", requires = "kept")]
     incidents: PathBuf,
-    /// With --threshold: keep none for so long after one was kept
-    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "10s", requires = "rules")]
+    /// With --threshold or --misses: keep none for so long after one was kept
+    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "10s", requires = "kept")]
     pause: Duration,
-    /// With --threshold: end after so many were kept
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..), requires = "rules")]
+    /// With --threshold or --misses: end after so many were kept
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..), requires = "kept")]
     most: Option<u64>,
-    /// With --threshold: run this with the shell for each that was kept; $TOMPION_INCIDENT is its folder, $TOMPION_LATENCY_NS
+    /// With --threshold or --misses: run this with the shell for each that was kept; $TOMPION_INCIDENT is its folder, $TOMPION_LATENCY_NS
     /// how late it was, $TOMPION_THREAD who
-    #[arg(long, value_name = "COMMAND", requires = "rules")]
+    #[arg(long, value_name = "COMMAND", requires = "kept")]
     exec: Option<String>,
-    /// With --threshold: keep what programs recorded of these events, too, as far back as their rings hold: 'app:*'. May be given
+    /// With --threshold or --misses: keep what programs recorded of these events, too, as far back as their rings hold: 'app:*'. May be given
     /// more than once
-    #[arg(long = "with", value_name = "EVENTS", requires = "rules")]
+    #[arg(long = "with", value_name = "EVENTS", requires = "kept")]
     programs: Vec<String>,
 }
 
@@ -61,7 +66,7 @@ fn rule(text: &str) -> Result<Rule, String> {
 impl Wish {
     /// Whether late wake-ups are to be kept.
     pub fn is_asked_for(&self) -> bool {
-        !self.rules.is_empty()
+        !self.rules.is_empty() || self.misses
     }
 }
 
@@ -80,15 +85,29 @@ pub struct Catcher<'a> {
 
 impl<'a> Catcher<'a> {
     /// Watches from now on. `inheritance` is what commands get of this process as it was before it took signals.
-    pub fn begin(name: &str, wish: &'a Wish, end: &End, inheritance: Inheritance) -> anyhow::Result<Self> {
+    pub fn begin(
+        (name, monitor): (&str, &Monitor),
+        wish: &'a Wish,
+        end: &End,
+        inheritance: Inheritance,
+    ) -> anyhow::Result<Self> {
         let folder = &wish.incidents;
         std::fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
         let is_wanted = !wish.programs.is_empty();
         let recorder = is_wanted.then(|| Recorder::begin(folder, &wish.programs, inheritance)).transpose()?;
         let watch = Watch::begin(name, &wish.rules)?;
         end.poller.add(watch.descriptor(), LATE).context("can't wait for late wake-ups")?;
-        let limits: Vec<String> = wish.rules.iter().map(in_words).collect();
-        say(format!("waiting for wake-ups that take longer than {}; Ctrl-C ends it", limits.join(", ")));
+        let mut awaited = Vec::new();
+        if !wish.rules.is_empty() {
+            let limits: Vec<String> = wish.rules.iter().map(in_words).collect();
+            awaited.push(format!("wake-ups that take longer than {}", limits.join(", ")));
+        }
+        if let Some(jobs) = monitor.jobs().filter(|_| wish.misses) {
+            end.poller.add(jobs.descriptor(), LATE).context("can't wait for missed deadlines")?;
+            jobs.keep_missed(watch.trigger()?);
+            awaited.push("deadlines that are missed".into());
+        }
+        say(format!("waiting for {}; Ctrl-C ends it", awaited.join(" and ")));
         Ok(Self {
             wish,
             watch,
@@ -111,7 +130,9 @@ impl<'a> Catcher<'a> {
         let mut kept = Vec::new();
         self.commands.retain_mut(|command| !matches!(command.try_wait(), Ok(Some(_))));
         while !self.has_enough() {
-            let Some(caught) = self.watch.take() else { break };
+            let missed = || Some(self.watch.read_missed(&monitor.jobs()?.take_missed()?));
+            let missed = if self.wish.misses { missed() } else { None };
+            let Some(caught) = missed.or_else(|| self.watch.take()) else { break };
             // At once: programs go on writing.
             self.recorder.iter_mut().for_each(Recorder::ask);
             let incident = Incident::of(&caught, self.watch.late().1);
@@ -128,7 +149,7 @@ impl<'a> Catcher<'a> {
                     kept.push((incident, folder));
                 }
                 // The next one may have room.
-                Err(error) => say(format!("a late wake-up was not kept: {:#}", anyhow::Error::from(error))),
+                Err(error) => say(format!("what was late was not kept: {:#}", anyhow::Error::from(error))),
             }
         }
         if self.told_at.elapsed() >= TELL_EVERY {
@@ -151,6 +172,9 @@ impl<'a> Catcher<'a> {
             let mut command = Command::new("/bin/sh");
             command.args(["-c", text]).env("TOMPION_INCIDENT", folder).env("TOMPION_LATENCY_NS", latency);
             command.env("TOMPION_THREAD", &incident.thread.name);
+            if let Some(job) = &incident.job {
+                command.env("TOMPION_JOB", &job.name);
+            }
             self.inheritance.hand_on(&mut command);
             match command.spawn() {
                 Ok(child) => self.commands.push(child),
@@ -160,10 +184,19 @@ impl<'a> Catcher<'a> {
         Ok(())
     }
 
+    /// What is caught, for sentences with a number.
+    fn what(&self) -> &'static str {
+        match (self.wish.rules.is_empty(), self.wish.misses) {
+            (_, false) => "late wake-up",
+            (true, true) => "missed deadline",
+            (false, true) => "late one",
+        }
+    }
+
     fn tell_not_kept(&mut self) {
         let not_saved = self.watch.late().1;
         if not_saved > self.told {
-            let more = counted(not_saved - self.told, "late wake-up");
+            let more = counted(not_saved - self.told, self.what());
             say(format!("{more} had no folder: within {:?} of another one (--pause)", self.wish.pause));
         }
         self.told = not_saved;
@@ -174,7 +207,7 @@ impl<'a> Catcher<'a> {
     pub fn finish(mut self) {
         let (late, not_saved) = self.watch.late();
         let kept = counted(self.kept, "incident");
-        say(format!("{kept} kept of {}; {not_saved} had no folder (--pause)", counted(late, "late wake-up")));
+        say(format!("{kept} kept of {}; {not_saved} had no folder (--pause)", counted(late, self.what())));
         for command in &mut self.commands {
             let _ = command.wait();
         }

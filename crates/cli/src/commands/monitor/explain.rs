@@ -10,7 +10,7 @@ use clap::Args;
 use jiff::{Timestamp, tz::TimeZone};
 use tompion_latency::{
     blame::{Cause, Segment},
-    incident::Incident,
+    incident::{Incident, MissedJob},
 };
 
 use crate::{messages::harmless, units};
@@ -64,13 +64,17 @@ fn newest(parent: &Path) -> Option<PathBuf> {
 /// Who, how late, and mostly why.
 pub fn sentence(incident: &Incident) -> String {
     let thread = harmless(&incident.thread.name).into_owned();
-    let mut text = format!(
-        "{thread} (thread {}, {}) ran {} late on CPU {}",
-        incident.thread.tid,
-        incident.thread.priority,
-        units::in_words(incident.latency_ns as f64),
-        incident.question.cpu
-    );
+    let (tid, priority, cpu) = (incident.thread.tid, &incident.thread.priority, incident.question.cpu);
+    let time = units::in_words(incident.latency_ns as f64);
+    let mut text = match &incident.job {
+        Some(job) => {
+            let (job, deadline) = (harmless(&job.name), units::in_words(incident.limit_ns as f64));
+            format!(
+                "{job} ({thread}, thread {tid}, {priority}) took {time} on CPU {cpu}, of {deadline} at most"
+            )
+        }
+        None => format!("{thread} (thread {tid}, {priority}) ran {time} late on CPU {cpu}"),
+    };
     if let Some(segment) = incident.main_segment() {
         let percent = incident.main_percent();
         let _ = write!(text, ": {percent:.0} % of that {}", harmless(&segment.in_words()));
@@ -85,11 +89,17 @@ fn whole(incident: &Incident, folder: &Path) -> String {
     let time = time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S.%6f %Z").to_string();
     let _ = writeln!(
         text,
-        "{DIM}{time}; the limit is {}; until then {} (thread {}, {}) had the processor{END}\n",
-        units::in_words(incident.limit_ns as f64),
-        harmless(&incident.before.name),
-        incident.before.tid,
-        incident.before.priority
+        "{DIM}{time}; {}{END}\n",
+        match &incident.job {
+            Some(job) => in_parts(incident, job),
+            None => format!(
+                "the limit is {}; until then {} (thread {}, {}) had the processor",
+                units::in_words(incident.limit_ns as f64),
+                harmless(&incident.before.name),
+                incident.before.tid,
+                incident.before.priority
+            ),
+        }
     );
     line(&mut text, incident);
     shares(&mut text, incident);
@@ -100,6 +110,15 @@ fn whole(incident: &Incident, folder: &Path) -> String {
     let folder = folder.display().to_string();
     let _ = writeln!(text, "{DIM}the trace: tompion view {}{END}", harmless(&folder));
     text
+}
+
+/// When the thread ran, and when the job's code began, counted from the release.
+fn in_parts(incident: &Incident, job: &MissedJob) -> String {
+    let release = incident.question.begin();
+    let after = |time: u64| units::in_words(time.saturating_sub(release) as f64);
+    let running = job.wake.map(|wake| format!("running after {}, ", after(wake.running))).unwrap_or_default();
+    let begun = after(job.begin_ns);
+    format!("released by: {}; {running}begun after {begun}", job.released_by.words())
 }
 
 /// How a cause is drawn: its colour, and a letter for those who see none.
@@ -113,6 +132,8 @@ fn style(cause: Cause) -> (&'static str, char) {
         Cause::LateTimer => ("\x1b[91m", 'L'),
         Cause::IdleExit => ("\x1b[32m", 'Z'),
         Cause::OwnPath => ("\x1b[2m", '.'),
+        Cause::Work => ("\x1b[92m", 'W'),
+        Cause::Waiting => ("\x1b[94m", 'B'),
         Cause::Unknown => ("\x1b[2m", '?'),
     }
 }
@@ -138,9 +159,13 @@ fn line(text: &mut String, incident: &Incident) {
         let (colour, letter) = style(segment.cause);
         let _ = write!(text, "{colour}{letter}{END}");
     }
-    let left = if incident.question.intended == 0 { "woken" } else { "timer due" };
-    let room = LINE - left.chars().count() - "running".len();
-    let _ = writeln!(text, "\n  {left}{:room$}running\n", "");
+    let (left, right) = match &incident.job {
+        Some(job) => (job.released_by.words(), "end"),
+        None if incident.question.intended == 0 => ("woken", "running"),
+        None => ("timer due", "running"),
+    };
+    let room = LINE - left.chars().count() - right.len();
+    let _ = writeln!(text, "\n  {left}{:room$}{right}\n", "");
 }
 
 fn shares(text: &mut String, incident: &Incident) {

@@ -64,12 +64,16 @@ impl Keeping {
     /// Keeps that a wake-up was late, and where its folder is.
     fn note(&mut self, late: &incident::Incident, folder: &Path) {
         let cause = late.main_segment().map(|segment| segment.in_words()).unwrap_or_default();
+        let cause = match &late.job {
+            Some(job) => format!("{} missed its deadline: {cause}", job.name),
+            None => cause,
+        };
         let incident = Incident {
             time_ns: late.time_ns,
             cpu: late.question.cpu,
             tid: late.thread.tid,
             thread: late.thread.name.clone(),
-            kind: Kind::of_name(&late.class).unwrap_or(Kind::Wakeup),
+            kind: Kind::of_name(&late.class),
             latency_ns: late.latency_ns,
             cause,
             folder: folder.canonicalize().unwrap_or_else(|_| folder.into()),

@@ -3,6 +3,8 @@
 mod catch;
 mod explain;
 mod history;
+mod job_table;
+mod jobs;
 mod keep;
 mod live;
 mod picture;
@@ -19,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use tompion_latency::{
     Begun, Kind, Kinds, Monitor, Report,
@@ -47,6 +49,7 @@ use keep::{Beside, Keeping};
     tompion monitor plot --last year -o y.png  # the longest of a year\n  \
     sudo tompion monitor --threshold 100us     # keep what happened before each wake-up later than that\n  \
     tompion monitor explain                    # why the last of them was late\n  \
+    sudo tompion monitor --job 'motor:*'       # response times and missed deadlines of TOMPION_JOB\n  \
     sudo tompion monitor reset                 # reports begin anew\n  \
     sudo tompion monitor stop                  # count no more\n\n\
 Counting goes on in the kernel when the command ends or is killed, until `stop` or the machine's end; the next one shows \
@@ -75,6 +78,9 @@ enum Action {
     Reset,
     /// Count no more, and forget what was counted
     Stop,
+    /// Hear what programs say of their jobs (used by --job)
+    #[command(hide = true)]
+    TellJobs(jobs::Telling),
 }
 
 #[derive(Args)]
@@ -111,6 +117,8 @@ struct Watch {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    jobs: jobs::Wish,
+    #[command(flatten)]
     catch: catch::Wish,
 }
 
@@ -131,8 +139,13 @@ fn kinds(text: &str) -> Result<Kinds, String> {
 impl Watch {
     /// Whether anything was asked for that only the display understands.
     fn is_asked_for(&self) -> bool {
-        let is_served = self.listen.is_some() || self.history.is_some() || self.catch.is_asked_for();
-        self.once || self.json || self.duration.is_some() || self.kinds.is_some() || is_served
+        let is_shown = self.once || self.json || self.duration.is_some() || self.kinds.is_some();
+        is_shown || self.is_to_last() || self.jobs.is_asked_for()
+    }
+
+    /// Whether anything was asked for that goes on until the user ends it, also without a terminal.
+    fn is_to_last(&self) -> bool {
+        self.listen.is_some() || self.history.is_some() || self.catch.is_asked_for()
     }
 }
 
@@ -147,6 +160,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Some(Action::Plot(wish)) => plot(&arguments.name, wish)?,
         Some(Action::Compare(wish)) => history::compare(wish)?,
         Some(Action::Report(wish)) => history::report(wish)?,
+        Some(Action::TellJobs(telling)) => jobs::tell(telling)?,
         Some(Action::Reset) => {
             Monitor::resume(&arguments.name)?.reset()?;
             say("reports begin anew; the kernel's counters go on");
@@ -160,6 +174,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn watch(name: &str, watch: &Watch) -> anyhow::Result<()> {
+    let is_live = io::stdout().is_terminal() && !watch.json;
+    if watch.jobs.is_asked_for() && watch.duration.is_none() && !watch.is_to_last() && !is_live {
+        bail!(
+            "jobs are watched while the command runs: add --duration TIME, --listen ADDRESS:PORT or --misses"
+        );
+    }
     // Before anything begins, so that Ctrl-C ends it in order.
     let inheritance = Inheritance::current();
     let end = End::new()?;
@@ -169,8 +189,9 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<()> {
     if let (Some(kinds), Begun::Before) = (watch.kinds, begun) {
         monitor.set_kinds(kinds);
     }
+    let _session = watch.jobs.begin(name, &mut monitor, inheritance)?;
     if watch.catch.is_asked_for() {
-        let mut catcher = Catcher::begin(name, &watch.catch, &end, inheritance)?;
+        let mut catcher = Catcher::begin((name, &monitor), &watch.catch, &end, inheritance)?;
         let mut beside = Beside { keeping: keeping.as_mut(), catcher: Some(&mut catcher) };
         match watch.listen {
             Some(address) => serve::run(&mut monitor, beside, (address, &end))?,

@@ -7,6 +7,7 @@ use tompion_latency::{
     CpuReport, Histogram, Kind, KindReport, Late, Maximum, Report, ThreadReport, of_all_cpus,
 };
 
+use super::job_table;
 use crate::{
     messages::{counted, grouped, harmless},
     units,
@@ -17,7 +18,7 @@ pub const DIM: &str = "\x1b[2m";
 pub const RED: &str = "\x1b[31m";
 pub const GREEN: &str = "\x1b[32m";
 pub const YELLOW: &str = "\x1b[33m";
-const CYAN: &str = "\x1b[36m";
+pub const CYAN: &str = "\x1b[36m";
 pub const END: &str = "\x1b[0m";
 
 /// Everything that colours.
@@ -43,6 +44,7 @@ pub fn frame(report: &Report, (columns, rows): (u16, u16)) -> String {
     let mut text = String::new();
     head(&mut text, report);
     kinds(&mut text, &report.cpus, wide);
+    report.jobs.iter().for_each(|found| job_table::jobs(&mut text, found, wide));
     let mut foot = String::new();
     sums(&mut foot, report);
     // Two lines above the threads, one that says how many are left out, and one that stays empty.
@@ -60,6 +62,7 @@ pub fn whole(report: &Report) -> String {
     head(&mut text, report);
     kinds(&mut text, &report.cpus, true);
     worst(&mut text, &report.cpus, "%H:%M:%S%.6f");
+    report.jobs.iter().for_each(|found| job_table::jobs(&mut text, found, true));
     threads(&mut text, report, true, usize::MAX);
     sums(&mut text, report);
     text
@@ -112,7 +115,7 @@ fn head(text: &mut String, report: &Report) {
 }
 
 /// How many latencies lie between the bounds, logarithmically: the rare ones are what matters.
-fn distribution(histogram: &Histogram) -> String {
+pub fn distribution(histogram: &Histogram) -> String {
     let mut counts = [0u64; BOUNDS.len() + 1];
     for (begin, count) in histogram.places() {
         if let Some(sum) = counts.get_mut(BOUNDS.partition_point(|bound| *bound <= begin)) {
@@ -131,7 +134,7 @@ fn distribution(histogram: &Histogram) -> String {
 }
 
 /// What stands above distributions.
-const SCALE: &str = " 1µs      10ms";
+pub const SCALE: &str = " 1µs      10ms";
 
 /// A table of all kinds, of all CPUs together.
 pub fn kinds(text: &mut String, cpus: &[CpuReport], wide: bool) {

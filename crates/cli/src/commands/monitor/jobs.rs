@@ -1,0 +1,176 @@
+//! `--job`: activations of jobs, and whether they met their deadlines.
+
+use std::{
+    env,
+    fs::File,
+    io::{self, Read as _},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::process::CommandExt as _,
+    },
+    path::PathBuf,
+    process::{Child, ChildStdin, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use tompion_latency::{
+    Monitor,
+    jobs::{Jobs, Which, Wish as JobWish},
+};
+use tompion_os::{Inheritance, Signals};
+use tompion_protocol::rules::Rules;
+use tompion_schema::Level;
+use tompion_session::{Config, JobTeller, Mode, Target};
+
+use crate::{
+    messages::{counted, say},
+    units,
+};
+
+/// Rings hold what comes while the session sleeps and a busy machine lets it wait; jobs are few.
+const SUBBUF_SIZE: u64 = 64 << 10;
+const SUBBUFS: u64 = 4;
+/// Begins of jobs have this field, and no other event has to be recorded.
+const FILTER: &str = "deadline_ns >= 0";
+/// How long the session may take to end.
+const PATIENCE: Duration = Duration::from_secs(5);
+const SIGTERM: i32 = 15;
+const SIGKILL: i32 = 9;
+
+#[derive(Args)]
+// Another part of the command has a group of this name.
+#[group(skip)]
+pub struct Wish {
+    /// Watch jobs: those of TOMPION_JOB by their names ('motor:*', 'motor:control,deadline=5ms'), or of programs that can't
+    /// be changed: a function ('control=/usr/bin/app:on_cycle,deadline=500us'), or what lies between two places
+    /// ('control=usdt:app:loop:begin,usdt:app:loop:end'). May be given more than once
+    #[arg(long = "job", value_name = "JOB[,deadline=TIME][,period=TIME]", value_parser = wish, conflicts_with = "once")]
+    jobs: Vec<JobWish>,
+}
+
+fn wish(text: &str) -> Result<JobWish, String> {
+    JobWish::parse(text, units::time)
+}
+
+impl Wish {
+    /// Whether jobs are to be watched.
+    pub fn is_asked_for(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
+    /// Has a monitor watch the jobs; what is returned is to be kept meanwhile. `inheritance` is what the session gets of this
+    /// process as it was before it took signals.
+    pub fn begin(
+        &self,
+        name: &str,
+        monitor: &mut Monitor,
+        inheritance: Inheritance,
+    ) -> anyhow::Result<Option<Session>> {
+        if self.jobs.is_empty() {
+            return Ok(None);
+        }
+        let glob = |wish: &JobWish| match &wish.which {
+            Which::Told(glob) => Some(glob.clone()),
+            Which::Probed { .. } => None,
+        };
+        let globs: Vec<String> = self.jobs.iter().filter_map(glob).collect();
+        let mut session = (!globs.is_empty()).then(|| Session::begin(&globs, inheritance)).transpose()?;
+        let told = session.as_mut().and_then(|session| session.told.take());
+        monitor.report_jobs(Jobs::begin(name, self.jobs.clone(), told)?);
+        Ok(session)
+    }
+}
+
+/// A session that hears the programs: a process of its own, which reads what anybody wrote into rings.
+pub struct Session {
+    child: Child,
+    /// It ends when this is closed, also by the end of this process.
+    life: Option<ChildStdin>,
+    told: Option<File>,
+}
+
+impl Session {
+    fn begin(globs: &[String], inheritance: Inheritance) -> anyhow::Result<Self> {
+        let mut command = Command::new(env::current_exe().context("where is tompion?")?);
+        command.args(["monitor", "tell-jobs"]).args(globs);
+        // Ctrl-C is for this process, which has something to say before the session ends.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        inheritance.hand_on(&mut command);
+        let mut child = command.spawn().context("can't start the session that hears programs")?;
+        let told = child.stdout.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        Ok(Self { life: child.stdin.take(), child, told })
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.life = None;
+        let until = Instant::now() + PATIENCE;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > until {
+                let _ = tompion_os::kill(self.child.id(), SIGKILL);
+                let _ = self.child.wait();
+                return;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+#[derive(Args)]
+pub struct Telling {
+    /// Names of jobs
+    #[arg(value_name = "GLOB", required = true)]
+    globs: Vec<String>,
+}
+
+/// `tompion monitor tell-jobs`: such a session. It tells on standard output, and ends when standard input does.
+pub fn tell(telling: &Telling) -> anyhow::Result<()> {
+    let output = io::stdout().as_fd().try_clone_to_owned().context("can't tell jobs")?;
+    let config = Config {
+        folder: folder(),
+        rules: Rules {
+            include: telling.globs.clone(),
+            exclude: Vec::new(),
+            level: Level::LOWEST,
+            filter: Some(FILTER.into()),
+        },
+        mode: Mode::Discard,
+        subbuf_size: SUBBUF_SIZE,
+        subbufs: SUBBUFS,
+        tid: true,
+        contexts: Vec::new(),
+        application_contexts: false,
+        preload: Vec::new(),
+        library: None,
+        time: None,
+        kernel: None,
+        target: Target::Everything,
+        backing: None,
+        jobs: Some(JobTeller::new(File::from(output))),
+        user: None,
+        invocation: Vec::new(),
+    };
+    // Before there is a thread that could be ended by it.
+    let _signals = Signals::take(&[SIGTERM]).context("can't take signals")?;
+    thread::Builder::new().name("life".into()).spawn(|| {
+        // Nobody writes there.
+        let _ = io::stdin().lock().read(&mut [0]);
+        let _ = tompion_os::kill(std::process::id(), SIGTERM);
+    })?;
+    let outcome = tompion_session::record(&config, |text| say(text))?;
+    // Programs come and go all the time; those that ended while they were let in had hardly a job.
+    if let Some(first) = outcome.problems.first() {
+        let count = counted(outcome.problems.len() as u64, "program");
+        say(format!("{count} not heard; the first: {first}"));
+    }
+    Ok(())
+}
+
+/// Where a trace would be; nothing comes into it.
+fn folder() -> PathBuf {
+    env::temp_dir().join(format!("tompion-jobs-{}", std::process::id()))
+}

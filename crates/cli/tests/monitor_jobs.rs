@@ -1,0 +1,204 @@
+//! Jobs: response times and deadlines, as programs tell them and as probes see them.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command},
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::{
+    monitor::{Own, fetch, page, values},
+    monitor_incidents::folders,
+    support::{Workshop, finish, run, signal, start, tompion, wait_until},
+};
+
+/// Activations of `programs/jobs.c`, and how many are late on purpose.
+const ACTIVATIONS: u64 = 300;
+const LATE: u64 = 2;
+
+/// Whether a process has a child that hears programs.
+fn session(parent: u32) -> Option<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    children.split(' ').next()?.parse().ok()
+}
+
+/// A monitor that serves what it counts, and where.
+fn serve(own: &Own, wishes: &[&str]) -> (Child, String) {
+    let mut command = own.monitor(&["--listen", "127.0.0.1:0"]);
+    for wish in wishes {
+        command.args(["--job", wish]);
+    }
+    let mut server = start(&mut command);
+    let mut url = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut url).unwrap();
+    (server, url)
+}
+
+fn end(server: Child) {
+    signal(server.id(), Signal::INT);
+    finish(server, "monitor --listen --job").succeeded();
+}
+
+/// The report in which jobs of these names have all their activations.
+fn whole_report(url: &str, names: &[&str]) -> Value {
+    let get = || -> Value { serde_json::from_str(&fetch(url, "/api/report")).expect("JSON") };
+    let is_whole = |report: &Value| {
+        let jobs = report["jobs"]["jobs"].as_array().expect("jobs");
+        let is_there = |job: &Value, name: &str| job["name"] == name && job["activations"] == ACTIVATIONS;
+        names.iter().all(|name| jobs.iter().any(|job| is_there(job, name)))
+    };
+    wait_until("all activations", || is_whole(&get()));
+    get()
+}
+
+fn job<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let jobs = report["jobs"]["jobs"].as_array().unwrap_or_else(|| panic!("{report}"));
+    jobs.iter().find(|job| job["name"] == name).unwrap_or_else(|| panic!("no {name}: {}", report["jobs"]))
+}
+
+/// What holds of that program's job, whoever tells it.
+fn holds(job: &Value) {
+    assert_eq!((&job["activations"], &job["misses"]), (&ACTIVATIONS.into(), &LATE.into()), "{job}");
+    assert_eq!((&job["overruns"], &job["threads"]), (&LATE.into(), &1.into()), "{job}");
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("no number: {job}"));
+    let longest = &job["longest"];
+    let parts = ["until_running_us", "until_begin_us", "execution_us"].map(|part| number(&longest[part]));
+    assert!(parts[2] >= 450_000.0, "{job}");
+    assert!((parts.iter().sum::<f64>() - number(&longest["response_us"])).abs() < 1.0, "{job}");
+    assert_eq!(job["response"]["max_us"], longest["response_us"], "{job}");
+    assert!(number(&job["response"]["p50_us"]) < 400_000.0, "{job}");
+    // Nobody saw how the first ones woke up, until the monitor had heard of the thread; the others slept until a time.
+    let released = |by: &str| job["released_by"][by].as_u64().unwrap_or(0);
+    assert!(released("timer") >= ACTIVATIONS / 3 - 10, "{job}");
+    assert_eq!(released("timer") + released("begin") + released("wake-up"), ACTIVATIONS, "{job}");
+}
+
+/// The program with the job `motor:NAME`: monitors hear all programs, and each test only has ears for its own.
+fn program(workshop: &Workshop, name: &str) -> PathBuf {
+    workshop.link("jobs", &["jobs.c"], &[&format!("-DJOB={name}")])
+}
+
+fn run_program(program: &Path) {
+    run(&mut Command::new(program)).succeeded();
+}
+
+#[test]
+fn each_activation_of_a_job_is_held_against_its_deadline() {
+    let Some(own) = Own::new("jobs") else { return };
+    let workshop = Workshop::new();
+    let program = program(&workshop, "whole");
+    let (server, url) = serve(&own, &["motor:whol*"]);
+    run_program(&program);
+    let heard = whole_report(&url, &["motor:whole"]);
+    holds(job(&heard, "motor:whole"));
+    let jobs = &heard["jobs"];
+    assert_eq!((&jobs["lost_events"], &jobs["lost_messages"]), (&0.into(), &0.into()), "{jobs}");
+    // A span is no job.
+    assert_eq!(jobs["jobs"].as_array().map(Vec::len), Some(1), "{jobs}");
+    end(server);
+}
+
+#[test]
+fn jobs_are_on_the_page_with_other_deadlines_too() {
+    let Some(own) = Own::new("job-page") else { return };
+    let workshop = Workshop::new();
+    let program = program(&workshop, "paged");
+    // One that everybody misses.
+    let (server, url) = serve(&own, &["motor:paged,deadline=1ns"]);
+    run_program(&program);
+    whole_report(&url, &["motor:paged"]);
+    let page = page(&url);
+    assert_eq!(
+        values(&page, "tompion_job_misses_total{name=\"motor:paged\"}"),
+        [ACTIVATIONS as f64],
+        "{page}"
+    );
+    assert_eq!(values(&page, "tompion_job_deadline_seconds"), [1e-9], "{page}");
+    let buckets = values(&page, "tompion_job_response_seconds_bucket");
+    assert!(buckets.len() == 20 && buckets.windows(2).all(|pair| pair[0] <= pair[1]), "{page}");
+    assert_eq!(values(&page, "tompion_job_events_lost_total"), [0.0], "{page}");
+    end(server);
+}
+
+#[test]
+fn functions_of_programs_that_say_nothing_are_jobs() {
+    let Some(own) = Own::new("job-probe") else { return };
+    let workshop = Workshop::new();
+    let program = program(&workshop, "probed");
+    let wish = format!("cycle={}:on_cycle,deadline=400ms", program.display());
+    // One that the program tells of itself is there beside it.
+    let (server, url) = serve(&own, &[&wish, "motor:probed"]);
+    run_program(&program);
+    let report = whole_report(&url, &["cycle", "motor:probed"]);
+    holds(job(&report, "cycle"));
+    holds(job(&report, "motor:probed"));
+    end(server);
+}
+
+#[test]
+fn a_missed_deadline_becomes_a_folder_that_says_why() {
+    let Some(own) = Own::new("job-missed") else { return };
+    let workshop = Workshop::new();
+    let program = program(&workshop, "missed");
+    let parent = workshop.path("incidents");
+    let arguments = ["--job", "motor:miss*", "--misses", "--pause", "0s", "--most", "1", "--incidents"];
+    let catcher = start(own.monitor(&arguments).arg(&parent));
+    // The first one may run before anybody waits for what is late.
+    let has_caught = || parent.exists() && !folders(&parent).is_empty();
+    wait_until("a folder", || {
+        run_program(&program);
+        has_caught()
+    });
+    let finished = finish(catcher, "monitor --misses").succeeded();
+    assert!(finished.out.contains("motor:missed (jobs, thread "), "{}", finished.out);
+    assert!(finished.err.contains("1 incident kept of "), "{}", finished.err);
+    let found = folders(&parent);
+    let path = found.first().expect("a folder").to_str().unwrap();
+    let json = run(tompion().args(["monitor", "explain", "--json", path])).succeeded().out;
+    let incident: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&incident["class"], &incident["job"]["name"]),
+        (&"job".into(), &"motor:missed".into()),
+        "{json}"
+    );
+    assert_eq!(incident["limit_ns"], 400_000_000, "{json}");
+    let segments = incident["segments"].as_array().expect("segments");
+    let length = |segment: &Value| segment["end"].as_u64().unwrap() - segment["begin"].as_u64().unwrap();
+    assert_eq!(Some(segments.iter().map(length).sum()), incident["latency_ns"].as_u64(), "{json}");
+    assert!(incident["latency_ns"].as_u64() >= Some(450_000_000), "{json}");
+    // It slept, as far back as the moments reach.
+    let has_slept = segments.iter().any(|segment| segment["cause"] == "waiting");
+    assert!(has_slept || json.contains("nothing is known of the first"), "{json}");
+    let text = run(tompion().args(["monitor", "explain", path])).succeeded().out;
+    for words in ["motor:missed", ", of 400 ms at most", "begun after", "end", "the trace: tompion view"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    run(tompion().arg("print").arg(path)).succeeded();
+}
+
+#[test]
+fn a_session_of_jobs_ends_with_the_monitor_that_is_killed() {
+    let Some(own) = Own::new("job-killed") else { return };
+    let mut monitor = start(&mut own.monitor(&["--job", "motor:*", "--duration", "1h"]));
+    let parent = monitor.id();
+    wait_until("a session", || session(parent).is_some());
+    let session = session(parent).unwrap();
+    signal(parent, Signal::KILL);
+    monitor.wait().unwrap();
+    let is_gone = || !Path::new(&format!("/proc/{session}")).exists();
+    wait_until("the session's end", is_gone);
+    let folder = std::env::temp_dir().join(format!("tompion-jobs-{session}"));
+    wait_until("nothing is left", || !folder.exists());
+}
+
+#[test]
+fn what_no_job_can_be_is_said() {
+    let Some(own) = Own::new("job-wrong") else { return };
+    let wrong = run(&mut own.monitor(&["--job", "control=/nowhere/app:f", "--duration", "1s"])).exited(2);
+    assert!(wrong.err.contains("there is no program or library `/nowhere/app`"), "{}", wrong.err);
+    let piped = run(&mut own.monitor(&["--job", "motor:*"])).exited(1);
+    assert!(piped.err.contains("add --duration TIME, --listen ADDRESS:PORT or --misses"), "{}", piped.err);
+}

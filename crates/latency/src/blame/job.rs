@@ -1,0 +1,393 @@
+//! The segments of a job's activation, from its release to its end.
+//!
+//! ```text
+//!  release     runs          leaves the CPU      is woken      runs            end
+//!     │ charge() │ work, interrupts │    waits       │ charge() │ work, interrupts │
+//! ```
+//!
+//! Until it runs for the first time, and whenever it could run and does not, it is a latency like any other ([`charge()`]).
+
+use super::{
+    Cause, History, Noted, Question, Segment,
+    charge::{charge, merged, soft_name},
+    moments::What,
+    timeline::{Piece, pieces},
+};
+use crate::jobs::Wake;
+
+/// A switch is noted so soon before or after the moment that others know of it, in nanoseconds.
+const SOON: u64 = 100_000;
+
+/// Charges each nanosecond of an activation to a cause: `question` is about its release and its end, `wake` is the wake-up that
+/// was its release, if one was. The segments are in order, and their sum is the response time, whatever the history says.
+pub fn charge_job(question: &Question, wake: Option<&Wake>, history: &History) -> Vec<Segment> {
+    let (begin, end) = (question.begin(), question.end);
+    let steps = steps(question.tid, history);
+    let mut course = Course { question, history, segments: Vec::new(), at: begin };
+    let mut now = state_at(&steps, begin).unwrap_or(Now::Runs(question.cpu));
+    if let Some(wake) = wake {
+        // Behind its own plan, it had something else to do until it set the timer.
+        if wake.intended != 0 && wake.intended > begin {
+            let armed = wake.intended.min(end);
+            now = course.go(now, &steps, armed);
+            course.finish(now, armed);
+        }
+        let (time, cpu) = switch_at(&steps, wake.running).unwrap_or((wake.running, question.cpu));
+        let time = time.clamp(course.at, end);
+        let intended = if wake.intended == 0 { 0 } else { course.at };
+        course.latency(Question {
+            intended,
+            woken: wake.woken.max(course.at),
+            end: time,
+            cpu,
+            ..question.clone()
+        });
+        now = Now::Runs(cpu);
+    }
+    now = course.go(now, &steps, end);
+    course.finish(now, end);
+    merged(course.segments)
+}
+
+/// When and where the thread was switched to, if that was noted near a time.
+fn switch_at(steps: &[Step<'_>], time: u64) -> Option<(u64, u32)> {
+    let switches = steps.iter().filter(|step| matches!(step.kind, Kind::Runs));
+    let near = switches.filter(|step| step.time.abs_diff(time) <= SOON);
+    near.min_by_key(|step| step.time.abs_diff(time)).map(|step| (step.time, step.cpu))
+}
+
+/// Where a thread ran last at a time, and of which priority it was, as far as that was noted.
+pub fn place_of(tid: u32, at: u64, history: &History) -> Option<(u32, i32)> {
+    let mut last = None;
+    for (noted, cpu) in history.cpus.iter().zip(0..) {
+        for moment in noted.moments.iter().filter(|moment| moment.time <= at) {
+            if let What::Switch { next, previous, .. } = &moment.what {
+                let thread = [next, previous].into_iter().find(|thread| thread.tid == tid);
+                let found = thread.map(|thread| (moment.time, cpu, thread.priority));
+                last = last.max(found);
+            }
+        }
+    }
+    last.map(|(_, cpu, priority)| (cpu, priority))
+}
+
+/// What becomes of the thread.
+enum Kind<'a> {
+    Runs,
+    /// It is taken from the CPU, and could go on.
+    Preempted,
+    Sleeps,
+    /// By which thread, or by an interrupt, which has the number 0.
+    Woken(&'a str, u32),
+}
+
+struct Step<'a> {
+    time: u64,
+    cpu: u32,
+    kind: Kind<'a>,
+}
+
+/// What the thread does now.
+enum Now {
+    Runs(u32),
+    /// Since when, and where it was.
+    Waits(u64, u32),
+    Sleeps(u32),
+}
+
+fn steps(tid: u32, history: &History) -> Vec<Step<'_>> {
+    let mut steps = Vec::new();
+    for (noted, cpu) in history.cpus.iter().zip(0..) {
+        let mut runs = ("", 0);
+        let mut interrupts: Vec<&str> = Vec::new();
+        for moment in &noted.moments {
+            let time = moment.time;
+            let mut add = |kind| steps.push(Step { time, cpu, kind });
+            match &moment.what {
+                What::Switch { next, previous, state } => {
+                    if previous.tid == tid {
+                        add(if *state == 0 { Kind::Preempted } else { Kind::Sleeps });
+                    }
+                    if next.tid == tid {
+                        add(Kind::Runs);
+                    }
+                    runs = (&next.name, next.tid);
+                    interrupts.clear();
+                }
+                What::HardEntry { name, .. } => interrupts.push(name),
+                What::HardExit(_) => drop(interrupts.pop()),
+                What::Woken { thread, .. } if thread.tid == tid => {
+                    // Whoever is interrupted has nothing to do with it.
+                    let (who, by) = interrupts.last().map_or(runs, |interrupt| (interrupt, 0));
+                    add(Kind::Woken(who, by));
+                }
+                _ => {}
+            }
+        }
+    }
+    steps.sort_by_key(|step| step.time);
+    steps
+}
+
+/// What the thread does at a time: what it came to last, or what it leaves first.
+fn state_at(steps: &[Step<'_>], at: u64) -> Option<Now> {
+    let first = steps.partition_point(|step| step.time <= at);
+    match steps.get(..first).and_then(<[_]>::last) {
+        Some(step) => Some(match step.kind {
+            Kind::Runs => Now::Runs(step.cpu),
+            Kind::Preempted | Kind::Woken(..) => Now::Waits(at, step.cpu),
+            Kind::Sleeps => Now::Sleeps(step.cpu),
+        }),
+        None => steps.first().map(|step| match step.kind {
+            Kind::Preempted | Kind::Sleeps => Now::Runs(step.cpu),
+            Kind::Runs => Now::Waits(at, step.cpu),
+            Kind::Woken(..) => Now::Sleeps(step.cpu),
+        }),
+    }
+}
+
+/// The segments in the making, up to a time.
+struct Course<'a> {
+    question: &'a Question,
+    history: &'a History,
+    segments: Vec<Segment>,
+    at: u64,
+}
+
+impl Course<'_> {
+    /// What the thread does until a time.
+    fn go(&mut self, mut now: Now, steps: &[Step<'_>], until: u64) -> Now {
+        for step in steps.iter().filter(|step| step.time > self.at && step.time < until).collect::<Vec<_>>() {
+            now = self.step(now, step);
+        }
+        now
+    }
+
+    fn step(&mut self, now: Now, step: &Step<'_>) -> Now {
+        match (now, &step.kind) {
+            (Now::Runs(cpu), Kind::Preempted) => {
+                self.runs(cpu, step.time);
+                Now::Waits(step.time, cpu)
+            }
+            (Now::Runs(cpu), Kind::Sleeps) => {
+                self.runs(cpu, step.time);
+                Now::Sleeps(cpu)
+            }
+            (Now::Sleeps(cpu), Kind::Woken(who, tid)) => {
+                self.push(step.time, cpu, Cause::Waiting, (who, *tid));
+                Now::Waits(step.time, cpu)
+            }
+            (Now::Waits(since, _), Kind::Runs) => {
+                self.waited(since, step.time, step.cpu);
+                Now::Runs(step.cpu)
+            }
+            // Nobody saw how it was woken.
+            (Now::Sleeps(cpu), Kind::Runs) => {
+                self.push(step.time, cpu, Cause::Waiting, ("", 0));
+                Now::Runs(step.cpu)
+            }
+            // Nobody saw how it came there.
+            (Now::Runs(cpu), Kind::Runs) if cpu != step.cpu => {
+                self.push(step.time, cpu, Cause::Unknown, ("", 0));
+                Now::Runs(step.cpu)
+            }
+            (now, _) => now,
+        }
+    }
+
+    fn finish(&mut self, now: Now, end: u64) {
+        match now {
+            Now::Runs(cpu) => self.runs(cpu, end),
+            // It can't have ended there.
+            Now::Waits(_, cpu) | Now::Sleeps(cpu) => self.push(end, cpu, Cause::Unknown, ("", 0)),
+        }
+    }
+
+    /// A latency up to when the thread runs.
+    fn latency(&mut self, question: Question) {
+        self.at = question.end;
+        self.segments.extend(charge(&question, self.history));
+    }
+
+    fn waited(&mut self, since: u64, until: u64, cpu: u32) {
+        let Question { tid, priority, .. } = *self.question;
+        let question = Question { woken: since, end: until, tid, priority, cpu, ..Question::default() };
+        self.latency(question);
+    }
+
+    /// Until then it ran, interrupts aside.
+    fn runs(&mut self, cpu: u32, until: u64) {
+        static NOTHING: Noted =
+            Noted { moments: Vec::new(), known_from: u64::MAX, stacks: std::collections::BTreeMap::new() };
+        let noted = self.history.cpus.get(cpu as usize).unwrap_or(&NOTHING);
+        for piece in pieces(noted, self.at, until) {
+            let (cause, who) = self.of_running(&piece);
+            self.push(piece.end, cpu, cause, (&who, self.question.tid));
+        }
+    }
+
+    fn of_running(&self, piece: &Piece) -> (Cause, String) {
+        let Some(state) = &piece.state else { return (Cause::Unknown, String::new()) };
+        if let Some((name, _)) = state.hard.last() {
+            return (Cause::HardInterrupt, name.clone());
+        }
+        match (&state.thread, state.soft_here()) {
+            (Some(thread), Some(soft)) if thread.tid == self.question.tid => {
+                (Cause::SoftInterrupt, soft_name(soft))
+            }
+            (Some(thread), None) if thread.tid == self.question.tid => (Cause::Work, thread.name.clone()),
+            _ => (Cause::Unknown, String::new()),
+        }
+    }
+
+    fn push(&mut self, end: u64, cpu: u32, cause: Cause, (who, tid): (&str, u32)) {
+        if end > self.at {
+            let (begin, who, code) = (self.at, who.to_owned(), Vec::new());
+            self.segments.push(Segment { begin, end, cpu, cause, who, tid, code });
+            self.at = end;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::moments::{Moment, Thread};
+    use super::*;
+    use Cause::{HardInterrupt, HigherPriority, OwnPath, Unknown, Waiting, Work};
+
+    const JOB: u32 = 7;
+    const URGENT: u32 = 5;
+
+    fn thread(tid: u32) -> Thread {
+        let (priority, name) = match tid {
+            JOB => (49, "ctl"),
+            URGENT => (9, "urgent"),
+            _ => (120, "swapper"),
+        };
+        Thread { tid, priority, name: name.into() }
+    }
+
+    fn switch(next: u32, previous: u32, state: u32) -> What {
+        What::Switch { next: thread(next), previous: thread(previous), state }
+    }
+
+    fn woken() -> What {
+        What::Woken { thread: thread(JOB), cpu: 0, runs: None }
+    }
+
+    fn history(cpus: &[&[(u64, What)]]) -> History {
+        let noted = |moments: &&[(u64, What)]| Noted {
+            moments: moments
+                .iter()
+                .map(|(time, what)| Moment { time: time * 1000, what: what.clone() })
+                .collect(),
+            known_from: 0,
+            stacks: BTreeMap::new(),
+        };
+        History { cpus: cpus.iter().map(noted).collect(), ..History::default() }
+    }
+
+    /// Released at 100, as (cause, length in microseconds, who).
+    fn charged(running: Option<u64>, end: u64, history: &History) -> Vec<(Cause, u64, String)> {
+        let question =
+            Question { woken: 100_000, end: end * 1000, tid: JOB, priority: 49, ..Question::default() };
+        let wake = running.map(|time| Wake { running: time * 1000, woken: 100_000, ..Wake::default() });
+        let segments = charge_job(&question, wake.as_ref(), history);
+        let mut at = question.begin();
+        for segment in &segments {
+            assert!(segment.begin == at && segment.end > at, "{segments:?}");
+            at = segment.end;
+        }
+        assert_eq!(at, question.end, "{segments:?}");
+        segments.iter().map(|it| (it.cause, it.length() / 1000, it.who.clone())).collect()
+    }
+
+    fn told(segments: &[(Cause, u64, &str)]) -> Vec<(Cause, u64, String)> {
+        segments.iter().map(|(cause, length, who)| (*cause, *length, (*who).to_owned())).collect()
+    }
+
+    #[test]
+    fn given_a_job_that_is_preempted_then_who_ran_is_named() {
+        let moments = history(&[&[
+            (50, switch(0, JOB, 1)),
+            (100, woken()),
+            (103, switch(JOB, 0, 0)),
+            (200, switch(URGENT, JOB, 0)),
+            (500, switch(JOB, URGENT, 1)),
+            (600, switch(0, JOB, 1)),
+        ]]);
+        assert_eq!(
+            charged(Some(103), 580, &moments),
+            told(&[(OwnPath, 3, ""), (Work, 97, "ctl"), (HigherPriority, 300, "urgent"), (Work, 80, "ctl")])
+        );
+        assert_eq!(place_of(JOB, 580_000, &moments), Some((0, 49)));
+    }
+
+    #[test]
+    fn given_a_job_that_waits_then_who_woke_it_is_named_and_interrupts_are_not_its_work() {
+        let interrupt = What::HardEntry { number: 1, name: "disk".into(), runs: None };
+        let first: &[(u64, What)] =
+            &[(90, switch(JOB, 0, 0)), (150, interrupt), (160, What::HardExit(1)), (200, switch(0, JOB, 1))];
+        // It goes on where it was woken.
+        let second: &[(u64, What)] =
+            &[(80, switch(URGENT, 0, 0)), (300, woken()), (304, switch(JOB, URGENT, 1))];
+        assert_eq!(
+            charged(None, 350, &history(&[first, second])),
+            told(&[
+                (Work, 50, "ctl"),
+                (HardInterrupt, 10, "disk"),
+                (Work, 40, "ctl"),
+                (Waiting, 100, "urgent"),
+                (HigherPriority, 4, "urgent"),
+                (Work, 46, "ctl"),
+            ])
+        );
+    }
+
+    #[test]
+    fn given_a_job_behind_its_plan_then_what_it_did_before_is_its_own() {
+        // Due at 100; the timer was set at 300, and went off at once.
+        let moments = history(&[&[
+            (50, switch(JOB, 0, 0)),
+            (150, switch(0, JOB, 1)),
+            (249, What::HardEntry { number: 1, name: "disk".into(), runs: None }),
+            (250, woken()),
+            (250, What::HardExit(1)),
+            (251, switch(JOB, 0, 0)),
+            (302, switch(0, JOB, 1)),
+            (310, woken()),
+            (312, switch(JOB, 0, 0)),
+        ]]);
+        let question = Question {
+            intended: 100_000,
+            fired: 309_000,
+            woken: 310_000,
+            end: 400_000,
+            tid: JOB,
+            priority: 49,
+            ..Question::default()
+        };
+        let wake =
+            Wake { running: 312_000, woken: 310_000, asked: 100_000, intended: 300_000, fired: 309_000 };
+        let segments = charge_job(&question, Some(&wake), &moments);
+        let sum = |cause| -> u64 {
+            segments.iter().filter(|it| it.cause == cause).map(|it| it.length() / 1000).sum()
+        };
+        assert_eq!((sum(Work), sum(Waiting)), (50 + 49 + 88, 100), "{segments:?}");
+        let waited = segments.iter().find(|it| it.cause == Waiting);
+        assert_eq!(waited.map(|it| (it.who.as_str(), it.tid)), Some(("disk", 0)));
+        assert_eq!(segments.iter().map(Segment::length).sum::<u64>(), 300_000);
+    }
+
+    #[test]
+    fn what_nobody_noted_is_unknown() {
+        assert_eq!(charged(None, 150, &history(&[])), told(&[(Unknown, 50, "")]));
+        assert_eq!(charged(Some(120), 150, &history(&[&[]])).iter().map(|it| it.1).sum::<u64>(), 50);
+        // It left, and is said to have ended there.
+        let moments = history(&[&[(90, switch(JOB, 0, 0)), (120, switch(0, JOB, 1))]]);
+        assert_eq!(charged(None, 150, &moments), told(&[(Work, 20, "ctl"), (Unknown, 30, "")]));
+        assert_eq!(place_of(9, 1_000_000, &moments), None);
+    }
+}

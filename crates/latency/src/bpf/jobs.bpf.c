@@ -1,0 +1,169 @@
+/*
+ * Jobs: what began an activation, and, of programs that can't be changed, when it began and ended.
+ * docs/design/latency.md, "Jobs".
+ *
+ * These programs are there only while somebody watches jobs. They are attached behind those that count (monitor.bpf.c), whose
+ * `processors` tell which timer's handler runs.
+ */
+#include "jobs.h"
+
+const char licence_of_programs[] SECTION("license") = "Dual MIT/GPL";
+
+/* The reader looks by itself, often enough. */
+#define BPF_RB_NO_WAKEUP 1
+
+ARRAY(sleepers, struct sleeper, SLEEPERS);
+ARRAY(tally, u64, 1);
+
+/* The monitor's own, by the name under which the loader has put it. */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(map_flags, BPF_F_MMAPABLE);
+	NUMBER(max_entries, 1);
+	NUMBER(pinning, 1);
+	TYPE(key, u32);
+	TYPE(value, struct processor);
+} processors SECTION(".maps");
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_RINGBUF);
+	NUMBER(max_entries, 1 << 20);
+} told SECTION(".maps");
+
+struct task_struct___running {
+	s32 on_cpu;
+} __attribute__((preserve_access_index));
+
+/* Reads a field behind a pointer that the verifier doesn't know. */
+#define READ(field)                                                                                          \
+	({                                                                                                   \
+		typeof(field) value = 0;                                                                     \
+		bpf_probe_read_kernel(&value, sizeof(value), &(field));                                      \
+		value;                                                                                       \
+	})
+
+static ALWAYS_INLINE struct sleeper *place_of(u32 tid)
+{
+	u32 place = tid & (SLEEPERS - 1);
+	return bpf_map_lookup_elem(&sleepers, &place);
+}
+
+/* That of a thread; none of a thread without a job. */
+static ALWAYS_INLINE struct sleeper *sleeper_of(u32 tid)
+{
+	struct sleeper *sleeper = place_of(tid);
+	return sleeper && sleeper->tid == tid ? sleeper : 0;
+}
+
+static ALWAYS_INLINE struct message *begin(enum message_kind kind, u64 time)
+{
+	struct message *message = bpf_ringbuf_reserve(&told, sizeof(*message), 0);
+	u32 zero = 0;
+	if (!message) {
+		u64 *lost = bpf_map_lookup_elem(&tally, &zero);
+		if (lost)
+			__sync_fetch_and_add(lost, 1);
+		return 0;
+	}
+	*message = (struct message){.time = time, .cpu = bpf_get_smp_processor_id(), .kind = kind};
+	return message;
+}
+
+/* Tells a wake-up: the thread runs now, or runs still. */
+static ALWAYS_INLINE void tell(enum message_kind kind, u64 time, const struct sleeper *sleeper)
+{
+	struct message *message = begin(kind, time);
+	if (!message)
+		return;
+	message->woken = sleeper->woken;
+	message->asked = sleeper->asked;
+	message->intended = sleeper->intended;
+	message->fired = sleeper->fired;
+	message->tid = sleeper->tid;
+	bpf_ringbuf_submit(message, BPF_RB_NO_WAKEUP);
+}
+
+static ALWAYS_INLINE struct processor *processor_here(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	return bpf_map_lookup_elem(&processors, &cpu);
+}
+
+/* By which timer, if by any: its handler runs, and keeps the timer alive. */
+static ALWAYS_INLINE void by_timer(struct sleeper *sleeper, struct processor *processor)
+{
+	struct expiry *expiry = 0;
+	if (processor->hard.timer)
+		expiry = &processor->hard;
+	else if (processor->soft.timer && processor->soft.owner == (u64)bpf_get_current_task_btf())
+		expiry = &processor->soft;
+	if (!expiry || !expiry->intended)
+		return;
+	sleeper->intended = expiry->intended;
+	sleeper->fired = expiry->fired;
+	struct hrtimer *timer = (void *)expiry->timer;
+	struct hrtimer_clock_base *base = READ(timer->base);
+	sleeper->asked = READ(timer->node.expires) - READ(base->offset);
+}
+
+SECTION("tp_btf/sched_waking") int wakes(u64 *arguments)
+{
+	struct task_struct *task = (void *)arguments[0];
+	struct sleeper *sleeper = sleeper_of(task->pid);
+	struct processor *processor = sleeper ? processor_here() : 0;
+	if (!processor)
+		return 0;
+	sleeper->woken = bpf_ktime_get_ns();
+	sleeper->asked = sleeper->intended = sleeper->fired = 0;
+	by_timer(sleeper, processor);
+	sleeper->is_open = 1;
+	struct task_struct___running *running = (void *)task;
+	if (HAS_FIELD(running->on_cpu) && running->on_cpu)
+		tell(AWAKE, sleeper->woken, sleeper);
+	return 0;
+}
+
+SECTION("tp_btf/sched_switch") int runs(u64 *arguments)
+{
+	struct task_struct *next = (void *)arguments[2];
+	struct sleeper *sleeper = sleeper_of(next->pid);
+	if (!sleeper)
+		return 0;
+	/* A thread with a deadline that waited for its next period was not woken; the programs that count say when it went on. */
+	struct processor *processor = next->prio < 0 ? processor_here() : 0;
+	if (!sleeper->is_open && processor && processor->ended.tid == next->pid &&
+	    processor->ended.woken > sleeper->woken) {
+		sleeper->woken = processor->ended.woken;
+		sleeper->asked = sleeper->intended = processor->ended.intended;
+		sleeper->fired = processor->ended.fired;
+		sleeper->is_open = 1;
+	}
+	if (!sleeper->is_open)
+		return 0;
+	sleeper->is_open = 0;
+	tell(RAN, bpf_ktime_get_ns(), sleeper);
+	return 0;
+}
+
+static ALWAYS_INLINE int pass(void *context, enum message_kind kind)
+{
+	u64 time = bpf_ktime_get_ns(), id = bpf_get_current_pid_tgid();
+	u32 tid = id;
+	struct sleeper *sleeper = place_of(tid);
+	/* Its wake-ups are told from now on. Of two threads with the same low bits, the one has them that came last. */
+	if (sleeper && sleeper->tid != tid) {
+		sleeper->is_open = 0;
+		sleeper->tid = tid;
+	}
+	struct message *message = begin(kind, time);
+	if (!message)
+		return 0;
+	message->tid = tid;
+	message->pid = id >> 32;
+	message->job = bpf_get_attach_cookie(context);
+	bpf_ringbuf_submit(message, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+SECTION("uprobe") int job_begins(void *context) { return pass(context, BEGAN); }
+SECTION("uprobe") int job_ends(void *context) { return pass(context, ENDED); }
