@@ -73,7 +73,7 @@ const STEPS: &[Step] = &[
     ("scripts", scripts),
     ("page", the_page),
     ("instructions", |workspace, _| event_path(workspace)),
-    ("aarch64", |workspace, _| on_aarch64(workspace)),
+    ("aarch64", on_aarch64),
     ("musl", |workspace, _| with_musl(workspace)),
 ];
 
@@ -289,10 +289,10 @@ fn the_page(workspace: &Workspace, options: &Options) -> Outcome {
     }
 }
 
-fn on_aarch64(workspace: &Workspace) -> Outcome {
+fn on_aarch64(workspace: &Workspace, options: &Options) -> Outcome {
     match aarch64::unavailable() {
         Some(why) => Outcome::left_out(&why),
-        None => Outcome::of(aarch64::command(workspace)),
+        None => Outcome::of(aarch64::command(workspace, options.full)),
     }
 }
 
