@@ -44,7 +44,7 @@ fn holds_together(result: &Value, loops: u64) {
 
 #[test]
 fn a_loop_without_events_is_measured_alone() {
-    for trace in ["none", "disabled"] {
+    for trace in ["none", "clock", "disabled"] {
         let result = json(&mut test(&["npt", "--trace", trace, "--loops", "50k", "--rate", "max", "--json"]));
         holds_together(&result, 50_000);
         assert_eq!((number(&result["events"]), number(&result["lost"])), (0, 0));

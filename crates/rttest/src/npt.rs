@@ -14,7 +14,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tompion_os::LoopEvent;
 
-use burst::{Event, Gaps, Measurement, NoEvent, Pace, WARM};
+use burst::{ClockRead, Event, Gaps, Measurement, NoEvent, Pace, WARM};
 pub use burst::{LONG_NS, Tally};
 
 use crate::{
@@ -34,6 +34,8 @@ use crate::{
 pub enum Trace {
     /// Nothing, and there is no event in the loop.
     None,
+    /// Nothing, but the loop reads the clock once more: what no recorder can do without.
+    Clock,
     /// Nothing, with an event in the loop.
     Disabled,
     /// The event in each loop.
@@ -133,6 +135,7 @@ struct Spec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum EventWish {
     None,
+    Clock,
     Disabled,
     Enabled,
 }
@@ -162,6 +165,7 @@ pub fn run(plan: &Plan, recorder: Recorder) -> Result<Outcome, Error> {
             subject.event = what.has_event().then_some(&*plan.library);
             spec.event = match what {
                 Trace::None | Trace::Kernel => EventWish::None,
+                Trace::Clock => EventWish::Clock,
                 Trace::Disabled => EventWish::Disabled,
                 Trace::User | Trace::Both => EventWish::Enabled,
             };
@@ -245,6 +249,7 @@ pub fn run_loop(spec: &str, result: &Path) -> Result<(), Error> {
         .map_err(|error| Error::Failed(format!("expected what `tompion test npt` says, found {error}")))?;
     let found = match (spec.event, LoopEvent::find()) {
         (EventWish::None, _) => measure(&spec, NoEvent)?,
+        (EventWish::Clock, _) => measure(&spec, ClockRead)?,
         (_, None) => return Err(Error::Failed("the library with the loop's event was not loaded".into())),
         (EventWish::Disabled, Some(event)) => measure(&spec, event)?,
         (EventWish::Enabled, Some(event)) => {

@@ -30,7 +30,7 @@ const MOST_SECONDS: u64 = 300;
 pub const UNDISTURBED: &str = "undisturbed gaps";
 pub const ALL: &str = "all gaps";
 /// The table of the counter itself.
-pub const CLOCK: &str = "reading the counter";
+const CLOCK: &str = "reading the counter";
 /// Events that are not in the traces, by recorder.
 pub const LOST: &str = "lost";
 
@@ -46,9 +46,10 @@ const MEASURES: [(&str, &str); 8] = [
     ("longest", "max_ns"),
 ];
 
-/// Command lines of a round. The third measures LTTng, with its read timer and without, after Tompion.
-const TURNS: [&[&str]; 5] = [
+/// Command lines of a round. The fourth measures LTTng, with its read timer and without, after Tompion.
+const TURNS: [&[&str]; 6] = [
     &["--trace", "none"],
+    &["--trace", "clock"],
     &["--trace", "disabled"],
     &["--trace", "user", "--peer", "lttng"],
     &["--trace", "kernel", "--subbuf-size", "4M"],

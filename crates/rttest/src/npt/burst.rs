@@ -14,7 +14,7 @@
 //! comes while the counter is read is taken at its end, after the number was, and so belongs to what follows.
 
 use serde::{Deserialize, Serialize};
-use tompion_os::{LoopEvent, tsc_in_place};
+use tompion_os::{LoopEvent, tsc, tsc_in_place};
 
 use crate::{
     accumulator::{Accumulator, Counts},
@@ -42,6 +42,17 @@ impl Event for NoEvent {
     fn record(self, number: u64, gap: u64) {
         // The loop has something to do with both, as with an event.
         std::hint::black_box((number, gap));
+    }
+}
+
+/// No event, but a reading of the clock, as each recorder makes one.
+#[derive(Clone, Copy)]
+pub struct ClockRead;
+
+impl Event for ClockRead {
+    #[inline(always)]
+    fn record(self, number: u64, gap: u64) {
+        std::hint::black_box((number, gap, tsc()));
     }
 }
 

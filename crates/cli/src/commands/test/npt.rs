@@ -66,6 +66,8 @@ pub struct Arguments {
 enum TraceArgument {
     /// Nothing, and no event in the loop
     None,
+    /// Nothing, but each loop reads the clock once more, which no recorder can do without
+    Clock,
     /// Nothing, with an event in the loop that nobody takes
     Disabled,
     /// An event in each loop
@@ -80,6 +82,7 @@ impl From<TraceArgument> for Trace {
     fn from(argument: TraceArgument) -> Self {
         match argument {
             TraceArgument::None => Self::None,
+            TraceArgument::Clock => Self::Clock,
             TraceArgument::Disabled => Self::Disabled,
             TraceArgument::User => Self::User,
             TraceArgument::Kernel => Self::Kernel,
@@ -168,6 +171,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 const fn name(trace: Trace) -> &'static str {
     match trace {
         Trace::None => "nothing recorded",
+        Trace::Clock => "clock read, nothing recorded",
         Trace::Disabled => "event not recorded",
         Trace::User => "Tompion",
         Trace::Kernel => "Tompion, the kernel",
