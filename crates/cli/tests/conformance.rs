@@ -109,6 +109,23 @@ impl Build {
         there(self.compiler.c)
             && there(self.compiler.cxx)
             && (!self.has_link_time_code() || self.compiler.linker.is_empty() || clang_links())
+            && self.has_sanitizer()
+    }
+
+    /// Whether the sanitizer's own library is installed, if it needs one: clang's is a package of its own.
+    fn has_sanitizer(&self) -> bool {
+        if !self.mode.0.iter().any(|option| option.starts_with("-fsanitize")) {
+            return true;
+        }
+        let shop = Workshop::new();
+        std::fs::write(shop.path("main.cc"), "int main() {}\n").expect("a source");
+        let mut command = Command::new(self.compiler.cxx);
+        command.args(self.mode.0).arg(shop.path("main.cc")).arg("-o").arg(shop.path("main"));
+        let is_there = run(&mut command).status.success();
+        if !is_there {
+            eprintln!("left out: {self:?} (apt install libclang-rt-dev)");
+        }
+        is_there
     }
 
     fn archiver(&self) -> String {

@@ -307,6 +307,11 @@ impl Trace {
         json.lines().map(event).collect()
     }
 
+    /// How many processes asked to take part and could not.
+    pub fn left_out(&self) -> u64 {
+        self.stat()["left_out"].as_u64().unwrap_or(0)
+    }
+
     /// The number of events, on which both readers and the summary agree.
     pub fn agreed_count(&self) -> u64 {
         let (ours, theirs) = (self.printed(), self.babeltrace().out);

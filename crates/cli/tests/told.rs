@@ -76,6 +76,9 @@ impl Recording {
 
 /// Records a program that must end well, and compares each value that it told with what is in the trace: each
 /// event once, in the source of its own process, in order.
+///
+/// On a machine that is too busy, children give up waiting for the session. Then as many processes are missing as the
+/// recording says that it left out, whole, and not more than half of them.
 #[track_caller]
 pub fn record(shop: &Workshop, options: &[&str], command: &[&dyn AsRef<OsStr>]) -> Recording {
     recorded_by(shop, &mut shop.recording("trace", options, command))
@@ -91,10 +94,35 @@ pub fn recorded_by(shop: &Workshop, command: &mut Command) -> Recording {
     let events = trace.events();
     let mut found: Vec<Told> = events.iter().map(recorded).collect();
     found.sort();
-    assert_eq!(found, told, "recorded, and told: {}", said.err);
+    let missing = missing_processes(&found, &told);
+    assert_eq!(missing as u64, trace.left_out(), "processes are missing: {}", said.err);
+    assert!(2 * missing <= processes(&told).len(), "{missing} processes are missing: {}", said.err);
     each_in_its_own_source(&events);
-    assert_eq!(trace.agreed_count(), told.len() as u64);
+    assert_eq!(trace.agreed_count(), found.len() as u64);
     Recording { trace, said, told }
+}
+
+fn processes(told: &[Told]) -> BTreeMap<u64, Vec<&Told>> {
+    let mut processes = BTreeMap::<_, Vec<_>>::new();
+    told.iter().for_each(|told| processes.entry(told.pid).or_default().push(told));
+    processes
+}
+
+/// How many processes told something of which nothing was recorded. Of the others, all must be there.
+#[track_caller]
+fn missing_processes(found: &[Told], told: &[Told]) -> usize {
+    let (mut found, told) = (processes(found), processes(told));
+    let missing = told.iter().filter(|(pid, told)| {
+        let recorded = found.remove(pid);
+        assert!(
+            recorded.is_none() || recorded.as_ref() == Some(told),
+            "recorded {recorded:?}, told {told:?}"
+        );
+        recorded.is_none()
+    });
+    let missing = missing.count();
+    assert!(found.is_empty(), "recorded, and never told: {found:?}");
+    missing
 }
 
 /// No source has events of two processes, and within a thread numbers rise with time.

@@ -29,6 +29,9 @@ pub struct Manifest {
     /// Whether more was lost than the sources tell, which nobody can know.
     #[serde(default)]
     pub losses_unknown: bool,
+    /// Processes that asked to take part and could not.
+    #[serde(default)]
+    pub left_out: u64,
 }
 
 /// What manifests say of what was opened.
@@ -38,6 +41,8 @@ pub(crate) struct Told {
     pub sources: Vec<(PathBuf, Source)>,
     /// Whether one of the recordings lost more than its sources tell.
     pub losses_unknown: bool,
+    /// How many processes could not take part in the recordings.
+    pub left_out: u64,
     /// What was wrong.
     pub damages: Vec<Damage>,
 }
@@ -93,6 +98,7 @@ pub(crate) fn told(traces: &TraceSet) -> Told {
             Ok(None) => {}
             Ok(Some(manifest)) => {
                 told.losses_unknown |= manifest.losses_unknown;
+                told.left_out = told.left_out.saturating_add(manifest.left_out);
                 let found = manifest.sources.into_iter().filter(|source| stays_below(&source.path));
                 let found = found.map(|source| (plain(&folder.join(&source.path)), source));
                 told.sources.extend(found.filter(|(path, _)| is_below(path, traces.roots())));

@@ -20,6 +20,9 @@ pub struct Summary {
     /// Whether more was lost than that, which nobody can know: a recording was killed or its machine stopped.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub losses_unknown: bool,
+    /// Processes that asked to take part in the recording and could not; what they had to say is in no count.
+    #[serde(skip_serializing_if = "is_none")]
+    pub left_out: u64,
     /// Packets that are missing, by their numbers. How many events they held is unknown.
     pub lost_packets: u64,
     /// Events that a flight recorder overwrote by design.
@@ -37,6 +40,10 @@ pub struct Summary {
     pub disorders: Vec<String>,
     /// Places that could not be read.
     pub damages: Vec<String>,
+}
+
+fn is_none(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Lost events.
@@ -94,8 +101,8 @@ pub fn summarize(traces: &mut TraceSet) -> Summary {
 /// [`summarize`] with a number of threads.
 fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     let mut summary = Summary::default();
-    let manifest::Told { sources, losses_unknown, damages } = manifest::told(traces);
-    summary.losses_unknown = losses_unknown;
+    let manifest::Told { sources, losses_unknown, left_out, damages } = manifest::told(traces);
+    (summary.losses_unknown, summary.left_out) = (losses_unknown, left_out);
     summary.damages = damages.iter().map(ToString::to_string).collect();
     let known: HashSet<PathBuf> = sources.iter().map(|(path, _)| path.clone()).collect();
     let known: Vec<bool> =

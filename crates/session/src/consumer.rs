@@ -65,6 +65,8 @@ pub enum Order {
     Disconnected(u64),
     /// A process has ended, and how.
     Ended(u64, String),
+    /// A process could not take part.
+    LeftOut,
     /// Save what the flight recorders hold.
     Snapshot(Sender<u64>),
     /// A source that somebody else has recorded is complete.
@@ -178,6 +180,7 @@ impl Consumer {
                     }
                 }
                 Ok(Order::Ended(key, how)) => self.complete(key, how),
+                Ok(Order::LeftOut) => self.manifest.left_out += 1,
                 Ok(Order::Snapshot(done)) => {
                     let before = self.events();
                     self.save_histories();

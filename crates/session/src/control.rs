@@ -30,7 +30,7 @@ use crate::{
     jobs::JobTeller,
     manifest,
     process::{self, Attention, Process},
-    target::Admission,
+    target::{self, Admission},
     untrusted_text::{MOST_NAME, MOST_PATH, MOST_REASON, tidy},
 };
 
@@ -312,6 +312,10 @@ impl Door {
         }
         if !self.terms.admission.lets_in(peer.pid) {
             let _ = socket.send(&ToAgent::Refused("a session for other processes".into()).encode(), &[]);
+            if target::is_gone(peer.pid) {
+                let _ = self.orders.send(Order::LeftOut);
+                return Err(format!("process {} had ended before it could take part", peer.pid));
+            }
             return Ok(());
         }
         if self.is_member(peer.pid) {
@@ -332,6 +336,7 @@ impl Door {
         let recording = self.share_memory(&socket, &hello, peer.pid, key).map_err(|error| {
             let reason = reason(&error);
             let _ = socket.send(&ToAgent::Refused(reason.clone()).encode(), &[]);
+            let _ = self.orders.send(Order::LeftOut);
             format!("{} ({}) is not recorded: {reason}", hello.name, peer.pid)
         })?;
         let socket = Arc::new(socket);
@@ -487,6 +492,7 @@ impl Door {
                 let reason = tidy(&reason, MOST_REASON);
                 let problem = format!("{} ({}) is not recorded: {reason}", member.name, member.pid);
                 self.complain(problem);
+                let _ = self.orders.send(Order::LeftOut);
             }
             Some(ToSession::Hello(_)) => {}
             None => {

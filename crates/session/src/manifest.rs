@@ -55,6 +55,10 @@ pub struct Manifest {
     /// machine's memory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub losses_unknown: bool,
+    /// Processes that asked to take part and could not: they had given up waiting, or had no memory or descriptors
+    /// left. What they would have recorded is in no count.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub left_out: u64,
     /// Problems that did not end the recording, one line each.
     pub problems: Vec<String>,
     /// While it is recorded with `--backing`: where the rings are kept.
@@ -140,6 +144,10 @@ pub const fn producer(form: Form) -> &'static str {
 }
 
 fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+fn is_none(number: &u64) -> bool {
     *number == 0
 }
 

@@ -385,6 +385,7 @@ fn manifest(config: &Config, terms: &Terms) -> Manifest {
         sources: Vec::new(),
         kernel: config.kernel.is_some(),
         losses_unknown: false,
+        left_out: 0,
         problems: Vec::new(),
         backing: terms.backing.clone(),
         id: terms.backing.is_some().then(|| uuid::Uuid::new_v4().to_string()),

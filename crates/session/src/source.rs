@@ -412,7 +412,7 @@ impl StreamWriter {
         let (before, events) = (origin.tally.written, packet.events());
         *unsynced = true;
         origin.ring_end = mark.ring_end;
-        origin.tally = Tally { written: before + events, ..mark.tally };
+        origin.tally = Tally { written: before.saturating_add(events), ..mark.tally };
         if *last_moment == 0 && packet.is_empty() {
             *last_moment = tompion_os::monotonic_ns();
         }
@@ -421,10 +421,10 @@ impl StreamWriter {
             let mut whole = WholePacket { bytes, size: info.size as usize, at: *size, entry, events };
             let result = if manner == Manner::Soon { file.write_soon(whole) } else { file.write(&mut whole) };
             *last_moment = info.end;
-            *size += info.size;
-            result.inspect_err(|_| *size -= info.size)
+            *size = size.saturating_add(info.size);
+            result.inspect_err(|_| *size = size.saturating_sub(info.size))
         });
-        origin.sequence += 1;
+        origin.sequence = origin.sequence.wrapping_add(1);
         match result {
             Ok(()) => *ring_end = mark.ring_end,
             Err(_) => origin.tally.written = before,
@@ -442,13 +442,15 @@ impl SourceWriter {
 
     /// Events of a stream, in packets that were written and in the one that wasn't yet.
     pub fn events_of(&self, stream: usize) -> u64 {
-        self.streams[stream].as_ref().map_or(0, |writer| writer.written() + writer.packet.events())
+        self.streams[stream]
+            .as_ref()
+            .map_or(0, |writer| writer.written().saturating_add(writer.packet.events()))
     }
 
     /// The packet of a stream that would be written next; another one is begun.
     pub fn take_packet(&mut self, stream: usize) -> Vec<u8> {
         let Some(writer) = &mut self.streams[stream] else { return Vec::new() };
-        writer.origin.tally.written += writer.packet.events();
+        writer.origin.tally.written = writer.origin.tally.written.saturating_add(writer.packet.events());
         writer.packet.finish(writer.origin, 0, |bytes, info| bytes[..info.size as usize].to_vec())
     }
 }

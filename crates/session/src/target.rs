@@ -76,6 +76,11 @@ impl Admission {
     }
 }
 
+/// Whether a process is no more, so that nobody can tell whose child it was.
+pub fn is_gone(pid: u32) -> bool {
+    pid != 0 && !Path::new(&format!("/proc/{pid}")).exists()
+}
+
 /// A process and its ancestors, from the process on.
 fn ancestry(pid: u32) -> impl Iterator<Item = u32> {
     const MOST_GENERATIONS: usize = 1000;
@@ -179,6 +184,15 @@ mod tests {
         assert!(Admission::Family(vec![own]).lets_in(own));
         assert!(Admission::Family(vec![parent]).lets_in(own));
         assert!(!Admission::Family(vec![own]).lets_in(parent));
+    }
+
+    #[test]
+    fn who_has_ended_is_nobodys_child() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        assert!(is_gone(pid) && !Admission::Family(vec![std::process::id()]).lets_in(pid));
+        assert!(!is_gone(std::process::id()));
     }
 
     #[test]

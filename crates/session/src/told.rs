@@ -105,6 +105,7 @@ pub fn write_told(
         sources,
         kernel: told.iter().any(|told| told.by == ToldBy::Kernel),
         losses_unknown: false,
+        left_out: 0,
         problems: problems.to_vec(),
         backing: None,
         id: None,

@@ -494,6 +494,9 @@ pub fn losses(manifest: &Manifest, lost: u64) -> String {
         (true, lost) => format!("{} LOST ({})", grouped(lost), causes.join(", ")),
         (false, lost) => format!("{} LOST at least ({})", grouped(lost), causes.join(", ")),
     };
+    if manifest.left_out != 0 {
+        text += &format!(", {} LEFT OUT", counted(manifest.left_out, "process"));
+    }
     if overwritten != 0 {
         text += &format!(", {} overwritten by design", grouped(overwritten));
     }

@@ -9,7 +9,7 @@ use tompion_reader::stat::Summary;
 
 use crate::{
     filter,
-    messages::{self, grouped, harmless, say},
+    messages::{self, counted, grouped, harmless, say},
 };
 
 #[derive(Args)]
@@ -86,6 +86,9 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         (false, lost) => grouped(lost),
     };
     writeln!(output, "lost         {lost}{causes}")?;
+    if summary.left_out != 0 {
+        writeln!(output, "left out     {}, which could not take part", counted(summary.left_out, "process"))?;
+    }
     if summary.lost_packets != 0 {
         writeln!(output, "lost packets {}", grouped(summary.lost_packets))?;
     }
