@@ -164,6 +164,9 @@ pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode> 
         };
         println!("{}", budgets::table(&stored.budgets()).text());
         println!("page: {}", page::write(&stored, &folder)?.display());
+        if !options.quick {
+            rt_report::write(workspace, None)?;
+        }
     }
     println!("all in {:.1} min", begin.elapsed().as_secs_f64() / 60.0);
     Ok(code)

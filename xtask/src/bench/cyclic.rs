@@ -107,7 +107,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
     let results = Results::new("cyclic", options.repetitions, figures)?;
     let markdown = results.markdown("Wake-ups beside cyclictest", METHOD);
     if !options.quick {
-        rt_report::write(workspace, &results)?;
+        rt_report::write(workspace, Some(&results))?;
     }
     Ok(Report { text: results.text(), markdown, results })
 }

@@ -90,7 +90,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
     let results = Results::new("npt", rounds, figures)?;
     let markdown = results.markdown("What recording adds to a real-time loop", METHOD);
     if !options.quick {
-        rt_report::write(workspace, &results)?;
+        rt_report::write(workspace, Some(&results))?;
     }
     Ok(Report { text: results.text(), markdown, results })
 }

@@ -106,6 +106,11 @@ impl Figure {
         self.values.iter().copied().collect()
     }
 
+    /// How far the middle one may be off, if there is any: see [`Series::doubt`].
+    pub fn doubt(&self) -> Option<f64> {
+        (!self.values.is_empty()).then(|| self.series().doubt())
+    }
+
     /// The middle measurement, if there is any.
     pub fn median(&self) -> Option<f64> {
         (!self.values.is_empty()).then(|| self.series().median())

@@ -36,6 +36,17 @@ impl Series {
         self.0.get(self.0.len().saturating_sub(1) / 4).copied().unwrap_or(f64::NAN)
     }
 
+    /// What three quarters of them don't exceed; not a number without measurements.
+    pub fn upper_quartile(&self) -> f64 {
+        self.0.get((3 * self.0.len()).div_ceil(4).saturating_sub(1)).copied().unwrap_or(f64::NAN)
+    }
+
+    /// How far the median may be off: two medians that are further apart than both together differ with a certainty of
+    /// about 95 %. Source: McGill, Tukey and Larsen, "Variations of Box Plots", 1978.
+    pub fn doubt(&self) -> f64 {
+        1.57 * (self.upper_quartile() - self.lower_quartile()) / (self.0.len() as f64).sqrt()
+    }
+
     /// The smallest.
     pub fn min(&self) -> f64 {
         self.0.first().copied().unwrap_or(f64::NAN)
