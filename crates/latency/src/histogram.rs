@@ -8,6 +8,17 @@ use serde::{Deserialize, Serialize};
 #[cfg(test)]
 pub(crate) const OVERFLOW_US: u64 = 10_241;
 
+/// 1, 2, 5, 10, 20, 50 … times the first: where lengths are divided for people.
+pub const fn steps<const COUNT: usize>(first: u64) -> [u64; COUNT] {
+    let mut steps = [0; COUNT];
+    let mut place = 0;
+    while place < COUNT {
+        steps[place] = first * [1, 2, 5][place % 3] * 10u64.pow(place as u32 / 3);
+        place += 1;
+    }
+    steps
+}
+
 /// Counts by length, those that are not 0: how many were at least `from` nanoseconds long and shorter than the next place's
 /// beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -31,7 +31,7 @@ pub mod watch;
 mod witness;
 
 pub use balance::Balance;
-pub use histogram::Histogram;
+pub use histogram::{Histogram, steps};
 pub use kinds::{Kind, Kinds};
 pub use log::{Log, Wakeup};
 pub use monitor::{Begun, Monitor, obstacles};

@@ -21,7 +21,7 @@ pub struct Summary {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub losses_unknown: bool,
     /// Processes that asked to take part in the recording and could not; what they had to say is in no count.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub left_out: u64,
     /// Packets that are missing, by their numbers. How many events they held is unknown.
     pub lost_packets: u64,
@@ -42,7 +42,7 @@ pub struct Summary {
     pub damages: Vec<String>,
 }
 
-fn is_none(number: &u64) -> bool {
+fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 

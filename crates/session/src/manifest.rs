@@ -57,7 +57,7 @@ pub struct Manifest {
     pub losses_unknown: bool,
     /// Processes that asked to take part and could not: they had given up waiting, or had no memory or descriptors
     /// left. What they would have recorded is in no count.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
     /// Problems that did not end the recording, one line each.
     pub problems: Vec<String>,
@@ -143,12 +143,8 @@ pub const fn producer(form: Form) -> &'static str {
     }
 }
 
-fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
-fn is_none(number: &u64) -> bool {
-    *number == 0
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 /// A table of losses as the manifest has it.

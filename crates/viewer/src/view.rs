@@ -82,6 +82,12 @@ pub struct Told {
 }
 
 impl Opened {
+    /// Whether something is there to be shown while the index is made, for which its makers pause. A small trace has
+    /// nothing else: whoever asks waits for the index, and to pause would only make it later.
+    pub fn is_shown_before_index(&self) -> bool {
+        self.scout.is_some() || self.is_growing
+    }
+
     /// The index, for reading.
     pub fn index(&self) -> RwLockReadGuard<'_, Index> {
         self.index.read()

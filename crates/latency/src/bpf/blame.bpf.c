@@ -6,6 +6,7 @@
  * `processors` tell which wake-up has just ended and for when a timer was intended.
  */
 #include "blame.h"
+#include "processors.h"
 
 const char licence_of_programs[] SECTION("license") = "Dual MIT/GPL";
 
@@ -23,16 +24,6 @@ ARRAY(settings, struct settings, 1);
 ARRAY(sides, struct side, 2);
 ARRAY(stacks, struct stack, 2);
 ARRAY(nows, struct now, 1);
-
-/* The monitor's own, by the name under which the loader has put it. */
-struct {
-	NUMBER(type, BPF_MAP_TYPE_ARRAY);
-	NUMBER(map_flags, BPF_F_MMAPABLE);
-	NUMBER(max_entries, 1);
-	NUMBER(pinning, 1);
-	TYPE(key, u32);
-	TYPE(value, struct processor);
-} processors SECTION(".maps");
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_RINGBUF);

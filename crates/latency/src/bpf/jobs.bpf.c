@@ -6,6 +6,7 @@
  * `processors` tell which timer's handler runs.
  */
 #include "jobs.h"
+#include "processors.h"
 
 const char licence_of_programs[] SECTION("license") = "Dual MIT/GPL";
 
@@ -14,16 +15,6 @@ const char licence_of_programs[] SECTION("license") = "Dual MIT/GPL";
 
 ARRAY(sleepers, struct sleeper, SLEEPERS);
 ARRAY(tally, u64, 1);
-
-/* The monitor's own, by the name under which the loader has put it. */
-struct {
-	NUMBER(type, BPF_MAP_TYPE_ARRAY);
-	NUMBER(map_flags, BPF_F_MMAPABLE);
-	NUMBER(max_entries, 1);
-	NUMBER(pinning, 1);
-	TYPE(key, u32);
-	TYPE(value, struct processor);
-} processors SECTION(".maps");
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_RINGBUF);

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs};
 use serde::Serialize;
 
 use super::joiner::{Activation, Odd, Release};
-use crate::histogram::Histogram;
+use crate::histogram::{Histogram, steps};
 
 /// What was seen of jobs. Times of day are nanoseconds since 1970.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -58,15 +58,7 @@ pub struct JobReport {
 }
 
 /// Bounds by which responses are counted for others, in nanoseconds: 10, 20, 50, 100 µs … 10 s.
-pub const BOUNDS: [u64; 19] = {
-    let mut bounds = [0; 19];
-    let mut place = 0;
-    while place < bounds.len() {
-        bounds[place] = [10_000, 20_000, 50_000][place % 3] * 10u64.pow(place as u32 / 3);
-        place += 1;
-    }
-    bounds
-};
+pub const BOUNDS: [u64; 19] = steps(10_000);
 
 /// One of the parts of all activations, in microseconds.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -64,7 +64,7 @@ pub fn answer(view: &View, name: &str, request: &Request) -> Response {
     let opened = view.opened();
     // What the page asks again and again is no hurry.
     let is_urgent = name != "trace" && request.query.text("again").is_none();
-    let _turn = is_urgent.then(|| opened.way.turn());
+    let _turn = (is_urgent && opened.is_shown_before_index()).then(|| opened.way.turn());
     let question = Question { view, opened: &opened, query: &request.query, offsets: view.offsets() };
     let answer = match (request.method.as_str(), name) {
         ("GET", "trace") => trace::trace(&question),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use jiff::{Timestamp, tz::TimeZone};
 use tompion_latency::{
-    CpuReport, Histogram, Kind, KindReport, Late, Maximum, Report, ThreadReport, of_all_cpus,
+    CpuReport, Histogram, Kind, KindReport, Late, Maximum, Report, ThreadReport, of_all_cpus, steps,
 };
 
 use super::job_table;
@@ -25,15 +25,7 @@ pub const END: &str = "\x1b[0m";
 pub const STYLES: [&str; 7] = [BOLD, DIM, RED, GREEN, YELLOW, CYAN, END];
 
 /// Where distributions are divided, in nanoseconds: 1, 2, 5, 10 µs … 10 ms.
-const BOUNDS: [u64; 13] = {
-    let mut bounds = [0; 13];
-    let mut place = 0;
-    while place < bounds.len() {
-        bounds[place] = [1000, 2000, 5000][place % 3] * 10u64.pow(place as u32 / 3);
-        place += 1;
-    }
-    bounds
-};
+const BOUNDS: [u64; 13] = steps(1000);
 
 /// Columns of a table with distributions.
 const WIDTH_WITH_DISTRIBUTIONS: u16 = 98;
