@@ -181,6 +181,7 @@ fn jobs(text: &mut String, found: &JobsReport) -> std::fmt::Result {
             writeln!(text, "{name}{{name=\"{}\"}} {value}", escaped(&job.name))?;
         }
     }
+    longest_in_parts(text, found)?;
     let name = "tompion_job_activations_total";
     head(text, name, "counter", "Activations, by what released them.")?;
     for job in &found.jobs {
@@ -192,6 +193,23 @@ fn jobs(text: &mut String, found: &JobsReport) -> std::fmt::Result {
     let name = "tompion_job_events_lost_total";
     head(text, name, "counter", "Begins, ends and wake-ups that were lost.")?;
     writeln!(text, "{name} {}", found.lost_events + found.lost_messages)
+}
+
+fn longest_in_parts(text: &mut String, found: &JobsReport) -> std::fmt::Result {
+    let name = "tompion_job_longest_seconds";
+    head(text, name, "gauge", "The longest response by its parts, whose sum it is.")?;
+    for (job, longest) in found.jobs.iter().filter_map(|job| Some((job, job.longest.as_ref()?))) {
+        let parts = [
+            ("until-running", longest.until_running_us.unwrap_or(0.0)),
+            ("until-begin", longest.until_begin_us),
+            ("execution", longest.execution_us),
+        ];
+        for (part, us) in parts {
+            let job = escaped(&job.name);
+            writeln!(text, "{name}{{name=\"{job}\",part=\"{part}\"}} {}", us / 1e6)?;
+        }
+    }
+    Ok(())
 }
 
 /// A label's value: threads may call themselves anything.
