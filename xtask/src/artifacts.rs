@@ -46,7 +46,17 @@ pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<()> {
 
 /// Builds everything that a user installs.
 pub fn build(workspace: &Workspace, profile: Profile) -> Result<()> {
-    cargo(workspace, profile, &["build", "--workspace", "--exclude", "xtask"])?;
+    build_targets(workspace, profile, &[])
+}
+
+/// The same with the programs of tests. Cargo chooses the features of libraries for all that it builds at once: were the
+/// tests built afterwards, many libraries would be built twice.
+pub fn build_with_tests(workspace: &Workspace) -> Result<()> {
+    build_targets(workspace, Profile::Debug, &["--all-targets"])
+}
+
+fn build_targets(workspace: &Workspace, profile: Profile, targets: &[&str]) -> Result<()> {
+    cargo(workspace, profile, &[&["build", "--workspace", "--exclude", "xtask"][..], targets].concat())?;
     static_library(workspace, profile)?;
     preload_wrappers(workspace, profile).map(drop)
 }

@@ -66,7 +66,7 @@ const STEPS: &[Step] = &[
     ("format", |workspace, _| format(workspace)),
     ("clippy", |workspace, _| clippy(workspace)),
     ("docs", |workspace, _| Outcome::of(docs(workspace))),
-    ("build", |workspace, _| Outcome::of(artifacts::build(workspace, Profile::Debug))),
+    ("build", |workspace, _| Outcome::of(artifacts::build_with_tests(workspace))),
     ("tests", tests),
     ("loom", loom),
     ("models", |workspace, _| models(workspace)),

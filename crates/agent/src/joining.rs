@@ -106,7 +106,7 @@ pub fn at_start() {
         let names = names.to_string_lossy().into_owned();
         for name in names.split(':').filter(|name| !name.is_empty()).take(MAX_RECORDINGS) {
             // A session that is gone, busy or of another version: the program runs on unrecorded.
-            join_by(&mut registry, name, Origin::Exec, deadline);
+            let _ = join_by(&mut registry, name, Origin::Exec, deadline);
         }
     } else if let Some(folder) = std::env::var_os(names::RECORD_VARIABLE).filter(|name| !name.is_empty()) {
         record_into(&mut registry, PathBuf::from(folder), deadline);
@@ -154,7 +154,9 @@ pub fn in_child() {
     let unheard = forget_pending(&mut registry);
     let inherited = registry.forget_recordings();
     for conversation in &inherited {
-        join(&mut registry, conversation.name(), Origin::Fork);
+        let deadline = Instant::now() + PATIENCE;
+        let _ = join_by(&mut registry, conversation.name(), Origin::Fork, deadline)
+            .inspect_err(|error| conversation.tell_failed(error));
     }
     for name in &unheard {
         join_trusted(&mut registry, name, Origin::Fork, Instant::now());
@@ -208,7 +210,7 @@ fn begin(socket: PacketSocket, name: &str, origin: Origin) -> io::Result<Pending
 /// Joins the session that listens under a name, waiting for it as long as a running program may. True if the
 /// process takes part now.
 pub fn join(registry: &mut Registry, name: &str, origin: Origin) -> bool {
-    join_by(registry, name, origin, Instant::now() + PATIENCE)
+    join_by(registry, name, origin, Instant::now() + PATIENCE).unwrap_or(false)
 }
 
 /// Milliseconds until then, at least one: none would be for ever.
@@ -216,16 +218,17 @@ fn milliseconds_until(deadline: Instant) -> u32 {
     (deadline.saturating_duration_since(Instant::now()).as_millis() as u32).max(1)
 }
 
-fn join_by(registry: &mut Registry, name: &str, origin: Origin, deadline: Instant) -> bool {
+/// Whether the process takes part by then. Fails if the session can't be reached; else it knows of this process.
+fn join_by(registry: &mut Registry, name: &str, origin: Origin, deadline: Instant) -> io::Result<bool> {
     if crate::is_short_of_memory() {
-        return false;
+        return Err(io::ErrorKind::OutOfMemory.into());
     }
     if registry.recordings.iter().flatten().any(|joined| joined.name == name) {
-        return true;
+        return Ok(true);
     }
-    let patience = milliseconds_until(deadline);
-    let pending = PacketSocket::connect(name, patience).and_then(|socket| begin(socket, name, origin));
-    pending.is_ok_and(|pending| enter_by(registry, pending, deadline))
+    let socket = PacketSocket::connect(name, milliseconds_until(deadline))?;
+    let pending = begin(socket, name, origin)?;
+    Ok(enter_by(registry, pending, deadline))
 }
 
 /// Waits for the welcome until then. If it takes longer, the background thread takes it up.

@@ -22,7 +22,7 @@ use crate::{
     listener::Background,
     lock,
     objects::{self, Object, Objects},
-    session::{Inherited, Joined},
+    session::{Inherited, Joined, Selectors},
     writer::{self, Writer},
 };
 
@@ -47,6 +47,8 @@ pub struct Registry {
     pub recordings: [Option<Joined>; MAX_RECORDINGS],
     /// Address space that earlier recordings left.
     pub retired: Vec<Retired>,
+    /// What selects the buffer of recordings from the kernel.
+    pub selectors: Selectors,
     /// Conversations that have begun, without a welcome yet.
     pub pending: Vec<Pending>,
     /// Whether the background thread is to look for sessions that are open to all programs.
@@ -85,6 +87,7 @@ static REGISTRY: Guarded = Guarded {
         objects: Objects::new(),
         recordings: [const { None }; MAX_RECORDINGS],
         retired: Vec::new(),
+        selectors: Selectors::none(),
         pending: Vec::new(),
         knocks: false,
         late: None,

@@ -1,6 +1,10 @@
 //! A session's recording in this process: checking and mapping what the session hands over.
 
-use std::{ops::Range, os::fd::AsFd, sync::atomic::Ordering};
+use std::{
+    ops::Range,
+    os::fd::{AsFd, BorrowedFd},
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use tompion_layout::{LAYOUT_VERSION, catalog, control, loss::Cause, record::Form, ring::Geometry};
 use tompion_os::{Identity, PacketSocket, Received, Retired, SharedMap};
@@ -8,13 +12,49 @@ use tompion_protocol::{
     MAX_RECORDINGS,
     message::{MAX_MESSAGE, ToAgent, ToSession},
 };
-use tompion_ring::producer::{Recording, Setup};
+use tompion_ring::producer::{InReserve, Recording, Setup};
 use tompion_schema::{Field, Integer, Type};
 
 use crate::{context, event, registry::Registry};
 
 /// How much of the first CPU's ring is made present at once, with its header, in bytes.
 const WARM_BYTES: usize = 64 * 1024 + tompion_layout::PAGE as usize;
+/// So many arrays of BPF programs are mapped at most.
+const MOST_SELECTORS: usize = 1024;
+
+/// The words by which programs in the kernel select the buffer of recordings: each in an array of theirs.
+///
+/// One that was mapped stays for ever, as somebody may be about to read it; the next recording of the same
+/// session or monitor has it again.
+#[derive(Debug)]
+pub struct Selectors(Vec<(u32, SharedMap)>);
+
+impl Selectors {
+    /// None yet.
+    pub const fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The word at the beginning of an array, which the kernel's programs change. None if it is no such array, or
+    /// there are too many: the recording then goes into one of the buffers.
+    fn of(&mut self, array: BorrowedFd<'_>) -> Option<&'static AtomicU32> {
+        let id = tompion_os::bpf_map_id(array).ok()?;
+        let known = self.0.iter().position(|(known, _)| *known == id);
+        let place = match known {
+            Some(place) => place,
+            None if self.0.len() >= MOST_SELECTORS => return None,
+            None => {
+                self.0
+                    .push((id, SharedMap::of_bpf_array_to_read(array, size_of::<AtomicU32>() as u64).ok()?));
+                self.0.len() - 1
+            }
+        };
+        let word = self.0.get(place)?.1.half(0);
+        // SAFETY: nothing takes a mapping out of the list, and the list is never dropped: the registry is a static.
+        Some(unsafe { &*std::ptr::from_ref(word) })
+    }
+}
+
 /// A recording that this process is part of.
 #[derive(Debug)]
 pub struct Joined {
@@ -48,6 +88,14 @@ impl Inherited {
     /// The name of the parent's session.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Says by it, unless the program has closed it, that this child could not reach the session.
+    pub fn tell_failed(&self, error: &std::io::Error) {
+        let ours = self.socket.as_ref().filter(|socket| socket.identity() == self.identity);
+        if let Some(socket) = ours {
+            let _ = socket.send(&ToSession::ChildFailed(error.to_string()).encode(), &[]);
+        }
     }
 
     /// Closes it, unless the program has done so.
@@ -91,8 +139,10 @@ pub fn be_let_in(registry: &mut Registry, socket: PacketSocket, name: String) ->
 
 /// Maps what came with the welcome and begins the recording. Errors are for the session's user.
 fn take_over(received: &Received, registry: &mut Registry) -> Result<(usize, Shared), String> {
-    let [control_file, ring_file] = &received.descriptors[..] else {
-        return Err(format!("expected two memory files, got {}", received.descriptors.len()));
+    let (control_file, ring_file, selector) = match &received.descriptors[..] {
+        [control, rings] => (control, rings, None),
+        [control, rings, selector] => (control, rings, registry.selectors.of(selector.as_fd())),
+        others => return Err(format!("expected two memory files, got {}", others.len())),
     };
     let control =
         SharedMap::new(control_file.as_fd(), control::FILE_SIZE).map_err(|error| error.to_string())?;
@@ -118,6 +168,7 @@ fn take_over(received: &Received, registry: &mut Registry) -> Result<(usize, Sha
         form,
         overwrite: flags & control::FLAG_OVERWRITE != 0,
         given_time: flags & control::FLAG_MONOTONIC != 0,
+        selector,
     };
     let first = usize::from(!event::may_be_first(form, setup.given_time));
     let slot = (first..MAX_RECORDINGS).find(|&slot| registry.recordings[slot].is_none());
@@ -141,23 +192,25 @@ struct Terms {
     form: Form,
     overwrite: bool,
     given_time: bool,
+    /// Which of two buffers is written, where programs in the kernel say it.
+    selector: Option<&'static AtomicU32>,
 }
 
 /// Begins the recording in a slot that has none.
 fn begin(slot: usize, terms: &Terms, rings: *mut u8, control: &SharedMap) -> Result<(), String> {
-    let Terms { geometry, form, overwrite, given_time } = *terms;
+    let Terms { geometry, form, overwrite, given_time, selector } = *terms;
     let place = event::place(slot);
     if form == Form::Reserve {
-        let clock = event::clock(given_time);
+        let setup = InReserve { geometry, overwrite, clock: event::clock(given_time), selector };
         // SAFETY: the slot has no recording; the rings are mapped as large as the geometry says. They stay, and
         // `control` too, though with nothing behind them once the recording has been left: their addresses are
         // never used for anything else.
-        unsafe { Recording::begin_reserve(place, (geometry, overwrite, clock), rings, control) }?;
+        unsafe { Recording::begin_reserve(place, &setup, rings, control) }?;
         return Ok(());
     }
     let rseq = tompion_os::rseq_area().ok_or("this process has no restartable sequences (rseq)")?;
     tompion_os::prepare_section_barrier().map_err(|error| format!("no section barrier: {error}"))?;
-    let setup = Setup { geometry, overwrite, given_time, rseq };
+    let setup = Setup { geometry, overwrite, given_time, rseq, selector };
     // SAFETY: the slot has no recording; the rings are mapped as large as the geometry says, and stay so:
     // leaving replaces them in place, and never unmaps `control`.
     unsafe { Recording::begin(place, &setup, rings, control) };
@@ -309,10 +362,11 @@ impl Joined {
     /// the child of a fork.
     pub fn abandon(self) -> (Inherited, Option<Retired>) {
         let Shared { control, rings, rings_len, form } = self.shared;
-        // The event path may still count a loss in it.
-        control.leak();
-        // SAFETY: the mapping was leaked in `take_over`, and the recording has ended.
-        let retired = unsafe { Retired::new(rings, rings_len) };
+        let control_len = control.len();
+        // SAFETY: the mappings were leaked, here and in `take_over`, and the recording has ended.
+        let (_, retired) =
+            unsafe { (Retired::new(control.leak(), control_len), Retired::new(rings, rings_len)) };
+        // The event path may still count a loss in the first, or keep an event: nothing else is ever put there.
         // In reserve form somebody may still come back to an append, however late: nothing else is ever put there.
         let retired = (form == Form::Section).then_some(retired);
         (Inherited { name: self.name, socket: self.socket, identity: self.identity }, retired)

@@ -2,8 +2,9 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -13,14 +14,19 @@ use serde_json::Value;
 
 use crate::{
     monitor::Own,
-    support::{Workshop, finish, installed, run, signal, start, tompion, wait_until},
+    support::{Workshop, event, finish, installed, run, signal, start, tompion, wait_until},
 };
 
 const NAME: &str = "late-cli";
 
 /// Has a real-time thread of that name sleep, again and again, until something is so.
 fn sleep_until(what: &str, is_so: impl Fn() -> bool + Send + 'static) {
-    let sleeper = thread::Builder::new().name(NAME.into()).spawn(move || {
+    sleep_as(NAME, what, is_so);
+}
+
+/// The same by another name: tests run side by side, and a monitor hears the threads of all.
+fn sleep_as(name: &str, what: &str, is_so: impl Fn() -> bool + Send + 'static) {
+    let sleeper = thread::Builder::new().name(name.into()).spawn(move || {
         tompion_os::run_fifo(60).expect("a real-time priority");
         let begun = Instant::now();
         while !is_so() {
@@ -143,15 +149,15 @@ fn what_programs_recorded_is_kept_with_it() {
     let program = shop.link("hello", &["../../../../examples/hello.c"], &[]);
     let parent = shop.path("incidents");
     fs::create_dir(&parent).unwrap();
-    let mut command = own.monitor(&["--threshold", &format!("{NAME}=10ns"), "--with", "*", "--most", "1"]);
+    let mut command = own.monitor(&["--threshold", "with-cli=10ns", "--with", "*", "--most", "1"]);
     let catcher = start(command.arg("--incidents").arg(&parent));
     // The recorder is there a moment after the command has begun.
     wait_until("a recording", || recording(&parent).is_some());
     thread::sleep(Duration::from_millis(500));
-    // Some are recorded before anybody is late.
-    (0..3).for_each(|_| drop(run(&mut Command::new(&program))));
+    // Some are recorded before anybody is late: they run for long enough to be let in, also on a busy machine.
+    (0..2).for_each(|_| drop(run(Command::new(&program).arg("1000"))));
     let looked_at = parent.clone();
-    sleep_until("a folder", move || !folders(&looked_at).is_empty());
+    sleep_as("with-cli", "a folder", move || !folders(&looked_at).is_empty());
     finish(catcher, "monitor --with").succeeded();
     let folder = folders(&parent).remove(0);
     let stat = run(tompion().args(["stat", "--json"]).arg(&folder)).succeeded().out;
@@ -160,6 +166,54 @@ fn what_programs_recorded_is_kept_with_it() {
     assert!(printed.contains("sched_switch") && printed.contains(":hello:("), "{stat}");
     // Nothing is left beside it.
     assert_eq!(fs::read_dir(&parent).unwrap().count(), 1);
+}
+
+/// How long a ring lasts in a flood is a few milliseconds; until the command has heard of a late wake-up and the recorder of the
+/// command it takes longer.
+#[test]
+fn what_led_to_it_is_kept_however_much_programs_write_afterwards() {
+    let Some(own) = Own::new("flood") else { return };
+    let shop = Workshop::new();
+    let program = shop.link("flood", &["flood.c"], &[]);
+    for (name, tunables) in [("section", ""), ("reserve", "glibc.pthread.rseq=0")] {
+        let parent = shop.path(name);
+        fs::create_dir(&parent).unwrap();
+        let mut command = own.monitor(&["--threshold", "flood-cli=10ns", "--with", "flood:*", "--most", "1"]);
+        let catcher = start(command.arg("--incidents").arg(&parent));
+        wait_until("a recording", || recording(&parent).is_some());
+        let mut flood = Command::new(&program);
+        flood.env("GLIBC_TUNABLES", tunables).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut flood = flood.spawn().unwrap();
+        let said = BufReader::new(flood.stdout.take().unwrap()).lines().next();
+        assert_eq!(said.expect("a word").unwrap(), "recorded");
+        // That may have been by the recorder of another test; this one's comes a moment later.
+        thread::sleep(Duration::from_millis(300));
+        let maps = fs::read_to_string(format!("/proc/{}/maps", flood.id())).unwrap();
+        let selector = maps.lines().find(|line| line.contains("bpf-map")).expect("the kernel's selector");
+        assert!(selector.contains(" r--s "), "programs may only read it: {selector}");
+        let looked_at = parent.clone();
+        sleep_as("flood-cli", "a folder", move || !folders(&looked_at).is_empty());
+        finish(catcher, "monitor --with").succeeded();
+        drop(flood.stdin.take());
+        assert!(flood.wait().unwrap().success());
+        led_to_it(&folders(&parent).remove(0));
+    }
+}
+
+/// What programs recorded reaches up to the end of the latency, and goes on behind it.
+fn led_to_it(folder: &Path) {
+    let incident = fs::read_to_string(folder.join("incident.json")).unwrap();
+    let incident: Value = serde_json::from_str(&incident).unwrap();
+    let end = incident["question"]["end"].as_u64().expect("when the latency ended");
+    let programs = folder.join("programs");
+    let printed = run(tompion().args(["print", "--format", "json"]).arg(&programs)).succeeded().out;
+    let times = printed.lines().map(|line| event(line).fields["time"].as_u64().expect("a time"));
+    let (before, after): (Vec<u64>, Vec<u64>) = times.partition(|time| *time <= end);
+    assert!(!before.is_empty(), "{} events, all behind it", after.len());
+    assert!(!after.is_empty(), "{} events, none behind it", before.len());
+    let stat = run(tompion().args(["stat", "--json"]).arg(&programs)).succeeded().out;
+    let stat: Value = serde_json::from_str(&stat).unwrap();
+    assert_eq!(stat["lost"].as_u64().unwrap_or(0), 0, "{stat}");
 }
 
 /// The manifest of what is being recorded.

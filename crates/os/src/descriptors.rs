@@ -1,6 +1,40 @@
 //! Tables of descriptors: which numbers a thread may use, and what stands behind them.
 
-use std::os::fd::RawFd;
+use std::{
+    io,
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        unix::process::CommandExt,
+    },
+    process::Command,
+};
+
+use crate::check;
+
+/// Lets a command have a descriptor of this process, under the number that is returned. See [`take_inherited`].
+pub fn hand_down(command: &mut Command, descriptor: OwnedFd) -> RawFd {
+    let number = descriptor.as_raw_fd();
+    // SAFETY: the closure runs in the forked child and makes one system call, which is async-signal-safe. It owns the
+    // descriptor, which therefore is open there.
+    unsafe {
+        command.pre_exec(move || check(libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFD, 0)).map(drop));
+    }
+    number
+}
+
+/// A descriptor of one's own of what this process was given under a number, see [`hand_down`].
+///
+/// # Errors
+/// If nothing is open there.
+pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: plain system calls on a number; an open descriptor there is only kept from the programs that this one starts.
+    let copy = unsafe {
+        check(libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC))?;
+        check(libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3))?
+    };
+    // SAFETY: new, and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
 
 /// Gives the calling thread a table of descriptors of its own, which has only those of the process that are to
 /// be kept, under the same numbers. What the thread opens and closes from then on concerns nobody else, and what
@@ -41,6 +75,37 @@ mod tests {
     fn is_open(number: RawFd) -> bool {
         // SAFETY: a plain question.
         unsafe { libc::fcntl(number, libc::F_GETFD) >= 0 }
+    }
+
+    #[test]
+    fn a_command_has_what_was_handed_down_to_it_and_others_have_not() {
+        let file = tempfile();
+        let others = file.try_clone().unwrap();
+        let read = |command: &mut Command, number: RawFd| {
+            let output = command.args(["-c", "cat <&$0", &number.to_string()]).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let mut command = Command::new("bash");
+        let number = hand_down(&mut command, file.into());
+        assert_eq!(read(&mut command, number), "words");
+        assert_eq!(read(&mut Command::new("bash"), others.as_raw_fd()), "");
+    }
+
+    /// A file with words in it that nobody else has.
+    fn tempfile() -> File {
+        let path = std::env::temp_dir().join(format!("tompion-handed-{}", std::process::id()));
+        std::fs::write(&path, "words").unwrap();
+        let file = File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file
+    }
+
+    #[test]
+    fn what_was_inherited_is_ones_own() {
+        let file = File::open("/dev/null").unwrap();
+        let taken = take_inherited(file.as_raw_fd()).unwrap();
+        assert_ne!(taken.as_raw_fd(), file.as_raw_fd());
+        assert!(take_inherited(RawFd::MAX).is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! and atomic or volatile, so that callers need no `unsafe`.
 
 mod affinity;
+mod bpf;
 mod clock;
 mod closing;
 mod descriptors;
@@ -32,12 +33,13 @@ mod thread;
 mod user;
 
 pub use affinity::{affinity, allowed_cpus, begin_in_groups, set_affinity};
+pub use bpf::{bpf_map_id, freeze_bpf_map};
 pub use clock::{
     COUNTER_NAME, ClockPair, boottime_ns, monotonic_ns, monotonic_ns_without_tsc, realtime_ns, sample_clocks,
     tsc, tsc_is_usable, tsc_state,
 };
 pub use closing::{close_elsewhere, close_side_by_side};
-pub use descriptors::take_own_table;
+pub use descriptors::{hand_down, take_inherited, take_own_table};
 pub use detached::{READY_DESCRIPTOR, Ready, say_ready, start_detached};
 pub use environment::put_into_environment;
 pub use floats::with_default_floats;

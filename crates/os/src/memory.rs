@@ -14,6 +14,7 @@ use std::{
 };
 
 use crate::{
+    bpf::MapFacts,
     check,
     guard::{self, Guard},
     last_error,
@@ -134,19 +135,27 @@ impl SharedMap {
     ///
     /// Such an array never changes its size. Source: `bpf(2)`, and `map_type` in `/proc/PID/fdinfo`.
     pub fn of_bpf_array(map: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
+        Self::bpf_array(map, size, libc::PROT_READ | libc::PROT_WRITE)
+    }
+
+    /// The same of an array that may only be read: who stores to it dies.
+    pub fn of_bpf_array_to_read(map: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
+        Self::bpf_array(map, size, libc::PROT_READ)
+    }
+
+    fn bpf_array(map: BorrowedFd<'_>, size: u64, protection: libc::c_int) -> io::Result<Self> {
         let refuse = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
-        let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", map.as_raw_fd()))?;
-        let number =
-            |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u64>().ok());
+        let facts = MapFacts::of(map)?;
         const BPF_MAP_TYPE_ARRAY: u64 = 2;
-        if number("map_type:") != Some(BPF_MAP_TYPE_ARRAY) {
+        if facts.number("map_type:") != Some(BPF_MAP_TYPE_ARRAY) {
             return Err(refuse("expected a BPF array"));
         }
-        let entry = number("value_size:").unwrap_or(0).next_multiple_of(8);
-        if entry.checked_mul(number("max_entries:").unwrap_or(0)).is_none_or(|all| all < size) || size == 0 {
+        let entry = facts.number("value_size:").unwrap_or(0).next_multiple_of(8);
+        let entries = facts.number("max_entries:").unwrap_or(0);
+        if entry.checked_mul(entries).is_none_or(|all| all < size) || size == 0 {
             return Err(refuse("the BPF array is smaller than expected"));
         }
-        let (len, protection) = (size as usize, libc::PROT_READ | libc::PROT_WRITE);
+        let len = size as usize;
         // SAFETY: a new mapping at an address of the kernel's choice. The array has all of these bytes for as long
         // as it is mapped, which holds a reference to it.
         let base = unsafe {

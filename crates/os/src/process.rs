@@ -161,6 +161,17 @@ impl Inheritance {
         }
     }
 
+    /// Lets a command start with these, and end by SIGTERM with the thread that starts it.
+    ///
+    /// Source: `PR_SET_PDEATHSIG` in `prctl(2)`.
+    pub fn hand_on_to_companion(self, command: &mut Command) {
+        self.hand_on(command);
+        // SAFETY: the closure runs in the forked child and makes one system call, which is async-signal-safe.
+        unsafe {
+            command.pre_exec(|| check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM)).map(drop));
+        }
+    }
+
     /// Lets a command start with these.
     pub fn hand_on(self, command: &mut Command) {
         // SAFETY: the closure runs in the forked child and makes only async-signal-safe calls.

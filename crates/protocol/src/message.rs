@@ -72,7 +72,8 @@ pub struct Hello {
 pub enum ToAgent {
     /// Said at the agent's bell: there is a session of this name that wants the process to take part.
     Join(String),
-    /// Welcome; the control file and the ring file come with this message.
+    /// Welcome; the control file and the ring file come with this message, and where the kernel selects the buffer, the array in
+    /// whose first word it does so.
     Welcome,
     /// No recording; why, in one line.
     Refused(String),
@@ -94,10 +95,13 @@ pub enum ToSession {
     Hello(Hello),
     /// The agent could not take part after all; why, in one line.
     Failed(String),
+    /// Said by the child of a fork, by its parent's conversation: it could not reach the session; why, in one line.
+    ChildFailed(String),
 }
 
 const HELLO: u32 = 1;
 const FAILED: u32 = 2;
+const CHILD_FAILED: u32 = 3;
 const WELCOME: u32 = 101;
 const REFUSED: u32 = 102;
 const RULES_CHANGED: u32 = 103;
@@ -180,6 +184,7 @@ impl ToSession {
                     .0
             }
             Self::Failed(reason) => Writer::new(FAILED).text(reason).0,
+            Self::ChildFailed(reason) => Writer::new(CHILD_FAILED).text(reason).0,
         }
     }
 
@@ -202,6 +207,7 @@ impl ToSession {
                 }))
             }
             FAILED => Ok(Self::Failed(reader.text()?)),
+            CHILD_FAILED => Ok(Self::ChildFailed(reader.text()?)),
             kind => Err(MessageError::Kind(kind)),
         }
     }
@@ -252,9 +258,12 @@ mod tests {
     #[test]
     fn messages_survive_the_round_trip() {
         let request = Hello { origin: Origin::Request, ..hello() };
-        for message in
-            [ToSession::Hello(hello()), ToSession::Hello(request), ToSession::Failed("no memory".into())]
-        {
+        for message in [
+            ToSession::Hello(hello()),
+            ToSession::Hello(request),
+            ToSession::Failed("no memory".into()),
+            ToSession::ChildFailed("timed out".into()),
+        ] {
             assert_eq!(ToSession::decode(&message.encode()), Ok(message));
         }
         for message in [

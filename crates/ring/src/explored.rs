@@ -3,7 +3,7 @@
 //! Given rings of two sub-buffers with room for three small records each, when writers, readers and takers meet, then
 //! every record is found whole and once, in the order of time, or is counted. Each known mistake is noticed.
 //!
-//! `TOMPION_FULL` has more tried: more preemptions in one run.
+//! `TOMPION_FULL` has more tried: one more preemption in a run, of which there are too many to try them all. So it ends after a time.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -11,6 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use loom::thread;
@@ -34,12 +35,16 @@ use crate::{
 const SUBBUF: u64 = 128;
 static NO_SELECTOR: AtomicU32 = AtomicU32::new(0);
 
+/// How long each exploration of the long form may take.
+const LONGEST: Duration = Duration::from_secs(240);
+
 /// Explores all that so many preemptions can bring about.
 fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     let full = std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1");
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions + usize::from(full));
     builder.max_branches = 100_000;
+    builder.max_duration = full.then_some(LONGEST);
     builder.check(body);
 }
 

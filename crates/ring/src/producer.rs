@@ -77,6 +77,26 @@ pub struct Setup {
     pub given_time: bool,
     /// Where threads have their rseq area.
     pub rseq: RseqArea,
+    /// The word that says which of two buffers is written, where that isn't the control file's. It stays for ever.
+    pub selector: Option<&'static AtomicU32>,
+}
+
+/// What a recording in reserve form is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct InReserve {
+    /// Sizes of the rings.
+    pub geometry: Geometry,
+    /// Whether old records are overwritten; else new ones are discarded when a ring is full.
+    pub overwrite: bool,
+    /// Which clock gives the timestamps.
+    pub clock: Clock,
+    /// As in [`Setup`].
+    pub selector: Option<&'static AtomicU32>,
+}
+
+/// The word that selects the buffer.
+fn selector_in(control: &SharedMap, other: Option<&'static AtomicU32>) -> *const AtomicU32 {
+    other.map_or(control.half(tompion_layout::control::OFFSET_SELECTOR), |other| other)
 }
 
 /// What an append needs beyond an image, as the section sees it.
@@ -181,7 +201,7 @@ impl Recording {
     /// least as large as the geometry says, and both mappings stay in place for as long as the process lives
     /// or until every thread has left the recording.
     pub unsafe fn begin(place: *mut Recording, setup: &Setup, rings: *mut u8, control: &SharedMap) {
-        let Setup { geometry, overwrite, given_time, rseq } = *setup;
+        let Setup { geometry, overwrite, given_time, rseq, selector } = *setup;
         section::set_rseq_offset(rseq.offset);
         let second = if geometry.buffers() == 2 { geometry.buffer_stride() as usize } else { 0 };
         let flags = if overwrite { FLAG_OVERWRITE } else { 0 } | if given_time { FLAG_GIVEN_TIME } else { 0 };
@@ -189,7 +209,7 @@ impl Recording {
         // that is zero. `second` is inside the mapping by the geometry.
         unsafe {
             (*place).flags = flags;
-            (*place).selector = control.half(tompion_layout::control::OFFSET_SELECTOR);
+            (*place).selector = selector_in(control, selector);
             (*place).selector_mask = geometry.buffers() - 1;
             (*place).max_record = geometry.max_record() as u32;
             (*place).buffers = [rings, rings.add(second)];
@@ -211,10 +231,11 @@ impl Recording {
     /// large as the geometry says; its addresses, and `control`, stay mapped for as long as the process lives.
     pub unsafe fn begin_reserve(
         place: *mut Recording,
-        (geometry, overwrite, clock): (Geometry, bool, Clock),
+        setup: &InReserve,
         rings: *mut u8,
         control: &SharedMap,
     ) -> Result<(), &'static str> {
+        let InReserve { geometry, overwrite, clock, selector } = *setup;
         let processor = tompion_os::processor();
         if !processor.exchanges_16_bytes {
             return Err("the processor can't exchange 16 bytes at once (cmpxchg16b)");
@@ -225,7 +246,7 @@ impl Recording {
             overwrite,
             clock,
             processor,
-            selector: control.half(tompion_layout::control::OFFSET_SELECTOR),
+            selector: selector_in(control, selector),
             lost: control.word(tompion_layout::control::OFFSET_LOST),
         };
         let kept = control.word(tompion_layout::control::KEPT as usize).as_ptr().cast();

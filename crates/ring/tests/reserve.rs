@@ -17,7 +17,7 @@ use tompion_layout::{
 use tompion_os::{SharedMap, create_memfd};
 use tompion_ring::{
     memory::Clock,
-    producer::{Event, Outcome, Recording},
+    producer::{Event, InReserve, Outcome, Recording},
     reader::RingReader,
     records::{Records, UntrustedRecord},
 };
@@ -51,8 +51,8 @@ impl Rings {
         let mut recording = Recording::none();
         // SAFETY: the place is a fresh local, the rings have the geometry's size and stay with it.
         unsafe {
-            let setup = (geometry, overwrite, clock);
-            Recording::begin_reserve(&raw mut recording, setup, map.base(), &control).expect("cmpxchg16b");
+            let setup = InReserve { geometry, overwrite, clock, selector: None };
+            Recording::begin_reserve(&raw mut recording, &setup, map.base(), &control).expect("cmpxchg16b");
         }
         let (appended, written) = (AtomicU64::new(0), AtomicU64::new(0));
         Box::leak(Box::new(Self { recording, map, geometry, _control: control, appended, written }))

@@ -163,6 +163,7 @@ impl SavedSession {
             admission: Admission::Anyone,
             backing: None,
             jobs: None,
+            selector: None,
         })
     }
 }

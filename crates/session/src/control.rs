@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     ffi::CStr,
     io,
-    os::fd::AsFd,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::PathBuf,
     sync::{Arc, atomic::Ordering, mpsc::Sender},
     time::{Duration, Instant},
@@ -79,6 +79,8 @@ pub struct Terms {
     pub backing: Option<PathBuf>,
     /// Where jobs are told; then nothing is written.
     pub jobs: Option<JobTeller>,
+    /// The array whose first word selects the buffer, where that isn't for the session to say.
+    pub selector: Option<Arc<OwnedFd>>,
 }
 
 /// A process that takes part, as the control thread knows it.
@@ -268,6 +270,12 @@ impl Door {
         }
     }
 
+    /// Counts a process that is not recorded, and remembers why.
+    fn leave_out(&mut self, problem: String) {
+        self.complain(problem);
+        let _ = self.orders.send(Order::LeftOut);
+    }
+
     /// Takes note of who has introduced himself.
     pub fn hear_guests(&mut self, poller: &Poller) {
         for key in self.guests.keys() {
@@ -331,9 +339,11 @@ impl Door {
             let _ = socket.send(&ToAgent::Refused(reason.clone()).encode(), &[]);
             format!("refused process {}: {reason}", peer.pid)
         })?;
-        let watch = ProcessWatch::new(peer.pid).map_err(|error| format!("process {}: {error}", peer.pid))?;
         let key = self.new_key();
-        let recording = self.share_memory(&socket, &hello, peer.pid, key).map_err(|error| {
+        let watched = ProcessWatch::new(peer.pid);
+        let shared =
+            watched.and_then(|watch| Ok((watch, self.share_memory(&socket, &hello, peer.pid, key)?)));
+        let (watch, recording) = shared.map_err(|error| {
             let reason = reason(&error);
             let _ = socket.send(&ToAgent::Refused(reason.clone()).encode(), &[]);
             let _ = self.orders.send(Order::LeftOut);
@@ -412,7 +422,7 @@ impl Door {
                 let (control_file, control) = new(c"tompion-control", control::FILE_SIZE)?;
                 let (ring_file, rings) = new(c"tompion-rings", geometry.file_size())?;
                 self.fill_in(&control, form, given_time);
-                socket.send(&ToAgent::Welcome.encode(), &[control_file.as_fd(), ring_file.as_fd()])?;
+                self.hand_over(socket, [control_file.as_fd(), ring_file.as_fd()])?;
                 (control, rings)
             }
             Some((kept_in, saved)) => {
@@ -421,7 +431,7 @@ impl Door {
                 // Whoever recovers its events should know whose they are.
                 let _ = attention.keep(kept_in);
                 kept_in.describe(saved)?;
-                socket.send(&ToAgent::Welcome.encode(), &kept_in.files().map(AsFd::as_fd))?;
+                self.hand_over(socket, kept_in.files().map(AsFd::as_fd))?;
                 (control, rings)
             }
         };
@@ -437,6 +447,13 @@ impl Door {
             attention,
             kept_in: kept_in.map(|(files, _)| files),
         })
+    }
+
+    /// Passes the memory on, with what selects the buffer.
+    fn hand_over(&self, socket: &PacketSocket, files: [BorrowedFd<'_>; 2]) -> io::Result<()> {
+        let selector = self.terms.selector.as_ref().map(|array| array.as_fd());
+        let files: Vec<_> = files.into_iter().chain(selector).collect();
+        socket.send(&ToAgent::Welcome.encode(), &files)
     }
 
     fn fill_in(&self, map: &SharedMap, form: Form, given_time: bool) {
@@ -479,9 +496,16 @@ impl Door {
         }
         let mut buffer = [0; MAX_MESSAGE];
         if let Some(socket) = self.heirs.get(&key) {
-            if socket.receive_bare(&mut buffer).is_none() {
-                poller.remove(socket.as_fd());
-                self.heirs.remove(&key);
+            match socket.receive_bare(&mut buffer) {
+                Some(len) => {
+                    if let Some(reason) = child_failed(buffer.get(..len)) {
+                        self.leave_out(format!("a child is not recorded: {reason}"));
+                    }
+                }
+                None => {
+                    poller.remove(socket.as_fd());
+                    self.heirs.remove(&key);
+                }
             }
             return;
         }
@@ -491,8 +515,13 @@ impl Door {
             Some(ToSession::Failed(reason)) => {
                 let reason = tidy(&reason, MOST_REASON);
                 let problem = format!("{} ({}) is not recorded: {reason}", member.name, member.pid);
-                self.complain(problem);
-                let _ = self.orders.send(Order::LeftOut);
+                self.leave_out(problem);
+            }
+            Some(ToSession::ChildFailed(reason)) => {
+                let reason = tidy(&reason, MOST_REASON);
+                let problem =
+                    format!("a child of {} ({}) is not recorded: {reason}", member.name, member.pid);
+                self.leave_out(problem);
             }
             Some(ToSession::Hello(_)) => {}
             None => {
@@ -554,6 +583,14 @@ pub fn describe(terms: &Terms, hello: &Hello, pid: u32, uuid: Uuid) -> encode::S
         clock_precision_ns: 20,
         tid: *tid,
         context: contexts.iter().flat_map(|context| context.fields()).collect(),
+    }
+}
+
+/// Why a child could not reach the session, if that is what its parent's conversation says.
+fn child_failed(packet: Option<&[u8]>) -> Option<String> {
+    match ToSession::decode(packet?) {
+        Ok(ToSession::ChildFailed(reason)) => Some(tidy(&reason, MOST_REASON)),
+        _ => None,
     }
 }
 

@@ -3,11 +3,14 @@
 use std::{
     collections::BTreeSet,
     fs, io,
-    os::fd::AsFd,
+    os::fd::{AsFd, OwnedFd},
     os::unix::{fs::MetadataExt, process::ExitStatusExt},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus},
-    sync::mpsc::{self, Sender},
+    sync::{
+        Arc,
+        mpsc::{self, Sender},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -35,6 +38,10 @@ use crate::{
 const GRACE: Duration = Duration::from_secs(5);
 /// How long programs that were started last may take to introduce themselves.
 const NEWCOMERS_PATIENCE: Duration = Duration::from_millis(250);
+/// ...and those that were made less than so long ago: on a busy machine they may not have got far.
+const YOUNG: Duration = Duration::from_secs(1);
+/// A program that is just being executed has no environment for a moment, so it is looked for more than once.
+const LOOKS: u32 = 3;
 /// How long a running process may take to answer when it is asked to take part.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the session of a folder waits for the next program when it has none.
@@ -91,6 +98,9 @@ pub struct Config {
     pub backing: Option<PathBuf>,
     /// Where begins and ends of jobs are told as they happen; then nothing is written, and nothing is left of the folder.
     pub jobs: Option<JobTeller>,
+    /// A mappable array of programs in the kernel whose first word says, by its lowest bit, which of two buffers is written.
+    /// Both are saved. Recorded programs get it, and should be able to read it alone.
+    pub selector: Option<Arc<OwnedFd>>,
     /// Who runs the command and owns the trace, where that is not the user of this process.
     pub user: Option<User>,
     /// Tompion's own command line, for the manifest.
@@ -162,7 +172,8 @@ const MOST_BACKINGS: u32 = 16;
 /// theirs), the time is up, or somebody interrupts. `notice` gets what users should know meanwhile, a line
 /// at a time.
 pub fn record(config: &Config, notice: fn(&str)) -> Result<Outcome, Error> {
-    let geometry = Geometry::new(config.subbuf_size, config.subbufs, tompion_os::possible_cpus(), 1)?;
+    let buffers = if config.selector.is_some() { 2 } else { 1 };
+    let geometry = Geometry::new(config.subbuf_size, config.subbufs, tompion_os::possible_cpus(), buffers)?;
     // The files are the user's, and made with no more than the user's rights, by all threads that are to come.
     let _rights = config.user.as_ref().map(User::own_files).transpose()?;
     create_folder(config)?;
@@ -353,6 +364,7 @@ fn terms(config: &Config, geometry: Geometry, folder: PathBuf) -> Terms {
         },
         backing: config.backing.as_ref().and_then(|backing| fs::canonicalize(backing).ok()),
         jobs: config.jobs.clone(),
+        selector: config.selector.clone(),
     }
 }
 
@@ -561,8 +573,13 @@ impl Control {
     ///
     /// Between exec and its agent's hello nobody but the kernel knows of a program; its environment tells.
     fn newcomers_come(&mut self) -> bool {
-        let patience = Instant::now() + NEWCOMERS_PATIENCE;
-        while !self.ending && Instant::now() < patience && somebody_has_in_environment(&self.name) {
+        let (begun, mut absent) = (Instant::now(), 0);
+        while !self.ending && absent < LOOKS {
+            match youngest_with_in_environment(&self.name) {
+                None => absent += 1,
+                Some(age) if age < YOUNG || begun.elapsed() < NEWCOMERS_PATIENCE => absent = 0,
+                Some(_) => return false,
+            }
             thread::sleep(Duration::from_millis(5));
             self.door.answer(&self.poller);
             self.door.hear_guests(&self.poller);
@@ -646,15 +663,20 @@ impl Control {
     }
 }
 
-/// Whether some process that we may look into was started with this text in its environment.
-fn somebody_has_in_environment(text: &str) -> bool {
-    let Ok(processes) = fs::read_dir("/proc") else { return false };
+/// How old the youngest process is, of those that we may look into and that were started with this text in their environment.
+fn youngest_with_in_environment(text: &str) -> Option<Duration> {
+    let processes = fs::read_dir("/proc").ok()?;
     let own = std::process::id().to_string();
     let names = processes.filter_map(Result::ok).map(|entry| entry.file_name());
     names
         .filter(|name| name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit) && *name != *own)
-        .filter_map(|name| fs::read(Path::new("/proc").join(name).join("environ")).ok())
-        .any(|environment| environment.windows(text.len()).any(|window| window == text.as_bytes()))
+        .map(|name| Path::new("/proc").join(name))
+        .filter(|process| {
+            let environment = fs::read(process.join("environ")).unwrap_or_default();
+            environment.windows(text.len()).any(|window| window == text.as_bytes())
+        })
+        .map(|process| target::age_of(&process).unwrap_or(Duration::MAX))
+        .min()
 }
 
 /// A process's end in words.

@@ -95,6 +95,15 @@ fn parent_of(pid: u32) -> Option<u32> {
     rest.split(' ').nth(1)?.parse().ok().filter(|parent| *parent != 0)
 }
 
+/// How long ago a process was made that has this folder below `/proc`. Source: field 22 of `proc_pid_stat(5)`, which is in
+/// hundredths of a second since the machine was started, on all processors that Linux has left.
+pub fn age_of(process: &Path) -> Option<Duration> {
+    let stat = fs::read_to_string(process.join("stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let begun: u64 = rest.split(' ').nth(19)?.parse().ok()?;
+    Some(Duration::from_nanos(tompion_os::boottime_ns().saturating_sub(begun.saturating_mul(10_000_000))))
+}
+
 /// How long a process that has the library is asked again, and how often.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
@@ -184,6 +193,20 @@ mod tests {
         assert!(Admission::Family(vec![own]).lets_in(own));
         assert!(Admission::Family(vec![parent]).lets_in(own));
         assert!(!Admission::Family(vec![own]).lets_in(parent));
+    }
+
+    #[test]
+    fn a_process_is_as_old_as_the_time_since_it_was_made() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let folder = Path::new("/proc").join(child.id().to_string());
+        let (begun, first) = (std::time::Instant::now(), age_of(&folder).unwrap());
+        thread::sleep(Duration::from_millis(50));
+        let (second, passed) = (age_of(&folder).unwrap(), begun.elapsed());
+        assert!(age_of(Path::new("/proc/1")).unwrap() > second);
+        assert!(second - first <= passed && second > first, "{first:?} {second:?} {passed:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(age_of(&folder), None);
     }
 
     #[test]

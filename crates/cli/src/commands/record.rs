@@ -3,8 +3,10 @@
 use std::{
     ffi::OsStr,
     io::ErrorKind,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 
@@ -108,6 +110,9 @@ pub struct Arguments {
     /// Name under which they look for the session
     #[arg(long, hide = true, value_name = "NAME")]
     gather_as: Option<String>,
+    /// Two buffers, of which the first word of this mappable BPF array selects one: a descriptor's number
+    #[arg(long, hide = true, value_name = "NUMBER", conflicts_with_all = ["command", "backing", "gather_as"])]
+    selector: Option<i32>,
     /// The command to run and record, with its arguments [default: record every instrumented program of this
     /// user]
     #[arg(last = true, value_name = "CMD")]
@@ -211,6 +216,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         target: target.clone(),
         backing: arguments.backing.clone(),
         jobs: None,
+        selector: selector(arguments.selector)?,
         // A program that records itself runs as whoever it is.
         user: if arguments.gather_as.is_none() { User::behind_sudo() } else { None },
         invocation: std::env::args().collect(),
@@ -234,6 +240,14 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             outcome => return Ok(conclude(&config, &arguments, &outcome?)),
         }
     }
+}
+
+fn selector(number: Option<i32>) -> anyhow::Result<Option<Arc<OwnedFd>>> {
+    let take = |number| {
+        let taken = tompion_os::take_inherited(number);
+        taken.with_context(|| format!("--selector expects the number of an open descriptor, found {number}"))
+    };
+    Ok(number.map(take).transpose()?.map(Arc::new))
 }
 
 /// What to record of the kernel, or what is wrong with it. Without patterns, system calls are those of whom the

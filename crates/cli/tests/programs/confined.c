@@ -113,11 +113,8 @@ static int unsharing(const char *what)
     tell("after");
     pid_t child = fork();
     if (child == 0) {
-        /* In a network of its own it can't reach the session. */
-        if (flags & CLONE_NEWNET)
-            tell_nobody("child");
-        else
-            tell("child");
+        /* In a network of its own it can't reach the session, but say that. */
+        tell("child");
         _exit(0);
     }
     return wait_for(child);

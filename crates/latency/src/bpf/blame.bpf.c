@@ -24,6 +24,7 @@ ARRAY(settings, struct settings, 1);
 ARRAY(sides, struct side, 2);
 ARRAY(stacks, struct stack, 2);
 ARRAY(nows, struct now, 1);
+ARRAY(selector, u64, 1);
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_RINGBUF);
@@ -54,6 +55,15 @@ static ALWAYS_INLINE int look_around(struct here *here)
 	here->index = here->cpu * 2 + (*(volatile u32 *)&here->settings->side & 1);
 	here->side = bpf_map_lookup_elem(&sides, &here->index);
 	return here->side != 0;
+}
+
+/* Has programs of user space write the buffer of the side that is written, if they look here. */
+static ALWAYS_INLINE void select(struct settings *settings)
+{
+	u32 zero = 0, side = *(volatile u32 *)&settings->side;
+	volatile u32 *selected = bpf_map_lookup_elem(&selector, &zero);
+	if (selected && *selected != side)
+		*selected = side;
 }
 
 /* Takes a place. An interrupt that comes now takes the next one. */
@@ -299,6 +309,7 @@ static ALWAYS_INLINE void flip(u64 *arguments, const struct here *here, struct l
 	of->side = *(volatile u32 *)&settings->side & 1;
 	settings->since[!of->side] = of->end;
 	__sync_fetch_and_add(&settings->side, 1);
+	select(settings);
 	struct crossing *crossing = bpf_ringbuf_reserve(&crossings, sizeof(*crossing), 0);
 	if (!crossing)
 		return;
@@ -313,6 +324,8 @@ SECTION("tp_btf/sched_switch") int switches(u64 *arguments)
 	struct here here;
 	if (!look_around(&here))
 		return 0;
+	/* The monitor may have flipped the sides itself. */
+	select(here.settings);
 	s32 priority = next->prio;
 	struct open open = begin(&here, SWITCH);
 	u64 now = open.moment->time;

@@ -5,6 +5,7 @@
  *   settings   one entry: which side is written, who is late from when on
  *   sides      for each CPU two rings of moments (struct side): one is written, the other waits to be saved
  *   stacks     for each CPU and side STACKS places
+ *   selector   one entry: the settings' side once more, for programs of user space, who may only read it
  *   crossings  the kernel's ring for messages: one for each late wake-up that flipped the sides (struct crossing)
  *   nows       programs' own, by CPU: what they know of each other
  *

@@ -261,6 +261,18 @@ impl Watch {
         Ok(Trigger { settings })
     }
 
+    /// An array whose first word's lowest bit is flipped whenever something is kept, in that very event. Whoever has it may read it;
+    /// nobody in user space can change it from now on.
+    ///
+    /// # Errors
+    /// If the kernel doesn't let it be like that.
+    pub fn selector(&self) -> Result<OwnedFd, Error> {
+        let Some(Map::Array(array)) = self.ebpf.map("selector") else { return Err(missing("selector")) };
+        let array = array.fd().as_fd();
+        tompion_os::freeze_bpf_map(array).map_err(KernelError::Rings)?;
+        Ok(array.try_clone_to_owned().map_err(KernelError::Rings)?)
+    }
+
     /// Functions by addresses of returns, the innermost first.
     fn names(&self, addresses: &[u64]) -> Vec<String> {
         let name =

@@ -13,7 +13,7 @@ use tompion_layout::{
 use tompion_os::{SharedMap, create_memfd};
 use tompion_ring::{
     memory::Clock,
-    producer::{Event, Outcome, Recording, Setup, Tail},
+    producer::{Event, InReserve, Outcome, Recording, Setup, Tail},
     reader::RingReader,
 };
 
@@ -53,9 +53,9 @@ impl Bench {
         }
         let (rings, control) = Self::memory(&geometry);
         let mut recording = Recording::none();
-        let setup = (geometry, overwrite, Clock::Tsc);
+        let setup = InReserve { geometry, overwrite, clock: Clock::Tsc, selector: None };
         // SAFETY: the place is a fresh local, the rings have the geometry's size and live as long as `Bench`.
-        let begun = unsafe { Recording::begin_reserve(&raw mut recording, setup, rings.base(), &control) };
+        let begun = unsafe { Recording::begin_reserve(&raw mut recording, &setup, rings.base(), &control) };
         begun.expect("a processor with cmpxchg16b");
         Self { form, recording, rings, control, geometry }
     }
@@ -72,7 +72,7 @@ impl Bench {
         let (rings, control) = Self::memory(&geometry);
         let rseq = tompion_os::rseq_area().expect("these tests need glibc 2.35 with rseq");
         let mut recording = Recording::none();
-        let setup = Setup { geometry, overwrite, given_time, rseq };
+        let setup = Setup { geometry, overwrite, given_time, rseq, selector: None };
         // SAFETY: the place is a fresh local, the rings have the geometry's size and live as long as `Bench`.
         unsafe { Recording::begin(&raw mut recording, &setup, rings.base(), &control) };
         Self { form: Form::Section, recording, rings, control, geometry }

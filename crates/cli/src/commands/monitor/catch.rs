@@ -18,7 +18,10 @@ use tompion_latency::{
 };
 use tompion_os::{Inheritance, Interest};
 
-use super::{End, explain, programs::Recorder};
+use super::{
+    End, explain,
+    programs::{self, Recorder},
+};
 use crate::{
     messages::{counted, harmless, say},
     units,
@@ -93,9 +96,14 @@ impl<'a> Catcher<'a> {
     ) -> anyhow::Result<Self> {
         let folder = &wish.incidents;
         std::fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
-        let is_wanted = !wish.programs.is_empty();
-        let recorder = is_wanted.then(|| Recorder::begin(folder, &wish.programs, inheritance)).transpose()?;
         let watch = Watch::begin(name, &wish.rules)?;
+        let recorder = match &wish.programs[..] {
+            [] => None,
+            events => {
+                let (events, selector) = (events.to_vec(), watch.selector()?);
+                Some(Recorder::begin(folder, programs::Wish { events, inheritance, selector })?)
+            }
+        };
         end.poller.add(watch.descriptor(), LATE).context("can't wait for late wake-ups")?;
         let mut awaited = Vec::new();
         if !wish.rules.is_empty() {

@@ -151,6 +151,7 @@ pub fn tell(telling: &Telling) -> anyhow::Result<()> {
         target: Target::Everything,
         backing: None,
         jobs: Some(JobTeller::new(File::from(output))),
+        selector: None,
         user: None,
         invocation: Vec::new(),
     };

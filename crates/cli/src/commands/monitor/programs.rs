@@ -1,10 +1,11 @@
-//! `--with`: a flight recorder of programs' events beside the watch. What it holds when a wake-up was late goes into the
-//! incident's folder, and another one begins.
+//! `--with`: a flight recorder of programs' events beside the watch. Its rings are there twice, and the switch in which a
+//! wake-up is late has programs write the others from then on. What both hold goes into the incident's folder, and another
+//! recorder begins.
 
 use std::{
     env,
     fs::{self, File},
-    os::unix::fs::chown,
+    os::{fd::OwnedFd, unix::fs::chown},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -24,8 +25,7 @@ const SIGKILL: i32 = 9;
 
 /// A `tompion record` in overwrite mode, of all programs.
 pub struct Recorder {
-    events: Vec<String>,
-    inheritance: Inheritance,
+    wish: Wish,
     /// Where recordings stand until an incident takes them.
     folder: PathBuf,
     number: u64,
@@ -34,9 +34,19 @@ pub struct Recorder {
     asked: Option<Instant>,
 }
 
+/// What every recorder is started with.
+pub struct Wish {
+    /// Which events.
+    pub events: Vec<String>,
+    /// What this process had when it began.
+    pub inheritance: Inheritance,
+    /// Says which of two buffers programs write.
+    pub selector: OwnedFd,
+}
+
 impl Recorder {
-    /// Records the events that match, below a folder.
-    pub fn begin(parent: &Path, events: &[String], inheritance: Inheritance) -> anyhow::Result<Self> {
+    /// Records below a folder.
+    pub fn begin(parent: &Path, wish: Wish) -> anyhow::Result<Self> {
         let folder = parent.join(format!(".tompion-programs-{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("can't make {}", folder.display()))?;
         // Behind sudo, a recording is the user's.
@@ -45,8 +55,8 @@ impl Recorder {
             chown(&folder, Some(user), number("SUDO_GID"))
                 .with_context(|| format!("can't give {} to the user", folder.display()))?;
         }
-        let child = start(&folder, 0, events, inheritance)?;
-        Ok(Self { events: events.to_vec(), inheritance, folder, number: 0, child, asked: None })
+        let child = start(&folder, 0, &wish)?;
+        Ok(Self { wish, folder, number: 0, child, asked: None })
     }
 
     /// Asks it to save what it holds and to end.
@@ -73,7 +83,7 @@ impl Recorder {
             ));
         }
         self.number += 1;
-        self.child = start(&self.folder, self.number, &self.events, self.inheritance)?;
+        self.child = start(&self.folder, self.number, &self.wish)?;
         self.asked = None;
         Ok(())
     }
@@ -112,15 +122,18 @@ fn log(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number}.log"))
 }
 
-fn start(folder: &Path, number: u64, events: &[String], inheritance: Inheritance) -> anyhow::Result<Child> {
+fn start(folder: &Path, number: u64, wish: &Wish) -> anyhow::Result<Child> {
     let log = log(folder, number);
     let said = File::create(&log).with_context(|| format!("can't write {}", log.display()))?;
     let mut command = Command::new(env::current_exe().context("where is tompion?")?);
-    command.args(["record", "--mode", "overwrite", "-o"]).arg(folder.join(number.to_string()));
-    for event in events {
+    let selector = wish.selector.try_clone().context("can't hand the selector on")?;
+    let selector = tompion_os::hand_down(&mut command, selector).to_string();
+    command.args(["record", "--mode", "overwrite", "--selector", &selector, "-o"]);
+    command.arg(folder.join(number.to_string()));
+    for event in &wish.events {
         command.arg("-e").arg(event);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
-    inheritance.hand_on(&mut command);
+    wish.inheritance.hand_on_to_companion(&mut command);
     command.spawn().context("can't start the recorder of programs' events")
 }
