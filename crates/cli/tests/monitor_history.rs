@@ -37,6 +37,7 @@ impl Own {
         let own = Self::empty();
         let mut store = Store::open(&own.path()).unwrap();
         let mut machine = Machine::new(2, 1);
+        machine.jobs = 3;
         for (day, kernel) in (0..).zip(["6.1.0-rt", "6.1.0-rt", "6.12.0-rt", "6.12.0-rt"]) {
             let facts = [("kernel", kernel), ("processor", "A CPU")];
             let facts = facts.map(|(name, value)| Fact { name: name.into(), value: value.into() });
@@ -89,6 +90,9 @@ fn a_report_has_figures_systems_and_incidents() {
         "on several systems",
         "6.1.0-rt, A CPU  2 starts\n6.12.0-rt, A CPU  2 starts",
         "the sums agree",
+        "motor:control        345,600,000 ",
+        "  all      from timer due 345,600,000\n  longest  ",
+        "jobs were watched for 4 d 0 h",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
@@ -100,6 +104,9 @@ fn a_report_has_figures_systems_and_incidents() {
     assert_eq!((count(&first), count(&second)), (345_600_000, 345_600_000));
     assert_eq!(first["systems"].as_array().unwrap().len(), 1);
     assert_eq!(first["incidents"][0]["cause"], "interrupts off in e1000_watchdog");
+    let jobs = |report: &Value| report["jobs"]["jobs"].as_array().unwrap().clone();
+    assert_eq!((jobs(&first).len(), &jobs(&first)[1]["name"]), (3, &"motor:control".into()));
+    assert!(jobs(&second)[1]["p50_us"].as_f64() > jobs(&first)[1]["p50_us"].as_f64(), "{second}");
     let nothing = own.said(&["report", "--to", "2025-01-01"]);
     assert!(nothing.starts_with("nothing was counted from "), "{nothing}");
 }
@@ -119,18 +126,31 @@ fn a_page_needs_nothing_else_and_pictures_are_drawn() {
     let file = |name: &str| own.folder.path().join(name).display().to_string();
     own.said(&["report", "-o", &file("page.html")]);
     let page = std::fs::read_to_string(file("page.html")).unwrap();
-    for words in ["<!doctype html>", "timer due → running", "1 incident", "6.12.0-rt, A CPU", "axis-x 1201"]
-    {
+    for words in [
+        "<!doctype html>",
+        "timer due → running",
+        "1 incident",
+        "6.12.0-rt, A CPU",
+        "axis-x 1201",
+        "Jobs and their deadlines",
+        "<td>motor:plan</td><td>34,560,000</td>",
+        "Jobs were watched for 4 d 0 h.",
+        "deadline (dashed) 3.0 ms",
+    ] {
         assert!(page.contains(words), "{words}");
     }
-    assert_eq!(page.matches("<svg ").count(), 2);
+    assert_eq!(page.matches("<svg ").count(), 3);
     assert!(is_balanced(&page) && !page.contains("src=") && !page.contains("<script"));
 
     own.said(&["plot", "--from", "2026-01-01", "-o", &file("days.svg"), "--theme", "dark"]);
     let picture = std::fs::read_to_string(file("days.svg")).unwrap();
-    for words in
-        ["The longest latencies from 2026-01-01 00:00 to 2026-01-05 00:00", "3 Jan", "CPU 1", "6.12.0-rt"]
-    {
+    for words in [
+        "The longest latencies and responses from 2026-01-01 00:00 to 2026-01-05 00:00",
+        "3 Jan",
+        "CPU 1",
+        "6.12.0-rt",
+        ">can:receive<",
+    ] {
         assert!(picture.contains(words), "{words}: {picture}");
     }
     assert!(is_balanced(&picture) && !picture.contains("@media"));
@@ -149,11 +169,17 @@ fn kernels_and_times_are_compared() {
     assert!(text.contains("less than once in a million comparisons"), "{text}");
     let back = own.said(&["compare", "2026-01-03..", "..2026-01-03"]);
     assert!(back.contains("..2026-01-03 is better than 2026-01-03... Its longest latency is "), "{back}");
+    let line =
+        |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{text}"));
+    assert!(line("motor:plan ").ends_with("worse"), "{text}");
     let same = own.json(&["compare", "2026-01-01..2026-01-02", "2026-01-02..2026-01-03"]);
     let kinds = same["kinds"].as_array().unwrap();
     assert_eq!(kinds.len(), 6);
     assert!(kinds.iter().filter(|kind| kind["verdict"] == "same").count() >= 5, "{same}");
     assert_eq!(kinds[0]["sides"][1]["rows"], 288);
+    let jobs = same["jobs"].as_array().unwrap();
+    assert_eq!((jobs.len(), &jobs[0]["sides"][0]["count"]), (3, &43_200_000.into()), "{same}");
+    assert!(jobs.iter().filter(|job| job["verdict"] == "same").count() >= 2, "{same}");
     let picture = own.folder.path().join("both.svg").display().to_string();
     own.said(&["compare", "6.1.0-rt", "6.12.0-rt", "-o", &picture]);
     let picture = std::fs::read_to_string(picture).unwrap();

@@ -25,11 +25,14 @@ fn session(parent: u32) -> Option<u32> {
     children.split(' ').next()?.parse().ok()
 }
 
-/// A monitor that serves what it counts, and where.
+/// A monitor that serves what it counts, and where. Wishes are jobs, or options as they are.
 fn serve(own: &Own, wishes: &[&str]) -> (Child, String) {
     let mut command = own.monitor(&["--listen", "127.0.0.1:0"]);
     for wish in wishes {
-        command.args(["--job", wish]);
+        match wish.starts_with("--") {
+            true => command.arg(wish),
+            false => command.args(["--job", wish]),
+        };
     }
     let mut server = start(&mut command);
     let mut url = String::new();
@@ -117,6 +120,9 @@ fn jobs_are_on_the_page_with_other_deadlines_too() {
         "{page}"
     );
     assert_eq!(values(&page, "tompion_job_deadline_seconds"), [1e-9], "{page}");
+    let (parts, longest) =
+        (values(&page, "tompion_job_longest_seconds"), values(&page, "tompion_job_response_max_seconds"));
+    assert!(parts.len() == 3 && (parts.iter().sum::<f64>() - longest[0]).abs() < 1e-6, "{page}");
     let buckets = values(&page, "tompion_job_response_seconds_bucket");
     assert!(buckets.len() == 20 && buckets.windows(2).all(|pair| pair[0] <= pair[1]), "{page}");
     assert_eq!(values(&page, "tompion_job_events_lost_total"), [0.0], "{page}");
@@ -136,6 +142,97 @@ fn functions_of_programs_that_say_nothing_are_jobs() {
     holds(job(&report, "cycle"));
     holds(job(&report, "motor:probed"));
     end(server);
+}
+
+#[test]
+fn what_lies_between_two_marks_of_a_program_is_a_job() {
+    let Some(own) = Own::new("job-marks") else { return };
+    let workshop = Workshop::new();
+    // Nothing of ours is in it.
+    let program = workshop.link("job_marks", &["job_marks.c"], &["-Wl,--as-needed"]);
+    let path = program.display();
+    let wish = format!("cycle=usdt:{path}:loop:begin,usdt:{path}:loop:end,deadline=400ms");
+    let (server, url) = serve(&own, &[&wish]);
+    run_program(&program);
+    let report = whole_report(&url, &["cycle"]);
+    let found = job(&report, "cycle");
+    holds(found);
+    assert_eq!(
+        (&found["deadline_us"], &found["longest"]["deadline_us"]),
+        (&400_000.0.into(), &400_000.0.into())
+    );
+    assert_eq!((&found["without_end"], &found["without_begin"]), (&0.into(), &0.into()), "{found}");
+    end(server);
+}
+
+/// What a history has of the jobs.
+fn kept(history: &Path) -> Value {
+    let mut report = tompion();
+    report.args(["monitor", "report", "--json", "--history"]).arg(history);
+    let report: Value = serde_json::from_str(&run(&mut report).succeeded().out).expect("JSON");
+    report["jobs"].clone()
+}
+
+#[test]
+fn jobs_are_kept_in_the_history_once() {
+    let Some(own) = Own::new("job-kept") else { return };
+    let workshop = Workshop::new();
+    let program = program(&workshop, "kept");
+    let history = workshop.path("history.sqlite");
+    let keep = format!("--history={}", history.display());
+    // Without a job, there is none.
+    signal_when_begun(own.monitor(&[&keep]), &history, Signal::TERM);
+    assert_eq!(kept(&history), Value::Null);
+
+    // All of it is there when the command ends, whatever the time of the day.
+    let (keeper, url) = serve(&own, &["motor:kep*", &keep]);
+    run_program(&program);
+    whole_report(&url, &["motor:kept"]);
+    end(keeper);
+    let jobs = kept(&history);
+    let found = &jobs["jobs"][0];
+    assert_eq!(
+        (&found["name"], &found["activations"]),
+        (&"motor:kept".into(), &ACTIVATIONS.into()),
+        "{jobs}"
+    );
+    assert_eq!((&found["misses"], &found["overruns"]), (&LATE.into(), &LATE.into()), "{jobs}");
+    assert_eq!(found["deadlines_us"], serde_json::json!([400_000.0, 400_000.0]), "{jobs}");
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("no number: {jobs}"));
+    let longest = &found["longest"];
+    let parts = ["until_running_us", "until_begin_us", "execution_us"].map(|part| number(&longest[part]));
+    assert!((parts.iter().sum::<f64>() - number(&longest["response_us"])).abs() < 1.0, "{jobs}");
+    assert!(number(&longest["response_us"]) >= 450_000.0 && longest["thread"] == "jobs", "{jobs}");
+    assert_eq!(found["max_us"], longest["response_us"], "{jobs}");
+    let places = found["histogram"].as_array().expect("a histogram");
+    assert_eq!(places.iter().filter_map(|place| place[1].as_u64()).sum::<u64>(), ACTIVATIONS, "{jobs}");
+    let watched = number(&jobs["watched_ms"]);
+    assert!(watched >= 900.0 && jobs["lost"] == 0, "{jobs}");
+
+    // One that is killed has written nothing that is there already.
+    let (mut keeper, url) = serve(&own, &["motor:kep*", &keep]);
+    run_program(&program);
+    whole_report(&url, &["motor:kept"]);
+    signal(keeper.id(), Signal::KILL);
+    keeper.wait().unwrap();
+    let after = kept(&history);
+    // Unless five minutes were over meanwhile.
+    let count = after["jobs"][0]["activations"].as_u64();
+    assert!(count >= Some(ACTIVATIONS) && count <= Some(2 * ACTIVATIONS), "{after}");
+    let text = run(tompion().args(["monitor", "report", "--history"]).arg(&history)).succeeded().out;
+    for words in ["job  ", "motor:kept", "400 ms", "  all      from ", "; jobs ", "jobs were watched for "] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+/// Ends a command as soon as it has begun to write a history.
+fn signal_when_begun(mut command: Command, history: &Path, with: Signal) {
+    let keeper = start(&mut command);
+    let mut report = tompion();
+    report.args(["monitor", "report", "--json", "--history"]).arg(history);
+    wait_until("a start", || run(&mut report).out.contains("\"boot\""));
+    signal(keeper.id(), with);
+    finish(keeper, "monitor --history").succeeded();
 }
 
 #[test]
@@ -176,7 +273,18 @@ fn a_missed_deadline_becomes_a_folder_that_says_why() {
     for words in ["motor:missed", ", of 400 ms at most", "begun after", "end", "the trace: tompion view"] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    run(tompion().arg("print").arg(path)).succeeded();
+    // The trace has the response as a job with its deadline, and where its code began.
+    let trace = run(tompion().arg("print").arg(path)).succeeded().out;
+    let lines = |name: &str| trace.lines().filter(|line| line.contains(name)).collect::<Vec<_>>();
+    let (begins, jobs) = (lines(" late:response_begin: "), lines(" late:job_begins: "));
+    assert!(
+        begins.len() == 1 && begins[0].contains("deadline_ns = 400000000, why = \"motor:missed took "),
+        "{begins:?}"
+    );
+    assert!(jobs.len() == 1 && jobs[0].contains("why = \"motor:missed begins\""), "{jobs:?}");
+    let order =
+        [" late:response_begin: ", " late:job_begins: ", " late:response_end: "].map(|name| trace.find(name));
+    assert!(order[0].is_some() && order.is_sorted(), "{order:?}");
 }
 
 #[test]
@@ -200,5 +308,9 @@ fn what_no_job_can_be_is_said() {
     let wrong = run(&mut own.monitor(&["--job", "control=/nowhere/app:f", "--duration", "1s"])).exited(2);
     assert!(wrong.err.contains("there is no program or library `/nowhere/app`"), "{}", wrong.err);
     let piped = run(&mut own.monitor(&["--job", "motor:*"])).exited(1);
-    assert!(piped.err.contains("add --duration TIME, --listen ADDRESS:PORT or --misses"), "{}", piped.err);
+    assert!(
+        piped.err.contains("add --duration TIME, --listen ADDRESS:PORT, --history or --misses"),
+        "{}",
+        piped.err
+    );
 }

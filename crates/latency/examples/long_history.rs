@@ -1,7 +1,7 @@
 //! Writes a history that nobody lived through: `long_history FILE DAYS CPUS`, up to now.
 //!
-//! All six kinds, a thousand wake-ups a second on each CPU, load that comes and goes, and a new kernel now and then. Tells in JSON
-//! how large the file was after each number of days that is a power of two, and in the end.
+//! All six kinds, a thousand wake-ups a second on each CPU, four jobs, load that comes and goes, and a new kernel now and then. Tells
+//! in JSON how large the file was after each number of days that is a power of two, and in the end.
 
 use std::{env, fs, path::Path, process::ExitCode};
 
@@ -31,6 +31,7 @@ fn main() -> ExitCode {
 fn write(path: &Path, days: i64, cpus: u32) -> Result<(), Box<dyn std::error::Error>> {
     let mut store = Store::open(path)?;
     let mut machine = Machine::new(cpus, 1);
+    machine.jobs = 4;
     let begin = (tompion_os::realtime_ns() / 1_000_000) as i64 / FIVE_MINUTES * FIVE_MINUTES - days * DAY;
     let mut system = 0;
     for day in 0..days {

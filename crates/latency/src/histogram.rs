@@ -19,6 +19,24 @@ pub const fn steps<const COUNT: usize>(first: u64) -> [u64; COUNT] {
     steps
 }
 
+/// How many places there are for lengths of any size: see [`length_place`].
+pub(crate) const LENGTH_PLACES: usize = 864;
+
+/// Which of the places a length is in that are a sixteenth of it wide at most, and 128 ns below 2048 ns.
+pub(crate) const fn length_place(ns: u64) -> usize {
+    let logarithm = if ns < 2048 { 11 } else { ns.ilog2() };
+    let shift = logarithm - 4;
+    (logarithm as usize - 11) * 16 + (ns >> shift) as usize
+}
+
+/// Where such a place begins and ends, in nanoseconds; the last one has no end.
+pub(crate) const fn length_bounds(place: usize) -> (u64, u64) {
+    let place = if place < LENGTH_PLACES { place } else { LENGTH_PLACES - 1 };
+    let (shift, digit) = if place < 32 { (7, place) } else { (place / 16 + 6, place % 16 + 16) };
+    let begin = (digit as u64) << shift;
+    (begin, begin.saturating_add(1 << shift))
+}
+
 /// Counts by length, those that are not 0: how many were at least `from` nanoseconds long and shorter than the next place's
 /// beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,9 +56,8 @@ impl Histogram {
 
     /// Counts one length, in a place that is a sixteenth of it wide at most, and 128 ns below 2048 ns.
     pub fn count_length(&mut self, ns: u64) {
-        let shift = (ns.max(2048).ilog2() - 4).min(59);
-        let begin = ns >> shift << shift;
-        self.add(begin, begin.saturating_add(1 << shift), 1);
+        let (begin, end) = length_bounds(length_place(ns));
+        self.add(begin, end, 1);
     }
 
     /// Adds all that another one has.
@@ -135,6 +152,15 @@ mod tests {
             let (begin, end) = (histogram.places().next().unwrap().0, histogram.bound().unwrap());
             assert!(begin <= ns && (ns < end || end == u64::MAX), "{ns}: {begin} {end}");
             assert!(end - begin <= (ns / 16).max(128), "{ns}: {begin} {end}");
+        }
+        // They have numbers without a gap.
+        assert_eq!((length_place(0), length_place(u64::MAX)), (0, LENGTH_PLACES - 1));
+        for place in 1..LENGTH_PLACES {
+            let (begin, end) = length_bounds(place);
+            assert_eq!(
+                (length_bounds(place - 1).1, length_place(begin), length_place(end - 1)),
+                (begin, place, place)
+            );
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
 use tompion_latency::{
     Kind, Maximum,
     history::{
-        Choice, Event, Fact, HistoryReport, Incident, Row, Span, Store,
+        Choice, Event, Fact, HistoryReport, Incident, Longest, Row, Span, Store,
         simulate::{Dice, Machine},
     },
 };
@@ -43,13 +43,30 @@ impl Own {
         let mut found = Vec::new();
         Store::open_to_read(&self.path)
             .unwrap()
-            .maxima(choice, |point| {
-                if (point.cpu, point.kind) == (cpu, kind) {
+            .maxima(choice, |longest| match longest {
+                Longest::Latency(point) if (point.cpu, point.kind) == (cpu, kind) => {
                     found.push((point.start_ms, point.ns));
                 }
+                _ => {}
             })
             .unwrap();
         found
+    }
+
+    /// The longest response of a job in each row, in nanoseconds, and how many were missed in all.
+    fn responses(&self, choice: &Choice, job: &str) -> (Vec<(i64, u64)>, u64) {
+        let (mut found, mut misses) = (Vec::new(), 0);
+        Store::open_to_read(&self.path)
+            .unwrap()
+            .maxima(choice, |longest| match longest {
+                Longest::Response(response) if response.job == job => {
+                    found.push((response.start_ms, response.ns));
+                    misses += response.misses;
+                }
+                _ => {}
+            })
+            .unwrap();
+        (found, misses)
     }
 }
 
@@ -71,6 +88,9 @@ fn rows(machine: &mut Machine, system: i64, start: i64, count: i64) -> Vec<Row> 
 /// How many wake-ups a simulated machine of two CPUs has in a row.
 const WOKEN: u64 = 2 * 300 * 1000;
 
+/// How many activations its first job has in a row.
+const RESPONSES: u64 = 300 * 1000;
+
 fn counted(report: &HistoryReport) -> u64 {
     report.cpus.iter().flat_map(|cpu| cpu.kinds.values()).map(|kind| kind.count).sum()
 }
@@ -81,6 +101,7 @@ fn every_time_has_what_was_counted_in_it() {
     let mut store = Store::open(&own.path).unwrap();
     let number = system(&mut store, "6.12");
     let mut machine = Machine::new(2, 1);
+    machine.jobs = 2;
     // Three days and a bit, in which rows are parts of hours and days, or not yet.
     let all = rows(&mut machine, number, BEGIN, 3 * 288 + 17);
     store.append(&all).unwrap();
@@ -103,6 +124,22 @@ fn every_time_has_what_was_counted_in_it() {
         let late = found.worst.as_ref().unwrap();
         let time_ms = (late.time_ns / 1_000_000) as i64;
         assert!(time_ms >= longest.0 && time_ms <= longest.0 + FIVE_MINUTES, "{late:?} {longest:?}");
+        // So are those of jobs.
+        let jobs = report.jobs.as_ref().unwrap();
+        assert_eq!((jobs.watched_ms as i64, jobs.lost), ((last - first) * FIVE_MINUTES, 0));
+        let control = &jobs.jobs[0];
+        assert_eq!(
+            (control.name.as_str(), control.activations),
+            ("motor:control", (last - first) as u64 * RESPONSES)
+        );
+        assert_eq!(control.places.count(), control.activations);
+        let (responses, misses) = own.responses(&choice, "motor:control");
+        assert_eq!((responses.len() as i64, misses), (last - first, control.misses));
+        let (start, ns) = *responses.iter().max_by_key(|response| response.1).unwrap();
+        let longest = control.longest.as_ref().unwrap();
+        assert_eq!(((control.max_us * 1000.0).round() as u64, control.max_us), (ns, longest.response_us));
+        let time_ms = (longest.time_ns / 1_000_000) as i64;
+        assert!(time_ms >= start && time_ms <= start + FIVE_MINUTES, "{longest:?} {start}");
     }
     let whole = own.report(Span::ALL.from_ms, Span::ALL.to_ms);
     assert_eq!(whole.wakeups.woken, all.len() as u64 * WOKEN);
@@ -140,6 +177,7 @@ fn age_takes_details_and_leaves_sums_and_maxima() {
     let mut store = Store::open(&own.path).unwrap();
     let number = system(&mut store, "6.12");
     let mut machine = Machine::new(1, 3);
+    machine.jobs = 1;
     let days = 40;
     for day in 0..days {
         store.append(&rows(&mut machine, number, BEGIN + day * DAY, 288)).unwrap();
@@ -149,6 +187,10 @@ fn age_takes_details_and_leaves_sums_and_maxima() {
     // Each row has its longest, however old.
     let maxima = own.maxima(&Choice::of(Span::ALL), 0, Kind::MissedTimer);
     assert_eq!(maxima.len() as i64, days * 288);
+    let (responses, misses) = own.responses(&Choice::of(Span::ALL), "motor:control");
+    assert_eq!(responses.len() as i64, days * 288);
+    let whole = own.report(0, Span::ALL.to_ms).jobs.unwrap();
+    assert_eq!((whole.jobs[0].activations, whole.jobs[0].misses), (days as u64 * 288 * RESPONSES, misses));
     // What is a month old is there by the hour: a part of an hour becomes all of it, and the report says so.
     let old = own.report(BEGIN + DAY + 10 * FIVE_MINUTES, BEGIN + DAY + 14 * FIVE_MINUTES);
     assert_eq!((old.from_ms, old.to_ms), (BEGIN + DAY, BEGIN + DAY + 2 * HOUR));
@@ -197,6 +239,37 @@ fn incidents_are_kept_with_their_causes() {
 }
 
 #[test]
+fn a_history_without_jobs_is_read_and_goes_on_with_them() {
+    const WOKEN_BEFORE: u64 = 326;
+    let own = Own::new();
+    let connection = rusqlite::Connection::open(&own.path).unwrap();
+    connection.execute_batch(include_str!("history_version_1.sql")).unwrap();
+    drop(connection);
+    let file = || std::fs::read(&own.path).unwrap();
+    let before = file();
+    let old = own.report(0, Span::ALL.to_ms);
+    assert_eq!((old.wakeups.woken, old.coverage.rows, old.jobs.is_none()), (WOKEN_BEFORE, 3, true));
+    assert_eq!(old.max_us[&1][&Kind::Wakeup], 74.333);
+    let maxima = own.maxima(&Choice::of(Span::ALL), 1, Kind::Wakeup);
+    assert_eq!(maxima.iter().map(|point| point.1).max(), Some(74_333));
+    assert_eq!(file(), before, "whoever reads has changed it");
+
+    // Two hours more, so that the old rows become part of hours and days with jobs.
+    let mut store = Store::open(&own.path).unwrap();
+    let number = system(&mut store, "6.18");
+    let mut machine = Machine::new(2, 8);
+    machine.jobs = 1;
+    store.append(&rows(&mut machine, number, old.to_ms, 24)).unwrap();
+    let new = own.report(0, Span::ALL.to_ms);
+    assert_eq!((new.wakeups.woken, new.coverage.rows), (WOKEN_BEFORE + 24 * WOKEN, 27));
+    let jobs = new.jobs.unwrap();
+    assert_eq!((jobs.jobs[0].activations, jobs.watched_ms as i64), (24 * RESPONSES, 24 * FIVE_MINUTES));
+    assert_eq!(own.responses(&Choice::of(Span::ALL), "motor:control").0.len(), 24);
+    // Those of before are as they were.
+    assert_eq!(own.report(0, old.to_ms).wakeups.woken, WOKEN_BEFORE);
+}
+
+#[test]
 fn another_monitors_history_is_left_alone() {
     let own = Own::new();
     let mut store = Store::open(&own.path).unwrap();
@@ -215,6 +288,7 @@ fn writes_until_it_is_killed() {
     let mut store = Store::open(path).unwrap();
     let number = system(&mut store, "6.12");
     let mut machine = Machine::new(2, 6);
+    machine.jobs = 1;
     loop {
         let written = Store::open_to_read(path).unwrap().period(&Choice::of(Span::ALL)).unwrap().report();
         let start = if written.coverage.rows == 0 { BEGIN } else { written.coverage.last_ms };
@@ -250,6 +324,9 @@ fn kills_lose_nothing_and_double_nothing() {
         let report = own.report(0, Span::ALL.to_ms);
         // Rows, hours and days agree, and each row is there once.
         assert_eq!(report.wakeups.woken, report.coverage.rows * WOKEN, "round {round}");
+        let responses: u64 =
+            report.jobs.iter().flat_map(|found| &found.jobs).map(|job| job.activations).sum();
+        assert_eq!(responses, report.coverage.rows * RESPONSES, "round {round}");
         let starts: Vec<i64> =
             own.maxima(&Choice::of(Span::ALL), 0, Kind::Wakeup).iter().map(|point| point.0).collect();
         let expected: Vec<i64> =
@@ -266,9 +343,21 @@ fn damaged_bytes_are_named_and_left_as_they_are() {
     let own = Own::new();
     let mut store = Store::open(&own.path).unwrap();
     let number = system(&mut store, "6.12");
-    store.append(&rows(&mut Machine::new(2, 7), number, BEGIN, 30)).unwrap();
+    let mut machine = Machine::new(2, 7);
+    machine.jobs = 1;
+    store.append(&rows(&mut machine, number, BEGIN, 30)).unwrap();
     drop(store);
     let connection = rusqlite::Connection::open(&own.path).unwrap();
+    connection.execute("UPDATE jobs SET id = 9", []).unwrap();
+    let nameless =
+        Store::open_to_read(&own.path).unwrap().maxima(&Choice::of(Span::ALL), |_| {}).unwrap_err();
+    assert!(
+        nameless.to_string().ends_with(
+            "rows, number 1: a job without a name; it was left as it is (move it away to begin anew)"
+        ),
+        "{nameless}"
+    );
+    connection.execute("UPDATE jobs SET id = 1", []).unwrap();
     connection.execute("UPDATE bodies SET body = x'0102030405060708' WHERE id = 30", []).unwrap();
     connection.execute("UPDATE rows SET maxima = x'ff' WHERE id = 4", []).unwrap();
     drop(connection);

@@ -12,7 +12,7 @@ use rustix::{
 };
 use tompion_latency::{
     Begun, Kind, Kinds, Maximum, Monitor, Report,
-    history::{Choice, Keeper, Span, Store},
+    history::{Choice, Keeper, Longest, Span, Store},
 };
 use tompion_os::{gettid, run_fifo, thread_usage};
 
@@ -262,7 +262,8 @@ fn a_history_has_everything_once_however_often_its_keeper_is_replaced() {
     // Each row has the longest of its own time.
     let mut of_rows = std::collections::BTreeMap::new();
     history
-        .maxima(&Choice::of(Span::ALL), |point| {
+        .maxima(&Choice::of(Span::ALL), |longest| {
+            let Longest::Latency(point) = longest else { panic!("nobody watches jobs: {longest:?}") };
             let longest = of_rows.entry((point.cpu, point.kind)).or_insert(0);
             *longest = point.ns.max(*longest);
         })

@@ -25,8 +25,8 @@ use crate::filter;
 const HEAD: usize = 32;
 /// Jobs that are told apart; programs can make up any number of names.
 const MOST_JOBS: usize = 1024;
-/// What all others are called.
-const OTHERS: &str = "(others)";
+/// What all others are called, here and where jobs are kept for years.
+pub const OTHER_JOBS: &str = "(others)";
 /// Bytes of a job's name that are told.
 const MOST_NAME: usize = 512;
 
@@ -182,7 +182,7 @@ impl JobTeller {
     /// A job's number.
     fn number(&self, name: &str) -> u32 {
         self.with(|telling| {
-            let name = if telling.numbers.len() < MOST_JOBS { name } else { OTHERS };
+            let name = if telling.numbers.len() < MOST_JOBS { name } else { OTHER_JOBS };
             if let Some(number) = telling.numbers.get(name) {
                 return *number;
             }
@@ -353,6 +353,6 @@ mod tests {
         reader.push(&bytes);
         let names: Vec<_> = reader.map(Result::unwrap).collect();
         assert_eq!(names.len(), MOST_JOBS + 1);
-        assert_eq!(names.last(), Some(&JobMessage::Name { job: MOST_JOBS as u32, name: OTHERS.into() }));
+        assert_eq!(names.last(), Some(&JobMessage::Name { job: MOST_JOBS as u32, name: OTHER_JOBS.into() }));
     }
 }

@@ -39,7 +39,7 @@ pub use clock::ClockMap;
 pub use consumer::Report;
 pub use context::Context;
 pub use filter::{check_filter, filter_contexts, unknown_contexts};
-pub use jobs::{JobMessage, JobMessages, JobTeller};
+pub use jobs::{JobMessage, JobMessages, JobTeller, OTHER_JOBS};
 pub use kernel::KernelChoice;
 pub use manifest::{FILE as MANIFEST_FILE, Manifest, Source};
 pub use record::{Config, Error, Mode, Outcome, record};

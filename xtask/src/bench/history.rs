@@ -16,8 +16,8 @@ use crate::shell;
 use crate::workspace::Workspace;
 
 const METHOD: &str = "\
-`crates/latency/examples/long_history.rs` writes a history up to now: four CPUs, six kinds, a row every five minutes, a \
-thousand wake-ups a second on each CPU, the load changing by hour and by chance, a new kernel each year. Rows are those that \
+`crates/latency/examples/long_history.rs` writes a history up to now: four CPUs, six kinds, four jobs, a row every five minutes, \
+a thousand wake-ups a second on each CPU, the load changing by hour and by chance, a new kernel each year. Rows are those that \
 `tompion monitor --history` writes, and are thinned by the same code. Then each command reads it, the wall time of the \
 whole process, medians beside the smallest and the largest.\n";
 
@@ -55,7 +55,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
     progress(&format!("writing {days} days"));
     for (days, bytes) in write(workspace, &path, days)? {
         let place = if days == 1 { "1 day".into() } else { format!("{days} days") };
-        let mut figure = Figure::new(SIZE, Who::Tompion, "4 CPUs, 6 kinds", &place, "MB");
+        let mut figure = Figure::new(SIZE, Who::Tompion, "4 CPUs, 6 kinds, 4 jobs", &place, "MB");
         figure.note(Ok(bytes / 1e6));
         figures.push(figure);
     }

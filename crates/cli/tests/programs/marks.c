@@ -1,6 +1,5 @@
 /*
- * Marks as <sys/sdt.h> leaves them in programs (USDT), one of them with a counter of who listens, and functions to
- * put probes into.
+ * Marks (USDT), one of them with a counter of who listens, and functions to put probes into.
  *
  *   marks ROUNDS    goes through all of it so many times
  *   marks watch     says when somebody listens, and when nobody does any more
@@ -13,35 +12,15 @@
 #include <string.h>
 #include <unistd.h>
 
-__attribute__((section(".probes"), visibility("hidden"))) volatile unsigned short listeners;
+#include "marks.h"
+
+LISTENERS(listeners);
 
 #if defined(__x86_64__)
 #define CONSTANT "$"
 #else
 #define CONSTANT ""
 #endif
-
-/* A note: address, base, counter; provider, name, arguments. */
-#define MARK(name, counter, arguments, ...)                                                                            \
-    asm volatile("990: nop\n"                                                                                          \
-                 ".pushsection .note.stapsdt,\"\",\"note\"\n"                                                          \
-                 ".balign 4\n"                                                                                         \
-                 ".4byte 992f-991f, 994f-993f, 3\n"                                                                    \
-                 "991: .asciz \"stapsdt\"\n"                                                                           \
-                 "992: .balign 4\n"                                                                                    \
-                 "993: .8byte 990b, _.stapsdt.base, " counter "\n"                                                     \
-                 ".asciz \"shop\"\n"                                                                                   \
-                 ".asciz \"" name "\"\n"                                                                               \
-                 ".asciz \"" arguments "\"\n"                                                                          \
-                 "994: .balign 4\n"                                                                                    \
-                 ".popsection\n" ::__VA_ARGS__)
-
-asm(".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n"
-    ".weak _.stapsdt.base\n"
-    ".hidden _.stapsdt.base\n"
-    "_.stapsdt.base: .space 1\n"
-    ".size _.stapsdt.base, 1\n"
-    ".popsection\n");
 
 struct order {
     long price;
@@ -50,15 +29,15 @@ struct order {
 
 __attribute__((noinline)) static void sell(int round, const char *what, struct order *order)
 {
-    MARK("sale", "0", "-4@%0 8@%1 -2@%2 -4@" CONSTANT "-7", "r"(round), "r"(what), "m"(order->count));
+    MARK("shop", "sale", "0", "-4@%0 8@%1 -2@%2 -4@" CONSTANT "-7", "r"(round), "r"(what), "m"(order->count));
 }
 
 /* In two places, with arguments of two widths. */
 __attribute__((noinline)) static void visit(int round)
 {
     unsigned char small = round;
-    MARK("visit", "listeners", "4@%0", "r"(round));
-    MARK("visit", "listeners", "1@%b0", "q"(small));
+    MARK("shop", "visit", "listeners", "4@%0", "r"(round));
+    MARK("shop", "visit", "listeners", "1@%b0", "q"(small));
 }
 
 __attribute__((noinline)) long nine(int a, long b, unsigned char c, const char *text, int e, int f, int g, long h, int i)

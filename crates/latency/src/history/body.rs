@@ -1,21 +1,22 @@
 //! What was counted in a time, by CPU and kind, as bytes.
 //!
 //! ```text
-//! body    := 1 woken difference slept unseen  names  CPUs
+//! body    := 2 woken difference slept unseen  names  CPUs  jobs
 //! names   := number text…
 //! CPUs    := number (gap kinds cell…)…      gap: from the CPU before; kinds: a bit for each, a cell for each
 //! cell    := sum longest worst places       longest: nanoseconds × 4 + how it is known
 //! worst   := 0 | 1 end since… tid priority name, and the same of who had the CPU
-//! maxima  := CPUs, of whose cells there is only the longest
+//! maxima  := 2 CPUs peaks                   of the CPUs' cells there is only the longest
 //! ```
 //!
-//! Numbers are those of [`super::bytes`], histograms those of [`super::places`]. An end is in nanoseconds since 1970; other
+//! Jobs and peaks are those of [`super::job`]; version 1 hasn't any. Numbers are those of [`super::bytes`], histograms those of [`super::places`]. An end is in nanoseconds since 1970; other
 //! times are how long before it, plus one, and 0 where there is none.
 
 use std::collections::BTreeMap;
 
 use super::{
     bytes::{Damaged, Reader, Writer},
+    job::{JobPeak, JobsBody, read_peaks},
     places::Places,
 };
 use crate::{
@@ -24,7 +25,9 @@ use crate::{
     report::Maximum,
 };
 
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+/// The first with jobs.
+const WITH_JOBS: u64 = 2;
 /// More CPUs than Linux has.
 const MOST_CPUS: u64 = 65_536;
 
@@ -81,6 +84,8 @@ pub struct Body {
     pub unseen: u64,
     /// By CPU and kind.
     pub cells: Cells,
+    /// Jobs.
+    pub jobs: JobsBody,
 }
 
 impl Body {
@@ -93,6 +98,7 @@ impl Body {
             sum.longest.merge(cell.longest);
             sum.places.merge(&cell.places);
         }
+        self.jobs.merge(other.jobs);
     }
 
     fn add_sums(&mut self, woken: u64, difference: i64, (slept, unseen): (u64, u64)) {
@@ -113,7 +119,8 @@ impl Body {
         writer.number(self.slept);
         writer.number(self.unseen);
         let worsts = self.cells.values().filter_map(|cell| cell.longest.worst.as_ref());
-        let mut names: Vec<&str> = worsts.flat_map(|it| [it.name.as_str(), it.other_name.as_str()]).collect();
+        let threads = worsts.flat_map(|it| [it.name.as_str(), it.other_name.as_str()]);
+        let mut names: Vec<&str> = threads.chain(self.jobs.names()).collect();
         names.sort_unstable();
         names.dedup();
         writer.number(names.len() as u64);
@@ -124,6 +131,7 @@ impl Body {
             write_worst(writer, cell.longest.worst.as_ref(), &names);
             cell.places.write(writer);
         });
+        self.jobs.write(&mut writer, &names);
         writer.into_bytes()
     }
 
@@ -133,7 +141,7 @@ impl Body {
     /// If it can't have made that. Then some of it may be added.
     pub fn add_bytes(&mut self, bytes: &[u8]) -> Result<(), Damaged> {
         let mut reader = Reader::new(bytes);
-        read_version(&mut reader)?;
+        let version = read_version(&mut reader)?;
         let (woken, difference) = (reader.number()?, reader.signed()?);
         self.add_sums(woken, difference, (reader.number()?, reader.number()?));
         let mut names = Vec::new();
@@ -149,29 +157,45 @@ impl Body {
             cell.longest.merge(Longest { ns, is, worst });
             cell.places.add_written(reader)
         })?;
+        if version >= WITH_JOBS {
+            self.jobs.add_written(&mut reader, &names)?;
+        }
         reader.end()
     }
 
-    /// The longest of all cells, as bytes.
-    pub fn maxima(&self) -> Vec<u8> {
+    /// The longest of all cells and jobs, as bytes; jobs have these numbers.
+    pub fn maxima(&self, numbers: &BTreeMap<String, u64>) -> Vec<u8> {
         let mut writer = Writer::default();
         writer.number(VERSION);
         write_cpus(&mut writer, &self.cells, |writer, cell| write_longest(writer, &cell.longest));
+        self.jobs.write_peaks(&mut writer, numbers);
         writer.into_bytes()
     }
 }
 
-/// Tells of each CPU and kind the longest, in nanoseconds, from what [`Body::maxima`] made.
+/// The longest of something in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peak {
+    /// Of a CPU and kind, in nanoseconds.
+    Latency(u32, Kind, u64),
+    /// Of a job.
+    Response(JobPeak),
+}
+
+/// Tells what [`Body::maxima`] made.
 ///
 /// # Errors
 /// If it can't have made that.
-pub fn read_maxima(bytes: &[u8], mut tell: impl FnMut(u32, Kind, u64)) -> Result<(), Damaged> {
+pub fn read_maxima(bytes: &[u8], mut tell: impl FnMut(Peak)) -> Result<(), Damaged> {
     let mut reader = Reader::new(bytes);
-    read_version(&mut reader)?;
+    let version = read_version(&mut reader)?;
     read_cpus(&mut reader, |reader, cpu, kind| {
-        tell(cpu, kind, read_longest(reader)?.0);
+        tell(Peak::Latency(cpu, kind, read_longest(reader)?.0));
         Ok(())
     })?;
+    if version >= WITH_JOBS {
+        read_peaks(&mut reader, |peak| tell(Peak::Response(peak)))?;
+    }
     reader.end()
 }
 
@@ -203,9 +227,9 @@ pub fn counters_of_bytes(bytes: &[u8]) -> Result<Cells, Damaged> {
     Ok(cells)
 }
 
-fn read_version(reader: &mut Reader<'_>) -> Result<(), Damaged> {
+fn read_version(reader: &mut Reader<'_>) -> Result<u64, Damaged> {
     match reader.number()? {
-        VERSION => Ok(()),
+        version @ 1..=VERSION => Ok(version),
         _ => Err(Damaged("written by another version")),
     }
 }
@@ -318,7 +342,13 @@ fn read_worst(reader: &mut Reader<'_>, latency: u64, names: &[String]) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::simulate::Dice;
+    use crate::{
+        history::{
+            job::{JobCell, LongestResponse},
+            simulate::Dice,
+        },
+        jobs::Release,
+    };
 
     fn worst(dice: &mut Dice, latency: u64) -> RawWorst {
         let end = 1_700_000_000_000_000_000 + dice.below(1 << 50);
@@ -355,7 +385,44 @@ mod tests {
                 body.cells.insert((cpu as u32 * 3, kind), cell);
             }
         }
+        body.jobs = JobsBody { watched: dice.below(300_001), lost: dice.below(3), ..JobsBody::default() };
+        for number in 0..dice.below(4) {
+            body.jobs.cells.insert(format!("motor:{number}"), job(dice));
+        }
         body
+    }
+
+    fn job(dice: &mut Dice) -> JobCell {
+        let mut places = Places::default();
+        (0..dice.below(50)).for_each(|_| places.add(dice.below(864) as usize, dice.below(99)));
+        let longest = LongestResponse {
+            end: 1_700_000_000_000_000_000 + dice.below(1 << 50),
+            response: dice.below(1 << 40),
+            until_running: (dice.below(2) == 0).then(|| dice.below(1 << 30)),
+            until_begin: dice.below(1 << 30),
+            execution: dice.below(1 << 40),
+            deadline: dice.below(2) * 5_000_000,
+            by: Release::ALL[dice.below(4) as usize],
+            pid: dice.below(1 << 22) as u32,
+            tid: dice.below(1 << 22) as u32,
+            thread: format!("robot-{}", dice.below(9)),
+        };
+        let shortest = 1 + dice.below(1 << 30);
+        JobCell {
+            activations: dice.below(1 << 40),
+            misses: dice.below(9),
+            overruns: dice.below(3),
+            deadlines: (dice.below(2) == 0).then(|| (shortest, shortest + dice.below(1 << 30))),
+            sum: dice.below(1 << 50),
+            released: [0; 4].map(|_: u64| dice.below(1 << 30)),
+            longest: (dice.below(5) > 0).then_some(longest),
+            places,
+        }
+    }
+
+    /// Numbers of all jobs, from a place on.
+    fn numbers(body: &Body) -> BTreeMap<String, u64> {
+        body.jobs.cells.keys().cloned().zip(500..).collect()
     }
 
     fn read(bytes: &[u8]) -> Result<Body, Damaged> {
@@ -370,12 +437,20 @@ mod tests {
         for round in 0..200 {
             let body = random(&mut dice);
             assert_eq!(read(&body.to_bytes()).as_ref(), Ok(&body), "round {round}");
-            let mut maxima = BTreeMap::new();
-            read_maxima(&body.maxima(), |cpu, kind, ns| assert!(maxima.insert((cpu, kind), ns).is_none()))
-                .unwrap();
-            let expected: BTreeMap<_, _> =
-                body.cells.iter().map(|(at, cell)| (*at, cell.longest.ns)).collect();
-            assert_eq!(maxima, expected);
+            let numbers = numbers(&body);
+            let mut peaks = Vec::new();
+            read_maxima(&body.maxima(&numbers), |peak| peaks.push(peak)).unwrap();
+            let latencies =
+                body.cells.iter().map(|((cpu, kind), it)| Peak::Latency(*cpu, *kind, it.longest.ns));
+            let responses = body.jobs.cells.iter().map(|(name, cell)| {
+                Peak::Response(JobPeak {
+                    job: numbers[name],
+                    response: cell.longest.as_ref().map_or(0, |longest| longest.response),
+                    deadline: cell.deadlines.map_or(0, |both| both.0),
+                    misses: cell.misses,
+                })
+            });
+            assert_eq!(peaks, latencies.chain(responses).collect::<Vec<_>>());
             let counters = counters_of_bytes(&counters_to_bytes(&body.cells)).unwrap();
             assert!(counters.len() == body.cells.len());
             for (at, cell) in counters {
@@ -401,7 +476,31 @@ mod tests {
                 let longest = both.iter().flatten().map(|cell| cell.longest.ns).max();
                 assert_eq!(Some(cell.longest.ns), longest);
             }
+            for (name, cell) in &merged.jobs.cells {
+                let both = || [&one, &other].into_iter().filter_map(|body| body.jobs.cells.get(name));
+                assert_eq!(cell.activations, both().map(|cell| cell.activations).sum::<u64>());
+                assert_eq!(cell.places.count(), both().map(|cell| cell.places.count()).sum::<u64>());
+                let longest = both().filter_map(|cell| Some(cell.longest.as_ref()?.response)).max();
+                assert_eq!(cell.longest.as_ref().map(|it| it.response), longest);
+            }
         }
+    }
+
+    #[test]
+    fn what_the_first_version_wrote_is_read() {
+        let mut dice = Dice::new(4);
+        let body = Body { jobs: JobsBody::default(), ..random(&mut dice) };
+        // It had no jobs at the end: here these are three zeros, and one.
+        let first = |mut bytes: Vec<u8>, zeros: usize| {
+            bytes[0] = 1;
+            assert!(bytes.ends_with(&[0; 3][..zeros]));
+            bytes.truncate(bytes.len() - zeros);
+            bytes
+        };
+        assert_eq!(read(&first(body.to_bytes(), 3)).as_ref(), Ok(&body));
+        let mut count = 0;
+        read_maxima(&first(body.maxima(&BTreeMap::new()), 1), |_| count += 1).unwrap();
+        assert_eq!(count, body.cells.len());
     }
 
     #[test]
@@ -419,7 +518,7 @@ mod tests {
                 bytes.truncate(dice.below(good.len() as u64) as usize);
             }
             refused += u32::from(read(&bytes).is_err());
-            let _ = read_maxima(&bytes, |_, _, _| {});
+            let _ = read_maxima(&bytes, |_| {});
             let _ = counters_of_bytes(&bytes);
         }
         assert!(refused >= 1500, "{refused}");

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::{
     Error,
-    period::{Choice, Period},
-    report::HistoryReport,
+    period::{Choice, Longest, Period},
+    report::{HistoryJob, HistoryReport},
     store::Store,
 };
 use crate::{histogram::Histogram, kinds::Kind, report::of_all_cpus};
@@ -62,6 +62,21 @@ pub struct KindComparison {
     pub chance: f64,
 }
 
+/// A job on both sides. Lengths are responses.
+#[derive(Clone, Debug, Serialize)]
+pub struct JobComparison {
+    /// Its name.
+    pub name: String,
+    /// Both sides.
+    pub sides: [Side; 2],
+    /// How many responses were longer than their deadline.
+    pub misses: [u64; 2],
+    /// How the second is.
+    pub verdict: Verdict,
+    /// How likely chance alone makes such a difference, from 0 to 1.
+    pub chance: f64,
+}
+
 /// Two times or systems.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
@@ -71,6 +86,8 @@ pub struct Comparison {
     pub names: [String; 2],
     /// Kinds that both sides have.
     pub kinds: Vec<KindComparison>,
+    /// Jobs that both sides have.
+    pub jobs: Vec<JobComparison>,
     /// All of each.
     pub reports: [HistoryReport; 2],
 }
@@ -82,15 +99,17 @@ impl Comparison {
     /// If the history is damaged or can't be read.
     pub fn of(store: &Store, sides: [(String, Choice); 2]) -> Result<Self, Error> {
         let [first, second] = &sides;
-        let (one, other) = (rows(store, &first.1)?, rows(store, &second.1)?);
+        let rows = [Rows::of(store, &first.1)?, Rows::of(store, &second.1)?];
         let reports = [store.period(&first.1)?, store.period(&second.1)?].map(Period::report);
         let places = reports.each_ref().map(|report| of_all_cpus(&report.cpus));
         let kinds = Kind::ALL.into_iter().filter_map(|kind| {
-            let rows = [one.get(&kind)?, other.get(&kind)?];
+            let rows = [rows[0].kinds.get(&kind)?, rows[1].kinds.get(&kind)?];
             let places = [places[0].get(&kind)?, places[1].get(&kind)?];
-            Some(compare(kind, rows, places))
+            let (sides, verdict, chance) = compare(rows.map(|rows| rows.1.as_slice()), places);
+            Some(KindComparison { kind, sides, verdict, chance })
         });
-        Ok(Self { schema: 1, names: [first.0.clone(), second.0.clone()], kinds: kinds.collect(), reports })
+        let (kinds, jobs) = (kinds.collect(), jobs(&rows, &reports));
+        Ok(Self { schema: 1, names: [first.0.clone(), second.0.clone()], kinds, jobs, reports })
     }
 
     /// The kind by which both are judged: the one from end to end, else the first there is.
@@ -101,21 +120,54 @@ impl Comparison {
     }
 }
 
-/// The longest of each row, by kind, of all CPUs together.
-fn rows(store: &Store, choice: &Choice) -> Result<BTreeMap<Kind, Vec<u64>>, Error> {
-    let mut found: BTreeMap<Kind, (i64, Vec<u64>)> = BTreeMap::new();
-    store.maxima(choice, |point| {
-        let (start, rows) = found.entry(point.kind).or_insert((i64::MIN, Vec::new()));
-        match rows.last_mut().filter(|_| *start == point.start_ms) {
-            Some(longest) => *longest = point.ns.max(*longest),
-            None => rows.push(point.ns),
-        }
-        *start = point.start_ms;
-    })?;
-    Ok(found.into_iter().map(|(kind, (_, rows))| (kind, rows)).collect())
+/// Jobs that both sides have.
+fn jobs(rows: &[Rows; 2], reports: &[HistoryReport; 2]) -> Vec<JobComparison> {
+    let jobs = |side: usize| reports[side].jobs.iter().flat_map(|found| &found.jobs);
+    let compared = |one: &HistoryJob| {
+        let both = [one, jobs(1).find(|other| other.name == one.name)?];
+        let rows = [rows[0].jobs.get(&one.name)?, rows[1].jobs.get(&one.name)?].map(Vec::as_slice);
+        let (sides, verdict, chance) = compare(rows, both.map(|job| &job.places));
+        let misses = both.map(|job| job.misses);
+        Some(JobComparison { name: one.name.clone(), sides, misses, verdict, chance })
+    };
+    jobs(0).filter_map(compared).collect()
 }
 
-fn compare(kind: Kind, rows: [&Vec<u64>; 2], places: [&Histogram; 2]) -> KindComparison {
+/// The longest of each row, in nanoseconds.
+#[derive(Default)]
+struct Rows {
+    /// By kind, of all CPUs together; before them, when the last row begins.
+    kinds: BTreeMap<Kind, (i64, Vec<u64>)>,
+    jobs: BTreeMap<String, Vec<u64>>,
+}
+
+impl Rows {
+    fn of(store: &Store, choice: &Choice) -> Result<Self, Error> {
+        let mut found = Self::default();
+        store.maxima(choice, |longest| found.add(longest))?;
+        Ok(found)
+    }
+
+    fn add(&mut self, longest: Longest<'_>) {
+        match longest {
+            Longest::Latency(point) => {
+                let (start, rows) = self.kinds.entry(point.kind).or_insert((i64::MIN, Vec::new()));
+                match rows.last_mut().filter(|_| *start == point.start_ms) {
+                    Some(longest) => *longest = point.ns.max(*longest),
+                    None => rows.push(point.ns),
+                }
+                *start = point.start_ms;
+            }
+            Longest::Response(response) => match self.jobs.get_mut(response.job) {
+                Some(rows) => rows.push(response.ns),
+                None => drop(self.jobs.insert(response.job.to_owned(), vec![response.ns])),
+            },
+        }
+    }
+}
+
+/// Both sides, how the second is, and how likely chance alone makes such a difference.
+fn compare(rows: [&[u64]; 2], places: [&Histogram; 2]) -> ([Side; 2], Verdict, f64) {
     let longest = rows.map(|rows| rows.iter().copied().max().unwrap_or(0));
     let beyond = |side: usize| rows[side].iter().filter(|ns| **ns > longest[1 - side]).count() as u64;
     let side = |side: usize| Side {
@@ -137,7 +189,7 @@ fn compare(kind: Kind, rows: [&Vec<u64>; 2], places: [&Histogram; 2]) -> KindCom
         0 => Verdict::Better,
         _ => Verdict::Worse,
     };
-    KindComparison { kind, sides, verdict, chance }
+    (sides, verdict, chance)
 }
 
 fn below_us(places: &Histogram, millionths: u64, longest: u64) -> f64 {
@@ -168,7 +220,8 @@ mod tests {
 
     fn compared(first: &[u64], second: &[u64]) -> KindComparison {
         let places = histogram(&[(3, 999_000), (9, 989), (50, 11)]);
-        compare(Kind::Wakeup, [&first.to_vec(), &second.to_vec()], [&places, &places])
+        let (sides, verdict, chance) = compare([first, second], [&places, &places]);
+        KindComparison { kind: Kind::Wakeup, sides, verdict, chance }
     }
 
     #[test]

@@ -13,8 +13,8 @@ use super::Error;
 
 /// `Tmpn`, by which a database says whose it is (`PRAGMA application_id`).
 const APPLICATION: i64 = 0x546d_706e;
-/// Of the tables (`PRAGMA user_version`).
-const VERSION: i64 = 1;
+/// Of the tables and what is in them (`PRAGMA user_version`): what the first one had, and what came to it.
+const VERSION: i64 = 1 + LATER_TABLES.len() as i64;
 
 /// What every database of SQLite begins with (<https://www.sqlite.org/fileformat2.html>).
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -44,6 +44,15 @@ CREATE TABLE incidents(id INTEGER PRIMARY KEY, time INTEGER NOT NULL, cpu INTEGE
 CREATE INDEX incidents_by_time ON incidents(time);
 ";
 
+/// What each later version has beside that. Versions that say more in their blobs say there which one they are.
+const LATER_TABLES: [&str; 1] = [
+    // Numbers of jobs, by which `rows.maxima` names them.
+    "CREATE TABLE jobs(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);",
+];
+
+/// The first version with numbers of jobs.
+pub const WITH_JOBS: i64 = 2;
+
 /// Opens a database to write into it; makes it, and its folder, if there is none.
 pub fn open_to_write(path: &Path) -> Result<Connection, Error> {
     let is_new = match look(path) {
@@ -67,7 +76,9 @@ pub fn open_to_write(path: &Path) -> Result<Connection, Error> {
     if is_new {
         make(&mut connection).map_err(|error| Error::database(path, error))?;
     }
-    recognise(&connection, path)?;
+    if recognise(&connection, path)? < VERSION {
+        migrate(&mut connection).map_err(|error| Error::database(path, error))?;
+    }
     Ok(connection)
 }
 
@@ -119,6 +130,7 @@ fn make(connection: &mut Connection) -> rusqlite::Result<()> {
     // Another process may have been first.
     if number(&transaction, "application_id")? == 0 {
         transaction.execute_batch(TABLES)?;
+        LATER_TABLES.iter().try_for_each(|tables| transaction.execute_batch(tables))?;
         transaction.execute("INSERT INTO state(rolled, monitor) VALUES(0, '')", [])?;
         transaction.pragma_update(None, "application_id", APPLICATION)?;
         transaction.pragma_update(None, "user_version", VERSION)?;
@@ -126,23 +138,39 @@ fn make(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
+/// Gives a history of an earlier version what it lacks; all of it, or nothing.
+fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    // Another process may have been first.
+    let has = usize::try_from(version(&transaction)? - 1).unwrap_or(usize::MAX);
+    for tables in LATER_TABLES.iter().skip(has) {
+        transaction.execute_batch(tables)?;
+    }
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()
+}
+
+/// Which version of a history it is.
+pub fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    number(connection, "user_version")
+}
+
 fn number(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
-fn recognise(connection: &Connection, path: &Path) -> Result<(), Error> {
+/// A history's version, which is ours or one before.
+fn recognise(connection: &Connection, path: &Path) -> Result<i64, Error> {
     let failed = |error| Error::database(path, error);
-    let (application, version) = (
-        number(connection, "application_id").map_err(failed)?,
-        number(connection, "user_version").map_err(failed)?,
-    );
+    let (application, version) =
+        (number(connection, "application_id").map_err(failed)?, version(connection).map_err(failed)?);
     if application != APPLICATION {
         return Err(Error::Foreign { path: path.into(), found: "a database of another program".into() });
     }
-    if version != VERSION {
+    if !(1..=VERSION).contains(&version) {
         return Err(Error::OtherVersion { path: path.into(), found: version, expected: VERSION });
     }
-    Ok(())
+    Ok(version)
 }
 
 /// Where a history is unless somebody says otherwise: of root's monitor the machine's, else the user's own.
@@ -189,6 +217,28 @@ mod tests {
         connection.pragma_update(None, "user_version", 9).unwrap();
         drop(connection);
         assert!(refused(&path).contains("version 9"));
+    }
+
+    #[test]
+    fn tables_that_came_later_are_made_when_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let connection = Connection::open(&path).unwrap();
+        connection.execute_batch(TABLES).unwrap();
+        connection.pragma_update(None, "application_id", APPLICATION).unwrap();
+        connection.pragma_update(None, "user_version", 1).unwrap();
+        drop(connection);
+        let found = |connection: &Connection| {
+            let select = "SELECT group_concat(name, ' ') FROM (SELECT name FROM sqlite_schema ORDER BY name)";
+            let names: String = connection.query_row(select, [], |row| row.get(0)).unwrap();
+            (version(connection).unwrap(), names)
+        };
+        let before = fs::read(&path).unwrap();
+        assert_eq!(found(&open_to_read(&path).unwrap()).0, 1);
+        assert_eq!(fs::read(&path).unwrap(), before, "it was written by who reads");
+        let migrated = found(&open_to_write(&path).unwrap());
+        assert_eq!(migrated, found(&open_to_write(&folder.path().join("new")).unwrap()));
+        assert_eq!((migrated.0, found(&open_to_write(&path).unwrap())), (VERSION, migrated));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use tompion_os::{boottime_ns, monotonic_ns, realtime_ns};
 use super::{
     Error,
     body::{Body, Cell, Cells, Longest},
+    job::JobsBody,
     places::{Places, bounds},
     store::{self, Counters, Event, EventKind, FIVE_MINUTES, Fact, Incident, Row, Store},
 };
@@ -73,6 +74,9 @@ pub struct Keeper {
     slot: u64,
     /// What the scheduler counted when it was asked last.
     seen: Unseen,
+    /// What was seen of jobs and isn't written yet. It lives as long as this process, because nobody hears programs when it has
+    /// ended.
+    jobs: JobsBody,
 }
 
 impl Keeper {
@@ -88,7 +92,15 @@ impl Keeper {
         let looked = Clocks::now();
         let time_ms = store::saturated(looked.realtime / IN_MS);
         let system = store.begin(monitor, facts, (&boot, time_ms))?;
-        Ok(Self { store, system, boot, looked, slot: looked.slot(), seen: Unseen::default() })
+        Ok(Self {
+            store,
+            system,
+            boot,
+            looked,
+            slot: looked.slot(),
+            seen: Unseen::default(),
+            jobs: JobsBody::default(),
+        })
     }
 
     /// The file.
@@ -136,6 +148,11 @@ impl Keeper {
         let slept = seen.slept.saturating_sub(self.seen.slept);
         let unseen = seen.unseen.saturating_sub(self.seen.unseen);
         let (boot, system) = (self.boot.clone(), self.system);
+        if let Some(jobs) = monitor.jobs() {
+            let ahead = realtime_ns().saturating_sub(monotonic_ns());
+            self.jobs.merge(JobsBody::new(&jobs.take_recent(), ahead));
+        }
+        let jobs = &self.jobs;
         let (memory, balance) = (monitor.memory(), monitor.balance());
         self.store.change(|transaction| {
             let before = store::counters(transaction)?;
@@ -147,6 +164,7 @@ impl Keeper {
             row.body.woken = balance.woken.saturating_sub(known.map_or(0, |it| it.woken));
             row.body.difference = balance.difference;
             (row.body.slept, row.body.unseen) = (slept, unseen);
+            row.body.jobs = jobs.clone();
             for event in events(before.as_ref(), known, &now, row.start) {
                 store::note(transaction, event)?;
             }
@@ -155,6 +173,7 @@ impl Keeper {
             store::set_counters(transaction, &counters)
         })?;
         self.seen = seen;
+        self.jobs = JobsBody::default();
         Ok(())
     }
 }

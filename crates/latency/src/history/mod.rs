@@ -13,6 +13,7 @@ mod body;
 mod bytes;
 mod compare;
 mod database;
+mod job;
 mod keeper;
 mod period;
 mod places;
@@ -25,11 +26,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub use compare::{Comparison, KindComparison, Side, Verdict};
+pub use compare::{Comparison, JobComparison, KindComparison, Side, Verdict};
 pub use database::default_path;
 pub use keeper::Keeper;
-pub use period::{Choice, Coverage, Period, Point, Span, Start, System};
-pub use report::{HistoryReport, Wakeups};
+pub use period::{Choice, Coverage, Longest, Period, Point, Response, Span, Start, System};
+pub use report::{HistoryJob, HistoryJobs, HistoryReport, Wakeups};
 pub use store::{Event, EventKind, Fact, Incident, Row, Store};
 
 /// Why a history can't be written or read.

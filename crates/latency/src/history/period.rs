@@ -2,12 +2,17 @@
 //!
 //! Days that lie within it are taken whole, at its ends hours, at theirs rows, and then those that are not part of an hour yet.
 
+use std::collections::HashMap;
+
 use rusqlite::Connection;
 use serde::Serialize;
 
 use super::{
     Error,
-    body::{Body, read_maxima},
+    body::{Body, Peak, read_maxima},
+    bytes::Damaged,
+    database,
+    job::JobPeak,
     store::{DAY, Event, Fact, Failure, HOUR, Incident, OF_A_JOB, Store, event_of, floor},
 };
 use crate::kinds::Kind;
@@ -118,6 +123,32 @@ pub struct Point {
     pub ns: u64,
 }
 
+/// The longest response of a job in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Response<'a> {
+    /// When the row begins and how long it is, in milliseconds.
+    pub start_ms: i64,
+    /// See `start_ms`.
+    pub duration_ms: i64,
+    /// The job's name.
+    pub job: &'a str,
+    /// The longest, in nanoseconds.
+    pub ns: u64,
+    /// The deadline, in nanoseconds, the shortest if there were several; 0 for none.
+    pub deadline_ns: u64,
+    /// How many responses were longer than their deadline.
+    pub misses: u64,
+}
+
+/// The longest of something in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Longest<'a> {
+    /// Of a CPU and kind.
+    Latency(Point),
+    /// Of a job.
+    Response(Response<'a>),
+}
+
 /// Which rows are meant: of a time, and of some systems or of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
@@ -178,12 +209,12 @@ impl Store {
         })
     }
 
-    /// Tells the longest of each row, CPU and kind, older rows first; of whole days where the choice spans more than three
-    /// years.
+    /// Tells the longest of each row, CPU and kind, and of each job, older rows first; of whole days where the choice spans more
+    /// than three years.
     ///
     /// # Errors
     /// If the history is damaged or can't be read.
-    pub fn maxima(&self, choice: &Choice, mut tell: impl FnMut(Point)) -> Result<(), Error> {
+    pub fn maxima(&self, choice: &Choice, mut tell: impl FnMut(Longest<'_>)) -> Result<(), Error> {
         const MANY: i64 = 3 * 366 * DAY;
         self.read(|connection| {
             let span = rounded(connection, choice.span)?;
@@ -346,16 +377,47 @@ fn incidents(connection: &Connection, span: Span) -> Result<Vec<Incident>, Failu
     Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
+/// Names of jobs by their numbers.
+fn job_names(connection: &Connection) -> Result<HashMap<u64, String>, Failure> {
+    if database::version(connection)? < database::WITH_JOBS {
+        return Ok(HashMap::new());
+    }
+    let mut statement = connection.prepare("SELECT id, name FROM jobs")?;
+    let rows = statement.query_map([], |row| Ok((row.get::<_, i64>(0)?.max(0) as u64, row.get(1)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
 /// What rows say that a condition chooses.
-fn points(connection: &Connection, condition: &str, tell: &mut impl FnMut(Point)) -> Result<(), Failure> {
+fn points(
+    connection: &Connection,
+    condition: &str,
+    tell: &mut impl FnMut(Longest<'_>),
+) -> Result<(), Failure> {
+    let names = job_names(connection)?;
     let select = format!("SELECT id, start, duration, maxima FROM rows WHERE {condition} ORDER BY start");
     let mut statement = connection.prepare(&select)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let (start_ms, duration_ms) = (row.get(1)?, row.get(2)?);
         let bytes = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
-        let tell = |cpu, kind, ns| tell(Point { start_ms, duration_ms, cpu, kind, ns });
-        if let Err(damage) = read_maxima(bytes, tell) {
+        let mut unknown = Ok(());
+        let read = read_maxima(bytes, |peak| match peak {
+            Peak::Latency(cpu, kind, ns) => {
+                tell(Longest::Latency(Point { start_ms, duration_ms, cpu, kind, ns }));
+            }
+            Peak::Response(JobPeak { job, response, deadline, misses }) => match names.get(&job) {
+                Some(job) => tell(Longest::Response(Response {
+                    start_ms,
+                    duration_ms,
+                    job,
+                    ns: response,
+                    deadline_ns: deadline,
+                    misses,
+                })),
+                None => unknown = Err(Damaged("a job without a name")),
+            },
+        });
+        if let Err(damage) = read.and(unknown) {
             return Err(Failure::Damaged(format!("rows, number {}", row.get::<_, i64>(0)?), damage));
         }
     }
@@ -366,7 +428,7 @@ fn points(connection: &Connection, condition: &str, tell: &mut impl FnMut(Point)
 fn points_of_days(
     connection: &Connection,
     choice: &Choice,
-    tell: &mut impl FnMut(Point),
+    tell: &mut impl FnMut(Longest<'_>),
 ) -> Result<(), Failure> {
     let condition = choice.condition(choice.span);
     let mut statement =
@@ -379,7 +441,18 @@ fn points_of_days(
             return Err(Failure::Damaged(format!("days, number {}", row.get::<_, i64>(0)?), damage));
         }
         for ((cpu, kind), cell) in &body.cells {
-            tell(Point { start_ms, duration_ms: DAY, cpu: *cpu, kind: *kind, ns: cell.longest.ns });
+            let (cpu, kind, ns) = (*cpu, *kind, cell.longest.ns);
+            tell(Longest::Latency(Point { start_ms, duration_ms: DAY, cpu, kind, ns }));
+        }
+        for (name, cell) in &body.jobs.cells {
+            tell(Longest::Response(Response {
+                start_ms,
+                duration_ms: DAY,
+                job: name,
+                ns: cell.longest.as_ref().map_or(0, |longest| longest.response),
+                deadline_ns: cell.deadlines.map_or(0, |(shortest, _)| shortest),
+                misses: cell.misses,
+            }));
         }
     }
     points(connection, &format!("{condition} AND id > (SELECT rolled FROM state)"), tell)

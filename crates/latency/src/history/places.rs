@@ -1,9 +1,12 @@
-//! A CPU's histogram to be computed with: a number for each microsecond.
+//! A histogram to be computed with: a number for each place, which of a CPU's latencies is a microsecond.
 //!
 //! Reports over ten years add up some hundred thousand histograms; in a tree that takes seconds.
 
 use super::bytes::{Damaged, Reader, Writer};
-use crate::{histogram::Histogram, memory::BUCKETS};
+use crate::{
+    histogram::{Histogram, length_bounds},
+    memory::BUCKETS,
+};
 
 /// How many latencies were of each length in microseconds; the last place is of all that are longer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,6 +58,15 @@ impl Places {
 
     /// The same as other histograms are.
     pub fn histogram(&self) -> Histogram {
+        self.by(bounds)
+    }
+
+    /// The same where places are those of [`length_place`](crate::histogram::length_place).
+    pub fn lengths(&self) -> Histogram {
+        self.by(length_bounds)
+    }
+
+    fn by(&self, bounds: fn(usize) -> (u64, u64)) -> Histogram {
         let mut histogram = Histogram::default();
         for (place, count) in self.filled() {
             let (begin, end) = bounds(place);

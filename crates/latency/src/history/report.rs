@@ -6,10 +6,13 @@ use serde::Serialize;
 
 use super::{
     body::Body,
+    job::{JobCell, JobsBody, LongestResponse, us},
     period::{Coverage, Period, Start, System},
     store::{Event, Incident},
 };
 use crate::{
+    histogram::Histogram,
+    jobs::{Longest, Release},
     kinds::Kind,
     report::{CpuReport, KindReport, Late, max_us},
 };
@@ -40,6 +43,86 @@ pub struct HistoryReport {
     pub events: Vec<Event>,
     /// Latencies that crossed their thresholds.
     pub incidents: Vec<Incident>,
+    /// Jobs, if any were watched.
+    pub jobs: Option<HistoryJobs>,
+}
+
+/// What a history has of jobs.
+#[derive(Clone, Debug, Serialize)]
+pub struct HistoryJobs {
+    /// How long jobs were watched, in milliseconds: a history is written also while nobody watches them.
+    pub watched_ms: u64,
+    /// Begins, ends and wake-ups that were lost meanwhile.
+    pub lost: u64,
+    /// By name.
+    pub jobs: Vec<HistoryJob>,
+}
+
+/// A job's part. Lengths are responses, from the release to the end, in microseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct HistoryJob {
+    /// Its name.
+    pub name: String,
+    /// How many activations.
+    pub activations: u64,
+    /// Responses that were longer than their deadline.
+    pub misses: u64,
+    /// Of these, how many would have been even if they had begun at their release.
+    pub overruns: u64,
+    /// The shortest and the longest deadline there were; they are the same unless it was changed.
+    pub deadlines_us: Option<[f64; 2]>,
+    /// The mean.
+    pub mean_us: f64,
+    /// What half of them don't reach; a sixteenth too long at most.
+    pub p50_us: f64,
+    /// The same of 99 %.
+    pub p99_us: f64,
+    /// The same of 99.9 %.
+    pub p999_us: f64,
+    /// The longest, exactly.
+    pub max_us: f64,
+    /// What began the activations.
+    pub released_by: BTreeMap<Release, u64>,
+    /// The longest in detail.
+    pub longest: Option<Longest>,
+    /// Beginnings of places, in microseconds, and how many; places without any are left out.
+    pub histogram: Vec<(f64, u64)>,
+    /// The same, to be computed with.
+    #[serde(skip)]
+    pub places: Histogram,
+}
+
+impl HistoryJobs {
+    fn of(body: JobsBody) -> Option<Self> {
+        let JobsBody { watched, lost, cells } = body;
+        let jobs = cells.into_iter().map(|(name, cell)| HistoryJob::of(name, &cell)).collect();
+        (watched > 0).then_some(Self { watched_ms: watched, lost, jobs })
+    }
+}
+
+impl HistoryJob {
+    fn of(name: String, cell: &JobCell) -> Self {
+        let places = cell.places.lengths();
+        let most = cell.longest.as_ref().map_or(0, |longest| longest.response);
+        let below = |share| us(places.below(share).unwrap_or(0).min(most));
+        let released = Release::ALL.into_iter().zip(cell.released);
+        Self {
+            name,
+            activations: cell.activations,
+            misses: cell.misses,
+            overruns: cell.overruns,
+            deadlines_us: cell.deadlines.map(|(shortest, longest)| [us(shortest), us(longest)]),
+            mean_us: us(cell.sum) / cell.activations.max(1) as f64,
+            p50_us: below(500),
+            p99_us: below(990),
+            p999_us: below(999),
+            max_us: us(most),
+            released_by: released.filter(|(_, count)| *count > 0).collect(),
+            longest: cell.longest.as_ref().map(LongestResponse::report),
+            histogram: places.places().map(|(begin, count)| (us(begin), count)).collect(),
+            places,
+        }
+    }
 }
 
 /// Wake-ups, and whether they can be believed.
@@ -58,7 +141,7 @@ pub struct Wakeups {
 impl Period {
     /// All of it as a report.
     pub fn report(self) -> HistoryReport {
-        let Body { woken, difference, slept, unseen, cells } = self.body;
+        let Body { woken, difference, slept, unseen, cells, jobs } = self.body;
         let mut cpus: BTreeMap<u32, BTreeMap<Kind, KindReport>> = BTreeMap::new();
         for ((cpu, kind), cell) in cells {
             let worst = cell.longest.worst.as_ref().map(|worst| Late::new(worst, 0));
@@ -80,6 +163,7 @@ impl Period {
             starts: self.starts,
             events: self.events,
             incidents: self.incidents,
+            jobs: HistoryJobs::of(jobs),
         }
     }
 }

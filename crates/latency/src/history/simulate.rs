@@ -2,9 +2,16 @@
 
 use super::{
     body::{Body, Cell, Longest},
+    job::{JobCell, LongestResponse},
     places::Places,
 };
-use crate::{kinds::Kind, memory::RawWorst, report::Maximum};
+use crate::{
+    histogram::{length_bounds, length_place},
+    jobs::Release,
+    kinds::Kind,
+    memory::RawWorst,
+    report::Maximum,
+};
 
 /// Numbers that look random and are the same each time.
 #[derive(Clone, Debug)]
@@ -42,6 +49,8 @@ pub struct Machine {
     pub cpus: u32,
     /// How much longer everything takes than usual: 1 is usual.
     pub slowness: f64,
+    /// How many jobs are watched.
+    pub jobs: usize,
     dice: Dice,
 }
 
@@ -55,10 +64,27 @@ const SHAPES: [(Kind, f64, f64, f64); 6] = [
     (Kind::TimerWakeupAll, 7.5, 0.90, 12.0),
 ];
 
+/// A job that nobody has programmed.
+struct JobShape {
+    name: &'static str,
+    /// How often a second.
+    hertz: u64,
+    /// What responses usually take, and how long they may, in nanoseconds.
+    usual: u64,
+    deadline: u64,
+}
+
+const JOBS: [JobShape; 4] = [
+    JobShape { name: "motor:control", hertz: 1000, usual: 130_000, deadline: 3_000_000 },
+    JobShape { name: "motor:plan", hertz: 100, usual: 1_900_000, deadline: 40_000_000 },
+    JobShape { name: "can:receive", hertz: 500, usual: 38_000, deadline: 1_000_000 },
+    JobShape { name: "camera:frame", hertz: 30, usual: 2_500_000, deadline: 33_000_000 },
+];
+
 impl Machine {
     /// The same each time.
     pub const fn new(cpus: u32, begin: u64) -> Self {
-        Self { cpus, slowness: 1.0, dice: Dice::new(begin) }
+        Self { cpus, slowness: 1.0, jobs: 0, dice: Dice::new(begin) }
     }
 
     /// What was counted in so many seconds that end at `end`, in nanoseconds since 1970.
@@ -75,7 +101,58 @@ impl Machine {
                 body.cells.insert((cpu, shape.0), cell);
             }
         }
+        if self.jobs > 0 {
+            body.jobs.watched = 1000 * seconds;
+        }
+        for shape in JOBS.iter().cycle().take(self.jobs) {
+            let load = self.slowness * (0.9 + 0.2 * self.dice.share());
+            let cell = self.job(shape, load, (seconds, end));
+            // More jobs than there are shapes of them have a number.
+            let name = match body.jobs.cells.len() / JOBS.len() {
+                0 => shape.name.to_owned(),
+                round => format!("{}-{round}", shape.name),
+            };
+            body.jobs.cells.insert(name, cell);
+        }
         body
+    }
+
+    /// Most take the usual time, each longer place has fewer; now and then one takes longer than it may.
+    fn job(&mut self, shape: &JobShape, load: f64, (seconds, end): (u64, u64)) -> JobCell {
+        let dice = &mut self.dice;
+        let activations = shape.hertz * seconds;
+        let mut cell = JobCell { deadlines: Some((shape.deadline, shape.deadline)), ..JobCell::default() };
+        let mut left = activations - 1;
+        for place in length_place((shape.usual as f64 * load) as u64).. {
+            let share = (left as f64 * (0.15 + 0.15 * dice.share())).ceil() as u64;
+            cell.places.add(place, share.min(left));
+            left = left.saturating_sub(share);
+            if left == 0 {
+                break;
+            }
+        }
+        let most = cell.places.last().map_or(0, |place| length_bounds(place).1) as f64;
+        let outlier = if dice.below(2000) == 0 { 6.0 } else { 1.0 };
+        let response = (most * outlier * (1.0 + 0.5 * dice.share())) as u64;
+        cell.places.add(length_place(response), 1);
+        cell.activations = activations;
+        cell.released = [activations, 0, 0, 0];
+        cell.misses = u64::from(response > shape.deadline);
+        cell.sum = cell.places.filled().map(|(place, count)| length_bounds(place).0 * count).sum();
+        let (until_running, until_begin) = (response / 9, response / 30);
+        cell.longest = Some(LongestResponse {
+            end: end.saturating_sub(dice.below(seconds * 1_000_000_000)),
+            response,
+            until_running: Some(until_running),
+            until_begin,
+            execution: response - until_running - until_begin,
+            deadline: shape.deadline,
+            by: Release::Timer,
+            pid: 1200,
+            tid: 1200 + dice.below(4) as u32,
+            thread: ["axis-x", "axis-y", "axis-z", "watchdog"][dice.below(4) as usize].into(),
+        });
+        cell
     }
 
     /// Most are near the usual latency, each farther microsecond has fewer, single ones are far out.

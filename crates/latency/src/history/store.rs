@@ -10,12 +10,14 @@
 //! Age is told by how much came since, never by the clock: one that is wrong for a while must not cost a history.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 use serde::{Deserialize, Serialize};
+use tompion_session::OTHER_JOBS;
 
 use super::{
     Error,
@@ -39,6 +41,8 @@ pub const KEPT_HOURS: i64 = 400 * 24;
 /// How many starts, events and incidents there are, each.
 const KEPT_OTHERS: i64 = 100_000;
 
+/// How many names of jobs a history has: those of programs that number their jobs anew each time must not fill the disk.
+const MOST_JOBS: i64 = 2048;
 /// In the place of an incident's kind: a job missed its deadline.
 pub const OF_A_JOB: &str = "job";
 
@@ -301,20 +305,59 @@ pub fn append(transaction: &Transaction<'_>, row: &Row) -> Result<(), Failure> {
     let pending = "SELECT start FROM rows WHERE id > (SELECT rolled FROM state) ORDER BY id DESC LIMIT 1";
     let before: Option<i64> =
         transaction.prepare_cached(pending)?.query_row([], |row| row.get(0)).optional()?;
+    let mut body = Cow::Borrowed(&row.body);
+    let numbers = number_jobs(transaction, &mut body)?;
     let insert = "INSERT INTO rows(start, duration, system, maxima) VALUES(?, ?, ?, ?)";
     transaction.prepare_cached(insert)?.execute(params![
         row.start,
         row.duration,
         row.system,
-        row.body.maxima()
+        body.maxima(&numbers)
     ])?;
     let id = transaction.last_insert_rowid();
     let insert = "INSERT INTO bodies(id, body) VALUES(?, ?)";
-    transaction.prepare_cached(insert)?.execute(params![id, row.body.to_bytes()])?;
+    transaction.prepare_cached(insert)?.execute(params![id, body.to_bytes()])?;
     if before.is_some_and(|before| floor(before, HOUR) != floor(row.start, HOUR)) {
         roll(transaction, id - 1)?;
     }
     Ok(())
+}
+
+/// The numbers of jobs in the history. Those for which it has no room become one job of another name.
+fn number_jobs(
+    transaction: &Transaction<'_>,
+    body: &mut Cow<'_, Body>,
+) -> Result<BTreeMap<String, u64>, Failure> {
+    let mut numbers = BTreeMap::new();
+    let mut left = Vec::new();
+    for name in body.jobs.cells.keys() {
+        match number_of_job(transaction, name, MOST_JOBS)? {
+            Some(number) => drop(numbers.insert(name.clone(), number)),
+            None => left.push(name.clone()),
+        }
+    }
+    if !left.is_empty() {
+        let jobs = &mut body.to_mut().jobs;
+        for name in left {
+            if let Some(cell) = jobs.cells.remove(&name) {
+                jobs.add(OTHER_JOBS, cell);
+            }
+        }
+        if let Some(number) = number_of_job(transaction, OTHER_JOBS, i64::MAX)? {
+            numbers.insert(OTHER_JOBS.into(), number);
+        }
+    }
+    Ok(numbers)
+}
+
+/// The number of a job: the one it has, or a new one if there are less than `most`.
+fn number_of_job(transaction: &Transaction<'_>, name: &str, most: i64) -> rusqlite::Result<Option<u64>> {
+    let insert = "INSERT OR IGNORE INTO jobs(name) SELECT ? WHERE (SELECT count(*) FROM jobs) < ?";
+    transaction.prepare_cached(insert)?.execute(params![name, most])?;
+    let select = "SELECT id FROM jobs WHERE name = ?";
+    let number: Option<i64> =
+        transaction.prepare_cached(select)?.query_row([name], |row| row.get(0)).optional()?;
+    Ok(number.and_then(|number| u64::try_from(number).ok()))
 }
 
 /// The beginning of the hour or day that a time is in.
@@ -429,4 +472,40 @@ pub(super) fn event_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Event
     let kind: String = row.get(1)?;
     let (time_ms, amount_ms) = (row.get(0)?, row.get(2)?);
     Ok(EventKind::of_name(&kind).map(|kind| Event { time_ms, kind, amount_ms }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Choice, Longest, Span, job::JobCell};
+
+    #[test]
+    fn jobs_that_number_themselves_become_one_when_there_are_too_many() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&folder.path().join("history.sqlite")).unwrap();
+        let mut row = Row { start: HOUR, duration: FIVE_MINUTES, ..Row::default() };
+        row.body.jobs.watched = 1;
+        for number in 0..MOST_JOBS + 50 {
+            let cell = JobCell { activations: 2, misses: 1, ..JobCell::default() };
+            row.body.jobs.add(&format!("worker:{number:05}"), cell);
+        }
+        let next = Row { start: HOUR + FIVE_MINUTES, ..row.clone() };
+        store.append(&[row, next]).unwrap();
+        let report = store.period(&Choice::of(Span::ALL)).unwrap().report();
+        let jobs = report.jobs.unwrap().jobs;
+        assert_eq!(jobs.len() as i64, MOST_JOBS + 1);
+        let activations = |name: &str| jobs.iter().find(|job| job.name == name).map(|job| job.activations);
+        assert_eq!((activations(OTHER_JOBS), activations("worker:00007")), (Some(200), Some(4)));
+        let mut missed = BTreeMap::new();
+        let told = store.maxima(&Choice::of(Span::ALL), |longest| {
+            if let Longest::Response(response) = longest {
+                *missed.entry(response.job.to_owned()).or_insert(0) += response.misses;
+            }
+        });
+        told.unwrap();
+        assert_eq!(
+            (missed.len() as i64, missed.get(OTHER_JOBS), missed.get("worker:02097")),
+            (MOST_JOBS + 1, Some(&100), None)
+        );
+    }
 }

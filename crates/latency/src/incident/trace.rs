@@ -149,34 +149,40 @@ fn told(what: &What, time: u64, thread: &Thread) -> Option<(KernelClass, Vec<u8>
     })
 }
 
-/// The whole latency and its segments, as spans of the thread.
-fn spans(incident: &Incident) -> Told {
-    let event = |name: String, kind, fields: Vec<(&str, Type)>| Event {
-        provider: "late".into(),
-        name,
-        level: Level::DEFAULT,
-        kind,
-        init: false,
-        format: None,
-        fields: fields.into_iter().map(|(name, ty)| Field::new(name, ty)).collect(),
+/// An event of the incident's own; those that begin something have a number of nanoseconds, called `length`, and a text.
+fn class(name: String, kind: Kind, length: &str) -> Event {
+    let fields = match kind {
+        Kind::End => Vec::new(),
+        _ => vec![Field::new(length, Type::Integer(Integer::unsigned(64))), Field::new("why", Type::String)],
     };
-    let names =
-        ["latency"].into_iter().map(str::to_owned).chain(Cause::ALL.iter().map(|cause| name_of(*cause)));
-    let mut classes = Vec::new();
-    for name in names {
-        let fields = vec![("ns", Type::Integer(Integer::unsigned(64))), ("why", Type::String)];
-        classes.push(event(format!("{name}_begin"), Kind::Begin, fields));
-        classes.push(event(format!("{name}_end"), Kind::End, Vec::new()));
+    Event { provider: "late".into(), name, level: Level::DEFAULT, kind, init: false, format: None, fields }
+}
+
+/// The whole latency, or a job's response with its deadline, and the segments, as spans of the thread. Where in its response a
+/// job's code began is an event amidst them.
+fn spans(incident: &Incident) -> Told {
+    let (latency, limit) = (incident.latency_ns / 1000, incident.limit_ns / 1000);
+    let (whole, kind, first, number, why) = match &incident.job {
+        Some(job) => {
+            let why = format!("{} took {latency} µs; the deadline is {limit} µs", job.name);
+            ("response", Kind::Job, "deadline_ns", incident.limit_ns, why)
+        }
+        None => {
+            let why = format!("ran {latency} µs late; the limit is {limit} µs");
+            ("latency", Kind::Begin, "ns", incident.latency_ns, why)
+        }
+    };
+    let mut classes =
+        vec![class(format!("{whole}_begin"), kind, first), class(format!("{whole}_end"), Kind::End, "")];
+    for cause in Cause::ALL {
+        let name = name_of(cause);
+        classes.push(class(format!("{name}_begin"), Kind::Begin, "ns"));
+        classes.push(class(format!("{name}_end"), Kind::End, ""));
     }
     let (tid, cpu) = (incident.thread.tid, incident.question.cpu);
     let told = |class, time, payload| ToldEvent { class, time, cpu, tid, payload };
-    let (latency, limit) = (incident.latency_ns / 1000, incident.limit_ns / 1000);
-    let why = match &incident.job {
-        Some(job) => format!("{} took {latency} µs; the deadline is {limit} µs", job.name),
-        None => format!("ran {latency} µs late; the limit is {limit} µs"),
-    };
     let (begin, end) = (incident.question.begin(), incident.question.end);
-    let mut events = vec![told(0, begin, Payload::default().word(incident.latency_ns).text(&why).done())];
+    let mut events = vec![told(0, begin, Payload::default().word(number).text(&why).done())];
     for segment in &incident.segments {
         let place = Cause::ALL.iter().position(|cause| *cause == segment.cause).unwrap_or_default();
         let payload = Payload::default().word(segment.length()).text(&segment.in_words()).done();
@@ -184,6 +190,13 @@ fn spans(incident: &Incident) -> Told {
         events.push(told(3 + place * 2, segment.end, Vec::new()));
     }
     events.push(told(1, end, Vec::new()));
+    if let Some(job) = &incident.job {
+        let time = job.begin_ns.clamp(begin, end);
+        let payload = Payload::default().word(time - begin).text(&format!("{} begins", job.name)).done();
+        let place = events.partition_point(|event| event.time <= time).clamp(1, events.len() - 1);
+        events.insert(place, told(classes.len(), time, payload));
+        classes.push(class("job_begins".into(), Kind::Instant, "after_ns"));
+    }
     let by = ToldBy::Program(incident.pid, incident.thread.name.clone());
     Told { by, classes, events, overwritten: 0 }
 }

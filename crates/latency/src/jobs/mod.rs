@@ -17,6 +17,7 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     fs::File,
     io::{self, Read as _, Write as _},
+    mem,
     os::{
         fd::{AsFd as _, BorrowedFd},
         unix::net::UnixStream,
@@ -39,6 +40,8 @@ use crate::{Error, watch::Trigger};
 use joiner::Joiner;
 use kernel::{Kernel, Told};
 use table::Numbers;
+
+pub(crate) use table::Tally;
 
 pub use joiner::{Activation, Odd, Release, Wake};
 pub use table::{BOUNDS, JobReport, JobsReport, Longest, Part};
@@ -84,10 +87,25 @@ struct Shared {
     is_over: AtomicBool,
 }
 
+/// What was seen since somebody has taken it.
+#[derive(Default)]
+pub(crate) struct Recent {
+    /// How long jobs were watched, in nanoseconds.
+    pub watched: u64,
+    /// Begins, ends and wake-ups that were lost.
+    pub lost: u64,
+    /// Jobs that were activated, by name.
+    pub jobs: Vec<(String, Tally)>,
+}
+
 #[derive(Default)]
 struct Table {
     /// CLOCK_REALTIME in nanoseconds.
     from: u64,
+    /// CLOCK_MONOTONIC when somebody took what is recent, in nanoseconds.
+    taken: u64,
+    /// What was lost until then.
+    taken_lost: u64,
     jobs: BTreeMap<u32, Numbers>,
     lost_events: u64,
     lost_messages: u64,
@@ -115,7 +133,8 @@ impl Jobs {
     pub fn begin(name: &str, wishes: Vec<Wish>, told: Option<File>) -> Result<Self, Error> {
         let mut kernel = Kernel::begin(name)?;
         let shared = Arc::new(Shared::default());
-        let mut table = Table { from: tompion_os::realtime_ns(), ..Table::default() };
+        let (from, taken) = (tompion_os::realtime_ns(), tompion_os::monotonic_ns());
+        let mut table = Table { from, taken, ..Table::default() };
         for (wish, number) in wishes.iter().zip(0..) {
             if let Which::Probed { name, begin, end } = &wish.which {
                 kernel.put_probes(number, begin, end)?;
@@ -163,6 +182,22 @@ impl Jobs {
         // What matters is the list.
         let _ = (&self.bell).read(&mut [0; 64]);
         lock(&self.shared.missed).pop_front()
+    }
+
+    /// What was seen since this was asked last.
+    pub(crate) fn take_recent(&self) -> Recent {
+        let mut table = self.shared.table();
+        let (now, lost) = (tompion_os::monotonic_ns(), table.lost_events + table.lost_messages);
+        let watched = now.saturating_sub(mem::replace(&mut table.taken, now));
+        let lost = lost.saturating_sub(mem::replace(&mut table.taken_lost, lost));
+        let taken = table.jobs.values_mut().map(|numbers| (numbers.name().to_owned(), numbers.take_recent()));
+        let jobs = taken.filter(|(_, tally)| tally.activations > 0).collect();
+        Recent { watched, lost, jobs }
+    }
+
+    /// Why no more comes from programs that use `TOMPION_JOB`, if so.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.table().failure.clone()
     }
 
     /// What was seen until now.

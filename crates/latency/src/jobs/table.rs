@@ -1,6 +1,6 @@
 //! What is known of each job: how many activations, how long they took, how many were too late.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, mem};
 
 use serde::Serialize;
 
@@ -110,13 +110,15 @@ pub struct Longest {
     pub deadline_us: Option<f64>,
 }
 
-/// Lengths of one part.
+/// Lengths of one part, in nanoseconds.
 #[derive(Clone, Debug, Default)]
-struct Lengths {
-    places: Histogram,
+pub struct Lengths {
+    /// How many were how long.
+    pub places: Histogram,
     within: [u64; BOUNDS.len()],
     count: u64,
-    sum: u64,
+    /// All together.
+    pub sum: u64,
     last: u64,
     longest: u64,
 }
@@ -155,21 +157,53 @@ fn deadline_us(ns: u64) -> Option<f64> {
     (ns != 0).then(|| us(ns))
 }
 
+/// What is counted of activations, from some time on.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// How many.
+    pub activations: u64,
+    /// Their response times.
+    pub response: Lengths,
+    /// How many were longer than their deadline.
+    pub misses: u64,
+    /// Of these, how many would have been even if they had begun at their release.
+    pub overruns: u64,
+    /// That of the last activation, in nanoseconds; 0 for none.
+    pub deadline: u64,
+    /// What began them.
+    pub released_by: BTreeMap<Release, u64>,
+    /// The one with the longest response, and its thread's name.
+    pub longest: Option<(Activation, String)>,
+}
+
+impl Tally {
+    /// Counts an activation. True if it missed its deadline.
+    fn add(&mut self, activation: &Activation) -> bool {
+        self.activations += 1;
+        self.response.add(activation.response());
+        *self.released_by.entry(activation.by).or_default() += 1;
+        if self.longest.as_ref().is_none_or(|(longest, _)| activation.response() > longest.response()) {
+            self.longest = Some((*activation, thread_name(activation.tid)));
+        }
+        self.deadline = activation.deadline;
+        let is_late = activation.deadline != 0 && activation.response() > activation.deadline;
+        self.misses += u64::from(is_late);
+        self.overruns += u64::from(is_late && activation.execution() > activation.deadline);
+        is_late
+    }
+}
+
 /// A job's numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers {
     name: String,
     threads: Vec<u32>,
-    activations: u64,
-    response: Lengths,
+    all: Tally,
+    /// Since somebody has taken it.
+    recent: Tally,
     until_running: Lengths,
     until_begin: Lengths,
     execution: Lengths,
-    misses: u64,
-    overruns: u64,
-    deadline: u64,
-    released_by: BTreeMap<Release, u64>,
-    longest: Option<(Activation, String)>,
     odd: Odd,
 }
 
@@ -189,25 +223,21 @@ impl Numbers {
 
     /// Counts an activation, which has its deadline. True if it missed that.
     pub fn add(&mut self, activation: &Activation) -> bool {
-        self.activations += 1;
-        self.response.add(activation.response());
         self.until_begin.add(activation.until_begin());
         self.execution.add(activation.execution());
         if let Some(ns) = activation.until_running() {
             self.until_running.add(ns);
         }
-        *self.released_by.entry(activation.by).or_default() += 1;
         if !self.threads.contains(&activation.tid) && self.threads.len() < MOST_THREADS {
             self.threads.push(activation.tid);
         }
-        if self.longest.as_ref().is_none_or(|(longest, _)| activation.response() > longest.response()) {
-            self.longest = Some((*activation, thread_name(activation.tid)));
-        }
-        self.deadline = activation.deadline;
-        let is_late = activation.deadline != 0 && activation.response() > activation.deadline;
-        self.misses += u64::from(is_late);
-        self.overruns += u64::from(is_late && activation.execution() > activation.deadline);
-        is_late
+        self.recent.add(activation);
+        self.all.add(activation)
+    }
+
+    /// What was counted since this was asked last.
+    pub fn take_recent(&mut self) -> Tally {
+        mem::take(&mut self.recent)
     }
 
     /// What did not become an activation, so far.
@@ -217,19 +247,20 @@ impl Numbers {
 
     /// What is known, with the time of day ahead of CLOCK_MONOTONIC by so many nanoseconds.
     pub fn report(&self, ahead: u64) -> JobReport {
+        let all = &self.all;
         JobReport {
             name: self.name.clone(),
             threads: self.threads.len(),
-            activations: self.activations,
-            deadline_us: deadline_us(self.deadline),
-            response: self.response.part(),
+            activations: all.activations,
+            deadline_us: deadline_us(all.deadline),
+            response: all.response.part(),
             until_running: self.until_running.part(),
             until_begin: self.until_begin.part(),
             execution: self.execution.part(),
-            misses: self.misses,
-            overruns: self.overruns,
-            released_by: self.released_by.clone(),
-            longest: self.longest.as_ref().map(|(longest, thread)| Longest {
+            misses: all.misses,
+            overruns: all.overruns,
+            released_by: all.released_by.clone(),
+            longest: all.longest.as_ref().map(|(longest, thread)| Longest {
                 time_ns: longest.end + ahead,
                 pid: longest.pid,
                 tid: longest.tid,
@@ -291,6 +322,13 @@ mod tests {
         }
         let report = numbers.report(1_000_000_000);
         assert_eq!((report.activations, report.misses, report.overruns, report.threads), (4, 2, 1, 1));
+        // What is taken is taken once; the rest goes on.
+        let recent = numbers.take_recent();
+        assert_eq!(
+            (recent.activations, recent.misses, recent.overruns, recent.response.sum),
+            (4, 2, 1, 6_900_001)
+        );
+        assert_eq!((numbers.take_recent().activations, numbers.report(0).activations), (0, 4));
         assert_eq!((report.response.last_us, report.response.max_us), (5000.0, 5000.0));
         assert_eq!(report.released_by, BTreeMap::from([(Release::Timer, 4)]));
         // All but the last are within 1 ms.

@@ -1,15 +1,16 @@
-//! The longest latencies over days and years: a panel for each kind, a line for each CPU.
+//! The longest latencies over days and years: a panel for each kind, a line for each CPU; and a panel for each job, with its
+//! deadline.
 //!
 //! Where more than one row stands at a place, the line is the longest of them, and a band reaches down to the shortest of
 //! their maxima: one sees the single late one and what is usual.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::{collections::BTreeMap, fmt::Write, ops::RangeInclusive};
 
 use serde::Serialize;
 
 use super::{COLOURS, LEFT, Theme, begin, escaped, legend, power_in_words};
 use crate::{
-    history::{Point, Span},
+    history::{Longest, Point, Response, Span},
     kinds::Kind,
 };
 
@@ -23,6 +24,8 @@ const HEAD: f64 = 66.0;
 const PLACES: usize = ((WIDTH - LEFT - RIGHT) / 2.0) as usize;
 /// No place is shorter than rows usually are, in milliseconds.
 const SHORTEST: i64 = 300_000;
+/// More jobs have no panel.
+const MOST_JOBS: usize = 12;
 
 /// A time on the axis.
 #[derive(Clone, Debug)]
@@ -56,12 +59,23 @@ pub struct Series {
 /// What a row of one CPU has at a place: the shortest and the longest of the maxima there, in nanoseconds.
 type Places = Vec<Option<(u64, u64)>>;
 
-/// The longest latencies of a time, by kind and CPU, in as many places as a picture has.
+/// A job's longest responses and what they are held against.
+#[derive(Clone, Debug)]
+struct JobLine {
+    places: Places,
+    /// At each place the shortest deadline, in nanoseconds, or 0; and whether one was missed.
+    limits: Vec<(u64, bool)>,
+    /// How many were missed in all.
+    misses: u64,
+}
+
+/// The longest latencies of a time, by kind and CPU, and responses by job, in as many places as a picture has.
 #[derive(Clone, Debug)]
 pub struct Maxima {
     span: Span,
     places: usize,
     lines: BTreeMap<Kind, BTreeMap<u32, Places>>,
+    jobs: BTreeMap<String, JobLine>,
 }
 
 impl Maxima {
@@ -69,23 +83,68 @@ impl Maxima {
     pub fn of(span: Span) -> Self {
         let length = span.to_ms.saturating_sub(span.from_ms).max(1);
         let places = usize::try_from(length / SHORTEST).unwrap_or(0).clamp(1, PLACES);
-        Self { span, places, lines: BTreeMap::new() }
+        Self { span, places, lines: BTreeMap::new(), jobs: BTreeMap::new() }
     }
 
-    /// Adds a row.
-    pub fn add(&mut self, point: &Point) {
-        // Rows begin and end a moment late: what reaches less than half into a place is none of its.
-        let margin = (self.length() / self.places as i64 / 2).min(point.duration_ms / 2);
-        let end = point.start_ms.saturating_add(point.duration_ms);
-        let ends =
-            (self.place(point.start_ms.saturating_add(margin)), self.place(end.saturating_sub(margin + 1)));
-        let Some((first, last)) = ends.0.zip(ends.1) else { return };
+    /// Adds what a row has.
+    pub fn add(&mut self, longest: &Longest<'_>) {
+        match longest {
+            Longest::Latency(point) => self.add_latency(point),
+            Longest::Response(response) => self.add_response(response),
+        }
+    }
+
+    fn add_latency(&mut self, point: &Point) {
+        let Some(covered) = self.covered(point.start_ms, point.duration_ms) else { return };
         let empty = || vec![None; self.places];
         let line = self.lines.entry(point.kind).or_default().entry(point.cpu).or_insert_with(empty);
-        for place in line.get_mut(first..=last.max(first)).unwrap_or_default() {
-            let (least, most) = place.unwrap_or((point.ns, point.ns));
-            *place = Some((least.min(point.ns), most.max(point.ns)));
+        widen(line, covered, point.ns);
+    }
+
+    fn add_response(&mut self, response: &Response<'_>) {
+        let Some(covered) = self.covered(response.start_ms, response.duration_ms) else { return };
+        if !self.jobs.contains_key(response.job) {
+            let places = vec![None; self.places];
+            let line = JobLine { places, limits: vec![(0, false); self.places], misses: 0 };
+            self.jobs.insert(response.job.to_owned(), line);
         }
+        let Some(line) = self.jobs.get_mut(response.job) else { return };
+        line.misses = line.misses.saturating_add(response.misses);
+        widen(&mut line.places, covered.clone(), response.ns);
+        for (deadline, is_missed) in line.limits.get_mut(covered).unwrap_or_default() {
+            *deadline = match *deadline {
+                0 => response.deadline_ns,
+                known if response.deadline_ns == 0 => known,
+                known => known.min(response.deadline_ns),
+            };
+            *is_missed |= response.misses > 0;
+        }
+    }
+
+    /// Takes the jobs out of it, for a picture of their own.
+    #[must_use]
+    pub fn split_jobs(&mut self) -> Self {
+        Self {
+            span: self.span,
+            places: self.places,
+            lines: BTreeMap::new(),
+            jobs: std::mem::take(&mut self.jobs),
+        }
+    }
+
+    /// Whether there is any job.
+    pub fn has_jobs(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
+    /// Which places a row covers.
+    fn covered(&self, start_ms: i64, duration_ms: i64) -> Option<RangeInclusive<usize>> {
+        // Rows begin and end a moment late: what reaches less than half into a place is none of its.
+        let margin = (self.length() / self.places as i64 / 2).min(duration_ms / 2);
+        let end = start_ms.saturating_add(duration_ms);
+        let first = self.place(start_ms.saturating_add(margin))?;
+        let last = self.place(end.saturating_sub(margin.saturating_add(1)))?;
+        Some(first..=last.max(first))
     }
 
     /// In milliseconds.
@@ -117,14 +176,17 @@ impl Maxima {
         self.lines.iter().flat_map(of_kind).collect()
     }
 
-    /// Whether there is nothing.
-    pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
-    }
-
     fn x_of(&self, time_ms: i64) -> f64 {
         let share = time_ms.saturating_sub(self.span.from_ms) as f64 / self.length() as f64;
         share.clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
+    }
+}
+
+/// Adds a length to some places.
+fn widen(line: &mut Places, covered: RangeInclusive<usize>, ns: u64) {
+    for place in line.get_mut(covered).unwrap_or_default() {
+        let (least, most) = place.unwrap_or((ns, ns));
+        *place = Some((least.min(ns), most.max(ns)));
     }
 }
 
@@ -135,10 +197,10 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(lines: &BTreeMap<u32, Places>) -> Self {
-        let all = || lines.values().flatten().flatten();
-        let least = all().map(|place| place.0).min().unwrap_or(1000).max(1000);
-        let most = all().map(|place| place.1).max().unwrap_or(1000).max(1000);
+    fn of<'a>(lines: impl Iterator<Item = &'a Places>, others: impl Iterator<Item = u64>) -> Self {
+        let all = lines.flatten().flatten().copied().chain(others.map(|ns| (ns, ns)));
+        let both = all.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+        let (least, most) = both.map_or((1000, 1000), |(least, most)| (least.max(1000), most.max(1000)));
         let low = (least / 1000).max(1).ilog10() as i32;
         let high = (most.div_ceil(1000)).max(1).ilog10() as i32 + 1;
         Self { low, high: high.max(low + 1) }
@@ -154,31 +216,115 @@ impl Scale {
 
 /// The picture, an SVG document.
 pub fn maxima(found: &Maxima, title: &str, (ticks, marks): (&[Tick], &[Mark]), theme: Theme) -> String {
-    let panels = found.lines.len().max(1);
-    let mut text = begin((WIDTH, HEAD + panels as f64 * PANEL), title, theme);
+    let jobs = chosen(&found.jobs);
+    let left_out = found.jobs.len() - jobs.len();
+    let panels = (found.lines.len() + jobs.len()).max(1);
+    let foot = if left_out > 0 { BOTTOM } else { 0.0 };
+    let mut text = begin((WIDTH, HEAD + panels as f64 * PANEL + foot), title, theme);
     let mut cpus: Vec<u32> = found.lines.values().flat_map(|lines| lines.keys().copied()).collect();
     cpus.sort_unstable();
     cpus.dedup();
     let labels: Vec<String> = cpus.iter().map(|cpu| format!("CPU {cpu}")).collect();
     legend(&mut text, labels.iter().map(String::as_str), WIDTH - 160.0);
-    for (number, (kind, lines)) in found.lines.iter().enumerate() {
-        let _ = writeln!(text, "<g transform=\"translate({LEFT},{})\">", HEAD + TOP + number as f64 * PANEL);
-        let scale = Scale::of(lines);
-        name(&mut text, *kind, lines);
-        axes(&mut text, found, &scale, ticks);
-        for (cpu, places) in lines {
-            let colour = cpus.binary_search(cpu).unwrap_or(0) % COLOURS.len();
-            let (line, band) = paths(places, &scale);
-            if !band.is_empty() {
-                let _ = writeln!(text, "<path class=\"band f{colour}\" d=\"{band}\"/>");
-            }
-            let _ = writeln!(text, "<path class=\"line s{colour}\" d=\"{line}\"/>");
-        }
+    let mut top = HEAD + TOP;
+    let mut panel = |draw: &dyn Fn(&mut String)| {
+        let _ = writeln!(text, "<g transform=\"translate({LEFT},{top})\">");
+        draw(&mut text);
         draw_marks(&mut text, found, marks);
         text.push_str("</g>\n");
+        top += PANEL;
+    };
+    for (kind, lines) in &found.lines {
+        panel(&|text: &mut String| draw_kind(text, found, (*kind, lines, &cpus), ticks));
+    }
+    for (name, line) in jobs {
+        panel(&|text: &mut String| draw_job(text, found, (name, line), ticks));
+    }
+    if left_out > 0 {
+        let _ = writeln!(
+            text,
+            "<text class=\"dim\" x=\"{LEFT}\" y=\"{}\">and {left_out} more that missed no more deadlines</text>",
+            top - TOP + BOTTOM / 2.0
+        );
     }
     text.push_str("</svg>\n");
     text
+}
+
+/// Jobs that have room, by name: those with the most misses.
+fn chosen(jobs: &BTreeMap<String, JobLine>) -> Vec<(&str, &JobLine)> {
+    let mut all: Vec<_> = jobs.iter().map(|(name, line)| (name.as_str(), line)).collect();
+    all.sort_by_key(|(_, line)| std::cmp::Reverse(line.misses));
+    all.truncate(MOST_JOBS);
+    all.sort_by_key(|(name, _)| *name);
+    all
+}
+
+fn draw_kind(
+    text: &mut String,
+    found: &Maxima,
+    (kind, lines, cpus): (Kind, &BTreeMap<u32, Places>, &[u32]),
+    ticks: &[Tick],
+) {
+    let scale = Scale::of(lines.values(), std::iter::empty());
+    name(text, kind, lines);
+    axes(text, found, &scale, ticks);
+    for (cpu, places) in lines {
+        let colour = cpus.binary_search(cpu).unwrap_or(0) % COLOURS.len();
+        draw_line(text, places, &scale, (&format!("f{colour}"), &format!("s{colour}")));
+    }
+}
+
+/// A line and its band, in these colours.
+fn draw_line(text: &mut String, places: &Places, scale: &Scale, (fill, stroke): (&str, &str)) {
+    let (line, band) = paths(places, scale);
+    if !band.is_empty() {
+        let _ = writeln!(text, "<path class=\"band {fill}\" d=\"{band}\"/>");
+    }
+    let _ = writeln!(text, "<path class=\"line {stroke}\" d=\"{line}\"/>");
+}
+
+/// A job's longest responses, its deadline as a dashed line, and dots where it was missed.
+fn draw_job(text: &mut String, found: &Maxima, (name, line): (&str, &JobLine), ticks: &[Tick]) {
+    let deadlines = || line.limits.iter().map(|limit| limit.0).filter(|ns| *ns > 0);
+    let scale = Scale::of([&line.places].into_iter(), deadlines());
+    let _ = write!(text, "<text class=\"title\" y=\"-12\">{}</text>", escaped(name));
+    let longest = line.places.iter().flatten().map(|place| place.1).max().unwrap_or(0);
+    let mut words = vec![format!("longest response {}", in_words(longest))];
+    if let Some(deadline) = deadlines().min() {
+        words.push(format!("deadline (dashed) {}", in_words(deadline)));
+    }
+    match line.misses {
+        0 => {}
+        1 => words.push("1 missed (dot)".into()),
+        misses => words.push(format!("{misses} missed (dots)")),
+    }
+    let _ = writeln!(
+        text,
+        "<text class=\"dim\" x=\"{}\" y=\"-12\" text-anchor=\"end\">{}</text>",
+        WIDTH - LEFT - RIGHT,
+        words.join(", ")
+    );
+    axes(text, found, &scale, ticks);
+    let limits: Places = line.limits.iter().map(|(ns, _)| (*ns > 0).then_some((*ns, *ns))).collect();
+    let _ = writeln!(text, "<path class=\"line deadline\" d=\"{}\"/>", paths(&limits, &scale).0);
+    draw_line(text, &line.places, &scale, ("job-band", "job"));
+    let step = (WIDTH - LEFT - RIGHT) / line.places.len().max(1) as f64;
+    for (number, (place, limit)) in line.places.iter().zip(&line.limits).enumerate() {
+        if let (Some((_, most)), (_, true)) = (place, limit) {
+            let (x, y) = ((number as f64 + 0.5) * step, scale.y_of(*most as f64));
+            let _ = writeln!(text, "<circle class=\"incident\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
+        }
+    }
+}
+
+/// A length as people read it.
+fn in_words(ns: u64) -> String {
+    match ns {
+        ..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.1} s", ns as f64 / 1e9),
+    }
 }
 
 fn name(text: &mut String, kind: Kind, lines: &BTreeMap<u32, Places>) {
@@ -188,9 +334,9 @@ fn name(text: &mut String, kind: Kind, lines: &BTreeMap<u32, Places>) {
     if let Some((ns, cpu)) = most {
         let _ = writeln!(
             text,
-            "<text class=\"dim\" x=\"{}\" y=\"-12\" text-anchor=\"end\">longest {:.1} µs, CPU {cpu}</text>",
+            "<text class=\"dim\" x=\"{}\" y=\"-12\" text-anchor=\"end\">longest {}, CPU {cpu}</text>",
             WIDTH - LEFT - RIGHT,
-            ns as f64 / 1000.0
+            in_words(ns)
         );
     }
 }
@@ -278,8 +424,47 @@ mod tests {
 
     const DAY: i64 = 86_400_000;
 
-    fn point(start_ms: i64, ns: u64) -> Point {
-        Point { start_ms, duration_ms: 300_000, cpu: 1, kind: Kind::Wakeup, ns }
+    fn point(start_ms: i64, ns: u64) -> Longest<'static> {
+        Longest::Latency(Point { start_ms, duration_ms: 300_000, cpu: 1, kind: Kind::Wakeup, ns })
+    }
+
+    fn response(start_ms: i64, job: &str, (ns, deadline_ns): (u64, u64)) -> Longest<'_> {
+        let misses = u64::from(deadline_ns > 0 && ns > deadline_ns);
+        Longest::Response(Response { start_ms, duration_ms: 300_000, job, ns, deadline_ns, misses })
+    }
+
+    #[test]
+    fn jobs_have_panels_with_their_deadlines_and_misses() {
+        let mut maxima = Maxima::of(Span { from_ms: 0, to_ms: DAY });
+        maxima.add(&point(0, 5000));
+        for (row, ns) in [(0, 70_000), (1, 90_000), (2, 230_000), (7, 80_000)] {
+            maxima.add(&response(row * 300_000, "motor:<control>", (ns, 200_000)));
+        }
+        maxima.add(&response(0, "log", (9000, 0)));
+        let draw = |maxima: &Maxima| super::maxima(maxima, "a day", (&[], &[]), Theme::Light);
+        let picture = draw(&maxima);
+        for words in [
+            "motor:&lt;control&gt;",
+            "longest response 230.0 µs, deadline (dashed) 200.0 µs, 1 missed (dot)<",
+            "longest response 9.0 µs<",
+            "longest 5.0 µs, CPU 1",
+        ] {
+            assert!(picture.contains(words), "{words}: {picture}");
+        }
+        assert_eq!((picture.matches("<circle").count(), picture.matches("<g ").count()), (1, 3));
+        let line = &maxima.jobs["motor:<control>"];
+        assert_eq!(line.limits[1..4], [(200_000, false), (200_000, true), (0, false)]);
+        // Apart from each other.
+        let jobs = maxima.split_jobs();
+        assert!(jobs.has_jobs() && !maxima.has_jobs());
+        assert!(!draw(&maxima).contains("motor") && !draw(&jobs).contains("CPU 1"));
+        // Of many, those are drawn that missed the most.
+        let names: Vec<String> = (0..40).map(|number| format!("job {number}")).collect();
+        for (number, name) in (0..).zip(&names) {
+            maxima.add(&response(0, name, if number == 30 { (9, 5) } else { (5, 9) }));
+        }
+        let picture = draw(&maxima);
+        assert!(picture.contains(">job 30<") && picture.contains("and 28 more"), "{picture}");
     }
 
     #[test]
@@ -309,7 +494,7 @@ mod tests {
         assert_eq!(places.iter().flatten().filter(|place| place.1 == 2_000_000).count(), 1);
         let picture = super::maxima(&maxima, "a <year>", (&[], &[]), Theme::Reader);
         assert!(picture.contains("a &lt;year&gt;") && picture.contains("class=\"band f0\""));
-        assert!(picture.contains("longest 2000.0 µs, CPU 1"), "{picture}");
+        assert!(picture.contains("longest 2.0 ms, CPU 1"), "{picture}");
     }
 
     #[test]

@@ -31,11 +31,13 @@ const SHAPES: &str = ".plot text{font-family:Inter,system-ui,sans-serif;font-siz
     .plot .title{font-weight:600;font-size:13px}.plot .head{font-weight:600;font-size:16px}\
     .plot .grid{stroke-width:1}.plot .line{fill:none;stroke-width:1.6;stroke-linejoin:round}\
     .plot .band{stroke:none;opacity:.16}.plot .longest{stroke-width:1.2;stroke-dasharray:3 3}\
-    .plot .mark{stroke-width:1;stroke-dasharray:2 3}";
+    .plot .mark{stroke-width:1;stroke-dasharray:2 3}.plot .deadline{stroke-dasharray:6 4;stroke-width:1.2}";
 const LIGHT: &str = ".plot text{fill:#24292f}.plot .dim{fill:#57606a}.plot .page{fill:#fff}\
-    .plot .grid{stroke:#d8dee4}.plot .mark{stroke:#57606a}.plot .incident{fill:#cf222e}";
+    .plot .grid{stroke:#d8dee4}.plot .mark{stroke:#57606a}.plot .incident{fill:#cf222e}.plot .deadline{stroke:#cf222e}\
+    .plot .job{stroke:#424a53}.plot .job-band{fill:#424a53}";
 const DARK: &str = ".plot text{fill:#e6edf3}.plot .dim{fill:#9da7b1}.plot .page{fill:#0d1117}\
-    .plot .grid{stroke:#262d36}.plot .mark{stroke:#9da7b1}.plot .incident{fill:#f85149}";
+    .plot .grid{stroke:#262d36}.plot .mark{stroke:#9da7b1}.plot .incident{fill:#f85149}.plot .deadline{stroke:#f85149}\
+    .plot .job{stroke:#b1bac4}.plot .job-band{fill:#b1bac4}";
 
 /// The rules of all pictures.
 fn style(theme: Theme) -> String {

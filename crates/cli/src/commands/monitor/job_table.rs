@@ -1,20 +1,56 @@
 //! The table of jobs.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
-use tompion_latency::jobs::{JobReport, JobsReport, Longest, Release};
+use tompion_latency::{
+    history::{HistoryJob, HistoryJobs},
+    jobs::{JobReport, JobsReport, Longest, Release},
+};
 
-use super::text::{BOLD, CYAN, DIM, END, RED, SCALE, YELLOW, distribution, microseconds, time};
+use super::text::{BOLD, CYAN, DIM, END, RED, SCALE, YELLOW, distribution, microseconds, span, time};
 use crate::messages::{counted, grouped, harmless};
 
-/// Jobs, and in a wide one what they are made of.
-pub fn jobs(text: &mut String, report: &JobsReport, wide: bool) {
+/// The line above jobs; `first` is the name of the first length.
+fn head(text: &mut String, first: &str, wide: bool) {
     let scale = if wide { SCALE } else { "" };
     let _ = writeln!(
         text,
         "\n{BOLD}{:<20}{:>12}{:>10}{:>10}{:>10}{:>10}{:>8}{END}  {DIM}{scale}{END}",
-        "job", "activations", "last", "99.9 %", "longest", "deadline", "misses"
+        "job", "activations", first, "99.9 %", "longest", "deadline", "misses"
     );
+}
+
+/// A job's line.
+struct Line<'a> {
+    name: &'a str,
+    activations: u64,
+    /// The one that [`head`] names, what 99.9 % don't reach, and the longest, in microseconds.
+    lengths: [f64; 3],
+    deadline: String,
+    misses: u64,
+    bars: String,
+}
+
+impl Line<'_> {
+    fn write(&self, text: &mut String) {
+        let style = if self.misses > 0 { RED } else { "" };
+        let length = |us: f64| if self.activations == 0 { "-".into() } else { microseconds(us) };
+        let [first, below, longest] = self.lengths.map(length);
+        let _ = writeln!(
+            text,
+            "{:<20}{:>12}{first:>10}{below:>10}{BOLD}{longest:>10}{END}{:>10}{style}{:>8}{END}  {CYAN}{}{END}",
+            harmless(self.name),
+            grouped(self.activations),
+            self.deadline,
+            grouped(self.misses),
+            self.bars
+        );
+    }
+}
+
+/// Jobs, and in a wide one what they are made of.
+pub fn jobs(text: &mut String, report: &JobsReport, wide: bool) {
+    head(text, "last", wide);
     for job in &report.jobs {
         row(text, job, wide);
     }
@@ -36,32 +72,23 @@ pub fn jobs(text: &mut String, report: &JobsReport, wide: bool) {
 }
 
 fn row(text: &mut String, job: &JobReport, wide: bool) {
-    let style = if job.misses > 0 { RED } else { "" };
-    let bars = if wide { distribution(&job.response.places) } else { String::new() };
-    let response = |us: f64| if job.activations == 0 { "-".into() } else { microseconds(us) };
-    let _ = writeln!(
-        text,
-        "{:<20}{:>12}{:>10}{:>10}{BOLD}{:>10}{END}{:>10}{style}{:>8}{END}  {CYAN}{bars}{END}",
-        harmless(&job.name),
-        grouped(job.activations),
-        response(job.response.last_us),
-        response(job.response.p999_us),
-        response(job.response.max_us),
-        job.deadline_us.map_or("-".into(), microseconds),
-        grouped(job.misses),
-    );
+    let line = Line {
+        name: &job.name,
+        activations: job.activations,
+        lengths: [job.response.last_us, job.response.p999_us, job.response.max_us],
+        deadline: job.deadline_us.map_or("-".into(), microseconds),
+        misses: job.misses,
+        bars: if wide { distribution(&job.response.places) } else { String::new() },
+    };
+    line.write(text);
     if !wide || job.activations == 0 {
         return;
     }
     let running = (job.until_running.count > 0).then_some(job.until_running.p999_us);
     let parts = parts(running, job.until_begin.p999_us, job.execution.p999_us);
-    let released: Vec<String> = Release::ALL
-        .iter()
-        .filter_map(|by| Some(format!("{} {}", by.words(), grouped(*job.released_by.get(by)?))))
-        .collect();
-    let _ = writeln!(text, "{DIM}  99.9 %   {parts}; from {}{END}", released.join(", "));
+    let _ = writeln!(text, "{DIM}  99.9 %   {parts}; from {}{END}", released(&job.released_by));
     if let Some(longest) = &job.longest {
-        let _ = writeln!(text, "{DIM}  longest  {}{END}", in_parts(longest));
+        let _ = writeln!(text, "{DIM}  longest  {}{END}", in_parts(longest, "%H:%M:%S%.3f"));
     }
     let odd = job.odd.without_begin + job.odd.without_end;
     if odd > 0 {
@@ -74,8 +101,57 @@ fn parts(until_running: Option<f64>, until_begin: f64, execution: f64) -> String
     format!("{running}{} to begin, {} to end", microseconds(until_begin), microseconds(execution))
 }
 
-fn in_parts(longest: &Longest) -> String {
-    let parts = parts(longest.until_running_us, longest.until_begin_us, longest.execution_us);
-    let (thread, when) = (harmless(&longest.thread), time(longest.time_ns, "%H:%M:%S%.3f"));
-    format!("{parts}; {thread} {} at {when}", longest.tid)
+/// The parts of a longest response.
+pub fn parts_of(longest: &Longest) -> String {
+    parts(longest.until_running_us, longest.until_begin_us, longest.execution_us)
+}
+
+/// The same with whose it was, and when in this format.
+fn in_parts(longest: &Longest, format: &str) -> String {
+    let (thread, when) = (harmless(&longest.thread), time(longest.time_ns, format));
+    format!("{}; {thread} {} at {when}", parts_of(longest), longest.tid)
+}
+
+/// What released how many.
+pub fn released(by: &BTreeMap<Release, u64>) -> String {
+    let words = by.iter().map(|(by, count)| format!("{} {}", by.words(), grouped(*count)));
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// A job's deadline in a history; the shortest and the longest where there were several.
+pub fn deadlines(job: &HistoryJob) -> String {
+    match job.deadlines_us {
+        None => "-".into(),
+        Some([one, other]) if one.to_bits() == other.to_bits() => microseconds(one),
+        Some(both) => both.map(microseconds).join(" – "),
+    }
+}
+
+/// Jobs of a time of a history.
+pub fn of_history(text: &mut String, found: &HistoryJobs) {
+    head(text, "50 %", true);
+    for job in &found.jobs {
+        let line = Line {
+            name: &job.name,
+            activations: job.activations,
+            lengths: [job.p50_us, job.p999_us, job.max_us],
+            deadline: deadlines(job),
+            misses: job.misses,
+            bars: distribution(&job.places),
+        };
+        line.write(text);
+        let _ = writeln!(text, "{DIM}  all      from {}{END}", released(&job.released_by));
+        if let Some(longest) = &job.longest {
+            let _ = writeln!(text, "{DIM}  longest  {}{END}", in_parts(longest, "%Y-%m-%d %H:%M:%S%.3f"));
+        }
+    }
+    if found.jobs.is_empty() {
+        let _ = writeln!(text, "{DIM}none was activated{END}");
+    }
+    let watched = span(found.watched_ms.saturating_mul(1_000_000));
+    let _ = writeln!(text, "{DIM}jobs were watched for {watched}{END}");
+    if found.lost > 0 {
+        let lost = counted(found.lost, "begin, end or wake-up");
+        let _ = writeln!(text, "{YELLOW}{lost} lost{END}: rings were full");
+    }
 }

@@ -10,6 +10,7 @@ use tompion_latency::{
     Kind, Monitor,
     history::{self, Fact, Incident, Keeper, Store},
     incident,
+    jobs::Jobs,
 };
 use tompion_machine::{Root, description};
 
@@ -21,6 +22,8 @@ pub struct Keeping {
     keeper: Keeper,
     /// What was said last of why it can't be written.
     failure: String,
+    /// Whether it was said why programs aren't heard.
+    is_deafness_said: bool,
 }
 
 impl Keeping {
@@ -30,7 +33,8 @@ impl Keeping {
         let facts = description::describe(&Root::default());
         let facts: Vec<Fact> =
             facts.into_iter().map(|fact| Fact { name: fact.name, value: fact.value }).collect();
-        Ok(Self { keeper: Keeper::begin(&path, monitor, &facts)?, failure: String::new() })
+        let keeper = Keeper::begin(&path, monitor, &facts)?;
+        Ok(Self { keeper, failure: String::new(), is_deafness_said: false })
     }
 
     /// The file.
@@ -49,6 +53,10 @@ impl Keeping {
         if !monitor.goes_on() {
             self.keeper.write(monitor)?;
             bail!("somebody has stopped the monitor; {} has what it counted", self.store().path().display());
+        }
+        if let Some(failure) = monitor.jobs().and_then(Jobs::failure).filter(|_| !self.is_deafness_said) {
+            self.is_deafness_said = true;
+            say(format!("jobs of programs are not counted any more: {failure}"));
         }
         match self.keeper.look(monitor) {
             Ok(()) => {}

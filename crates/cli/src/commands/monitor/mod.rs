@@ -52,6 +52,7 @@ use keep::{Beside, Keeping};
     sudo tompion monitor --threshold 100us     # keep what happened before each wake-up later than that\n  \
     tompion monitor explain                    # why the last of them was late\n  \
     sudo tompion monitor --job 'motor:*'       # response times and missed deadlines of TOMPION_JOB\n  \
+    sudo tompion monitor --history --job 'motor:*'  # and keep them for years\n  \
     sudo tompion monitor reset                 # reports begin anew\n  \
     sudo tompion monitor stop                  # count no more\n\n\
 Counting goes on in the kernel when the command ends or is killed, until `stop` or the machine's end; the next one shows \
@@ -181,7 +182,7 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<()> {
     let is_live = io::stdout().is_terminal() && !watch.json;
     if watch.jobs.is_asked_for() && watch.duration.is_none() && !watch.is_to_last() && !is_live {
         bail!(
-            "jobs are watched while the command runs: add --duration TIME, --listen ADDRESS:PORT or --misses"
+            "jobs are watched while the command runs: add --duration TIME, --listen ADDRESS:PORT, --history or --misses"
         );
     }
     // Before anything begins, so that Ctrl-C ends it in order.

@@ -70,7 +70,7 @@ fn page(monitor: &mut Monitor, store: Option<&Store>, request: &Request<'_>) -> 
         "/api/maxima" => {
             let span = span(request)?;
             let mut found = Maxima::of(span);
-            let told = history()?.maxima(&Choice::of(span), |point| found.add(&point));
+            let told = history()?.maxima(&Choice::of(span), |longest| found.add(&longest));
             told.map_err(|error| error.to_string())?;
             json(&found.series())
         }

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, io::Write as _, path::PathBuf};
 use anyhow::bail;
 use clap::Args;
 use tompion_latency::{
-    history::{Choice, Comparison, KindComparison, Span, Store, Verdict},
+    history::{Choice, Comparison, KindComparison, Side, Span, Store, Verdict},
     plot::{self, Curve},
 };
 
@@ -110,23 +110,35 @@ fn whole(found: &Comparison) -> String {
             in_words(report.to_ms)
         );
     }
-    let _ = writeln!(
-        text,
-        "\n{BOLD}{:<21}{:>21}{:>21}{:>21}{:>21}{END}",
-        "", "50 %", "99.9 %", "99.999 %", "longest"
-    );
-    for kind in &found.kinds {
-        let below =
-            |share: &str| kind.sides.each_ref().map(|side| side.below_us.get(share).copied().unwrap_or(0.0));
-        let columns =
-            [below("50"), below("99.9"), below("99.999"), kind.sides.each_ref().map(|side| side.max_us)];
-        let pair = |[one, other]: [f64; 2]| format!("{} → {}", microseconds(one), microseconds(other));
-        let columns: String = columns.into_iter().map(|column| format!("{:>21}", pair(column))).collect();
-        let (style, word) = in_a_word(kind.verdict);
-        let _ = writeln!(text, "{:<21}{columns}  {style}{word}{END}", kind.kind.words());
+    table(&mut text, "", found.kinds.iter().map(|it| (it.kind.words(), &it.sides, it.verdict)));
+    if !found.jobs.is_empty() {
+        table(&mut text, "job", found.jobs.iter().map(|it| (it.name.as_str(), &it.sides, it.verdict)));
+    }
+    for job in found.jobs.iter().filter(|job| job.misses != [0, 0]) {
+        let of = |side: usize| format!("{} of {}", grouped(job.misses[side]), grouped(job.sides[side].count));
+        let _ =
+            writeln!(text, "{DIM}{} missed its deadline: {} → {}{END}", harmless(&job.name), of(0), of(1));
     }
     let _ = writeln!(text, "\n{}", verdict(found));
     text
+}
+
+/// Both sides beside each other, a line for each of some things; `head` says what they are.
+fn table<'a>(text: &mut String, head: &str, rows: impl Iterator<Item = (&'a str, &'a [Side; 2], Verdict)>) {
+    let _ = writeln!(
+        text,
+        "\n{BOLD}{head:<21}{:>21}{:>21}{:>21}{:>21}{END}",
+        "50 %", "99.9 %", "99.999 %", "longest"
+    );
+    for (name, sides, verdict) in rows {
+        let below =
+            |share: &str| sides.each_ref().map(|side| side.below_us.get(share).copied().unwrap_or(0.0));
+        let columns = [below("50"), below("99.9"), below("99.999"), sides.each_ref().map(|side| side.max_us)];
+        let pair = |[one, other]: [f64; 2]| format!("{} → {}", microseconds(one), microseconds(other));
+        let columns: String = columns.into_iter().map(|column| format!("{:>21}", pair(column))).collect();
+        let (style, word) = in_a_word(verdict);
+        let _ = writeln!(text, "{:<21}{columns}  {style}{word}{END}", harmless(name));
+    }
 }
 
 const fn in_a_word(verdict: Verdict) -> (&'static str, &'static str) {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use tompion_latency::{
     CpuReport, Kind, KindReport, Late,
-    history::{HistoryReport, Incident},
+    history::{HistoryJob, HistoryJobs, HistoryReport, Incident},
     of_all_cpus,
 };
 
@@ -14,7 +14,10 @@ use super::{
 };
 use crate::{
     commands::{
-        monitor::text::{self, longest, microseconds},
+        monitor::{
+            job_table,
+            text::{self, longest, microseconds},
+        },
         test::report::page::{escaped, page},
     },
     messages::{counted, grouped},
@@ -23,35 +26,47 @@ use crate::{
 /// As many rows as a table has of what there may be thousands of.
 const MOST: usize = 100;
 
-/// The page of a report, with its pictures: the longest over the time, and histograms.
-pub fn of(report: &HistoryReport, [maxima, histograms]: [&str; 2]) -> String {
+/// What a page shows, SVG documents.
+pub struct Pictures {
+    /// The longest latencies over the time.
+    pub maxima: String,
+    /// All of them by their length.
+    pub histograms: String,
+    /// The longest responses of jobs over the time, if there are jobs.
+    pub jobs: Option<String>,
+}
+
+/// The page of a report.
+pub fn of(report: &HistoryReport, pictures: &Pictures) -> String {
     let title =
         format!("Real-time latencies from {} to {}", in_words(report.from_ms), in_words(report.to_ms));
-    let figure = |picture: &str, caption: &str| {
-        format!("<figure>{picture}<figcaption>{caption}</figcaption></figure>\n")
-    };
     let sections = [
         head(&title, report),
         tiles(report),
         believed(report),
         "<h2>The longest latencies</h2>\n".into(),
         figure(
-            maxima,
+            &pictures.maxima,
             "The longest of each CPU, in steps of at least five minutes; where a step has more of them, the band \
              reaches down to the shortest of their maxima.",
         ),
         whose(&report.cpus),
         "<h2>All latencies</h2>\n".into(),
         figure(
-            histograms,
+            &pictures.histograms,
             "How many were how long, by CPU; both axes are logarithmic, dashed lines are the longest.",
         ),
         kinds(&report.cpus),
+        report.jobs.as_ref().map_or_else(String::new, |found| jobs(found, pictures.jobs.as_deref())),
         incidents(&report.incidents),
         events(report),
         systems(report),
     ];
     page(&title, &sections.concat())
+}
+
+fn figure(picture: &str, caption: &str) -> String {
+    format!("<figure>{picture}<figcaption>{caption}</figcaption></figure>\n")
 }
 
 fn head(title: &str, report: &HistoryReport) -> String {
@@ -157,6 +172,59 @@ fn whose(cpus: &[CpuReport]) -> String {
     let table =
         table(&["kind", "CPU", "longest", "whose", "when", "in which parts, and who had the CPU"], &rows);
     table.replace("<table>", "<table class=\"narrow prose\">")
+}
+
+/// Response times of jobs, and their longest.
+fn jobs(found: &HistoryJobs, picture: Option<&str>) -> String {
+    const HEADS: [&str; 10] = [
+        "job",
+        "activations",
+        "mean",
+        "50 %",
+        "99 %",
+        "99.9 %",
+        "longest",
+        "deadline",
+        "misses",
+        "released by",
+    ];
+    let row = |job: &HistoryJob| {
+        let mut row = vec![job.name.clone(), grouped(job.activations)];
+        row.extend([job.mean_us, job.p50_us, job.p99_us, job.p999_us, job.max_us].map(microseconds));
+        row.extend([job_table::deadlines(job), grouped(job.misses), job_table::released(&job.released_by)]);
+        row
+    };
+    let late = |job: &HistoryJob| {
+        let longest = job.longest.as_ref()?;
+        Some(vec![
+            job.name.clone(),
+            microseconds(longest.response_us),
+            format!("{} {}", longest.thread, longest.tid),
+            text::time(longest.time_ns, "%Y-%m-%d %H:%M:%S%.3f"),
+            job_table::parts_of(longest),
+        ])
+    };
+    let rows: Vec<Vec<String>> = found.jobs.iter().map(row).collect();
+    let longest: Vec<Vec<String>> = found.jobs.iter().filter_map(late).collect();
+    let lost = match found.lost {
+        0 => String::new(),
+        lost => format!(" {} lost: rings were full.", counted(lost, "begin, end or wake-up")),
+    };
+    let watched = length(i64::try_from(found.watched_ms).unwrap_or(i64::MAX));
+    let figure = picture.map_or_else(String::new, |picture| {
+        figure(
+            picture,
+            "The longest response of each job, in steps of at least five minutes, beside its deadline; dots are steps in which \
+             it was missed.",
+        )
+    });
+    let whose = table(&["job", "longest", "whose", "when", "in which parts"], &longest);
+    format!(
+        "<h2>Jobs and their deadlines</h2>\n<p class=\"soft\">From an activation's release to its end. Jobs were watched for \
+         {watched}.{lost}</p>\n{figure}{}{}",
+        table(&HEADS, &rows).replace("<table>", "<table class=\"narrow\">"),
+        whose.replace("<table>", "<table class=\"narrow prose\">")
+    )
 }
 
 fn incidents(incidents: &[Incident]) -> String {

@@ -4,7 +4,7 @@ use clap::Args;
 use jiff::tz::TimeZone;
 use tompion_latency::{
     history::{Choice, HistoryReport, Span, Store},
-    plot::{self, Curve, Mark, Maxima, Theme},
+    plot::{self, Curve, Mark, Maxima, Theme, Tick},
 };
 
 use super::{Part, axis, times::in_words};
@@ -40,7 +40,9 @@ impl Wish {
             let title = title("Latencies", span(choice.span, &report), report.wakeups.woken);
             plot::histograms(&Curve::of_each(&report.cpus), &title, output.theme())
         } else {
-            maxima(&store, &choice, output.theme())?
+            let (found, about) = gather(&store, &choice)?;
+            let what = if found.has_jobs() { "longest latencies and responses" } else { "longest latencies" };
+            draw(&found, what, &about, output.theme())
         };
         output.write(&picture)?;
         if output.output != std::path::Path::new("-") {
@@ -67,16 +69,34 @@ fn title(what: &str, span: Span, woken: u64) -> String {
     format!("{what} from {} to {}: {woken}", in_words(span.from_ms), in_words(span.to_ms))
 }
 
-/// The longest latencies over a time, an SVG document.
-pub fn maxima(store: &Store, choice: &Choice, theme: Theme) -> anyhow::Result<String> {
-    let about = store.outline(choice)?.report();
-    let whole = span(choice.span, &about);
-    let mut found = Maxima::of(whole);
-    store.maxima(choice, |point| found.add(&point))?;
-    let ticks = axis::ticks(whole, &TimeZone::system());
-    let title =
-        format!("The longest latencies from {} to {}", in_words(whole.from_ms), in_words(whole.to_ms));
-    Ok(plot::maxima(&found, &title, (&ticks, &marks(&about)), theme))
+/// The longest of a time, and what else is known of it.
+fn gather(store: &Store, choice: &Choice) -> anyhow::Result<(Maxima, About)> {
+    let report = store.outline(choice)?.report();
+    let span = span(choice.span, &report);
+    let mut found = Maxima::of(span);
+    store.maxima(choice, |longest| found.add(&longest))?;
+    Ok((found, About { span, ticks: axis::ticks(span, &TimeZone::system()), marks: marks(&report) }))
+}
+
+/// What a picture over a time has beside its lines.
+struct About {
+    span: Span,
+    ticks: Vec<Tick>,
+    marks: Vec<Mark>,
+}
+
+/// An SVG document.
+fn draw(found: &Maxima, what: &str, about: &About, theme: Theme) -> String {
+    let (from, to) = (in_words(about.span.from_ms), in_words(about.span.to_ms));
+    plot::maxima(found, &format!("The {what} from {from} to {to}"), (&about.ticks, &about.marks), theme)
+}
+
+/// The longest over a time, for pages: of latencies, and of jobs if there are any.
+pub fn pictures(store: &Store, choice: &Choice) -> anyhow::Result<(String, Option<String>)> {
+    let (mut latencies, about) = gather(store, choice)?;
+    let jobs = latencies.split_jobs();
+    let jobs = jobs.has_jobs().then(|| draw(&jobs, "longest responses of jobs", &about, Theme::Reader));
+    Ok((draw(&latencies, "longest latencies", &about, Theme::Reader), jobs))
 }
 
 /// No more than one can tell apart.

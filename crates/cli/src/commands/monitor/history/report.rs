@@ -10,12 +10,16 @@ use tompion_latency::{
 };
 
 use super::{
-    Part, page,
-    plot::maxima,
+    Part,
+    page::{self, Pictures},
+    plot::pictures,
     times::{in_words, length},
 };
 use crate::{
-    commands::monitor::text::{self, BOLD, DIM, END, GREEN, RED, YELLOW},
+    commands::monitor::{
+        job_table,
+        text::{self, BOLD, DIM, END, GREEN, RED, YELLOW},
+    },
     messages::{counted, grouped, harmless, say},
 };
 
@@ -48,7 +52,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(path) = &arguments.output {
         let title = format!("Latencies: {}", counted(report.wakeups.woken, "wake-up"));
         let histograms = plot::histograms(&Curve::of_each(&report.cpus), &title, Theme::Reader);
-        let page = page::of(&report, [&maxima(&store, &choice, Theme::Reader)?, &histograms]);
+        let (maxima, jobs) = pictures(&store, &choice)?;
+        let page = page::of(&report, &Pictures { maxima, histograms, jobs });
         fs::write(path, page).with_context(|| format!("can't write {}", path.display()))?;
         say(format!("{}: {} {}", path.display(), counted(report.wakeups.woken, "wake-up"), span(&report)));
         return Ok(());
@@ -71,6 +76,7 @@ fn whole(report: &HistoryReport) -> String {
     head(&mut text, report);
     text::kinds(&mut text, &report.cpus, true);
     text::worst(&mut text, &report.cpus, "%Y-%m-%d %H:%M:%S%.3f");
+    report.jobs.iter().for_each(|found| job_table::of_history(&mut text, found));
     incidents(&mut text, &report.incidents);
     events(&mut text, report);
     systems(&mut text, report);
