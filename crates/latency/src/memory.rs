@@ -143,9 +143,10 @@ impl Memory {
         self.control.word(BEGUN).load(Ordering::Relaxed)
     }
 
-    /// The layout of who began.
-    pub fn version(&self) -> u32 {
-        self.control.half(LAYOUT).load(Ordering::Relaxed)
+    /// The layout of who began, by the first of the arrays alone: others may have other arrays beside it.
+    pub fn version_of(control: BorrowedFd<'_>) -> std::io::Result<u32> {
+        let control = SharedMap::of_bpf_array(control, LAYOUT as u64 + 4)?;
+        Ok(control.half(LAYOUT).load(Ordering::Relaxed))
     }
 
     /// Makes all maxima begin anew.

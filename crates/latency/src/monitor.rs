@@ -108,11 +108,12 @@ impl Monitor {
     }
 
     fn open(pins: Pins) -> Result<Self, Error> {
-        let memory = programs::map_arrays(pins.folder(), tompion_os::possible_cpus())?;
-        if memory.version() != VERSION {
+        let version = programs::version_in(pins.folder())?;
+        if version != VERSION {
             let found = pins.folder().display().to_string();
-            return Err(Error::OtherVersion { found, version: memory.version(), expected: VERSION });
+            return Err(Error::OtherVersion { found, version, expected: VERSION });
         }
+        let memory = programs::map_arrays(pins.folder(), tompion_os::possible_cpus())?;
         if !programs::is_whole(pins.folder()) {
             return Err(Error::Obstacle {
                 found: format!(

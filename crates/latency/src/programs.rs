@@ -126,6 +126,13 @@ pub fn map_log(folder: &Path) -> Result<Log, Error> {
     Log::map(map.fd().as_fd(), entries).map_err(|error| KernelError::Rings(error).into())
 }
 
+/// The version of the layout of the arrays that are pinned in a folder.
+pub fn version_in(folder: &Path) -> Result<u32, Error> {
+    let [control, ..] = ARRAYS;
+    let control = open_array(folder, control)?;
+    Memory::version_of(control.fd().as_fd()).map_err(|error| KernelError::Rings(error).into())
+}
+
 /// Maps the arrays that are pinned in a folder.
 pub fn map_arrays(folder: &Path, cpus: u32) -> Result<Memory, Error> {
     let open = |name: &str| open_array(folder, name);

@@ -42,6 +42,9 @@ impl Drop for Own {
     }
 }
 
+/// Of 200 wake-ups at least so many are seen: on a busy machine the kernel doesn't start a program now and then, which reports tell.
+const ENOUGH: u64 = 150;
+
 /// Sleeps so many times in a real-time thread; its number, and how often the scheduler says that it slept.
 fn sleep_in_real_time(times: u32) -> (u32, u64) {
     let sleeper = thread::spawn(move || {
@@ -122,7 +125,7 @@ fn counting_goes_on_without_a_reader_and_a_reset_loses_nothing() {
     assert_eq!(begun, Begun::Before);
     let before = monitor.report(None);
     let of_first = before.threads.iter().find(|thread| thread.tid == first).expect("a thread that has ended");
-    assert!(of_first.count >= 380, "{}", of_first.count);
+    assert!(of_first.count >= 2 * ENOUGH, "{}", of_first.count);
 
     let begin = monitor.snapshot();
     monitor.reset().unwrap();
@@ -158,15 +161,15 @@ fn kinds_are_switched_while_threads_are_woken() {
     let (tid, _) = sleep_in_real_time(200);
     let report = monitor.report(Some(&begin));
     assert_eq!(report.kinds, [Kind::MissedTimer]);
-    assert!(count_of(&report, Kind::MissedTimer) >= 190);
+    assert!(count_of(&report, Kind::MissedTimer) >= ENOUGH);
     assert_eq!(count_of(&report, Kind::Wakeup) + count_of(&report, Kind::TimerWakeupAll), 0);
     // Sums are checked, and threads have their rows, whatever is counted.
-    assert!(report.wakeups.wakeup + report.wakeups.shared + report.wakeups.preempted >= 190);
-    assert!(report.threads.iter().any(|thread| thread.tid == tid && thread.count >= 190));
+    assert!(report.wakeups.wakeup + report.wakeups.shared + report.wakeups.preempted >= ENOUGH);
+    assert!(report.threads.iter().any(|thread| thread.tid == tid && thread.count >= ENOUGH));
     monitor.set_kinds(Kinds::ALL);
     let begin = monitor.snapshot();
     sleep_in_real_time(200);
-    assert!(count_of(&monitor.report(Some(&begin)), Kind::TimerWakeupAll) >= 190);
+    assert!(count_of(&monitor.report(Some(&begin)), Kind::TimerWakeupAll) >= ENOUGH);
 }
 
 #[test]
