@@ -14,6 +14,11 @@ import type {
 
 type Parameters = Record<string, string | number | undefined>;
 
+/** The server lets wait for what is shown already, from an older answer. */
+export function asked(again: boolean): Parameters {
+  return again ? { again: 1 } : {};
+}
+
 /** The address of a request. */
 export function address(path: string, parameters: Parameters = {}): string {
   const query = new URLSearchParams();
@@ -65,12 +70,12 @@ export interface EventQuery {
 
 export const api = {
   trace: () => get<TraceInfo>("trace"),
-  tracks: (from: number) => get<{ tracks: WireTrack[] }>("tracks", from > 0 ? { from } : {}),
+  tracks: (again = false) => get<{ tracks: WireTrack[] }>("tracks", asked(again)),
   at: (lane: number, time: number, near: number) => get<Interval & { none?: boolean }>("at", { lane, time, near }),
   step: (lane: number, time: number, dir: 1 | -1) =>
     get<{ begin?: number; end?: number; none?: boolean }>("step", { lane, time, dir }),
-  arrows: (from: number, to: number, width: number, ids: string, signal: AbortSignal) =>
-    get<WireArrows>("arrows", { from, to, width, ids }, signal),
+  arrows: (from: number, to: number, width: number, ids: string, again: boolean, signal: AbortSignal) =>
+    get<WireArrows>("arrows", { from, to, width, ids, ...asked(again) }, signal),
   search: (q: string, from: number, dir: 1 | -1, signal: AbortSignal) =>
     get<Hit>("search", { q, from, dir }, signal),
   events: (query: EventQuery, signal?: AbortSignal) => get<EventRows>("events", { ...query }, signal),
@@ -78,7 +83,7 @@ export const api = {
     get<Statistics>("select", { from, to, ids, most }, signal),
   flame: (from: number, to: number, ids: string, signal?: AbortSignal) =>
     get<FlameGraph>("flame", ids === "" ? { from, to } : { from, to, ids }, signal),
-  notes: () => get<Note[]>("notes"),
+  notes: (again = false) => get<Note[]>("notes", asked(again)),
   saveNotes: (notes: Note[]) => post<unknown>("notes", notes),
   offset: (trace: number, offset: number) => post<unknown>("offset", { trace, offset_ns: offset }),
   exportCtf: (from: number, to: number) => post<{ path?: string }>("export", {}, { from, to, format: "ctf" }),

@@ -29,14 +29,23 @@ export interface Palette {
   states: string[];
   /** The same, packed. */
   packed: Uint32Array;
-  /** Paler ones, for several intervals in one pixel. */
-  packedPale: Uint32Array;
   names: Uint32Array;
-  namesPale: Uint32Array;
   nameTexts: string[];
+  /** The same for boxes that stand for none, as samples do, for one, and for several. */
+  shades: [Shade, Shade, Shade];
+}
+
+/** Colours of boxes: by style, and by the number of a name's colour. */
+export interface Shade {
+  packed: Uint32Array;
+  names: Uint32Array;
 }
 
 const NAMES = 24;
+/** How much of the ground's colour boxes have in which several are one: paler, since it is not known what share of it they fill. */
+const SEVERAL = 0.18;
+/** The same of samples: what was seen at their beginning may have been so for a moment only. */
+const SAMPLED = 0.5;
 
 const LIGHT_STATES: Record<number, string> = {
   [Style.unknown]: "#c9c7c1",
@@ -118,11 +127,15 @@ export function pack(colour: string): Packed {
 
 /** A mixture of two packed colours: `share` of the second. */
 export function mix(first: Packed, second: Packed, share: number): Packed {
-  const part = share <= 0 ? 0 : share >= 1 ? 256 : (share * 256) | 0;
+  return mixParts(first, second, share <= 0 ? 0 : share >= 1 ? 256 : (share * 256) | 0) >>> 0;
+}
+
+/** The same of so many parts in 256, as what an array of packed colours takes: numbers with a sign need no memory of their own. */
+export function mixParts(first: Packed, second: Packed, part: number): number {
   const rest = 256 - part;
-  const even = (((first & 0xff00ff) * rest + (second & 0xff00ff) * part) >>> 8) & 0xff00ff;
-  const odd = (((first >>> 8) & 0xff) * rest + ((second >>> 8) & 0xff) * part) & 0xff00;
-  return (0xff000000 | even | odd) >>> 0;
+  const even = ((Math.imul(first & 0xff00ff, rest) + Math.imul(second & 0xff00ff, part)) >>> 8) & 0xff00ff;
+  const odd = (Math.imul((first >>> 8) & 0xff, rest) + Math.imul((second >>> 8) & 0xff, part)) & 0xff00;
+  return 0xff000000 | even | odd;
 }
 
 /** A number for a name that is the same on every machine and every day (FNV-1a). */
@@ -179,7 +192,11 @@ function make(theme: Theme): Palette {
   const states = Array.from({ length: 19 }, (_, style) => byStyle[style] ?? "#888888");
   const nameTexts = nameColours(theme);
   const idle = pack(byStyle[Style.idle] ?? "#888888");
-  const paler = (colour: string): Packed => mix(pack(colour), idle, 0.18);
+  const shade = (share: number): Shade => {
+    const paler = (colour: string): Packed => mix(pack(colour), idle, share);
+    return { packed: Uint32Array.from(states, paler), names: Uint32Array.from(nameTexts, paler) };
+  };
+  const shades: Palette["shades"] = [shade(SAMPLED), shade(0), shade(SEVERAL)];
   return {
     theme,
     ground: light ? "#fdfcfa" : "#14181e",
@@ -196,11 +213,9 @@ function make(theme: Theme): Palette {
     density: light ? "#8ea3b5" : "#5b7186",
     arrow: light ? "#4a3d20" : "#e9d8b0",
     states,
-    packed: Uint32Array.from(states, pack),
-    packedPale: Uint32Array.from(states, paler),
-    names: Uint32Array.from(nameTexts, pack),
-    namesPale: Uint32Array.from(nameTexts, paler),
+    ...shades[1],
     nameTexts,
+    shades,
   };
 }
 

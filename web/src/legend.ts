@@ -39,6 +39,12 @@ function named(app: App): HTMLElement {
   return el("li", {}, swatch, el("b", { text: "a thread runs" }), el("span", { text: "one colour for each name" }));
 }
 
+function sampled(app: App): HTMLElement {
+  const swatch = patch(app, Style.running);
+  swatch.classList.add("sampled");
+  return el("li", {}, swatch, el("b", { text: "sampled" }), el("span", { text: "its beginning was seen, not the rest" }));
+}
+
 /** The whole legend. */
 export function legend(app: App): HTMLElement {
   const root = el("div", { class: "legend" });
@@ -49,6 +55,7 @@ export function legend(app: App): HTMLElement {
       const [word, meaning] = STATE_WORDS[style] ?? ["", ""];
       list.append(el("li", {}, patch(app, style), el("b", { text: word }), el("span", { text: meaning })));
     }
+    if (title === "Missing") list.append(sampled(app));
     root.append(el("section", {}, el("h3", { text: title }), list));
   }
   return root;

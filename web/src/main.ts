@@ -29,9 +29,11 @@ const POLL_READING = 250;
 /** The same at first, when a small trace is about to be whole, and while nothing but channels is known of a large one. */
 const POLL_EARLY = 60;
 const EARLY = 3000;
-/** While nothing was looked at before its turn, new boxes come more seldom, and what was read whole even more so. */
+/** While nothing was looked at before its turn, new boxes come more seldom, and what was read whole even more so; and new names
+ * of tracks, where there are no new lanes. */
 const PROGRESS = 1000;
 const WHOLE = 5000;
+const NAMES = 10_000;
 /** How long after a movement nothing is asked for that is drawn already. */
 const STILL = 250;
 /** The same of a trace that is read whole. */
@@ -58,12 +60,14 @@ class Page {
   private readonly overview: Worker;
   private linkTimer = 0;
   private failures = 0;
-  /** When all were told of what is new; when boxes were asked for again, and all of them. */
-  private told = 0;
+  /** When all were told of what is new, of so many lanes; when boxes were asked for again, and all of them. */
+  private told = { at: 0, lanes: -1 };
   private refreshed = { at: 0, glimpses: 0 };
   private renewed = 0;
   /** Whether something is new that was not shown. */
   private isNews = false;
+  /** Whether what is new is being asked for, and what is in sight may not be what is known. */
+  private isTaking = false;
 
   constructor() {
     const { app } = this;
@@ -102,7 +106,7 @@ class Page {
     window.addEventListener("hashchange", () => {
       if (location.hash.slice(1) !== link.write(link.current(app))) link.restore(app, link.read(location.hash));
     });
-    window.tompion = { app, timeline: this.timeline, settled: () => this.timeline.settled, there: () => this.timeline.there };
+    window.tompion = { app, timeline: this.timeline, settled: () => this.timeline.settled && !this.isTaking, there: () => this.timeline.there };
   }
 
   private frame(): void {
@@ -162,9 +166,9 @@ class Page {
     const given = link.read(location.hash);
     if (location.hash === "#png") this.hold();
     try {
-      const [info, { tracks }] = await Promise.all([api.trace(), api.tracks(0)]);
-      app.info = info;
-      app.tracks.add(tracks);
+      // In this order: tracks that are older than what says that all is known would never be asked for again.
+      app.info = await api.trace();
+      app.tracks.add((await api.tracks()).tracks);
     } catch (failure) {
       this.fail(reason(failure));
       return;
@@ -178,6 +182,8 @@ class Page {
     app.tell("tracks");
     this.panel.show();
     link.restore(app, given);
+    // What is in sight is asked for before the first frame is drawn, which a browser that is just begun lets wait.
+    this.timeline.look();
     document.documentElement.dataset["loaded"] = "true";
     void this.minimap.refresh(this.overview);
     void this.loadNotes();
@@ -227,8 +233,13 @@ class Page {
       this.isNews ||= isMore;
       if (anew || (this.isNews && this.isTime(info))) {
         this.isNews = false;
-        if (!anew && this.canWait(info)) this.refresh();
-        else await this.grown(anew);
+        if (!anew && this.canWait(info)) {
+          this.refresh();
+          app.tell("info");
+        } else {
+          this.isTaking = true;
+          await this.grown(anew);
+        }
       } else if (info.gone !== before.gone || info.error !== before.error) {
         app.tell("info");
       }
@@ -236,6 +247,8 @@ class Page {
       this.failures += 1;
       app.say(reason(failure));
       if (this.failures > 5) return;
+    } finally {
+      this.isTaking = false;
     }
     this.poll();
   }
@@ -257,7 +270,8 @@ class Page {
 
   /** Whether new tracks and numbers can wait, and new boxes are all that is shown of what was read meanwhile. */
   private canWait(info: TraceInfo): boolean {
-    return performance.now() - this.told < POLL && info.progress < 1 && !this.isBare;
+    const pace = info.lanes === this.told.lanes ? NAMES : POLL;
+    return performance.now() - this.told.at < pace && info.progress < 1 && !this.isBare;
   }
 
   /** Has boxes asked for again; those of what was read whole more seldom, for they may still end later. */
@@ -273,22 +287,25 @@ class Page {
   /** Takes what is new of a trace; one that was read anew may have fewer tracks, and the others have their numbers. */
   private async grown(anew: boolean): Promise<void> {
     const { app } = this;
-    const first = app.tracks.all.size === 0;
-    this.told = performance.now();
-    const { tracks } = await api.tracks(0);
-    if (anew && !first) {
+    const isBare = this.isBare;
+    this.told = { at: performance.now(), lanes: app.info.lanes ?? -1 };
+    const { tracks } = await api.tracks(true);
+    if (anew && app.tracks.all.size > 0) {
       app.tracks.replace(tracks);
       app.forgetGone();
     } else {
       app.tracks.add(tracks);
-      if (first) app.tracks.openAtFirst();
     }
+    // Of a trace of which nothing but channels was known, these are the first that are worth it.
+    if (isBare) app.tracks.openAtFirst();
     app.tracks.layout();
     app.view.limit(app.info.begin, app.info.end);
     if (anew) app.tiles.outdated();
     else this.refresh();
     app.tell("tracks");
     app.tell("info");
+    // New lanes in sight are wanted from now on, not from the next frame on: what is there of the others is not all.
+    this.timeline.look();
     void this.minimap.refresh(this.overview);
     await this.findNotes();
   }
@@ -297,7 +314,7 @@ class Page {
   private async findNotes(): Promise<void> {
     const lost = this.app.notes.filter((note) => note.of !== undefined && note.track === undefined);
     if (lost.length === 0) return;
-    const found = await api.notes();
+    const found = await api.notes(true);
     for (const note of lost) {
       const same = found.find((other) => other.time === note.time && JSON.stringify(other.of) === JSON.stringify(note.of));
       if (same?.track !== undefined) note.track = same.track;

@@ -5,7 +5,7 @@ import { byId, context, fitCanvas } from "./dom";
 import { collectBins } from "./paint";
 import { TILE_PIXELS, tileSpan } from "./tiles";
 import type { LaneData, LanesAnswer } from "./worker";
-import { address } from "./api";
+import { address, asked } from "./api";
 
 const HEIGHT = 44;
 const MOST_CHANNELS = 40;
@@ -51,7 +51,7 @@ export class Minimap {
     const level = Math.ceil(Math.log2(Math.max(1, (info.end - info.begin) / TILE_PIXELS)));
     const pixel = Math.max(1, (info.end - info.begin) / TILE_PIXELS);
     const [from, to] = [info.begin, Math.min(info.begin + tileSpan(level), Math.ceil(info.begin + pixel * TILE_PIXELS))];
-    const path = address("lanes", { ids: lanes.map((lane) => lane.id).join(","), from, to, width: TILE_PIXELS, again: this.bins === null ? undefined : 1 });
+    const path = address("lanes", { ids: lanes.map((lane) => lane.id).join(","), from, to, width: TILE_PIXELS, ...asked(this.bins !== null) });
     const request = -1 - tiles.generation;
     const answer = new Promise<LanesAnswer>((resolve) => {
       const take = (event: MessageEvent<LanesAnswer>): void => {

@@ -1,7 +1,7 @@
 // The cache of what lanes show. Time is cut into tiles: at level L, one has 1024 pixels of 2^L nanoseconds.
 // What the screen needs is asked of the server; until it comes, other levels' tiles stand in.
 
-import { address } from "./api";
+import { address, asked } from "./api";
 import { nameColour } from "./colours";
 import type { LaneData, LanesAnswer } from "./worker";
 
@@ -170,8 +170,7 @@ export class Tiles {
     this.underway.set(request, job);
     for (const lane of lanes) this.asked.add(`${lane}:${level}:${index}`);
     const [from, to] = [index * span, (index + 1) * span];
-    // The server lets wait for what is drawn already.
-    const path = address("lanes", { ids: lanes.join(","), from, to, width: TILE_PIXELS, again: again ? 1 : undefined });
+    const path = address("lanes", { ids: lanes.join(","), from, to, width: TILE_PIXELS, ...asked(again) });
     this.worker.postMessage({ kind: "lanes", request, url: new URL(path, location.href).href });
   }
 

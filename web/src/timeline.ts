@@ -27,7 +27,7 @@ export class Timeline {
   divider = 0;
   private readonly painter: Painter;
   private arrowTimer = 0;
-  private arrowsFor = "";
+  private arrowsFor = { sight: "", generation: 0 };
   private arrowRequest: AbortController | null = null;
 
   constructor(private readonly app: App) {
@@ -46,8 +46,8 @@ export class Timeline {
     return ((time - this.app.view.begin) / this.app.view.span) * this.width;
   }
 
-  /** Draws a frame. */
-  paint(): void {
+  /** Finds out what is in sight, and asks for what of it isn't there. */
+  look(): void {
     const { app } = this;
     const { view, tracks } = app;
     this.width = Math.max(1, this.stage.clientWidth);
@@ -59,6 +59,13 @@ export class Timeline {
     // What is asked for while the view is on its way is there when it arrives.
     const { begin, end } = view.target;
     app.tiles.want([...lanes], begin, end, (end - begin) / (this.width * devicePixelRatio));
+  }
+
+  /** Draws a frame. */
+  paint(): void {
+    this.look();
+    const { app } = this;
+    const { view } = app;
     const ruler = rulerFor(view.begin, view.end, this.width, 130, app.info.begin);
     const grid: number[] = [];
     const first = Math.ceil((view.begin - ruler.anchor) / ruler.step);
@@ -153,24 +160,26 @@ export class Timeline {
   private fetchArrows(): void {
     const { app } = this;
     const lanes = [...new Set(this.visibleLanes(0))];
-    const wanted = `${app.arrows}:${app.view.begin}:${app.view.end}:${lanes.join(",")}:${app.tiles.generation}`;
-    if (wanted === this.arrowsFor) return;
-    this.arrowsFor = wanted;
+    const sight = `${app.arrows}:${app.view.begin}:${app.view.end}:${lanes.join(",")}`;
+    const { generation } = app.tiles;
+    const again = sight === this.arrowsFor.sight;
+    if (again && generation === this.arrowsFor.generation) return;
+    this.arrowsFor = { sight, generation };
     window.clearTimeout(this.arrowTimer);
     this.arrowRequest?.abort();
     if (!app.arrows || lanes.length === 0) {
       this.overlay.arrows = [];
       return;
     }
-    this.arrowTimer = window.setTimeout(() => void this.askArrows(lanes.slice(0, 400)), ARROW_DELAY);
+    this.arrowTimer = window.setTimeout(() => void this.askArrows(lanes.slice(0, 400), again), ARROW_DELAY);
   }
 
-  private async askArrows(lanes: number[]): Promise<void> {
+  private async askArrows(lanes: number[], again: boolean): Promise<void> {
     const { view } = this.app;
     const request = new AbortController();
     this.arrowRequest = request;
     try {
-      const answer = await api.arrows(view.begin, view.end, this.width, lanes.join(","), request.signal);
+      const answer = await api.arrows(view.begin, view.end, this.width, lanes.join(","), again, request.signal);
       this.overlay.arrows = arrowsOf(answer);
       this.app.draw();
     } catch (error) {

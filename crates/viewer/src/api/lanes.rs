@@ -69,8 +69,8 @@ pub fn lanes(question: &Question<'_>) -> Result<Vec<u8>, Wrong> {
         (index.store.clone(), ids.iter().filter_map(reading).collect::<Vec<_>>(), index.known(), index.end)
     };
     // How many events there are is known of all.
-    let is_looked_at = readings.iter().any(|reading| reading.kind != LaneKind::Density);
-    let ahead = question.ahead((from, to), (known, is_looked_at));
+    let has_more = readings.iter().any(|reading| reading.kind != LaneKind::Density);
+    let ahead = question.ahead((from, to), (known, has_more && !question.is_again()));
     let (mut labels, mut body, mut heads) = (Labels::default(), Vec::new(), Vec::new());
     for reading in readings {
         let (shape, count) = match reading.kind {
@@ -94,6 +94,9 @@ pub fn lanes(question: &Question<'_>) -> Result<Vec<u8>, Wrong> {
     let length = (bytes.len() - 4) as u32;
     bytes.splice(..4, length.to_le_bytes());
     bytes.append(&mut body);
+    if has_more {
+        question.opened.way.is_there();
+    }
     Ok(bytes)
 }
 

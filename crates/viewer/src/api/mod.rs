@@ -63,9 +63,9 @@ type Answer = Result<serde_json::Value, Wrong>;
 pub fn answer(view: &View, name: &str, request: &Request) -> Response {
     let opened = view.opened();
     // What the page asks again and again is no hurry.
-    let is_urgent = name != "trace" && request.query.text("again").is_none();
-    let _turn = (is_urgent && opened.is_shown_before_index()).then(|| opened.way.turn());
     let question = Question { view, opened: &opened, query: &request.query, offsets: view.offsets() };
+    let is_urgent = name != "trace" && !question.is_again();
+    let _turn = (is_urgent && opened.is_shown_before_index()).then(|| opened.way.turn());
     let answer = match (request.method.as_str(), name) {
         ("GET", "trace") => trace::trace(&question),
         ("GET", "tracks") => match trace::tracks(&question) {
@@ -73,10 +73,7 @@ pub fn answer(view: &View, name: &str, request: &Request) -> Response {
             Err(wrong) => Err(wrong),
         },
         ("GET", "lanes") => match lanes::lanes(&question) {
-            Ok(bytes) => {
-                opened.way.is_there();
-                return Response::new(200, "application/octet-stream", bytes);
-            }
+            Ok(bytes) => return Response::new(200, "application/octet-stream", bytes),
             Err(wrong) => Err(wrong),
         },
         ("GET", "arrows") => lanes::arrows(&question),
@@ -119,6 +116,11 @@ impl Question<'_> {
         let least = self.offsets.iter().copied().min().unwrap_or(0);
         let most = self.offsets.iter().copied().max().unwrap_or(0);
         scout.ahead((from.saturating_sub(most), to.saturating_sub(least)), known, is_looked_at)
+    }
+
+    /// Whether the page shows an older answer of it.
+    fn is_again(&self) -> bool {
+        self.query.text("again").is_some()
     }
 
     /// A number that must be there.

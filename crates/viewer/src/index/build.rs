@@ -58,6 +58,8 @@ pub struct Outline {
     pub parts: Arc<Parts>,
     /// Bytes of a part.
     pub part_bytes: u64,
+    /// Bytes of all.
+    size: u64,
     /// The channel of each stream.
     channel_of: Vec<u32>,
     channels: Vec<Channel>,
@@ -100,7 +102,7 @@ impl Outline {
                 bytes,
             );
         }
-        Self { parts, part_bytes, channel_of, channels, bytes, base, duration }
+        Self { parts, part_bytes, size, channel_of, channels, bytes, base, duration }
     }
 
     /// When the trace begins, in nanoseconds since the epoch, and how long it lasts.
@@ -228,7 +230,19 @@ impl Builder {
             drop(receiver);
             result.and(watch.join().map_err(|_| io::Error::other("the trace's reader failed")))
         });
+        self.tell_damages(&mut index.write(), &told);
+        let result =
+            result.and_then(|()| if stop.load(Ordering::Relaxed) { Ok(()) } else { finish(index, way) });
         let mut index = index.write();
+        match result {
+            _ if stop.load(Ordering::Relaxed) => {}
+            Ok(()) => index.progress = 1.0,
+            Err(error) => index.error = Some(format!("the index cannot be written: {error}")),
+        }
+    }
+
+    /// What is wrong with the traces, was overwritten, and was lost.
+    fn tell_damages(&self, index: &mut Index, told: &recording::Told) {
         index.damages = self.traces.damages().iter().map(ToString::to_string).collect();
         index.disorders = self.traces.disorders().map(ToString::to_string).collect();
         index.damages.extend(told.damages.iter().cloned());
@@ -237,15 +251,10 @@ impl Builder {
                 self.traces.traces().get(channel.trace).is_some_and(|trace| trace.path == *path)
             });
             if let Some(channel) = channel {
-                self.applier.overwritten(&mut index, channel as u32, *count);
+                self.applier.overwritten(index, channel as u32, *count);
             }
         }
-        self.count_losses(&mut index, &told);
-        match result.and_then(|()| index.finish()) {
-            _ if stop.load(Ordering::Relaxed) => {}
-            Ok(()) => index.progress = 1.0,
-            Err(error) => index.error = Some(format!("the index cannot be written: {error}")),
-        }
+        self.count_losses(index, told);
     }
 
     /// What was lost: as recordings tell it, or else as packets count it.
@@ -284,6 +293,14 @@ fn receive(
             way.give();
             is_left = index.write().write_some()?;
         }
+    }
+    Ok(())
+}
+
+/// Writes all that is left, and lets those pass who look at what is there.
+fn finish(index: &Shared, way: &Way) -> io::Result<()> {
+    while index.write().finish_some()? {
+        way.give();
     }
     Ok(())
 }

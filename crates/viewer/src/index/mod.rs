@@ -37,7 +37,7 @@ use store::Store;
 
 /// Bytes of entries in memory at which they are written, whatever blocks are full.
 const MOST_OPEN: usize = 48 << 20;
-/// Lanes of which that is done in one step.
+/// Lanes of which that is done in one step, and all is written at the end.
 const RELIEVED: usize = 512;
 /// How often who writes gives way to those who read.
 const MOST_YIELDS: usize = 1000;
@@ -282,6 +282,8 @@ pub struct Index {
     /// Where entries go whose turn is not yet.
     beside: Option<Vec<(u32, Entry)>>,
     is_finished: bool,
+    /// Lanes of which everything is written.
+    finished: usize,
 }
 
 /// What tracks there are, while they are made.
@@ -350,6 +352,7 @@ impl Index {
             told: 0.0,
             beside: None,
             is_finished: false,
+            finished: 0,
         }
     }
 
@@ -442,22 +445,29 @@ impl Index {
         Ok(self.relieved.is_some())
     }
 
-    /// Writes everything that is in memory.
+    /// Writes some of everything that is in memory, as [`Self::write_some`] does; nothing may be added any more. Returns
+    /// whether something is left.
     ///
     /// # Errors
     ///
     /// If the file cannot be written.
-    pub fn finish(&mut self) -> io::Result<()> {
+    pub fn finish_some(&mut self) -> io::Result<bool> {
         self.is_finished = true;
-        while self.write_some()? {}
-        self.pending = Pending::default();
-        for lane in &mut self.lanes {
+        if self.write_some()? {
+            return Ok(true);
+        }
+        let behind = self.finished.saturating_add(RELIEVED).min(self.lanes.len());
+        for lane in self.lanes.get_mut(self.finished..behind).unwrap_or_default() {
             lane.levels.finish((&self.widths, &self.store))?;
         }
+        self.finished = behind;
+        if behind < self.lanes.len() {
+            return Ok(true);
+        }
         self.arrows.finish((&self.widths, &self.store))?;
-        (self.known, self.kept) = (Known::default(), Kept::default());
+        (self.known, self.kept, self.pending) = (Known::default(), Kept::default(), Pending::default());
         self.outlines.clear();
-        Ok(())
+        Ok(false)
     }
 
     /// Adds a track. Of too many, the last one has no lanes and stands for all others.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tompion_analysis::state::{self, Engine, Happening, Interval, State, Visitor};
-use tompion_reader::{Gather, Parts, Selection};
+use tompion_reader::{Event, Gather, Loss, Parts, Selection};
 
 use super::seen::{Finder, Step};
 use super::teller::Teller;
@@ -23,24 +23,30 @@ use crate::index::entry::Entry;
 use crate::index::glimpse::{Ahead, Cell, Glimpse};
 use crate::way::Way;
 
-/// Into how many cells the whole is divided before the index is begun, and how many a window that is asked for.
-const WHOLE: usize = 512;
+/// Into how many cells at most the whole is divided before the index is begun, and a window that is asked for.
+const WHOLE: usize = 256;
 const WINDOW: usize = 128;
 /// How many times farther apart the first glimpses of a window are.
 const COARSEST: usize = 64;
-/// A window of so many parts is read whole.
+/// A window of so many parts is read whole, if that is no more than this share of the trace.
 const FEW: usize = 8;
+const SMALL_SHARE: usize = 8;
 /// Of less than half a part, so many pieces of it that are as long.
 const PIECES: i64 = 16;
-/// Events at the beginning of a part that are a glimpse.
+/// Events at the beginning of a part that are a glimpse. Where there are few parts, several places of each are looked at,
+/// so that there are so many of the whole, and as many events of all of them together.
 const EVENTS: usize = 4096;
+const PLACES: usize = 64;
+const MOST_OF_PART: usize = 16;
 /// Wishes that are remembered, and that are left when there is no room for what they ask for.
 const WISHES: usize = 8;
 const WISHES_LEFT: usize = 3;
+/// No sample stands for more than this share of the trace.
+const LONGEST_SHARE: i64 = 8;
 /// Bytes of all glimpses.
 const MOST_BYTES: usize = 96 << 20;
-/// Parts below which the index is as fast.
-const MANY_PARTS: usize = 8;
+/// Bytes of a trace below which its index is there as soon as the page is.
+const LARGE: u64 = 10_000_000;
 /// Bytes of what was found at which states are made of it.
 const PIECE: usize = 1 << 20;
 /// How long the index waits for the first glimpses; who looks at a few pieces, for them; who asks for one moment.
@@ -57,6 +63,8 @@ pub struct Scout {
     engine: Engine,
     teller: Teller,
     applier: Applier,
+    /// How many places of a part are looked at.
+    places: usize,
     seen: Mutex<Seen>,
     /// How many wait for pieces.
     hurries: AtomicUsize,
@@ -67,8 +75,8 @@ pub struct Scout {
 /// What was seen, and what is wanted.
 #[derive(Default)]
 struct Seen {
-    /// Beginnings of parts.
-    samples: BTreeMap<usize, Arc<Glimpse>>,
+    /// Beginnings of parts, or of places in them, by when they begin.
+    samples: BTreeMap<i64, Arc<Glimpse>>,
     /// What was seen whole, by when it begins.
     whole: BTreeMap<i64, Arc<Glimpse>>,
     /// What is being read.
@@ -83,18 +91,19 @@ struct Seen {
     is_over: bool,
 }
 
-/// A window from the base that somebody looks at, in so many cells.
+/// A window from the base that somebody looks at, and of how many parts one is looked at where there are many. That stays as
+/// it is when the index has passed some of them: else ever more would be read until it has passed all.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Wish {
     from: i64,
     to: i64,
-    cells: usize,
+    closest: usize,
 }
 
 /// What to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Job {
-    /// The beginning of a part.
+    /// The beginning of a part, or some places of it.
     Sample(usize),
     /// All of it.
     Part(usize),
@@ -105,23 +114,32 @@ enum Job {
 impl Scout {
     /// For traces with this outline; nothing for those that are indexed as fast.
     pub fn new(outline: &Outline, (engine, teller, applier): (Engine, Teller, Applier)) -> Option<Self> {
+        if outline.size < LARGE {
+            return None;
+        }
         let parts = outline.parts.clone();
-        let range = outline.range();
-        let whole = Wish { from: 0, to: range.1, cells: WHOLE };
-        let seen = Mutex::new(Seen { wishes: [whole].into(), ..Seen::default() });
-        let channel_of = outline.channel_of.clone();
-        let is_large = parts.count() >= MANY_PARTS;
-        is_large.then(|| Self {
+        let places = (PLACES / parts.count()).next_power_of_two().min(MOST_OF_PART);
+        let scout = Self {
             parts,
-            channel_of,
-            range,
+            channel_of: outline.channel_of.clone(),
+            range: outline.range(),
             engine,
             teller,
             applier,
-            seen,
+            places,
+            seen: Mutex::default(),
             hurries: AtomicUsize::new(0),
             changed: Condvar::new(),
-        })
+        };
+        let whole = scout.wish((0, scout.range.1), WHOLE);
+        scout.seen().wish(whole);
+        Some(scout)
+    }
+
+    /// A wish for a window in so many cells.
+    fn wish(&self, (from, to): (i64, i64), cells: usize) -> Wish {
+        let count = self.at(to).saturating_sub(self.at(from)) + 1;
+        Wish { from, to, closest: count.div_ceil(cells).next_power_of_two() }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -146,7 +164,7 @@ impl Scout {
             let mut seen = self.seen();
             seen.reading.remove(&job);
             match sight {
-                Sight::Whole(glimpse) => seen.take(job, glimpse),
+                Sight::Glimpses(glimpses) => glimpses.into_iter().for_each(|it| seen.take(job, it)),
                 // Nobody is to try again and again.
                 Sight::Nothing => seen.take(job, Glimpse::new(self.times(job), Vec::new())),
                 Sight::Interrupted => {}
@@ -217,7 +235,7 @@ impl Scout {
             return Ahead::default();
         }
         if is_looked_at {
-            let wish = Wish { from, to, cells: WINDOW };
+            let wish = self.wish((from, to), WINDOW);
             self.seen().wish(wish);
             self.changed.notify_all();
             if self.is_small(wish) {
@@ -225,14 +243,14 @@ impl Scout {
             }
         }
         let mut seen = self.seen();
-        seen.forget(self.at(known), known);
+        seen.forget(known);
         seen.stamp += 1;
         Ahead { known, cells: self.cells(&seen, (from, to)) }
     }
 
     /// Reads the piece in which a time (from the base) is, unless that takes long.
     pub fn read_at(&self, time: i64) {
-        let wish = Wish { from: time, to: time, cells: WINDOW };
+        let wish = self.wish((time, time), WINDOW);
         self.seen().wish(wish);
         self.changed.notify_all();
         self.hurry((time, time.saturating_add(1)), ONE);
@@ -254,13 +272,14 @@ impl Scout {
 
     /// From when to when a job reads, from the base.
     fn times(&self, job: Job) -> (i64, i64) {
-        let (Job::Sample(part) | Job::Part(part) | Job::Piece(part, _)) = job;
+        let part = job.part();
         let begin = |part: usize| self.parts.begin(part).map(|begin| begin.saturating_sub(self.range.0));
-        let (from, to) = (begin(part).unwrap_or(0), begin(part + 1).unwrap_or(self.range.1));
+        let from = begin(part).unwrap_or(0);
+        // Whose last packet says that it began after all ends has no time in it.
+        let to = begin(part + 1).unwrap_or(self.range.1).max(from);
         let Job::Piece(_, piece) = job else { return (from, to) };
-        let length = to.saturating_sub(from);
-        let border = |piece: i64| from + (i128::from(length) * i128::from(piece) / i128::from(PIECES)) as i64;
-        (border(piece), border(piece + 1))
+        let begin = |piece: i64| border((from, to), (piece, PIECES));
+        (begin(piece), begin(piece + 1))
     }
 
     /// Whether a wish is for some pieces of parts.
@@ -284,18 +303,17 @@ impl Scout {
             };
             return pieces.filter(is_in_sight).find(is_missing);
         }
-        if count <= FEW {
+        if count <= FEW.min(self.parts.count() / SMALL_SHARE) {
             // From the middle on: that is where one looks.
             let mut parts: Vec<usize> = (first..=last).collect();
             parts.sort_by_key(|part| (2 * part).abs_diff(first + last));
             return parts.into_iter().map(Job::Part).find(is_missing);
         }
-        let closest = (count / wish.cells.max(1)).next_power_of_two();
-        let mut step = closest.saturating_mul(COARSEST);
-        while step >= closest {
+        let mut step = wish.closest.saturating_mul(COARSEST);
+        while step >= wish.closest {
             // Each step's parts are some of the next one's.
-            let parts = (first.next_multiple_of(step)..=last).step_by(step);
-            let mut left = parts.filter(|part| !seen.samples.contains_key(part)).map(Job::Sample);
+            let parts = (first.next_multiple_of(step)..=last).step_by(step).map(Job::Sample);
+            let mut left = parts.filter(|job| !seen.has_sample(self.times(*job)));
             if let Some(job) = left.find(|job| !seen.reading.contains(job)) {
                 return Some(job);
             }
@@ -314,11 +332,11 @@ impl Scout {
         };
         let exact = whole.iter().map(|glimpse| cell(glimpse, (glimpse.from, glimpse.to), true));
         let mut cells: Vec<Cell> = exact.collect();
-        let first = self.at(from);
-        let before = seen.samples.range(..=first).next_back().map_or(first, |(part, _)| *part);
+        let before = seen.samples.range(..=from).next_back().map_or(from, |(begin, _)| *begin);
         let mut samples = seen.samples.range(before..).map(|(_, sample)| sample).peekable();
         while let Some(sample) = samples.next().filter(|sample| sample.from <= to) {
             let reach = samples.peek().map_or(self.range.1, |next| next.from);
+            let reach = reach.min(sample.from.saturating_add(self.range.1 / LONGEST_SHARE)).max(sample.from);
             // A beginning that is most of its cell is shown as it is.
             let is_exact = (sample.to - sample.from).saturating_mul(2) >= reach.saturating_sub(sample.from);
             let end = if is_exact { sample.to.min(reach) } else { reach };
@@ -340,11 +358,10 @@ impl Scout {
     /// Reads what is to be read.
     fn look(&self, job: Job, (index, way): (&Shared, &Way)) -> Sight {
         let (base, _) = self.range;
-        let (Job::Sample(part) | Job::Part(part) | Job::Piece(part, _)) = job;
-        let (from, mut to) = self.times(job);
-        let (mut left, mut selection) = (usize::MAX, Selection::default());
+        let (from, to) = self.times(job);
+        let (mut places, mut events, mut selection) = (1, usize::MAX, Selection::default());
         match job {
-            Job::Sample(_) => left = EVENTS,
+            Job::Sample(_) => (places, events) = (self.places, EVENTS / self.places),
             Job::Part(_) => {}
             // What goes on when it begins is learned from as much before it.
             Job::Piece(..) => {
@@ -352,37 +369,38 @@ impl Scout {
                 selection.to = Some(base.saturating_add(to));
             }
         }
-        let Some(mut traces) = self.parts.read(part, selection) else { return Sight::Nothing };
-        let mut sights =
-            Sights { engine: self.engine.anew(), teller: self.teller.clone(), list: List::default() };
-        let mut finder = Finder::new(sights.engine.says().clone(), self.teller.classes.clone(), None);
-        let mut losses = 0;
-        while left > 0 && traces.step() {
-            if !matches!(job, Job::Piece(..)) {
-                way.give_unless(&|| self.is_hurried());
-                if self.is_hurried() {
-                    return Sight::Interrupted;
+        let Some(mut traces) = self.parts.read(job.part(), selection) else { return Sight::Nothing };
+        let mut glimpses: Vec<Glimpse> = Vec::new();
+        for place in 0..places {
+            let begin = border((from, to), (place as i64, places as i64));
+            // What was seen already is not seen again.
+            let begin = glimpses.last().map_or(begin, |before| begin.max(before.to));
+            let mut sights = Sights::new(self);
+            let (mut left, mut is_there) = (events, place == 0);
+            while left > 0 && traces.step() {
+                if !matches!(job, Job::Piece(..)) {
+                    way.give_unless(&|| self.is_hurried());
+                    if self.is_hurried() {
+                        return Sight::Interrupted;
+                    }
+                }
+                let Some(event) = traces.current() else { break };
+                is_there |= event.timestamp().is_some_and(|time| time.saturating_sub(base) >= begin);
+                if is_there {
+                    sights.event(&event, traces.losses());
+                    left -= 1;
                 }
             }
-            traces.losses().iter().skip(losses).for_each(|loss| finder.loss(loss));
-            losses = traces.losses().len();
-            let Some(event) = traces.current() else { break };
-            finder.event(&event);
-            left -= 1;
-            if finder.size() >= PIECE {
-                sights.take(&mut finder, (base, &self.channel_of));
+            let end = if left == 0 { sights.now().clamp(begin, to) } else { to };
+            match self.entries(sights.finish(), index) {
+                Some(entries) => glimpses.push(Glimpse::new((begin, end), entries)),
+                None => return Sight::Nothing,
+            }
+            if left > 0 {
+                break;
             }
         }
-        sights.take(&mut finder, (base, &self.channel_of));
-        let Sights { mut engine, list: mut findings, .. } = sights;
-        if left == 0 {
-            to = engine.now().map_or(to, |now| now.saturating_sub(base)).clamp(from, to);
-        }
-        engine.finish(&mut findings);
-        match self.entries(findings.0, index) {
-            Some(entries) => Sight::Whole(Glimpse::new((from, to), entries)),
-            None => Sight::Nothing,
-        }
+        Sight::Glimpses(glimpses)
     }
 
     /// What becomes of findings in the index's lanes, which are made if they aren't there.
@@ -399,35 +417,73 @@ impl Scout {
     }
 }
 
+/// Where one of so many pieces of a while begins that are as long.
+fn border((from, to): (i64, i64), (piece, pieces): (i64, i64)) -> i64 {
+    let length = i128::from(to) - i128::from(from);
+    from.saturating_add((length * i128::from(piece) / i128::from(pieces)) as i64)
+}
+
 /// What came of a job.
 enum Sight {
-    Whole(Glimpse),
+    Glimpses(Vec<Glimpse>),
     /// It can't be read, or the index knows everything.
     Nothing,
     /// Something else was more urgent.
     Interrupted,
 }
 
-/// What is made of events in one part.
-struct Sights {
+/// What is made of events that follow each other.
+struct Sights<'s> {
+    scout: &'s Scout,
+    finder: Finder,
     engine: Engine,
     teller: Teller,
     list: List,
+    /// How many losses were told of.
+    losses: usize,
 }
 
-impl Sights {
-    fn take(&mut self, finder: &mut Finder, (base, channel_of): (i64, &[u32])) {
-        let Self { engine, teller, list } = self;
+impl<'s> Sights<'s> {
+    fn new(scout: &'s Scout) -> Self {
+        let (engine, teller) = (scout.engine.anew(), scout.teller.clone());
+        let finder = Finder::new(engine.says().clone(), teller.classes.clone(), None);
+        Self { scout, finder, engine, teller, list: List::default(), losses: 0 }
+    }
+
+    fn event(&mut self, event: &Event<'_>, losses: &[Loss]) {
+        losses.iter().skip(self.losses).for_each(|loss| self.finder.loss(loss));
+        self.losses = losses.len();
+        self.finder.event(event);
+        if self.finder.size() >= PIECE {
+            self.take();
+        }
+    }
+
+    fn take(&mut self) {
+        let Self { scout, finder, engine, teller, list, .. } = self;
+        let base = scout.range.0;
         finder.take().each(|facts, step| match step {
             Step::Loss(loss) => engine.loss(&loss),
             Step::Event(told) => {
                 let fact = told.fact;
                 let time = fact.time().unwrap_or(base).saturating_sub(base);
-                let channel = channel_of.get(told.event.source as usize).copied().unwrap_or(0);
+                let channel = scout.channel_of.get(told.event.source as usize).copied().unwrap_or(0);
                 teller.tell(told, (time, channel), &mut |finding| list.push(finding));
                 engine.fact(facts, fact, list);
             }
         });
+    }
+
+    /// The latest time, from the base.
+    fn now(&mut self) -> i64 {
+        self.take();
+        self.engine.now().map_or(i64::MAX, |now| now.saturating_sub(self.scout.range.0))
+    }
+
+    fn finish(mut self) -> Vec<Finding> {
+        self.take();
+        self.engine.finish(&mut self.list);
+        self.list.0
     }
 }
 
@@ -459,6 +515,14 @@ impl Visitor for List {
     }
 }
 
+impl Job {
+    /// The part of which it reads.
+    fn part(self) -> usize {
+        let (Self::Sample(part) | Self::Part(part) | Self::Piece(part, _)) = self;
+        part
+    }
+}
+
 impl Seen {
     fn wish(&mut self, wish: Wish) {
         self.wishes.retain(|known| *known != wish);
@@ -478,6 +542,11 @@ impl Seen {
         true
     }
 
+    /// Whether something was seen of a part with these times.
+    fn has_sample(&self, (from, to): (i64, i64)) -> bool {
+        self.samples.range(from..to.max(from.saturating_add(1))).next().is_some()
+    }
+
     fn take(&mut self, job: Job, glimpse: Glimpse) {
         if self.is_over {
             return;
@@ -487,8 +556,8 @@ impl Seen {
         self.bytes += glimpse.size();
         let (from, to) = (glimpse.from, glimpse.to);
         let glimpse = Arc::new(glimpse);
-        if let Job::Sample(part) = job {
-            let before = self.samples.insert(part, glimpse);
+        if let Job::Sample(_) = job {
+            let before = self.samples.insert(from, glimpse);
             self.bytes -= before.map_or(0, |before| before.size());
         } else {
             let inside: Vec<i64> =
@@ -515,9 +584,11 @@ impl Seen {
         self.bytes = self.samples.values().chain(self.whole.values()).map(|it| it.size()).sum();
     }
 
-    /// Drops what the index knows: all before a time, which lies in this part.
-    fn forget(&mut self, part: usize, known: i64) {
-        self.samples = self.samples.split_off(&part);
+    /// Drops what the index knows: all before a time.
+    fn forget(&mut self, known: i64) {
+        // The last one stands for what comes behind it, too.
+        let first = self.samples.range(..=known).next_back().map_or(known, |(begin, _)| *begin);
+        self.samples = self.samples.split_off(&first);
         self.whole.retain(|_, glimpse| glimpse.to > known);
         self.bytes = self.samples.values().chain(self.whole.values()).map(|it| it.size()).sum();
         for wish in &mut self.wishes {

@@ -1,0 +1,99 @@
+import { describe, expect, it, vi } from "vitest";
+
+vi.stubGlobal("devicePixelRatio", 1);
+vi.stubGlobal("OffscreenCanvas", class {
+  getContext() {
+    return { putImageData: () => {} };
+  }
+});
+vi.stubGlobal("ImageData", class {
+  readonly data: Uint8ClampedArray;
+  constructor(readonly width: number, readonly height: number) {
+    this.data = new Uint8ClampedArray(4 * width * height);
+  }
+});
+
+const { mix, pack, PALETTES } = await import("../../src/colours");
+const { Strips } = await import("../../src/strips");
+const { Style } = await import("../../src/wire");
+type Tile = import("../../src/tiles").Tile;
+type Tiles = import("../../src/tiles").Tiles;
+type LaneKind = import("../../src/wire").LaneKind;
+
+const palette = PALETTES.light;
+const ground = pack("#fdfcfa");
+const WIDTH = 100;
+
+interface Box {
+  begin: number;
+  end: number;
+  style: number;
+  count?: number;
+  label?: number;
+}
+
+function tileOf(from: number, to: number, boxes: Box[]): Tile {
+  return {
+    id: 1,
+    shape: "boxes",
+    times: Float64Array.from(boxes.flatMap(({ begin, end }) => [begin, end])),
+    styles: Uint8Array.from(boxes, ({ style }) => style),
+    labels: Int32Array.from(boxes, ({ label = -1 }) => label),
+    counts: Uint32Array.from(boxes, ({ count = 1 }) => count),
+    from,
+    to,
+    used: 0,
+    generation: 0,
+    whole: true,
+  };
+}
+
+/** What is painted of tiles, a nanosecond a pixel: the upper and the lower row of pixels, and what else is to be drawn. */
+function painted(kind: LaneKind, ...all: Tile[]) {
+  const strips = new Strips();
+  strips.begin(WIDTH, 1);
+  strips.ground(0, ground, [], ground);
+  const tiles = { labelColours: new Uint8Array(8) } as unknown as Tiles;
+  const decor = strips.lane(0, kind, tiles, (visit) => all.forEach((tile) => visit(tile, tile.from, tile.to)), { begin: 0, scale: 1, width: WIDTH }, palette, -1);
+  const pixels = strips["pixels"];
+  return { upper: pixels.slice(0, WIDTH), lower: pixels.slice(WIDTH, 2 * WIDTH), decor };
+}
+
+describe("a lane's strip", () => {
+  it("has of a box within a pixel as much colour as it is wide", () => {
+    const { upper, lower } = painted("thread", tileOf(0, 100, [{ begin: 10.25, end: 10.75, style: Style.running }]));
+    const expected = mix(ground, palette.packed[Style.running] ?? 0, 0.5);
+    expect([upper[10], lower[10]]).toEqual([expected, expected]);
+    expect([upper[9], upper[11]]).toEqual([ground, ground]);
+  });
+
+  it("doesn't lose what is hardly there, and keeps low what does nothing", () => {
+    const { upper, lower } = painted("thread", tileOf(0, 100, [{ begin: 10, end: 10.001, style: Style.blocked }]));
+    expect(upper[10]).toBe(ground);
+    expect(lower[10]).not.toBe(ground);
+  });
+
+  it("has the same colour of a box that is one pixel wide and of many that fill it", () => {
+    const parts = Array.from({ length: 8 }, (_, part) => ({ begin: 10 + part / 8, end: 10 + (part + 1) / 8, style: Style.running }));
+    const { upper } = painted("thread", tileOf(0, 100, parts));
+    const difference = (at: number): number => Math.abs(((upper[10] ?? 0) >>> at & 255) - ((palette.packed[Style.running] ?? 0) >>> at & 255));
+    for (const at of [0, 8, 16]) expect(difference(at)).toBeLessThan(20);
+  });
+
+  it("goes on over the seam of two tiles", () => {
+    const one = tileOf(0, 50, [{ begin: 10, end: 90, style: Style.running, label: 3 }]);
+    const other = tileOf(50, 100, [{ begin: 10, end: 90, style: Style.running, label: 3 }]);
+    const { upper, decor } = painted("cpu", one, other);
+    expect(new Set(upper.slice(12, 89)).size).toBe(1);
+    expect(decor.labels.map(({ x, width }) => [x, width])).toEqual([[10, 80]]);
+  });
+
+  it("has samples that are pale and without names, as they are no boxes", () => {
+    const sample = { begin: 10, end: 90, style: Style.running, label: 3 };
+    const [seen, sampled] = [painted("cpu", tileOf(0, 100, [sample])), painted("cpu", tileOf(0, 100, [{ ...sample, count: 0 }]))];
+    expect(seen.decor.labels).toHaveLength(1);
+    expect(sampled.decor.labels).toHaveLength(0);
+    expect(sampled.upper[50]).not.toBe(seen.upper[50]);
+    expect(sampled.upper[50]).toBe(palette.shades[0].names[0]);
+  });
+});
