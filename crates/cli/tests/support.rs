@@ -219,9 +219,11 @@ pub fn run(command: &mut Command) -> Finished {
     finish(start(command), &format!("{command:?}"))
 }
 
-/// Starts a program whose words are kept.
+/// Starts a program whose words are kept. It ends with the test, at the latest: one that failed leaves nobody who records the
+/// programs of others.
 pub fn start(command: &mut Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    tompion_os::Inheritance::current().hand_on_to_companion(command);
     command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
