@@ -11,6 +11,7 @@ then   everything that was appended before the last sync is in the trace, once a
 Exits with 77 where an emulator, a kernel, or a tool is missing.
 """
 
+import fcntl
 import json
 import os
 import random
@@ -90,9 +91,16 @@ def run(*words, **options):
 
 def kernel(cache, name=KERNEL):
     """The newest kernel of a package, unpacked and not installed."""
+    cache.mkdir(parents=True, exist_ok=True)
+    # Scripts run side by side, and two of them want the same one: who comes second finds it whole.
+    with open(cache / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return unpacked(cache, name)
+
+
+def unpacked(cache, name):
     found = sorted(cache.glob("boot/vmlinuz-*"))
     if not found:
-        cache.mkdir(parents=True, exist_ok=True)
         depends = run("apt-cache", "depends", name)
         package = next(line.split()[-1] for line in depends.splitlines() if "Depends: linux-image" in line)
         run("apt-get", "download", "-qq", package, cwd=cache, stderr=subprocess.DEVNULL)
