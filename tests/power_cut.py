@@ -64,6 +64,8 @@ RECORD = """
 export GLIBC_TUNABLES=glibc.pthread.rseq=$rseq
 dd if=/dev/zero of=/tmp/progress bs=4096 count=1 2>/dev/null
 tompion record --backing rings --mode $mode --subbuf-size $size --subbufs $count -o trace -- emitter /tmp/progress $pause 0 0 &
+# On a slow machine nothing may have been appended yet, and there would be nothing to recover.
+until hexdump -v -s 64 -n 256 -e '1/1 "%02x"' /tmp/progress | grep -q '[^0]'; do usleep 50000; done
 while :; do
     state=$(hexdump -v -n 320 -e '1/1 "%02x"' /tmp/progress)
     sync
