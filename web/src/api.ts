@@ -9,6 +9,7 @@ import type {
   Statistics,
   TraceInfo,
   WireArrows,
+  WireNotes,
   WireTrack,
 } from "./wire";
 
@@ -33,8 +34,18 @@ function whole(value: number): string {
   return Math.round(value).toString();
 }
 
-async function answer<T>(response: Response): Promise<T> {
-  if (response.ok) return (await response.json()) as T;
+/** The server refused, or could not. */
+export class Refused extends Error {
+  constructor(
+    readonly status: number,
+    line: string,
+  ) {
+    super(line);
+  }
+}
+
+/** What a server says that refuses. */
+export async function refusal(response: Response): Promise<Refused> {
   const text = await response.text();
   let line = text.trim();
   try {
@@ -43,7 +54,12 @@ async function answer<T>(response: Response): Promise<T> {
   } catch {
     // A line of text is as good.
   }
-  throw new Error(line === "" ? `the server answered ${response.status}` : line);
+  return new Refused(response.status, line === "" ? `the server answered ${response.status}` : line);
+}
+
+async function answer<T>(response: Response): Promise<T> {
+  if (response.ok) return (await response.json()) as T;
+  throw await refusal(response);
 }
 
 async function get<T>(path: string, parameters: Parameters = {}, signal?: AbortSignal): Promise<T> {
@@ -68,6 +84,13 @@ export interface EventQuery {
   e?: string;
 }
 
+/** From when to when, of which tracks and all below them; none named are all. */
+export interface Stretch {
+  from: number;
+  to: number;
+  tracks?: string;
+}
+
 export const api = {
   trace: () => get<TraceInfo>("trace"),
   tracks: (again = false) => get<{ tracks: WireTrack[] }>("tracks", asked(again)),
@@ -79,12 +102,10 @@ export const api = {
   search: (q: string, from: number, dir: 1 | -1, signal: AbortSignal) =>
     get<Hit>("search", { q, from, dir }, signal),
   events: (query: EventQuery, signal?: AbortSignal) => get<EventRows>("events", { ...query }, signal),
-  select: (from: number, to: number, ids: string, most: number | undefined, signal?: AbortSignal) =>
-    get<Statistics>("select", { from, to, ids, most }, signal),
-  flame: (from: number, to: number, ids: string, signal?: AbortSignal) =>
-    get<FlameGraph>("flame", ids === "" ? { from, to } : { from, to, ids }, signal),
-  notes: (again = false) => get<Note[]>("notes", asked(again)),
-  saveNotes: (notes: Note[]) => post<unknown>("notes", notes),
+  select: (stretch: Stretch, most: number | undefined, signal?: AbortSignal) => get<Statistics>("select", { ...stretch, most }, signal),
+  flame: (stretch: Stretch, signal?: AbortSignal) => get<FlameGraph>("flame", { ...stretch }, signal),
+  notes: (again = false) => get<WireNotes>("notes", asked(again)),
+  saveNotes: (version: string, notes: Note[]) => post<Omit<WireNotes, "notes">>("notes", { version, notes }),
   offset: (trace: number, offset: number) => post<unknown>("offset", { trace, offset_ns: offset }),
   exportCtf: (from: number, to: number) => post<{ path?: string }>("export", {}, { from, to, format: "ctf" }),
   csvAddress: (from: number, to: number) => address("export", { from, to, format: "csv" }),

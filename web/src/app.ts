@@ -1,15 +1,19 @@
 // What the page knows, and whom it tells when that changes.
 
-import { api, reason } from "./api";
+import { api, reason, Refused, type Stretch } from "./api";
 import { PALETTES, type Palette, type Theme } from "./colours";
 import { Tiles } from "./tiles";
 import type { Clock, ClockBase } from "./time";
 import { Tracks } from "./tracks";
 import { View } from "./view";
+import { keysOf, mergeNotes } from "./merge";
 import type { Interval, Note, TraceInfo } from "./wire";
 
 /** A click counts as on a box that is nearer than the screen's width divided by this. */
 const NEAR = 500;
+
+/** So often are notes written anew together with those that others wrote meanwhile. */
+const MOST_ATTEMPTS = 5;
 
 /** A box that was chosen; its particulars come later. */
 export interface Selected {
@@ -22,12 +26,17 @@ export interface Selected {
   error: string;
 }
 
-/** A stretch of time, on some lanes or (none named) on all. */
+/** A stretch of time: of all tracks, or of some with all that stands below them. */
 export interface Area {
   begin: number;
   end: number;
-  lanes: number[];
+  all: boolean;
   tracks: number[];
+}
+
+/** An area as the server is asked for it. */
+export function stretchOf({ begin, end, all, tracks }: Area): Stretch {
+  return all ? { from: begin, to: end } : { from: begin, to: end, tracks: tracks.join(",") };
 }
 
 export type Tab = "detail" | "selection" | "events" | "flame" | "notes";
@@ -68,6 +77,10 @@ export class App {
   private drawAsked = false;
   private drawer: () => void = () => {};
   private selection = 0;
+  /** The notes that are kept, as they were read or written last; no version before they were. */
+  private keptNotes: { version: string | null; keys: Set<string> } = { version: null, keys: new Set() };
+  private saving = false;
+  private unsaved = false;
 
   constructor() {
     this.view = new View(() => this.draw());
@@ -186,9 +199,11 @@ export class App {
   forgetGone(): void {
     const isThere = (lane: number): boolean => this.tracks.laneTrack.has(lane);
     if (this.selected !== null && !isThere(this.selected.lane)) this.selected = null;
-    if (this.area === null) return;
-    this.area.lanes = this.area.lanes.filter(isThere);
-    this.area.tracks = this.area.tracks.filter((track) => this.tracks.all.has(track));
+    const { area } = this;
+    if (area === null || area.all) return;
+    area.tracks = area.tracks.filter((track) => this.tracks.all.has(track));
+    // Nothing is left of it; of no tracks is not of all.
+    if (area.tracks.length === 0) this.setArea(null);
   }
 
   /** Scrolls so that a track can be seen, and its folded parents open. */
@@ -203,13 +218,48 @@ export class App {
     void this.select(lane, time, place ?? {});
   }
 
+  /** Takes the notes that are kept; what was written here meanwhile stays. */
+  async loadNotes(): Promise<void> {
+    const { version, notes, remark } = await api.notes();
+    this.notes = mergeNotes(this.keptNotes.keys, this.notes, notes);
+    this.keptNotes = { version, keys: keysOf(notes) };
+    if (typeof remark === "string") this.say(remark);
+    this.tell("notes");
+  }
+
+  /** Saves notes, one version after the other. */
   async saveNotes(): Promise<void> {
     this.notes.sort((a, b) => a.time - b.time);
     this.tell("notes");
+    this.unsaved = true;
+    if (this.saving) return;
+    this.saving = true;
     try {
-      await api.saveNotes(this.notes);
+      while (this.unsaved) {
+        this.unsaved = false;
+        await this.writeNotes();
+      }
     } catch (failure) {
       this.say(`notes were not saved: ${reason(failure)}`);
+    } finally {
+      this.saving = false;
+    }
+  }
+
+  /** Writes the notes in the place of those that were read; where others have written some meanwhile, with these. */
+  private async writeNotes(): Promise<void> {
+    for (let attempt = 0; ; attempt++) {
+      if (this.keptNotes.version === null || attempt > 0) await this.loadNotes();
+      const [version, keys] = [this.keptNotes.version ?? "", keysOf(this.notes)];
+      try {
+        const written = await api.saveNotes(version, this.notes);
+        this.keptNotes = { version: written.version, keys };
+        if (typeof written.remark === "string") this.say(written.remark);
+        return;
+      } catch (failure) {
+        const isOld = failure instanceof Refused && failure.status === 409;
+        if (!isOld || attempt >= MOST_ATTEMPTS) throw failure;
+      }
     }
   }
 }

@@ -7,6 +7,7 @@ import { api, type EventQuery, reason, wasAborted } from "./api";
 import type { App } from "./app";
 import { byId, el, fill, shorten } from "./dom";
 import type { Page } from "./panel";
+import { RETRY } from "./tiles";
 import { grouped, moment } from "./time";
 import type { EventRow, EventRows } from "./wire";
 
@@ -33,6 +34,12 @@ export class Events implements Page {
   private readonly tall = el("div", { class: "tall" });
   private readonly view = el("div", { class: "table-view" });
   private pages = new Map<number, EventRow[]>();
+  /** Pages that couldn't be had: they are asked for again a moment later, or when the reader does something. */
+  private readonly failed = new Set<number>();
+  private retry = 0;
+  /** What was known of the trace when the rows were asked for. */
+  private known = { of: "", generation: 0 };
+  private renewing = false;
   private total = 0;
   private first = 0;
   private chosen = -1;
@@ -50,6 +57,7 @@ export class Events implements Page {
     app.on("clock", () => this.draw());
     app.on("area", () => this.restart());
     app.on("shift", () => this.restart());
+    app.on("info", () => void this.renew());
     for (const input of [this.filter, this.names]) {
       input.addEventListener("input", () => {
         window.clearTimeout(this.timer);
@@ -74,6 +82,7 @@ export class Events implements Page {
       this.restart();
       this.follow();
     }
+    void this.renew();
     this.draw();
   }
 
@@ -91,6 +100,8 @@ export class Events implements Page {
     this.request?.abort();
     this.request = new AbortController();
     this.pages = new Map();
+    this.failed.clear();
+    this.known = this.knownNow();
     this.total = 0;
     this.first = 0;
     this.chosen = -1;
@@ -108,36 +119,99 @@ export class Events implements Page {
     return query;
   }
 
-  private async fetch(page: number): Promise<void> {
-    if (this.pages.has(page)) return;
-    this.pages.set(page, []);
+  /** What may change which rows there are. What a filter takes is looked for in all the trace, read or not. */
+  private knownNow(): { of: string; generation: number } {
+    const { generation = 0, progress, events, end } = this.app.info;
+    const { filter, e } = this.query();
+    const counts = filter === undefined && e === undefined ? [events, end] : [];
+    return { of: JSON.stringify([generation, progress >= 1, ...counts]), generation };
+  }
+
+  /** More of the trace is known than when the rows were asked for: how many there are, and those that weren't there. */
+  private async renew(): Promise<void> {
+    if (!this.built || this.root.hidden || this.renewing) return;
+    const [now, before] = [this.knownNow(), this.known];
+    if (now.of === before.of) return;
+    this.known = now;
+    this.renewing = true;
+    const { request } = this;
+    const anew = now.generation !== before.generation;
+    const [low, high] = [Math.floor(this.first / PAGE), Math.floor((this.first + this.visible) / PAGE)];
+    const old = [...this.pages].filter(([, rows]) => anew || rows.length < PAGE).map(([page]) => page);
+    const inSight = old.filter((page) => page >= low && page <= high);
+    for (const page of old) if (!inSight.includes(page)) this.pages.delete(page);
+    // How many there are is said with any page, be it an empty one.
+    for (const page of inSight.length > 0 ? inSight : [Math.ceil(this.total / PAGE)]) {
+      if (request === this.request) await this.fetch(page, true);
+    }
+    this.renewing = false;
+    // There may be news of the meantime.
+    void this.renew();
+  }
+
+  /** Asks for a page that isn't there; or also for one that is, and may be another one now. */
+  private async fetch(page: number, again = false): Promise<void> {
+    if (!again && (this.pages.has(page) || this.failed.has(page))) return;
+    const { request } = this;
+    if (!this.pages.has(page)) this.pages.set(page, []);
     try {
       const answer = await this.ask(page);
+      // The table may be another one by now.
+      if (request !== this.request) return;
       if (answer.bad !== undefined && answer.bad !== "") this.bad(answer.bad);
-      else {
-        this.pages.set(page, answer.rows);
-        const least = page * PAGE + answer.rows.length + (answer.rows.length === PAGE ? PAGE : 0);
-        this.total = answer.total ?? Math.max(this.total, least);
-        this.filter.classList.remove("wrong");
-        const unsure = answer.total === null && answer.rows.length === PAGE;
-        this.status.textContent = `${unsure ? "at least " : ""}${grouped(this.total)} events${this.app.area === null ? "" : " in the area"}`;
-      }
+      else this.take(page, answer);
       if (this.pages.size > MOST_PAGES) this.forget(page);
     } catch (error) {
-      this.pages.delete(page);
-      if (wasAborted(error)) return;
-      this.bad(reason(error));
+      if (wasAborted(error) || request !== this.request) return;
+      this.fail(page, error);
     }
     this.root.dataset["ready"] = "true";
     this.draw();
   }
 
-  /** Filtered rows may take the server several looks. */
+  private take(page: number, answer: EventRows): void {
+    this.pages.set(page, answer.rows);
+    const before = this.total;
+    const least = page * PAGE + answer.rows.length + (answer.rows.length === PAGE ? PAGE : 0);
+    this.total = answer.total ?? Math.max(this.total, least);
+    this.filter.classList.remove("wrong");
+    const unsure = answer.total === null && answer.rows.length === PAGE;
+    const { area, info } = this.app;
+    const where = area === null ? "" : area.all ? " in the area" : " in the area, of all tracks";
+    const read = info.progress < 1 ? `, ${Math.floor(info.progress * 100)} % are read` : "";
+    this.status.textContent = `${unsure ? "at least " : ""}${grouped(this.total)} events${where}${read}`;
+    // The bar's place is a share of the rows.
+    if (this.total !== before) this.scrollTo(this.first);
+  }
+
+  /** A page that isn't there is asked for again after a second; one that is there stays as it was till then. */
+  private fail(page: number, error: unknown): void {
+    if (this.pages.get(page)?.length === 0) this.pages.delete(page);
+    this.failed.add(page);
+    this.status.textContent = `${reason(error)}; asked again each second`;
+    window.clearTimeout(this.retry);
+    this.retry = window.setTimeout(() => this.again(), RETRY);
+  }
+
+  private again(): void {
+    if (this.failed.size === 0) return;
+    this.failed.clear();
+    if (this.total === 0) void this.fetch(0);
+    // Rows that are there may be older than what is known.
+    this.known.of = "";
+    void this.renew();
+    this.draw();
+  }
+
+  /** Filtered rows may take the server several looks, of which each has those behind the ones before. */
   private async ask(page: number): Promise<EventRows> {
-    const request = this.request;
+    const { request } = this;
+    const rows: EventRow[] = [];
     for (;;) {
-      const answer = await api.events({ ...this.query(), row: page * PAGE, count: PAGE }, request?.signal);
-      if (answer.continue !== true || answer.rows.length === PAGE) return answer;
+      const wanted = { row: page * PAGE + rows.length, count: PAGE - rows.length };
+      const answer = await api.events({ ...this.query(), ...wanted }, request?.signal);
+      rows.push(...answer.rows);
+      if (answer.continue !== true || rows.length >= PAGE) return { ...answer, rows };
       this.status.textContent = `looking, ${Math.round((answer.scanned ?? 0) * 100)} % …`;
     }
   }
@@ -240,6 +314,7 @@ export class Events implements Page {
 
   private wheel(event: WheelEvent): void {
     event.preventDefault();
+    this.again();
     const lines = event.deltaMode === 1 ? event.deltaY : event.deltaY / ROW;
     this.scrollTo(this.first + (Math.round(lines) || Math.sign(lines)));
   }
@@ -250,6 +325,7 @@ export class Events implements Page {
     if (step === undefined) return;
     event.preventDefault();
     event.stopPropagation();
+    this.again();
     this.scrollTo(this.first + step);
   }
 }

@@ -13,8 +13,10 @@ function download(href: string, name: string): void {
 
 /** Buttons that export an area. */
 export function exportButtons(app: App, area: Area): HTMLButtonElement[] {
-  const trace = button("Save as trace", "A smaller trace, beside this one", () => void saveTrace(app, area));
-  const csv = button("CSV", "The events of this time as a table", () => download(api.csvAddress(area.begin, area.end), `${app.info.name}.csv`));
+  // Events are not told apart by tracks.
+  const [of, which] = area.all ? ["", ""] : [" of all tracks", ", also of tracks that are not chosen"];
+  const trace = button(`Save as trace${of}`, `A smaller trace of this time, beside this one${which}`, () => void saveTrace(app, area));
+  const csv = button(`CSV${of}`, `The events of this time as a table${which}`, () => download(api.csvAddress(area.begin, area.end), `${app.info.name}.csv`));
   const png = button("PNG", "The picture on the screen", () => void savePicture(app));
   return [trace, csv, png];
 }

@@ -1,11 +1,12 @@
 // The tab "Flame": spans and functions by stack, as wide as the time they took together.
 
-import { api, reason, wasAborted } from "./api";
-import type { App } from "./app";
+import { api, reason, type Stretch, wasAborted } from "./api";
+import { type App, stretchOf } from "./app";
 import { inkOn, nameColour, pack } from "./colours";
 import { byId, context, el, fill, fitCanvas, shorten } from "./dom";
 import { FONT } from "./paint";
 import type { Page } from "./panel";
+import { unreadOf } from "./statistics";
 import { duration, grouped, percent } from "./time";
 import type { FlameNode } from "./wire";
 
@@ -67,16 +68,23 @@ export class Flame implements Page {
   private nodes: FlameNode[] = [];
   /** What is not exact about it. */
   private limits = "";
+  /** How much of it is not read. */
+  private unread = "";
   private placed: Placed[] = [];
   private focus = -1;
   private hovered = -1;
   private shownFor = "";
+  /** What it will be of when the view has stood still for a moment. */
+  private comes = "";
   private request: AbortController | null = null;
   private timer = 0;
 
   constructor(private readonly app: App) {
     app.on("area", () => this.show());
     app.on("shift", () => this.show());
+    app.on("info", () => {
+      if (app.area !== null) this.show();
+    });
     app.on("theme", () => this.draw());
     new ResizeObserver(() => this.draw()).observe(this.root);
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
@@ -90,33 +98,48 @@ export class Flame implements Page {
   /** When the view has moved, and no area is chosen, the graph is of what the screen shows. */
   viewMoved(): void {
     if (this.root.hidden || this.app.area !== null) return;
+    const { key } = this.wanted();
+    // Frames are drawn for other reasons, too.
+    if (key === this.comes) return;
+    this.comes = key;
     window.clearTimeout(this.timer);
     this.timer = window.setTimeout(() => this.show(), 250);
   }
 
+  /** What the graph is to be of. While the trace is read, it is of what was read when it was asked for, until all is. */
+  private wanted(): { stretch: Stretch; key: string } {
+    const { area, view, info } = this.app;
+    const screen = { from: Math.max(info.begin, Math.floor(view.begin)), to: Math.min(info.end, Math.ceil(view.end)) };
+    const stretch = area === null ? screen : stretchOf(area);
+    return { stretch, key: JSON.stringify([stretch, info.progress >= 1, this.app.shifts]) };
+  }
+
   show(): void {
     if (this.root.hidden) return;
-    const { area, view, info } = this.app;
-    const begin = area?.begin ?? Math.max(info.begin, Math.floor(view.begin));
-    const end = area?.end ?? Math.min(info.end, Math.ceil(view.end));
-    const ids = area?.lanes.join(",") ?? "";
-    const key = `${begin}:${end}:${ids}:${info.progress}:${this.app.shifts}`;
+    const { stretch, key } = this.wanted();
     if (key === this.shownFor) {
       this.draw();
       return;
     }
+    this.comes = key;
     this.shownFor = key;
     this.root.dataset["ready"] = "false";
-    void this.ask(begin, end, ids);
+    void this.ask(stretch);
   }
 
-  private async ask(begin: number, end: number, ids: string): Promise<void> {
+  private get of(): string {
+    return this.app.area === null ? "what the screen shows" : "the area";
+  }
+
+  private async ask(stretch: Stretch): Promise<void> {
     this.request?.abort();
     this.request = new AbortController();
     try {
-      const { nodes, partial, cut } = await api.flame(begin, end, ids, this.request.signal);
+      const { nodes, partial, cut, known } = await api.flame(stretch, this.request.signal);
       this.nodes = nodes;
+      this.unread = unreadOf(this.of, [stretch.from, stretch.to], known);
       this.limits = [
+        this.unread === "" ? "" : ` But ${this.unread}.`,
         partial === true ? " The area is large: spans narrower than a 2,000th of it are counted under one name each." : "",
         cut === true ? ` There are more than ${grouped(nodes.length)} stacks: the time of those met later is their callers’ own.` : "",
       ].join("");
@@ -133,7 +156,8 @@ export class Flame implements Page {
   private draw(): void {
     if (this.root.hidden) return;
     if (this.nodes.length === 0) {
-      fill(this.root, el("p", { class: "lead", text: "No spans or functions here. They come from TOMPION_SPAN, the crate tracing, or -finstrument-functions with --preload func." }));
+      const words = this.unread === "" ? "They come from TOMPION_SPAN, the crate tracing, or -finstrument-functions with --preload func." : `But ${this.unread}.`;
+      fill(this.root, el("p", { class: "lead", text: `No spans or functions here. ${words}` }));
       return;
     }
     if (this.place.parentElement !== this.root) fill(this.root, this.status, this.place);
@@ -182,11 +206,10 @@ export class Flame implements Page {
   private tellHovered(): void {
     const node = this.nodes[this.hovered];
     const whole = this.nodes.reduce((sum, one) => sum + (one.parent < 0 ? one.total : 0), 0);
-    const of = this.app.area === null ? "what the screen shows" : "the area";
     fill(
       this.status,
       node === undefined
-        ? `Time of ${of} by stack: ${duration(whole)}. Click a box to look into it.${this.limits}`
+        ? `Time of ${this.of} by stack: ${duration(whole)}. Click a box to look into it.${this.limits}`
         : el("span", {}, el("b", { text: shorten(node.name, 160) }), ` ${duration(node.total)}, ${percent(node.total, whole)}; itself ${duration(node.self)}; ${grouped(node.count)} times`),
     );
   }

@@ -8,7 +8,8 @@ export interface LinkState {
   end?: number;
   lane?: number;
   at?: number;
-  area?: { begin: number; end: number };
+  /** Of all tracks, or of some. */
+  area?: { begin: number; end: number; tracks?: number[] };
   pinned?: number[];
   open?: number[];
   scroll?: number;
@@ -28,7 +29,7 @@ export function write(state: LinkState): string {
   };
   if (state.begin !== undefined && state.end !== undefined) put("v", `${Math.round(state.begin)},${Math.round(state.end)}`);
   if (state.lane !== undefined && state.at !== undefined) put("s", `${state.lane},${Math.round(state.at)}`);
-  if (state.area !== undefined) put("a", `${Math.round(state.area.begin)},${Math.round(state.area.end)}`);
+  if (state.area !== undefined) put("a", [Math.round(state.area.begin), Math.round(state.area.end), ...(state.area.tracks ?? [])].join(","));
   if (state.pinned !== undefined && state.pinned.length > 0) put("p", state.pinned.join(","));
   if (state.open !== undefined && state.open.length <= MOST_OPEN) put("o", state.open.join(","));
   if (state.scroll !== undefined && state.scroll > 0) put("y", Math.round(state.scroll));
@@ -50,8 +51,8 @@ export function read(text: string): LinkState {
   if (begin !== undefined && end !== undefined && end > begin) Object.assign(state, { begin, end });
   const [lane, at] = numbers(given.get("s"));
   if (lane !== undefined && at !== undefined) Object.assign(state, { lane, at });
-  const [from, to] = numbers(given.get("a"));
-  if (from !== undefined && to !== undefined && to > from) state.area = { begin: from, end: to };
+  const [from, to, ...tracks] = numbers(given.get("a"));
+  if (from !== undefined && to !== undefined && to > from) state.area = { begin: from, end: to, ...(tracks.length > 0 ? { tracks } : {}) };
   if (given.has("p")) state.pinned = numbers(given.get("p"));
   if (given.has("o")) state.open = numbers(given.get("o"));
   const [scroll] = numbers(given.get("y"));
@@ -68,7 +69,10 @@ export function current(app: App): LinkState {
   const { begin, end } = app.view.target;
   const state: LinkState = { begin, end, scroll: app.scroll, clock: app.clock, tab: app.tab };
   if (app.selected !== null) Object.assign(state, { lane: app.selected.lane, at: app.selected.begin });
-  if (app.area !== null) state.area = { begin: app.area.begin, end: app.area.end };
+  if (app.area !== null) {
+    const { begin: from, end: to, all, tracks } = app.area;
+    state.area = all ? { begin: from, end: to } : { begin: from, end: to, tracks };
+  }
   if (app.tracks.pinned.length > 0) state.pinned = app.tracks.pinned;
   state.open = [...app.tracks.open];
   return state;
@@ -85,7 +89,12 @@ export function restore(app: App, state: LinkState): void {
   if (state.scroll !== undefined) app.scroll = state.scroll;
   if (state.clock !== undefined) app.setClock(state.clock);
   if (state.begin !== undefined && state.end !== undefined) app.view.set({ begin: state.begin, end: state.end });
-  if (state.area !== undefined) app.setArea({ ...state.area, lanes: [], tracks: [] });
+  if (state.area !== undefined) {
+    const tracks = state.area.tracks?.filter((id) => app.tracks.all.has(id)) ?? [];
+    // Of tracks that aren't there, there is no area.
+    const all = state.area.tracks === undefined;
+    if (all || tracks.length > 0) app.setArea({ ...state.area, all, tracks });
+  }
   if (state.lane !== undefined && state.at !== undefined && app.tracks.laneTrack.has(state.lane)) {
     void app.select(state.lane, state.at);
   }

@@ -39,6 +39,8 @@ const STILL = 250;
 /** The same of a trace that is read whole. */
 const POLL_WHOLE = 5000;
 const LINK_DELAY = 300;
+/** After so many questions without an answer, they are asked more seldom. */
+const PATIENCE = 6;
 
 /** What tests ask for; nothing else uses it. */
 declare global {
@@ -60,6 +62,8 @@ class Page {
   private readonly overview: Worker;
   private linkTimer = 0;
   private failures = 0;
+  /** What was said of boxes that couldn't be had. */
+  private missing = "";
   /** When all were told of what is new, of so many lanes; when boxes were asked for again, and all of them. */
   private told = { at: 0, lanes: -1 };
   private refreshed = { at: 0, glimpses: 0 };
@@ -113,6 +117,7 @@ class Page {
     const { app } = this;
     if (app.view.step()) app.draw();
     this.timeline.paint();
+    this.tellMissing();
     this.names.paint();
     this.ruler.paint();
     this.minimap.paint();
@@ -123,6 +128,16 @@ class Page {
     state["level"] = String(this.timeline.level);
     window.clearTimeout(this.linkTimer);
     this.linkTimer = window.setTimeout(() => this.writeLink(), LINK_DELAY);
+  }
+
+  /** Says why boxes are not there, for as long as they aren't. */
+  private tellMissing(): void {
+    const { app } = this;
+    const { error } = app.tiles;
+    const line = error === "" ? "" : `not all is drawn, and asked for again each second: ${error}`;
+    if (line === this.missing) return;
+    if (line !== "" || app.message === this.missing) app.say(line);
+    this.missing = line;
   }
 
   private writeLink(): void {
@@ -197,8 +212,7 @@ class Page {
 
   private async loadNotes(): Promise<void> {
     try {
-      this.app.notes = await api.notes();
-      this.app.tell("notes");
+      await this.app.loadNotes();
     } catch (failure) {
       this.app.say(`notes can't be read: ${reason(failure)}`);
     }
@@ -213,7 +227,9 @@ class Page {
   private poll(): void {
     const { info } = this.app;
     const reading = this.isBare || performance.now() < EARLY ? POLL_EARLY : POLL_READING;
-    const pace = info.progress < 1 ? reading : info.growing ? POLL : POLL_WHOLE;
+    const known = info.progress < 1 ? reading : info.growing ? POLL : POLL_WHOLE;
+    // Whoever doesn't answer is asked less often, but not for ever no more.
+    const pace = this.failures >= PATIENCE ? POLL_WHOLE : known;
     window.setTimeout(() => void this.again(), pace);
   }
 
@@ -246,7 +262,6 @@ class Page {
     } catch (failure) {
       this.failures += 1;
       app.say(reason(failure));
-      if (this.failures > 5) return;
     } finally {
       this.isTaking = false;
     }
@@ -314,7 +329,7 @@ class Page {
   private async findNotes(): Promise<void> {
     const lost = this.app.notes.filter((note) => note.of !== undefined && note.track === undefined);
     if (lost.length === 0) return;
-    const found = await api.notes(true);
+    const { notes: found } = await api.notes(true);
     for (const note of lost) {
       const same = found.find((other) => other.time === note.time && JSON.stringify(other.of) === JSON.stringify(note.of));
       if (same?.track !== undefined) note.track = same.track;

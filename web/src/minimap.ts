@@ -3,7 +3,7 @@
 import type { App } from "./app";
 import { byId, context, fitCanvas } from "./dom";
 import { collectBins } from "./paint";
-import { TILE_PIXELS, tileSpan } from "./tiles";
+import { RETRY, TILE_PIXELS, tileSpan } from "./tiles";
 import type { LaneData, LanesAnswer } from "./worker";
 import { address, asked } from "./api";
 
@@ -62,7 +62,13 @@ export class Minimap {
       worker.addEventListener("message", take);
     });
     worker.postMessage({ kind: "lanes", request, url: new URL(path, location.href).href });
-    const { lanes: found } = await answer;
+    const { lanes: found, error } = await answer;
+    if (error !== undefined) {
+      // What was there stays till it can be had.
+      this.asked = "";
+      window.setTimeout(() => void this.refresh(worker), RETRY);
+      return;
+    }
     this.range = { begin: from, end: to };
     this.collect(found);
     this.app.draw();

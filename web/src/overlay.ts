@@ -43,6 +43,7 @@ export class Overlay {
     const places = lanePlaces(rows);
     const x = this.scale(width);
     this.unread(drawing, x, [width, height]);
+    this.failed(drawing, places, [x, width]);
     this.area(drawing, rows, x, height);
     this.notes(drawing, x, height);
     drawing.save();
@@ -75,14 +76,8 @@ export class Overlay {
     drawing.beginPath();
     for (const [left, right] of seen) drawing.rect(left, 0, right - left, height);
     drawing.clip();
-    drawing.strokeStyle = palette.overwritten;
     drawing.globalAlpha = 0.3;
-    drawing.beginPath();
-    for (let at = -height; at < width; at += HATCH) {
-      drawing.moveTo(at, height);
-      drawing.lineTo(at + height, 0);
-    }
-    drawing.stroke();
+    hatch(drawing, palette.overwritten, [width, height]);
     drawing.restore();
     drawing.font = FONT;
     const words = `${(info.glimpses ?? 0) > 0 ? "sampled, not read yet" : "not read yet"} · ${Math.floor(info.progress * 100)} % read`;
@@ -95,6 +90,26 @@ export class Overlay {
     drawing.fillText(words, left + 16, 23);
   }
 
+  /** What couldn't be had must not look like rest, either. */
+  private failed(drawing: CanvasRenderingContext2D, places: Map<number, LanePlace>, [x, width]: [(time: number) => number, number]): void {
+    drawing.save();
+    drawing.beginPath();
+    let any = false;
+    for (const { lane, from, to } of this.app.tiles.failures()) {
+      const place = places.get(lane);
+      const [left, right] = [Math.max(0, x(from)), Math.min(width, x(to))];
+      if (place === undefined || left >= right) continue;
+      drawing.rect(left, place.y, right - left, place.slot.height);
+      any = true;
+    }
+    if (any) {
+      drawing.clip();
+      drawing.globalAlpha = 0.6;
+      hatch(drawing, this.app.palette.muted, [width, this.canvas.clientHeight]);
+    }
+    drawing.restore();
+  }
+
   private area(drawing: CanvasRenderingContext2D, rows: PlacedRow[], x: (time: number) => number, height: number): void {
     const area = this.app.area;
     if (area === null) return;
@@ -102,12 +117,12 @@ export class Overlay {
     const [left, right] = [x(area.begin), x(area.end)];
     const tracks = new Set(area.tracks);
     drawing.fillStyle = accent;
-    if (area.lanes.length === 0) {
+    if (area.all) {
       drawing.globalAlpha = 0.07;
       drawing.fillRect(left, 0, right - left, height);
     } else {
       drawing.globalAlpha = 0.13;
-      for (const { row, y } of rows) if (tracks.has(row.track.id)) drawing.fillRect(left, y, right - left, row.height);
+      for (const { row, y } of rows) if (this.app.tracks.isIn(row.track.id, tracks)) drawing.fillRect(left, y, right - left, row.height);
     }
     drawing.globalAlpha = 0.8;
     drawing.fillRect(left, 0, 1, height);
@@ -191,6 +206,17 @@ export class Overlay {
     drawing.lineWidth = 1;
     drawing.strokeRect(left + 0.5, top + 0.5, width, height);
   }
+}
+
+/** Lines over all of a picture, as far as it isn't clipped. */
+function hatch(drawing: CanvasRenderingContext2D, colour: string, [width, height]: [number, number]): void {
+  drawing.strokeStyle = colour;
+  drawing.beginPath();
+  for (let at = -height; at < width; at += HATCH) {
+    drawing.moveTo(at, height);
+    drawing.lineTo(at + height, 0);
+  }
+  drawing.stroke();
 }
 
 /** From when to when the trace wasn't read so far. */

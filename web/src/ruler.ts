@@ -112,7 +112,7 @@ export class RulerBar {
       dragged ||= Math.abs(now.offsetX - from) > 3;
       if (!dragged) return;
       const other = this.timeline.timeAt(now.offsetX);
-      this.app.area = { begin: Math.floor(Math.min(time, other)), end: Math.ceil(Math.max(time, other)), lanes: [], tracks: [] };
+      this.app.area = { begin: Math.floor(Math.min(time, other)), end: Math.ceil(Math.max(time, other)), all: true, tracks: [] };
       this.app.draw();
     };
     const drop = (): void => {

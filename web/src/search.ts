@@ -16,14 +16,13 @@ export class Search {
     this.input.addEventListener("keydown", (event) => {
       event.stopPropagation();
       if (event.key === "Enter") void this.go(event.shiftKey ? -1 : 1);
-      else if (event.key === "Escape") this.input.blur();
-      else return;
+      else if (event.key === "Escape") {
+        this.stop();
+        this.input.blur();
+      } else return;
       event.preventDefault();
     });
-    this.input.addEventListener("input", () => {
-      this.hit = null;
-      this.tell("");
-    });
+    this.input.addEventListener("input", () => this.stop());
     app.on("shift", () => (this.hit = null));
     byId("search-next").addEventListener("click", () => void this.go(1));
     byId("search-previous").addEventListener("click", () => void this.go(-1));
@@ -34,7 +33,16 @@ export class Search {
     this.input.select();
   }
 
+  /** What was looked for isn't wanted any more. */
+  private stop(): void {
+    this.request?.abort();
+    this.hit = null;
+    this.tell("");
+    this.status.dataset["state"] = "done";
+  }
+
   private tell(text: string): void {
+    this.status.classList.remove("bad");
     this.status.textContent = text;
     this.status.title = text;
   }
@@ -55,6 +63,7 @@ export class Search {
     try {
       for (;;) {
         const hit = await api.search(text, from, dir, request.signal);
+        if (request.signal.aborted) return;
         if (hit.continue === undefined || hit.time !== undefined) {
           this.show(hit);
           return;
@@ -80,8 +89,9 @@ export class Search {
 
   private show(hit: Hit): void {
     if (hit.time === undefined) {
-      this.tell("no more");
       this.hit = null;
+      this.tell(hit.bad ?? "no more");
+      this.status.classList.toggle("bad", hit.bad !== undefined);
       return;
     }
     const { app } = this;

@@ -1,7 +1,7 @@
 // The tab "Selection": what happened inside the chosen area, in numbers.
 
 import { api, reason, wasAborted } from "./api";
-import type { App } from "./app";
+import { type App, type Area, stretchOf } from "./app";
 import { byId, button, el, fill, link, shorten } from "./dom";
 import { exportButtons } from "./export";
 import { histogram } from "./histogram";
@@ -9,11 +9,14 @@ import { patch } from "./legend";
 import type { Page } from "./panel";
 import { type Column, Table } from "./table";
 import { duration, grouped, moment, percent } from "./time";
+import type { Tracks } from "./tracks";
 import { Style, type Durations, type Statistics, type ThreadTimes } from "./wire";
 
 /** Widths of columns in pixels. */
 const TIME = 78;
 const COUNT = 70;
+/** An answer that takes longer than this many milliseconds is waited for with a word. */
+const WAIT = 300;
 
 export class Selection implements Page {
   private readonly root = byId("page-selection");
@@ -26,28 +29,40 @@ export class Selection implements Page {
   private tables: Table[] = [];
   /** Whether all rows were asked for; at first, the server sends as many as it likes. */
   private wantsAll = false;
+  private waiting = 0;
 
   constructor(private readonly app: App) {
     app.on("area", () => this.show());
     app.on("shift", () => this.show());
+    // What was measured while the trace was read is measured again when it is.
+    app.on("info", () => {
+      if (app.area !== null) this.show();
+    });
     app.on("clock", () => this.show());
   }
 
   show(): void {
     if (this.root.hidden) return;
     const { area } = this.app;
-    const key = area === null ? "" : JSON.stringify([area, this.app.clock, this.app.info.progress, this.app.theme, this.app.shifts]);
+    const key = area === null ? "" : JSON.stringify([area, this.app.clock, this.app.info.progress >= 1, this.app.theme, this.app.shifts]);
     if (key === this.shownFor && area !== null) return;
     this.shownFor = key;
     this.request?.abort();
+    window.clearTimeout(this.waiting);
     if (area === null) {
+      this.found = null;
       this.root.dataset["ready"] = "empty";
       this.empty();
       return;
     }
     this.root.dataset["ready"] = "false";
     this.wantsAll = false;
-    void this.ask(area.begin, area.end, area.lanes.join(","));
+    this.waiting = window.setTimeout(() => this.wait(), WAIT);
+    void this.ask(area);
+  }
+
+  private wait(): void {
+    if (this.root.querySelector(".measuring") === null) this.root.prepend(el("p", { class: "lead measuring", text: "measuring…" }));
   }
 
   private empty(): void {
@@ -59,19 +74,21 @@ export class Selection implements Page {
   selectScreen(): void {
     const { view, info } = this.app;
     const [begin, end] = [Math.max(info.begin, Math.floor(view.begin)), Math.min(info.end, Math.ceil(view.end))];
-    this.app.setArea({ begin, end, lanes: [], tracks: [] });
+    this.app.setArea({ begin, end, all: true, tracks: [] });
     this.app.setTab("selection");
   }
 
-  private async ask(begin: number, end: number, ids: string): Promise<void> {
+  private async ask(area: Area): Promise<void> {
     const request = new AbortController();
     this.request = request;
     try {
-      this.found = sorted(await api.select(begin, end, ids, undefined, request.signal));
+      this.found = sorted(await api.select(stretchOf(area), undefined, request.signal));
+      window.clearTimeout(this.waiting);
       this.fill(this.found);
       this.root.dataset["ready"] = "true";
     } catch (error) {
       if (wasAborted(error)) return;
+      window.clearTimeout(this.waiting);
       fill(this.root, el("p", { class: "bad", text: reason(error) }));
       this.root.dataset["ready"] = "error";
     }
@@ -104,7 +121,7 @@ export class Selection implements Page {
     const request = this.request;
     try {
       const most = Math.max(...Object.values(counts));
-      const found = sorted(await api.select(area.begin, area.end, area.lanes.join(","), most, request?.signal));
+      const found = sorted(await api.select(stretchOf(area), most, request?.signal));
       if (request !== this.request) return;
       this.found = found;
       for (const table of this.tables) table.redraw();
@@ -134,13 +151,15 @@ export class Selection implements Page {
     const head = el("div", { class: "selection-head" });
     if (area === null) return head;
     const clock = app.clockBase;
-    const which = area.lanes.length === 0 ? "all tracks" : `${area.tracks.length} track${area.tracks.length === 1 ? "" : "s"}`;
+    const which = area.all ? "all tracks" : tracksOf(app.tracks, area);
     head.append(
       el("h2", {}, el("strong", { text: duration(area.end - area.begin) }), el("span", { text: which })),
       el("span", { class: "muted", text: `${moment(clock, app.clock, area.begin)} – ${moment(clock, app.clock, area.end)}` }),
     );
     const lost = found.losses?.events ?? 0;
     if (lost > 0) head.append(el("span", { class: "bad", text: `${grouped(lost)} events lost here` }));
+    const unread = unreadOf("it", [area.begin, area.end], found.known);
+    if (unread !== "") head.append(el("span", { class: "bad unread", text: `${unread}; it is measured again when all is` }));
     if (found.partial === true) head.append(el("span", { class: "bad", text: "a large area: what is narrower than a 2,000th of it is counted together, so durations are not exact" }));
     const tools = el("span", { class: "tools" });
     tools.append(
@@ -243,8 +262,23 @@ export class Selection implements Page {
       number(grouped(count)),
     ]);
     const sum = found.events.reduce((total, [, count]) => total + count, 0);
-    return card(`Events: ${grouped(sum)}`, rows);
+    return card(`Events${this.app.area?.all === false ? " of all tracks" : ""}: ${grouped(sum)}`, rows);
   }
+}
+
+/** How many tracks an area is of. */
+function tracksOf(tracks: Tracks, area: Area): string {
+  const among = new Set(area.tracks);
+  let count = 0;
+  for (const { id, lanes } of tracks.all.values()) if (lanes.length > 0 && tracks.isIn(id, among)) count += 1;
+  return `${grouped(count)} track${count === 1 ? "" : "s"}`;
+}
+
+/** Of a stretch of which not all is known: how much is. */
+export function unreadOf(what: string, [begin, end]: readonly [number, number], known: number | undefined): string {
+  if (known === undefined || known >= end) return "";
+  const share = Math.floor((Math.max(0, known - begin) / Math.max(1, end - begin)) * 100);
+  return share === 0 ? `nothing of ${what} is read so far` : `only the first ${share} % of ${what} are read so far`;
 }
 
 /** Lists by what is most in them. */

@@ -10,6 +10,8 @@ export const TILE_PIXELS = 1024;
 export const LEVELS = 43;
 const LANES_A_REQUEST = 48;
 const REQUESTS_AT_ONCE = 4;
+/** After how many milliseconds is asked again for what couldn't be had. */
+export const RETRY = 1000;
 /** Of those that only say anew what is drawn already. */
 const REFRESHES_AT_ONCE = 2;
 const MOST_BYTES = 48 * 1024 * 1024;
@@ -29,6 +31,15 @@ export interface Tile extends LaneData {
 interface Job {
   index: number;
   lanes: number[];
+}
+
+/** A tile that couldn't be had. */
+interface Failed {
+  lane: number;
+  level: number;
+  index: number;
+  /** It is not asked for again yet. */
+  waits: boolean;
 }
 
 interface Underway extends Job {
@@ -61,7 +72,9 @@ export class Tiles {
   generation = 0;
   /** Tiles that were read whole are good from this generation on. */
   private least = 0;
+  /** Why something in sight couldn't be had, in one line. */
   error = "";
+  private readonly failed = new Map<string, Failed>();
   /** How many answers came: the page redraws, tests wait. */
   arrived = 0;
   private readonly lanes = new Map<number, Map<number, Tile>>();
@@ -114,6 +127,8 @@ export class Tiles {
     for (const [request] of this.underway) this.worker.postMessage({ kind: "abort", request });
     this.underway.clear();
     this.asked.clear();
+    this.failed.clear();
+    this.error = "";
   }
 
   /** What the screen shows now: what is missing is asked for, what nobody wants any more is not. */
@@ -126,7 +141,19 @@ export class Tiles {
       const useful = job.level === level && job.index >= this.wanted.first && job.index <= this.wanted.last;
       if (!useful) this.worker.postMessage({ kind: "abort", request });
     }
+    this.forgive(({ level: of, index, lane }) => of !== level || index < Math.floor(begin / span) || index > Math.floor(end / span) || !lanes.includes(lane));
     this.send();
+  }
+
+  /** From when to when something in sight couldn't be had, and of which lane. */
+  *failures(): Iterable<{ lane: number; from: number; to: number }> {
+    for (const { lane, level, index } of this.failed.values()) yield { lane, from: index * tileSpan(level), to: (index + 1) * tileSpan(level) };
+  }
+
+  /** Nothing is said any more of tiles that came, or that nobody wants. */
+  private forgive(isOver: (failed: Failed) => boolean): void {
+    for (const [name, failed] of this.failed) if (isOver(failed)) this.failed.delete(name);
+    if (this.failed.size === 0) this.error = "";
   }
 
   /** What is wanted and isn't there; or what is there, but of an older state, too. */
@@ -148,14 +175,21 @@ export class Tiles {
   }
 
   private send(): void {
-    this.sendSome(this.missing(false), REQUESTS_AT_ONCE, false);
-    if (this.there) this.sendSome(this.missing(true), REFRESHES_AT_ONCE, true);
+    const level = this.wanted?.level ?? 0;
+    const missing = this.missing(false);
+    this.sendSome(missing, REQUESTS_AT_ONCE, false);
+    // What can't be had keeps nobody from asking for the rest.
+    const isThere = missing.every(({ index, lanes }) => lanes.every((lane) => this.failed.has(nameOf(lane, level, index))));
+    if (isThere) this.sendSome(this.missing(true), REFRESHES_AT_ONCE, true);
   }
 
   private sendSome(jobs: Job[], most: number, again: boolean): void {
     const level = this.wanted?.level ?? 0;
     for (const { index, lanes } of jobs) {
-      const open = lanes.filter((lane) => !this.asked.has(`${lane}:${level}:${index}`));
+      const open = lanes.filter((lane) => {
+        const name = nameOf(lane, level, index);
+        return !this.asked.has(name) && this.failed.get(name)?.waits !== true;
+      });
       for (let at = 0; at < open.length; at += LANES_A_REQUEST) {
         if (this.underway.size >= most) return;
         this.ask({ level, index, lanes: open.slice(at, at + LANES_A_REQUEST), again, generation: this.generation });
@@ -168,7 +202,7 @@ export class Tiles {
     const request = this.next++;
     const span = tileSpan(level);
     this.underway.set(request, job);
-    for (const lane of lanes) this.asked.add(`${lane}:${level}:${index}`);
+    for (const lane of lanes) this.asked.add(nameOf(lane, level, index));
     const [from, to] = [index * span, (index + 1) * span];
     const path = address("lanes", { ids: lanes.join(","), from, to, width: TILE_PIXELS, ...asked(again) });
     this.worker.postMessage({ kind: "lanes", request, url: new URL(path, location.href).href });
@@ -179,11 +213,11 @@ export class Tiles {
     this.underway.delete(answer.request);
     for (const label of answer.fresh) this.learn(label);
     if (job === undefined) return;
-    for (const lane of job.lanes) this.asked.delete(`${lane}:${job.level}:${job.index}`);
+    for (const lane of job.lanes) this.asked.delete(nameOf(lane, job.level, job.index));
     if (answer.error !== undefined) {
       if (answer.aborted !== true) this.fail(answer.error, job);
     } else {
-      this.error = "";
+      this.forgive(({ lane, level, index }) => level === job.level && index === job.index && job.lanes.includes(lane));
       const there = new Map(answer.lanes.map((lane) => [lane.id, lane]));
       for (const id of job.lanes) this.keep(id, job, there.get(id), answer.known);
     }
@@ -193,10 +227,15 @@ export class Tiles {
     this.changed();
   }
 
-  /** A request that failed is not sent again at once: the lanes count as empty until the index changes. */
-  private fail(error: string, job: Underway): void {
+  /** A request that failed is sent again, but not at once. What was there stays till then. */
+  private fail(error: string, { level, index, lanes }: Underway): void {
     this.error = error;
-    for (const id of job.lanes) this.keep(id, job, undefined, 0);
+    const failed = lanes.map((lane) => ({ lane, level, index, waits: true }));
+    for (const one of failed) this.failed.set(nameOf(one.lane, level, index), one);
+    setTimeout(() => {
+      for (const one of failed) one.waits = false;
+      this.send();
+    }, RETRY);
   }
 
   private keep(id: number, job: Underway, data: LaneData | undefined, known: number): void {
@@ -325,6 +364,10 @@ export class Tiles {
     }
     return low;
   }
+}
+
+function nameOf(lane: number, level: number, index: number): string {
+  return `${lane}:${level}:${index}`;
 }
 
 /** What a tile takes, with what the browser needs to know of it. */

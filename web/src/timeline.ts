@@ -313,8 +313,9 @@ export class Timeline {
     const [begin, end] = [this.timeAt(Math.min(from.x, to.x)), this.timeAt(Math.max(from.x, to.x))];
     const [top, bottom] = [Math.min(from.y, to.y), Math.max(from.y, to.y)];
     const rows = this.placed.filter(({ row, y }) => y < bottom && y + row.height > top).map(({ row }) => row);
-    const lanes = [...new Set(rows.flatMap(laneIds))];
-    this.app.setArea({ begin: Math.floor(begin), end: Math.ceil(end), lanes, tracks: rows.map((row) => row.track.id) });
+    const tracks = this.app.tracks.meant(rows.map((row) => row.track.id));
+    // Where no track is, all are meant.
+    this.app.setArea({ begin: Math.floor(begin), end: Math.ceil(end), all: tracks.length === 0, tracks });
   }
 
   /** Whether everything in sight has been drawn from the right level. */

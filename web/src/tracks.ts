@@ -271,6 +271,21 @@ export class Tracks {
     }
   }
 
+  /** Whether a track is one of some, or stands below one. */
+  isIn(id: number, among: ReadonlySet<number>): boolean {
+    for (let [at, depth] = [this.all.get(id), 0]; at !== undefined && depth <= 16; at = this.all.get(at.parent), depth++) {
+      if (among.has(at.id)) return true;
+    }
+    return false;
+  }
+
+  /** Which tracks are meant where these are marked: a heading stands for all below it, unless some of that is marked, too. */
+  meant(ids: readonly number[]): number[] {
+    const marked = [...new Set(ids)];
+    const isMarkedBelow = (id: number): boolean => marked.some((other) => other !== id && this.isIn(other, new Set([id])));
+    return marked.filter((id) => !this.open.has(id) || !isMarkedBelow(id));
+  }
+
   toggle(id: number): void {
     if (!this.open.delete(id)) this.open.add(id);
   }

@@ -160,6 +160,8 @@ export interface Hit {
   lane?: number;
   none?: boolean;
   continue?: number;
+  /** What is wrong with what was asked for. */
+  bad?: string;
 }
 
 export interface EventRow {
@@ -174,7 +176,7 @@ export interface EventRow {
 
 export interface EventRows {
   rows: EventRow[];
-  /** Ask again: so far only a part of the trace was looked through. */
+  /** Ask again for the rows behind these: so far only a part of the trace was looked through. */
   continue?: boolean;
   /** How much of it, from 0 to 1. */
   scanned?: number;
@@ -234,6 +236,8 @@ export interface Statistics {
   partial?: boolean;
   /** How many there are of what the lists have the first ones of. */
   counts?: { threads: number; spans: number; syscalls: number; interrupts: number };
+  /** Up to when all is known: the numbers are of what lies before. */
+  known?: number;
 }
 
 export interface FlameNode {
@@ -251,6 +255,8 @@ export interface FlameGraph {
   partial?: boolean;
   /** There are more stacks than nodes. */
   cut?: boolean;
+  /** Up to when all is known. */
+  known?: number;
 }
 
 export interface Note {
@@ -260,4 +266,12 @@ export interface Note {
   track?: number;
   /** What the track is, by which the server finds it again: its number may not be known yet. */
   of?: unknown;
+}
+
+export interface WireNotes {
+  /** Whoever writes notes says which ones these were made of. */
+  version: string;
+  notes: Note[];
+  /** What became of the notes that were kept, in one line. */
+  remark?: string | null;
 }

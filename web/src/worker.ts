@@ -1,5 +1,6 @@
 // Fetches lanes and makes compact arrays of them, so that the page's own thread never parses an answer.
 
+import { reason, refusal } from "./api";
 import type { WireLanes } from "./wire";
 
 export interface LanesRequest {
@@ -83,11 +84,11 @@ async function fetchLanes(asked: LanesRequest): Promise<LanesAnswer> {
   underway.set(asked.request, controller);
   try {
     const response = await fetch(asked.url, { signal: controller.signal });
-    if (!response.ok) return { ...nothing, error: await response.text() };
+    if (!response.ok) return { ...nothing, error: (await refusal(response)).message };
     return { request: asked.request, ...parse(await response.arrayBuffer()) };
   } catch (error) {
     const aborted = controller.signal.aborted;
-    return { ...nothing, error: String(error), aborted };
+    return { ...nothing, error: reason(error), aborted };
   } finally {
     underway.delete(asked.request);
   }

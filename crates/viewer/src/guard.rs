@@ -9,14 +9,17 @@
 //! name. Who comes with the token is sent there.
 //!
 //! Whoever starts a browser shows its arguments to all users of the machine, so browsers are started with a secret
-//! that opens the page once.
+//! that opens the page once, and only for a socket of the user who started this program ([`Ends::owner`](crate::owner::Ends::owner)).
+//! Whoever else comes with it is refused, and it stays good.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::http::{Request, Response};
+use crate::owner::{Ends, Owner};
 
 /// Decides on requests.
 #[derive(Debug)]
@@ -27,16 +30,20 @@ pub struct Guard {
     /// What opens the page once; none when it was used.
     once: Mutex<Option<String>>,
     address: SocketAddr,
+    /// Who is told of those who came with a secret that wasn't meant for them, and whether that was said.
+    say: fn(&str),
+    has_said: AtomicBool,
 }
 
 impl Guard {
-    /// With a new token, for the address that is listened on.
+    /// With a new token, for the address that is listened on, and who is told of what is odd.
     ///
     /// # Errors
     ///
     /// If the system gives no random numbers.
-    pub fn new(address: SocketAddr) -> io::Result<Self> {
-        Ok(Self { token: secret()?, folder: secret()?, once: Mutex::new(None), address })
+    pub fn new(address: SocketAddr, say: fn(&str)) -> io::Result<Self> {
+        let (token, folder) = (secret()?, secret()?);
+        Ok(Self { token, folder, once: Mutex::new(None), address, say, has_said: AtomicBool::new(false) })
     }
 
     /// Where the page is, with the token.
@@ -44,7 +51,7 @@ impl Guard {
         self.page(&self.token)
     }
 
-    /// Where the page is, with a secret that is good for the first who opens it.
+    /// Where the page is, with a secret that is good once, for the user who started this program.
     ///
     /// # Errors
     ///
@@ -52,7 +59,7 @@ impl Guard {
     pub fn url_for_once(&self) -> io::Result<String> {
         let secret = secret()?;
         let url = self.page(&secret);
-        *self.once.lock().unwrap_or_else(PoisonError::into_inner) = Some(secret);
+        *self.lock() = Some(secret);
         Ok(url)
     }
 
@@ -137,12 +144,37 @@ impl Guard {
         let given = request.query.text("token");
         of_cookie
             || given.is_some_and(|given| is_same(given, &self.token))
-            || given.is_some_and(|given| request.path == "/" && self.takes_once(given))
+            || given.is_some_and(|given| {
+                request.path == "/"
+                    && self.takes_once(given, &|| request.ends.map_or(Owner::Unknown, Ends::owner))
+            })
     }
 
-    fn takes_once(&self, given: &str) -> bool {
-        let mut once = self.once.lock().unwrap_or_else(PoisonError::into_inner);
-        once.take_if(|secret| is_same(given, secret)).is_some()
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.once.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn takes_once(&self, given: &str, owner: &dyn Fn() -> Owner) -> bool {
+        if !self.lock().as_ref().is_some_and(|secret| is_same(given, secret)) {
+            return false;
+        }
+        // Who is it: tables of sockets may be long, and others ask meanwhile.
+        let line = match owner() {
+            Owner::Own => return self.lock().take_if(|secret| is_same(given, secret)).is_some(),
+            Owner::Other(user) => format!(
+                "user {user} of this machine tried to open the page by what your browser was started with, and was refused"
+            ),
+            Owner::Unknown => {
+                "the page was not opened for a browser that may not be yours; open the address above \
+                               in the one that you want it in"
+                    .to_owned()
+            }
+        };
+        // Once: who comes again and again tells nothing new.
+        if !self.has_said.swap(true, Ordering::Relaxed) {
+            (self.say)(&line);
+        }
+        false
     }
 }
 
@@ -179,14 +211,35 @@ pub fn headers() -> [(&'static str, &'static str); 7] {
 mod tests {
     use super::*;
 
+    /// What guards of these tests said.
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    fn guard() -> (Guard, String) {
+        let say = |line: &str| SAID.lock().unwrap().push(line.to_owned());
+        let guard = Guard::new(SocketAddr::from(([127, 0, 0, 1], 4711)), say).unwrap();
+        let url = guard.url_for_once().unwrap();
+        let secret = url.strip_prefix("http://127.0.0.1:4711/?token=").unwrap().to_owned();
+        (guard, secret)
+    }
+
     #[test]
     fn a_secret_in_a_browsers_arguments_is_good_once() {
-        let guard = Guard::new(SocketAddr::from(([127, 0, 0, 1], 4711))).unwrap();
-        let url = guard.url_for_once().unwrap();
-        let secret = url.strip_prefix("http://127.0.0.1:4711/?token=").unwrap();
-        assert!(!guard.url().contains(secret));
-        assert!(!guard.takes_once(&secret[1..]));
-        assert!(guard.takes_once(secret));
-        assert!(!guard.takes_once(secret));
+        let (guard, secret) = guard();
+        assert!(!guard.url().contains(&secret));
+        let own = || Owner::Own;
+        assert!(!guard.takes_once(&secret[1..], &own));
+        assert!(guard.takes_once(&secret, &own));
+        assert!(!guard.takes_once(&secret, &own));
+    }
+
+    #[test]
+    fn a_secret_that_others_read_is_no_good_for_them_and_stays_good() {
+        let (guard, secret) = guard();
+        assert!(!guard.takes_once(&secret, &|| Owner::Other(4242)));
+        assert!(!guard.takes_once(&secret, &|| Owner::Other(4242)));
+        assert!(!guard.takes_once(&secret, &|| Owner::Unknown));
+        let said = SAID.lock().unwrap().clone();
+        assert_eq!(said.iter().filter(|line| line.contains("user 4242") && !line.contains('\n')).count(), 1);
+        assert!(guard.takes_once(&secret, &|| Owner::Own));
     }
 }

@@ -4,6 +4,8 @@ use std::io::{self, BufWriter, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use crate::owner::Ends;
+
 /// Longest head of a request in bytes.
 const MAX_HEAD: usize = 16 << 10;
 /// Longest body in bytes.
@@ -28,6 +30,8 @@ pub struct Request {
     headers: Vec<(String, String)>,
     /// What was sent with it.
     pub body: Vec<u8>,
+    /// Between whom; nothing if the connection is over.
+    pub ends: Option<Ends>,
 }
 
 impl Request {
@@ -129,6 +133,7 @@ impl Response {
             403 => "Forbidden",
             404 => "Not Found",
             405 => "Method Not Allowed",
+            409 => "Conflict",
             410 => "Gone",
             413 => "Content Too Large",
             431 => "Request Header Fields Too Large",
@@ -186,7 +191,7 @@ pub fn serve(stream: &TcpStream, answer: &dyn Fn(&Request) -> Response) {
     let mut pending = Vec::new();
     loop {
         let request = match read(&mut &*stream, &mut pending) {
-            Ok(request) => request,
+            Ok(request) => Request { ends: Ends::new(stream), ..request },
             Err(Wrong::Over) => return,
             Err(Wrong::Answer(response)) => {
                 let _ = response.write(&mut &*stream, false);
@@ -261,6 +266,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Wrong> {
         query: Query::parse(query),
         headers: parsed.headers.iter().map(header).collect(),
         body: Vec::new(),
+        ends: None,
     };
     Ok(Some((request, length)))
 }

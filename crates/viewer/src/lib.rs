@@ -13,6 +13,7 @@ mod api;
 mod guard;
 mod http;
 pub mod index;
+mod owner;
 mod page;
 mod recording;
 pub mod style;
@@ -42,6 +43,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The user's cache, for what can't be kept beside a trace; nothing for the one that the environment says.
     pub cache: Option<PathBuf>,
+    /// Who is told, in one line, of what the user should know while browsers are answered.
+    pub say: fn(&str),
 }
 
 /// Why nothing can be shown.
@@ -72,7 +75,24 @@ pub struct Server {
 struct Shared {
     guard: Guard,
     view: Arc<View>,
-    connections: AtomicUsize,
+    connections: Arc<AtomicUsize>,
+}
+
+/// A connection that is counted until this is dropped, however its thread ends.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    /// Nothing if there are too many.
+    fn new(connections: &Arc<AtomicUsize>) -> Option<Self> {
+        let counted = Self(connections.clone());
+        (connections.fetch_add(1, Ordering::Relaxed) < MOST_CONNECTIONS).then_some(counted)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Server {
@@ -85,11 +105,12 @@ impl Server {
         let view = Arc::new(View::open(&config.paths, config.cache.as_deref())?);
         let listen = |source| Error::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).map_err(listen)?;
-        let guard = listener.local_addr().and_then(Guard::new).map_err(listen)?;
+        let guard = listener.local_addr().and_then(|address| Guard::new(address, config.say));
+        let guard = guard.map_err(listen)?;
         let watched = Arc::downgrade(&view);
         let watch = thread::Builder::new().name("watch".into()).spawn(move || View::watch(&watched));
         watch.map_err(Error::Index)?;
-        let shared = Arc::new(Shared { guard, view, connections: AtomicUsize::new(0) });
+        let shared = Arc::new(Shared { guard, view, connections: Arc::default() });
         Ok(Self { listener, shared })
     }
 
@@ -98,7 +119,7 @@ impl Server {
         self.shared.guard.url()
     }
 
-    /// The same for whoever opens it first, and once: for the arguments of a browser, which other users can see.
+    /// The same for a browser of the user who started this program, once: for its arguments, which other users can see.
     ///
     /// # Errors
     ///
@@ -131,17 +152,13 @@ impl Server {
                 continue;
             };
             let shared = self.shared.clone();
-            if shared.connections.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
-                shared.connections.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
+            let Some(counted) = Counted::new(&shared.connections) else { continue };
             let serve = move || {
+                let _counted = counted;
                 http::serve(&stream, &|request| shared.answer(request));
-                shared.connections.fetch_sub(1, Ordering::Relaxed);
             };
-            if thread::Builder::new().name("view".into()).spawn(serve).is_err() {
-                self.shared.connections.fetch_sub(1, Ordering::Relaxed);
-            }
+            // Where no thread can be begun, the connection ends and isn't counted any more.
+            let _ = thread::Builder::new().name("view".into()).spawn(serve);
         }
     }
 }
@@ -170,5 +187,29 @@ impl Shared {
             self.view.opening();
         }
         page::file(path).unwrap_or_else(|| Response::error(404, "there is nothing of this name"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_whose_thread_fails_leaves_its_place() {
+        let connections = Arc::default();
+        for _ in 0..2 * MOST_CONNECTIONS {
+            let counted = Counted::new(&connections).expect("those before have left");
+            let failed = thread::spawn(move || {
+                let _counted = counted;
+                // Without a message on the tests' output.
+                std::panic::resume_unwind(Box::new(()));
+            });
+            assert!(failed.join().is_err());
+        }
+        let all: Vec<_> = (0..MOST_CONNECTIONS).map_while(|_| Counted::new(&connections)).collect();
+        assert_eq!(all.len(), MOST_CONNECTIONS);
+        assert!(Counted::new(&connections).is_none());
+        drop(all);
+        assert!(Counted::new(&connections).is_some());
     }
 }

@@ -38,6 +38,8 @@ pub struct View {
     shifted: Mutex<Option<Arc<Shifted>>>,
     /// What is remembered of questions that were asked.
     memory: Mutex<crate::api::Memory>,
+    /// Held by who writes notes.
+    notes: Mutex<()>,
 }
 
 /// A trace as it was when it was opened last.
@@ -135,8 +137,10 @@ impl View {
     ///
     /// If they cannot be opened, or there is no place for an index.
     pub fn open(paths: &[PathBuf], cache: Option<&Path>) -> Result<Self, Error> {
+        // Where no trace is, nothing is made.
+        let found = Found::new(paths)?;
         let place = Place::new(paths, cache);
-        let opened = open(paths, &place, None)?;
+        let opened = open(found, &place, None)?;
         let count = opened.traces.len();
         Ok(Self {
             paths: paths.to_vec(),
@@ -145,6 +149,7 @@ impl View {
             offsets: Mutex::new(vec![0; count]),
             shifted: Mutex::default(),
             memory: Mutex::default(),
+            notes: Mutex::default(),
         })
     }
 
@@ -197,6 +202,11 @@ impl View {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Nobody else writes notes until this is dropped.
+    pub fn notes(&self) -> MutexGuard<'_, ()> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The folders that were opened.
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths
@@ -237,7 +247,10 @@ impl View {
             return;
         }
         // What is being written may be no trace at this moment.
-        let Ok(next) = open(&self.paths, &self.place, Some(&opened)) else { return };
+        let Ok(next) = Found::new(&self.paths).and_then(|found| open(found, &self.place, Some(&opened)))
+        else {
+            return;
+        };
         // The page had rather see what was there than an index that is just begun.
         while next.index().progress < 1.0 && next.index().error.is_none() {
             thread::sleep(Duration::from_millis(20));
@@ -254,17 +267,51 @@ impl View {
     }
 }
 
+/// The end of whoever makes an index, however it comes.
+struct Ending<'o> {
+    index: &'o Shared,
+    scout: Option<&'o Scout>,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let mut index = self.index.write();
+            if index.progress < 1.0 {
+                let line = "the index can't be completed, since a thread that makes it failed; what it knows is shown";
+                index.error.get_or_insert_with(|| line.into());
+            }
+        }
+        // Who reads ahead waits for wishes until then.
+        self.scout.into_iter().for_each(Scout::end);
+    }
+}
+
 impl Drop for Opened {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-/// Opens traces; `before` is what they were when they were shorter.
-fn open(paths: &[PathBuf], place: &Place, before: Option<&Opened>) -> Result<Arc<Opened>, Error> {
-    let is_growing = recording::is_recording(paths);
-    let set = tompion_reader::open(paths)?;
-    let traces = tompion_reader::open(paths)?;
+/// Traces of which nothing was read.
+struct Found {
+    /// Whether the recording goes on.
+    is_growing: bool,
+    /// For questions about their descriptions, and for the index.
+    set: TraceSet,
+    traces: TraceSet,
+}
+
+impl Found {
+    fn new(paths: &[PathBuf]) -> Result<Self, Error> {
+        let is_growing = recording::is_recording(paths);
+        Ok(Self { is_growing, set: tompion_reader::open(paths)?, traces: tompion_reader::open(paths)? })
+    }
+}
+
+/// Opens what was found; `before` is what it was when it was shorter.
+fn open(found: Found, place: &Place, before: Option<&Opened>) -> Result<Arc<Opened>, Error> {
+    let Found { is_growing, set, traces } = found;
     let fingerprint = fingerprint(&set);
     let outline = Outline::new(&set);
     let told = (0..set.traces().len()).map(|trace| tell(&set, trace)).collect();
@@ -302,6 +349,7 @@ fn open(paths: &[PathBuf], place: &Place, before: Option<&Opened>) -> Result<Arc
         let (opened, place) = (opened.clone(), place.clone());
         let build = move || {
             thread::scope(|scope| {
+                let _ending = Ending { index: &opened.index, scout: opened.scout.as_ref() };
                 if let Some(scout) = &opened.scout {
                     // One processor is the browser's, which is begun at the same time.
                     let threads = thread::available_parallelism().map_or(1, usize::from) - 1;
@@ -316,7 +364,6 @@ fn open(paths: &[PathBuf], place: &Place, before: Option<&Opened>) -> Result<Arc
                 // Who looks at something comes first, and the browser that draws it. Threads inherit this.
                 let _ = rustix::process::setpriority_process(None, PATIENT);
                 builder.run(&opened.index, &opened.stop, &opened.way);
-                opened.scout.iter().for_each(Scout::end);
             });
             let index = opened.index();
             if index.progress >= 1.0 {
@@ -346,5 +393,33 @@ fn environment(trace: &Trace, name: &str) -> Option<String> {
     match trace.metadata().environment_value(name)? {
         EnvironmentValue::Text(text) => Some(text.clone()),
         EnvironmentValue::Integer(number) => Some(number.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::store::Store;
+
+    #[test]
+    fn an_index_whose_maker_fails_says_so() {
+        let store = Store::new(tempfile::tempfile().unwrap(), 0);
+        let index = Shared::new(Index::new((0, 1000), store));
+        let failed = thread::scope(|scope| {
+            let make = || {
+                let _ending = Ending { index: &index, scout: None };
+                let _kept = index.write();
+                std::panic::resume_unwind(Box::new(()));
+            };
+            scope.spawn(make).join()
+        });
+        assert!(failed.is_err());
+        let error = index.read().error.clone().expect("whoever waits for it is told");
+        assert!(error.contains("failed") && !error.contains('\n'), "{error}");
+        // One that was made says nothing.
+        let store = Store::new(tempfile::tempfile().unwrap(), 0);
+        let index = Shared::new(Index::new((0, 1000), store));
+        drop(Ending { index: &index, scout: None });
+        assert_eq!(index.read().error, None);
     }
 }

@@ -1,7 +1,7 @@
 // What hands do on the timeline: drag, double click, keys held and pressed, an area, the clock.
 
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
-import type { Page } from "playwright-core";
+import type { Page, Request } from "playwright-core";
 import { area, boxOf, onMadeUpData, settled } from "./server";
 
 const RUNNING = 2;
@@ -101,7 +101,7 @@ describe("the timeline in the hand", () => {
     expect(chosen.begin).toBe(Math.floor(expected[0]!));
     expect(chosen.end).toBe(Math.ceil(expected[1]!));
     expect(rows).toBeGreaterThan(0);
-    expect(chosen.lanes.length).toBeGreaterThan(0);
+    expect(chosen.all).toBe(false);
     await page.waitForSelector('#page-selection[data-ready="true"]');
     await page.keyboard.press("f");
     await page.waitForFunction((length) => Math.abs(window.tompion!.app.view.target.end - window.tompion!.app.view.target.begin - 1.3 * length) < 1000, chosen.end - chosen.begin);
@@ -111,7 +111,47 @@ describe("the timeline in the hand", () => {
     await page.mouse.down();
     await page.mouse.move(ruler.x + 300, ruler.y + 10, { steps: 3 });
     await page.mouse.up();
-    expect(await page.evaluate(() => window.tompion!.app.area!.lanes)).toEqual([]);
+    expect(await page.evaluate(() => window.tompion!.app.area!.all)).toBe(true);
+    await page.keyboard.press("Escape");
+    await page.waitForFunction(() => window.tompion!.app.area === null);
+  });
+
+  it("measures a folded process with all its threads, and a heading with all below it", async () => {
+    const asked: (string | null)[] = [];
+    const note = (request: Request): unknown => request.url().includes("/api/select") && asked.push(new URL(request.url()).searchParams.get("tracks"));
+    page.on("request", note);
+    const fold = (id: number) =>
+      page.evaluate((track) => {
+        const { app } = window.tompion!;
+        app.tracks.toggle(track);
+        app.tracks.layout();
+        app.tell("tracks");
+      }, id);
+    /** Drags over the row of a track alone. */
+    const mark = async (id: number): Promise<void> => {
+      await page.waitForFunction((track) => window.tompion!.timeline.placed.some(({ row }) => row.track.id === track), id);
+      await settled(page);
+      const { left, top, height } = await page.evaluate((track) => {
+        const stage = document.getElementById("stage")!.getBoundingClientRect();
+        const { row, y } = window.tompion!.timeline.placed.find((one) => one.row.track.id === track)!;
+        return { left: stage.left, top: stage.top + y, height: row.height };
+      }, id);
+      await area(page, [left + 200, top + 6], [left + 500, top + height - 6]);
+      await page.waitForFunction((track) => window.tompion!.app.area?.tracks.join() === String(track), id);
+      await page.waitForSelector('#page-selection[data-ready="true"] .selection-head');
+    };
+    const [cpus, server] = [1, 20];
+    await mark(cpus);
+    expect(await page.textContent("#page-selection .selection-head")).toContain("4 tracks");
+    await fold(server);
+    await mark(server);
+    expect(await page.textContent("#page-selection .selection-head")).toContain("8 tracks");
+    expect(asked).toEqual(["1", "20"]);
+    // Events are not told apart by tracks, and who reads their numbers is told so.
+    expect(await page.textContent("#page-selection")).toContain("Events of all tracks");
+    expect(await page.textContent("#page-selection .tools")).toContain("Save as trace of all tracks");
+    await fold(server);
+    page.off("request", note);
     await page.keyboard.press("Escape");
     await page.waitForFunction(() => window.tompion!.app.area === null);
   });

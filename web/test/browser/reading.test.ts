@@ -53,6 +53,77 @@ describe("the page on a trace that is being read", () => {
     expect(await kindsInSight(page)).toContain("thread");
   });
 
+  it("measures what is read, says so, and measures again when all is read", async () => {
+    let asked = 0;
+    const page = await openOn((info) => ({ ...info, progress: isWhole ? 1 : 0.4 }));
+    await page.route(/\/api\/select/, async (route) => {
+      asked += 1;
+      const [response, part] = [await route.fetch(), !isWhole];
+      await route.fulfill({ response, json: { ...(await response.json()), known: part ? 160e6 : 2 ** 60, events: part ? [["some", 7]] : [["all", 42]] } });
+    });
+    await page.evaluate(() => window.tompion!.app.setArea({ begin: 0, end: 400e6, all: true, tracks: [] }));
+    await page.waitForSelector('#page-selection[data-ready="true"] .unread');
+    expect(await page.textContent("#page-selection .unread")).toContain("only the first 40 % of it are read so far");
+    expect(await page.textContent("#page-selection")).toContain("Events: 7");
+    isWhole = true;
+    await page.waitForFunction(() => document.querySelector("#page-selection")?.textContent?.includes("Events: 42"));
+    expect(await page.locator("#page-selection .unread").count()).toBe(0);
+    expect(asked).toBe(2);
+  });
+
+  it("draws the tree of spans once while more and more is read", async () => {
+    let [asked, progress] = [0, 0.1];
+    const page = await openOn((info) => ({ ...info, progress: isWhole ? 1 : (progress += 0.001) }));
+    await page.route(/\/api\/flame/, async (route) => {
+      asked += 1;
+      const [response, known] = [await route.fetch(), isWhole ? 2 ** 60 : 40e6];
+      await route.fulfill({ response, json: { ...(await response.json()), known } });
+    });
+    await page.click("#tab-flame");
+    await page.waitForSelector('#page-flame[data-ready="true"] canvas');
+    expect(await page.textContent("#page-flame .flame-head")).toContain("only the first 10 % of what the screen shows are read so far");
+    const before = progress;
+    // The graph is asked for a quarter of a second after a frame.
+    await page.waitForFunction(
+      (least) => {
+        window.tompion!.app.draw();
+        return window.tompion!.app.info.progress > least;
+      },
+      before + 0.004,
+      { polling: 400 },
+    );
+    expect(asked).toBe(1);
+    isWhole = true;
+    await page.waitForFunction(() => !document.querySelector(".flame-head")?.textContent?.includes("only the first"));
+    expect(asked).toBe(2);
+  });
+
+  it("has the events that became known since the table was opened", async () => {
+    let events = 50;
+    const page = await openOn((info) => ({ ...info, progress: isWhole ? 1 : 0.5, events }));
+    await page.route(/\/api\/events/, (route) => {
+      const query = new URL(route.request().url()).searchParams;
+      const [row, count, total] = [Number(query.get("row")), Number(query.get("count")), events];
+      const rows = Array.from({ length: Math.max(0, Math.min(count, total - row)) }, (_, at) => ({ row: row + at, time: row + at, name: "event", text: `number ${row + at} of ${total}` }));
+      return route.fulfill({ json: { rows, total } });
+    });
+    const status = () => page.textContent("#page-events .table-head");
+    await page.click("#tab-events");
+    await page.waitForFunction(() => document.querySelector(".table-view")?.textContent?.includes("number 0 of 50"));
+    expect(await status()).toContain("50 events, 50 % are read");
+    events = 130;
+    await page.waitForFunction(() => document.querySelector("#page-events .table-head")?.textContent?.includes("130 events"));
+    await page.locator("#page-events .rows").focus();
+    await page.keyboard.press("End");
+    // The first page had half of its rows; the second one is new.
+    await page.waitForFunction(() => document.querySelector(".table-view")?.textContent?.includes("number 129 of 130"));
+    [events, isWhole] = [140, true];
+    await page.waitForFunction(() => document.querySelector("#page-events .table-head")?.textContent?.includes("140 events"));
+    await page.keyboard.press("End");
+    await page.waitForFunction(() => document.querySelector(".table-view")?.textContent?.includes("number 139 of 140"));
+    expect(await status()).not.toContain("are read");
+  });
+
   it("has no older tracks than what says that all is known", async () => {
     const page = await openOn(async (info) => {
       // Whoever asks for both at once gets the tracks of before.

@@ -134,7 +134,7 @@ describe.skipIf(!available("many-threads"))("many-threads", () => {
     await page.evaluate(() => {
       const { app } = window.tompion!;
       const { begin, end } = app.info;
-      app.setArea({ begin: begin + Math.floor((end - begin) / 4), end: begin + Math.floor((end - begin) / 3), lanes: [], tracks: [] });
+      app.setArea({ begin: begin + Math.floor((end - begin) / 4), end: begin + Math.floor((end - begin) / 3), all: true, tracks: [] });
     });
     await page.locator("#tab-selection").click();
     const tools = page.locator('#page-selection[data-ready="true"] .tools');

@@ -14,7 +14,7 @@ const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript", css: "t
 const LOST = [120_000_000, 126_000_000];
 
 const made = machine();
-let notes = [];
+let [notes, version] = [[], 1];
 const offsets = [0, 0];
 /** So many threads does the machine of the statistics have, of which the server lists a thousand unless more are asked for. */
 const CROWD = 2500;
@@ -156,9 +156,9 @@ const ANSWERS = {
   trace, lanes, at, step, events, select,
   tracks: () => ({ tracks: tree(made) }),
   arrows: () => ({ arrows: [50_000_000, 1030, 50_200_000, 1000, 0, 90_000_000, 1000, 90_500_000, 1040, 0] }),
-  search: (query) => (query.get("q") === "none" ? { none: true, scanned: 5 } : { time: Math.min(made.end, Number(query.get("from")) + 5_000_000), row: 1, name: "sched_switch", lane: 1000 }),
+  search: (query) => (query.get("q").includes("&&&") ? { none: true, bad: "expected a condition after `&&`" } : query.get("q") === "endless" ? { none: true, continue: Number(query.get("from")) + 1 } : query.get("q") === "none" ? { none: true, scanned: 5 } : { time: Math.min(made.end, Number(query.get("from")) + 5_000_000), row: 1, name: "sched_switch", lane: 1000 }),
   flame: () => FLAME,
-  notes: () => notes,
+  notes: () => ({ version: String(version), notes }),
   export: () => ({ path: "/traces/part" }),
 };
 
@@ -187,7 +187,11 @@ export function start(port = 0) {
     if (!url.pathname.startsWith("/api/")) return file(url.pathname, response);
     if (request.method === "POST") {
       const said = await body(request);
-      if (name === "notes") notes = said;
+      if (name === "notes") {
+        if (said.version !== String(version)) return response.writeHead(409).end('{"error":"others have written notes meanwhile"}');
+        [notes, version] = [said.notes, version + 1];
+        return response.end(JSON.stringify({ version: String(version) }));
+      }
       if (name === "offset") offsets[said.trace] = said.offset_ns;
       return response.end("{}");
     }

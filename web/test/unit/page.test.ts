@@ -6,7 +6,9 @@ const { luminance, mix, nameColour, oklch, pack, PALETTES } = await import("../.
 const { placeFlame } = await import("../../src/flame");
 const { nameOf } = await import("../../src/keys");
 const link = await import("../../src/link");
+const { keysOf, mergeNotes } = await import("../../src/merge");
 const { unreadIn } = await import("../../src/overlay");
+const { unreadOf } = await import("../../src/statistics");
 const { parse } = await import("../../src/worker");
 const { levelFor, Tiles, tileSpan } = await import("../../src/tiles");
 const { Style } = await import("../../src/wire");
@@ -46,9 +48,38 @@ describe("what was not read so far", () => {
   });
 });
 
+describe("what is measured of a trace that is being read", () => {
+  it("is told with how much it is of", () => {
+    expect(unreadOf("it", [100, 200], 150)).toBe("only the first 50 % of it are read so far");
+    expect(unreadOf("it", [100, 200], 50)).toBe("nothing of it is read so far");
+    expect(unreadOf("it", [100, 200], 200)).toBe("");
+    expect(unreadOf("it", [100, 200], undefined)).toBe("");
+  });
+});
+
+describe("notes of several", () => {
+  const note = (time: number, text: string) => ({ time, text });
+  it("are together what each of them added, without what either removed", () => {
+    const before = [note(1, "both"), note(2, "I remove"), note(3, "they remove"), note(4, "I change"), note(5, "they change")];
+    const mine = [note(1, "both"), note(3, "they remove"), note(4, "I changed"), note(5, "they change"), note(9, "mine")];
+    const theirs = [note(1, "both"), note(2, "I remove"), note(4, "I change"), note(5, "they changed"), note(8, "theirs")];
+    const merged = mergeNotes(keysOf(before), mine, theirs);
+    expect(merged.map(({ text }) => text)).toEqual(["both", "I changed", "they changed", "theirs", "mine"]);
+    // What is being written here stays the same object.
+    expect(merged[0]).toBe(mine[0]);
+  });
+  it("are all there where nothing was read before", () => {
+    expect(mergeNotes(new Set(), [note(2, "mine"), note(1, "same")], [note(1, "same"), note(3, "theirs")]).map(({ text }) => text)).toEqual(["same", "mine", "theirs"]);
+  });
+});
+
 describe("a link", () => {
   it("restores what it was made of", () => {
     const state = { begin: 5, end: 90, lane: 3, at: 7, area: { begin: 6, end: 8 }, pinned: [4, 2], open: [1], scroll: 12, clock: "utc" as const, tab: "flame" as const };
+    expect(link.read(`#${link.write(state)}`)).toEqual(state);
+  });
+  it("has the tracks of an area that isn't of all", () => {
+    const state = { area: { begin: 6, end: 8, tracks: [3, 20] } };
     expect(link.read(`#${link.write(state)}`)).toEqual(state);
   });
   it("of nonsense restores nothing", () => {
@@ -109,6 +140,10 @@ describe("tiles", () => {
         request, fresh: [], known,
         lanes: [{ id: lane, times: Float64Array.of(from, to), styles: Uint8Array.of(2), labels: Int32Array.of(-1), counts: Uint32Array.of(1), shape: "boxes" }],
       };
+      this.dispatchEvent(new MessageEvent("message", { data }));
+    }
+    fail(request: number, error: string): void {
+      const data: LanesAnswer = { request, fresh: [], known: 0, lanes: [], error };
       this.dispatchEvent(new MessageEvent("message", { data }));
     }
   }
@@ -191,6 +226,42 @@ describe("tiles", () => {
     tiles.want([7], 0, 1e6, 1024);
     tiles.want([7], 0, 1e3, 1);
     expect(server.asked.map((message) => message.kind)).toEqual(["lanes", "abort", "lanes"]);
+  });
+
+  it("that can't be had are told of, not empty, and asked for again after a second", () => {
+    vi.useFakeTimers();
+    const { server, tiles } = make();
+    tiles.want([7, 8], 0, 1e6, 1024);
+    server.fail(1, "no room");
+    expect([...tiles.failures()]).toEqual([7, 8].map((lane) => ({ lane, from: 0, to: tileSpan(10) })));
+    expect([tiles.error, tiles.there, covered(tiles, 0, 1e6, 1024).length]).toEqual(["no room", false, 0]);
+    // Not at once, whatever is drawn meanwhile.
+    tiles.want([7, 8], 0, 1e6, 1024);
+    expect(server.asked.length).toBe(1);
+    vi.advanceTimersByTime(1000);
+    expect(server.asked.length).toBe(2);
+    server.fail(2, "still no room");
+    tiles.want([7, 8], 0, 1e6, 1024);
+    expect([tiles.error, server.asked.length]).toEqual(["still no room", 2]);
+    vi.advanceTimersByTime(1000);
+    server.answer(3, 7, 0, 1e6);
+    expect([tiles.error, [...tiles.failures()], tiles.settled]).toEqual(["", [], true]);
+    vi.useRealTimers();
+  });
+
+  it("that can't be had anew stay as they were, and nobody waits for those that aren't wanted any more", () => {
+    vi.useFakeTimers();
+    const { server, tiles } = make();
+    tiles.want([7], 0, 1e6, 1024);
+    server.answer(1, 7, 0, 1e6);
+    tiles.outdated();
+    tiles.want([7], 0, 1e6, 1024);
+    server.fail(2, "no room");
+    expect(covered(tiles, 0, 1e6, 1024)).toEqual([[0, 1e6]]);
+    expect([...tiles.failures()].length).toBe(1);
+    tiles.want([7], 0, 1e3, 1);
+    expect([tiles.error, [...tiles.failures()].length]).toEqual(["", 0]);
+    vi.useRealTimers();
   });
 
   it("cover a stretch in order and without overlap, whatever is there", () => {

@@ -34,6 +34,17 @@ describe("tracks", () => {
     expect(lanePlaces(placed).get(20)?.slot.small, "arrows lead to the thread's own row").toBe(false);
   });
 
+  it("are meant with all below them, but headings only where nothing below them is marked", () => {
+    const tracks = machine();
+    // Folded, it has two thin lines; open, none.
+    expect(tracks.meant([1, 4])).toEqual([1, 4]);
+    tracks.toggle(1);
+    expect(tracks.meant([1])).toEqual([1]);
+    expect(tracks.meant([1, 3, 4, 3])).toEqual([3, 4]);
+    expect([1, 2, 3, 4, 99].filter((id) => tracks.isIn(id, new Set([1])))).toEqual([1, 2, 3]);
+    expect([1, 2, 3, 4].filter((id) => tracks.isIn(id, new Set()))).toEqual([]);
+  });
+
   it("stand below each other without a gap", () => {
     const tracks = machine();
     tracks.openAtFirst();

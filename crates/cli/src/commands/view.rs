@@ -57,7 +57,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             listen.ip()
         ));
     }
-    let server = Server::bind(&Config { paths, listen, cache: None })?;
+    let server = Server::bind(&Config { paths, listen, cache: None, say: |line| say(line) })?;
     if let Some(remark) = server.remark() {
         say(format!("warning: {remark}"));
     }

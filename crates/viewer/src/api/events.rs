@@ -13,8 +13,10 @@ use super::{Answer, Question, Wrong};
 
 /// Most rows in an answer.
 const MOST_ROWS: i64 = 2000;
-/// How long is looked for rows that a filter takes before what is there is answered.
-const PATIENCE: Duration = Duration::from_millis(250);
+/// How long is looked for rows that a filter takes before what is there is answered, in milliseconds, unless less or more is
+/// asked for.
+const PATIENCE: i64 = 250;
+const MOST_PATIENCE: i64 = 10_000;
 /// How many tables are remembered.
 const MOST_TABLES: usize = 8;
 /// Longest text of a row in bytes.
@@ -122,13 +124,14 @@ pub fn events(question: &Question<'_>) -> Answer {
     let mut found = if choice.is_open() {
         range.rows((row, count))
     } else {
-        range.chosen(question, &choice, (row, count))
+        let patience = question.optional("patience")?.unwrap_or(PATIENCE).clamp(0, MOST_PATIENCE);
+        range.chosen((question, Duration::from_millis(patience as u64)), &choice, (row, count))
     };
     let threads = Threads::new(question, &found.rows);
     let rows: Vec<Value> =
         std::mem::take(&mut found.rows).into_iter().map(|row| threads.value(question, row)).collect();
     let mut answer = json!({ "rows": rows, "total": found.total });
-    if let (None, Some(object)) = (found.total, answer.as_object_mut()) {
+    if let (true, Some(object)) = (found.goes_on, answer.as_object_mut()) {
         object.insert("continue".into(), true.into());
         object.insert("scanned".into(), found.scanned.into());
     }
@@ -182,6 +185,8 @@ impl Row {
 struct Found {
     rows: Vec<Row>,
     total: Option<u64>,
+    /// Whether there is more to be found: rows behind those that are there, or how many there are.
+    goes_on: bool,
     /// How much of the range was looked at.
     scanned: f64,
 }
@@ -199,7 +204,8 @@ impl Range<'_> {
         let reading = &self.reading;
         let first = reading.rows_before(self.from);
         let behind = reading.rows_before(self.to.saturating_add(1));
-        let mut found = Found { rows: Vec::new(), total: Some(behind.saturating_sub(first)), scanned: 1.0 };
+        let total = Some(behind.saturating_sub(first));
+        let mut found = Found { total, scanned: 1.0, ..Found::default() };
         let wanted =
             first.saturating_add(row)..first.saturating_add(row).saturating_add(count as u64).min(behind);
         if wanted.is_empty() {
@@ -223,9 +229,14 @@ impl Range<'_> {
         found
     }
 
-    /// Rows that a filter takes. What was counted is remembered, so that one goes on where the last one was told to
-    /// come again.
-    fn chosen(&self, question: &Question<'_>, choice: &Choice, (row, count): (u64, usize)) -> Found {
+    /// Rows that a filter takes: those that are found within some time, one part at least. What was counted is remembered,
+    /// so that who comes again for the rows that are left goes on where the last one ended.
+    fn chosen(
+        &self,
+        (question, patience): (&Question<'_>, Duration),
+        choice: &Choice,
+        (row, count): (u64, usize),
+    ) -> Found {
         let reading = &self.reading;
         let began = Instant::now();
         let all: Vec<&str> = question.query.all("e").collect();
@@ -235,7 +246,7 @@ impl Range<'_> {
         let (first, last) = (reading.at(self.from), reading.at(self.to));
         let mut table = question.view.memory().take(&key).unwrap_or(Table { key, first, counts: Vec::new() });
         let mut found = Found::default();
-        let (mut passed, mut part) = (0u64, first);
+        let (mut passed, mut part, mut has_read) = (0u64, first, false);
         let end = row.saturating_add(count as u64);
         while part <= last {
             let known = table.counts.get(part - table.first).copied();
@@ -244,9 +255,11 @@ impl Range<'_> {
                 part += 1;
                 continue;
             }
-            if known.is_none() && began.elapsed() > PATIENCE {
+            if has_read && began.elapsed() >= patience {
+                found.goes_on = true;
                 break;
             }
+            has_read = true;
             let rows = (row.saturating_sub(passed), end.saturating_sub(passed));
             let counted = self.part(choice, part, rows, &mut found);
             if known.is_none() {

@@ -56,7 +56,7 @@ impl Tree {
     }
 }
 
-/// The spans of an area, of some lanes or all.
+/// The spans of an area, of some tracks or all.
 pub fn flame(question: &Question<'_>) -> Answer {
     let (store, area, places) = {
         let index = question.opened.index();
@@ -98,5 +98,5 @@ pub fn flame(question: &Question<'_>) -> Answer {
             "parent": node.parent.map_or(-1, |parent| parent as i64),
         })
     }).collect();
-    Ok(json!({ "nodes": nodes, "partial": area.is_partial, "cut": tree.is_cut }))
+    Ok(json!({ "nodes": nodes, "partial": area.is_partial, "cut": tree.is_cut, "known": area.known }))
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::{Answer, FAR, Question, Wrong};
+use super::{Answer, Question, Wrong};
 use crate::index::build::OUTLINE;
 use crate::index::entry::Entry;
 use crate::index::glimpse::Ahead;
@@ -63,10 +63,11 @@ pub fn lanes(question: &Question<'_>) -> Result<Vec<u8>, Wrong> {
     }
     let window = Window { from, to, pixel: ((to - from) / question.width()?).max(1) };
     let offsets = &question.offsets;
-    let (store, readings, known, end) = {
+    let (store, readings, (known, shown_known), end) = {
         let index = question.opened.index();
         let reading = |id: &u32| Reading::new(&index, *id, window, offsets);
-        (index.store.clone(), ids.iter().filter_map(reading).collect::<Vec<_>>(), index.known(), index.end)
+        let known = (index.known(), question.known(&index));
+        (index.store.clone(), ids.iter().filter_map(reading).collect::<Vec<_>>(), known, index.end)
     };
     // How many events there are is known of all.
     let has_more = readings.iter().any(|reading| reading.kind != LaneKind::Density);
@@ -83,10 +84,8 @@ pub fn lanes(question: &Question<'_>) -> Result<Vec<u8>, Wrong> {
     }
     let index = question.opened.index();
     let labels: Vec<&str> = labels.numbers.into_iter().map(|label| &**index.labels.text(label)).collect();
-    // Traces that are shifted back are known less far.
-    let known = known.saturating_add(offsets.iter().copied().min().unwrap_or(0)).min(FAR);
     let head =
-        json!({ "from": from, "to": to, "known": known, "lanes": heads, "labels": labels }).to_string();
+        json!({ "from": from, "to": to, "known": shown_known, "lanes": heads, "labels": labels }).to_string();
     let mut bytes = Vec::with_capacity(head.len() + body.len() + 16);
     bytes.extend([0; 4]);
     bytes.extend(head.bytes());

@@ -16,12 +16,18 @@ mod trace;
 pub use events::Memory;
 pub use reading::Shifted;
 
+use std::collections::HashSet;
+
 use crate::http::{Query, Request, Response};
+use crate::index::Index;
 use crate::index::glimpse::Ahead;
 use crate::view::{Opened, View};
 
 /// Times that are asked for lie at most so many nanoseconds from the traces' begin: 36 years, and sums don't overflow.
 const FAR: i64 = 1 << 60;
+
+/// Tracks stand at most so deep below others; a hostile index could say that they stand below themselves.
+const DEEPEST: usize = 16;
 
 /// Why a question has no answer.
 #[derive(Debug)]
@@ -157,8 +163,32 @@ impl Question<'_> {
 
     /// Numbers of lanes.
     fn ids(&self) -> Result<Vec<u32>, Wrong> {
-        let text = self.query.text("ids").unwrap_or_default();
-        let ids = text.split(',').filter(|id| !id.is_empty()).map(str::parse);
-        ids.collect::<Result<_, _>>().map_err(|_| Wrong::question("expected ids=NUMBER,NUMBER…"))
+        Ok(self.numbers("ids")?.unwrap_or_default())
+    }
+
+    /// Numbers of a list; nothing where there is no such list, which is not the same as an empty one.
+    fn numbers<C: FromIterator<u32>>(&self, name: &str) -> Result<Option<C>, Wrong> {
+        let Some(text) = self.query.text(name) else { return Ok(None) };
+        let numbers = text.split(',').filter(|number| !number.is_empty()).map(str::parse);
+        let wrong = |_| Wrong::question(format!("expected {name}=NUMBER,NUMBER…"));
+        numbers.collect::<Result<_, _>>().map(Some).map_err(wrong)
+    }
+
+    /// The lanes of the tracks that are asked for and of all below these, also those that aren't drawn by themselves; all
+    /// lanes where no tracks are named.
+    fn lanes(&self, index: &Index) -> Result<Vec<u32>, Wrong> {
+        let Some(wanted) = self.numbers::<HashSet<u32>>("tracks")? else {
+            return Ok((0..index.lanes.len() as u32).collect());
+        };
+        let above = |id: &u32| index.tracks.get(*id as usize).and_then(|track| track.parent);
+        let is_wanted =
+            |id: u32| std::iter::successors(Some(id), above).take(DEEPEST).any(|id| wanted.contains(&id));
+        let tracks = index.tracks.iter().enumerate().filter(|(id, _)| is_wanted(*id as u32));
+        Ok(tracks.flat_map(|(_, track)| track.lanes.iter().copied()).collect())
+    }
+
+    /// Up to when all is known, as it is shown: traces that are shifted back are known less far.
+    fn known(&self, index: &Index) -> i64 {
+        index.known().saturating_add(self.offsets.iter().copied().min().unwrap_or(0)).min(FAR)
     }
 }

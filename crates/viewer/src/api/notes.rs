@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Answer, FAR, Question, Wrong};
+use crate::index::place::hash;
 use crate::index::{Index, Track, TrackKind};
 
 /// Most notes.
@@ -97,19 +98,59 @@ impl Note {
     }
 }
 
-/// All notes.
-pub fn notes(question: &Question<'_>) -> Answer {
-    let bytes = question.view.place.notes().unwrap_or_default();
-    // A damaged file has no notes; it is kept until others are written.
-    let notes: Vec<Note> = serde_json::from_slice(&bytes).unwrap_or_default();
-    let index = question.opened.index();
-    Ok(json!(notes.into_iter().map(|note| note.show(question, &index)).collect::<Vec<_>>()))
+/// Notes as they are kept.
+struct Kept {
+    /// Changes with what is in the file, whoever writes it.
+    version: String,
+    notes: Vec<Note>,
+    /// Why the file's notes aren't among them.
+    damage: Option<String>,
 }
 
-/// Takes the place of all notes.
+impl Kept {
+    fn read(question: &Question<'_>) -> Result<Self, Wrong> {
+        let wrong = |error| Wrong { status: 500, line: format!("notes cannot be read: {error}") };
+        let bytes = question.view.place.notes().map_err(wrong)?;
+        let version = version(&bytes);
+        if bytes.is_empty() {
+            return Ok(Self { version, notes: Vec::new(), damage: None });
+        }
+        Ok(match serde_json::from_slice(&bytes) {
+            Ok(notes) => Self { version, notes, damage: None },
+            Err(error) => {
+                let line = format!(
+                    "the notes that were kept are damaged: expected a list of notes, found {error}; \
+                     notes that are written now are kept beside them"
+                );
+                Self { version, notes: Vec::new(), damage: Some(line) }
+            }
+        })
+    }
+}
+
+fn version(bytes: &[u8]) -> String {
+    format!("{:016x}", hash(bytes, bytes.len() as u64))
+}
+
+/// All notes, and the version that whoever writes them hands back.
+pub fn notes(question: &Question<'_>) -> Answer {
+    let Kept { version, notes, damage } = Kept::read(question)?;
+    let index = question.opened.index();
+    let notes: Vec<Note> = notes.into_iter().map(|note| note.show(question, &index)).collect();
+    Ok(json!({ "version": version, "notes": notes, "remark": damage }))
+}
+
+/// Notes that are to be kept, and the version of those whose place they take.
+#[derive(Deserialize)]
+struct Written {
+    version: String,
+    notes: Vec<Note>,
+}
+
+/// Takes the place of all notes, if nobody has written others meanwhile.
 pub fn write_notes(question: &Question<'_>, body: &[u8]) -> Answer {
-    let notes: Vec<Note> = serde_json::from_slice(body)
-        .map_err(|error| Wrong::question(format!("expected a list of notes: {error}")))?;
+    let Written { version: read, notes } = serde_json::from_slice(body)
+        .map_err(|error| Wrong::question(format!("expected {{\"version\":…,\"notes\":[…]}}: {error}")))?;
     if notes.len() > MOST {
         return Err(Wrong::question(format!("expected at most {MOST} notes, found {}", notes.len())));
     }
@@ -118,9 +159,18 @@ pub fn write_notes(question: &Question<'_>, body: &[u8]) -> Answer {
         notes.iter().map(|note| note.clone().keep(question, &index)).collect()
     };
     let text = serde_json::to_vec_pretty(&kept).map_err(|error| Wrong::question(error.to_string()))?;
-    let written = question.view.place.write_notes(&text);
-    written.map_err(|error| Wrong { status: 500, line: format!("notes cannot be written: {error}") })?;
-    Ok(json!(notes))
+    let wrong = |error| Wrong { status: 500, line: format!("notes cannot be written: {error}") };
+    let _alone = question.view.notes();
+    let before = Kept::read(question)?;
+    if before.version != read {
+        let line = "others have written notes meanwhile; ask for these, and write them together with yours";
+        return Err(Wrong { status: 409, line: line.into() });
+    }
+    let place = &question.view.place;
+    let aside = before.damage.map(|_| place.set_notes_aside()).transpose().map_err(wrong)?;
+    place.write_notes(&text).map_err(wrong)?;
+    let remark = aside.map(|name| format!("the damaged notes are in {name} now, beside the others"));
+    Ok(json!({ "version": version(&text), "remark": remark }))
 }
 
 #[derive(Deserialize)]

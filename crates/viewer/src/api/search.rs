@@ -44,10 +44,11 @@ pub fn search(question: &Question<'_>) -> Answer {
     let base = question.opened.index().base;
     let from = question.number("from")?.clamp(-FAR, FAR).saturating_add(base);
     let forward = question.optional("dir")?.unwrap_or(1) >= 0;
-    let has_operator = text.contains(['=', '<', '>', '&', '|', '!']);
-    let filter = has_operator.then(|| compile(text, &question.opened.set).ok()).flatten();
-    let wanted =
-        filter.map_or_else(|| Wanted::Text(text.to_lowercase()), |it| Wanted::Matching(Box::new(it)));
+    let wanted = match condition(text).then(|| compile(text, &question.opened.set)) {
+        None => Wanted::Text(text.to_lowercase()),
+        Some(Ok(filter)) => Wanted::Matching(Box::new(filter)),
+        Some(Err(line)) => return Ok(json!({ "none": true, "bad": line })),
+    };
     let reading = Reading::new(question)?;
     let mut looking = Looking { reading, wanted, base, began: Instant::now(), scanned: 0 };
     let found = if forward { looking.forward(from) } else { looking.backward(from) };
@@ -62,6 +63,14 @@ pub fn search(question: &Question<'_>) -> Answer {
             json!({ "none": true, "scanned": scanned, "continue": time.saturating_sub(base) })
         }
     })
+}
+
+/// Whether a text is meant as a condition: it is one, be it of what no event has, or it has an operator of two signs. Names
+/// of functions have single ones: `operator<`, `vector<int>`.
+fn condition(text: &str) -> bool {
+    let is_one = || tompion_filter::parse(text).is_ok();
+    text.contains(['=', '<', '>', '&', '|', '!'])
+        && (["==", "!=", "<=", ">=", "&&", "||"].iter().any(|sign| text.contains(sign)) || is_one())
 }
 
 /// How a search ended.

@@ -28,8 +28,10 @@ const MOST_WAITS: usize = 20;
 
 /// Lanes of an area, ready to be read.
 pub struct Area {
-    /// From when to when.
+    /// From when to when, as far as all is known. What goes on at that end is not known, for it has not ended.
     pub window: (i64, i64),
+    /// Up to when all is known.
+    pub known: i64,
     /// Each lane with its kind, its shift, and where its boxes are.
     pub lanes: Vec<(u32, LaneKind, i64, Slice)>,
     /// Whether boxes stand for several.
@@ -37,15 +39,16 @@ pub struct Area {
 }
 
 impl Area {
-    /// The lanes of some kinds, of those that are asked for or all.
+    /// The lanes of some kinds, of the tracks that are asked for or all.
     pub fn new(
         question: &Question<'_>,
         index: &Index,
         wanted: &dyn Fn(LaneKind) -> bool,
     ) -> Result<Self, super::Wrong> {
-        let window = question.window()?;
-        let ids = question.ids()?;
-        let all: Vec<u32> = if ids.is_empty() { (0..index.lanes.len() as u32).collect() } else { ids };
+        let (from, to) = question.window()?;
+        let known = question.known(index);
+        let window = (from, to.min(known).max(from));
+        let all = question.lanes(index)?;
         let slices = |width: i64| {
             let mut count = 0;
             let mut lanes = Vec::new();
@@ -75,7 +78,7 @@ impl Area {
             }
             width = width.saturating_mul(8);
         }
-        Ok(Self { window, lanes, is_partial })
+        Ok(Self { window, known, lanes, is_partial })
     }
 }
 
@@ -178,7 +181,7 @@ pub fn select(question: &Question<'_>) -> Answer {
             true
         })?;
     }
-    let events = events(question, (from, to));
+    let events = if from <= area.known { events(question, (from, to)) } else { Vec::new() };
     let most = question.optional("most")?.map(|most| usize::try_from(most).unwrap_or(0).clamp(1, MOST));
     let (most_threads, most_names) = (most.unwrap_or(THREADS), most.unwrap_or(NAMES));
     let counts = json!({
@@ -195,13 +198,14 @@ pub fn select(question: &Question<'_>) -> Answer {
         .iter()
         .filter_map(|(_, lane, entry)| wait_value(&index, (*lane, entry), offset(*lane)))
         .collect();
+    let asked = question.window()?;
     Ok(json!({
-        "duration": to - from, "events": events, "threads": threads(&index, sums.threads, most_threads),
+        "duration": asked.1 - asked.0, "events": events, "threads": threads(&index, sums.threads, most_threads),
         "cpus": cpus(&index, sums.cpus), "spans": sums.spans.into_value(&index, most_names),
         "syscalls": sums.syscalls.into_value(&index, most_names),
         "interrupts": sums.interrupts.into_value(&index, most_names), "counts": counts,
         "losses": { "events": sums.losses[0], "overwritten": sums.losses[1] }, "waits": waits,
-        "partial": area.is_partial,
+        "partial": area.is_partial, "known": area.known,
     }))
 }
 
@@ -254,7 +258,8 @@ fn cpus(index: &Index, cpus: BTreeMap<u32, CpuTimes>) -> Vec<Value> {
     values.into_iter().map(|(_, value)| value).collect()
 }
 
-/// How many events of each class there are from one time to another, those of whole parts as they were counted.
+/// How many events of each class all tracks have from one time to another, up to which everything is known. Those of whole
+/// parts are as they were counted; the first and the last one are read.
 fn events(question: &Question<'_>, (from, to): (i64, i64)) -> Vec<Value> {
     let opened = question.opened;
     let (base, classes, known) = {

@@ -19,14 +19,14 @@ const FILE: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NONBL
 pub struct Folder(Arc<OwnedFd>);
 
 impl Folder {
-    /// Opens it; makes it if it isn't there.
+    /// Opens it; makes it if it isn't there, but none of those in which it stands.
     ///
     /// # Errors
     ///
     /// If it is none, is not ours alone, or can't be written.
     pub fn open(path: &Path) -> io::Result<Self> {
         if path.symlink_metadata().is_err() {
-            DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+            DirBuilder::new().mode(0o700).create(path)?;
         }
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(CWD, path, flags, Mode::empty());

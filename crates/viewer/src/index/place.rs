@@ -7,7 +7,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
@@ -24,6 +24,8 @@ const BESIDE: &str = ".tompion-view";
 const INDEX: &str = "index";
 /// The notes' file.
 const NOTES: &str = "notes.json";
+/// Most files of damaged notes.
+const MOST_ASIDE: u32 = 100;
 /// Largest file of notes in bytes.
 const MAX_NOTES: u64 = 16 << 20;
 /// Bytes before the first block, for what says where the directory is.
@@ -57,7 +59,11 @@ impl Place {
             }
             _ => None,
         };
-        let folder = beside.or_else(|| Folder::open(&in_cache(paths, cache)?).ok());
+        let folder = beside.or_else(|| {
+            let path = in_cache(paths, cache)?;
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent()?).ok()?;
+            Folder::open(&path).ok()
+        });
         Self { folder, new: format!("index.{}.{}.new", std::process::id(), next()), remark }
     }
 
@@ -106,11 +112,34 @@ impl Place {
     }
 
     /// The notes as they were written last; nothing if there are none.
-    pub fn notes(&self) -> Option<Vec<u8>> {
-        let file = self.folder.as_ref()?.read(NOTES).ok()?;
+    ///
+    /// # Errors
+    ///
+    /// If there are some that can't be read.
+    pub fn notes(&self) -> io::Result<Vec<u8>> {
+        let Some(folder) = &self.folder else { return Ok(Vec::new()) };
         let mut bytes = Vec::new();
-        file.take(MAX_NOTES).read_to_end(&mut bytes).ok()?;
-        Some(bytes)
+        match folder.read(NOTES) {
+            Ok(file) => file.take(MAX_NOTES).read_to_end(&mut bytes).map(|_| bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(bytes),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the notes' file another name, under which nobody looks for it, so that others can be written. Returns the name.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be renamed, or others have all such names.
+    pub fn set_notes_aside(&self) -> io::Result<String> {
+        let Some(folder) = &self.folder else { return Err(io::ErrorKind::ReadOnlyFilesystem.into()) };
+        let taken = folder.names()?;
+        let mut names = (1..MOST_ASIDE).map(|number| match number {
+            1 => format!("{NOTES}.damaged"),
+            number => format!("{NOTES}.damaged.{number}"),
+        });
+        let name = names.find(|name| !taken.contains(name)).ok_or(io::ErrorKind::AlreadyExists)?;
+        folder.rename(NOTES, &name).map(|()| name)
     }
 
     /// Writes notes anew; readers see the old ones or the new ones, whole.

@@ -13,12 +13,11 @@ use tompion_viewer::index::{LaneKind, Shared};
 use tompion_viewer::style;
 use tompion_viewer::way::Way;
 
-use super::made_up::{self, Made, What};
+use super::made_up;
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(120);
 const EVENTS: u64 = 340_000;
-const THREADS: u64 = 50;
 
 /// Threads that take turns, in more parts than are indexed at once.
 struct Trace {
@@ -28,19 +27,7 @@ struct Trace {
 impl Trace {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (mut bytes, mut events, mut running) = (Vec::new(), Vec::new(), 0);
-        for number in 0..EVENTS {
-            let next = 1 + ((number * 2_654_435_761) >> 7) % THREADS;
-            let (from, to) = ("one of many threads", "one of many threads".into());
-            let what = What::Switch(from, running as i32, (number % 2) as i32, to, next as i32);
-            events.push(Made(number * 1000, what));
-            running = next;
-            if events.len() == 2000 {
-                bytes.extend(made_up::packet(&events, 0));
-                events.clear();
-            }
-        }
-        made_up::write(folder.path(), &bytes);
+        made_up::turns(folder.path(), EVENTS);
         Self { folder }
     }
 

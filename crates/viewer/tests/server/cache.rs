@@ -3,9 +3,11 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::client::{Client, Desk};
+use tompion_viewer::Server;
+
+use crate::client::{Client, Desk, config};
 use crate::made_up::{self, Made, What};
 
 /// All that is drawn of a made-up trace.
@@ -15,6 +17,20 @@ fn picture(client: &Client) -> (Value, Value, Value) {
     let mut tracks = client.get("/api/tracks");
     tracks["generation"] = Value::Null;
     (tracks, client.drawn(lanes), client.get("/api/select?from=0&to=5000"))
+}
+
+fn notes(client: &Client) -> Value {
+    client.get("/api/notes")["notes"].take()
+}
+
+fn version(client: &Client) -> Value {
+    client.get("/api/notes")["version"].take()
+}
+
+/// Writes notes as who has read those that are there; returns the status.
+fn write_notes(client: &Client, notes: Value) -> u16 {
+    let written = json!({ "version": version(client), "notes": notes });
+    client.post("/api/notes", &written.to_string()).status
 }
 
 /// Waits until there is an index, which is kept a moment after everything is known.
@@ -88,12 +104,7 @@ fn a_link_or_a_file_is_no_folder_for_it() {
     symlink(&elsewhere, desk.trace().join(".tompion-view")).unwrap();
     let first = picture(&desk.open());
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0, "a link is not followed");
-    let config = tompion_viewer::Config {
-        paths: vec![desk.trace()],
-        listen: "127.0.0.1:0".parse().unwrap(),
-        cache: Some(desk.cache()),
-    };
-    let server = tompion_viewer::Server::bind(&config).unwrap();
+    let server = Server::bind(&config(&[desk.trace()], &desk.cache())).unwrap();
     let remark = server.remark().unwrap();
     assert!(remark.contains("found a link") && !remark.contains('\n'), "{remark}");
     fs::remove_file(desk.trace().join(".tompion-view")).unwrap();
@@ -101,9 +112,9 @@ fn a_link_or_a_file_is_no_folder_for_it() {
     fs::write(desk.trace().join(".tompion-view"), "").unwrap();
     let client = desk.open();
     assert_eq!(picture(&client), first);
-    assert_eq!(client.post("/api/notes", "[{\"time\":5,\"text\":\"here\"}]").status, 200);
+    assert_eq!(write_notes(&client, json!([{ "time": 5, "text": "here" }])), 200);
     assert!(desk.cache().join("tompion/view").is_dir());
-    assert_eq!(desk.open().get("/api/notes")[0]["text"], "here");
+    assert_eq!(notes(&desk.open())[0]["text"], "here");
 }
 
 #[test]
@@ -111,10 +122,10 @@ fn notes_are_kept_beside_the_trace() {
     let desk = Desk::new();
     made_up::write(&desk.trace(), &made_up::story("worker"));
     let client = desk.open();
-    assert_eq!(client.get("/api/notes"), serde_json::json!([]));
-    let notes = "[{\"time\":1500,\"end\":1700,\"text\":\"<script>alert(1)</script>\",\"track\":3}]";
-    assert_eq!(client.post("/api/notes", notes).status, 200);
-    let written = desk.open().get("/api/notes");
+    assert_eq!(notes(&client), json!([]));
+    let note = json!({ "time": 1500, "end": 1700, "text": "<script>alert(1)</script>", "track": 3 });
+    assert_eq!(write_notes(&client, json!([note])), 200);
+    let written = notes(&desk.open());
     assert_eq!(written[0]["text"], "<script>alert(1)</script>");
     assert_eq!(written[0]["end"], 1700);
     assert!(desk.trace().join(".tompion-view/notes.json").is_file());
@@ -132,10 +143,8 @@ fn notes_find_their_tracks_again_whatever_numbers_these_have() {
         tracks.iter().find(|track| track["tid"] == tid).unwrap()["id"].as_u64().unwrap()
     };
     let (worker, late) = (number_of(&client, 7), number_of(&client, 8));
-    let notes = format!(
-        "[{{\"time\":1500,\"text\":\"why?\",\"track\":{late}}},{{\"time\":1,\"text\":\"\",\"track\":{worker}}}]"
-    );
-    assert_eq!(client.post("/api/notes", &notes).status, 200);
+    let of_late = json!({ "time": 1500, "text": "why?", "track": late });
+    assert_eq!(write_notes(&client, json!([of_late, { "time": 1, "text": "", "track": worker }])), 200);
     // The same threads, but the other one comes first; and everything is 500 ns later.
     let before = desk.trace().join(".tompion-view/notes.json");
     let kept = fs::read(&before).unwrap();
@@ -147,14 +156,71 @@ fn notes_find_their_tracks_again_whatever_numbers_these_have() {
     let client = other.open();
     client.trace();
     assert_ne!(number_of(&client, 7), worker, "or else the test says nothing");
-    let found = client.get("/api/notes");
+    let found = notes(&client);
     assert_eq!(found[0]["track"], number_of(&client, 8));
     assert_eq!(found[1]["track"], number_of(&client, 7));
     // The base is the first event: it was at 1000, and is at 500.
     assert_eq!((&found[0]["time"], &found[1]["time"]), (&2000.into(), &501.into()));
     // What the page hands back is kept, also while its track is not known.
     let of = found[0]["of"].clone();
-    let notes = serde_json::json!([{ "time": 7, "text": "", "of": of }]).to_string();
-    assert_eq!(client.post("/api/notes", &notes).status, 200);
-    assert_eq!(client.get("/api/notes")[0]["track"], number_of(&client, 8));
+    assert_eq!(write_notes(&client, json!([{ "time": 7, "text": "", "of": of }])), 200);
+    assert_eq!(notes(&client)[0]["track"], number_of(&client, 8));
+}
+
+#[test]
+fn notes_that_others_wrote_meanwhile_are_not_lost() {
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::story("worker"));
+    // Two servers of one trace, as two people have who look at it.
+    let (one, other) = (desk.open(), desk.open());
+    let read = version(&one);
+    assert_eq!(write_notes(&other, json!([{ "time": 1, "text": "theirs" }])), 200);
+    let mine = json!({ "version": read, "notes": [{ "time": 2, "text": "mine" }] }).to_string();
+    let refused = one.post("/api/notes", &mine);
+    assert_eq!(refused.status, 409);
+    let line = refused.json()["error"].as_str().unwrap().to_owned();
+    assert!(line.contains("others have written notes") && !line.contains('\n'), "{line}");
+    assert_eq!(notes(&one)[0]["text"], "theirs");
+    // Who has read them may write, and is told the version of what was written.
+    let both = json!([{ "time": 1, "text": "theirs" }, { "time": 2, "text": "mine" }]);
+    let answer = one.post("/api/notes", &json!({ "version": version(&one), "notes": both }).to_string());
+    assert_eq!((answer.status, answer.json()["version"].clone()), (200, version(&other)));
+    assert_eq!(notes(&other)[1]["text"], "mine");
+    // Without a version, nobody says what is to be replaced.
+    assert_eq!(one.post("/api/notes", "[]").status, 400);
+}
+
+#[test]
+fn damaged_notes_are_told_of_and_set_aside() {
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::story("worker"));
+    let client = desk.open();
+    assert_eq!(write_notes(&client, json!([{ "time": 1, "text": "dear" }])), 200);
+    let folder = desk.trace().join(".tompion-view");
+    let whole = fs::read(folder.join("notes.json")).unwrap();
+    for name in ["notes.json.damaged", "notes.json.damaged.2"] {
+        fs::write(folder.join("notes.json"), &whole[..whole.len() - 3]).unwrap();
+        let answer = client.get("/api/notes");
+        let remark = answer["remark"].as_str().unwrap();
+        assert!(remark.contains("damaged") && !remark.contains('\n'), "{remark}");
+        assert_eq!(answer["notes"], json!([]));
+        let written = json!({ "version": answer["version"], "notes": [] }).to_string();
+        let remark = client.post("/api/notes", &written).json()["remark"].clone();
+        assert!(remark.as_str().unwrap().contains(name), "{remark}");
+        assert_eq!(fs::read(folder.join(name)).unwrap(), whole[..whole.len() - 3]);
+        assert_eq!(client.get("/api/notes")["remark"], Value::Null);
+    }
+}
+
+#[test]
+fn where_no_trace_is_nothing_is_made() {
+    let desk = Desk::new();
+    for path in [desk.trace(), desk.trace().join("typo")] {
+        assert!(Server::bind(&config(std::slice::from_ref(&path), &desk.cache())).is_err());
+        assert!(!path.exists() && !desk.cache().exists(), "{}", path.display());
+    }
+    // Nor beside nothing: a folder that is there, but has no trace, stays as it is.
+    fs::create_dir(desk.trace()).unwrap();
+    assert!(Server::bind(&config(&[desk.trace()], &desk.cache())).is_err());
+    assert_eq!(fs::read_dir(desk.trace()).unwrap().count(), 0);
 }

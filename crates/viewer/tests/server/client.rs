@@ -81,6 +81,12 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// Traces that are shown at any port.
+pub fn config(paths: &[PathBuf], cache: &Path) -> Config {
+    let listen = "127.0.0.1:0".parse().unwrap();
+    Config { paths: paths.to_vec(), listen, cache: Some(cache.into()), say: |line| eprintln!("{line}") }
+}
+
 /// What asks a server.
 pub struct Client {
     pub host: String,
@@ -90,9 +96,7 @@ pub struct Client {
 impl Client {
     /// Starts a server, which ends with the program.
     pub fn open(paths: &[PathBuf], cache: &Path) -> Self {
-        let listen = "127.0.0.1:0".parse().unwrap();
-        let config = Config { paths: paths.to_vec(), listen, cache: Some(cache.into()) };
-        let server = Arc::new(Server::bind(&config).expect("a server"));
+        let server = Arc::new(Server::bind(&config(paths, cache)).expect("a server"));
         let url = server.url();
         let (host, token) = url.strip_prefix("http://").and_then(|url| url.split_once("/?token=")).unwrap();
         let client = Self { host: host.into(), token: token.into() };

@@ -1,6 +1,15 @@
 //! Who is answered.
 
-use crate::client::{Client, Desk};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use tompion_viewer::{Config, Server};
+
+use crate::client::{Client, Desk, config};
 use crate::made_up;
 
 fn client(desk: &Desk) -> Client {
@@ -161,4 +170,51 @@ fn wrong_questions_have_one_line_for_an_answer() {
         host = client.host
     );
     assert_eq!(client.send(&put, b"").status, 405);
+}
+
+/// What a server said of those who came with a browser's secret.
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The first line of the answer to whoever opens the page with a secret, as this user or another one.
+fn opened(host: &str, path: &str, user: Option<u32>) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    let mut answer = String::new();
+    if let Some(user) = user {
+        let (ip, port) = host.rsplit_once(':').unwrap();
+        let script = r#"exec 3<>"/dev/tcp/$1/$2"; printf %s "$3" >&3; cat <&3"#;
+        let mut command = Command::new("bash");
+        let asked = command.args(["-c", script, "bash", ip, port, &request]).current_dir("/").uid(user);
+        answer = String::from_utf8(asked.output().expect("bash").stdout).unwrap();
+    } else {
+        let mut stream = TcpStream::connect(host).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.read_to_string(&mut answer).unwrap();
+    }
+    answer.lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn the_secret_in_a_browsers_arguments_is_for_our_user_alone() {
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::story("worker"));
+    let say = |line: &str| SAID.lock().unwrap().push(line.to_owned());
+    let server = Server::bind(&Config { say, ..config(&[desk.trace()], &desk.cache()) }).unwrap();
+    let url = server.url_for_once().unwrap();
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let path = format!("/{path}");
+    let server = Arc::new(server);
+    thread::spawn(move || server.run());
+    if std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) == 0 {
+        // Whoever reads it in the list of processes, as often as they like.
+        for _ in 0..2 {
+            assert_eq!(opened(host, &path, Some(65_534)), "HTTP/1.1 403 Forbidden");
+        }
+        let said = SAID.lock().unwrap().clone();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("user 65534") && said[0].contains("refused"), "{said:?}");
+    } else {
+        eprintln!("not checked as another user: only root can be one");
+    }
+    assert_eq!(opened(host, &path, None), "HTTP/1.1 303 See Other", "it is good still");
+    assert_eq!(opened(host, &path, None), "HTTP/1.1 403 Forbidden", "and once");
 }

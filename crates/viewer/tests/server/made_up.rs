@@ -97,6 +97,23 @@ pub fn story(name: &str) -> Vec<u8> {
     [packet(&first, 0), packet(&second, 12)].concat()
 }
 
+/// Fifty threads that take turns, at each microsecond another one; so many events should be a multiple of 2000.
+pub fn turns(folder: &Path, events: u64) {
+    let (mut bytes, mut content, mut running) = (Vec::new(), Vec::new(), 0);
+    for number in 0..events {
+        let next = 1 + ((number * 2_654_435_761) >> 7) % 50;
+        let (from, to) = ("one of many threads", "one of many threads".into());
+        let what = What::Switch(from, running as i32, (number % 2) as i32, to, next as i32);
+        content.push(Made(number * 1000, what));
+        running = next;
+        if content.len() == 2000 {
+            bytes.extend(packet(&content, 0));
+            content.clear();
+        }
+    }
+    write(folder, &bytes);
+}
+
 /// So many threads, each of which runs once.
 pub fn crowd(threads: i32) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -6,5 +6,6 @@ mod client;
 mod corpus;
 mod guard;
 mod made_up;
+mod measure;
 mod odd;
 mod shifts;

@@ -1,0 +1,158 @@
+//! What areas, tables and searches say.
+
+use serde_json::Value;
+
+use crate::client::{Client, Desk};
+use crate::made_up::{self, Made, What};
+
+/// What was counted of all classes of events.
+fn events(measured: &Value) -> i64 {
+    measured["events"].as_array().unwrap().iter().map(|one| one[1].as_i64().unwrap()).sum()
+}
+
+fn count(measured: &Value, what: &str) -> usize {
+    measured[what].as_array().unwrap().len()
+}
+
+/// The number of the first track of which something is so.
+fn track(client: &Client, is_it: impl Fn(&Value) -> bool) -> i64 {
+    let tracks = client.get("/api/tracks");
+    tracks["tracks"].as_array().unwrap().iter().find(|track| is_it(track)).unwrap()["id"].as_i64().unwrap()
+}
+
+#[test]
+fn an_area_of_a_trace_that_is_being_read_is_of_what_is_known() {
+    let desk = Desk::new();
+    // An event each microsecond, in more parts than one.
+    made_up::turns(&desk.trace(), 200_000);
+    let end = 199_999_000;
+    let client = desk.open();
+    loop {
+        let measured = client.get(&format!("/api/select?from=0&to={end}"));
+        let known = measured["known"].as_i64().expect("up to when all is known").min(end);
+        assert_eq!(events(&measured), known / 1000 + 1, "as many as there are up to {known}, and no others");
+        let behind = client.get(&format!("/api/select?from={end}&to={end}"));
+        let is_known = behind["known"].as_i64().unwrap() >= end;
+        assert_eq!(events(&behind), i64::from(is_known));
+        assert!(client.get(&format!("/api/flame?from=0&to={end}"))["known"].is_i64());
+        if known == end {
+            break;
+        }
+    }
+    client.trace();
+    let measured = client.get(&format!("/api/select?from=0&to={end}"));
+    assert!(measured["known"].as_i64().unwrap() > end);
+    let busy: i64 =
+        measured["cpus"].as_array().unwrap().iter().map(|cpu| cpu["busy"].as_i64().unwrap()).sum();
+    assert_eq!(busy, end, "it was never idle");
+}
+
+#[test]
+fn an_area_of_some_tracks_has_all_that_stands_below_them_and_nothing_else() {
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::story("worker"));
+    let client = desk.open();
+    client.trace();
+    let of = |tracks: &str| client.get(&format!("/api/select?from=0&to=4100{tracks}"));
+    let counts = |measured: &Value| {
+        let losses = measured["losses"]["events"].as_i64().unwrap();
+        (count(measured, "threads"), count(measured, "cpus"), count(measured, "syscalls"), losses)
+    };
+    assert_eq!(counts(&of("")), (2, 1, 1, 12));
+    let threads =
+        track(&client, |track| track["name"].as_str().is_some_and(|name| name.starts_with("Threads")));
+    assert_eq!(counts(&of(&format!("&tracks={threads}"))), (2, 0, 1, 0), "a folded one has all its threads");
+    let late = track(&client, |track| track["tid"] == 8);
+    assert_eq!(counts(&of(&format!("&tracks={late}"))), (1, 0, 0, 0));
+    let cpu = track(&client, |track| track["kind"] == "cpu");
+    assert_eq!(counts(&of(&format!("&tracks={cpu}"))), (0, 1, 0, 0));
+    let channel = track(&client, |track| track["kind"] == "channel");
+    assert_eq!(counts(&of(&format!("&tracks={channel}"))), (0, 0, 0, 12), "losses stand in a channel");
+    assert_eq!(counts(&of(&format!("&tracks={late},{channel}"))), (1, 0, 0, 12));
+    assert_eq!(counts(&of("&tracks=")), (0, 0, 0, 0), "none is not all");
+    assert_eq!(client.ask("/api/select?from=0&to=4100&tracks=x").status, 400);
+    // Events are of all tracks, and the page says so.
+    assert_eq!(events(&of(&format!("&tracks={late}"))), events(&of("")));
+}
+
+#[test]
+fn spans_of_some_tracks_are_those_below_them() {
+    let desk = Desk::new();
+    made_up::callbacks(&desk.trace(), 4000);
+    let client = desk.open();
+    client.trace();
+    let nodes = |tracks: &str| count(&client.get(&format!("/api/flame?from=0&to=4000000{tracks}")), "nodes");
+    assert!(nodes("") > 0);
+    let channel = track(&client, |track| track["kind"] == "channel");
+    assert_eq!(nodes(&format!("&tracks={channel}")), 0);
+    assert_eq!(nodes("&tracks="), 0);
+    let thread = track(&client, |track| track["tid"] == 7);
+    assert_eq!(nodes(&format!("&tracks={thread}")), nodes(""));
+}
+
+#[test]
+fn rows_that_a_filter_takes_come_piece_by_piece_also_when_they_were_counted() {
+    let desk = Desk::new();
+    let mut stream = Vec::new();
+    // Each packet is larger than a part, and has two of the events that are looked for.
+    for packet in 0..4u64 {
+        let mut made: Vec<Made> = (0..600)
+            .map(|number| Made(packet * 1_000_000 + number, What::Waking("x".repeat(4000), 7)))
+            .collect();
+        made.extend((0..2).map(|number| Made(packet * 1_000_000 + 700 + number, What::Entry(packet as i32))));
+        stream.extend(made_up::packet(&made, 0));
+    }
+    made_up::write(&desk.trace(), &stream);
+    let client = desk.open();
+    client.trace();
+    let ask = |row: usize, patience: &str| {
+        client
+            .get(&format!("/api/events?from=0&to=9000000&e=syscall_entry_read&row={row}&count=50{patience}"))
+    };
+    // All of them, as who asks again for what is left gets them.
+    let all = |patience: &str| {
+        let (mut found, mut pieces) = (Vec::new(), 0);
+        loop {
+            let answer = ask(found.len(), patience);
+            found.extend(answer["rows"].as_array().unwrap().iter().map(|row| row["time"].as_i64().unwrap()));
+            pieces += 1;
+            if answer.get("continue").is_none() {
+                assert_eq!(answer["total"], found.len());
+                return (found, pieces);
+            }
+            assert!(pieces < 100, "it never ends: {answer}");
+        }
+    };
+    let (found, pieces) = all("&patience=0");
+    assert_eq!(found.len(), 8);
+    assert!(found.is_sorted() && pieces > 1, "{found:?} in {pieces}");
+    // Now it is known how many each part has, and still no answer reads more than it has time for.
+    let first = ask(0, "&patience=0");
+    assert_eq!((&first["total"], &first["continue"]), (&8.into(), &true.into()));
+    assert!(count(&first, "rows") < 8);
+    assert_eq!(all("&patience=0").0, found);
+    assert_eq!(all("").0, found);
+}
+
+#[test]
+fn what_looks_like_a_condition_and_is_none_is_told() {
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::story("vector<int>"));
+    let client = desk.open();
+    client.trace();
+    let search = |text: &str| client.get(&format!("/api/search?from=-1&q={text}"));
+    assert_eq!(search("fd%3D%3D3")["name"], "syscall_entry_read");
+    for (wrong, line) in [
+        ("nothing_has_this%3D%3D3", "no event has `nothing_has_this`"),
+        ("nothing_has_this%3C3", "no event has `nothing_has_this`"),
+        ("fd%3D%3D", ""),
+        ("fd%3D%3D3%20%26%26", ""),
+    ] {
+        let answer = search(wrong);
+        let bad = answer["bad"].as_str().unwrap_or_else(|| panic!("{wrong}: {answer}"));
+        assert!(bad.contains(line) && !bad.is_empty() && !bad.contains('\n'), "{wrong}: {bad}");
+    }
+    // A name with a sign in it is none.
+    assert_eq!(search("vector%3Cint%3E")["name"], "sched_waking");
+    assert_eq!(search("operator%3C")["bad"], Value::Null);
+}
