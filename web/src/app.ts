@@ -2,12 +2,13 @@
 
 import { api, reason, Refused, type Stretch } from "./api";
 import { PALETTES, type Palette, type Theme } from "./colours";
+import type { Reading } from "./reading";
 import { Tiles } from "./tiles";
 import type { Clock, ClockBase } from "./time";
 import { Tracks } from "./tracks";
 import { View } from "./view";
 import { keysOf, mergeNotes } from "./merge";
-import type { Interval, Note, TraceInfo } from "./wire";
+import { type Interval, type Note, Style, type TraceInfo } from "./wire";
 
 /** A click counts as on a box that is nearer than the screen's width divided by this. */
 const NEAR = 500;
@@ -39,8 +40,17 @@ export function stretchOf({ begin, end, all, tracks }: Area): Stretch {
   return all ? { from: begin, to: end } : { from: begin, to: end, tracks: tracks.join(",") };
 }
 
-export type Tab = "detail" | "selection" | "events" | "flame" | "notes";
-export type Topic = "info" | "tracks" | "view" | "selected" | "area" | "theme" | "clock" | "notes" | "tab" | "message" | "hover" | "shift";
+/** Tracks by what they are, whatever their numbers. */
+export interface Awaited {
+  pinned: string[];
+  open: string[];
+  area: { begin: number; end: number; tracks: string[] } | null;
+  selected: { lane: string; at: number } | null;
+}
+
+export const TABS = ["detail", "selection", "events", "flame", "notes"] as const;
+export type Tab = (typeof TABS)[number];
+export type Topic = "info" | "tracks" | "view" | "selected" | "area" | "theme" | "clock" | "notes" | "tab" | "message" | "hover" | "shift" | "unfold" | "asked";
 
 /** What the pointer is over. */
 export interface Hover {
@@ -49,6 +59,8 @@ export interface Hover {
   y: number;
   lane: number;
   box: { begin: number; end: number; style: number; label: string; count: number } | null;
+  /** What a lane without boxes says there. */
+  reading: Reading | null;
 }
 
 export class App {
@@ -71,6 +83,11 @@ export class App {
   current = -1;
   /** The timeline's height of scroll, in pixels. */
   scroll = 0;
+  /** What the table of events shows, and what the search looks for. */
+  table = { filter: "", names: "" };
+  sought = "";
+  /** What a link names that nobody knows yet, since the trace is still being read. */
+  awaited: Awaited = { pinned: [], open: [], area: null, selected: null };
   /** A moment to look at: where a search or a row of the table led. */
   cursor: number | null = null;
   private readonly listeners = new Map<Topic, (() => void)[]>();
@@ -128,6 +145,12 @@ export class App {
     this.tell("message");
   }
 
+  /** Shows a tab that somebody asked for, also in a panel that is folded away. */
+  openTab(tab: Tab): void {
+    this.tell("unfold");
+    this.setTab(tab);
+  }
+
   setTab(tab: Tab): void {
     this.tab = tab;
     this.tell("tab");
@@ -145,6 +168,7 @@ export class App {
   }
 
   setArea(area: Area | null): void {
+    if (area === null) this.awaited.area = null;
     this.area = area;
     this.tell("area");
     if (area !== null && this.tab === "detail") this.setTab("selection");
@@ -153,9 +177,13 @@ export class App {
   /** Chooses what is on a lane at a moment; its particulars are asked for. */
   async select(lane: number, time: number, guess?: Partial<Selected>): Promise<void> {
     const number = ++this.selection;
-    this.selected = { lane, begin: time, end: time, style: 0, label: "", detail: null, error: "", ...guess };
+    const kind = this.tracks.laneKind.get(lane)?.kind;
+    const style = kind === "counter" ? Style.counter : kind === "density" ? Style.density : Style.unknown;
+    this.awaited.selected = null;
+    this.selected = { lane, begin: time, end: time, style, label: "", detail: null, error: "", ...guess };
     this.current = this.tracks.laneTrack.get(lane) ?? this.current;
-    if (this.tab !== "detail") this.setTab("detail");
+    // Who reads the table of events stays there: it goes to the box, too.
+    if (this.tab !== "detail" && this.tab !== "events") this.setTab("detail");
     this.tell("selected");
     let [detail, error]: [Interval | null, string] = [null, ""];
     try {

@@ -1,6 +1,8 @@
 // The page's colours: those of states after Okabe and Ito, those of threads by their names.
 //
-// Meaning never hangs on colour alone: running is high, blocked is low and thin, losses are hatched.
+// Meaning never hangs on colour alone: running is high, blocked is low and thin, losses are hatched, who was preempted has
+// stripes, and a late job has teeth. What stands beside each other can be told apart by those who don't see red, green or blue
+// (tests simulate that), and what is too pale for its ground has an edge below it.
 
 import { Style } from "./wire";
 
@@ -25,11 +27,15 @@ export interface Palette {
   counterFill: string;
   density: string;
   arrow: string;
+  /** What is drawn over boxes to tell them apart without colour. */
+  stripes: string;
   /** By style. */
   states: string[];
   /** The same, packed. */
   packed: Uint32Array;
   names: Uint32Array;
+  edges: Uint32Array;
+  nameEdges: Uint32Array;
   nameTexts: string[];
   /** The same for boxes that stand for none, as samples do, for one, and for several. */
   shades: [Shade, Shade, Shade];
@@ -39,6 +45,9 @@ export interface Palette {
 export interface Shade {
   packed: Uint32Array;
   names: Uint32Array;
+  /** The line below a box, which can be told from every ground: the box's colour, or one like it that is far enough from the ground's. */
+  edges: Uint32Array;
+  nameEdges: Uint32Array;
 }
 
 const NAMES = 24;
@@ -48,47 +57,51 @@ const SEVERAL = 0.18;
 const SAMPLED = 0.5;
 
 const LIGHT_STATES: Record<number, string> = {
-  [Style.unknown]: "#c9c7c1",
+  [Style.unknown]: "#8f8c86",
   [Style.idle]: "#ecebe6",
-  [Style.running]: "#2a9d74",
-  [Style.readyWoken]: "#eeb32b",
-  [Style.readyPreempted]: "#dd5b12",
+  [Style.running]: "#1f9a70",
+  [Style.readyWoken]: "#f2b52a",
+  [Style.readyPreempted]: "#a33405",
   [Style.blocked]: "#c3d3de",
-  [Style.blockedHard]: "#b56a9c",
-  [Style.stopped]: "#8d8a83",
+  [Style.blockedHard]: "#8d5fa8",
+  [Style.stopped]: "#55524c",
   [Style.fresh]: "#d8d28a",
   [Style.syscall]: "#6aa5d8",
-  [Style.interrupt]: "#8c4a86",
-  [Style.softirq]: "#c08fbf",
+  [Style.interrupt]: "#6d2f6e",
+  [Style.softirq]: "#c48fc6",
   [Style.span]: "#5aa9c9",
   [Style.function]: "#8fb3d9",
   [Style.mark]: "#3b4657",
   [Style.lost]: "#d0202e",
   [Style.overwritten]: "#8f8c86",
-  [Style.job]: "#3f9aa6",
-  [Style.jobLate]: "#dd5b12",
+  [Style.job]: "#2a8592",
+  [Style.jobLate]: "#e8660f",
+  [Style.counter]: "#2f6f9f",
+  [Style.density]: "#7d92a4",
 };
 
 const DARK_STATES: Record<number, string> = {
-  [Style.unknown]: "#474b53",
+  [Style.unknown]: "#7a808a",
   [Style.idle]: "#20252d",
   [Style.running]: "#2fae83",
-  [Style.readyWoken]: "#e2aa2f",
-  [Style.readyPreempted]: "#ef6d28",
-  [Style.blocked]: "#3c5263",
-  [Style.blockedHard]: "#b06c9b",
-  [Style.stopped]: "#767b84",
+  [Style.readyWoken]: "#f6d06a",
+  [Style.readyPreempted]: "#d44c12",
+  [Style.blocked]: "#4f6b80",
+  [Style.blockedHard]: "#a57fc8",
+  [Style.stopped]: "#c6cbd2",
   [Style.fresh]: "#a5a04f",
   [Style.syscall]: "#4585bd",
-  [Style.interrupt]: "#b86fb0",
-  [Style.softirq]: "#8a5f90",
+  [Style.interrupt]: "#d493cc",
+  [Style.softirq]: "#86548c",
   [Style.span]: "#3d8caf",
   [Style.function]: "#56799f",
   [Style.mark]: "#c9d2de",
   [Style.lost]: "#ff5a5f",
   [Style.overwritten]: "#7c828c",
-  [Style.job]: "#37909c",
-  [Style.jobLate]: "#ef6d28",
+  [Style.job]: "#3a97a4",
+  [Style.jobLate]: "#ff9d52",
+  [Style.counter]: "#6bb0e0",
+  [Style.density]: "#6a8196",
 };
 
 /** What each state is called, and the word that explains it. */
@@ -98,7 +111,7 @@ export const STATE_WORDS: Record<number, [string, string]> = {
   [Style.running]: ["running", "on a CPU"],
   [Style.readyWoken]: ["ready", "woken, waits for a CPU"],
   [Style.readyPreempted]: ["preempted", "wants to run, another one took the CPU"],
-  [Style.blocked]: ["blocked", "sleeps until something wakes it"],
+  [Style.blocked]: ["blocked", "sleeps, or waits for a lock, until something wakes it"],
   [Style.blockedHard]: ["blocked on I/O", "sleeps, and no signal wakes it"],
   [Style.stopped]: ["stopped", "by a signal or a debugger"],
   [Style.fresh]: ["new", "made, has not run yet"],
@@ -112,6 +125,8 @@ export const STATE_WORDS: Record<number, [string, string]> = {
   [Style.overwritten]: ["overwritten", "history that the flight recorder let go"],
   [Style.job]: ["job", "one activation, in time"],
   [Style.jobLate]: ["late job", "ended after its deadline"],
+  [Style.counter]: ["counter", "its value over time, between the least and the greatest that it has"],
+  [Style.density]: ["events", "how many there are; heights are square roots, so that few are seen beside many"],
 };
 
 /** What a style is called. */
@@ -186,32 +201,63 @@ function nameColours(theme: Theme): string[] {
   });
 }
 
+/** What rows lie on: the tree's, those with others below them, the one that keys act on. */
+const GROUNDS: Record<Theme, Pick<Palette, "ground" | "stripe" | "current">> = {
+  light: { ground: "#fdfcfa", stripe: "#f5f3ee", current: "#f8f3e6" },
+  dark: { ground: "#14181e", stripe: "#191e25", current: "#201f1e" },
+};
+/** The least contrast that things need which aren't text (WCAG 2.2, 1.4.11). */
+const LEAST_CONTRAST = 3;
+
+/** How well two packed colours can be told apart by their lightness alone: from 1 to 21. */
+export function contrast(one: Packed, other: Packed): number {
+  const [less = 0, more = 0] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+  return (more + 0.05) / (less + 0.05);
+}
+
+/** A colour itself, or one like it that can be told from all these grounds. */
+function edgeOf(colour: Packed, grounds: Packed[], light: boolean): Packed {
+  const ink = pack(light ? "#000000" : "#ffffff");
+  for (let part = 0; part < 256; part += 8) {
+    const edge = mixParts(colour, ink, part) >>> 0;
+    if (grounds.every((ground) => contrast(edge, ground) >= LEAST_CONTRAST)) return edge;
+  }
+  return ink;
+}
+
 function make(theme: Theme): Palette {
   const light = theme === "light";
   const byStyle = light ? LIGHT_STATES : DARK_STATES;
-  const states = Array.from({ length: 19 }, (_, style) => byStyle[style] ?? "#888888");
+  const states = Array.from({ length: 21 }, (_, style) => byStyle[style] ?? "#888888");
   const nameTexts = nameColours(theme);
   const idle = pack(byStyle[Style.idle] ?? "#888888");
+  const grounds = Object.values(GROUNDS[theme]).map(pack);
   const shade = (share: number): Shade => {
     const paler = (colour: string): Packed => mix(pack(colour), idle, share);
-    return { packed: Uint32Array.from(states, paler), names: Uint32Array.from(nameTexts, paler) };
+    // What was only sampled stays pale.
+    const edge = (colour: string): Packed => (share === SAMPLED ? paler(colour) : edgeOf(pack(colour), grounds, light));
+    return {
+      packed: Uint32Array.from(states, paler),
+      names: Uint32Array.from(nameTexts, paler),
+      edges: Uint32Array.from(states, edge),
+      nameEdges: Uint32Array.from(nameTexts, edge),
+    };
   };
   const shades: Palette["shades"] = [shade(SAMPLED), shade(0), shade(SEVERAL)];
   return {
     theme,
-    ground: light ? "#fdfcfa" : "#14181e",
-    stripe: light ? "#f5f3ee" : "#191e25",
-    current: light ? "#f8f3e6" : "#201f1e",
+    ...GROUNDS[theme],
     line: light ? "#e4e1d9" : "#262d36",
     text: light ? "#20242b" : "#e3e7ec",
-    muted: light ? "#6d6a63" : "#8f98a5",
-    accent: light ? "#9a6b12" : "#e0b05a",
+    muted: light ? "#66635c" : "#9aa3af",
+    accent: light ? "#855b0a" : "#e0b05a",
     lost: byStyle[Style.lost] ?? "#d00000",
     overwritten: byStyle[Style.overwritten] ?? "#888888",
-    counter: light ? "#2f6f9f" : "#6bb0e0",
+    counter: byStyle[Style.counter] ?? "#888888",
     counterFill: light ? "#2f6f9f22" : "#6bb0e026",
-    density: light ? "#8ea3b5" : "#5b7186",
+    density: byStyle[Style.density] ?? "#888888",
     arrow: light ? "#4a3d20" : "#e9d8b0",
+    stripes: light ? "#ffffff" : "#14181e",
     states,
     ...shades[1],
     nameTexts,
@@ -230,7 +276,10 @@ export function luminance(colour: Packed): number {
   return 0.2126 * part(0) + 0.7152 * part(8) + 0.0722 * part(16);
 }
 
+const DARK_INK = pack("#000000");
+const LIGHT_INK = pack("#ffffff");
+
 /** Black or white, whichever reads better on a colour. */
 export function inkOn(colour: Packed): string {
-  return luminance(colour) > 0.22 ? "#12161c" : "#ffffff";
+  return contrast(colour, DARK_INK) >= contrast(colour, LIGHT_INK) ? "#000000" : "#ffffff";
 }

@@ -5,6 +5,7 @@ import type { App, Selected } from "./app";
 import { byId, el, fill, link, shorten } from "./dom";
 import { legend, patch } from "./legend";
 import type { Page } from "./panel";
+import { amountsText, valueText } from "./reading";
 import { duration, moment, timeOfDay } from "./time";
 import { Style, type Interval, type Neighbour, type ThreadLink } from "./wire";
 
@@ -31,9 +32,20 @@ export class Detail implements Page {
     const { selected } = this.app;
     this.root.dataset["lane"] = selected === null ? "" : String(selected.lane);
     this.root.dataset["ready"] = String(selected !== null && (selected.detail !== null || selected.error !== ""));
+    this.announce(selected);
     if (selected === null) this.empty();
     else if (selected.detail === null) fill(this.root, this.heading(selected), el("p", { class: "muted", text: selected.error || "…" }));
     else this.whole(selected, selected.detail);
+  }
+
+  /** What is chosen, for those who don't see it. */
+  private announce(selected: Selected | null): void {
+    if (selected === null || selected.detail === null) return;
+    const { style, label, begin, end, detail } = selected;
+    const { clockBase, clock } = this.app;
+    const length = end > begin ? duration(end - begin) : "";
+    const parts = [label, styleWord(style), this.amount(detail), length, `at ${moment(clockBase, clock, begin)}`, detail.why ?? ""];
+    byId("announce").textContent = shorten(parts.filter(Boolean).join(", "), 400);
   }
 
   private empty(): void {
@@ -61,7 +73,7 @@ export class Detail implements Page {
   /** Why the box is there: the answer that most people look for. */
   private reason(detail: Interval): HTMLElement {
     const box = el("div", { class: "reason" });
-    const line = detail.why ?? "";
+    const line = detail.why ?? this.amount(detail);
     const hint = HINTS[detail.style] ?? "";
     if (line !== "") box.append(el("p", { class: "answer", text: sentence(line), data: { why: line } }));
     if (hint !== "") box.append(el("p", { class: "muted", text: hint }));
@@ -85,6 +97,12 @@ export class Detail implements Page {
       box.append(el("p", { class: "muted", text: sentence(where ?? "") }));
     }
     return box;
+  }
+
+  /** What a counter or a channel says. */
+  private amount({ counts, track, value, range }: Interval): string {
+    if (counts !== undefined) return counts.lost + counts.overwritten > 0 ? `${amountsText(counts)} here` : amountsText(counts);
+    return range === undefined ? "" : valueText(value, range, this.app.tracks.all.get(track)?.unit ?? "");
   }
 
   /** The thread that a line names by its number. */

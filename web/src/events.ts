@@ -30,9 +30,9 @@ export class Events implements Page {
     attributes: { type: "text", placeholder: "names: sched_*", spellcheck: "false", "aria-label": "Names of events" },
   });
   private readonly status = el("span", { class: "muted" });
-  private readonly body = el("div", { class: "rows", attributes: { tabindex: "0", role: "table" } });
+  private readonly body = el("div", { class: "rows", attributes: { tabindex: "0", role: "grid", "aria-label": "Events: arrows choose a row, Enter goes to it", "aria-owns": "event-rows" } });
   private readonly tall = el("div", { class: "tall" });
-  private readonly view = el("div", { class: "table-view" });
+  private readonly view = el("div", { class: "table-view", attributes: { id: "event-rows", role: "rowgroup" } });
   private pages = new Map<number, EventRow[]>();
   /** Pages that couldn't be had: they are asked for again a moment later, or when the reader does something. */
   private readonly failed = new Set<number>();
@@ -58,6 +58,7 @@ export class Events implements Page {
     app.on("area", () => this.restart());
     app.on("shift", () => this.restart());
     app.on("info", () => void this.renew());
+    app.on("asked", () => this.restore());
     for (const input of [this.filter, this.names]) {
       input.addEventListener("input", () => {
         window.clearTimeout(this.timer);
@@ -67,6 +68,14 @@ export class Events implements Page {
     this.body.addEventListener("scroll", () => this.scrolled());
     this.body.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.body.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** A link says what is to be shown. */
+  private restore(): void {
+    const { filter, names } = this.app.table;
+    if (this.filter.value === filter && this.names.value === names) return;
+    [this.filter.value, this.names.value] = [filter, names];
+    this.restart();
   }
 
   show(): void {
@@ -92,6 +101,8 @@ export class Events implements Page {
 
   /** The table begins anew: another filter, another area. */
   private restart(): void {
+    this.app.table = { filter: this.filter.value.trim(), names: this.names.value.trim() };
+    this.app.draw();
     if (!this.built) return;
     const { area } = this.app;
     const key = JSON.stringify([this.filter.value, this.names.value, area?.begin, area?.end, this.app.shifts]);
@@ -240,13 +251,15 @@ export class Events implements Page {
       if (row !== undefined) rows.push(this.row(row, number));
     }
     fill(this.view, ...rows);
+    this.body.setAttribute("aria-rowcount", String(this.total));
+    this.body.setAttribute("aria-activedescendant", this.chosen < 0 ? "" : `event-${this.chosen}`);
   }
 
   private row(row: EventRow, number: number): HTMLElement {
     const { app } = this;
-    const line = el("div", { class: number === this.chosen ? "event-row chosen" : "event-row", data: { row: String(row.row) } });
+    const line = el("div", { class: number === this.chosen ? "event-row chosen" : "event-row", data: { row: String(row.row) }, attributes: { id: `event-${number}`, role: "row", "aria-rowindex": String(number + 1), "aria-selected": String(number === this.chosen) } });
     const texts = [moment(app.clockBase, app.clock, row.time), row.cpu ?? "", row.tid ?? "", shorten(row.name, 120), shorten(row.text, 600)];
-    for (const text of texts) line.append(el("span", { text: String(text) }));
+    for (const text of texts) line.append(el("span", { text: String(text), attributes: { role: "gridcell" } }));
     line.title = shorten(row.text, 2000);
     line.addEventListener("click", () => this.choose(number, row));
     return line;
@@ -322,10 +335,24 @@ export class Events implements Page {
   private key(event: KeyboardEvent): void {
     const steps: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: this.visible, PageUp: -this.visible, Home: -this.total, End: this.total };
     const step = steps[event.key];
-    if (step === undefined) return;
+    if (step === undefined && event.key !== "Enter") return;
     event.preventDefault();
     event.stopPropagation();
     this.again();
-    this.scrollTo(this.first + step);
+    if (step !== undefined) this.mark(step);
+    const row = this.pages.get(Math.floor(this.chosen / PAGE))?.[this.chosen % PAGE];
+    if (event.key === "Enter" && row !== undefined) this.choose(this.chosen, row);
+  }
+
+  /** Moves the chosen row; the timeline follows when Enter is pressed. */
+  private mark(step: number): void {
+    const last = this.first + this.visible - 1;
+    const isSeen = this.chosen >= this.first && this.chosen <= last;
+    const from = isSeen ? this.chosen : step > 0 ? this.first - 1 : this.first;
+    this.turn += 1;
+    this.chosen = Math.max(0, Math.min(Math.max(0, this.total - 1), from + step));
+    if (this.chosen < this.first) this.scrollTo(this.chosen);
+    else if (this.chosen > last) this.scrollTo(this.chosen - this.visible + 1);
+    else this.draw();
   }
 }

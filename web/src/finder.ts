@@ -45,12 +45,14 @@ export class Finder {
       for (let letter = 0; letter < letters.length; letter++) {
         name.append(places.has(letter) ? el("b", { text: letters[letter] ?? "" }) : (letters[letter] ?? ""));
       }
-      const row = el("li", { class: at === this.at ? "chosen" : "", data: { track: String(item.id) } }, el("span", { class: `kind is-${item.kind}`, text: item.kind }), name);
+      const attributes = { id: `found-${at}`, role: "option", "aria-selected": String(at === this.at) };
+      const row = el("li", { class: at === this.at ? "chosen" : "", data: { track: String(item.id) }, attributes }, el("span", { class: `kind is-${item.kind}`, text: item.kind }), name);
       row.addEventListener("click", () => this.take(at, false));
       return row;
     });
     if (rows.length === 0) rows.push(el("li", { class: "muted", text: "no such track" }));
     fill(this.list, ...rows);
+    this.input.setAttribute("aria-activedescendant", this.found.length > 0 ? `found-${this.at}` : "");
     this.list.children[this.at]?.scrollIntoView({ block: "nearest" });
   }
 

@@ -56,14 +56,33 @@ export function placeFlame(nodes: readonly FlameNode[], root: number): { placed:
   return { placed, depth: deepest + 1 };
 }
 
+/** The box that an arrow leads to from one: its parent above, its first child below, its neighbours of the same depth. */
+export function beside(placed: readonly Placed[], from: number, arrow: string): number {
+  const here = placed.find((one) => one.at === from);
+  if (here === undefined) return placed[0]?.at ?? -1;
+  const depth = here.node.depth + ({ ArrowUp: -1, ArrowDown: 1 }[arrow] ?? 0);
+  const row = placed.filter((one) => one.node.depth === depth).sort((a, b) => a.x - b.x);
+  const middle = here.x + here.width / 2;
+  const found = {
+    ArrowUp: row.find((one) => one.x <= middle && middle < one.x + one.width),
+    ArrowDown: row.find((one) => one.x + one.width > here.x && one.x < here.x + here.width),
+    ArrowLeft: row.filter((one) => one.x < here.x).at(-1),
+    ArrowRight: row.find((one) => one.x > here.x),
+  }[arrow];
+  return found?.at ?? from;
+}
+
 function byTotal(nodes: readonly FlameNode[], which: number[]): number[] {
   return [...which].sort((a, b) => (nodes[b]?.total ?? 0) - (nodes[a]?.total ?? 0));
 }
 
 export class Flame implements Page {
   private readonly root = byId("page-flame");
-  private readonly canvas = el("canvas", { class: "flame" });
-  private readonly status = el("div", { class: "flame-head muted" });
+  private readonly canvas = el("canvas", {
+    class: "flame",
+    attributes: { tabindex: "0", role: "application", "aria-label": "Flame graph: arrows choose a box, Enter looks into it, Escape out of it", "aria-describedby": "flame-status" },
+  });
+  private readonly status = el("div", { class: "flame-head muted", attributes: { id: "flame-status", "aria-live": "polite" } });
   private readonly place = el("div", { class: "flame-place" }, this.canvas);
   private nodes: FlameNode[] = [];
   /** What is not exact about it. */
@@ -89,10 +108,23 @@ export class Flame implements Page {
     new ResizeObserver(() => this.draw()).observe(this.root);
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
     this.canvas.addEventListener("pointerleave", () => this.setHovered(-1));
-    this.canvas.addEventListener("click", () => {
-      this.focus = this.hovered === this.focus ? -1 : this.hovered;
-      this.draw();
-    });
+    this.canvas.addEventListener("click", () => this.look(this.hovered === this.focus ? -1 : this.hovered));
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** Has a box fill the width; −1 is all of them. */
+  private look(at: number): void {
+    this.focus = at;
+    this.draw();
+  }
+
+  private key(event: KeyboardEvent): void {
+    if (event.key === "Enter" && this.hovered >= 0) this.look(this.hovered === this.focus ? -1 : this.hovered);
+    else if (event.key === "Escape" && this.focus >= 0) this.look(-1);
+    else if (event.key.startsWith("Arrow") && !event.shiftKey && !event.ctrlKey && !event.altKey && !event.metaKey) this.setHovered(beside(this.placed, this.hovered, event.key));
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
   }
 
   /** When the view has moved, and no area is chosen, the graph is of what the screen shows. */

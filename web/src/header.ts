@@ -4,10 +4,19 @@ import { api, reason } from "./api";
 import type { App } from "./app";
 import { button, byId, el, fill, shorten } from "./dom";
 import { duration, grouped } from "./time";
-import type { TracePart } from "./wire";
+import type { Losses, TracePart } from "./wire";
 
 /** A trace's bar has at least so many pixels to take it by. */
 const GRIP = 12;
+
+/** More lines than this say nothing more. */
+const MOST_LINES = 500;
+
+/** What is missing, each kind in a line. */
+function lossLines({ events, packets = 0, overwritten = 0 }: Losses): string[] {
+  const kinds: [number, string][] = [[events, "events lost, for which no room was left"], [packets, "packets lost"], [overwritten, "events overwritten by newer ones"]];
+  return kinds.filter(([count]) => count > 0).map(([count, what]) => `${grouped(count)} ${what}`);
+}
 
 export class Header {
   constructor(private readonly app: App) {
@@ -42,18 +51,34 @@ export class Header {
     const chips: HTMLElement[] = [];
     if (events > 0 || packets > 0) {
       const what = events > 0 ? `${grouped(events)} events lost` : `${grouped(packets)} packets lost`;
-      chips.push(el("span", { class: "chip lost", text: what, title: "Drawn in red where it happened" }));
+      chips.push(this.chip("lost", what, "What was lost", ["It is drawn in red where it happened: click there to see how much.", ...lossLines(info.losses)]));
     }
-    if (overwritten > 0) chips.push(el("span", { class: "chip overwritten", text: `${grouped(overwritten)} overwritten`, title: "By design: the flight recorder keeps the newest" }));
-    for (const [word, lines] of [["damage", info.damages ?? []], ["time goes back", info.disorders ?? []]] as const) {
-      if (lines.length === 0) continue;
-      const title = lines.slice(0, 20).join("\n");
-      chips.push(el("span", { class: "chip lost", text: lines.length === 1 ? word : `${word} ×${lines.length}`, title }));
+    if (overwritten > 0) {
+      const lines = ["By design: the flight recorder keeps the newest. It is drawn in grey, from the trace’s begin to the channel’s first event.", ...lossLines(info.losses)];
+      chips.push(this.chip("overwritten", `${grouped(overwritten)} overwritten`, "Overwritten history", lines));
+    }
+    for (const [word, title, lines] of [["damage", "What could not be read", info.damages ?? []], ["time goes back", "Streams in which time goes back", info.disorders ?? []]] as const) {
+      if (lines.length > 0) chips.push(this.chip("lost", lines.length === 1 ? word : `${word} ×${lines.length}`, title, lines));
     }
     for (const line of [info.error, info.gone]) {
-      if (line) chips.push(el("span", { class: "chip lost", text: shorten(line, 90), title: line }));
+      if (line) chips.push(this.chip("lost", shorten(line, 90), "What went wrong", [line]));
     }
     fill(place, ...chips);
+  }
+
+  /** Something that is wrong, in a word; a click tells all of it. */
+  private chip(kind: string, word: string, title: string, lines: readonly string[]): HTMLElement {
+    const show = (): void => {
+      fill(byId("told-title"), title);
+      // A list of thousands is told in part.
+      const told = lines.slice(0, MOST_LINES).map((line) => el("li", { text: shorten(line, 2000) }));
+      if (lines.length > MOST_LINES) told.push(el("li", { class: "muted", text: `and ${grouped(lines.length - MOST_LINES)} more` }));
+      fill(byId("told-lines"), ...told);
+      byId<HTMLDialogElement>("told").showModal();
+    };
+    const chip = button(word, shorten(lines.slice(0, 20).join("\n"), 2000), show, `chip ${kind}`);
+    chip.setAttribute("aria-haspopup", "dialog");
+    return chip;
   }
 
   private message(): void {
@@ -83,7 +108,7 @@ export class Header {
   }
 
   private traceRow(part: TracePart, begin: number, span: number): HTMLElement {
-    const input = el("input", { attributes: { type: "text", spellcheck: "false", "aria-label": "Offset in milliseconds" } });
+    const input = el("input", { attributes: { type: "text", spellcheck: "false", "aria-label": `Offset of ${shorten(part.name, 60)} in milliseconds` } });
     input.value = String(part.offset / 1e6);
     const bar = el("i");
     const show = (shift: number): void => {
@@ -93,7 +118,7 @@ export class Header {
       bar.style.width = `${((part.end - part.begin) / span) * 100}%`;
     };
     show(0);
-    const lane = el("div", { class: "offset-lane", title: "Drag to shift" }, bar);
+    const lane = el("div", { class: "offset-lane", title: "Drag to shift; or type by how much", attributes: { "aria-hidden": "true" } }, bar);
     bar.addEventListener("pointerdown", (event) => {
       bar.setPointerCapture(event.pointerId);
       const from = event.clientX;

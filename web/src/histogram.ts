@@ -14,7 +14,7 @@ export function histogram(app: App, one: Durations): HTMLElement {
     const bar = el("button", {
       class: "bar",
       title: `${duration(low)} – ${duration(high)}: ${grouped(count)}${longest ? "; click: the longest of them" : ""}`,
-      attributes: { type: "button" },
+      attributes: { type: "button", "aria-label": `${duration(low)} to ${duration(high)}: ${grouped(count)}` },
       data: { count: String(count) },
     });
     const inner = el("i");
@@ -25,7 +25,7 @@ export function histogram(app: App, one: Durations): HTMLElement {
     bars.append(bar);
   }
   const [first, last] = [bins[0], bins.at(-1)];
-  const axis = el("div", { class: "axis" }, el("span", { text: first ? duration(first[0]) : "" }), el("span", { text: last ? duration(last[1]) : "" }));
+  const axis = el("div", { class: "axis", title: "Each bar is twice as wide as the one before; heights are square roots" }, el("span", { text: first ? duration(first[0]) : "" }), el("span", { class: "scale", text: "heights are square roots of counts" }), el("span", { text: last ? duration(last[1]) : "" }));
   const longest = one.longest;
   const title = el("div", { class: "histogram-title" }, el("b", { text: shorten(one.name, 60) }), ` ${grouped(one.count)} times, ${duration(one.p50)} in the middle, longest `);
   title.append(longest ? link(duration(one.max), "Jump to it", () => app.jump(longest.lane, longest.begin, longest)) : duration(one.max));

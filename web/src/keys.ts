@@ -1,7 +1,7 @@
 // What keys do, in one table: the page answers by it, and `?` shows it.
 
 import { api } from "./api";
-import type { App, Tab } from "./app";
+import { TABS, type App } from "./app";
 import { byId, el, fill } from "./dom";
 import { savePicture } from "./export";
 import type { Finder } from "./finder";
@@ -11,6 +11,7 @@ import type { RulerBar } from "./ruler";
 import type { Search } from "./search";
 import type { Selection } from "./statistics";
 import type { Timeline } from "./timeline";
+import type { Row } from "./tracks";
 import { Style } from "./wire";
 
 export interface Parts {
@@ -38,8 +39,6 @@ interface Key {
 const ZOOM_A_SECOND = 6;
 const PAN_A_SECOND = 1.1;
 
-const TABS: readonly Tab[] = ["detail", "selection", "events", "flame", "notes"];
-
 const MOVES: readonly Key[] = [
   { keys: [], shown: "W  S", says: "zoom in, out, at the pointer", group: "Move", does: () => {} },
   { keys: [], shown: "A  D", says: "earlier, later", group: "Move", does: () => {} },
@@ -56,12 +55,16 @@ const MOVES: readonly Key[] = [
 const CHOICES: readonly Key[] = [
   { keys: ["."], shown: ".  ,", says: "the next, the previous box on the track", group: "Choose", does: (parts) => void step(parts, 1) },
   { keys: [","], shown: "", says: "", group: "Choose", does: (parts) => void step(parts, -1) },
-  { keys: ["ArrowDown"], shown: "↓  ↑", says: "the lane below, above", group: "Choose", does: (parts) => neighbour(parts, 1) },
+  { keys: ["ArrowDown"], shown: "↓  ↑", says: "the lane or heading below, above", group: "Choose", does: (parts) => neighbour(parts, 1) },
   { keys: ["ArrowUp"], shown: "", says: "", group: "Choose", does: (parts) => neighbour(parts, -1) },
-  { keys: ["ArrowRight"], shown: "→  ←", says: "as . and ,", group: "Choose", does: (parts) => void step(parts, 1) },
-  { keys: ["ArrowLeft"], shown: "", says: "", group: "Choose", does: (parts) => void step(parts, -1) },
-  { keys: ["Enter"], shown: "Enter", says: "zoom to what is chosen; fold or unfold a process", group: "Choose", does: enter },
+  { keys: ["ArrowRight"], shown: "→  ←", says: "the same; of a heading: unfold, fold", group: "Choose", does: (parts) => sideways(parts, 1) },
+  { keys: ["ArrowLeft"], shown: "", says: "", group: "Choose", does: (parts) => sideways(parts, -1) },
+  { keys: ["Enter"], shown: "Enter", says: "zoom to what is chosen; fold or unfold a heading", group: "Choose", does: enter },
   { keys: [], shown: "Shift-drag", says: "measure an area; along the ruler: of all tracks", group: "Choose", does: () => {} },
+  { keys: ["shift+ArrowRight"], shown: "Shift-→  Shift-←", says: "measure from the box to its neighbours", group: "Choose", does: (parts) => void extend(parts, 1) },
+  { keys: ["shift+ArrowLeft"], shown: "", says: "", group: "Choose", does: (parts) => void extend(parts, -1) },
+  { keys: ["shift+ArrowDown"], shown: "Shift-↓  Shift-↑", says: "and the tracks below, above", group: "Choose", does: (parts) => widen(parts, 1) },
+  { keys: ["shift+ArrowUp"], shown: "", says: "", group: "Choose", does: (parts) => widen(parts, -1) },
   { keys: ["e"], shown: "E", says: "measure what is on the screen", group: "Choose", does: ({ selection }) => selection.selectScreen() },
   { keys: ["g"], shown: "G", says: "to who preempted it, or woke it", group: "Choose", does: follow },
   { keys: ["Escape"], shown: "Esc", says: "choose nothing", group: "Choose", does: clear },
@@ -79,9 +82,11 @@ const FINDS: readonly Key[] = [
 const SHOWS: readonly Key[] = [
   ...TABS.map((tab, at): Key => ({
     keys: [String(at + 1)], shown: at === 0 ? "1 … 5" : "", says: at === 0 ? "detail, selection, events, flame graph, notes" : "", group: "Show",
-    does: ({ app }) => app.setTab(tab),
+    does: ({ app }) => app.openTab(tab),
   })),
   { keys: ["b"], shown: "B", says: "fold the panel away", group: "Show", does: ({ panel }) => panel.toggle() },
+  { keys: ["ctrl+arrowup"], shown: "Ctrl-↑  Ctrl-↓", says: "make the panel higher, lower", group: "Show", does: ({ panel }) => panel.grow(1) },
+  { keys: ["ctrl+arrowdown"], shown: "", says: "", group: "Show", does: ({ panel }) => panel.grow(-1) },
   { keys: ["r"], shown: "R", says: "arrows of wake-ups, on and off", group: "Show", does: arrows },
   { keys: ["c"], shown: "C", says: "clock: from begin, wall clock, UTC", group: "Show", does: ({ ruler }) => ruler.next() },
   { keys: ["l"], shown: "L", says: "what the colours mean", group: "Show", does: ({ legend }) => legend() },
@@ -133,17 +138,93 @@ function firstLane(app: App, timeline: Timeline): number {
   return (row?.row.slots.find((slot) => slot.lane.kind === "thread" || slot.lane.kind === "cpu") ?? row?.row.slots[0])?.lane.id ?? -1;
 }
 
-/** The lane above or below; what is chosen there is what is at the same moment. */
+/** What arrows go to: headings, which fold, and lanes. */
+interface Stop {
+  track: number;
+  /** −1 for a heading. */
+  lane: number;
+}
+
+export function stopsOf(rows: readonly Row[]): Stop[] {
+  return rows.flatMap(({ track, slots, folds }): Stop[] =>
+    folds || slots.length === 0 ? [{ track: track.id, lane: -1 }] : slots.map(({ lane }) => ({ track: track.id, lane: lane.id })),
+  );
+}
+
+/** The lane or heading above or below; what is chosen there is what is at the same moment. */
 function neighbour({ app, timeline }: Parts, by: number): void {
-  const lanes = app.tracks.rows.flatMap((row) => row.slots.filter((slot) => slot.lane.kind !== "density").map((slot) => slot.lane.id));
-  const at = app.selected === null ? -1 : lanes.indexOf(app.selected.lane);
-  const lane = at < 0 ? firstLane(app, timeline) : lanes[at + by];
-  if (lane === undefined || lane < 0) return;
-  const track = app.tracks.laneTrack.get(lane);
-  if (track !== undefined) app.reveal(track);
+  const stops = stopsOf(app.tracks.rows);
+  const { selected } = app;
+  const at = stops.findIndex((stop) => (selected === null ? stop.track === app.current : stop.lane === selected.lane));
+  const first = firstLane(app, timeline);
+  const next = at < 0 ? stops.find((stop) => stop.lane === first) : stops[at + by];
+  if (next === undefined) return;
   const { begin, end } = app.view.target;
-  const middle = app.selected === null ? (begin + end) / 2 : Math.max(app.selected.begin, begin);
-  void app.select(lane, Math.round(middle));
+  // What was looked at stays so on the way over headings.
+  const cursor = app.cursor !== null && app.cursor >= begin && app.cursor <= end ? app.cursor : (begin + end) / 2;
+  const time = Math.round(selected === null ? cursor : Math.max(selected.begin, begin));
+  app.reveal(next.track);
+  if (next.lane >= 0) {
+    void app.select(next.lane, time);
+    return;
+  }
+  if (selected !== null) {
+    app.cursor = time;
+    app.unselect();
+  }
+  app.tell("tracks");
+}
+
+/** From box to box; or of a heading that arrows came to, open and closed. */
+function sideways(parts: Parts, dir: 1 | -1): void {
+  const { tracks, current, selected } = parts.app;
+  const folds = (tracks.all.get(current)?.children.length ?? 0) > 0;
+  if (selected !== null || !folds) void step(parts, dir);
+  else if (tracks.open.has(current) !== (dir === 1)) enter(parts);
+}
+
+/** Makes an area of the chosen box, or makes the area longer by the next or the previous one. */
+async function extend({ app }: Parts, dir: 1 | -1): Promise<void> {
+  const { selected } = app;
+  if (selected === null) {
+    app.say("choose a box first, by . or a click: the area begins with it");
+    return;
+  }
+  const track = app.tracks.laneTrack.get(selected.lane);
+  const before = app.area;
+  const area = before ?? { begin: selected.begin, end: Math.max(selected.end, selected.begin + 1), all: track === undefined, tracks: track === undefined ? [] : [track] };
+  if (before === null) {
+    app.setArea(area);
+    return;
+  }
+  try {
+    const found = await api.step(selected.lane, dir === 1 ? Math.max(area.end - 1, selected.begin) : area.begin, dir);
+    if (found.begin === undefined) app.say(dir === 1 ? "nothing later on this track" : "nothing earlier on this track");
+    else if (app.area === before) {
+      const [begin, end] = [Math.min(area.begin, found.begin), Math.max(area.end, found.end ?? found.begin, found.begin + 1)];
+      app.view.show(dir === 1 ? Math.max(begin, end - app.view.span / 2) : begin, dir === 1 ? end : Math.min(end, begin + app.view.span / 2));
+      app.setArea({ ...area, begin, end });
+    }
+  } catch {
+    app.say("the server did not answer");
+  }
+}
+
+/** Adds the track below or above to the area. */
+function widen({ app }: Parts, by: 1 | -1): void {
+  const { area, tracks } = app;
+  if (area === null || area.all) {
+    app.say("begin an area first, by Shift-→");
+    return;
+  }
+  const { rows } = tracks;
+  const places = rows.flatMap(({ track }, at) => (area.tracks.includes(track.id) ? [at] : []));
+  const row = rows[by === 1 ? Math.max(...places) + 1 : Math.min(...places) - 1];
+  if (row === undefined) return;
+  const current = app.current;
+  app.reveal(row.track.id);
+  app.current = current;
+  app.setArea({ ...area, tracks: [...area.tracks, row.track.id] });
 }
 
 function enter({ app }: Parts): void {
@@ -203,12 +284,34 @@ function showHelp(): void {
   dialog.showModal();
 }
 
+type Pressed = Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "shiftKey"> & { code?: string };
+
+/** What keys that have no letter of ours mean by where they are. */
+const BY_PLACE: Record<string, [string, string]> = { Period: [".", ">"], Comma: [",", "<"], Slash: ["/", "?"] };
+
+/** What a key says: a Latin letter is the same whether Caps Lock is on, and another script's is what stands there on Latin keyboards. */
+function letterOf({ key, code = "", shiftKey }: Pressed): string {
+  if (key.length !== 1) return key;
+  if (/^[a-z]$/i.test(key)) return shiftKey ? key.toUpperCase() : key.toLowerCase();
+  // What is typed is what counts, wherever it is.
+  if (key.charCodeAt(0) < 128) return key;
+  const letter = /^Key([A-Z])$/.exec(code)?.[1];
+  if (letter !== undefined) return shiftKey ? letter : letter.toLowerCase();
+  return /^Digit(\d)$/.exec(code)?.[1] ?? BY_PLACE[code]?.[shiftKey ? 1 : 0] ?? key;
+}
+
 /** The name by which the table has a key. */
-export function nameOf(event: Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "shiftKey">): string {
-  const letter = event.key.length === 1 && !event.ctrlKey && !event.metaKey;
+export function nameOf(event: Pressed): string {
+  const key = letterOf(event);
+  const letter = key.length === 1 && !event.ctrlKey && !event.metaKey;
   const control = event.ctrlKey || event.metaKey ? "ctrl+" : "";
-  const shift = event.shiftKey && (!letter || /[A-Z?]/.test(event.key)) ? "shift+" : "";
-  return control + shift + (control !== "" ? event.key.toLowerCase() : event.key);
+  const shift = event.shiftKey && (!letter || /[A-Z?]/.test(key)) ? "shift+" : "";
+  return control + shift + (control !== "" ? key.toLowerCase() : key);
+}
+
+/** The same where a key with nothing of ours on it is meant by its place: French keyboards type digits with Shift only. */
+function nameByPlace({ code, ctrlKey, metaKey, altKey }: KeyboardEvent): string {
+  return ctrlKey || metaKey || altKey ? "" : (/^Digit(\d)$/.exec(code)?.[1] ?? "");
 }
 
 /** Moves while W, A, S or D are held. */
@@ -267,21 +370,22 @@ export function listen(parts: Parts): void {
       return;
     }
     if (document.querySelector("dialog[open]") !== null && event.key !== "?") return;
-    const moves = "wasd".includes(event.key.toLowerCase()) && event.key.length === 1;
+    const letter = letterOf(event).toLowerCase();
+    const moves = "wasd".includes(letter) && letter.length === 1;
     if (moves && !event.ctrlKey && !event.metaKey) {
-      held.press(event.key.toLowerCase());
+      held.press(letter);
       event.preventDefault();
       return;
     }
     // A button that has the focus answers to Enter itself.
     if (event.key === "Enter" && target instanceof HTMLButtonElement) return;
     const name = nameOf(event);
-    const key = KEYS.find((candidate) => candidate.keys.includes(name));
+    const key = KEYS.find(({ keys }) => keys.includes(name)) ?? KEYS.find(({ keys }) => keys.includes(nameByPlace(event)));
     if (key === undefined) return;
     event.preventDefault();
     key.does(parts);
   });
-  window.addEventListener("keyup", (event) => held.release(event.key.toLowerCase()));
+  window.addEventListener("keyup", (event) => held.release(letterOf(event).toLowerCase()));
   window.addEventListener("blur", () => held.all());
   byId("help-button").addEventListener("click", showHelp);
 }

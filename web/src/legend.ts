@@ -6,43 +6,86 @@ import { el } from "./dom";
 import { Style } from "./wire";
 
 const GROUPS: readonly [string, readonly number[]][] = [
-  ["Threads", [Style.running, Style.readyWoken, Style.readyPreempted, Style.blocked, Style.blockedHard, Style.unknown]],
+  ["Threads", [Style.running, Style.readyWoken, Style.readyPreempted, Style.blocked, Style.blockedHard, Style.stopped, Style.fresh, Style.unknown]],
   ["CPUs", [Style.interrupt, Style.softirq, Style.idle]],
-  ["Below threads", [Style.syscall, Style.span, Style.job, Style.jobLate, Style.mark]],
-  ["Missing", [Style.lost, Style.overwritten]],
+  ["Below threads", [Style.syscall, Style.span, Style.function, Style.job, Style.jobLate, Style.mark]],
+  ["Counters and channels", [Style.counter, Style.density, Style.lost, Style.overwritten]],
 ];
 
-const LOW: readonly number[] = [Style.blocked, Style.blockedHard, Style.unknown];
+const LOW: readonly number[] = [Style.blocked, Style.blockedHard, Style.stopped, Style.fresh, Style.unknown];
 const HATCHED: readonly number[] = [Style.lost, Style.overwritten, Style.unknown];
+
+/** Packed colours as CSS has them. */
+function css(colour: number): string {
+  return `rgb(${colour & 255} ${(colour >>> 8) & 255} ${(colour >>> 16) & 255})`;
+}
 
 /** A patch of a style's colour, as the timeline draws it. */
 export function patch(app: App, style: number): HTMLElement {
-  const colour = app.palette.states[style] ?? "";
+  const { palette } = app;
+  const colour = palette.states[style] ?? "";
   const inner = el("i");
   inner.style.backgroundColor = colour;
-  const swatch = el("span", { class: "swatch" }, inner);
+  inner.style.borderBottomColor = css(palette.edges[style] ?? 0);
+  const swatch = el("span", { class: "swatch", attributes: { "aria-hidden": "true" } }, inner);
   if (LOW.includes(style)) swatch.classList.add("low");
+  if (style === Style.counter) swatch.classList.add("line");
+  if (style === Style.density) swatch.classList.add("bars-of");
   if (HATCHED.includes(style)) {
     inner.style.backgroundColor = "";
+    inner.style.borderBottomColor = "transparent";
     inner.style.backgroundImage = `repeating-linear-gradient(135deg, ${colour} 0 2px, transparent 2px 5px)`;
+  } else if (style === Style.readyPreempted) {
+    inner.style.backgroundImage = `repeating-linear-gradient(135deg, ${palette.stripes}80 0 1.3px, transparent 1.3px 4px)`;
+  } else if (style === Style.jobLate) {
+    inner.style.backgroundImage = `conic-gradient(from 135deg at 50% 4px, transparent 0 0), conic-gradient(from -45deg at 50% 4px, ${palette.ground} 90deg, transparent 0)`;
+    inner.style.backgroundSize = "6px 100%";
   }
   return swatch;
 }
 
+function line(swatch: HTMLElement, word: string, meaning: string): HTMLElement {
+  return el("li", { title: `${word}: ${meaning}` }, swatch, el("b", { text: word }), el("span", { text: meaning }));
+}
+
 function named(app: App): HTMLElement {
-  const swatch = el("span", { class: "swatch several" });
+  const swatch = el("span", { class: "swatch several", attributes: { "aria-hidden": "true" } });
   for (const at of [0, 3, 8]) {
     const part = el("i");
     part.style.backgroundColor = app.palette.nameTexts[at] ?? "";
+    part.style.borderBottomColor = css(app.palette.nameEdges[at] ?? 0);
     swatch.append(part);
   }
-  return el("li", {}, swatch, el("b", { text: "a thread runs" }), el("span", { text: "one colour for each name" }));
+  return line(swatch, "a thread runs", "one colour for each name");
 }
 
 function sampled(app: App): HTMLElement {
   const swatch = patch(app, Style.running);
   swatch.classList.add("sampled");
-  return el("li", {}, swatch, el("b", { text: "sampled" }), el("span", { text: "its beginning was seen, not the rest" }));
+  return line(swatch, "sampled", "its beginning was seen, not the rest");
+}
+
+function several(app: App): HTMLElement {
+  const swatch = patch(app, Style.running);
+  swatch.classList.add("paler");
+  return line(swatch, "paler", "several within a pixel: zoom in");
+}
+
+/** What stands over the boxes. */
+function marks(app: App): HTMLElement[] {
+  const { palette } = app;
+  const made = (className: string, style: Partial<CSSStyleDeclaration>): HTMLElement => {
+    const swatch = el("span", { class: `swatch ${className}`, attributes: { "aria-hidden": "true" } }, el("i"));
+    Object.assign((swatch.firstElementChild as HTMLElement).style, style);
+    return swatch;
+  };
+  return [
+    line(made("arrow", { color: palette.arrow }), "arrow", "from who woke it, or the last step of its flow"),
+    line(made("framed", { borderColor: palette.accent, borderWidth: "2px" }), "framed", "what is chosen; thin: what the pointer is on"),
+    line(made("upright", { borderColor: palette.accent }), "upright line", "a hit of the search, a row of the table; with a flag: a note"),
+    line(made("area", { backgroundColor: palette.accent }), "tinted", "the area that is measured"),
+    line(made("current", { borderColor: palette.accent }), "bar at a name", "the track that keys act on"),
+  ];
 }
 
 /** The whole legend. */
@@ -53,10 +96,11 @@ export function legend(app: App): HTMLElement {
     if (title === "CPUs") list.append(named(app));
     for (const style of styles) {
       const [word, meaning] = STATE_WORDS[style] ?? ["", ""];
-      list.append(el("li", {}, patch(app, style), el("b", { text: word }), el("span", { text: meaning })));
+      list.append(line(patch(app, style), word, meaning));
     }
-    if (title === "Missing") list.append(sampled(app));
+    if (title === "CPUs") list.append(several(app), sampled(app));
     root.append(el("section", {}, el("h3", { text: title }), list));
   }
+  root.append(el("section", {}, el("h3", { text: "Over them" }), el("ul", {}, ...marks(app))));
   return root;
 }

@@ -1,23 +1,38 @@
 // A link that restores the view: what the screen shows, in the address after `#`.
+//
+// Numbers of tracks are those of one reading of the trace, and links outlive it. So a track is named by what it is:
+//
+//   kind:number-or-name[@machine][;how-many-th of those with this name, from 1 on]     thread:55   counter:app%3Aqueue@left   thread:55;1
+//   a lane of it: track/kind[.depth]                                                  thread:55/span.1
+//
+// Links of earlier versions have plain numbers, which mean something for as long as the same index is read.
 
-import type { App, Tab } from "./app";
+import { api, reason } from "./api";
+import { TABS, type App, type Tab } from "./app";
 import { CLOCKS, type Clock } from "./time";
+import type { Track, Tracks } from "./tracks";
 
 export interface LinkState {
   begin?: number;
   end?: number;
-  lane?: number;
+  /** A lane, and when. */
+  lane?: string;
   at?: number;
-  /** Of all tracks, or of some. */
-  area?: { begin: number; end: number; tracks?: number[] };
-  pinned?: number[];
-  open?: number[];
+  /** Of some tracks; none named are all. */
+  area?: { begin: number; end: number; tracks: string[] };
+  pinned?: string[];
+  open?: string[];
   scroll?: number;
   clock?: Clock;
   tab?: Tab;
+  /** Of the table of events, and of the search. */
+  filter?: string;
+  names?: string;
+  sought?: string;
+  /** By how many nanoseconds each trace is shifted. */
+  offsets?: number[];
 }
 
-const TABS: readonly string[] = ["detail", "selection", "events", "flame", "notes"];
 /** Longer lists would make addresses that nobody can paste. */
 const MOST_OPEN = 200;
 
@@ -25,22 +40,45 @@ const MOST_OPEN = 200;
 export function write(state: LinkState): string {
   const parts: string[] = [];
   const put = (name: string, value: string | number | undefined): void => {
-    if (value !== undefined && value !== "") parts.push(`${name}=${value}`);
+    if (value !== undefined && value !== "") parts.push(`${name}=${escape(String(value))}`);
+  };
+  const list = (name: string, tracks: string[] | undefined): void => {
+    if (tracks !== undefined && tracks.length <= MOST_OPEN) put(name, tracks.join(","));
   };
   if (state.begin !== undefined && state.end !== undefined) put("v", `${Math.round(state.begin)},${Math.round(state.end)}`);
   if (state.lane !== undefined && state.at !== undefined) put("s", `${state.lane},${Math.round(state.at)}`);
-  if (state.area !== undefined) put("a", [Math.round(state.area.begin), Math.round(state.area.end), ...(state.area.tracks ?? [])].join(","));
-  if (state.pinned !== undefined && state.pinned.length > 0) put("p", state.pinned.join(","));
-  if (state.open !== undefined && state.open.length <= MOST_OPEN) put("o", state.open.join(","));
+  if (state.area !== undefined) {
+    put("a", `${Math.round(state.area.begin)},${Math.round(state.area.end)}`);
+    list("at", state.area.tracks);
+  }
+  list("p", state.pinned);
+  list("o", state.open);
   if (state.scroll !== undefined && state.scroll > 0) put("y", Math.round(state.scroll));
   if (state.clock !== undefined && state.clock !== "relative") put("c", state.clock);
   if (state.tab !== undefined && state.tab !== "detail") put("t", state.tab);
+  put("f", state.filter);
+  put("e", state.names);
+  put("q", state.sought);
+  if (state.offsets?.some((offset) => offset !== 0)) put("x", state.offsets.join(","));
   return parts.join("&");
 }
 
+/** As addresses want it, but for what may stand there as it is. */
+function escape(text: string): string {
+  return encodeURIComponent(text).replace(/%(2C|3A|3B|2F|40)/g, (code) => decodeURIComponent(code));
+}
+
+function words(text: string | null): string[] {
+  return text === null || text === "" ? [] : text.split(",");
+}
+
 function numbers(text: string | null): number[] {
-  if (text === null || text === "") return [];
-  return text.split(",").map(Number).filter((value) => Number.isSafeInteger(value));
+  return words(text).map(Number).filter((value) => Number.isSafeInteger(value));
+}
+
+/** Names of tracks that can be some; what stands there otherwise is left out. */
+function tracks(text: string | null): string[] {
+  return words(text).filter((word) => /^(\d+|[a-z]+:[^,]*)$/.test(word)).slice(0, MOST_OPEN);
 }
 
 /** Reads such a part; what can't be understood is left out. */
@@ -49,54 +87,204 @@ export function read(text: string): LinkState {
   const state: LinkState = {};
   const [begin, end] = numbers(given.get("v"));
   if (begin !== undefined && end !== undefined && end > begin) Object.assign(state, { begin, end });
-  const [lane, at] = numbers(given.get("s"));
-  if (lane !== undefined && at !== undefined) Object.assign(state, { lane, at });
-  const [from, to, ...tracks] = numbers(given.get("a"));
-  if (from !== undefined && to !== undefined && to > from) state.area = { begin: from, end: to, ...(tracks.length > 0 ? { tracks } : {}) };
-  if (given.has("p")) state.pinned = numbers(given.get("p"));
-  if (given.has("o")) state.open = numbers(given.get("o"));
+  const [lane] = tracks(given.get("s"));
+  const [at] = numbers(given.get("s")?.split(",").at(-1) ?? null);
+  if (lane !== undefined && at !== undefined && words(given.get("s")).length === 2) Object.assign(state, { lane, at });
+  const [from, to] = numbers(given.get("a"));
+  if (from !== undefined && to !== undefined && to > from) state.area = { begin: from, end: to, tracks: tracks(given.get("at")) };
+  if (given.has("p")) state.pinned = tracks(given.get("p"));
+  if (given.has("o")) state.open = tracks(given.get("o"));
   const [scroll] = numbers(given.get("y"));
   if (scroll !== undefined) state.scroll = scroll;
   const clock = CLOCKS.find((one) => one === given.get("c"));
   if (clock !== undefined) state.clock = clock;
-  const tab = given.get("t") ?? "";
-  if (TABS.includes(tab)) state.tab = tab as Tab;
+  const tab = TABS.find((one) => one === given.get("t"));
+  if (tab !== undefined) state.tab = tab;
+  for (const [name, of] of [["f", "filter"], ["e", "names"], ["q", "sought"]] as const) {
+    const value = given.get(name) ?? "";
+    if (value !== "") state[of] = value.slice(0, 2000);
+  }
+  const offsets = numbers(given.get("x"));
+  if (offsets.length > 0) state.offsets = offsets;
   return state;
 }
 
-/** What the page shows now. */
+/** Tracks by their names in links, and their names. */
+export class TrackNames {
+  private readonly byName = new Map<string, number>();
+  private readonly names = new Map<number, string>();
+
+  constructor(private readonly tracks: Tracks) {
+    const seen = new Map<string, number>();
+    // Of threads that had a number one after the other, the one that was there first has the smallest number here.
+    for (const id of [...tracks.all.keys()].sort((a, b) => a - b)) {
+      const track = tracks.all.get(id);
+      if (track === undefined) continue;
+      const name = nameOf(track);
+      const before = seen.get(name) ?? 0;
+      seen.set(name, before + 1);
+      const own = before === 0 ? name : `${name};${before}`;
+      this.byName.set(own, id);
+      this.names.set(id, own);
+    }
+  }
+
+  name(id: number): string | null {
+    return this.names.get(id) ?? null;
+  }
+
+  /** The name of a lane. */
+  lane(id: number): string | null {
+    const lane = this.tracks.laneKind.get(id);
+    const track = this.names.get(this.tracks.laneTrack.get(id) ?? -1);
+    if (lane === undefined || track === undefined) return null;
+    return `${track}/${lane.kind}${(lane.depth ?? 0) > 0 ? `.${lane.depth}` : ""}`;
+  }
+
+  /** The track of a name, or of a number. */
+  track(name: string): number | null {
+    if (/^\d+$/.test(name)) return this.tracks.all.has(Number(name)) ? Number(name) : null;
+    return this.byName.get(name) ?? null;
+  }
+
+  laneOf(name: string): number | null {
+    if (/^\d+$/.test(name)) return this.tracks.laneTrack.has(Number(name)) ? Number(name) : null;
+    const [, track = "", kind = "", depth = "0"] = /^(.*)\/([a-z]+)(?:\.(\d+))?$/.exec(name) ?? [];
+    const lanes = this.tracks.all.get(this.track(track) ?? -1)?.lanes ?? [];
+    return lanes.find((lane) => lane.kind === kind && (lane.depth ?? 0) === Number(depth))?.id ?? null;
+  }
+}
+
+function nameOf(track: Track): string {
+  const number = { cpu: track.cpu, process: track.pid, thread: track.tid }[track.kind as string];
+  const host = track.host === "" ? "" : `@${encodeURIComponent(track.host)}`;
+  return `${track.kind}:${number ?? encodeURIComponent(track.name)}${host}`;
+}
+
+let known: { tracks: Tracks; stamp: number; names: TrackNames } | null = null;
+
+/** Names of the tracks that there are now. */
+function namesOf(tracks: Tracks): TrackNames {
+  if (known === null || known.tracks !== tracks || known.stamp !== tracks.stamp) {
+    known = { tracks, stamp: tracks.stamp, names: new TrackNames(tracks) };
+  }
+  return known.names;
+}
+
+/** What the page shows now, and what it would show if that were known. */
 export function current(app: App): LinkState {
   const { begin, end } = app.view.target;
+  const { awaited } = app;
+  const names = namesOf(app.tracks);
+  const told = (ids: Iterable<number>): string[] => [...ids].flatMap((id) => names.name(id) ?? []);
   const state: LinkState = { begin, end, scroll: app.scroll, clock: app.clock, tab: app.tab };
-  if (app.selected !== null) Object.assign(state, { lane: app.selected.lane, at: app.selected.begin });
-  if (app.area !== null) {
-    const { begin: from, end: to, all, tracks } = app.area;
-    state.area = all ? { begin: from, end: to } : { begin: from, end: to, tracks };
-  }
-  if (app.tracks.pinned.length > 0) state.pinned = app.tracks.pinned;
-  state.open = [...app.tracks.open];
+  if (app.selected !== null) {
+    const lane = names.lane(app.selected.lane);
+    if (lane !== null) Object.assign(state, { lane, at: app.selected.begin });
+  } else if (awaited.selected !== null) Object.assign(state, awaited.selected);
+  const area = app.area ?? awaited.area;
+  if (area !== null) state.area = { begin: area.begin, end: area.end, tracks: [...told(app.area?.tracks ?? []), ...(awaited.area?.tracks ?? [])] };
+  const pinned = [...told(app.tracks.pinned), ...awaited.pinned];
+  if (pinned.length > 0) state.pinned = pinned;
+  state.open = [...told(app.tracks.open), ...awaited.open];
+  if (app.table.filter !== "") state.filter = app.table.filter;
+  if (app.table.names !== "") state.names = app.table.names;
+  if (app.sought !== "") state.sought = app.sought;
+  const offsets = app.info.traces.map((part) => part.offset);
+  if (offsets.some((offset) => offset !== 0)) state.offsets = offsets;
   return state;
 }
 
-/** Makes the page show a state. */
+/** Makes the page show a state. What of it isn't known yet waits until it is. */
 export function restore(app: App, state: LinkState): void {
-  if (state.open !== undefined) {
-    app.tracks.open.clear();
-    for (const id of state.open) app.tracks.open.add(id);
-  }
-  if (state.pinned !== undefined) app.tracks.pinned = state.pinned.filter((id) => app.tracks.all.has(id));
+  app.awaited = {
+    pinned: state.pinned ?? [],
+    open: state.open ?? [],
+    area: state.area !== undefined && state.area.tracks.length > 0 ? state.area : null,
+    selected: state.lane !== undefined && state.at !== undefined ? { lane: state.lane, at: state.at } : null,
+  };
+  if (state.open !== undefined) app.tracks.open.clear();
+  if (state.pinned !== undefined) app.tracks.pinned = [];
+  // Of tracks that nobody knows there is no area, and none of all tracks.
+  if (state.area !== undefined) app.area = app.awaited.area === null ? { begin: state.area.begin, end: state.area.end, all: true, tracks: [] } : null;
+  find(app);
   app.tracks.layout();
   if (state.scroll !== undefined) app.scroll = state.scroll;
   if (state.clock !== undefined) app.setClock(state.clock);
   if (state.begin !== undefined && state.end !== undefined) app.view.set({ begin: state.begin, end: state.end });
-  if (state.area !== undefined) {
-    const tracks = state.area.tracks?.filter((id) => app.tracks.all.has(id)) ?? [];
-    // Of tracks that aren't there, there is no area.
-    const all = state.area.tracks === undefined;
-    if (all || tracks.length > 0) app.setArea({ ...state.area, all, tracks });
-  }
-  if (state.lane !== undefined && state.at !== undefined && app.tracks.laneTrack.has(state.lane)) {
-    void app.select(state.lane, state.at);
-  }
+  if (state.area !== undefined) app.setArea(app.area);
+  app.table = { filter: state.filter ?? "", names: state.names ?? "" };
+  app.sought = state.sought ?? "";
+  app.tell("asked");
   if (state.tab !== undefined) app.setTab(state.tab);
+  choose(app);
+  if (state.tab !== undefined) app.setTab(state.tab);
+  const isShifted = state.offsets?.some((offset, at) => offset !== (app.info.traces[at]?.offset ?? offset)) ?? false;
+  if (isShifted) void shift(app, state);
+}
+
+/** Shifts traces as a link has them; what it shows is by these times. */
+async function shift(app: App, state: LinkState): Promise<void> {
+  try {
+    for (const [at, offset] of (state.offsets ?? []).entries()) {
+      const part = app.info.traces[at];
+      if (part !== undefined && part.offset !== offset) await api.offset(part.id, offset);
+    }
+    app.info = await api.trace();
+    app.shifted();
+    const { offsets: _, ...rest } = state;
+    restore(app, rest);
+  } catch (failure) {
+    app.say(`not shifted as the link has it: ${reason(failure)}`);
+  }
+}
+
+/** More tracks are known: some that a link named may be among them. */
+export function resume(app: App): void {
+  const { awaited } = app;
+  const waits = awaited.pinned.length + awaited.open.length > 0 || awaited.area !== null || awaited.selected !== null;
+  if (!waits) return;
+  if (find(app)) {
+    app.tracks.layout();
+    app.draw();
+  }
+  choose(app);
+}
+
+/** Opens, pins and measures what is known by now; whether anything was found. */
+function find(app: App): boolean {
+  const names = namesOf(app.tracks);
+  let found = false;
+  const take = (waiting: string[], give: (id: number) => void): string[] =>
+    waiting.filter((name) => {
+      const id = names.track(name);
+      if (id === null) return true;
+      found = true;
+      give(id);
+      return false;
+    });
+  const { tracks, awaited, area } = app;
+  const measured: number[] = [];
+  const left = take(awaited.area?.tracks ?? [], (id) => measured.push(id));
+  app.awaited = {
+    pinned: take(awaited.pinned, (id) => !tracks.pinned.includes(id) && tracks.pinned.push(id)),
+    open: take(awaited.open, (id) => tracks.open.add(id)),
+    area: awaited.area === null || left.length === 0 ? null : { ...awaited.area, tracks: left },
+    selected: awaited.selected,
+  };
+  const place = area ?? awaited.area;
+  if (place !== null && measured.length > 0) {
+    const all = [...new Set([...(area?.tracks ?? []), ...measured])];
+    app.area = { begin: place.begin, end: place.end, all: false, tracks: all };
+    app.tell("area");
+  }
+  return found;
+}
+
+function choose(app: App): void {
+  const { selected } = app.awaited;
+  const lane = selected === null ? null : namesOf(app.tracks).laneOf(selected.lane);
+  if (selected === null || lane === null) return;
+  app.awaited.selected = null;
+  void app.select(lane, selected.at);
 }

@@ -107,6 +107,7 @@ class Page {
     listen(parts);
     app.drawnBy(() => this.frame());
     app.on("shift", () => void this.minimap.refresh(this.overview));
+    app.on("tracks", () => link.resume(app));
     window.addEventListener("hashchange", () => {
       if (location.hash.slice(1) !== link.write(link.current(app))) link.restore(app, link.read(location.hash));
     });

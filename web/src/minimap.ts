@@ -2,13 +2,14 @@
 
 import type { App } from "./app";
 import { byId, context, fitCanvas } from "./dom";
-import { collectBins } from "./paint";
+import { collectBins } from "./reading";
 import { RETRY, TILE_PIXELS, tileSpan } from "./tiles";
 import type { LaneData, LanesAnswer } from "./worker";
 import { address, asked } from "./api";
 
 const HEIGHT = 44;
-const MOST_CHANNELS = 40;
+/** So many lanes are asked for at once; of more, one after the other. */
+const LANES_A_REQUEST = 400;
 const GRIP = 6;
 
 export class Minimap {
@@ -16,6 +17,8 @@ export class Minimap {
   private bins: { events: Float64Array; lost: Float64Array; over: Float64Array } | null = null;
   private range = { begin: 0, end: 1 };
   private asked = "";
+  /** The number of the last request: below zero, where no tile's are. */
+  private last = 0;
 
   constructor(private readonly app: App) {
     this.canvas.addEventListener("pointerdown", (event) => this.press(event));
@@ -44,15 +47,35 @@ export class Minimap {
   /** Asks for the density of the whole trace, when it has changed. */
   async refresh(worker: Worker): Promise<void> {
     const { info, tracks, tiles } = this.app;
-    const lanes = [...tracks.laneKind.values()].filter((lane) => lane.kind === "density").slice(0, MOST_CHANNELS);
+    const lanes = [...tracks.laneKind.values()].filter((lane) => lane.kind === "density").map((lane) => lane.id);
     const wanted = `${info.begin}:${info.end}:${tiles.generation}:${lanes.length}`;
     if (wanted === this.asked || lanes.length === 0) return;
     this.asked = wanted;
     const level = Math.ceil(Math.log2(Math.max(1, (info.end - info.begin) / TILE_PIXELS)));
     const pixel = Math.max(1, (info.end - info.begin) / TILE_PIXELS);
     const [from, to] = [info.begin, Math.min(info.begin + tileSpan(level), Math.ceil(info.begin + pixel * TILE_PIXELS))];
-    const path = address("lanes", { ids: lanes.map((lane) => lane.id).join(","), from, to, width: TILE_PIXELS, ...asked(this.bins !== null) });
-    const request = -1 - tiles.generation;
+    const again = asked(this.bins !== null);
+    const found: LaneData[] = [];
+    for (let at = 0; at < lanes.length; at += LANES_A_REQUEST) {
+      const ids = lanes.slice(at, at + LANES_A_REQUEST).join(",");
+      const { lanes: some, error } = await this.ask(worker, address("lanes", { ids, from, to, width: TILE_PIXELS, ...again }));
+      // The traces were shifted or read anew meanwhile, and somebody else asks by what is now.
+      if (this.asked !== wanted) return;
+      if (error !== undefined) {
+        // What was there stays till it can be had.
+        this.asked = "";
+        window.setTimeout(() => void this.refresh(worker), RETRY);
+        return;
+      }
+      found.push(...some);
+    }
+    this.range = { begin: from, end: to };
+    this.collect(found);
+    this.app.draw();
+  }
+
+  private ask(worker: Worker, path: string): Promise<LanesAnswer> {
+    const request = (this.last -= 1);
     const answer = new Promise<LanesAnswer>((resolve) => {
       const take = (event: MessageEvent<LanesAnswer>): void => {
         if (event.data.request !== request) return;
@@ -62,16 +85,7 @@ export class Minimap {
       worker.addEventListener("message", take);
     });
     worker.postMessage({ kind: "lanes", request, url: new URL(path, location.href).href });
-    const { lanes: found, error } = await answer;
-    if (error !== undefined) {
-      // What was there stays till it can be had.
-      this.asked = "";
-      window.setTimeout(() => void this.refresh(worker), RETRY);
-      return;
-    }
-    this.range = { begin: from, end: to };
-    this.collect(found);
-    this.app.draw();
+    return answer;
   }
 
   private collect(lanes: LaneData[]): void {

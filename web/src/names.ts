@@ -60,6 +60,9 @@ export class Names {
       const row = this.rows[at];
       if (row !== undefined) row.root.hidden = true;
     }
+    const at = placed.findIndex(({ row, pinned }) => row.track.id === this.app.current && !pinned);
+    if (at < 0) this.root.removeAttribute("aria-activedescendant");
+    else this.root.setAttribute("aria-activedescendant", `track-row-${at}`);
     const { tracks, scroll } = this.app;
     const room = this.timeline.height - this.timeline.divider;
     const needed = tracks.height > room;
@@ -78,7 +81,7 @@ export class Names {
     const name = el("span", { class: "name" });
     const detail = el("span", { class: "number" });
     const pin = el("button", { class: "pin", title: "Pin to the top (P)", attributes: { type: "button", tabindex: "-1" } });
-    const root = el("div", { class: "track", attributes: { role: "treeitem" } }, fold, name, detail, pin);
+    const root = el("div", { class: "track", attributes: { role: "treeitem", id: `track-row-${at}` } }, fold, name, detail, pin);
     const made: NameRow = { root, fold, name, detail, pin, shown: "", track: -1 };
     root.addEventListener("click", (event) => this.click(made, event));
     root.addEventListener("dblclick", () => this.toggle(made.track));
@@ -116,7 +119,10 @@ export class Names {
     element.root.hidden = false;
     element.root.style.transform = `translateY(${y}px)`;
     const current = app.current === track.id;
-    const shown = `${track.id}:${row.height}:${row.open}:${pinned}:${current}:${app.tracks.pinned.includes(track.id)}:${row.indent}`;
+    const isPinned = app.tracks.pinned.includes(track.id);
+    const [name, number] = [nameOf(row), numberOf(row)];
+    // Names and numbers of threads may be learned later.
+    const shown = [track.id, row.height, row.open, row.folds, pinned, current, isPinned, row.indent, track.kind, number, name, track.title].join("\u0000");
     if (element.shown === shown) return;
     element.shown = shown;
     element.track = track.id;
@@ -126,12 +132,21 @@ export class Names {
     element.root.dataset["track"] = String(track.id);
     if (row.folds) element.root.setAttribute("aria-expanded", String(row.open));
     else element.root.removeAttribute("aria-expanded");
+    element.root.setAttribute("aria-level", String(row.indent + 1));
+    element.root.setAttribute("aria-selected", String(current));
+    element.root.setAttribute("aria-label", `${pinned ? "pinned: " : ""}${name} ${number}`.trim().slice(0, 300));
     element.fold.textContent = row.folds ? (row.open ? "▾" : "▸") : "";
-    element.fold.title = row.open ? "Fold" : "Unfold";
-    element.name.textContent = nameOf(row);
-    element.detail.textContent = numberOf(row);
+    element.fold.title = row.folds ? (row.open ? "Fold (Enter)" : "Unfold (Enter)") : "";
+    if (row.folds) element.fold.setAttribute("aria-expanded", String(row.open));
+    else element.fold.removeAttribute("aria-expanded");
+    element.fold.setAttribute("aria-label", `${row.open ? "Fold" : "Unfold"} ${name.slice(0, 100)}`);
+    element.fold.setAttribute("aria-hidden", String(!row.folds));
+    element.name.textContent = name;
+    element.detail.textContent = number;
     element.root.title = row.track.title.slice(0, 400);
-    element.pin.classList.toggle("on", app.tracks.pinned.includes(track.id));
+    element.pin.classList.toggle("on", isPinned);
+    element.pin.setAttribute("aria-pressed", String(isPinned));
+    element.pin.setAttribute("aria-label", `Pin ${name.slice(0, 100)} to the top`);
     element.pin.textContent = "⚲";
   }
 }

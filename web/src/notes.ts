@@ -4,7 +4,7 @@ import type { App } from "./app";
 import { button, byId, el, fill, link } from "./dom";
 import type { Page } from "./panel";
 import { duration, moment } from "./time";
-import type { Note } from "./wire";
+import type { Note, TraceInfo } from "./wire";
 
 export class Notes implements Page {
   private readonly root = byId("page-notes");
@@ -30,7 +30,7 @@ export class Notes implements Page {
     }
     app.notes.push(note);
     this.fresh = note;
-    app.setTab("notes");
+    app.openTab("notes");
     void app.saveNotes();
   }
 
@@ -38,7 +38,7 @@ export class Notes implements Page {
     if (this.root.hidden) return;
     const { app } = this;
     const add = button("Add a note here", "M", () => this.add());
-    const words = el("p", { class: "lead" }, "Notes are kept beside the trace. ", el("kbd", { text: "M" }), " marks the area, what is chosen, or the pointer's moment. ");
+    const words = el("p", { class: "lead" }, `${placeOf(app.info)} `, el("kbd", { text: "M" }), " marks the area, what is chosen, or the pointer's moment. ");
     words.append(add);
     const table = el("table", { class: "list notes" });
     for (const note of app.notes) table.append(this.row(note));
@@ -71,4 +71,9 @@ export class Notes implements Page {
     const length = note.end === undefined ? "" : duration(note.end - note.time);
     return el("tr", {}, el("td", {}, link(moment(app.clockBase, app.clock, note.time), "Go there", go)), el("td", { class: "number", text: length }), el("td", { class: "words" }, input), el("td", {}, drop));
   }
+}
+
+/** Where notes are kept: with one trace, beside it, unless nothing can be written there. */
+function placeOf(info: TraceInfo): string {
+  return info.kept ? `Notes are kept in ${info.kept}.` : "There is no place where notes could be kept.";
 }

@@ -2,13 +2,17 @@
 
 import { inkOn, mix, pack, type Palette } from "./colours";
 import { fitCanvas, context } from "./dom";
+import { collectBins, scaleOf } from "./reading";
 import { Strips, UPPER_SHARE, type Decor } from "./strips";
 import type { Tile, Tiles } from "./tiles";
-import { grouped } from "./time";
+import { quantity } from "./time";
 import type { LaneSlot, Row } from "./tracks";
 import { Style } from "./wire";
 
 export const FONT = '11px "Inter", "Segoe UI", system-ui, "Noto Sans", "DejaVu Sans", sans-serif';
+
+/** How deep the teeth of late jobs are, in pixels. */
+const TEETH = 5;
 
 /** A row where it stands on the screen. */
 export interface PlacedRow {
@@ -89,7 +93,7 @@ export class Painter {
     for (const lane of boxes) this.decorate(drawing, scene, lane);
     for (const { row, y } of rows) {
       for (const slot of row.slots) {
-        if (slot.lane.kind === "counter") this.counter(drawing, scene, slot, y + slot.y);
+        if (slot.lane.kind === "counter") this.counter(drawing, scene, slot, y + slot.y, row.track.unit);
         else if (slot.lane.kind === "density") this.density(drawing, scene, slot, y + slot.y);
       }
     }
@@ -124,11 +128,18 @@ export class Painter {
   private decorate(drawing: CanvasRenderingContext2D, scene: Scene, lane: BoxLane): void {
     const { slot, decor, y } = lane;
     const ratio = devicePixelRatio;
-    for (const hatch of decor.hatches) {
-      const low = slot.lane.kind === "thread" && hatch.style === Style.unknown;
-      const top = low ? y + Math.round(slot.height * UPPER_SHARE) : y;
-      drawing.fillStyle = this.hatch(drawing, scene.palette, hatch.style);
-      drawing.fillRect(hatch.x / ratio, top, hatch.width / ratio, y + slot.height - top);
+    for (const style of new Set(decor.hatches.map((hatch) => hatch.style))) {
+      const low = slot.lane.kind === "thread" && style === Style.unknown;
+      const top = low ? Math.round(slot.height * UPPER_SHARE) : 0;
+      // Teeth are those of the upper edge.
+      const height = style === Style.jobLate ? Math.min(TEETH, slot.height / 2) : slot.height - top;
+      const shape = new Path2D();
+      for (const hatch of decor.hatches) if (hatch.style === style) shape.rect(hatch.x / ratio, top, hatch.width / ratio, height);
+      drawing.save();
+      drawing.translate(0, y);
+      drawing.fillStyle = this.hatch(drawing, scene.palette, style);
+      drawing.fill(shape);
+      drawing.restore();
     }
     if (slot.small || slot.height < 12) return;
     drawing.font = FONT;
@@ -160,35 +171,31 @@ export class Painter {
     return letters < 2 ? "" : `${short.slice(0, letters)}…`;
   }
 
-  /** Stripes from corner to corner, for what is missing. */
+  /** What a style is told by beside its colour: stripes from corner to corner, or teeth. */
   hatch(drawing: CanvasRenderingContext2D, palette: Palette, style: number): CanvasPattern | string {
     const name = `${palette.theme}:${style}`;
     const known = this.hatches.get(name);
     if (known !== undefined && known !== null) return known;
     const colour = palette.states[style] ?? palette.lost;
-    const tile = new OffscreenCanvas(6, 6);
+    const tile = new OffscreenCanvas(6, style === Style.jobLate ? TEETH : 6);
     const stripes = tile.getContext("2d");
     if (stripes === null) return colour;
-    stripes.fillStyle = style === Style.lost ? `${colour}55` : `${palette.ground}aa`;
-    stripes.fillRect(0, 0, 6, 6);
-    stripes.strokeStyle = colour;
-    stripes.lineWidth = style === Style.lost ? 2 : 1.2;
-    for (const shift of [-6, 0, 6]) {
-      stripes.beginPath();
-      stripes.moveTo(shift - 1, 7);
-      stripes.lineTo(shift + 7, -1);
-      stripes.stroke();
+    if (style === Style.jobLate) teeth(stripes, palette.ground);
+    else if (style === Style.readyPreempted) diagonal(stripes, palette.stripes, 1.3, 0.5);
+    else {
+      stripes.fillStyle = style === Style.lost ? `${colour}55` : `${palette.ground}aa`;
+      stripes.fillRect(0, 0, 6, 6);
+      diagonal(stripes, colour, style === Style.lost ? 2 : 1.2, 1);
     }
     const pattern = drawing.createPattern(tile as unknown as CanvasImageSource, "repeat");
     this.hatches.set(name, pattern);
     return pattern ?? colour;
   }
 
-  private counter(drawing: CanvasRenderingContext2D, scene: Scene, slot: LaneSlot, top: number): void {
-    const { min = 0, max = 1 } = slot.lane;
-    const [low, high] = [Math.min(0, min), Math.max(max, min + 1)];
+  private counter(drawing: CanvasRenderingContext2D, scene: Scene, slot: LaneSlot, top: number, unit: string): void {
+    const share = scaleOf(slot.lane);
     const bottom = top + slot.height;
-    const y = (value: number): number => bottom - 1 - ((value - low) / (high - low)) * (slot.height - 3);
+    const y = (value: number): number => bottom - 2 - share(value) * (slot.height - 5);
     const scale = scene.width / (scene.end - scene.begin);
     const line = new Path2D();
     let [started, lastY, lastX] = [false, bottom, 0];
@@ -216,14 +223,17 @@ export class Painter {
     const end = Math.max(lastX, Math.min(scene.width + 2, scene.width));
     line.lineTo(end, lastY);
     const area = new Path2D(line);
-    area.lineTo(end, y(Math.max(0, low)));
-    area.lineTo(firstX, y(Math.max(0, low)));
+    area.lineTo(end, bottom);
+    area.lineTo(firstX, bottom);
     drawing.fillStyle = scene.palette.counterFill;
     drawing.fill(area);
     drawing.strokeStyle = scene.palette.counter;
     drawing.lineWidth = 1.25;
     drawing.stroke(line);
-    this.scaleLabel(drawing, scene, grouped(high), top);
+    const { min = 0, max = 0 } = slot.lane;
+    const told = (value: number): string => `${quantity(value, max - min)}${unit === "" ? "" : ` ${unit}`}`;
+    this.scaleLabel(drawing, scene, told(max), top);
+    if (min < max) this.scaleLabel(drawing, scene, told(min), bottom - 13);
   }
 
   private scaleLabel(drawing: CanvasRenderingContext2D, scene: Scene, text: string, top: number): void {
@@ -267,26 +277,31 @@ export class Painter {
   }
 }
 
+/** Lines from corner to corner of a pattern. */
+function diagonal(drawing: OffscreenCanvasRenderingContext2D, colour: string, width: number, alpha: number): void {
+  drawing.strokeStyle = colour;
+  drawing.globalAlpha = alpha;
+  drawing.lineWidth = width;
+  for (const shift of [-6, 0, 6]) {
+    drawing.beginPath();
+    drawing.moveTo(shift - 1, 7);
+    drawing.lineTo(shift + 7, -1);
+    drawing.stroke();
+  }
+}
+
+/** Teeth that are cut into an edge. */
+function teeth(drawing: OffscreenCanvasRenderingContext2D, ground: string): void {
+  drawing.fillStyle = ground;
+  drawing.beginPath();
+  drawing.moveTo(0, 0);
+  drawing.lineTo(6, 0);
+  drawing.lineTo(3, TEETH);
+  drawing.fill();
+}
+
 /** What a row's boxes lie on. */
 function groundOf(scene: Scene, row: Row): string {
   if (row.track.id === scene.current) return scene.palette.current;
   return row.folds ? scene.palette.stripe : scene.palette.ground;
-}
-
-/** Visits a tile's bins between two moments: begin, end, events, lost, overwritten. */
-export function collectBins(
-  tile: Tile,
-  from: number,
-  to: number,
-  visit: (begin: number, end: number, events: number, lost: number, over: number) => void,
-): void {
-  const { times } = tile;
-  const pixel = (tile.to - tile.from) / 1024;
-  for (let at = 0; at + 3 < times.length; at += 4) {
-    const begin = times[at] ?? 0;
-    const end = begin + pixel;
-    if (begin >= to) break;
-    if (end <= from) continue;
-    visit(begin, end, times[at + 1] ?? 0, times[at + 2] ?? 0, times[at + 3] ?? 0);
-  }
 }

@@ -22,7 +22,14 @@ export class Search {
       } else return;
       event.preventDefault();
     });
-    this.input.addEventListener("input", () => this.stop());
+    this.input.addEventListener("input", () => {
+      this.stop();
+      app.sought = this.input.value.trim();
+      app.draw();
+    });
+    app.on("asked", () => {
+      if (this.input.value.trim() !== app.sought) this.input.value = app.sought;
+    });
     app.on("shift", () => (this.hit = null));
     byId("search-next").addEventListener("click", () => void this.go(1));
     byId("search-previous").addEventListener("click", () => void this.go(-1));

@@ -75,7 +75,7 @@ export class Selection implements Page {
     const { view, info } = this.app;
     const [begin, end] = [Math.max(info.begin, Math.floor(view.begin)), Math.min(info.end, Math.ceil(view.end))];
     this.app.setArea({ begin, end, all: true, tracks: [] });
-    this.app.setTab("selection");
+    this.app.openTab("selection");
   }
 
   private async ask(area: Area): Promise<void> {
@@ -190,10 +190,10 @@ export class Selection implements Page {
   private threads(found: Statistics): HTMLElement | null {
     if (found.threads.length === 0) return null;
     const count = found.counts?.threads ?? found.threads.length;
-    const columns = [{ title: "thread" }, { title: "time by state" }, ...["running", "ready", "preempted", "blocked"].map((title) => ({ title, width: TIME }))];
+    const columns = [{ title: "thread" }, { title: "time by state" }, ...["running", "ready", "preempted", "asleep", "I/O"].map((title) => ({ title, width: TIME }))];
     const rows = this.list(columns, count, (now) => now.threads, (thread) => {
       const name = link(`${shorten(thread.name, 40)} ${thread.tid}`, "Go to its track", () => this.app.reveal(thread.track));
-      return [el("td", {}, name), el("td", {}, this.bar(thread)), ...[thread.running, thread.ready, thread.preempted, thread.blocked].map((time) => number(duration(time)))];
+      return [el("td", {}, name), el("td", {}, this.bar(thread)), ...[thread.running, thread.ready, thread.preempted, thread.blocked, thread.io].map((time) => number(duration(time)))];
     });
     return card(`Threads: ${grouped(count)}`, rows, "wide");
   }
@@ -204,6 +204,8 @@ export class Selection implements Page {
       [Style.readyPreempted, thread.preempted],
       [Style.readyWoken, thread.ready],
       [Style.blocked, thread.blocked],
+      [Style.blockedHard, thread.io],
+      [Style.stopped, thread.stopped],
       [Style.unknown, thread.unknown],
     ];
     const whole = parts.reduce((sum, [, time]) => sum + time, 0);
@@ -298,7 +300,9 @@ const STATE_NAMES: Record<number, string> = {
   [Style.running]: "running",
   [Style.readyPreempted]: "preempted",
   [Style.readyWoken]: "ready",
-  [Style.blocked]: "blocked",
+  [Style.blocked]: "asleep, or waiting for a lock:",
+  [Style.blockedHard]: "blocked on I/O",
+  [Style.stopped]: "stopped, or not begun:",
   [Style.unknown]: "unknown",
 };
 

@@ -1,4 +1,5 @@
-// Boxes are drawn into strips: two rows of pixels for each lane, stretched to the lane's height afterwards.
+// Boxes are drawn into strips: three rows of pixels for each lane, stretched to the lane's height afterwards: its upper and its
+// lower part, and the edge below them.
 // So a hundred thousand boxes cost a hundred thousand writes to memory, and the canvas draws a hundred images.
 
 import { mix, mixParts, type Packed, type Palette, type Shade } from "./colours";
@@ -7,6 +8,10 @@ import { Style, type LaneKind } from "./wire";
 
 /** What of a lane's height the upper row stands for. */
 export const UPPER_SHARE = 0.6;
+/** Rows of a strip. */
+const ROWS = 3;
+/** Height of the edge in pixels. */
+const EDGE = 1.5;
 
 /** A table by style, since this is asked for each box. */
 function table(...styles: number[]): Uint8Array {
@@ -21,6 +26,10 @@ const NAMED = table(Style.span, Style.function);
 /** On lanes that are no thread's, what runs has its name's colour, too. */
 const NAMED_RUNNING = table(Style.span, Style.function, Style.running);
 const HATCHED = table(Style.lost, Style.overwritten, Style.unknown);
+/** Stripes and teeth tell these without their colour, and don't keep them from having names. */
+const MARKED = table(Style.readyPreempted, Style.jobLate);
+/** Boxes narrower than this in pixels get none. */
+const MARKED_FROM = 4;
 /** Of these, more is to be drawn than a colour, be they narrow. */
 const ODD = table(Style.lost, Style.overwritten, Style.unknown, Style.mark);
 /** How much of a pixel a box gets that is narrower: what explains lateness must not vanish. */
@@ -70,7 +79,7 @@ export class Strips {
 
   /** Makes room for so many lanes. */
   begin(width: number, lanes: number): void {
-    const height = Math.max(1, 2 * lanes);
+    const height = Math.max(1, ROWS * lanes);
     if (this.image.width !== width || this.image.height < height) {
       const room = Math.ceil(height / 64) * 64;
       this.canvas.width = width;
@@ -84,12 +93,11 @@ export class Strips {
 
   /** Gives a lane its ground, with the ruler's marks in it. */
   ground(at: number, ground: Packed, marks: readonly number[], mark: Packed): void {
-    const from = 2 * at * this.width;
-    this.pixels.fill(ground, from, from + 2 * this.width);
+    const from = ROWS * at * this.width;
+    this.pixels.fill(ground, from, from + ROWS * this.width);
     for (const x of marks) {
       if (x < 0 || x >= this.width) continue;
-      this.pixels[from + x] = mark;
-      this.pixels[from + this.width + x] = mark;
+      for (let row = 0; row < ROWS; row++) this.pixels[from + row * this.width + x] = mark;
     }
   }
 
@@ -104,7 +112,7 @@ export class Strips {
     lit: number,
   ): Decor {
     const decor: Decor = { labels: [], hatches: [] };
-    const painter = new LanePainter(this.pixels, 2 * at * this.width, stretch, kind, tiles, palette, lit, decor);
+    const painter = new LanePainter(this.pixels, ROWS * at * this.width, stretch, kind, tiles, palette, lit, decor);
     painter.roomForLabels = MOST_LABELS - this.labels;
     cover((tile, from, to) => painter.tile(tile, from, to));
     this.labels += decor.labels.length;
@@ -113,14 +121,16 @@ export class Strips {
 
   /** Hands the strips to the canvas that they are drawn from. */
   finish(lanes: number): void {
-    this.drawing?.putImageData(this.image, 0, 0, 0, 0, this.width, Math.max(1, 2 * lanes));
+    this.drawing?.putImageData(this.image, 0, 0, 0, 0, this.width, Math.max(1, ROWS * lanes));
   }
 
   /** Draws a lane's strip where it belongs. */
   draw(target: CanvasRenderingContext2D, at: number, y: number, height: number, width: number): void {
-    const upper = Math.round(height * UPPER_SHARE);
-    target.drawImage(this.canvas, 0, 2 * at, this.width, 1, 0, y, width, upper);
-    target.drawImage(this.canvas, 0, 2 * at + 1, this.width, 1, 0, y + upper, width, height - upper);
+    const [upper, edge] = [Math.round(height * UPPER_SHARE), height > 8 ? EDGE : 1];
+    const row = ROWS * at;
+    target.drawImage(this.canvas, 0, row, this.width, 1, 0, y, width, upper);
+    target.drawImage(this.canvas, 0, row + 1, this.width, 1, 0, y + upper, width, height - upper - edge);
+    target.drawImage(this.canvas, 0, row + 2, this.width, 1, 0, y + height - edge, width, edge);
   }
 }
 
@@ -131,6 +141,8 @@ class LanePainter {
   private lastEnd = Number.NEGATIVE_INFINITY;
   private readonly states: boolean;
   private readonly labelFrom = LABEL_FROM * devicePixelRatio;
+  /** The colour of the edge of what is being painted. */
+  private edge: Packed = 0;
   private lastMark = Number.NEGATIVE_INFINITY;
   /** What is too dense to be told apart has one shade; single events have the colours of their names. */
   private readonly shade: Packed;
@@ -176,12 +188,16 @@ class LanePainter {
     const label = tile.labels[at] ?? -1;
     const shade = this.shadeOf(tile.counts[at] ?? 1);
     const named = label >= 0 && (this.states ? NAMED : NAMED_RUNNING)[style] === 1;
-    const colour = (named ? shade.names[this.tiles.labelColours[label] ?? 0] : shade.packed[style]) ?? 0;
+    const name = named ? (this.tiles.labelColours[label] ?? 0) : -1;
+    const colour = (named ? shade.names[name] : shade.packed[style]) ?? 0;
+    const edge = (named ? shade.nameEdges[name] : shade.edges[style]) ?? 0;
     const part = (Math.max(wide, LEAST[style] ?? 0.3) * 256) | 0;
     const upper = this.base + (x | 0);
     const lower = upper + this.stretch.width;
     if (!this.states || LOW[style] === 0) pixels[upper] = mixParts(pixels[upper] ?? 0, colour, part);
     pixels[lower] = mixParts(pixels[lower] ?? 0, colour, part);
+    const below = lower + this.stretch.width;
+    pixels[below] = mixParts(pixels[below] ?? 0, edge, part);
   }
 
   private box(tile: Tile, at: number, x0: number, x1: number, start: number, end: number): void {
@@ -193,6 +209,7 @@ class LanePainter {
     this.lastEnd = end;
     if (style === Style.idle) return;
     const colour = this.colourOf(style, label, tile.counts[at] ?? 1);
+    this.edge = this.edgeOf(style, label, tile.counts[at] ?? 1, colour);
     const low = this.states && LOW[style] === 1;
     const wide = x1 - x0;
     // What stands for none is no box that begins and ends there, and has no name of its own.
@@ -203,6 +220,7 @@ class LanePainter {
     }
     // The seam between two tiles is none of the box's edges.
     this.paint(going ? Math.floor(x0) : x0, x1, colour, LEAST[style] ?? 0.3, low, !going && wide > 4 && !low && !isSample);
+    if (MARKED[style] === 1 && wide >= MARKED_FROM && !isSample) this.hatch(x0, wide, style);
     if (HATCHED[style] === 1) this.hatch(x0, wide, style);
     else if (label >= 0 && !isSample && (going || wide >= this.labelFrom)) this.label(x0, wide, label, colour, low, going);
   }
@@ -218,6 +236,7 @@ class LanePainter {
     const near = x0 - this.lastMark < 4 * devicePixelRatio;
     this.lastMark = x1;
     if (count !== 1 || near) {
+      this.edge = this.shade;
       this.paint(x0, Math.max(x1, x0 + 1), this.shade, 0.75, false, false);
       return;
     }
@@ -229,8 +248,11 @@ class LanePainter {
 
   private hatch(x: number, width: number, style: number): void {
     const last = this.decor.hatches.at(-1);
-    const least = Math.max(width, style === Style.unknown ? 0 : 3 * devicePixelRatio);
-    if (last !== undefined && last.style === style && x <= last.x + last.width + 1) last.width = x + least - last.x;
+    const isMissing = style === Style.lost || style === Style.overwritten;
+    const least = Math.max(width, isMissing ? 3 * devicePixelRatio : 0);
+    const touches = last !== undefined && last.style === style && x <= last.x + last.width + 1;
+    // Stripes go on from box to box: two late jobs side by side have their own.
+    if (touches && style !== Style.jobLate) last.width = x + least - last.x;
     else if (least >= 2) this.decor.hatches.push({ x, width: least, style });
   }
 
@@ -261,6 +283,15 @@ class LanePainter {
     return this.lit >= 0 && this.lit !== label ? mix(colour, palette.packed[Style.idle] ?? 0, 0.62) : colour;
   }
 
+  private edgeOf(style: number, label: number, count: number, colour: Packed): Packed {
+    if (style === Style.mark) return colour;
+    const shade = this.shadeOf(HATCHED[style] === 1 ? 1 : count);
+    const named = label >= 0 && (this.states ? NAMED : NAMED_RUNNING)[style] === 1;
+    if (!named) return shade.edges[style] ?? colour;
+    // What is dimmed is so with its edge.
+    return this.lit >= 0 && this.lit !== label ? colour : (shade.nameEdges[this.tiles.labelColours[label] ?? 0] ?? colour);
+  }
+
   private paint(x0: number, x1: number, colour: Packed, least: number, low: boolean, edge: boolean): void {
     const first = Math.floor(x0);
     const last = Math.min(Math.floor(x1), this.stretch.width - 1);
@@ -273,6 +304,8 @@ class LanePainter {
     const lower = this.base + this.stretch.width;
     if (!low) this.pixels.fill(colour, this.base + first + 1, this.base + last);
     this.pixels.fill(colour, lower + first + 1, lower + last);
+    const below = lower + this.stretch.width;
+    this.pixels.fill(this.edge, below + first + 1, below + last);
     this.blend(last, colour, x1 - last, low);
   }
 
@@ -281,5 +314,7 @@ class LanePainter {
     const lower = upper + this.stretch.width;
     if (!low) this.pixels[upper] = mix(this.pixels[upper] ?? 0, colour, share);
     this.pixels[lower] = mix(this.pixels[lower] ?? 0, colour, share);
+    const below = lower + this.stretch.width;
+    this.pixels[below] = mix(this.pixels[below] ?? 0, this.edge, share);
   }
 }

@@ -44,6 +44,20 @@ export function grouped(value: number): string {
   return text.replace(/\B(?=(\d{3})+$)/g, GROUP);
 }
 
+/** A number that is no count, with as many digits as tell apart what lies so far apart: `0.25`, `1 000 010`. */
+export function quantity(value: number, apart = 0): string {
+  const size = Math.abs(value);
+  if (Number.isInteger(value) && size < 1e15) return grouped(value);
+  if (!Number.isFinite(value)) return "–";
+  if (size >= 1e15 || (size > 0 && size < 1e-6 && !(apart > 1e-6))) return value.toExponential(3);
+  const unit = apart > 0 && Number.isFinite(apart) ? Math.min(apart, Math.max(size, apart / 1000)) : size;
+  const digits = Math.min(12, Math.max(0, 3 - Math.floor(Math.log10(unit))));
+  const [whole = "0", part = ""] = trimZeros(value.toFixed(digits)).split(".");
+  const sign = whole.startsWith("-") ? "-" : "";
+  const told = sign + grouped(Math.abs(Number(whole)));
+  return part === "" ? told : `${told}.${part}`;
+}
+
 /** A share of a whole: `12.3 %`, and never 0 % of something that is there. */
 export function percent(part: number, whole: number): string {
   if (whole <= 0 || part <= 0) return `0${GROUP}%`;

@@ -5,6 +5,7 @@ import type { App, Hover } from "./app";
 import { byId } from "./dom";
 import { lanePlaces, Overlay } from "./overlay";
 import { Painter, type PlacedRow } from "./paint";
+import { readingAt } from "./reading";
 import { levelFor, Tiles, type Tile } from "./tiles";
 import { rulerFor } from "./time";
 import { Tracks, type Row } from "./tracks";
@@ -189,11 +190,13 @@ export class Timeline {
 
   /** What is under a point of the stage. */
   under(x: number, y: number): Hover {
-    const hover: Hover = { time: this.timeAt(x), x, y, lane: -1, box: null };
+    const hover: Hover = { time: this.timeAt(x), x, y, lane: -1, box: null, reading: null };
     for (const [lane, { slot, y: top }] of lanePlaces(this.placed)) {
       if (y < top - 1 || y > top + slot.height + 1) continue;
       hover.lane = lane;
-      hover.box = this.boxAt(lane, hover.time);
+      const hasBoxes = slot.lane.kind !== "counter" && slot.lane.kind !== "density";
+      if (hasBoxes) hover.box = this.boxAt(lane, hover.time);
+      else hover.reading = readingAt(this.app.tiles, slot.lane, hover.time, this.app.view.span / (this.width * devicePixelRatio));
       break;
     }
     return hover;

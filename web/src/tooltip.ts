@@ -1,10 +1,11 @@
 // What the pointer is over, in two lines beside it.
 
-import type { App } from "./app";
+import type { App, Hover } from "./app";
 import { styleWord } from "./colours";
 import { byId, el, fill, shorten } from "./dom";
 import { patch } from "./legend";
-import { duration, grouped, moment } from "./time";
+import { amountsText, type Reading, valueText } from "./reading";
+import { duration, grouped, moment, quantity } from "./time";
 import { Style } from "./wire";
 
 const AWAY = 14;
@@ -18,18 +19,23 @@ export class Tooltip {
   /** Shows what is under the pointer now. */
   show(): void {
     const { hover } = this.app;
-    if (hover === null || hover.box === null || byId("stage").dataset["drag"] !== undefined) {
+    if (hover === null || (hover.box === null && hover.reading === null) || byId("stage").dataset["drag"] !== undefined) {
       this.root.hidden = true;
       this.shown = "";
       return;
     }
-    const { box } = hover;
-    const key = `${hover.lane}:${box.begin}:${box.end}:${box.style}`;
+    if (hover.box !== null) this.box(hover.lane, hover.box);
+    else if (hover.reading !== null) this.reading(hover.lane, hover.time, hover.reading);
+    this.place(hover);
+  }
+
+  private box(lane: number, box: NonNullable<Hover["box"]>): void {
+    const key = `${lane}:${box.begin}:${box.end}:${box.style}`;
     if (key !== this.shown) {
       this.shown = key;
       const word = styleWord(box.style);
       const name = box.label === "" ? word : box.label;
-      const title = el("b", {}, patch(this.app, box.style), shorten(name, 90));
+      const title = el("b", {}, patch(this.app, box.style), el("span", { class: "name", text: shorten(name, 90) }));
       const length = box.end > box.begin ? duration(box.end - box.begin) : "";
       let several = [word === name ? "" : word, length].filter(Boolean).join(", ");
       if (box.count > 1) several = `${grouped(box.count)} in ${length}: zoom in to tell them apart`;
@@ -37,6 +43,32 @@ export class Tooltip {
       else if (box.count === 0) several = `most of the time at the beginning of these ${length}; the rest is not read yet: zoom in to read it now`;
       fill(this.root, title, el("span", { text: several }), el("small", { text: moment(this.app.clockBase, this.app.clock, box.begin) }));
     }
+  }
+
+  /** What a counter or a channel says at a moment. */
+  private reading(lane: number, time: number, reading: Reading): void {
+    const { tracks, clockBase, clock } = this.app;
+    const track = tracks.all.get(tracks.laneTrack.get(lane) ?? -1);
+    const { min = 0, max = 0 } = tracks.laneKind.get(lane) ?? {};
+    const when = reading.shape === "points" ? time : reading.begin;
+    const key = `${lane}:${Math.round(when)}:${JSON.stringify(reading)}`;
+    if (key === this.shown) return;
+    this.shown = key;
+    const lines: string[] = [];
+    let style: number = Style.counter;
+    if (reading.shape === "points") {
+      lines.push(valueText(reading.value, [min, max], track?.unit ?? ""));
+      if (reading.most > reading.least) lines.push(`in this pixel ${quantity(reading.least, max - min)} … ${quantity(reading.most, max - min)}`);
+    } else {
+      style = reading.lost > 0 ? Style.lost : reading.overwritten > 0 ? Style.overwritten : Style.density;
+      lines.push(amountsText(reading), `in ${duration(reading.end - reading.begin)}${style === Style.density ? "" : "; click for all of it"}`);
+    }
+    const title = el("b", {}, patch(this.app, style), el("span", { class: "name", text: shorten(track?.name ?? "", 90) }));
+    const texts = lines.map((text) => el("span", { text }));
+    fill(this.root, title, ...texts, el("small", { text: moment(clockBase, clock, Math.round(when)) }));
+  }
+
+  private place(hover: Hover): void {
     this.root.hidden = false;
     const stage = byId("stage").getBoundingClientRect();
     const [width, height] = [this.root.offsetWidth, this.root.offsetHeight];

@@ -18,6 +18,8 @@ export interface Track {
   unit: string;
   busy: number;
   trace?: number;
+  /** The machine, if there are several. */
+  host: string;
 }
 
 export interface LaneSlot {
@@ -76,12 +78,15 @@ export class Tracks {
   rows: Row[] = [];
   pinnedHeight = 0;
   height = 0;
+  /** Counts up whenever tracks were taken in. */
+  stamp = 0;
   /** The largest id so far: only newer tracks are asked for. */
   newest = -1;
 
   /** Takes tracks in; returns whether anything is new. */
   add(wire: WireTrack[]): boolean {
     let fresh = false;
+    this.stamp += 1;
     for (const track of wire) {
       const known = this.all.get(track.id);
       fresh = known === undefined || fresh;
@@ -105,7 +110,7 @@ export class Tracks {
 
   private put(wire: WireTrack, known: Track | undefined): void {
     const { id, parent, kind, name, lanes = [], unit = "", busy = 0 } = wire;
-    const track: Track = { id, parent, kind, name, title: titleOf(wire), lanes, children: known?.children ?? [], depth: 0, unit, busy };
+    const track: Track = { id, parent, kind, name, title: titleOf(wire), lanes, children: known?.children ?? [], depth: 0, unit, busy, host: wire.host ?? "" };
     if (wire.cpu !== undefined) track.cpu = wire.cpu;
     if (wire.pid !== undefined) track.pid = wire.pid;
     if (wire.tid !== undefined) track.tid = wire.tid;

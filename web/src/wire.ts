@@ -21,6 +21,8 @@ export const Style = {
   overwritten: 16,
   job: 17,
   jobLate: 18,
+  counter: 19,
+  density: 20,
 } as const;
 
 export type TrackKind = "group" | "cpu" | "process" | "thread" | "counter" | "channel";
@@ -62,6 +64,8 @@ export interface TraceInfo {
   /** While the trace is read: how often something was read before its turn, and from when to when all was. */
   glimpses?: number;
   seen?: [number, number][];
+  /** The folder in which notes are kept, and what was found out. */
+  kept?: string | null;
   /** How many lanes there are. */
   lanes?: number;
   /** Counts up when the trace has been read anew: then tracks and lanes are others. */
@@ -100,6 +104,8 @@ export interface WireTrack {
   unit?: string;
   busy?: number;
   trace?: number;
+  /** The machine, if there are several. */
+  host?: string;
 }
 
 /** The head of an answer of /api/lanes; behind it stand the lanes' numbers. */
@@ -151,6 +157,17 @@ export interface Interval {
   why?: string;
   waker?: ThreadLink;
   culprit?: ThreadLink;
+  /** Of a counter: what it is, and the least and the greatest that it ever is. */
+  value?: number | null;
+  range?: [number | null, number | null];
+  /** Of a channel: how many events there are from begin to end, and how many are missing. */
+  counts?: Amounts;
+}
+
+export interface Amounts {
+  events: number;
+  lost: number;
+  overwritten: number;
 }
 
 export interface Hit {
@@ -210,7 +227,12 @@ export interface ThreadTimes {
   running: number;
   ready: number;
   preempted: number;
+  /** Asleep, or waiting for a lock. */
   blocked: number;
+  /** Waiting for what no signal ends, mostly a disk. */
+  io: number;
+  /** Stopped, or made and not begun. */
+  stopped: number;
   unknown: number;
 }
 

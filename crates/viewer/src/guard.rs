@@ -101,7 +101,7 @@ impl Guard {
             "the request writes and doesn't say from which page it comes"
         } else if request.header("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none"))
         {
-            "the request comes from another site"
+            "the request comes from another site; if you clicked on a link there, copy it into the address bar"
         } else if !self.has_token(request) {
             "the token is missing or wrong; open the address that tompion view printed, and let it keep a cookie"
         } else {

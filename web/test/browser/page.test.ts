@@ -63,6 +63,8 @@ describe("the page on made-up data", () => {
     await settled(page);
     const box = await boxOf(page, "thread", [PREEMPTED]);
     expect(box).not.toBeNull();
+    // Who reads the table of events stays there.
+    await page.keyboard.press("1");
     await page.mouse.click(box!.x, box!.y);
     await page.waitForSelector('#page-detail[data-ready="true"] .answer');
     expect(await page.textContent("#page-detail .answer")).toContain("Preempted by irq/9-acpi");

@@ -52,6 +52,8 @@ export function machine(cpus = 4, end = END) {
     counter.points.push([time, value]);
   }
   lane(950, "density");
+  const idle = lane(910, "counter", { points: [] });
+  for (let time = 0; time < end; time += 400_000) idle.points.push([time, 1_000_000 + ((time / 400_000) % 11)]);
   return { lanes, threads, end, cpus };
 }
 
@@ -96,6 +98,7 @@ export function tree(made) {
     tracks.push({ id: 21 + at, parent: 20, kind: "thread", name: thread.name, tid: thread.tid, pid: 100, busy: 10 - at, lanes });
   });
   tracks.push({ id: 90, parent: -1, kind: "counter", name: "db:queue_length", unit: "", lanes: [{ id: 900, kind: "counter", min: 0, max: 17 }] });
+  tracks.push({ id: 91, parent: -1, kind: "counter", name: "db:rows", unit: "rows", lanes: [{ id: 910, kind: "counter", min: 1_000_000, max: 1_000_010 }] });
   tracks.push({ id: 95, parent: -1, kind: "channel", name: "kernel/channel0", lanes: [{ id: 950, kind: "density" }] });
   return tracks;
 }

@@ -2,15 +2,16 @@ import { describe, expect, it, vi } from "vitest";
 
 vi.stubGlobal("location", { search: "", href: "http://localhost/", hash: "" });
 
-const { luminance, mix, nameColour, oklch, pack, PALETTES } = await import("../../src/colours");
-const { placeFlame } = await import("../../src/flame");
-const { nameOf } = await import("../../src/keys");
+const { mix, nameColour, oklch, pack } = await import("../../src/colours");
+const { beside, placeFlame } = await import("../../src/flame");
+const { nameOf, stopsOf } = await import("../../src/keys");
 const link = await import("../../src/link");
 const { keysOf, mergeNotes } = await import("../../src/merge");
 const { unreadIn } = await import("../../src/overlay");
 const { unreadOf } = await import("../../src/statistics");
 const { parse } = await import("../../src/worker");
 const { levelFor, Tiles, tileSpan } = await import("../../src/tiles");
+const { Tracks } = await import("../../src/tracks");
 const { Style } = await import("../../src/wire");
 const { pack: wire } = await import("../mock/pack.mjs");
 type Tile = import("../../src/tiles").Tile;
@@ -21,14 +22,6 @@ describe("colours", () => {
     expect(mix(pack("#000000"), pack("#ffffff"), 1)).toBe(0xffffffff);
     expect(mix(pack("#102030"), pack("#ffffff"), 0)).toBe(pack("#102030"));
     expect(mix(pack("#000000"), pack("#808080"), 0.5) >>> 24).toBe(255);
-  });
-  it("of texts can be read on their grounds, by day and by night", () => {
-    for (const { ground, text, muted, accent } of Object.values(PALETTES)) {
-      for (const [colour, least] of [[text, 7], [muted, 4.5], [accent, 4.5]] as const) {
-        const [one, other] = [luminance(pack(colour)), luminance(pack(ground))].sort((a, b) => b - a);
-        expect(((one ?? 0) + 0.05) / ((other ?? 0) + 0.05), `${colour} on ${ground}`).toBeGreaterThan(least);
-      }
-    }
   });
   it("of threads that differ by a number are one", () => {
     expect(nameColour("kworker/0:1")).toBe(nameColour("kworker/3:2"));
@@ -74,16 +67,49 @@ describe("notes of several", () => {
 });
 
 describe("a link", () => {
+  const state = {
+    begin: 5, end: 90, lane: "thread:55/span.1", at: 7, area: { begin: 6, end: 8, tracks: ["thread:55", "counter:a%2Cb%3A1@left"] },
+    pinned: ["cpu:3@left", "group:CPUs%20of%20left"], open: ["process:100;1"], scroll: 12, clock: "utc" as const, tab: "flame" as const,
+    filter: "a > 1 && b == \"x&y\"", names: "sched_*", sought: "#1 ü", offsets: [0, -2_500_000],
+  };
   it("restores what it was made of", () => {
-    const state = { begin: 5, end: 90, lane: 3, at: 7, area: { begin: 6, end: 8 }, pinned: [4, 2], open: [1], scroll: 12, clock: "utc" as const, tab: "flame" as const };
     expect(link.read(`#${link.write(state)}`)).toEqual(state);
   });
-  it("has the tracks of an area that isn't of all", () => {
-    const state = { area: { begin: 6, end: 8, tracks: [3, 20] } };
-    expect(link.read(`#${link.write(state)}`)).toEqual(state);
+  it("can be read by people", () => {
+    expect(link.write({ begin: 1, end: 2, lane: "thread:55/span.1", at: 7 })).toBe("v=1,2&s=thread:55/span.1,7");
   });
   it("of nonsense restores nothing", () => {
-    expect(link.read("#v=9,1&s=x,y&a=<script>&c=moon&t=__proto__")).toEqual({});
+    expect(link.read("#v=9,1&s=x,y&a=<script>&c=moon&t=__proto__&x=a")).toEqual({});
+  });
+  it("of an earlier version opens as far as it can", () => {
+    expect(link.read("#v=1,2&s=3,7&a=6,8&p=4,2&o=1")).toEqual({ begin: 1, end: 2, lane: "3", at: 7, area: { begin: 6, end: 8, tracks: [] }, pinned: ["4", "2"], open: ["1"] });
+  });
+});
+
+describe("tracks in links", () => {
+  const thread = (id: number, tid: number, host?: string) => ({ id, parent: -1, kind: "thread" as const, name: "worker", tid, ...(host === undefined ? {} : { host }), lanes: [{ id: 10 * id, kind: "thread" as const }, { id: 10 * id + 1, kind: "span" as const, depth: 1 }] });
+  const tracksOf = (...all: import("../../src/wire").WireTrack[]) => {
+    const tracks = new Tracks();
+    tracks.add(all);
+    return tracks;
+  };
+  it("are found whatever their numbers are in another reading", () => {
+    const before = new link.TrackNames(tracksOf(thread(3, 55), thread(4, 66), { id: 9, parent: -1, kind: "counter", name: "a,b:1", lanes: [{ id: 90, kind: "counter" }] }));
+    const after = new link.TrackNames(tracksOf({ id: 0, parent: -1, kind: "counter", name: "a,b:1", lanes: [{ id: 7, kind: "counter" }] }, thread(1, 66), thread(2, 55)));
+    expect(after.track(before.name(3) ?? "")).toBe(2);
+    expect(after.track(before.name(9) ?? "")).toBe(0);
+    expect(after.laneOf(before.lane(41) ?? "")).toBe(11);
+    expect(after.laneOf(before.lane(90) ?? "")).toBe(7);
+    expect(before.lane(41)).toBe("thread:66/span.1");
+  });
+  it("are told apart by their machine, and by which of several they are", () => {
+    const names = new link.TrackNames(tracksOf(thread(1, 55, "left"), thread(2, 55, "right"), thread(3, 55, "right")));
+    expect([1, 2, 3].map((id) => names.name(id))).toEqual(["thread:55@left", "thread:55@right", "thread:55@right;1"]);
+    for (const id of [1, 2, 3]) expect(names.track(names.name(id) ?? "")).toBe(id);
+  });
+  it("have the numbers that links of earlier versions have", () => {
+    const names = new link.TrackNames(tracksOf(thread(1, 55)));
+    expect([names.track("1"), names.laneOf("11"), names.track("2"), names.track("thread:7"), names.laneOf("thread:55")]).toEqual([1, 11, null, null, null]);
   });
 });
 
@@ -95,6 +121,36 @@ describe("keys", () => {
     expect(key("/", { shiftKey: true })).toBe("/");
     expect(key("Z", { ctrlKey: true, shiftKey: true })).toBe("ctrl+shift+z");
     expect(key("Backspace", { shiftKey: true })).toBe("shift+Backspace");
+    expect(key("ArrowRight", { shiftKey: true })).toBe("shift+ArrowRight");
+    expect(key("ArrowUp", { ctrlKey: true })).toBe("ctrl+arrowup");
+  });
+  it("mean the same while Caps Lock is on", () => {
+    expect(key("F")).toBe("f");
+    expect(key("n", { shiftKey: true })).toBe("shift+N");
+    expect(key("Z", { ctrlKey: true })).toBe("ctrl+z");
+  });
+  it("are where they are on Latin keyboards, whatever is written on them", () => {
+    expect(key("а", { code: "KeyF" })).toBe("f");
+    expect(key("Т", { code: "KeyN", shiftKey: true })).toBe("shift+N");
+    expect(key("я", { code: "KeyZ", ctrlKey: true })).toBe("ctrl+z");
+    expect(key("ю", { code: "Period" })).toBe(".");
+    expect(key("١", { code: "Digit1" })).toBe("1");
+    // A Latin letter is what it says, also where it stands elsewhere.
+    expect(key("a", { code: "KeyQ" })).toBe("a");
+  });
+  it("go to headings and lanes in their order", () => {
+    const tracks = new Tracks();
+    tracks.add([
+      { id: 1, parent: -1, kind: "process", name: "server", pid: 1 },
+      { id: 2, parent: 1, kind: "thread", name: "a", tid: 2, lanes: [{ id: 20, kind: "thread" }, { id: 21, kind: "span" }] },
+      { id: 3, parent: -1, kind: "channel", name: "c", lanes: [{ id: 30, kind: "density" }] },
+    ]);
+    tracks.layout();
+    const lanes = () => stopsOf(tracks.rows).map(({ track, lane }) => [track, lane]);
+    expect(lanes()).toEqual([[1, -1], [3, 30]]);
+    tracks.open.add(1);
+    tracks.layout();
+    expect(lanes()).toEqual([[1, -1], [2, 20], [2, 21], [3, 30]]);
   });
 });
 
@@ -107,6 +163,21 @@ describe("the flame graph", () => {
     const a = placed.find((one) => one.node.name === "a");
     expect(a?.x).toBeCloseTo((b?.x ?? 0) + (b?.width ?? 0));
     expect(placed.find((one) => one.node.name === "loop")?.node.depth).toBe(0);
+  });
+});
+
+describe("arrows in the flame graph", () => {
+  const node = (name: string, total: number, parent: number) => ({ name, depth: 0, total, self: 0, count: 1, parent });
+  const { placed } = placeFlame([node("main", 100, -1), node("a", 20, 0), node("b", 60, 0), node("loop", 50, 2)], -1);
+  it("lead to parents, children and neighbours, and no further", () => {
+    expect(beside(placed, -1, "ArrowDown")).toBe(0);
+    // The longest child stands first.
+    expect(beside(placed, 0, "ArrowDown")).toBe(2);
+    expect(beside(placed, 2, "ArrowRight")).toBe(1);
+    expect(beside(placed, 1, "ArrowLeft")).toBe(2);
+    expect(beside(placed, 2, "ArrowDown")).toBe(3);
+    expect(beside(placed, 3, "ArrowUp")).toBe(2);
+    expect(["ArrowUp", "ArrowLeft", "ArrowRight"].map((arrow) => beside(placed, 0, arrow))).toEqual([0, 0, 0]);
   });
 });
 

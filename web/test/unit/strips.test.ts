@@ -48,7 +48,7 @@ function tileOf(from: number, to: number, boxes: Box[]): Tile {
   };
 }
 
-/** What is painted of tiles, a nanosecond a pixel: the upper and the lower row of pixels, and what else is to be drawn. */
+/** What is painted of tiles, a nanosecond a pixel: the upper and the lower row of pixels, the edge, and what else is to be drawn. */
 function painted(kind: LaneKind, ...all: Tile[]) {
   const strips = new Strips();
   strips.begin(WIDTH, 1);
@@ -56,7 +56,7 @@ function painted(kind: LaneKind, ...all: Tile[]) {
   const tiles = { labelColours: new Uint8Array(8) } as unknown as Tiles;
   const decor = strips.lane(0, kind, tiles, (visit) => all.forEach((tile) => visit(tile, tile.from, tile.to)), { begin: 0, scale: 1, width: WIDTH }, palette, -1);
   const pixels = strips["pixels"];
-  return { upper: pixels.slice(0, WIDTH), lower: pixels.slice(WIDTH, 2 * WIDTH), decor };
+  return { upper: pixels.slice(0, WIDTH), lower: pixels.slice(WIDTH, 2 * WIDTH), edge: pixels.slice(2 * WIDTH, 3 * WIDTH), decor };
 }
 
 describe("a lane's strip", () => {
@@ -95,5 +95,24 @@ describe("a lane's strip", () => {
     expect(sampled.decor.labels).toHaveLength(0);
     expect(sampled.upper[50]).not.toBe(seen.upper[50]);
     expect(sampled.upper[50]).toBe(palette.shades[0].names[0]);
+  });
+
+  it("has stripes of who was preempted and teeth of late jobs beside their colour, and names as well", () => {
+    const boxes = [{ begin: 5, end: 45, style: Style.readyPreempted, label: 3 }, { begin: 50, end: 60, style: Style.readyWoken }, { begin: 60, end: 61, style: Style.readyPreempted }];
+    const { decor } = painted("thread", tileOf(0, 100, boxes));
+    expect(decor.hatches).toEqual([{ x: 5, width: 40, style: Style.readyPreempted }]);
+    expect(decor.labels).toHaveLength(1);
+    // Two late jobs side by side have teeth of their own.
+    const late = painted("span", tileOf(0, 100, [{ begin: 5, end: 45, style: Style.jobLate }, { begin: 45, end: 80, style: Style.jobLate }]));
+    expect(late.decor.hatches.map(({ x, width }) => [x, width])).toEqual([[5, 40], [45, 35]]);
+  });
+
+  it("has an edge below what is too pale for its ground", () => {
+    const { lower, edge } = painted("thread", tileOf(0, 100, [{ begin: 10, end: 90, style: Style.blocked }]));
+    expect([lower[50], edge[50]]).toEqual([palette.packed[Style.blocked], palette.edges[Style.blocked]]);
+    expect(palette.edges[Style.blocked]).not.toBe(palette.packed[Style.blocked]);
+    expect(edge[5]).toBe(ground);
+    const narrow = painted("thread", tileOf(0, 100, [{ begin: 10.2, end: 10.7, style: Style.readyWoken }]));
+    expect(narrow.edge[10]).not.toBe(ground);
   });
 });

@@ -56,6 +56,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             "warning: whoever can reach {} and reads the token on its way sees the trace",
             listen.ip()
         ));
+        if listen.ip().is_unspecified() {
+            say(
+                "from another machine, put this one's number (hostname -I) in the place of 127.0.0.1; names are not answered",
+            );
+        }
     }
     let server = Server::bind(&Config { paths, listen, cache: None, say: |line| say(line) })?;
     if let Some(remark) = server.remark() {

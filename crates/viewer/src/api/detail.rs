@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use tompion_reader::{Event, Selection, text};
 use tompion_schema::{Kind, base_name};
 
-use super::{Answer, Question, Wrong};
+use super::{Answer, Question, Wrong, amount};
 use crate::index::entry::Entry;
 use crate::index::{Index, Lane, LaneKind, Track, TrackKind};
 use crate::style;
@@ -13,16 +13,18 @@ use crate::style;
 const MOST_LOOKED_AT: usize = 1000;
 
 /// Entries of a lane around a time.
-struct Around {
-    entries: Vec<Entry>,
+pub struct Around {
+    /// In the order in which they begin.
+    pub entries: Vec<Entry>,
     /// The index of the first one that begins later.
-    after: usize,
+    pub after: usize,
     /// By how much the lane's trace is shifted.
-    offset: i64,
+    pub offset: i64,
 }
 
 impl Around {
-    fn find(question: &Question<'_>, id: u32, time: i64) -> Result<Self, Wrong> {
+    /// Those of a lane around a time as it is shown.
+    pub fn find(question: &Question<'_>, id: u32, time: i64) -> Result<Self, Wrong> {
         let (store, slice, offset, known, kind) = {
             let index = question.opened.index();
             let lane =
@@ -58,6 +60,11 @@ impl Around {
 pub fn at(question: &Question<'_>) -> Answer {
     let time = question.number("time")?;
     let id = question.number("lane")?.try_into().map_err(|_| Wrong::question("there is no such lane"))?;
+    match kind_of(question, id) {
+        Some(LaneKind::Counter) => return amount::counter(question, id, time),
+        Some(LaneKind::Density) => return amount::channel(question, id, time),
+        _ => {}
+    }
     let around = Around::find(question, id, time)?;
     let at = around.at(time);
     let nearest = at.or_else(|| nearest(&around, time, question.optional("near").ok()?.unwrap_or(0)));
@@ -102,6 +109,10 @@ pub fn at(question: &Question<'_>) -> Answer {
         );
     }
     Ok(value)
+}
+
+fn kind_of(question: &Question<'_>, id: u32) -> Option<LaneKind> {
+    question.opened.index().lanes.get(id as usize).map(|lane| lane.kind)
 }
 
 /// What other lanes tell of a thread that was ready.
@@ -306,12 +317,16 @@ pub fn thread_value(index: &Index, id: u32) -> Option<Value> {
 }
 
 /// What the event says with which an entry began, and for a system call the one with which it ended.
-fn fields_at(question: &Question<'_>, (id, entry): (u32, &Entry)) -> Vec<(String, String)> {
+pub fn fields_at(question: &Question<'_>, (id, entry): (u32, &Entry)) -> Vec<(String, String)> {
     let (kind, label, number, base) = {
         let index = question.opened.index();
         let Some(lane) = index.lanes.get(id as usize) else { return Vec::new() };
-        let number = index.tracks.get(lane.track as usize).map_or(-1, |track| track.number);
-        let label = index.label(entry.label).map(ToString::to_string).unwrap_or_default();
+        let track = index.tracks.get(lane.track as usize);
+        let number = track.map_or(-1, |track| track.number);
+        // A counter's events have its name, and its points none.
+        let label =
+            if lane.kind == LaneKind::Counter { track.map_or(0, |track| track.name) } else { entry.label };
+        let label = index.label(label).map(ToString::to_string).unwrap_or_default();
         (lane.kind, label, number, index.base)
     };
     if entry.count != 1 {
@@ -346,7 +361,7 @@ impl Wanted {
             prefixes.iter().any(|prefix| plain.strip_prefix(prefix) == Some(self.label.as_str()))
         };
         let fits = match self.kind {
-            LaneKind::Marks => name == self.label,
+            LaneKind::Marks | LaneKind::Counter => name == self.label,
             LaneKind::Span if is_end => {
                 kind == Kind::End && base_name(name, kind) == self.label
                     || name.strip_suffix("_end") == Some(self.label.as_str())
@@ -384,6 +399,7 @@ impl Wanted {
         let integer =
             |name: &str| event.field(name).and_then(|value| i64::try_from(value.as_integer()?).ok());
         match self.kind {
+            LaneKind::Counter => true,
             LaneKind::Interrupt | LaneKind::SoftInterrupt | LaneKind::Cpu => {
                 event.cpu().is_none_or(|cpu| cpu as i64 == self.number)
             }
@@ -436,6 +452,12 @@ pub fn step(question: &Question<'_>) -> Answer {
     let time = question.number("time")?;
     let id = question.number("lane")?.try_into().map_err(|_| Wrong::question("there is no such lane"))?;
     let forward = question.optional("dir")?.unwrap_or(1) >= 0;
+    // A channel goes from one place where something is missing to the next.
+    let id = match kind_of(question, id) {
+        Some(LaneKind::Density) => amount::missing(question, id),
+        _ => Some(id),
+    };
+    let Some(id) = id else { return Ok(json!({ "none": true })) };
     let around = Around::find(question, id, time)?;
     let shifted = time.saturating_sub(around.offset);
     let found = if forward {

@@ -37,6 +37,8 @@ struct Reading {
     kind: LaneKind,
     offset: i64,
     slice: Slice,
+    /// Around the window's begin: a counter has the value that it had before.
+    before: Slice,
     /// Lost and overwritten events of a channel.
     beside: Vec<Slice>,
     outline: Option<Vec<u32>>,
@@ -129,6 +131,10 @@ impl Reading {
         let offset = offsets.get(lane.trace as usize).copied().unwrap_or(0);
         let times = (window.from.saturating_sub(offset), window.to.saturating_sub(offset));
         let slice = index.slice(id, times, window.pixel);
+        let before = match lane.kind {
+            LaneKind::Counter => lane.levels.slice_around(times.0),
+            _ => Slice::default(),
+        };
         let mut beside = Vec::new();
         if lane.kind == LaneKind::Density {
             let track = index.tracks.get(lane.track as usize)?;
@@ -141,7 +147,7 @@ impl Reading {
             beside.extend(others.map(|&other| index.slice(other, times, window.pixel)));
         }
         let outline = index.outlines.get(&id).cloned();
-        Some(Self { id, kind: lane.kind, offset, slice, beside, outline })
+        Some(Self { id, kind: lane.kind, offset, slice, before, beside, outline })
     }
 
     fn times(&self, window: Window) -> (i64, i64) {
@@ -185,7 +191,15 @@ impl Reading {
         (store, ahead): (&Store, &Ahead),
         bytes: &mut Vec<u8>,
     ) -> Result<usize, Wrong> {
-        let entries = self.merged(window, store, ahead)?;
+        let mut entries = self.merged(window, store, ahead)?;
+        let from = self.times(window).0;
+        let first = entries.first().map_or(from, |entry| entry.begin.min(from));
+        let mut before = None;
+        self.before.read(store, (i64::MIN, first.saturating_sub(1)), &mut |entry| {
+            before = Some(*entry);
+            true
+        })?;
+        entries.splice(..0, before);
         for entry in &entries {
             let time = entry.begin.saturating_add(self.offset) as f64;
             let values = [time, entry.values.min, entry.values.max, entry.values.last];

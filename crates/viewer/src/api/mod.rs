@@ -1,5 +1,6 @@
 //! What the page asks for.
 
+mod amount;
 mod detail;
 mod events;
 mod export;

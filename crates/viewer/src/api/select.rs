@@ -88,7 +88,12 @@ struct Times {
     running: i64,
     ready: i64,
     preempted: i64,
+    /// Asleep, or waiting for a lock.
     blocked: i64,
+    /// Waiting for what no signal ends, mostly a disk.
+    io: i64,
+    /// Stopped, or made and not begun.
+    stopped: i64,
     unknown: i64,
 }
 
@@ -122,6 +127,8 @@ impl Sums {
                     style::WOKEN => &mut times.ready,
                     style::PREEMPTED => &mut times.preempted,
                     style::UNKNOWN => &mut times.unknown,
+                    style::UNINTERRUPTIBLE => &mut times.io,
+                    style::STOPPED | style::NEW => &mut times.stopped,
                     _ => &mut times.blocked,
                 };
                 *sum = sum.saturating_add(time);
@@ -234,6 +241,8 @@ fn threads(index: &Index, threads: HashMap<u32, Times>, most: usize) -> Vec<Valu
             ("ready", times.ready),
             ("preempted", times.preempted),
             ("blocked", times.blocked),
+            ("io", times.io),
+            ("stopped", times.stopped),
             ("unknown", times.unknown),
         ];
         object.extend(times.map(|(name, time)| (name.to_owned(), time.into())));

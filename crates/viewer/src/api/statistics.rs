@@ -55,6 +55,10 @@ impl Group {
         for &(duration, lane, begin, count) in &self.all {
             // Bins are twice as wide from one to the next.
             let low = if duration == 0 { 0 } else { 1u64 << duration.ilog2() };
+            // Those between two that have something are there, too, so that equally wide bars stand for equal ratios.
+            while let Some(before) = bins.last().map(|bin| bin.low).filter(|before| behind(*before) < low) {
+                bins.push(Bin { low: behind(before), count: 0, longest: (0, 0, 0) });
+            }
             match bins.last_mut().filter(|bin| bin.low == low) {
                 Some(bin) => (bin.count, bin.longest) = (bin.count + count, (duration, lane, begin)),
                 None => bins.push(Bin { low, count, longest: (duration, lane, begin) }),
@@ -67,7 +71,8 @@ impl Group {
             "p99": self.at(99), "max": last.0, "total": self.total,
             "longest": place((last.0, last.1, last.2)),
             "histogram": bins.iter().map(|bin| {
-                json!([bin.low, bin.low.saturating_mul(2).max(1), bin.count, place(bin.longest)])
+                let longest = (bin.count > 0).then(|| place(bin.longest));
+                json!([bin.low, behind(bin.low), bin.count, longest])
             }).collect::<Vec<_>>(),
         })
     }
@@ -88,6 +93,11 @@ struct Bin {
     low: u64,
     count: u64,
     longest: (u64, u32, i64),
+}
+
+/// Where the bin ends that begins there, and the next one begins.
+fn behind(low: u64) -> u64 {
+    low.saturating_mul(2).max(1)
 }
 
 fn place((duration, lane, begin): (u64, u32, i64)) -> Value {

@@ -46,6 +46,7 @@ pub fn trace(question: &Question<'_>) -> Answer {
         "damages": index.damages, "disorders": index.disorders,
         "timezone_offset_s": zone.to_offset(moment).seconds(),
         "gone": opened.gone(), "error": index.error,
+        "kept": view.place.path().map(|path| path.display().to_string()),
     }))
 }
 
@@ -53,12 +54,13 @@ pub fn trace(question: &Question<'_>) -> Answer {
 pub fn tracks(question: &Question<'_>) -> Result<String, Wrong> {
     let from = question.optional("from")?.unwrap_or(0);
     let index = question.opened.index();
+    let hosts = hosts(question, &index);
     let mut text = String::from("{\"tracks\":[");
     for (id, is_shown) in in_order(&index) {
         let Some(track) = index.tracks.get(id as usize).filter(|_| is_shown && i64::from(id) >= from) else {
             continue;
         };
-        write_track(&index, id, track, &mut text);
+        write_track(&index, (id, track), &hosts, &mut text);
         text.push(',');
     }
     if text.ends_with(',') {
@@ -66,6 +68,18 @@ pub fn tracks(question: &Question<'_>) -> Result<String, Wrong> {
     }
     let _ = write!(text, "],\"generation\":{}}}", question.opened.generation);
     Ok(text)
+}
+
+/// The names of all machines, if there is more than one.
+fn hosts(question: &Question<'_>, index: &Index) -> Vec<Value> {
+    let machines = index.machines.iter().map(|machine| usize::from(*machine) + 1).max().unwrap_or(0);
+    let mut hosts = vec![Value::from(""); machines];
+    for (machine, told) in index.machines.iter().zip(&question.opened.traces) {
+        if let Some(host) = hosts.get_mut(usize::from(*machine)) {
+            *host = told.host.as_str().into();
+        }
+    }
+    if machines > 1 { hosts } else { Vec::new() }
 }
 
 /// All tracks in the order of the tree, each with whether there is anything to be seen of it.
@@ -108,7 +122,7 @@ fn is_shown(index: &Index, track: &Track, below: &[u32]) -> bool {
     has_lane(track) || below.iter().any(|id| index.tracks.get(*id as usize).is_some_and(has_lane))
 }
 
-fn write_track(index: &Index, id: u32, track: &Track, text: &mut String) {
+fn write_track(index: &Index, (id, track): (u32, &Track), hosts: &[Value], text: &mut String) {
     let name = match (index.label(track.name), track.kind) {
         (Some(name), _) => name.to_string(),
         (None, TrackKind::Thread) => format!("tid {}", track.number),
@@ -128,6 +142,10 @@ fn write_track(index: &Index, id: u32, track: &Track, text: &mut String) {
     };
     if let Some(pid) = track.pid.filter(|_| track.kind == TrackKind::Thread) {
         let _ = write!(text, ",\"pid\":{pid}");
+    }
+    // Numbers of processors and threads mean something on their machine only.
+    if let Some(host) = hosts.get(usize::from(track.machine)) {
+        let _ = write!(text, ",\"host\":{host}");
     }
     let trace = track.lanes.first().and_then(|lane| index.lanes.get(*lane as usize)).map(|lane| lane.trace);
     if let Some(trace) = trace.filter(|_| index.events.len() > 1) {

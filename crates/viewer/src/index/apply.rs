@@ -141,9 +141,13 @@ impl Applier {
         Ok(())
     }
 
-    /// How many events were overwritten before a channel's first one.
+    /// How many events were overwritten before a channel's first one. When they happened nobody knows: from the trace's begin on, or
+    /// earlier. To be called when all events of the channel were added.
     pub fn overwritten(&self, index: &mut Index, channel: u32, count: u64) {
-        self.channel(index, (channel, LaneKind::Overwritten), (style::OVERWRITTEN, (0, 0), count));
+        let track = self.channels.get(channel as usize).copied();
+        let lane = track.and_then(|track| index.lane_of(track, LaneKind::Density));
+        let first = lane.and_then(|lane| index.first_of(lane)).unwrap_or(0).max(0);
+        self.channel(index, (channel, LaneKind::Overwritten), (style::OVERWRITTEN, (0, first), count));
     }
 
     fn channel(
@@ -484,7 +488,15 @@ impl Applier {
         let values = Values::one(value);
         index.push(
             lane,
-            &Entry { begin: time, end: time, style: style::COUNTER, count: 1, values, ..Entry::default() },
+            &Entry {
+                begin: time,
+                end: time,
+                style: style::COUNTER,
+                seen: 3,
+                count: 1,
+                values,
+                ..Entry::default()
+            },
         );
     }
 

@@ -4,7 +4,7 @@ use std::fs::{DirBuilder, File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
@@ -49,6 +49,11 @@ impl Folder {
         folder.create(&probe)?;
         folder.remove(&probe)?;
         Ok(folder)
+    }
+
+    /// Where it is now, however it was come by.
+    pub fn path(&self) -> Option<PathBuf> {
+        std::fs::read_link(format!("/proc/self/fd/{}", self.0.as_raw_fd())).ok()
     }
 
     /// A new file.

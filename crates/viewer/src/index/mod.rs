@@ -528,6 +528,12 @@ impl Index {
             .find(|lane| self.lanes.get(*lane as usize).is_some_and(|lane| lane.kind == kind))
     }
 
+    /// When the first entry of a lane begins, be it written or pending.
+    pub fn first_of(&self, lane: u32) -> Option<i64> {
+        let written = self.lanes.get(lane as usize)?.levels.bounds().map(|(first, _)| first);
+        written.or_else(|| self.pending.first_of(lane))
+    }
+
     /// The machine of a trace.
     pub fn machine_of(&self, trace: usize) -> u16 {
         self.machines.get(trace).copied().unwrap_or(0)

@@ -94,6 +94,11 @@ impl Pending {
         self.entries.push(Waiting { begin, end, extra, label, lane, style, seen, more });
     }
 
+    /// When the first one of a lane begins.
+    pub fn first_of(&self, lane: u32) -> Option<i64> {
+        self.entries.iter().find(|entry| entry.lane == lane).map(|entry| entry.begin)
+    }
+
     /// Adds some of them to their lanes, and forgets them when all are there. Returns by how many bytes more is in memory,
     /// and whether some are left.
     ///

@@ -72,6 +72,11 @@ impl Place {
         self.remark.as_deref()
     }
 
+    /// Where things are kept; nothing if they can't be.
+    pub fn path(&self) -> Option<PathBuf> {
+        self.folder.as_ref()?.path()
+    }
+
     /// An empty file for an index. It has no name before it is kept, where the file system can do that: who is killed
     /// leaves nothing.
     ///

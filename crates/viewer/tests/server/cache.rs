@@ -115,6 +115,8 @@ fn a_link_or_a_file_is_no_folder_for_it() {
     assert_eq!(write_notes(&client, json!([{ "time": 5, "text": "here" }])), 200);
     assert!(desk.cache().join("tompion/view").is_dir());
     assert_eq!(notes(&desk.open())[0]["text"], "here");
+    let kept = client.trace()["kept"].as_str().unwrap().to_owned();
+    assert!(kept.starts_with(&*desk.cache().canonicalize().unwrap().to_string_lossy()), "{kept}");
 }
 
 #[test]
@@ -129,6 +131,8 @@ fn notes_are_kept_beside_the_trace() {
     assert_eq!(written[0]["text"], "<script>alert(1)</script>");
     assert_eq!(written[0]["end"], 1700);
     assert!(desk.trace().join(".tompion-view/notes.json").is_file());
+    let kept = client.trace()["kept"].as_str().unwrap().to_owned();
+    assert!(kept.ends_with("/trace/.tompion-view"), "{kept}");
 }
 
 #[test]

@@ -110,6 +110,15 @@ fn no_page_of_another_origin() {
     assert_eq!(status(&format!("{own}Origin: http://{}\r\n", client.host)), 200);
     assert_eq!(status(&format!("{own}Sec-Fetch-Site: cross-site\r\n")), 403);
     assert_eq!(status(&format!("{own}Sec-Fetch-Site: same-site\r\n")), 403, "another port of this machine");
+    // Who clicked on a link in a mail or an issue is told what to do.
+    let clicked = client.send(
+        &format!(
+            "GET /?token={} HTTP/1.1\r\n{own}Sec-Fetch-Site: cross-site\r\nConnection: close\r\n\r\n",
+            client.token
+        ),
+        b"",
+    );
+    assert!(clicked.json()["error"].as_str().unwrap().contains("copy it into the address bar"));
     assert_eq!(status(&format!("{own}Sec-Fetch-Site: same-origin\r\n")), 200);
 }
 

@@ -81,6 +81,24 @@ pub fn callbacks(folder: &Path, events: u64) {
     fs::write(folder.join("metadata"), include_str!("program.tsdl")).unwrap();
 }
 
+/// A program whose queue has these lengths from these times on. So many events are lost after them.
+pub fn queue(folder: &Path, lengths: &[(u64, i32)], lost: u64) {
+    let mut content = Vec::new();
+    for (time, length) in lengths {
+        content.push(2);
+        content.extend(time.to_le_bytes());
+        content.extend(7i32.to_le_bytes());
+        content.extend(length.to_le_bytes());
+    }
+    let (first, last) = (lengths.first().map_or(0, |it| it.0), lengths.last().map_or(0, |it| it.0));
+    let mut bytes = packet_of(&content, (first, last), 0);
+    if lost > 0 {
+        bytes.extend(packet_of(&[], (last, last + 1000), lost));
+    }
+    write(folder, &bytes);
+    fs::write(folder.join("metadata"), include_str!("program.tsdl")).unwrap();
+}
+
 /// A thread of this name that is woken, runs, reads, and sleeps in it; events are lost in the middle.
 pub fn story(name: &str) -> Vec<u8> {
     let switch = |time, to: &str, tid| Made(time, What::Switch("swapper/0", 0, 0, to.into(), tid));

@@ -1,6 +1,7 @@
 //! The server, asked as a browser asks it.
 
 mod ahead;
+mod amounts;
 mod cache;
 mod client;
 mod corpus;

@@ -1,0 +1,186 @@
+//! What counters and channels say of a moment. They have no boxes: a counter has a value until it has another one, and a
+//! channel so many events in a while, or lost so many.
+
+use serde_json::{Value, json};
+
+use super::detail::{Around, fields_at};
+use super::{Answer, FAR, Question, Wrong};
+use crate::index::entry::Entry;
+use crate::index::{Index, Lane, LaneKind};
+use crate::style;
+
+/// Into how many cells a while is divided at most, of which events are added up.
+const CELLS: i64 = 1000;
+
+/// The value that a counter has at a time, and until when.
+pub fn counter(question: &Question<'_>, id: u32, time: i64) -> Answer {
+    let around = Around::find(question, id, time)?;
+    let point = |place: Option<usize>| around.entries.get(place?).copied();
+    let before = around.after.checked_sub(1);
+    let Some(entry) = point(before) else { return Ok(json!({ "lane": id, "none": true })) };
+    let next = point(Some(around.after));
+    let fields = fields_at(question, (id, &entry));
+    let index = question.opened.index();
+    let Some(lane) = index.lanes.get(id as usize) else { return Ok(json!({ "none": true })) };
+    let end = next.map_or_else(|| index.end.max(entry.begin), |next| next.begin);
+    let neighbour = |entry: Option<Entry>, end: i64| {
+        entry.map(|entry| {
+            let label = entry.values.last.to_string();
+            brief((&label, style::COUNTER), (entry.begin, end), around.offset)
+        })
+    };
+    let earlier = point(before.and_then(|place| place.checked_sub(1)));
+    let later = point(Some(around.after + 1)).map_or(index.end, |entry| entry.begin);
+    let mut value = brief((&name(&index, lane), style::COUNTER), (entry.begin, end), around.offset);
+    extend(
+        &mut value,
+        json!({
+            "lane": id, "track": lane.track, "state": style::name(style::COUNTER), "seen": [true, next.is_some()],
+            "value": entry.values.last, "range": [lane.range.0, lane.range.1], "fields": fields,
+            "before": neighbour(earlier, entry.begin), "after": neighbour(next, later),
+        }),
+    );
+    Ok(value)
+}
+
+/// How many events a channel has around a time, and how many are missing there. Where something is missing, all is told of
+/// that while; else of so much as the question says is near.
+pub fn channel(question: &Question<'_>, id: u32, time: i64) -> Answer {
+    let near = question.optional("near")?.unwrap_or(0).clamp(0, FAR);
+    let (lanes, store, offset, chosen) = {
+        let index = question.opened.index();
+        let lane = index.lanes.get(id as usize).ok_or_else(|| Wrong::question("there is no such lane"))?;
+        let offset = question.offset(lane.trace as usize);
+        let lanes = [id].into_iter().chain(missing_lanes(&index, lane)).collect::<Vec<_>>();
+        let time = time.saturating_sub(offset);
+        let window = (time.saturating_sub(near), time.saturating_add(near));
+        let slices: Vec<_> = lanes.iter().skip(1).map(|lane| index.slice(*lane, window, near / 8)).collect();
+        (lanes, index.store.clone(), offset, (slices, window))
+    };
+    let (slices, window) = chosen;
+    let moment = time.saturating_sub(offset);
+    let away =
+        |entry: &Entry| entry.begin.saturating_sub(moment).max(moment.saturating_sub(entry.end)).max(0);
+    let mut missing: Option<Entry> = None;
+    for slice in slices {
+        slice.read(&store, window, &mut |entry| {
+            // What was lost tells more than what a flight recorder let go on purpose.
+            let rank = |entry: &Entry| (entry.style != style::LOST, away(entry));
+            if missing.as_ref().is_none_or(|known| rank(entry) < rank(known)) {
+                missing = Some(*entry);
+            }
+            true
+        })?;
+    }
+    let span = missing.map_or(window, |entry| (entry.begin, entry.end.max(entry.begin)));
+    let style = missing.map_or(style::DENSITY, |entry| entry.style);
+    let counts = counts(question, &lanes, span)?;
+    let neighbours = match missing.and(lanes.get(1)) {
+        Some(_) => neighbours(question, &lanes, span, offset)?,
+        None => [Value::Null, Value::Null],
+    };
+    let index = question.opened.index();
+    let Some(lane) = index.lanes.get(id as usize) else { return Ok(json!({ "none": true })) };
+    let [before, after] = neighbours;
+    let mut value = brief((&name(&index, lane), style), span, offset);
+    extend(
+        &mut value,
+        json!({
+            "lane": id, "track": lane.track, "state": style::name(style), "seen": [true, true], "counts": counts,
+            "before": before, "after": after,
+        }),
+    );
+    Ok(value)
+}
+
+/// The lane that says where something of a channel is missing.
+pub fn missing(question: &Question<'_>, id: u32) -> Option<u32> {
+    let index = question.opened.index();
+    missing_lanes(&index, index.lanes.get(id as usize)?).next()
+}
+
+/// Lanes that say what of a channel is missing: what was lost first.
+fn missing_lanes<'i>(index: &'i Index, lane: &Lane) -> impl Iterator<Item = u32> + use<'i> {
+    let track = lane.track;
+    [LaneKind::Lost, LaneKind::Overwritten].into_iter().filter_map(move |kind| index.lane_of(track, kind))
+}
+
+/// Events of a while, by the lanes that have them: those that are there, lost ones, overwritten ones.
+fn counts(question: &Question<'_>, lanes: &[u32], span: (i64, i64)) -> Result<Value, Wrong> {
+    let (store, slices) = {
+        let index = question.opened.index();
+        let width = span.1.saturating_sub(span.0) / CELLS;
+        let slices: Vec<_> = lanes.iter().map(|lane| index.slice(*lane, span, width)).collect();
+        (index.store.clone(), slices)
+    };
+    let mut sums = [0u64; 3];
+    for slice in slices {
+        slice.read(&store, span, &mut |entry| {
+            let which = match entry.style {
+                style::LOST => 1,
+                style::OVERWRITTEN => 2,
+                _ => 0,
+            };
+            if let Some(sum) = sums.get_mut(which) {
+                *sum = sum.saturating_add(share(entry, span));
+            }
+            true
+        })?;
+    }
+    Ok(json!({ "events": sums[0], "lost": sums[1], "overwritten": sums[2] }))
+}
+
+/// How many of those that an entry stands for are in a while, if they are spread evenly over it.
+fn share(entry: &Entry, (from, to): (i64, i64)) -> u64 {
+    let whole = i128::from(entry.end.max(entry.begin)) - i128::from(entry.begin) + 1;
+    let inside = i128::from(entry.end.max(entry.begin).min(to)) - i128::from(entry.begin.max(from)) + 1;
+    let share = i128::from(entry.count) * inside.clamp(0, whole) / whole;
+    u64::try_from(share).unwrap_or(u64::MAX).max(u64::from(entry.count > 0))
+}
+
+/// Where something is missing before and after a while.
+fn neighbours(
+    question: &Question<'_>,
+    lanes: &[u32],
+    (from, to): (i64, i64),
+    offset: i64,
+) -> Result<[Value; 2], Wrong> {
+    let (mut before, mut after): (Option<Entry>, Option<Entry>) = (None, None);
+    for lane in lanes.iter().skip(1) {
+        for time in [from, to] {
+            for entry in Around::find(question, *lane, time.saturating_add(offset))?.entries {
+                if entry.end.max(entry.begin) < from && before.is_none_or(|known| known.begin < entry.begin) {
+                    before = Some(entry);
+                }
+                if entry.begin > to && after.is_none_or(|known| known.begin > entry.begin) {
+                    after = Some(entry);
+                }
+            }
+        }
+    }
+    let brief = |entry: Option<Entry>| {
+        entry.map_or(Value::Null, |entry| {
+            let label = format!("{} {}", entry.count, style::name(entry.style));
+            brief((&label, entry.style), (entry.begin, entry.end), offset)
+        })
+    };
+    Ok([brief(before), brief(after)])
+}
+
+fn name(index: &Index, lane: &Lane) -> String {
+    let name = index.tracks.get(lane.track as usize).map_or(0, |track| track.name);
+    index.label(name).map(ToString::to_string).unwrap_or_default()
+}
+
+fn brief((label, style): (&str, u8), (begin, end): (i64, i64), offset: i64) -> Value {
+    json!({
+        "label": label, "style": style, "begin": begin.saturating_add(offset),
+        "end": end.saturating_add(offset),
+    })
+}
+
+fn extend(value: &mut Value, more: Value) {
+    if let (Some(value), Value::Object(more)) = (value.as_object_mut(), more) {
+        value.extend(more);
+    }
+}

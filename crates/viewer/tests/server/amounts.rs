@@ -1,0 +1,162 @@
+//! What counters and channels say of a moment, and what statistics make of durations and states.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use tompion_viewer::style;
+
+use crate::client::{Client, Desk};
+use crate::made_up::{self, Made, What};
+
+/// A program whose queue is three long, seventeen, and five.
+fn queue(desk: &Desk) -> Client {
+    made_up::queue(&desk.trace(), &[(1000, 3), (2000, 17), (9000, 5)], 40);
+    let client = desk.open();
+    client.trace();
+    client
+}
+
+#[test]
+fn a_counter_tells_its_value_until_it_has_another_one() {
+    let desk = Desk::new();
+    let client = queue(&desk);
+    let lane = client.lanes("counter")[0];
+    let at = client.get(&format!("/api/at?lane={lane}&time=4500&near=1"));
+    assert_eq!((&at["value"], &at["range"]), (&json!(17.0), &json!([3.0, 17.0])), "{at}");
+    assert_eq!((&at["begin"], &at["end"], &at["seen"]), (&json!(1000), &json!(8000), &json!([true, true])));
+    assert_eq!((&at["label"], &at["style"]), (&json!("app:queue"), &json!(style::COUNTER)));
+    assert_eq!((&at["before"]["label"], &at["after"]["label"]), (&json!("3"), &json!("5")));
+    let fields: Vec<&Value> = at["fields"].as_array().unwrap().iter().collect();
+    assert!(fields.contains(&&json!(["event", "app:queue"])), "{fields:?}");
+    assert!(fields.contains(&&json!(["length", "17"])), "{fields:?}");
+    // The last one goes on to the end, which nobody saw; before the first one nothing is known.
+    let last = client.get(&format!("/api/at?lane={lane}&time=8000"));
+    assert_eq!((&last["value"], &last["seen"]), (&json!(5.0), &json!([true, false])));
+    assert_eq!(client.get(&format!("/api/at?lane={lane}&time=-1"))["none"], true);
+    // From point to point.
+    assert_eq!(client.get(&format!("/api/step?lane={lane}&time=1000&dir=1"))["begin"], 8000);
+}
+
+#[test]
+fn between_two_points_a_counter_is_drawn_with_the_value_that_it_has() {
+    let desk = Desk::new();
+    let client = queue(&desk);
+    let lane = client.lanes("counter")[0];
+    let drawn = client.drawn(&format!("ids={lane}&from=3000&to=4000&width=100"));
+    assert_eq!(drawn["lanes"][0]["points"], json!([1000, 17, 17, 17]));
+    let all = client.drawn(&format!("ids={lane}&from=500&to=9000&width=8500"));
+    assert_eq!(all["lanes"][0]["points"], json!([0, 3, 3, 3, 1000, 17, 17, 17, 8000, 5, 5, 5]));
+}
+
+#[test]
+fn a_channel_tells_how_many_events_there_are_and_how_many_were_lost() {
+    let desk = Desk::new();
+    let client = queue(&desk);
+    let lane = client.lanes("density")[0];
+    let there = client.get(&format!("/api/at?lane={lane}&time=900&near=200"));
+    assert_eq!((&there["style"], &there["label"]), (&json!(style::DENSITY), &json!("trace/channel0")));
+    assert_eq!(there["counts"], json!({ "events": 1, "lost": 0, "overwritten": 0 }));
+    // Lost since the last event: all that is known of that while.
+    let bins = client.drawn(&format!("ids={lane}&from=0&to=9000&width=9000"));
+    let bins = bins["lanes"][0]["bins"].as_array().unwrap().clone();
+    let lost = bins.chunks(4).find(|bin| bin[2].as_i64() > Some(0)).unwrap()[0].as_i64().unwrap();
+    let missing = client.get(&format!("/api/at?lane={lane}&time={lost}&near=1"));
+    assert_eq!((&missing["style"], &missing["counts"]["lost"]), (&json!(style::LOST), &json!(40)));
+    assert!(missing["begin"].as_i64() < missing["end"].as_i64(), "{missing}");
+    // The next place where something is missing.
+    let step = client.get(&format!("/api/step?lane={lane}&time=0&dir=1"));
+    assert_eq!(step["begin"], missing["begin"]);
+    assert_eq!(client.get(&format!("/api/step?lane={lane}&time=999999&dir=1"))["none"], true);
+}
+
+#[test]
+fn overwritten_history_reaches_up_to_the_channels_first_event() {
+    let desk = Desk::new();
+    made_up::queue(&desk.trace().join("early"), &[(1000, 3), (9000, 5)], 0);
+    made_up::queue(&desk.trace().join("late"), &[(6000, 3), (9000, 5)], 0);
+    let manifest =
+        json!({ "schema": 1, "state": "complete", "sources": [{ "path": "late", "overwritten": 700 }] });
+    fs::write(desk.trace().join("tompion.json"), manifest.to_string()).unwrap();
+    let client = desk.open();
+    assert_eq!(client.trace()["losses"]["overwritten"], 700);
+    let lanes = client.lanes("density");
+    let drawn = |lane: u64| -> Vec<i64> {
+        let bins = client.drawn(&format!("ids={lane}&from=0&to=8000&width=8"));
+        let bins = bins["lanes"][0]["bins"].as_array().unwrap().clone();
+        bins.chunks(4).filter(|bin| bin[3].as_i64() > Some(0)).map(|bin| bin[0].as_i64().unwrap()).collect()
+    };
+    let of_lane: Vec<Vec<i64>> = lanes.iter().map(|lane| drawn(*lane)).collect();
+    let late = of_lane.iter().position(|drawn| !drawn.is_empty()).unwrap();
+    assert_eq!(of_lane[late], [0, 1000, 2000, 3000, 4000, 5000], "{of_lane:?}");
+    assert!(of_lane.iter().enumerate().all(|(lane, drawn)| lane == late || drawn.is_empty()));
+    let at = client.get(&format!("/api/at?lane={}&time=2500&near=10", lanes[late]));
+    assert_eq!((&at["style"], &at["counts"]["overwritten"]), (&json!(style::OVERWRITTEN), &json!(700)));
+}
+
+#[test]
+fn a_histogram_has_a_bin_for_each_power_of_two() {
+    let desk = Desk::new();
+    let mut events = Vec::new();
+    for (begin, length) in [(0, 100), (1000, 120), (2000, 100_000)] {
+        events.push(Made(begin, What::Switch("swapper/0", 0, 0, "worker".into(), 7)));
+        events.push(Made(begin + 1, What::Entry(3)));
+        events.push(Made(begin + 1 + length, What::Exit(1)));
+        events.push(Made(begin + 2 + length, What::Switch("worker", 7, 1, "swapper/0".into(), 0)));
+    }
+    made_up::write(&desk.trace(), &made_up::packet(&events, 0));
+    let client = desk.open();
+    client.trace();
+    let all = client.get("/api/select?from=0&to=200000");
+    let bins = all["syscalls"][0]["histogram"].as_array().unwrap().clone();
+    let number = |bin: &Value, at: usize| bin[at].as_u64().unwrap();
+    assert_eq!((number(&bins[0], 0), number(bins.last().unwrap(), 1)), (64, 131_072), "{bins:?}");
+    assert!(bins.windows(2).all(|two| number(&two[0], 1) == number(&two[1], 0)), "{bins:?}");
+    assert_eq!(bins.iter().map(|bin| number(bin, 2)).collect::<Vec<_>>(), [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    assert!(bins[3][3].is_null() && bins[0][3].is_object());
+}
+
+#[test]
+fn who_waits_for_a_disk_is_not_asleep() {
+    let desk = Desk::new();
+    let switch = |time, from, from_tid, state, to: &str, to_tid| {
+        Made(time, What::Switch(from, from_tid, state, to.into(), to_tid))
+    };
+    let events = [
+        switch(0, "swapper/0", 0, 0, "worker", 7),
+        switch(1000, "worker", 7, 1, "swapper/0", 0),
+        Made(3000, What::Waking("worker".into(), 7)),
+        switch(3000, "swapper/0", 0, 0, "worker", 7),
+        switch(4000, "worker", 7, 2, "swapper/0", 0),
+        Made(9000, What::Waking("worker".into(), 7)),
+        switch(9000, "swapper/0", 0, 0, "worker", 7),
+        switch(9500, "worker", 7, 1, "swapper/0", 0),
+    ];
+    made_up::write(&desk.trace(), &made_up::packet(&events, 0));
+    let client = desk.open();
+    client.trace();
+    let all = client.get("/api/select?from=0&to=9500");
+    let worker = all["threads"].as_array().unwrap().iter().find(|thread| thread["tid"] == 7).unwrap().clone();
+    assert_eq!(
+        (&worker["blocked"], &worker["io"], &worker["stopped"]),
+        (&json!(2000), &json!(5000), &json!(0))
+    );
+}
+
+#[test]
+fn tracks_of_several_machines_say_of_which_they_are() {
+    let desk = Desk::new();
+    made_up::write_of("left", &desk.trace().join("one"), &made_up::story("worker"));
+    made_up::write_of("right", &desk.trace().join("two"), &made_up::story("worker"));
+    let client = desk.open();
+    client.trace();
+    let tracks = client.get("/api/tracks")["tracks"].take();
+    let mut hosts: Vec<&str> = tracks
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|track| track["tid"] == 7)
+        .map(|track| track["host"].as_str().unwrap())
+        .collect();
+    hosts.sort_unstable();
+    assert_eq!(hosts, ["left", "right"]);
+}

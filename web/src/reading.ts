@@ -1,0 +1,96 @@
+// What counters and channels say at a moment, which have no boxes: a value, or how many events are there and how many are missing.
+
+import { grouped, quantity } from "./time";
+import { levelFor, type Tile, type Tiles } from "./tiles";
+import type { Amounts, WireLane } from "./wire";
+
+/** What stands under the pointer. */
+export type Reading =
+  | { shape: "points"; begin: number; end: number; value: number; least: number; most: number }
+  | ({ shape: "bins"; begin: number; end: number } & Amounts);
+
+/** Where on a counter's lane a value stands: 0 is its lower edge, and the least that it has, 1 the greatest. */
+export function scaleOf({ min = 0, max = 0 }: Pick<WireLane, "min" | "max">): (value: number) => number {
+  const span = max - min;
+  // What has one value only is drawn in the middle; halves, for the greatest numbers have no difference.
+  if (!(span > 0)) return () => 0.5;
+  return (value) => Math.min(1, Math.max(0, (value / 2 - min / 2) / (max / 2 - min / 2)));
+}
+
+/** Visits a tile's bins between two moments: begin, end, events, lost, overwritten. */
+export function collectBins(
+  tile: Tile,
+  from: number,
+  to: number,
+  visit: (begin: number, end: number, events: number, lost: number, over: number) => void,
+): void {
+  const { times } = tile;
+  const pixel = (tile.to - tile.from) / 1024;
+  for (let at = 0; at + 3 < times.length; at += 4) {
+    const begin = times[at] ?? 0;
+    const end = begin + pixel;
+    if (begin >= to) break;
+    if (end <= from) continue;
+    visit(begin, end, times[at + 1] ?? 0, times[at + 2] ?? 0, times[at + 3] ?? 0);
+  }
+}
+
+/** What a lane of points or bins says at a moment; `pixel` is how many nanoseconds the screen's are. */
+export function readingAt(tiles: Tiles, lane: WireLane, time: number, pixel: number): Reading | null {
+  return lane.kind === "counter" ? pointAt(tiles, lane.id, time, pixel) : binsAt(tiles, lane.id, time, pixel);
+}
+
+function pointAt(tiles: Tiles, lane: number, time: number, pixel: number): Reading | null {
+  let found: Reading | null = null;
+  // Tiles have what was before them.
+  tiles.cover(lane, time, time + 1e-9, pixel, ({ times }) => {
+    for (let at = 0; at + 3 < times.length; at += 4) {
+      const begin = times[at] ?? 0;
+      if (begin > time) break;
+      const end = times[at + 4] ?? begin;
+      const [least = 0, most = 0, value = 0] = [times[at + 1], times[at + 2], times[at + 3]];
+      // Behind the pixel in which it changed several times, it has the last of its values.
+      const changed = time - begin <= tileScale(pixel) && most > least;
+      found = { shape: "points", begin, end, value, least: changed ? least : value, most: changed ? most : value };
+    }
+  });
+  return found;
+}
+
+function tileScale(pixel: number): number {
+  return 2 ** levelFor(pixel);
+}
+
+function binsAt(tiles: Tiles, lane: number, time: number, pixel: number): Reading | null {
+  const found: Reading = { shape: "bins", begin: Number.POSITIVE_INFINITY, end: Number.NEGATIVE_INFINITY, events: 0, lost: 0, overwritten: 0 };
+  // Losses are drawn three pixels wide.
+  const [from, to] = [time - pixel, time + pixel];
+  tiles.cover(lane, from, to, pixel, (tile, begin, end) => {
+    collectBins(tile, Math.max(from, begin), Math.min(to, end), (first, last, events, lost, over) => {
+      found.begin = Math.min(found.begin, first);
+      found.end = Math.max(found.end, last);
+      found.events += events;
+      found.lost += lost;
+      found.overwritten += over;
+    });
+  });
+  return found.end < found.begin ? null : found;
+}
+
+/** A counter's value with what is known of its range, as people read it. */
+export function valueText(value: number | null | undefined, range: [number | null, number | null], unit: string): string {
+  const [least, most] = [range[0] ?? Number.NaN, range[1] ?? Number.NaN];
+  const apart = most - least;
+  const of = unit === "" ? "" : ` ${unit}`;
+  if (value === null || value === undefined || !Number.isFinite(value)) return "no number";
+  const told = `${quantity(value, apart)}${of}`;
+  return apart > 0 ? `${told} (${quantity(least, apart)} … ${quantity(most, apart)})` : told;
+}
+
+/** How many events there are, and how many are missing. */
+export function amountsText({ events, lost, overwritten }: Amounts): string {
+  const parts = [events === 1 ? "1 event" : `${grouped(events)} events`];
+  if (lost > 0) parts.push(`${grouped(lost)} lost`);
+  if (overwritten > 0) parts.push(`${grouped(overwritten)} overwritten`);
+  return parts.join(", ");
+}

@@ -1,0 +1,95 @@
+// Colours for all eyes: contrasts by WCAG 2.2, and what those see who don't see red, green or blue.
+
+import { readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { contrast, inkOn, pack, PALETTES, type Palette } from "../../src/colours";
+import { Style } from "../../src/wire";
+
+type Matrix = [number, number, number][];
+
+/** Machado, Oliveira, Fernandes 2009: linear light as it is seen without one kind of cones, severity 1. */
+const EYES: Record<string, Matrix> = {
+  all: [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+  protanopia: [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+  deuteranopia: [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+  tritanopia: [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+};
+
+function linear(colour: string): number[] {
+  return [1, 3, 5].map((at) => Number.parseInt(colour.slice(at, at + 2), 16) / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+}
+
+/** CIE L*a*b*, D65. */
+function lab([r = 0, g = 0, b = 0]: number[]): number[] {
+  const f = (value: number): number => (value > 0.008856 ? Math.cbrt(value) : 7.787 * value + 16 / 116);
+  const x = f((0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.9505);
+  const y = f(0.2126 * r + 0.7152 * g + 0.0722 * b);
+  const z = f((0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.089);
+  return [116 * y - 16, 500 * (x - y), 200 * (y - z)];
+}
+
+/** How far apart two colours are to an eye (ΔE, 1976): some 2 can just be told apart side by side. */
+function difference(one: string, other: string, eye: Matrix): number {
+  const seen = (colour: string): number[] => {
+    const light = linear(colour);
+    return lab(eye.map((row) => Math.min(1, Math.max(0, row.reduce((sum, part, at) => sum + part * (light[at] ?? 0), 0)))));
+  };
+  const [a, b] = [seen(one), seen(other)];
+  return Math.hypot(...a.map((value, at) => value - (b[at] ?? 0)));
+}
+
+/** States that follow each other on a lane, or stand above each other. */
+const BESIDE: [keyof typeof Style, keyof typeof Style][] = [
+  ["running", "readyWoken"], ["running", "readyPreempted"], ["readyWoken", "readyPreempted"], ["running", "blocked"], ["readyWoken", "blocked"],
+  ["readyPreempted", "blocked"], ["running", "blockedHard"], ["readyWoken", "blockedHard"], ["readyPreempted", "blockedHard"], ["blocked", "blockedHard"],
+  ["running", "stopped"], ["blocked", "stopped"], ["blockedHard", "stopped"], ["readyWoken", "fresh"], ["running", "fresh"], ["interrupt", "softirq"],
+  ["job", "jobLate"], ["jobLate", "readyPreempted"], ["lost", "overwritten"], ["density", "lost"],
+];
+const LEAST_DIFFERENCE = 20;
+
+describe.each(Object.values(PALETTES))("colours in the $theme", (palette: Palette) => {
+  const grounds = [palette.ground, palette.stripe, palette.current];
+  it.each(Object.entries(EYES))("tell states beside each other apart to eyes with %s", (_, eye) => {
+    for (const [one, other] of BESIDE) {
+      const apart = difference(palette.states[Style[one]] ?? "", palette.states[Style[other]] ?? "", eye);
+      expect(apart, `${one} and ${other}`).toBeGreaterThanOrEqual(LEAST_DIFFERENCE);
+    }
+  });
+
+  it("stand out from their grounds, or have an edge that does", () => {
+    const drawn = palette.states.map((_, style) => style).filter((style) => style !== Style.idle);
+    for (const ground of grounds) {
+      for (const style of drawn) expect(contrast(palette.edges[style] ?? 0, pack(ground)), `${style} on ${ground}`).toBeGreaterThanOrEqual(3);
+      for (const edge of palette.nameEdges) expect(contrast(edge, pack(ground))).toBeGreaterThanOrEqual(3);
+      // Lines of patterns have no edge.
+      for (const style of [Style.unknown, Style.lost, Style.overwritten, Style.counter]) {
+        expect(contrast(pack(palette.states[style] ?? ""), pack(ground)), `${style} on ${ground}`).toBeGreaterThanOrEqual(3);
+      }
+    }
+  });
+
+  it("of texts can be read on their grounds", () => {
+    for (const ground of grounds) {
+      expect(contrast(pack(palette.text), pack(ground))).toBeGreaterThan(7);
+      for (const text of [palette.muted, palette.accent]) expect(contrast(pack(text), pack(ground)), `${text} on ${ground}`).toBeGreaterThanOrEqual(4.5);
+    }
+  });
+
+  it("of texts can be read on boxes", () => {
+    for (const { packed, names } of palette.shades) {
+      for (const colour of [...packed, ...names]) expect(contrast(colour, pack(inkOn(colour)))).toBeGreaterThanOrEqual(4.5);
+    }
+  });
+
+  it("of the page's texts can be read on all that they stand on", () => {
+    const sheet = readFileSync(new URL("../../src/style.css", import.meta.url), "utf8");
+    const block = (palette.theme === "light" ? /:root \{([^}]*)\}/ : /:root\[data-theme="dark"\] \{([^}]*)\}/).exec(sheet)?.[1] ?? "";
+    const value = (name: string): string => new RegExp(`--${name}: (#[0-9a-f]{6});`).exec(block)?.[1] ?? "";
+    for (const text of ["text", "muted", "accent", "lost"]) {
+      for (const ground of ["ground", "raised", "sunken", "accent-soft"]) {
+        expect(contrast(pack(value(text)), pack(value(ground))), `${text} on ${ground}`).toBeGreaterThanOrEqual(4.5);
+      }
+    }
+    for (const name of ["ground", "text", "muted", "accent"] as const) expect(value(name), name).toBe(palette[name]);
+  });
+});
