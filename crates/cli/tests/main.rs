@@ -25,6 +25,7 @@ mod kernel_states;
 mod kernel_stress;
 mod kills;
 mod monitor;
+mod monitor_groups;
 mod monitor_history;
 mod monitor_incidents;
 mod monitor_jobs;

@@ -12,6 +12,7 @@
 mod balance;
 pub mod blame;
 pub mod exporter;
+mod groups;
 mod histogram;
 pub mod history;
 pub mod incident;
@@ -31,11 +32,12 @@ pub mod watch;
 mod witness;
 
 pub use balance::Balance;
+pub use groups::{Cgroups, Found, Group, MOST_GROUPS};
 pub use histogram::{Histogram, steps};
 pub use kinds::{Kind, Kinds};
 pub use log::{Log, Wakeup};
 pub use monitor::{Begun, Monitor, obstacles};
-pub use report::{CpuReport, KindReport, Late, Maximum, Report, ThreadReport, of_all_cpus};
+pub use report::{CpuReport, GroupReport, KindReport, Late, Maximum, Report, ThreadReport, of_all_cpus};
 pub use snapshot::Snapshot;
 pub use witness::{Unseen, Witness};
 

@@ -1,4 +1,5 @@
-//! The programs' arrays, mapped. Offsets and sizes are those of `src/bpf/monitor.h`, where they are drawn.
+//! The programs' arrays, mapped. Offsets and sizes are those of `src/bpf/monitor.h`, where they are drawn. Those of groups are
+//! read in `groups/memory.rs`.
 //!
 //! Programs write while we read: numbers are loaded each by itself, records that belong together are read again if
 //! somebody wrote meanwhile.
@@ -9,32 +10,34 @@ use serde::{Deserialize, Serialize};
 use tompion_os::SharedMap;
 
 use crate::{
+    groups::GroupArrays,
     histogram::Histogram,
     kinds::{Kind, Kinds},
 };
 
 /// `LAYOUT_VERSION`.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
-const KINDS: usize = Kind::ALL.len();
+pub(crate) const KINDS: usize = Kind::ALL.len();
 /// Places of a histogram: one for each microsecond, and what is longer.
 pub const BUCKETS: usize = 10_242;
-const SLOTS: usize = KINDS + 1;
+/// Of the longest latencies: soft timers have one of their own.
+pub(crate) const SLOTS: usize = KINDS + 1;
 /// Since the reset, and two intervals of the history's by turns.
 const SETS: usize = 3;
 const WAKES: usize = 65_536;
 const THREADS: usize = 1024;
 const PLACES: usize = 384;
 
-const CONTROL: usize = 64;
+pub(crate) const CONTROL: usize = 64;
 const PROCESSOR: usize = 520;
-const WORST: usize = 96;
+pub(crate) const WORST: usize = 96;
 const WAKE: usize = 32;
 const THREAD: usize = 3160;
 
 const BEGUN: usize = 0;
 const LAYOUT: usize = 8;
-const EPOCH: usize = 12;
+pub(crate) const EPOCH: usize = 12;
 const SETTINGS: usize = 16;
 const INTERVAL: usize = 20;
 const FIRST_COUNT: usize = 200;
@@ -62,6 +65,7 @@ pub struct Memory {
     worsts: SharedMap,
     wakes: SharedMap,
     threads: SharedMap,
+    groups: GroupArrays,
 }
 
 /// The longest latency of a CPU and slot, as the program kept it. Times are CLOCK_MONOTONIC, in nanoseconds; 0 is none.
@@ -98,9 +102,11 @@ pub struct RawThread {
 }
 
 impl Memory {
-    /// Maps the arrays, in the order of [`ARRAYS`].
-    pub fn map(arrays: [BorrowedFd<'_>; 6], cpus: u32) -> std::io::Result<Self> {
+    /// Maps the arrays, in the order of [`ARRAYS`], and those of groups.
+    pub fn map(arrays: [BorrowedFd<'_>; 6], groups: [BorrowedFd<'_>; 3], cpus: u32) -> std::io::Result<Self> {
         let cpus = cpus as usize;
+        let [of_groups, places, longest] = groups;
+        let groups = GroupArrays::map([arrays[0], of_groups, places, longest], cpus)?;
         let [control, processors, histograms, worsts, wakes, threads] = arrays;
         let map = |array, size: usize| SharedMap::of_bpf_array(array, size as u64);
         Ok(Self {
@@ -111,7 +117,13 @@ impl Memory {
             worsts: map(worsts, cpus * SETS * SLOTS * WORST)?,
             wakes: map(wakes, WAKES * WAKE)?,
             threads: map(threads, THREADS * THREAD)?,
+            groups,
         })
+    }
+
+    /// Groups of threads that are counted by themselves, too.
+    pub fn groups(&self) -> &GroupArrays {
+        &self.groups
     }
 
     /// How many CPUs the arrays have room for.
@@ -188,20 +200,12 @@ impl Memory {
 
     /// A CPU's histogram of a kind.
     pub fn histogram(&self, cpu: usize, kind: Kind) -> Histogram {
-        let mut histogram = Histogram::default();
-        self.each_place(cpu, kind, |place, count| {
-            let begin = place as u64 * 1000;
-            histogram.add(begin, if place == BUCKETS - 1 { u64::MAX } else { begin + 1000 }, count);
-        });
-        histogram
+        histogram_at(&self.histograms, cpu * KINDS + kind.number())
     }
 
     /// Tells the places of a CPU's histogram of a kind, in microseconds, and their counts.
-    pub fn each_place(&self, cpu: usize, kind: Kind, mut tell: impl FnMut(usize, u64)) {
-        let first = (cpu * KINDS + kind.number()) * BUCKETS;
-        for place in 0..BUCKETS {
-            tell(place, self.histograms.word((first + place) * 8).load(Ordering::Relaxed));
-        }
+    pub fn each_place(&self, cpu: usize, kind: Kind, tell: impl FnMut(usize, u64)) {
+        each_place_at(&self.histograms, cpu * KINDS + kind.number(), tell);
     }
 
     /// The longest latency of a CPU and kind since maxima began anew.
@@ -219,45 +223,7 @@ impl Memory {
     }
 
     fn worst_of_set(&self, set: usize, kind: Kind, epoch: u32) -> Option<RawWorst> {
-        let first = self.worst_of_slot(set * SLOTS + kind.number(), epoch);
-        if kind != Kind::MissedTimer {
-            return first;
-        }
-        // Soft timers have a slot of their own.
-        let second = self.worst_of_slot(set * SLOTS + KINDS, epoch);
-        [first, second].into_iter().flatten().max_by_key(|worst| worst.latency)
-    }
-
-    fn worst_of_slot(&self, slot: usize, epoch: u32) -> Option<RawWorst> {
-        /// A program writes for less than a microsecond.
-        const MOST_ATTEMPTS: usize = 1000;
-        let place = slot * WORST;
-        for _ in 0..MOST_ATTEMPTS {
-            // Pairs with the programs' additions to the sequence, which order memory.
-            let before = self.worsts.half(place).load(Ordering::Acquire);
-            let mut bytes = [0; WORST];
-            self.worsts.copy_out(place, &mut bytes);
-            std::sync::atomic::fence(Ordering::Acquire);
-            let after = self.worsts.half(place).load(Ordering::Relaxed);
-            if before != after || before % 2 != 0 {
-                continue;
-            }
-            let is_current = half(&bytes, 4) == epoch;
-            return (is_current && before != 0).then(|| RawWorst {
-                latency: word(&bytes, 8),
-                end: word(&bytes, 16),
-                intended: word(&bytes, 24),
-                fired: word(&bytes, 32),
-                woken: word(&bytes, 40),
-                tid: half(&bytes, 48),
-                priority: half(&bytes, 52) as i32,
-                other_tid: half(&bytes, 56),
-                other_priority: half(&bytes, 60) as i32,
-                name: text(bytes.get(64..80)),
-                other_name: text(bytes.get(80..96)),
-            });
-        }
-        None
+        longer(kind, |slot| worst_at(&self.worsts, set * SLOTS + slot, epoch))
     }
 
     /// All rows that belong to threads.
@@ -316,6 +282,62 @@ impl Memory {
             self.threads.word(at).store(0, Ordering::Release);
         }
     }
+}
+
+/// A histogram of whole microseconds: the array's so-and-so-many-th.
+pub(crate) fn histogram_at(array: &SharedMap, number: usize) -> Histogram {
+    let mut histogram = Histogram::default();
+    each_place_at(array, number, |place, count| {
+        let begin = place as u64 * 1000;
+        histogram.add(begin, if place == BUCKETS - 1 { u64::MAX } else { begin + 1000 }, count);
+    });
+    histogram
+}
+
+fn each_place_at(array: &SharedMap, number: usize, mut tell: impl FnMut(usize, u64)) {
+    for place in 0..BUCKETS {
+        tell(place, array.word((number * BUCKETS + place) * 8).load(Ordering::Relaxed));
+    }
+}
+
+/// The longest of a kind among the slots that have it: soft timers have one of their own.
+pub(crate) fn longer(kind: Kind, of_slot: impl Fn(usize) -> Option<RawWorst>) -> Option<RawWorst> {
+    let second = (kind == Kind::MissedTimer).then_some(KINDS);
+    let found = [Some(kind.number()), second].into_iter().flatten().filter_map(of_slot);
+    found.max_by_key(|worst| worst.latency)
+}
+
+/// The longest latency of a slot in an epoch.
+pub(crate) fn worst_at(array: &SharedMap, slot: usize, epoch: u32) -> Option<RawWorst> {
+    /// A program writes for less than a microsecond.
+    const MOST_ATTEMPTS: usize = 1000;
+    let place = slot * WORST;
+    for _ in 0..MOST_ATTEMPTS {
+        // Pairs with the programs' additions to the sequence, which order memory.
+        let before = array.half(place).load(Ordering::Acquire);
+        let mut bytes = [0; WORST];
+        array.copy_out(place, &mut bytes);
+        std::sync::atomic::fence(Ordering::Acquire);
+        let after = array.half(place).load(Ordering::Relaxed);
+        if before != after || before % 2 != 0 {
+            continue;
+        }
+        let is_current = half(&bytes, 4) == epoch;
+        return (is_current && before != 0).then(|| RawWorst {
+            latency: word(&bytes, 8),
+            end: word(&bytes, 16),
+            intended: word(&bytes, 24),
+            fired: word(&bytes, 32),
+            woken: word(&bytes, 40),
+            tid: half(&bytes, 48),
+            priority: half(&bytes, 52) as i32,
+            other_tid: half(&bytes, 56),
+            other_priority: half(&bytes, 60) as i32,
+            name: text(bytes.get(64..80)),
+            other_name: text(bytes.get(80..96)),
+        });
+    }
+    None
 }
 
 /// Where a place of a thread's histogram begins, in nanoseconds (`place_of` in `monitor.bpf.c`).

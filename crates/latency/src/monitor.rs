@@ -7,6 +7,7 @@ use tompion_kernel::Obstacle;
 use crate::{
     Error,
     balance::Balance,
+    groups::{self, Found, Group},
     jobs::Jobs,
     kinds::Kinds,
     log::Log,
@@ -147,6 +148,27 @@ impl Monitor {
     /// Changes what is counted, from now on.
     pub fn set_kinds(&self, kinds: Kinds) {
         self.memory.set_kinds(kinds);
+    }
+
+    /// Groups of threads that are counted by themselves, too.
+    pub fn groups(&self) -> Vec<Group> {
+        self.memory.groups().counted().into_iter().map(|(_, group)| group).collect()
+    }
+
+    /// Has these groups counted by themselves from now on, and no others. Those that were before keep what they have.
+    ///
+    /// # Errors
+    /// If there are too many, another process changes them at the moment, or cgroups are asked for where there are none.
+    pub fn set_groups(&self, groups: &[Group]) -> Result<Found, Error> {
+        let folder = self.pins.folder();
+        let lock = tompion_os::try_lock(folder).map_err(|error| Error::file("can't lock", folder, error))?;
+        let Some(_lock) = lock else {
+            return Err(Error::Obstacle {
+                found: "another process changes what is counted".into(),
+                mend: "try again in a moment",
+            });
+        };
+        groups::begin(groups, self.memory.groups(), groups::table(programs::open_cgroups(folder)?)?)
     }
 
     /// All that was counted so far.

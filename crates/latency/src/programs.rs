@@ -10,7 +10,7 @@ use aya::{
 use tompion_kernel::{Error as KernelError, chain, misses_of, refused, stacks::KernelSymbols};
 
 use crate::{
-    Error,
+    Error, groups,
     kinds::Kinds,
     log::{self, Log},
     memory::{self, ARRAYS, Memory},
@@ -30,16 +30,33 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("waking", "sched_waking"),
 ];
 
+/// Those that keep up with cgroups; only where the kernel has any.
+const OF_CGROUPS: [(&str, &str); 2] = [("cgroup_made", "cgroup_mkdir"), ("cgroup_removed", "cgroup_rmdir")];
+
+/// The array of numbers of cgroups.
+const CGROUPS: &str = "cgroups";
+
+/// Whether the kernel has cgroups. Source: `cgroups(7)`.
+fn has_cgroups() -> bool {
+    Path::new("/proc/cgroups").exists()
+}
+
+/// Programs and their tracepoints that this kernel can have.
+fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let of_cgroups = OF_CGROUPS.into_iter().filter(|_| has_cgroups());
+    of_cgroups.chain(PROGRAMS)
+}
+
 /// Loads and attaches all, and pins it in an empty folder. So many wake-ups are kept one by one.
 pub fn begin(folder: &Path, cpus: u32, kinds: Kinds, logged: u32) -> Result<(), Error> {
     let btf = Btf::from_sys_fs().map_err(|error| KernelError::Types(chain(&error)))?;
     let mut ebpf = load(&btf, cpus, logged)?;
-    for name in ARRAYS.into_iter().chain([log::ARRAY]) {
+    for name in ARRAYS.into_iter().chain(groups::ARRAYS).chain([CGROUPS, log::ARRAY]) {
         let map = ebpf.map(name).ok_or_else(|| missing(name))?;
         map.pin(folder.join(array(name))).map_err(|error| pinning(name, &error))?;
     }
     map_arrays(folder, cpus)?.begin(tompion_os::monotonic_ns(), kinds);
-    for (name, tracepoint) in PROGRAMS {
+    for (name, tracepoint) in all() {
         let link = attach(&mut ebpf, name, tracepoint, &btf).map_err(|error| refused(name, &error))?;
         let link = FdLink::from(link);
         link.pin(folder.join(format!("link-{name}"))).map_err(|error| pinning(name, &error))?;
@@ -59,13 +76,15 @@ fn load(btf: &Btf, cpus: u32, logged: u32) -> Result<Ebpf, Error> {
     let of_ticks = symbols.address("tick_nohz_handler").or_else(|| symbols.address("tick_sched_timer"));
     let of_throttling = symbols.address("dl_task_timer");
     let (of_ticks, of_throttling) = (of_ticks.unwrap_or(0), of_throttling.unwrap_or(0));
+    let has_cgroups = u32::from(has_cgroups());
     let mut loader = EbpfLoader::new();
-    for (name, entries) in memory::entries(cpus) {
+    for (name, entries) in memory::entries(cpus).into_iter().chain([groups::entries(cpus)]) {
         loader.set_max_entries(name, entries);
     }
     loader
         .set_max_entries(log::ARRAY, logged + 1)
         .btf(Some(btf))
+        .set_global("has_cgroups", &has_cgroups, true)
         .set_global("log_entries", &logged, true)
         .set_global("wakes_sleeper", &of_sleepers, true)
         .set_global("ticks", &of_ticks, true)
@@ -120,8 +139,21 @@ pub fn map_arrays(folder: &Path, cpus: u32) -> Result<Memory, Error> {
     let [control, processors, histograms, worsts, wakes, threads] = ARRAYS;
     let maps =
         [open(control)?, open(processors)?, open(histograms)?, open(worsts)?, open(wakes)?, open(threads)?];
+    let [of_groups, places, longest] = groups::ARRAYS;
+    let of_groups = [open(of_groups)?, open(places)?, open(longest)?];
     let arrays = maps.each_ref().map(|map| map.fd().as_fd());
-    Memory::map(arrays, cpus).map_err(|error| KernelError::Rings(error).into())
+    let groups = of_groups.each_ref().map(|map| map.fd().as_fd());
+    Memory::map(arrays, groups, cpus).map_err(|error| KernelError::Rings(error).into())
+}
+
+/// Opens the table of cgroups that is pinned in a folder.
+pub fn open_cgroups(folder: &Path) -> Result<MapData, Error> {
+    Ok(open_array(folder, CGROUPS)?)
+}
+
+/// What the kernel says of a map that it doesn't give.
+pub fn refused_map(name: &str, error: &dyn std::error::Error) -> Error {
+    KernelError::Refused(name.into(), chain(error)).into()
 }
 
 /// How often the kernel did not start one of the programs that are pinned in a folder.
@@ -130,12 +162,12 @@ pub fn not_started(folder: &Path) -> u64 {
         let program = ProgramInfo::from_pin(folder.join(program_file(name))).ok()?;
         Some(misses_of(program.fd().ok()?.as_fd()))
     };
-    PROGRAMS.iter().filter_map(|(name, _)| misses(name)).sum()
+    all().filter_map(|(name, _)| misses(name)).sum()
 }
 
 /// Whether all programs are attached still.
 pub fn is_whole(folder: &Path) -> bool {
-    PROGRAMS.iter().all(|(name, _)| fs::exists(folder.join(format!("link-{name}"))).unwrap_or(false))
+    all().all(|(name, _)| fs::exists(folder.join(format!("link-{name}"))).unwrap_or(false))
 }
 
 fn array(name: &str) -> String {

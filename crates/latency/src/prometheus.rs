@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use crate::{
     jobs::{BOUNDS, JobReport, JobsReport, Part},
-    report::Report,
+    report::{GroupReport, KindReport, Report},
 };
 
 /// Bounds of the buckets, in nanoseconds: 1, 2, 3, 5, 7 µs and so on, up to 10 ms. Histograms tell whole microseconds apart, so
@@ -23,6 +23,7 @@ pub fn exposition(total: &Report, recent: &Report) -> String {
     let _ = histograms(&mut text, total);
     let _ = longest(&mut text, recent);
     let _ = wakeups(&mut text, total);
+    let _ = groups(&mut text, total, recent);
     let _ = threads(&mut text, recent);
     let _ = recent.jobs.iter().try_for_each(|found| jobs(&mut text, found));
     text
@@ -41,20 +42,49 @@ fn histograms(text: &mut String, report: &Report) -> std::fmt::Result {
     head(text, name, "histogram", "Latencies of real-time wake-ups and their timers, by CPU and kind.")?;
     for cpu in &report.cpus {
         for (kind, found) in &cpu.kinds {
-            let labels = format!("cpu=\"{}\",kind=\"{kind}\"", cpu.cpu);
-            let (mut places, mut below) = (found.places.places().peekable(), 0);
-            for bound in bounds() {
-                while let Some((_, count)) = places.next_if(|(begin, _)| *begin < bound) {
-                    below += count;
-                }
-                writeln!(text, "{name}_bucket{{{labels},le=\"{}\"}} {below}", seconds(bound))?;
-            }
-            writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", found.count)?;
-            writeln!(text, "{name}_sum{{{labels}}} {}", found.mean_us * found.count as f64 / 1e6)?;
-            writeln!(text, "{name}_count{{{labels}}} {}", found.count)?;
+            histogram(text, name, &format!("cpu=\"{}\",kind=\"{kind}\"", cpu.cpu), found)?;
         }
     }
     Ok(())
+}
+
+fn histogram(text: &mut String, name: &str, labels: &str, found: &KindReport) -> std::fmt::Result {
+    let (mut places, mut below) = (found.places.places().peekable(), 0);
+    for bound in bounds() {
+        while let Some((_, count)) = places.next_if(|(begin, _)| *begin < bound) {
+            below += count;
+        }
+        writeln!(text, "{name}_bucket{{{labels},le=\"{}\"}} {below}", seconds(bound))?;
+    }
+    writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", found.count)?;
+    writeln!(text, "{name}_sum{{{labels}}} {}", found.mean_us * found.count as f64 / 1e6)?;
+    writeln!(text, "{name}_count{{{labels}}} {}", found.count)
+}
+
+/// Groups have metrics of their own: their wake-ups are in those by CPU already, and sums should have each once.
+fn groups(text: &mut String, total: &Report, recent: &Report) -> std::fmt::Result {
+    let name = "tompion_group_latency_seconds";
+    head(text, name, "histogram", "Latencies of cgroups and named threads, by kind.")?;
+    for group in &total.groups {
+        let label = group_label(group);
+        group.kinds.iter().try_for_each(|(kind, found)| {
+            histogram(text, name, &format!("{label},kind=\"{kind}\""), found)
+        })?;
+    }
+    let name = "tompion_group_latency_max_seconds";
+    head(text, name, "gauge", "The longest latency of a group since the last reset, by kind.")?;
+    for group in &recent.groups {
+        let label = group_label(group);
+        for (kind, found) in &group.kinds {
+            writeln!(text, "{name}{{{label},kind=\"{kind}\"}} {}", found.max_us / 1e6)?;
+        }
+    }
+    Ok(())
+}
+
+/// `cgroup="/robot.slice"`, `thread="ctl*"`.
+fn group_label(found: &GroupReport) -> String {
+    format!("{}=\"{}\"", found.group.noun(), escaped(found.group.pattern()))
 }
 
 fn longest(text: &mut String, report: &Report) -> std::fmt::Result {

@@ -6,11 +6,12 @@ use serde::Serialize;
 
 use crate::{
     balance::Balance,
+    groups::Group,
     histogram::Histogram,
     jobs::JobsReport,
     kinds::{Kind, Kinds},
     memory::{RawThread, RawWorst},
-    snapshot::{Snapshot, State},
+    snapshot::{GroupState, Snapshot, State},
     witness::Unseen,
 };
 
@@ -33,6 +34,10 @@ pub struct Report {
     pub cpus: Vec<CpuReport>,
     /// Real-time threads, the one with the longest latency first.
     pub threads: Vec<ThreadReport>,
+    /// Groups of threads that are counted by themselves, too, as they were asked for.
+    pub groups: Vec<GroupReport>,
+    /// Cgroups that are in no group, because there was no room for them.
+    pub cgroups_without_room: u32,
     /// Wake-ups, by how they ended.
     pub wakeups: Balance,
     /// What the kernel counts by itself, where that is known.
@@ -149,6 +154,18 @@ pub struct ThreadReport {
     pub places: Histogram,
 }
 
+/// A group's part: of all CPUs together.
+#[derive(Clone, Debug, Serialize)]
+pub struct GroupReport {
+    /// Which threads.
+    #[serde(flatten)]
+    pub group: Group,
+    /// From when on, if that is later than the report's beginning.
+    pub from_ns: u64,
+    /// By kind, where anything was counted.
+    pub kinds: BTreeMap<Kind, KindReport>,
+}
+
 /// A kernel's priority in the words of `chrt`: `deadline`, `rt 80`, `nice 0`.
 pub fn priority_words(priority: i32) -> String {
     match priority {
@@ -183,14 +200,7 @@ impl Report {
         let mut cpus = Vec::new();
         for (cpu, states) in (0..).zip(&now.cpus) {
             let before = earlier.cpus.get(cpu as usize);
-            let kinds: BTreeMap<Kind, KindReport> = Kind::ALL
-                .into_iter()
-                .zip(states)
-                .filter_map(|(kind, state)| {
-                    let before = before.and_then(|states| states.get(kind.number()));
-                    Some((kind, KindReport::new(before, state, earlier.time, now.ahead)?))
-                })
-                .collect();
+            let kinds = by_kind(before, states, (earlier.time, now.ahead));
             if !kinds.is_empty() {
                 cpus.push(CpuReport { cpu, kinds });
             }
@@ -212,11 +222,36 @@ impl Report {
             max_us: max_us(&cpus),
             cpus,
             threads,
+            groups: now.groups.iter().map(|group| GroupReport::new(group, earlier, now.ahead)).collect(),
+            cgroups_without_room: now.unlisted,
             wakeups: now.balance.since(&earlier.balance),
             unseen: None,
             not_started: 0,
             jobs: None,
         }
+    }
+}
+
+/// What came since a time, by kind, where anything was counted.
+fn by_kind(
+    before: Option<&[State; Kind::ALL.len()]>,
+    states: &[State],
+    (from, ahead): (u64, u64),
+) -> BTreeMap<Kind, KindReport> {
+    let of_kind = |(kind, state): (Kind, &State)| {
+        let before = before.and_then(|states| states.get(kind.number()));
+        Some((kind, KindReport::new(before, state, from, ahead)?))
+    };
+    Kind::ALL.into_iter().zip(states).filter_map(of_kind).collect()
+}
+
+impl GroupReport {
+    fn new(state: &GroupState, earlier: &Snapshot, ahead: u64) -> Self {
+        let GroupState { group, begun, states } = state;
+        let is_same = |before: &&GroupState| before.begun == *begun && before.group == *group;
+        let before = earlier.groups.iter().find(is_same).map(|before| &before.states);
+        let from = earlier.time.max(*begun);
+        Self { group: group.clone(), from_ns: from + ahead, kinds: by_kind(before, states, (from, ahead)) }
     }
 }
 
@@ -396,6 +431,24 @@ mod tests {
         let report = Report::between(&before, &now, Kinds::ALL);
         assert_eq!((kind(&report).max_us, kind(&report).max_is), (10_241.0, Maximum::AtLeast));
         assert_eq!((kind(&report).overflow, kind(&report).p999_us), (1, 10_241.0));
+    }
+
+    #[test]
+    fn a_group_that_began_anew_has_nothing_of_before() {
+        let of_group = |snapshot: Snapshot, begun| {
+            let states = snapshot.cpus[0].clone();
+            let group = GroupState { group: Group::Cgroup("/robot".into()), begun, states };
+            Snapshot { groups: vec![group], ..snapshot }
+        };
+        let count = |before: &Snapshot, now: &Snapshot| {
+            let report = Report::between(before, now, Kinds::ALL);
+            let group = &report.groups[0];
+            (group.kinds[&Kind::TimerWakeup].count, group.from_ns)
+        };
+        let before = of_group(snapshot(50_000_000, &[3, 900], worst(900_000, 40_000_000)), 7);
+        let now = snapshot(90_000_000, &[3, 900, 5], worst(900_000, 40_000_000));
+        assert_eq!(count(&before, &of_group(now.clone(), 7)), (1, 51_000_000));
+        assert_eq!(count(&before, &of_group(now, 60_000_000)), (3, 61_000_000));
     }
 
     #[test]

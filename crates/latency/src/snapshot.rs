@@ -5,6 +5,7 @@ use tompion_os::{monotonic_ns, realtime_ns};
 
 use crate::{
     balance::Balance,
+    groups::Group,
     histogram::Histogram,
     kinds::Kind,
     memory::{Memory, RawThread, RawWorst},
@@ -23,6 +24,17 @@ pub struct Snapshot {
     /// By CPU and kind.
     pub(crate) cpus: Vec<[State; Kind::ALL.len()]>,
     pub(crate) threads: Vec<RawThread>,
+    pub(crate) groups: Vec<GroupState>,
+    /// Cgroups that are in no group for want of room.
+    pub(crate) unlisted: u32,
+}
+
+/// What a group has, by kind, since it began (CLOCK_MONOTONIC, in nanoseconds).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct GroupState {
+    pub(crate) group: Group,
+    pub(crate) begun: u64,
+    pub(crate) states: [State; Kind::ALL.len()],
 }
 
 /// A histogram, the sum of its latencies in nanoseconds, and the longest of the epoch.
@@ -42,7 +54,7 @@ impl Snapshot {
             histogram: memory.histogram(cpu, kind),
         };
         let cpus = (0..memory.cpus()).map(|cpu| Kind::ALL.map(|kind| state(cpu, kind))).collect();
-        let threads = memory.threads();
+        let (threads, groups) = (memory.threads(), memory.groups().states());
         let time = monotonic_ns();
         Self {
             time,
@@ -51,6 +63,8 @@ impl Snapshot {
             balance: Balance::read(memory),
             cpus,
             threads,
+            groups,
+            unlisted: memory.groups().unlisted(),
         }
     }
 

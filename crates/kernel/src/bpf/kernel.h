@@ -1,7 +1,7 @@
 /*
  * What of the running kernel the programs touch. Only names count: where a field lies in the kernel that is
  * running is looked up in its BTF when the programs are loaded, so fields are left out, and the order is ours.
- * Sources: the kernel's include/linux/{sched,interrupt,blkdev,netdevice,skbuff,hrtimer,binfmts}.h.
+ * Sources: the kernel's include/linux/{sched,interrupt,blkdev,netdevice,skbuff,hrtimer,binfmts,cgroup-defs}.h.
  */
 #ifndef TOMPION_BPF_KERNEL_H
 #define TOMPION_BPF_KERNEL_H
@@ -41,6 +41,28 @@ struct signal_struct {
 	} live;
 };
 
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup_root {
+	s32 hierarchy_id;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup_subsys_state *parent;
+};
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+	struct cgroup_root *root;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
 struct thread_info {
 	u32 status; /* x86 */
 };
@@ -60,6 +82,7 @@ struct task_struct {
 	char comm[16];
 	void *mm;
 	struct signal_struct *signal;
+	struct css_set *cgroups;
 };
 
 struct hrtimer_sleeper {

@@ -13,6 +13,9 @@ const volatile u64 wakes_sleeper = 0;   /* hrtimer_wakeup */
 const volatile u64 ticks = 0;           /* tick_nohz_handler, before Linux 6.8 tick_sched_timer */
 const volatile u64 ends_throttling = 0; /* dl_task_timer */
 
+/* Whether this kernel has control groups. Where it has none, the verifier removes all of that. */
+const volatile u32 has_cgroups = 0;
+
 /* How many wake-ups are kept one by one. Where it is 0, the verifier removes all of that from the programs. */
 const volatile u32 log_entries = 0;
 
@@ -24,6 +27,16 @@ ARRAY(wakes, struct wake, WAKES);
 ARRAY(threads, struct thread, THREADS);
 ARRAY(armed, struct armed, ARMED);
 ARRAY(logged_wakes, struct logged, 1);
+ARRAY(groups, struct group, GROUPS);
+ARRAY(group_places, u64, GROUPS *KINDS *BUCKETS);
+ARRAY(group_worsts, struct worst, 1);
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_HASH);
+	NUMBER(max_entries, CGROUPS);
+	TYPE(key, u64);
+	TYPE(value, u32);
+} cgroups SECTION(".maps");
 
 /* Reads a field behind a pointer that the verifier doesn't know. */
 #define READ(field)                                                                                          \
@@ -91,14 +104,12 @@ static ALWAYS_INLINE u64 expiry_of(struct hrtimer *timer)
 }
 
 /*
- * Keeps the longest of a set; returns it. Who reads it meanwhile sees an odd sequence, or another one than before.
+ * Keeps a latency if it is the longest; returns the longest. Who reads it meanwhile sees an odd sequence, or another one than
+ * before.
  */
-static ALWAYS_INLINE u64 keep_longest(const struct sample *sample, u64 latency, u32 epoch, enum worst_set set)
+static ALWAYS_INLINE u64 keep_longest(
+	struct worst *worst, const struct sample *sample, u64 latency, u32 epoch)
 {
-	u32 place = (sample->cpu * WORST_SETS + set) * WORST_SLOTS + sample->slot;
-	struct worst *worst = bpf_map_lookup_elem(&worsts, &place);
-	if (!worst)
-		return 0;
 	if (worst->epoch == epoch && worst->latency >= latency)
 		return worst->latency;
 	__sync_fetch_and_add(&worst->sequence, 1);
@@ -110,12 +121,20 @@ static ALWAYS_INLINE u64 keep_longest(const struct sample *sample, u64 latency, 
 	worst->woken = sample->woken;
 	worst->tid = sample->tid;
 	worst->priority = sample->priority;
-	worst->other_tid = sample->other->pid;
-	worst->other_priority = sample->other->prio;
+	worst->other_tid = READ(sample->other->pid);
+	worst->other_priority = READ(sample->other->prio);
 	bpf_probe_read_kernel(worst->name, sizeof(worst->name), sample->task->comm);
 	bpf_probe_read_kernel(worst->other_name, sizeof(worst->other_name), sample->other->comm);
 	__sync_fetch_and_add(&worst->sequence, 1);
 	return latency;
+}
+
+/* The same of a set. */
+static ALWAYS_INLINE u64 keep_longest_of(const struct sample *sample, u64 latency, u32 epoch, enum worst_set set)
+{
+	u32 place = (sample->cpu * WORST_SETS + set) * WORST_SLOTS + sample->slot;
+	struct worst *worst = bpf_map_lookup_elem(&worsts, &place);
+	return worst ? keep_longest(worst, sample, latency, epoch) : 0;
 }
 
 /* Keeps a latency that may be the longest since the reset, or of the interval. */
@@ -129,9 +148,10 @@ static ALWAYS_INLINE void keep_worst(const struct sample *sample, u64 latency)
 	u64 of = (u64)epoch << 32 | interval;
 	if (bar->of == of && bar->latency >= latency)
 		return;
-	u64 least = keep_longest(sample, latency, epoch, SINCE_RESET);
+	u64 least = keep_longest_of(sample, latency, epoch, SINCE_RESET);
 	if (interval) {
-		u64 other = keep_longest(sample, latency, interval, interval & 1 ? OF_OTHER_INTERVAL : OF_INTERVAL);
+		enum worst_set set = interval & 1 ? OF_OTHER_INTERVAL : OF_INTERVAL;
+		u64 other = keep_longest_of(sample, latency, interval, set);
 		least = other < least ? other : least;
 	}
 	bar->of = of;
@@ -224,6 +244,94 @@ static ALWAYS_INLINE void add_to_thread(const struct sample *sample)
 	row->worst = latency;
 	row->worst_end = sample->end;
 	bpf_probe_read_kernel(row->name, sizeof(row->name), sample->task->comm);
+}
+
+static ALWAYS_INLINE u64 number_of(struct cgroup *cgroup)
+{
+	struct kernfs_node *node = READ(cgroup->kn);
+	return READ(node->id);
+}
+
+/* Whether a group's name is this one, of so many words, as far as it counts. */
+static ALWAYS_INLINE int is_of(u32 number, const u64 *name, u32 words)
+{
+	struct group *group = bpf_map_lookup_elem(&groups, &number);
+	u64 differs = 0;
+	if (!group)
+		return 0;
+	for (u32 word = 0; word < words; word++)
+		differs |= (name[word] & group->mask[word]) ^ group->name[word];
+	return !differs;
+}
+
+/* A bit for each group that a thread belongs to now. */
+static ALWAYS_INLINE u32 groups_of(const struct control *settings, struct task_struct *task)
+{
+	u32 wanted = settings->groups, by_name = wanted & settings->by_name, found = 0;
+	if (has_cgroups && wanted != by_name) {
+		struct css_set *set = READ(task->cgroups);
+		u64 number = number_of(READ(set->dfl_cgrp));
+		u32 *bits = bpf_map_lookup_elem(&cgroups, &number);
+		found = bits ? *bits & wanted & ~by_name : 0;
+	}
+	if (!by_name)
+		return found;
+	u64 name[2] = {};
+	bpf_probe_read_kernel(name, sizeof(name), task->comm);
+#pragma clang loop unroll(disable)
+	for (u32 number = 0; number < GROUPS; number++)
+		if (by_name >> number & 1 && is_of(number, name, 2))
+			found |= 1u << number;
+	return found;
+}
+
+/*
+ * Counts a latency for a group. CPUs do so at once, so it is done atomically; the longest is kept by each CPU.
+ *
+ * A function that is not static is verified by itself, once, and lies out of the way of threads that are in no group. What it is given
+ * are bytes to the verifier, no pointers.
+ */
+NOINLINE int add_to_group(const struct sample *sample, u32 number, u32 kind)
+{
+	u32 zero = 0;
+	struct group *group = bpf_map_lookup_elem(&groups, &number);
+	struct control *settings = bpf_map_lookup_elem(&control, &zero);
+	if (!sample || !group || !settings || kind >= KINDS)
+		return 0;
+	u64 since = kind <= PREEMPTED ? sample->woken : sample->intended;
+	u64 latency = sample->end > since ? sample->end - since : 0;
+	u32 place = (number * KINDS + kind) * BUCKETS + bucket_of(latency);
+	u64 *count = bpf_map_lookup_elem(&group_places, &place);
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	__sync_fetch_and_add(&group->sums[kind], latency);
+	u32 slot = kind == MISSED_TIMER ? sample->slot : kind;
+	place = (sample->cpu * GROUPS + number) * WORST_SLOTS + slot;
+	struct worst *worst = bpf_map_lookup_elem(&group_worsts, &place);
+	if (worst)
+		keep_longest(worst, sample, latency, settings->epoch);
+	return 0;
+}
+
+/* Counts what has ended, a bit for each kind, for the groups that the thread belongs to. As above. */
+NOINLINE int count_for_groups(const struct sample *sample, u32 kinds)
+{
+	u32 zero = 0;
+	struct control *settings = bpf_map_lookup_elem(&control, &zero);
+	if (!sample || !settings)
+		return 0;
+	u32 found = groups_of(settings, sample->task);
+	kinds &= settings->kinds;
+#pragma clang loop unroll(disable)
+	for (u32 number = 0; number < GROUPS; number++) {
+		if (!(found >> number & 1))
+			continue;
+#pragma clang loop unroll(disable)
+		for (u32 kind = 0; kind < KINDS; kind++)
+			if (kinds >> kind & 1)
+				add_to_group(sample, number, kind);
+	}
+	return 0;
 }
 
 /* Keeps a wake-up, as long as there is room. */
@@ -349,6 +457,8 @@ static ALWAYS_INLINE int expire(struct hrtimer *timer, int soft)
 	sample.tid = READ(sample.task->pid);
 	count(processor, EXPIRED, soft);
 	add(MISSED_TIMER, &sample, sample.intended);
+	if (sample.settings->groups)
+		count_for_groups(&sample, 1u << MISSED_TIMER);
 	return 0;
 }
 
@@ -424,6 +534,8 @@ SECTION("tp_btf/sched_waking") int waking(u64 *arguments)
 	add(TIMER_WAKEUP_ALL, &sample, sample.intended);
 	add_to_thread(&sample);
 	keep(&sample);
+	if (sample.settings->groups)
+		count_for_groups(&sample, 1u << TIMER_WAKEUP_ALL);
 	return 0;
 }
 
@@ -465,6 +577,10 @@ static ALWAYS_INLINE void runs(struct processor *processor, struct wake *wake, s
 	}
 	add_to_thread(sample);
 	keep(sample);
+	if (!sample->settings->groups)
+		return;
+	u32 by_timer = 1u << TIMER_WAKEUP_ALL | (kind == WAKEUP) << TIMER_WAKEUP;
+	count_for_groups(sample, 1u << kind | (sample->intended ? by_timer : 0));
 }
 
 SECTION("tp_btf/sched_switch") int switched(u64 *arguments)
@@ -502,5 +618,54 @@ SECTION("tp_btf/sched_switch") int switched(u64 *arguments)
 	sample.tid = next->pid;
 	sample.priority = after;
 	runs(processor, wake, &sample);
+	return 0;
+}
+
+/* The cgroup of the second version's tree that a tracepoint is about; none of another tree, or if nobody wants to know. */
+static ALWAYS_INLINE struct cgroup *counted(u64 *arguments, struct control **settings)
+{
+	struct cgroup *cgroup = (void *)arguments[0];
+	u32 zero = 0;
+	*settings = bpf_map_lookup_elem(&control, &zero);
+	if (!has_cgroups || !*settings || (*settings)->groups == (*settings)->by_name)
+		return 0;
+	struct cgroup_root *root = READ(cgroup->root);
+	return READ(root->hierarchy_id) ? 0 : cgroup;
+}
+
+/* A cgroup was made: it belongs to what the one above it does, and to groups that have its path. */
+SECTION("tp_btf/cgroup_mkdir") int cgroup_made(u64 *arguments)
+{
+	struct control *settings;
+	struct cgroup *made = counted(arguments, &settings);
+	if (!made)
+		return 0;
+	u32 wanted = settings->groups & ~settings->by_name;
+	struct cgroup_subsys_state *above = READ(made->self.parent);
+	u64 number = number_of((void *)above - OFFSET_OF(struct cgroup, self));
+	u32 *inherited = bpf_map_lookup_elem(&cgroups, &number);
+	u32 bits = inherited ? *inherited & wanted : 0;
+	u64 path[NAME_WORDS] = {};
+	bpf_probe_read_kernel_str(path, sizeof(path), (const void *)arguments[1]);
+#pragma clang loop unroll(disable)
+	for (u32 group = 0; group < GROUPS; group++)
+		if (wanted >> group & 1 && is_of(group, path, NAME_WORDS))
+			bits |= 1u << group;
+	if (!bits)
+		return 0;
+	number = number_of(made);
+	if (bpf_map_update_elem(&cgroups, &number, &bits, 0))
+		__sync_fetch_and_add(&settings->unlisted, 1);
+	return 0;
+}
+
+SECTION("tp_btf/cgroup_rmdir") int cgroup_removed(u64 *arguments)
+{
+	struct control *settings;
+	struct cgroup *removed = counted(arguments, &settings);
+	if (!removed)
+		return 0;
+	u64 number = number_of(removed);
+	bpf_map_delete_elem(&cgroups, &number);
 	return 0;
 }

@@ -1,6 +1,7 @@
 /*
- * What the monitor's programs and their readers share: six arrays that are mapped into readers. Programs write them,
- * each field by the program that is named; the reader is crates/latency/src/memory.rs, whose numbers are these.
+ * What the monitor's programs and their readers share: nine arrays that are mapped into readers. Programs write them,
+ * each field by the program that is named; the readers are crates/latency/src/memory.rs and groups/memory.rs, whose
+ * numbers are these.
  * Times are CLOCK_MONOTONIC, in nanoseconds. Counters never go back: readers subtract what they knew before.
  *
  *   control     one entry (struct control)
@@ -9,10 +10,17 @@
  *   worsts      for each CPU, set and slot the longest latency (struct worst)
  *   wakes       by the low bits of a thread's number: the wake-up that has not ended yet (struct wake)
  *   threads     a row for each real-time thread (struct thread)
+ *   groups       whose wake-ups are counted by themselves, too (struct group)
+ *   group_places for each group and kind BUCKETS numbers, as in `histograms`
+ *   group_worsts for each CPU, group and slot the longest latency (struct worst)
  *
  * and one that is the programs' own:
  *
  *   armed       by the low bits of its address: a timer that was armed after its time (struct armed)
+ *
+ * and a hash table:
+ *
+ *   cgroups     by a cgroup's number: a bit for each group that it belongs to; readers and programs
  *
  * and one for who compares wake-ups one by one, which has but one entry otherwise:
  *
@@ -24,7 +32,7 @@
 #include "kernel.h"
 
 /* Of this layout. Readers of another one leave the arrays alone. */
-#define LAYOUT_VERSION 4
+#define LAYOUT_VERSION 5
 
 /* Priorities below this are real-time; those of SCHED_DEADLINE are below 0 (include/linux/sched/prio.h). */
 #define FIRST_ORDINARY 100
@@ -74,7 +82,10 @@ struct control {
 	u32 epoch;     /* readers: a change makes all maxima begin anew */
 	u32 kinds;     /* readers: a bit for each kind that is counted */
 	u32 interval;  /* readers: the history's; a change makes its maxima begin anew; 0: nobody keeps one yet */
-	u32 unused[10];
+	u32 groups;    /* readers: a bit for each of `groups` that is counted */
+	u32 by_name;   /* readers: of these, those of threads of a name; the others are of cgroups */
+	u32 unlisted;  /* both: cgroups for which there was no room in `cgroups` */
+	u32 unused[7];
 };
 
 /* A timer whose handler runs. */
@@ -165,6 +176,19 @@ struct thread {
 	u64 places[PLACES];
 };
 
+#define GROUPS 8
+#define CGROUPS 4096
+#define NAME_WORDS 32
+
+/* Threads that are counted by themselves, too: of a name, or in a cgroup of a path and below it. */
+struct group {
+	u64 begun; /* the reader: since when; it tells one group from the next in this place */
+	u64 unused;
+	u64 sums[KINDS];      /* programs, of any CPU: of all latencies, in nanoseconds */
+	u64 mask[NAME_WORDS]; /* the reader: of the name or path, what counts */
+	u64 name[NAME_WORDS]; /* the reader: what that must be */
+};
+
 #define ARMED 4096
 
 struct armed {
@@ -184,6 +208,7 @@ struct logged {
 _Static_assert(sizeof(struct control) == 64 && sizeof(struct processor) == 520, "as the reader has it");
 _Static_assert(sizeof(struct worst) == 96 && sizeof(struct wake) == 32, "as the reader has it");
 _Static_assert(sizeof(struct thread) == 3160 && sizeof(struct logged) == 32, "as the reader has it");
+_Static_assert(sizeof(struct group) == 576, "as the reader has it");
 
 #define ARRAY(name, entry, entries)                                                                          \
 	struct {                                                                                             \

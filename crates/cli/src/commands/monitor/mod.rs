@@ -2,6 +2,7 @@
 
 mod catch;
 mod explain;
+mod groups;
 mod history;
 mod job_table;
 mod jobs;
@@ -42,6 +43,7 @@ use keep::{Beside, Keeping};
     sudo tompion monitor --duration 10s        # what happens in ten seconds\n  \
     sudo tompion monitor --once --json         # what was counted so far, for programs\n  \
     sudo tompion monitor --kinds timer-wakeup  # count only this from now on; --kinds all for everything\n  \
+    sudo tompion monitor --cgroup robot.slice  # its threads by themselves, too, from now on\n  \
     sudo tompion monitor --listen 0.0.0.0:9464 # a page for Prometheus, at /metrics\n  \
     sudo tompion monitor --history             # keep it for years, every five minutes\n  \
     sudo tompion monitor report --last week    # what the history says\n  \
@@ -114,6 +116,8 @@ struct Watch {
     /// What is counted from now on: kinds by their names, with commas; or `all` [default: as before; at first all]
     #[arg(long, value_name = "KINDS", value_parser = kinds)]
     kinds: Option<Kinds>,
+    #[command(flatten)]
+    groups: groups::Wish,
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -141,7 +145,7 @@ impl Watch {
     /// Whether anything was asked for that only the display understands.
     fn is_asked_for(&self) -> bool {
         let is_shown = self.once || self.json || self.duration.is_some() || self.kinds.is_some();
-        is_shown || self.is_to_last() || self.jobs.is_asked_for()
+        is_shown || self.is_to_last() || self.jobs.is_asked_for() || self.groups.is_asked_for()
     }
 
     /// Whether anything was asked for that goes on until the user ends it, also without a terminal.
@@ -189,6 +193,14 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<()> {
     let (mut monitor, begun) = Monitor::begin(name, watch.kinds.unwrap_or(Kinds::ALL))?;
     if let (Some(kinds), Begun::Before) = (watch.kinds, begun) {
         monitor.set_kinds(kinds);
+    }
+    if let Err(error) = watch.groups.begin(&monitor) {
+        // What was refused leaves nothing behind.
+        if begun == Begun::Now {
+            drop(monitor);
+            Monitor::stop(name)?;
+        }
+        return Err(error);
     }
     let _session = watch.jobs.begin(name, &mut monitor, inheritance)?;
     if watch.catch.is_asked_for() {

@@ -7,7 +7,7 @@ use tompion_latency::{
     CpuReport, Histogram, Kind, KindReport, Late, Maximum, Report, ThreadReport, of_all_cpus, steps,
 };
 
-use super::job_table;
+use super::{groups, job_table};
 use crate::{
     messages::{counted, grouped, harmless},
     units,
@@ -36,9 +36,14 @@ pub fn frame(report: &Report, (columns, rows): (u16, u16)) -> String {
     let mut text = String::new();
     head(&mut text, report);
     kinds(&mut text, &report.cpus, wide);
-    report.jobs.iter().for_each(|found| job_table::jobs(&mut text, found, wide));
     let mut foot = String::new();
     sums(&mut foot, report);
+    // Threads keep half of what is left.
+    let mut tables = String::new();
+    groups::tables(&mut tables, report, wide);
+    let left = usize::from(rows).saturating_sub(text.lines().count() + foot.lines().count());
+    text.push_str(&groups::shortened(&tables, left / 2));
+    report.jobs.iter().for_each(|found| job_table::jobs(&mut text, found, wide));
     // Two lines above the threads, one that says how many are left out, and one that stays empty.
     let used = text.lines().count() + foot.lines().count() + 4;
     threads(&mut text, report, wide, usize::from(rows).saturating_sub(used));
@@ -53,7 +58,9 @@ pub fn whole(report: &Report) -> String {
     let mut text = String::new();
     head(&mut text, report);
     kinds(&mut text, &report.cpus, true);
+    groups::tables(&mut text, report, true);
     worst(&mut text, &report.cpus, "%H:%M:%S%.6f");
+    groups::worst(&mut text, &report.groups);
     report.jobs.iter().for_each(|found| job_table::jobs(&mut text, found, true));
     threads(&mut text, report, true, usize::MAX);
     sums(&mut text, report);
@@ -139,25 +146,34 @@ pub fn kinds(text: &mut String, cpus: &[CpuReport], wide: bool) {
     for (kind, histogram) in of_all_cpus(cpus) {
         let of_cpus = || cpus.iter().filter_map(|cpu| cpu.kinds.get(&kind));
         let Some(most) = of_cpus().max_by(|one, other| one.max_us.total_cmp(&other.max_us)) else { continue };
-        let below = |share: u64| {
-            let ns = histogram.below(share).unwrap_or(0) as f64;
-            microseconds((ns / 1000.0).min(most.max_us))
-        };
-        let bars = if wide { distribution(&histogram) } else { String::new() };
-        let _ = writeln!(
-            text,
-            "{:<21}{:>13}{:>11}{:>11}{:>11}{BOLD}{:>11}{END}  {CYAN}{bars}{END}",
-            kind.words(),
-            grouped(histogram.count()),
-            below(500),
-            below(990),
-            below(999),
-            longest(most.max_us, most.max_is)
-        );
+        kind_row(text, (kind.words(), &histogram), (most.max_us, most.max_is), wide);
     }
     if cpus.is_empty() {
         let _ = writeln!(text, "no real-time thread was woken yet");
     }
+}
+
+/// A line of such a table.
+pub fn kind_row(
+    text: &mut String,
+    (name, histogram): (&str, &Histogram),
+    (max_us, max_is): (f64, Maximum),
+    wide: bool,
+) {
+    let below = |share: u64| {
+        let ns = histogram.below(share).unwrap_or(0) as f64;
+        microseconds((ns / 1000.0).min(max_us))
+    };
+    let bars = if wide { distribution(histogram) } else { String::new() };
+    let _ = writeln!(
+        text,
+        "{name:<21}{:>13}{:>11}{:>11}{:>11}{BOLD}{:>11}{END}  {CYAN}{bars}{END}",
+        grouped(histogram.count()),
+        below(500),
+        below(990),
+        below(999),
+        longest(max_us, max_is)
+    );
 }
 
 /// The longest of each CPU and kind; when it was in this format.
