@@ -8,6 +8,7 @@ mod affinity;
 mod bpf;
 mod clock;
 mod closing;
+mod counter;
 mod descriptors;
 mod detached;
 mod environment;
@@ -39,6 +40,7 @@ pub use clock::{
     tsc, tsc_is_usable, tsc_state,
 };
 pub use closing::{close_elsewhere, close_side_by_side};
+pub use counter::Counter;
 pub use descriptors::{hand_down, take_inherited, take_own_table};
 pub use detached::{READY_DESCRIPTOR, Ready, say_ready, start_detached};
 pub use environment::put_into_environment;

@@ -24,7 +24,7 @@ pub struct ProbePlace<'a> {
 /// The second version of the structure of `perf_event_open(2)`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct EventAttributes {
+pub(crate) struct EventAttributes {
     kind: u32,
     size: u32,
     config: u64,
@@ -36,6 +36,13 @@ struct EventAttributes {
     breakpoint_type: u32,
     target: u64,
     offset: u64,
+}
+
+impl EventAttributes {
+    /// Of a counter.
+    pub(crate) fn of_counter(kind: u32, config: u64) -> Self {
+        Self { kind, config, ..Self::default() }
+    }
 }
 
 /// What `bpf(2)` wants for a link to an event.
@@ -51,6 +58,8 @@ struct LinkAttributes {
 const LINK_CREATE: libc::c_long = 28;
 const PERF_EVENT: u32 = 41;
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
+/// For events that are not a CPU's.
+const ANY_CPU: u32 = 0;
 
 /// Has a program run at a place, on all CPUs and in all processes, until the result is closed, or its owner has ended.
 /// The program is told the cookie.
@@ -58,13 +67,14 @@ const CLOSE_ON_EXEC: libc::c_ulong = 8;
 /// # Errors
 /// `EACCES` without CAP_PERFMON, `ENOENT` where there is no such function or file, and what else the system says.
 pub fn attach_probe(program: BorrowedFd<'_>, place: ProbePlace<'_>, cookie: u64) -> io::Result<OwnedFd> {
-    let event = open_event(&EventAttributes {
+    let attributes = EventAttributes {
         kind: place.kind,
         config: place.config,
         target: place.target.as_ptr() as u64,
         offset: place.offset,
         ..EventAttributes::default()
-    })?;
+    };
+    let event = open_event(&attributes, ANY_CPU)?;
     // The link holds the event.
     attach_program(program, &event, cookie)
 }
@@ -75,20 +85,20 @@ pub fn attach_probe(program: BorrowedFd<'_>, place: ProbePlace<'_>, cookie: u64)
 pub fn open_tracepoint(id: u32) -> io::Result<OwnedFd> {
     const TRACEPOINT: u32 = 2;
     const DISABLED: u64 = 1;
-    open_event(&EventAttributes {
+    let attributes = EventAttributes {
         kind: TRACEPOINT,
         config: id.into(),
         sample_period: 1,
         flags: DISABLED,
         ..EventAttributes::default()
-    })
+    };
+    open_event(&attributes, ANY_CPU)
 }
 
-/// Source: `perf_event_open(2)`. What the attributes point to must live.
-fn open_event(attributes: &EventAttributes) -> io::Result<OwnedFd> {
+/// Of all processes, by way of a CPU. Source: `perf_event_open(2)`. What the attributes point to must live.
+pub(crate) fn open_event(attributes: &EventAttributes, cpu: u32) -> io::Result<OwnedFd> {
     let attributes = EventAttributes { size: size_of::<EventAttributes>() as u32, ..*attributes };
-    // All processes, by way of the first CPU; no group.
-    let (pid, cpu, group): (libc::pid_t, libc::c_int, libc::c_int) = (-1, 0, -1);
+    let (pid, cpu, group): (libc::pid_t, libc::c_int, libc::c_int) = (-1, cpu as libc::c_int, -1);
     let call = libc::SYS_perf_event_open;
     // SAFETY: the structure and the text that it points to live throughout the call; the descriptor is new.
     let event = unsafe { libc::syscall(call, &raw const attributes, pid, cpu, group, CLOSE_ON_EXEC) };

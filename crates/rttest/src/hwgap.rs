@@ -11,8 +11,6 @@
 pub mod tracer;
 
 use std::{
-    fs::File,
-    os::unix::fs::FileExt,
     sync::{
         Arc, Barrier,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -21,7 +19,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tompion_os::{monotonic_ns, sleep_until, tsc_in_place};
+use tompion_os::{Counter, monotonic_ns, sleep_until, tsc_in_place};
 
 use crate::{
     Error,
@@ -104,8 +102,6 @@ pub struct Outcome {
 
 /// So many gaps are kept of each CPU; all are counted.
 pub const MOST: usize = 10_000;
-/// Intel's counter of system management interrupts. Source: Software Developer's Manual, volume 4, MSR_SMI_COUNT.
-const SMI_COUNT: u64 = 0x34;
 
 /// Looks for gaps until the time is over, or `stop` says so.
 ///
@@ -136,20 +132,12 @@ pub fn run(config: &Config, stop: &Arc<AtomicBool>) -> Result<Outcome, Error> {
     outcome.at_once = at_once(&outcome.gaps, config.cpus.len());
     if outcome.cpus.iter().any(|measured| measured.smi.is_none()) {
         outcome.could_not.push(
-            "count system management interrupts: the processor has no such counter, or /dev/cpu/*/msr can't be read \
-             (as root: modprobe msr)"
+            "count system management interrupts: the processor has no such counter, is a hypervisor's, or perf doesn't give it \
+             (as root it does)"
                 .into(),
         );
     }
     Ok(outcome)
-}
-
-/// The counter of system management interrupts.
-fn smi_count(cpu: u32) -> Option<u64> {
-    let file = File::open(format!("/dev/cpu/{cpu}/msr")).ok()?;
-    let mut bytes = [0; 8];
-    file.read_exact_at(&mut bytes, SMI_COUNT).ok()?;
-    Some(u64::from_le_bytes(bytes))
 }
 
 /// What a thread keeps of its gaps. All memory is there from the beginning.
@@ -185,7 +173,9 @@ fn look(
     let mut found = Found::new();
     let mut witness = Witness::new(cpu, rate);
     let prepared = prepare(Wish { cpu, priority: Some(config.priority) });
-    let smi = smi_count(cpu);
+    let firmware = Counter::of_firmware(cpu).ok();
+    let smi_count = || firmware.as_ref()?.read().ok();
+    let smi = smi_count();
     together.wait();
     let begin = monotonic_ns();
     let end = begin + config.duration.as_nanos() as u64;
@@ -196,7 +186,7 @@ fn look(
         looked_ns += turn_of(cpu, (width, config.threshold), rate, (&mut witness, &mut found));
         turn += window.max(1);
     }
-    let smi = smi.zip(smi_count(cpu)).map(|(before, after)| after.wrapping_sub(before));
+    let smi = smi.zip(smi_count()).map(|(before, after)| after.wrapping_sub(before));
     let causes = found.causes.into_iter().filter(|sum| sum.gaps != 0).collect();
     (Measured { prepared, looked_ns, causes, smi }, found.gaps)
 }

@@ -172,6 +172,7 @@ struct pt_regs {
 enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_RINGBUF = 27,
@@ -190,6 +191,7 @@ static long (*const bpf_probe_read_kernel)(void *to, u32 size, const void *from)
 static long (*const bpf_probe_read_user_str)(void *to, u32 size, const void *from) = (void *)114;
 static long (*const bpf_probe_read_kernel_str)(void *to, u32 size, const void *from) = (void *)115;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
+static u64 (*const bpf_perf_event_read)(void *map, u64 flags) = (void *)22;
 static long (*const bpf_get_stack)(void *ctx, void *to, u32 size, u64 flags) = (void *)67;
 static u64 (*const bpf_get_current_cgroup_id)(void) = (void *)80;
 static void *(*const bpf_ringbuf_reserve)(void *map, u64 size, u64 flags) = (void *)131;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Cause, History, Noted, Question, Segment,
+    firmware::interrupts,
     moments::{Moment, Thread, What},
     timeline::{Piece, SOFT_INTERRUPTS, State, pieces},
 };
@@ -265,16 +266,41 @@ impl<'a> Case<'a> {
         Charge { cause, who: self.name(thread), tid: thread.tid, code }
     }
 
+    fn others(&self, cpu: u32) -> impl Iterator<Item = &'a Noted> {
+        self.history.cpus.iter().zip(0..).filter(move |(_, other)| *other != cpu).map(|(noted, _)| noted)
+    }
+
+    /// Whether no other CPU did anything.
+    fn is_quiet_elsewhere(&self, cpu: u32, piece: &Piece) -> bool {
+        let tenth = (piece.end - piece.begin) / 10;
+        let middle = piece.begin + tenth..piece.end - tenth;
+        self.others(cpu).all(|noted| {
+            noted.known_from <= piece.begin
+                && !noted.moments.iter().any(|moment| middle.contains(&moment.time))
+        })
+    }
+
+    /// What firmware has done, if it came in a piece in which the CPU seemed to stand still, or to let no interrupt through. It stops
+    /// all CPUs at once: where others went on, only what has no other reason is charged to it.
+    fn or_firmware(&self, cpu: u32, piece: &Piece, charge: Charge) -> Charge {
+        let may_be = match charge.cause {
+            Cause::LateTimer => true,
+            Cause::InterruptsOff | Cause::PreemptionOff | Cause::IdleExit => {
+                piece.end - piece.begin >= OWN_PATH && self.is_quiet_elsewhere(cpu, piece)
+            }
+            _ => false,
+        };
+        let count = if may_be { interrupts(self.noted(cpu), piece.begin, piece.end) } else { 0 };
+        match count {
+            0 => charge,
+            1 => Charge { who: "1 SMI".into(), ..Charge::nobody(Cause::Firmware) },
+            _ => Charge { who: format!("{count} SMIs"), ..Charge::nobody(Cause::Firmware) },
+        }
+    }
+
     /// Whether no CPU did anything, and timers of others were late, too.
     fn is_silent_everywhere(&self, cpu: u32, piece: &Piece) -> bool {
         let length = piece.end - piece.begin;
-        let others =
-            || self.history.cpus.iter().zip(0..).filter(|(_, other)| *other != cpu).map(|(noted, _)| noted);
-        let middle = piece.begin + length / 10..piece.end - length / 10;
-        let is_quiet = |noted: &Noted| {
-            noted.known_from <= piece.begin
-                && !noted.moments.iter().any(|moment| middle.contains(&moment.time))
-        };
         let has_late_timer = |noted: &Noted| {
             noted.moments.iter().any(|Moment { time, what }| match what {
                 What::TimerEntry { intended, .. } => {
@@ -284,7 +310,7 @@ impl<'a> Case<'a> {
                 _ => false,
             })
         };
-        length >= SILENCE && others().all(is_quiet) && others().any(has_late_timer)
+        length >= SILENCE && self.is_quiet_elsewhere(cpu, piece) && self.others(cpu).any(has_late_timer)
     }
 
     /// What was interrupted on a CPU at a time, by the stack that was noted there.
@@ -304,7 +330,7 @@ impl<'a> Case<'a> {
     }
 
     fn segment(&self, cpu: u32, piece: &Piece, charge: Charge) -> Segment {
-        let Charge { cause, who, tid, code } = charge;
+        let Charge { cause, who, tid, code } = self.or_firmware(cpu, piece, charge);
         Segment { begin: piece.begin, end: piece.end, cpu, cause, who, tid, code }
     }
 

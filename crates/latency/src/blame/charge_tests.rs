@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::blame::Cause::{
-    HardInterrupt, HigherPriority, IdleExit, InterruptsOff, LateTimer, OwnPath, PreemptionOff, SoftInterrupt,
-    Unknown,
+    Firmware, HardInterrupt, HigherPriority, IdleExit, InterruptsOff, LateTimer, OwnPath, PreemptionOff,
+    SoftInterrupt, Unknown,
 };
 
 const LATE: u32 = 7;
@@ -116,6 +116,59 @@ fn given_kernel_code_that_takes_no_interrupt_then_interrupts_are_off_in_it() {
 fn given_a_program_that_takes_no_interrupt_then_the_timer_came_late() {
     let found = charged(&question(401, 402, 407), vec![cpu(&interrupt(400, 2, 407))]);
     assert_eq!(found, told(&[(LateTimer, 300, ""), (OwnPath, 7, "")]));
+}
+
+/// So many SMIs since a time, in microseconds.
+const fn firmware(count: u32, since: u64) -> What {
+    What::Firmware { count, since: since * US }
+}
+
+#[test]
+fn given_a_processor_that_stands_still_and_counts_smis_then_it_was_firmware() {
+    let late = [(Firmware, 300), (OwnPath, 7)];
+    let case = question(401, 402, 407);
+    let found = |history| {
+        let found = charged(&case, history);
+        found.iter().map(|(cause, length, _)| (*cause, *length)).collect::<Vec<_>>()
+    };
+    // In a program, in the kernel, and idle: the counter is read when the timer's interrupt comes at last.
+    let idle: Vec<_> = interrupt(400, 2, 407).into_iter().skip(1).chain([(5, switch(0, HOG))]).collect();
+    for mut moments in [interrupt(400, 1, 407), interrupt(400, 2, 407), idle] {
+        moments.push((400, firmware(2, 50)));
+        moments.sort_by_key(|moment| moment.0);
+        let quiet = cpu(&[(10, switch(0, HOG)), (402, hard("local timer")), (403, EXIT)]);
+        assert_eq!(found(vec![cpu(&moments), quiet]), late);
+    }
+    let mut moments = interrupt(400, 1, 407);
+    moments.insert(1, (400, firmware(2, 50)));
+    assert_eq!(charged(&case, vec![cpu(&moments)])[0].2, "2 SMIs");
+}
+
+#[test]
+fn given_smis_where_others_went_on_or_at_another_time_then_the_cause_is_another() {
+    let with = |moment: (u64, What), stack: u32| {
+        let mut moments = interrupt(400, stack, 407);
+        moments.push(moment);
+        moments.sort_by_key(|moment| moment.0);
+        cpu(&moments)
+    };
+    let first = |history| charged(&question(401, 402, 407), history)[0].0;
+    let busy = cpu(&[(10, switch(0, HOG)), (250, hard("irq 24 eth0")), (251, EXIT)]);
+    // Firmware stops all CPUs: another one took an interrupt meanwhile.
+    assert_eq!(first(vec![with((400, firmware(1, 50)), 1), busy.clone()]), InterruptsOff);
+    // A program can't turn interrupts off, so nothing else explains that.
+    assert_eq!(first(vec![with((400, firmware(1, 50)), 2), busy]), Firmware);
+    // They came before, or to another CPU.
+    assert_eq!(first(vec![with((90, firmware(1, 50)), 2)]), LateTimer);
+    let elsewhere = cpu(&[(10, switch(0, HOG)), (405, firmware(1, 50))]);
+    assert_eq!(first(vec![cpu(&interrupt(400, 2, 407)), elsewhere]), LateTimer);
+    // Who ran instead is seen, whatever firmware did.
+    let mut moments = interrupt(100, 1, 400);
+    moments[0].1 = switch(5, 0);
+    moments.push((399, firmware(1, 50)));
+    moments.sort_by_key(|moment| moment.0);
+    let found = charged(&question(101, 102, 400), vec![cpu(&moments)]);
+    assert_eq!(found.last().map(|segment| segment.0), Some(HigherPriority));
 }
 
 #[test]
@@ -295,7 +348,7 @@ fn whatever_the_moments_are_the_segments_are_the_latency() {
             let mut moments: Vec<Moment> = (0..random(60))
                 .map(|_| {
                     let tid = [0, 5, LATE, HOG][random(4) as usize];
-                    let what = match random(11) {
+                    let what = match random(12) {
                         0 => switch(tid, [0, 5, LATE, HOG][random(4) as usize]),
                         1 => hard("x"),
                         2 => EXIT,
@@ -310,6 +363,7 @@ fn whatever_the_moments_are_the_segments_are_the_latency() {
                             to: random(5) as u32,
                         },
                         9 => What::Idle(None),
+                        10 => What::Firmware { count: random(3) as u32, since: random(600) * US },
                         _ => What::Stack(random(4) as u32),
                     };
                     // Some at the ends of time.

@@ -12,6 +12,7 @@
 //! [`Cause::Unknown`], and says so.
 
 mod charge;
+mod firmware;
 mod job;
 mod moments;
 mod timeline;
@@ -19,6 +20,7 @@ mod timeline;
 use serde::{Deserialize, Serialize};
 
 pub use charge::charge;
+pub use firmware::interrupts_of_all;
 pub use job::{charge_job, place_of};
 pub use moments::{Decoded, MOMENT_SIZE, MOMENTS, Moment, SIDE_HEAD, Thread, What, decode};
 pub use timeline::SOFT_INTERRUPTS;
@@ -39,6 +41,8 @@ pub enum Cause {
     SoftInterrupt,
     /// The processor did nothing of the kernel's: the timer's interrupt came late from hardware, or the hypervisor had it.
     LateTimer,
+    /// The processor's firmware had it: system management interrupts came meanwhile.
+    Firmware,
     /// The processor was idle, and had to wake up.
     IdleExit,
     /// What the kernel needs to handle the interrupt, to wake the thread and to switch to it.
@@ -53,13 +57,14 @@ pub enum Cause {
 
 impl Cause {
     /// All, in the order in which tables have them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::InterruptsOff,
         Self::PreemptionOff,
         Self::HigherPriority,
         Self::HardInterrupt,
         Self::SoftInterrupt,
         Self::LateTimer,
+        Self::Firmware,
         Self::IdleExit,
         Self::OwnPath,
         Self::Work,
@@ -76,6 +81,7 @@ impl Cause {
             Self::HardInterrupt => "hard-interrupt",
             Self::SoftInterrupt => "soft-interrupt",
             Self::LateTimer => "late-timer",
+            Self::Firmware => "firmware",
             Self::IdleExit => "idle-exit",
             Self::OwnPath => "own-path",
             Self::Work => "work",
@@ -93,6 +99,7 @@ impl Cause {
             Self::HardInterrupt => "interrupt",
             Self::SoftInterrupt => "soft interrupt",
             Self::LateTimer => "hardware or hypervisor",
+            Self::Firmware => "firmware (SMI)",
             Self::IdleExit => "idle exit",
             Self::OwnPath => "wake-up and switch",
             Self::Work => "its own work",

@@ -82,6 +82,13 @@ pub enum What {
     Idle(Option<u32>),
     /// The stack of this number belongs to the moment before.
     Stack(u32),
+    /// Firmware had the processor.
+    Firmware {
+        /// So often.
+        count: u32,
+        /// Since this time.
+        since: u64,
+    },
 }
 
 /// Something that happened on a CPU.
@@ -150,6 +157,7 @@ fn moment_of(bytes: &[u8]) -> Option<Moment> {
         9 => What::Migration { thread: thread(first), from: second, to: word_of as u32 },
         10 => What::Idle((first != u32::MAX).then_some(first)),
         11 => What::Stack(first),
+        12 => What::Firmware { count: first, since: word_of },
         _ => return None,
     };
     Some(Moment { time: word(bytes, 0), what })

@@ -62,7 +62,7 @@ impl State {
             What::TimerEntry { function, .. } => self.timer = Some(*function),
             What::TimerExit => self.timer = None,
             What::Woken { runs, .. } => self.see_priority(*runs),
-            What::Migration { .. } | What::Idle(_) | What::Stack(_) => {}
+            What::Migration { .. } | What::Idle(_) | What::Stack(_) | What::Firmware { .. } => {}
         }
     }
 }

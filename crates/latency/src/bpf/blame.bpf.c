@@ -10,7 +10,11 @@
 
 const char licence_of_programs[] SECTION("license") = "Dual MIT/GPL";
 
+/* Whether the processor counts system management interrupts. Else the verifier removes all of that. */
+const volatile u32 counts_firmware = 0;
+
 #define BPF_RB_FORCE_WAKEUP 2
+#define BPF_F_CURRENT_CPU 0xffffffffull
 /* A timer this share of the lowest limit late is worth a stack. */
 #define WORTH_A_STACK 4
 
@@ -18,6 +22,8 @@ const char licence_of_programs[] SECTION("license") = "Dual MIT/GPL";
 struct now {
 	u32 expected; /* another CPU has woken a real-time thread for this one */
 	u32 hard;     /* so many handlers of interrupts run */
+	u64 firmware; /* what the counter said */
+	u64 looked;   /* and when; 0: nobody has looked yet */
 };
 
 ARRAY(settings, struct settings, 1);
@@ -25,6 +31,13 @@ ARRAY(sides, struct side, 2);
 ARRAY(stacks, struct stack, 2);
 ARRAY(nows, struct now, 1);
 ARRAY(selector, u64, 1);
+
+struct {
+	NUMBER(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	NUMBER(max_entries, 1);
+	TYPE(key, u32);
+	TYPE(value, u32);
+} firmware_counts SECTION(".maps");
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_RINGBUF);
@@ -103,6 +116,27 @@ static ALWAYS_INLINE void count_hard(u32 cpu, s32 change)
 		now->hard += change;
 }
 
+/* Whether firmware had the processor since somebody looked. Interrupts are off. */
+static ALWAYS_INLINE void look_for_firmware(const struct here *here)
+{
+	struct now *now = counts_firmware ? now_of(here->cpu) : 0;
+	if (!now)
+		return;
+	u64 count = bpf_perf_event_read(&firmware_counts, BPF_F_CURRENT_CPU);
+	/* The highest numbers are errors: of a CPU that was off when counters were opened. */
+	if ((s64)count < 0)
+		return;
+	u64 came = count - now->firmware, since = now->looked;
+	now->firmware = count;
+	now->looked = bpf_ktime_get_ns();
+	if (!since || !came)
+		return;
+	struct open open = begin(here, FIRMWARE);
+	open.moment->first = came;
+	open.moment->word = since;
+	done(open);
+}
+
 static ALWAYS_INLINE int note(enum what what, u32 first, u32 second)
 {
 	struct here here;
@@ -150,7 +184,19 @@ static ALWAYS_INLINE int is_idle(void)
 		return note(HARD_EXIT, arguments[0], vector);                                                \
 	}
 
-INTERRUPT(local_timer, LOCAL_TIMER)
+SECTION("tp_btf/local_timer_entry") int local_timer_begins(u64 *arguments)
+{
+	struct here here;
+	if (counts_firmware && look_around(&here))
+		look_for_firmware(&here);
+	return note(HARD_ENTRY, arguments[0], LOCAL_TIMER);
+}
+
+SECTION("tp_btf/local_timer_exit") int local_timer_ends(u64 *arguments)
+{
+	return note(HARD_EXIT, arguments[0], LOCAL_TIMER);
+}
+
 INTERRUPT(call_function, CALL_FUNCTION)
 INTERRUPT(call_function_single, CALL_FUNCTION_SINGLE)
 INTERRUPT(irq_work, IRQ_WORK)
@@ -355,6 +401,7 @@ SECTION("tp_btf/sched_switch") int switches(u64 *arguments)
 	u64 limit = limit_of(here.settings, &ended, name, now);
 	if (!limit)
 		return 0;
+	look_for_firmware(&here);
 	struct late late = {
 		.woken = ended.woken, .intended = ended.intended, .fired = ended.fired, .end = now,
 		.limit = limit, .tid = next->pid, .pid = next->tgid, .priority = priority, .cpu = here.cpu,

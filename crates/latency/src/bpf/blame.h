@@ -8,6 +8,7 @@
  *   selector   one entry: the settings' side once more, for programs of user space, who may only read it
  *   crossings  the kernel's ring for messages: one for each late wake-up that flipped the sides (struct crossing)
  *   nows       programs' own, by CPU: what they know of each other
+ *   firmware_counts  by CPU the processor's counter of system management interrupts, where it has one
  *
  *   moment     │ time │ place │ what, priority │ first, second │ word │ name │   48 bytes
  */
@@ -34,6 +35,7 @@ enum what {
 	MIGRATION,       /* thread       from          to                   its          its */
 	IDLE,            /* state; ~0: its end */
 	STACK,           /* number */
+	FIRMWARE,        /* how many                   since when */
 };
 
 /* Added to the priority of the thread that runs, which may have changed since it was switched to; 0 is none. */

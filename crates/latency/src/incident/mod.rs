@@ -15,7 +15,7 @@ use tompion_session::write_told;
 
 use crate::{
     Error, Kind,
-    blame::{Cause, Question, Segment, charge, charge_job},
+    blame::{Cause, Question, Segment, charge, charge_job, interrupts_of_all},
     jobs::{Release, Wake},
     report::{Report, priority_words},
     watch::Caught,
@@ -96,6 +96,9 @@ pub struct Incident {
     pub causes: Vec<Share>,
     /// What it is made of; their sum is the latency.
     pub segments: Vec<Segment>,
+    /// How many system management interrupts (firmware) may have come meanwhile; none where nobody counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smis: Option<u64>,
     /// Wake-ups that were too late and have no incident, because they came too soon after this command's last one.
     pub not_saved_before: u64,
     /// What is missing, one line each.
@@ -131,6 +134,7 @@ impl Incident {
             },
             job: caught.job.clone(),
             question: question.clone(),
+            smis: caught.counts_firmware.then(|| interrupts_of_all(history, question.begin(), question.end)),
             causes: shares(&segments, latency_ns),
             segments,
             not_saved_before,
@@ -256,6 +260,7 @@ impl Segment {
             Cause::HardInterrupt => format!("the interrupt `{who}` was handled"),
             Cause::SoftInterrupt => format!("the soft interrupt `{who}` ran"),
             Cause::LateTimer => "hardware or a hypervisor had the processor".into(),
+            Cause::Firmware => format!("firmware had the processor ({who})"),
             Cause::IdleExit => "the processor woke up from idle".into(),
             Cause::OwnPath => "the kernel woke the thread and switched to it".into(),
             Cause::Work => "was its own work".into(),

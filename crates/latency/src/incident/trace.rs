@@ -145,7 +145,7 @@ fn told(what: &What, time: u64, thread: &Thread) -> Option<(KernelClass, Vec<u8>
             let moved = payload.half(thread.tid as i32).half(thread.priority - NO_PRIORITY);
             (KernelClass::Migration, moved.half(*from as i32).half(*to as i32).name(&thread.name).done())
         }
-        What::Idle(_) | What::Stack(_) => return None,
+        What::Idle(_) | What::Stack(_) | What::Firmware { .. } => return None,
     })
 }
 

@@ -7,6 +7,7 @@
 //! The programs are there only while somebody watches: their descriptors are this process's. They count nothing; that is the
 //! [`Monitor`](crate::Monitor)'s business, behind whose programs they are attached.
 
+mod firmware;
 mod memory;
 mod rule;
 
@@ -22,7 +23,7 @@ use aya::{
     programs::{ProgramError, tp_btf::BtfTracePointLink},
 };
 use tompion_kernel::{Error as KernelError, chain, refused, stacks::KernelSymbols};
-use tompion_os::SharedMap;
+use tompion_os::{Counter, SharedMap};
 
 use crate::{
     Error,
@@ -77,6 +78,7 @@ pub struct Watch {
     /// The messages' descriptor, by which one can wait for them.
     waiting: OwnedFd,
     symbols: KernelSymbols,
+    counts_firmware: bool,
     /// Programs are attached as long as these are there.
     _links: Vec<BtfTracePointLink>,
     ebpf: Ebpf,
@@ -97,6 +99,8 @@ pub struct Caught {
     pub refused: u64,
     /// The job that missed its deadline, if it isn't about a wake-up.
     pub job: Option<MissedJob>,
+    /// Whether system management interrupts were counted.
+    pub counts_firmware: bool,
 }
 
 /// Keeps what was noted, from any thread of this process.
@@ -117,15 +121,22 @@ impl Watch {
     /// # Errors
     /// If nothing counts under the name, or the kernel refuses the programs.
     pub fn begin(name: &str, rules: &[Rule]) -> Result<Self, Error> {
+        Self::begin_counting(name, rules, &firmware::counters(tompion_os::possible_cpus()))
+    }
+
+    /// With these counters of system management interrupts, by CPU.
+    fn begin_counting(name: &str, rules: &[Rule], counters: &[(u32, Counter)]) -> Result<Self, Error> {
         let pins = Pins::of(name)?;
         let symbols = KernelSymbols::of_this_kernel();
         let btf = Btf::from_sys_fs().map_err(|error| KernelError::Types(chain(&error)))?;
         let cpus = tompion_os::possible_cpus();
         // The loader finds arrays of others by their plain names, in a folder of its own.
         let folder = pins.prepare()?;
-        let ebpf = share_processors(pins.folder(), &folder).and_then(|()| load(&btf, &folder, cpus));
+        let ebpf = share_processors(pins.folder(), &folder)
+            .and_then(|()| load(&btf, &folder, cpus, !counters.is_empty()));
         pins::remove(&folder);
         let mut ebpf = ebpf?;
+        firmware::give(counters, &ebpf)?;
         let memory = map(&ebpf, cpus)?;
         memory.set_rules(rules);
         let messages = ebpf.take_map("crossings");
@@ -144,7 +155,15 @@ impl Watch {
         }
         memory.begin(tompion_os::monotonic_ns());
         memory.arm();
-        Ok(Self { memory, messages, waiting, symbols, _links: links, ebpf })
+        Ok(Self {
+            memory,
+            messages,
+            waiting,
+            symbols,
+            counts_firmware: !counters.is_empty(),
+            _links: links,
+            ebpf,
+        })
     }
 
     /// Becomes readable when a wake-up was late.
@@ -185,7 +204,8 @@ impl Watch {
             cpu: crossing.cpu,
             stack: self.names(&crossing.stack),
         };
-        Caught { crossing, question, history, overwritten, refused, job: None }
+        let counts_firmware = self.counts_firmware;
+        Caught { crossing, question, history, overwritten, refused, job: None, counts_firmware }
     }
 
     /// What was noted on a side: overwritten moments by CPU, and how many were not whole.
@@ -248,7 +268,8 @@ impl Watch {
             other_name: String::new(),
             stack: Vec::new(),
         };
-        Caught { crossing, question, history, overwritten, refused, job: Some(job) }
+        let counts_firmware = self.counts_firmware;
+        Caught { crossing, question, history, overwritten, refused, job: Some(job), counts_firmware }
     }
 
     /// For who finds out by itself that something was late.
@@ -287,12 +308,15 @@ impl Watch {
     }
 }
 
-fn load(btf: &Btf, folder: &Path, cpus: u32) -> Result<Ebpf, Error> {
+fn load(btf: &Btf, folder: &Path, cpus: u32, counts_firmware: bool) -> Result<Ebpf, Error> {
+    let counts_firmware = u32::from(counts_firmware);
     let mut loader = EbpfLoader::new();
     for (name, entries) in memory::ENTRIES {
         loader.set_max_entries(name, cpus * entries);
     }
     loader
+        .set_max_entries(firmware::MAP, cpus)
+        .set_global("counts_firmware", &counts_firmware, true)
         .btf(Some(btf))
         .map_pin_path(folder)
         .load(OBJECT)

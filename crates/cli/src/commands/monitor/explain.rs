@@ -13,7 +13,10 @@ use tompion_latency::{
     incident::{Incident, MissedJob},
 };
 
-use crate::{messages::harmless, units};
+use crate::{
+    messages::{counted, harmless},
+    units,
+};
 
 const BOLD: &str = "\x1b[1m";
 const DIM: &str = "\x1b[2m";
@@ -104,6 +107,9 @@ fn whole(incident: &Incident, folder: &Path) -> String {
     line(&mut text, incident);
     shares(&mut text, incident);
     segments(&mut text, incident);
+    if let Some(smis) = incident.smis.filter(|smis| *smis > 0) {
+        let _ = writeln!(text, "{DIM}{} came meanwhile{END}", counted(smis, "system management interrupt"));
+    }
     for problem in &incident.problems {
         let _ = writeln!(text, "{DIM}{}{END}", harmless(problem));
     }
@@ -130,6 +136,7 @@ fn style(cause: Cause) -> (&'static str, char) {
         Cause::HardInterrupt => ("\x1b[34m", 'X'),
         Cause::SoftInterrupt => ("\x1b[36m", 'S'),
         Cause::LateTimer => ("\x1b[91m", 'L'),
+        Cause::Firmware => ("\x1b[95m", 'F'),
         Cause::IdleExit => ("\x1b[32m", 'Z'),
         Cause::OwnPath => ("\x1b[2m", '.'),
         Cause::Work => ("\x1b[92m", 'W'),
