@@ -125,10 +125,10 @@ def put(source, target, mode=0o755):
     target.chmod(mode)
 
 
-def program(work, name):
+def program(work, name, *flags):
     """One of the end-to-end tests' programs, built."""
     source, output = ROOT / f"crates/cli/tests/programs/{name}.c", work / name
-    run("cc", "-O2", "-pthread", "-I", ROOT / "include", source, "-L", BUILD, "-ltompion", "-o", output)
+    run("cc", "-O2", "-pthread", "-I", ROOT / "include", *flags, source, "-L", BUILD, "-ltompion", "-o", output)
     return output
 
 

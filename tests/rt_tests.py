@@ -3,10 +3,12 @@
 
 given  Debian's real-time kernel with the same binary
 when   npt, cyclic by every way of waking and under every scheduler (while the monitor counts), preempt and hwgap run in it,
-       `doctor --rt` looks at it, and a command runs behind a shield
+       `doctor --rt` looks at it, and a command runs behind a shield; while the monitor keeps what makes a thread late, one
+       above it has its CPU for 60 ms
 then   each gives its result as it does elsewhere: loops and events are as many as asked for, the monitor has seen every
        wake-up and its sums agree, priorities hold, the kernel's own tracers have looked, the kernel is known as a
-       real-time one, the shielded command had its CPU for itself and everything is as it was before
+       real-time one, the shielded command had its CPU for itself and everything is as it was before; each incident has its
+       folder, which charges it to the thread above; the late thread's cgroup has all of its wake-ups
 
 The emulator's times say nothing, and are not judged. Exits with 77 where an emulator, the kernel, or a tool is missing.
 """
@@ -19,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from power_cut import BUILD, Guest, initramfs, kernel, left_out, put, run
+from power_cut import BUILD, Guest, initramfs, kernel, left_out, program, put, run
 from rt_kernel import KERNEL, MODULES
 
 CYCLIC = [("nanosleep", "fifo"), ("timerfd", "rr"), ("timer", "deadline"), ("futex", "other")]
@@ -48,6 +50,12 @@ try npt-kernel tompion test npt --trace kernel --loops 20k --rate 50k --json
 try begun tompion monitor --once --json
 %s
 try monitor tompion monitor --once --json
+mkdir /sys/fs/cgroup/robot
+sh -c 'echo 0 > /sys/fs/cgroup/robot/cgroup.procs; exec late' &
+late=$!
+try late timeout 150 tompion monitor --threshold victim=30ms --most 3 --pause 0s --incidents late --cgroup robot
+kill $late
+try grouped tompion monitor --once --json
 try stopped tompion monitor stop
 try left ls -A /sys/fs/bpf /run
 try preempt tompion test preempt --rounds 50 --json
@@ -116,6 +124,35 @@ def check_monitor(found):
     return woken
 
 
+def incidents(folder, kept):
+    """The incidents in a folder, as `explain` tells them."""
+    folders = sorted(path for path in folder.iterdir() if path.name.startswith("tompion-incident-"))
+    assert len(folders) == kept, folders
+    for path in folders:
+        incident = json.loads(run(BUILD / "tompion", "monitor", "explain", "--json", path))
+        assert sum(segment["end"] - segment["begin"] for segment in incident["segments"]) == incident["latency_ns"], incident
+        yield incident, run(BUILD / "tompion", "monitor", "explain", path)
+        # The folder is a trace.
+        events = run(BUILD / "tompion", "print", path)
+        assert "sched_switch" in events and "sched_waking" in events, events[-400:]
+
+
+def check_late(found, folder):
+    """The emulator may stand still at any time; but most of it the thread above has done."""
+    code, out, err = found["late"]
+    assert code == 0 and len(out.splitlines()) == 3 and "3 incidents kept of " in err, found["late"]
+    told = list(incidents(folder / "late", 3))
+    for incident, text in told:
+        assert incident["thread"]["name"] == "victim" and incident["thread"]["priority"] == "rt 80", text
+    firsts = [text for incident, text in told if incident["causes"][0]["cause"] == "higher-priority"]
+    assert sum("hog (thread " in text.splitlines()[0] for text in firsts) >= 2, [text for _, text in told]
+    groups = succeeded(found, "grouped")["groups"]
+    kinds = groups[0]["kinds"]
+    assert groups[0]["cgroup"] == "/robot" and kinds["timer-wakeup-all"]["max_us"] >= 30000, groups
+    longest = kinds["timer-wakeup-all"]["worst"]
+    assert longest["name"] in ("victim", "hog"), longest
+
+
 def check_machine(found):
     # Exit code 1: something is bad for real time, an emulator's machine at least.
     code, out, err = found["doctor"]
@@ -149,7 +186,7 @@ def test(work, vmlinuz):
     tape, folder = work / "tape", work / "results"
     with tape.open("wb") as out:
         out.truncate(64 << 20)
-    image = initramfs(work, vmlinuz, [], {"init": INIT % cyclic}, MODULES)
+    image = initramfs(work, vmlinuz, [program(work, "late")], {"init": INIT % cyclic}, MODULES)
     begin = time.monotonic()
     lines = Guest(vmlinuz, image, [tape], "loglevel=0").finish()
     assert "PACKED" in lines, "\n".join(lines[-40:])
@@ -159,6 +196,7 @@ def test(work, vmlinuz):
     check_npt(found)
     check_cyclic(found)
     wakeups = check_monitor(found)
+    check_late(found, folder)
     settings, samples = check_machine(found)
     check_shield(found)
     print(
@@ -169,7 +207,7 @@ def test(work, vmlinuz):
 
 
 def main():
-    for tool in ("qemu-system-x86_64", "busybox", "cpio", "strip", "ldd", "tar"):
+    for tool in ("qemu-system-x86_64", "busybox", "cpio", "cc", "strip", "ldd", "tar"):
         if not shutil.which(tool):
             left_out(f"{tool} is missing (apt install qemu-system-x86 busybox-static cpio)")
     if not (BUILD / "libtompion-npt.so").exists():
