@@ -63,7 +63,8 @@ fn can_pin(cpu: u32) -> bool {
     attempt.join().unwrap_or(false)
 }
 
-/// Gets for the calling thread what can be had. Memory is locked last, when all of it is there.
+/// Gets for the calling thread what can be had. Memory is locked before the priority is raised: all of it is brought in then, and in
+/// a real-time kernel threads that do so at once wait for each other's locks a thousand times.
 pub fn prepare(wish: Wish) -> Prepared {
     let mut prepared = Prepared { cpu: wish.cpu, ..Prepared::default() };
     match tompion_os::set_affinity(0, &[wish.cpu]) {
@@ -73,6 +74,7 @@ pub fn prepare(wish: Wish) -> Prepared {
             prepared.could_not.push(format!("stay on CPU {}: {}", wish.cpu, reason(&error)));
         }
     }
+    lock_memory(&mut prepared);
     if let Some(priority) = wish.priority {
         match tompion_os::run_fifo(priority) {
             Ok(()) => prepared.fifo = Some(priority),
@@ -82,7 +84,6 @@ pub fn prepare(wish: Wish) -> Prepared {
             )),
         }
     }
-    lock_memory(&mut prepared);
     prepared
 }
 
