@@ -140,6 +140,9 @@ fn what_is_no_incident_is_said() {
     let wrong = run(tompion().args(["monitor", "--threshold", "soon"])).exited(2).err;
     assert!(wrong.contains("expected a time"), "{wrong}");
     run(tompion().args(["monitor", "--pause", "1s"])).exited(2);
+    let rules = ["--threshold", "1ms"].repeat(17);
+    let many = run(tompion().arg("monitor").args(rules)).exited(2).err;
+    assert!(many.contains("expected at most 16 limits (--threshold), found 17"), "{many}");
 }
 
 #[test]

@@ -25,6 +25,9 @@ pub struct Balance {
     pub open: u64,
     /// What the sums disagree by. Anything but 0 is a mistake of the monitor's.
     pub difference: i64,
+    /// Of all these, how many are in no thread's row, because there was none left: they are counted by CPU alone.
+    #[serde(default)]
+    pub without_row: u64,
 }
 
 /// How often the sums are read if they don't agree: threads are woken while they are read.
@@ -32,10 +35,21 @@ const MOST_ATTEMPTS: usize = 20;
 
 impl Balance {
     pub(crate) fn of(counts: &[u64; COUNTS], open: u64) -> Self {
-        let [woken, wakeup, shared, preempted, not_slept, replaced, displaced, ..] = *counts;
+        let [woken, wakeup, shared, preempted, not_slept, replaced, displaced, _, without_row] = *counts;
         let ended = wakeup + shared + preempted + not_slept + replaced + displaced;
         let difference = woken as i64 - ended as i64 - open as i64;
-        Self { woken, wakeup, shared, preempted, not_slept, replaced, displaced, open, difference }
+        Self {
+            woken,
+            wakeup,
+            shared,
+            preempted,
+            not_slept,
+            replaced,
+            displaced,
+            open,
+            difference,
+            without_row,
+        }
     }
 
     /// Reads all sums, again and again until they agree. While threads are woken, what happened between two readings is
@@ -72,6 +86,7 @@ impl Balance {
             displaced: self.displaced.saturating_sub(earlier.displaced),
             open: self.open,
             difference: self.difference,
+            without_row: self.without_row.saturating_sub(earlier.without_row),
         }
     }
 }
@@ -82,12 +97,13 @@ mod tests {
 
     #[test]
     fn what_began_has_ended_or_goes_on() {
-        let counts = [100, 80, 5, 5, 6, 2, 1, 70, 0];
+        let counts = [100, 80, 5, 5, 6, 2, 1, 70, 9];
         assert_eq!(Balance::of(&counts, 1).difference, 0);
         assert_eq!(Balance::of(&counts, 0).difference, 1);
         assert_eq!(Balance::of(&counts, 3).difference, -2);
-        let earlier = Balance::of(&[60, 50, 5, 2, 3, 0, 0, 0, 0], 0);
+        let earlier = Balance::of(&[60, 50, 5, 2, 3, 0, 0, 0, 2], 0);
         let since = Balance::of(&counts, 1).since(&earlier);
         assert_eq!((since.woken, since.wakeup, since.shared, since.not_slept), (40, 30, 0, 3));
+        assert_eq!(since.without_row, 7);
     }
 }

@@ -11,6 +11,7 @@
 
 mod balance;
 pub mod blame;
+mod code;
 pub mod exporter;
 mod groups;
 mod histogram;
@@ -22,6 +23,8 @@ pub mod kinds;
 mod log;
 mod memory;
 mod monitor;
+#[cfg(test)]
+mod own;
 mod pins;
 pub mod plot;
 mod programs;
@@ -36,6 +39,7 @@ pub use groups::{Cgroups, Found, Group, MOST_GROUPS};
 pub use histogram::{Histogram, steps};
 pub use kinds::{Kind, Kinds};
 pub use log::{Log, Wakeup};
+pub use memory::THREADS as MOST_THREADS;
 pub use monitor::{Begun, Monitor, obstacles};
 pub use report::{CpuReport, GroupReport, KindReport, Late, Maximum, Report, ThreadReport, of_all_cpus};
 pub use snapshot::Snapshot;

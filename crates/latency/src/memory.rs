@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// `LAYOUT_VERSION`.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 pub(crate) const KINDS: usize = Kind::ALL.len();
 /// Places of a histogram: one for each microsecond, and what is longer.
@@ -26,14 +26,17 @@ pub(crate) const SLOTS: usize = KINDS + 1;
 /// Since the reset, and two intervals of the history's by turns.
 const SETS: usize = 3;
 const WAKES: usize = 65_536;
-const THREADS: usize = 1024;
+/// How many threads have rows.
+pub const THREADS: usize = 1024;
 const PLACES: usize = 384;
 
 pub(crate) const CONTROL: usize = 64;
 const PROCESSOR: usize = 520;
-pub(crate) const WORST: usize = 96;
+pub(crate) const WORST: usize = 232;
+/// Addresses of a stack.
+const DEPTH: usize = 16;
 const WAKE: usize = 32;
-const THREAD: usize = 3160;
+const THREAD: usize = 3168;
 
 const BEGUN: usize = 0;
 const LAYOUT: usize = 8;
@@ -42,7 +45,8 @@ const SETTINGS: usize = 16;
 const INTERVAL: usize = 20;
 const FIRST_COUNT: usize = 200;
 const FIRST_SUM: usize = 328;
-const FIRST_PLACE: usize = 88;
+const FIRST_PLACE: usize = 96;
+const SLEPT: usize = 72;
 
 /// How many counts there are (`enum count`).
 pub const COUNTS: usize = 9;
@@ -82,6 +86,9 @@ pub struct RawWorst {
     pub other_priority: i32,
     pub name: String,
     pub other_name: String,
+    /// Where it ended: addresses in the kernel, the innermost first.
+    #[serde(default)]
+    pub stack: Vec<u64>,
 }
 
 /// A thread's row.
@@ -99,6 +106,19 @@ pub struct RawThread {
     pub misses: u64,
     pub name: String,
     pub histogram: Histogram,
+}
+
+/// What a thread's row says of its sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slept {
+    /// The row's.
+    pub key: u64,
+    /// The thread.
+    pub tid: u32,
+    /// Wake-ups that were seen where it had slept.
+    pub seen: u64,
+    /// How often it had slept before the first of these, by the scheduler's own count.
+    pub before: u64,
 }
 
 impl Memory {
@@ -250,24 +270,30 @@ impl Memory {
             last: word(&bytes, 40),
             worst: (half(&bytes, 20) == epoch).then(|| (word(&bytes, 48), word(&bytes, 56))),
             misses: word(&bytes, 64),
-            name: text(bytes.get(72..88)),
+            name: text(bytes.get(80..96)),
             histogram,
         })
     }
 
-    /// How many wake-ups a thread's row has where it had slept: its key, and the number.
-    pub fn slept(&self) -> impl Iterator<Item = (u64, u32, u64)> + '_ {
+    /// How often threads slept and were seen to run again.
+    pub fn slept(&self) -> impl Iterator<Item = Slept> + '_ {
         (0..THREADS).filter_map(|row| {
             let word = |offset: usize| self.threads.word(row * THREAD + offset).load(Ordering::Relaxed);
-            let (key, count) = (word(0), word(24).saturating_sub(word(32)));
-            (key != 0).then(|| (key, self.threads.half(row * THREAD + 8).load(Ordering::Relaxed), count))
+            let (key, seen) = (word(0), word(24).saturating_sub(word(32)));
+            let tid = self.threads.half(row * THREAD + 8).load(Ordering::Relaxed);
+            // A row that was just taken has no thread yet.
+            (key != 0 && tid != 0).then(|| Slept { key, tid, seen, before: word(SLEPT) })
         })
+    }
+
+    fn rows_taken(&self) -> usize {
+        (0..THREADS).filter(|row| self.threads.word(row * THREAD).load(Ordering::Relaxed) != 0).count()
     }
 
     /// Gives back the rows of threads that have ended, when most are taken.
     pub fn forget_threads(&self, has_ended: impl Fn(u32) -> bool) {
         const MANY: usize = THREADS / 4 * 3;
-        if self.slept().count() < MANY {
+        if self.rows_taken() < MANY {
             return;
         }
         for row in 0..THREADS {
@@ -335,6 +361,7 @@ pub(crate) fn worst_at(array: &SharedMap, slot: usize, epoch: u32) -> Option<Raw
             other_priority: half(&bytes, 60) as i32,
             name: text(bytes.get(64..80)),
             other_name: text(bytes.get(80..96)),
+            stack: stack(&bytes),
         });
     }
     None
@@ -353,6 +380,13 @@ fn begin_of(place: usize) -> u64 {
     }
 }
 
+/// Of a longest latency's bytes.
+fn stack(bytes: &[u8; WORST]) -> Vec<u64> {
+    const SIZE: usize = 96;
+    let frames = ((word(bytes, SIZE) as i64).max(0) as usize / 8).min(DEPTH);
+    (1..=frames).map(|frame| word(bytes, SIZE + frame * 8)).collect()
+}
+
 fn word(bytes: &[u8], offset: usize) -> u64 {
     let read = bytes.get(offset..offset + 8).and_then(|bytes| bytes.try_into().ok());
     read.map_or(0, u64::from_ne_bytes)
@@ -368,6 +402,10 @@ fn text(bytes: Option<&[u8]>) -> String {
     let name = bytes.unwrap_or_default().split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(name).into_owned()
 }
+
+#[cfg(test)]
+#[path = "rows_tests.rs"]
+mod rows_tests;
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@ use tompion_kernel::Obstacle;
 use crate::{
     Error,
     balance::Balance,
+    code::Names,
     groups::{self, Found, Group},
     jobs::Jobs,
     kinds::Kinds,
@@ -33,6 +34,7 @@ pub struct Monitor {
     pins: Pins,
     memory: Memory,
     witness: Witness,
+    names: Names,
     jobs: Option<Jobs>,
     /// Of the folder with the pins, by which it is known: another one may take its place.
     inode: u64,
@@ -124,7 +126,7 @@ impl Monitor {
             });
         }
         let inode = inode(&pins);
-        Ok(Self { pins, memory, witness: Witness::default(), jobs: None, inode })
+        Ok(Self { pins, memory, witness: Witness::default(), names: Names::default(), jobs: None, inode })
     }
 
     /// Ends counting and forgets what was counted. False if nothing counted.
@@ -186,7 +188,12 @@ impl Monitor {
         self.jobs.as_ref()
     }
 
-    /// Compares with the scheduler's own count, from the first look at each thread on ([`Unseen`]).
+    /// Compares with the scheduler's own count from now on ([`Unseen`]), not from the beginning.
+    pub fn look_from_now(&mut self) {
+        self.witness.begin_anew(&self.memory);
+    }
+
+    /// Compares with the scheduler's own count: of threads that are gone, nobody can do that any more.
     pub fn look(&mut self) {
         self.witness.look(&self.memory);
     }
@@ -208,6 +215,7 @@ impl Monitor {
         report.unseen = (unseen.slept > 0).then_some(unseen);
         report.not_started = programs::not_started(self.pins.folder());
         report.jobs = self.jobs.as_ref().map(Jobs::report);
+        self.names.tell(&mut report);
         self.forget_threads();
         report
     }

@@ -22,8 +22,8 @@ pub static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), 
 /// Programs and their tracepoints. The beginnings of wake-ups are attached last, their ends first: what began is seen to end.
 const PROGRAMS: [(&str, &str); 7] = [
     ("switched", "sched_switch"),
-    ("expired_hard", "hrtimer_expire_exit"),
-    ("expired_soft", "hrtimer_expire_exit"),
+    ("expired_first", "hrtimer_expire_exit"),
+    ("expired_second", "hrtimer_expire_exit"),
     ("arm", "hrtimer_start"),
     ("expire_hard", "hrtimer_expire_entry"),
     ("expire_soft", "hrtimer_expire_entry"),

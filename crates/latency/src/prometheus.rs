@@ -113,6 +113,12 @@ fn wakeups(text: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(text, "tompion_wakeups_total{{end=\"{end}\"}} {count}")?;
     }
     let others = [
+        (
+            "tompion_wakeups_without_row_total",
+            "counter",
+            "Wake-ups that are in no thread's numbers, because there were more threads than rows.",
+            sums.without_row as i64,
+        ),
         ("tompion_wakeups_begun_total", "counter", "Real-time wake-ups that began.", sums.woken as i64),
         (
             "tompion_sums_difference",
@@ -133,13 +139,16 @@ fn wakeups(text: &mut String, report: &Report) -> std::fmt::Result {
     }
     let Some(unseen) = report.unseen else { return Ok(()) };
     let name = "tompion_wakeups_unseen";
+    head(text, name, "gauge", "Of tompion_wakeups_slept those that the monitor did not see.")?;
+    writeln!(text, "{name} {}", unseen.unseen)?;
+    let name = "tompion_wakeups_slept";
     head(
         text,
         name,
         "gauge",
-        "Wake-ups that the scheduler counted and the monitor did not see, since it looks on.",
+        "How often real-time threads slept since each was first seen, by the scheduler's own count.",
     )?;
-    writeln!(text, "{name} {}", unseen.unseen)
+    writeln!(text, "{name} {}", unseen.slept)
 }
 
 fn threads(text: &mut String, report: &Report) -> std::fmt::Result {

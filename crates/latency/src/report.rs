@@ -122,6 +122,13 @@ pub struct Late {
     pub other_name: String,
     /// Its priority, in words.
     pub other_priority: String,
+    /// The code that held the CPU, where that is known: functions of the kernel's, the innermost first. Of a timer what its interrupt
+    /// interrupted; of a wake-up where the other one left the CPU.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub code: Vec<String>,
+    /// The same as the programs have it.
+    #[serde(skip)]
+    pub(crate) stack: Vec<u64>,
 }
 
 /// A thread's part: from the intended expiry to running where a timer woke it, else from the wake-up to running.
@@ -166,10 +173,11 @@ pub struct GroupReport {
     pub kinds: BTreeMap<Kind, KindReport>,
 }
 
-/// A kernel's priority in the words of `chrt`: `deadline`, `rt 80`, `nice 0`.
+/// A kernel's priority in the words of `chrt`: `deadline`, `rt 80`, `nice 0`; `stop` is that of the threads which stop a CPU.
 pub fn priority_words(priority: i32) -> String {
     match priority {
-        ..0 => "deadline".into(),
+        ..-1 => "stop".into(),
+        -1 => "deadline".into(),
         0..100 => format!("rt {}", 99 - priority),
         _ => format!("nice {}", priority - 120),
     }
@@ -326,6 +334,8 @@ impl Late {
             other_tid: worst.other_tid,
             other_name: worst.other_name.clone(),
             other_priority: priority_words(worst.other_priority),
+            code: Vec::new(),
+            stack: worst.stack.clone(),
         }
     }
 }
@@ -378,6 +388,7 @@ mod tests {
             other_priority: 120,
             name: "robot".into(),
             other_name: "swapper/0".into(),
+            stack: Vec::new(),
         }
     }
 
@@ -453,8 +464,8 @@ mod tests {
 
     #[test]
     fn priorities_are_those_of_chrt() {
-        assert_eq!([-1, 0, 19, 98, 120, 139].map(priority_words).join(" "), {
-            "deadline rt 99 rt 80 rt 1 nice 0 nice 19"
+        assert_eq!([-2, -1, 0, 19, 98, 120, 139].map(priority_words).join(" "), {
+            "stop deadline rt 99 rt 80 rt 1 nice 0 nice 19"
         });
     }
 }

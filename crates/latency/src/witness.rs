@@ -12,7 +12,7 @@ use crate::memory::Memory;
 /// What the scheduler counted and we did not see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Unseen {
-    /// Times that threads slept, by the scheduler, since they were first looked at.
+    /// Times that threads slept, by the scheduler, since the first wake-up of each that was counted.
     pub slept: u64,
     /// Of these without a wake-up that we saw.
     pub unseen: u64,
@@ -34,7 +34,7 @@ pub struct Witness {
 
 #[derive(Debug)]
 struct Seen {
-    /// Wake-ups that we had seen, and times that it had slept, at the first look.
+    /// Wake-ups that we had seen, and times that it had slept, when comparing begins.
     first: (u64, u64),
     unseen: Unseen,
 }
@@ -49,17 +49,26 @@ impl Seen {
 }
 
 impl Witness {
-    /// Looks at all threads, and says what is known of them since each was first looked at.
+    /// Forgets what was unseen until now: what comes from now on is compared.
+    pub(crate) fn begin_anew(&mut self, memory: &Memory) {
+        *self = Self::default();
+        for row in memory.slept() {
+            let Some(slept) = times_slept(row.tid) else { continue };
+            self.threads.insert(row.key, Seen { first: (row.seen, slept), unseen: Unseen::default() });
+        }
+    }
+
+    /// Looks at all threads, and says what is known of them: of each since its first wake-up that was counted, whoever looks when.
     pub(crate) fn look(&mut self, memory: &Memory) -> Unseen {
-        let before: BTreeMap<u64, (u32, u64)> =
-            memory.slept().map(|(key, tid, seen)| (key, (tid, seen))).collect();
+        let before: BTreeMap<u64, u32> = memory.slept().map(|row| (row.key, row.tid)).collect();
         let slept: BTreeMap<u64, u64> =
-            before.iter().filter_map(|(key, (tid, _))| Some((*key, times_slept(*tid)?))).collect();
-        // Both later for the second look and earlier for the first: nothing is called unseen because of when we looked.
-        for (key, _, seen) in memory.slept() {
-            let (Some(slept), Some((_, before))) = (slept.get(&key), before.get(&key)) else { continue };
-            let first = (*before, *slept);
-            self.threads.entry(key).or_insert(Seen { first, unseen: Unseen::default() }).look(seen, *slept);
+            before.iter().filter_map(|(key, tid)| Some((*key, times_slept(*tid)?))).collect();
+        // What we have seen is read later than what the scheduler has: nothing is called unseen because of when we looked.
+        for row in memory.slept() {
+            let Some(slept) = slept.get(&row.key) else { continue };
+            let first = (0, row.before);
+            let seen = self.threads.entry(row.key);
+            seen.or_insert(Seen { first, unseen: Unseen::default() }).look(row.seen, *slept);
         }
         let gone = &mut self.gone;
         self.threads.retain(|key, seen| {
@@ -73,8 +82,17 @@ impl Witness {
     }
 }
 
-/// How often a thread has slept. Source: `voluntary_ctxt_switches` in `proc_pid_status(5)`.
+/// How often a thread has slept; none of one that is ordinary: it is counted only while it inherits a real-time priority, and sleeps at
+/// other times. Source: `policy` in `proc_pid_stat(5)`, `voluntary_ctxt_switches` in `proc_pid_status(5)`.
 fn times_slept(tid: u32) -> Option<u64> {
+    /// Behind the name, which ends with the last parenthesis.
+    const POLICY: usize = 38;
+    const REAL_TIME: [&str; 3] = ["1", "2", "6"];
+    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
+    let policy = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(POLICY)?;
+    if !REAL_TIME.contains(&policy) {
+        return None;
+    }
     let text = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
 }
@@ -98,9 +116,15 @@ mod tests {
 
     #[test]
     fn the_kernel_counts_how_often_a_thread_slept() {
-        let before = times_slept(tompion_os::gettid()).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(1));
-        assert!(times_slept(tompion_os::gettid()).unwrap() > before);
-        assert_eq!(times_slept(u32::MAX), None);
+        assert_eq!((times_slept(tompion_os::gettid()), times_slept(u32::MAX)), (None, None));
+        let sleeper = std::thread::spawn(|| {
+            if let Err(error) = tompion_os::run_fifo(1) {
+                return eprintln!("SKIPPED, no real-time priority here: {error}");
+            }
+            let before = times_slept(tompion_os::gettid()).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            assert!(times_slept(tompion_os::gettid()).unwrap() > before);
+        });
+        sleeper.join().unwrap();
     }
 }

@@ -117,6 +117,24 @@ fn the_longest_is_known_in_its_parts() {
 }
 
 #[test]
+fn the_code_that_had_the_cpu_is_named() {
+    let Some(own) = Own::new("code") else { return };
+    let mut monitor = own.begin();
+    // Where all that is longest came while programs ran, there is none.
+    for _ in 0..20 {
+        sleep_in_real_time(200);
+        let report = monitor.report(None);
+        let kinds = report.cpus.iter().flat_map(|cpu| cpu.kinds.values());
+        let codes: Vec<_> = kinds.filter_map(|kind| Some(&kind.worst.as_ref()?.code)).collect();
+        if codes.iter().any(|code| code.iter().any(|function| function.contains('+'))) {
+            return println!("{codes:?}");
+        }
+        monitor.reset().unwrap();
+    }
+    panic!("no longest latency has any code");
+}
+
+#[test]
 fn counting_goes_on_without_a_reader_and_a_reset_loses_nothing() {
     let Some(own) = Own::new("resumed") else { return };
     drop(own.begin());

@@ -3,6 +3,7 @@
 use std::{
     fs, io,
     os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    sync::OnceLock,
 };
 
 use crate::{
@@ -39,9 +40,7 @@ impl Counter {
     /// `Unsupported` where the processor has none, and below a hypervisor, whose host's interrupts are not counted; else as
     /// [`Counter::open`].
     pub fn of_firmware(cpu: u32) -> io::Result<Self> {
-        let processor = fs::read_to_string("/proc/cpuinfo")?;
-        let flags = processor.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
-        if flags.split_whitespace().any(|flag| flag == "hypervisor") {
+        if is_below_hypervisor() {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let (kind, config) = named("msr", "smi").ok_or(io::ErrorKind::Unsupported)?;
@@ -81,6 +80,16 @@ impl Counter {
         let updated = unsafe { libc::syscall(libc::SYS_bpf, UPDATE_ELEMENT, &raw const attributes, size) };
         check(updated as libc::c_int).map(drop)
     }
+}
+
+/// Whether the processor says that it is a hypervisor's. On large machines that takes milliseconds, and is asked once for each CPU.
+fn is_below_hypervisor() -> bool {
+    static IS: OnceLock<bool> = OnceLock::new();
+    *IS.get_or_init(|| {
+        let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let flags = processor.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+        flags.split_whitespace().any(|flag| flag == "hypervisor")
+    })
 }
 
 /// The numbers of an event that the kernel has named: `event=0x04`.

@@ -78,6 +78,7 @@ struct task_struct {
 	u32 policy;
 	s32 on_rq;
 	u64 start_time;
+	unsigned long nvcsw; /* how often it slept */
 	struct sched_dl_entity dl;
 	char comm[16];
 	void *mm;

@@ -281,25 +281,33 @@ impl<'a> Case<'a> {
     }
 
     /// What firmware has done, if it came in a piece in which the CPU seemed to stand still, or to let no interrupt through. It stops
-    /// all CPUs at once: where others went on, only what has no other reason is charged to it.
+    /// all CPUs at once, so there must be signs of that on others, unless nothing else explains the piece; and code that is known to have
+    /// run is evidence, of which the counter has none.
     fn or_firmware(&self, cpu: u32, piece: &Piece, charge: Charge) -> Charge {
         let may_be = match charge.cause {
             Cause::LateTimer => true,
             Cause::InterruptsOff | Cause::PreemptionOff | Cause::IdleExit => {
-                piece.end - piece.begin >= OWN_PATH && self.is_quiet_elsewhere(cpu, piece)
+                charge.code.is_empty() && piece.end - piece.begin >= OWN_PATH && self.stands_still(cpu, piece)
             }
             _ => false,
         };
         let count = if may_be { interrupts(self.noted(cpu), piece.begin, piece.end) } else { 0 };
-        match count {
-            0 => charge,
-            1 => Charge { who: "1 SMI".into(), ..Charge::nobody(Cause::Firmware) },
-            _ => Charge { who: format!("{count} SMIs"), ..Charge::nobody(Cause::Firmware) },
-        }
+        let smis = match count {
+            0 => return charge,
+            1 => "1 SMI".to_owned(),
+            _ => format!("{count} SMIs"),
+        };
+        let who = if charge.who.is_empty() { smis } else { format!("{smis} while {} ran", charge.who) };
+        Charge { cause: Cause::Firmware, who, ..charge }
     }
 
-    /// Whether no CPU did anything, and timers of others were late, too.
+    /// Whether no CPU did anything for long enough to mean something, and timers of others were late, too.
     fn is_silent_everywhere(&self, cpu: u32, piece: &Piece) -> bool {
+        piece.end - piece.begin >= SILENCE && self.stands_still(cpu, piece)
+    }
+
+    /// Whether no other CPU did anything, and timers there were late.
+    fn stands_still(&self, cpu: u32, piece: &Piece) -> bool {
         let length = piece.end - piece.begin;
         let has_late_timer = |noted: &Noted| {
             noted.moments.iter().any(|Moment { time, what }| match what {
@@ -310,7 +318,7 @@ impl<'a> Case<'a> {
                 _ => false,
             })
         };
-        length >= SILENCE && self.is_quiet_elsewhere(cpu, piece) && self.others(cpu).any(has_late_timer)
+        self.is_quiet_elsewhere(cpu, piece) && self.others(cpu).any(has_late_timer)
     }
 
     /// What was interrupted on a CPU at a time, by the stack that was noted there.
@@ -439,6 +447,15 @@ fn switched_in(stack: &[String]) -> Vec<String> {
     };
     let below = stack.iter().rposition(is_scheduler).map_or(stack.len(), |last| last + 1);
     stack.get(below..).unwrap_or_default().to_vec()
+}
+
+/// The code that a stack says had a CPU: what an interrupt interrupted, else what lies below the scheduler. Empty of a program.
+pub(crate) fn code_of(stack: &[String]) -> Vec<String> {
+    match interrupted(stack) {
+        Interrupted::Kernel(code) => code,
+        Interrupted::Program => Vec::new(),
+        Interrupted::Unknown => switched_in(stack),
+    }
 }
 
 /// Neighbours of one charge are one segment.

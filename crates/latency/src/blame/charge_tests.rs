@@ -46,6 +46,8 @@ fn cpu(moments: &[(u64, What)]) -> Noted {
     let stacks = BTreeMap::from([
         (1, stack(&[&interrupt[..], &["spin+0x5", "do_syscall_64+0x1"]].concat())),
         (2, stack(&interrupt)),
+        // Of no interrupt.
+        (3, stack(&["one+0x1"])),
     ]);
     Noted { moments, known_from: 0, stacks }
 }
@@ -124,7 +126,7 @@ const fn firmware(count: u32, since: u64) -> What {
 }
 
 #[test]
-fn given_a_processor_that_stands_still_and_counts_smis_then_it_was_firmware() {
+fn given_processors_that_stand_still_and_count_smis_then_it_was_firmware() {
     let late = [(Firmware, 300), (OwnPath, 7)];
     let case = question(401, 402, 407);
     let found = |history| {
@@ -136,12 +138,71 @@ fn given_a_processor_that_stands_still_and_counts_smis_then_it_was_firmware() {
     for mut moments in [interrupt(400, 1, 407), interrupt(400, 2, 407), idle] {
         moments.push((400, firmware(2, 50)));
         moments.sort_by_key(|moment| moment.0);
-        let quiet = cpu(&[(10, switch(0, HOG)), (402, hard("local timer")), (403, EXIT)]);
-        assert_eq!(found(vec![cpu(&moments), quiet]), late);
+        let late_as_well =
+            cpu(&[(10, switch(0, HOG)), (402, hard("local timer")), (403, timer(130)), (404, EXIT)]);
+        assert_eq!(found(vec![cpu(&moments), late_as_well]), late);
     }
-    let mut moments = interrupt(400, 1, 407);
+    let mut moments = interrupt(400, 2, 407);
     moments.insert(1, (400, firmware(2, 50)));
     assert_eq!(charged(&case, vec![cpu(&moments)])[0].2, "2 SMIs");
+}
+
+#[test]
+fn given_smis_and_evidence_of_something_else_then_the_evidence_counts() {
+    let with_smis = |mut moments: Vec<(u64, What)>| {
+        moments.push((moments[1].0, firmware(1, 50)));
+        moments.sort_by_key(|moment| moment.0);
+        cpu(&moments)
+    };
+    // Nothing happened elsewhere, and no timer was late there: it may have had nothing to do.
+    let quiet = cpu(&[(10, switch(0, HOG)), (420, hard("local timer")), (421, timer(420)), (422, EXIT)]);
+    let case = question(401, 402, 407);
+    let segments = |cpus| charge(&case, &History { cpus, ..History::default() });
+    let found = segments(vec![with_smis(interrupt(400, 1, 407)), quiet.clone()]);
+    assert_eq!((found[0].cause, found[0].who.as_str(), found[0].code.len()), (InterruptsOff, "hog", 2));
+    let idle = [(5, switch(0, HOG))].into_iter().chain(interrupt(400, 2, 407).into_iter().skip(1)).collect();
+    assert_eq!(segments(vec![with_smis(idle), quiet])[0].cause, IdleExit);
+    // All stood still, for less time than means anything by itself; but the code is known.
+    let late_as_well = |time, due| {
+        cpu(&[(10, switch(0, HOG)), (time, hard("local timer")), (time + 1, timer(due)), (time + 2, EXIT)])
+    };
+    let short = question(131, 132, 137);
+    let found = |stack| {
+        let history = History {
+            cpus: vec![with_smis(interrupt(130, stack, 137)), late_as_well(132, 101)],
+            ..History::default()
+        };
+        charge(&short, &history).remove(0)
+    };
+    let kept = found(1);
+    assert_eq!((kept.cause, kept.code.len()), (InterruptsOff, 2));
+    // Without code it was firmware; who was there is told.
+    let unknown = found(3);
+    assert_eq!((unknown.cause, unknown.who.as_str(), unknown.tid), (Firmware, "1 SMI while hog ran", HOG));
+}
+
+#[test]
+fn given_a_thread_that_stops_the_cpu_then_it_comes_before_those_with_deadlines() {
+    let stopper = Thread { tid: 20, priority: -2, name: "migration/0".into() };
+    let mut moments = interrupt(100, 2, 400);
+    moments[0].1 = What::Switch { next: stopper, previous: thread(HOG), state: 0 };
+    let case = Question { priority: -1, ..question(101, 102, 400) };
+    let found = charged(&case, vec![cpu(&moments)]);
+    assert_eq!(found, told(&[(OwnPath, 4, ""), (HigherPriority, 296, "migration/0")]));
+}
+
+#[test]
+fn given_the_stack_of_the_longest_then_the_code_that_had_the_cpu_is_told() {
+    let code =
+        |functions: &[&str]| code_of(&functions.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    let timer = ["bpf_prog_1_expire+0x1", "hrtimer_interrupt+0x1", "asm_sysvec_apic_timer_interrupt+0x1a"];
+    assert_eq!(code(&[&timer[..], &["spin+0x5"]].concat()), ["spin+0x5"]);
+    // A program.
+    assert!(code(&timer).is_empty() && code(&[]).is_empty());
+    assert_eq!(
+        code(&["__traceiter_sched_switch+0x1", "__schedule+0x2", "schedule+0x2", "unlock+0x3"]),
+        ["unlock+0x3"]
+    );
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod timeline;
 use serde::{Deserialize, Serialize};
 
 pub use charge::charge;
+pub(crate) use charge::code_of;
 pub use firmware::interrupts_of_all;
 pub use job::{charge_job, place_of};
 pub use moments::{Decoded, MOMENT_SIZE, MOMENTS, Moment, SIDE_HEAD, Thread, What, decode};

@@ -24,6 +24,7 @@ struct now {
 	u32 hard;     /* so many handlers of interrupts run */
 	u64 firmware; /* what the counter said */
 	u64 looked;   /* and when; 0: nobody has looked yet */
+	u64 handled;  /* when the thread was woken whose wake-up was compared last */
 };
 
 ARRAY(settings, struct settings, 1);
@@ -100,7 +101,7 @@ static ALWAYS_INLINE void done(struct open open)
 
 static ALWAYS_INLINE u64 priority_here(void)
 {
-	return bpf_get_current_task_btf()->prio + TOLD_PRIORITY;
+	return priority_of(bpf_get_current_task_btf()) + TOLD_PRIORITY;
 }
 
 static ALWAYS_INLINE struct now *now_of(u32 cpu)
@@ -283,6 +284,89 @@ SECTION("tp_btf/hrtimer_expire_entry") int hard_timer_begins(u64 *arguments) { r
 SECTION("tp_btf/hrtimer_expire_entry") int soft_timer_begins(u64 *arguments) { return timer_begins(arguments, 1); }
 SECTION("tp_btf/hrtimer_expire_exit") int timer_ends(u64 *arguments) { return note(TIMER_EXIT, 0, 0); }
 
+/* What a rule says of a wake-up that is over at a time: the limit, if it was passed, and from when on it is. */
+static ALWAYS_INLINE u64 limit_of(
+	struct settings *settings, const struct ended *ended, const u64 *name, u64 now, u32 *since)
+{
+	for (u32 number = 0; number < RULES; number++) {
+		struct rule *rule = &settings->rules[number];
+		if (!rule->limit)
+			return 0;
+		if (!(rule->kinds >> (ended->kind & 31) & 1) || (name[0] & rule->mask[0]) != rule->name[0] ||
+		    (name[1] & rule->mask[1]) != rule->name[1])
+			continue;
+		if (rule->since == INTENDED && !ended->intended)
+			continue;
+		*since = rule->since != WOKEN && ended->intended ? INTENDED : WOKEN;
+		u64 begin = *since == INTENDED ? ended->intended : ended->woken;
+		return now - begin >= rule->limit ? rule->limit : 0;
+	}
+	return 0;
+}
+
+/* The latency that ends here is above its limit: what was noted so far is kept. */
+static ALWAYS_INLINE void flip(u64 *arguments, const struct here *here, struct late *of)
+{
+	struct settings *settings = here->settings;
+	__sync_fetch_and_add(&settings->late, 1);
+	if (of->end < settings->not_before || !__sync_val_compare_and_swap(&settings->armed, 1, 0)) {
+		__sync_fetch_and_add(&settings->not_saved, 1);
+		return;
+	}
+	struct crossing *crossing = bpf_ringbuf_reserve(&crossings, sizeof(*crossing), 0);
+	if (!crossing) {
+		/* Nobody would hear of it. The next one may have room. */
+		__sync_fetch_and_add(&settings->not_saved, 1);
+		*(volatile u32 *)&settings->armed = 1;
+		return;
+	}
+	of->side = *(volatile u32 *)&settings->side & 1;
+	settings->since[!of->side] = of->end;
+	__sync_fetch_and_add(&settings->side, 1);
+	select(settings);
+	crossing->late = *of;
+	crossing->stack_size = bpf_get_stack(arguments, crossing->stack, sizeof(crossing->stack), 0);
+	bpf_ringbuf_submit(crossing, BPF_RB_FORCE_WAKEUP);
+}
+
+/*
+ * Compares the wake-up of a thread that has ended here just now with its limit, if it has not been. What the programs that count know of
+ * it is left as it is: others ask, too.
+ */
+static ALWAYS_INLINE void compare(u64 *arguments, const struct here *here, struct task_struct *task,
+				  struct task_struct *before, u64 now)
+{
+	struct now *known = now_of(here->cpu);
+	struct processor *processor = bpf_map_lookup_elem(&processors, &here->cpu);
+	if (!known || !processor || processor->ended.tid != task->pid || processor->ended.woken == known->handled)
+		return;
+	struct ended ended = processor->ended;
+	/* Only of who did not get to sleep it ends where the thread is woken. */
+	if ((ended.kind == TIMER_WAKEUP_ALL) != (task == before))
+		return;
+	known->handled = ended.woken;
+	u64 since = ended.intended ? ended.intended : ended.woken;
+	if (ended.woken < here->settings->begun || (s64)(now - since) < (s64)here->settings->lowest)
+		return;
+	u64 name[2] = {};
+	u32 of = 0;
+	bpf_probe_read_kernel(name, sizeof(name), task->comm);
+	u64 limit = limit_of(here->settings, &ended, name, now, &of);
+	if (!limit)
+		return;
+	/* Who did not get to sleep may have interrupts on. */
+	if (task != before)
+		look_for_firmware(here);
+	struct late late = {
+		.woken = ended.woken, .intended = ended.intended, .fired = ended.fired, .end = now,
+		.limit = limit, .tid = task->pid, .pid = task->tgid, .priority = task->prio, .cpu = here->cpu,
+		.kind = ended.kind, .other_tid = before->pid, .other_priority = before->prio, .since = of,
+	};
+	bpf_probe_read_kernel(late.name, sizeof(late.name), task->comm);
+	bpf_probe_read_kernel(late.other_name, sizeof(late.other_name), before->comm);
+	flip(arguments, here, &late);
+}
+
 SECTION("tp_btf/sched_waking") int woken(u64 *arguments)
 {
 	struct task_struct *task = (void *)arguments[0];
@@ -290,7 +374,9 @@ SECTION("tp_btf/sched_waking") int woken(u64 *arguments)
 	if (!look_around(&here))
 		return 0;
 	u32 cpu = cpu_of(task);
+	struct task_struct *current = bpf_get_current_task_btf();
 	struct open open = begin(&here, WOKEN_THREAD);
+	u64 time = open.moment->time;
 	open.moment->first = task->pid;
 	open.moment->second = cpu;
 	open.moment->word = priority_here();
@@ -306,6 +392,9 @@ SECTION("tp_btf/sched_waking") int woken(u64 *arguments)
 	struct now *there = cpu == here.cpu ? 0 : now_of(cpu);
 	if (there)
 		there->expected = 1;
+	/* It goes on at once: it was on its way to sleep. */
+	if (task == current)
+		compare(arguments, &here, task, current, time);
 	return 0;
 }
 
@@ -325,45 +414,6 @@ SECTION("tp_btf/sched_migrate_task") int migrates(u64 *arguments)
 	return 0;
 }
 
-/* The limit that holds for a thread and kind of wake-up; 0 for none. */
-static ALWAYS_INLINE u64 limit_of(struct settings *settings, const struct ended *ended, const u64 *name, u64 now)
-{
-	for (u32 number = 0; number < RULES; number++) {
-		struct rule *rule = &settings->rules[number];
-		if (!rule->limit)
-			return 0;
-		if (!(rule->kinds >> (ended->kind & 31) & 1) || (name[0] & rule->mask[0]) != rule->name[0] ||
-		    (name[1] & rule->mask[1]) != rule->name[1])
-			continue;
-		u64 since = rule->since != WOKEN && ended->intended ? ended->intended : ended->woken;
-		if (rule->since == INTENDED && !ended->intended)
-			continue;
-		return now - since >= rule->limit ? rule->limit : 0;
-	}
-	return 0;
-}
-
-/* The latency that ends here is above its limit: what was noted so far is kept. */
-static ALWAYS_INLINE void flip(u64 *arguments, const struct here *here, struct late *of)
-{
-	struct settings *settings = here->settings;
-	__sync_fetch_and_add(&settings->late, 1);
-	if (of->end < settings->not_before || !__sync_val_compare_and_swap(&settings->armed, 1, 0)) {
-		__sync_fetch_and_add(&settings->not_saved, 1);
-		return;
-	}
-	of->side = *(volatile u32 *)&settings->side & 1;
-	settings->since[!of->side] = of->end;
-	__sync_fetch_and_add(&settings->side, 1);
-	select(settings);
-	struct crossing *crossing = bpf_ringbuf_reserve(&crossings, sizeof(*crossing), 0);
-	if (!crossing)
-		return;
-	crossing->late = *of;
-	crossing->stack_size = bpf_get_stack(arguments, crossing->stack, sizeof(crossing->stack), 0);
-	bpf_ringbuf_submit(crossing, BPF_RB_FORCE_WAKEUP);
-}
-
 SECTION("tp_btf/sched_switch") int switches(u64 *arguments)
 {
 	struct task_struct *previous = (void *)arguments[1], *next = (void *)arguments[2];
@@ -372,43 +422,20 @@ SECTION("tp_btf/sched_switch") int switches(u64 *arguments)
 		return 0;
 	/* The monitor may have flipped the sides itself. */
 	select(here.settings);
-	s32 priority = next->prio;
 	struct open open = begin(&here, SWITCH);
 	u64 now = open.moment->time;
 	open.moment->first = next->pid;
 	open.moment->second = previous->pid;
 	u64 state = arguments[0] & 1 ? 0 : previous->__state;
-	open.moment->word = (u32)previous->prio | state << 32;
+	open.moment->word = (u32)priority_of(previous) | state << 32;
 	/* Nobody switches amidst an interrupt; what ended unseen is over. */
 	struct now *current = now_of(here.cpu);
 	if (current)
 		current->hard = 0;
-	open.moment->priority = priority;
+	open.moment->priority = priority_of(next);
 	bpf_probe_read_kernel(open.moment->name, sizeof(open.moment->name), next->comm);
 	done(open);
-	if (priority >= FIRST_ORDINARY)
-		return 0;
-	struct processor *processor = bpf_map_lookup_elem(&processors, &here.cpu);
-	if (!processor || !processor->ended.woken || processor->ended.tid != next->pid)
-		return 0;
-	struct ended ended = processor->ended;
-	processor->ended.woken = 0;
-	u64 since = ended.intended ? ended.intended : ended.woken;
-	if ((s64)(now - since) < (s64)here.settings->lowest)
-		return 0;
-	u64 name[2] = {};
-	bpf_probe_read_kernel(name, sizeof(name), next->comm);
-	u64 limit = limit_of(here.settings, &ended, name, now);
-	if (!limit)
-		return 0;
-	look_for_firmware(&here);
-	struct late late = {
-		.woken = ended.woken, .intended = ended.intended, .fired = ended.fired, .end = now,
-		.limit = limit, .tid = next->pid, .pid = next->tgid, .priority = priority, .cpu = here.cpu,
-		.kind = ended.kind, .other_tid = previous->pid, .other_priority = previous->prio,
-	};
-	bpf_probe_read_kernel(late.name, sizeof(late.name), next->comm);
-	bpf_probe_read_kernel(late.other_name, sizeof(late.other_name), previous->comm);
-	flip(arguments, &here, &late);
+	if (next->prio < FIRST_ORDINARY)
+		compare(arguments, &here, next, previous, now);
 	return 0;
 }

@@ -74,7 +74,7 @@ struct rule {
 	u64 limit;   /* 0: there are no more */
 	u64 mask[2]; /* of the thread's name, what of it counts */
 	u64 name[2]; /* the same, what it must be */
-	u32 kinds;   /* a bit for each of WAKEUP, SHARED, PREEMPTED */
+	u32 kinds;   /* a bit for each of WAKEUP, SHARED, PREEMPTED, and TIMER_WAKEUP_ALL: who did not get to sleep */
 	u32 since;
 };
 
@@ -86,7 +86,7 @@ struct settings {
 	u64 late;       /* programs: wake-ups that were late */
 	u64 not_saved;  /* programs: of these, while the sides could not be flipped */
 	u64 since[2];   /* programs: from when on each side was written last */
-	u64 unused;
+	u64 begun;      /* the reader: wake-ups before that are nobody's */
 	struct rule rules[RULES];
 };
 
@@ -102,6 +102,8 @@ struct late {
 	u32 other_tid;
 	s32 other_priority;
 	char name[16], other_name[16];
+	u32 since; /* WOKEN or INTENDED: what the limit is of */
+	u32 unused;
 };
 
 struct crossing {
@@ -112,6 +114,6 @@ struct crossing {
 
 _Static_assert(sizeof(struct moment) == 48 && sizeof(struct side) == 16 + 48 * MOMENTS, "as the reader has it");
 _Static_assert(sizeof(struct stack) == 256 && sizeof(struct rule) == 48, "as the reader has it");
-_Static_assert(sizeof(struct settings) == 64 + 48 * RULES && sizeof(struct crossing) == 352, "as the reader has it");
+_Static_assert(sizeof(struct settings) == 64 + 48 * RULES && sizeof(struct crossing) == 360, "as the reader has it");
 
 #endif

@@ -83,11 +83,7 @@ static ALWAYS_INLINE struct processor *processor_here(void)
 /* By which timer, if by any: its handler runs, and keeps the timer alive. */
 static ALWAYS_INLINE void by_timer(struct sleeper *sleeper, struct processor *processor)
 {
-	struct expiry *expiry = 0;
-	if (processor->hard.timer)
-		expiry = &processor->hard;
-	else if (processor->soft.timer && processor->soft.owner == (u64)bpf_get_current_task_btf())
-		expiry = &processor->soft;
+	struct expiry *expiry = expiry_here(processor);
 	if (!expiry || !expiry->intended)
 		return;
 	sleeper->intended = expiry->intended;

@@ -58,6 +58,7 @@ struct sample {
 	u64 woken;
 	struct task_struct *task, *other;
 	s32 tid, priority;
+	void *context; /* of the program; 0 where stacks can't be asked for */
 };
 
 static ALWAYS_INLINE struct processor *processor_of(u32 cpu)
@@ -108,7 +109,7 @@ static ALWAYS_INLINE u64 expiry_of(struct hrtimer *timer)
  * before.
  */
 static ALWAYS_INLINE u64 keep_longest(
-	struct worst *worst, const struct sample *sample, u64 latency, u32 epoch)
+	struct worst *worst, const struct sample *sample, u64 latency, u32 epoch, void *context)
 {
 	if (worst->epoch == epoch && worst->latency >= latency)
 		return worst->latency;
@@ -125,6 +126,7 @@ static ALWAYS_INLINE u64 keep_longest(
 	worst->other_priority = READ(sample->other->prio);
 	bpf_probe_read_kernel(worst->name, sizeof(worst->name), sample->task->comm);
 	bpf_probe_read_kernel(worst->other_name, sizeof(worst->other_name), sample->other->comm);
+	worst->size = context ? bpf_get_stack(context, worst->stack, sizeof(worst->stack), 0) : 0;
 	__sync_fetch_and_add(&worst->sequence, 1);
 	return latency;
 }
@@ -134,7 +136,7 @@ static ALWAYS_INLINE u64 keep_longest_of(const struct sample *sample, u64 latenc
 {
 	u32 place = (sample->cpu * WORST_SETS + set) * WORST_SLOTS + sample->slot;
 	struct worst *worst = bpf_map_lookup_elem(&worsts, &place);
-	return worst ? keep_longest(worst, sample, latency, epoch) : 0;
+	return worst ? keep_longest(worst, sample, latency, epoch, sample->context) : 0;
 }
 
 /* Keeps a latency that may be the longest since the reset, or of the interval. */
@@ -180,11 +182,15 @@ static ALWAYS_INLINE void add(enum kind kind, const struct sample *sample, u64 s
 	keep_worst(sample, latency);
 }
 
-/* The row of a thread, a new one if need be. A thread is known by its number and its beginning. */
-static ALWAYS_INLINE struct thread *row_of(struct task_struct *task)
+/*
+ * The row of a thread, a new one if need be. A thread is known by its number and its beginning. Rows are given back, so its own may
+ * stand behind a free one. `woken`: it has slept once for what is counted now.
+ */
+static ALWAYS_INLINE struct thread *row_of(struct task_struct *task, int woken)
 {
 	u64 key = task->start_time << 22 | task->pid;
 	u32 first = key * 0x9e3779b97f4a7c15ull >> 54;
+	u32 unused = THREADS;
 	for (u32 probe = 0; probe < PROBES; probe++) {
 		u32 place = (first + probe) & (THREADS - 1);
 		struct thread *row = bpf_map_lookup_elem(&threads, &place);
@@ -192,12 +198,16 @@ static ALWAYS_INLINE struct thread *row_of(struct task_struct *task)
 			return 0;
 		if (row->key == key)
 			return row;
-		if (!row->key && !__sync_val_compare_and_swap(&row->key, 0, key)) {
-			row->tid = task->pid;
-			return row;
-		}
+		if (!row->key && unused == THREADS)
+			unused = place;
 	}
-	return 0;
+	struct thread *row = bpf_map_lookup_elem(&threads, &unused);
+	/* Another CPU may take it at the same time for another thread, which is as if there were none. */
+	if (!row || __sync_val_compare_and_swap(&row->key, 0, key))
+		return 0;
+	row->slept = task->nvcsw - woken;
+	row->tid = task->pid;
+	return row;
 }
 
 /* Where a latency is counted in a thread's row. */
@@ -220,7 +230,7 @@ static ALWAYS_INLINE u32 place_of(u64 latency)
 /* Accounts a wake-up to its thread: from the intended expiry if there is one. */
 static ALWAYS_INLINE void add_to_thread(const struct sample *sample)
 {
-	struct thread *row = row_of(sample->task);
+	struct thread *row = row_of(sample->task, sample->task != sample->other);
 	if (!row) {
 		count(sample->processor, WITHOUT_ROW, 0);
 		return;
@@ -309,7 +319,7 @@ NOINLINE int add_to_group(const struct sample *sample, u32 number, u32 kind)
 	place = (sample->cpu * GROUPS + number) * WORST_SLOTS + slot;
 	struct worst *worst = bpf_map_lookup_elem(&group_worsts, &place);
 	if (worst)
-		keep_longest(worst, sample, latency, settings->epoch);
+		keep_longest(worst, sample, latency, settings->epoch, 0);
 	return 0;
 }
 
@@ -379,7 +389,7 @@ SECTION("tp_btf/hrtimer_start") int arm(u64 *arguments)
 	/* A thread that sleeps until a time (HRTIMER_MODE_REL is 1) which has passed is behind its own plan. */
 	if (handler != wakes_sleeper || arguments[1] & 1)
 		return 0;
-	struct thread *row = row_of(current);
+	struct thread *row = row_of(current, 0);
 	if (row)
 		row->misses++;
 	return 0;
@@ -426,11 +436,12 @@ static ALWAYS_INLINE void replenish(struct processor *processor, struct hrtimer 
 	begin(processor, READ(task->pid), expiry, 0);
 }
 
-static ALWAYS_INLINE int expire(struct hrtimer *timer, int soft)
+static ALWAYS_INLINE int expire(u64 *context, int soft)
 {
+	struct hrtimer *timer = (void *)context[0];
 	if (!!timer->is_soft != soft)
 		return 0;
-	struct sample sample = {.slot = soft ? MISSED_SOFT_TIMER : MISSED_TIMER};
+	struct sample sample = {.slot = soft ? MISSED_SOFT_TIMER : MISSED_TIMER, .context = context};
 	if (!prepare(&sample))
 		return 0;
 	struct processor *processor = sample.processor;
@@ -468,34 +479,39 @@ static ALWAYS_INLINE int expire(struct hrtimer *timer, int soft)
  */
 SECTION("tp_btf/hrtimer_expire_entry") int expire_hard(u64 *arguments)
 {
-	return expire((void *)arguments[0], 0);
+	return expire(arguments, 0);
 }
 
 SECTION("tp_btf/hrtimer_expire_entry") int expire_soft(u64 *arguments)
 {
-	return expire((void *)arguments[0], 1);
+	return expire(arguments, 1);
 }
 
 /* The handler has returned. Its timer may be gone: the address is only compared. */
-static ALWAYS_INLINE int expired(u64 timer, int soft)
+static ALWAYS_INLINE int expired(u64 timer)
 {
 	struct processor *processor = processor_of(bpf_get_smp_processor_id());
 	if (!processor)
 		return 0;
-	struct expiry *expiry = soft ? &processor->soft : &processor->hard;
-	if (expiry->timer == timer)
-		expiry->timer = 0;
+	if (processor->hard.timer == timer)
+		processor->hard.timer = 0;
+	if (processor->soft.timer == timer)
+		processor->soft.timer = 0;
 	return 0;
 }
 
-SECTION("tp_btf/hrtimer_expire_exit") int expired_hard(u64 *arguments)
+/*
+ * Twice the same, and one behind the other: where an interrupt comes amidst one of them, and a timer goes off in it, the kernel's guard
+ * lets only the other one run for that.
+ */
+SECTION("tp_btf/hrtimer_expire_exit") int expired_first(u64 *arguments)
 {
-	return expired(arguments[0], 0);
+	return expired(arguments[0]);
 }
 
-SECTION("tp_btf/hrtimer_expire_exit") int expired_soft(u64 *arguments)
+SECTION("tp_btf/hrtimer_expire_exit") int expired_second(u64 *arguments)
 {
-	return expired(arguments[0], 1);
+	return expired(arguments[0]);
 }
 
 SECTION("tp_btf/sched_waking") int waking(u64 *arguments)
@@ -503,17 +519,12 @@ SECTION("tp_btf/sched_waking") int waking(u64 *arguments)
 	struct task_struct *task = (void *)arguments[0];
 	if (task->prio >= FIRST_ORDINARY)
 		return 0;
-	struct sample sample = {.slot = TIMER_WAKEUP_ALL};
+	struct sample sample = {.slot = TIMER_WAKEUP_ALL, .context = arguments};
 	if (!prepare(&sample))
 		return 0;
 	struct processor *processor = sample.processor;
 	struct task_struct *current = bpf_get_current_task_btf();
-	struct expiry *expiry = 0;
-	/* A soft timer's handler is a thread on real-time kernels, and others run before it ends. */
-	if (processor->hard.timer)
-		expiry = &processor->hard;
-	else if (processor->soft.timer && processor->soft.owner == (u64)current)
-		expiry = &processor->soft;
+	struct expiry *expiry = expiry_here(processor);
 	/* Who wakes itself was on its way to sleep. Interrupts are off only where somebody else is woken. */
 	int is_interrupted = task == current;
 	struct wake *wake = begin(processor, task->pid, expiry, is_interrupted);
@@ -531,6 +542,7 @@ SECTION("tp_btf/sched_waking") int waking(u64 *arguments)
 	sample.task = sample.other = task;
 	sample.tid = task->pid;
 	sample.priority = task->prio;
+	processor->ended = (struct ended){sample.woken, sample.intended, sample.fired, sample.tid, TIMER_WAKEUP_ALL};
 	add(TIMER_WAKEUP_ALL, &sample, sample.intended);
 	add_to_thread(&sample);
 	keep(&sample);
@@ -539,14 +551,17 @@ SECTION("tp_btf/sched_waking") int waking(u64 *arguments)
 	return 0;
 }
 
-/* Who of the real-time threads ran here since a thread of this priority was woken? */
-static ALWAYS_INLINE enum kind class_of(struct processor *processor, u64 woken, s64 priority)
+/* Who of the other real-time threads ran here since this one was woken? */
+static ALWAYS_INLINE enum kind class_of(struct processor *processor, u64 woken, u32 tid, s32 priority)
 {
 	enum kind kind = WAKEUP;
 	for (u32 back = 1; back <= REMEMBERED; back++) {
 		struct ran *ran = &processor->ran[(processor->head - back) & (REMEMBERED - 1)];
 		if (ran->end <= woken)
 			return kind;
+		/* Woken by another CPU on its way to sleep. */
+		if (ran->tid == tid)
+			continue;
 		if (ran->priority < priority)
 			return PREEMPTED;
 		if (ran->priority == priority)
@@ -558,7 +573,7 @@ static ALWAYS_INLINE enum kind class_of(struct processor *processor, u64 woken, 
 
 static ALWAYS_INLINE void runs(struct processor *processor, struct wake *wake, struct sample *sample)
 {
-	enum kind kind = class_of(processor, wake->woken, sample->priority);
+	enum kind kind = class_of(processor, wake->woken, sample->tid, sample->priority);
 	sample->intended = wake->intended;
 	sample->fired = wake->fired;
 	sample->woken = wake->woken;
@@ -590,7 +605,7 @@ SECTION("tp_btf/sched_switch") int switched(u64 *arguments)
 	/* Most switches end here. */
 	if (before >= FIRST_ORDINARY && after >= FIRST_ORDINARY)
 		return 0;
-	struct sample sample = {};
+	struct sample sample = {.context = arguments};
 	if (!prepare(&sample))
 		return 0;
 	struct processor *processor = sample.processor;
@@ -598,7 +613,8 @@ SECTION("tp_btf/sched_switch") int switched(u64 *arguments)
 	if (before < FIRST_ORDINARY) {
 		struct ran *ran = &processor->ran[processor->head++ & (REMEMBERED - 1)];
 		ran->end = sample.end;
-		ran->priority = before;
+		ran->priority = priority_of(previous);
+		ran->tid = previous->pid;
 		/* Woken before it got to sleep. Else it may be on its way there, and woken by another CPU already. */
 		int stays = arguments[0] & 1 || !previous->__state;
 		struct wake *wake = stays ? wake_of(previous->pid) : 0;

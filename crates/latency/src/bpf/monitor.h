@@ -32,11 +32,14 @@
 #include "kernel.h"
 
 /* Of this layout. Readers of another one leave the arrays alone. */
-#define LAYOUT_VERSION 5
+#define LAYOUT_VERSION 6
 
 /* Priorities below this are real-time; those of SCHED_DEADLINE are below 0 (include/linux/sched/prio.h). */
 #define FIRST_ORDINARY 100
 #define SCHED_DEADLINE 6
+/* Of the kernel's threads that stop a CPU (migration/N). They come before those of SCHED_DEADLINE, whatever they say. */
+#define BEFORE_ALL (-2)
+#define PF_KTHREAD 0x00200000
 
 enum kind {
 	WAKEUP,            /* woken to running, of a thread that had the CPU's highest priority meanwhile */
@@ -72,7 +75,7 @@ enum count {
 	REPLACED,    /* it was woken again, and nobody saw it run */
 	DISPLACED,   /* another thread with the same low bits was woken */
 	EXPIRED,     /* a timer of a real-time thread's sleep went off */
-	WITHOUT_ROW, /* a latency of a thread for which there is no row */
+	WITHOUT_ROW, /* a latency of a thread for which there is no row: counted by CPU alone */
 	COUNTS
 };
 
@@ -99,18 +102,19 @@ struct expiry {
 /* A real-time thread that ran. */
 struct ran {
 	u64 end;
-	s64 priority;
+	s32 priority;
+	u32 tid;
 };
 
 #define REMEMBERED 8
 
-/* The wake-up that ended last: what blame.bpf.c asks about, behind the program that counts it. */
+/* The wake-up that ended last: what programs ask about that are attached behind the one that counts it. They write nothing here. */
 struct ended {
-	u64 woken; /* 0: it was asked about */
+	u64 woken;
 	u64 intended;
 	u64 fired;
 	u32 tid;
-	u32 kind; /* WAKEUP, SHARED, PREEMPTED */
+	u32 kind; /* WAKEUP, SHARED, PREEMPTED; TIMER_WAKEUP_ALL: the thread did not get to sleep */
 };
 
 /* What a slot's longest latencies are at least: one below it is not looked up in `worsts`, which lies far away. */
@@ -129,6 +133,9 @@ struct processor {
 	struct bar bars[WORST_SLOTS];
 };
 
+#define WORST_DEPTH 16
+
+/* The stack is where it ended: at the switch, or in the timer's interrupt, with what was interrupted below it. */
 struct worst {
 	u32 sequence; /* odd while it is written */
 	u32 epoch;    /* of the reset, or the interval */
@@ -140,6 +147,8 @@ struct worst {
 	s32 tid, priority;
 	s32 other_tid, other_priority; /* who had the CPU until then */
 	char name[16], other_name[16];
+	s64 size;     /* of the stack, in bytes; an error, or nobody looked: 0 or below */
+	u64 stack[WORST_DEPTH];
 };
 
 #define WAKES 65536
@@ -172,6 +181,7 @@ struct thread {
 	u64 worst;
 	u64 worst_end; /* when the worst one ended */
 	u64 misses;    /* timers that it armed when they should have gone off already */
+	u64 slept;     /* how often it had slept before the first of these, by the scheduler's own count */
 	char name[16];
 	u64 places[PLACES];
 };
@@ -206,9 +216,28 @@ struct logged {
 };
 
 _Static_assert(sizeof(struct control) == 64 && sizeof(struct processor) == 520, "as the reader has it");
-_Static_assert(sizeof(struct worst) == 96 && sizeof(struct wake) == 32, "as the reader has it");
-_Static_assert(sizeof(struct thread) == 3160 && sizeof(struct logged) == 32, "as the reader has it");
+_Static_assert(sizeof(struct worst) == 232 && sizeof(struct wake) == 32, "as the reader has it");
+_Static_assert(sizeof(struct thread) == 3168 && sizeof(struct logged) == 32, "as the reader has it");
 _Static_assert(sizeof(struct group) == 576, "as the reader has it");
+
+/* Who comes before whom. No other thread of the kernel's says that it is rt 99 (kernel/stop_machine.c, sched_set_stop_task). */
+static ALWAYS_INLINE s32 priority_of(struct task_struct *task)
+{
+	s32 priority = task->prio;
+	return priority == 0 && task->flags & PF_KTHREAD ? BEFORE_ALL : priority;
+}
+
+/*
+ * The timer whose handler runs here; none if no handler does. A soft one's is a thread on real-time kernels, and others run before it ends; what a thread has left
+ * behind from which the CPU was switched away is nobody's.
+ */
+static ALWAYS_INLINE struct expiry *expiry_here(struct processor *processor)
+{
+	u64 current = (u64)bpf_get_current_task_btf();
+	if (processor->hard.timer && processor->hard.owner == current)
+		return &processor->hard;
+	return processor->soft.timer && processor->soft.owner == current ? &processor->soft : 0;
+}
 
 #define ARRAY(name, entry, entries)                                                                          \
 	struct {                                                                                             \

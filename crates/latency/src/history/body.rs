@@ -336,6 +336,8 @@ fn read_worst(reader: &mut Reader<'_>, latency: u64, names: &[String]) -> Result
         other_priority,
         name,
         other_name,
+        // Addresses are those of a start of the machine's.
+        stack: Vec::new(),
     }))
 }
 
@@ -364,6 +366,7 @@ mod tests {
             other_priority: 120,
             name: format!("robot-{}", dice.below(4)),
             other_name: "swapper/0".into(),
+            stack: Vec::new(),
         }
     }
 

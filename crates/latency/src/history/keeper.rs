@@ -72,8 +72,8 @@ pub struct Keeper {
     looked: Clocks,
     /// Which five minutes were written last.
     slot: u64,
-    /// What the scheduler counted when it was asked last.
-    seen: Unseen,
+    /// What the scheduler counted when it was asked last; none before: what was in the meantime is in another one's rows.
+    seen: Option<Unseen>,
     /// What was seen of jobs and isn't written yet. It lives as long as this process, because nobody hears programs when it has
     /// ended.
     jobs: JobsBody,
@@ -92,15 +92,7 @@ impl Keeper {
         let looked = Clocks::now();
         let time_ms = store::saturated(looked.realtime / IN_MS);
         let system = store.begin(monitor, facts, (&boot, time_ms))?;
-        Ok(Self {
-            store,
-            system,
-            boot,
-            looked,
-            slot: looked.slot(),
-            seen: Unseen::default(),
-            jobs: JobsBody::default(),
-        })
+        Ok(Self { store, system, boot, looked, slot: looked.slot(), seen: None, jobs: JobsBody::default() })
     }
 
     /// The file.
@@ -145,8 +137,9 @@ impl Keeper {
     /// As [`Keeper::look`].
     pub fn write(&mut self, monitor: &mut Monitor) -> Result<(), Error> {
         let seen = monitor.tidy();
-        let slept = seen.slept.saturating_sub(self.seen.slept);
-        let unseen = seen.unseen.saturating_sub(self.seen.unseen);
+        let last = self.seen.unwrap_or(seen);
+        let slept = seen.slept.saturating_sub(last.slept);
+        let unseen = seen.unseen.saturating_sub(last.unseen);
         let (boot, system) = (self.boot.clone(), self.system);
         if let Some(jobs) = monitor.jobs() {
             let ahead = realtime_ns().saturating_sub(monotonic_ns());
@@ -172,7 +165,7 @@ impl Keeper {
             let counters = Counters { boot, begun, woken: balance.woken, ..counters };
             store::set_counters(transaction, &counters)
         })?;
-        self.seen = seen;
+        self.seen = Some(seen);
         self.jobs = JobsBody::default();
         Ok(())
     }
@@ -321,6 +314,7 @@ mod tests {
             other_priority: 120,
             name: "robot".into(),
             other_name: "swapper/0".into(),
+            stack: Vec::new(),
         };
         let exact = longest_of(17, Some(&kept(17_300)), 50);
         assert_eq!((exact.ns, exact.is), (17_300, Maximum::Exact));

@@ -205,6 +205,7 @@ impl Machine {
             other_priority: 120,
             name: ["axis-x", "axis-y", "axis-z", "watchdog"][dice.below(4) as usize].into(),
             other_name: other_name.into(),
+            stack: Vec::new(),
         };
         Cell { sum, longest: Longest { ns, is: Maximum::Exact, worst: Some(worst) }, places }
     }

@@ -78,6 +78,9 @@ pub struct Incident {
     pub latency_ns: u64,
     /// From when on that is too late, in nanoseconds.
     pub limit_ns: u64,
+    /// How long it took from the wake-up on, in nanoseconds, where the limit is of that, not of the whole latency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_waking_ns: Option<u64>,
     /// The thread.
     pub thread: Party,
     /// Its process.
@@ -125,6 +128,7 @@ impl Incident {
             ahead_ns,
             latency_ns,
             limit_ns: crossing.limit,
+            from_waking_ns: crossing.is_from_waking.then(|| crossing.end.saturating_sub(crossing.woken)),
             thread: party(crossing.tid, &crossing.name, crossing.priority),
             pid: crossing.pid,
             before: party(crossing.other_tid, &crossing.other_name, crossing.other_priority),
@@ -241,6 +245,12 @@ fn problems(caught: &Caught) -> Vec<String> {
     }
     if caught.refused > 0 {
         problems.push(format!("{} moments were not whole", caught.refused));
+    }
+    if caught.not_started > 0 {
+        problems.push(format!(
+            "{} moments are missing since watching began: the kernel did not start the program that notes them",
+            caught.not_started
+        ));
     }
     problems
 }

@@ -21,7 +21,10 @@ const LOWEST: usize = 16;
 const LATE: usize = 24;
 const NOT_SAVED: usize = 32;
 const SINCE: usize = 40;
+const BEGUN: usize = 56;
 const FIRST_RULE: usize = 64;
+/// Of `enum since`.
+const WOKEN: u32 = 1;
 
 /// Names of the arrays and how many entries they have for each CPU; `settings` has one.
 pub const ENTRIES: [(&str, u32); 4] =
@@ -68,6 +71,8 @@ pub struct Crossing {
     pub name: String,
     /// The name of who had the CPU.
     pub other_name: String,
+    /// Whether the limit is of the time from the wake-up on alone (`WOKEN`), though a timer was due before.
+    pub is_from_waking: bool,
     /// Where the switch was made: addresses, the innermost first.
     pub stack: Vec<u64>,
 }
@@ -81,9 +86,9 @@ impl Crossing {
         let word = |offset: usize| -> Option<u64> {
             Some(u64::from_ne_bytes(bytes.get(offset..offset + 8)?.try_into().ok()?))
         };
-        let size = word(104)? as i64;
+        let size = word(112)? as i64;
         let frames = (size.max(0) as usize / 8).min(DEPTH);
-        let stack = (0..frames).map(|frame| word(112 + frame * 8)).collect::<Option<Vec<u64>>>()?;
+        let stack = (0..frames).map(|frame| word(120 + frame * 8)).collect::<Option<Vec<u64>>>()?;
         Some(Self {
             woken: word(0)?,
             intended: word(8)?,
@@ -100,6 +105,7 @@ impl Crossing {
             other_priority: half(68)? as i32,
             name: text(bytes.get(72..88)?),
             other_name: text(bytes.get(88..104)?),
+            is_from_waking: half(104)? == WOKEN && word(8)? != 0,
             stack,
         })
     }
@@ -145,9 +151,10 @@ impl Memory {
         SharedMap::of_bpf_array(array, SETTINGS as u64)
     }
 
-    /// Before the programs are attached.
-    pub fn set_rules(&self, rules: &[Rule]) {
-        for (number, rule) in rules.iter().take(MOST_RULES).enumerate() {
+    /// Before the programs are attached: as many as there is room for, and from when on wake-ups are compared.
+    pub fn set_rules(&self, rules: &[Rule], now: u64) {
+        self.settings.word(BEGUN).store(now, Ordering::Relaxed);
+        for (number, rule) in rules.iter().enumerate() {
             self.settings.copy_in(FIRST_RULE + number * RULE, &rule.bytes());
         }
         // Programs compare with a sign.

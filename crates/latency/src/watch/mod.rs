@@ -10,6 +10,8 @@
 mod firmware;
 mod memory;
 mod rule;
+#[cfg(test)]
+mod tests;
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -22,7 +24,7 @@ use aya::{
     maps::{Map, MapData, RingBuf},
     programs::{ProgramError, tp_btf::BtfTracePointLink},
 };
-use tompion_kernel::{Error as KernelError, chain, refused, stacks::KernelSymbols};
+use tompion_kernel::{Error as KernelError, chain, misses_of, refused, stacks::KernelSymbols};
 use tompion_os::{Counter, SharedMap};
 
 use crate::{
@@ -36,7 +38,7 @@ use crate::{
 use memory::Memory;
 
 pub use memory::Crossing;
-pub use rule::{MOST_RULES, Rule};
+pub use rule::{MOST_RULES, Rule, check_rules};
 
 /// The compiled programs; empty where there was no compiler.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/blame.o"));
@@ -97,6 +99,8 @@ pub struct Caught {
     pub overwritten: Vec<u64>,
     /// How many moments were not whole.
     pub refused: u64,
+    /// How often the kernel did not start a program that notes, since watching began: each is a moment that is missing, somewhere.
+    pub not_started: u64,
     /// The job that missed its deadline, if it isn't about a wake-up.
     pub job: Option<MissedJob>,
     /// Whether system management interrupts were counted.
@@ -126,6 +130,7 @@ impl Watch {
 
     /// With these counters of system management interrupts, by CPU.
     fn begin_counting(name: &str, rules: &[Rule], counters: &[(u32, Counter)]) -> Result<Self, Error> {
+        check_rules(rules)?;
         let pins = Pins::of(name)?;
         let symbols = KernelSymbols::of_this_kernel();
         let btf = Btf::from_sys_fs().map_err(|error| KernelError::Types(chain(&error)))?;
@@ -138,7 +143,7 @@ impl Watch {
         let mut ebpf = ebpf?;
         firmware::give(counters, &ebpf)?;
         let memory = map(&ebpf, cpus)?;
-        memory.set_rules(rules);
+        memory.set_rules(rules, tompion_os::monotonic_ns());
         let messages = ebpf.take_map("crossings");
         let Some(Map::RingBuf(data)) = messages else { return Err(missing("crossings")) };
         let waiting = data.fd().as_fd().try_clone_to_owned().map_err(KernelError::Rings)?;
@@ -205,7 +210,14 @@ impl Watch {
             stack: self.names(&crossing.stack),
         };
         let counts_firmware = self.counts_firmware;
-        Caught { crossing, question, history, overwritten, refused, job: None, counts_firmware }
+        let not_started = self.not_started();
+        Caught { crossing, question, history, overwritten, refused, not_started, job: None, counts_firmware }
+    }
+
+    /// How often the kernel did not start one of the programs.
+    fn not_started(&self) -> u64 {
+        let programs = PROGRAMS.iter().filter_map(|(name, _)| self.ebpf.program(name)?.fd().ok());
+        programs.map(|program| misses_of(program.as_fd())).sum()
     }
 
     /// What was noted on a side: overwritten moments by CPU, and how many were not whole.
@@ -266,10 +278,12 @@ impl Watch {
             other_priority: ORDINARY,
             name: thread.clone(),
             other_name: String::new(),
+            is_from_waking: false,
             stack: Vec::new(),
         };
         let counts_firmware = self.counts_firmware;
-        Caught { crossing, question, history, overwritten, refused, job: Some(job), counts_firmware }
+        let (not_started, job) = (self.not_started(), Some(job));
+        Caught { crossing, question, history, overwritten, refused, not_started, job, counts_firmware }
     }
 
     /// For who finds out by itself that something was late.

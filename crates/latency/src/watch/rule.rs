@@ -2,10 +2,24 @@
 
 use std::time::Duration;
 
-use crate::Kind;
+use crate::{Error, Kind};
 
 /// How many rules there may be (`RULES`).
 pub const MOST_RULES: usize = 16;
+
+/// Whether there are no more rules than the programs have room for.
+///
+/// # Errors
+/// If there are.
+pub fn check_rules(rules: &[Rule]) -> Result<(), Error> {
+    if rules.len() <= MOST_RULES {
+        return Ok(());
+    }
+    Err(Error::Obstacle {
+        found: format!("expected at most {MOST_RULES} limits (--threshold), found {}", rules.len()),
+        mend: "give one to several threads, as in 'ctl*=50us', or watch some with a command beside this one",
+    })
+}
 
 /// Whose latencies are incidents, and from which length on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,12 +81,12 @@ impl Rule {
             mask[self.threads.len().min(LONGEST_NAME)] = 0xff;
         }
         let (kinds, since): (u32, u32) = match self.kind {
-            None => (0b111, 0),
+            None => (0b100_111, 0),
             Some(Kind::Wakeup) => (0b001, 1),
             Some(Kind::Shared) => (0b010, 1),
             Some(Kind::Preempted) => (0b100, 1),
             Some(Kind::TimerWakeup) => (0b001, 2),
-            Some(Kind::TimerWakeupAll | Kind::MissedTimer) => (0b111, 2),
+            Some(Kind::TimerWakeupAll | Kind::MissedTimer) => (0b100_111, 2),
         };
         let mut bytes = [0; 48];
         let mut at = 0;
@@ -107,6 +121,28 @@ mod tests {
         for wrong in ["", "0us", "x=", "a*b=5us", "sleepy:x=5us", "missed-timer:=5us", "sixteen-letters-=5us"]
         {
             assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn more_rules_than_there_is_room_for_are_an_error() {
+        let rules = |number| vec![parse("ctl=1us").unwrap(); number];
+        assert!(check_rules(&rules(MOST_RULES)).is_ok());
+        let error = check_rules(&rules(MOST_RULES + 1)).unwrap_err().to_string();
+        assert!(error.contains("at most 16 limits (--threshold), found 17"), "{error}");
+    }
+
+    #[test]
+    fn who_did_not_get_to_sleep_is_late_from_the_timers_time_on_or_not_at_all() {
+        let never_slept = 1 << Kind::TimerWakeupAll.number();
+        for (text, is_heard) in [
+            ("1us", true),
+            ("timer-wakeup-all:=1us", true),
+            ("timer-wakeup:=1us", false),
+            ("wakeup:=1us", false),
+        ] {
+            let kinds = u32::from_ne_bytes(parse(text).unwrap().bytes()[40..44].try_into().unwrap());
+            assert_eq!(kinds & never_slept != 0, is_heard, "{text}");
         }
     }
 

@@ -14,7 +14,7 @@ use tompion_latency::{
     Monitor,
     incident::Incident,
     journal,
-    watch::{Rule, Watch},
+    watch::{Rule, Watch, check_rules},
 };
 use tompion_os::{Inheritance, Interest};
 
@@ -70,6 +70,11 @@ impl Wish {
     /// Whether late wake-ups are to be kept.
     pub fn is_asked_for(&self) -> bool {
         !self.rules.is_empty() || self.misses
+    }
+
+    /// Whether that can be, before anything begins.
+    pub fn check(&self) -> Result<(), tompion_latency::Error> {
+        check_rules(&self.rules)
     }
 }
 

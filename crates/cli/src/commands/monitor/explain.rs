@@ -95,13 +95,7 @@ fn whole(incident: &Incident, folder: &Path) -> String {
         "{DIM}{time}; {}{END}\n",
         match &incident.job {
             Some(job) => in_parts(incident, job),
-            None => format!(
-                "the limit is {}; until then {} (thread {}, {}) had the processor",
-                units::in_words(incident.limit_ns as f64),
-                harmless(&incident.before.name),
-                incident.before.tid,
-                incident.before.priority
-            ),
+            None => format!("{}; {}", limit(incident), until_then(incident)),
         }
     );
     line(&mut text, incident);
@@ -116,6 +110,27 @@ fn whole(incident: &Incident, folder: &Path) -> String {
     let folder = folder.display().to_string();
     let _ = writeln!(text, "{DIM}the trace: tompion view {}{END}", harmless(&folder));
     text
+}
+
+/// The limit, and what it is of.
+fn limit(incident: &Incident) -> String {
+    let limit = units::in_words(incident.limit_ns as f64);
+    match incident.from_waking_ns {
+        Some(ns) => {
+            format!("{} from the wake-up on, for which the limit is {limit}", units::in_words(ns as f64))
+        }
+        None => format!("the limit is {limit}"),
+    }
+}
+
+/// Who had the processor before.
+fn until_then(incident: &Incident) -> String {
+    let before = &incident.before;
+    if before.tid == incident.thread.tid {
+        return "the thread was on its way to sleep, and went on".into();
+    }
+    let name = harmless(&before.name);
+    format!("until then {name} (thread {}, {}) had the processor", before.tid, before.priority)
 }
 
 /// When the thread ran, and when the job's code began, counted from the release.

@@ -159,6 +159,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         say("`compare`, `explain`, `plot`, `report`, `reset` and `stop` take no option of the display's");
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
+    if let Err(error) = arguments.watch.catch.check() {
+        say(error.to_string());
+        return Ok(ExitCode::from(messages::WRONG_USAGE));
+    }
     match &arguments.action {
         None => watch(&arguments.name, &arguments.watch)?,
         Some(Action::Explain(wish)) => explain::run(wish)?,
@@ -259,14 +263,14 @@ fn plot(name: &str, wish: &Plot) -> anyhow::Result<()> {
         let path = wish.output.output.display();
         say(format!("{path}: histograms of {}", counted(report.wakeups.woken, "wake-up")));
     }
+    text::unseen(&report).into_iter().for_each(say);
     Ok(())
 }
 
 /// What happens in a time, or until the user ends it.
 fn of_duration(monitor: &mut Monitor, duration: Duration, end: &End) -> anyhow::Result<Report> {
     let begin = monitor.snapshot();
-    // The scheduler's count is compared from the first look on.
-    monitor.look();
+    monitor.look_from_now();
     let until = Instant::now() + duration;
     while let Some(rest) = until.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) {
         // Threads that come meanwhile are looked at, too.

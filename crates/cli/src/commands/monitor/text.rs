@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use jiff::{Timestamp, tz::TimeZone};
 use tompion_latency::{
-    CpuReport, Histogram, Kind, KindReport, Late, Maximum, Report, ThreadReport, of_all_cpus, steps,
+    CpuReport, Histogram, Kind, KindReport, Late, MOST_THREADS, Maximum, Report, ThreadReport, of_all_cpus,
+    steps,
 };
 
 use super::{groups, job_table};
@@ -132,6 +133,9 @@ pub fn distribution(histogram: &Histogram) -> String {
     counts.into_iter().map(bar).collect()
 }
 
+/// How many functions are told of a stack.
+const FUNCTIONS: usize = 3;
+
 /// What stands above distributions.
 pub const SCALE: &str = " 1µs      10ms";
 
@@ -208,13 +212,24 @@ pub fn parts(late: &Late) -> String {
         [("timer late", late.timer_us), ("until woken", late.handler_us), ("until running", late.wakeup_us)];
     let mut words: Vec<String> =
         parts.iter().filter_map(|(name, us)| Some(format!("{name} {}", microseconds((*us)?)))).collect();
-    let other = match late.other_tid {
+    words.push(match late.other_tid {
         0 => "the CPU was idle".into(),
         tid if tid == late.tid => "it was running itself".into(),
-        tid => format!("{} {tid} ({}) had the CPU", harmless(&late.other_name), late.other_priority),
-    };
-    words.push(other);
+        tid => format!(
+            "{} {tid} ({}) had the CPU{}",
+            harmless(&late.other_name),
+            late.other_priority,
+            code(late)
+        ),
+    });
     words.join(", ")
+}
+
+/// Where that one was, if it is known: functions, the innermost first.
+fn code(late: &Late) -> String {
+    let names: Vec<&str> =
+        late.code.iter().take(FUNCTIONS).filter_map(|function| function.split('+').next()).collect();
+    if names.is_empty() { String::new() } else { format!(" in {}", harmless(&names.join(" ← "))) }
 }
 
 fn threads(text: &mut String, report: &Report, wide: bool, most: usize) {
@@ -254,6 +269,13 @@ fn row(text: &mut String, thread: &ThreadReport, wide: bool) {
     );
 }
 
+/// What the monitor did not see, if there is anything.
+pub fn unseen(report: &Report) -> Option<String> {
+    let unseen = report.unseen.filter(|unseen| unseen.unseen > 0)?;
+    let (unseen, slept) = (grouped(unseen.unseen), grouped(unseen.slept));
+    Some(format!("{unseen} of {slept} wake-ups were not seen, by the scheduler's own count"))
+}
+
 /// Whether the sums agree, and what an independent count says.
 fn sums(text: &mut String, report: &Report) {
     let sums = &report.wakeups;
@@ -278,11 +300,14 @@ fn sums(text: &mut String, report: &Report) {
         difference => format!("{RED}the sums disagree by {difference}{END}"),
     };
     let _ = writeln!(text, "\n{} woken: {}; {verdict}", grouped(sums.woken), ways.join(", "));
-    if let Some(unseen) = report.unseen.filter(|unseen| unseen.unseen > 0) {
-        let (unseen, slept) = (grouped(unseen.unseen), grouped(unseen.slept));
+    if let Some(unseen) = unseen(report) {
+        let _ = writeln!(text, "{YELLOW}{unseen}{END}");
+    }
+    if sums.without_row > 0 {
+        let without = counted(sums.without_row, "wake-up");
         let _ = writeln!(
             text,
-            "{YELLOW}{unseen} of {slept} wake-ups were not seen{END}, by the scheduler's own count"
+            "{YELLOW}{without} in no thread's line{END}: more than {MOST_THREADS} real-time threads; all are in the numbers by CPU"
         );
     }
     if report.not_started > 0 {

@@ -1,0 +1,30 @@
+//! A monitor of a test's own, which goes with it.
+
+use crate::{Kinds, Monitor};
+
+/// Its name.
+pub struct Own(String);
+
+impl Own {
+    /// Counts from now on; none where that isn't permitted, which is said.
+    pub fn new(test: &str) -> Option<(Self, Monitor)> {
+        let found: Vec<String> = crate::obstacles().into_iter().map(|it| it.found).collect();
+        if !found.is_empty() {
+            eprintln!("SKIPPED, latencies can't be counted here: {}", found.join("; "));
+            return None;
+        }
+        let name = format!("tompion-test-{test}-{}", std::process::id());
+        let (monitor, _) = Monitor::begin(&name, Kinds::ALL).unwrap_or_else(|error| panic!("{error}"));
+        Some((Self(name), monitor))
+    }
+
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let _ = Monitor::stop(&self.0);
+    }
+}

@@ -1,0 +1,198 @@
+//! Rows of threads and what CPUs are remembered by, changed under the programs' hands: what a machine does once in a year.
+
+use std::{
+    sync::mpsc::{Sender, channel},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use super::*;
+use crate::{Balance, Monitor, own::Own};
+
+/// Real-time threads that sleep so often whenever they are told to.
+struct Sleepers(Vec<(u32, Sender<u32>, JoinHandle<()>)>);
+
+impl Sleepers {
+    fn begin(number: usize, priority: u32) -> Self {
+        let begin = || {
+            let (tell, told) = channel();
+            let (tell_tid, tid) = channel();
+            let sleeper = thread::spawn(move || {
+                tompion_os::run_fifo(priority).expect("a real-time priority");
+                let _ = tell_tid.send(tompion_os::gettid());
+                for times in told {
+                    (0..times).for_each(|_| thread::sleep(Duration::from_micros(300)));
+                }
+            });
+            (tid.recv().expect("a thread"), tell, sleeper)
+        };
+        Self((0..number).map(|_| begin()).collect())
+    }
+
+    fn tids(&self) -> Vec<u32> {
+        self.0.iter().map(|sleeper| sleeper.0).collect()
+    }
+
+    fn sleep(&self, times: u32) {
+        self.0.iter().for_each(|(_, tell, _)| tell.send(times).expect("a thread"));
+    }
+
+    fn end(self) {
+        for (_, tell, thread) in self.0 {
+            drop(tell);
+            thread.join().expect("a thread that sleeps");
+        }
+    }
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Rows of no thread's.
+fn fill(memory: &Memory, rows: impl Iterator<Item = usize>) {
+    for row in rows {
+        memory.threads.word(row * THREAD).store(u64::MAX - row as u64, Ordering::Relaxed);
+    }
+}
+
+/// The places of a thread's rows, and its wake-ups there.
+fn rows_of(memory: &Memory, tid: u32) -> Vec<(usize, u64)> {
+    let found = (0..THREADS).filter(|row| {
+        memory.threads.half(row * THREAD + 8).load(Ordering::Relaxed) == tid
+            && memory.threads.word(row * THREAD).load(Ordering::Relaxed) != 0
+    });
+    found.map(|row| (row, memory.threads.word(row * THREAD + 24).load(Ordering::Relaxed))).collect()
+}
+
+#[test]
+fn given_rows_that_were_given_back_then_a_thread_keeps_the_one_it_has() {
+    let Some((_own, monitor)) = Own::new("rows") else { return };
+    let memory = monitor.memory();
+    // All but each eighth are taken, so that most threads find theirs behind others'.
+    fill(memory, (0..THREADS).filter(|row| row % 8 != 7));
+    let sleepers = Sleepers::begin(8, 61);
+    sleepers.sleep(20);
+    let counted = |tid: u32, least: u64| rows_of(memory, tid).iter().map(|row| row.1).sum::<u64>() >= least;
+    // Two may want the same row, and one has none then.
+    let has_row = |tid: &u32| !rows_of(memory, *tid).is_empty();
+    wait_until("threads have rows", || sleepers.tids().iter().filter(|tid| counted(**tid, 15)).count() >= 4);
+    let with_rows: Vec<u32> = sleepers.tids().into_iter().filter(has_row).collect();
+    for row in (0..THREADS).filter(|row| row % 8 != 7) {
+        memory.threads.word(row * THREAD).store(0, Ordering::Release);
+    }
+    let before: Vec<u64> = with_rows.iter().map(|tid| rows_of(memory, *tid)[0].1).collect();
+    sleepers.sleep(20);
+    for (tid, before) in with_rows.into_iter().zip(before) {
+        wait_until("it is counted", || counted(tid, before + 15));
+        assert_eq!(rows_of(memory, tid).len(), 1, "{:?}", rows_of(memory, tid));
+    }
+    sleepers.end();
+}
+
+#[test]
+fn given_more_threads_than_rows_then_reports_say_how_many_wake_ups_are_in_none() {
+    let Some((_own, mut monitor)) = Own::new("rowless") else { return };
+    fill(monitor.memory(), 0..THREADS);
+    let sleepers = Sleepers::begin(1, 62);
+    sleepers.sleep(50);
+    wait_until("wake-ups without a row", || Balance::read(monitor.memory()).without_row >= 40);
+    let page = monitor.exposition();
+    let told = page.lines().find_map(|line| line.strip_prefix("tompion_wakeups_without_row_total "));
+    assert!(told.is_some_and(|told| told.parse::<u64>().is_ok_and(|told| told >= 40)), "{page}");
+    // A reset begins that anew, too.
+    monitor.reset().unwrap();
+    assert!(monitor.report(None).wakeups.without_row < 40);
+    sleepers.end();
+}
+
+#[test]
+fn given_wake_ups_that_nobody_saw_before_it_looked_then_a_reader_tells_them() {
+    let Some((own, monitor)) = Own::new("before") else { return };
+    let sleepers = Sleepers::begin(1, 63);
+    sleepers.sleep(50);
+    let tid = sleepers.tids()[0];
+    let memory = monitor.memory();
+    wait_until("its wake-ups", || rows_of(memory, tid).iter().any(|row| row.1 >= 45));
+    let row = rows_of(memory, tid)[0].0;
+    // As if nobody had seen most of them.
+    memory.threads.word(row * THREAD + 24).fetch_sub(40, Ordering::Relaxed);
+    let unseen = Monitor::resume(own.name()).unwrap().report(None).unseen.expect("the scheduler's count");
+    assert!(unseen.unseen >= 38 && unseen.slept >= 45, "{unseen:?}");
+    // What happens in a time is compared from then on.
+    let mut reader = Monitor::resume(own.name()).unwrap();
+    reader.look_from_now();
+    assert!(reader.report(None).unseen.is_none_or(|unseen| unseen.unseen < 38));
+    sleepers.end();
+}
+
+/// Wakes a thread on a CPU again and again, from that CPU, behind what is written there before each time, until enough were counted.
+fn wake_behind(monitor: &Monitor, priority: u32, write: impl Fn(&SharedMap, usize, u32)) -> u32 {
+    const TIMES: u64 = 200;
+    let cpus = tompion_os::allowed_cpus();
+    let cpu = *cpus.last().expect("a CPU");
+    tompion_os::set_affinity(tompion_os::gettid(), &[cpu]).expect("a CPU");
+    let (wake, woken) = channel::<()>();
+    let (tell_tid, tid) = channel();
+    let sleeper = thread::spawn(move || {
+        tompion_os::run_fifo(priority).expect("a real-time priority");
+        let _ = tell_tid.send(tompion_os::gettid());
+        for () in woken {}
+    });
+    let tid = tid.recv().expect("a thread");
+    let begun = Instant::now();
+    while rows_of(monitor.memory(), tid).iter().all(|row| row.1 < TIMES) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", rows_of(monitor.memory(), tid));
+        write(&monitor.memory().processors, cpu as usize * PROCESSOR, tid);
+        wake.send(()).expect("a thread");
+        thread::sleep(Duration::from_micros(200));
+    }
+    drop(wake);
+    sleeper.join().expect("a thread that was woken");
+    tid
+}
+
+#[test]
+fn given_a_timer_that_nobody_saw_end_then_wake_ups_behind_it_are_not_its() {
+    let Some((_own, mut monitor)) = Own::new("stale") else { return };
+    let begun = tompion_os::monotonic_ns();
+    let tid = wake_behind(&monitor, 64, |processors, at, _| {
+        // A timer of a thread that runs no more, which was to go off when the machine began.
+        processors.word(at + 24).store(1, Ordering::Relaxed);
+        processors.word(at + 8).store(1, Ordering::Relaxed);
+        processors.word(at).store(1, Ordering::Relaxed);
+    });
+    let lasted_us = (tompion_os::monotonic_ns() - begun) as f64 / 1000.0;
+    let report = monitor.report(None);
+    let thread = report.threads.iter().find(|thread| thread.tid == tid).expect("its row");
+    assert!(thread.max_us <= lasted_us, "{thread:?}");
+}
+
+#[test]
+fn given_a_thread_that_was_woken_before_it_left_its_cpu_then_it_is_no_other_one() {
+    const PRIORITY: u32 = 37;
+    let Some((_own, mut monitor)) = Own::new("itself") else { return };
+    let shared = |monitor: &mut Monitor| -> u64 {
+        let report = monitor.report(None);
+        let last = *tompion_os::allowed_cpus().last().expect("a CPU");
+        let cpus = report.cpus.iter().filter(|cpu| cpu.cpu == last);
+        cpus.filter_map(|cpu| cpu.kinds.get(&Kind::Shared)).map(|kind| kind.count).sum()
+    };
+    let before = shared(&mut monitor);
+    wake_behind(&monitor, PRIORITY, |processors, at, tid| {
+        const HEAD: usize = 64;
+        const RAN: usize = 72;
+        let head = processors.word(at + HEAD).load(Ordering::Relaxed);
+        // It left the CPU in a minute from now: later than any wake-up.
+        let last = at + RAN + ((head.wrapping_sub(1) & 7) * 16) as usize;
+        let priority = 99 - PRIORITY;
+        processors.word(last + 8).store(u64::from(tid) << 32 | u64::from(priority), Ordering::Relaxed);
+        processors.word(last).store(tompion_os::monotonic_ns() + 60_000_000_000, Ordering::Relaxed);
+    });
+    // Of 200; others may share a CPU with others.
+    assert!(shared(&mut monitor) - before < 100, "{before} {}", shared(&mut monitor));
+}
