@@ -4,7 +4,7 @@
 given  a monitor that counts, and a real-time thread that another one of a higher priority keeps from its CPU
 when   a real Prometheus asks the monitor's page, with the alerts that we ship, and a real munin-node runs our plugin
 then   Prometheus has the page's metrics and fires the alert, and Munin is told the longest of each CPU: as long as the
-       disturbance at first, and less when that has ended, without a reset
+       disturbance, and less when that has ended, without a reset; at first nothing, because what was before may be of any time
 
 Exits with 77 where one of them or the permission is missing.
 """
@@ -135,8 +135,6 @@ def check_prometheus(work):
     with Running(monitor("--listen", f"127.0.0.1:{page}"), work / "page.log"), Running(command, work / "prometheus.log") as peer:
         begun = "query?" + urllib.parse.urlencode({"query": "sum(tompion_wakeups_begun_total)"})
         wait_for(f"Prometheus to have asked: {peer.log.read_text()}", lambda: (query(port, begun) or {}).get("result"))
-        names = query(port, "label/__name__/values")
-        assert {"tompion_latency_seconds_bucket", "tompion_thread_misses", "tompion_sums_difference"} <= set(names), names
 
         def firing():
             # An increase takes two readings around it.
@@ -146,6 +144,8 @@ def check_prometheus(work):
 
         alert = wait_for("the alert", firing)[0]
         assert f"127.0.0.1:{page}" in alert["annotations"]["summary"], alert
+        names = query(port, "label/__name__/values")
+        assert {"tompion_latency_seconds_bucket", "tompion_latency_recent_max_seconds", "tompion_sums_difference"} <= set(names), names
     return len(names)
 
 
@@ -176,14 +176,16 @@ def is_there(port):
 
 
 def longest(port):
-    """By graph, the longest of all CPUs."""
+    """By graph, the longest of all CPUs; None where it is not known."""
     found, graph = {}, ""
     for line in ask_munin(port, "fetch tompion_latency"):
         word, value = line.split()
         if word == "multigraph":
             graph = value
+        elif value == "U":
+            found[graph] = None
         else:
-            found[graph] = max(found.get(graph, 0.0), float(value))
+            found[graph] = max(found.get(graph) or 0.0, float(value))
     return found
 
 
@@ -205,6 +207,9 @@ def check_munin(work):
         config = ask_munin(port, "config tompion_latency")
         graphs = [line.split()[1] for line in config if line.startswith("multigraph ")]
         assert len(graphs) == 7 and "cpu0.critical 1000" in config, config
+        disturb()
+        unknown = longest(port)
+        assert set(unknown) == set(graphs) and set(unknown.values()) == {None}, unknown
         disturb()
         first = longest(port)
         assert set(first) == set(graphs), first

@@ -11,6 +11,8 @@ use std::{
 pub const FAILED: u8 = 1;
 /// Exit code: the command line was wrong.
 pub const WRONG_USAGE: u8 = 2;
+/// Exit code: somebody has ended, on purpose, what was looked at. Units name it, so that nobody begins anew what was stopped.
+pub const ENDED: u8 = 3;
 
 /// Says something.
 pub fn say(text: impl Display) {

@@ -29,6 +29,7 @@ mod monitor_groups;
 mod monitor_history;
 mod monitor_incidents;
 mod monitor_jobs;
+mod monitor_service;
 mod plugins;
 mod preload;
 mod preload_func;

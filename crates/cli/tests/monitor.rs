@@ -30,6 +30,11 @@ impl Own {
         None
     }
 
+    /// By which it is known.
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
     pub fn monitor(&self, arguments: &[&str]) -> Command {
         let mut command = tompion();
         command.args(["monitor", "--name", &self.0]).args(arguments);

@@ -260,7 +260,7 @@ fn what_is_counted_is_kept_also_by_one_that_is_killed() {
     let mut url = String::new();
     BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut url).unwrap();
     run(&mut monitor(&["stop"])).succeeded();
-    let ended = finish(keeper, "monitor --history --listen").exited(1);
+    let ended = finish(keeper, "monitor --history --listen").exited(3);
     assert!(ended.err.contains("somebody has stopped the monitor"), "{}", ended.err);
     let rows = |report: &Value| report["coverage"]["rows"].as_u64().unwrap();
     assert!(rows(&own.json(&["report"])) > rows(&kept));

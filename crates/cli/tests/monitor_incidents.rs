@@ -64,6 +64,74 @@ fn a_late_wake_up_becomes_a_folder_that_says_why() {
     for incident in folders(&parent) {
         explains(&incident);
     }
+    explains_the_newest(&parent);
+}
+
+/// The one that was late last, whatever the folders are called: the local time goes back once a year.
+fn explains_the_newest(parent: &Path) {
+    let time = |folder: &Path| -> u64 {
+        let incident: Value =
+            serde_json::from_slice(&fs::read(folder.join("incident.json")).unwrap()).unwrap();
+        incident["time_ns"].as_u64().unwrap()
+    };
+    let mut folders = folders(parent);
+    folders.sort_by_key(|folder| time(folder));
+    let newest = time(&folders[1]);
+    for (folder, name) in folders.iter().zip(["tompion-incident-2", "tompion-incident-1"]) {
+        fs::rename(folder, parent.join(name)).unwrap();
+    }
+    let told = run(tompion().args(["monitor", "explain", "--json"]).current_dir(parent)).succeeded().out;
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["time_ns"].as_u64(), Some(newest));
+}
+
+#[test]
+fn no_more_folders_are_kept_than_were_asked_for() {
+    let Some(own) = Own::new("fewer") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let parent = folder.path().to_owned();
+    // It isn't ours.
+    fs::create_dir(parent.join("tompion-incident-of-somebody")).unwrap();
+    let arguments = ["--threshold", "fewer-cli=10ns", "--pause", "0s", "--most", "4", "--keep", "2"];
+    let mut command = own.monitor(&arguments);
+    let catcher = start(command.arg("--incidents").arg(&parent));
+    let looked_at = parent.clone();
+    let ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let has_ended = ended.clone();
+    let sleeper = thread::spawn(move || {
+        sleep_as("fewer-cli", "four folders", move || has_ended.load(std::sync::atomic::Ordering::Relaxed));
+    });
+    let finished = finish(catcher, "monitor --keep").succeeded();
+    ended.store(true, std::sync::atomic::Ordering::Relaxed);
+    sleeper.join().unwrap();
+    assert!(finished.err.contains("4 incidents kept of "), "{}", finished.err);
+    let told: Vec<&str> =
+        finished.out.lines().filter_map(|line| line.split_once(": ")).map(|line| line.0).collect();
+    assert_eq!(told.len(), 4, "{}", finished.out);
+    for (folder, stays) in told.iter().zip([false, false, true, true]) {
+        assert_eq!(Path::new(folder).exists(), stays, "{told:?}");
+    }
+    assert_eq!(folders(&looked_at).len(), 3);
+}
+
+#[test]
+fn what_programs_recorded_is_missed_and_the_rest_goes_on() {
+    let Some(own) = Own::new("without") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let parent = folder.path().to_owned();
+    let mut command = own.monitor(&["--threshold", "without-cli=10ns", "--with", "*", "--pause", "100ms"]);
+    let catcher = start(command.arg("--incidents").arg(&parent));
+    wait_until("a recording", || recording(&parent).is_some());
+    // Nothing can be recorded any more, as on a disk that is full.
+    let manifest = recording(&parent).expect("a recording");
+    let recorder = manifest.parent().and_then(Path::parent).expect("the recorder's folder").to_owned();
+    fs::remove_dir_all(&recorder).unwrap();
+    let looked_at = parent.clone();
+    sleep_as("without-cli", "two folders", move || folders(&looked_at).len() >= 2);
+    signal(catcher.id(), Signal::INT);
+    let finished = finish(catcher, "monitor --with").succeeded();
+    assert!(finished.err.contains("what programs recorded was not kept: "), "{}", finished.err);
+    assert!(finished.out.lines().count() >= 2, "each is told: {}", finished.out);
 }
 
 /// Everything that a folder should have.

@@ -20,6 +20,7 @@ pub mod incident;
 pub mod jobs;
 pub mod journal;
 pub mod kinds;
+mod living;
 mod log;
 mod memory;
 mod monitor;
@@ -29,6 +30,7 @@ mod pins;
 pub mod plot;
 mod programs;
 mod prometheus;
+mod recent;
 mod report;
 mod snapshot;
 pub mod watch;
@@ -40,7 +42,8 @@ pub use histogram::{Histogram, steps};
 pub use kinds::{Kind, Kinds};
 pub use log::{Log, Wakeup};
 pub use memory::THREADS as MOST_THREADS;
-pub use monitor::{Begun, Monitor, obstacles};
+pub use monitor::{Begun, Fate, Monitor, obstacles};
+pub use prometheus::{Incidents, OfProcess};
 pub use report::{CpuReport, GroupReport, KindReport, Late, Maximum, Report, ThreadReport, of_all_cpus};
 pub use snapshot::Snapshot;
 pub use witness::{Unseen, Witness};
@@ -82,6 +85,12 @@ pub enum Error {
         /// Which one this is.
         expected: u32,
     },
+    /// Something counts that has lost a part.
+    #[error(
+        "some of the programs in {0} are not attached any more (end it and begin again: tompion monitor stop; \
+         tompion monitor)"
+    )]
+    NotWhole(String),
     /// Nothing counts.
     #[error("nothing is counted yet; begin with: tompion monitor")]
     NotCounting,
@@ -91,6 +100,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether what counts can be read by no Tompion that is not older than this one: nothing helps but to end it and to begin anew.
+    pub fn calls_for_a_new_beginning(&self) -> bool {
+        match self {
+            Self::OtherVersion { version, expected, .. } => version < expected,
+            Self::NotWhole(_) => true,
+            _ => false,
+        }
+    }
+
     pub(crate) fn file(what: &'static str, path: &std::path::Path, source: std::io::Error) -> Self {
         Self::File { what, path: path.display().to_string(), source }
     }

@@ -43,6 +43,8 @@ const LAYOUT: usize = 8;
 pub(crate) const EPOCH: usize = 12;
 const SETTINGS: usize = 16;
 const INTERVAL: usize = 20;
+/// The last of `control`'s unused numbers: the programs leave it alone.
+const BUILD: usize = CONTROL - 4;
 const FIRST_COUNT: usize = 200;
 const FIRST_SUM: usize = 328;
 const FIRST_PLACE: usize = 96;
@@ -121,6 +123,18 @@ pub struct Slept {
     pub before: u64,
 }
 
+/// Of a row's key, how many bits are the thread's number; the others are when it began.
+const NUMBER_BITS: u32 = 22;
+/// How many bits there are of when a thread began.
+pub const BEGUN_BITS: u32 = 64 - NUMBER_BITS;
+
+impl RawThread {
+    /// When the thread began: the lowest [`BEGUN_BITS`] of CLOCK_MONOTONIC, in nanoseconds.
+    pub fn begun(&self) -> u64 {
+        self.key >> NUMBER_BITS
+    }
+}
+
 impl Memory {
     /// Maps the arrays, in the order of [`ARRAYS`], and those of groups.
     pub fn map(arrays: [BorrowedFd<'_>; 6], groups: [BorrowedFd<'_>; 3], cpus: u32) -> std::io::Result<Self> {
@@ -151,9 +165,10 @@ impl Memory {
         self.cpus
     }
 
-    /// Before the programs run for the first time.
-    pub fn begin(&self, now: u64, kinds: Kinds) {
+    /// Before the programs run for the first time. `build` says which ones they are.
+    pub fn begin(&self, now: u64, kinds: Kinds, build: u32) {
         self.set_kinds(kinds);
+        self.control.half(BUILD).store(build, Ordering::Relaxed);
         self.control.word(BEGUN).store(now, Ordering::Relaxed);
         self.control.half(LAYOUT).store(VERSION, Ordering::Relaxed);
     }
@@ -161,6 +176,11 @@ impl Memory {
     /// When counting began.
     pub fn begun(&self) -> u64 {
         self.control.word(BEGUN).load(Ordering::Relaxed)
+    }
+
+    /// Which programs they are; 0 of those that don't say so.
+    pub fn build(&self) -> u32 {
+        self.control.half(BUILD).load(Ordering::Relaxed)
     }
 
     /// The layout of who began, by the first of the arrays alone: others may have other arrays beside it.

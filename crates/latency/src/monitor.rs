@@ -15,6 +15,8 @@ use crate::{
     memory::{Memory, VERSION},
     pins::Pins,
     programs,
+    prometheus::{self, OfProcess, Told},
+    recent::{Recent, of_intervals},
     report::Report,
     snapshot::Snapshot,
     witness::{Unseen, Witness},
@@ -29,6 +31,17 @@ pub enum Begun {
     Before,
 }
 
+/// What became of a monitor that was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It counts.
+    GoesOn,
+    /// Somebody has stopped it, and nothing counts under its name.
+    Stopped,
+    /// Somebody has stopped it, and another one counts under its name.
+    Replaced,
+}
+
 /// Programs that count, in the kernel; any number of processes may look at the same.
 pub struct Monitor {
     pins: Pins,
@@ -36,6 +49,7 @@ pub struct Monitor {
     witness: Witness,
     names: Names,
     jobs: Option<Jobs>,
+    recent: Recent,
     /// Of the folder with the pins, by which it is known: another one may take its place.
     inode: u64,
 }
@@ -117,16 +131,18 @@ impl Monitor {
         }
         let memory = programs::map_arrays(pins.folder(), tompion_os::possible_cpus())?;
         if !programs::is_whole(pins.folder()) {
-            return Err(Error::Obstacle {
-                found: format!(
-                    "some of the programs in {} are not attached any more",
-                    pins.folder().display()
-                ),
-                mend: "end it and begin again: tompion monitor stop; tompion monitor",
-            });
+            return Err(Error::NotWhole(pins.folder().display().to_string()));
         }
         let inode = inode(&pins);
-        Ok(Self { pins, memory, witness: Witness::default(), names: Names::default(), jobs: None, inode })
+        Ok(Self {
+            pins,
+            memory,
+            witness: Witness::default(),
+            names: Names::default(),
+            jobs: None,
+            recent: Recent::default(),
+            inode,
+        })
     }
 
     /// Ends counting and forgets what was counted. False if nothing counted.
@@ -137,9 +153,19 @@ impl Monitor {
         Pins::of(name)?.withdraw()
     }
 
-    /// Whether it counts still: nobody has stopped it. What it counted until then can be read all the same.
-    pub fn goes_on(&self) -> bool {
-        inode(&self.pins) == self.inode
+    /// Whether it counts still. What it counted until it was stopped can be read all the same.
+    pub fn fate(&self) -> Fate {
+        match inode(&self.pins) {
+            0 => Fate::Stopped,
+            found if found == self.inode => Fate::GoesOn,
+            _ => Fate::Replaced,
+        }
+    }
+
+    /// Whether its programs are those of this build of Tompion. Those of another one with the same layout count on and can be read;
+    /// what was mended since, they don't have.
+    pub fn is_of_this_build(&self) -> bool {
+        self.memory.build() == programs::build()
     }
 
     /// What is counted.
@@ -211,10 +237,7 @@ impl Monitor {
         let unseen = self.witness.look(&self.memory);
         let now = self.snapshot();
         let reset = self.last_reset(&now);
-        let mut report = Report::between(since.unwrap_or(&reset), &now, self.kinds());
-        report.unseen = (unseen.slept > 0).then_some(unseen);
-        report.not_started = programs::not_started(self.pins.folder());
-        report.jobs = self.jobs.as_ref().map(Jobs::report);
+        let mut report = self.complete(Report::between(since.unwrap_or(&reset), &now, self.kinds()), unseen);
         self.names.tell(&mut report);
         self.forget_threads();
         report
@@ -241,13 +264,26 @@ impl Monitor {
         Balance::read(&self.memory)
     }
 
-    /// A page in the text format of Prometheus: counters since counting began, which never go back, and the longest since the
-    /// last reset.
-    pub fn exposition(&mut self) -> String {
-        let recent = self.report(None);
-        let mut total = self.report(Some(&self.snapshot().of_the_beginning()));
-        total.unseen = recent.unseen;
-        crate::prometheus::exposition(&total, &recent)
+    /// A page in the text format of Prometheus, of one moment: counters since counting began, which never go back, the longest since
+    /// the last reset and of the last minutes, and what the process does beside that.
+    pub fn exposition(&mut self, process: &OfProcess) -> String {
+        let unseen = self.witness.look(&self.memory);
+        let now = self.snapshot();
+        let total = self.complete(Report::between(&now.of_the_beginning(), &now, self.kinds()), unseen);
+        let since_reset = self.complete(Report::between(&self.last_reset(&now), &now, self.kinds()), unseen);
+        let recent = self.recent.longest(&now, of_intervals(&self.memory));
+        self.forget_threads();
+        prometheus::exposition(&Told { total: &total, since_reset: &since_reset, recent: &recent, process })
+    }
+
+    /// Adds what is in no snapshot.
+    fn complete(&self, report: Report, unseen: Unseen) -> Report {
+        Report {
+            unseen: (unseen.slept > 0).then_some(unseen),
+            not_started: programs::not_started(self.pins.folder()),
+            jobs: self.jobs.as_ref().map(Jobs::report),
+            ..report
+        }
     }
 
     /// The state from which reports begin: the last reset's, or the beginning's.

@@ -8,6 +8,7 @@ use aya::{
     programs::{BtfTracePoint, ProgramError, ProgramInfo, links::FdLink, tp_btf::BtfTracePointLink},
 };
 use tompion_kernel::{Error as KernelError, chain, misses_of, refused, stacks::KernelSymbols};
+use tompion_protocol::names::fingerprint;
 
 use crate::{
     Error, groups,
@@ -18,6 +19,11 @@ use crate::{
 
 /// The compiled programs; empty where there was no compiler.
 pub static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/monitor.o"));
+
+/// A number by which these programs are told from those of other builds; never 0.
+pub fn build() -> u32 {
+    (fingerprint(OBJECT) as u32).max(1)
+}
 
 /// Programs and their tracepoints. The beginnings of wake-ups are attached last, their ends first: what began is seen to end.
 const PROGRAMS: [(&str, &str); 7] = [
@@ -55,7 +61,7 @@ pub fn begin(folder: &Path, cpus: u32, kinds: Kinds, logged: u32) -> Result<(), 
         let map = ebpf.map(name).ok_or_else(|| missing(name))?;
         map.pin(folder.join(array(name))).map_err(|error| pinning(name, &error))?;
     }
-    map_arrays(folder, cpus)?.begin(tompion_os::monotonic_ns(), kinds);
+    map_arrays(folder, cpus)?.begin(tompion_os::monotonic_ns(), kinds, build());
     for (name, tracepoint) in all() {
         let link = attach(&mut ebpf, name, tracepoint, &btf).map_err(|error| refused(name, &error))?;
         let link = FdLink::from(link);

@@ -6,7 +6,8 @@ use std::fmt::Write;
 
 use crate::{
     jobs::{BOUNDS, JobReport, JobsReport, Part},
-    report::{GroupReport, KindReport, Report},
+    recent::Longest,
+    report::{GroupReport, KindReport, Report, ThreadReport},
 };
 
 /// Bounds of the buckets, in nanoseconds: 1, 2, 3, 5, 7 µs and so on, up to 10 ms. Histograms tell whole microseconds apart, so
@@ -16,16 +17,50 @@ fn bounds() -> impl Iterator<Item = u64> {
     steps.chain([10_000_000])
 }
 
-/// Everything that was counted since `total` began, and the longest since the last reset, which `recent` has.
-pub fn exposition(total: &Report, recent: &Report) -> String {
+/// Late ones, where they are kept. Numbers are since the process began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Incidents {
+    /// How many have a folder.
+    pub kept: u64,
+    /// How many have none, because they came too soon after another one.
+    pub too_soon: u64,
+    /// How many have none, because it could not be written.
+    pub failed: u64,
+}
+
+/// What the process does that tells the page, beside counting.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OfProcess {
+    /// When the history was written last, in nanoseconds since 1970; none if nobody writes one.
+    pub history_written_ns: Option<u64>,
+    /// Where late ones are kept.
+    pub incidents: Option<Incidents>,
+}
+
+/// All that is told, of one moment.
+pub struct Told<'a> {
+    /// Since counting began: counters never go back.
+    pub total: &'a Report,
+    /// Since the last reset.
+    pub since_reset: &'a Report,
+    /// Of the last minutes.
+    pub recent: &'a Longest,
+    /// See [`OfProcess`].
+    pub process: &'a OfProcess,
+}
+
+/// The page.
+pub fn exposition(told: &Told<'_>) -> String {
+    let Told { total, since_reset, recent, process } = told;
     let mut text = String::new();
     // Writing to a text doesn't fail.
     let _ = histograms(&mut text, total);
-    let _ = longest(&mut text, recent);
+    let _ = longest(&mut text, &since_reset.max_us, recent);
     let _ = wakeups(&mut text, total);
-    let _ = groups(&mut text, total, recent);
-    let _ = threads(&mut text, recent);
-    let _ = recent.jobs.iter().try_for_each(|found| jobs(&mut text, found));
+    let _ = groups(&mut text, total, since_reset);
+    let _ = threads(&mut text, total, since_reset);
+    let _ = since_reset.jobs.iter().try_for_each(|found| jobs(&mut text, found));
+    let _ = of_process(&mut text, process);
     text
 }
 
@@ -62,7 +97,7 @@ fn histogram(text: &mut String, name: &str, labels: &str, found: &KindReport) ->
 }
 
 /// Groups have metrics of their own: their wake-ups are in those by CPU already, and sums should have each once.
-fn groups(text: &mut String, total: &Report, recent: &Report) -> std::fmt::Result {
+fn groups(text: &mut String, total: &Report, since_reset: &Report) -> std::fmt::Result {
     let name = "tompion_group_latency_seconds";
     head(text, name, "histogram", "Latencies of cgroups and named threads, by kind.")?;
     for group in &total.groups {
@@ -73,7 +108,7 @@ fn groups(text: &mut String, total: &Report, recent: &Report) -> std::fmt::Resul
     }
     let name = "tompion_group_latency_max_seconds";
     head(text, name, "gauge", "The longest latency of a group since the last reset, by kind.")?;
-    for group in &recent.groups {
+    for group in &since_reset.groups {
         let label = group_label(group);
         for (kind, found) in &group.kinds {
             writeln!(text, "{name}{{{label},kind=\"{kind}\"}} {}", found.max_us / 1e6)?;
@@ -87,15 +122,48 @@ fn group_label(found: &GroupReport) -> String {
     format!("{}=\"{}\"", found.group.noun(), escaped(found.group.pattern()))
 }
 
-fn longest(text: &mut String, report: &Report) -> std::fmt::Result {
-    let name = "tompion_latency_max_seconds";
-    head(text, name, "gauge", "The longest latency since the last reset, by CPU and kind.")?;
-    for (cpu, kinds) in &report.max_us {
-        for (kind, us) in kinds {
-            writeln!(text, "{name}{{cpu=\"{cpu}\",kind=\"{kind}\"}} {}", us / 1e6)?;
+fn longest(text: &mut String, since_reset: &Longest, recent: &Longest) -> std::fmt::Result {
+    let each = [
+        (
+            "tompion_latency_max_seconds",
+            "The longest latency since the last reset, by CPU and kind.",
+            since_reset,
+        ),
+        (
+            "tompion_latency_recent_max_seconds",
+            "The longest latency of the last five to ten minutes, by CPU and kind; of longer if nobody asked meanwhile.",
+            recent,
+        ),
+    ];
+    for (name, help, longest) in each {
+        head(text, name, "gauge", help)?;
+        for (cpu, kinds) in longest {
+            for (kind, us) in kinds {
+                writeln!(text, "{name}{{cpu=\"{cpu}\",kind=\"{kind}\"}} {}", us / 1e6)?;
+            }
         }
     }
     Ok(())
+}
+
+fn of_process(text: &mut String, process: &OfProcess) -> std::fmt::Result {
+    if let Some(ns) = process.history_written_ns {
+        let name = "tompion_history_last_write_timestamp_seconds";
+        head(text, name, "gauge", "When the history was written last, in seconds since 1970.")?;
+        writeln!(text, "{name} {}", seconds(ns))?;
+    }
+    let Some(Incidents { kept, too_soon, failed }) = process.incidents else { return Ok(()) };
+    let name = "tompion_incidents_total";
+    head(text, name, "counter", "Late wake-ups and missed deadlines that have a folder.")?;
+    writeln!(text, "{name} {kept}")?;
+    let name = "tompion_incidents_not_saved_total";
+    head(
+        text,
+        name,
+        "counter",
+        "Those that have none: too soon after another one (pause), or it could not be written (failed).",
+    )?;
+    writeln!(text, "{name}{{reason=\"pause\"}} {too_soon}\n{name}{{reason=\"failed\"}} {failed}")
 }
 
 fn wakeups(text: &mut String, report: &Report) -> std::fmt::Result {
@@ -151,21 +219,24 @@ fn wakeups(text: &mut String, report: &Report) -> std::fmt::Result {
     writeln!(text, "{name} {}", unseen.slept)
 }
 
-fn threads(text: &mut String, report: &Report) -> std::fmt::Result {
-    let each = report.threads.iter().map(|thread| {
-        let labels = format!("tid=\"{}\",thread=\"{}\"", thread.tid, escaped(&thread.name));
-        (labels, thread.max_us / 1e6, thread.p999_us / 1e6, thread.misses)
-    });
+fn threads(text: &mut String, total: &Report, since_reset: &Report) -> std::fmt::Result {
+    let labels =
+        |thread: &ThreadReport| format!("tid=\"{}\",thread=\"{}\"", thread.tid, escaped(&thread.name));
+    let each =
+        since_reset.threads.iter().map(|thread| (labels(thread), thread.max_us / 1e6, thread.p999_us / 1e6));
     let each: Vec<_> = each.collect();
     let name = "tompion_thread_latency_max_seconds";
     head(text, name, "gauge", "The longest latency of a thread since the last reset.")?;
     each.iter().try_for_each(|(labels, longest, ..)| writeln!(text, "{name}{{{labels}}} {longest}"))?;
     let name = "tompion_thread_latency_p999_seconds";
     head(text, name, "gauge", "What 99.9 % of a thread's latencies since the last reset don't reach.")?;
-    each.iter().try_for_each(|(labels, _, below, _)| writeln!(text, "{name}{{{labels}}} {below}"))?;
-    let name = "tompion_thread_misses";
-    head(text, name, "gauge", "How often a thread was behind its own plan since the last reset.")?;
-    each.iter().try_for_each(|(labels, .., misses)| writeln!(text, "{name}{{{labels}}} {misses}"))
+    each.iter().try_for_each(|(labels, _, below)| writeln!(text, "{name}{{{labels}}} {below}"))?;
+    let name = "tompion_thread_misses_total";
+    head(text, name, "counter", "How often a thread was behind its own plan.")?;
+    total
+        .threads
+        .iter()
+        .try_for_each(|thread| writeln!(text, "{name}{{{}}} {}", labels(thread), thread.misses))
 }
 
 /// Counters are since jobs are watched, which a restart of who watches begins anew. The label isn't `job`: Prometheus has one of
@@ -288,7 +359,11 @@ mod tests {
             jobs: Some(JobsReport::default()),
             ..Report::between(&nothing, &nothing, Kinds::ALL)
         };
-        let page = exposition(&report, &report);
+        let process =
+            OfProcess { history_written_ns: Some(1_500_000_000), incidents: Some(Incidents::default()) };
+        let told = Told { total: &report, since_reset: &report, recent: &Longest::new(), process: &process };
+        let page = exposition(&told);
+        assert!(page.contains("\ntompion_history_last_write_timestamp_seconds 1.5\n"), "{page}");
         let told: Vec<&str> =
             page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
         for (file, text) in [
@@ -302,9 +377,11 @@ mod tests {
                 assert!(told.contains(&metric) || told.contains(&whole), "{file}: no {metric} on the page");
             }
             for kind in text.split("kind=").skip(1) {
-                let name = kind.trim_start_matches(['\\', '"']).split(['\\', '"']).next();
-                let name = name.unwrap_or_default();
-                assert!(name == "$kind" || Kind::of_name(name).is_some(), "{file}: no kind {name}");
+                // One, or with `=~` several.
+                let names = kind.trim_start_matches(['~', '\\', '"']).split(['\\', '"']).next();
+                for name in names.unwrap_or_default().split('|') {
+                    assert!(name == "$kind" || Kind::of_name(name).is_some(), "{file}: no kind {name}");
+                }
             }
             for bound in text.split("le=").skip(1) {
                 let bound = bound.trim_start_matches(['\\', '"']).split(['\\', '"']).next();

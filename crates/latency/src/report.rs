@@ -1,6 +1,6 @@
 //! What two snapshots say: by CPU and kind, by thread, and whether the sums agree.
 
-use std::{collections::BTreeMap, fs};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -10,6 +10,7 @@ use crate::{
     histogram::Histogram,
     jobs::JobsReport,
     kinds::{Kind, Kinds},
+    living::Living,
     memory::{RawThread, RawWorst},
     snapshot::{GroupState, Snapshot, State},
     witness::Unseen,
@@ -241,7 +242,7 @@ impl Report {
 }
 
 /// What came since a time, by kind, where anything was counted.
-fn by_kind(
+pub(crate) fn by_kind(
     before: Option<&[State; Kind::ALL.len()]>,
     states: &[State],
     (from, ahead): (u64, u64),
@@ -351,11 +352,11 @@ impl ThreadReport {
         }
         let (ns, max_is) = longest(&places, thread.worst, from);
         // Threads get their names after they began; what has ended has the name that the programs saw.
-        let path = format!("/proc/{}/comm", thread.tid);
-        let name = fs::read_to_string(path).map(|name| name.trim_end_matches('\n').to_owned());
+        let name =
+            Living::read(thread.tid).filter(|living| living.has_begun_at(thread.begun())).map(|it| it.name);
         Some(Self {
             tid: thread.tid,
-            name: name.unwrap_or_else(|_| thread.name.clone()),
+            name: name.unwrap_or_else(|| thread.name.clone()),
             priority: priority_words(thread.priority),
             cpu: thread.cpu,
             count,
@@ -460,6 +461,36 @@ mod tests {
         let now = snapshot(90_000_000, &[3, 900, 5], worst(900_000, 40_000_000));
         assert_eq!(count(&before, &of_group(now.clone(), 7)), (1, 51_000_000));
         assert_eq!(count(&before, &of_group(now, 60_000_000)), (3, 61_000_000));
+    }
+
+    #[test]
+    fn given_a_number_that_another_thread_has_now_then_the_row_keeps_its_name() {
+        let row = |begun: u64| RawThread {
+            key: begun << 22 | u64::from(tompion_os::gettid()),
+            tid: tompion_os::gettid(),
+            priority: 19,
+            cpu: 0,
+            count: 1,
+            not_slept: 0,
+            last: 3_000,
+            worst: Some((3_000, 80_000_000)),
+            misses: 0,
+            name: "robot".into(),
+            histogram: [(3_000, 4_000, 1)].into_iter().fold(
+                Histogram::default(),
+                |mut all, (from, to, count)| {
+                    all.add(from, to, count);
+                    all
+                },
+            ),
+        };
+        let name = move |begun: u64| ThreadReport::new(None, &row(begun), 0).expect("a wake-up").name;
+        let thread = std::thread::Builder::new().name("stranger".into());
+        let looked = thread.spawn(move || {
+            let now = tompion_os::monotonic_ns();
+            [name(now - 60_000_000_000), name(now)]
+        });
+        assert_eq!(looked.expect("a thread").join().expect("it ends"), ["robot", "stranger"]);
     }
 
     #[test]

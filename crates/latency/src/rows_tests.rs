@@ -101,7 +101,7 @@ fn given_more_threads_than_rows_then_reports_say_how_many_wake_ups_are_in_none()
     let sleepers = Sleepers::begin(1, 62);
     sleepers.sleep(50);
     wait_until("wake-ups without a row", || Balance::read(monitor.memory()).without_row >= 40);
-    let page = monitor.exposition();
+    let page = monitor.exposition(&crate::OfProcess::default());
     let told = page.lines().find_map(|line| line.strip_prefix("tompion_wakeups_without_row_total "));
     assert!(told.is_some_and(|told| told.parse::<u64>().is_ok_and(|told| told >= 40)), "{page}");
     // A reset begins that anew, too.

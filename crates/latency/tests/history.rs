@@ -10,7 +10,7 @@ use std::{
 use tompion_latency::{
     Kind, Maximum,
     history::{
-        Choice, Event, Fact, HistoryReport, Incident, Longest, Row, Span, Store,
+        Choice, Event, EventKind, Fact, HistoryReport, Incident, Longest, Row, Span, Store,
         simulate::{Dice, Machine},
     },
 };
@@ -36,6 +36,11 @@ impl Own {
     fn report(&self, from_ms: i64, to_ms: i64) -> HistoryReport {
         let choice = Choice::of(Span { from_ms, to_ms });
         Store::open_to_read(&self.path).unwrap().period(&choice).unwrap().report()
+    }
+
+    /// What happened to counting and to the history.
+    fn events(&self) -> Vec<Event> {
+        Store::open_to_read(&self.path).unwrap().outline(&Choice::of(Span::ALL)).unwrap().events
     }
 
     /// The longest of a CPU and kind in each row, in nanoseconds.
@@ -336,6 +341,37 @@ fn kills_lose_nothing_and_double_nothing() {
         before = report.coverage.rows;
     }
     assert!(before > 12, "no row was part of an hour: {before}");
+}
+
+#[test]
+fn given_damaged_rows_then_the_history_goes_on_without_them_and_says_so() {
+    let own = Own::new();
+    let mut store = Store::open(&own.path).unwrap();
+    let number = system(&mut store, "6.12");
+    let mut machine = Machine::new(2, 9);
+    // An hour that is part of its day, and one that isn't over.
+    store.append(&rows(&mut machine, number, BEGIN, 24)).unwrap();
+    let connection = rusqlite::Connection::open(&own.path).unwrap();
+    connection.execute("UPDATE bodies SET body = x'0102030405060708' WHERE id = 20", []).unwrap();
+    connection.execute("UPDATE bodies SET body = 'a text' WHERE id = 22", []).unwrap();
+    let next = rows(&mut machine, number, BEGIN + 24 * FIVE_MINUTES, 12);
+    store.append(&next).unwrap();
+    let report = own.report(0, Span::ALL.to_ms);
+    // Two rows are missing; whether they were counted is still known, and their longest.
+    assert_eq!((report.wakeups.woken, report.coverage.rows), (34 * WOKEN, 36));
+    let time_ms = BEGIN + 25 * FIVE_MINUTES;
+    let event = |amount_ms| Event { time_ms, kind: EventKind::Damaged, amount_ms };
+    assert_eq!(report.events, [event(FIVE_MINUTES), event(FIVE_MINUTES)]);
+    assert_eq!(own.maxima(&Choice::of(Span::ALL), 0, Kind::Wakeup).len(), 36);
+
+    // An hour and its day that can't be read: they begin anew with what comes.
+    connection.execute("UPDATE hours SET body = x'ff'", []).unwrap();
+    connection.execute("UPDATE days SET body = x'ff'", []).unwrap();
+    store.append(&rows(&mut machine, number, BEGIN + 36 * FIVE_MINUTES, 1)).unwrap();
+    let damaged: Vec<i64> = own.events().iter().map(|event| event.amount_ms).collect();
+    assert_eq!(damaged, [FIVE_MINUTES, FIVE_MINUTES, DAY]);
+    let day = own.report(BEGIN, BEGIN + DAY);
+    assert_eq!(day.wakeups.woken, 13 * WOKEN, "the last whole hour, and what is part of none");
 }
 
 #[test]

@@ -7,12 +7,12 @@ use std::{
 };
 
 use rustix::{
-    thread::clock_nanosleep_absolute,
+    thread::{CpuSet, clock_nanosleep_absolute, sched_setaffinity},
     time::{ClockId, Timespec},
 };
 use tompion_latency::{
     Begun, Kind, Kinds, Maximum, Monitor, Report,
-    history::{Choice, Keeper, Longest, Span, Store},
+    history::{Choice, EventKind, Keeper, Longest, Span, Store},
 };
 use tompion_os::{gettid, run_fifo, thread_usage};
 
@@ -292,4 +292,92 @@ fn a_history_has_everything_once_however_often_its_keeper_is_replaced() {
     for ((cpu, kind), ns) in of_rows {
         assert_eq!((report.max_us[&cpu][&kind] * 1000.0).round() as u64, ns);
     }
+}
+
+/// Has a real-time thread wait for one of a higher priority on the first CPU, for so many milliseconds.
+fn wait_behind_another(ms: u64) {
+    let on_first_cpu = |priority: u32, work: Box<dyn FnOnce() + Send>| {
+        thread::spawn(move || {
+            let mut first = CpuSet::new();
+            first.set(0);
+            sched_setaffinity(None, &first).expect("the first CPU");
+            run_fifo(priority).expect("a real-time priority");
+            work();
+        })
+    };
+    let waiting =
+        on_first_cpu(50, Box::new(|| (0..20).for_each(|_| thread::sleep(Duration::from_millis(1)))));
+    let spinning = on_first_cpu(
+        60,
+        Box::new(move || {
+            thread::sleep(Duration::from_millis(8));
+            let until = tompion_os::monotonic_ns() + ms * 1_000_000;
+            while tompion_os::monotonic_ns() < until {}
+        }),
+    );
+    waiting.join().expect("a thread that waits");
+    spinning.join().expect("a thread that spins");
+}
+
+#[test]
+fn given_a_history_that_cannot_be_written_for_long_then_the_longest_is_known_exactly_all_the_same() {
+    let Some(own) = Own::new("full") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.sqlite");
+    let mut monitor = own.begin();
+    let mut keeper = Keeper::begin(&path, &own.0, &[]).unwrap();
+    // The longest since the reset is older than what can't be written.
+    wait_behind_another(60);
+    keeper.write(&mut monitor).unwrap();
+    let coverage = || Store::open_to_read(&path).unwrap().outline(&Choice::of(Span::ALL)).unwrap().coverage;
+    let first = coverage();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("ALTER TABLE rows RENAME TO away").unwrap();
+    wait_behind_another(20);
+    for _ in 0..4 {
+        assert!(keeper.write(&mut monitor).is_err(), "there is no place for rows");
+        sleep_in_real_time(50);
+    }
+    other.execute_batch("ALTER TABLE away RENAME TO rows").unwrap();
+    keeper.write(&mut monitor).unwrap();
+    let span = Span { from_ms: first.last_ms - 1, ..Span::ALL };
+    let report = Store::open_to_read(&path).unwrap().period(&Choice::of(span)).unwrap().report();
+    assert_eq!(report.coverage.rows, 1);
+    let found = &report.cpus[0].kinds[&Kind::Preempted];
+    assert!(found.max_is == Maximum::Exact && found.max_us > 5_000.0, "{found:?}");
+    let late = found.worst.as_ref().expect("whose it was");
+    assert!(late.time_ns / 1_000_000 >= first.last_ms as u64, "{late:?}");
+    // And the next row has what came after it.
+    let second = coverage();
+    sleep_in_real_time(50);
+    keeper.write(&mut monitor).unwrap();
+    let span = Span { from_ms: second.last_ms - 1, ..Span::ALL };
+    let report = Store::open_to_read(&path).unwrap().period(&Choice::of(span)).unwrap().report();
+    for kind in report.cpus.iter().flat_map(|cpu| cpu.kinds.values()) {
+        assert!(kind.worst.as_ref().is_none_or(|late| late.time_ns >= found.worst.as_ref().unwrap().time_ns));
+    }
+}
+
+#[test]
+fn given_counters_that_cannot_be_read_then_the_history_goes_on_from_there() {
+    let Some(own) = Own::new("lost") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.sqlite");
+    let mut monitor = own.begin();
+    let mut keeper = Keeper::begin(&path, &own.0, &[]).unwrap();
+    sleep_in_real_time(300);
+    keeper.write(&mut monitor).unwrap();
+    let report = || Store::open_to_read(&path).unwrap().period(&Choice::of(Span::ALL)).unwrap().report();
+    let before = report().wakeups.woken;
+    rusqlite::Connection::open(&path).unwrap().execute("UPDATE counters SET counters = x'ff'", []).unwrap();
+    let mut keeper = Keeper::begin(&path, &own.0, &[]).unwrap();
+    keeper.write(&mut monitor).unwrap();
+    sleep_in_real_time(300);
+    keeper.write(&mut monitor).unwrap();
+    let after = report();
+    // Nothing twice, and what came later once. Threads of the kernel are woken meanwhile, too.
+    let woken = after.wakeups.woken - before;
+    assert!((ENOUGH..2 * before.max(1000)).contains(&woken), "{before} {woken}");
+    assert_eq!(after.events.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::Damaged]);
+    assert!(keeper.written_ns() > 0);
 }

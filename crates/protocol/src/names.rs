@@ -36,9 +36,13 @@ pub fn open_session(user: u32, number: u32) -> String {
 /// The name has a hash of the path (FNV-1a, 64 bits): socket names are short. Two folders that share one
 /// would share a session.
 pub fn folder_session(user: u32, folder: &[u8]) -> String {
+    format!("tompion-folder-{user}-{:016x}", fingerprint(folder))
+}
+
+/// A number by which bytes are told from others where nobody wants to deceive (FNV-1a, 64 bits).
+pub fn fingerprint(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = folder.iter().fold(0xcbf2_9ce4_8422_2325, step);
-    format!("tompion-folder-{user}-{hash:016x}")
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 #[cfg(test)]

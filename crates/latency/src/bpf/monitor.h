@@ -88,7 +88,7 @@ struct control {
 	u32 groups;    /* readers: a bit for each of `groups` that is counted */
 	u32 by_name;   /* readers: of these, those of threads of a name; the others are of cgroups */
 	u32 unlisted;  /* both: cgroups for which there was no room in `cgroups` */
-	u32 unused[7];
+	u32 unused[7]; /* the last one: the loader, which build it is (memory.rs) */
 };
 
 /* A timer whose handler runs. */

@@ -9,7 +9,7 @@ use super::{
     body::{Body, Cell, Cells, Longest},
     job::JobsBody,
     places::{Places, bounds},
-    store::{self, Counters, Event, EventKind, FIVE_MINUTES, Fact, Incident, Row, Store},
+    store::{self, Counters, Event, EventKind, FIVE_MINUTES, Fact, Failure, Incident, Row, Store},
 };
 use crate::{
     kinds::Kind,
@@ -74,6 +74,8 @@ pub struct Keeper {
     slot: u64,
     /// What the scheduler counted when it was asked last; none before: what was in the meantime is in another one's rows.
     seen: Option<Unseen>,
+    /// When it was written last, in nanoseconds since 1970; before the first time when this began.
+    written_ns: u64,
     /// What was seen of jobs and isn't written yet. It lives as long as this process, because nobody hears programs when it has
     /// ended.
     jobs: JobsBody,
@@ -92,7 +94,21 @@ impl Keeper {
         let looked = Clocks::now();
         let time_ms = store::saturated(looked.realtime / IN_MS);
         let system = store.begin(monitor, facts, (&boot, time_ms))?;
-        Ok(Self { store, system, boot, looked, slot: looked.slot(), seen: None, jobs: JobsBody::default() })
+        let written = store.change(|transaction| match store::counters(transaction) {
+            // It is told when the first row is written.
+            Err(Failure::Damaged(..)) => Ok(None),
+            counters => counters,
+        })?;
+        Ok(Self {
+            store,
+            system,
+            boot,
+            looked,
+            slot: looked.slot(),
+            written_ns: written.map_or(looked.realtime, |counters| counters.realtime),
+            seen: None,
+            jobs: JobsBody::default(),
+        })
     }
 
     /// The file.
@@ -108,6 +124,11 @@ impl Keeper {
         self.store.record_incident(incident)
     }
 
+    /// When the history was written last, in nanoseconds since 1970; when this began if it never was.
+    pub fn written_ns(&self) -> u64 {
+        self.written_ns
+    }
+
     /// How long nothing is to be done.
     pub fn rest(&self) -> Duration {
         let five_minutes = FIVE_MINUTES as u64 * IN_MS;
@@ -116,19 +137,19 @@ impl Keeper {
     }
 
     /// Writes a row if five minutes have passed, the clock was set or the machine was suspended. Call it when
-    /// [`Keeper::rest`] is over, or more often.
+    /// [`Keeper::rest`] is over, or more often. Whether it has written one.
     ///
     /// # Errors
     /// If the file can't be written. Nothing is lost: what was counted is in the next row.
-    pub fn look(&mut self, monitor: &mut Monitor) -> Result<(), Error> {
+    pub fn look(&mut self, monitor: &mut Monitor) -> Result<bool, Error> {
         let now = Clocks::now();
         let happened = now.since(&self.looked);
         self.looked = now;
         if now.slot() == self.slot && happened == (Happened { step: 0, suspended: 0 }) {
-            return Ok(());
+            return Ok(false);
         }
         self.slot = now.slot();
-        self.write(monitor)
+        self.write(monitor).map(|()| true)
     }
 
     /// Writes what was counted so far, whatever the time.
@@ -147,11 +168,20 @@ impl Keeper {
         }
         let jobs = &self.jobs;
         let (memory, balance) = (monitor.memory(), monitor.balance());
-        self.store.change(|transaction| {
-            let before = store::counters(transaction)?;
+        let now = self.store.change(|transaction| {
             let begun = memory.begun();
+            let before = match store::counters(transaction) {
+                Err(Failure::Damaged(..)) => {
+                    let (now, _, counters) = take(memory, None);
+                    let time_ms = store::saturated(now.realtime / IN_MS);
+                    // Nobody knows how much of what was counted is written: what comes from now on is.
+                    store::note(transaction, Event { time_ms, kind: EventKind::Damaged, amount_ms: 0 })?;
+                    Some(Counters { boot: boot.clone(), begun, woken: balance.woken, ..counters })
+                }
+                counters => counters?,
+            };
             let known = before.as_ref().filter(|it| it.boot == boot && it.begun == begun);
-            let (now, longest, counters) = take(memory, known.map_or(0, |it| it.interval));
+            let (now, longest, counters) = take(memory, known);
             let mut row = row(memory, known, (&now, &counters), &longest);
             row.system = system;
             row.body.woken = balance.woken.saturating_sub(known.map_or(0, |it| it.woken));
@@ -163,8 +193,10 @@ impl Keeper {
             }
             store::append(transaction, &row)?;
             let counters = Counters { boot, begun, woken: balance.woken, ..counters };
-            store::set_counters(transaction, &counters)
+            store::set_counters(transaction, &counters)?;
+            Ok(now)
         })?;
+        self.written_ns = now.realtime;
         self.seen = Some(seen);
         self.jobs = JobsBody::default();
         Ok(())
@@ -173,14 +205,21 @@ impl Keeper {
 
 type Longests = std::collections::BTreeMap<(u32, Kind), RawWorst>;
 
-/// The counters, and the longest of all intervals from one on. A new interval begins.
-fn take(memory: &Memory, first: u32) -> (Clocks, Longests, Counters) {
+/// The counters, and the longest latencies since those that are written. A new interval begins, unless the last one that began is not
+/// written yet: the programs keep two.
+fn take(memory: &Memory, known: Option<&Counters>) -> (Clocks, Longests, Counters) {
+    let (first, since) = known.map_or((0, 0), |it| (it.interval, it.monotonic));
     let open = memory.interval();
     let mut longest = Longests::new();
-    let mut keep = |interval: u32| {
+    let mut keep = |interval: Option<u32>| {
         for cpu in 0..memory.cpus() {
             for kind in Kind::ALL {
-                let Some(worst) = memory.worst_of_interval(cpu, kind, interval) else { continue };
+                let worst = match interval {
+                    Some(interval) => memory.worst_of_interval(cpu, kind, interval),
+                    None => memory.worst(cpu, kind),
+                };
+                // One of before is in a row already.
+                let Some(worst) = worst.filter(|worst| worst.end >= since) else { continue };
                 let place = (cpu as u32, kind);
                 if longest.get(&place).is_none_or(|known| known.latency < worst.latency) {
                     longest.insert(place, worst);
@@ -188,11 +227,11 @@ fn take(memory: &Memory, first: u32) -> (Clocks, Longests, Counters) {
             }
         }
     };
-    // One that was begun by somebody who was killed before it was written. Those before are overwritten.
+    // One that was begun by somebody who was killed, or could not write, before it was written. Those before are overwritten.
     if let Some(closed) = open.checked_sub(1).filter(|closed| *closed >= first) {
-        keep(closed);
+        keep(Some(closed));
     }
-    let interval = memory.next_interval();
+    let interval = if open <= first { memory.next_interval() } else { open };
     let now = Clocks::now();
     let mut cells = Cells::new();
     for cpu in 0..memory.cpus() {
@@ -205,7 +244,9 @@ fn take(memory: &Memory, first: u32) -> (Clocks, Longests, Counters) {
             }
         }
     }
-    keep(open);
+    keep(Some(open));
+    // Where an interval is overwritten, the longest since the reset may be of this time.
+    keep(None);
     let Clocks { monotonic, boottime, realtime } = now;
     (now, longest, Counters { interval, monotonic, boottime, realtime, cells, ..Counters::default() })
 }

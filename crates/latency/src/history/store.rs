@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params, types::Value};
 use serde::{Deserialize, Serialize};
 use tompion_session::OTHER_JOBS;
 
@@ -86,10 +86,12 @@ pub enum EventKind {
     Suspended,
     /// Nothing was counted: the machine was off, or the monitor was stopped.
     NotCounted,
+    /// A part of the history could not be read any more and was taken out, so that the rest goes on.
+    Damaged,
 }
 
 impl EventKind {
-    const ALL: [Self; 3] = [Self::ClockStep, Self::Suspended, Self::NotCounted];
+    const ALL: [Self; 4] = [Self::ClockStep, Self::Suspended, Self::NotCounted, Self::Damaged];
 
     /// As it is written.
     pub const fn name(self) -> &'static str {
@@ -97,6 +99,7 @@ impl EventKind {
             Self::ClockStep => "clock-step",
             Self::Suspended => "suspended",
             Self::NotCounted => "not-counted",
+            Self::Damaged => "damaged",
         }
     }
 
@@ -318,7 +321,10 @@ pub fn append(transaction: &Transaction<'_>, row: &Row) -> Result<(), Failure> {
     let insert = "INSERT INTO bodies(id, body) VALUES(?, ?)";
     transaction.prepare_cached(insert)?.execute(params![id, body.to_bytes()])?;
     if before.is_some_and(|before| floor(before, HOUR) != floor(row.start, HOUR)) {
-        roll(transaction, id - 1)?;
+        let end = row.start.saturating_add(row.duration);
+        for amount_ms in roll(transaction, id - 1)? {
+            note(transaction, Event { time_ms: end, kind: EventKind::Damaged, amount_ms })?;
+        }
     }
     Ok(())
 }
@@ -365,53 +371,80 @@ pub const fn floor(time: i64, unit: i64) -> i64 {
     time.div_euclid(unit) * unit
 }
 
-/// Adds rows up to one to their hours and days; forgets what is too old.
-fn roll(transaction: &Transaction<'_>, last: i64) -> Result<(), Failure> {
-    let pending = "SELECT id, start, system, body FROM rows JOIN bodies USING(id)
-        WHERE id > (SELECT rolled FROM state) AND id <= ? ORDER BY id";
-    let mut statement = transaction.prepare_cached(pending)?;
-    let mut rows = statement.query([last])?;
-    let mut hours: BTreeMap<(i64, i64), Body> = BTreeMap::new();
-    while let Some(row) = rows.next()? {
-        let (id, start, system): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let bytes = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
-        let body = hours.entry((floor(start, HOUR), system)).or_default();
-        body.add_bytes(bytes).map_err(|damage| Failure::Damaged(format!("row {id}"), damage))?;
-    }
-    for ((hour, system), body) in hours {
-        add_to(transaction, "hours", (hour, system), &body)?;
-        add_to(transaction, "days", (floor(hour, DAY), system), &body)?;
+/// Adds rows up to one to their hours and days; forgets what is too old. What is damaged is taken out: it must not keep all that
+/// comes later from being written. How long each of those was, in milliseconds.
+fn roll(transaction: &Transaction<'_>, last: i64) -> Result<Vec<i64>, Failure> {
+    let mut damaged = Vec::new();
+    for ((hour, system), body) in hours_until(transaction, last, &mut damaged)? {
+        for (table, start, length) in [("hours", hour, HOUR), ("days", floor(hour, DAY), DAY)] {
+            if !add_to(transaction, table, (start, system), &body)? {
+                damaged.push(length);
+            }
+        }
     }
     transaction.prepare_cached("UPDATE state SET rolled = ?")?.execute([last])?;
     transaction.prepare_cached("DELETE FROM bodies WHERE id <= ?")?.execute([last - KEPT_BODIES])?;
     let old = "DELETE FROM hours WHERE id <= (SELECT max(id) FROM hours) - ?";
     transaction.prepare_cached(old)?.execute([KEPT_HOURS])?;
-    Ok(())
+    Ok(damaged)
 }
 
-/// Adds to what an hour or a day has of a system.
+/// What rows up to one have, by the beginnings of their hours and by system.
+fn hours_until(
+    transaction: &Transaction<'_>,
+    last: i64,
+    damaged: &mut Vec<i64>,
+) -> Result<BTreeMap<(i64, i64), Body>, Failure> {
+    let pending = "SELECT id, start, system, duration, body FROM rows JOIN bodies USING(id)
+        WHERE id > (SELECT rolled FROM state) AND id <= ? ORDER BY id";
+    let mut statement = transaction.prepare_cached(pending)?;
+    let mut rows = statement.query([last])?;
+    let mut hours: BTreeMap<(i64, i64), Body> = BTreeMap::new();
+    let mut unreadable: Vec<i64> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (id, start, system): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        // Of what is damaged a part may be understood.
+        let mut body = Body::default();
+        let read = row.get_ref(4)?.as_blob().map_or(Err(Damaged("no bytes")), |bytes| body.add_bytes(bytes));
+        if read.is_ok() {
+            hours.entry((floor(start, HOUR), system)).or_default().merge(body);
+        } else {
+            damaged.push(row.get(3)?);
+            unreadable.push(id);
+        }
+    }
+    for id in unreadable {
+        transaction.prepare_cached("DELETE FROM bodies WHERE id = ?")?.execute([id])?;
+    }
+    Ok(hours)
+}
+
+/// Adds to what an hour or a day has of a system. False if what it had was damaged: then it has what is new.
 fn add_to(
     transaction: &Transaction<'_>,
     table: &str,
     (start, system): (i64, i64),
     body: &Body,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let find = format!("SELECT id, body FROM {table} WHERE start = ? AND system = ?");
-    let found: Option<(i64, Vec<u8>)> = transaction
+    let found: Option<(i64, Value)> = transaction
         .prepare_cached(&find)?
         .query_row([start, system], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let Some((id, bytes)) = found else {
         let insert = format!("INSERT INTO {table}(start, system, body) VALUES(?, ?, ?)");
         transaction.prepare_cached(&insert)?.execute(params![start, system, body.to_bytes()])?;
-        return Ok(());
+        return Ok(true);
     };
     let mut sum = Body::default();
-    sum.add_bytes(&bytes).map_err(|damage| Failure::Damaged(format!("{table} {id}"), damage))?;
+    let is_read = matches!(&bytes, Value::Blob(bytes) if sum.add_bytes(bytes).is_ok());
+    if !is_read {
+        sum = Body::default();
+    }
     sum.merge(body.clone());
     let update = format!("UPDATE {table} SET body = ? WHERE id = ?");
     transaction.prepare_cached(&update)?.execute(params![sum.to_bytes(), id])?;
-    Ok(())
+    Ok(is_read)
 }
 
 /// Keeps the last ones of a table.

@@ -8,7 +8,11 @@
 
 mod trace;
 
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 use tompion_session::write_told;
@@ -203,6 +207,26 @@ impl Incident {
     pub fn main_percent(&self) -> f64 {
         self.causes.first().map_or(0.0, |share| share.percent)
     }
+}
+
+/// With what the names of incidents' folders begin.
+pub const FOLDER: &str = "tompion-incident-";
+
+/// Folders in a folder that have such a name, in no order. Those that a link leads to are none.
+pub fn candidates(parent: &Path) -> Vec<PathBuf> {
+    let is_one = |name: &str| name.starts_with(FOLDER) && !name.ends_with(".unfinished");
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.filter(|entry| is_one(&entry.file_name().to_string_lossy())).map(|entry| entry.path()).collect()
+}
+
+/// Incidents in a folder by the times at which their latencies ended, in nanoseconds since 1970; the newest at the end. Names have the local
+/// time, which goes back.
+pub fn folders(parent: &Path) -> Vec<(u64, PathBuf)> {
+    let read = |folder: PathBuf| Some((Incident::read(&folder).ok()?.time_ns, folder));
+    let mut folders: Vec<(u64, PathBuf)> = candidates(parent).into_iter().filter_map(read).collect();
+    folders.sort();
+    folders
 }
 
 /// Whether the segments are the latency, one behind the other: a file may say anything.

@@ -1,9 +1,9 @@
 //! `--threshold` and `--misses`: wake-ups that are too late and missed deadlines become folders, until Ctrl-C.
 
 use std::{
-    io::Write as _,
+    fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
-    process::{Child, Command},
     time::{Duration, Instant},
 };
 
@@ -11,15 +11,17 @@ use anyhow::Context as _;
 use clap::{ArgGroup, Args};
 use jiff::{Timestamp, tz::TimeZone};
 use tompion_latency::{
-    Monitor,
-    incident::Incident,
+    Incidents, Monitor,
+    incident::{self, Incident},
     journal,
     watch::{Rule, Watch, check_rules},
 };
 use tompion_os::{Inheritance, Interest};
 
 use super::{
-    End, explain,
+    End,
+    commands::Commands,
+    explain,
     programs::{self, Recorder},
 };
 use crate::{
@@ -53,13 +55,17 @@ pub struct Wish {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..), requires = "kept")]
     most: Option<u64>,
     /// With --threshold or --misses: run this with the shell for each that was kept; $TOMPION_INCIDENT is its folder, $TOMPION_LATENCY_NS
-    /// how late it was, $TOMPION_THREAD who
+    /// how late it was, $TOMPION_THREAD who. While eight of them run, no other is begun
     #[arg(long, value_name = "COMMAND", requires = "kept")]
     exec: Option<String>,
     /// With --threshold or --misses: keep what programs recorded of these events, too, as far back as their rings hold: 'app:*'. May be given
     /// more than once
     #[arg(long = "with", value_name = "EVENTS", requires = "kept")]
     programs: Vec<String>,
+    /// With --threshold or --misses: no more folders than this; when there is one more, the oldest there goes, whenever it was made
+    /// [default: all stay]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..), requires = "kept")]
+    keep: Option<u64>,
 }
 
 fn rule(text: &str) -> Result<Rule, String> {
@@ -84,8 +90,10 @@ pub struct Catcher<'a> {
     watch: Watch,
     inheritance: Inheritance,
     recorder: Option<Recorder>,
-    commands: Vec<Child>,
+    commands: Commands,
     kept: u64,
+    /// How many folders could not be written.
+    failed: u64,
     /// Of those that were late, how many were not kept when that was told last.
     told: u64,
     told_at: Instant,
@@ -100,7 +108,7 @@ impl<'a> Catcher<'a> {
         inheritance: Inheritance,
     ) -> anyhow::Result<Self> {
         let folder = &wish.incidents;
-        std::fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+        fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
         let watch = Watch::begin(name, &wish.rules)?;
         let recorder = match &wish.programs[..] {
             [] => None,
@@ -126,8 +134,9 @@ impl<'a> Catcher<'a> {
             watch,
             inheritance,
             recorder,
-            commands: Vec::new(),
+            commands: Commands::default(),
             kept: 0,
+            failed: 0,
             told: 0,
             told_at: Instant::now(),
         })
@@ -141,7 +150,6 @@ impl<'a> Catcher<'a> {
     /// Keeps what was caught, if anything was; what was kept, and where.
     pub fn look(&mut self, monitor: &mut Monitor) -> anyhow::Result<Vec<(Incident, PathBuf)>> {
         let mut kept = Vec::new();
-        self.commands.retain_mut(|command| !matches!(command.try_wait(), Ok(Some(_))));
         while !self.has_enough() {
             let missed = || Some(self.watch.read_missed(&monitor.jobs()?.take_missed()?));
             let missed = if self.wish.misses { missed() } else { None };
@@ -152,17 +160,25 @@ impl<'a> Catcher<'a> {
             let folder = self.folder(&incident);
             let invocation: Vec<String> = std::env::args().collect();
             let saved = incident.save(&folder, &caught, &monitor.report(None), &invocation);
-            if let (Some(recorder), Ok(())) = (&mut self.recorder, &saved) {
-                recorder.keep(&folder)?;
+            if let Some(recorder) = &mut self.recorder {
+                // The folder says enough without it; the next one may have room.
+                if let Err(error) = recorder.keep(saved.is_ok().then_some(&folder)) {
+                    say(format!("what programs recorded was not kept: {error:#}"));
+                }
             }
             self.watch.go_on(caught.crossing.side, self.wish.pause);
             match saved {
                 Ok(()) => {
+                    self.kept += 1;
                     self.tell(&incident, &folder)?;
+                    self.forget_oldest();
                     kept.push((incident, folder));
                 }
                 // The next one may have room.
-                Err(error) => say(format!("what was late was not kept: {:#}", anyhow::Error::from(error))),
+                Err(error) => {
+                    self.failed += 1;
+                    say(format!("what was late was not kept: {:#}", anyhow::Error::from(error)));
+                }
             }
         }
         if self.told_at.elapsed() >= TELL_EVERY {
@@ -171,30 +187,41 @@ impl<'a> Catcher<'a> {
         Ok(kept)
     }
 
+    /// An error if nobody reads standard output any more.
     fn tell(&mut self, incident: &Incident, folder: &Path) -> anyhow::Result<()> {
-        self.kept += 1;
         let sentence = explain::sentence(incident);
         let mut output = std::io::stdout().lock();
-        writeln!(output, "{}: {sentence}", harmless(&folder.display().to_string()))?;
-        output.flush()?;
+        let told = writeln!(output, "{}: {sentence}", harmless(&folder.display().to_string()))
+            .and_then(|()| output.flush());
+        match told {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(error.into()),
+            // It may be a file on a full disk.
+            Err(error) => say(format!("{}: {sentence} (standard output: {error})", folder.display())),
+            Ok(()) => {}
+        }
         let path = folder.display().to_string();
         let latency = incident.latency_ns.to_string();
         // There may be no log at all.
         let _ = journal::say(&sentence, &[("TOMPION_INCIDENT", &path), ("TOMPION_LATENCY_NS", &latency)]);
-        if let Some(text) = &self.wish.exec {
-            let mut command = Command::new("/bin/sh");
-            command.args(["-c", text]).env("TOMPION_INCIDENT", folder).env("TOMPION_LATENCY_NS", latency);
-            command.env("TOMPION_THREAD", &incident.thread.name);
-            if let Some(job) = &incident.job {
-                command.env("TOMPION_JOB", &job.name);
-            }
-            self.inheritance.hand_on(&mut command);
-            match command.spawn() {
-                Ok(child) => self.commands.push(child),
-                Err(error) => say(format!("can't run `{text}`: {error}")),
+        self.commands.run(&self.wish.exec, (incident, folder), self.inheritance);
+        Ok(())
+    }
+
+    /// Keeps no more folders than were asked for.
+    fn forget_oldest(&self) {
+        let Some(most) = self.wish.keep else { return };
+        let folders = incident::folders(&self.wish.incidents);
+        let surplus = folders.len().saturating_sub(usize::try_from(most).unwrap_or(usize::MAX));
+        for (_, folder) in folders.iter().take(surplus) {
+            if let Err(error) = fs::remove_dir_all(folder) {
+                say(format!("can't remove {}: {error}", folder.display()));
             }
         }
-        Ok(())
+    }
+
+    /// How many were kept, and how many not, since it began.
+    pub fn incidents(&self) -> Incidents {
+        Incidents { kept: self.kept, too_soon: self.watch.late().1, failed: self.failed }
     }
 
     /// What is caught, for sentences with a number.
@@ -216,14 +243,19 @@ impl<'a> Catcher<'a> {
         self.told_at = Instant::now();
     }
 
-    /// Says how many there were, and waits for what was begun.
+    /// Says how many there were, and waits a while for what was begun.
     pub fn finish(mut self) {
         let (late, not_saved) = self.watch.late();
         let kept = counted(self.kept, "incident");
-        say(format!("{kept} kept of {}; {not_saved} had no folder (--pause)", counted(late, self.what())));
-        for command in &mut self.commands {
-            let _ = command.wait();
-        }
+        let failed = match self.failed {
+            0 => String::new(),
+            failed => format!("; {failed} could not be written"),
+        };
+        say(format!(
+            "{kept} kept of {}; {not_saved} had no folder (--pause){failed}",
+            counted(late, self.what())
+        ));
+        self.commands.finish();
     }
 
     /// `tompion-incident-TIME-THREAD`, with a number behind it if that is taken.
@@ -233,7 +265,7 @@ impl<'a> Catcher<'a> {
         let is_plain = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
         let thread: String =
             incident.thread.name.chars().map(|letter| if is_plain(letter) { letter } else { '_' }).collect();
-        let name = format!("tompion-incident-{time}-{thread}");
+        let name = format!("{}{time}-{thread}", incident::FOLDER);
         let numbered = (2..).map(|number| self.wish.incidents.join(format!("{name}-{number}")));
         let first = self.wish.incidents.join(&name);
         std::iter::once(first).chain(numbered).find(|folder| !folder.exists()).unwrap_or_default()

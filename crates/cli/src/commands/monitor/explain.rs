@@ -10,7 +10,7 @@ use clap::Args;
 use jiff::{Timestamp, tz::TimeZone};
 use tompion_latency::{
     blame::{Cause, Segment},
-    incident::{Incident, MissedJob},
+    incident::{self, Incident, MissedJob},
 };
 
 use crate::{
@@ -55,13 +55,9 @@ pub fn run(wish: &Wish) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The folder whose name has the latest time.
+/// The folder of what was late last; if none can be read, one of which that is said.
 fn newest(parent: &Path) -> Option<PathBuf> {
-    let entries = std::fs::read_dir(parent).ok()?.flatten();
-    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let newest =
-        names.filter(|name| name.starts_with("tompion-incident-") && !name.ends_with(".unfinished")).max()?;
-    Some(parent.join(newest))
+    incident::folders(parent).pop().map(|(_, folder)| folder).or_else(|| incident::candidates(parent).pop())
 }
 
 /// Who, how late, and mostly why.

@@ -1,13 +1,13 @@
 //! `tompion monitor --history`: what is counted goes into a file, every five minutes.
 
 use std::{
-    path::Path,
+    fmt,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use anyhow::bail;
 use tompion_latency::{
-    Kind, Monitor,
+    Fate, Kind, Monitor, OfProcess,
     history::{self, Fact, Incident, Keeper, Store},
     incident,
     jobs::Jobs,
@@ -16,6 +16,41 @@ use tompion_machine::{Root, description};
 
 use super::{End, catch::Catcher};
 use crate::messages::say;
+
+/// Whoever looks on ends within this time when the monitor was stopped.
+const LONGEST_REST: Duration = Duration::from_secs(5);
+
+/// Why a command ends by itself that looks at a monitor.
+#[derive(Debug)]
+pub struct Stopped {
+    /// Whether another one counts in its place.
+    pub is_replaced: bool,
+    /// The history that has all of it.
+    kept: Option<PathBuf>,
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("somebody has stopped the monitor")?;
+        if self.is_replaced {
+            formatter.write_str(" and begun another one")?;
+        }
+        match &self.kept {
+            Some(path) => write!(formatter, "; {} has what it counted", path.display()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+/// An error if somebody has stopped the monitor.
+pub fn still_counts(monitor: &Monitor) -> Result<(), Stopped> {
+    match monitor.fate() {
+        Fate::GoesOn => Ok(()),
+        fate => Err(Stopped { is_replaced: fate == Fate::Replaced, kept: None }),
+    }
+}
 
 /// A history that is written beside what else the command does.
 pub struct Keeping {
@@ -47,26 +82,43 @@ impl Keeping {
         self.keeper.rest()
     }
 
-    /// Writes if it is time. What can't be written now is in the next row; each reason is said once. An error if somebody has
-    /// stopped the monitor: then all is written.
-    pub fn look(&mut self, monitor: &mut Monitor) -> anyhow::Result<()> {
-        if !monitor.goes_on() {
-            self.keeper.write(monitor)?;
-            bail!("somebody has stopped the monitor; {} has what it counted", self.store().path().display());
-        }
+    /// When it was written last, in nanoseconds since 1970.
+    fn written_ns(&self) -> u64 {
+        self.keeper.written_ns()
+    }
+
+    /// Writes if it is time. What can't be written now is in the next row; each reason is said once, until it is over.
+    fn look(&mut self, monitor: &mut Monitor) {
         if let Some(failure) = monitor.jobs().and_then(Jobs::failure).filter(|_| !self.is_deafness_said) {
             self.is_deafness_said = true;
             say(format!("jobs of programs are not counted any more: {failure}"));
         }
         match self.keeper.look(monitor) {
-            Ok(()) => {}
+            Ok(true) if !self.failure.is_empty() => {
+                self.failure.clear();
+                say(format!(
+                    "{} is written again; it has all that was counted meanwhile",
+                    self.store().path().display()
+                ));
+            }
+            Ok(_) => {}
             Err(error) if error.to_string() == self.failure => {}
             Err(error) => {
                 self.failure = error.to_string();
                 say(format!("{error}; counting goes on, and it is tried again every five minutes"));
             }
         }
-        Ok(())
+    }
+
+    /// Writes what a monitor counted that was stopped. Where it is, if it could be written.
+    fn write_last(&mut self, monitor: &mut Monitor) -> Option<PathBuf> {
+        match self.keeper.write(monitor) {
+            Ok(()) => Some(self.store().path().to_owned()),
+            Err(error) => {
+                say(error);
+                None
+            }
+        }
     }
 
     /// Keeps that a wake-up was late, and where its folder is.
@@ -100,18 +152,6 @@ impl Keeping {
     }
 }
 
-/// Nothing but writing, until the user ends it.
-pub fn run(monitor: &mut Monitor, keeping: &mut Keeping, end: &End) -> anyhow::Result<()> {
-    // The scheduler's count is compared from the first look on.
-    monitor.look();
-    loop {
-        if end.comes_within(keeping.rest())? {
-            return Ok(());
-        }
-        keeping.look(monitor)?;
-    }
-}
-
 /// What is done beside a display or a server.
 pub struct Beside<'a, 'b> {
     /// A history is written.
@@ -122,17 +162,31 @@ pub struct Beside<'a, 'b> {
 
 impl Beside<'_, '_> {
     /// How long nothing is to be done, if nothing comes.
-    pub fn rest(&self) -> Option<Duration> {
-        self.keeping.as_ref().map(|keeping| keeping.rest())
+    pub fn rest(&self) -> Duration {
+        self.keeping.as_ref().map_or(LONGEST_REST, |keeping| keeping.rest().min(LONGEST_REST))
     }
 
-    /// Does what is to be done now.
+    /// What the page tells of it.
+    pub fn of_process(&self) -> OfProcess {
+        OfProcess {
+            history_written_ns: self.keeping.as_ref().map(|keeping| keeping.written_ns()),
+            incidents: self.catcher.as_ref().map(|catcher| catcher.incidents()),
+        }
+    }
+
+    /// Does what is to be done now. An error if somebody has stopped the monitor: then all is written ([`Stopped`]).
     pub fn look(&mut self, monitor: &mut Monitor) -> anyhow::Result<()> {
         let caught =
             self.catcher.as_mut().map(|catcher| catcher.look(monitor)).transpose()?.unwrap_or_default();
         if let Some(keeping) = &mut self.keeping {
             caught.iter().for_each(|(incident, folder)| keeping.note(incident, folder));
-            keeping.look(monitor)?;
+        }
+        if let Err(stopped) = still_counts(monitor) {
+            let kept = self.keeping.as_mut().and_then(|keeping| keeping.write_last(monitor));
+            return Err(Stopped { kept, ..stopped }.into());
+        }
+        if let Some(keeping) = &mut self.keeping {
+            keeping.look(monitor);
         }
         Ok(())
     }
@@ -143,12 +197,12 @@ impl Beside<'_, '_> {
         monitor: &mut Monitor,
         (end, time): (&End, Option<Duration>),
     ) -> anyhow::Result<()> {
-        /// At least as often as something is told.
-        const LONGEST: Duration = Duration::from_secs(60);
         let until = time.map(|time| Instant::now() + time);
+        // The scheduler's count is compared from the first look on.
+        monitor.look();
         while !self.catcher.as_ref().is_some_and(|catcher| catcher.has_enough()) {
-            let rest = until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()));
-            let rest = self.rest().map_or(rest, |next| rest.min(next)).min(LONGEST);
+            let rest = until.map_or(LONGEST_REST, |until| until.saturating_duration_since(Instant::now()));
+            let rest = rest.min(self.rest());
             let is_over = until.is_some_and(|until| until <= Instant::now());
             if is_over || end.comes_within(rest)? {
                 break;

@@ -4,7 +4,11 @@ use std::{io::Write, os::fd::AsFd, time::Duration};
 
 use tompion_latency::Monitor;
 
-use super::{End, keep::Keeping, text};
+use super::{
+    End,
+    keep::{Beside, Keeping},
+    text,
+};
 
 const REFRESH: Duration = Duration::from_secs(1);
 /// Where a terminal doesn't say.
@@ -20,16 +24,16 @@ pub fn run(monitor: &mut Monitor, keeping: Option<&mut Keeping>, end: &End) -> a
     write!(output, "{ENTER}")?;
     let shown = refresh(monitor, keeping, (end, &mut output));
     write!(output, "{LEAVE}")?;
-    shown?;
     write!(anstream::AutoStream::auto(output), "{}", text::whole(&monitor.report(None)))?;
-    Ok(())
+    shown
 }
 
 fn refresh(
     monitor: &mut Monitor,
-    mut keeping: Option<&mut Keeping>,
+    keeping: Option<&mut Keeping>,
     (end, output): (&End, &mut (impl Write + AsFd)),
 ) -> anyhow::Result<()> {
+    let mut beside = Beside { keeping, catcher: None };
     loop {
         let size = tompion_os::terminal_size(output.as_fd()).unwrap_or(USUAL_SIZE);
         let frame = text::frame(&monitor.report(None), size);
@@ -40,9 +44,7 @@ fn refresh(
         if end.comes_within(REFRESH)? {
             return Ok(());
         }
-        if let Some(keeping) = &mut keeping {
-            keeping.look(monitor)?;
-        }
+        beside.look(monitor)?;
     }
 }
 

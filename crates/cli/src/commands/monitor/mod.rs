@@ -1,6 +1,7 @@
 //! `tompion monitor`: every wake-up of real-time threads, for as long as the machine runs.
 
 mod catch;
+mod commands;
 mod explain;
 mod groups;
 mod history;
@@ -15,7 +16,6 @@ mod text;
 
 use std::{
     io::{self, IsTerminal, Write},
-    net::SocketAddr,
     os::fd::AsFd as _,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -25,7 +25,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use tompion_latency::{
-    Begun, Kind, Kinds, Monitor, Report,
+    Begun, Fate, Kind, Kinds, Monitor, Report,
     plot::{Curve, histograms},
 };
 use tompion_os::{Inheritance, Interest, Poller, Signals};
@@ -35,7 +35,7 @@ use crate::{
     units,
 };
 use catch::Catcher;
-use keep::{Beside, Keeping};
+use keep::{Beside, Keeping, Stopped};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -44,7 +44,7 @@ use keep::{Beside, Keeping};
     sudo tompion monitor --once --json         # what was counted so far, for programs\n  \
     sudo tompion monitor --kinds timer-wakeup  # count only this from now on; --kinds all for everything\n  \
     sudo tompion monitor --cgroup robot.slice  # its threads by themselves, too, from now on\n  \
-    sudo tompion monitor --listen 0.0.0.0:9464 # a page for Prometheus, at /metrics\n  \
+    sudo tompion monitor --listen 127.0.0.1:9464 # a page for Prometheus, at /metrics\n  \
     sudo tompion monitor --history             # keep it for years, every five minutes\n  \
     sudo tompion monitor report --last week    # what the history says\n  \
     sudo tompion monitor plot -o latency.svg   # histograms as a picture\n  \
@@ -56,7 +56,8 @@ use keep::{Beside, Keeping};
     sudo tompion monitor reset                 # reports begin anew\n  \
     sudo tompion monitor stop                  # count no more\n\n\
 Counting goes on in the kernel when the command ends or is killed, until `stop` or the machine's end; the next one shows \
-all of it. Only with --duration what this command has begun ends with it.")]
+all of it. Only with --duration what this command has begun ends with it.\n\n\
+Commands that look on end with exit status 3 when somebody says `stop`; a unit of systemd names it in RestartPreventExitStatus=.")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,
@@ -107,9 +108,8 @@ struct Watch {
     /// Show what happens in this time, such as 10s or 5m
     #[arg(long, value_name = "TIME", value_parser = units::time)]
     duration: Option<Duration>,
-    /// Serve what is counted to Prometheus at this address, until Ctrl-C
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["once", "duration", "json"])]
-    listen: Option<SocketAddr>,
+    #[command(flatten)]
+    serve: serve::Wish,
     /// Keep what is counted in a history, every five minutes, until Ctrl-C [default: /var/lib/tompion/history.sqlite]
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["once", "duration", "json"])]
     history: Option<Option<PathBuf>>,
@@ -150,7 +150,7 @@ impl Watch {
 
     /// Whether anything was asked for that goes on until the user ends it, also without a terminal.
     fn is_to_last(&self) -> bool {
-        self.listen.is_some() || self.history.is_some() || self.catch.is_asked_for()
+        self.serve.listen.is_some() || self.history.is_some() || self.catch.is_asked_for()
     }
 }
 
@@ -164,7 +164,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
     match &arguments.action {
-        None => watch(&arguments.name, &arguments.watch)?,
+        None => return watch(&arguments.name, &arguments.watch).or_else(stopped),
         Some(Action::Explain(wish)) => explain::run(wish)?,
         Some(Action::Plot(wish)) => plot(&arguments.name, wish)?,
         Some(Action::Compare(wish)) => history::compare(wish)?,
@@ -182,7 +182,18 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn watch(name: &str, watch: &Watch) -> anyhow::Result<()> {
+/// Somebody has stopped the monitor: that is no failure, unless another one counts that could be looked at.
+fn stopped(error: anyhow::Error) -> anyhow::Result<ExitCode> {
+    match error.downcast_ref::<Stopped>() {
+        Some(stopped) if !stopped.is_replaced => {
+            say(stopped);
+            Ok(ExitCode::from(messages::ENDED))
+        }
+        _ => Err(error),
+    }
+}
+
+fn watch(name: &str, watch: &Watch) -> anyhow::Result<ExitCode> {
     let is_live = io::stdout().is_terminal() && !watch.json;
     if watch.jobs.is_asked_for() && watch.duration.is_none() && !watch.is_to_last() && !is_live {
         bail!(
@@ -194,10 +205,7 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<()> {
     let end = End::new()?;
     let keeping = |path: &Option<PathBuf>| Keeping::begin(path.as_deref(), name);
     let mut keeping = watch.history.as_ref().map(keeping).transpose()?;
-    let (mut monitor, begun) = Monitor::begin(name, watch.kinds.unwrap_or(Kinds::ALL))?;
-    if let (Some(kinds), Begun::Before) = (watch.kinds, begun) {
-        monitor.set_kinds(kinds);
-    }
+    let (mut monitor, begun) = begin(name, watch)?;
     if let Err(error) = watch.groups.begin(&monitor) {
         // What was refused leaves nothing behind.
         if begun == Begun::Now {
@@ -207,48 +215,79 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<()> {
         return Err(error);
     }
     let _session = watch.jobs.begin(name, &mut monitor, inheritance)?;
-    if watch.catch.is_asked_for() {
+    let looked = if watch.catch.is_asked_for() {
         let mut catcher = Catcher::begin((name, &monitor), &watch.catch, &end, inheritance)?;
         let mut beside = Beside { keeping: keeping.as_mut(), catcher: Some(&mut catcher) };
-        match watch.listen {
-            Some(address) => serve::run(&mut monitor, beside, (address, &end))?,
-            None => beside.run(&mut monitor, (&end, watch.duration))?,
-        }
+        let looked = match watch.serve.listen {
+            Some(address) => serve::run(&mut monitor, beside, (address, &watch.serve, &end)),
+            None => beside.run(&mut monitor, (&end, watch.duration)),
+        };
         catcher.finish();
-        if let Some(keeping) = keeping {
-            keeping.finish(&mut monitor)?;
-        }
-        if begun == Begun::Now && watch.duration.is_some() {
-            drop(monitor);
-            Monitor::stop(name)?;
-        }
-        return Ok(());
-    }
-    if let Some(duration) = watch.duration {
-        let report = of_duration(&mut monitor, duration, &end);
-        if begun == Begun::Now {
-            drop(monitor);
-            Monitor::stop(name)?;
-        }
-        return show(&report?, watch.json);
-    }
-    if let Some(address) = watch.listen {
-        let beside = Beside { keeping: keeping.as_mut(), catcher: None };
-        serve::run(&mut monitor, beside, (address, &end))?;
-    } else if let Some(keeping) = keeping.as_mut().filter(|_| !io::stdout().is_terminal()) {
-        keep::run(&mut monitor, keeping, &end)?;
-    } else if watch.once || watch.json || !io::stdout().is_terminal() {
-        show(&monitor.report(None), watch.json)?;
+        looked
     } else {
-        live::run(&mut monitor, keeping.as_mut(), &end)?;
+        look(&mut monitor, keeping.as_mut(), (watch, &end))
+    };
+    if looked.is_ok() {
+        keeping.map_or(Ok(()), |keeping| keeping.finish(&mut monitor))?;
     }
-    if let Some(keeping) = keeping {
-        keeping.finish(&mut monitor)?;
-    }
-    if begun == Begun::Now {
+    let counts_on = monitor.fate() == Fate::GoesOn;
+    if begun == Begun::Now && watch.duration.is_some() && counts_on {
+        drop(monitor);
+        Monitor::stop(name)?;
+    } else if begun == Begun::Now && !watch.catch.is_asked_for() && counts_on {
         say("counting goes on in the kernel: tompion monitor shows it again, tompion monitor stop ends it");
     }
-    Ok(())
+    looked.map(|()| ExitCode::SUCCESS)
+}
+
+/// Begins, or goes on with what counts already. Where a history is kept, nobody may be there to mend what an earlier version has left.
+fn begin(name: &str, watch: &Watch) -> anyhow::Result<(Monitor, Begun)> {
+    let kinds = watch.kinds.unwrap_or(Kinds::ALL);
+    let (monitor, begun) = match Monitor::begin(name, kinds) {
+        Err(error) if watch.history.is_some() && error.calls_for_a_new_beginning() => {
+            say(
+                "what counted until now is of an earlier version, or not whole; counting begins anew, and the history notes for how \
+                 long nothing was counted",
+            );
+            Monitor::stop(name)?;
+            Monitor::begin(name, kinds)?
+        }
+        begun => begun?,
+    };
+    if begun == Begun::Before {
+        if !monitor.is_of_this_build() {
+            say(
+                "the programs that count are those of another build of Tompion; to renew them: tompion monitor stop, and begin again",
+            );
+        }
+        if let Some(kinds) = watch.kinds {
+            monitor.set_kinds(kinds);
+        }
+    }
+    Ok((monitor, begun))
+}
+
+/// Shows, serves or keeps what is counted.
+fn look(
+    monitor: &mut Monitor,
+    keeping: Option<&mut Keeping>,
+    (watch, end): (&Watch, &End),
+) -> anyhow::Result<()> {
+    if let Some(duration) = watch.duration {
+        let report = of_duration(monitor, duration, end)?;
+        show(&report, watch.json)?;
+        return Ok(keep::still_counts(monitor)?);
+    }
+    let is_terminal = io::stdout().is_terminal();
+    if let Some(address) = watch.serve.listen {
+        serve::run(monitor, Beside { keeping, catcher: None }, (address, &watch.serve, end))
+    } else if keeping.is_some() && !is_terminal {
+        Beside { keeping, catcher: None }.run(monitor, (end, None))
+    } else if watch.once || watch.json || !is_terminal {
+        show(&monitor.report(None), watch.json)
+    } else {
+        live::run(monitor, keeping, end)
+    }
 }
 
 fn plot(name: &str, wish: &Plot) -> anyhow::Result<()> {
@@ -274,7 +313,7 @@ fn of_duration(monitor: &mut Monitor, duration: Duration, end: &End) -> anyhow::
     let until = Instant::now() + duration;
     while let Some(rest) = until.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) {
         // Threads that come meanwhile are looked at, too.
-        if end.comes_within(rest.min(Duration::from_secs(1)))? {
+        if end.comes_within(rest.min(Duration::from_secs(1)))? || monitor.fate() != Fate::GoesOn {
             break;
         }
         monitor.look();

@@ -67,10 +67,21 @@ impl Recorder {
         }
     }
 
-    /// Moves what it held into an incident's folder, and begins another one.
-    pub fn keep(&mut self, incident: &Path) -> anyhow::Result<()> {
+    /// Moves what it held into an incident's folder, if there is one, and begins another one. Whatever goes wrong with what it held, it
+    /// goes on.
+    pub fn keep(&mut self, incident: Option<&PathBuf>) -> anyhow::Result<()> {
         self.ask();
         self.wait();
+        let moved = incident.map_or(Ok(()), |incident| self.hand_over(incident));
+        // What could not be moved must not fill the disk.
+        let _ = fs::remove_dir_all(self.recording());
+        self.number += 1;
+        self.child = start(&self.folder, self.number, &self.wish)?;
+        self.asked = None;
+        moved
+    }
+
+    fn hand_over(&self, incident: &Path) -> anyhow::Result<()> {
         let recording = self.recording();
         // Without an event there may be none.
         if recording.exists() {
@@ -82,9 +93,6 @@ impl Recorder {
                 said.lines().last().unwrap_or("the recorder ended")
             ));
         }
-        self.number += 1;
-        self.child = start(&self.folder, self.number, &self.wish)?;
-        self.asked = None;
         Ok(())
     }
 

@@ -7,10 +7,11 @@ use std::{
 };
 
 use anyhow::Context as _;
+use clap::Args;
 use tompion_latency::{
     Monitor,
-    exporter::{self, JSON, METRICS, Page, Request},
-    history::{Choice, Span, Store},
+    exporter::{self, JSON, METRICS, Names, Page, Request},
+    history::{Choice, Span},
     plot::Maxima,
 };
 use tompion_os::Interest;
@@ -20,12 +21,25 @@ use super::{End, keep::Beside};
 /// By which requests are told from the user's wish to end.
 const REQUEST: Interest = 1;
 
+#[derive(Args)]
+#[group(skip)]
+pub struct Wish {
+    /// Serve what is counted to Prometheus at this address, until Ctrl-C; anybody who reaches it can read the names of your threads
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["once", "duration", "json"])]
+    pub listen: Option<SocketAddr>,
+    /// With --listen: answer to those, too, who ask for this name, as Prometheus may call this machine. Numbers, localhost and the
+    /// machine's own name are known. May be given more than once
+    #[arg(long = "host", value_name = "NAME", requires = "listen")]
+    hosts: Vec<String>,
+}
+
 /// Answers one request after another, and does what is done beside it.
 pub fn run(
     monitor: &mut Monitor,
     mut beside: Beside<'_, '_>,
-    (address, end): (SocketAddr, &End),
+    (address, wish, end): (SocketAddr, &Wish, &End),
 ) -> anyhow::Result<()> {
+    let names = Names::new(&wish.hosts);
     let listener = TcpListener::bind(address).with_context(|| format!("can't listen at {address}"))?;
     listener.set_nonblocking(true).context("can't wait for requests")?;
     end.poller.add(listener.as_fd(), REQUEST).context("can't wait for requests")?;
@@ -35,30 +49,33 @@ pub fn run(
     // The scheduler's count is compared from the first look on.
     monitor.look();
     loop {
-        end.poller.wait(beside.rest()).context("can't wait")?;
+        end.poller.wait(Some(beside.rest())).context("can't wait")?;
         if end.has_come() {
             return Ok(());
         }
         beside.look(monitor)?;
         // One who asked and went away is none of our business.
         if let Ok((connection, _)) = listener.accept() {
-            let _ = exporter::answer(connection, |request| {
-                page(monitor, beside.keeping.as_ref().map(|keeping| keeping.store()), request)
-            });
+            let _ = exporter::answer(connection, &names, |request| page(monitor, &beside, request));
         }
     }
 }
 
 /// What is asked for.
-fn page(monitor: &mut Monitor, store: Option<&Store>, request: &Request<'_>) -> Result<Option<Page>, String> {
+fn page(
+    monitor: &mut Monitor,
+    beside: &Beside<'_, '_>,
+    request: &Request<'_>,
+) -> Result<Option<Page>, String> {
     fn json(value: &impl serde::Serialize) -> Result<Option<Page>, String> {
         let body = serde_json::to_string(value).map_err(|error| error.to_string())?;
         Ok(Some(Page { kind: JSON, body }))
     }
+    let store = || beside.keeping.as_ref().map(|keeping| keeping.store());
     let history =
-        || store.ok_or("there is no history; begin with: tompion monitor --history --listen ADDRESS:PORT");
+        || store().ok_or("there is no history; begin with: tompion monitor --history --listen ADDRESS:PORT");
     match request.path {
-        "/metrics" => Ok(Some(Page { kind: METRICS, body: monitor.exposition() })),
+        "/metrics" => Ok(Some(Page { kind: METRICS, body: monitor.exposition(&beside.of_process()) })),
         "/" => {
             Ok(Some(Page { kind: METRICS, body: "what was counted is at /metrics and /api/report\n".into() }))
         }
