@@ -4,11 +4,11 @@
 given  Debian's real-time kernel with the same binary
 when   npt, cyclic by every way of waking and under every scheduler (while the monitor counts), preempt and hwgap run in it,
        `doctor --rt` looks at it, and a command runs behind a shield; while the monitor keeps what makes a thread late, one
-       above it has its CPU for 60 ms
+       above it has its CPU for 60 ms, and a job takes longer than its deadline
 then   each gives its result as it does elsewhere: loops and events are as many as asked for, the monitor has seen every
        wake-up and its sums agree, priorities hold, the kernel's own tracers have looked, the kernel is known as a
        real-time one, the shielded command had its CPU for itself and everything is as it was before; each incident has its
-       folder, which charges it to the thread above; the late thread's cgroup has all of its wake-ups
+       folder, which charges it to the thread above, or to the job that waited; the late thread's cgroup has all of its wake-ups
 
 The emulator's times say nothing, and are not judged. Exits with 77 where an emulator, the kernel, or a tool is missing.
 """
@@ -56,6 +56,11 @@ late=$!
 try late timeout 150 tompion monitor --threshold victim=30ms --most 3 --pause 0s --incidents late --cgroup robot
 kill $late
 try grouped tompion monitor --once --json
+# Again and again: the first ones may be over before anybody watches. (The shell has a command of that name, too.)
+(while true; do /bin/jobs; done) &
+jobs=$!
+try missed timeout 150 tompion monitor --job 'motor:*' --misses --most 2 --pause 0s --incidents missed
+kill $jobs
 try stopped tompion monitor stop
 try left ls -A /sys/fs/bpf /run
 try preempt tompion test preempt --rounds 50 --json
@@ -153,6 +158,15 @@ def check_late(found, folder):
     assert longest["name"] in ("victim", "hog"), longest
 
 
+def check_missed(found, folder):
+    code, out, err = found["missed"]
+    assert code == 0 and "2 incidents kept of " in err, found["missed"]
+    for incident, text in incidents(folder / "missed", 2):
+        assert incident["job"]["name"] == "motor:control" and incident["class"] == "job", incident
+        assert incident["latency_ns"] > incident["limit_ns"] == 400_000_000, incident
+        assert "motor:control" in text and "of 400 ms at most" in text, text
+
+
 def check_machine(found):
     # Exit code 1: something is bad for real time, an emulator's machine at least.
     code, out, err = found["doctor"]
@@ -186,7 +200,8 @@ def test(work, vmlinuz):
     tape, folder = work / "tape", work / "results"
     with tape.open("wb") as out:
         out.truncate(64 << 20)
-    image = initramfs(work, vmlinuz, [program(work, "late")], {"init": INIT % cyclic}, MODULES)
+    programs = [program(work, "late"), program(work, "jobs", "-DJOB=control")]
+    image = initramfs(work, vmlinuz, programs, {"init": INIT % cyclic}, MODULES)
     begin = time.monotonic()
     lines = Guest(vmlinuz, image, [tape], "loglevel=0").finish()
     assert "PACKED" in lines, "\n".join(lines[-40:])
@@ -197,6 +212,7 @@ def test(work, vmlinuz):
     check_cyclic(found)
     wakeups = check_monitor(found)
     check_late(found, folder)
+    check_missed(found, folder)
     settings, samples = check_machine(found)
     check_shield(found)
     print(
