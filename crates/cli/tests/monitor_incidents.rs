@@ -126,6 +126,8 @@ fn what_programs_recorded_is_missed_and_the_rest_goes_on() {
     let manifest = recording(&parent).expect("a recording");
     let recorder = manifest.parent().and_then(Path::parent).expect("the recorder's folder").to_owned();
     fs::remove_dir_all(&recorder).unwrap();
+    // A recorder that is just beginning would make its folders again.
+    fs::write(&recorder, "").unwrap();
     let looked_at = parent.clone();
     sleep_as("without-cli", "two folders", move || folders(&looked_at).len() >= 2);
     signal(catcher.id(), Signal::INT);
