@@ -53,7 +53,7 @@ try monitor tompion monitor --once --json
 mkdir /sys/fs/cgroup/robot
 sh -c 'echo 0 > /sys/fs/cgroup/robot/cgroup.procs; exec late' &
 late=$!
-try late timeout 150 tompion monitor --threshold victim=30ms --most 3 --pause 0s --incidents late --cgroup robot
+try late timeout 150 tompion monitor --threshold victim=30ms --most 8 --pause 0s --incidents late --cgroup robot
 kill $late
 try grouped tompion monitor --once --json
 # Again and again: the first ones may be over before anybody watches. (The shell has a command of that name, too.)
@@ -143,10 +143,10 @@ def incidents(folder, kept):
 
 
 def check_late(found, folder):
-    """The emulator may stand still at any time; but most of it the thread above has done."""
+    """The emulator may stand still at any time, which is charged otherwise; but some of it the thread above has done."""
     code, out, err = found["late"]
-    assert code == 0 and len(out.splitlines()) == 3 and "3 incidents kept of " in err, found["late"]
-    told = list(incidents(folder / "late", 3))
+    assert code == 0 and len(out.splitlines()) == 8 and "8 incidents kept of " in err, found["late"]
+    told = list(incidents(folder / "late", 8))
     for incident, text in told:
         assert incident["thread"]["name"] == "victim" and incident["thread"]["priority"] == "rt 80", text
     firsts = [text for incident, text in told if incident["causes"][0]["cause"] == "higher-priority"]
