@@ -3,12 +3,13 @@
 
 given  Debian's real-time kernel with the same binary
 when   npt, cyclic by every way of waking and under every scheduler (while the monitor counts), preempt and hwgap run in it,
-       `doctor --rt` looks at it, and a command runs behind a shield; while the monitor keeps what makes a thread late, one
-       above it has its CPU for 60 ms, and a job takes longer than its deadline
+       `doctor --rt` looks at it, and a command runs behind a shield; with TOMPION_FULL=1, while the monitor keeps what makes a
+       thread late, one above it has its CPU for 60 ms, and a job takes longer than its deadline
 then   each gives its result as it does elsewhere: loops and events are as many as asked for, the monitor has seen every
        wake-up and its sums agree, priorities hold, the kernel's own tracers have looked, the kernel is known as a
        real-time one, the shielded command had its CPU for itself and everything is as it was before; each incident has its
-       folder, which charges it to the thread above, or to the job that waited; the late thread's cgroup has all of its wake-ups
+       folder, and those of the late thread that the emulator has not made itself are charged to the thread above, as are missed
+       deadlines to the job that waited; the late thread's cgroup has its wake-ups
 
 The emulator's times say nothing, and are not judged. Exits with 77 where an emulator, the kernel, or a tool is missing.
 """
@@ -64,7 +65,7 @@ poweroff -f
 """
 
 
-# Takes as long as the emulator stands still, so not in every run.
+# Takes as long as the emulator stands still, so with TOMPION_FULL=1 only.
 LATE = """mkdir /sys/fs/cgroup/robot
 sh -c 'echo 0 > /sys/fs/cgroup/robot/cgroup.procs; exec late' &
 late=$!

@@ -93,6 +93,27 @@ pub struct RawWorst {
     pub stack: Vec<u64>,
 }
 
+#[cfg(test)]
+impl RawWorst {
+    /// One for tests, without its parts.
+    pub fn made_up(latency: u64, end: u64) -> Self {
+        Self {
+            latency,
+            end,
+            intended: 0,
+            fired: 0,
+            woken: 0,
+            tid: 7,
+            priority: 19,
+            other_tid: 0,
+            other_priority: 120,
+            name: "robot".into(),
+            other_name: "swapper/0".into(),
+            stack: Vec::new(),
+        }
+    }
+}
+
 /// A thread's row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RawThread {

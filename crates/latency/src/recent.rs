@@ -84,20 +84,7 @@ mod tests {
     const MINUTE: u64 = 60_000_000_000;
 
     fn worst(us: u64, end: u64) -> RawWorst {
-        RawWorst {
-            latency: us * 1000,
-            end,
-            intended: 0,
-            fired: 0,
-            woken: end - 1,
-            tid: 7,
-            priority: 19,
-            other_tid: 0,
-            other_priority: 120,
-            name: "robot".into(),
-            other_name: "swapper/0".into(),
-            stack: Vec::new(),
-        }
+        RawWorst { woken: end - 1, ..RawWorst::made_up(us * 1000, end) }
     }
 
     /// One CPU with so many wake-ups of each length in microseconds, of which the longest since the reset is kept.

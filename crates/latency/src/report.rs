@@ -377,20 +377,8 @@ mod tests {
     use crate::histogram::OVERFLOW_US;
 
     fn worst(latency: u64, end: u64) -> RawWorst {
-        RawWorst {
-            latency,
-            end,
-            intended: end - latency,
-            fired: end - latency + 2_000,
-            woken: end - 1_000,
-            tid: 7,
-            priority: 19,
-            other_tid: 0,
-            other_priority: 120,
-            name: "robot".into(),
-            other_name: "swapper/0".into(),
-            stack: Vec::new(),
-        }
+        let (intended, fired, woken) = (end - latency, end - latency + 2_000, end - 1_000);
+        RawWorst { intended, fired, woken, ..RawWorst::made_up(latency, end) }
     }
 
     /// One CPU with latencies of one kind, in microseconds, of which the longest is kept.

@@ -343,20 +343,7 @@ mod tests {
 
     #[test]
     fn a_histogram_that_knows_of_a_longer_one_is_believed() {
-        let kept = |latency| RawWorst {
-            latency,
-            end: 9000,
-            intended: 0,
-            fired: 0,
-            woken: 8000,
-            tid: 1,
-            priority: 19,
-            other_tid: 0,
-            other_priority: 120,
-            name: "robot".into(),
-            other_name: "swapper/0".into(),
-            stack: Vec::new(),
-        };
+        let kept = |latency| RawWorst { woken: 8000, ..RawWorst::made_up(latency, 9000) };
         let exact = longest_of(17, Some(&kept(17_300)), 50);
         assert_eq!((exact.ns, exact.is), (17_300, Maximum::Exact));
         let worst = exact.worst.unwrap();
