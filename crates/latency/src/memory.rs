@@ -261,12 +261,12 @@ impl Memory {
 
     /// A CPU's histogram of a kind.
     pub fn histogram(&self, cpu: usize, kind: Kind) -> Histogram {
-        histogram_at(&self.histograms, cpu * KINDS + kind.number())
+        histogram_at(&self.histograms, (cpu * KINDS + kind.number()) * BUCKETS * 8)
     }
 
     /// Tells the places of a CPU's histogram of a kind, in microseconds, and their counts.
     pub fn each_place(&self, cpu: usize, kind: Kind, tell: impl FnMut(usize, u64)) {
-        each_place_at(&self.histograms, cpu * KINDS + kind.number(), tell);
+        each_place_at(&self.histograms, (cpu * KINDS + kind.number()) * BUCKETS * 8, tell);
     }
 
     /// The longest latency of a CPU and kind since maxima began anew.
@@ -351,19 +351,19 @@ impl Memory {
     }
 }
 
-/// A histogram of whole microseconds: the array's so-and-so-many-th.
-pub(crate) fn histogram_at(array: &SharedMap, number: usize) -> Histogram {
+/// A histogram of whole microseconds, which begins at a byte of the array.
+pub(crate) fn histogram_at(array: &SharedMap, begin: usize) -> Histogram {
     let mut histogram = Histogram::default();
-    each_place_at(array, number, |place, count| {
+    each_place_at(array, begin, |place, count| {
         let begin = place as u64 * 1000;
         histogram.add(begin, if place == BUCKETS - 1 { u64::MAX } else { begin + 1000 }, count);
     });
     histogram
 }
 
-fn each_place_at(array: &SharedMap, number: usize, mut tell: impl FnMut(usize, u64)) {
+fn each_place_at(array: &SharedMap, begin: usize, mut tell: impl FnMut(usize, u64)) {
     for place in 0..BUCKETS {
-        tell(place, array.word((number * BUCKETS + place) * 8).load(Ordering::Relaxed));
+        tell(place, array.word(begin + place * 8).load(Ordering::Relaxed));
     }
 }
 

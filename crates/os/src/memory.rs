@@ -4,6 +4,7 @@ use std::{
     ffi::CStr,
     fs::OpenOptions,
     io,
+    ops::Range,
     os::{
         fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
         unix::fs::OpenOptionsExt,
@@ -135,15 +136,26 @@ impl SharedMap {
     ///
     /// Such an array never changes its size. Source: `bpf(2)`, and `map_type` in `/proc/PID/fdinfo`.
     pub fn of_bpf_array(map: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
-        Self::bpf_array(map, size, libc::PROT_READ | libc::PROT_WRITE)
+        Self::bpf_array(map, 0..size, libc::PROT_READ | libc::PROT_WRITE)
+    }
+
+    /// The same of a part, in bytes. The mapping begins where the page does in which the part lies: the second is where in the
+    /// mapping that is. The kernel makes all pages of such a mapping present at once, so who needs little maps little.
+    pub fn of_bpf_array_part(map: BorrowedFd<'_>, part: Range<u64>) -> io::Result<(Self, usize)> {
+        // SAFETY: a plain question.
+        let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1);
+        let first = part.start / page * page;
+        let mapped = Self::bpf_array(map, first..part.end, libc::PROT_READ | libc::PROT_WRITE)?;
+        Ok((mapped, (part.start - first) as usize))
     }
 
     /// The same of an array that may only be read: who stores to it dies.
     pub fn of_bpf_array_to_read(map: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
-        Self::bpf_array(map, size, libc::PROT_READ)
+        Self::bpf_array(map, 0..size, libc::PROT_READ)
     }
 
-    fn bpf_array(map: BorrowedFd<'_>, size: u64, protection: libc::c_int) -> io::Result<Self> {
+    /// The part begins at a page.
+    fn bpf_array(map: BorrowedFd<'_>, part: Range<u64>, protection: libc::c_int) -> io::Result<Self> {
         let refuse = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
         let facts = MapFacts::of(map)?;
         const BPF_MAP_TYPE_ARRAY: u64 = 2;
@@ -152,14 +164,14 @@ impl SharedMap {
         }
         let entry = facts.number("value_size:").unwrap_or(0).next_multiple_of(8);
         let entries = facts.number("max_entries:").unwrap_or(0);
-        if entry.checked_mul(entries).is_none_or(|all| all < size) || size == 0 {
+        if entry.checked_mul(entries).is_none_or(|all| all < part.end) || part.is_empty() {
             return Err(refuse("the BPF array is smaller than expected"));
         }
-        let len = size as usize;
+        let (len, first) = ((part.end - part.start) as usize, part.start as libc::off_t);
         // SAFETY: a new mapping at an address of the kernel's choice. The array has all of these bytes for as long
         // as it is mapped, which holds a reference to it.
         let base = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, map.as_raw_fd(), 0)
+            libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, map.as_raw_fd(), first)
         };
         if base == libc::MAP_FAILED {
             return Err(last_error());

@@ -1,11 +1,16 @@
 //! The groups' arrays, mapped. Offsets and sizes are those of `src/bpf/monitor.h`, where they are drawn.
 
-use std::{io, os::fd::BorrowedFd, sync::atomic::Ordering};
+use std::{
+    io,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    sync::{OnceLock, atomic::Ordering},
+};
 
 use tompion_os::SharedMap;
 
 use super::{Group, MOST_GROUPS};
 use crate::{
+    histogram::Histogram,
     kinds::Kind,
     memory::{BUCKETS, CONTROL, EPOCH, KINDS, RawWorst, SLOTS, WORST, histogram_at, longer, worst_at},
     snapshot::{GroupState, State},
@@ -13,6 +18,8 @@ use crate::{
 
 const GROUP: usize = 576;
 const FIRST_SUM: usize = 16;
+/// Of a group's histograms, in bytes.
+const PLACES: usize = KINDS * BUCKETS * 8;
 const MASK: usize = 64;
 const NAME: usize = 320;
 const NAME_SIZE: usize = 256;
@@ -34,8 +41,44 @@ pub struct GroupArrays {
     cpus: usize,
     control: SharedMap,
     groups: SharedMap,
-    places: SharedMap,
+    places: Places,
     worsts: SharedMap,
+}
+
+/// The histograms, of which those alone are mapped that somebody wants: all of them would be 4 MB of a process that counts no group.
+struct Places {
+    array: OwnedFd,
+    mapped: [OnceLock<GroupPlaces>; MOST_GROUPS],
+}
+
+/// The histograms of a group, and where in the mapping they begin.
+struct GroupPlaces(SharedMap, usize);
+
+impl Places {
+    fn of(&self, number: usize) -> io::Result<&GroupPlaces> {
+        let absent = || io::Error::from(io::ErrorKind::NotFound);
+        let place = self.mapped.get(number).ok_or_else(absent)?;
+        if place.get().is_none() {
+            let begin = (number * PLACES) as u64;
+            let part = begin..begin + PLACES as u64;
+            let (map, at) = SharedMap::of_bpf_array_part(self.array.as_fd(), part)?;
+            // Another thread's is as good.
+            let _ = place.set(GroupPlaces(map, at));
+        }
+        place.get().ok_or_else(absent)
+    }
+}
+
+impl GroupPlaces {
+    fn histogram(&self, kind: Kind) -> Histogram {
+        histogram_at(&self.0, self.1 + kind.number() * BUCKETS * 8)
+    }
+
+    fn clear(&self) {
+        for word in 0..KINDS * BUCKETS {
+            self.0.word(self.1 + word * 8).store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 impl GroupArrays {
@@ -47,7 +90,7 @@ impl GroupArrays {
             cpus,
             control: map(control, CONTROL)?,
             groups: map(groups, MOST_GROUPS * GROUP)?,
-            places: map(places, MOST_GROUPS * KINDS * BUCKETS * 8)?,
+            places: Places { array: places.try_clone_to_owned()?, mapped: Default::default() },
             worsts: map(worsts, cpus * MOST_GROUPS * SLOTS * WORST)?,
         })
     }
@@ -98,14 +141,12 @@ impl GroupArrays {
     }
 
     /// Puts a group into a place that no program counts for; it has nothing yet.
-    pub fn begin(&self, number: usize, group: &Group, now: u64) {
+    ///
+    /// # Errors
+    /// If its part of the arrays can't be mapped.
+    pub fn begin(&self, number: usize, group: &Group, now: u64) -> io::Result<()> {
         let at = number * GROUP;
-        for word in (0..KINDS * BUCKETS).map(|word| (number * KINDS * BUCKETS + word) * 8) {
-            // Pages that nobody has written stay away.
-            if self.places.word(word).load(Ordering::Relaxed) != 0 {
-                self.places.word(word).store(0, Ordering::Relaxed);
-            }
-        }
+        self.places.of(number)?.clear();
         for cpu in 0..self.cpus {
             let first = (cpu * MOST_GROUPS + number) * SLOTS * WORST;
             self.worsts.copy_in(first, &[0; SLOTS * WORST]);
@@ -115,22 +156,23 @@ impl GroupArrays {
         self.groups.copy_in(at + MASK, &mask);
         self.groups.copy_in(at + NAME, &name);
         self.groups.word(at).store(now, Ordering::Relaxed);
+        Ok(())
     }
 
-    /// What was counted of each group.
+    /// What was counted of each group. One that this process has no memory left to map is left out until it has.
     pub fn states(&self) -> Vec<GroupState> {
         let epoch = self.control.half(EPOCH).load(Ordering::Relaxed);
-        let state = |number: usize, kind: Kind| State {
+        let state = |number: usize, places: &GroupPlaces, kind: Kind| State {
             sum: self.groups.word(number * GROUP + FIRST_SUM + kind.number() * 8).load(Ordering::Relaxed),
-            histogram: histogram_at(&self.places, number * KINDS + kind.number()),
+            histogram: places.histogram(kind),
             worst: self.worst(number, kind, epoch),
         };
-        let of_group = |(number, group): (usize, Group)| GroupState {
-            group,
-            begun: self.groups.word(number * GROUP).load(Ordering::Relaxed),
-            states: Kind::ALL.map(|kind| state(number, kind)),
+        let of_group = |(number, group): (usize, Group)| {
+            let places = self.places.of(number).ok()?;
+            let begun = self.groups.word(number * GROUP).load(Ordering::Relaxed);
+            Some(GroupState { group, begun, states: Kind::ALL.map(|kind| state(number, places, kind)) })
         };
-        self.counted().into_iter().map(of_group).collect()
+        self.counted().into_iter().filter_map(of_group).collect()
     }
 
     fn worst(&self, number: usize, kind: Kind, epoch: u32) -> Option<RawWorst> {

@@ -17,6 +17,7 @@ use aya::maps::{HashMap, MapData};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, programs::refused_map};
+use tompion_kernel::Error as KernelError;
 
 pub(crate) use memory::{ARRAYS, GroupArrays, entries};
 pub use tree::Cgroups;
@@ -123,7 +124,9 @@ pub(crate) fn begin(
     take_back(&mut table, kept);
     arrays.forget_unlisted();
     let now = tompion_os::monotonic_ns();
-    wanted.iter().filter(|place| place.is_new).for_each(|place| arrays.begin(place.number, place.group, now));
+    let mut fresh = wanted.iter().filter(|place| place.is_new);
+    let begun = fresh.try_for_each(|place| arrays.begin(place.number, place.group, now));
+    begun.map_err(|error| Error::from(KernelError::Rings(error)))?;
     let by_name = |place: &&Place<'_>| matches!(place.group, Group::Thread(_));
     let bits = |all: &mut dyn Iterator<Item = &Place<'_>>| all.fold(0, |bits, place| bits | place.bit());
     arrays.count(bits(&mut wanted.iter()), bits(&mut wanted.iter().filter(by_name)));
