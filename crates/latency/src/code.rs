@@ -35,6 +35,8 @@ impl Names {
             let name = symbols.name(address, true).unwrap_or_else(|| format!("{address:#x}"));
             self.known.insert(address, name);
         }
+        drop(symbols);
+        tompion_os::give_back_freed();
     }
 }
 

@@ -49,7 +49,9 @@ pub use futex::{futex_wait, futex_wake_one};
 pub use interposed::{clone_of_libc, fail_as_missing, is_defined_elsewhere, next_function};
 pub use interruption::{is_marked, mark, marks_work};
 pub use lock::{Lock, is_unlocked, try_lock};
-pub use memory::{Retired, SharedMap, create_memfd, create_reserved, open_private_page, populate};
+pub use memory::{
+    Retired, SharedMap, create_memfd, create_reserved, give_back_freed, open_private_page, populate,
+};
 pub use mounts::{mount, mount_detached};
 pub use namespace::{
     effective_user, failed_for_threads, innermost_pid, object_of, pid_namespace, pid_namespace_of,

@@ -1,6 +1,9 @@
 //! The kernel's functions by their addresses.
 
-use std::fs;
+use std::{
+    fs::File,
+    io::{BufRead as _, BufReader},
+};
 
 /// Source: `proc(5)`. To those who may not see addresses, all are 0.
 const SYMBOLS: &str = "/proc/kallsyms";
@@ -19,13 +22,19 @@ pub struct KernelSymbols {
 impl KernelSymbols {
     /// Those of the running kernel; none for those who may not see addresses.
     pub fn of_this_kernel() -> Self {
-        Self::parse(&fs::read_to_string(SYMBOLS).unwrap_or_default())
+        let lines = File::open(SYMBOLS).map(|file| BufReader::new(file).lines());
+        Self::of_lines(lines.into_iter().flatten().map_while(Result::ok))
     }
 
+    #[cfg(test)]
     pub(super) fn parse(text: &str) -> Self {
+        Self::of_lines(text.lines())
+    }
+
+    fn of_lines(lines: impl Iterator<Item = impl AsRef<str>>) -> Self {
         let mut symbols = Self::default();
-        for line in text.lines() {
-            let mut words = line.split_ascii_whitespace();
+        for line in lines {
+            let mut words = line.as_ref().split_ascii_whitespace();
             let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
                 continue;
             };

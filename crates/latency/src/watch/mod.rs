@@ -79,7 +79,6 @@ pub struct Watch {
     messages: RingBuf<MapData>,
     /// The messages' descriptor, by which one can wait for them.
     waiting: OwnedFd,
-    symbols: KernelSymbols,
     counts_firmware: bool,
     /// Programs are attached as long as these are there.
     _links: Vec<BtfTracePointLink>,
@@ -132,7 +131,6 @@ impl Watch {
     fn begin_counting(name: &str, rules: &[Rule], counters: &[(u32, Counter)]) -> Result<Self, Error> {
         check_rules(rules)?;
         let pins = Pins::of(name)?;
-        let symbols = KernelSymbols::of_this_kernel();
         let btf = Btf::from_sys_fs().map_err(|error| KernelError::Types(chain(&error)))?;
         let cpus = tompion_os::possible_cpus();
         // The loader finds arrays of others by their plain names, in a folder of its own.
@@ -160,15 +158,10 @@ impl Watch {
         }
         memory.begin(tompion_os::monotonic_ns());
         memory.arm();
-        Ok(Self {
-            memory,
-            messages,
-            waiting,
-            symbols,
-            counts_firmware: !counters.is_empty(),
-            _links: links,
-            ebpf,
-        })
+        drop(btf);
+        tompion_os::give_back_freed();
+        let counts_firmware = !counters.is_empty();
+        Ok(Self { memory, messages, waiting, counts_firmware, _links: links, ebpf })
     }
 
     /// Becomes readable when a wake-up was late.
@@ -192,13 +185,15 @@ impl Watch {
 
     /// Keeps the next one, after a pause.
     pub fn go_on(&self, side: u32, pause: Duration) {
+        tompion_os::give_back_freed();
         self.memory.empty(side);
         self.memory.save_from(tompion_os::monotonic_ns() + pause.as_nanos() as u64);
         self.memory.arm();
     }
 
     fn read(&self, crossing: Crossing) -> Caught {
-        let (history, overwritten, refused) = self.history(crossing.side);
+        let symbols = KernelSymbols::of_this_kernel();
+        let (history, overwritten, refused) = self.history(crossing.side, &symbols);
         let question = Question {
             intended: crossing.intended,
             fired: crossing.fired,
@@ -207,7 +202,7 @@ impl Watch {
             tid: crossing.tid,
             priority: crossing.priority,
             cpu: crossing.cpu,
-            stack: self.names(&crossing.stack),
+            stack: names(&crossing.stack, &symbols),
         };
         let counts_firmware = self.counts_firmware;
         let not_started = self.not_started();
@@ -221,7 +216,7 @@ impl Watch {
     }
 
     /// What was noted on a side: overwritten moments by CPU, and how many were not whole.
-    fn history(&self, side: u32) -> (History, Vec<u64>, u64) {
+    fn history(&self, side: u32, symbols: &KernelSymbols) -> (History, Vec<u64>, u64) {
         let since = self.memory.since(side);
         let (mut history, mut overwritten, mut refused) = (History::default(), Vec::new(), 0);
         for cpu in 0..self.memory.cpus() {
@@ -229,12 +224,12 @@ impl Watch {
             let first = decoded.moments.first().map(|moment| moment.time);
             let known_from = if decoded.overwritten > 0 { first.unwrap_or(u64::MAX) } else { since };
             let stacks = self.memory.stacks(cpu, side).into_iter();
-            let stacks = stacks.map(|(number, addresses)| (number, self.names(&addresses))).collect();
+            let stacks = stacks.map(|(number, addresses)| (number, names(&addresses, symbols))).collect();
             overwritten.push(decoded.overwritten);
             refused += decoded.refused;
             for moment in &decoded.moments {
                 if let What::TimerEntry { function, .. } = moment.what {
-                    history.functions.entry(function).or_insert_with(|| self.function(function));
+                    history.functions.entry(function).or_insert_with(|| name_of(function, symbols));
                 }
             }
             history.cpus.push(Noted { moments: decoded.moments, known_from, stacks });
@@ -246,7 +241,7 @@ impl Watch {
     pub fn read_missed(&self, missed: &Missed) -> Caught {
         std::thread::sleep(SETTLE);
         let Missed { activation, side, name, thread } = missed;
-        let (history, overwritten, refused) = self.history(*side);
+        let (history, overwritten, refused) = self.history(*side, &KernelSymbols::of_this_kernel());
         let (tid, pid, end) = (activation.tid, activation.pid, activation.end);
         let (cpu, priority) = blame::place_of(tid, end, &history).unwrap_or((0, ORDINARY));
         let wake = activation.wake.unwrap_or_default();
@@ -307,19 +302,18 @@ impl Watch {
         tompion_os::freeze_bpf_map(array).map_err(KernelError::Rings)?;
         Ok(array.try_clone_to_owned().map_err(KernelError::Rings)?)
     }
+}
 
-    /// Functions by addresses of returns, the innermost first.
-    fn names(&self, addresses: &[u64]) -> Vec<String> {
-        let name =
-            |address: &u64| self.symbols.name(*address, true).unwrap_or_else(|| format!("{address:#x}"));
-        addresses.iter().map(name).collect()
-    }
+/// Functions by addresses of returns, the innermost first.
+fn names(addresses: &[u64], symbols: &KernelSymbols) -> Vec<String> {
+    let name = |address: &u64| symbols.name(*address, true).unwrap_or_else(|| format!("{address:#x}"));
+    addresses.iter().map(name).collect()
+}
 
-    /// The function that begins at an address.
-    fn function(&self, address: u64) -> String {
-        let name = self.symbols.name(address, false).unwrap_or_else(|| format!("{address:#x}"));
-        name.strip_suffix("+0x0").map_or(name.clone(), str::to_owned)
-    }
+/// The function that begins at an address.
+fn name_of(function: u64, symbols: &KernelSymbols) -> String {
+    let name = symbols.name(function, false).unwrap_or_else(|| format!("{function:#x}"));
+    name.strip_suffix("+0x0").map_or(name.clone(), str::to_owned)
 }
 
 fn load(btf: &Btf, folder: &Path, cpus: u32, counts_firmware: bool) -> Result<Ebpf, Error> {

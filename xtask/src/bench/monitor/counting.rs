@@ -23,9 +23,14 @@ pub struct Counting<'a> {
 impl<'a> Counting<'a> {
     /// Begins to count.
     pub fn begin(tompion: &'a Tompion) -> Result<Self> {
-        let counting = Self { tompion, name: format!("tompion-bench-{}", std::process::id()) };
+        let counting = Self::planned(tompion);
         shell::run_quietly(&mut counting.command(&["--once"]))?;
         Ok(counting)
+    }
+
+    /// The first command about it begins to count.
+    pub fn planned(tompion: &'a Tompion) -> Self {
+        Self { tompion, name: format!("tompion-bench-{}", std::process::id()) }
     }
 
     /// `tompion monitor` with these words, about this one.

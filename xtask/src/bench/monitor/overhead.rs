@@ -51,6 +51,8 @@ pub const PROGRAMS: &str = "programs, % of a core";
 pub const READING: &str = "a reading each 5 s, % of a core";
 pub const MEMORY: &str = "memory of the process, MiB";
 pub const MEMORY_WITH_HISTORY: &str = "memory with a history, MiB";
+/// Of one process that did all of it: began to count, keeps a history, and waits for late ones.
+pub const MEMORY_OF_ALL: &str = "memory of who began, with a history and --threshold, MiB";
 
 /// Parts of a measurement, each of a thousand pairs.
 const CHUNKS: u32 = 100;
@@ -210,7 +212,7 @@ impl Bench {
     }
 
     /// What looking at it takes.
-    fn looked_at(&self, folder: &Path) -> Result<[Figure; 3]> {
+    fn looked_at(&self, folder: &Path) -> Result<[Figure; 4]> {
         const METRICS: &str = "/metrics";
         let counting = Counting::begin(&self.tompion)?;
         let serving = counting.serve(&[])?;
@@ -228,12 +230,18 @@ impl Bench {
         let keeping = counting.serve(&[&format!("--history={}", file.display())])?;
         keeping.ask(METRICS)?;
         let with_history = keeping.memory("VmHWM")?;
-        drop(keeping);
+        drop((keeping, counting));
+        let counting = Counting::planned(&self.tompion);
+        let beginning = counting.serve(&[&format!("--history={}", file.display()), "--threshold", "1s"])?;
+        beginning.ask(METRICS)?;
+        let of_all = beginning.memory("VmRSS")?;
+        drop((beginning, counting));
         let _ = std::fs::remove_file(&file);
         Ok([
             by_itself(READING, reading / READING_PERIOD.as_secs_f64() * 100.0),
             by_itself(MEMORY, memory),
             by_itself(MEMORY_WITH_HISTORY, with_history),
+            by_itself(MEMORY_OF_ALL, of_all),
         ])
     }
 }
