@@ -1,6 +1,7 @@
 // Requests of the page to the server that it came from.
 
 import type {
+  EventCounts,
   EventRows,
   FlameGraph,
   Hit,
@@ -75,20 +76,18 @@ async function post<T>(path: string, body: unknown, parameters: Parameters = {})
   return answer<T>(response);
 }
 
-export interface EventQuery {
-  from: number;
-  to: number;
-  row: number;
-  count: number;
-  filter?: string;
-  e?: string;
-}
-
 /** From when to when, of which tracks and all below them; none named are all. */
 export interface Stretch {
   from: number;
   to: number;
   tracks?: string;
+}
+
+export interface EventQuery extends Stretch {
+  row: number;
+  count: number;
+  filter?: string;
+  e?: string;
 }
 
 export const api = {
@@ -103,12 +102,13 @@ export const api = {
     get<Hit>("search", { q, from, dir }, signal),
   events: (query: EventQuery, signal?: AbortSignal) => get<EventRows>("events", { ...query }, signal),
   select: (stretch: Stretch, most: number | undefined, signal?: AbortSignal) => get<Statistics>("select", { ...stretch, most }, signal),
+  counts: (stretch: Stretch, signal?: AbortSignal) => get<EventCounts>("counts", { ...stretch }, signal),
   flame: (stretch: Stretch, signal?: AbortSignal) => get<FlameGraph>("flame", { ...stretch }, signal),
   notes: (again = false) => get<WireNotes>("notes", asked(again)),
   saveNotes: (version: string, notes: Note[]) => post<Omit<WireNotes, "notes">>("notes", { version, notes }),
   offset: (trace: number, offset: number) => post<unknown>("offset", { trace, offset_ns: offset }),
-  exportCtf: (from: number, to: number) => post<{ path?: string }>("export", {}, { from, to, format: "ctf" }),
-  csvAddress: (from: number, to: number) => address("export", { from, to, format: "csv" }),
+  exportCtf: (stretch: Stretch) => post<{ path?: string }>("export", {}, { ...stretch, format: "ctf" }),
+  csvAddress: (stretch: Stretch) => address("export", { ...stretch, format: "csv" }),
 };
 
 /** What went wrong, in one line. */

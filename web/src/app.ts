@@ -4,7 +4,7 @@ import { api, reason, Refused, type Stretch } from "./api";
 import { PALETTES, type Palette, type Theme } from "./colours";
 import type { Reading } from "./reading";
 import { Tiles } from "./tiles";
-import type { Clock, ClockBase } from "./time";
+import { type Clock, type ClockBase, grouped } from "./time";
 import { Tracks } from "./tracks";
 import { View } from "./view";
 import { keysOf, mergeNotes } from "./merge";
@@ -38,6 +38,14 @@ export interface Area {
 /** An area as the server is asked for it. */
 export function stretchOf({ begin, end, all, tracks }: Area): Stretch {
   return all ? { from: begin, to: end } : { from: begin, to: end, tracks: tracks.join(",") };
+}
+
+/** How many tracks an area is of. */
+export function tracksOf(tracks: Tracks, area: Area): string {
+  const among = new Set(area.tracks);
+  let count = 0;
+  for (const { id, lanes } of tracks.all.values()) if (lanes.length > 0 && tracks.isIn(id, among)) count += 1;
+  return `${grouped(count)} track${count === 1 ? "" : "s"}`;
 }
 
 /** Tracks by what they are, whatever their numbers. */

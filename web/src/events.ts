@@ -4,7 +4,7 @@
 // scroll, so the bar's place is a share of the rows, and the wheel moves row by row.
 
 import { api, type EventQuery, reason, wasAborted } from "./api";
-import type { App } from "./app";
+import { type App, stretchOf, tracksOf } from "./app";
 import { byId, el, fill, shorten } from "./dom";
 import type { Page } from "./panel";
 import { RETRY } from "./tiles";
@@ -105,7 +105,7 @@ export class Events implements Page {
     this.app.draw();
     if (!this.built) return;
     const { area } = this.app;
-    const key = JSON.stringify([this.filter.value, this.names.value, area?.begin, area?.end, this.app.shifts]);
+    const key = JSON.stringify([this.filter.value, this.names.value, area, this.app.shifts]);
     if (key === this.asked) return;
     this.asked = key;
     this.request?.abort();
@@ -121,20 +121,19 @@ export class Events implements Page {
     void this.fetch(0);
   }
 
-  private query(): Pick<EventQuery, "from" | "to" | "filter" | "e"> {
+  private query(): Omit<EventQuery, "row" | "count"> {
     const { area, info } = this.app;
-    const query: Pick<EventQuery, "from" | "to" | "filter" | "e"> =
-      area === null ? { from: info.begin, to: info.end + 1 } : { from: area.begin, to: area.end };
+    const query: Omit<EventQuery, "row" | "count"> = area === null ? { from: info.begin, to: info.end + 1 } : stretchOf(area);
     if (this.filter.value.trim() !== "") query.filter = this.filter.value.trim();
     if (this.names.value.trim() !== "") query.e = this.names.value.trim();
     return query;
   }
 
-  /** What may change which rows there are. What a filter takes is looked for in all the trace, read or not. */
+  /** What may change which rows there are. What a filter takes is looked for in all the trace, read or not; whose they are is known of what was read. */
   private knownNow(): { of: string; generation: number } {
     const { generation = 0, progress, events, end } = this.app.info;
-    const { filter, e } = this.query();
-    const counts = filter === undefined && e === undefined ? [events, end] : [];
+    const { filter, e, tracks } = this.query();
+    const counts = tracks !== undefined || (filter === undefined && e === undefined) ? [events, end] : [];
     return { of: JSON.stringify([generation, progress >= 1, ...counts]), generation };
   }
 
@@ -188,7 +187,7 @@ export class Events implements Page {
     this.filter.classList.remove("wrong");
     const unsure = answer.total === null && answer.rows.length === PAGE;
     const { area, info } = this.app;
-    const where = area === null ? "" : area.all ? " in the area" : " in the area, of all tracks";
+    const where = area === null ? "" : area.all ? " in the area" : ` of ${tracksOf(this.app.tracks, area)} in the area`;
     const read = info.progress < 1 ? `, ${Math.floor(info.progress * 100)} % are read` : "";
     this.status.textContent = `${unsure ? "at least " : ""}${grouped(this.total)} events${where}${read}`;
     // The bar's place is a share of the rows.

@@ -1,7 +1,7 @@
 // What leaves the page: a smaller trace, CSV, a picture.
 
 import { api, reason } from "./api";
-import type { App, Area } from "./app";
+import { type App, type Area, stretchOf } from "./app";
 import { button, byId, el } from "./dom";
 
 function download(href: string, name: string): void {
@@ -13,10 +13,9 @@ function download(href: string, name: string): void {
 
 /** Buttons that export an area. */
 export function exportButtons(app: App, area: Area): HTMLButtonElement[] {
-  // Events are not told apart by tracks.
-  const [of, which] = area.all ? ["", ""] : [" of all tracks", ", also of tracks that are not chosen"];
-  const trace = button(`Save as trace${of}`, `A smaller trace of this time, beside this one${which}`, () => void saveTrace(app, area));
-  const csv = button(`CSV${of}`, `The events of this time as a table${which}`, () => download(api.csvAddress(area.begin, area.end), `${app.info.name}.csv`));
+  const what = area.all ? "The events of this time" : "The events of these tracks and this time";
+  const trace = button("Save as trace", `${what} as a smaller trace, beside this one`, () => void saveTrace(app, area));
+  const csv = button("CSV", `${what} as a table`, () => download(api.csvAddress(stretchOf(area)), `${app.info.name}.csv`));
   const png = button("PNG", "The picture on the screen", () => void savePicture(app));
   return [trace, csv, png];
 }
@@ -24,7 +23,7 @@ export function exportButtons(app: App, area: Area): HTMLButtonElement[] {
 async function saveTrace(app: App, area: Area): Promise<void> {
   app.say("writing the smaller trace…");
   try {
-    const { path } = await api.exportCtf(area.begin, area.end);
+    const { path } = await api.exportCtf(stretchOf(area));
     app.say(path === undefined ? "the trace was written" : `the trace is in ${path}`);
   } catch (failure) {
     app.say(`not exported: ${reason(failure)}`);

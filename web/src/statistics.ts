@@ -1,7 +1,7 @@
 // The tab "Selection": what happened inside the chosen area, in numbers.
 
 import { api, reason, wasAborted } from "./api";
-import { type App, type Area, stretchOf } from "./app";
+import { type App, type Area, stretchOf, tracksOf } from "./app";
 import { byId, button, el, fill, link, shorten } from "./dom";
 import { exportButtons } from "./export";
 import { histogram } from "./histogram";
@@ -9,7 +9,6 @@ import { patch } from "./legend";
 import type { Page } from "./panel";
 import { type Column, Table } from "./table";
 import { duration, grouped, moment, percent } from "./time";
-import type { Tracks } from "./tracks";
 import { Style, type Durations, type Statistics, type ThreadTimes } from "./wire";
 
 /** Widths of columns in pixels. */
@@ -86,6 +85,7 @@ export class Selection implements Page {
       window.clearTimeout(this.waiting);
       this.fill(this.found);
       this.root.dataset["ready"] = "true";
+      if (this.found.events === null) await this.count(area, request);
     } catch (error) {
       if (wasAborted(error)) return;
       window.clearTimeout(this.waiting);
@@ -112,6 +112,26 @@ export class Selection implements Page {
     fill(this.root, head, cards);
   }
 
+  /** Counts the events of the area's tracks, which have to be read for that. */
+  private async count(area: Area, request: AbortController): Promise<void> {
+    for (;;) {
+      const answer = await api.counts(stretchOf(area), request.signal).catch((error: unknown) => {
+        if (!wasAborted(error)) this.app.say(`events are not counted: ${reason(error)}`);
+        return null;
+      });
+      if (answer === null || request !== this.request || this.found === null) return;
+      const { events, continue: more, scanned } = answer;
+      this.found.events = events;
+      const share = more === true ? `, ${Math.floor((scanned ?? 0) * 100)} % are counted` : "";
+      const old = this.root.querySelector(".events-card");
+      const now = this.events(this.found, share);
+      if (now !== null && old !== null) old.replaceWith(now);
+      else if (now !== null) this.root.querySelector(".cards")?.append(now);
+      this.tables = this.tables.filter((table) => table.element.isConnected);
+      if (more !== true) return;
+    }
+  }
+
   /** Rows are in sight that the server has not sent: it is asked for all, once. */
   private async askAll(): Promise<void> {
     const { area } = this.app;
@@ -123,7 +143,7 @@ export class Selection implements Page {
       const most = Math.max(...Object.values(counts));
       const found = sorted(await api.select(stretchOf(area), most, request?.signal));
       if (request !== this.request) return;
-      this.found = found;
+      this.found = { ...found, events: found.events ?? this.found?.events ?? null };
       for (const table of this.tables) table.redraw();
     } catch (error) {
       if (!wasAborted(error)) this.app.say(`not all rows are there: ${reason(error)}`);
@@ -257,23 +277,16 @@ export class Selection implements Page {
     return card(`${title}: ${grouped(count ?? all.length)}`, el("div", {}, place, rows), "wide");
   }
 
-  private events(found: Statistics): HTMLElement | null {
-    if (found.events.length === 0) return null;
-    const rows = this.list([{ title: "name" }, { title: "count", width: 100 }], found.events.length, (now) => now.events, ([name, count]) => [
+  private events(found: Statistics, share = ""): HTMLElement | null {
+    const { events } = found;
+    if (events === null || events.length === 0) return null;
+    const rows = this.list([{ title: "name" }, { title: "count", width: 100 }], events.length, (now) => now.events ?? [], ([name, count]) => [
       el("td", { text: shorten(name, 80), title: name }),
       number(grouped(count)),
     ]);
-    const sum = found.events.reduce((total, [, count]) => total + count, 0);
-    return card(`Events${this.app.area?.all === false ? " of all tracks" : ""}: ${grouped(sum)}`, rows);
+    const sum = events.reduce((total, [, count]) => total + count, 0);
+    return card(`Events: ${grouped(sum)}${share}`, rows, "events-card");
   }
-}
-
-/** How many tracks an area is of. */
-function tracksOf(tracks: Tracks, area: Area): string {
-  const among = new Set(area.tracks);
-  let count = 0;
-  for (const { id, lanes } of tracks.all.values()) if (lanes.length > 0 && tracks.isIn(id, among)) count += 1;
-  return `${grouped(count)} track${count === 1 ? "" : "s"}`;
 }
 
 /** Of a stretch of which not all is known: how much is. */
@@ -289,7 +302,7 @@ function sorted(found: Statistics): Statistics {
   return {
     ...found,
     threads: [...found.threads].sort((a, b) => b.running - a.running),
-    events: [...found.events].sort((a, b) => b[1] - a[1]),
+    events: found.events === null ? null : [...found.events].sort((a, b) => b[1] - a[1]),
     spans: byTotal(found.spans),
     syscalls: byTotal(found.syscalls),
     interrupts: byTotal(found.interrupts),

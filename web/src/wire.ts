@@ -244,9 +244,19 @@ export interface Wait extends Place {
   why?: string;
 }
 
+/** How many events of each class some tracks have, as far as they were counted. */
+export interface EventCounts {
+  events: [string, number][];
+  /** There are more: they are counted on when this is asked again. */
+  continue?: boolean;
+  /** How much of the area was looked at. */
+  scanned?: number;
+}
+
 export interface Statistics {
   duration: number;
-  events: [string, number][];
+  /** Of some tracks they are counted by themselves. */
+  events: [string, number][] | null;
   threads: ThreadTimes[];
   cpus: { cpu: number; busy: number; idle: number; unknown: number; interrupts: number }[];
   spans: Durations[];

@@ -40,8 +40,8 @@ pub use gather::Gather;
 pub use tompion_ctf::metadata::Version;
 
 pub use merge::{
-    Disorder, IndexProblem, Loss, LossKind, PacketSummary, PacketView, Parts, Selection, TraceSet, Visitor,
-    open,
+    Disorder, IndexProblem, Loss, LossKind, Only, PacketSummary, PacketView, Parts, Selection, TraceSet,
+    Visitor, open,
 };
 pub use symbols::AddressNames;
 

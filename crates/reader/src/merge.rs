@@ -17,6 +17,7 @@ pub(crate) mod windows;
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -85,6 +86,27 @@ pub struct Selection {
     pub to: Option<i64>,
     /// Events of which it doesn't say true are passed over.
     pub filter: Option<Filter>,
+    /// The same for what no filter can say, since it isn't in the event.
+    pub only: Option<Only>,
+}
+
+/// A question that is asked of each event. It may be asked by several threads at once.
+#[derive(Clone)]
+pub struct Only(Arc<Takes>);
+
+type Takes = dyn Fn(&Event<'_>) -> bool + Send + Sync;
+
+impl Only {
+    /// Takes the events of which this is true.
+    pub fn new(takes: impl Fn(&Event<'_>) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(takes))
+    }
+}
+
+impl fmt::Debug for Only {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Only(…)")
+    }
 }
 
 impl Selection {
@@ -401,10 +423,16 @@ impl TraceSet {
         Event::new(self.traces.get(source.trace)?, (source.trace, index), file, source.timestamp)
     }
 
-    /// Whether the filter passes over the event that a source has reached.
+    /// Whether the selection passes over the event that a source has reached, for what is in it.
     fn is_filtered_out(&self, index: usize) -> bool {
-        let Some(filter) = &self.selection.filter else { return false };
-        self.event(index).is_some_and(|event| !filter.takes(&event))
+        if !self.selection.looks_into_events() {
+            return false;
+        }
+        let Selection { filter, only, .. } = &self.selection;
+        self.event(index).is_some_and(|event| {
+            filter.as_ref().is_some_and(|filter| !filter.takes(&event))
+                || only.as_ref().is_some_and(|only| !(only.0)(&event))
+        })
     }
 
     /// The event classes that the selection takes by their names.
@@ -426,7 +454,7 @@ impl TraceSet {
             while self.advance(index).is_some() {
                 let Some(source) = self.sources.get_mut(index) else { break };
                 let Some(file) = source.file.as_mut() else { break };
-                let keep = self.selection.filter.is_some() || keep(source.trace);
+                let keep = self.selection.looks_into_events() || keep(source.trace);
                 if let Err(damage) = file.finish_event(keep) {
                     self.pass_over(index, damage);
                     continue;
@@ -647,6 +675,11 @@ impl TraceSet {
 }
 
 impl Selection {
+    /// Whether what is in events decides which it takes.
+    pub(crate) fn looks_into_events(&self) -> bool {
+        self.filter.is_some() || self.only.is_some()
+    }
+
     /// Whether it takes events of every name and time.
     fn is_open(&self) -> bool {
         self.events.is_empty() && self.from.is_none() && self.to.is_none()

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use tompion_filter::parse;
 use tompion_reader::filter::{Filter, check, missing, names};
-use tompion_reader::{Selection, TraceSet, open, stat};
+use tompion_reader::{Only, Selection, TraceSet, open, stat};
 
 const METADATA: &str = r#"/* CTF 1.8 */
 typealias integer { size = 8; } := u8;
@@ -109,6 +109,28 @@ fn passing(folder: &Folder, text: &str) -> Vec<i64> {
     traces.select(selection(text));
     assert_eq!(stat::summarize(&mut traces).events, times.len() as u64, "{text}: in the summary");
     times
+}
+
+#[test]
+fn a_question_that_is_no_filter_is_asked_of_what_the_filter_takes() {
+    let folder = Folder::new("only");
+    let only = Only::new(|event| event.timestamp() != Some(2));
+    let chosen = |filter: Option<&str>| {
+        let filter = filter.and_then(|text| selection(text).filter);
+        Selection { filter, only: Some(only.clone()), ..Selection::default() }
+    };
+    for (filter, expected) in [(None, &[1, 3][..]), (Some("rows > 100"), &[]), (Some("only_here"), &[3])] {
+        let mut traces = folder.open();
+        traces.select(chosen(filter));
+        let mut times = Vec::new();
+        while let Some(event) = traces.next_event() {
+            times.extend(event.timestamp());
+        }
+        assert_eq!(times, expected, "{filter:?}");
+        let mut traces = folder.open();
+        traces.select(chosen(filter));
+        assert_eq!(stat::summarize(&mut traces).events, times.len() as u64, "{filter:?}: in the summary");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tompion_ctf::metadata::EnvironmentValue;
 use tompion_reader::{Parts, Selection, Trace, TraceSet};
 
 use crate::api::Shifted;
-use crate::index::build::{Builder, Outline, Scout, trace_name, trace_of_class};
+use crate::index::build::{Builder, Classes, Outline, Scout, trace_name, trace_of_class};
 use crate::index::place::{Place, fingerprint};
 use crate::index::{Index, Shared, directory};
 use crate::way::Way;
@@ -54,6 +54,10 @@ pub struct Opened {
     pub part_bytes: u64,
     /// The trace of each event class, by its number in the index.
     pub trace_of_class: Vec<u32>,
+    /// Event classes by their places.
+    pub classes: Classes,
+    /// The name of the channel's track of each stream.
+    pub channel_tracks: Vec<String>,
     /// The traces, unread, for questions about their descriptions.
     pub set: TraceSet,
     /// What is known.
@@ -316,6 +320,7 @@ fn open(found: Found, place: &Place, before: Option<&Opened>) -> Result<Arc<Open
     let outline = Outline::new(&set);
     let told = (0..set.traces().len()).map(|trace| tell(&set, trace)).collect();
     let (parts, part_bytes) = (outline.parts.clone(), outline.part_bytes);
+    let channel_tracks = outline.channel_tracks(&set);
     // What another one kept of the traces as they are now may have other numbers.
     let known = if before.is_none() { place.load(&fingerprint) } else { None };
     let (index, builder) = match known {
@@ -336,6 +341,8 @@ fn open(found: Found, place: &Place, before: Option<&Opened>) -> Result<Arc<Open
         parts,
         part_bytes,
         trace_of_class: trace_of_class(&set),
+        classes: Classes::new(&set),
+        channel_tracks,
         set,
         index: Shared::new(index),
         scout,

@@ -118,7 +118,12 @@ describe("the timeline in the hand", () => {
 
   it("measures a folded process with all its threads, and a heading with all below it", async () => {
     const asked: (string | null)[] = [];
-    const note = (request: Request): unknown => request.url().includes("/api/select") && asked.push(new URL(request.url()).searchParams.get("tracks"));
+    const counted: (string | null)[] = [];
+    const note = (request: Request): void => {
+      const { pathname, searchParams } = new URL(request.url());
+      if (pathname.endsWith("/api/select")) asked.push(searchParams.get("tracks"));
+      if (pathname.endsWith("/api/counts")) counted.push(searchParams.get("tracks"));
+    };
     page.on("request", note);
     const fold = (id: number) =>
       page.evaluate((track) => {
@@ -147,9 +152,9 @@ describe("the timeline in the hand", () => {
     await mark(server);
     expect(await page.textContent("#page-selection .selection-head")).toContain("8 tracks");
     expect(asked).toEqual(["1", "20"]);
-    // Events are not told apart by tracks, and who reads their numbers is told so.
-    expect(await page.textContent("#page-selection")).toContain("Events of all tracks");
-    expect(await page.textContent("#page-selection .tools")).toContain("Save as trace of all tracks");
+    // Their events are counted in steps, each of which goes on where the one before has ended.
+    await expect.poll(async () => (await page.textContent(".events-card h3"))?.replace(/\D/g, "")).toBe("4723");
+    expect(counted.at(-1)).toBe("20");
     await fold(server);
     page.off("request", note);
     await page.keyboard.press("Escape");

@@ -83,6 +83,19 @@ describe("the page on made-up data", () => {
     expect(view.end).toBeGreaterThan(56e6);
   });
 
+  it("says of how many tracks a table is, and counts their events", async () => {
+    await area(page, [400, 150], [900, 400]);
+    await page.locator("#tab-selection").click();
+    await page.waitForFunction(() => document.querySelector(".events-card h3")?.textContent?.replace(/\D/g, "") === "4723");
+    const tracks = (await page.textContent(".selection-head h2 span"))!;
+    expect(tracks).toMatch(/^\d+ tracks$/);
+    await page.locator("#tab-events").click();
+    await page.waitForFunction((of) => document.querySelector("#page-events .muted")?.textContent?.replace(/(?<=\d)\s(?=\d)/g, "") === `1000000 events of ${of} in the area`, tracks);
+    await page.evaluate(() => window.tompion?.app.setArea(null));
+    await page.waitForFunction(() => document.querySelector("#page-events .muted")?.textContent?.replace(/(?<=\d)\s(?=\d)/g, "") === "100000000 events");
+    await page.locator("#tab-selection").click();
+  });
+
   it("lists all threads, of which those in sight are there", async () => {
     await area(page, [400, 150], [900, 400]);
     await page.locator("#tab-selection").click();

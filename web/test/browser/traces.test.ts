@@ -160,6 +160,36 @@ describe.skipIf(!available("many-threads"))("many-threads", () => {
     await page.evaluate(() => window.tompion?.app.setArea(null));
   });
 
+  it("has the events of the tracks that an area is of, in the table, in the counts and in what is saved", async () => {
+    // The thread that ran longest, in a tenth of the time.
+    const thread = await page.evaluate(() => {
+      const { app } = window.tompion!;
+      const threads = [...app.tracks.all.values()].filter((track) => track.kind === "thread" && track.tid !== 0);
+      const [first] = threads.sort((a, b) => (b.busy ?? 0) - (a.busy ?? 0));
+      const { begin, end } = app.info;
+      app.setArea({ begin: begin + Math.floor((end - begin) / 4), end: begin + Math.floor((end - begin) / 3), all: false, tracks: [first!.id] });
+      return first!.tid;
+    });
+    await page.locator("#tab-events").click();
+    const status = page.locator("#page-events .table-head .muted");
+    await expect.poll(() => status.textContent(), { timeout: 60_000 }).toMatch(/^\d[\d\s]* events of 1 track in the area$/);
+    const count = Number((await status.textContent())!.replace(/ events.*/, "").replace(/\s/g, ""));
+    expect(count).toBeGreaterThan(10);
+    const all = await page.evaluate(async () => {
+      const { begin, end } = window.tompion!.app.area!;
+      return ((await (await fetch(`api/events?from=${begin}&to=${end}&count=0`)).json()) as { total: number }).total;
+    });
+    expect(count).toBeLessThan(all);
+    const texts = await page.locator(".table-view .event-row").evaluateAll((rows) => rows.map((row) => [...row.children].slice(2).map((cell) => cell.textContent).join(" ")));
+    for (const text of texts) expect(text).toMatch(new RegExp(`\\b${thread}\\b`));
+    await page.locator("#tab-selection").click();
+    await expect.poll(async () => (await page.locator(".events-card h3").textContent())?.replace(/\D/g, ""), { timeout: 60_000 }).toBe(String(count));
+    const [download] = await Promise.all([page.waitForEvent("download"), page.locator('#page-selection .tools button:text-is("CSV")').click()]);
+    const lines = readFileSync(await download.path()).toString().trimEnd().split("\n");
+    expect(lines.length).toBe(count + 1);
+    await page.evaluate(() => window.tompion?.app.setArea(null));
+  });
+
   it("goes from box to box", async () => {
     await page.keyboard.press("Escape");
     await page.keyboard.press("Home");

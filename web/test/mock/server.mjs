@@ -137,7 +137,8 @@ function step(query) {
 function events(query) {
   const filter = query.get("filter") ?? "";
   if (filter.includes("&&&")) return { rows: [], total: 0, bad: "expected a condition after `&&`" };
-  const total = 100_000_000;
+  // Of some tracks there are fewer.
+  const total = query.has("tracks") ? 1_000_000 : 100_000_000;
   const [row, count] = [Number(query.get("row") ?? 0), Number(query.get("count") ?? 100)];
   const begin = Math.floor((Number(query.get("from") ?? 0) / made.end) * total);
   const rows = [];
@@ -153,6 +154,17 @@ function durations(name) {
   return { name, count: 119, min: 1000, p50: 12_000, p90: 60_000, p99: 200_000, max: 6_000_000, total: 9_000_000, longest, histogram };
 }
 
+const COUNTS = [["sched_switch", 4711], ["<u>name</u>", 12]];
+
+/** It looks at half of the area at a time. */
+let looks = 0;
+
+function counts() {
+  looks += 1;
+  const goesOn = looks % 2 === 1;
+  return { events: goesOn ? COUNTS.slice(0, 1) : COUNTS, continue: goesOn, scanned: goesOn ? 0.5 : 1 };
+}
+
 function select(query) {
   const duration = Number(query.get("to")) - Number(query.get("from"));
   const most = Number(query.get("most") ?? 1000);
@@ -161,7 +173,7 @@ function select(query) {
     return { track: at < made.threads.length ? 21 + at : 21, name: thread.name, tid: thread.tid, running: duration / (at + 2), ready: duration / 30, preempted: duration / 40, blocked: duration / 3, io: duration / 20, stopped: 0, unknown: 0 };
   });
   const wait = { lane: 1000, track: 21, name: "find", tid: 100, begin: 100_000, end: 900_000, style: 4, why: "preempted by irq/9-acpi (tid 101) on CPU 1" };
-  return { duration, events: [["sched_switch", 4711], ["<u>name</u>", 12]], threads, cpus: [0, 1, 2, 3].map((cpu) => ({ cpu, busy: duration * 0.4, idle: duration * 0.6, unknown: 0, interrupts: 100_000 })), spans: [durations("handle_request"), durations("parse")], syscalls: [durations("futex")], interrupts: [durations("nvme0q1")], waits: [wait], losses: { events: 40 }, partial: false, counts: { threads: CROWD, spans: 2, syscalls: 1, interrupts: 1 } };
+  return { duration, events: query.has("tracks") ? null : COUNTS, threads, cpus: [0, 1, 2, 3].map((cpu) => ({ cpu, busy: duration * 0.4, idle: duration * 0.6, unknown: 0, interrupts: 100_000 })), spans: [durations("handle_request"), durations("parse")], syscalls: [durations("futex")], interrupts: [durations("nvme0q1")], waits: [wait], losses: { events: 40 }, partial: false, counts: { threads: CROWD, spans: 2, syscalls: 1, interrupts: 1 } };
 }
 
 const FLAME = { nodes: [
@@ -179,7 +191,7 @@ function trace() {
 }
 
 const ANSWERS = {
-  trace, lanes, at, step, events, select,
+  trace, lanes, at, step, events, select, counts,
   tracks: () => ({ tracks: tree(made) }),
   arrows: () => ({ arrows: [50_000_000, 1030, 50_200_000, 1000, 0, 90_000_000, 1000, 90_500_000, 1040, 0] }),
   search: (query) => (query.get("q").includes("&&&") ? { none: true, bad: "expected a condition after `&&`" } : query.get("q") === "endless" ? { none: true, continue: Number(query.get("from")) + 1 } : query.get("q") === "none" ? { none: true, scanned: 5 } : { time: Math.min(made.end, Number(query.get("from")) + 5_000_000), row: 1, name: "sched_switch", lane: 1000 }),

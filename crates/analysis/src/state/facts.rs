@@ -213,6 +213,11 @@ impl Says {
 
     /// Adds what an event says. Each event says something: that it happened.
     pub fn add(&self, event: &Event<'_>, facts: &mut Facts) {
+        let fact = self.fact(event, &mut facts.texts);
+        facts.list.push(fact);
+    }
+
+    fn fact(&self, event: &Event<'_>, texts: &mut Vec<u8>) -> Fact {
         let place = event.place();
         let first = self.0.first.get(place.trace).and_then(|streams| streams.get(place.stream));
         let class = first.map_or(u32::MAX, |first| first.saturating_add(place.class as u32));
@@ -226,10 +231,37 @@ impl Says {
             texts: [NO_TEXT; TEXTS],
         };
         if let Some(class) = self.0.classes.get(class as usize) {
-            class.fields.read(event, &mut fact, &mut facts.texts);
+            class.fields.read(event, &mut fact, texts);
         }
-        facts.list.push(fact);
+        fact
     }
+
+    /// The threads that an event is of, as far as it says so itself.
+    pub fn threads(&self, event: &Event<'_>) -> Threads {
+        let fact = self.fact(event, &mut Vec::new());
+        let number = |which: usize| {
+            let number = fact.numbers.get(which).copied().filter(|&number| number != NO_NUMBER);
+            number.and_then(|number| i32::try_from(number).ok())
+        };
+        let about = match self.action(fact.class) {
+            Some(Action::Switch) => [number(number::THREAD), number(number::NEXT)],
+            Some(Action::Wake | Action::Exit | Action::Free | Action::ProcessState) => {
+                [number(number::THREAD), None]
+            }
+            Some(Action::Fork) => [number(number::CHILD), None],
+            _ => [None, None],
+        };
+        Threads { on: fact.thread(), about }
+    }
+}
+
+/// The threads that an event is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threads {
+    /// The one on which it happened, if it has a context that says so.
+    pub on: Option<i32>,
+    /// Those that it is about: they leave a processor or come to it, are woken, begin, end, or are told of.
+    pub about: [Option<i32>; 2],
 }
 
 impl Fields {

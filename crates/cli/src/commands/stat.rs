@@ -37,7 +37,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut traces = tompion_reader::open(&paths)?;
     let filter = filter::compile(arguments.filter.as_ref())?;
     let events = arguments.events.clone();
-    traces.select(tompion_reader::Selection { events, from: None, to: None, filter });
+    traces.select(tompion_reader::Selection { events, filter, ..Default::default() });
     if !filter::fits(arguments.filter.as_ref(), &traces) {
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }

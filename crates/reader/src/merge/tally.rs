@@ -115,7 +115,7 @@ impl TraceSet {
         let traces = self.traces.iter().enumerate();
         let mut watches = traces.filter_map(|(index, trace)| Some((trace, counter.watched(index)?)));
         self.takes_all
-            && self.selection.filter.is_none()
+            && !self.selection.looks_into_events()
             && watches.all(|(trace, name)| {
                 let streams = trace.metadata().streams.iter().enumerate();
                 let has_it = |context: &tompion_ctf::metadata::Struct| context.field(name).is_some();

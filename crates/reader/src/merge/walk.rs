@@ -64,7 +64,7 @@ impl TraceSet {
     /// When the last event happened that is selected, in nanoseconds since the epoch. Where everything is selected,
     /// only packets are read that were ended when the latest one was begun, or up to a second before.
     pub fn end(&mut self) -> Option<i64> {
-        if self.takes_all && self.selection.filter.is_none() {
+        if self.takes_all && !self.selection.looks_into_events() {
             let begin = |source: &Source| {
                 let indexed = source.files.indexed_begin(&self.traces);
                 indexed.or_else(|| Scan::latest_begin(&source.files, &self.traces))

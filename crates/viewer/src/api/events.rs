@@ -1,5 +1,6 @@
 //! The table of events: any rows of it, without reading those before them.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -7,6 +8,8 @@ use tompion_protocol::rules::matches_event;
 use tompion_reader::filter::{self, Filter};
 use tompion_reader::{Event, Selection, TraceSet, text};
 
+use super::belonging::Belonging;
+use super::counts::Counted;
 use super::reading::Reading;
 use super::threads::Threads;
 use super::{Answer, Question, Wrong};
@@ -17,7 +20,7 @@ const MOST_ROWS: i64 = 2000;
 /// asked for.
 const PATIENCE: i64 = 250;
 const MOST_PATIENCE: i64 = 10_000;
-/// How many tables are remembered.
+/// How many tables and counts are remembered.
 const MOST_TABLES: usize = 8;
 /// Longest text of a row in bytes.
 const LONGEST: usize = 2000;
@@ -36,13 +39,15 @@ pub struct Choice {
     filter: Option<Filter>,
     /// For each trace, stream class and event class, unless all are wanted.
     classes: Option<Vec<Vec<Vec<bool>>>>,
+    /// The tracks to which they belong, unless all are wanted.
+    belonging: Option<Arc<Belonging>>,
     /// What is said where the filter is wrong.
     bad: Option<String>,
 }
 
 impl Choice {
     /// What is asked for.
-    pub fn new(question: &Question<'_>) -> Self {
+    pub fn new(question: &Question<'_>) -> Result<Self, Wrong> {
         let globs: Vec<&str> = question.query.all("e").filter(|glob| !glob.is_empty()).collect();
         let classes = (!globs.is_empty()).then(|| {
             let takes = |event: &tompion_ctf::metadata::Event| {
@@ -58,18 +63,18 @@ impl Choice {
             };
             question.opened.set.traces().iter().map(streams).collect()
         });
+        let belonging = Belonging::new(question)?;
         let text = question.query.text("filter").unwrap_or_default().trim();
-        if text.is_empty() {
-            return Self { filter: None, classes, bad: None };
-        }
-        match compile(text, &question.opened.set) {
-            Ok(filter) => Self { filter: Some(filter), classes, bad: None },
-            Err(line) => Self { filter: None, classes, bad: Some(line) },
-        }
+        let filter = (!text.is_empty()).then(|| compile(text, &question.opened.set)).transpose();
+        let (filter, bad) = match filter {
+            Ok(filter) => (filter, None),
+            Err(line) => (None, Some(line)),
+        };
+        Ok(Self { filter, classes, belonging, bad })
     }
 
     fn is_open(&self) -> bool {
-        self.filter.is_none() && self.classes.is_none()
+        self.filter.is_none() && self.classes.is_none() && self.belonging.is_none()
     }
 
     fn takes(&self, event: &Event<'_>) -> bool {
@@ -79,7 +84,9 @@ impl Choice {
                 traces.get(place.trace).and_then(|streams| streams.get(place.stream)?.get(place.class));
             class.copied().unwrap_or(false)
         });
-        is_chosen && self.filter.as_ref().is_none_or(|filter| filter.takes(event))
+        is_chosen
+            && self.filter.as_ref().is_none_or(|filter| filter.takes(event))
+            && self.belonging.as_ref().is_none_or(|belonging| belonging.takes(event))
     }
 }
 
@@ -106,26 +113,36 @@ pub fn selection(question: &Question<'_>) -> Result<Selection, Wrong> {
         text => Some(compile(text, &question.opened.set).map_err(Wrong::question)?),
     };
     let events = question.query.all("e").filter(|glob| !glob.is_empty()).map(str::to_owned).collect();
-    Ok(Selection { events, filter, ..Selection::default() })
+    let only = Belonging::new(question)?.map(Belonging::only);
+    Ok(Selection { events, filter, only, ..Selection::default() })
 }
 
 /// Rows of the table.
 pub fn events(question: &Question<'_>) -> Answer {
-    let (from, to) = question.window()?;
+    let (from, mut to) = question.window()?;
     let row = question.optional("row")?.unwrap_or(0).max(0) as u64;
     let count = question.optional("count")?.unwrap_or(200).clamp(0, MOST_ROWS) as usize;
-    let choice = Choice::new(question);
+    let choice = Choice::new(question)?;
     if let Some(bad) = choice.bad {
         return Ok(json!({ "rows": [], "total": 0, "bad": bad }));
     }
-    let base = question.opened.index().base;
+    let base = {
+        let index = question.opened.index();
+        if choice.belonging.is_some() {
+            // What ran where is known so far.
+            to = to.min(question.known(&index));
+        }
+        index.base
+    };
+    if from > to {
+        return Ok(json!({ "rows": [], "total": 0 }));
+    }
     let reading = Reading::new(question)?;
     let range = Range { from: from.saturating_add(base), to: to.saturating_add(base), base, reading };
     let mut found = if choice.is_open() {
         range.rows((row, count))
     } else {
-        let patience = question.optional("patience")?.unwrap_or(PATIENCE).clamp(0, MOST_PATIENCE);
-        range.chosen((question, Duration::from_millis(patience as u64)), &choice, (row, count))
+        range.chosen((question, patience(question)?), &choice, (row, count))
     };
     let threads = Threads::new(question, &found.rows);
     let rows: Vec<Value> =
@@ -136,6 +153,20 @@ pub fn events(question: &Question<'_>) -> Answer {
         object.insert("scanned".into(), found.scanned.into());
     }
     Ok(answer)
+}
+
+/// How long may be looked for what is asked for before what is there is answered.
+pub fn patience(question: &Question<'_>) -> Result<Duration, Wrong> {
+    let patience = question.optional("patience")?.unwrap_or(PATIENCE).clamp(0, MOST_PATIENCE);
+    Ok(Duration::from_millis(patience as u64))
+}
+
+/// What distinguishes a question, of which the trace may be another one later, from others.
+pub fn key_of(question: &Question<'_>, (from, to): (i64, i64)) -> String {
+    let (generation, offsets) = (question.opened.generation, &question.offsets);
+    let all: Vec<&str> = question.query.all("e").collect();
+    let text = |name: &str| question.query.text(name);
+    format!("{generation}\n{offsets:?}\n{from}\n{to}\n{:?}\n{:?}\n{all:?}", text("tracks"), text("filter"))
 }
 
 /// A row before it is shown.
@@ -239,10 +270,7 @@ impl Range<'_> {
     ) -> Found {
         let reading = &self.reading;
         let began = Instant::now();
-        let all: Vec<&str> = question.query.all("e").collect();
-        let filter = question.query.text("filter").unwrap_or_default();
-        let (generation, offsets) = (question.opened.generation, &question.offsets);
-        let key = format!("{generation}\n{offsets:?}\n{}\n{}\n{filter}\n{all:?}", self.from, self.to);
+        let key = key_of(question, (self.from, self.to));
         let (first, last) = (reading.at(self.from), reading.at(self.to));
         let mut table = question.view.memory().take(&key).unwrap_or(Table { key, first, counts: Vec::new() });
         let mut found = Found::default();
@@ -298,6 +326,7 @@ impl Range<'_> {
 #[derive(Debug, Default)]
 pub struct Memory {
     tables: Vec<Table>,
+    counts: Vec<Counted>,
 }
 
 impl Memory {
@@ -310,6 +339,19 @@ impl Memory {
         self.tables.push(table);
         if self.tables.len() > MOST_TABLES {
             self.tables.remove(0);
+        }
+    }
+    /// What was counted so far, by the question's key.
+    pub fn take_counts(&mut self, key: &str) -> Option<Counted> {
+        let place = self.counts.iter().position(|counted| counted.key == key)?;
+        Some(self.counts.remove(place))
+    }
+
+    /// Remembers what was counted.
+    pub fn keep_counts(&mut self, counted: Counted) {
+        self.counts.push(counted);
+        if self.counts.len() > MOST_TABLES {
+            self.counts.remove(0);
         }
     }
 }

@@ -20,6 +20,14 @@ pub fn export(question: &Question<'_>) -> Result<Response, Wrong> {
     let (from, to) = question.window()?;
     let range = (Some(from.saturating_add(base)), Some(to.saturating_add(base)));
     let mut selection = events::selection(question)?;
+    let progress = question.opened.index().progress;
+    if selection.only.is_some() && progress < 1.0 {
+        let share = (progress * 100.0).floor();
+        let line = format!(
+            "which events belong to tracks is known when all of the trace is read; {share} % are, so try it again later"
+        );
+        return Err(Wrong { status: 409, line });
+    }
     (selection.from, selection.to) = range;
     let read = |error: tompion_reader::Error| Wrong::gone(error.to_string());
     let opened = tompion_reader::open(question.view.paths()).map_err(read)?;

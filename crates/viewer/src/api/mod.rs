@@ -1,6 +1,8 @@
 //! What the page asks for.
 
 mod amount;
+mod belonging;
+mod counts;
 mod detail;
 mod events;
 mod export;
@@ -18,6 +20,7 @@ pub use events::Memory;
 pub use reading::Shifted;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use crate::http::{Query, Request, Response};
 use crate::index::Index;
@@ -58,7 +61,7 @@ impl From<std::io::Error> for Wrong {
 /// A question: to whom and what.
 struct Question<'q> {
     view: &'q View,
-    opened: &'q Opened,
+    opened: &'q Arc<Opened>,
     query: &'q Query,
     /// By how much each trace is shifted, in nanoseconds.
     offsets: Vec<i64>,
@@ -89,6 +92,7 @@ pub fn answer(view: &View, name: &str, request: &Request) -> Response {
         ("GET", "search") => search::search(&question),
         ("GET", "events") => events::events(&question),
         ("GET", "select") => select::select(&question),
+        ("GET", "counts") => counts::counts(&question),
         ("GET", "flame") => flame::flame(&question),
         ("GET", "notes") => notes::notes(&question),
         ("POST", "notes") => notes::write_notes(&question, &request.body),
@@ -178,14 +182,20 @@ impl Question<'_> {
     /// The lanes of the tracks that are asked for and of all below these, also those that aren't drawn by themselves; all
     /// lanes where no tracks are named.
     fn lanes(&self, index: &Index) -> Result<Vec<u32>, Wrong> {
-        let Some(wanted) = self.numbers::<HashSet<u32>>("tracks")? else {
+        let Some(wanted) = self.tracks(index)? else {
             return Ok((0..index.lanes.len() as u32).collect());
         };
+        let tracks = wanted.into_iter().filter_map(|id| index.tracks.get(id as usize));
+        Ok(tracks.flat_map(|track| track.lanes.iter().copied()).collect())
+    }
+
+    /// The tracks that are asked for and all below these, in the order of their numbers; nothing where none are named.
+    fn tracks(&self, index: &Index) -> Result<Option<Vec<u32>>, Wrong> {
+        let Some(wanted) = self.numbers::<HashSet<u32>>("tracks")? else { return Ok(None) };
         let above = |id: &u32| index.tracks.get(*id as usize).and_then(|track| track.parent);
         let is_wanted =
-            |id: u32| std::iter::successors(Some(id), above).take(DEEPEST).any(|id| wanted.contains(&id));
-        let tracks = index.tracks.iter().enumerate().filter(|(id, _)| is_wanted(*id as u32));
-        Ok(tracks.flat_map(|(_, track)| track.lanes.iter().copied()).collect())
+            |id: &u32| std::iter::successors(Some(*id), above).take(DEEPEST).any(|id| wanted.contains(&id));
+        Ok(Some((0..index.tracks.len() as u32).filter(is_wanted).collect()))
     }
 
     /// Up to when all is known, as it is shown: traces that are shifted back are known less far.

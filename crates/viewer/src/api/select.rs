@@ -188,7 +188,10 @@ pub fn select(question: &Question<'_>) -> Answer {
             true
         })?;
     }
-    let events = if from <= area.known { events(question, (from, to)) } else { Vec::new() };
+    // Those of some tracks have to be read, which takes its time: the page asks for them by themselves.
+    let is_of_all = question.query.text("tracks").is_none();
+    let events =
+        is_of_all.then(|| if from <= area.known { events(question, (from, to)) } else { Vec::new() });
     let most = question.optional("most")?.map(|most| usize::try_from(most).unwrap_or(0).clamp(1, MOST));
     let (most_threads, most_names) = (most.unwrap_or(THREADS), most.unwrap_or(NAMES));
     let counts = json!({
@@ -304,6 +307,11 @@ fn events(question: &Question<'_>, (from, to): (i64, i64)) -> Vec<Value> {
             }
         }
     }
+    counts_value(counts)
+}
+
+/// How many events of each class, those of which there are most first.
+pub fn counts_value(counts: HashMap<&str, u64>) -> Vec<Value> {
     let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
     counts.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
     counts.into_iter().map(|(name, count)| json!([name, count])).collect()

@@ -100,8 +100,13 @@ impl Applier {
             Finding::Interval(interval) => self.interval(index, &interval),
             Finding::Meet { thread, pid, name, trace } => {
                 self.traces.insert(thread, trace);
-                self.thread(index, thread);
+                let track = self.thread(index, thread);
+                let known = index.tracks.get(track as usize).map_or(0, |track| track.name);
                 self.name(index, thread, (name.as_deref(), pid));
+                // Programs say what they are called as a whole; the kernel knows each thread's own name.
+                if let Some(track) = index.tracks.get_mut(track as usize).filter(|_| known != 0) {
+                    track.name = known;
+                }
             }
             Finding::InterruptName(number, name) => {
                 let label = index.labels.number(&format!("{name} (irq {number})"));

@@ -24,8 +24,7 @@ use super::store::Store;
 use super::{Index, LaneKind, Shared, TrackKind};
 use crate::recording;
 use crate::way::Way;
-use classes::Classes;
-pub use classes::trace_of_class;
+pub use classes::{Classes, trace_of_class};
 pub use scout::Scout;
 use teller::Teller;
 use watch::Watch;
@@ -50,6 +49,12 @@ pub struct Channel {
     pub trace: usize,
     /// Its name.
     pub name: String,
+}
+
+impl Channel {
+    fn name_of_track(&self, traces: &TraceSet) -> String {
+        format!("{}/{}", trace_name(traces, self.trace), self.name)
+    }
 }
 
 /// What is known of a trace before its events are read.
@@ -103,6 +108,13 @@ impl Outline {
             );
         }
         Self { parts, part_bytes, size, channel_of, channels, bytes, base, duration }
+    }
+
+    /// The names of the tracks of all streams' channels.
+    pub fn channel_tracks(&self, traces: &TraceSet) -> Vec<String> {
+        let names: Vec<String> = self.channels.iter().map(|channel| channel.name_of_track(traces)).collect();
+        let name = |channel: &u32| names.get(*channel as usize).cloned().unwrap_or_default();
+        self.channel_of.iter().map(name).collect()
     }
 
     /// When the trace begins, in nanoseconds since the epoch, and how long it lasts.
@@ -188,8 +200,7 @@ impl Builder {
         let machines = machines(&traces, &machine_of);
         let mut tracks = Vec::new();
         for (number, channel) in outline.channels.iter().enumerate() {
-            let name = format!("{}/{}", trace_name(&traces, channel.trace), channel.name);
-            let name = index.labels.number(&name);
+            let name = index.labels.number(&channel.name_of_track(&traces));
             let machine = machine_of.get(channel.trace).copied().unwrap_or(0);
             let track =
                 index.add_track(new_track((TrackKind::Channel, None), (name, machine, channel.trace as i64)));

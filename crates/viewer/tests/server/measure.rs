@@ -71,8 +71,113 @@ fn an_area_of_some_tracks_has_all_that_stands_below_them_and_nothing_else() {
     assert_eq!(counts(&of(&format!("&tracks={late},{channel}"))), (1, 0, 0, 12));
     assert_eq!(counts(&of("&tracks=")), (0, 0, 0, 0), "none is not all");
     assert_eq!(client.ask("/api/select?from=0&to=4100&tracks=x").status, 400);
-    // Events are of all tracks, and the page says so.
-    assert_eq!(events(&of(&format!("&tracks={late}"))), events(&of("")));
+    // Its events have to be read, and are asked for by themselves.
+    assert!(of(&format!("&tracks={late}"))["events"].is_null());
+}
+
+/// Times and names of the events of some tracks, as the table has them; counts and what is exported must have the same.
+fn events_of(client: &Client, tracks: &str, to: i64) -> Vec<(i64, String)> {
+    let table = client.get(&format!("/api/events?from=0&to={to}&count=2000{tracks}"));
+    let row = |row: &Value| (row["time"].as_i64().unwrap(), row["name"].as_str().unwrap().to_owned());
+    let rows: Vec<(i64, String)> = table["rows"].as_array().unwrap().iter().map(row).collect();
+    assert_eq!(table["total"], rows.len(), "{tracks}");
+    assert_eq!(events(&client.get(&format!("/api/counts?from=0&to={to}{tracks}"))), rows.len() as i64);
+    let csv = client.ask(&format!("/api/export?format=csv&from=0&to={to}{tracks}"));
+    let text = String::from_utf8(csv.body).unwrap();
+    assert_eq!(text.lines().count(), rows.len() + 1, "{tracks}: {text}");
+    rows
+}
+
+#[test]
+fn events_of_some_tracks_are_those_that_happen_there_or_are_about_them() {
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::story("worker"));
+    let client = desk.open();
+    client.trace();
+    let times = |tracks: &str| -> Vec<i64> {
+        events_of(&client, &format!("&tracks={tracks}"), 9000).into_iter().map(|(time, _)| time).collect()
+    };
+    let worker = track(&client, |track| track["tid"] == 7);
+    let late = track(&client, |track| track["tid"] == 8);
+    // From its wake-up to what it does last: also the switch with which it leaves.
+    assert_eq!(times(&worker.to_string()), [0, 500, 600, 700, 1700, 1900, 2000]);
+    assert_eq!(times(&late.to_string()), [4000, 4100]);
+    assert_eq!(times(&format!("{worker},{late}")).len(), 9);
+    assert_eq!(times(""), [0; 0], "of none is not of all");
+    for kind in ["cpu", "channel"] {
+        let all = track(&client, |track| track["kind"] == kind);
+        assert_eq!(times(&all.to_string()).len(), 9, "{kind}");
+    }
+    // Only what is asked for of it.
+    let entries = client.get(&format!("/api/events?from=0&to=9000&e=syscall_*&tracks={worker}"));
+    assert_eq!(entries["total"], 2);
+    let filtered = client.get(&format!("/api/events?from=600&to=9000&filter=fd%3D%3D3&tracks={worker}"));
+    assert_eq!((&filtered["total"], &filtered["rows"][0]["time"]), (&1.into(), &600.into()));
+    assert_eq!(client.get(&format!("/api/events?from=0&to=9000&filter=fd%3D%3D3&tracks={late}"))["total"], 0);
+    // What ran where is known by the trace's own clock, whatever it is shifted by.
+    assert_eq!(client.post("/api/offset", r#"{"trace":0,"offset_ns":50}"#).status, 200);
+    assert_eq!(times(&worker.to_string()), [50, 550, 650, 750, 1750, 1950, 2050]);
+    assert_eq!(client.ask("/api/events?from=0&to=9&tracks=x").status, 400);
+    assert_eq!(client.ask("/api/counts?from=0&to=9&tracks=x").status, 400);
+}
+
+#[test]
+fn a_part_of_a_trace_has_the_events_of_the_chosen_tracks_alone() {
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::story("worker"));
+    let client = desk.open();
+    client.trace();
+    let late = track(&client, |track| track["tid"] == 8);
+    let written = client.post(&format!("/api/export?format=ctf&from=0&to=9000&tracks={late}"), "").json();
+    assert_eq!(written["events"], 2);
+    let part = Client::open(&[written["path"].as_str().unwrap().into()], &desk.cache());
+    part.trace();
+    let all = part.get("/api/events?from=-9000&to=9000");
+    assert_eq!(all["total"], 2);
+    assert_eq!(all["rows"][0]["name"], "sched_waking");
+}
+
+#[test]
+fn threads_that_take_turns_have_the_events_of_their_turns() {
+    let desk = Desk::new();
+    // In more parts than one: a switch each microsecond, at which one thread leaves and another one comes.
+    made_up::turns(&desk.trace(), 60_000);
+    let client = desk.open();
+    client.trace();
+    let threads = client.get("/api/tracks");
+    let threads = threads["tracks"].as_array().unwrap().iter().filter(|track| track["kind"] == "thread");
+    let mut sum = 0;
+    let ids: Vec<String> = threads.map(|track| track["id"].to_string()).collect();
+    for id in &ids {
+        let counted = client.get(&format!("/api/counts?from=0&to=60000000&patience=10000&tracks={id}"));
+        sum += events(&counted);
+    }
+    assert!(ids.len() > 10);
+    // But for those from a thread to itself, each is of two; the first one comes from the idle thread.
+    let all = client.get(&format!("/api/counts?from=0&to=60000000&patience=10000&tracks={}", ids.join(",")));
+    assert_eq!(events(&all), 60_000);
+    let to_itself =
+        (1..60_000u64).filter(|number| thread_of(*number) == thread_of(number - 1)).count() as i64;
+    assert_eq!(sum, 2 * 60_000 - 1 - to_itself);
+    // Piece by piece it is the same.
+    let mut pieces = 0;
+    loop {
+        let counted = client.get(&format!("/api/counts?from=0&to=60000000&patience=0&tracks={}", ids[0]));
+        pieces += 1;
+        if counted["continue"] == false {
+            let whole =
+                client.get(&format!("/api/counts?from=0&to=60000000&patience=10000&tracks={}", ids[0]));
+            assert_eq!(counted["events"], whole["events"]);
+            break;
+        }
+        assert!(pieces < 100, "it never ends: {counted}");
+    }
+    assert!(pieces > 1);
+}
+
+/// The thread to which a switch leads in [`made_up::turns`].
+fn thread_of(number: u64) -> u64 {
+    1 + ((number * 2_654_435_761) >> 7) % 50
 }
 
 #[test]

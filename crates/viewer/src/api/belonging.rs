@@ -1,0 +1,232 @@
+//! Which events belong to some tracks.
+//!
+//! An event belongs to the thread that its context names, or to the one that ran where and when it happened, and to those
+//! that it is about: of a switch, the one that leaves and the one that comes; of a wake-up, the one that is woken. It
+//! belongs to the processor on which it happened, to its channel, and a counter's value to its counter.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tompion_analysis::state::Says;
+use tompion_reader::{Event, Only};
+
+use super::{Question, Wrong};
+use crate::index::{Index, LaneKind, TrackKind};
+use crate::style;
+use crate::view::Opened;
+
+/// Most turns of threads on processors that are remembered: 16 bytes each.
+const MOST_TURNS: usize = 1 << 20;
+
+/// Some tracks, to be asked whether an event belongs to one of them.
+pub struct Belonging {
+    opened: Arc<Opened>,
+    says: Says,
+    /// By how much each trace is shifted: the index knows them as they are.
+    offsets: Vec<i64>,
+    base: i64,
+    /// The machine of each trace.
+    machines: Vec<u16>,
+    /// Threads that are among them, and the others with the same numbers.
+    threads: HashMap<(u16, i64), Vec<Candidate>>,
+    tracks: HashSet<u32>,
+    cpus: HashSet<(u16, i64)>,
+    /// For each stream: whether its channel is among them.
+    channels: Vec<bool>,
+    /// Numbers of counters' classes.
+    counters: HashSet<u32>,
+    /// What each processor ran: the lane, and its trace.
+    lanes: HashMap<(u16, i64), (u32, usize)>,
+    turns: Mutex<Turns>,
+}
+
+/// A track of a thread's number.
+struct Candidate {
+    /// From when to when something is known of it.
+    bounds: Option<(i64, i64)>,
+    is_among: bool,
+}
+
+/// From when to when a thread ran.
+type Turn = (i64, i64);
+
+/// A processor's lane, and a part of the trace.
+type Piece = (u32, usize);
+
+/// When the threads that are among the tracks ran on a processor, for some parts of the trace.
+#[derive(Default)]
+struct Turns {
+    known: HashMap<Piece, Arc<[Turn]>>,
+    /// The ones that were found first come first.
+    order: VecDeque<Piece>,
+    count: usize,
+}
+
+impl Belonging {
+    /// Of the tracks that are asked for, with all below them; nothing where none are named.
+    pub fn new(question: &Question<'_>) -> Result<Option<Arc<Self>>, Wrong> {
+        let opened = question.opened;
+        let index = opened.index();
+        let Some(wanted) = question.tracks(&index)? else { return Ok(None) };
+        let tracks: HashSet<u32> = wanted.iter().copied().collect();
+        let mut found = Self {
+            opened: opened.clone(),
+            says: Says::new(opened.set.traces()),
+            offsets: question.offsets.clone(),
+            base: index.base,
+            machines: index.machines.clone(),
+            threads: HashMap::new(),
+            tracks,
+            cpus: HashSet::new(),
+            channels: Vec::new(),
+            counters: HashSet::new(),
+            lanes: HashMap::new(),
+            turns: Mutex::default(),
+        };
+        found.find(&index, &wanted);
+        Ok(Some(Arc::new(found)))
+    }
+
+    fn find(&mut self, index: &Index, wanted: &[u32]) {
+        let mut channels: HashSet<&str> = HashSet::new();
+        for track in wanted.iter().filter_map(|id| index.tracks.get(*id as usize)) {
+            let key = (track.machine, track.number);
+            match track.kind {
+                TrackKind::Thread => drop(self.threads.insert(key, Vec::new())),
+                TrackKind::Cpu => drop(self.cpus.insert(key)),
+                TrackKind::Counter => self.counters.extend(u32::try_from(track.number)),
+                TrackKind::Channel => channels.extend(index.label(track.name).map(|name| &**name)),
+                TrackKind::Group | TrackKind::Process => {}
+            }
+        }
+        let tracks = &self.opened.channel_tracks;
+        self.channels = tracks.iter().map(|name| channels.contains(name.as_str())).collect();
+        for (id, track) in index.tracks.iter().enumerate() {
+            let (id, key) = (id as u32, (track.machine, track.number));
+            if track.kind == TrackKind::Cpu {
+                let lane = index.lane_of(id, LaneKind::Cpu).filter(|_| !self.threads.is_empty());
+                let trace =
+                    lane.and_then(|lane| index.lanes.get(lane as usize)).map(|lane| lane.trace as usize);
+                self.lanes.extend(lane.zip(trace).map(|lane| (key, lane)));
+            }
+            if let (TrackKind::Thread, Some(candidates)) = (track.kind, self.threads.get_mut(&key)) {
+                candidates.push(Candidate {
+                    bounds: bounds(index, &track.lanes),
+                    is_among: self.tracks.contains(&id),
+                });
+            }
+        }
+    }
+
+    /// As readers ask it.
+    pub fn only(self: Arc<Self>) -> Only {
+        Only::new(move |event| self.takes(event))
+    }
+
+    /// Whether an event belongs to one of the tracks.
+    pub fn takes(&self, event: &Event<'_>) -> bool {
+        if self.channels.get(event.source()).copied().unwrap_or(false) {
+            return true;
+        }
+        let machine = self.machines.get(event.trace_index()).copied().unwrap_or(0);
+        let cpu = event.cpu().and_then(|cpu| i64::try_from(cpu).ok());
+        if cpu.is_some_and(|cpu| self.cpus.contains(&(machine, cpu))) {
+            return true;
+        }
+        if !self.counters.is_empty() {
+            let class = self.opened.classes.of(event.place());
+            if class.is_some_and(|class| self.counters.contains(&class.number)) {
+                return true;
+            }
+        }
+        if self.threads.is_empty() {
+            return false;
+        }
+        let Some(time) = event.timestamp().map(|time| time.saturating_sub(self.base)) else { return false };
+        let threads = self.says.threads(event);
+        let own = time.saturating_sub(self.offset(event.trace_index()));
+        let is_among = |tid: i32| self.is_among((machine, tid.into()), own);
+        if threads.about.into_iter().flatten().any(is_among) {
+            return true;
+        }
+        match (threads.on, cpu) {
+            (Some(tid), _) => is_among(tid),
+            (None, Some(cpu)) => self.ran((machine, cpu), time),
+            (None, None) => false,
+        }
+    }
+
+    fn offset(&self, trace: usize) -> i64 {
+        self.offsets.get(trace).copied().unwrap_or(0)
+    }
+
+    /// Whether the thread that had this number then is among them.
+    fn is_among(&self, key: (u16, i64), time: i64) -> bool {
+        let Some(candidates) = self.threads.get(&key) else { return false };
+        let was_there = |candidate: &&Candidate| {
+            candidate.bounds.is_some_and(|(first, last)| first <= time && time <= last)
+        };
+        let candidate = candidates.iter().find(was_there).or(candidates.last());
+        candidate.is_some_and(|candidate| candidate.is_among)
+    }
+
+    /// Whether one of the threads ran on a processor at a time.
+    fn ran(&self, cpu: (u16, i64), time: i64) -> bool {
+        let Some(&(lane, trace)) = self.lanes.get(&cpu) else { return false };
+        let time = time.saturating_sub(self.offset(trace));
+        let part = self.opened.parts.at(time.saturating_add(self.base));
+        let turns = self.turns(lane, part);
+        let after = turns.partition_point(|turn| turn.0 <= time);
+        // What happens when its turn ends is the switch, which is of both.
+        after.checked_sub(1).and_then(|before| turns.get(before)).is_some_and(|turn| time <= turn.1)
+    }
+
+    /// The turns of the threads on a processor that touch a part of the trace, in order.
+    fn turns(&self, lane: u32, part: usize) -> Arc<[Turn]> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = turns.known.get(&(lane, part)) {
+            return known.clone();
+        }
+        let border = |part: usize| self.opened.parts.begin(part).map(|begin| begin.saturating_sub(self.base));
+        let window = (border(part).unwrap_or(i64::MIN), border(part + 1).unwrap_or(i64::MAX));
+        let (store, slice) = {
+            let index = self.opened.index();
+            (index.store.clone(), index.slice(lane, window, 0))
+        };
+        let mut found: Vec<Turn> = Vec::new();
+        // Where the file can't be read, nobody knows.
+        let _ = slice.read(&store, window, &mut |entry| {
+            let track = entry.extra.checked_sub(1).and_then(|track| u32::try_from(track).ok());
+            if entry.style == style::RUNNING && track.is_some_and(|track| self.tracks.contains(&track)) {
+                match found.last_mut().filter(|last| last.1 == entry.begin) {
+                    Some(last) => last.1 = entry.end,
+                    None => found.push((entry.begin, entry.end)),
+                }
+            }
+            true
+        });
+        turns.keep((lane, part), found.into())
+    }
+}
+
+impl Turns {
+    fn keep(&mut self, key: Piece, turns: Arc<[Turn]>) -> Arc<[Turn]> {
+        // What is empty takes some room, too.
+        let size = |turns: &[Turn]| turns.len() + 16;
+        self.count += size(&turns);
+        while self.count > MOST_TURNS {
+            let Some(oldest) = self.order.pop_front() else { break };
+            self.count -= self.known.remove(&oldest).map_or(0, |turns| size(&turns));
+        }
+        self.order.push_back(key);
+        self.known.insert(key, turns.clone());
+        turns
+    }
+}
+
+/// From when to when something is known of a thread.
+fn bounds(index: &Index, lanes: &[u32]) -> Option<(i64, i64)> {
+    let lanes = lanes.iter().filter_map(|lane| index.lanes.get(*lane as usize));
+    let all = lanes.filter_map(|lane| lane.levels.bounds());
+    all.reduce(|(first, last), (begin, end)| (first.min(begin), last.max(end)))
+}

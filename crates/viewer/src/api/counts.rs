@@ -1,0 +1,64 @@
+//! How many events of each class some tracks have in a while: part by part, since they have to be read for that.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use serde_json::json;
+use tompion_reader::Selection;
+
+use super::events::{key_of, patience};
+use super::reading::Reading;
+use super::{Answer, Question, belonging, select};
+
+/// What was counted so far.
+#[derive(Debug)]
+pub struct Counted {
+    /// What it is of.
+    pub key: String,
+    /// The part that is next.
+    next: usize,
+    /// By names.
+    counts: HashMap<String, u64>,
+}
+
+/// Counts for some time, and says whether there is more.
+pub fn counts(question: &Question<'_>) -> Answer {
+    let (from, to) = question.window()?;
+    let patience = patience(question)?;
+    let began = Instant::now();
+    let only = belonging::Belonging::new(question)?.map(belonging::Belonging::only);
+    let (base, known) = {
+        let index = question.opened.index();
+        (index.base, question.known(&index))
+    };
+    let to = to.min(known);
+    if from > to {
+        return Ok(json!({ "events": [], "known": known }));
+    }
+    let reading = Reading::new(question)?;
+    let (from, to) = (from.saturating_add(base), to.saturating_add(base));
+    let (first, last) = (reading.at(from), reading.at(to));
+    let key = key_of(question, (from, to));
+    let remembered = question.view.memory().take_counts(&key);
+    let mut counted = remembered.unwrap_or(Counted { key, next: first, counts: HashMap::new() });
+    let mut has_read = false;
+    while counted.next <= last && !(has_read && began.elapsed() >= patience) {
+        has_read = true;
+        let selection =
+            Selection { from: Some(from), to: Some(to), only: only.clone(), ..Selection::default() };
+        if let Some(mut traces) = reading.read(counted.next, selection) {
+            while let Some(event) = traces.next_event() {
+                match counted.counts.get_mut(event.name()) {
+                    Some(count) => *count += 1,
+                    None => drop(counted.counts.insert(event.name().to_owned(), 1)),
+                }
+            }
+        }
+        counted.next += 1;
+    }
+    let events = select::counts_value(counted.counts.iter().map(|(name, count)| (&**name, *count)).collect());
+    let goes_on = counted.next <= last;
+    let scanned = (counted.next - first) as f64 / (last - first + 1) as f64;
+    question.view.memory().keep_counts(counted);
+    Ok(json!({ "events": events, "known": known, "continue": goes_on, "scanned": scanned }))
+}
