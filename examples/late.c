@@ -23,6 +23,8 @@
 
 static pthread_mutex_t settings = PTHREAD_MUTEX_INITIALIZER;
 static volatile int ended;
+/* When the loop begins. */
+static uint64_t begin;
 
 static uint64_t now(clockid_t clock)
 {
@@ -37,7 +39,7 @@ static void work(uint64_t nanoseconds)
     uint64_t end = now(CLOCK_THREAD_CPUTIME_ID) + nanoseconds;
 
     while (now(CLOCK_THREAD_CPUTIME_ID) < end) {
-        for (volatile unsigned i = 0; i < 100000; i++)
+        for (volatile unsigned i = 0; i < 400000; i++)
             ;
     }
 }
@@ -49,13 +51,13 @@ static void sleep_until(uint64_t moment)
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
 }
 
-/* Where that is not allowed, the thread stays an ordinary one: it is late less often then. */
-static void be_urgent(void)
+/* Gives the thread a real-time priority. Where that is not allowed, it stays an ordinary one. */
+static void be_urgent(int priority)
 {
-    struct sched_param urgent = {.sched_priority = 10};
+    struct sched_param urgent = {.sched_priority = priority};
 
     if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &urgent) != 0)
-        fprintf(stderr, "late: no real-time priority (run it as root): it will be late less often\n");
+        fprintf(stderr, "late: no real-time priority (run it as root): it will be late for other reasons, too\n");
 }
 
 static void compress_once(void)
@@ -67,14 +69,12 @@ static void compress_once(void)
 /* Comes each 70 ms, and has the CPU for 8 ms. */
 static void *compress(void *unused)
 {
-    uint64_t next = now(CLOCK_MONOTONIC);
-
     (void)unused;
     pthread_setname_np(pthread_self(), "compressor");
-    be_urgent();
-    while (!ended) {
+    be_urgent(10);
+    for (uint64_t next = begin + 21 * MILLISECOND; !ended; next += 70 * MILLISECOND) {
+        sleep_until(next);
         compress_once();
-        sleep_until(next += 70 * MILLISECOND);
     }
     return NULL;
 }
@@ -90,13 +90,11 @@ static void store_once(void)
 /* Comes each 110 ms, and keeps the lock for 6 ms while it waits for something else. */
 static void *store(void *unused)
 {
-    uint64_t next = now(CLOCK_MONOTONIC);
-
     (void)unused;
     pthread_setname_np(pthread_self(), "settings");
-    while (!ended) {
+    for (uint64_t next = begin + 39 * MILLISECOND; !ended; next += 110 * MILLISECOND) {
+        sleep_until(next);
         store_once();
-        sleep_until(next += 110 * MILLISECOND);
     }
     return NULL;
 }
@@ -120,13 +118,16 @@ int main(int argc, char **argv)
     CPU_ZERO(&one);
     CPU_SET(sched_getcpu(), &one);
     sched_setaffinity(0, sizeof one, &one);
+    /* Threads inherit it. */
+    be_urgent(5);
+    begin = now(CLOCK_MONOTONIC) + 20 * MILLISECOND;
     pthread_create(&rival, NULL, compress, NULL);
     pthread_create(&keeper, NULL, store, NULL);
     pthread_setname_np(pthread_self(), "controller");
-    for (uint64_t i = 0, next = now(CLOCK_MONOTONIC); i < count; i++) {
+    for (uint64_t i = 0, next = begin; i < count; i++, next += 10 * MILLISECOND) {
+        sleep_until(next);
         control(i);
         late += now(CLOCK_MONOTONIC) > next + 5 * MILLISECOND;
-        sleep_until(next += 10 * MILLISECOND);
     }
     ended = 1;
     pthread_join(rival, NULL);

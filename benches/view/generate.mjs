@@ -1,14 +1,14 @@
 // Makes a kernel's trace of any size: eight processors on which threads take turns, wake each other and call the system.
 //
-//   node benches/view/generate.mjs EVENTS FOLDER
+//   node benches/view/generate.mjs EVENTS FOLDER [THREADS]
 
 import { closeSync, mkdirSync, openSync, readFileSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const CPUS = 8;
-/** Threads of each processor. */
-const THREADS = 500;
+/** Threads of all processors, unless more or fewer are asked for. */
+const THREADS = 4000;
 /** Bytes of a packet at most; one event has fewer than 64. */
 const PACKET = 256 << 10;
 const HEAD = 1 + 5 * 8 + 1;
@@ -20,9 +20,10 @@ const METADATA = readFileSync(join(import.meta.dirname, "../../crates/viewer/tes
 
 /** A processor's stream, packet by packet. */
 class Stream {
-  constructor(file, cpu) {
+  constructor(file, cpu, threads) {
     this.file = openSync(file, "w");
     this.cpu = cpu;
+    this.threads = threads;
     this.bytes = Buffer.alloc(PACKET);
     this.at = HEAD;
     this.begin = 0;
@@ -65,14 +66,14 @@ class Stream {
   }
 
   tid(thread) {
-    return thread === 0 ? 0 : 1 + this.cpu * THREADS + thread;
+    return thread === 0 ? 0 : 1 + this.cpu * this.threads + thread;
   }
 
   /** The next event of four: woken, switched to, a call, its end. */
   event(step) {
     this.time += 200 + (this.random() >>> 20);
     if (step === 0) {
-      this.next = 1 + (this.random() >>> 8) % (THREADS - 1);
+      this.next = 1 + (this.random() >>> 8) % (this.threads - 1);
       this.header(3, this.time);
       this.text(this.name(this.next));
       this.int(this.tid(this.next));
@@ -106,12 +107,12 @@ class Stream {
   }
 }
 
-/** Writes a trace of so many events. */
-export function generate(events, folder) {
+/** Writes a trace of so many events, of at most so many threads. */
+export function generate(events, folder, threads = THREADS) {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "metadata"), METADATA);
   for (let cpu = 0; cpu < CPUS; cpu++) {
-    const stream = new Stream(join(folder, `channel0_${cpu}`), cpu);
+    const stream = new Stream(join(folder, `channel0_${cpu}`), cpu, Math.floor(threads / CPUS));
     const count = Math.floor(events / CPUS) + (cpu < events % CPUS ? 1 : 0);
     for (let event = 0; event < count; event++) stream.event(event % 4);
     stream.close();
@@ -119,10 +120,10 @@ export function generate(events, folder) {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const [events, folder] = [Number(process.argv[2]), process.argv[3]];
-  if (!Number.isInteger(events) || folder === undefined) {
-    console.error("usage: node benches/view/generate.mjs EVENTS FOLDER");
+  const [events, folder, threads] = [Number(process.argv[2]), process.argv[3], Number(process.argv[4] ?? THREADS)];
+  if (!Number.isInteger(events) || folder === undefined || !(threads >= 2 * CPUS)) {
+    console.error("usage: node benches/view/generate.mjs EVENTS FOLDER [THREADS]");
     process.exit(2);
   }
-  generate(events, folder);
+  generate(events, folder, threads);
 }

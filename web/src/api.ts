@@ -107,8 +107,11 @@ export const api = {
   notes: (again = false) => get<WireNotes>("notes", asked(again)),
   saveNotes: (version: string, notes: Note[]) => post<Omit<WireNotes, "notes">>("notes", { version, notes }),
   offset: (trace: number, offset: number) => post<unknown>("offset", { trace, offset_ns: offset }),
-  exportCtf: (stretch: Stretch) => post<{ path?: string }>("export", {}, { ...stretch, format: "ctf" }),
-  csvAddress: (stretch: Stretch) => address("export", { ...stretch, format: "csv" }),
+  exportCtf: (stretch: Stretch, id: string) =>
+    post<{ path?: string; events?: number; bytes?: number }>("export", {}, { ...stretch, format: "ctf", id }),
+  csvAddress: (stretch: Stretch, id: string) => address("export", { ...stretch, format: "csv", id }),
+  /** How far an export is, and how large it is when it is there. */
+  exporting: (id: string) => get<{ share: number; bytes?: number | null; failed?: boolean }>("exporting", { id }),
 };
 
 /** What went wrong, in one line. */

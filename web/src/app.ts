@@ -42,11 +42,18 @@ export function stretchOf({ begin, end, all, tracks }: Area): Stretch {
 
 /** How many tracks an area is of. */
 export function tracksOf(tracks: Tracks, area: Area): string {
+  const known = counted.get(area);
+  if (known?.stamp === tracks.stamp) return known.text;
   const among = new Set(area.tracks);
   let count = 0;
   for (const { id, lanes } of tracks.all.values()) if (lanes.length > 0 && tracks.isIn(id, among)) count += 1;
-  return `${grouped(count)} track${count === 1 ? "" : "s"}`;
+  const text = `${grouped(count)} track${count === 1 ? "" : "s"}`;
+  counted.set(area, { stamp: tracks.stamp, text });
+  return text;
 }
+
+/** To count a hundred thousand of them takes its time. */
+const counted = new WeakMap<Area, { stamp: number; text: string }>();
 
 /** Tracks by what they are, whatever their numbers. */
 export interface Awaited {

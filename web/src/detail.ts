@@ -2,7 +2,7 @@
 
 import { STATE_WORDS, styleWord } from "./colours";
 import type { App, Selected } from "./app";
-import { byId, el, fill, link, shorten } from "./dom";
+import { button, byId, el, fill, link, shorten } from "./dom";
 import { legend, patch } from "./legend";
 import type { Page } from "./panel";
 import { amountsText, valueText } from "./reading";
@@ -49,10 +49,14 @@ export class Detail implements Page {
   }
 
   private empty(): void {
-    const words = el("p", { class: "lead" });
-    words.append("Click a box to see what it is and why. ", el("kbd", { text: "W" }), el("kbd", { text: "A" }), el("kbd", { text: "S" }), el("kbd", { text: "D" }));
-    words.append(" or the wheel move through time, ", el("kbd", { text: "Shift" }), "-drag measures an area, ", el("kbd", { text: "?" }), " shows all keys.");
-    fill(this.root, words, legend(this.app));
+    const key = (text: string): HTMLElement => el("kbd", { text });
+    const words = el("p", { class: "lead" }, "Click a box to see what it is and why. ", key("W"), key("A"), key("S"), key("D"));
+    words.append(" or the wheel move through time, ", key("Shift"), "-drag measures an area, ", key("E"), " tells who waited longest here, ", key("?"), " shows all keys.");
+    const more = button("What they mean", "All colours, with words (L)", () => byId("legend-button").click());
+    more.classList.add("more");
+    const brief = legend(this.app, true);
+    brief.lastElementChild?.append(more);
+    fill(this.root, words, brief);
   }
 
   private heading(selected: Selected): HTMLElement {

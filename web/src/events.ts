@@ -118,7 +118,11 @@ export class Events implements Page {
     this.chosen = -1;
     this.turn += 1;
     this.root.dataset["ready"] = "false";
-    void this.fetch(0);
+    const { request } = this;
+    void this.fetch(0).then(() => {
+      // What is chosen on the timeline is found among other rows, too.
+      if (request === this.request) this.follow();
+    });
   }
 
   private query(): Omit<EventQuery, "row" | "count"> {
@@ -282,7 +286,8 @@ export class Events implements Page {
   private follow(): void {
     const { selected } = this.app;
     if (selected === null || selected.detail === null || !this.built || this.leading) return;
-    void this.goTo(selected.begin);
+    const { from, to } = this.query();
+    if (selected.begin >= from && selected.begin <= to) void this.goTo(selected.begin);
   }
 
   /** Shows the first row at or after a moment: as many are before it as the table has up to there. */

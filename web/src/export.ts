@@ -3,6 +3,11 @@
 import { api, reason } from "./api";
 import { type App, type Area, stretchOf } from "./app";
 import { button, byId, el } from "./dom";
+import { grouped, sizeText } from "./time";
+
+/** So often is asked how far an export is, in milliseconds, and no longer than so. */
+const PACE = 300;
+const MOST_WAIT = 3_600_000;
 
 function download(href: string, name: string): void {
   const anchor = el("a", { attributes: { href, download: name } });
@@ -15,17 +20,55 @@ function download(href: string, name: string): void {
 export function exportButtons(app: App, area: Area): HTMLButtonElement[] {
   const what = area.all ? "The events of this time" : "The events of these tracks and this time";
   const trace = button("Save as trace", `${what} as a smaller trace, beside this one`, () => void saveTrace(app, area));
-  const csv = button("CSV", `${what} as a table`, () => download(api.csvAddress(stretchOf(area)), `${app.info.name}.csv`));
+  const csv = button("CSV", `${what} as a table`, () => void saveTable(app, area));
   const png = button("PNG", "The picture on the screen", () => void savePicture(app));
   return [trace, csv, png];
 }
 
-async function saveTrace(app: App, area: Area): Promise<void> {
-  app.say("writing the smaller trace…");
+/** What the server is to call an export, so that it can be asked how far that is. */
+function newName(): string {
+  return crypto.getRandomValues(new Uint32Array(2)).join("-");
+}
+
+/** Says how far an export is until it is done; its size, once that is known. */
+async function follow(app: App, [id, what]: [string, string], isDone: () => boolean): Promise<number | null> {
+  for (;;) {
+    await new Promise((done) => setTimeout(done, PACE));
+    if (isDone()) return null;
+    const { share, bytes, failed } = await api.exporting(id);
+    if (isDone()) return null;
+    if (failed === true) throw new Error(`the ${what} can't be written`);
+    if (typeof bytes === "number") return bytes;
+    app.say(`writing the ${what}, ${Math.floor(share * 100)} % …`);
+  }
+}
+
+async function saveTable(app: App, area: Area): Promise<void> {
+  const id = newName();
+  app.say("writing the table…");
+  const began = performance.now();
+  download(api.csvAddress(stretchOf(area), id), `${app.info.name}.csv`);
   try {
-    const { path } = await api.exportCtf(stretchOf(area));
-    app.say(path === undefined ? "the trace was written" : `the trace is in ${path}`);
+    const bytes = await follow(app, [id, "table"], () => performance.now() - began > MOST_WAIT);
+    app.say(bytes === null ? "" : `the table is there: ${sizeText(bytes)}`);
   } catch (failure) {
+    app.say(`not exported: ${reason(failure)}`);
+  }
+}
+
+async function saveTrace(app: App, area: Area): Promise<void> {
+  const id = newName();
+  app.say("writing the smaller trace…");
+  let done = false;
+  const following = follow(app, [id, "smaller trace"], () => done).catch(() => null);
+  try {
+    const { path, events = 0, bytes = 0 } = await api.exportCtf(stretchOf(area), id);
+    done = true;
+    await following;
+    app.say(path === undefined ? "the trace was written" : `the trace is in ${path} (${grouped(events)} events, ${sizeText(bytes)})`);
+  } catch (failure) {
+    done = true;
+    await following;
     app.say(`not exported: ${reason(failure)}`);
   }
 }

@@ -13,6 +13,8 @@ export class Finder {
   private readonly list = byId("finder-list");
   private found: Ranked<Track>[] = [];
   private at = 0;
+  /** What was looked for last, among which tracks, and all that was found. */
+  private last: { typed: string; stamp: number; all: readonly Track[] } = { typed: "", stamp: -1, all: [] };
 
   constructor(private readonly app: App) {
     this.input.addEventListener("input", () => this.search());
@@ -20,6 +22,7 @@ export class Finder {
     this.dialog.addEventListener("click", (event) => {
       if (event.target === this.dialog) this.dialog.close();
     });
+    this.dialog.addEventListener("close", () => (this.last = { typed: "", stamp: -1, all: [] }));
   }
 
   open(): void {
@@ -30,8 +33,12 @@ export class Finder {
   }
 
   private search(): void {
-    const tracks = [...this.app.tracks.all.values()];
-    this.found = rank(this.input.value, tracks, (track) => track.title, MOST);
+    const [typed, { stamp, all }] = [this.input.value, this.app.tracks];
+    // What doesn't have the letters so far doesn't have more of them.
+    const goesOn = this.last.stamp === stamp && typed.startsWith(this.last.typed);
+    const found = rank(typed, goesOn ? this.last.all : [...all.values()], (track) => track.title, MOST);
+    this.last = { typed, stamp, all: found.all };
+    this.found = found.best;
     this.at = 0;
     this.draw();
   }

@@ -8,29 +8,37 @@ export interface Match {
 
 /** How well a name answers to what was typed; null if it doesn't. */
 export function match(typed: string, name: string): Match | null {
-  const [needle, hay] = [typed.toLowerCase(), name.toLowerCase()];
-  if (needle === "") return { score: 0, places: [] };
+  const places: number[] = [];
+  const score = scoreOf(typed.toLowerCase(), name.toLowerCase(), places);
+  return score === null ? null : { score, places };
+}
+
+/** The same of small letters; which were meant is told only where somebody wants to know it: of a hundred thousand names, few are shown. */
+function scoreOf(needle: string, hay: string, places: number[] | null): number | null {
+  if (needle === "") return 0;
   const whole = hay.indexOf(needle);
   if (whole >= 0) {
-    const places = Array.from(needle, (_, at) => whole + at);
-    return { score: 1000 + (startsWord(hay, whole) ? 200 : 0) - whole - hay.length * 0.1, places };
+    if (places !== null) for (let at = 0; at < needle.length; at++) places.push(whole + at);
+    return 1000 + (startsWord(hay, whole) ? 200 : 0) - whole - hay.length * 0.1;
   }
-  const places: number[] = [];
-  let [score, from] = [0, 0];
+  let [score, from, count] = [0, 0, 0];
   for (const letter of needle) {
     if (letter === " ") continue;
     const at = hay.indexOf(letter, from);
     if (at < 0) return null;
-    const near = at === from && places.length > 0;
+    const near = at === from && count > 0;
     score += near ? 12 : startsWord(hay, at) ? 8 : 1;
-    places.push(at);
+    places?.push(at);
+    count += 1;
     from = at + 1;
   }
-  return { score: score - hay.length * 0.1, places };
+  return score - hay.length * 0.1;
 }
 
 function startsWord(name: string, at: number): boolean {
-  return at === 0 || /[^a-z0-9]/.test(name[at - 1] ?? " ");
+  if (at === 0) return true;
+  const code = name.charCodeAt(at - 1);
+  return !((code >= 97 && code <= 122) || (code >= 48 && code <= 57));
 }
 
 export interface Ranked<T> {
@@ -38,13 +46,29 @@ export interface Ranked<T> {
   match: Match;
 }
 
-/** The best so many of a list, best first; equals keep their order. */
-export function rank<T>(typed: string, items: readonly T[], nameOf: (item: T) => string, most: number): Ranked<T>[] {
-  const found: Ranked<T>[] = [];
+/** What was found in a list. */
+export interface Found<T> {
+  /** The best of it, best first; equals keep their order. */
+  best: Ranked<T>[];
+  /** All of it: who goes on typing finds nothing else. */
+  all: readonly T[];
+}
+
+/** Looks for the best so many of a list. */
+export function rank<T>(typed: string, items: readonly T[], nameOf: (item: T) => string, most: number): Found<T> {
+  const needle = typed.toLowerCase();
+  const ranked = (item: T): Ranked<T> => ({ item, match: match(typed, nameOf(item)) ?? { score: 0, places: [] } });
+  if (needle === "") return { best: items.slice(0, most).map(ranked), all: items };
+  const [all, best]: [T[], { item: T; score: number }[]] = [[], []];
   for (const item of items) {
-    const answer = match(typed, nameOf(item));
-    if (answer !== null) found.push({ item, match: answer });
+    const score = scoreOf(needle, nameOf(item).toLowerCase(), null);
+    if (score === null) continue;
+    all.push(item);
+    if (best.length === most && score <= (best.at(-1)?.score ?? 0)) continue;
+    let at = best.length;
+    while (at > 0 && (best[at - 1]?.score ?? 0) < score) at -= 1;
+    best.splice(at, 0, { item, score });
+    if (best.length > most) best.pop();
   }
-  if (typed !== "") found.sort((a, b) => b.match.score - a.match.score);
-  return found.slice(0, most);
+  return { best: best.map(({ item }) => ranked(item)), all };
 }

@@ -88,9 +88,9 @@ function marks(app: App): HTMLElement[] {
   ];
 }
 
-/** The whole legend. */
-export function legend(app: App): HTMLElement {
-  const root = el("div", { class: "legend" });
+/** The whole legend; a brief one has the words alone, and what they mean under the pointer. */
+export function legend(app: App, brief = false): HTMLElement {
+  const root = el("div", { class: brief ? "legend brief" : "legend" });
   for (const [title, styles] of GROUPS) {
     const list = el("ul");
     if (title === "CPUs") list.append(named(app));

@@ -44,6 +44,15 @@ export function grouped(value: number): string {
   return text.replace(/\B(?=(\d{3})+$)/g, GROUP);
 }
 
+/** A number of bytes, as people read it. */
+export function sizeText(bytes: number): string {
+  const units = ["bytes", "kB", "MB", "GB", "TB"];
+  let [size, unit] = [bytes, 0];
+  while (size >= 999.5 && unit < units.length - 1) [size, unit] = [size / 1000, unit + 1];
+  const text = unit === 0 || size >= 99.5 ? Math.round(size).toString() : size.toPrecision(2);
+  return `${text} ${units[unit] ?? ""}`;
+}
+
 /** A number that is no count, with as many digits as tell apart what lies so far apart: `0.25`, `1 000 010`. */
 export function quantity(value: number, apart = 0): string {
   const size = Math.abs(value);

@@ -38,6 +38,8 @@ pub struct View {
     shifted: Mutex<Option<Arc<Shifted>>>,
     /// What is remembered of questions that were asked.
     memory: Mutex<crate::api::Memory>,
+    /// What is being exported, or was.
+    exports: Mutex<crate::api::Exports>,
     /// Held by who writes notes.
     notes: Mutex<()>,
 }
@@ -146,13 +148,16 @@ impl View {
         let place = Place::new(paths, cache);
         let opened = open(found, &place, None)?;
         let count = opened.traces.len();
+        // What can't be read is nothing that anybody could not shift again.
+        let offsets = place.shifts().ok().and_then(|kept| shifts(&kept, &opened.traces));
         Ok(Self {
             paths: paths.to_vec(),
             place,
             opened: RwLock::new(opened),
-            offsets: Mutex::new(vec![0; count]),
+            offsets: Mutex::new(offsets.unwrap_or_else(|| vec![0; count])),
             shifted: Mutex::default(),
             memory: Mutex::default(),
+            exports: Mutex::default(),
             notes: Mutex::default(),
         })
     }
@@ -180,10 +185,17 @@ impl View {
         self.offsets.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Shifts a trace; false if there is no such one.
+    /// Shifts a trace, and keeps that for who opens the traces again; false if there is no such one.
     pub fn shift(&self, trace: usize, offset: i64) -> bool {
         let mut offsets = self.offsets.lock().unwrap_or_else(PoisonError::into_inner);
-        offsets.get_mut(trace).map(|known| *known = offset).is_some()
+        let Some(known) = offsets.get_mut(trace) else { return false };
+        *known = offset;
+        let opened = self.opened();
+        let names = opened.traces.iter().map(|told| told.name.as_str());
+        let kept: Vec<(&str, i64)> = names.zip(offsets.iter().copied()).collect();
+        // Where nothing can be kept, they are shifted for as long as the command runs.
+        let _ = serde_json::to_vec(&kept).map(|bytes| self.place.write_shifts(&bytes));
+        true
     }
 
     /// The traces as they are shifted.
@@ -204,6 +216,11 @@ impl View {
     /// What is remembered of questions that were asked.
     pub fn memory(&self) -> MutexGuard<'_, crate::api::Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is being exported, or was.
+    pub fn exports(&self) -> MutexGuard<'_, crate::api::Exports> {
+        self.exports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nobody else writes notes until this is dropped.
@@ -269,6 +286,14 @@ impl View {
         *self.offsets.lock().unwrap_or_else(PoisonError::into_inner) = shifts.collect();
         *self.opened.write().unwrap_or_else(PoisonError::into_inner) = next;
     }
+}
+
+/// By how much traces were shifted when they were shown last, if these are the same.
+fn shifts(kept: &[u8], traces: &[Told]) -> Option<Vec<i64>> {
+    let kept: Vec<(String, i64)> = serde_json::from_slice(kept).ok()?;
+    let are_these = kept.iter().map(|(name, _)| name).eq(traces.iter().map(|told| &told.name));
+    let far = crate::api::FAR;
+    are_these.then(|| kept.into_iter().map(|(_, offset)| offset.clamp(-far, far)).collect())
 }
 
 /// The end of whoever makes an index, however it comes.

@@ -1,7 +1,8 @@
-// The walk of docs/guide/why-late.md, on a trace of its own program: three clicks from a late job to its reason.
+// The walk of docs/guide/why-late.md: three clicks from a late job to its reason, in the trace that lies in the repository, and in
+// one that is recorded here.
 
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { cpSync, existsSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
@@ -27,7 +28,13 @@ function record(): string | null {
   return null;
 }
 
-const folder = record();
+/** The trace in the repository, copied, since an index is kept beside it. */
+function prepared(): string | null {
+  if (!existsSync(BINARY)) return null;
+  const folder = mkdtempSync(join(tmpdir(), "tompion-late-"));
+  cpSync(join(ROOT, "examples/late-trace"), join(folder, "late-trace"), { recursive: true });
+  return folder;
+}
 
 interface Place {
   x: number;
@@ -60,11 +67,15 @@ function boxes(page: Page, thread: string, kind: string, style: number): Promise
   );
 }
 
-describe.skipIf(folder === null)("why was it late?", () => {
-  afterAll(() => rmSync(folder ?? "", { recursive: true, force: true }));
+describe.each([["in the repository", prepared()], ["recorded here", record()]])("why was it late? The trace %s", (_, folder) => {
+  if (folder === null) {
+    it.skip("is answered by three clicks", () => undefined);
+    return;
+  }
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
   it("is answered by three clicks", async () => {
-    const server = await viewIn(folder!, "late-trace");
+    const server = await viewIn(folder, "late-trace");
     const browser = await launch();
     try {
       const page = await open(browser, server.url);

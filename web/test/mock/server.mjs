@@ -197,7 +197,8 @@ const ANSWERS = {
   search: (query) => (query.get("q").includes("&&&") ? { none: true, bad: "expected a condition after `&&`" } : query.get("q") === "endless" ? { none: true, continue: Number(query.get("from")) + 1 } : query.get("q") === "none" ? { none: true, scanned: 5 } : { time: Math.min(made.end, Number(query.get("from")) + 5_000_000), row: 1, name: "sched_switch", lane: 1000 }),
   flame: () => FLAME,
   notes: () => ({ version: String(version), notes }),
-  export: () => ({ path: "/traces/part" }),
+  export: () => ({ path: "/traces/part", events: 12, bytes: 3456 }),
+  exporting: () => ({ share: 1, bytes: 3456 }),
 };
 
 async function body(request) {

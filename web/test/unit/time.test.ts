@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { digitsFor, duration, grouped, moment, percent, relative, rulerFor, rulerStep, timeOfDay } from "../../src/time";
+import { digitsFor, duration, grouped, moment, percent, relative, rulerFor, rulerStep, sizeText, timeOfDay } from "../../src/time";
 
 const plain = (text: string): string => text.replaceAll("\u202f", " ");
 
@@ -58,4 +58,16 @@ describe("the ruler", () => {
     expect(ruler.anchor).toBeLessThanOrEqual(5_000_000_123);
     expect(ruler.step).toBe(200);
   });
+});
+
+describe("sizes", () => {
+  it.each([
+    [0, "0 bytes"],
+    [999, "999 bytes"],
+    [1234, "1.2 kB"],
+    [99_499, "99 kB"],
+    [123_456, "123 kB"],
+    [999_600, "1.0 MB"],
+    [3_200_000_000, "3.2 GB"],
+  ])("%d bytes read %s", (bytes, text) => expect(sizeText(bytes)).toBe(text));
 });

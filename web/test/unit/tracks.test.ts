@@ -96,9 +96,20 @@ describe("the finder", () => {
   it("finds letters in order, and whole words first", () => {
     expect(match("dw", "db-writer")?.places).toEqual([0, 3]);
     expect(match("xq", "db-writer")).toBeNull();
-    const found = rank("rcu", ["mircus", "rcu_preempt", "r-c-u"], (name) => name, 9);
-    expect(found[0]?.item).toBe("rcu_preempt");
-    expect(found.length).toBe(3);
+    const { best } = rank("rcu", ["mircus", "rcu_preempt", "r-c-u", "idle"], (name) => name, 9);
+    expect(best.map(({ item }) => item)).toEqual(["rcu_preempt", "mircus", "r-c-u"]);
+    expect(best[1]?.match.places).toEqual([2, 3, 4]);
+  });
+
+  it("has the best of many, and all for who goes on typing", () => {
+    const names = Array.from({ length: 2000 }, (_, at) => `worker-${at}`);
+    const found = rank("wo1", names, (name) => name, 5);
+    expect(found.best.map(({ item }) => item)).toEqual(["worker-1", "worker-10", "worker-11", "worker-12", "worker-13"]);
+    expect(found.all).toEqual(names.filter((name) => name.includes("1")));
+    const anew = rank("wo1999", names, (name) => name, 5);
+    expect(rank("wo1999", found.all, (name) => name, 5)).toEqual(anew);
+    expect(anew.best.map(({ item }) => item)).toEqual(["worker-1999"]);
+    expect(rank("", names, (name) => name, 2).best.map(({ item }) => item)).toEqual(["worker-0", "worker-1"]);
   });
 });
 

@@ -65,9 +65,27 @@ struct Turns {
 impl Belonging {
     /// Of the tracks that are asked for, with all below them; nothing where none are named.
     pub fn new(question: &Question<'_>) -> Result<Option<Arc<Self>>, Wrong> {
+        let index = question.opened.index();
+        let wanted = question.tracks(&index)?;
+        Ok(wanted.map(|wanted| Self::of(question, &index, &wanted)))
+    }
+
+    /// Of the threads in whose names, or their processes' names, a text stands, which is in small letters; nothing where there
+    /// are none.
+    pub fn named(question: &Question<'_>, text: &str) -> Option<Arc<Self>> {
+        let index = question.opened.index();
+        let is_named = |id: u32| {
+            let name = index.tracks.get(id as usize).and_then(|track| index.label(track.name));
+            name.is_some_and(|name| name.to_lowercase().contains(text))
+        };
+        let threads = index.tracks.iter().enumerate().filter(|(_, track)| track.kind == TrackKind::Thread);
+        let named = threads.filter(|(id, track)| is_named(*id as u32) || track.parent.is_some_and(is_named));
+        let wanted: Vec<u32> = named.map(|(id, _)| id as u32).collect();
+        (!wanted.is_empty()).then(|| Self::of(question, &index, &wanted))
+    }
+
+    fn of(question: &Question<'_>, index: &Index, wanted: &[u32]) -> Arc<Self> {
         let opened = question.opened;
-        let index = opened.index();
-        let Some(wanted) = question.tracks(&index)? else { return Ok(None) };
         let tracks: HashSet<u32> = wanted.iter().copied().collect();
         let mut found = Self {
             opened: opened.clone(),
@@ -83,8 +101,8 @@ impl Belonging {
             lanes: HashMap::new(),
             turns: Mutex::default(),
         };
-        found.find(&index, &wanted);
-        Ok(Some(Arc::new(found)))
+        found.find(index, wanted);
+        Arc::new(found)
     }
 
     fn find(&mut self, index: &Index, wanted: &[u32]) {

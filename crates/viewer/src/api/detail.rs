@@ -77,7 +77,12 @@ pub fn at(question: &Question<'_>) -> Answer {
     let Some(entry) = around.entries.get(place).copied() else { return Ok(json!({ "none": true })) };
     let fields = fields_at(question, (id, &entry));
     let next = around.entries.get(place + 1).copied();
-    let others = others(question, id, (&entry, next.as_ref()))?;
+    // What ended a sleep is known of the wait behind it.
+    let woken = next.filter(|next| is_asleep(entry.style) && next.style == style::WOKEN);
+    let others = match &woken {
+        Some(woken) => others(question, id, (woken, None))?,
+        None => others(question, id, (&entry, next.as_ref()))?,
+    };
     let index = question.opened.index();
     let Some(lane) = index.lanes.get(id as usize) else { return Ok(json!({ "none": true })) };
     let one = |place: usize| around.entries.get(place).map(|entry| brief(&index, entry, around.offset));
@@ -91,6 +96,9 @@ pub fn at(question: &Question<'_>) -> Answer {
     object.insert("after".into(), json!(one(place + 1)));
     object.insert("fields".into(), json!(fields));
     relations(&index, (lane, &entry), around.offset, object);
+    if let Some(woken) = &woken {
+        tell_waker(&index, (lane, woken), around.offset, object);
+    }
     // Who took its place is known; of who ran while it waited to run, the longest.
     let culprit = match object.get("by").cloned() {
         Some(Value::Object(mut by)) => {
@@ -102,13 +110,30 @@ pub fn at(question: &Question<'_>) -> Answer {
     object.extend(culprit.map(|culprit| ("culprit".to_owned(), culprit)));
     if let Some(interrupt) = others.interrupt {
         let name = index.label(interrupt.label).map_or_else(|| "interrupt".into(), ToString::to_string);
-        let time = entry.begin.saturating_add(around.offset);
+        let time = woken.unwrap_or(entry).begin.saturating_add(around.offset);
         object.insert(
             "waker".into(),
             json!({ "tid": null, "name": name, "track": -1, "lane": -1, "time": time }),
         );
     }
     Ok(value)
+}
+
+fn is_asleep(style: u8) -> bool {
+    matches!(style, style::BLOCKED | style::UNINTERRUPTIBLE | style::STOPPED)
+}
+
+/// Says of a sleep who ended it.
+fn tell_waker(index: &Index, (lane, woken): (&Lane, &Entry), offset: i64, object: &mut Map<String, Value>) {
+    let mut found = Map::new();
+    relations(index, (lane, woken), offset, &mut found);
+    let Some(waker) = found.remove("waker") else { return };
+    let track = waker["track"].as_u64().and_then(|track| u32::try_from(track).ok());
+    let name = track.and_then(|track| describe(index, track));
+    if let (Some(name), Some(Value::String(why))) = (name, object.get_mut("why")) {
+        why.push_str(&format!(", woken by {name}"));
+    }
+    object.insert("waker".into(), waker);
 }
 
 fn kind_of(question: &Question<'_>, id: u32) -> Option<LaneKind> {

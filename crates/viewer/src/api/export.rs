@@ -1,18 +1,65 @@
 //! A part of the trace, written elsewhere.
 
+use std::collections::VecDeque;
+use std::fs;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tompion_export::Plan;
-use tompion_reader::TraceSet;
+use tompion_reader::{Only, TraceSet};
 
+use super::belonging::Belonging;
 use super::reading::Reading;
-use super::{Question, Wrong, events};
+use super::{Answer, Question, Wrong, events};
 use crate::http::{Body, Response};
 
 /// Most folders of the same name that are tried.
 const MOST_NAMES: u32 = 1000;
+/// Exports of which is remembered how far they are.
+const MOST_EXPORTS: usize = 16;
+
+/// What is being exported, or was, by what whoever asked for it calls it.
+#[derive(Debug, Default)]
+pub struct Exports(VecDeque<(String, Arc<Export>)>);
+
+/// How far one is.
+#[derive(Debug, Default)]
+struct Export {
+    /// Events that were looked at.
+    looked_at: AtomicU64,
+    /// Of how many.
+    of: u64,
+    /// Bytes that were written and one, once it is done.
+    written: AtomicU64,
+    /// Whether it came to nothing.
+    has_failed: AtomicBool,
+}
+
+impl Exports {
+    fn begin(&mut self, id: &str, of: u64) -> Arc<Export> {
+        let export = Arc::new(Export { of, ..Export::default() });
+        self.0.push_back((id.into(), export.clone()));
+        if self.0.len() > MOST_EXPORTS {
+            self.0.pop_front();
+        }
+        export
+    }
+}
+
+/// How far an export is.
+pub fn exporting(question: &Question<'_>) -> Answer {
+    let id = question.query.text("id").unwrap_or_default();
+    let exports = question.view.exports();
+    let export = exports.0.iter().rev().find(|(known, _)| known == id).map(|(_, export)| export);
+    let Some(export) = export else { return Ok(json!({ "share": 0.0 })) };
+    let share = export.looked_at.load(Ordering::Relaxed) as f64 / export.of.max(1) as f64;
+    let bytes = export.written.load(Ordering::Relaxed).checked_sub(1);
+    let has_failed = export.has_failed.load(Ordering::Relaxed);
+    Ok(json!({ "share": share.min(1.0), "bytes": bytes, "failed": has_failed }))
+}
 
 /// Writes what is selected: a download, or a folder beside the trace.
 pub fn export(question: &Question<'_>) -> Result<Response, Wrong> {
@@ -20,6 +67,7 @@ pub fn export(question: &Question<'_>) -> Result<Response, Wrong> {
     let (from, to) = question.window()?;
     let range = (Some(from.saturating_add(base)), Some(to.saturating_add(base)));
     let mut selection = events::selection(question)?;
+    let reading = Reading::new(question)?;
     let progress = question.opened.index().progress;
     if selection.only.is_some() && progress < 1.0 {
         let share = (progress * 100.0).floor();
@@ -29,21 +77,36 @@ pub fn export(question: &Question<'_>) -> Result<Response, Wrong> {
         return Err(Wrong { status: 409, line });
     }
     (selection.from, selection.to) = range;
+    let rows = |time: i64| reading.rows_before(time.saturating_add(base));
+    let of = rows(to.saturating_add(1)).saturating_sub(rows(from));
+    let export = question.view.exports().begin(question.query.text("id").unwrap_or_default(), of);
+    selection.only = Some(counting(question, export.clone())?);
     let read = |error: tompion_reader::Error| Wrong::gone(error.to_string());
     let opened = tompion_reader::open(question.view.paths()).map_err(read)?;
-    let mut traces = Reading::new(question)?.whole().map_err(read)?.unwrap_or(opened);
+    let mut traces = reading.whole().map_err(read)?.unwrap_or(opened);
     traces.select(selection);
-    match question.query.text("format") {
-        Some("csv") => csv(question, &mut traces),
+    let written = match question.query.text("format") {
+        Some("csv") => csv(question, &mut traces, &export),
         Some("ctf") => ctf(question, &mut traces, range),
         other => {
             let found = other.unwrap_or("nothing");
             Err(Wrong::question(format!("expected format=csv or format=ctf, found {found}")))
         }
-    }
+    };
+    export.has_failed.store(written.is_err(), Ordering::Relaxed);
+    written
 }
 
-fn csv(question: &Question<'_>, traces: &mut TraceSet) -> Result<Response, Wrong> {
+/// Counts the events that it is asked of; takes those of the tracks that are asked for.
+fn counting(question: &Question<'_>, export: Arc<Export>) -> Result<Only, Wrong> {
+    let belonging = Belonging::new(question)?;
+    Ok(Only::new(move |event| {
+        export.looked_at.fetch_add(1, Ordering::Relaxed);
+        belonging.as_ref().is_none_or(|belonging| belonging.takes(event))
+    }))
+}
+
+fn csv(question: &Question<'_>, traces: &mut TraceSet, export: &Export) -> Result<Response, Wrong> {
     let file = question.view.place.scratch()?;
     let mut output = BufWriter::new(file);
     tompion_reader::json::print_csv(traces, &mut output)
@@ -51,6 +114,7 @@ fn csv(question: &Question<'_>, traces: &mut TraceSet) -> Result<Response, Wrong
     output.flush()?;
     let mut file = output.into_inner().map_err(|error| error.into_error())?;
     let length = file.metadata()?.len();
+    export.written.store(length.saturating_add(1), Ordering::Relaxed);
     std::io::Seek::rewind(&mut file)?;
     Ok(Response {
         status: 200,
@@ -77,10 +141,67 @@ fn ctf(
     let out = out.ok_or_else(|| Wrong::question("there are parts of this trace enough beside it"))?;
     let plan = Plan { version: None, part: Some(range) };
     let written = tompion_export::rewrite(traces, plan, &out);
-    let written = written.map_err(|error| {
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        Wrong { status: 500, line: format!("{error}{cause}") }
-    })?;
-    let answer = json!({ "path": out.display().to_string(), "events": written.events });
+    let written =
+        written.map_err(|error| Wrong { status: 500, line: not_written(&error, (&first, &out), range) })?;
+    let answer: Value =
+        json!({ "path": out.display().to_string(), "events": written.events, "bytes": size(&out) });
     Ok(Response::new(200, "application/json", answer.to_string()))
+}
+
+/// Why a smaller trace isn't there; where nobody may write beside the trace, also what writes it elsewhere.
+fn not_written(
+    error: &tompion_export::Error,
+    (trace, out): (&Path, &Path),
+    range: (Option<i64>, Option<i64>),
+) -> String {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    let is_the_place = matches!(error, tompion_export::Error::Io { path, .. } if path == out);
+    if !is_the_place {
+        return format!("{error}{cause}");
+    }
+    let seconds = |time: Option<i64>| {
+        let time = time.unwrap_or(0);
+        format!("{}.{:09}", time.div_euclid(1_000_000_000), time.rem_euclid(1_000_000_000))
+    };
+    let (from, to) = (seconds(range.0), seconds(range.1));
+    format!(
+        "{error}{cause}; `tompion trim {} --from {from} --to {to} -o FOLDER` writes this time of all tracks elsewhere",
+        trace.display()
+    )
+}
+
+/// Bytes of all files in a folder.
+fn size(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let size = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => size(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_nobody_may_write_the_command_that_writes_elsewhere_is_told() {
+        let (trace, out) = (Path::new("/cd/trace"), Path::new("/cd/trace-part"));
+        let told = |path: &Path| {
+            let source = std::io::ErrorKind::ReadOnlyFilesystem.into();
+            let error = tompion_export::Error::Io { path: path.into(), source };
+            not_written(
+                &error,
+                (trace, out),
+                (Some(1_700_000_000_000_000_001), Some(1_700_000_002_500_000_000)),
+            )
+        };
+        let line = told(out);
+        assert!(line.starts_with("cannot write /cd/trace-part: read-only filesystem"), "{line}");
+        let command =
+            "`tompion trim /cd/trace --from 1700000000.000000001 --to 1700000002.500000000 -o FOLDER`";
+        assert!(line.contains(command), "{line}");
+        assert!(!told(&out.join("stream")).contains("trim"), "a disk that is full is full elsewhere, too");
+    }
 }

@@ -17,6 +17,7 @@ mod threads;
 mod trace;
 
 pub use events::Memory;
+pub use export::Exports;
 pub use reading::Shifted;
 
 use std::collections::HashSet;
@@ -28,7 +29,7 @@ use crate::index::glimpse::Ahead;
 use crate::view::{Opened, View};
 
 /// Times that are asked for lie at most so many nanoseconds from the traces' begin: 36 years, and sums don't overflow.
-const FAR: i64 = 1 << 60;
+pub const FAR: i64 = 1 << 60;
 
 /// Tracks stand at most so deep below others; a hostile index could say that they stand below themselves.
 const DEEPEST: usize = 16;
@@ -74,7 +75,7 @@ pub fn answer(view: &View, name: &str, request: &Request) -> Response {
     let opened = view.opened();
     // What the page asks again and again is no hurry.
     let question = Question { view, opened: &opened, query: &request.query, offsets: view.offsets() };
-    let is_urgent = name != "trace" && !question.is_again();
+    let is_urgent = !matches!(name, "trace" | "exporting") && !question.is_again();
     let _turn = (is_urgent && opened.is_shown_before_index()).then(|| opened.way.turn());
     let answer = match (request.method.as_str(), name) {
         ("GET", "trace") => trace::trace(&question),
@@ -97,6 +98,7 @@ pub fn answer(view: &View, name: &str, request: &Request) -> Response {
         ("GET", "notes") => notes::notes(&question),
         ("POST", "notes") => notes::write_notes(&question, &request.body),
         ("POST", "offset") => notes::shift(&question, &request.body),
+        ("GET", "exporting") => export::exporting(&question),
         ("GET", "export") if request.query.text("format") == Some("ctf") => {
             let line = "a trace is written beside the one that is shown: expected POST, found GET";
             Err(Wrong { status: 405, line: line.into() })

@@ -1,11 +1,13 @@
-//! The next or previous event that has something.
+//! The next or previous event that has something: in its name, its fields, its contexts, or the name of its thread.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tompion_reader::filter::Filter;
 use tompion_reader::{Event, Selection, text};
 
+use super::belonging::Belonging;
 use super::events::{Row, compile};
 use super::reading::Reading;
 use super::threads::Threads;
@@ -19,17 +21,19 @@ const PACE: u64 = 1024;
 /// What is looked for.
 enum Wanted {
     Matching(Box<Filter>),
-    /// In small letters.
-    Text(String),
+    /// In small letters; and the threads in whose names it stands.
+    Text(String, Option<Arc<Belonging>>),
 }
 
 impl Wanted {
     fn is(&self, event: &Event<'_>) -> bool {
         match self {
             Self::Matching(filter) => filter.takes(event),
-            Self::Text(wanted) => {
+            Self::Text(wanted, threads) => {
                 event.name().to_lowercase().contains(wanted)
                     || text::payload(event).to_lowercase().contains(wanted)
+                    || contexts(event).to_lowercase().contains(wanted)
+                    || threads.as_ref().is_some_and(|threads| threads.takes(event))
             }
         }
     }
@@ -45,7 +49,11 @@ pub fn search(question: &Question<'_>) -> Answer {
     let from = question.number("from")?.clamp(-FAR, FAR).saturating_add(base);
     let forward = question.optional("dir")?.unwrap_or(1) >= 0;
     let wanted = match condition(text).then(|| compile(text, &question.opened.set)) {
-        None => Wanted::Text(text.to_lowercase()),
+        None => {
+            let text = text.to_lowercase();
+            let threads = Belonging::named(question, &text);
+            Wanted::Text(text, threads)
+        }
         Some(Ok(filter)) => Wanted::Matching(Box::new(filter)),
         Some(Err(line)) => return Ok(json!({ "none": true, "bad": line })),
     };
@@ -63,6 +71,12 @@ pub fn search(question: &Question<'_>) -> Answer {
             json!({ "none": true, "scanned": scanned, "continue": time.saturating_sub(base) })
         }
     })
+}
+
+/// The contexts of an event, as text.
+fn contexts(event: &Event<'_>) -> String {
+    let fields = event.stream_context().chain(event.context());
+    fields.map(|(name, value)| format!("{name} = {}", text::value_text(value))).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether a text is meant as a condition: it is one, be it of what no event has, or it has an operator of two signs. Names

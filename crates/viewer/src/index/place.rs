@@ -24,6 +24,8 @@ const BESIDE: &str = ".tompion-view";
 const INDEX: &str = "index";
 /// The notes' file.
 const NOTES: &str = "notes.json";
+/// The file of shifts.
+const SHIFTS: &str = "shifts.json";
 /// Most files of damaged notes.
 const MOST_ASIDE: u32 = 100;
 /// Largest file of notes in bytes.
@@ -122,9 +124,22 @@ impl Place {
     ///
     /// If there are some that can't be read.
     pub fn notes(&self) -> io::Result<Vec<u8>> {
+        self.read(NOTES)
+    }
+
+    /// The same of how the traces are shifted against each other.
+    ///
+    /// # Errors
+    ///
+    /// If it is there and can't be read.
+    pub fn shifts(&self) -> io::Result<Vec<u8>> {
+        self.read(SHIFTS)
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let Some(folder) = &self.folder else { return Ok(Vec::new()) };
         let mut bytes = Vec::new();
-        match folder.read(NOTES) {
+        match folder.read(name) {
             Ok(file) => file.take(MAX_NOTES).read_to_end(&mut bytes).map(|_| bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(bytes),
             Err(error) => Err(error),
@@ -153,11 +168,24 @@ impl Place {
     ///
     /// If they cannot be written.
     pub fn write_notes(&self, bytes: &[u8]) -> io::Result<()> {
+        self.write(NOTES, bytes)
+    }
+
+    /// Writes anew how the traces are shifted.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn write_shifts(&self, bytes: &[u8]) -> io::Result<()> {
+        self.write(SHIFTS, bytes)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Err(io::ErrorKind::ReadOnlyFilesystem.into()) };
-        let new = format!("{NOTES}.{}.{}.new", std::process::id(), next());
+        let new = format!("{name}.{}.{}.new", std::process::id(), next());
         let _ = folder.remove(&new);
         io::Write::write_all(&mut folder.create(&new)?, bytes)?;
-        folder.rename(&new, NOTES)
+        folder.rename(&new, name)
     }
 
     /// A file without a name, for what is asked for once.

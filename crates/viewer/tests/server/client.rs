@@ -63,6 +63,13 @@ impl Desk {
         Some(desk)
     }
 
+    /// A copy of the trace that the guide walks through.
+    pub fn late() -> Self {
+        let desk = Self::new();
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/late-trace"), &desk.trace());
+        desk
+    }
+
     pub fn open(&self) -> Client {
         Client::open(&[self.trace()], &self.cache())
     }

@@ -6,6 +6,7 @@ mod cache;
 mod client;
 mod corpus;
 mod guard;
+mod late;
 mod made_up;
 mod measure;
 mod odd;

@@ -138,6 +138,47 @@ fn a_part_of_a_trace_has_the_events_of_the_chosen_tracks_alone() {
 }
 
 #[test]
+fn what_is_saved_says_how_far_it_is_and_how_large() {
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::story("worker"));
+    let client = desk.open();
+    client.trace();
+    assert_eq!(client.get("/api/exporting?id=nobody"), serde_json::json!({ "share": 0.0 }));
+    let csv = client.ask("/api/export?format=csv&from=600&to=9000&id=table");
+    let told = client.get("/api/exporting?id=table");
+    assert_eq!((&told["share"], &told["bytes"]), (&1.0.into(), &csv.body.len().into()));
+    let written = client.post("/api/export?format=ctf&from=0&to=9000&id=trace", "").json();
+    assert!(written["bytes"].as_u64().is_some_and(|bytes| bytes > 200), "{written}");
+    assert_eq!(client.get("/api/exporting?id=trace")["share"], 1.0);
+    assert_eq!(client.post("/api/export?format=exe&from=0&to=9000&id=wrong", "").status, 400);
+    assert_eq!(client.get("/api/exporting?id=wrong")["failed"], true);
+    // Of some tracks, all events are looked at.
+    let late = track(&client, |track| track["tid"] == 8);
+    client.ask(&format!("/api/export?format=csv&from=0&to=9000&id=late&tracks={late}"));
+    assert_eq!(client.get("/api/exporting?id=late")["share"], 1.0);
+}
+
+#[test]
+fn a_search_finds_contexts_and_the_events_of_threads_by_their_names() {
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::story("worker"));
+    let client = desk.open();
+    client.trace();
+    let next = |client: &Client, text: &str, from: i64| {
+        client.get(&format!("/api/search?from={from}&q={text}"))["time"].clone()
+    };
+    // Neither the system call nor its end has a name in it.
+    assert_eq!(next(&client, "WORK", 500), 600);
+    assert_eq!(next(&client, "work", 1900), 2000);
+    assert_eq!(next(&client, "nobody", -1), Value::Null);
+    let desk = Desk::new();
+    made_up::queue(&desk.trace(), &[(1000, 5), (2000, 6)], 0);
+    let client = desk.open();
+    client.trace();
+    assert_eq!(next(&client, "vtid%20%3D%207", 0), 1000);
+}
+
+#[test]
 fn threads_that_take_turns_have_the_events_of_their_turns() {
     let desk = Desk::new();
     // In more parts than one: a switch each microsecond, at which one thread leaves and another one comes.

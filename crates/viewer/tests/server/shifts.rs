@@ -158,3 +158,20 @@ fn what_is_exported_is_what_was_shown() {
     assert_eq!(found[9].0 - found[0].0, -EARLIER);
     assert!(fs::metadata(&paths[1]).is_ok());
 }
+
+#[test]
+fn who_opens_the_same_traces_again_finds_them_shifted() {
+    let desk = Desk::new();
+    let (client, paths) = two(&desk);
+    shift(&client, 1, EARLIER);
+    let offsets = |client: &Client| -> Vec<Value> {
+        let trace = client.trace();
+        trace["traces"].as_array().unwrap().iter().map(|told| told["offset"].clone()).collect()
+    };
+    assert_eq!(offsets(&Client::open(&paths, &desk.cache())), [0, EARLIER]);
+    // Of others, nothing is known.
+    let others = [paths[1].clone(), paths[0].clone()];
+    assert_eq!(offsets(&Client::open(&others, &desk.cache())), [0, 0]);
+    shift(&client, 1, 0);
+    assert_eq!(offsets(&Client::open(&paths, &desk.cache())), [0, 0]);
+}

@@ -1,0 +1,61 @@
+//! The trace of docs/guide/why-late.md has what the guide finds in it.
+
+use serde_json::Value;
+
+use crate::client::{Client, Desk};
+
+const GUIDE: &str = include_str!("../../../../docs/guide/why-late.md");
+const PREEMPTED: i64 = 4;
+const BLOCKED: i64 = 5;
+const JOB: i64 = 17;
+const LATE: i64 = 18;
+
+/// The number of the lane of a kind of the thread of this name.
+fn lane(tracks: &Value, thread: &str, kind: &str) -> u64 {
+    let mut all = tracks["tracks"].as_array().unwrap().iter();
+    let track = all.find(|track| track["kind"] == "thread" && track["name"] == thread);
+    let lanes = track.unwrap_or_else(|| panic!("no thread {thread}"))["lanes"].as_array().unwrap();
+    lanes.iter().find(|lane| lane["kind"] == kind).unwrap()["id"].as_u64().unwrap()
+}
+
+/// Why a job took so long: what its thread did meanwhile for longest, but to run, and who is to blame for it.
+fn reason(client: &Client, state: u64, (begin, end): (i64, i64)) -> (i64, String) {
+    let boxes = client.boxes(state, (begin, end), 1000);
+    let waits = boxes.iter().filter(|(.., style, _, _)| [PREEMPTED, BLOCKED].contains(style));
+    let (from, _, style, ..) = waits.max_by_key(|(from, to, ..)| to - from).expect("it waited");
+    let answer = client.get(&format!("/api/at?lane={state}&time={from}"));
+    let who = if *style == PREEMPTED { "culprit" } else { "waker" };
+    (*style, answer[who]["name"].as_str().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn the_trace_in_the_repository_has_the_reasons_that_the_guide_finds() {
+    let desk = Desk::late();
+    let client = desk.open();
+    let trace = client.trace();
+    let tracks = client.get("/api/tracks");
+    let (jobs, state) = (lane(&tracks, "controller", "span"), lane(&tracks, "controller", "thread"));
+    let jobs = client.boxes(jobs, (0, trace["end"].as_i64().unwrap()), 16_384);
+    let of = |style: i64| -> Vec<(i64, i64)> {
+        jobs.iter().filter(|job| job.2 == style).map(|(begin, end, ..)| (*begin, *end)).collect()
+    };
+    let late = of(LATE);
+    assert_eq!((late.len(), of(JOB).len()), (7, 23));
+    assert!(GUIDE.contains("30 activations, 7 of them late"));
+    let first = late[0].1 - late[0].0;
+    assert!(GUIDE.contains(&format!("{:.2} ms of the 5 ms", first as f64 / 1e6)), "{first}");
+    let reasons: Vec<(i64, String)> = late.iter().map(|job| reason(&client, state, *job)).collect();
+    let compressor = (PREEMPTED, "compressor".to_owned());
+    let settings = (BLOCKED, "settings".to_owned());
+    assert_eq!((&reasons[0], &reasons[1]), (&compressor, &settings));
+    assert!(reasons.iter().all(|reason| [&compressor, &settings].contains(&reason)), "{reasons:?}");
+    assert_eq!(reasons.iter().filter(|reason| **reason == compressor).count(), 4);
+    assert!(
+        GUIDE.contains("four of the seven") && GUIDE.contains("In the other three, such as the second one")
+    );
+    // Where the links lead: to what these threads did then.
+    for (thread, span) in [("compressor", "log:compress"), ("settings", "settings:store")] {
+        let spans = client.boxes(lane(&tracks, thread, "span"), (0, trace["end"].as_i64().unwrap()), 16_384);
+        assert!(spans.len() > 3 && spans.iter().all(|(.., label, _)| label == span), "{spans:?}");
+    }
+}
