@@ -9,8 +9,11 @@ use crate::{
     report::{Late, Report},
 };
 
+/// How many names are remembered. A process that looks on for years meets more, and modules come and go.
+const MOST: usize = 4096;
+
 /// Names of the kernel's functions, as far as they were asked for. All of them would be some 10 MB.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Names {
     known: BTreeMap<u64, String>,
 }
@@ -18,29 +21,39 @@ pub struct Names {
 impl Names {
     /// Names the code of all that a report calls longest.
     pub fn tell(&mut self, report: &mut Report) {
-        self.learn(longest(report).flat_map(|late| late.stack.clone()).collect());
-        for late in longest(report) {
-            let names = late.stack.iter().filter_map(|address| self.known.get(address).cloned());
-            late.code = code_of(&names.collect::<Vec<_>>());
+        self.name(longest(report).map(|late| (late.stack.as_slice(), &mut late.code)));
+    }
+
+    /// Names the code that each stack says had the CPU.
+    pub fn name<'a>(&mut self, stacks: impl Iterator<Item = (&'a [u64], &'a mut Vec<String>)>) {
+        let stacks: Vec<_> = stacks.collect();
+        self.learn(stacks.iter().flat_map(|(stack, _)| *stack).copied().collect());
+        for (stack, code) in stacks {
+            let names = stack.iter().filter_map(|address| self.known.get(address).cloned());
+            *code = code_of(&names.collect::<Vec<_>>());
         }
     }
 
-    fn learn(&mut self, mut addresses: Vec<u64>) {
-        addresses.retain(|address| !self.known.contains_key(address));
-        if addresses.is_empty() {
+    fn learn(&mut self, addresses: Vec<u64>) {
+        let is_new = |address: &&u64| !self.known.contains_key(*address);
+        let mut new: Vec<u64> = addresses.iter().filter(is_new).copied().collect();
+        if new.is_empty() {
             return;
         }
-        let symbols = KernelSymbols::of_this_kernel();
-        for address in addresses {
+        if self.known.len() + new.len() > MOST {
+            self.known.clear();
+            new = addresses;
+        }
+        let symbols = KernelSymbols::around(&new);
+        for address in new {
             let name = symbols.name(address, true).unwrap_or_else(|| format!("{address:#x}"));
             self.known.insert(address, name);
         }
-        drop(symbols);
-        tompion_os::give_back_freed();
     }
 }
 
 fn longest(report: &mut Report) -> impl Iterator<Item = &mut Late> {
-    let kinds = report.cpus.iter_mut().flat_map(|cpu| cpu.kinds.values_mut());
-    kinds.filter_map(|kind| kind.worst.as_mut())
+    let of_cpus = report.cpus.iter_mut().flat_map(|cpu| cpu.kinds.values_mut());
+    let of_groups = report.groups.iter_mut().flat_map(|group| group.kinds.values_mut());
+    of_cpus.chain(of_groups).filter_map(|kind| kind.worst.as_mut())
 }

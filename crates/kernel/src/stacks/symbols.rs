@@ -22,8 +22,30 @@ pub struct KernelSymbols {
 impl KernelSymbols {
     /// Those of the running kernel; none for those who may not see addresses.
     pub fn of_this_kernel() -> Self {
-        let lines = File::open(SYMBOLS).map(|file| BufReader::new(file).lines());
-        Self::of_lines(lines.into_iter().flatten().map_while(Result::ok))
+        Self::of_lines(lines())
+    }
+
+    /// Those of the running kernel that have one of these addresses, for [`KernelSymbols::name`]. All together take some 10 MB, these
+    /// next to nothing.
+    pub fn around(addresses: &[u64]) -> Self {
+        Self::of_lines_around(lines(), addresses)
+    }
+
+    fn of_lines_around(lines: impl Iterator<Item = impl AsRef<str>>, addresses: &[u64]) -> Self {
+        let mut bounds: Vec<u64> =
+            addresses.iter().flat_map(|address| [*address, address.saturating_sub(1)]).collect();
+        bounds.sort_unstable();
+        bounds.dedup();
+        // Up to each bound, and behind the one before it, the function that begins last.
+        let mut last: Vec<(u64, String)> = vec![(0, String::new()); bounds.len()];
+        for line in lines {
+            let Some((address, ..)) = function(line.as_ref()) else { continue };
+            let place = bounds.partition_point(|bound| *bound < address);
+            if let Some(found) = last.get_mut(place).filter(|found| found.0 < address) {
+                *found = (address, line.as_ref().to_owned());
+            }
+        }
+        Self::of_lines(last.into_iter().map(|(_, line)| line))
     }
 
     #[cfg(test)]
@@ -34,18 +56,11 @@ impl KernelSymbols {
     fn of_lines(lines: impl Iterator<Item = impl AsRef<str>>) -> Self {
         let mut symbols = Self::default();
         for line in lines {
-            let mut words = line.as_ref().split_ascii_whitespace();
-            let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
-                continue;
-            };
-            let Ok(address) = u64::from_str_radix(address, 16) else { continue };
-            if address == 0 || !matches!(kind, "t" | "T" | "w" | "W") {
-                continue;
-            }
+            let Some((address, name, module)) = function(line.as_ref()) else { continue };
             let begin = symbols.names.len() as u32;
             symbols.names.push_str(name);
             let length = symbols.names.len() as u32 - begin;
-            if let Some(module) = words.next() {
+            if let Some(module) = module {
                 symbols.names.push(' ');
                 symbols.names.push_str(module);
             }
@@ -82,17 +97,44 @@ impl KernelSymbols {
     }
 }
 
+fn lines() -> impl Iterator<Item = String> {
+    let lines = File::open(SYMBOLS).map(|file| BufReader::new(file).lines());
+    lines.into_iter().flatten().map_while(Result::ok)
+}
+
+/// A line of the list: where a function begins, its name, and the module's in brackets.
+fn function(line: &str) -> Option<(u64, &str, Option<&str>)> {
+    let mut words = line.split_ascii_whitespace();
+    let (address, kind, name) = (words.next()?, words.next()?, words.next()?);
+    let address = u64::from_str_radix(address, 16).ok()?;
+    (address != 0 && matches!(kind, "t" | "T" | "w" | "W")).then(|| (address, name, words.next()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const LIST: &str = "ffffffff81000100 T second\nffffffff81000000 t first\nffffffff81000000 T alias\n\
+        ffffffff81000200 D data\nffffffffc0000000 t in_module\t[ext4]\nffffffffc0000100 t next\t[ext4]\n\
+        nonsense\n0000000000000000 T hidden\n";
+
+    #[test]
+    fn those_around_addresses_are_named_as_all_are() {
+        let all = KernelSymbols::parse(LIST);
+        let addresses = [0xffff_ffff_c000_0010, 0xffff_ffff_8100_0100, 0xffff_ffff_a000_0000, 0, 5, u64::MAX];
+        let some = KernelSymbols::of_lines_around(LIST.lines(), &addresses);
+        for address in addresses {
+            for is_return in [false, true] {
+                assert_eq!(some.name(address, is_return), all.name(address, is_return), "{address:#x}");
+            }
+        }
+        assert_eq!(some.address("next"), Some(0xffff_ffff_c000_0100), "the last one before the end");
+        assert_eq!(KernelSymbols::of_lines_around(LIST.lines(), &[]).functions.len(), 0);
+    }
+
     #[test]
     fn functions_are_found_by_what_lies_in_them() {
-        let symbols = KernelSymbols::parse(
-            "ffffffff81000100 T second\nffffffff81000000 t first\nffffffff81000000 T alias\n\
-             ffffffff81000200 D data\nffffffffc0000000 t in_module\t[ext4]\nffffffffc0000100 t next\t[ext4]\n\
-             nonsense\n0000000000000000 T hidden\n",
-        );
+        let symbols = KernelSymbols::parse(LIST);
         let name = |address, is_return| symbols.name(address, is_return);
         assert_eq!(name(0xffff_ffff_8100_0000, false).as_deref(), Some("first+0x0"));
         assert_eq!(name(0xffff_ffff_8100_0100, false).as_deref(), Some("second+0x0"));

@@ -58,7 +58,7 @@ struct sample {
 	u64 woken;
 	struct task_struct *task, *other;
 	s32 tid, priority;
-	void *context; /* of the program; 0 where stacks can't be asked for */
+	void *context; /* of the program */
 };
 
 static ALWAYS_INLINE struct processor *processor_of(u32 cpu)
@@ -105,14 +105,13 @@ static ALWAYS_INLINE u64 expiry_of(struct hrtimer *timer)
 }
 
 /*
- * Keeps a latency if it is the longest; returns the longest. Who reads it meanwhile sees an odd sequence, or another one than
- * before.
+ * Keeps a latency if it is the longest, and returns whether it is. Who reads it meanwhile sees an odd sequence, or another one than
+ * before. It stays odd until `keep_code`: functions that are verified by themselves can't ask for stacks.
  */
-static ALWAYS_INLINE u64 keep_longest(
-	struct worst *worst, const struct sample *sample, u64 latency, u32 epoch, void *context)
+static ALWAYS_INLINE int keep_longest(struct worst *worst, const struct sample *sample, u64 latency, u32 epoch)
 {
 	if (worst->epoch == epoch && worst->latency >= latency)
-		return worst->latency;
+		return 0;
 	__sync_fetch_and_add(&worst->sequence, 1);
 	worst->epoch = epoch;
 	worst->latency = latency;
@@ -126,17 +125,26 @@ static ALWAYS_INLINE u64 keep_longest(
 	worst->other_priority = READ(sample->other->prio);
 	bpf_probe_read_kernel(worst->name, sizeof(worst->name), sample->task->comm);
 	bpf_probe_read_kernel(worst->other_name, sizeof(worst->other_name), sample->other->comm);
-	worst->size = context ? bpf_get_stack(context, worst->stack, sizeof(worst->stack), 0) : 0;
-	__sync_fetch_and_add(&worst->sequence, 1);
-	return latency;
+	return 1;
 }
 
-/* The same of a set. */
+/* What had the CPU, of one that was kept. */
+static ALWAYS_INLINE void keep_code(struct worst *worst, void *context)
+{
+	worst->size = bpf_get_stack(context, worst->stack, sizeof(worst->stack), 0);
+	__sync_fetch_and_add(&worst->sequence, 1);
+}
+
+/* The same of a set; returns the longest. */
 static ALWAYS_INLINE u64 keep_longest_of(const struct sample *sample, u64 latency, u32 epoch, enum worst_set set)
 {
 	u32 place = (sample->cpu * WORST_SETS + set) * WORST_SLOTS + sample->slot;
 	struct worst *worst = bpf_map_lookup_elem(&worsts, &place);
-	return worst ? keep_longest(worst, sample, latency, epoch, sample->context) : 0;
+	if (!worst)
+		return 0;
+	if (keep_longest(worst, sample, latency, epoch))
+		keep_code(worst, sample->context);
+	return worst->latency;
 }
 
 /* Keeps a latency that may be the longest since the reset, or of the interval. */
@@ -295,8 +303,17 @@ static ALWAYS_INLINE u32 groups_of(const struct control *settings, struct task_s
 	return found;
 }
 
+/* Where the longest latency of this CPU, a group and a kind is kept. */
+static ALWAYS_INLINE struct worst *longest_of_group(const struct sample *sample, u32 number, u32 kind)
+{
+	u32 slot = kind == MISSED_TIMER ? sample->slot : kind;
+	u32 place = (sample->cpu * GROUPS + number) * WORST_SLOTS + slot;
+	return bpf_map_lookup_elem(&group_worsts, &place);
+}
+
 /*
- * Counts a latency for a group. CPUs do so at once, so it is done atomically; the longest is kept by each CPU.
+ * Counts a latency for a group; returns whether it is the longest. CPUs do so at once, so it is done atomically; the longest is kept by
+ * each CPU.
  *
  * A function that is not static is verified by itself, once, and lies out of the way of threads that are in no group. What it is given
  * are bytes to the verifier, no pointers.
@@ -315,18 +332,18 @@ NOINLINE int add_to_group(const struct sample *sample, u32 number, u32 kind)
 	if (count)
 		__sync_fetch_and_add(count, 1);
 	__sync_fetch_and_add(&group->sums[kind], latency);
-	u32 slot = kind == MISSED_TIMER ? sample->slot : kind;
-	place = (sample->cpu * GROUPS + number) * WORST_SLOTS + slot;
-	struct worst *worst = bpf_map_lookup_elem(&group_worsts, &place);
-	if (worst)
-		keep_longest(worst, sample, latency, settings->epoch, 0);
-	return 0;
+	struct worst *worst = longest_of_group(sample, number, kind);
+	return worst && keep_longest(worst, sample, latency, settings->epoch);
 }
 
-/* Counts what has ended, a bit for each kind, for the groups that the thread belongs to. As above. */
-NOINLINE int count_for_groups(const struct sample *sample, u32 kinds)
+/*
+ * Counts what has ended, a bit for each kind, for the groups that the thread belongs to; returns a bit for each group and kind of which it
+ * is the longest. As above.
+ */
+NOINLINE u64 count_for_groups(const struct sample *sample, u32 kinds)
 {
 	u32 zero = 0;
+	u64 longest = 0;
 	struct control *settings = bpf_map_lookup_elem(&control, &zero);
 	if (!sample || !settings)
 		return 0;
@@ -338,10 +355,31 @@ NOINLINE int count_for_groups(const struct sample *sample, u32 kinds)
 			continue;
 #pragma clang loop unroll(disable)
 		for (u32 kind = 0; kind < KINDS; kind++)
-			if (kinds >> kind & 1)
-				add_to_group(sample, number, kind);
+			if (kinds >> kind & 1 && add_to_group(sample, number, kind))
+				longest |= 1ull << (number * KINDS + kind);
 	}
-	return 0;
+	return longest;
+}
+
+/* The same, with the code of the longest. */
+static ALWAYS_INLINE void add_to_groups(const struct sample *sample, u32 kinds)
+{
+	if (!sample->settings->groups)
+		return;
+	/* To the verifier, a function that is given the sample may have changed it. */
+	void *context = sample->context;
+	u64 longest = count_for_groups(sample, kinds);
+	if (!longest)
+		return;
+#pragma clang loop unroll(disable)
+	for (u32 number = 0; number < GROUPS; number++) {
+#pragma clang loop unroll(disable)
+		for (u32 kind = 0; kind < KINDS; kind++, longest >>= 1) {
+			struct worst *worst = longest & 1 ? longest_of_group(sample, number, kind) : 0;
+			if (worst)
+				keep_code(worst, context);
+		}
+	}
 }
 
 /* Keeps a wake-up, as long as there is room. */
@@ -468,8 +506,7 @@ static ALWAYS_INLINE int expire(u64 *context, int soft)
 	sample.tid = READ(sample.task->pid);
 	count(processor, EXPIRED, soft);
 	add(MISSED_TIMER, &sample, sample.intended);
-	if (sample.settings->groups)
-		count_for_groups(&sample, 1u << MISSED_TIMER);
+	add_to_groups(&sample, 1u << MISSED_TIMER);
 	return 0;
 }
 
@@ -546,8 +583,7 @@ SECTION("tp_btf/sched_waking") int waking(u64 *arguments)
 	add(TIMER_WAKEUP_ALL, &sample, sample.intended);
 	add_to_thread(&sample);
 	keep(&sample);
-	if (sample.settings->groups)
-		count_for_groups(&sample, 1u << TIMER_WAKEUP_ALL);
+	add_to_groups(&sample, 1u << TIMER_WAKEUP_ALL);
 	return 0;
 }
 
@@ -592,10 +628,8 @@ static ALWAYS_INLINE void runs(struct processor *processor, struct wake *wake, s
 	}
 	add_to_thread(sample);
 	keep(sample);
-	if (!sample->settings->groups)
-		return;
 	u32 by_timer = 1u << TIMER_WAKEUP_ALL | (kind == WAKEUP) << TIMER_WAKEUP;
-	count_for_groups(sample, 1u << kind | (sample->intended ? by_timer : 0));
+	add_to_groups(sample, 1u << kind | (sample->intended ? by_timer : 0));
 }
 
 SECTION("tp_btf/sched_switch") int switched(u64 *arguments)

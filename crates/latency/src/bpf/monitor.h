@@ -147,7 +147,7 @@ struct worst {
 	s32 tid, priority;
 	s32 other_tid, other_priority; /* who had the CPU until then */
 	char name[16], other_name[16];
-	s64 size;     /* of the stack, in bytes; an error, or nobody looked: 0 or below */
+	s64 size;     /* of the stack, in bytes; an error: 0 or below */
 	u64 stack[WORST_DEPTH];
 };
 

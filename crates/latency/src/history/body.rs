@@ -1,15 +1,16 @@
 //! What was counted in a time, by CPU and kind, as bytes.
 //!
 //! ```text
-//! body    := 2 woken difference slept unseen  names  CPUs  jobs
+//! body    := 3 woken difference slept unseen  names  CPUs  jobs
 //! names   := number text…
 //! CPUs    := number (gap kinds cell…)…      gap: from the CPU before; kinds: a bit for each, a cell for each
 //! cell    := sum longest worst places       longest: nanoseconds × 4 + how it is known
-//! worst   := 0 | 1 end since… tid priority name, and the same of who had the CPU
-//! maxima  := 2 CPUs peaks                   of the CPUs' cells there is only the longest
+//! worst   := 0 | 1 end since… tid priority name, and the same of who had the CPU, code
+//! code    := number name…                  the functions that had the CPU, the innermost first
+//! maxima  := 3 CPUs peaks                   of the CPUs' cells there is only the longest
 //! ```
 //!
-//! Jobs and peaks are those of [`super::job`]; version 1 hasn't any. Numbers are those of [`super::bytes`], histograms those of [`super::places`]. An end is in nanoseconds since 1970; other
+//! Jobs and peaks are those of [`super::job`]; version 1 hasn't any. Versions 1 and 2 have no code. Numbers are those of [`super::bytes`], histograms those of [`super::places`]. An end is in nanoseconds since 1970; other
 //! times are how long before it, plus one, and 0 where there is none.
 
 use std::collections::BTreeMap;
@@ -25,9 +26,13 @@ use crate::{
     report::Maximum,
 };
 
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// The first with jobs.
 const WITH_JOBS: u64 = 2;
+/// The first with code.
+const WITH_CODE: u64 = 3;
+/// How many functions are kept of a stack: as many as are shown.
+pub const FUNCTIONS: usize = 3;
 /// More CPUs than Linux has.
 const MOST_CPUS: u64 = 65_536;
 
@@ -40,11 +45,13 @@ pub struct Longest {
     pub is: Maximum,
     /// Whose it was, where that is known; times are nanoseconds since 1970.
     pub worst: Option<RawWorst>,
+    /// The code that had the CPU: functions of the kernel's, the innermost first, [`FUNCTIONS`] at most.
+    pub code: Vec<String>,
 }
 
 impl Default for Longest {
     fn default() -> Self {
-        Self { ns: 0, is: Maximum::Exact, worst: None }
+        Self { ns: 0, is: Maximum::Exact, worst: None, code: Vec::new() }
     }
 }
 
@@ -112,15 +119,20 @@ impl Body {
 
     /// All of it, as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
+        self.to_bytes_of(VERSION)
+    }
+
+    fn to_bytes_of(&self, version: u64) -> Vec<u8> {
         let mut writer = Writer::default();
-        writer.number(VERSION);
+        writer.number(version);
         writer.number(self.woken);
         writer.signed(self.difference);
         writer.number(self.slept);
         writer.number(self.unseen);
         let worsts = self.cells.values().filter_map(|cell| cell.longest.worst.as_ref());
         let threads = worsts.flat_map(|it| [it.name.as_str(), it.other_name.as_str()]);
-        let mut names: Vec<&str> = threads.chain(self.jobs.names()).collect();
+        let functions = self.cells.values().flat_map(|cell| cell.longest.code.iter().map(String::as_str));
+        let mut names: Vec<&str> = threads.chain(functions).chain(self.jobs.names()).collect();
         names.sort_unstable();
         names.dedup();
         writer.number(names.len() as u64);
@@ -129,9 +141,14 @@ impl Body {
             writer.number(cell.sum);
             write_longest(writer, &cell.longest);
             write_worst(writer, cell.longest.worst.as_ref(), &names);
+            if version >= WITH_CODE && cell.longest.worst.is_some() {
+                write_code(writer, &cell.longest.code, &names);
+            }
             cell.places.write(writer);
         });
-        self.jobs.write(&mut writer, &names);
+        if version >= WITH_JOBS {
+            self.jobs.write(&mut writer, &names);
+        }
         writer.into_bytes()
     }
 
@@ -154,7 +171,9 @@ impl Body {
             cell.sum = cell.sum.saturating_add(reader.number()?);
             let (ns, is) = read_longest(reader)?;
             let worst = read_worst(reader, ns, &names)?;
-            cell.longest.merge(Longest { ns, is, worst });
+            let has_code = version >= WITH_CODE && worst.is_some();
+            let code = if has_code { read_code(reader, &names)? } else { Vec::new() };
+            cell.longest.merge(Longest { ns, is, worst, code });
             cell.places.add_written(reader)
         })?;
         if version >= WITH_JOBS {
@@ -288,6 +307,10 @@ fn read_longest(reader: &mut Reader<'_>) -> Result<(u64, Maximum), Damaged> {
     Ok((number >> 2, is))
 }
 
+fn number_of(name: &str, names: &[&str]) -> u64 {
+    names.binary_search(&name).unwrap_or(0) as u64
+}
+
 fn write_worst(writer: &mut Writer, worst: Option<&RawWorst>, names: &[&str]) {
     writer.number(worst.is_some().into());
     let Some(worst) = worst else { return };
@@ -295,16 +318,30 @@ fn write_worst(writer: &mut Writer, worst: Option<&RawWorst>, names: &[&str]) {
     for time in [worst.intended, worst.fired, worst.woken] {
         writer.number(if time == 0 { 0 } else { worst.end.saturating_sub(time).saturating_add(1) });
     }
-    let of_name = |name: &String| names.binary_search(&name.as_str()).unwrap_or(0) as u64;
     let threads = [
-        (worst.tid, worst.priority, of_name(&worst.name)),
-        (worst.other_tid, worst.other_priority, of_name(&worst.other_name)),
+        (worst.tid, worst.priority, number_of(&worst.name, names)),
+        (worst.other_tid, worst.other_priority, number_of(&worst.other_name, names)),
     ];
     for (tid, priority, name) in threads {
         writer.number(tid.into());
         writer.signed(priority.into());
         writer.number(name);
     }
+}
+
+fn write_code(writer: &mut Writer, code: &[String], names: &[&str]) {
+    let code = code.get(..FUNCTIONS).unwrap_or(code);
+    writer.number(code.len() as u64);
+    code.iter().for_each(|function| writer.number(number_of(function, names)));
+}
+
+fn read_code(reader: &mut Reader<'_>, names: &[String]) -> Result<Vec<String>, Damaged> {
+    let mut code = Vec::new();
+    for _ in 0..reader.up_to(FUNCTIONS as u64, "more code than is kept")? {
+        let name = names.get(reader.number()? as usize).ok_or(Damaged("a function that isn't there"))?;
+        code.push(name.clone());
+    }
+    Ok(code)
 }
 
 fn read_worst(reader: &mut Reader<'_>, latency: u64, names: &[String]) -> Result<Option<RawWorst>, Damaged> {
@@ -336,7 +373,7 @@ fn read_worst(reader: &mut Reader<'_>, latency: u64, names: &[String]) -> Result
         other_priority,
         name,
         other_name,
-        // Addresses are those of a start of the machine's.
+        // Addresses are those of a start of the machine's: functions are kept by their names.
         stack: Vec::new(),
     }))
 }
@@ -384,7 +421,9 @@ mod tests {
                 let ns = dice.below(20_000_000);
                 let is = [Maximum::Exact, Maximum::Below, Maximum::AtLeast][dice.below(3) as usize];
                 let worst = (is == Maximum::Exact).then(|| worst(dice, ns));
-                cell.longest = Longest { ns, is, worst };
+                let functions = if worst.is_some() { dice.below(1 + FUNCTIONS as u64) } else { 0 };
+                let code = (0..functions).map(|_| format!("function_{}", dice.below(9))).collect();
+                cell.longest = Longest { ns, is, worst, code };
                 body.cells.insert((cpu as u32 * 3, kind), cell);
             }
         }
@@ -490,19 +529,30 @@ mod tests {
     }
 
     #[test]
-    fn what_the_first_version_wrote_is_read() {
+    fn what_earlier_versions_wrote_is_read() {
         let mut dice = Dice::new(4);
-        let body = Body { jobs: JobsBody::default(), ..random(&mut dice) };
-        // It had no jobs at the end: here these are three zeros, and one.
-        let first = |mut bytes: Vec<u8>, zeros: usize| {
-            bytes[0] = 1;
-            assert!(bytes.ends_with(&[0; 3][..zeros]));
-            bytes.truncate(bytes.len() - zeros);
-            bytes
-        };
-        assert_eq!(read(&first(body.to_bytes(), 3)).as_ref(), Ok(&body));
+        let mut body = random(&mut dice);
+        assert_eq!(read(&body.to_bytes()).as_ref(), Ok(&body));
+        let has_code = body.cells.values().filter(|cell| !cell.longest.code.is_empty()).count();
+        assert!(has_code > 0);
+        // What was written before is read with what comes later.
+        let mut both = read(&body.to_bytes_of(2)).unwrap();
+        both.add_bytes(&body.to_bytes()).unwrap();
+        assert_eq!(
+            both.cells.values().filter(|cell| !cell.longest.code.is_empty()).count(),
+            0,
+            "the first one stays"
+        );
+        body.cells.values_mut().for_each(|cell| cell.longest.code.clear());
+        assert_eq!(read(&body.to_bytes_of(2)).as_ref(), Ok(&body));
+        body.jobs = JobsBody::default();
+        assert_eq!(read(&body.to_bytes_of(1)).as_ref(), Ok(&body));
+        // The first one's maxima had no jobs at the end, which are a zero here.
+        let mut maxima = body.maxima(&BTreeMap::new());
+        maxima[0] = 1;
+        assert_eq!(maxima.pop(), Some(0));
         let mut count = 0;
-        read_maxima(&first(body.maxima(&BTreeMap::new()), 1), |_| count += 1).unwrap();
+        read_maxima(&maxima, |_| count += 1).unwrap();
         assert_eq!(count, body.cells.len());
     }
 

@@ -6,12 +6,13 @@ use tompion_os::{boottime_ns, monotonic_ns, realtime_ns};
 
 use super::{
     Error,
-    body::{Body, Cell, Cells, Longest},
+    body::{Body, Cell, Cells, FUNCTIONS, Longest},
     job::JobsBody,
     places::{Places, bounds},
     store::{self, Counters, Event, EventKind, FIVE_MINUTES, Fact, Failure, Incident, Row, Store},
 };
 use crate::{
+    code::Names,
     kinds::Kind,
     memory::{Memory, RawWorst},
     monitor::Monitor,
@@ -79,6 +80,7 @@ pub struct Keeper {
     /// What was seen of jobs and isn't written yet. It lives as long as this process, because nobody hears programs when it has
     /// ended.
     jobs: JobsBody,
+    names: Names,
 }
 
 impl Keeper {
@@ -108,6 +110,7 @@ impl Keeper {
             written_ns: written.map_or(looked.realtime, |counters| counters.realtime),
             seen: None,
             jobs: JobsBody::default(),
+            names: Names::default(),
         })
     }
 
@@ -166,7 +169,7 @@ impl Keeper {
             let ahead = realtime_ns().saturating_sub(monotonic_ns());
             self.jobs.merge(JobsBody::new(&jobs.take_recent(), ahead));
         }
-        let jobs = &self.jobs;
+        let (jobs, names) = (&self.jobs, &mut self.names);
         let (memory, balance) = (monitor.memory(), monitor.balance());
         let now = self.store.change(|transaction| {
             let begun = memory.begun();
@@ -183,6 +186,7 @@ impl Keeper {
             let known = before.as_ref().filter(|it| it.boot == boot && it.begun == begun);
             let (now, longest, counters) = take(memory, known);
             let mut row = row(memory, known, (&now, &counters), &longest);
+            tell_code(&mut row.body.cells, names);
             row.system = system;
             row.body.woken = balance.woken.saturating_sub(known.map_or(0, |it| it.woken));
             row.body.difference = balance.difference;
@@ -290,12 +294,32 @@ fn longest_of(last: usize, kept: Option<&RawWorst>, ahead: u64) -> Longest {
             woken: on_the_day(kept.woken),
             ..kept.clone()
         };
-        return Longest { ns: kept.latency, is: Maximum::Exact, worst: Some(worst) };
+        return Longest { ns: kept.latency, is: Maximum::Exact, worst: Some(worst), code: Vec::new() };
     }
     match end {
-        u64::MAX => Longest { ns: begin, is: Maximum::AtLeast, worst: None },
-        _ => Longest { ns: end, is: Maximum::Below, worst: None },
+        u64::MAX => Longest { ns: begin, is: Maximum::AtLeast, ..Longest::default() },
+        _ => Longest { ns: end, is: Maximum::Below, ..Longest::default() },
     }
+}
+
+/// Which code had the CPU, by names: addresses are those of a start of the machine's. Where in a function it was is left out, because
+/// names that are the same are kept once.
+fn tell_code(cells: &mut Cells, names: &mut Names) {
+    names.name(cells.values_mut().map(|cell| {
+        let Longest { worst, code, .. } = &mut cell.longest;
+        (worst.as_ref().map_or(&[][..], |worst| &worst.stack), code)
+    }));
+    for code in cells.values_mut().map(|cell| &mut cell.longest.code) {
+        code.truncate(FUNCTIONS);
+        code.iter_mut().for_each(|function| *function = without_place(function));
+    }
+}
+
+/// `ext4_map_blocks+0x1f0 [ext4]` without the number.
+fn without_place(function: &str) -> String {
+    let (name, rest) = function.split_once('+').unwrap_or((function, ""));
+    let module = rest.split_once(' ').map_or(String::new(), |(_, module)| format!(" {module}"));
+    format!("{name}{module}")
 }
 
 /// What happened since the last row.
@@ -348,7 +372,7 @@ mod tests {
         assert_eq!((exact.ns, exact.is), (17_300, Maximum::Exact));
         let worst = exact.worst.unwrap();
         assert_eq!((worst.end, worst.woken, worst.intended), (9050, 8050, 0));
-        let below = Longest { ns: 18_000, is: Maximum::Below, worst: None };
+        let below = Longest { ns: 18_000, is: Maximum::Below, ..Longest::default() };
         assert_eq!(longest_of(17, Some(&kept(16_999)), 50), below);
         assert_eq!(longest_of(17, None, 50), below);
         let at_least = longest_of(10_241, None, 0);

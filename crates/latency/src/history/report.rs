@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{
-    body::Body,
+    body::{self, Body},
     job::{JobCell, JobsBody, LongestResponse, us},
     period::{Coverage, Period, Start, System},
     store::{Event, Incident},
@@ -144,9 +144,9 @@ impl Period {
         let Body { woken, difference, slept, unseen, cells, jobs } = self.body;
         let mut cpus: BTreeMap<u32, BTreeMap<Kind, KindReport>> = BTreeMap::new();
         for ((cpu, kind), cell) in cells {
-            let worst = cell.longest.worst.as_ref().map(|worst| Late::new(worst, 0));
-            let longest = (cell.longest.ns, cell.longest.is);
-            if let Some(report) = KindReport::of(cell.places.histogram(), cell.sum, longest, worst) {
+            let body::Longest { ns, is, worst, code } = cell.longest;
+            let worst = worst.map(|worst| Late { code, ..Late::new(&worst, 0) });
+            if let Some(report) = KindReport::of(cell.places.histogram(), cell.sum, (ns, is), worst) {
                 cpus.entry(cpu).or_default().insert(kind, report);
             }
         }

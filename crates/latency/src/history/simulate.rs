@@ -81,6 +81,26 @@ const JOBS: [JobShape; 4] = [
     JobShape { name: "camera:frame", hertz: 30, usual: 2_500_000, deadline: 33_000_000 },
 ];
 
+/// Functions in which a CPU is held.
+const CODE: [&str; 16] = [
+    "finish_task_switch.isra.0",
+    "_raw_spin_unlock_irqrestore",
+    "try_to_wake_up",
+    "ext4_map_blocks [ext4]",
+    "blk_mq_submit_bio",
+    "process_one_work",
+    "worker_thread",
+    "kmem_cache_alloc_noprof",
+    "do_syscall_64",
+    "exit_to_user_mode_loop",
+    "rcu_read_unlock_special",
+    "__handle_mm_fault",
+    "tcp_sendmsg_locked",
+    "virtqueue_add_split [virtio_ring]",
+    "cpuidle_enter_state",
+    "smp_call_function_many_cond",
+];
+
 impl Machine {
     /// The same each time.
     pub const fn new(cpus: u32, begin: u64) -> Self {
@@ -207,6 +227,14 @@ impl Machine {
             other_name: other_name.into(),
             stack: Vec::new(),
         };
-        Cell { sum, longest: Longest { ns, is: Maximum::Exact, worst: Some(worst) }, places }
+        // An idle CPU has no code; of others there are a few places that hold it again and again.
+        let code = match worst.other_tid {
+            0 => Vec::new(),
+            _ => {
+                let first = dice.below(CODE.len() as u64) as usize;
+                CODE.iter().cycle().skip(first).take(3).map(|function| (*function).to_owned()).collect()
+            }
+        };
+        Cell { sum, longest: Longest { ns, is: Maximum::Exact, worst: Some(worst), code }, places }
     }
 }
