@@ -30,6 +30,7 @@ mod monitor_history;
 mod monitor_incidents;
 mod monitor_jobs;
 mod monitor_service;
+mod monitor_two;
 mod plugins;
 mod preload;
 mod preload_func;

@@ -5,6 +5,10 @@ use std::{
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -20,21 +24,35 @@ use crate::{
 const NAME: &str = "late-cli";
 
 /// Has a real-time thread of that name sleep, again and again, until something is so.
-fn sleep_until(what: &str, is_so: impl Fn() -> bool + Send + 'static) {
+fn sleep_until(what: &str, is_so: impl FnMut() -> bool) {
     sleep_as(NAME, what, is_so);
 }
 
-/// The same by another name: tests run side by side, and a monitor hears the threads of all.
-fn sleep_as(name: &str, what: &str, is_so: impl Fn() -> bool + Send + 'static) {
+/// The same by another name: tests run side by side, and a monitor hears the threads of all. The thread itself does nothing but sleep:
+/// one that looks at folders waits for disks and locks, too, and is woken by no timer then.
+fn sleep_as(name: &str, what: &str, is_so: impl FnMut() -> bool) {
+    let is_over = Over::default();
+    let over = is_over.0.clone();
     let sleeper = thread::Builder::new().name(name.into()).spawn(move || {
         tompion_os::run_fifo(60).expect("a real-time priority");
-        let begun = Instant::now();
-        while !is_so() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "it never came");
+        while !over.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_millis(1));
         }
     });
-    sleeper.expect("a thread").join().unwrap_or_else(|_| panic!("{what}"));
+    let sleeper = sleeper.expect("a thread");
+    wait_until(what, is_so);
+    drop(is_over);
+    sleeper.join().expect("a thread that sleeps");
+}
+
+/// Ends a thread, also when the test fails.
+#[derive(Default)]
+struct Over(Arc<AtomicBool>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 pub fn folders(parent: &Path) -> Vec<PathBuf> {
@@ -94,16 +112,10 @@ fn no_more_folders_are_kept_than_were_asked_for() {
     fs::create_dir(parent.join("tompion-incident-of-somebody")).unwrap();
     let arguments = ["--threshold", "fewer-cli=10ns", "--pause", "0s", "--most", "4", "--keep", "2"];
     let mut command = own.monitor(&arguments);
-    let catcher = start(command.arg("--incidents").arg(&parent));
+    let mut catcher = start(command.arg("--incidents").arg(&parent));
     let looked_at = parent.clone();
-    let ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let has_ended = ended.clone();
-    let sleeper = thread::spawn(move || {
-        sleep_as("fewer-cli", "four folders", move || has_ended.load(std::sync::atomic::Ordering::Relaxed));
-    });
+    sleep_as("fewer-cli", "four folders", || catcher.try_wait().unwrap().is_some());
     let finished = finish(catcher, "monitor --keep").succeeded();
-    ended.store(true, std::sync::atomic::Ordering::Relaxed);
-    sleeper.join().unwrap();
     assert!(finished.err.contains("4 incidents kept of "), "{}", finished.err);
     let told: Vec<&str> =
         finished.out.lines().filter_map(|line| line.split_once(": ")).map(|line| line.0).collect();

@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command},
+    process::{Child, Command, Stdio},
 };
 
 use rustix::process::Signal;
@@ -45,16 +45,21 @@ fn end(server: Child) {
     finish(server, "monitor --listen --job").succeeded();
 }
 
+fn report(url: &str) -> Value {
+    serde_json::from_str(&fetch(url, "/api/report")).expect("JSON")
+}
+
+/// Whether jobs of these names have so many activations.
+fn have(report: &Value, names: &[&str], activations: u64) -> bool {
+    let jobs = report["jobs"]["jobs"].as_array().expect("jobs");
+    let is_there = |job: &Value, name: &str| job["name"] == name && job["activations"] == activations;
+    names.iter().all(|name| jobs.iter().any(|job| is_there(job, name)))
+}
+
 /// The report in which jobs of these names have all their activations.
 fn whole_report(url: &str, names: &[&str]) -> Value {
-    let get = || -> Value { serde_json::from_str(&fetch(url, "/api/report")).expect("JSON") };
-    let is_whole = |report: &Value| {
-        let jobs = report["jobs"]["jobs"].as_array().expect("jobs");
-        let is_there = |job: &Value, name: &str| job["name"] == name && job["activations"] == ACTIVATIONS;
-        names.iter().all(|name| jobs.iter().any(|job| is_there(job, name)))
-    };
-    wait_until("all activations", || is_whole(&get()));
-    get()
+    wait_until("all activations", || have(&report(url), names, ACTIVATIONS));
+    report(url)
 }
 
 fn job<'a>(report: &'a Value, name: &str) -> &'a Value {
@@ -73,9 +78,10 @@ fn holds(job: &Value) {
     assert!((parts.iter().sum::<f64>() - number(&longest["response_us"])).abs() < 1.0, "{job}");
     assert_eq!(job["response"]["max_us"], longest["response_us"], "{job}");
     assert!(number(&job["response"]["p50_us"]) < 400_000.0, "{job}");
-    // Nobody saw how the first ones woke up, until the monitor had heard of the thread; the others slept until a time.
+    // Nobody saw how the first one woke up, before the monitor had heard of the thread; the others slept until a time. While some
+    // processes run, the kernel of a test's machine starts no program: on a busy one that was a sixth of them.
     let released = |by: &str| job["released_by"][by].as_u64().unwrap_or(0);
-    assert!(released("timer") >= ACTIVATIONS / 3 - 10, "{job}");
+    assert!(released("timer") >= ACTIVATIONS / 2, "{job}");
     assert_eq!(released("timer") + released("begin") + released("wake-up"), ACTIVATIONS, "{job}");
 }
 
@@ -88,13 +94,22 @@ fn run_program(program: &Path) {
     run(&mut Command::new(program)).succeeded();
 }
 
+/// The same. The monitor hears of its first activation before the others: on a busy machine that takes as long as many of them.
+fn run_heard(program: &Path, url: &str, names: &[&str]) {
+    let mut child = Command::new(program).arg("heard").stdin(Stdio::piped()).spawn().expect("the program");
+    wait_until("the first activation", || have(&report(url), names, 1));
+    // Its input ends, and it goes on.
+    drop(child.stdin.take());
+    assert!(child.wait().expect("its end").success());
+}
+
 #[test]
 fn each_activation_of_a_job_is_held_against_its_deadline() {
     let Some(own) = Own::new("jobs") else { return };
     let workshop = Workshop::new();
     let program = program(&workshop, "whole");
     let (server, url) = serve(&own, &["motor:whol*"]);
-    run_program(&program);
+    run_heard(&program, &url, &["motor:whole"]);
     let heard = whole_report(&url, &["motor:whole"]);
     holds(job(&heard, "motor:whole"));
     let jobs = &heard["jobs"];
@@ -137,7 +152,7 @@ fn functions_of_programs_that_say_nothing_are_jobs() {
     let wish = format!("cycle={}:on_cycle,deadline=400ms", program.display());
     // One that the program tells of itself is there beside it.
     let (server, url) = serve(&own, &[&wish, "motor:probed"]);
-    run_program(&program);
+    run_heard(&program, &url, &["cycle", "motor:probed"]);
     let report = whole_report(&url, &["cycle", "motor:probed"]);
     holds(job(&report, "cycle"));
     holds(job(&report, "motor:probed"));

@@ -1,9 +1,11 @@
 /*
  * A periodic job that is late twice, on purpose: 300 activations, 1 ms from one to the next. It waits until somebody watches it.
- * Each test has one of its own name (-DJOB=name), because monitors hear all programs.
+ * Each test has one of its own name (-DJOB=name), because monitors hear all programs. With an argument, it goes on behind the first
+ * activation when its input ends: who watches knows the thread by then.
  */
 #include <sched.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,7 +36,7 @@ __attribute__((noinline)) void on_cycle(int number)
         usleep(450 * 1000);
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
     struct sched_param urgent = {.sched_priority = 50};
     struct timespec next;
@@ -49,7 +51,10 @@ int main(void)
         clock_gettime(CLOCK_MONOTONIC, &next);
         sleep_until(&next, MILLISECOND);
         on_cycle(number);
+        if (number == 0 && count > 1)
+            (void)getchar();
     }
+    (void)arguments;
     TOMPION_EVENT(motor, done, (i32, deadline, 0));
     return 0;
 }
