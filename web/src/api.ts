@@ -11,7 +11,7 @@ import type {
   TraceInfo,
   WireArrows,
   WireNotes,
-  WireTrack,
+  WireTracks,
 } from "./wire";
 
 type Parameters = Record<string, string | number | undefined>;
@@ -92,7 +92,7 @@ export interface EventQuery extends Stretch {
 
 export const api = {
   trace: () => get<TraceInfo>("trace"),
-  tracks: (again = false) => get<{ tracks: WireTrack[] }>("tracks", asked(again)),
+  tracks: (again = false) => get<WireTracks>("tracks", asked(again)),
   at: (lane: number, time: number, near: number) => get<Interval & { none?: boolean }>("at", { lane, time, near }),
   step: (lane: number, time: number, dir: 1 | -1) =>
     get<{ begin?: number; end?: number; none?: boolean }>("step", { lane, time, dir }),

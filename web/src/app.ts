@@ -1,7 +1,8 @@
 // What the page knows, and whom it tells when that changes.
 
 import { api, reason, Refused, type Stretch } from "./api";
-import { PALETTES, type Palette, type Theme } from "./colours";
+import { Channel } from "./channel";
+import { type Palette, paletteOf, type Theme } from "./colours";
 import type { Reading } from "./reading";
 import { Tiles } from "./tiles";
 import { type Clock, type ClockBase, grouped } from "./time";
@@ -107,7 +108,8 @@ export class App {
   cursor: number | null = null;
   private readonly listeners = new Map<Topic, (() => void)[]>();
   private drawAsked = false;
-  private drawer: () => void = () => {};
+  /** Who draws, once there is something to be drawn. */
+  private drawer: (() => void) | null = null;
   private selection = 0;
   /** The notes that are kept, as they were read or written last; no version before they were. */
   private keptNotes: { version: string | null; keys: Set<string> } = { version: null, keys: new Set() };
@@ -116,11 +118,12 @@ export class App {
 
   constructor() {
     this.view = new View(() => this.draw());
-    this.tiles = new Tiles(new Worker(new URL("./worker.ts", import.meta.url), { type: "module" }), () => this.draw());
+    const worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
+    this.tiles = new Tiles(new Channel(worker), () => this.draw());
   }
 
   get palette(): Palette {
-    return PALETTES[this.theme];
+    return paletteOf(this.theme);
   }
 
   get clockBase(): ClockBase {
@@ -141,15 +144,17 @@ export class App {
   /** Who draws a frame. */
   drawnBy(drawer: () => void): void {
     this.drawer = drawer;
+    this.draw();
   }
 
   /** Asks for a frame; more than one in a frame's time are one. */
   draw(): void {
-    if (this.drawAsked) return;
+    const { drawer } = this;
+    if (this.drawAsked || drawer === null) return;
     this.drawAsked = true;
     requestAnimationFrame(() => {
       this.drawAsked = false;
-      this.drawer();
+      drawer();
     });
   }
 

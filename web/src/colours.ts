@@ -265,7 +265,12 @@ function make(theme: Theme): Palette {
   };
 }
 
-export const PALETTES: Record<Theme, Palette> = { light: make("light"), dark: make("dark") };
+const made: Partial<Record<Theme, Palette>> = {};
+
+/** A theme's colours. They are made when they are asked for: a page has one theme, and shows itself as soon as it can. */
+export function paletteOf(theme: Theme): Palette {
+  return (made[theme] ??= make(theme));
+}
 
 /** How light a packed colour is, from 0 to 1. */
 export function luminance(colour: Packed): number {

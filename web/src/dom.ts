@@ -58,6 +58,39 @@ export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
   return element as T;
 }
 
+/** Gives an element a text; where it has that already, the browser need not lay it out anew. */
+export function setText(element: Element, text: string): void {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** How large an element is, in pixels: to ask it in each frame would have the browser lay out the page anew. */
+export class Size {
+  private known = { width: 0, height: 0 };
+
+  constructor(
+    private readonly element: HTMLElement,
+    changed: () => void,
+  ) {
+    new ResizeObserver(() => {
+      this.known = { width: 0, height: 0 };
+      changed();
+    }).observe(element);
+  }
+
+  private get size(): { width: number; height: number } {
+    if (this.known.width === 0) this.known = { width: Math.max(1, this.element.clientWidth), height: Math.max(1, this.element.clientHeight) };
+    return this.known;
+  }
+
+  get width(): number {
+    return this.size.width;
+  }
+
+  get height(): number {
+    return this.size.height;
+  }
+}
+
 /** A text cut in the middle of nowhere helps nobody: at most so many characters, then an ellipsis. */
 export function shorten(text: string, most: number): string {
   return text.length <= most ? text : `${text.slice(0, most - 1)}…`;

@@ -86,7 +86,7 @@ export async function savePicture(app: App): Promise<void> {
   if (drawing === null) return;
   drawing.fillStyle = app.palette.ground;
   drawing.fillRect(0, 0, canvas.width, canvas.height);
-  for (const [source, y] of [[ruler, 0], [byId<HTMLCanvasElement>("lanes"), top], [byId<HTMLCanvasElement>("overlay"), top]] as const) {
+  for (const [source, y] of [[ruler, 0], [byId<HTMLCanvasElement>("lanes"), top]] as const) {
     drawing.drawImage(source, left * ratio, y * ratio);
   }
   drawing.scale(ratio, ratio);

@@ -2,6 +2,7 @@
 
 import { api, reason } from "./api";
 import { App } from "./app";
+import type { Channel } from "./channel";
 import type { Theme } from "./colours";
 import { Detail } from "./detail";
 import { byId, fill } from "./dom";
@@ -21,7 +22,7 @@ import { Search } from "./search";
 import { Selection } from "./statistics";
 import { Timeline } from "./timeline";
 import { Tooltip } from "./tooltip";
-import type { TraceInfo } from "./wire";
+import type { TraceInfo, WireTrack } from "./wire";
 
 const POLL = 1000;
 /** The same while a trace is read for the first time: what is looked at is read first. */
@@ -59,8 +60,10 @@ class Page {
   private readonly flame = new Flame(this.app);
   private readonly finder = new Finder(this.app);
   private readonly tooltip = new Tooltip(this.app);
-  private readonly overview: Worker;
+  private readonly overview: Channel;
   private linkTimer = 0;
+  /** When the last frame was drawn. */
+  private drawn = 0;
   private failures = 0;
   /** What was said of boxes that couldn't be had. */
   private missing = "";
@@ -105,7 +108,6 @@ class Page {
       });
     }
     listen(parts);
-    app.drawnBy(() => this.frame());
     app.on("shift", () => void this.minimap.refresh(this.overview));
     app.on("tracks", () => link.resume(app));
     window.addEventListener("hashchange", () => {
@@ -124,11 +126,23 @@ class Page {
     this.minimap.paint();
     this.tooltip.show();
     this.flame.viewMoved();
+    this.mark("settled", String(this.timeline.settled));
+    this.mark("level", String(this.timeline.level));
+    this.drawn = performance.now();
+    this.linkTimer ||= window.setTimeout(() => this.linkSoon(), LINK_DELAY);
+  }
+
+  /** Says of the page what tests look for. */
+  private mark(what: string, value: string): void {
     const state = document.documentElement.dataset;
-    state["settled"] = String(this.timeline.settled);
-    state["level"] = String(this.timeline.level);
-    window.clearTimeout(this.linkTimer);
-    this.linkTimer = window.setTimeout(() => this.writeLink(), LINK_DELAY);
+    if (state[what] !== value) state[what] = value;
+  }
+
+  /** Writes the link when nothing moves any more. */
+  private linkSoon(): void {
+    const left = this.drawn + LINK_DELAY - performance.now();
+    this.linkTimer = left > 1 ? window.setTimeout(() => this.linkSoon(), left) : 0;
+    if (this.linkTimer === 0) this.writeLink();
   }
 
   /** Says why boxes are not there, for as long as they aren't. */
@@ -182,9 +196,7 @@ class Page {
     const given = link.read(location.hash);
     if (location.hash === "#png") this.hold();
     try {
-      // In this order: tracks that are older than what says that all is known would never be asked for again.
-      app.info = await api.trace();
-      app.tracks.add((await api.tracks()).tracks);
+      app.tracks.add(await this.open());
     } catch (failure) {
       this.fail(reason(failure));
       return;
@@ -200,10 +212,20 @@ class Page {
     link.restore(app, given);
     // What is in sight is asked for before the first frame is drawn, which a browser that is just begun lets wait.
     this.timeline.look();
+    app.drawnBy(() => this.frame());
     document.documentElement.dataset["loaded"] = "true";
     void this.minimap.refresh(this.overview);
     void this.loadNotes();
     this.poll();
+  }
+
+  /** Asks what is open; its tracks. The page's HTML has the browser ask for both while it reads this script. */
+  private async open(): Promise<WireTrack[]> {
+    const [info, { tracks, generation, progress = 0 }] = await Promise.all([api.trace(), api.tracks()]);
+    this.app.info = info;
+    // Tracks that are older than what says that all is known would never be asked for again.
+    const isOld = generation !== info.generation || (info.progress >= 1 && progress < 1);
+    return isOld ? (await api.tracks()).tracks : tracks;
   }
 
   /** For a picture, the page has the picture's size: a browser without a window gives it that only when it takes it. */

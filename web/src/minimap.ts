@@ -1,7 +1,8 @@
 // The whole trace in a strip: how dense it is, where something was lost, and which part the screen shows.
 
 import type { App } from "./app";
-import { byId, context, fitCanvas } from "./dom";
+import type { Channel } from "./channel";
+import { byId, context, fitCanvas, Size } from "./dom";
 import { collectBins } from "./reading";
 import { RETRY, TILE_PIXELS, tileSpan } from "./tiles";
 import type { LaneData, LanesAnswer } from "./worker";
@@ -17,10 +18,16 @@ export class Minimap {
   private bins: { events: Float64Array; lost: Float64Array; over: Float64Array } | null = null;
   private range = { begin: 0, end: 1 };
   private asked = "";
+  private readonly size: Size;
+  /** The density as it was drawn last, and what it was drawn of. */
+  private picture: { canvas: OffscreenCanvas; of: string } | null = null;
+  /** Counts up with each answer. */
+  private answers = 0;
   /** The number of the last request: below zero, where no tile's are. */
   private last = 0;
 
   constructor(private readonly app: App) {
+    this.size = new Size(this.canvas.parentElement ?? this.canvas, () => app.draw());
     this.canvas.addEventListener("pointerdown", (event) => this.press(event));
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
     this.canvas.addEventListener("dblclick", () => app.view.go(app.view.whole()));
@@ -31,7 +38,7 @@ export class Minimap {
   }
 
   private get width(): number {
-    return Math.max(1, this.canvas.parentElement?.clientWidth ?? 1);
+    return this.size.width;
   }
 
   private timeAt(x: number): number {
@@ -45,7 +52,7 @@ export class Minimap {
   }
 
   /** Asks for the density of the whole trace, when it has changed. */
-  async refresh(worker: Worker): Promise<void> {
+  async refresh(worker: Channel): Promise<void> {
     const { info, tracks, tiles } = this.app;
     const lanes = [...tracks.laneKind.values()].filter((lane) => lane.kind === "density").map((lane) => lane.id);
     const wanted = `${info.begin}:${info.end}:${tiles.generation}:${lanes.length}`;
@@ -74,13 +81,14 @@ export class Minimap {
     this.app.draw();
   }
 
-  private ask(worker: Worker, path: string): Promise<LanesAnswer> {
+  private ask(worker: Channel, path: string): Promise<LanesAnswer> {
     const request = (this.last -= 1);
     const answer = new Promise<LanesAnswer>((resolve) => {
-      const take = (event: MessageEvent<LanesAnswer>): void => {
-        if (event.data.request !== request) return;
+      const take = (event: Event): void => {
+        const { data } = event as MessageEvent<LanesAnswer>;
+        if (data.request !== request) return;
         worker.removeEventListener("message", take);
-        resolve(event.data);
+        resolve(data);
       };
       worker.addEventListener("message", take);
     });
@@ -103,6 +111,7 @@ export class Minimap {
       });
     }
     this.bins = bins;
+    this.answers += 1;
   }
 
   paint(): void {
@@ -111,7 +120,7 @@ export class Minimap {
     fitCanvas(this.canvas, width, HEIGHT);
     const drawing = context(this.canvas);
     drawing.clearRect(0, 0, width, HEIGHT);
-    this.density(drawing);
+    if (this.bins !== null) drawing.drawImage(this.drawn(), 0, 0, width, HEIGHT);
     const [left, right] = [this.xOf(view.begin), this.xOf(view.end)];
     drawing.fillStyle = palette.theme === "light" ? "#f5f3ee" : "#191e25";
     drawing.globalAlpha = 0.72;
@@ -130,8 +139,23 @@ export class Minimap {
     for (const x of [left, left + shown]) drawing.fillRect(x - 2, HEIGHT / 2 - 8, 4, 16);
   }
 
-  private density(drawing: CanvasRenderingContext2D): void {
-    const bins = this.bins;
+  /** The density, which is drawn anew only when it is another one: it has a thousand bars. */
+  private drawn(): OffscreenCanvas {
+    const { app, width } = this;
+    const { begin, end } = app.view.whole();
+    const of = [this.answers, begin, end, width, devicePixelRatio, app.theme].join();
+    if (this.picture?.of !== of) {
+      const canvas = new OffscreenCanvas(Math.round(width * devicePixelRatio), Math.round(HEIGHT * devicePixelRatio));
+      const drawing = canvas.getContext("2d");
+      drawing?.scale(devicePixelRatio, devicePixelRatio);
+      if (drawing !== null) this.density(drawing);
+      this.picture = { canvas, of };
+    }
+    return this.picture.canvas;
+  }
+
+  private density(drawing: OffscreenCanvasRenderingContext2D): void {
+    const { bins } = this;
     if (bins === null) return;
     const { palette } = this.app;
     const most = bins.events.reduce((max, value) => Math.max(max, value), 1);

@@ -14,6 +14,7 @@ interface NameRow {
   pin: HTMLButtonElement;
   shown: string;
   track: number;
+  y: number;
 }
 
 export class Names {
@@ -21,6 +22,9 @@ export class Names {
   private readonly bar = byId("scrollbar");
   private readonly thumb = byId("thumb");
   private readonly rows: NameRow[] = [];
+  /** The row that the keyboard is on. */
+  private active = -1;
+  private thumbAt = "";
 
   constructor(
     private readonly app: App,
@@ -61,17 +65,20 @@ export class Names {
       if (row !== undefined) row.root.hidden = true;
     }
     const at = placed.findIndex(({ row, pinned }) => row.track.id === this.app.current && !pinned);
-    if (at < 0) this.root.removeAttribute("aria-activedescendant");
-    else this.root.setAttribute("aria-activedescendant", `track-row-${at}`);
+    if (at !== this.active) {
+      this.active = at;
+      if (at < 0) this.root.removeAttribute("aria-activedescendant");
+      else this.root.setAttribute("aria-activedescendant", `track-row-${at}`);
+    }
     const { tracks, scroll } = this.app;
     const room = this.timeline.height - this.timeline.divider;
     const needed = tracks.height > room;
     this.bar.hidden = !needed;
     if (!needed) return;
     const size = Math.max(24, (room / tracks.height) * room);
-    this.thumb.style.height = `${size}px`;
     const travel = (scroll / Math.max(1, tracks.height - room)) * (room - size);
-    this.thumb.style.transform = `translateY(${this.timeline.divider + travel}px)`;
+    const thumb = `height:${size}px;transform:translateY(${this.timeline.divider + travel}px)`;
+    if (thumb !== this.thumbAt) this.thumb.style.cssText = this.thumbAt = thumb;
   }
 
   private rowNumber(at: number): NameRow {
@@ -82,7 +89,7 @@ export class Names {
     const detail = el("span", { class: "number" });
     const pin = el("button", { class: "pin", title: "Pin to the top (P)", attributes: { type: "button", tabindex: "-1" } });
     const root = el("div", { class: "track", attributes: { role: "treeitem", id: `track-row-${at}` } }, fold, name, detail, pin);
-    const made: NameRow = { root, fold, name, detail, pin, shown: "", track: -1 };
+    const made: NameRow = { root, fold, name, detail, pin, shown: "", track: -1, y: Number.NaN };
     root.addEventListener("click", (event) => this.click(made, event));
     root.addEventListener("dblclick", () => this.toggle(made.track));
     this.root.append(root);
@@ -116,8 +123,11 @@ export class Names {
   private show(element: NameRow, { row, y, pinned }: PlacedRow): void {
     const { app } = this;
     const { track } = row;
-    element.root.hidden = false;
-    element.root.style.transform = `translateY(${y}px)`;
+    if (element.root.hidden) element.root.hidden = false;
+    if (y !== element.y) {
+      element.y = y;
+      element.root.style.transform = `translateY(${y}px)`;
+    }
     const current = app.current === track.id;
     const isPinned = app.tracks.pinned.includes(track.id);
     const [name, number] = [nameOf(row), numberOf(row)];

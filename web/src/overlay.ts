@@ -1,8 +1,9 @@
 // What lies over the timeline: pointer, choice, area, arrows, notes.
 
 import type { App } from "./app";
-import { context, fitCanvas } from "./dom";
+import { context } from "./dom";
 import { FONT, type PlacedRow } from "./paint";
+import { grouped } from "./time";
 import type { LaneSlot } from "./tracks";
 import type { TraceInfo } from "./wire";
 
@@ -23,11 +24,13 @@ export interface LanePlace {
 const HATCH = 14;
 /** More arrows than this at once are drawn faintly. */
 const FEW = 60;
-/** More than this are not drawn. */
+/** More than this are not drawn, which is said. */
 const MANY = 300;
 
 export class Overlay {
   arrows: Arrow[] = [];
+  /** Whether there are more, which the server left out. */
+  hasMore = false;
   /** A rectangle that is being drawn with the pointer. */
   rubber: { x0: number; y0: number; x1: number; y1: number } | null = null;
 
@@ -36,27 +39,28 @@ export class Overlay {
     private readonly app: App,
   ) {}
 
+  /** Draws over the lanes, on their canvas: one of its own would be copied with each frame, too. */
   paint(rows: PlacedRow[], width: number, height: number, divider: number): void {
-    fitCanvas(this.canvas, width, height);
     const drawing = context(this.canvas);
-    drawing.clearRect(0, 0, width, height);
+    drawing.textBaseline = "alphabetic";
     const places = lanePlaces(rows);
     const x = this.scale(width);
     this.unread(drawing, x, [width, height]);
-    this.failed(drawing, places, [x, width]);
+    this.failed(drawing, places, x, [width, height]);
     this.area(drawing, rows, x, height);
     this.notes(drawing, x, height);
     drawing.save();
     drawing.beginPath();
     drawing.rect(0, 0, width, height);
     drawing.clip();
-    if (this.app.arrows) this.drawArrows(drawing, places, x, width);
+    const arrows = this.app.arrows ? this.drawArrows(drawing, places, x, width) : 0;
     this.boxes(drawing, places, x, width);
     drawing.restore();
     if (divider > 0) {
       drawing.fillStyle = this.app.palette.accent;
       drawing.fillRect(0, divider - 1, width, 1.5);
     }
+    if (arrows > MANY) this.words(drawing, tooMany(arrows, this.hasMore), [width, height - 30]);
     this.lines(drawing, x, height);
     if (this.rubber !== null) this.drawRubber(drawing);
   }
@@ -79,19 +83,28 @@ export class Overlay {
     drawing.globalAlpha = 0.3;
     hatch(drawing, palette.overwritten, [width, height]);
     drawing.restore();
-    drawing.font = FONT;
     const words = `${(info.glimpses ?? 0) > 0 ? "sampled, not read yet" : "not read yet"} · ${Math.floor(info.progress * 100)} % read`;
-    const wide = drawing.measureText(words).width + 16;
     const [left, right] = seen.reduce((most, gap) => (gap[1] - gap[0] > most[1] - most[0] ? gap : most));
-    if (right - left <= wide + 16) return;
-    drawing.fillStyle = palette.ground;
-    drawing.fillRect(left + 8, 8, wide, 22);
-    drawing.fillStyle = palette.text;
-    drawing.fillText(words, left + 16, 23);
+    if (right - left > this.wide(drawing, words) + 16) this.words(drawing, words, [left + this.wide(drawing, words) + 16, 8]);
+  }
+
+  private wide(drawing: CanvasRenderingContext2D, text: string): number {
+    drawing.font = FONT;
+    return drawing.measureText(text).width + 16;
+  }
+
+  /** A line over the picture, up to eight pixels left of a place. */
+  private words(drawing: CanvasRenderingContext2D, text: string, [right, top]: [number, number]): void {
+    const wide = this.wide(drawing, text);
+    const left = right - 8 - wide;
+    drawing.fillStyle = this.app.palette.ground;
+    drawing.fillRect(left, top, wide, 22);
+    drawing.fillStyle = this.app.palette.text;
+    drawing.fillText(text, left + 8, top + 15);
   }
 
   /** What couldn't be had must not look like rest, either. */
-  private failed(drawing: CanvasRenderingContext2D, places: Map<number, LanePlace>, [x, width]: [(time: number) => number, number]): void {
+  private failed(drawing: CanvasRenderingContext2D, places: Map<number, LanePlace>, x: (time: number) => number, [width, height]: [number, number]): void {
     drawing.save();
     drawing.beginPath();
     let any = false;
@@ -105,7 +118,7 @@ export class Overlay {
     if (any) {
       drawing.clip();
       drawing.globalAlpha = 0.6;
-      hatch(drawing, this.app.palette.muted, [width, this.canvas.clientHeight]);
+      hatch(drawing, this.app.palette.muted, [width, height]);
     }
     drawing.restore();
   }
@@ -143,7 +156,8 @@ export class Overlay {
     drawing.globalAlpha = 1;
   }
 
-  private drawArrows(drawing: CanvasRenderingContext2D, places: Map<number, LanePlace>, x: (time: number) => number, width: number): void {
+  /** Returns how many arrows there are. */
+  private drawArrows(drawing: CanvasRenderingContext2D, places: Map<number, LanePlace>, x: (time: number) => number, width: number): number {
     const seen = this.arrows.filter((arrow) => {
       const [from, to] = [x(arrow.fromTime), x(arrow.toTime)];
       return Math.max(from, to) >= 0 && Math.min(from, to) <= width && places.has(arrow.fromLane) && places.has(arrow.toLane);
@@ -161,6 +175,7 @@ export class Overlay {
     drawing.lineWidth = 1.2;
     others.draw(drawing, this.app.palette.arrow, seen.length <= FEW ? 0.38 : Math.max(0.12, 16 / seen.length));
     mine.draw(drawing, this.app.palette.accent, 1);
+    return seen.length;
   }
 
   private boxes(drawing: CanvasRenderingContext2D, places: Map<number, LanePlace>, x: (time: number) => number, width: number): void {
@@ -206,6 +221,11 @@ export class Overlay {
     drawing.lineWidth = 1;
     drawing.strokeRect(left + 0.5, top + 0.5, width, height);
   }
+}
+
+/** What is said instead of arrows. */
+export function tooMany(count: number, hasMore: boolean): string {
+  return `${grouped(count)}${hasMore ? " and more" : ""} arrows are too many to draw: zoom in, or choose a box`;
 }
 
 /** Lines over all of a picture, as far as it isn't clipped. */

@@ -52,7 +52,10 @@ export class Painter {
   private readonly widths = new Map<string, number>();
   private readonly hatches = new Map<string, CanvasPattern | null>();
 
-  constructor(private readonly canvas: HTMLCanvasElement) {}
+  constructor(private readonly canvas: HTMLCanvasElement) {
+    // Nothing shows through it, which the browser need not look for.
+    canvas.getContext("2d", { alpha: false });
+  }
 
   paint(scene: Scene): void {
     fitCanvas(this.canvas, scene.width, scene.height);

@@ -1,7 +1,7 @@
 // The ruler above the timeline: times, notes, and a stretch chosen by dragging.
 
 import type { App } from "./app";
-import { byId, context, fitCanvas } from "./dom";
+import { byId, context, fitCanvas, setText } from "./dom";
 import { FONT } from "./paint";
 import { CLOCKS, day, digitsFor, duration, moment, rulerFor, type Clock, type Ruler } from "./time";
 import type { Timeline } from "./timeline";
@@ -73,11 +73,12 @@ export class RulerBar {
   private labels(anchor: number, { step, short }: Ruler): void {
     const { app } = this;
     const clock = app.clockBase;
-    this.button.textContent = NAMES[app.clock];
+    setText(this.button, NAMES[app.clock]);
     const date = app.clock === "relative" ? "" : day(clock, anchor, app.clock === "utc");
     const digits = Math.min(9, Math.max(3, digitsFor(step * 10)));
-    this.place.textContent = `${date} ${short ? moment(clock, app.clock, anchor, digits) : ""}`.trim();
-    this.place.hidden = this.place.textContent === "";
+    const text = `${date} ${short ? moment(clock, app.clock, anchor, digits) : ""}`.trim();
+    setText(this.place, text);
+    this.place.hidden = text === "";
   }
 
   private bar(drawing: CanvasRenderingContext2D, begin: number, end: number): void {

@@ -2,7 +2,8 @@
 // What the screen needs is asked of the server; until it comes, other levels' tiles stand in.
 
 import { address, asked } from "./api";
-import { nameColour } from "./colours";
+import type { Channel } from "./channel";
+import { Labels } from "./labels";
 import type { LaneData, LanesAnswer } from "./worker";
 
 export const TILE_PIXELS = 1024;
@@ -66,9 +67,7 @@ function keyOf(level: number, index: number): number {
 }
 
 export class Tiles {
-  readonly labels: string[] = [];
-  /** By label: the number of its colour. */
-  labelColours = new Uint8Array(1024);
+  readonly names = new Labels();
   generation = 0;
   /** Tiles that were read whole are good from this generation on. */
   private least = 0;
@@ -86,14 +85,24 @@ export class Tiles {
   private frame = 0;
 
   constructor(
-    private readonly worker: Worker,
+    private readonly worker: Channel,
     private readonly changed: () => void,
   ) {
-    worker.addEventListener("message", (event: MessageEvent<LanesAnswer>) => this.take(event.data));
+    worker.addEventListener("message", (event) => this.take((event as MessageEvent<LanesAnswer>).data));
+  }
+
+  /** Labels by their numbers. */
+  get labels(): readonly string[] {
+    return this.names.texts;
+  }
+
+  /** By label: the number of its colour. */
+  get labelColours(): Uint8Array {
+    return this.names.colours;
   }
 
   /** The worker, for what is asked for apart from tiles. */
-  get channel(): Worker {
+  get channel(): Channel {
     return this.worker;
   }
 
@@ -211,18 +220,19 @@ export class Tiles {
   private take(answer: LanesAnswer): void {
     const job = this.underway.get(answer.request);
     this.underway.delete(answer.request);
-    for (const label of answer.fresh) this.learn(label);
     if (job === undefined) return;
     for (const lane of job.lanes) this.asked.delete(nameOf(lane, job.level, job.index));
     if (answer.error !== undefined) {
       if (answer.aborted !== true) this.fail(answer.error, job);
     } else {
       this.forgive(({ lane, level, index }) => level === job.level && index === job.index && job.lanes.includes(lane));
+      this.learn(answer);
       const there = new Map(answer.lanes.map((lane) => [lane.id, lane]));
       for (const id of job.lanes) this.keep(id, job, there.get(id), answer.known);
     }
     this.arrived += 1;
     this.evict();
+    this.names.forget(() => this.labelLists());
     this.send();
     this.changed();
   }
@@ -263,14 +273,14 @@ export class Tiles {
     tiles.set(key, tile);
   }
 
-  private learn(label: string): void {
-    if (this.labels.length >= this.labelColours.length) {
-      const larger = new Uint8Array(2 * this.labelColours.length);
-      larger.set(this.labelColours);
-      this.labelColours = larger;
-    }
-    this.labelColours[this.labels.length] = nameColour(label);
-    this.labels.push(label);
+  /** Gives boxes the numbers that labels have here. */
+  private learn({ labels, lanes }: LanesAnswer): void {
+    const numbers = Int32Array.from(labels, (label) => this.names.number(label));
+    for (const lane of lanes) for (let at = 0; at < lane.labels.length; at++) lane.labels[at] = numbers[lane.labels[at] ?? -1] ?? -1;
+  }
+
+  private *labelLists(): Iterable<Int32Array> {
+    for (const tiles of this.lanes.values()) for (const { labels } of tiles.values()) yield labels;
   }
 
   private evict(): void {

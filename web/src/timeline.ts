@@ -2,7 +2,7 @@
 
 import { api, wasAborted } from "./api";
 import type { App, Hover } from "./app";
-import { byId } from "./dom";
+import { byId, Size } from "./dom";
 import { lanePlaces, Overlay } from "./overlay";
 import { Painter, type PlacedRow } from "./paint";
 import { readingAt } from "./reading";
@@ -27,14 +27,16 @@ export class Timeline {
   height = 100;
   divider = 0;
   private readonly painter: Painter;
+  private readonly size: Size;
   private arrowTimer = 0;
   private arrowsFor = { sight: "", generation: 0 };
   private arrowRequest: AbortController | null = null;
 
   constructor(private readonly app: App) {
-    this.painter = new Painter(byId<HTMLCanvasElement>("lanes"));
-    this.overlay = new Overlay(byId<HTMLCanvasElement>("overlay"), app);
-    new ResizeObserver(() => app.draw()).observe(this.stage);
+    const canvas = byId<HTMLCanvasElement>("lanes");
+    this.painter = new Painter(canvas);
+    this.overlay = new Overlay(canvas, app);
+    this.size = new Size(this.stage, () => app.draw());
     app.reveal = (track) => this.reveal(track);
     this.listen();
   }
@@ -51,8 +53,8 @@ export class Timeline {
   look(): void {
     const { app } = this;
     const { view, tracks } = app;
-    this.width = Math.max(1, this.stage.clientWidth);
-    this.height = Math.max(1, this.stage.clientHeight);
+    this.width = this.size.width;
+    this.height = this.size.height;
     this.divider = Math.min(tracks.pinnedHeight, Math.floor(this.height * PINNED_SHARE));
     app.scroll = Math.max(0, Math.min(app.scroll, tracks.height - (this.height - this.divider)));
     this.placed = this.place();
@@ -86,13 +88,8 @@ export class Timeline {
     });
     // The pointer stands still, and what is under it moves.
     if (app.hover !== null) app.hover = this.under(app.hover.x, app.hover.y);
-    this.paintOverlay();
-    this.fetchArrows();
-  }
-
-  /** Draws only what lies over the lanes. */
-  paintOverlay(): void {
     this.overlay.paint(this.placed, this.width, this.height, this.divider);
+    this.fetchArrows();
   }
 
   private litLabel(): number {
@@ -100,7 +97,7 @@ export class Timeline {
     if (chosen === null || chosen.label === "") return -1;
     const kind = this.app.tracks.laneKind.get(chosen.lane)?.kind;
     if (kind !== "cpu" && kind !== "span") return -1;
-    return chosen.style === Style.idle ? -1 : this.app.tiles.labels.indexOf(chosen.label);
+    return chosen.style === Style.idle ? -1 : this.app.tiles.names.find(chosen.label);
   }
 
   private place(): PlacedRow[] {
@@ -160,6 +157,7 @@ export class Timeline {
   /** Arrows are asked for when the picture stands still. */
   private fetchArrows(): void {
     const { app } = this;
+    if (app.view.moving) return;
     const lanes = [...new Set(this.visibleLanes(0))];
     const sight = `${app.arrows}:${app.view.begin}:${app.view.end}:${lanes.join(",")}`;
     const { generation } = app.tiles;
@@ -182,6 +180,7 @@ export class Timeline {
     try {
       const answer = await api.arrows(view.begin, view.end, this.width, lanes.join(","), again, request.signal);
       this.overlay.arrows = arrowsOf(answer);
+      this.overlay.hasMore = answer.more === true;
       this.app.draw();
     } catch (error) {
       if (!wasAborted(error)) this.overlay.arrows = [];

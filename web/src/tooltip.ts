@@ -18,7 +18,9 @@ export class Tooltip {
 
   /** Shows what is under the pointer now. */
   show(): void {
-    const { hover } = this.app;
+    const { hover, view } = this.app;
+    // What passes by can't be read.
+    if (view.moving && !this.root.hidden) return;
     if (hover === null || (hover.box === null && hover.reading === null) || byId("stage").dataset["drag"] !== undefined) {
       this.root.hidden = true;
       this.shown = "";

@@ -108,6 +108,13 @@ export interface WireTrack {
   host?: string;
 }
 
+export interface WireTracks {
+  tracks: WireTrack[];
+  /** How often the trace had been read anew, and how much of it was read. */
+  generation?: number;
+  progress?: number;
+}
+
 /** The head of an answer of /api/lanes; behind it stand the lanes' numbers. */
 export interface WireLanes {
   from: number;

@@ -391,7 +391,7 @@ fn open(found: Found, place: &Place, before: Option<&Opened>) -> Result<Arc<Open
                             scout.run(&opened.index, &opened.way);
                         });
                     }
-                    scout.wait();
+                    scout.wait(&opened.way);
                 }
                 // Who looks at something comes first, and the browser that draws it. Threads inherit this.
                 let _ = rustix::process::setpriority_process(None, PATIENT);

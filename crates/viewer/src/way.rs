@@ -4,7 +4,7 @@
 //! Priorities of threads don't do that: a browser that was started by somebody else is in another group of the scheduler,
 //! and all that a group of ours does counts against it as much as its most urgent thread.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,12 +27,15 @@ pub struct Way {
     opened: AtomicU64,
     /// When the last pause ended.
     resumed: AtomicU64,
+    /// Whether a page was shown what was seen so far.
+    was_shown: AtomicBool,
 }
 
 impl Default for Way {
     fn default() -> Self {
         let [drawn, opened, resumed] = [0; 3].map(AtomicU64::new);
-        Self { begun: Instant::now(), questions: AtomicUsize::new(0), drawn, opened, resumed }
+        let (questions, was_shown) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { begun: Instant::now(), questions, drawn, opened, resumed, was_shown }
     }
 }
 
@@ -52,6 +55,15 @@ impl Way {
     /// What the page shows was answered.
     pub fn is_there(&self) {
         self.opened.store(0, Ordering::Relaxed);
+        self.was_shown.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until a page shows something and draws it, but not beyond a moment: till then the processors are the browser's.
+    pub fn wait_for_page(&self, until: Instant) {
+        let is_shown = || self.was_shown.load(Ordering::Relaxed) && self.is_answered();
+        while !is_shown() && Instant::now() < until {
+            thread::sleep(LOOK);
+        }
     }
 
     /// A question is being answered.
@@ -162,6 +174,23 @@ mod tests {
         assert_eq!(way.drawn.load(Ordering::Relaxed), 0);
         way.give();
         assert_eq!(way.resumed.load(Ordering::Relaxed), 0, "there was no pause");
+    }
+
+    #[test]
+    fn what_can_wait_begins_when_the_page_shows_something() {
+        let way = Way::default();
+        let far = Instant::now() + Duration::from_secs(3600);
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| way.wait_for_page(far));
+            let turn = way.turn();
+            way.is_there();
+            drop(turn);
+            // An hour later else.
+            waits.join().unwrap();
+        });
+        assert!(way.is_answered());
+        // Nobody waits for a page for ever.
+        Way::default().wait_for_page(Instant::now());
     }
 
     #[test]

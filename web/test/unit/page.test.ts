@@ -7,7 +7,7 @@ const { beside, placeFlame } = await import("../../src/flame");
 const { nameOf, stopsOf } = await import("../../src/keys");
 const link = await import("../../src/link");
 const { keysOf, mergeNotes } = await import("../../src/merge");
-const { unreadIn } = await import("../../src/overlay");
+const { tooMany, unreadIn } = await import("../../src/overlay");
 const { unreadOf } = await import("../../src/statistics");
 const { parse } = await import("../../src/worker");
 const { levelFor, Tiles, tileSpan } = await import("../../src/tiles");
@@ -16,6 +16,7 @@ const { Style } = await import("../../src/wire");
 const { pack: wire } = await import("../mock/pack.mjs");
 type Tile = import("../../src/tiles").Tile;
 type LanesAnswer = import("../../src/worker").LanesAnswer;
+type Channel = import("../../src/channel").Channel;
 
 describe("colours", () => {
   it("mix without a change of what is opaque", () => {
@@ -38,6 +39,13 @@ describe("what was not read so far", () => {
   });
   it("is nothing of a trace that is read whole", () => {
     expect(unreadIn({ ...info, progress: 1, seen: [[200, 300]] })).toEqual([]);
+  });
+});
+
+describe("arrows", () => {
+  it("that are not drawn are told of", () => {
+    expect(tooMany(1234, true)).toBe("1\u202f234 and more arrows are too many to draw: zoom in, or choose a box");
+    expect(tooMany(301, false)).toMatch(/^301 arrows /);
   });
 });
 
@@ -182,17 +190,16 @@ describe("arrows in the flame graph", () => {
 });
 
 describe("the worker", () => {
-  it("makes arrays of an answer, and tells each label once", () => {
+  it("makes arrays of an answer", () => {
     const first = parse(wire({ from: 0, to: 9, known: 7, lanes: [{ id: 1, boxes: [0, 5, Style.running, 1, 1, 5, 9, Style.idle, -1, 3] }], labels: ["a", "ü"] }));
-    expect([first.fresh, first.known]).toEqual([["a", "ü"], 7]);
+    expect([first.labels, first.known]).toEqual([["a", "ü"], 7]);
     const [lane] = first.lanes;
     expect([...(lane?.times ?? [])]).toEqual([0, 5, 5, 9]);
     expect([...(lane?.styles ?? [])]).toEqual([Style.running, Style.idle]);
     expect([...(lane?.labels ?? [])]).toEqual([1, -1]);
     expect([...(lane?.counts ?? [])]).toEqual([1, 3]);
     const second = parse(wire({ from: 0, to: 9, lanes: [{ id: 1, boxes: [0, 5, 2, 0, 1] }, { id: 2, bins: [0, 1, 2, 3] }, { id: 3, boxes: [] }], labels: ["ü"] }));
-    expect(second.fresh).toEqual([]);
-    expect(second.lanes[0]?.labels[0]).toBe(1);
+    expect([second.labels, second.lanes[0]?.labels[0]]).toEqual([["ü"], 0]);
     expect(second.lanes[1]?.shape).toBe("bins");
     expect([...(second.lanes[1]?.times ?? [])]).toEqual([0, 1, 2, 3]);
     expect(second.lanes[2]?.styles.length).toBe(0);
@@ -208,19 +215,19 @@ describe("tiles", () => {
     }
     answer(request: number, lane: number, from: number, to: number, known = 2 ** 60): void {
       const data: LanesAnswer = {
-        request, fresh: [], known,
+        request, labels: [], known,
         lanes: [{ id: lane, times: Float64Array.of(from, to), styles: Uint8Array.of(2), labels: Int32Array.of(-1), counts: Uint32Array.of(1), shape: "boxes" }],
       };
       this.dispatchEvent(new MessageEvent("message", { data }));
     }
     fail(request: number, error: string): void {
-      const data: LanesAnswer = { request, fresh: [], known: 0, lanes: [], error };
+      const data: LanesAnswer = { request, labels: [], known: 0, lanes: [], error };
       this.dispatchEvent(new MessageEvent("message", { data }));
     }
   }
   const make = () => {
     const server = new Server();
-    return { server, tiles: new Tiles(server as unknown as Worker, () => {}) };
+    return { server, tiles: new Tiles(server as unknown as Channel, () => {}) };
   };
   const covered = (tiles: InstanceType<typeof Tiles>, begin: number, end: number, scale: number) => {
     const found: [number, number][] = [];

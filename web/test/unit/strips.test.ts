@@ -13,14 +13,14 @@ vi.stubGlobal("ImageData", class {
   }
 });
 
-const { mix, pack, PALETTES } = await import("../../src/colours");
+const { mix, pack, paletteOf } = await import("../../src/colours");
 const { Strips } = await import("../../src/strips");
 const { Style } = await import("../../src/wire");
 type Tile = import("../../src/tiles").Tile;
 type Tiles = import("../../src/tiles").Tiles;
 type LaneKind = import("../../src/wire").LaneKind;
 
-const palette = PALETTES.light;
+const palette = paletteOf("light");
 const ground = pack("#fdfcfa");
 const WIDTH = 100;
 

@@ -66,7 +66,8 @@ pub fn tracks(question: &Question<'_>) -> Result<String, Wrong> {
     if text.ends_with(',') {
         text.pop();
     }
-    let _ = write!(text, "],\"generation\":{}}}", question.opened.generation);
+    let (generation, progress) = (question.opened.generation, Value::from(index.progress));
+    let _ = write!(text, "],\"generation\":{generation},\"progress\":{progress}}}");
     Ok(text)
 }
 

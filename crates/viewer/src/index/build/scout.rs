@@ -49,7 +49,8 @@ const MOST_BYTES: usize = 96 << 20;
 const LARGE: u64 = 10_000_000;
 /// Bytes of what was found at which states are made of it.
 const PIECE: usize = 1 << 20;
-/// How long the index waits for the first glimpses; who looks at a few pieces, for them; who asks for one moment.
+/// How long the index waits for the first glimpses and the page that shows them; who looks at a few pieces, for them; who
+/// asks for one moment.
 const FIRST: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_millis(50);
 const ONE: Duration = Duration::from_millis(500);
@@ -196,12 +197,14 @@ impl Scout {
         }
     }
 
-    /// Waits until what was wished for first was seen, but not long.
-    pub fn wait(&self) {
+    /// Waits until what was wished for first was seen, and until a page shows it, but not long.
+    pub fn wait(&self, way: &Way) {
+        let until = Instant::now() + FIRST;
         let is_done = |wish: &Wish, seen: &Seen| self.choose(seen, *wish).is_none();
         self.wait_until(FIRST, |seen| {
             seen.reading.is_empty() && seen.wishes.iter().all(|wish| is_done(wish, seen))
         });
+        way.wait_for_page(until);
     }
 
     /// Nothing is wanted any more: the index knows everything.
