@@ -74,6 +74,8 @@ struct Seen {
     kills: u32,
     memory: Vec<f64>,
     difference: u64,
+    /// What was said while the threads were there: of those that are gone the scheduler's count is gone, too.
+    beside: Value,
 }
 
 impl Seen {
@@ -113,6 +115,7 @@ fn soak(tompion: &Tompion, file: &Path, length: Duration) -> Result<Vec<Figure>>
         seen.look(&serving)?;
     }
     drop(load);
+    seen.beside = seen.look(&serving)?;
     drop(sleepers);
     let before = seen.look(&serving)?;
     serving.finish()?;
@@ -166,8 +169,8 @@ fn told(seen: &Seen, lasted: Duration, [before, after, history]: [&Value; 3]) ->
         (WOKEN, number(after, "woken")? as f64, ""),
         (DIFFERENCE, most as f64, ""),
         (ASTRAY, astray as f64, ""),
-        (SLEPT, number(history, "slept")? as f64, ""),
-        (UNSEEN, number(history, "unseen")? as f64, ""),
+        (SLEPT, number(&seen.beside, "slept")? as f64, ""),
+        (UNSEEN, number(&seen.beside, "unseen")? as f64, ""),
         (NOT_STARTED, after["not_started"].as_u64().context("no count of misses")? as f64, ""),
         (FIRST_MEMORY, memory(seen.memory.first())?, "MiB"),
         (LAST_MEMORY, memory(seen.memory.last())?, "MiB"),
@@ -191,7 +194,8 @@ mod tests {
 
     fn kept(before: u64, history: u64, after: u64, difference: i64) -> Vec<bool> {
         let report = |woken: u64, difference: i64| json!({"wakeups": {"woken": woken, "difference": difference, "slept": 9, "unseen": 1}, "not_started": 0});
-        let seen = Seen { kills: 3, memory: vec![12.0, 14.0, 13.0], difference: 0 };
+        let seen =
+            Seen { kills: 3, memory: vec![12.0, 14.0, 13.0], difference: 0, beside: report(before, 0) };
         let reports = [report(before, 0), report(after, difference), report(history, 0)];
         let figures = told(&seen, Duration::from_secs(60), reports.each_ref()).unwrap();
         let results = Results {
