@@ -304,11 +304,10 @@ static ALWAYS_INLINE u32 groups_of(const struct control *settings, struct task_s
 }
 
 /* Where the longest latency of this CPU, a group and a kind is kept. */
-static ALWAYS_INLINE struct worst *longest_of_group(const struct sample *sample, u32 number, u32 kind)
+static ALWAYS_INLINE u32 place_of_longest(const struct sample *sample, u32 number, u32 kind)
 {
 	u32 slot = kind == MISSED_TIMER ? sample->slot : kind;
-	u32 place = (sample->cpu * GROUPS + number) * WORST_SLOTS + slot;
-	return bpf_map_lookup_elem(&group_worsts, &place);
+	return (sample->cpu * GROUPS + number) * WORST_SLOTS + slot;
 }
 
 /*
@@ -332,18 +331,18 @@ NOINLINE int add_to_group(const struct sample *sample, u32 number, u32 kind)
 	if (count)
 		__sync_fetch_and_add(count, 1);
 	__sync_fetch_and_add(&group->sums[kind], latency);
-	struct worst *worst = longest_of_group(sample, number, kind);
+	place = place_of_longest(sample, number, kind);
+	struct worst *worst = bpf_map_lookup_elem(&group_worsts, &place);
 	return worst && keep_longest(worst, sample, latency, settings->epoch);
 }
 
 /*
- * Counts what has ended, a bit for each kind, for the groups that the thread belongs to; returns a bit for each group and kind of which it
- * is the longest. As above.
+ * Counts what has ended, a bit for each kind, for the groups that the thread belongs to; returns where the first latency stands that is
+ * the longest, plus one. As above.
  */
-NOINLINE u64 count_for_groups(const struct sample *sample, u32 kinds)
+NOINLINE int count_for_groups(const struct sample *sample, u32 kinds)
 {
-	u32 zero = 0;
-	u64 longest = 0;
+	u32 zero = 0, first = 0;
 	struct control *settings = bpf_map_lookup_elem(&control, &zero);
 	if (!sample || !settings)
 		return 0;
@@ -355,10 +354,29 @@ NOINLINE u64 count_for_groups(const struct sample *sample, u32 kinds)
 			continue;
 #pragma clang loop unroll(disable)
 		for (u32 kind = 0; kind < KINDS; kind++)
-			if (kinds >> kind & 1 && add_to_group(sample, number, kind))
-				longest |= 1ull << (number * KINDS + kind);
+			if (kinds >> kind & 1 && add_to_group(sample, number, kind) && !first)
+				first = place_of_longest(sample, number, kind) + 1;
 	}
-	return longest;
+	return first;
+}
+
+/* Gives all that were kept for groups just now the code of the first one. As above. */
+NOINLINE int share_code(const struct sample *sample, u32 place)
+{
+	struct worst *first = bpf_map_lookup_elem(&group_worsts, &place);
+	if (!sample || !first)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (u32 number = 0; number < GROUPS * KINDS; number++) {
+		place = place_of_longest(sample, number / KINDS, number % KINDS);
+		struct worst *worst = bpf_map_lookup_elem(&group_worsts, &place);
+		if (!worst || !(worst->sequence & 1) || worst->end != sample->end)
+			continue;
+		worst->size = first->size;
+		__builtin_memcpy(worst->stack, first->stack, sizeof(worst->stack));
+		__sync_fetch_and_add(&worst->sequence, 1);
+	}
+	return 0;
 }
 
 /* The same, with the code of the longest. */
@@ -368,18 +386,14 @@ static ALWAYS_INLINE void add_to_groups(const struct sample *sample, u32 kinds)
 		return;
 	/* To the verifier, a function that is given the sample may have changed it. */
 	void *context = sample->context;
-	u64 longest = count_for_groups(sample, kinds);
-	if (!longest)
+	u32 place = count_for_groups(sample, kinds);
+	if (!place--)
 		return;
-#pragma clang loop unroll(disable)
-	for (u32 number = 0; number < GROUPS; number++) {
-#pragma clang loop unroll(disable)
-		for (u32 kind = 0; kind < KINDS; kind++, longest >>= 1) {
-			struct worst *worst = longest & 1 ? longest_of_group(sample, number, kind) : 0;
-			if (worst)
-				keep_code(worst, context);
-		}
-	}
+	struct worst *first = bpf_map_lookup_elem(&group_worsts, &place);
+	if (!first)
+		return;
+	first->size = bpf_get_stack(context, first->stack, sizeof(first->stack), 0);
+	share_code(sample, place);
 }
 
 /* Keeps a wake-up, as long as there is room. */
