@@ -174,6 +174,7 @@ class Guest:
             command += ["-drive", f"file={disk},format=raw,if=virtio,cache=writeback"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.lines = []
+        self.patience = PATIENCE
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
@@ -183,7 +184,7 @@ class Guest:
 
     def wait_for(self, count, begin):
         """Waits until so many lines begin with a word."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + self.patience
         while sum(line.startswith(begin) for line in self.lines) < count:
             if self.process.poll() is not None or time.monotonic() > until:
                 self.process.kill()
@@ -197,7 +198,7 @@ class Guest:
 
     def finish(self):
         try:
-            self.process.wait(PATIENCE)
+            self.process.wait(self.patience)
         except subprocess.TimeoutExpired as error:
             self.kill()
             raise AssertionError("the guest did not end:\n" + "\n".join(self.lines[-30:])) from error
