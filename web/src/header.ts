@@ -3,8 +3,9 @@
 import { api, reason } from "./api";
 import type { App } from "./app";
 import { button, byId, el, fill, shorten } from "./dom";
+import { ofIncident, restore } from "./link";
 import { duration, grouped } from "./time";
-import type { Losses, TracePart } from "./wire";
+import type { Incident, Losses, TracePart } from "./wire";
 
 /** A trace's bar has at least so many pixels to take it by. */
 const GRIP = 12;
@@ -16,6 +17,12 @@ const MOST_LINES = 500;
 function lossLines({ events, packets = 0, overwritten = 0 }: Losses): string[] {
   const kinds: [number, string][] = [[events, "events lost, for which no room was left"], [packets, "packets lost"], [overwritten, "events overwritten by newer ones"]];
   return kinds.filter(([count]) => count > 0).map(([count, what]) => `${grouped(count)} ${what}`);
+}
+
+/** What was late, in a line. */
+export function incidentText({ begin, end, limit, name, job }: Incident): string {
+  const took = duration(end - begin);
+  return job === null ? `${name} ran ${took} late` : `${job} took ${took} of ${duration(limit)}`;
 }
 
 export class Header {
@@ -49,6 +56,10 @@ export class Header {
     const { events, packets = 0, overwritten = 0 } = info.losses;
     const place = byId("warnings");
     const chips: HTMLElement[] = [];
+    if (info.incident) {
+      const { incident } = info;
+      chips.push(button(shorten(incidentText(incident), 90), "What was late: go there", () => restore(this.app, ofIncident(incident)), "chip incident"));
+    }
     if (events > 0 || packets > 0) {
       const what = events > 0 ? `${grouped(events)} events lost` : `${grouped(packets)} packets lost`;
       chips.push(this.chip("lost", what, "What was lost", ["It is drawn in red where it happened: click there to see how much.", ...lossLines(info.losses)]));

@@ -11,6 +11,7 @@ import { api, reason } from "./api";
 import { TABS, type App, type Tab } from "./app";
 import { CLOCKS, type Clock } from "./time";
 import type { Track, Tracks } from "./tracks";
+import type { Incident } from "./wire";
 
 export interface LinkState {
   begin?: number;
@@ -74,6 +75,12 @@ function words(text: string | null): string[] {
 
 function numbers(text: string | null): number[] {
   return words(text).map(Number).filter((value) => Number.isSafeInteger(value));
+}
+
+/** Where an incident is, with the times of the thread that was late. */
+export function ofIncident({ begin, end, tid }: Incident): LinkState {
+  const span = Math.max(1, end - begin);
+  return { begin: begin - span / 3, end: end + span / 3, area: { begin, end, tracks: [`thread:${tid}`] }, tab: "selection" };
 }
 
 /** Names of tracks that can be some; what stands there otherwise is left out. */

@@ -209,7 +209,9 @@ class Page {
     app.tell("info");
     app.tell("tracks");
     this.panel.show();
-    link.restore(app, given);
+    const { incident } = app.info;
+    const isNew = location.hash === "" && incident !== undefined && incident !== null;
+    link.restore(app, isNew ? link.ofIncident(incident) : given);
     // What is in sight is asked for before the first frame is drawn, which a browser that is just begun lets wait.
     this.timeline.look();
     app.drawnBy(() => this.frame());

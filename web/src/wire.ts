@@ -43,6 +43,18 @@ export interface Losses {
   overwritten?: number;
 }
 
+/** What was late, from when to when. */
+export interface Incident {
+  begin: number;
+  end: number;
+  /** How long it may have taken, in nanoseconds. */
+  limit: number;
+  tid: number;
+  name: string;
+  /** The job that missed its deadline; nothing for a late wake-up. */
+  job: string | null;
+}
+
 export interface TraceInfo {
   version: number;
   base: string;
@@ -70,6 +82,8 @@ export interface TraceInfo {
   lanes?: number;
   /** Counts up when the trace has been read anew: then tracks and lanes are others. */
   generation?: number;
+  /** The folder is an incident's, which a monitor has kept. */
+  incident?: Incident | null;
 }
 
 export interface TracePart {

@@ -12,6 +12,7 @@
 mod api;
 mod guard;
 mod http;
+mod incident;
 pub mod index;
 mod owner;
 mod page;

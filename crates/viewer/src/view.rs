@@ -11,6 +11,7 @@ use tompion_ctf::metadata::EnvironmentValue;
 use tompion_reader::{Parts, Selection, Trace, TraceSet};
 
 use crate::api::Shifted;
+use crate::incident::{Incident, incident};
 use crate::index::build::{Builder, Classes, Outline, Scout, trace_name, trace_of_class};
 use crate::index::place::{Place, fingerprint};
 use crate::index::{Index, Shared, directory};
@@ -31,6 +32,8 @@ pub struct View {
     paths: Vec<PathBuf>,
     /// Where the index and notes are kept.
     pub place: Place,
+    /// What is said of the incident whose folder is shown.
+    pub incident: Option<Incident>,
     opened: RwLock<Arc<Opened>>,
     /// By how much each trace is shifted, in nanoseconds.
     offsets: Mutex<Vec<i64>>,
@@ -152,6 +155,7 @@ impl View {
         let offsets = place.shifts().ok().and_then(|kept| shifts(&kept, &opened.traces));
         Ok(Self {
             paths: paths.to_vec(),
+            incident: incident(paths),
             place,
             opened: RwLock::new(opened),
             offsets: Mutex::new(offsets.unwrap_or_else(|| vec![0; count])),

@@ -6,6 +6,7 @@ const { mix, nameColour, oklch, pack } = await import("../../src/colours");
 const { beside, placeFlame } = await import("../../src/flame");
 const { nameOf, stopsOf } = await import("../../src/keys");
 const link = await import("../../src/link");
+const { incidentText } = await import("../../src/header");
 const { keysOf, mergeNotes } = await import("../../src/merge");
 const { tooMany, unreadIn } = await import("../../src/overlay");
 const { unreadOf } = await import("../../src/statistics");
@@ -353,5 +354,19 @@ describe("tiles", () => {
       expect(to).toBeGreaterThan(from);
       expect(from).toBeGreaterThanOrEqual(found[at - 1]?.[1] ?? 0);
     });
+  });
+});
+
+describe("an incident", () => {
+  const incident = { begin: 3000, end: 6000, limit: 1000, tid: 55, name: "controller", job: null };
+
+  it("is gone to with its thread measured", () => {
+    expect(link.write(link.ofIncident(incident))).toBe("v=2000,7000&a=3000,6000&at=thread:55&t=selection");
+  });
+
+  it("is told in a line", () => {
+    const plain = (text: string): string => text.replaceAll("\u202f", " ");
+    expect(plain(incidentText(incident))).toBe("controller ran 3 µs late");
+    expect(plain(incidentText({ ...incident, job: "motor:control" }))).toBe("motor:control took 3 µs of 1 µs");
   });
 });

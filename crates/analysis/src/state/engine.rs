@@ -56,6 +56,8 @@ pub struct Engine {
     now: Option<i64>,
     /// Losses whose bounds lie ahead.
     pending: Vec<Pending>,
+    /// Up to when each trace was recorded, as far as that is known.
+    ends: Vec<Option<i64>>,
 }
 
 /// A bound of a loss.
@@ -76,6 +78,7 @@ impl Engine {
             spans: Spans::default(),
             now: None,
             pending: Vec::new(),
+            ends: Vec::new(),
         };
         for trace in traces {
             let machine = engine.machine(trace);
@@ -107,6 +110,7 @@ impl Engine {
             spans: Spans::default(),
             now: None,
             pending: Vec::new(),
+            ends: Vec::new(),
         }
     }
 
@@ -217,12 +221,24 @@ impl Engine {
         }
     }
 
+    /// Says up to when each trace was recorded, as its packets tell, in nanoseconds since the epoch; nothing where they don't.
+    /// What a kernel did after the end of its trace is not known, whatever others tell of later times.
+    pub fn recorded_until(&mut self, ends: Vec<Option<i64>>) {
+        self.ends = ends;
+    }
+
     /// Reports everything that goes on as it stands at the end. There is nothing to be known from then on.
     pub fn finish(&mut self, visitor: &mut dyn Visitor) {
         let Some(now) = self.now else { return };
         // Of what lies behind the last event, nothing is reported.
         self.forget_until(now, visitor);
         self.spans.finish(now, visitor);
-        self.machines.iter_mut().for_each(|machine| machine.finish(now, visitor));
+        for (number, machine) in self.machines.iter_mut().enumerate() {
+            let traces = self.machine_of.iter().enumerate().filter(|(_, of)| **of == number);
+            let kernels = traces.filter(|(trace, _)| self.says.is_of_kernel(*trace));
+            let ends = kernels.map(|(trace, _)| self.ends.get(trace).copied().flatten());
+            let until = ends.collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().max());
+            machine.finish(until, now, visitor);
+        }
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct Machine {
     pub host: String,
     /// When the first event of its kernel happened.
     begin: Option<i64>,
+    /// When the last one did.
+    latest: i64,
     cpus: BTreeMap<u32, Cpu>,
     threads: QuickMap<i32, Thread>,
 }
@@ -69,7 +71,7 @@ pub(super) struct Moment {
 
 impl Machine {
     pub fn new(id: MachineId, host: String) -> Self {
-        Self { id, host, begin: None, cpus: BTreeMap::new(), threads: QuickMap::default() }
+        Self { id, host, begin: None, latest: i64::MIN, cpus: BTreeMap::new(), threads: QuickMap::default() }
     }
 
     fn thread_id(&self, tid: i32) -> ThreadId {
@@ -80,6 +82,7 @@ impl Machine {
     pub fn event(&mut self, said: Said<'_>, action: &Action, moment: Moment, visitor: &mut dyn Visitor) {
         let Moment { time, cpu } = moment;
         let begin = *self.begin.get_or_insert(time);
+        self.latest = self.latest.max(time);
         if let Some(cpu) = cpu {
             let unknown = || Cpu { current: Going::unknown(begin), interrupts: Vec::new(), soft: None };
             self.cpus.entry(cpu).or_insert_with(unknown);
@@ -374,8 +377,11 @@ impl Machine {
         }
     }
 
-    /// Reports what goes on at the end.
-    pub fn finish(&mut self, now: i64, visitor: &mut dyn Visitor) {
+    /// Reports what goes on at the end; behind the time up to which the kernel was recorded, nobody knows.
+    pub fn finish(&mut self, until: Option<i64>, now: i64, visitor: &mut dyn Visitor) {
+        if let Some(until) = until.map(|until| until.max(self.latest)).filter(|&until| until < now) {
+            self.forget(None, until, visitor);
+        }
         let id = self.id;
         for (place, mut cpu) in std::mem::take(&mut self.cpus) {
             cpu.end_interrupts((id, place), (0, now), visitor);

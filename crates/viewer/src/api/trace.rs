@@ -46,7 +46,20 @@ pub fn trace(question: &Question<'_>) -> Answer {
         "damages": index.damages, "disorders": index.disorders,
         "timezone_offset_s": zone.to_offset(moment).seconds(),
         "gone": opened.gone(), "error": index.error,
+        "incident": incident(question, index.base),
         "kept": view.place.path().map(|path| path.display().to_string()),
+    }))
+}
+
+/// What was late, if an incident is shown.
+fn incident(question: &Question<'_>, base: i64) -> Option<Value> {
+    let incident = question.view.incident.as_ref()?;
+    let offset = question.offset(0);
+    let time = |time: i64| time.saturating_sub(base).saturating_add(offset);
+    let ((begin, end), (tid, name)) = (incident.span, &incident.thread);
+    Some(json!({
+        "begin": time(begin), "end": time(end), "limit": incident.limit, "tid": tid, "name": name,
+        "job": incident.job,
     }))
 }
 

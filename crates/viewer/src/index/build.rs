@@ -70,6 +70,8 @@ pub struct Outline {
     channels: Vec<Channel>,
     /// Bytes of each channel in each part of the time.
     bytes: Vec<Vec<u32>>,
+    /// Up to when each trace was recorded, as its packets say; nothing where one doesn't.
+    ends: Vec<Option<i64>>,
     base: i64,
     duration: i64,
 }
@@ -107,7 +109,13 @@ impl Outline {
                 bytes,
             );
         }
-        Self { parts, part_bytes, size, channel_of, channels, bytes, base, duration }
+        let mut ends = vec![Some(i64::MIN); traces.traces().len()];
+        for packet in &packets {
+            if let Some(end) = ends.get_mut(packet.trace) {
+                *end = end.zip(packet.end).map(|(known, end)| known.max(end));
+            }
+        }
+        Self { parts, part_bytes, size, channel_of, channels, bytes, ends, base, duration }
     }
 
     /// The names of the tracks of all streams' channels.

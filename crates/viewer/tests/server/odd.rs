@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::client::Desk;
+use crate::client::{Client, Desk};
 use crate::made_up::{self, Made, What};
 
 #[test]
@@ -197,4 +197,41 @@ fn damage_is_told_and_what_is_sound_is_shown() {
     let client = empty.open();
     assert_eq!(client.trace()["events"], 0);
     assert_eq!(client.get("/api/events?from=0&to=100")["total"], 0);
+}
+
+#[test]
+fn what_an_incidents_folder_says_is_told() {
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::story("worker"));
+    let kept = r#"{"schema":1,"time_ns":3900,"latency_ns":1200,"limit_ns":1000,
+        "thread":{"tid":7,"name":"worker","priority":"rt 5"},"job":{"name":"motor:control","released_by":"timer"}}"#;
+    fs::write(desk.trace().join("incident.json"), kept).unwrap();
+    // The trace begins at 1000.
+    let told = serde_json::json!({
+        "begin": 1700, "end": 2900, "limit": 1000, "tid": 7, "name": "worker", "job": "motor:control",
+    });
+    assert_eq!(desk.open().trace()["incident"], told);
+    for wrong in [
+        "",
+        "{}",
+        "[1]",
+        r#"{"time_ns":-9223372036854775808,"latency_ns":9223372036854775807,"limit_ns":0,"thread":{"tid":1,"name":""}}"#,
+    ] {
+        fs::write(desk.trace().join("incident.json"), wrong).unwrap();
+        assert!(desk.open().trace()["incident"].is_null(), "{wrong}");
+    }
+}
+
+#[test]
+fn what_a_kernel_did_after_its_trace_has_ended_is_unknown() {
+    let desk = Desk::new();
+    let (kernel, program) = (desk.cache().join("kernel"), desk.cache().join("program"));
+    made_up::write(&kernel, &made_up::story("worker"));
+    // A program of the same machine goes on for longer.
+    made_up::queue(&program, &[(2000, 5), (9000, 6)], 0);
+    let client = Client::open(&[kernel, program], &desk.cache());
+    assert_eq!(client.trace()["end"], 8000);
+    let boxes = client.boxes(client.lanes("cpu")[0], (0, 8000), 8000);
+    let (begin, end, style, ..) = boxes.last().unwrap();
+    assert_eq!((*begin, *end, *style), (4100, 8000, 0), "{boxes:?}");
 }

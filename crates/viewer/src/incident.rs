@@ -1,0 +1,59 @@
+//! What `tompion monitor` says of an incident whose folder is opened: what was late, and when.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// The file in an incident's folder, and how much of it is read.
+const NAME: &str = "incident.json";
+const MOST: u64 = 4 << 20;
+
+/// What was late.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incident {
+    /// From when to when, in nanoseconds since the epoch: from what it should have followed to what came late.
+    pub span: (i64, i64),
+    /// How long it may have taken.
+    pub limit: i64,
+    /// The thread and its name.
+    pub thread: (i32, String),
+    /// The job that missed its deadline; nothing for a late wake-up.
+    pub job: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Kept {
+    time_ns: i64,
+    latency_ns: i64,
+    limit_ns: i64,
+    thread: Thread,
+    job: Option<Job>,
+}
+
+#[derive(Deserialize)]
+struct Thread {
+    tid: i32,
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Job {
+    name: String,
+}
+
+/// Of the folders that are opened, if they are one incident's; what can't be read is none.
+pub fn incident(paths: &[PathBuf]) -> Option<Incident> {
+    let [path] = paths else { return None };
+    let mut text = String::new();
+    File::open(Path::new(path).join(NAME)).ok()?.take(MOST).read_to_string(&mut text).ok()?;
+    let kept: Kept = serde_json::from_str(&text).ok()?;
+    let begin = kept.time_ns.checked_sub(kept.latency_ns.max(0))?;
+    Some(Incident {
+        span: (begin, kept.time_ns),
+        limit: kept.limit_ns,
+        thread: (kept.thread.tid, kept.thread.name),
+        job: kept.job.map(|job| job.name),
+    })
+}
