@@ -231,7 +231,7 @@ impl Machine {
         let code = match worst.other_tid {
             0 => Vec::new(),
             _ => {
-                let first = dice.below(CODE.len() as u64) as usize;
+                let first = (ns % CODE.len() as u64) as usize;
                 CODE.iter().cycle().skip(first).take(3).map(|function| (*function).to_owned()).collect()
             }
         };
