@@ -24,7 +24,8 @@ export interface Palette {
   lost: string;
   overwritten: string;
   counter: string;
-  counterFill: string;
+  /** How much of its line's colour has what is below a counter's line. */
+  counterTint: number;
   density: string;
   arrow: string;
   /** What is drawn over boxes to tell them apart without colour. */
@@ -254,7 +255,7 @@ function make(theme: Theme): Palette {
     lost: byStyle[Style.lost] ?? "#d00000",
     overwritten: byStyle[Style.overwritten] ?? "#888888",
     counter: byStyle[Style.counter] ?? "#888888",
-    counterFill: light ? "#2f6f9f22" : "#6bb0e026",
+    counterTint: light ? 0.13 : 0.15,
     density: byStyle[Style.density] ?? "#888888",
     arrow: light ? "#4a3d20" : "#e9d8b0",
     stripes: light ? "#ffffff" : "#14181e",

@@ -1,8 +1,10 @@
 // Draws the timeline: rows, lanes, labels, lines of counters, density with its losses.
 
-import { inkOn, mix, pack, type Palette } from "./colours";
+import { inkOn, pack, type Palette } from "./colours";
+import { Columns, type Run } from "./columns";
 import { fitCanvas, context } from "./dom";
-import { collectBins, scaleOf } from "./reading";
+import { Picture } from "./picture";
+import { scaleOf } from "./reading";
 import { Strips, UPPER_SHARE, type Decor } from "./strips";
 import type { Tile, Tiles } from "./tiles";
 import { quantity } from "./time";
@@ -13,6 +15,10 @@ export const FONT = '11px "Inter", "Segoe UI", system-ui, "Noto Sans", "DejaVu S
 
 /** How deep the teeth of late jobs are, in pixels. */
 const TEETH = 5;
+/** How thick a counter's line is. */
+const LINE = 1.25;
+/** Where a counter's line stands at most and at least, from its lane's edges. */
+const [ABOVE, BELOW] = [3, 2];
 
 /** A row where it stands on the screen. */
 export interface PlacedRow {
@@ -40,15 +46,33 @@ export interface Scene {
 }
 
 interface BoxLane {
-  row: Row;
   slot: LaneSlot;
   y: number;
   decor: Decor;
-  pinned: boolean;
+}
+
+/** Where of a channel something is missing. */
+interface Missing {
+  slot: LaneSlot;
+  y: number;
+  lost: Run[];
+  overwritten: Run[];
+}
+
+/** What is drawn over the pixels of some rows, between two heights. */
+interface Section {
+  top: number;
+  bottom: number;
+  boxes: BoxLane[];
+  missing: Missing[];
+  /** Counters of which something is drawn. */
+  counters: { slot: LaneSlot; y: number; unit: string }[];
 }
 
 export class Painter {
+  private readonly picture = new Picture();
   private readonly strips = new Strips();
+  private readonly columns = new Columns(this.picture);
   private readonly widths = new Map<string, number>();
   private readonly hatches = new Map<string, CanvasPattern | null>();
 
@@ -59,73 +83,66 @@ export class Painter {
 
   paint(scene: Scene): void {
     fitCanvas(this.canvas, scene.width, scene.height);
-    const drawing = context(this.canvas);
-    drawing.imageSmoothingEnabled = false;
-    drawing.fillStyle = scene.palette.ground;
-    drawing.fillRect(0, 0, scene.width, scene.height);
-    this.background(drawing, scene);
+    const { width, height } = this.canvas;
+    const marks = scene.grid.map((x) => Math.round(x * devicePixelRatio));
+    this.picture.begin(width, height, { at: marks, wide: Math.max(1, Math.round(devicePixelRatio)), colour: pack(scene.palette.line) });
+    // Rows stand one below the other, from the top on.
+    const end = scene.rows.reduce((most, { row, y }) => Math.max(most, y + row.height), 0);
+    this.picture.rows(this.picture.ground(pack(scene.palette.ground)), device(end), height);
+    this.strips.begin(width);
+    const sections = [this.section(scene, scene.rows.filter((row) => !row.pinned), scene.divider, scene.height)];
     const pinned = scene.rows.filter((row) => row.pinned);
-    this.section(drawing, scene, scene.rows.filter((row) => !row.pinned), scene.divider, scene.height);
-    if (pinned.length > 0) this.section(drawing, scene, pinned, 0, scene.divider);
+    if (pinned.length > 0) sections.push(this.section(scene, pinned, 0, scene.divider));
+    const drawing = context(this.canvas);
+    this.picture.put(drawing);
+    for (const section of sections) this.over(drawing, scene, section);
   }
 
-  private background(drawing: CanvasRenderingContext2D, scene: Scene): void {
-    const { palette } = scene;
-    for (const { row, y, pinned } of scene.rows) {
-      const top = pinned ? y : Math.max(y, scene.divider);
-      const bottom = y + row.height;
-      if (bottom <= top) continue;
-      drawing.fillStyle = groundOf(scene, row);
-      drawing.fillRect(0, top, scene.width, bottom - top);
-      drawing.fillStyle = palette.line;
-      drawing.fillRect(0, bottom - 1, scene.width, 1);
+  /** Draws the pixels of some rows. */
+  private section(scene: Scene, rows: PlacedRow[], top: number, bottom: number): Section {
+    const section: Section = { top, bottom, boxes: [], missing: [], counters: [] };
+    this.picture.clipTo({ top: device(top), bottom: device(bottom) });
+    const line = new Uint32Array(this.picture.width).fill(pack(scene.palette.line));
+    for (const { row, y } of rows) {
+      const ground = this.picture.ground(pack(groundOf(scene, row)));
+      this.picture.rows(ground, device(y), device(y + row.height));
+      this.picture.rows(line, device(y + row.height - 1), device(y + row.height));
+      for (const slot of row.slots) this.lane(scene, section, ground, { slot, y: y + slot.y, unit: row.track.unit });
     }
-    drawing.fillStyle = palette.line;
-    drawing.globalAlpha = 0.7;
-    for (const x of scene.grid) drawing.fillRect(Math.round(x), 0, 1, scene.height);
-    drawing.globalAlpha = 1;
+    return section;
   }
 
-  private section(drawing: CanvasRenderingContext2D, scene: Scene, rows: PlacedRow[], top: number, bottom: number): void {
+  private lane(scene: Scene, section: Section, ground: Uint32Array, { slot, y, unit }: Section["counters"][number]): void {
+    const { id, kind } = slot.lane;
+    const { palette, tiles } = scene;
+    const { width } = this.picture;
+    const scale = width / (scene.end - scene.begin);
+    const cover = (visit: (tile: Tile, from: number, to: number) => void): void => tiles.cover(id, scene.begin, scene.end, 1 / scale, visit);
+    const place = { top: device(y), bottom: device(y + slot.height), begin: scene.begin, scale };
+    if (kind === "counter") {
+      const share = scaleOf(slot.lane);
+      const height = (value: number): number => (y + slot.height - BELOW - share(value) * (slot.height - ABOVE - BELOW)) * devicePixelRatio;
+      const look = { colour: pack(palette.counter), thick: Math.max(1, Math.round(LINE * devicePixelRatio)), tint: palette.counterTint };
+      if (this.columns.counter(place, cover, height, look)) section.counters.push({ slot, y, unit });
+    } else if (kind === "density") {
+      section.missing.push({ slot, y, ...this.columns.density(place, cover, pack(palette.density)) });
+    } else {
+      const decor = this.strips.lane(ground, kind, tiles, cover, { begin: scene.begin, scale, width }, palette, scene.lit);
+      this.strips.copy(this.picture, place.top, place.bottom, devicePixelRatio);
+      section.boxes.push({ slot, y, decor });
+    }
+  }
+
+  /** Draws what is more than pixels: names, stripes, scales. */
+  private over(drawing: CanvasRenderingContext2D, scene: Scene, { top, bottom, boxes, missing, counters }: Section): void {
     drawing.save();
     drawing.beginPath();
     drawing.rect(0, top, scene.width, bottom - top);
     drawing.clip();
-    const boxes = this.fillStrips(scene, rows);
-    boxes.forEach((lane, at) => this.strips.draw(drawing, at, lane.y, lane.slot.height, scene.width));
     for (const lane of boxes) this.decorate(drawing, scene, lane);
-    for (const { row, y } of rows) {
-      for (const slot of row.slots) {
-        if (slot.lane.kind === "counter") this.counter(drawing, scene, slot, y + slot.y, row.track.unit);
-        else if (slot.lane.kind === "density") this.density(drawing, scene, slot, y + slot.y);
-      }
-    }
+    for (const lane of missing) this.missing(drawing, scene, lane);
+    for (const { slot, y, unit } of counters) this.scale(drawing, scene, slot, y, unit);
     drawing.restore();
-  }
-
-  private fillStrips(scene: Scene, rows: PlacedRow[]): BoxLane[] {
-    const lanes: BoxLane[] = [];
-    for (const { row, y, pinned } of rows) {
-      for (const slot of row.slots) {
-        if (slot.lane.kind === "counter" || slot.lane.kind === "density") continue;
-        lanes.push({ row, slot, y: y + slot.y, decor: { labels: [], hatches: [] }, pinned });
-      }
-    }
-    const width = Math.max(1, Math.round(scene.width * devicePixelRatio));
-    const stretch = { begin: scene.begin, scale: width / (scene.end - scene.begin), width };
-    this.strips.begin(width, lanes.length);
-    const marks = scene.grid.map((x) => Math.round(x) * Math.round(devicePixelRatio));
-    const perPixel = (scene.end - scene.begin) / width;
-    lanes.forEach((lane, at) => {
-      const { id, kind } = lane.slot.lane;
-      const ground = pack(groundOf(scene, lane.row));
-      this.strips.ground(at, ground, marks, mix(ground, pack(scene.palette.line), 0.7));
-      const cover = (visit: (tile: Tile, from: number, to: number) => void): void =>
-        scene.tiles.cover(id, scene.begin, scene.end, perPixel, visit);
-      lane.decor = this.strips.lane(at, kind, scene.tiles, cover, stretch, scene.palette, scene.lit);
-    });
-    this.strips.finish(lanes.length);
-    return lanes;
   }
 
   private decorate(drawing: CanvasRenderingContext2D, scene: Scene, lane: BoxLane): void {
@@ -136,12 +153,10 @@ export class Painter {
       const top = low ? Math.round(slot.height * UPPER_SHARE) : 0;
       // Teeth are those of the upper edge.
       const height = style === Style.jobLate ? Math.min(TEETH, slot.height / 2) : slot.height - top;
-      const shape = new Path2D();
-      for (const hatch of decor.hatches) if (hatch.style === style) shape.rect(hatch.x / ratio, top, hatch.width / ratio, height);
       drawing.save();
       drawing.translate(0, y);
       drawing.fillStyle = this.hatch(drawing, scene.palette, style);
-      drawing.fill(shape);
+      for (const hatch of decor.hatches) if (hatch.style === style) drawing.fillRect(hatch.x / ratio, top, hatch.width / ratio, height);
       drawing.restore();
     }
     if (slot.small || slot.height < 12) return;
@@ -195,48 +210,12 @@ export class Painter {
     return pattern ?? colour;
   }
 
-  private counter(drawing: CanvasRenderingContext2D, scene: Scene, slot: LaneSlot, top: number, unit: string): void {
-    const share = scaleOf(slot.lane);
-    const bottom = top + slot.height;
-    const y = (value: number): number => bottom - 2 - share(value) * (slot.height - 5);
-    const scale = scene.width / (scene.end - scene.begin);
-    const line = new Path2D();
-    let [started, lastY, lastX] = [false, bottom, 0];
-    let firstX = 0;
-    scene.tiles.cover(slot.lane.id, scene.begin, scene.end, 1 / (scale * devicePixelRatio), (tile, from, to) => {
-      for (let at = 0; at + 3 < tile.times.length; at += 4) {
-        const time = tile.times[at] ?? 0;
-        if (time >= to) break;
-        const next = tile.times[at + 4] ?? Number.POSITIVE_INFINITY;
-        if (next <= from) continue;
-        const x = Math.max(-2, (Math.max(time, from) - scene.begin) * scale);
-        const [least, most, value] = [tile.times[at + 1] ?? 0, tile.times[at + 2] ?? 0, tile.times[at + 3] ?? 0];
-        if (!started) line.moveTo((firstX = x), y(value));
-        else line.lineTo(x, lastY);
-        if (most > least) {
-          line.lineTo(x, y(most));
-          line.lineTo(x, y(least));
-        }
-        line.lineTo(x, (lastY = y(value)));
-        lastX = x;
-        started = true;
-      }
-    });
-    if (!started) return;
-    const end = Math.max(lastX, Math.min(scene.width + 2, scene.width));
-    line.lineTo(end, lastY);
-    const area = new Path2D(line);
-    area.lineTo(end, bottom);
-    area.lineTo(firstX, bottom);
-    drawing.fillStyle = scene.palette.counterFill;
-    drawing.fill(area);
-    drawing.strokeStyle = scene.palette.counter;
-    drawing.lineWidth = 1.25;
-    drawing.stroke(line);
-    const { min = 0, max = 0 } = slot.lane;
+  /** Says which values the edges of a counter's lane stand for. */
+  private scale(drawing: CanvasRenderingContext2D, scene: Scene, { lane, height }: LaneSlot, top: number, unit: string): void {
+    const { min = 0, max = 0 } = lane;
     const told = (value: number): string => `${quantity(value, max - min)}${unit === "" ? "" : ` ${unit}`}`;
     this.scaleLabel(drawing, scene, told(max), top);
-    if (min < max) this.scaleLabel(drawing, scene, told(min), bottom - 13);
+    if (min < max) this.scaleLabel(drawing, scene, told(min), top + height - 13);
   }
 
   private scaleLabel(drawing: CanvasRenderingContext2D, scene: Scene, text: string, top: number): void {
@@ -251,33 +230,17 @@ export class Painter {
     drawing.fillText(text, 5, top + 1);
   }
 
-  private density(drawing: CanvasRenderingContext2D, scene: Scene, slot: LaneSlot, top: number): void {
-    const scale = scene.width / (scene.end - scene.begin);
-    const bars: { x: number; width: number; events: number; lost: number; over: number }[] = [];
-    scene.tiles.cover(slot.lane.id, scene.begin, scene.end, 1 / (scale * devicePixelRatio), (tile, from, to) => {
-      collectBins(tile, from, to, (begin, end, events, lost, over) => {
-        const x = (begin - scene.begin) * scale;
-        bars.push({ x, width: Math.max(0.5, (end - scene.begin) * scale - x), events: events / (end - begin), lost, over });
-      });
-    });
-    const most = bars.reduce((max, bar) => Math.max(max, bar.events), 0);
-    const shape = new Path2D();
-    for (const bar of bars) {
-      if (bar.events <= 0) continue;
-      const height = Math.max(1, Math.sqrt(bar.events / most) * (slot.height - 2));
-      shape.rect(bar.x, top + slot.height - height, bar.width, height);
-    }
-    drawing.fillStyle = scene.palette.density;
-    drawing.fill(shape);
-    for (const [style, amount] of [[Style.overwritten, "over"], [Style.lost, "lost"]] as const) {
-      const missing = new Path2D();
-      for (const bar of bars) {
-        if (bar[amount] > 0) missing.rect(bar.x - 1, top - 1, Math.max(3, bar.width + 1), slot.height + 1);
-      }
+  private missing(drawing: CanvasRenderingContext2D, scene: Scene, { slot, y, lost, overwritten }: Missing): void {
+    for (const [style, runs] of [[Style.overwritten, overwritten], [Style.lost, lost]] as const) {
       drawing.fillStyle = this.hatch(drawing, scene.palette, style);
-      drawing.fill(missing);
+      for (const { x, width } of runs) drawing.fillRect(x / devicePixelRatio, y - 1, width / devicePixelRatio, slot.height + 1);
     }
   }
+}
+
+/** A height of the page in the picture's rows. */
+function device(y: number): number {
+  return Math.round(y * devicePixelRatio);
 }
 
 /** Lines from corner to corner of a pattern. */

@@ -1,8 +1,8 @@
-// Boxes are drawn into strips: three rows of pixels for each lane, stretched to the lane's height afterwards: its upper and its
-// lower part, and the edge below them.
-// So a hundred thousand boxes cost a hundred thousand writes to memory, and the canvas draws a hundred images.
+// Boxes are drawn into a strip: three rows of pixels for a lane, which are copied to the lane's height afterwards: its upper and
+// its lower part, and the edge below them. So a hundred thousand boxes cost a hundred thousand writes to memory.
 
 import { mix, mixParts, type Packed, type Palette, type Shade } from "./colours";
+import type { Picture } from "./picture";
 import { Tiles, type Tile } from "./tiles";
 import { Style, type LaneKind } from "./wire";
 
@@ -10,8 +10,9 @@ import { Style, type LaneKind } from "./wire";
 export const UPPER_SHARE = 0.6;
 /** Rows of a strip. */
 const ROWS = 3;
-/** Height of the edge in pixels. */
+/** Height of the edge in pixels, of lanes that are taller than this many. */
 const EDGE = 1.5;
+const TALL = 8;
 
 /** A table by style, since this is asked for each box. */
 function table(...styles: number[]): Uint8Array {
@@ -70,40 +71,20 @@ interface Stretch {
 }
 
 export class Strips {
-  private readonly canvas = new OffscreenCanvas(1, 1);
-  private readonly drawing = this.canvas.getContext("2d", { alpha: false });
-  private image = new ImageData(1, 1);
-  private pixels = new Uint32Array(this.image.data.buffer);
-  private width = 1;
+  private pixels = new Uint32Array(0);
+  private width = 0;
   private labels = 0;
 
-  /** Makes room for so many lanes. */
-  begin(width: number, lanes: number): void {
-    const height = Math.max(1, ROWS * lanes);
-    if (this.image.width !== width || this.image.height < height) {
-      const room = Math.ceil(height / 64) * 64;
-      this.canvas.width = width;
-      this.canvas.height = room;
-      this.image = new ImageData(width, room);
-      this.pixels = new Uint32Array(this.image.data.buffer);
-      this.width = width;
-    }
+  /** Begins a picture so wide. */
+  begin(width: number): void {
+    if (this.width !== width) this.pixels = new Uint32Array(ROWS * width);
+    this.width = width;
     this.labels = 0;
   }
 
-  /** Gives a lane its ground, with the ruler's marks in it. */
-  ground(at: number, ground: Packed, marks: readonly number[], mark: Packed): void {
-    const from = ROWS * at * this.width;
-    this.pixels.fill(ground, from, from + ROWS * this.width);
-    for (const x of marks) {
-      if (x < 0 || x >= this.width) continue;
-      for (let row = 0; row < ROWS; row++) this.pixels[from + row * this.width + x] = mark;
-    }
-  }
-
-  /** Draws one lane's boxes into its strip. */
+  /** Draws one lane's boxes into the strip, on a ground of one row. */
   lane(
-    at: number,
+    ground: Uint32Array,
     kind: LaneKind,
     tiles: Tiles,
     cover: (visit: (tile: Tile, from: number, to: number) => void) => void,
@@ -111,26 +92,24 @@ export class Strips {
     palette: Palette,
     lit: number,
   ): Decor {
+    for (let row = 0; row < ROWS; row++) this.pixels.set(ground, row * this.width);
     const decor: Decor = { labels: [], hatches: [] };
-    const painter = new LanePainter(this.pixels, ROWS * at * this.width, stretch, kind, tiles, palette, lit, decor);
+    const painter = new LanePainter(this.pixels, stretch, kind, tiles, palette, lit, decor);
     painter.roomForLabels = MOST_LABELS - this.labels;
     cover((tile, from, to) => painter.tile(tile, from, to));
     this.labels += decor.labels.length;
     return decor;
   }
 
-  /** Hands the strips to the canvas that they are drawn from. */
-  finish(lanes: number): void {
-    this.drawing?.putImageData(this.image, 0, 0, 0, 0, this.width, Math.max(1, ROWS * lanes));
-  }
-
-  /** Draws a lane's strip where it belongs. */
-  draw(target: CanvasRenderingContext2D, at: number, y: number, height: number, width: number): void {
-    const [upper, edge] = [Math.round(height * UPPER_SHARE), height > 8 ? EDGE : 1];
-    const row = ROWS * at;
-    target.drawImage(this.canvas, 0, row, this.width, 1, 0, y, width, upper);
-    target.drawImage(this.canvas, 0, row + 1, this.width, 1, 0, y + upper, width, height - upper - edge);
-    target.drawImage(this.canvas, 0, row + 2, this.width, 1, 0, y + height - edge, width, edge);
+  /** Copies the strip into the picture, between two of its rows; `ratio` is how many of them a pixel of the page has. */
+  copy(picture: Picture, top: number, bottom: number, ratio: number): void {
+    const high = bottom - top;
+    const edge = bottom - Math.max(1, Math.round((high > TALL * ratio ? EDGE : 1) * ratio));
+    const middle = Math.min(edge, top + Math.round(high * UPPER_SHARE));
+    const row = (at: number): Uint32Array => this.pixels.subarray(at * this.width, (at + 1) * this.width);
+    picture.rows(row(0), top, middle);
+    picture.rows(row(1), middle, edge);
+    picture.rows(row(2), edge, bottom);
   }
 }
 
@@ -149,7 +128,6 @@ class LanePainter {
 
   constructor(
     private readonly pixels: Uint32Array,
-    private readonly base: number,
     private readonly stretch: Stretch,
     kind: LaneKind,
     private readonly tiles: Tiles,
@@ -192,7 +170,7 @@ class LanePainter {
     const colour = (named ? shade.names[name] : shade.packed[style]) ?? 0;
     const edge = (named ? shade.nameEdges[name] : shade.edges[style]) ?? 0;
     const part = (Math.max(wide, LEAST[style] ?? 0.3) * 256) | 0;
-    const upper = this.base + (x | 0);
+    const upper = x | 0;
     const lower = upper + this.stretch.width;
     if (!this.states || LOW[style] === 0) pixels[upper] = mixParts(pixels[upper] ?? 0, colour, part);
     pixels[lower] = mixParts(pixels[lower] ?? 0, colour, part);
@@ -301,8 +279,8 @@ class LanePainter {
       return;
     }
     this.blend(first, colour, edge ? (first + 1 - x0) * 0.55 : first + 1 - x0, low);
-    const lower = this.base + this.stretch.width;
-    if (!low) this.pixels.fill(colour, this.base + first + 1, this.base + last);
+    const lower = this.stretch.width;
+    if (!low) this.pixels.fill(colour, first + 1, last);
     this.pixels.fill(colour, lower + first + 1, lower + last);
     const below = lower + this.stretch.width;
     this.pixels.fill(this.edge, below + first + 1, below + last);
@@ -310,7 +288,7 @@ class LanePainter {
   }
 
   private blend(x: number, colour: Packed, share: number, low: boolean): void {
-    const upper = this.base + x;
+    const upper = x;
     const lower = upper + this.stretch.width;
     if (!low) this.pixels[upper] = mix(this.pixels[upper] ?? 0, colour, share);
     this.pixels[lower] = mix(this.pixels[lower] ?? 0, colour, share);

@@ -1,17 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 
 vi.stubGlobal("devicePixelRatio", 1);
-vi.stubGlobal("OffscreenCanvas", class {
-  getContext() {
-    return { putImageData: () => {} };
-  }
-});
-vi.stubGlobal("ImageData", class {
-  readonly data: Uint8ClampedArray;
-  constructor(readonly width: number, readonly height: number) {
-    this.data = new Uint8ClampedArray(4 * width * height);
-  }
-});
 
 const { mix, pack, paletteOf } = await import("../../src/colours");
 const { Strips } = await import("../../src/strips");
@@ -51,10 +40,9 @@ function tileOf(from: number, to: number, boxes: Box[]): Tile {
 /** What is painted of tiles, a nanosecond a pixel: the upper and the lower row of pixels, the edge, and what else is to be drawn. */
 function painted(kind: LaneKind, ...all: Tile[]) {
   const strips = new Strips();
-  strips.begin(WIDTH, 1);
-  strips.ground(0, ground, [], ground);
+  strips.begin(WIDTH);
   const tiles = { labelColours: new Uint8Array(8) } as unknown as Tiles;
-  const decor = strips.lane(0, kind, tiles, (visit) => all.forEach((tile) => visit(tile, tile.from, tile.to)), { begin: 0, scale: 1, width: WIDTH }, palette, -1);
+  const decor = strips.lane(new Uint32Array(WIDTH).fill(ground), kind, tiles, (visit) => all.forEach((tile) => visit(tile, tile.from, tile.to)), { begin: 0, scale: 1, width: WIDTH }, palette, -1);
   const pixels = strips["pixels"];
   return { upper: pixels.slice(0, WIDTH), lower: pixels.slice(WIDTH, 2 * WIDTH), edge: pixels.slice(2 * WIDTH, 3 * WIDTH), decor };
 }
