@@ -1,14 +1,14 @@
 //! What `tompion monitor` says of an incident whose folder is opened: what was late, and when.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// The file in an incident's folder, and how much of it is read.
+use crate::recording;
+
+/// The file in an incident's folder, and its largest size in bytes.
 const NAME: &str = "incident.json";
-const MOST: u64 = 4 << 20;
+const MAX_SIZE: u64 = 4 << 20;
 
 /// What was late.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,9 +46,7 @@ struct Job {
 /// Of the folders that are opened, if they are one incident's; what can't be read is none.
 pub fn incident(paths: &[PathBuf]) -> Option<Incident> {
     let [path] = paths else { return None };
-    let mut text = String::new();
-    File::open(Path::new(path).join(NAME)).ok()?.take(MOST).read_to_string(&mut text).ok()?;
-    let kept: Kept = serde_json::from_str(&text).ok()?;
+    let kept: Kept = serde_json::from_slice(&recording::read(&path.join(NAME), MAX_SIZE)?).ok()?;
     let begin = kept.time_ns.checked_sub(kept.latency_ns.max(0))?;
     Some(Incident {
         span: (begin, kept.time_ns),

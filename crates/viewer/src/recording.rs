@@ -43,7 +43,7 @@ pub fn told(traces: &TraceSet) -> Told {
     }
     for folder in folders.into_keys() {
         let path = folder.join(manifest::NAME);
-        let Some(bytes) = read(&path) else { continue };
+        let Some(bytes) = read(&path, MAX_SIZE) else { continue };
         let manifest: manifest::Manifest = match serde_json::from_slice(&bytes) {
             Ok(manifest) => manifest,
             Err(error) => {
@@ -69,13 +69,14 @@ pub fn told(traces: &TraceSet) -> Told {
 pub fn is_recording(paths: &[PathBuf]) -> bool {
     let mut folders = paths.iter().flat_map(|path| path.ancestors().take(LEVELS));
     folders.any(|folder| {
-        let bytes = read(&folder.join(manifest::NAME));
+        let bytes = read(&folder.join(manifest::NAME), MAX_SIZE);
         let state = bytes.and_then(|bytes| serde_json::from_slice::<State>(&bytes).ok());
         state.is_some_and(|state| state.state == "recording")
     })
 }
 
-fn read(path: &Path) -> Option<Vec<u8>> {
+/// What stands beside a trace, if it is a file and no larger: a pipe would never end.
+pub fn read(path: &Path, max_size: u64) -> Option<Vec<u8>> {
     let metadata = fs::metadata(path).ok()?;
-    if metadata.is_file() && metadata.len() <= MAX_SIZE { fs::read(path).ok() } else { None }
+    if metadata.is_file() && metadata.len() <= max_size { fs::read(path).ok() } else { None }
 }

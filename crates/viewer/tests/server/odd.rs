@@ -220,6 +220,11 @@ fn what_an_incidents_folder_says_is_told() {
         fs::write(desk.trace().join("incident.json"), wrong).unwrap();
         assert!(desk.open().trace()["incident"].is_null(), "{wrong}");
     }
+    // A pipe into which nobody writes has no end.
+    fs::remove_file(desk.trace().join("incident.json")).unwrap();
+    let pipe = desk.trace().join("incident.json");
+    rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    assert!(desk.open().trace()["incident"].is_null());
 }
 
 #[test]
