@@ -13,8 +13,6 @@ use super::{Answer, Question, belonging, select};
 /// What was counted so far.
 #[derive(Debug)]
 pub struct Counted {
-    /// What it is of.
-    pub key: String,
     /// The part that is next.
     next: usize,
     /// By names.
@@ -39,8 +37,8 @@ pub fn counts(question: &Question<'_>) -> Answer {
     let (from, to) = (from.saturating_add(base), to.saturating_add(base));
     let (first, last) = (reading.at(from), reading.at(to));
     let key = key_of(question, (from, to));
-    let remembered = question.view.memory().take_counts(&key);
-    let mut counted = remembered.unwrap_or(Counted { key, next: first, counts: HashMap::new() });
+    let remembered = question.view.memory().counts.take(&key);
+    let mut counted = remembered.unwrap_or(Counted { next: first, counts: HashMap::new() });
     let mut has_read = false;
     while counted.next <= last && !(has_read && began.elapsed() >= patience) {
         has_read = true;
@@ -59,6 +57,6 @@ pub fn counts(question: &Question<'_>) -> Answer {
     let events = select::counts_value(counted.counts.iter().map(|(name, count)| (&**name, *count)).collect());
     let goes_on = counted.next <= last;
     let scanned = (counted.next - first) as f64 / (last - first + 1) as f64;
-    question.view.memory().keep_counts(counted);
+    question.view.memory().counts.keep(key, counted);
     Ok(json!({ "events": events, "known": known, "continue": goes_on, "scanned": scanned }))
 }

@@ -1,5 +1,6 @@
 //! The table of events: any rows of it, without reading those before them.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,15 +21,14 @@ const MOST_ROWS: i64 = 2000;
 /// asked for.
 const PATIENCE: i64 = 250;
 const MOST_PATIENCE: i64 = 10_000;
-/// How many tables and counts are remembered.
-const MOST_TABLES: usize = 8;
+/// How many tables are remembered, and how many counts.
+const MOST_ANSWERS: usize = 8;
 /// Longest text of a row in bytes.
 const LONGEST: usize = 2000;
 
 /// How many events of each part a table has.
 #[derive(Clone, Debug)]
 pub struct Table {
-    key: String,
     /// The part of the first number.
     first: usize,
     counts: Vec<u64>,
@@ -272,7 +272,8 @@ impl Range<'_> {
         let began = Instant::now();
         let key = key_of(question, (self.from, self.to));
         let (first, last) = (reading.at(self.from), reading.at(self.to));
-        let mut table = question.view.memory().take(&key).unwrap_or(Table { key, first, counts: Vec::new() });
+        let mut table =
+            question.view.memory().tables.take(&key).unwrap_or(Table { first, counts: Vec::new() });
         let mut found = Found::default();
         let (mut passed, mut part, mut has_read) = (0u64, first, false);
         let end = row.saturating_add(count as u64);
@@ -299,7 +300,7 @@ impl Range<'_> {
         let is_whole = table.counts.len() == last - first + 1;
         found.total = is_whole.then(|| table.counts.iter().sum());
         found.scanned = table.counts.len() as f64 / (last - first + 1) as f64;
-        question.view.memory().keep(table);
+        question.view.memory().tables.keep(key, table);
         found
     }
 
@@ -325,33 +326,36 @@ impl Range<'_> {
 /// What is remembered of questions.
 #[derive(Debug, Default)]
 pub struct Memory {
-    tables: Vec<Table>,
-    counts: Vec<Counted>,
+    /// How many events of each part tables have.
+    tables: Remembered<Table>,
+    /// What was counted so far.
+    pub counts: Remembered<Counted>,
 }
 
-impl Memory {
-    fn take(&mut self, key: &str) -> Option<Table> {
-        let place = self.tables.iter().position(|table| table.key == key)?;
-        Some(self.tables.remove(place))
+/// The last answers, by their questions' keys.
+#[derive(Debug)]
+pub struct Remembered<T> {
+    answers: VecDeque<(String, T)>,
+}
+
+impl<T> Default for Remembered<T> {
+    fn default() -> Self {
+        Self { answers: VecDeque::new() }
+    }
+}
+
+impl<T> Remembered<T> {
+    /// What is known of a question; who goes on with it keeps it again.
+    pub fn take(&mut self, key: &str) -> Option<T> {
+        let place = self.answers.iter().position(|(known, _)| known == key)?;
+        self.answers.remove(place).map(|(_, answer)| answer)
     }
 
-    fn keep(&mut self, table: Table) {
-        self.tables.push(table);
-        if self.tables.len() > MOST_TABLES {
-            self.tables.remove(0);
-        }
-    }
-    /// What was counted so far, by the question's key.
-    pub fn take_counts(&mut self, key: &str) -> Option<Counted> {
-        let place = self.counts.iter().position(|counted| counted.key == key)?;
-        Some(self.counts.remove(place))
-    }
-
-    /// Remembers what was counted.
-    pub fn keep_counts(&mut self, counted: Counted) {
-        self.counts.push(counted);
-        if self.counts.len() > MOST_TABLES {
-            self.counts.remove(0);
+    /// Remembers an answer, and forgets the oldest one if there are too many.
+    pub fn keep(&mut self, key: String, answer: T) {
+        self.answers.push_back((key, answer));
+        if self.answers.len() > MOST_ANSWERS {
+            self.answers.pop_front();
         }
     }
 }
