@@ -15,14 +15,12 @@ Exits with 77 where an emulator, the kernel, systemd, or a tool is missing.
 
 import json
 import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-from power_cut import BUILD, ROOT, Guest, initramfs, kernel, left_out, libraries, program, put, run
-from rt_kernel import KERNEL, MODULES
+from power_cut import BUILD, ROOT, RT_KERNEL, Guest, in_guest, initramfs, left_out, libraries, program, put, results, run
+from rt_kernel import MODULES
 
 UNITS = Path("/usr/lib/systemd/system")
 # The least that a system has: units by name, and which of them want which.
@@ -209,14 +207,6 @@ def system(root):
     write(root / "etc/nsswitch.conf", "passwd: files\ngroup: files\n")
 
 
-def results(folder):
-    """Of each command its exit code, and what it said."""
-    return {
-        path.stem: (int(path.read_text()), path.with_suffix(".out").read_text(), path.with_suffix(".err").read_text())
-        for path in folder.glob("*.code")
-    }
-
-
 def lines_of(found, name, between):
     """What a command said, as pairs."""
     return dict(line.split(between, 1) for line in found[name][1].splitlines() if between in line)
@@ -297,20 +287,6 @@ def check_more(found, folder):
     return len(fields)
 
 
-def main():
-    for tool in ("qemu-system-x86_64", "busybox", "cpio", "cc", "strip", "ldd", "tar", *COMMANDS):
-        if not shutil.which(tool):
-            left_out(f"{tool} is missing (apt install qemu-system-x86 busybox-static cpio systemd)")
-    if not SYSTEMD.exists() or not (UNITS / "basic.target").exists():
-        left_out("systemd is missing (apt install systemd)")
-    try:
-        vmlinuz = kernel(BUILD.parent / "rt-kernel", KERNEL)
-    except (subprocess.CalledProcessError, OSError, StopIteration):
-        left_out(f"no kernel: apt-get download of {KERNEL} failed")
-    with tempfile.TemporaryDirectory(prefix="tompion-service-") as work:
-        test(Path(work), vmlinuz)
-
-
 def test(work, vmlinuz):
     system(work / "root")
     tape, folder = work / "tape", work / "results"
@@ -341,4 +317,6 @@ def test(work, vmlinuz):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if not SYSTEMD.exists() or not (UNITS / "basic.target").exists():
+        left_out("systemd is missing (apt install systemd)")
+    in_guest(test, RT_KERNEL, COMMANDS)

@@ -28,6 +28,9 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("TOMPION_BUILD", ROOT / "target/debug"))
 ROUNDS = 18 if os.environ.get("TOMPION_FULL") == "1" else 4
 KERNEL = "linux-image-cloud-amd64"
+RT_KERNEL = "linux-image-rt-amd64"
+# Where they are unpacked, beside what was built.
+CACHES = {KERNEL: "power-cut", RT_KERNEL: "rt-kernel"}
 MODULES = """crc16 crc32c_generic libcrc32c mbcache jbd2 ext4 virtio virtio_ring virtio_pci_modern_dev
 virtio_pci_legacy_dev virtio_pci virtio_blk""".split()
 # Sizes of the rings, the emitter's pause, whether it has restartable sequences, and the mode: large rings are recovered
@@ -91,13 +94,34 @@ def run(*words, **options):
     return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, **options).stdout
 
 
-def kernel(cache, name=KERNEL):
+def kernel(cache, name):
     """The newest kernel of a package, unpacked and not installed."""
     cache.mkdir(parents=True, exist_ok=True)
     # Scripts run side by side, and two of them want the same one: who comes second finds it whole.
     with open(cache / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return unpacked(cache, name)
+
+
+def in_guest(test, name, tools=()):
+    """Does a test with a folder and the newest kernel of a package, unless something is missing that it needs."""
+    for tool in ("qemu-system-x86_64", "busybox", "cpio", "cc", "strip", "ldd", "tar", *tools):
+        if not shutil.which(tool):
+            left_out(f"{tool} is missing (apt install qemu-system-x86 busybox-static cpio e2fsprogs systemd)")
+    try:
+        vmlinuz = kernel(BUILD.parent / CACHES[name], name)
+    except (subprocess.CalledProcessError, OSError, StopIteration):
+        left_out(f"no kernel: apt-get download of {name} failed")
+    with tempfile.TemporaryDirectory(prefix=f"tompion-{Path(sys.argv[0]).stem}-") as work:
+        test(Path(work), vmlinuz)
+
+
+def results(folder):
+    """Of each command its exit code, and what it said."""
+    return {
+        path.stem: (int(path.read_text()), path.with_suffix(".out").read_text(), path.with_suffix(".err").read_text())
+        for path in folder.glob("*.code")
+    }
 
 
 def unpacked(cache, name):
@@ -276,21 +300,12 @@ def cut(work, vmlinuz, image, number):
     check(work / "trace", synced, rseq, mode, f"round {number}, {size} x {count}, rseq {rseq}, {mode}")
 
 
-def main():
-    for tool in ("qemu-system-x86_64", "busybox", "cpio", "mkfs.ext4", "cc", "strip", "ldd", "tar"):
-        if not shutil.which(tool):
-            left_out(f"{tool} is missing (apt install qemu-system-x86 busybox-static cpio e2fsprogs)")
-    try:
-        vmlinuz = kernel(BUILD.parent / "power-cut")
-    except (subprocess.CalledProcessError, OSError, StopIteration):
-        left_out(f"no kernel: apt-get download of {KERNEL} failed")
-    with tempfile.TemporaryDirectory(prefix="tompion-power-") as work:
-        work = Path(work)
-        scripts = {"init": INIT, "bin/record_now": "#!/bin/sh" + RECORD, "bin/recover_now": "#!/bin/sh" + RECOVER}
-        image = initramfs(work, vmlinuz, [program(work, "emitter")], scripts, MODULES)
-        for number in range(ROUNDS):
-            cut(work, vmlinuz, image, number)
+def test(work, vmlinuz):
+    scripts = {"init": INIT, "bin/record_now": "#!/bin/sh" + RECORD, "bin/recover_now": "#!/bin/sh" + RECOVER}
+    image = initramfs(work, vmlinuz, [program(work, "emitter")], scripts, MODULES)
+    for number in range(ROUNDS):
+        cut(work, vmlinuz, image, number)
 
 
 if __name__ == "__main__":
-    main()
+    in_guest(test, KERNEL, ["mkfs.ext4"])

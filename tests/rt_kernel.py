@@ -15,19 +15,14 @@ Exits with 77 where an emulator, the kernel, or a tool is missing.
 import collections
 import json
 import os
-import shutil
 import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 
 import power_cut
-from power_cut import BUILD, Guest, initramfs, kernel, left_out, program, run
+from power_cut import BUILD, RT_KERNEL, Guest, in_guest, initramfs, program, run
 
-KERNEL = "linux-image-rt-amd64"
 MODULES = "virtio virtio_ring virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci virtio_blk".split()
 ROUNDS = 20000 if os.environ.get("TOMPION_FULL") == "1" else 1500
 
@@ -197,17 +192,5 @@ def test(work, vmlinuz):
     )
 
 
-def main():
-    for tool in ("qemu-system-x86_64", "busybox", "cpio", "cc", "strip", "ldd", "tar"):
-        if not shutil.which(tool):
-            left_out(f"{tool} is missing (apt install qemu-system-x86 busybox-static cpio)")
-    try:
-        vmlinuz = kernel(BUILD.parent / "rt-kernel", KERNEL)
-    except (subprocess.CalledProcessError, OSError, StopIteration):
-        left_out(f"no kernel: apt-get download of {KERNEL} failed")
-    with tempfile.TemporaryDirectory(prefix="tompion-rt-") as work:
-        test(Path(work), vmlinuz)
-
-
 if __name__ == "__main__":
-    main()
+    in_guest(test, RT_KERNEL)

@@ -16,15 +16,11 @@ The emulator's times say nothing, and are not judged. Exits with 77 where an emu
 
 import json
 import os
-import shutil
-import subprocess
-import sys
-import tempfile
 import time
 from pathlib import Path
 
-from power_cut import BUILD, Guest, initramfs, kernel, left_out, program, put, run
-from rt_kernel import KERNEL, MODULES
+from power_cut import BUILD, RT_KERNEL, Guest, in_guest, initramfs, left_out, program, put, results, run
+from rt_kernel import MODULES
 
 CYCLIC = [("nanosleep", "fifo"), ("timerfd", "rr"), ("timer", "deadline"), ("futex", "other")]
 
@@ -79,14 +75,6 @@ try missed timeout 150 tompion monitor --job 'motor:*' --misses --most 2 --pause
 kill $jobs
 """
 IS_FULL = os.environ.get("TOMPION_FULL") == "1"
-
-
-def results(folder):
-    """Of each command its exit code, and what it said."""
-    return {
-        path.stem: (int(path.read_text()), path.with_suffix(".out").read_text(), path.with_suffix(".err").read_text())
-        for path in folder.glob("*.code")
-    }
 
 
 def succeeded(found, name):
@@ -230,19 +218,7 @@ def test(work, vmlinuz):
     )
 
 
-def main():
-    for tool in ("qemu-system-x86_64", "busybox", "cpio", "cc", "strip", "ldd", "tar"):
-        if not shutil.which(tool):
-            left_out(f"{tool} is missing (apt install qemu-system-x86 busybox-static cpio)")
+if __name__ == "__main__":
     if not (BUILD / "libtompion-npt.so").exists():
         left_out("libtompion-npt.so is not built")
-    try:
-        vmlinuz = kernel(BUILD.parent / "rt-kernel", KERNEL)
-    except (subprocess.CalledProcessError, OSError, StopIteration):
-        left_out(f"no kernel: apt-get download of {KERNEL} failed")
-    with tempfile.TemporaryDirectory(prefix="tompion-rt-") as work:
-        test(Path(work), vmlinuz)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    in_guest(test, RT_KERNEL)
