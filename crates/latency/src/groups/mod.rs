@@ -15,9 +15,9 @@ use std::{thread, time::Duration};
 
 use aya::maps::{HashMap, MapData};
 use serde::{Deserialize, Serialize};
+use tompion_kernel::Error as KernelError;
 
 use crate::{Error, programs::refused_map};
-use tompion_kernel::Error as KernelError;
 
 pub(crate) use memory::{ARRAYS, GroupArrays, entries};
 pub use tree::Cgroups;
