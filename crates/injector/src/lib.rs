@@ -88,7 +88,7 @@ pub struct Injector {
 /// Everything that is known to stand in the way.
 pub fn obstacles() -> Vec<Obstacle> {
     let mut found: Vec<_> = tompion_kernel::obstacles().into_iter().filter(|it| !it.bearable).collect();
-    let symbols = KernelSymbols::of_this_kernel();
+    let symbols = KernelSymbols::named(&["bpf_loop"]);
     if found.is_empty() && symbols.address("bpf_loop").is_none() {
         found.push(Obstacle {
             found: "the kernel has no bpf_loop".into(),
@@ -106,7 +106,7 @@ impl Injector {
     /// If the kernel refuses that; [`obstacles`] tells more.
     pub fn load(places: &[Place]) -> Result<Self, Error> {
         let btf = Btf::from_sys_fs().map_err(|error| Error::Types(chain(&error)))?;
-        let wakes_sleeper = KernelSymbols::of_this_kernel().address("hrtimer_wakeup").unwrap_or(0);
+        let wakes_sleeper = KernelSymbols::named(&["hrtimer_wakeup"]).address("hrtimer_wakeup").unwrap_or(0);
         let mut programs = EbpfLoader::new()
             .btf(Some(&btf))
             .set_global("wakes_sleeper", &wakes_sleeper, true)

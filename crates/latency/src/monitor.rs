@@ -100,8 +100,8 @@ impl Monitor {
             crate::pins::remove(&fresh);
             return Err(error);
         }
-        // The kernel's types and names took far more than counting does.
-        tompion_os::give_back_freed();
+        // The kernel's types took far more than counting does.
+        tompion_os::give_back();
         let begun = if pins.publish(&fresh)? { Begun::Now } else { Begun::Before };
         if begun == Begun::Now {
             // From a monitor before this one, that was ended by other means.

@@ -73,12 +73,13 @@ pub fn begin(folder: &Path, cpus: u32, kinds: Kinds, logged: u32) -> Result<(), 
 }
 
 fn load(btf: &Btf, cpus: u32, logged: u32) -> Result<Ebpf, Error> {
-    let symbols = KernelSymbols::of_this_kernel();
+    // The ticks' has the second name before Linux 6.8.
+    let names = ["hrtimer_wakeup", "tick_nohz_handler", "tick_sched_timer", "dl_task_timer"];
+    let symbols = KernelSymbols::named(&names);
     let of_sleepers = symbols.address("hrtimer_wakeup").ok_or_else(|| Error::Obstacle {
         found: "/proc/kallsyms doesn't say where the kernel's hrtimer_wakeup is".into(),
         mend: "run it as root; if that is no help: sysctl kernel.kptr_restrict=1",
     })?;
-    // The second one before Linux 6.8.
     let of_ticks = symbols.address("tick_nohz_handler").or_else(|| symbols.address("tick_sched_timer"));
     let of_throttling = symbols.address("dl_task_timer");
     let (of_ticks, of_throttling) = (of_ticks.unwrap_or(0), of_throttling.unwrap_or(0));

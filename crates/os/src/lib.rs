@@ -29,6 +29,7 @@ mod processor;
 mod realtime;
 mod sanitizer;
 mod socket;
+mod spare;
 mod terminal;
 mod thread;
 mod user;
@@ -49,9 +50,7 @@ pub use futex::{futex_wait, futex_wake_one};
 pub use interposed::{clone_of_libc, fail_as_missing, is_defined_elsewhere, next_function};
 pub use interruption::{is_marked, mark, marks_work};
 pub use lock::{Lock, is_unlocked, try_lock};
-pub use memory::{
-    Retired, SharedMap, create_memfd, create_reserved, give_back_freed, open_private_page, populate,
-};
+pub use memory::{Retired, SharedMap, create_memfd, create_reserved, open_private_page, populate};
 pub use mounts::{mount, mount_detached};
 pub use namespace::{
     effective_user, failed_for_threads, innermost_pid, object_of, pid_namespace, pid_namespace_of,
@@ -73,6 +72,7 @@ pub use realtime::{
 };
 pub use sanitizer::{note_acquire, note_release};
 pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};
+pub use spare::give_back;
 pub use terminal::terminal_size;
 pub use thread::{
     RseqArea, Undisturbed, ask_for_short_slices, barrier_all_sections, current_cpu, gettid, is_main_thread,

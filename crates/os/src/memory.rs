@@ -274,18 +274,6 @@ pub fn populate(base: *mut u8, len: usize) {
     unsafe { libc::madvise(base.cast(), len, MADV_POPULATE_WRITE) };
 }
 
-/// Gives freed memory of the heap back to the kernel. The C library keeps what was freed for whoever asks next, which is of no use to
-/// a process that needed much once and lives for months.
-///
-/// Source: `malloc_trim(3)`, of the GNU C library; others give back by themselves, or never.
-pub fn give_back_freed() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: it may be called at any time, from any thread.
-    unsafe {
-        libc::malloc_trim(0)
-    };
-}
-
 /// Address space that a mapping has left, filled with private, empty memory.
 ///
 /// Whoever still writes there writes into nothing that anybody reads; the address never becomes invalid.

@@ -31,6 +31,16 @@ impl KernelSymbols {
         Self::of_lines_around(lines(), addresses)
     }
 
+    /// Those of the running kernel that have one of these names, for [`KernelSymbols::address`].
+    pub fn named(names: &[&str]) -> Self {
+        Self::of_lines_named(lines(), names)
+    }
+
+    fn of_lines_named(lines: impl Iterator<Item = impl AsRef<str>>, names: &[&str]) -> Self {
+        let is_one = |line: &str| function(line).is_some_and(|(_, name, _)| names.contains(&name));
+        Self::of_lines(lines.filter(|line| is_one(line.as_ref())))
+    }
+
     fn of_lines_around(lines: impl Iterator<Item = impl AsRef<str>>, addresses: &[u64]) -> Self {
         let mut bounds: Vec<u64> =
             addresses.iter().flat_map(|address| [*address, address.saturating_sub(1)]).collect();
@@ -130,6 +140,14 @@ mod tests {
         }
         assert_eq!(some.address("next"), Some(0xffff_ffff_c000_0100), "the last one before the end");
         assert_eq!(KernelSymbols::of_lines_around(LIST.lines(), &[]).functions.len(), 0);
+    }
+
+    #[test]
+    fn those_of_some_names_have_their_addresses() {
+        let some = KernelSymbols::of_lines_named(LIST.lines(), &["second", "next", "data", "hidden", "fir"]);
+        let addresses = ["second", "next", "data", "hidden", "fir", "first"].map(|name| some.address(name));
+        let (second, next) = (Some(0xffff_ffff_8100_0100), Some(0xffff_ffff_c000_0100));
+        assert_eq!(addresses, [second, next, None, None, None, None]);
     }
 
     #[test]

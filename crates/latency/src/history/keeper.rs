@@ -152,7 +152,9 @@ impl Keeper {
             return Ok(false);
         }
         self.slot = now.slot();
-        self.write(monitor).map(|()| true)
+        let written = self.write(monitor);
+        tompion_os::give_back();
+        written.map(|()| true)
     }
 
     /// Writes what was counted so far, whatever the time.

@@ -14,6 +14,7 @@ mod rule;
 mod tests;
 
 use std::{
+    collections::BTreeSet,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
     time::Duration,
@@ -29,7 +30,7 @@ use tompion_os::{Counter, SharedMap};
 
 use crate::{
     Error,
-    blame::{self, History, Noted, Question, What},
+    blame::{self, History, Moment, Noted, Question, What},
     incident::MissedJob,
     jobs::{Missed, Release},
     pins::{self, Pins},
@@ -106,6 +107,16 @@ pub struct Caught {
     pub counts_firmware: bool,
 }
 
+/// A side as it was read.
+struct Read {
+    history: History,
+    /// How many moments were overwritten, by CPU.
+    overwritten: Vec<u64>,
+    /// How many were not whole.
+    refused: u64,
+    symbols: KernelSymbols,
+}
+
 /// Keeps what was noted, from any thread of this process.
 pub struct Trigger {
     settings: SharedMap,
@@ -159,7 +170,7 @@ impl Watch {
         memory.begin(tompion_os::monotonic_ns());
         memory.arm();
         drop(btf);
-        tompion_os::give_back_freed();
+        tompion_os::give_back();
         let counts_firmware = !counters.is_empty();
         Ok(Self { memory, messages, waiting, counts_firmware, _links: links, ebpf })
     }
@@ -185,15 +196,14 @@ impl Watch {
 
     /// Keeps the next one, after a pause.
     pub fn go_on(&self, side: u32, pause: Duration) {
-        tompion_os::give_back_freed();
+        tompion_os::give_back();
         self.memory.empty(side);
         self.memory.save_from(tompion_os::monotonic_ns() + pause.as_nanos() as u64);
         self.memory.arm();
     }
 
     fn read(&self, crossing: Crossing) -> Caught {
-        let symbols = KernelSymbols::of_this_kernel();
-        let (history, overwritten, refused) = self.history(crossing.side, &symbols);
+        let read = self.history(crossing.side, &crossing.stack);
         let question = Question {
             intended: crossing.intended,
             fired: crossing.fired,
@@ -202,11 +212,15 @@ impl Watch {
             tid: crossing.tid,
             priority: crossing.priority,
             cpu: crossing.cpu,
-            stack: names(&crossing.stack, &symbols),
+            stack: names(&crossing.stack, &read.symbols),
         };
-        let counts_firmware = self.counts_firmware;
-        let not_started = self.not_started();
-        Caught { crossing, question, history, overwritten, refused, not_started, job: None, counts_firmware }
+        self.caught(crossing, question, read, None)
+    }
+
+    fn caught(&self, crossing: Crossing, question: Question, read: Read, job: Option<MissedJob>) -> Caught {
+        let Read { history, overwritten, refused, .. } = read;
+        let (not_started, counts_firmware) = (self.not_started(), self.counts_firmware);
+        Caught { crossing, question, history, overwritten, refused, not_started, job, counts_firmware }
     }
 
     /// How often the kernel did not start one of the programs.
@@ -215,35 +229,44 @@ impl Watch {
         programs.map(|program| misses_of(program.as_fd())).sum()
     }
 
-    /// What was noted on a side: overwritten moments by CPU, and how many were not whole.
-    fn history(&self, side: u32, symbols: &KernelSymbols) -> (History, Vec<u64>, u64) {
+    /// What was noted on a side, and the functions that are met in it and in one more stack.
+    fn history(&self, side: u32, stack: &[u64]) -> Read {
+        let cpus = 0..self.memory.cpus();
+        let decoded: Vec<_> = cpus.clone().map(|cpu| blame::decode(&self.memory.side(cpu, side))).collect();
+        let stacks: Vec<_> = cpus.map(|cpu| self.memory.stacks(cpu, side)).collect();
+        let of_timers = |moment: &Moment| match moment.what {
+            What::TimerEntry { function, .. } => Some(function),
+            _ => None,
+        };
+        let moments = decoded.iter().flat_map(|decoded| &decoded.moments);
+        let functions: BTreeSet<u64> = moments.filter_map(of_timers).collect();
+        let of_stacks = stacks.iter().flatten().flat_map(|(_, addresses)| addresses).chain(stack);
+        let addresses: Vec<u64> = functions.iter().chain(of_stacks).copied().collect();
+        let symbols = KernelSymbols::around(&addresses);
+
         let since = self.memory.since(side);
-        let (mut history, mut overwritten, mut refused) = (History::default(), Vec::new(), 0);
-        for cpu in 0..self.memory.cpus() {
-            let decoded = blame::decode(&self.memory.side(cpu, side));
+        let name = |function| (function, name_of(function, &symbols));
+        let mut history =
+            History { functions: functions.into_iter().map(name).collect(), ..History::default() };
+        let overwritten = decoded.iter().map(|decoded| decoded.overwritten).collect();
+        let refused = decoded.iter().map(|decoded| decoded.refused).sum();
+        for (decoded, stacks) in decoded.into_iter().zip(stacks) {
             let first = decoded.moments.first().map(|moment| moment.time);
             let known_from = if decoded.overwritten > 0 { first.unwrap_or(u64::MAX) } else { since };
-            let stacks = self.memory.stacks(cpu, side).into_iter();
-            let stacks = stacks.map(|(number, addresses)| (number, names(&addresses, symbols))).collect();
-            overwritten.push(decoded.overwritten);
-            refused += decoded.refused;
-            for moment in &decoded.moments {
-                if let What::TimerEntry { function, .. } = moment.what {
-                    history.functions.entry(function).or_insert_with(|| name_of(function, symbols));
-                }
-            }
+            let stacks = stacks.into_iter();
+            let stacks = stacks.map(|(number, addresses)| (number, names(&addresses, &symbols))).collect();
             history.cpus.push(Noted { moments: decoded.moments, known_from, stacks });
         }
-        (history, overwritten, refused)
+        Read { history, overwritten, refused, symbols }
     }
 
     /// The missed deadline that is kept. Nothing is kept beside it until [`Watch::go_on`].
     pub fn read_missed(&self, missed: &Missed) -> Caught {
         std::thread::sleep(SETTLE);
         let Missed { activation, side, name, thread } = missed;
-        let (history, overwritten, refused) = self.history(*side, &KernelSymbols::of_this_kernel());
+        let read = self.history(*side, &[]);
         let (tid, pid, end) = (activation.tid, activation.pid, activation.end);
-        let (cpu, priority) = blame::place_of(tid, end, &history).unwrap_or((0, ORDINARY));
+        let (cpu, priority) = blame::place_of(tid, end, &read.history).unwrap_or((0, ORDINARY));
         let wake = activation.wake.unwrap_or_default();
         // Without a timer, its release is a wake-up of its own: nobody had to do anything for it.
         let is_by_timer = activation.by == Release::Timer;
@@ -276,9 +299,7 @@ impl Watch {
             is_from_waking: false,
             stack: Vec::new(),
         };
-        let counts_firmware = self.counts_firmware;
-        let (not_started, job) = (self.not_started(), Some(job));
-        Caught { crossing, question, history, overwritten, refused, not_started, job, counts_firmware }
+        self.caught(crossing, question, read, Some(job))
     }
 
     /// For who finds out by itself that something was late.

@@ -215,6 +215,8 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<ExitCode> {
         return Err(error);
     }
     let _session = watch.jobs.begin(name, &mut monitor, inheritance)?;
+    // To begin took far more than to look on does.
+    tompion_os::give_back();
     let looked = if watch.catch.is_asked_for() {
         let mut catcher = Catcher::begin((name, &monitor), &watch.catch, &end, inheritance)?;
         let mut beside = Beside { keeping: keeping.as_mut(), catcher: Some(&mut catcher) };
