@@ -9,6 +9,8 @@ import { fileURLToPath } from "node:url";
 const CPUS = 8;
 /** Threads of all processors, unless more or fewer are asked for. */
 const THREADS = 4000;
+/** Where there are fewer switches than this for each thread, they take turns in order, so that none is left out. */
+const FEW_SWITCHES = 2;
 /** Bytes of a packet at most; one event has fewer than 64. */
 const PACKET = 256 << 10;
 const HEAD = 1 + 5 * 8 + 1;
@@ -20,10 +22,12 @@ const METADATA = readFileSync(join(import.meta.dirname, "../../crates/viewer/tes
 
 /** A processor's stream, packet by packet. */
 class Stream {
-  constructor(file, cpu, threads) {
+  constructor(file, cpu, threads, isInOrder) {
     this.file = openSync(file, "w");
     this.cpu = cpu;
     this.threads = threads;
+    this.isInOrder = isInOrder;
+    this.switches = 0;
     this.bytes = Buffer.alloc(PACKET);
     this.at = HEAD;
     this.begin = 0;
@@ -73,7 +77,8 @@ class Stream {
   event(step) {
     this.time += 200 + (this.random() >>> 20);
     if (step === 0) {
-      this.next = 1 + (this.random() >>> 8) % (this.threads - 1);
+      const turn = this.isInOrder ? this.switches++ : this.random() >>> 8;
+      this.next = 1 + (turn % (this.threads - 1));
       this.header(3, this.time);
       this.text(this.name(this.next));
       this.int(this.tid(this.next));
@@ -111,8 +116,9 @@ class Stream {
 export function generate(events, folder, threads = THREADS) {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "metadata"), METADATA);
+  const isInOrder = events / 4 < FEW_SWITCHES * threads;
   for (let cpu = 0; cpu < CPUS; cpu++) {
-    const stream = new Stream(join(folder, `channel0_${cpu}`), cpu, Math.floor(threads / CPUS));
+    const stream = new Stream(join(folder, `channel0_${cpu}`), cpu, Math.floor(threads / CPUS), isInOrder);
     const count = Math.floor(events / CPUS) + (cpu < events % CPUS ? 1 : 0);
     for (let event = 0; event < count; event++) stream.event(event % 4);
     stream.close();

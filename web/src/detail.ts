@@ -159,7 +159,8 @@ export class Detail implements Page {
     }
     const { thread } = detail;
     if (thread !== undefined && thread !== null) row("thread", `${shorten(thread.name ?? "", 80)} ${thread.tid}`);
-    if (thread?.pid !== undefined) row("process", String(thread.pid));
+    // A kernel tells of no process.
+    if (typeof thread?.pid === "number") row("process", String(thread.pid));
     if (detail.cpu !== undefined && detail.cpu !== null && detail.cpu >= 0) row("CPU", String(detail.cpu));
     for (const [name, value] of detail.fields ?? []) row(name, el("span", { class: "value", text: shorten(value, 4000) }));
     return table;

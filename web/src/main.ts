@@ -40,6 +40,8 @@ const STILL = 250;
 /** The same of a trace that is read whole. */
 const POLL_WHOLE = 5000;
 const LINK_DELAY = 300;
+/** When is said what an answer takes so long for. */
+const LONG = 1000;
 /** After so many questions without an answer, they are asked more seldom. */
 const PATIENCE = 6;
 
@@ -223,7 +225,11 @@ class Page {
 
   /** Asks what is open; its tracks. The page's HTML has the browser ask for both while it reads this script. */
   private async open(): Promise<WireTrack[]> {
+    const words = "finding the trace's packets: of a large one that is not in memory, that takes as long as its disk does";
+    const late = window.setTimeout(() => this.app.say(words), LONG);
     const [info, { tracks, generation, progress = 0 }] = await Promise.all([api.trace(), api.tracks()]);
+    window.clearTimeout(late);
+    if (this.app.message === words) this.app.say("");
     this.app.info = info;
     // Tracks that are older than what says that all is known would never be asked for again.
     const isOld = generation !== info.generation || (info.progress >= 1 && progress < 1);

@@ -149,7 +149,7 @@ export interface WireArrows {
 export interface ThreadLink {
   tid: number;
   name?: string;
-  pid?: number;
+  pid?: number | null;
   track?: number;
   lane?: number;
   time?: number;

@@ -5,7 +5,7 @@
 //!   └──────reader, from any moment on────────────► events, search, export ──┘
 //! ```
 //!
-//! [`Server::bind`] opens traces and begins to index them; [`Server::run`] answers the page that is embedded here. What
+//! [`Server::bind`] finds traces and begins to read them; [`Server::run`] answers the page that is embedded here. What
 //! the page draws and which keys it knows is the business of `web/`; what events mean is `tompion-analysis`'s.
 #![forbid(unsafe_code)]
 
@@ -24,13 +24,13 @@ pub mod way;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use guard::Guard;
 use http::{Request, Response};
-use view::View;
+use view::{Beginning, View};
 
 /// Most connections at a time.
 const MOST_CONNECTIONS: usize = 64;
@@ -71,11 +71,15 @@ pub enum Error {
 pub struct Server {
     listener: TcpListener,
     shared: Arc<Shared>,
+    remark: Option<String>,
 }
 
 struct Shared {
     guard: Guard,
-    view: Arc<View>,
+    /// What is to be opened, until somebody does.
+    beginning: Mutex<Option<Beginning>>,
+    /// What is shown, or why it can't be.
+    view: OnceLock<Result<Arc<View>, String>>,
     connections: Arc<AtomicUsize>,
 }
 
@@ -97,22 +101,29 @@ impl Drop for Counted {
 }
 
 impl Server {
-    /// Opens traces, listens, and begins to read the traces.
+    /// Finds traces, listens, and begins to read the traces.
     ///
     /// # Errors
     ///
-    /// If a trace cannot be opened, the address is taken, or an index can be written nowhere.
+    /// If there is no trace, the address is taken, or an index can be written nowhere.
     pub fn bind(config: &Config) -> Result<Self, Error> {
-        let view = Arc::new(View::open(&config.paths, config.cache.as_deref())?);
+        let beginning = Beginning::new(&config.paths, config.cache.as_deref())?;
+        let remark = beginning.place().remark().map(str::to_owned);
         let listen = |source| Error::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).map_err(listen)?;
         let guard = listener.local_addr().and_then(|address| Guard::new(address, config.say));
         let guard = guard.map_err(listen)?;
-        let watched = Arc::downgrade(&view);
-        let watch = thread::Builder::new().name("watch".into()).spawn(move || View::watch(&watched));
-        watch.map_err(Error::Index)?;
-        let shared = Arc::new(Shared { guard, view, connections: Arc::default() });
-        Ok(Self { listener, shared })
+        let (beginning, view) = (Mutex::new(Some(beginning)), OnceLock::new());
+        let shared = Arc::new(Shared { guard, beginning, view, connections: Arc::default() });
+        let opening = shared.clone();
+        let watch = move || {
+            let Ok(view) = opening.view().map(Arc::downgrade) else { return };
+            // It is looked after for as long as somebody else has it.
+            drop(opening);
+            View::watch(&view);
+        };
+        thread::Builder::new().name("watch".into()).spawn(watch).map_err(Error::Index)?;
+        Ok(Self { listener, shared, remark })
     }
 
     /// Where the page is, with the token without which nobody is answered.
@@ -131,17 +142,19 @@ impl Server {
 
     /// One line on where things are kept, where that is odd: somebody put something else in the folder's place.
     pub fn remark(&self) -> Option<&str> {
-        self.shared.view.place.remark()
+        self.remark.as_deref()
     }
 
     /// Why the index can't be completed.
     pub fn failure(&self) -> Option<String> {
-        self.shared.view.opened().index().error.clone()
+        self.shared
+            .view()
+            .map_or_else(|line| Some(line.to_owned()), |view| view.opened().index().error.clone())
     }
 
     /// How much of the traces is indexed: 1 is all.
     pub fn progress(&self) -> f64 {
-        self.shared.view.progress()
+        self.shared.view().map_or(0.0, |view| view.progress())
     }
 
     /// Answers until the program ends.
@@ -165,6 +178,17 @@ impl Server {
 }
 
 impl Shared {
+    /// What is shown. Whoever asks while it is being opened waits.
+    fn view(&self) -> Result<&Arc<View>, &str> {
+        let open = || {
+            let beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let beginning =
+                beginning.ok_or("the trace can't be shown, since the thread that opens it failed")?;
+            View::open(beginning).map(Arc::new).map_err(|error| error.to_string())
+        };
+        self.view.get_or_init(open).as_ref().map_err(String::as_str)
+    }
+
     fn answer(&self, request: &Request) -> Response {
         let mut response = self.guard.refuse(request).unwrap_or_else(|| self.allowed(request));
         response.headers.extend(guard::headers().map(|(name, value)| (name, value.to_owned())));
@@ -179,13 +203,17 @@ impl Shared {
         // Scripts that send the token with each question need no folder.
         let path = self.guard.below(&request.path).unwrap_or(&request.path);
         if let Some(name) = path.strip_prefix("/api/") {
-            return api::answer(&self.view, name, request);
+            return match self.view() {
+                Ok(view) => api::answer(view, name, request),
+                Err(line) => Response::error(500, line),
+            };
         }
         if request.method != "GET" {
             return Response::error(405, "expected GET");
         }
         if path == "/" {
-            self.view.opening();
+            // While the packets are looked for, it is there before they are.
+            self.view.get().into_iter().flatten().for_each(|view| view.opening());
         }
         page::file(path).unwrap_or_else(|| Response::error(404, "there is nothing of this name"))
     }

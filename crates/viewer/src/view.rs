@@ -14,6 +14,7 @@ use crate::api::Shifted;
 use crate::incident::{Incident, incident};
 use crate::index::build::{Builder, Classes, Outline, Scout, trace_name, trace_of_class};
 use crate::index::place::{Place, fingerprint};
+use crate::index::store::Store;
 use crate::index::{Index, Shared, directory};
 use crate::way::Way;
 use crate::{Error, recording};
@@ -140,22 +141,20 @@ impl Opened {
 }
 
 impl View {
-    /// Opens traces and begins to read them.
+    /// Finds the packets of traces and begins to read them.
     ///
     /// # Errors
     ///
-    /// If they cannot be opened, or there is no place for an index.
-    pub fn open(paths: &[PathBuf], cache: Option<&Path>) -> Result<Self, Error> {
-        // Where no trace is, nothing is made.
-        let found = Found::new(paths)?;
-        let place = Place::new(paths, cache);
-        let opened = open(found, &place, None)?;
+    /// If no thread can be begun.
+    pub fn open(beginning: Beginning) -> Result<Self, Error> {
+        let Beginning { paths, found, place, room } = beginning;
+        let opened = open(found, (&place, room), None)?;
         let count = opened.traces.len();
         // What can't be read is nothing that anybody could not shift again.
         let offsets = place.shifts().ok().and_then(|kept| shifts(&kept, &opened.traces));
         Ok(Self {
-            paths: paths.to_vec(),
-            incident: incident(paths),
+            incident: incident(&paths),
+            paths,
             place,
             opened: RwLock::new(opened),
             offsets: Mutex::new(offsets.unwrap_or_else(|| vec![0; count])),
@@ -272,10 +271,11 @@ impl View {
             return;
         }
         // What is being written may be no trace at this moment.
-        let Ok(next) = Found::new(&self.paths).and_then(|found| open(found, &self.place, Some(&opened)))
-        else {
-            return;
-        };
+        let next = Found::new(&self.paths).and_then(|found| {
+            let store = self.place.begin().map_err(Error::Index)?;
+            open(found, (&self.place, Room::Empty(store)), Some(&opened))
+        });
+        let Ok(next) = next else { return };
         // The page had rather see what was there than an index that is just begun.
         while next.index().progress < 1.0 && next.index().error.is_none() {
             thread::sleep(Duration::from_millis(20));
@@ -342,20 +342,56 @@ impl Found {
     }
 }
 
-/// Opens what was found; `before` is what it was when it was shorter.
-fn open(found: Found, place: &Place, before: Option<&Opened>) -> Result<Arc<Opened>, Error> {
+/// Traces that were found, and room for their index: what can fail is done, and what takes long is not. The headers of packets of
+/// which there are millions, or that are on a disk that is slow, take longer than anybody waits for an address.
+pub struct Beginning {
+    paths: Vec<PathBuf>,
+    found: Found,
+    place: Place,
+    room: Room,
+}
+
+/// An index that was kept, or where one is to be written.
+enum Room {
+    Kept(Box<Index>),
+    Empty(Store),
+}
+
+impl Beginning {
+    /// Finds traces at these paths.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be opened, or there is no place for an index.
+    pub fn new(paths: &[PathBuf], cache: Option<&Path>) -> Result<Self, Error> {
+        // Where no trace is, nothing is made.
+        let found = Found::new(paths)?;
+        let place = Place::new(paths, cache);
+        let room = match place.load(&fingerprint(&found.set)) {
+            Some(index) => Room::Kept(Box::new(index)),
+            None => Room::Empty(place.begin().map_err(Error::Index)?),
+        };
+        Ok(Self { paths: paths.to_vec(), found, place, room })
+    }
+
+    /// Where things are kept.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+}
+
+/// Opens what was found. `before` is what it was when it was shorter: what another one kept of the traces as they are now may
+/// have other numbers.
+fn open(found: Found, (place, room): (&Place, Room), before: Option<&Opened>) -> Result<Arc<Opened>, Error> {
     let Found { is_growing, set, traces } = found;
     let fingerprint = fingerprint(&set);
     let outline = Outline::new(&set);
     let told = (0..set.traces().len()).map(|trace| tell(&set, trace)).collect();
     let (parts, part_bytes) = (outline.parts.clone(), outline.part_bytes);
     let channel_tracks = outline.channel_tracks(&set);
-    // What another one kept of the traces as they are now may have other numbers.
-    let known = if before.is_none() { place.load(&fingerprint) } else { None };
-    let (index, builder) = match known {
-        Some(index) => (index, None),
-        None => {
-            let store = place.begin().map_err(Error::Index)?;
+    let (index, builder) = match room {
+        Room::Kept(index) => (*index, None),
+        Room::Empty(store) => {
             let known = before.map(Opened::index);
             let (index, builder) = Builder::new(traces, outline, (store, known.as_deref()));
             (index, Some(builder))
@@ -435,7 +471,6 @@ fn environment(trace: &Trace, name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::store::Store;
 
     #[test]
     fn an_index_whose_maker_fails_says_so() {

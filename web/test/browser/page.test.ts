@@ -68,6 +68,8 @@ describe("the page on made-up data", () => {
     await page.mouse.click(box!.x, box!.y);
     await page.waitForSelector('#page-detail[data-ready="true"] .answer');
     expect(await page.textContent("#page-detail .answer")).toContain("Preempted by irq/9-acpi");
+    // Of a kernel's thread no process is known.
+    expect(await page.textContent("#page-detail .facts")).not.toContain("null");
     await page.click('#page-detail [data-role="culprit"]');
     await page.waitForSelector('#page-detail[data-lane="1010"]');
   });

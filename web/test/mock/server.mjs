@@ -102,7 +102,7 @@ function at(query) {
   const box = ([begin, end, style, label]) => ({ begin: Math.round(begin), end: Math.round(end), style, label });
   const thread = made.threads.find((one) => one.state.id === id);
   const answer = { lane: id, track: 21, ...box(lane.boxes[number]), seen: [true, true], cpu: 1, fields: [["prev_comm", "<img src=x onerror=alert(1)>"], ["prio", "20"]] };
-  if (thread) answer.thread = { tid: thread.tid, name: thread.name, lane: id, track: 21 };
+  if (thread) answer.thread = { tid: thread.tid, name: thread.name, lane: id, track: 21, pid: null };
   if (number > 0) answer.before = box(lane.boxes[number - 1]);
   if (number + 1 < lane.boxes.length) answer.after = box(lane.boxes[number + 1]);
   if (answer.style === 4) {

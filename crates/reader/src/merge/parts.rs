@@ -1,10 +1,18 @@
 //! Traces in parts of time, for those who want to begin anywhere: a viewer's table, a search backwards.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
 use super::windows::{Scan, Window, Windows};
 use super::{Selection, TraceSet};
 
 /// Most places to begin at, of all parts and streams together: what is remembered of one takes some 70 bytes.
 const MOST_STARTS: usize = 1 << 20;
+
+/// Most threads that read headers of packets, which wait for the disk more than they work.
+const MOST_THREADS: usize = 16;
 
 /// Parts of traces, in order of time. What is remembered are the places of packets, not what is in them.
 pub struct Parts {
@@ -28,17 +36,34 @@ pub struct PacketSummary {
 }
 
 impl TraceSet {
-    /// Goes through the headers of all packets, stream after stream.
+    /// Goes through the headers of all packets, stream after stream. Several streams are read at once: where a file is not
+    /// in memory, each header is a wait for the disk, and only the one before it says where it is.
     pub fn packets(&self, visit: &mut dyn FnMut(&PacketSummary)) {
-        for (source, stream) in self.sources.iter().enumerate() {
-            let mut scan = Scan::of(super::Source::new(stream.files.clone()));
-            while scan.next_time(&self.traces).is_some() {
-                if let Some((begin, end, bytes)) = scan.summary() {
-                    let trace = scan.trace();
-                    visit(&PacketSummary { source, trace, begin, end, bytes });
-                }
+        let (next, found) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+        let read = || loop {
+            let source = next.fetch_add(1, Ordering::Relaxed);
+            let Some(stream) = self.sources.get(source) else { return };
+            let packets = self.packets_of(source, super::Source::new(stream.files.clone()));
+            found.lock().unwrap_or_else(PoisonError::into_inner).insert(source, packets);
+        };
+        thread::scope(|scope| {
+            for _ in 1..self.sources.len().min(MOST_THREADS) {
+                scope.spawn(read);
+            }
+            read();
+        });
+        let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        found.values().flatten().for_each(visit);
+    }
+
+    fn packets_of(&self, source: usize, stream: super::Source) -> Vec<PacketSummary> {
+        let (mut scan, mut packets) = (Scan::of(stream), Vec::new());
+        while scan.next_time(&self.traces).is_some() {
+            if let Some((begin, end, bytes)) = scan.summary() {
+                packets.push(PacketSummary { source, trace: scan.trace(), begin, end, bytes });
             }
         }
+        packets
     }
 
     /// The names of each stream's files, in the order of [`crate::Event::source`], each with its trace's index.

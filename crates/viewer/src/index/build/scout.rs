@@ -52,7 +52,7 @@ const PIECE: usize = 1 << 20;
 /// How long the index waits for the first glimpses and the page that shows them; who looks at a few pieces, for them; who
 /// asks for one moment.
 const FIRST: Duration = Duration::from_secs(2);
-const SOON: Duration = Duration::from_millis(50);
+const SOON: Duration = Duration::from_millis(30);
 const ONE: Duration = Duration::from_millis(500);
 
 /// Reads what is asked for before its turn.
