@@ -152,6 +152,11 @@ fn number(report: &Value, name: &str) -> Result<u64> {
     report["wakeups"][name].as_u64().with_context(|| format!("the report has no {name}"))
 }
 
+/// What the scheduler counted, and what of it was not seen.
+fn by_scheduler(report: &Value, name: &str) -> Result<u64> {
+    report["unseen"][name].as_u64().with_context(|| format!("nobody compared with the scheduler: no {name}"))
+}
+
 fn difference(report: &Value) -> Result<u64> {
     Ok(report["wakeups"]["difference"].as_i64().context("the report has no difference")?.unsigned_abs())
 }
@@ -169,8 +174,8 @@ fn told(seen: &Seen, lasted: Duration, [before, after, history]: [&Value; 3]) ->
         (WOKEN, number(after, "woken")? as f64, ""),
         (DIFFERENCE, most as f64, ""),
         (ASTRAY, astray as f64, ""),
-        (SLEPT, number(&seen.beside, "slept")? as f64, ""),
-        (UNSEEN, number(&seen.beside, "unseen")? as f64, ""),
+        (SLEPT, by_scheduler(&seen.beside, "slept")? as f64, ""),
+        (UNSEEN, by_scheduler(&seen.beside, "unseen")? as f64, ""),
         (NOT_STARTED, after["not_started"].as_u64().context("no count of misses")? as f64, ""),
         (FIRST_MEMORY, memory(seen.memory.first())?, "MiB"),
         (LAST_MEMORY, memory(seen.memory.last())?, "MiB"),
@@ -193,7 +198,7 @@ mod tests {
     use super::*;
 
     fn kept(before: u64, history: u64, after: u64, difference: i64) -> Vec<bool> {
-        let report = |woken: u64, difference: i64| json!({"wakeups": {"woken": woken, "difference": difference, "slept": 9, "unseen": 1}, "not_started": 0});
+        let report = |woken: u64, difference: i64| json!({"wakeups": {"woken": woken, "difference": difference}, "unseen": {"slept": 9, "unseen": 1}, "not_started": 0});
         let seen =
             Seen { kills: 3, memory: vec![12.0, 14.0, 13.0], difference: 0, beside: report(before, 0) };
         let reports = [report(before, 0), report(after, difference), report(history, 0)];
