@@ -419,6 +419,8 @@ fn open(found: Found, (place, room): (&Place, Room), before: Option<&Opened>) ->
     });
     if let Some(builder) = builder {
         let (opened, place) = (opened.clone(), place.clone());
+        // Nothing of a small trace is shown before.
+        let is_awaited = before.is_none() && opened.scout.is_none();
         let build = move || {
             thread::scope(|scope| {
                 let _ending = Ending { index: &opened.index, scout: opened.scout.as_ref() };
@@ -433,8 +435,10 @@ fn open(found: Found, (place, room): (&Place, Room), before: Option<&Opened>) ->
                     }
                     scout.wait(&opened.way);
                 }
-                // Who looks at something comes first, and the browser that draws it. Threads inherit this.
-                let _ = rustix::process::setpriority_process(None, PATIENT);
+                if !is_awaited {
+                    // Who looks at something comes first, and the browser that draws it. Threads inherit this.
+                    let _ = rustix::process::setpriority_process(None, PATIENT);
+                }
                 builder.run(&opened.index, &opened.stop, &opened.way);
             });
             let index = opened.index();

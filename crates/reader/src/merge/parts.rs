@@ -48,7 +48,8 @@ impl TraceSet {
         };
         thread::scope(|scope| {
             for _ in 1..self.sources.len().min(MOST_THREADS) {
-                scope.spawn(read);
+                // Where no more threads are allowed, those that are there do it all.
+                let _ = thread::Builder::new().name("headers".into()).spawn_scoped(scope, read);
             }
             read();
         });
