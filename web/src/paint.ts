@@ -121,8 +121,9 @@ export class Painter {
     const place = { top: device(y), bottom: device(y + slot.height), begin: scene.begin, scale };
     if (kind === "counter") {
       const share = scaleOf(slot.lane);
-      const height = (value: number): number => (y + slot.height - BELOW - share(value) * (slot.height - ABOVE - BELOW)) * devicePixelRatio;
-      const look = { colour: pack(palette.counter), thick: Math.max(1, Math.round(LINE * devicePixelRatio)), tint: palette.counterTint };
+      const ratio = devicePixelRatio;
+      const height = (value: number): number => (y + slot.height - BELOW - share(value) * (slot.height - ABOVE - BELOW)) * ratio;
+      const look = { colour: pack(palette.counter), thick: Math.max(1, Math.round(LINE * ratio)), tint: palette.counterTint };
       if (this.columns.counter(place, cover, height, look)) section.counters.push({ slot, y, unit });
     } else if (kind === "density") {
       section.missing.push({ slot, y, ...this.columns.density(place, cover, pack(palette.density)) });
@@ -231,9 +232,10 @@ export class Painter {
   }
 
   private missing(drawing: CanvasRenderingContext2D, scene: Scene, { slot, y, lost, overwritten }: Missing): void {
+    const ratio = devicePixelRatio;
     for (const [style, runs] of [[Style.overwritten, overwritten], [Style.lost, lost]] as const) {
       drawing.fillStyle = this.hatch(drawing, scene.palette, style);
-      for (const { x, width } of runs) drawing.fillRect(x / devicePixelRatio, y - 1, width / devicePixelRatio, slot.height + 1);
+      for (const { x, width } of runs) drawing.fillRect(x / ratio, y - 1, width / ratio, slot.height + 1);
     }
   }
 }

@@ -119,7 +119,9 @@ class LanePainter {
   private lastLabel = -1;
   private lastEnd = Number.NEGATIVE_INFINITY;
   private readonly states: boolean;
-  private readonly labelFrom = LABEL_FROM * devicePixelRatio;
+  /** To ask the window for it takes longer than all else that a moment needs. */
+  private readonly ratio = devicePixelRatio;
+  private readonly labelFrom = LABEL_FROM * this.ratio;
   /** The colour of the edge of what is being painted. */
   private edge: Packed = 0;
   private lastMark = Number.NEGATIVE_INFINITY;
@@ -209,16 +211,16 @@ class LanePainter {
     const last = labels.at(-1);
     if (last !== undefined) {
       last.width = Math.min(last.width, x0 - last.x);
-      if (last.width < LABEL_FROM * devicePixelRatio) labels.pop();
+      if (last.width < this.labelFrom) labels.pop();
     }
-    const near = x0 - this.lastMark < 4 * devicePixelRatio;
+    const near = x0 - this.lastMark < 4 * this.ratio;
     this.lastMark = x1;
     if (count !== 1 || near) {
       this.edge = this.shade;
       this.paint(x0, Math.max(x1, x0 + 1), this.shade, 0.75, false, false);
       return;
     }
-    this.paint(x0, Math.min(this.stretch.width, x0 + 2 * devicePixelRatio), colour, 1, false, false);
+    this.paint(x0, Math.min(this.stretch.width, x0 + 2 * this.ratio), colour, 1, false, false);
     if (label >= 0 && labels.length < this.roomForLabels) {
       labels.push({ x: x0, width: this.stretch.width - x0, label, colour, low: false });
     }
@@ -227,7 +229,7 @@ class LanePainter {
   private hatch(x: number, width: number, style: number): void {
     const last = this.decor.hatches.at(-1);
     const isMissing = style === Style.lost || style === Style.overwritten;
-    const least = Math.max(width, isMissing ? 3 * devicePixelRatio : 0);
+    const least = Math.max(width, isMissing ? 3 * this.ratio : 0);
     const touches = last !== undefined && last.style === style && x <= last.x + last.width + 1;
     // Stripes go on from box to box: two late jobs side by side have their own.
     if (touches && style !== Style.jobLate) last.width = x + least - last.x;
