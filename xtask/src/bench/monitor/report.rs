@@ -87,7 +87,8 @@ const SOAK: &str = "\
 Two threads on each CPU sleep a millisecond again and again under SCHED_FIFO, hackbench and stress-ng keep the machine busy in turns, and the
 process that keeps the history and answers to requests is killed and begins again, over and over. In the end the
 sums must agree, and all wake-ups must be in the history, each once. What the scheduler counted and the monitor did not see is
-told as far as a process lived long enough to write it.
+told as far as a process lived long enough to write it; why a kernel hides some is in
+[the kernel's design](../design/kernel.md#what-no-counter-tells).
 ";
 
 /// Of all rounds with something and all rounds without, or of the differences within rounds.
