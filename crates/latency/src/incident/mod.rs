@@ -7,6 +7,7 @@
 //! ```
 
 mod trace;
+mod words;
 
 use std::{
     collections::BTreeMap,
@@ -16,6 +17,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use tompion_session::write_told;
+
+pub use words::Verdict;
 
 use crate::{
     Error, Kind,
@@ -29,8 +32,6 @@ use crate::{
 pub const FILE: &str = "incident.json";
 /// Version of its schema.
 const SCHEMA: u32 = 1;
-/// Functions of a stack that are told in a line.
-const FUNCTIONS_TOLD: usize = 3;
 
 /// A thread of an incident.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,7 +173,12 @@ impl Incident {
             fs::create_dir_all(unfinished)?;
             fs::write(unfinished.join(FILE), serde_json::to_vec_pretty(self)?)?;
             fs::write(unfinished.join("report.json"), serde_json::to_vec_pretty(report)?)?;
-            write_told(unfinished, &trace::of(self, caught), invocation, &self.problems)?;
+            write_told(
+                unfinished,
+                &trace::of(self, caught),
+                invocation,
+                &self.problems,
+            )?;
             fs::rename(unfinished, folder)
         };
         write().inspect_err(|_| drop(fs::remove_dir_all(unfinished))).map_err(failed)
@@ -195,17 +201,6 @@ impl Incident {
             return Err(failed(io::Error::other("its segments don't make up the latency")));
         }
         Ok(incident)
-    }
-
-    /// What most of the latency was, in words; none without a segment.
-    pub fn main_segment(&self) -> Option<&Segment> {
-        let main = self.causes.first()?.cause;
-        self.segments.iter().filter(|segment| segment.cause == main).max_by_key(|segment| segment.length())
-    }
-
-    /// How large the share of the first cause is, in percent.
-    pub fn main_percent(&self) -> f64 {
-        self.causes.first().map_or(0.0, |share| share.percent)
     }
 }
 
@@ -279,46 +274,44 @@ fn problems(caught: &Caught) -> Vec<String> {
     problems
 }
 
-impl Segment {
-    /// What it is, in words for people.
-    pub fn in_words(&self) -> String {
-        let who = &self.who;
-        let code = self.code_in_words().map(|code| format!(" in {code}")).unwrap_or_default();
-        let thread = if who.is_empty() { String::new() } else { format!(" ({who}, thread {})", self.tid) };
-        match self.cause {
-            Cause::InterruptsOff => format!("interrupts were off{code}{thread}"),
-            Cause::PreemptionOff => format!("preemption was off{code}{thread}"),
-            Cause::HigherPriority => {
-                format!("{who} (thread {}) ran, of a priority as high or higher", self.tid)
-            }
-            Cause::HardInterrupt => format!("the interrupt `{who}` was handled"),
-            Cause::SoftInterrupt => format!("the soft interrupt `{who}` ran"),
-            Cause::LateTimer => "hardware or a hypervisor had the processor".into(),
-            Cause::Firmware => format!("firmware had the processor ({who})"),
-            Cause::IdleExit => "the processor woke up from idle".into(),
-            Cause::OwnPath => "the kernel woke the thread and switched to it".into(),
-            Cause::Work => "was its own work".into(),
-            Cause::Waiting if who.is_empty() => "it waited".into(),
-            Cause::Waiting if self.tid == 0 => format!("it waited, until woken by the interrupt `{who}`"),
-            Cause::Waiting => format!("it waited, until woken by {who} (thread {})", self.tid),
-            Cause::Unknown => "nobody knows".into(),
-        }
-    }
-
-    /// The functions that ran, without where in them: the innermost and those that called it. Tracing's own are left out.
-    fn code_in_words(&self) -> Option<String> {
-        let own = ["bpf_", "__bpf_", "__traceiter_", "ktime_get", "native_sched_clock"];
-        let is_own = |name: &&str| !own.iter().any(|own| name.starts_with(own));
-        let names =
-            self.code.iter().map(|function| function.split('+').next().unwrap_or(function)).filter(is_own);
-        let told: Vec<&str> = names.take(FUNCTIONS_TOLD).collect();
-        (!told.is_empty()).then(|| told.join(" ← "))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{blame::History, watch::Crossing};
+
+    /// What is caught of a thread of this number and name, with what was noted.
+    pub(super) fn caught((tid, name): (u32, &str), history: History) -> Caught {
+        let crossing = Crossing {
+            woken: 0,
+            intended: 0,
+            fired: 0,
+            end: 0,
+            limit: 0,
+            tid,
+            pid: tid,
+            priority: 19,
+            cpu: 0,
+            kind: 0,
+            side: 0,
+            other_tid: 0,
+            other_priority: 120,
+            name: name.into(),
+            other_name: String::new(),
+            is_from_waking: false,
+            stack: Vec::new(),
+        };
+        let question = Question { tid, ..Question::default() };
+        let (overwritten, refused, not_started, counts_firmware) = (Vec::new(), 0, 0, false);
+        Caught { crossing, question, history, overwritten, refused, not_started, job: None, counts_firmware }
+    }
+
+    /// One that is made of these segments.
+    pub(super) fn incident(segments: Vec<Segment>) -> Incident {
+        let latency_ns = segments.iter().map(Segment::length).sum();
+        let causes = shares(&segments, latency_ns);
+        let incident = Incident::of(&caught((7, "ctl"), History::default()), 0);
+        Incident { latency_ns, causes, segments, ..incident }
+    }
 
     fn segment(begin: u64, end: u64, cause: Cause) -> Segment {
         Segment {
@@ -345,6 +338,5 @@ mod tests {
             [(Cause::PreemptionOff, 80), (Cause::OwnPath, 20)]
         );
         assert!((shares[0].percent - 80.0).abs() < 1e-9);
-        assert_eq!(segments[1].in_words(), "preemption was off in spin (hog, thread 7)");
     }
 }

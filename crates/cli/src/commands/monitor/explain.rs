@@ -10,7 +10,7 @@ use clap::Args;
 use jiff::{Timestamp, tz::TimeZone};
 use tompion_latency::{
     blame::{Cause, Segment},
-    incident::{self, Incident, MissedJob},
+    incident::{self, Incident, MissedJob, Verdict},
 };
 
 use crate::{
@@ -74,9 +74,8 @@ pub fn sentence(incident: &Incident) -> String {
         }
         None => format!("{thread} (thread {tid}, {priority}) ran {time} late on CPU {cpu}"),
     };
-    if let Some(segment) = incident.main_segment() {
-        let percent = incident.main_percent();
-        let _ = write!(text, ": {percent:.0} % of that {}", harmless(&segment.in_words()));
+    if let Some(Verdict { percent, words }) = incident.verdict() {
+        let _ = write!(text, ": {percent:.0} % of that {}", harmless(&words));
     }
     text
 }

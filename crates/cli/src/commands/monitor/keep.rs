@@ -123,7 +123,7 @@ impl Keeping {
 
     /// Keeps that a wake-up was late, and where its folder is.
     fn note(&mut self, late: &incident::Incident, folder: &Path) {
-        let cause = late.main_segment().map(|segment| segment.in_words()).unwrap_or_default();
+        let cause = late.verdict().map(|verdict| verdict.words).unwrap_or_default();
         let cause = match &late.job {
             Some(job) => format!("{} missed its deadline: {cause}", job.name),
             None => cause,

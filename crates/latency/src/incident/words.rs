@@ -1,0 +1,261 @@
+//! What an incident says to people: each segment, and in one sentence what most of the latency was, and whose doing.
+
+use super::{Incident, Share};
+use crate::blame::{Cause, Segment};
+
+/// Functions of a stack that are told in a line.
+const FUNCTIONS_TOLD: usize = 3;
+/// Parties that are told in a sentence.
+const PARTIES_TOLD: usize = 3;
+/// Whoever has so much of a cause has it alone; others are not told, in percent.
+const ALONE: u64 = 90;
+/// Whoever has less of a cause is not told, in percent.
+const TOO_LITTLE: u64 = 5;
+
+/// What most of a latency was.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// How much of the latency, in percent.
+    pub percent: f64,
+    /// What that was: "hog (thread 7) ran, of a priority as high or higher".
+    pub words: String,
+}
+
+/// All that is one party's doing: one thread's, one interrupt's, one place's in the kernel.
+struct Party<'a> {
+    longest: &'a Segment,
+    ns: u64,
+}
+
+impl Incident {
+    /// What most of the latency was, and whose doing; none without a segment. Where several share in it, no one of them has all of the
+    /// blame.
+    pub fn verdict(&self) -> Option<Verdict> {
+        let share = self.causes.first()?;
+        let parties = parties(&self.segments, share.cause);
+        let first = parties.first()?;
+        let percent = |ns: u64| ns as f64 * 100.0 / self.latency_ns.max(1) as f64;
+        if is_part(first.ns, share, ALONE) {
+            return Some(Verdict { percent: percent(first.ns), words: first.longest.in_words() });
+        }
+        let mut told: Vec<String> = Vec::new();
+        let mut sum = 0;
+        for party in parties.iter().take(PARTIES_TOLD) {
+            if !told.is_empty() && (is_part(sum, share, ALONE) || !is_part(party.ns, share, TOO_LITTLE)) {
+                break;
+            }
+            sum += party.ns;
+            told.push(party.longest.as_one_of_several(percent(party.ns)));
+        }
+        let told = match told.split_last() {
+            Some((last, [])) => last.clone(),
+            Some((last, others)) => format!("{} and {last}", others.join(", ")),
+            None => String::new(),
+        };
+        let words = format!("{}, above all {told}", of_several(share.cause));
+        Some(Verdict { percent: share.percent, words })
+    }
+}
+
+/// Whether a time is so many percent of a cause's, at least.
+fn is_part(ns: u64, share: &Share, percent: u64) -> bool {
+    u128::from(ns) * 100 >= u128::from(share.ns) * u128::from(percent)
+}
+
+/// Whose doing a cause was, who had most of it first.
+fn parties(segments: &[Segment], cause: Cause) -> Vec<Party<'_>> {
+    let mut parties: Vec<Party<'_>> = Vec::new();
+    for segment in segments.iter().filter(|segment| segment.cause == cause) {
+        match parties.iter_mut().find(|party| party.longest.has_same_party(segment)) {
+            Some(party) => {
+                party.ns += segment.length();
+                if segment.length() > party.longest.length() {
+                    party.longest = segment;
+                }
+            }
+            None => parties.push(Party { longest: segment, ns: segment.length() }),
+        }
+    }
+    parties.sort_by_key(|party| std::cmp::Reverse(party.ns));
+    parties
+}
+
+/// What several did together.
+const fn of_several(cause: Cause) -> &'static str {
+    match cause {
+        Cause::InterruptsOff => "interrupts were off",
+        Cause::PreemptionOff => "preemption was off",
+        Cause::HigherPriority => "threads of a priority as high or higher ran",
+        Cause::HardInterrupt => "interrupts were handled",
+        Cause::SoftInterrupt => "soft interrupts ran",
+        Cause::Firmware => "firmware had the processor",
+        Cause::Waiting => "it waited",
+        // Of one party each.
+        Cause::LateTimer | Cause::IdleExit | Cause::OwnPath | Cause::Work | Cause::Unknown => cause.words(),
+    }
+}
+
+impl Segment {
+    /// What it is, in words for people.
+    pub fn in_words(&self) -> String {
+        let who = &self.who;
+        let code = self.code_in_words().map(|code| format!(" in {code}")).unwrap_or_default();
+        let thread = if who.is_empty() { String::new() } else { format!(" ({who}, thread {})", self.tid) };
+        match self.cause {
+            Cause::InterruptsOff => format!("interrupts were off{code}{thread}"),
+            Cause::PreemptionOff => format!("preemption was off{code}{thread}"),
+            Cause::HigherPriority => {
+                format!("{who} (thread {}) ran, of a priority as high or higher", self.tid)
+            }
+            Cause::HardInterrupt => format!("the interrupt `{who}` was handled"),
+            Cause::SoftInterrupt => format!("the soft interrupt `{who}` ran"),
+            Cause::LateTimer => "hardware or a hypervisor had the processor".into(),
+            Cause::Firmware => format!("firmware had the processor ({who})"),
+            Cause::IdleExit => "the processor woke up from idle".into(),
+            Cause::OwnPath => "the kernel woke the thread and switched to it".into(),
+            Cause::Work => "was its own work".into(),
+            Cause::Waiting if who.is_empty() => "it waited".into(),
+            Cause::Waiting if self.tid == 0 => format!("it waited, until woken by the interrupt `{who}`"),
+            Cause::Waiting => format!("it waited, until woken by {who} (thread {})", self.tid),
+            Cause::Unknown => "nobody knows".into(),
+        }
+    }
+
+    /// Whether another one has the same cause and is the same party's doing: the same thread's, interrupt's, code's.
+    pub fn has_same_party(&self, other: &Self) -> bool {
+        self.cause == other.cause
+            && match self.cause {
+                Cause::HigherPriority => self.tid == other.tid,
+                Cause::InterruptsOff | Cause::PreemptionOff => {
+                    (self.tid, &self.who) == (other.tid, &other.who)
+                        && self.code_in_words() == other.code_in_words()
+                }
+                Cause::HardInterrupt => self.interrupt() == other.interrupt(),
+                Cause::SoftInterrupt | Cause::Firmware => self.who == other.who,
+                Cause::Waiting => (self.tid, &self.who) == (other.tid, &other.who),
+                Cause::LateTimer | Cause::IdleExit | Cause::OwnPath | Cause::Work | Cause::Unknown => true,
+            }
+    }
+
+    /// The interrupt, whichever of its timers it handles.
+    fn interrupt(&self) -> &str {
+        self.who.split_once(": ").map_or(self.who.as_str(), |parts| parts.0)
+    }
+
+    /// The party, where others are told beside it, with its share of the latency.
+    fn as_one_of_several(&self, percent: f64) -> String {
+        let (who, tid) = (&self.who, self.tid);
+        match self.cause {
+            Cause::InterruptsOff | Cause::PreemptionOff => match self.code_in_words() {
+                Some(code) => format!("in {code} ({who}, thread {tid}, {percent:.0} %)"),
+                None => format!("while {who} ran (thread {tid}, {percent:.0} %)"),
+            },
+            Cause::HigherPriority => format!("{who} (thread {tid}, {percent:.0} %)"),
+            Cause::HardInterrupt | Cause::SoftInterrupt => format!("`{who}` ({percent:.0} %)"),
+            Cause::Waiting if who.is_empty() => format!("nobody knows for whom ({percent:.0} %)"),
+            Cause::Waiting if tid == 0 => {
+                format!("until woken by the interrupt `{who}` ({percent:.0} %)")
+            }
+            Cause::Waiting => format!("until woken by {who} (thread {tid}, {percent:.0} %)"),
+            _ => format!("{who} ({percent:.0} %)"),
+        }
+    }
+
+    /// The functions that ran, without where in them: the innermost and those that called it. Tracing's own are left out.
+    fn code_in_words(&self) -> Option<String> {
+        let own = ["bpf_", "__bpf_", "__traceiter_", "ktime_get", "native_sched_clock"];
+        let is_own = |name: &&str| !own.iter().any(|own| name.starts_with(own));
+        let names =
+            self.code.iter().map(|function| function.split('+').next().unwrap_or(function)).filter(is_own);
+        let told: Vec<&str> = names.take(FUNCTIONS_TOLD).collect();
+        (!told.is_empty()).then(|| told.join(" ← "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::incident::tests::incident;
+
+    fn segment(cause: Cause, (begin, end): (u64, u64), (who, tid): (&str, u32), code: &[&str]) -> Segment {
+        let code = code.iter().map(|function| (*function).to_owned()).collect();
+        Segment { begin, end, cpu: 0, cause, who: who.into(), tid, code }
+    }
+
+    fn said(segments: Vec<Segment>) -> (u64, String) {
+        let verdict = incident(segments).verdict().expect("a verdict");
+        (verdict.percent.round() as u64, verdict.words)
+    }
+
+    #[test]
+    fn a_segment_says_whose_it_was() {
+        let off = segment(Cause::PreemptionOff, (0, 1), ("hog", 7), &["bpf_loop+0x1", "spin+0x2"]);
+        assert_eq!(off.in_words(), "preemption was off in spin (hog, thread 7)");
+    }
+
+    #[test]
+    fn given_two_threads_that_run_in_turns_then_both_are_named_with_what_each_had() {
+        let runs = |times, who, tid| segment(Cause::HigherPriority, times, (who, tid), &[]);
+        // The longest segment is that of the one with the smaller sum.
+        let turns = vec![
+            segment(Cause::OwnPath, (0, 20), ("", 0), &[]),
+            runs((20, 280), "hogB", 5),
+            runs((280, 740), "hogA", 4),
+            runs((740, 1000), "hogB", 5),
+        ];
+        assert_eq!(
+            said(turns),
+            (
+                98,
+                "threads of a priority as high or higher ran, above all hogB (thread 5, 52 %) and hogA (thread 4, 46 %)"
+                    .into()
+            )
+        );
+    }
+
+    #[test]
+    fn given_one_that_has_nearly_all_then_it_alone_is_named_with_its_own_share() {
+        let runs = |times, who, tid| segment(Cause::HigherPriority, times, (who, tid), &[]);
+        let found =
+            said(vec![runs((0, 500), "hogB", 5), runs((500, 550), "x", 6), runs((550, 1000), "hogB", 5)]);
+        assert_eq!(found, (95, "hogB (thread 5) ran, of a priority as high or higher".into()));
+    }
+
+    #[test]
+    fn given_several_places_or_interrupts_then_each_has_its_share() {
+        let off = |times, code: &[&str]| segment(Cause::PreemptionOff, times, ("hog", 7), code);
+        let places = vec![off((0, 60), &["one+0x1"]), off((60, 70), &["one+0x9"]), off((70, 100), &[])];
+        assert_eq!(
+            said(places),
+            (
+                100,
+                "preemption was off, above all in one (hog, thread 7, 70 %) and while hog ran (thread 7, 30 %)"
+                    .into()
+            )
+        );
+        let interrupt = |times, who| segment(Cause::HardInterrupt, times, (who, 0), &[]);
+        let interrupts = vec![
+            interrupt((0, 10), "local timer"),
+            interrupt((10, 40), "local timer: tick"),
+            interrupt((40, 100), "irq 24 eth0"),
+        ];
+        assert_eq!(
+            said(interrupts),
+            (
+                100,
+                "interrupts were handled, above all `irq 24 eth0` (60 %) and `local timer: tick` (40 %)"
+                    .into()
+            )
+        );
+    }
+
+    #[test]
+    fn given_many_then_the_first_three_are_named() {
+        let many = (0..20).map(|number: u32| {
+            let begin = u64::from(number) * 5;
+            segment(Cause::HigherPriority, (begin, begin + 5), ("hog", 100 + number), &[])
+        });
+        let (percent, words) = said(many.collect());
+        assert_eq!((percent, words.matches("5 %").count()), (100, 3), "{words}");
+    }
+}
