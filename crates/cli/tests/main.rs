@@ -29,6 +29,7 @@ mod monitor_groups;
 mod monitor_history;
 mod monitor_incidents;
 mod monitor_jobs;
+mod monitor_munin;
 mod monitor_service;
 mod monitor_two;
 mod plugins;

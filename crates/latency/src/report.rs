@@ -23,6 +23,8 @@ pub struct Report {
     pub schema: u32,
     /// When counting began.
     pub counting_since_ns: u64,
+    /// The same by CLOCK_MONOTONIC, which nobody sets: by it a monitor is told from one that counted before it.
+    pub counting_since_monotonic_ns: u64,
     /// From when on this report is.
     pub from_ns: u64,
     /// Until when.
@@ -225,6 +227,7 @@ impl Report {
         Self {
             schema: 1,
             counting_since_ns: now.begun + now.ahead,
+            counting_since_monotonic_ns: now.begun,
             from_ns: earlier.time + now.ahead,
             to_ns: now.time + now.ahead,
             kinds: Kind::ALL.into_iter().filter(|kind| kinds.has(*kind)).collect(),
