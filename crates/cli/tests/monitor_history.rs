@@ -108,7 +108,43 @@ fn a_report_has_figures_systems_and_incidents() {
     assert_eq!((jobs(&first).len(), &jobs(&first)[1]["name"]), (3, &"motor:control".into()));
     assert!(jobs(&second)[1]["p50_us"].as_f64() > jobs(&first)[1]["p50_us"].as_f64(), "{second}");
     let nothing = own.said(&["report", "--to", "2025-01-01"]);
-    assert!(nothing.starts_with("nothing was counted from "), "{nothing}");
+    assert_eq!(nothing, "nothing was counted before 2025-01-01 00:00\n");
+}
+
+#[test]
+fn given_a_time_within_five_minutes_then_all_of_them_are_told() {
+    let own = Own::simulated();
+    let text = own.said(&["report", "--from", "2026-01-02 02:56", "--to", "2026-01-02 02:58"]);
+    for words in [
+        "600,000 wake-ups from 2026-01-02 02:55 to 2026-01-02 03:00\n",
+        "in 1 interval\nasked for was what is from 2026-01-02 02:56 to 2026-01-02 02:58: rows of five minutes",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(!own.said(&["report", "--from", "2026-01-02 02:55"]).contains("asked for"));
+    let text =
+        own.said(&["compare", "2026-01-02 02:50..2026-01-02 02:58", "2026-01-02 02:58..2026-01-02 03:05"]);
+    for words in [
+        "1,200,000 wake-ups, 2026-01-02 02:50 to 2026-01-02 03:00\nasked for was what is from 2026-01-02 02:50 to",
+        "600,000 wake-ups, 2026-01-02 03:00 to 2026-01-02 03:05\n",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn given_a_history_without_rows_then_that_is_said() {
+    let own = Own::empty();
+    drop(Store::open(&own.path()).unwrap());
+    let nothing = "nothing has been written yet: a row comes every five minutes\n";
+    assert_eq!(own.said(&["report"]), nothing);
+    assert_eq!(own.said(&["report", "--last", "week"]), nothing);
+    let picture = own.folder.path().join("x.svg");
+    for command in ["plot", "report"] {
+        let mut drawn = tompion();
+        drawn.args(["monitor", command, "--history"]).arg(own.path()).arg("-o").arg(&picture);
+        assert_eq!(run(&mut drawn).exited(1).err, format!("tompion: {nothing}"));
+    }
 }
 
 /// Every element that is begun is ended.

@@ -10,7 +10,7 @@ use std::{
 use tompion_latency::{
     Kind, Maximum,
     history::{
-        Choice, Event, EventKind, Fact, HistoryReport, Incident, Longest, Row, Span, Store,
+        Choice, Comparison, Event, EventKind, Fact, HistoryReport, Incident, Longest, Row, Span, Store,
         simulate::{Dice, Machine},
     },
 };
@@ -151,6 +151,80 @@ fn every_time_has_what_was_counted_in_it() {
     assert_eq!((whole.from_ms, whole.to_ms), (BEGIN, BEGIN + all.len() as i64 * FIVE_MINUTES));
     // Nothing is where nothing was counted.
     assert_eq!(own.report(BEGIN - DAY, BEGIN).coverage.rows, 0);
+}
+
+/// Two hours and a bit, and the history of them.
+fn of_two_hours() -> (Own, Store) {
+    let own = Own::new();
+    let mut store = Store::open(&own.path).unwrap();
+    let number = system(&mut store, "6.12");
+    store.append(&rows(&mut Machine::new(1, 1), number, BEGIN, 27)).unwrap();
+    (own, store)
+}
+
+#[test]
+fn given_a_time_within_a_row_then_it_has_all_of_it_and_says_so() {
+    let (own, store) = of_two_hours();
+    let minute = FIVE_MINUTES / 5;
+    let row = BEGIN + 25 * FIVE_MINUTES;
+    for incident in [row + 4 * minute, row + FIVE_MINUTES] {
+        let found = Incident {
+            time_ns: incident as u64 * 1_000_000,
+            cpu: 0,
+            tid: 7,
+            thread: "axis-x".into(),
+            kind: Some(Kind::Wakeup),
+            latency_ns: 345_678,
+            cause: "an interrupt".into(),
+            folder: "/nowhere".into(),
+        };
+        store.record_incident(&found).unwrap();
+    }
+    let span = |from, to| Span { from_ms: row + from, to_ms: row + to };
+    let about = |span: Span| own.report(span.from_ms, span.to_ms);
+    let woken = WOKEN / 2;
+    for asked in [span(minute, 3 * minute), span(0, 3 * minute), span(minute, FIVE_MINUTES)] {
+        let found = about(asked);
+        assert_eq!((found.wakeups.woken, found.span()), (woken, span(0, FIVE_MINUTES)), "{asked:?}");
+        assert!(asked.is_exceeded_by(found.span()), "{asked:?}");
+        assert_eq!(found.incidents.len(), 1, "what happened in the row, and no later");
+        assert_eq!(own.maxima(&Choice::of(asked), 0, Kind::TimerWakeup).len(), 1);
+    }
+    let two = about(span(minute, FIVE_MINUTES + minute));
+    assert_eq!((two.wakeups.woken, two.span()), (2 * woken, span(0, 2 * FIVE_MINUTES)));
+    // Full five minutes are what they are, also where rows begin and end a moment late.
+    for moment in [0, 999] {
+        let asked = span(-moment, FIVE_MINUTES - moment);
+        let found = about(span(FIVE_MINUTES - moment, 3 * FIVE_MINUTES));
+        assert_eq!(found.wakeups.woken, woken, "{moment}");
+        assert!(!asked.is_exceeded_by(span(0, FIVE_MINUTES)), "{moment}");
+    }
+}
+
+#[test]
+fn given_two_times_that_meet_within_a_row_then_one_side_has_it() {
+    let (_own, store) = of_two_hours();
+    let meeting = BEGIN + 25 * FIVE_MINUTES + FIVE_MINUTES / 2;
+    let sides = [Span { to_ms: meeting, ..Span::ALL }, Span { from_ms: meeting, ..Span::ALL }];
+    let compared = |[one, other]: [Span; 2]| {
+        let sides = [("one".into(), Choice::of(one)), ("other".into(), Choice::of(other))];
+        let found = Comparison::of(&store, sides).unwrap();
+        let rows = found.kinds.first().map(|kind| kind.sides.each_ref().map(|side| side.rows));
+        (found.reports.map(|report| (report.coverage.rows, report.span())), rows)
+    };
+    let end = meeting + FIVE_MINUTES / 2;
+    let (before, after) = (
+        (26, Span { from_ms: BEGIN, to_ms: end }),
+        (1, Span { from_ms: end, to_ms: BEGIN + 27 * FIVE_MINUTES }),
+    );
+    assert_eq!(compared(sides), ([before, after], Some([26, 1])));
+    assert_eq!(compared([sides[1], sides[0]]), ([after, before], Some([1, 26])));
+    // Within one row, there is nothing left for the later one.
+    let within = Span { from_ms: meeting - 60_000, to_ms: meeting };
+    let later = Span { from_ms: meeting, to_ms: meeting + 60_000 };
+    assert_eq!(compared([within, later]).0.map(|side| side.0), [1, 0]);
+    // Where they overlap, that was asked for.
+    assert_eq!(compared([Span::ALL, sides[1]]).0.map(|side| side.0), [27, 2]);
 }
 
 #[test]

@@ -93,14 +93,15 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Holds one choice against another, each with its name.
+    /// Holds one choice against another, each with its name. No row is on both sides of two times that have nothing in common: it is on
+    /// the earlier one's, in which it begins.
     ///
     /// # Errors
     /// If the history is damaged or can't be read.
     pub fn of(store: &Store, sides: [(String, Choice); 2]) -> Result<Self, Error> {
-        let [first, second] = &sides;
-        let rows = [Rows::of(store, &first.1)?, Rows::of(store, &second.1)?];
-        let reports = [store.period(&first.1)?, store.period(&second.1)?].map(Period::report);
+        let ([first, second], choices) = parted(store, sides)?;
+        let rows = [Rows::of(store, &choices[0])?, Rows::of(store, &choices[1])?];
+        let reports = [store.period(&choices[0])?, store.period(&choices[1])?].map(Period::report);
         let places = reports.each_ref().map(|report| of_all_cpus(&report.cpus));
         let kinds = Kind::ALL.into_iter().filter_map(|kind| {
             let rows = [rows[0].kinds.get(&kind)?, rows[1].kinds.get(&kind)?];
@@ -109,7 +110,7 @@ impl Comparison {
             Some(KindComparison { kind, sides, verdict, chance })
         });
         let (kinds, jobs) = (kinds.collect(), jobs(&rows, &reports));
-        Ok(Self { schema: 1, names: [first.0.clone(), second.0.clone()], kinds, jobs, reports })
+        Ok(Self { schema: 1, names: [first, second], kinds, jobs, reports })
     }
 
     /// The kind by which both are judged: the one from end to end, else the first there is.
@@ -118,6 +119,21 @@ impl Comparison {
         let known = by.iter().find_map(|kind| self.kinds.iter().find(|found| found.kind == *kind));
         known.or(self.kinds.first())
     }
+}
+
+/// Names, and choices of which the later one begins where the last row of the earlier one ends.
+fn parted(store: &Store, sides: [(String, Choice); 2]) -> Result<([String; 2], [Choice; 2]), Error> {
+    let [(first, one), (second, other)] = sides;
+    let mut choices = [one, other];
+    let spans = choices.each_ref().map(|choice| choice.span);
+    let earlier = usize::from(spans[0].from_ms > spans[1].from_ms);
+    let is_of_times = choices.iter().all(|choice| choice.systems.is_none());
+    if is_of_times && spans[earlier].to_ms <= spans[1 - earlier].from_ms {
+        let found = store.outline(&choices[earlier])?;
+        let begin = &mut choices[1 - earlier].span.from_ms;
+        *begin = found.span.to_ms.max(found.coverage.last_ms).max(*begin);
+    }
+    Ok(([first, second], choices))
 }
 
 /// Jobs that both sides have.

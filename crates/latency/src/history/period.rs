@@ -1,6 +1,8 @@
 //! What a history says of a time.
 //!
 //! Days that lie within it are taken whole, at its ends hours, at theirs rows, and then those that are not part of an hour yet.
+//!
+//! Rows are not divided. A time has those that begin in it, to their end, and the one that it begins in the midst of.
 
 use std::collections::HashMap;
 
@@ -19,6 +21,8 @@ use crate::kinds::Kind;
 
 /// The year 9999, in milliseconds since 1970: nothing is later.
 const LATEST: i64 = 253_402_300_800_000;
+/// Rows begin and end so much after full five minutes at the most, in milliseconds: what reaches no further into a time is not of it.
+const MOMENT: i64 = 1000;
 
 /// From a time until before another, in milliseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -32,6 +36,11 @@ pub struct Span {
 impl Span {
     /// All times.
     pub const ALL: Self = Self { from_ms: 0, to_ms: LATEST };
+
+    /// Whether what was found reaches beyond it, by more than rows are late.
+    pub fn is_exceeded_by(self, found: Self) -> bool {
+        found.from_ms.saturating_add(MOMENT) < self.from_ms || found.to_ms > self.to_ms.saturating_add(MOMENT)
+    }
 
     fn contains(self) -> String {
         format!("start >= {} AND start < {}", self.from_ms, self.to_ms)
@@ -92,7 +101,8 @@ impl System {
 /// What a history says of a time.
 #[derive(Clone, Debug)]
 pub struct Period {
-    /// What it is of: what was asked for, or the hours and days around it where no more is left.
+    /// What it is of: what was asked for, from the beginning of the row on that this is in; or the hours and days around it where
+    /// no more is left.
     pub span: Span,
     /// What was counted.
     pub(crate) body: Body,
@@ -197,14 +207,17 @@ impl Store {
         self.read(|connection| {
             let span = rounded(connection, choice.span)?;
             let choice = Choice { span, ..choice.clone() };
+            let coverage = coverage(connection, &choice)?;
+            // What happened in the last row belongs to it, too.
+            let happened = Span { to_ms: span.to_ms.max(coverage.last_ms), ..span };
             Ok(Period {
                 span,
                 body: body(connection, &choice)?,
-                coverage: coverage(connection, &choice)?,
+                coverage,
                 systems: systems(connection, &choice)?,
                 starts: starts(connection, &choice)?,
-                events: events(connection, span)?,
-                incidents: incidents(connection, span)?,
+                events: events(connection, happened)?,
+                incidents: incidents(connection, happened)?,
             })
         })
     }
@@ -222,7 +235,7 @@ impl Store {
             if covered.last_ms - covered.first_ms > MANY {
                 points_of_days(connection, choice, &mut tell)
             } else {
-                points(connection, &choice.condition(choice.span), &mut tell)
+                points(connection, &choice.condition(from_row(connection, choice.span)?), &mut tell)
             }
         })
     }
@@ -244,9 +257,19 @@ impl Store {
     }
 }
 
-/// A span to the hours or days around it, where nothing shorter is left.
-fn rounded(connection: &Connection, span: Span) -> Result<Span, Failure> {
+/// A span from the beginning of the row on that it begins in the midst of.
+fn from_row(connection: &Connection, span: Span) -> Result<Span, Failure> {
     let span = Span { from_ms: span.from_ms.clamp(0, LATEST), to_ms: span.to_ms.clamp(0, LATEST) };
+    let select = "SELECT start, duration FROM rows WHERE start < ? ORDER BY start DESC LIMIT 1";
+    let before = connection.query_row(select, [span.from_ms], |row| Ok((row.get(0)?, row.get(1)?)));
+    let (start, duration): (i64, i64) = before.or_else(|error| none(error).map(|nothing| (nothing, 0)))?;
+    let is_in_it = start.saturating_add(duration) > span.from_ms.saturating_add(MOMENT);
+    Ok(if is_in_it { Span { from_ms: start.max(0), ..span } } else { span })
+}
+
+/// The same, and to the hours or days around it, where nothing shorter is left.
+fn rounded(connection: &Connection, span: Span) -> Result<Span, Failure> {
+    let span = from_row(connection, span)?;
     let oldest = |what: &str| -> rusqlite::Result<i64> {
         connection.query_row(what, [], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0)))
     };

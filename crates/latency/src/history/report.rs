@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{
     body::{self, Body},
     job::{JobCell, JobsBody, LongestResponse, us},
-    period::{Coverage, Period, Start, System},
+    period::{Coverage, Period, Span, Start, System},
     store::{Event, Incident},
 };
 use crate::{
@@ -23,9 +23,9 @@ use crate::{
 pub struct HistoryReport {
     /// The version of this structure.
     pub schema: u32,
-    /// From when on it is: as was asked for, or where the history begins.
+    /// From when on it is: where the first row of the time begins; where there is none, as was asked for.
     pub from_ms: i64,
-    /// Until when.
+    /// Until when: where the last row ends. Rows are not divided.
     pub to_ms: i64,
     /// How much of that was counted.
     pub coverage: Coverage,
@@ -138,6 +138,13 @@ pub struct Wakeups {
     pub unseen: u64,
 }
 
+impl HistoryReport {
+    /// What it is of.
+    pub const fn span(&self) -> Span {
+        Span { from_ms: self.from_ms, to_ms: self.to_ms }
+    }
+}
+
 impl Period {
     /// All of it as a report.
     pub fn report(self) -> HistoryReport {
@@ -154,7 +161,7 @@ impl Period {
         HistoryReport {
             schema: 1,
             from_ms: self.span.from_ms.max(self.coverage.first_ms),
-            to_ms: self.span.to_ms.min(self.coverage.last_ms.max(self.span.from_ms)),
+            to_ms: if self.coverage.rows == 0 { self.span.to_ms } else { self.coverage.last_ms },
             coverage: self.coverage,
             max_us: max_us(&cpus),
             cpus,

@@ -9,7 +9,10 @@ use tompion_latency::{
     plot::{self, Curve},
 };
 
-use super::times::{in_words, moment};
+use super::{
+    beyond,
+    times::{in_words, moment},
+};
 use crate::{
     commands::monitor::{
         picture::Output,
@@ -24,7 +27,8 @@ use crate::{
     tompion monitor compare 2026-09-01..2026-10-01 2026-10-01..     # two months\n  \
     tompion monitor compare 6.1.0-rt 6.12.0-rt -o kernels.png       # histograms of both in one picture\n\n\
 A side is a time (FROM..TO; one of them may be missing), or a kernel's version or a part of it. The longest of every five \
-minutes are compared: better or worse is what chance alone would make less than once in a hundred comparisons.")]
+minutes are compared: better or worse is what chance alone would make less than once in a hundred comparisons. Five minutes are not \
+divided: they are on the side in which they begin.")]
 pub struct Arguments {
     /// What to compare with: FROM..TO, or a kernel
     #[arg(value_name = "BEFORE")]
@@ -49,10 +53,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let store = super::open(arguments.history.as_ref())?;
     let side = |text: &str| anyhow::Ok((text.to_owned(), choice(&store, text)?));
     let sides = [side(&arguments.before)?, side(&arguments.after)?];
+    let asked = sides.each_ref().map(|side| side.1.span);
     let found = Comparison::of(&store, sides)?;
     for (name, report) in found.names.iter().zip(&found.reports) {
         if report.coverage.rows == 0 {
-            bail!("nothing was counted in `{name}`; tompion monitor report says what there is");
+            bail!(
+                "nothing was counted in `{name}` beside what the other side has; tompion monitor report says what there is"
+            );
         }
     }
     if let Some(output) = output {
@@ -66,7 +73,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         serde_json::to_writer_pretty(&mut standard, &found)?;
         writeln!(standard)?;
     } else {
-        write!(standard, "{}", whole(&found))?;
+        write!(standard, "{}", whole(&found, asked))?;
     }
     Ok(())
 }
@@ -98,9 +105,9 @@ fn choice(store: &Store, text: &str) -> anyhow::Result<Choice> {
     Ok(Choice { span: Span::ALL, systems: Some(found) })
 }
 
-fn whole(found: &Comparison) -> String {
+fn whole(found: &Comparison, asked: [Span; 2]) -> String {
     let mut text = String::new();
-    for (name, report) in found.names.iter().zip(&found.reports) {
+    for ((name, report), asked) in found.names.iter().zip(&found.reports).zip(asked) {
         let _ = writeln!(
             text,
             "{BOLD}{}{END}  {}, {DIM}{} to {}{END}",
@@ -109,6 +116,9 @@ fn whole(found: &Comparison) -> String {
             in_words(report.from_ms),
             in_words(report.to_ms)
         );
+        if let Some(beyond) = beyond(asked, report) {
+            let _ = writeln!(text, "{DIM}{beyond}{END}");
+        }
     }
     table(&mut text, "", found.kinds.iter().map(|it| (it.kind.words(), &it.sides, it.verdict)));
     if !found.jobs.is_empty() {

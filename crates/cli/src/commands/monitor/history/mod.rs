@@ -11,11 +11,13 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
-use tompion_latency::history::{Choice, Store, default_path};
+use tompion_latency::history::{Choice, HistoryReport, Span, Store, default_path};
 
 pub use compare::{Arguments as CompareArguments, run as compare};
 pub use plot::Wish as PlotWish;
 pub use report::{Arguments as ReportArguments, run as report};
+
+use self::times::in_words;
 
 /// Which part of which history.
 #[derive(Args)]
@@ -51,6 +53,36 @@ impl Part {
     pub fn choice(&self) -> anyhow::Result<Choice> {
         Ok(Choice::of(times::span(self.from.as_deref(), self.to.as_deref(), self.last)?))
     }
+}
+
+/// Why a history has nothing of a time.
+fn nothing(store: &Store, asked: Span) -> anyhow::Result<String> {
+    if store.outline(&Choice::of(Span::ALL))?.coverage.rows == 0 {
+        return Ok("nothing has been written yet: a row comes every five minutes".into());
+    }
+    Ok(format!("nothing was counted {}", asked_in_words(asked)))
+}
+
+/// A time as it was asked for, of which either end may be open.
+fn asked_in_words(asked: Span) -> String {
+    let (from, to) = (in_words(asked.from_ms), in_words(asked.to_ms));
+    match (asked.from_ms > Span::ALL.from_ms, asked.to_ms < Span::ALL.to_ms) {
+        (true, true) => format!("from {from} to {to}"),
+        (true, false) => format!("from {from} on"),
+        (false, true) => format!("before {to}"),
+        (false, false) => "at any time".into(),
+    }
+}
+
+/// What is to be known where a report has more than was asked for.
+fn beyond(asked: Span, report: &HistoryReport) -> Option<String> {
+    let is_more = report.coverage.rows > 0 && asked.is_exceeded_by(report.span());
+    is_more.then(|| {
+        format!(
+            "asked for was what is {}: rows of five minutes, and hours and days of older times, are not divided",
+            asked_in_words(asked)
+        )
+    })
 }
 
 /// Opens a history, or the usual one.

@@ -1,5 +1,6 @@
 //! `tompion monitor plot` of the history: the longest latencies over a time, or histograms of it.
 
+use anyhow::bail;
 use clap::Args;
 use jiff::tz::TimeZone;
 use tompion_latency::{
@@ -7,7 +8,7 @@ use tompion_latency::{
     plot::{self, Curve, Mark, Maxima, Theme, Tick},
 };
 
-use super::{Part, axis, times::in_words};
+use super::{Part, axis, nothing, times::in_words};
 use crate::{
     commands::monitor::picture::Output,
     messages::{counted, say},
@@ -36,7 +37,7 @@ impl Wish {
         let store = self.part.open()?;
         let choice = self.part.choice()?;
         let picture = if self.histograms {
-            let report = store.period(&choice)?.report();
+            let report = not_empty(&store, choice.span, store.period(&choice)?.report())?;
             let title = title("Latencies", span(choice.span, &report), report.wakeups.woken);
             plot::histograms(&Curve::of_each(&report.cpus), &title, output.theme())
         } else {
@@ -64,6 +65,14 @@ pub fn span(asked: Span, report: &HistoryReport) -> Span {
     }
 }
 
+/// A report, if anything is in it.
+fn not_empty(store: &Store, asked: Span, report: HistoryReport) -> anyhow::Result<HistoryReport> {
+    if report.coverage.rows == 0 {
+        bail!("{}", nothing(store, asked)?);
+    }
+    Ok(report)
+}
+
 fn title(what: &str, span: Span, woken: u64) -> String {
     let woken = counted(woken, "wake-up");
     format!("{what} from {} to {}: {woken}", in_words(span.from_ms), in_words(span.to_ms))
@@ -71,7 +80,7 @@ fn title(what: &str, span: Span, woken: u64) -> String {
 
 /// The longest of a time, and what else is known of it.
 fn gather(store: &Store, choice: &Choice) -> anyhow::Result<(Maxima, About)> {
-    let report = store.outline(choice)?.report();
+    let report = not_empty(store, choice.span, store.outline(choice)?.report())?;
     let span = span(choice.span, &report);
     let mut found = Maxima::of(span);
     store.maxima(choice, |longest| found.add(&longest))?;

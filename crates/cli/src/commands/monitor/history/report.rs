@@ -2,15 +2,15 @@
 
 use std::{fmt::Write as _, fs, io::Write as _, path::PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use tompion_latency::{
-    history::{Event, EventKind, HistoryReport, Incident, System},
+    history::{Event, EventKind, HistoryReport, Incident, Span, System},
     plot::{self, Curve, Theme},
 };
 
 use super::{
-    Part,
+    Part, beyond, nothing,
     page::{self, Pictures},
     plot::pictures,
     times::{in_words, length},
@@ -49,7 +49,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let store = arguments.part.open()?;
     let choice = arguments.part.choice()?;
     let report = store.period(&choice)?.report();
+    let is_empty = report.coverage.rows == 0;
     if let Some(path) = &arguments.output {
+        if is_empty {
+            bail!("{}", nothing(&store, choice.span)?);
+        }
         let title = format!("Latencies: {}", counted(report.wakeups.woken, "wake-up"));
         let histograms = plot::histograms(&Curve::of_each(&report.cpus), &title, Theme::Reader);
         let (maxima, jobs) = pictures(&store, &choice)?;
@@ -62,18 +66,20 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.json {
         serde_json::to_writer_pretty(&mut output, &report)?;
         writeln!(output)?;
+    } else if is_empty {
+        writeln!(output, "{}", nothing(&store, choice.span)?)?;
     } else {
-        write!(output, "{}", whole(&report))?;
+        write!(output, "{}", whole(&report, choice.span))?;
     }
     Ok(())
 }
 
-fn whole(report: &HistoryReport) -> String {
+fn whole(report: &HistoryReport, asked: Span) -> String {
     let mut text = String::new();
-    if report.coverage.rows == 0 {
-        return format!("nothing was counted {}\n", span(report));
-    }
     head(&mut text, report);
+    if let Some(beyond) = beyond(asked, report) {
+        let _ = writeln!(text, "{DIM}{beyond}{END}");
+    }
     text::kinds(&mut text, &report.cpus, true);
     text::worst(&mut text, &report.cpus, "%Y-%m-%d %H:%M:%S%.3f");
     report.jobs.iter().for_each(|found| job_table::of_history(&mut text, found));
