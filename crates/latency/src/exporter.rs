@@ -16,13 +16,15 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// What other pages are.
 pub const JSON: &str = "application/json";
-/// What is said of what went wrong.
-const TEXT: &str = "text/plain; charset=utf-8";
+/// What is said in words.
+pub const TEXT: &str = "text/plain; charset=utf-8";
+/// Which pages there are.
+pub const PAGES: &str = "/metrics and /api/report; with --history also /api/history and /api/maxima";
 
 /// What is answered.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// What it is: [`METRICS`] or [`JSON`].
+    /// What it is: [`METRICS`], [`JSON`] or [`TEXT`].
     pub kind: &'static str,
     /// All of it.
     pub body: String,
@@ -81,7 +83,7 @@ pub fn answer(
         }
         Some(request) => match page(request) {
             Ok(Some(page)) => ("200 OK", page),
-            Ok(None) => ("404 Not Found", text("expected /metrics or /api/report\n".into())),
+            Ok(None) => ("404 Not Found", text(format!("expected one of {PAGES}\n"))),
             Err(wrong) => ("400 Bad Request", text(format!("{wrong}\n"))),
         },
     };
@@ -225,6 +227,10 @@ mod tests {
             assert!(asked(request).starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}");
         }
         assert!(asked(&vec![b'x'; 2 * LONGEST_HEAD]).len() < 200);
+        let unknown = asked(b"GET /metric HTTP/1.1\r\n\r\n");
+        for page in ["/metrics", "/api/report", "/api/history", "/api/maxima"] {
+            assert!(unknown.contains(page), "{page}: {unknown}");
+        }
     }
 
     #[test]

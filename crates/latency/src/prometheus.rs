@@ -68,8 +68,15 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Resu
     writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}")
 }
 
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
+/// Exactly, which a division would not be: `0.000124956`.
+fn seconds(ns: u64) -> String {
+    let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Of microseconds that are whole nanoseconds.
+fn seconds_of(us: f64) -> String {
+    seconds((us * 1000.0).round() as u64)
 }
 
 fn histograms(text: &mut String, report: &Report) -> std::fmt::Result {
@@ -92,7 +99,7 @@ fn histogram(text: &mut String, name: &str, labels: &str, found: &KindReport) ->
         writeln!(text, "{name}_bucket{{{labels},le=\"{}\"}} {below}", seconds(bound))?;
     }
     writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", found.count)?;
-    writeln!(text, "{name}_sum{{{labels}}} {}", found.mean_us * found.count as f64 / 1e6)?;
+    writeln!(text, "{name}_sum{{{labels}}} {}", seconds_of(found.mean_us * found.count as f64))?;
     writeln!(text, "{name}_count{{{labels}}} {}", found.count)
 }
 
@@ -111,7 +118,7 @@ fn groups(text: &mut String, total: &Report, since_reset: &Report) -> std::fmt::
     for group in &since_reset.groups {
         let label = group_label(group);
         for (kind, found) in &group.kinds {
-            writeln!(text, "{name}{{{label},kind=\"{kind}\"}} {}", found.max_us / 1e6)?;
+            writeln!(text, "{name}{{{label},kind=\"{kind}\"}} {}", seconds_of(found.max_us))?;
         }
     }
     Ok(())
@@ -139,7 +146,7 @@ fn longest(text: &mut String, since_reset: &Longest, recent: &Longest) -> std::f
         head(text, name, "gauge", help)?;
         for (cpu, kinds) in longest {
             for (kind, us) in kinds {
-                writeln!(text, "{name}{{cpu=\"{cpu}\",kind=\"{kind}\"}} {}", us / 1e6)?;
+                writeln!(text, "{name}{{cpu=\"{cpu}\",kind=\"{kind}\"}} {}", seconds_of(*us))?;
             }
         }
     }
@@ -222,8 +229,10 @@ fn wakeups(text: &mut String, report: &Report) -> std::fmt::Result {
 fn threads(text: &mut String, total: &Report, since_reset: &Report) -> std::fmt::Result {
     let labels =
         |thread: &ThreadReport| format!("tid=\"{}\",thread=\"{}\"", thread.tid, escaped(&thread.name));
-    let each =
-        since_reset.threads.iter().map(|thread| (labels(thread), thread.max_us / 1e6, thread.p999_us / 1e6));
+    let each = since_reset
+        .threads
+        .iter()
+        .map(|thread| (labels(thread), seconds_of(thread.max_us), seconds_of(thread.p999_us)));
     let each: Vec<_> = each.collect();
     let name = "tompion_thread_latency_max_seconds";
     head(text, name, "gauge", "The longest latency of a thread since the last reset.")?;
@@ -251,37 +260,37 @@ fn jobs(text: &mut String, found: &JobsReport) -> std::fmt::Result {
         }
         let Part { count, mean_us, .. } = job.response;
         writeln!(text, "{name}_bucket{{{label},le=\"+Inf\"}} {count}")?;
-        writeln!(text, "{name}_sum{{{label}}} {}", mean_us * count as f64 / 1e6)?;
+        writeln!(text, "{name}_sum{{{label}}} {}", seconds_of(mean_us * count as f64))?;
         writeln!(text, "{name}_count{{{label}}} {count}")?;
     }
-    type Value = fn(&JobReport) -> Option<f64>;
+    type Value = fn(&JobReport) -> Option<String>;
     let each: [(&str, &str, &str, Value); 7] = [
         ("response_max_seconds", "gauge", "The longest response time.", |job| {
-            Some(job.response.max_us / 1e6)
+            Some(seconds_of(job.response.max_us))
         }),
         (
             "until_running_max_seconds",
             "gauge",
             "The longest from a release to the thread that runs.",
-            |job| (job.until_running.count > 0).then_some(job.until_running.max_us / 1e6),
+            |job| (job.until_running.count > 0).then_some(seconds_of(job.until_running.max_us)),
         ),
         (
             "until_begin_max_seconds",
             "gauge",
             "The longest from the thread that runs to the job's begin.",
-            |job| Some(job.until_begin.max_us / 1e6),
+            |job| Some(seconds_of(job.until_begin.max_us)),
         ),
         ("execution_max_seconds", "gauge", "The longest from a job's begin to its end.", |job| {
-            Some(job.execution.max_us / 1e6)
+            Some(seconds_of(job.execution.max_us))
         }),
         ("deadline_seconds", "gauge", "From when on a response is too late.", |job| {
-            job.deadline_us.map(|us| us / 1e6)
+            job.deadline_us.map(seconds_of)
         }),
         ("misses_total", "counter", "Responses that came after their deadline.", |job| {
-            Some(job.misses as f64)
+            Some(job.misses.to_string())
         }),
         ("unpaired_total", "counter", "Begins and ends without each other.", |job| {
-            Some((job.odd.without_end + job.odd.without_begin) as f64)
+            Some((job.odd.without_end + job.odd.without_begin).to_string())
         }),
     ];
     for (name, kind, help, value) in each {
@@ -316,7 +325,7 @@ fn longest_in_parts(text: &mut String, found: &JobsReport) -> std::fmt::Result {
         ];
         for (part, us) in parts {
             let job = escaped(&job.name);
-            writeln!(text, "{name}{{name=\"{job}\",part=\"{part}\"}} {}", us / 1e6)?;
+            writeln!(text, "{name}{{name=\"{job}\",part=\"{part}\"}} {}", seconds_of(us))?;
         }
     }
     Ok(())
@@ -385,10 +394,21 @@ mod tests {
             }
             for bound in text.split("le=").skip(1) {
                 let bound = bound.trim_start_matches(['\\', '"']).split(['\\', '"']).next();
-                let is_one = bounds().any(|known| Some(seconds(known).to_string().as_str()) == bound);
+                let is_one = bounds().any(|known| Some(seconds(known).as_str()) == bound);
                 assert!(is_one, "{file}: no bound {bound:?}");
             }
         }
+    }
+
+    #[test]
+    fn seconds_are_exact() {
+        let told = [0, 1, 124_956, 1_000_000_000, 10_500_000_000, u64::MAX].map(seconds);
+        assert_eq!(told, ["0", "0.000000001", "0.000124956", "1", "10.5", "18446744073.709551615"]);
+        for ns in (0..1_000_000).step_by(7) {
+            assert_eq!(seconds_of(ns as f64 / 1000.0), seconds(ns));
+        }
+        // A million of them, as their mean.
+        assert_eq!(seconds_of(124_956_789_123.0 / 1000.0 / 1e6 * 1e6), "124.956789123");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use super::{COLOURS, LEFT, Theme, begin, escaped, legend};
+use super::{COLOURS, LEFT, Theme, begin, escaped, in_words, legend};
 use crate::{
     histogram::Histogram,
     kinds::Kind,
@@ -113,9 +113,10 @@ fn panel(text: &mut String, curves: &[Curve], kind: Kind) {
     let all: u64 = found().map(|(_, (places, _))| places.count()).sum();
     let _ = writeln!(
         text,
-        "<text class=\"title\" y=\"-22\">{}</text><text class=\"dim\" y=\"-7\">{all} of {}, longest {longest:.1} µs</text>",
+        "<text class=\"title\" y=\"-22\">{}</text><text class=\"dim\" y=\"-7\">{all} of {}, longest {}</text>",
         escaped(kind.long_words()),
-        kind.name()
+        kind.name(),
+        in_words((longest * 1000.0).round() as u64)
     );
     axes(text, decades);
     for (number, counts, longest) in lines {

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt::Write, ops::RangeInclusive};
 
 use serde::Serialize;
 
-use super::{COLOURS, LEFT, Theme, begin, escaped, legend, power_in_words};
+use super::{COLOURS, LEFT, Theme, begin, escaped, in_words, legend, power_in_words};
 use crate::{
     history::{Longest, Point, Response, Span},
     kinds::Kind,
@@ -315,15 +315,6 @@ fn draw_job(text: &mut String, found: &Maxima, (name, line): (&str, &JobLine), t
             let (x, y) = ((number as f64 + 0.5) * step, scale.y_of(*most as f64));
             let _ = writeln!(text, "<circle class=\"incident\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
         }
-    }
-}
-
-/// A length as people read it.
-fn in_words(ns: u64) -> String {
-    match ns {
-        ..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
-        _ => format!("{:.1} s", ns as f64 / 1e9),
     }
 }
 

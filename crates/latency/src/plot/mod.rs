@@ -101,6 +101,15 @@ fn power_in_words(power: i32) -> String {
     }
 }
 
+/// A length as people read it.
+fn in_words(ns: u64) -> String {
+    match ns {
+        ..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.1} s", ns as f64 / 1e9),
+    }
+}
+
 /// A text that is no markup.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -116,5 +125,6 @@ mod tests {
         assert!(style(Theme::Reader).contains("@media"));
         assert!(!style(Theme::Dark).contains("@media") && style(Theme::Dark).contains("#0d1117"));
         assert_eq!([0, 2, 3, 5, 6].map(power_in_words), ["1 µs", "100 µs", "1 ms", "100 ms", "1 s"]);
+        assert_eq!([71_300, 106_093_100, 2_000_000_000].map(in_words), ["71.3 µs", "106.1 ms", "2.0 s"]);
     }
 }

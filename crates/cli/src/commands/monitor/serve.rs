@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::Args;
 use tompion_latency::{
     Monitor,
-    exporter::{self, JSON, METRICS, Names, Page, Request},
+    exporter::{self, JSON, METRICS, Names, PAGES, Page, Request, TEXT},
     history::{Choice, Span},
     plot::Maxima,
 };
@@ -76,9 +76,7 @@ fn page(
         || store().ok_or("there is no history; begin with: tompion monitor --history --listen ADDRESS:PORT");
     match request.path {
         "/metrics" => Ok(Some(Page { kind: METRICS, body: monitor.exposition(&beside.of_process()) })),
-        "/" => {
-            Ok(Some(Page { kind: METRICS, body: "what was counted is at /metrics and /api/report\n".into() }))
-        }
+        "/" => Ok(Some(Page { kind: TEXT, body: format!("what was counted is at {PAGES}\n") })),
         "/api/report" => json(&monitor.report(None)),
         "/api/history" => {
             let period = history()?.period(&Choice::of(span(request)?)).map_err(|error| error.to_string())?;
