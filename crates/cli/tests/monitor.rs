@@ -94,6 +94,25 @@ fn wake_ups_are_counted_while_the_reader_is_killed() {
 }
 
 #[test]
+fn timers_are_counted_however_a_thread_waits_for_them() {
+    const LOOPS: u64 = 200;
+    let Some(own) = Own::new("timers") else { return };
+    let handled = || {
+        let report = own.json(&["--once"]);
+        let cpus = report["cpus"].as_array().expect("CPUs");
+        cpus.iter().filter_map(|cpu| cpu["kinds"]["missed-timer"]["count"].as_u64()).sum::<u64>()
+    };
+    for (wakeup, policy) in [("timerfd", "fifo"), ("timer", "rr"), ("nanosleep", "deadline")] {
+        run(&mut own.monitor(&["reset"])).succeeded();
+        let mut command = tompion();
+        command.args(["test", "cyclic", "--cpus", "0", "--loops", &LOOPS.to_string(), "-i", "500us"]);
+        run(command.args(["--wakeup", wakeup, "--policy", policy])).succeeded();
+        // Nobody waits for a timer that goes off while its thread runs; whoever else sleeps in real time is counted, too.
+        assert!(handled() >= LOOPS * 9 / 10, "{wakeup}: {}", handled());
+    }
+}
+
+#[test]
 fn a_reset_begins_reports_anew() {
     let Some(own) = Own::new("reset") else { return };
     let first = sleep_in_real_time(200);

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// `LAYOUT_VERSION`.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 pub(crate) const KINDS: usize = Kind::ALL.len();
 /// Places of a histogram: one for each microsecond, and what is longer.
@@ -31,7 +31,7 @@ pub const THREADS: usize = 1024;
 const PLACES: usize = 384;
 
 pub(crate) const CONTROL: usize = 64;
-const PROCESSOR: usize = 520;
+const PROCESSOR: usize = 536;
 pub(crate) const WORST: usize = 232;
 /// Addresses of a stack.
 const DEPTH: usize = 16;
@@ -45,8 +45,8 @@ const SETTINGS: usize = 16;
 const INTERVAL: usize = 20;
 /// The last of `control`'s unused numbers: the programs leave it alone.
 const BUILD: usize = CONTROL - 4;
-const FIRST_COUNT: usize = 200;
-const FIRST_SUM: usize = 328;
+const FIRST_COUNT: usize = 216;
+const FIRST_SUM: usize = 344;
 const FIRST_PLACE: usize = 96;
 const SLEPT: usize = 72;
 

@@ -19,6 +19,10 @@ const OWN_PATH: u64 = 10_000;
 const SILENCE: u64 = 50_000;
 /// A stack belongs to a moment if it was noted so soon after it, in nanoseconds.
 const SOON: u64 = 200_000;
+/// What two programs note of one event is not farther apart, in nanoseconds, but where the processor was taken away between them.
+const NEAR: u64 = 20_000;
+/// The handler of the timer that gives a thread with a deadline its next period (`kernel/sched/deadline.c`).
+const REPLENISHES: &str = "dl_task_timer";
 
 /// Charges each nanosecond of a latency to a cause. The segments are in order, and their sum is the latency, whatever the
 /// history says.
@@ -393,20 +397,28 @@ impl Wait {
     }
 }
 
-/// The CPU that woke the thread: where that was noted, next to the time.
+/// The CPU that woke the thread: where that was noted, next to the time. A thread with a deadline that waits by `sched_yield` is woken by
+/// nobody: its timer lets it go on, where that went off.
 fn waker(question: &Question, history: &History) -> u32 {
-    let mut nearest = (u64::MAX, question.cpu);
-    for (noted, cpu) in history.cpus.iter().zip(0..) {
-        for moment in &noted.moments {
-            match &moment.what {
-                What::Woken { thread, .. } if thread.tid == question.tid => {
-                    nearest = nearest.min((moment.time.abs_diff(question.woken), cpu));
-                }
-                _ => {}
-            }
+    let wakes = |what: &What| matches!(what, What::Woken { thread, .. } if thread.tid == question.tid);
+    let replenishes = |what: &What| match what {
+        What::TimerEntry { function, .. } => {
+            history.functions.get(function).is_some_and(|name| name == REPLENISHES)
         }
-    }
-    nearest.1
+        _ => false,
+    };
+    let noted = nearest(history, question.woken, wakes);
+    let by_timer = || nearest(history, question.fired, replenishes).filter(|(far, _)| *far < NEAR);
+    let found = noted.filter(|(far, _)| *far < NEAR).or_else(by_timer).or(noted);
+    found.map_or(question.cpu, |(_, cpu)| cpu)
+}
+
+/// How far from a time something happened that is like this, and where.
+fn nearest(history: &History, time: u64, is_it: impl Fn(&What) -> bool) -> Option<(u64, u32)> {
+    let cpus = history.cpus.iter().zip(0..);
+    let moments = cpus.flat_map(|(noted, cpu)| noted.moments.iter().map(move |moment| (moment, cpu)));
+    let those = moments.filter(|(moment, _)| is_it(&moment.what));
+    those.map(|(moment, cpu)| (moment.time.abs_diff(time), cpu)).min()
 }
 
 /// The innermost interrupt.

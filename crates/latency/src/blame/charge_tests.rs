@@ -448,3 +448,29 @@ fn whatever_the_moments_are_the_segments_are_the_latency() {
         assert_whole(&case, &charge(&case, &history));
     }
 }
+
+#[test]
+fn given_a_deadline_thread_that_nobody_wakes_then_its_timer_tells_where_it_was() {
+    // The thread runs on CPU 0 in the end; CPU 1 idled when its timer was to go off, and woke it long before.
+    let replenishes = What::TimerEntry { intended: 100 * US, function: 0xd, soft: false };
+    let own = cpu(&[(50, switch(HOG, 0)), (130, switch(LATE, HOG))]);
+    let other = cpu(&[
+        (10, woken(0)),
+        (20, switch(0, HOG)),
+        (118, hard("local timer")),
+        (119, replenishes),
+        (125, EXIT),
+        (400, switch(HOG, 0)),
+    ]);
+    let question = question(120, 121, 130);
+    let history =
+        History { cpus: vec![own, other], functions: BTreeMap::from([(0xd, "dl_task_timer".to_owned())]) };
+    let segments = charge(&question, &history);
+    assert_whole(&question, &segments);
+    assert_eq!(
+        (segments[0].cpu, segments[0].begin, segments[0].who.as_str()),
+        (1, 100 * US, ""),
+        "{segments:?}"
+    );
+    assert_ne!(segments[0].cause, InterruptsOff, "{segments:?}");
+}

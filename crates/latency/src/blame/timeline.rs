@@ -47,6 +47,10 @@ impl State {
                 self.timer = None;
             }
             What::HardEntry { name, runs, .. } => {
+                // It doesn't come amidst itself: its end was not noted, nor those of what came amidst it.
+                if let Some(at) = self.hard.iter().position(|(before, _)| before == name) {
+                    self.hard.truncate(at);
+                }
                 self.hard.push((name.clone(), time));
                 self.see_priority(*runs);
             }
@@ -194,6 +198,31 @@ mod tests {
         assert_eq!(
             shown(&pieces(&noted, 15, 45)),
             ["15..20 5  Some(1)", "20..30 9  None", "30..40 5  Some(1)", "40..45 5  None"]
+        );
+    }
+
+    #[test]
+    fn an_interrupt_whose_end_was_not_noted_ends_when_it_comes_again() {
+        let entry = |name: &str| What::HardEntry { number: 1, name: name.into(), runs: None };
+        let noted = noted(
+            0,
+            &[
+                (0, switch(4, 1)),
+                (10, entry("disk")),
+                (20, entry("net")),
+                (30, entry("disk")),
+                (40, What::HardExit(1)),
+            ],
+        );
+        assert_eq!(
+            shown(&pieces(&noted, 5, 50)),
+            [
+                "5..10 4  None",
+                "10..20 4 disk None",
+                "20..30 4 disk+net None",
+                "30..40 4 disk None",
+                "40..50 4  None"
+            ]
         );
     }
 

@@ -477,15 +477,25 @@ static ALWAYS_INLINE struct wake *begin(
 }
 
 /*
- * A SCHED_DEADLINE thread that waits for its next period (sched_yield) is never woken: its timer ends the waiting.
- * Timers of deadline servers (Linux 6.8) are not in a thread: what lies around them is none.
+ * A SCHED_DEADLINE thread that waits for its next period (sched_yield) is never woken: its timer ends the waiting. That thread; none
+ * if it doesn't wait. Timers of deadline servers (Linux 6.8) are not in a thread: what lies around them is none.
  */
-static ALWAYS_INLINE void replenish(struct processor *processor, struct hrtimer *timer, struct expiry *expiry)
+static ALWAYS_INLINE struct task_struct *replenish(
+	struct processor *processor, struct hrtimer *timer, struct expiry *expiry)
 {
 	struct task_struct *task = (void *)timer - OFFSET_OF(struct task_struct, dl.dl_timer);
 	if (READ(task->policy) != SCHED_DEADLINE || READ(task->prio) >= 0 || READ(task->on_rq) != 1)
-		return;
+		return 0;
 	begin(processor, READ(task->pid), expiry, 0);
+	return task;
+}
+
+/* Counts how late a timer was of which it is known by now whose it is. */
+static ALWAYS_INLINE void add_timer(struct sample *sample)
+{
+	count(sample->processor, EXPIRED, sample->slot == MISSED_SOFT_TIMER);
+	add(MISSED_TIMER, sample, sample->intended);
+	add_to_groups(sample, 1u << MISSED_TIMER);
 }
 
 static ALWAYS_INLINE int expire(u64 *context, int soft)
@@ -506,21 +516,18 @@ static ALWAYS_INLINE int expire(u64 *context, int soft)
 	expiry->fired = sample.fired;
 	expiry->owner = (u64)sample.other;
 	expiry->timer = (u64)timer;
-	if (handler == ends_throttling && handler)
-		replenish(processor, timer, expiry);
-	if (handler != wakes_sleeper)
-		return 0;
-	struct hrtimer_sleeper *sleeper = (void *)timer;
-	sample.task = READ(sleeper->task);
+	if (handler == wakes_sleeper)
+		sample.task = READ(((struct hrtimer_sleeper *)timer)->task);
+	else if (handler == ends_throttling && handler)
+		sample.task = replenish(processor, timer, expiry);
+	expiry->unclear = !sample.task && handler != wakes_sleeper && handler != ticks;
 	if (!sample.task)
 		return 0;
 	sample.priority = READ(sample.task->prio);
 	if (sample.priority >= FIRST_ORDINARY)
 		return 0;
 	sample.tid = READ(sample.task->pid);
-	count(processor, EXPIRED, soft);
-	add(MISSED_TIMER, &sample, sample.intended);
-	add_to_groups(&sample, 1u << MISSED_TIMER);
+	add_timer(&sample);
 	return 0;
 }
 
@@ -565,6 +572,22 @@ SECTION("tp_btf/hrtimer_expire_exit") int expired_second(u64 *arguments)
 	return expired(arguments[0]);
 }
 
+/* The timer in whose handler a thread is woken is that thread's, whatever else it does; once, however many it wakes. */
+static ALWAYS_INLINE void add_timer_of(const struct sample *waking, struct task_struct *task, struct expiry *expiry)
+{
+	/* A copy: functions that are given it may change it, to the verifier. */
+	struct sample sample = *waking;
+	expiry->unclear = 0;
+	sample.slot = expiry == &waking->processor->soft ? MISSED_SOFT_TIMER : MISSED_TIMER;
+	sample.intended = expiry->intended;
+	sample.end = sample.fired = expiry->fired;
+	sample.task = task;
+	sample.other = bpf_get_current_task_btf();
+	sample.tid = task->pid;
+	sample.priority = task->prio;
+	add_timer(&sample);
+}
+
 SECTION("tp_btf/sched_waking") int waking(u64 *arguments)
 {
 	struct task_struct *task = (void *)arguments[0];
@@ -579,6 +602,8 @@ SECTION("tp_btf/sched_waking") int waking(u64 *arguments)
 	/* Who wakes itself was on its way to sleep. Interrupts are off only where somebody else is woken. */
 	int is_interrupted = task == current;
 	struct wake *wake = begin(processor, task->pid, expiry, is_interrupted);
+	if (expiry && expiry->unclear)
+		add_timer_of(&sample, task, expiry);
 	if (!wake || !is_interrupted)
 		return 0;
 	/* It goes on at once. */

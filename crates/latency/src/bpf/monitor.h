@@ -32,7 +32,7 @@
 #include "kernel.h"
 
 /* Of this layout. Readers of another one leave the arrays alone. */
-#define LAYOUT_VERSION 6
+#define LAYOUT_VERSION 7
 
 /* Priorities below this are real-time; those of SCHED_DEADLINE are below 0 (include/linux/sched/prio.h). */
 #define FIRST_ORDINARY 100
@@ -74,7 +74,7 @@ enum count {
 	NOT_SLEPT,   /* it was running still: woken before it got to sleep */
 	REPLACED,    /* it was woken again, and nobody saw it run */
 	DISPLACED,   /* another thread with the same low bits was woken */
-	EXPIRED,     /* a timer of a real-time thread's sleep went off */
+	EXPIRED,     /* a timer of a real-time thread's went off */
 	WITHOUT_ROW, /* a latency of a thread for which there is no row: counted by CPU alone */
 	COUNTS
 };
@@ -97,6 +97,7 @@ struct expiry {
 	u64 intended; /* 0: nobody's deadline */
 	u64 fired;
 	u64 owner;    /* the thread in which it runs */
+	u64 unclear;  /* not 0: whose timer it is will be known when a real-time thread is woken */
 };
 
 /* A real-time thread that ran. */
@@ -215,7 +216,7 @@ struct logged {
 	u16 slot;     /* of `worsts`: of timers' wake-ups TIMER_WAKEUP or TIMER_WAKEUP_ALL */
 };
 
-_Static_assert(sizeof(struct control) == 64 && sizeof(struct processor) == 520, "as the reader has it");
+_Static_assert(sizeof(struct control) == 64 && sizeof(struct processor) == 536, "as the reader has it");
 _Static_assert(sizeof(struct worst) == 232 && sizeof(struct wake) == 32, "as the reader has it");
 _Static_assert(sizeof(struct thread) == 3168 && sizeof(struct logged) == 32, "as the reader has it");
 _Static_assert(sizeof(struct group) == 576, "as the reader has it");

@@ -151,9 +151,11 @@ impl Memory {
         SharedMap::of_bpf_array(array, SETTINGS as u64)
     }
 
-    /// Before the programs are attached: as many as there is room for, and from when on wake-ups are compared.
-    pub fn set_rules(&self, rules: &[Rule], now: u64) {
-        self.settings.word(BEGUN).store(now, Ordering::Relaxed);
+    /// Before the programs are attached: as many as there is room for. None is compared before [`Memory::begin`], and what is noted until
+    /// then goes to the side that is not the first.
+    pub fn set_rules(&self, rules: &[Rule]) {
+        self.settings.word(BEGUN).store(u64::MAX, Ordering::Relaxed);
+        self.settings.half(SIDE_NOW).store(1, Ordering::Relaxed);
         for (number, rule) in rules.iter().enumerate() {
             self.settings.copy_in(FIRST_RULE + number * RULE, &rule.bytes());
         }
@@ -167,9 +169,14 @@ impl Memory {
         self.settings.word(NOT_BEFORE).store(time, Ordering::Relaxed);
     }
 
-    /// From now on everything is noted on the side that is written first.
-    pub fn begin(&self, now: u64) {
+    /// All programs are attached: from now on everything is noted, on the first side, and wake-ups are compared. The other side has what
+    /// some of them noted before others were there, such as interrupts without an end; it is to be emptied.
+    pub fn begin(&self, now: u64) -> u32 {
         self.settings.word(SINCE).store(now, Ordering::Relaxed);
+        self.settings.word(BEGUN).store(now, Ordering::Relaxed);
+        // Programs read it in their own time: nobody looks at a side before it is flipped again.
+        self.settings.half(SIDE_NOW).store(2, Ordering::Release);
+        1
     }
 
     /// Lets the next late wake-up flip the sides. The side that is not written must be empty ([`Memory::empty`]).

@@ -152,7 +152,7 @@ impl Watch {
         let mut ebpf = ebpf?;
         firmware::give(counters, &ebpf)?;
         let memory = map(&ebpf, cpus)?;
-        memory.set_rules(rules, tompion_os::monotonic_ns());
+        memory.set_rules(rules);
         let messages = ebpf.take_map("crossings");
         let Some(Map::RingBuf(data)) = messages else { return Err(missing("crossings")) };
         let waiting = data.fd().as_fd().try_clone_to_owned().map_err(KernelError::Rings)?;
@@ -167,7 +167,9 @@ impl Watch {
                 Err(error) => return Err(refused(name, &error).into()),
             }
         }
-        memory.begin(tompion_os::monotonic_ns());
+        let before = memory.begin(tompion_os::monotonic_ns());
+        std::thread::sleep(SETTLE);
+        memory.empty(before);
         memory.arm();
         drop(btf);
         tompion_os::give_back();

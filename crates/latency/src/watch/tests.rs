@@ -71,6 +71,20 @@ fn given_two_that_watch_the_same_thread_then_both_catch_it() {
 }
 
 #[test]
+fn given_interrupts_when_watching_begins_then_nothing_is_known_of_them() {
+    let Some((own, _monitor)) = Own::new("begin") else { return };
+    let _sleeper = Sleeper::begin("from-begin", Duration::from_micros(50));
+    for _ in 0..5 {
+        let mut watch = watch(&own, None, "from-begin");
+        let caught = caught(&mut watch, |_| true);
+        for noted in &caught.history.cpus {
+            let first = noted.moments.first().map(|moment| moment.time);
+            assert!(first.is_none_or(|first| first >= noted.known_from), "{first:?} {}", noted.known_from);
+        }
+    }
+}
+
+#[test]
 fn given_a_thread_that_did_not_get_to_sleep_then_it_is_caught() {
     let Some((own, _monitor)) = Own::new("awake") else { return };
     let mut watch = watch(&own, None, "never-asleep");
