@@ -64,7 +64,6 @@ enum Interrupted {
 struct Case<'a> {
     question: &'a Question,
     history: &'a History,
-    names: BTreeMap<u32, &'a str>,
     /// The CPU on which the thread was woken, and its timer went off.
     waker: u32,
     begin: u64,
@@ -77,18 +76,9 @@ impl<'a> Case<'a> {
     fn new(question: &'a Question, history: &'a History) -> Self {
         let (begin, end) = (question.begin(), question.end);
         let fired = if question.intended == 0 { begin } else { question.fired.clamp(begin, end) };
-        let mut names = BTreeMap::new();
-        for moment in history.cpus.iter().flat_map(|cpu| &cpu.moments) {
-            let thread = match &moment.what {
-                What::Switch { next, .. } => next,
-                What::Woken { thread, .. } | What::Migration { thread, .. } => thread,
-                _ => continue,
-            };
-            names.insert(thread.tid, thread.name.as_str());
-        }
         let woken = question.woken.clamp(fired, end);
         let waker = waker(question, history);
-        Self { question, history, names, waker, begin, fired, woken, end }
+        Self { question, history, waker, begin, fired, woken, end }
     }
 
     fn noted(&self, cpu: u32) -> &'a Noted {
@@ -140,8 +130,8 @@ impl<'a> Case<'a> {
                     Interrupted::Kernel(code) => code.clone(),
                     Interrupted::Program | Interrupted::Unknown => Vec::new(),
                 };
-                let who = soft
-                    .map_or_else(|| self.name(thread), |soft| format!("soft interrupt {}", soft_name(soft)));
+                let who =
+                    soft.map_or_else(|| name(thread), |soft| format!("soft interrupt {}", soft_name(soft)));
                 Charge { cause: Cause::InterruptsOff, who, tid: thread.tid, code }
             }
         }
@@ -233,12 +223,9 @@ impl<'a> Case<'a> {
             None => Charge::nobody(Cause::Unknown),
             Some(thread) if thread.tid == self.question.tid => Charge::nobody(Cause::OwnPath),
             Some(Thread { tid: 0, .. }) => self.of_idle(piece, wait),
-            Some(thread) if thread.priority <= self.question.priority => Charge {
-                cause: Cause::HigherPriority,
-                who: self.name(thread),
-                tid: thread.tid,
-                code: Vec::new(),
-            },
+            Some(thread) if thread.priority <= self.question.priority => {
+                Charge { cause: Cause::HigherPriority, who: name(thread), tid: thread.tid, code: Vec::new() }
+            }
             Some(thread) => self.of_lower_one(thread, piece, wait),
         }
     }
@@ -267,7 +254,7 @@ impl<'a> Case<'a> {
             Interrupted::Kernel(code) => code.clone(),
             _ => switched_in(&self.question.stack),
         };
-        Charge { cause, who: self.name(thread), tid: thread.tid, code }
+        Charge { cause, who: name(thread), tid: thread.tid, code }
     }
 
     fn others(&self, cpu: u32) -> impl Iterator<Item = &'a Noted> {
@@ -346,15 +333,6 @@ impl<'a> Case<'a> {
         Segment { begin: piece.begin, end: piece.end, cpu, cause, who, tid, code }
     }
 
-    fn name(&self, thread: &Thread) -> String {
-        let known = self.names.get(&thread.tid).filter(|name| !name.is_empty());
-        match known {
-            Some(name) => (*name).to_owned(),
-            None if !thread.name.is_empty() => thread.name.clone(),
-            None => format!("thread {}", thread.tid),
-        }
-    }
-
     fn function(&self, address: u64) -> String {
         self.history.functions.get(&address).cloned().unwrap_or_else(|| format!("timer {address:#x}"))
     }
@@ -419,6 +397,10 @@ fn nearest(history: &History, time: u64, is_it: impl Fn(&What) -> bool) -> Optio
     let moments = cpus.flat_map(|(noted, cpu)| noted.moments.iter().map(move |moment| (moment, cpu)));
     let those = moments.filter(|(moment, _)| is_it(&moment.what));
     those.map(|(moment, cpu)| (moment.time.abs_diff(time), cpu)).min()
+}
+
+fn name(thread: &Thread) -> String {
+    if thread.name.is_empty() { format!("thread {}", thread.tid) } else { thread.name.clone() }
 }
 
 /// The innermost interrupt.

@@ -6,6 +6,7 @@
 //!          tompion.json    a trace, which every command reads: kernel/ has what was noted, user/… the segments as spans
 //! ```
 
+mod names;
 mod trace;
 mod words;
 
@@ -42,6 +43,13 @@ pub struct Party {
     pub name: String,
     /// Its priority in words: `rt 80`.
     pub priority: String,
+}
+
+impl Party {
+    /// Its name; `thread-18568` where nobody knows that.
+    pub fn label(&self) -> String {
+        if self.name.is_empty() { format!("thread-{}", self.tid) } else { self.name.clone() }
+    }
 }
 
 /// The activation of a job that missed its deadline. Times are CLOCK_MONOTONIC.
@@ -116,6 +124,7 @@ pub struct Incident {
 impl Incident {
     /// Explains what was caught. `not_saved_before` is how many late wake-ups before it were not kept.
     pub fn of(caught: &Caught, not_saved_before: u64) -> Self {
+        let caught = &names::with_newest(caught);
         let Caught { crossing, question, history, .. } = caught;
         let segments = match &caught.job {
             Some(job) => charge_job(question, job.wake.as_ref(), history),
@@ -151,6 +160,14 @@ impl Incident {
         }
     }
 
+    /// Looks for the thread's name in a report, where nothing else had it: rows of threads that have ended keep theirs.
+    pub fn look_up_name(&mut self, report: &Report) {
+        let row = report.threads.iter().find(|row| row.tid == self.thread.tid);
+        if let Some(row) = row.filter(|_| self.thread.name.is_empty()) {
+            self.thread.name.clone_from(&row.name);
+        }
+    }
+
     /// Writes all of an incident into a new folder, which has its name only when it is whole.
     ///
     /// # Errors
@@ -175,7 +192,7 @@ impl Incident {
             fs::write(unfinished.join("report.json"), serde_json::to_vec_pretty(report)?)?;
             write_told(
                 unfinished,
-                &trace::of(self, caught),
+                &trace::of(self, &names::with_newest(caught)),
                 invocation,
                 &self.problems,
             )?;

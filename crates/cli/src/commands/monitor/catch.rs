@@ -156,10 +156,12 @@ impl<'a> Catcher<'a> {
             let Some(caught) = missed.or_else(|| self.watch.take()) else { break };
             // At once: programs go on writing.
             self.recorder.iter_mut().for_each(Recorder::ask);
-            let incident = Incident::of(&caught, self.watch.late().1);
+            let report = monitor.report(None);
+            let mut incident = Incident::of(&caught, self.watch.late().1);
+            incident.look_up_name(&report);
             let folder = self.folder(&incident);
             let invocation: Vec<String> = std::env::args().collect();
-            let saved = incident.save(&folder, &caught, &monitor.report(None), &invocation);
+            let saved = incident.save(&folder, &caught, &report, &invocation);
             if let Some(recorder) = &mut self.recorder {
                 // The folder says enough without it; the next one may have room.
                 if let Err(error) = recorder.keep(saved.is_ok().then_some(&folder)) {
@@ -263,8 +265,12 @@ impl<'a> Catcher<'a> {
         let time = Timestamp::from_nanosecond(incident.time_ns.into()).unwrap_or_default();
         let time = time.to_zoned(TimeZone::system()).strftime("%Y%m%d-%H%M%S-%6f").to_string();
         let is_plain = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
-        let thread: String =
-            incident.thread.name.chars().map(|letter| if is_plain(letter) { letter } else { '_' }).collect();
+        let thread: String = incident
+            .thread
+            .label()
+            .chars()
+            .map(|letter| if is_plain(letter) { letter } else { '_' })
+            .collect();
         let name = format!("{}{time}-{thread}", incident::FOLDER);
         let numbered = (2..).map(|number| self.wish.incidents.join(format!("{name}-{number}")));
         let first = self.wish.incidents.join(&name);

@@ -36,7 +36,7 @@ impl Commands {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", text]).env("TOMPION_INCIDENT", folder);
         command.env("TOMPION_LATENCY_NS", incident.latency_ns.to_string());
-        command.env("TOMPION_THREAD", &incident.thread.name);
+        command.env("TOMPION_THREAD", incident.thread.label());
         if let Some(job) = &incident.job {
             command.env("TOMPION_JOB", &job.name);
         }

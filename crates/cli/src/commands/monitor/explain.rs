@@ -10,7 +10,7 @@ use clap::Args;
 use jiff::{Timestamp, tz::TimeZone};
 use tompion_latency::{
     blame::{Cause, Segment},
-    incident::{self, Incident, MissedJob, Verdict},
+    incident::{self, Incident, MissedJob, Party, Verdict},
 };
 
 use crate::{
@@ -62,17 +62,19 @@ fn newest(parent: &Path) -> Option<PathBuf> {
 
 /// Who, how late, and mostly why.
 pub fn sentence(incident: &Incident) -> String {
-    let thread = harmless(&incident.thread.name).into_owned();
-    let (tid, priority, cpu) = (incident.thread.tid, &incident.thread.priority, incident.question.cpu);
+    let Party { tid, name, priority } = &incident.thread;
+    let (name, cpu) = (harmless(name), incident.question.cpu);
     let time = units::in_words(incident.latency_ns as f64);
     let mut text = match &incident.job {
         Some(job) => {
             let (job, deadline) = (harmless(&job.name), units::in_words(incident.limit_ns as f64));
+            let thread = if name.is_empty() { String::new() } else { format!("{name}, ") };
             format!(
-                "{job} ({thread}, thread {tid}, {priority}) took {time} on CPU {cpu}, of {deadline} at most"
+                "{job} ({thread}thread {tid}, {priority}) took {time} on CPU {cpu}, of {deadline} at most"
             )
         }
-        None => format!("{thread} (thread {tid}, {priority}) ran {time} late on CPU {cpu}"),
+        None if name.is_empty() => format!("thread {tid} ({priority}) ran {time} late on CPU {cpu}"),
+        None => format!("{name} (thread {tid}, {priority}) ran {time} late on CPU {cpu}"),
     };
     if let Some(Verdict { percent, words }) = incident.verdict() {
         let _ = write!(text, ": {percent:.0} % of that {}", harmless(&words));
@@ -220,4 +222,37 @@ fn segments(text: &mut String, incident: &Incident) {
         );
     }
     text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// One of 100 µs, of a thread of this name.
+    fn incident(name: &str, job: Option<&str>) -> Incident {
+        let party = json!({ "tid": 18568, "name": name, "priority": "rt 80" });
+        let job =
+            job.map(|name| json!({ "name": name, "released_by": "wake-up", "wake": null, "begin_ns": 0 }));
+        let question = json!({
+            "intended": 0, "fired": 0, "woken": 1, "end": 100_001, "tid": 18568, "priority": 19, "cpu": 2
+        });
+        let incident = json!({
+            "schema": 1, "tompion": "0", "time_ns": 0, "ahead_ns": 0, "latency_ns": 100_000, "limit_ns": 50_000,
+            "thread": party, "pid": 1, "before": party, "class": "wakeup", "job": job, "question": question,
+            "causes": [], "segments": [], "not_saved_before": 0, "problems": []
+        });
+        serde_json::from_value(incident).expect("an incident")
+    }
+
+    #[test]
+    fn given_a_thread_without_a_name_then_the_sentence_has_its_number() {
+        assert_eq!(sentence(&incident("ctl", None)), "ctl (thread 18568, rt 80) ran 100 µs late on CPU 2");
+        assert_eq!(sentence(&incident("", None)), "thread 18568 (rt 80) ran 100 µs late on CPU 2");
+        let late = sentence(&incident("", Some("motor:control")));
+        assert_eq!(late, "motor:control (thread 18568, rt 80) took 100 µs on CPU 2, of 50.0 µs at most");
+        let late = sentence(&incident("motor", Some("motor:control")));
+        assert!(late.starts_with("motor:control (motor, thread 18568, rt 80) took"), "{late}");
+    }
 }

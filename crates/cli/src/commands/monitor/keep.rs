@@ -132,7 +132,7 @@ impl Keeping {
             time_ns: late.time_ns,
             cpu: late.question.cpu,
             tid: late.thread.tid,
-            thread: late.thread.name.clone(),
+            thread: late.thread.label(),
             kind: Kind::of_name(&late.class),
             latency_ns: late.latency_ns,
             cause,

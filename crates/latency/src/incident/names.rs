@@ -1,0 +1,124 @@
+//! One name for each thread of an incident: the newest. A thread that executes another program is called otherwise from then on, and
+//! moments have the names that threads had when they were noted.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    blame::{Moment, Thread, What},
+    watch::Caught,
+};
+
+/// What was caught, with the newest name of each thread wherever that is named.
+pub(super) fn with_newest(caught: &Caught) -> Caught {
+    let names = newest(caught);
+    let mut named = caught.clone();
+    for moment in named.history.cpus.iter_mut().flat_map(|cpu| &mut cpu.moments) {
+        for thread in threads_of(&mut moment.what).into_iter().flatten() {
+            if let Some(name) = names.get(&thread.tid) {
+                thread.name.clone_from(name);
+            }
+        }
+    }
+    let crossing = &mut named.crossing;
+    for (tid, name) in [(crossing.tid, &mut crossing.name), (crossing.other_tid, &mut crossing.other_name)] {
+        if let Some(newest) = names.get(&tid) {
+            name.clone_from(newest);
+        }
+    }
+    named
+}
+
+/// Names by numbers. Idle threads have one number and many names.
+fn newest(caught: &Caught) -> BTreeMap<u32, String> {
+    let mut newest: BTreeMap<u32, (u64, &str)> = BTreeMap::new();
+    let mut see = |tid: u32, time: u64, name| {
+        if tid != 0 && newest.get(&tid).is_none_or(|known| known.0 <= time) {
+            newest.insert(tid, (time, name));
+        }
+    };
+    for Moment { time, what } in caught.history.cpus.iter().flat_map(|cpu| &cpu.moments) {
+        let thread = match what {
+            What::Switch { next, .. } => next,
+            What::Woken { thread, .. } | What::Migration { thread, .. } => thread,
+            _ => continue,
+        };
+        if !thread.name.is_empty() {
+            see(thread.tid, *time, thread.name.as_str());
+        }
+    }
+    // Those were read when all was noted.
+    let crossing = &caught.crossing;
+    for (tid, name) in [(crossing.other_tid, &crossing.other_name), (crossing.tid, &crossing.name)] {
+        if !name.is_empty() {
+            see(tid, u64::MAX, name.as_str());
+        }
+    }
+    newest.into_iter().map(|(tid, (_, name))| (tid, name.to_owned())).collect()
+}
+
+fn threads_of(what: &mut What) -> [Option<&mut Thread>; 2] {
+    match what {
+        What::Switch { next, previous, .. } => [Some(next), Some(previous)],
+        What::Woken { thread, .. } | What::Migration { thread, .. } => [Some(thread), None],
+        _ => [None, None],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        blame::{History, Noted},
+        incident::{Incident, tests::caught, trace},
+    };
+
+    fn switch((time, next, name): (u64, u32, &str), previous: u32) -> Moment {
+        let next = Thread { tid: next, priority: 9, name: name.into() };
+        let previous = Thread { tid: previous, priority: 9, name: String::new() };
+        Moment { time, what: What::Switch { next, previous, state: 0 } }
+    }
+
+    fn history(cpus: &[&[Moment]]) -> History {
+        let noted = |moments: &&[Moment]| Noted { moments: moments.to_vec(), ..Noted::default() };
+        History { cpus: cpus.iter().map(noted).collect(), ..History::default() }
+    }
+
+    #[test]
+    fn given_a_thread_that_executed_another_program_then_it_has_one_name_everywhere() {
+        let first = [switch((30, 5, "taskset"), 0), switch((100, 7, "ctl"), 5)];
+        let mut caught = caught((7, "ctl"), history(&[&first, &[switch((10, 5, "bash"), 0)]]));
+        (caught.question.woken, caught.question.end, caught.question.priority) = (40, 100, 19);
+        (caught.crossing.other_tid, caught.crossing.other_name) = (5, "python3".into());
+        let incident = Incident::of(&caught, 0);
+        assert_eq!(incident.before.name, "python3");
+        let parties: Vec<&str> = incident.segments.iter().map(|segment| segment.who.as_str()).collect();
+        assert_eq!(parties, ["python3"]);
+        // The trace, too.
+        let events = trace::of(&incident, &with_newest(&caught)).remove(0).events;
+        let has = |name: &str| {
+            events
+                .iter()
+                .filter(|event| event.payload.windows(name.len()).any(|part| part == name.as_bytes()))
+                .count()
+        };
+        assert_eq!((has("python3"), has("taskset"), has("bash")), (3, 0, 0));
+    }
+
+    #[test]
+    fn given_no_message_about_a_thread_then_the_newest_moment_has_its_name() {
+        let cpus = history(&[&[switch((20, 5, "new"), 0)], &[switch((10, 5, "old"), 0)]]);
+        let named = with_newest(&caught((7, "ctl"), cpus));
+        let names = named.history.cpus.iter().flat_map(|cpu| &cpu.moments).map(|moment| &moment.what);
+        for what in names {
+            assert!(matches!(what, What::Switch { next, .. } if next.name == "new"), "{what:?}");
+        }
+    }
+
+    #[test]
+    fn given_a_thread_that_has_ended_then_its_name_is_that_of_the_moments() {
+        let ended = caught((7, ""), history(&[&[switch((20, 7, "motor"), 0)]]));
+        assert_eq!(Incident::of(&ended, 0).thread.name, "motor");
+        let unknown = Incident::of(&caught((7, ""), History::default()), 0);
+        assert_eq!((unknown.thread.name.as_str(), unknown.thread.label().as_str()), ("", "thread-7"));
+    }
+}
