@@ -109,6 +109,7 @@ impl<'a> Catcher<'a> {
     ) -> anyhow::Result<Self> {
         let folder = &wish.incidents;
         fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+        programs::remove_left(folder);
         let watch = Watch::begin(name, &wish.rules)?;
         let recorder = match &wish.programs[..] {
             [] => None,

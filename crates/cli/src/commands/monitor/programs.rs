@@ -12,12 +12,16 @@ use std::{
 };
 
 use anyhow::Context as _;
-use tompion_os::Inheritance;
+use tompion_os::{Inheritance, Lock};
 
 use crate::messages::{counted, say};
 
 /// Of an incident's folder: what programs recorded.
 const PROGRAMS: &str = "programs";
+/// With what the names of folders begin in which recordings stand, before the number of the process.
+const FOLDER: &str = ".tompion-programs-";
+/// The kernel's name of a process of ours.
+const COMMAND: &str = "tompion";
 /// How long a recorder may take to save what it holds.
 const PATIENCE: Duration = Duration::from_secs(20);
 const SIGTERM: i32 = 15;
@@ -28,6 +32,8 @@ pub struct Recorder {
     wish: Wish,
     /// Where recordings stand until an incident takes them.
     folder: PathBuf,
+    /// Says that somebody needs it. Some file systems have no locks.
+    _lock: Option<Lock>,
     number: u64,
     child: Child,
     /// When it was asked to end.
@@ -47,8 +53,9 @@ pub struct Wish {
 impl Recorder {
     /// Records below a folder.
     pub fn begin(parent: &Path, wish: Wish) -> anyhow::Result<Self> {
-        let folder = parent.join(format!(".tompion-programs-{}", std::process::id()));
+        let folder = parent.join(format!("{FOLDER}{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("can't make {}", folder.display()))?;
+        let lock = tompion_os::try_lock(&folder).ok().flatten();
         // Behind sudo, a recording is the user's.
         let number = |name| env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
         if let Some(user) = number("SUDO_UID") {
@@ -56,7 +63,7 @@ impl Recorder {
                 .with_context(|| format!("can't give {} to the user", folder.display()))?;
         }
         let child = start(&folder, 0, &wish)?;
-        Ok(Self { wish, folder, number: 0, child, asked: None })
+        Ok(Self { wish, folder, _lock: lock, number: 0, child, asked: None })
     }
 
     /// Asks it to save what it holds and to end.
@@ -126,6 +133,25 @@ impl Drop for Recorder {
     }
 }
 
+/// Removes what commands have left that were killed: what programs wrote is of no use without the incident that it belongs to.
+pub fn remove_left(parent: &Path) {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    // Those that a link leads to are somebody else's.
+    for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.parse::<u32>().ok());
+        if number.is_some_and(|number| !lives(number)) && tompion_os::is_unlocked(&entry.path()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Whether another process of this number is one of ours, as far as can be told. Numbers are given again.
+fn lives(number: u32) -> bool {
+    let command = fs::read_to_string(format!("/proc/{number}/comm"));
+    number != std::process::id() && command.is_ok_and(|command| command.trim_end() == COMMAND)
+}
+
 fn log(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number}.log"))
 }
@@ -144,4 +170,50 @@ fn start(folder: &Path, number: u64, wish: &Wish) -> anyhow::Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
     wish.inheritance.hand_on_to_companion(&mut command);
     command.spawn().context("can't start the recorder of programs' events")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder_of(parent: &Path, number: u32) -> PathBuf {
+        let folder = parent.join(format!("{FOLDER}{number}"));
+        fs::create_dir_all(folder.join("0")).expect("a folder");
+        fs::write(folder.join("0.log"), "").expect("a file");
+        folder
+    }
+
+    fn begin(command: &str) -> Child {
+        Command::new("sh").args(["-c", command]).stdin(Stdio::piped()).spawn().expect("a shell")
+    }
+
+    #[test]
+    fn what_killed_commands_have_left_goes_and_what_living_ones_need_stays() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let parent = parent.path();
+        let mut gone = begin("true");
+        gone.wait().expect("it ends");
+        let mut ended = begin("true");
+        ended.wait().expect("it ends");
+        // A number that somebody else has now.
+        let mut other = begin("read line");
+        let mut living = begin(&format!("printf {COMMAND} > /proc/self/comm; read line"));
+        let comm = format!("/proc/{}/comm", living.id());
+        while fs::read_to_string(&comm).expect("a process").trim_end() != COMMAND {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let left = [gone.id(), other.id(), std::process::id()].map(|number| folder_of(parent, number));
+        let needed = [living.id(), ended.id()].map(|number| folder_of(parent, number));
+        // Of a process that has no number here.
+        let _lock = tompion_os::try_lock(&needed[1]).expect("a lock").expect("nobody else's");
+        let strange = parent.join(format!("{FOLDER}of-somebody"));
+        fs::create_dir(&strange).expect("a folder");
+        remove_left(parent);
+        for child in [&mut other, &mut living] {
+            drop(child.stdin.take());
+            child.wait().expect("it ends");
+        }
+        assert!(left.iter().all(|folder| !folder.exists()), "{left:?}");
+        assert!(needed.iter().chain([&strange]).all(|folder| folder.exists()), "{needed:?}");
+    }
 }
