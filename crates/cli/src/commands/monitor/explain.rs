@@ -1,5 +1,7 @@
 //! `tompion monitor explain`: why a wake-up was late, as one sentence, shares, and a line of time.
 
+mod rows;
+
 use std::{
     fmt::Write as _,
     io::Write as _,
@@ -33,6 +35,9 @@ pub struct Wish {
     /// Write JSON
     #[arg(long)]
     json: bool,
+    /// Each piece of the latency by itself, however short it is and however many there are
+    #[arg(long)]
+    all: bool,
 }
 
 pub fn run(wish: &Wish) -> anyhow::Result<()> {
@@ -50,7 +55,7 @@ pub fn run(wish: &Wish) -> anyhow::Result<()> {
         serde_json::to_writer_pretty(&mut output, &incident)?;
         writeln!(output)?;
     } else {
-        write!(output, "{}", whole(&incident, &folder))?;
+        write!(output, "{}", whole(&incident, &folder, wish.all))?;
     }
     Ok(())
 }
@@ -82,7 +87,7 @@ pub fn sentence(incident: &Incident) -> String {
     text
 }
 
-fn whole(incident: &Incident, folder: &Path) -> String {
+fn whole(incident: &Incident, folder: &Path, with_all: bool) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{BOLD}{}.{END}", sentence(incident));
     let time = Timestamp::from_nanosecond(incident.time_ns.into()).unwrap_or_default();
@@ -97,7 +102,7 @@ fn whole(incident: &Incident, folder: &Path) -> String {
     );
     line(&mut text, incident);
     shares(&mut text, incident);
-    segments(&mut text, incident);
+    segments(&mut text, incident, with_all);
     if let Some(smis) = incident.smis.filter(|smis| *smis > 0) {
         let _ = writeln!(text, "{DIM}{} came meanwhile{END}", counted(smis, "system management interrupt"));
     }
@@ -202,17 +207,19 @@ fn shares(text: &mut String, incident: &Incident) {
     text.push('\n');
 }
 
-fn segments(text: &mut String, incident: &Incident) {
+fn segments(text: &mut String, incident: &Incident, with_all: bool) {
     let begin = incident.question.begin();
+    let rows = if with_all { rows::all(&incident.segments) } else { rows::folded(&incident.segments) };
     let _ = writeln!(text, "{DIM}  {:>11} {:>10}  CPU  {END}", "from", "for");
-    for segment in &incident.segments {
+    for row in &rows {
+        let Some(segment) = row.main() else { continue };
         let (colour, letter) = style(segment.cause);
-        let from = match segment.begin - begin {
+        let from = match row.time.0 - begin {
             0 => "0".into(),
             ns => units::in_words(ns as f64),
         };
-        let time = units::in_words(segment.length() as f64);
-        let what = segment.in_words();
+        let time = units::in_words(row.length() as f64);
+        let what = segment.in_words() + &row.others_in_words();
         let _ = writeln!(
             text,
             "  {:>11} {time:>10}  {:>3}  {colour}{letter}{END} {}",
@@ -220,6 +227,9 @@ fn segments(text: &mut String, incident: &Incident) {
             segment.cpu,
             harmless(&what)
         );
+    }
+    if let Some(note) = rows::note(incident.segments.len(), rows.len()) {
+        let _ = writeln!(text, "{DIM}  {note}{END}");
     }
     text.push('\n');
 }
