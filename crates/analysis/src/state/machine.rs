@@ -14,8 +14,6 @@ const MAX_NESTED: usize = 8;
 const UNINTERRUPTIBLE: i64 = 0x02;
 const STOPPED: i64 = 0x04 | 0x08;
 const GONE: i64 = 0x10 | 0x20;
-/// A dead thread since Linux 4.14; before, that a fatal signal wakes it.
-const DEAD: i64 = 0x80;
 /// What lies above says that it was preempted.
 const STATES: i64 = 0xff;
 
@@ -224,7 +222,8 @@ impl Machine {
         let id = self.thread_id(tid);
         let exiting = self.threads.get(&tid).is_some_and(|thread| thread.exiting);
         let waits = state & STATES;
-        if waits & GONE != 0 || waits == DEAD || exiting && waits != 0 {
+        // 0x80 alone is no end, but how threads of the kernel sleep since Linux 4.14 (TASK_REPORT_IDLE).
+        if waits & GONE != 0 || exiting && waits != 0 {
             if let Some(thread) = self.threads.remove(&tid) {
                 thread.end(id, time, (true, visitor));
                 self.tell(time, Happening::Gone { tid }, visitor);

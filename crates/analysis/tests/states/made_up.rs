@@ -178,6 +178,36 @@ fn a_thread_reads_and_is_woken_by_an_interrupt() {
 }
 
 #[test]
+fn a_thread_of_the_kernel_that_idles_sleeps_and_lives_on() {
+    let folder = Folder::new("idles");
+    let event = |time, name: &str, numbers: &[i32]| (time, class(name), numbers.to_vec());
+    let events = [
+        event(100, "sched_switch", &[0, 0, 16]),
+        event(110, "sched_switch", &[16, 0x80, 0]),
+        event(200, "sched_waking", &[16, 0]),
+        event(210, "sched_switch", &[0, 0, 16]),
+        event(220, "sched_process_exit", &[16]),
+        event(230, "sched_switch", &[16, 0x80, 0]),
+        event(300, "sched_switch", &[0, 0, 7]),
+        event(310, "sched_switch", &[7, 0x10, 0]),
+    ];
+    folder.trace("kernel", &metadata("kernel", &EVENTS, ""), &[packet(0, &events, 0)]);
+    let checked = folder.states();
+    let running = State::Running { cpu: 0 };
+    assert_eq!(
+        of_thread(&checked, 16),
+        [
+            (100, 110, running.clone()),
+            (110, 200, State::Blocked { sleep: Sleep::Interruptible, syscall: None }),
+            (200, 210, State::Ready(Why::Woken(Waker::Interrupt { cpu: 0 }))),
+            (210, 230, running),
+        ]
+    );
+    assert_eq!(checked.count(|what| *what == Happening::Gone { tid: 16 }), 1, "with its exit alone");
+    assert_eq!(checked.count(|what| *what == Happening::Gone { tid: 7 }), 1);
+}
+
+#[test]
 fn what_lost_events_could_have_changed_is_unknown() {
     let folder = Folder::new("loss");
     let event = |time, name: &str, numbers: &[i32]| (time, class(name), numbers.to_vec());
