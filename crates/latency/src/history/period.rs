@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
 
 use super::{
@@ -207,14 +207,14 @@ impl Store {
         self.read(|connection| {
             let span = rounded(connection, choice.span)?;
             let choice = Choice { span, ..choice.clone() };
-            let coverage = coverage(connection, &choice)?;
+            let (coverage, last) = counted(connection, &choice)?;
             // What happened in the last row belongs to it, too.
             let happened = Span { to_ms: span.to_ms.max(coverage.last_ms), ..span };
             Ok(Period {
                 span,
                 body: body(connection, &choice)?,
                 coverage,
-                systems: systems(connection, &choice)?,
+                systems: systems(connection, &last)?,
                 starts: starts(connection, &choice)?,
                 events: events(connection, happened)?,
                 incidents: incidents(connection, happened)?,
@@ -231,8 +231,8 @@ impl Store {
         const MANY: i64 = 3 * 366 * DAY;
         self.read(|connection| {
             let span = rounded(connection, choice.span)?;
-            let covered = coverage(connection, &Choice { span, ..choice.clone() })?;
-            if covered.last_ms - covered.first_ms > MANY {
+            let ends = ends(connection, &Choice { span, ..choice.clone() })?;
+            if ends.is_some_and(|(first, last)| last.saturating_sub(first) > MANY) {
                 points_of_days(connection, choice, &mut tell)
             } else {
                 points(connection, &choice.condition(from_row(connection, choice.span)?), &mut tell)
@@ -245,7 +245,7 @@ impl Store {
     /// # Errors
     /// If the history is damaged or can't be read.
     pub fn systems(&self) -> Result<Vec<System>, Error> {
-        self.read(|connection| systems(connection, &Choice::of(Span::ALL)))
+        self.read(|connection| systems(connection, &counted(connection, &Choice::of(Span::ALL))?.1))
     }
 
     /// Reads what is there at one moment.
@@ -325,36 +325,53 @@ fn add_all(connection: &Connection, sum: &mut Body, table: &str, condition: &str
     Ok(())
 }
 
-fn coverage(connection: &Connection, choice: &Choice) -> Result<Coverage, Failure> {
-    let select = format!(
-        "SELECT count(*), total(duration), coalesce(min(start), 0), coalesce(max(start + duration), 0) FROM rows WHERE {}",
-        choice.condition(choice.span)
-    );
-    Ok(connection.query_row(&select, [], |row| {
-        Ok(Coverage {
-            rows: row.get::<_, i64>(0)?.max(0) as u64,
-            counted_ms: row.get::<_, f64>(1)? as i64,
-            first_ms: row.get(2)?,
-            last_ms: row.get(3)?,
-        })
-    })?)
+/// How much of a time was counted, and when it was counted last on each system. All at once: ten years are a million rows, which SQLite would
+/// sort to group them.
+fn counted(connection: &Connection, choice: &Choice) -> Result<(Coverage, HashMap<i64, i64>), Failure> {
+    let select = format!("SELECT start, duration, system FROM rows WHERE {}", choice.condition(choice.span));
+    let mut statement = connection.prepare(&select)?;
+    let mut rows = statement.query([])?;
+    let (mut coverage, mut last) = (Coverage::default(), HashMap::new());
+    while let Some(row) = rows.next()? {
+        let (start, duration, system): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let end = start.saturating_add(duration);
+        if coverage.rows == 0 {
+            (coverage.first_ms, coverage.last_ms) = (start, end);
+        }
+        coverage.rows += 1;
+        coverage.counted_ms = coverage.counted_ms.saturating_add(duration);
+        coverage.first_ms = coverage.first_ms.min(start);
+        coverage.last_ms = coverage.last_ms.max(end);
+        let seen = last.entry(system).or_insert(start);
+        *seen = start.max(*seen);
+    }
+    Ok((coverage, last))
 }
 
-fn systems(connection: &Connection, choice: &Choice) -> Result<Vec<System>, Failure> {
-    let select = format!(
-        "SELECT id, facts FROM systems JOIN (SELECT system, max(start) AS last FROM rows WHERE {} GROUP BY system)
-            ON id = system ORDER BY last",
-        choice.condition(choice.span)
-    );
-    let mut statement = connection.prepare(&select)?;
+/// When the first and the last row of a choice begin.
+fn ends(connection: &Connection, choice: &Choice) -> Result<Option<(i64, i64)>, Failure> {
+    let condition = choice.condition(choice.span);
+    let end = |order: &str| {
+        let select = format!("SELECT start FROM rows WHERE {condition} ORDER BY start {order} LIMIT 1");
+        connection.query_row(&select, [], |row| row.get::<_, i64>(0)).optional()
+    };
+    Ok(end("ASC")?.zip(end("DESC")?))
+}
+
+/// What these systems are, the one that was seen last at the end.
+fn systems(connection: &Connection, last: &HashMap<i64, i64>) -> Result<Vec<System>, Failure> {
+    let mut statement = connection.prepare("SELECT id, facts FROM systems")?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        let text: String = row.get(1)?;
-        // Whoever wrote something else there has no facts.
-        found.push(System { system: row.get(0)?, facts: serde_json::from_str(&text).unwrap_or_default() });
+        let (system, text): (i64, String) = (row.get(0)?, row.get(1)?);
+        if let Some(last) = last.get(&system) {
+            // Whoever wrote something else there has no facts.
+            found.push((*last, System { system, facts: serde_json::from_str(&text).unwrap_or_default() }));
+        }
     }
-    Ok(found)
+    found.sort_by_key(|(last, system)| (*last, system.system));
+    Ok(found.into_iter().map(|(_, system)| system).collect())
 }
 
 fn starts(connection: &Connection, choice: &Choice) -> Result<Vec<Start>, Failure> {
