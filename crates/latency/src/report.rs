@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// What was counted between two moments. Times of day are nanoseconds since 1970.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// The version of this structure.
     pub schema: u32,
@@ -141,6 +141,8 @@ pub struct ThreadReport {
     pub tid: u32,
     /// Its name.
     pub name: String,
+    /// Whether it is gone.
+    pub has_ended: bool,
     /// Its priority when it ran last, in words.
     pub priority: String,
     /// Where it ran last.
@@ -359,6 +361,7 @@ impl ThreadReport {
             Living::read(thread.tid).filter(|living| living.has_begun_at(thread.begun())).map(|it| it.name);
         Some(Self {
             tid: thread.tid,
+            has_ended: name.is_none(),
             name: name.unwrap_or_else(|| thread.name.clone()),
             priority: priority_words(thread.priority),
             cpu: thread.cpu,
@@ -455,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn given_a_number_that_another_thread_has_now_then_the_row_keeps_its_name() {
+    fn given_a_number_that_another_thread_has_now_then_the_row_keeps_its_name_and_has_ended() {
         let row = |begun: u64| RawThread {
             key: begun << 22 | u64::from(tompion_os::gettid()),
             tid: tompion_os::gettid(),
@@ -475,13 +478,19 @@ mod tests {
                 },
             ),
         };
-        let name = move |begun: u64| ThreadReport::new(None, &row(begun), 0).expect("a wake-up").name;
+        let name = move |begun: u64| {
+            let thread = ThreadReport::new(None, &row(begun), 0).expect("a wake-up");
+            (thread.name, thread.has_ended)
+        };
         let thread = std::thread::Builder::new().name("stranger".into());
         let looked = thread.spawn(move || {
             let now = tompion_os::monotonic_ns();
             [name(now - 60_000_000_000), name(now)]
         });
-        assert_eq!(looked.expect("a thread").join().expect("it ends"), ["robot", "stranger"]);
+        assert_eq!(
+            looked.expect("a thread").join().expect("it ends"),
+            [("robot".into(), true), ("stranger".into(), false)]
+        );
     }
 
     #[test]

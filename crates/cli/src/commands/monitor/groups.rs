@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Args;
 use tompion_latency::{Cgroups, Group, GroupReport, Monitor, Report};
 
-use super::text::{BOLD, DIM, END, YELLOW, kind_row, longest, parts, time};
+use super::text::{BOLD, DIM, END, Width, YELLOW, kind_row, longest, parts, time};
 use crate::messages::{counted, harmless, say};
 
 /// What ends it all.
@@ -63,7 +63,7 @@ impl Wish {
 }
 
 /// Tables of all groups, below that of all threads, whose columns they have.
-pub fn tables(text: &mut String, report: &Report, wide: bool) {
+pub fn tables(text: &mut String, report: &Report, width: Width) {
     for group in &report.groups {
         let since = match group.from_ns > report.from_ns {
             true => format!("{DIM}, since {}{END}", time(group.from_ns, "%-d %b %H:%M:%S")),
@@ -72,7 +72,7 @@ pub fn tables(text: &mut String, report: &Report, wide: bool) {
         let (noun, name) = (group.group.noun(), harmless(group.group.pattern()));
         let _ = writeln!(text, "\n{BOLD}{noun} {name}{END}{since}");
         for (kind, found) in &group.kinds {
-            kind_row(text, (kind.words(), &found.places), (found.max_us, found.max_is), wide);
+            kind_row(text, (kind.words(), &found.places), (found.max_us, found.max_is), width);
         }
         if group.kinds.is_empty() {
             let _ = writeln!(text, "{DIM}none of its threads was woken in real time yet{END}");

@@ -3,20 +3,26 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use tompion_latency::{
+    Histogram,
     history::{HistoryJob, HistoryJobs},
     jobs::{JobReport, JobsReport, Longest, Release},
 };
 
-use super::text::{BOLD, CYAN, DIM, END, RED, SCALE, YELLOW, distribution, microseconds, span, time};
+use super::text::{BOLD, CYAN, DIM, END, RED, Width, YELLOW, microseconds, span, time};
 use crate::messages::{counted, grouped, harmless};
 
 /// The line above jobs; `first` is the name of the first length.
-fn head(text: &mut String, first: &str, wide: bool) {
-    let scale = if wide { SCALE } else { "" };
+fn head(text: &mut String, first: &str, width: Width) {
+    let counts = width.unless_narrow(format!("{:>12}{first:>10}", "activations"));
     let _ = writeln!(
         text,
-        "\n{BOLD}{:<20}{:>12}{:>10}{:>10}{:>10}{:>10}{:>8}{END}  {DIM}{scale}{END}",
-        "job", "activations", first, "99.9 %", "longest", "deadline", "misses"
+        "\n{BOLD}{:<20}{counts}{:>10}{:>10}{:>10}{:>8}{END}  {DIM}{}{END}",
+        "job",
+        "99.9 %",
+        "longest",
+        "deadline",
+        "misses",
+        width.scale()
     );
 }
 
@@ -28,31 +34,31 @@ struct Line<'a> {
     lengths: [f64; 3],
     deadline: String,
     misses: u64,
-    bars: String,
+    places: &'a Histogram,
 }
 
 impl Line<'_> {
-    fn write(&self, text: &mut String) {
+    fn write(&self, text: &mut String, width: Width) {
         let style = if self.misses > 0 { RED } else { "" };
         let length = |us: f64| if self.activations == 0 { "-".into() } else { microseconds(us) };
         let [first, below, longest] = self.lengths.map(length);
         let _ = writeln!(
             text,
-            "{:<20}{:>12}{first:>10}{below:>10}{BOLD}{longest:>10}{END}{:>10}{style}{:>8}{END}  {CYAN}{}{END}",
+            "{:<20}{}{below:>10}{BOLD}{longest:>10}{END}{:>10}{style}{:>8}{END}  {CYAN}{}{END}",
             harmless(self.name),
-            grouped(self.activations),
+            width.unless_narrow(format!("{:>12}{first:>10}", grouped(self.activations))),
             self.deadline,
             grouped(self.misses),
-            self.bars
+            width.bars(self.places)
         );
     }
 }
 
 /// Jobs, and in a wide one what they are made of.
-pub fn jobs(text: &mut String, report: &JobsReport, wide: bool) {
-    head(text, "last", wide);
+pub fn jobs(text: &mut String, report: &JobsReport, width: Width) {
+    head(text, "last", width);
     for job in &report.jobs {
-        row(text, job, wide);
+        row(text, job, width);
     }
     if report.jobs.is_empty() {
         let _ = writeln!(text, "{DIM}none yet{END}");
@@ -71,17 +77,17 @@ pub fn jobs(text: &mut String, report: &JobsReport, wide: bool) {
     }
 }
 
-fn row(text: &mut String, job: &JobReport, wide: bool) {
+fn row(text: &mut String, job: &JobReport, width: Width) {
     let line = Line {
         name: &job.name,
         activations: job.activations,
         lengths: [job.response.last_us, job.response.p999_us, job.response.max_us],
         deadline: job.deadline_us.map_or("-".into(), microseconds),
         misses: job.misses,
-        bars: if wide { distribution(&job.response.places) } else { String::new() },
+        places: &job.response.places,
     };
-    line.write(text);
-    if !wide || job.activations == 0 {
+    line.write(text, width);
+    if width != Width::Wide || job.activations == 0 {
         return;
     }
     let running = (job.until_running.count > 0).then_some(job.until_running.p999_us);
@@ -129,7 +135,7 @@ pub fn deadlines(job: &HistoryJob) -> String {
 
 /// Jobs of a time of a history.
 pub fn of_history(text: &mut String, found: &HistoryJobs) {
-    head(text, "50 %", true);
+    head(text, "50 %", Width::Wide);
     for job in &found.jobs {
         let line = Line {
             name: &job.name,
@@ -137,9 +143,9 @@ pub fn of_history(text: &mut String, found: &HistoryJobs) {
             lengths: [job.p50_us, job.p999_us, job.max_us],
             deadline: deadlines(job),
             misses: job.misses,
-            bars: distribution(&job.places),
+            places: &job.places,
         };
-        line.write(text);
+        line.write(text, Width::Wide);
         let _ = writeln!(text, "{DIM}  all      from {}{END}", released(&job.released_by));
         if let Some(longest) = &job.longest {
             let _ = writeln!(text, "{DIM}  longest  {}{END}", in_parts(longest, "%Y-%m-%d %H:%M:%S%.3f"));

@@ -28,42 +28,98 @@ pub const STYLES: [&str; 7] = [BOLD, DIM, RED, GREEN, YELLOW, CYAN, END];
 /// Where distributions are divided, in nanoseconds: 1, 2, 5, 10 µs … 10 ms.
 const BOUNDS: [u64; 13] = steps(1000);
 
-/// Columns of a table with distributions.
-const WIDTH_WITH_DISTRIBUTIONS: u16 = 98;
+/// How much room tables have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// For names, the longest, and what counts as late.
+    Narrow,
+    /// For percentages, too.
+    Usual,
+    /// For distributions, too.
+    Wide,
+}
 
-/// As much as a terminal has room for: columns and rows.
+impl Width {
+    const fn of(columns: u16) -> Self {
+        match columns {
+            ..80 => Self::Narrow,
+            80..98 => Self::Usual,
+            _ => Self::Wide,
+        }
+    }
+
+    /// What stands above distributions.
+    pub const fn scale(self) -> &'static str {
+        match self {
+            Self::Wide => " 1µs      10ms",
+            _ => "",
+        }
+    }
+
+    /// Those of a line.
+    pub fn bars(self, histogram: &Histogram) -> String {
+        if self == Self::Wide { distribution(histogram) } else { String::new() }
+    }
+
+    /// What a narrow table leaves out.
+    pub fn unless_narrow(self, columns: String) -> String {
+        if self == Self::Narrow { String::new() } else { columns }
+    }
+}
+
+/// As much as a terminal has room for: columns and rows. Threads that have ended are a line, however long their latencies were.
 pub fn frame(report: &Report, (columns, rows): (u16, u16)) -> String {
-    let wide = columns >= WIDTH_WITH_DISTRIBUTIONS;
+    let width = Width::of(columns);
     let mut text = String::new();
     head(&mut text, report);
-    kinds(&mut text, &report.cpus, wide);
+    kinds(&mut text, &report.cpus, width);
     let mut foot = String::new();
     sums(&mut foot, report);
     // Threads keep half of what is left.
     let mut tables = String::new();
-    groups::tables(&mut tables, report, wide);
+    groups::tables(&mut tables, report, width);
     let left = usize::from(rows).saturating_sub(text.lines().count() + foot.lines().count());
     text.push_str(&groups::shortened(&tables, left / 2));
-    report.jobs.iter().for_each(|found| job_table::jobs(&mut text, found, wide));
-    // Two lines above the threads, one that says how many are left out, and one that stays empty.
-    let used = text.lines().count() + foot.lines().count() + 4;
-    threads(&mut text, report, wide, usize::from(rows).saturating_sub(used));
+    report.jobs.iter().for_each(|found| job_table::jobs(&mut text, found, width));
+    let (ended, living): (Vec<_>, Vec<_>) = report.threads.iter().partition(|thread| thread.has_ended);
+    // Two lines above the threads, those that say how many are left out and have ended, and one that stays empty.
+    let used = text.lines().count() + foot.lines().count() + 4 + usize::from(!ended.is_empty());
+    threads(&mut text, &living, width, usize::from(rows).saturating_sub(used));
+    threads_that_ended(&mut text, &ended);
     text.push_str(&foot);
     let _ = write!(text, "{DIM}Ctrl-C ends the display; counting goes on{END}");
-    let kept: Vec<&str> = text.lines().take(usize::from(rows)).collect();
+    let kept: Vec<String> =
+        text.lines().take(usize::from(rows)).map(|line| cut(line, usize::from(columns))).collect();
     kept.join("\n")
+}
+
+/// So many letters of a line, and all that colours it.
+fn cut(line: &str, most: usize) -> String {
+    let (mut left, mut is_style) = (most, false);
+    line.chars()
+        .filter(|letter| {
+            let belongs = is_style || *letter == '\x1b';
+            if belongs {
+                is_style = *letter != 'm';
+                return true;
+            }
+            let has_room = left > 0;
+            left = left.saturating_sub(1);
+            has_room
+        })
+        .collect()
 }
 
 /// All of it, with the longest of each kind in detail.
 pub fn whole(report: &Report) -> String {
     let mut text = String::new();
     head(&mut text, report);
-    kinds(&mut text, &report.cpus, true);
-    groups::tables(&mut text, report, true);
+    kinds(&mut text, &report.cpus, Width::Wide);
+    groups::tables(&mut text, report, Width::Wide);
     worst(&mut text, &report.cpus, "%H:%M:%S%.6f");
     groups::worst(&mut text, &report.groups);
-    report.jobs.iter().for_each(|found| job_table::jobs(&mut text, found, true));
-    threads(&mut text, report, true, usize::MAX);
+    report.jobs.iter().for_each(|found| job_table::jobs(&mut text, found, Width::Wide));
+    threads(&mut text, &report.threads.iter().collect::<Vec<_>>(), Width::Wide, usize::MAX);
     sums(&mut text, report);
     text
 }
@@ -136,21 +192,22 @@ pub fn distribution(histogram: &Histogram) -> String {
 /// How many functions are told of a stack.
 const FUNCTIONS: usize = 3;
 
-/// What stands above distributions.
-pub const SCALE: &str = " 1µs      10ms";
-
 /// A table of all kinds, of all CPUs together.
-pub fn kinds(text: &mut String, cpus: &[CpuReport], wide: bool) {
-    let scale = if wide { SCALE } else { "" };
+pub fn kinds(text: &mut String, cpus: &[CpuReport], width: Width) {
+    let shares = width.unless_narrow(format!("{:>11}{:>11}", "50 %", "99 %"));
     let _ = writeln!(
         text,
-        "\n{BOLD}{:<21}{:>13}{:>11}{:>11}{:>11}{:>11}{END}  {DIM}{scale}{END}",
-        "", "count", "50 %", "99 %", "99.9 %", "longest"
+        "\n{BOLD}{:<21}{:>13}{shares}{:>11}{:>11}{END}  {DIM}{}{END}",
+        "",
+        "count",
+        "99.9 %",
+        "longest",
+        width.scale()
     );
     for (kind, histogram) in of_all_cpus(cpus) {
         let of_cpus = || cpus.iter().filter_map(|cpu| cpu.kinds.get(&kind));
         let Some(most) = of_cpus().max_by(|one, other| one.max_us.total_cmp(&other.max_us)) else { continue };
-        kind_row(text, (kind.words(), &histogram), (most.max_us, most.max_is), wide);
+        kind_row(text, (kind.words(), &histogram), (most.max_us, most.max_is), width);
     }
     if cpus.is_empty() {
         let _ = writeln!(text, "no real-time thread was woken yet");
@@ -162,21 +219,20 @@ pub fn kind_row(
     text: &mut String,
     (name, histogram): (&str, &Histogram),
     (max_us, max_is): (f64, Maximum),
-    wide: bool,
+    width: Width,
 ) {
     let below = |share: u64| {
         let ns = histogram.below(share).unwrap_or(0) as f64;
         microseconds((ns / 1000.0).min(max_us))
     };
-    let bars = if wide { distribution(histogram) } else { String::new() };
     let _ = writeln!(
         text,
-        "{name:<21}{:>13}{:>11}{:>11}{:>11}{BOLD}{:>11}{END}  {CYAN}{bars}{END}",
+        "{name:<21}{:>13}{}{:>11}{BOLD}{:>11}{END}  {CYAN}{}{END}",
         grouped(histogram.count()),
-        below(500),
-        below(990),
+        width.unless_narrow(format!("{:>11}{:>11}", below(500), below(990))),
         below(999),
-        longest(max_us, max_is)
+        longest(max_us, max_is),
+        width.bars(histogram)
     );
 }
 
@@ -232,40 +288,60 @@ fn code(late: &Late) -> String {
     if names.is_empty() { String::new() } else { format!(" in {}", harmless(&names.join(" ← "))) }
 }
 
-fn threads(text: &mut String, report: &Report, wide: bool, most: usize) {
-    if report.threads.is_empty() {
+/// Threads, the one with the longest latency first; no more than these.
+fn threads(text: &mut String, threads: &[&ThreadReport], width: Width, most: usize) {
+    if threads.is_empty() {
         return;
     }
-    let scale = if wide { SCALE } else { "" };
+    let counts = width.unless_narrow(format!("{:>10}{:>9}{:>9}", "wake-ups", "last", "99.9 %"));
     let _ = writeln!(
         text,
-        "\n{BOLD}{:<15}{:>7}  {:<8}{:>4}{:>10}{:>9}{:>9}{:>9}{:>7}{END}  {DIM}{scale}{END}",
-        "thread", "tid", "priority", "CPU", "wake-ups", "last", "99.9 %", "longest", "misses"
+        "\n{BOLD}{:<15}{:>7}  {:<8}{:>4}{counts}{:>9}{:>7}{END}  {DIM}{}{END}",
+        "thread",
+        "tid",
+        "priority",
+        "CPU",
+        "longest",
+        "misses",
+        width.scale()
     );
-    for thread in report.threads.iter().take(most) {
-        row(text, thread, wide);
+    for thread in threads.iter().take(most) {
+        row(text, thread, width);
     }
-    let left_out = report.threads.len().saturating_sub(most);
+    let left_out = threads.len().saturating_sub(most);
     if left_out > 0 {
         let _ = writeln!(text, "{DIM}and {} with shorter ones{END}", counted(left_out as u64, "thread"));
     }
 }
 
-fn row(text: &mut String, thread: &ThreadReport, wide: bool) {
+fn row(text: &mut String, thread: &ThreadReport, width: Width) {
     let style = if thread.misses > 0 { YELLOW } else { "" };
-    let bars = if wide { distribution(&thread.places) } else { String::new() };
+    let (last, below) = (microseconds(thread.last_us), microseconds(thread.p999_us));
     let _ = writeln!(
         text,
-        "{:<15}{:>7}  {:<8}{:>4}{:>10}{:>9}{:>9}{BOLD}{:>9}{END}{style}{:>7}{END}  {CYAN}{bars}{END}",
+        "{:<15}{:>7}  {:<8}{:>4}{}{BOLD}{:>9}{END}{style}{:>7}{END}  {CYAN}{}{END}",
         harmless(&thread.name),
         thread.tid,
         thread.priority,
         thread.cpu,
-        grouped(thread.count),
-        microseconds(thread.last_us),
-        microseconds(thread.p999_us),
+        width.unless_narrow(format!("{:>10}{last:>9}{below:>9}", grouped(thread.count))),
         longest(thread.max_us, thread.max_is),
         grouped(thread.misses),
+        width.bars(&thread.places)
+    );
+}
+
+/// How many they are, and which was the latest.
+fn threads_that_ended(text: &mut String, ended: &[&ThreadReport]) {
+    // They are in order.
+    let Some(latest) = ended.first() else { return };
+    let _ = writeln!(
+        text,
+        "{DIM}{} ended (--once has them), the longest {} of {} {}{END}",
+        counted(ended.len() as u64, "thread"),
+        longest(latest.max_us, latest.max_is),
+        harmless(&latest.name),
+        latest.tid
     );
 }
 
@@ -299,7 +375,7 @@ fn sums(text: &mut String, report: &Report) {
         0 => format!("{GREEN}the sums agree{END}"),
         difference => format!("{RED}the sums disagree by {difference}{END}"),
     };
-    let _ = writeln!(text, "\n{} woken: {}; {verdict}", grouped(sums.woken), ways.join(", "));
+    let _ = writeln!(text, "\n{verdict}; {} woken: {}", grouped(sums.woken), ways.join(", "));
     if let Some(unseen) = unseen(report) {
         let _ = writeln!(text, "{YELLOW}{unseen}{END}");
     }
@@ -338,5 +414,68 @@ mod tests {
     fn spans_have_two_units() {
         let spans = [5, 65, 3700, 200_000].map(|seconds| span(seconds * 1_000_000_000));
         assert_eq!(spans, ["5 s", "1 min 5 s", "1 h 1 min", "2 d 7 h"]);
+    }
+
+    fn thread(tid: u32, us: u64, has_ended: bool) -> ThreadReport {
+        let mut places = Histogram::default();
+        places.add(us * 1000, us * 1000 + 1000, 1_234_567);
+        ThreadReport {
+            tid,
+            name: format!("thread-{tid}"),
+            has_ended,
+            priority: "deadline".into(),
+            cpu: 127,
+            count: places.count(),
+            last_us: us as f64,
+            p50_us: us as f64,
+            p999_us: us as f64,
+            max_us: us as f64,
+            max_is: Maximum::Exact,
+            misses: 1234,
+            places,
+        }
+    }
+
+    /// A frame without its colours.
+    fn shown(report: &Report, size: (u16, u16)) -> Vec<String> {
+        let plain = STYLES.iter().fold(frame(report, size), |text, style| text.replace(style, ""));
+        plain.lines().map(ToOwned::to_owned).collect()
+    }
+
+    fn report(threads: Vec<ThreadReport>) -> Report {
+        Report { threads, ..Report::default() }
+    }
+
+    #[test]
+    fn given_any_terminal_then_no_line_is_longer_and_the_longest_is_seen() {
+        let report =
+            report((1..40).map(|tid| thread(4_194_000 + tid, 100 * u64::from(tid), false)).rev().collect());
+        for columns in [1, 40, 59, 60, 79, 80, 97, 98, 120, 250] {
+            let lines = shown(&report, (columns, 24));
+            assert_eq!(lines.len(), 24, "{columns}: {lines:?}");
+            for line in &lines {
+                assert!(line.chars().count() <= usize::from(columns), "{columns}: {line}");
+            }
+            let all = lines.join("\n");
+            assert!(columns < 60 || all.contains(" longest") && all.contains("misses"), "{columns}: {all}");
+            assert!(columns < 60 || all.contains("the sums agree"), "{columns}: {all}");
+        }
+    }
+
+    #[test]
+    fn given_threads_that_ended_then_those_that_live_have_the_room() {
+        let ended = (1..80).map(|tid| thread(tid, 1000 - u64::from(tid), true));
+        let report = report(ended.chain([thread(900, 5, false), thread(901, 4, false)]).collect());
+        let lines = shown(&report, (80, 24));
+        let line = |words: &str| lines.iter().any(|line| line.starts_with(words));
+        assert!(line("thread-900") && line("thread-901") && !line("thread-1 "), "{lines:?}");
+        assert!(line("79 threads ended (--once has them), the longest 999 µs of thread-1 1"), "{lines:?}");
+        assert!(whole(&report).contains("\nthread-1 "), "all are in the whole");
+    }
+
+    #[test]
+    fn what_colours_takes_no_room() {
+        assert_eq!(cut(&format!("{BOLD}longest{END} µs"), 9), format!("{BOLD}longest{END} µ"));
+        assert_eq!(cut(&format!("{RED}ab{END}"), 1), format!("{RED}a{END}"));
     }
 }

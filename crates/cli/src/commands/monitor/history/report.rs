@@ -18,7 +18,7 @@ use super::{
 use crate::{
     commands::monitor::{
         job_table,
-        text::{self, BOLD, DIM, END, GREEN, RED, YELLOW},
+        text::{self, BOLD, DIM, END, GREEN, RED, Width, YELLOW},
     },
     messages::{counted, grouped, harmless, say},
 };
@@ -80,7 +80,7 @@ fn whole(report: &HistoryReport, asked: Span) -> String {
     if let Some(beyond) = beyond(asked, report) {
         let _ = writeln!(text, "{DIM}{beyond}{END}");
     }
-    text::kinds(&mut text, &report.cpus, true);
+    text::kinds(&mut text, &report.cpus, Width::Wide);
     text::worst(&mut text, &report.cpus, "%Y-%m-%d %H:%M:%S%.3f");
     report.jobs.iter().for_each(|found| job_table::of_history(&mut text, found));
     incidents(&mut text, &report.incidents);
