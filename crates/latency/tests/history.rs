@@ -449,6 +449,26 @@ fn given_damaged_rows_then_the_history_goes_on_without_them_and_says_so() {
 }
 
 #[test]
+fn given_a_page_of_the_database_that_is_damaged_then_its_advice_is_what_saves_the_rest() {
+    let (own, store) = of_two_hours();
+    drop(store);
+    let connection = rusqlite::Connection::open(&own.path).unwrap();
+    let number = |what: &str| connection.query_row(what, [], |row| row.get::<_, i64>(0)).unwrap();
+    let size = number("PRAGMA page_size");
+    let begin = (number("SELECT rootpage FROM sqlite_schema WHERE name = 'rows'") - 1) * size;
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    drop(connection);
+    let mut bytes = std::fs::read(&own.path).unwrap();
+    bytes[begin as usize..][..64].fill(0xff);
+    std::fs::write(&own.path, bytes).unwrap();
+    let store = Store::open_to_read(&own.path).unwrap();
+    let error = store.outline(&Choice::of(Span::ALL)).map(drop).unwrap_err().to_string();
+    let advice =
+        format!("sqlite3 {} .recover | sqlite3 NEW saves what can be read; it was left", own.path.display());
+    assert!(error.contains("is damaged: ") && error.contains(&advice), "{error}");
+}
+
+#[test]
 fn damaged_bytes_are_named_and_left_as_they_are() {
     let own = Own::new();
     let mut store = Store::open(&own.path).unwrap();

@@ -103,12 +103,15 @@ impl Error {
 
     fn database(path: &Path, error: rusqlite::Error) -> Self {
         use rusqlite::{Error as E, ErrorCode};
-        let path = path.into();
+        let path: PathBuf = path.into();
         match &error {
             E::SqliteFailure(code, _) => match code.code {
-                ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
-                    Self::Damaged { path, what: code.to_string() }
+                ErrorCode::DatabaseCorrupt => {
+                    let saved =
+                        format!("sqlite3 {} .recover | sqlite3 NEW saves what can be read", path.display());
+                    Self::Damaged { path, what: format!("{code}; {saved}") }
                 }
+                ErrorCode::NotADatabase => Self::Damaged { path, what: code.to_string() },
                 ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
                     Self::Database { path, what: "another process has it locked".into() }
                 }
