@@ -180,7 +180,7 @@ export class Selection implements Page {
     if (lost > 0) head.append(el("span", { class: "bad", text: `${grouped(lost)} events lost here` }));
     const unread = unreadOf("it", [area.begin, area.end], found.known);
     if (unread !== "") head.append(el("span", { class: "bad unread", text: `${unread}; it is measured again when all is` }));
-    if (found.partial === true) head.append(el("span", { class: "bad", text: "a large area: what is narrower than a 2,000th of it is counted together, so durations are not exact" }));
+    if (found.partial === true) head.append(...merged(app, area, found));
     const tools = el("span", { class: "tools" });
     tools.append(
       button("Zoom to it", "F", () => app.view.fit(area.begin, area.end)),
@@ -213,7 +213,8 @@ export class Selection implements Page {
     const columns = [{ title: "thread" }, { title: "time by state" }, ...["running", "ready", "preempted", "asleep", "I/O"].map((title) => ({ title, width: TIME }))];
     const rows = this.list(columns, count, (now) => now.threads, (thread) => {
       const name = link(`${shorten(thread.name, 40)} ${thread.tid}`, "Go to its track", () => this.app.reveal(thread.track));
-      return [el("td", {}, name), el("td", {}, this.bar(thread)), ...[thread.running, thread.ready, thread.preempted, thread.blocked, thread.io].map((time) => number(duration(time)))];
+      const times = [thread.running, thread.ready, thread.preempted, thread.blocked, thread.io];
+      return [el("td", {}, name), el("td", {}, this.bar(thread)), ...times.map((time) => number(atLeast(time, mixedIn(thread))))];
     });
     return card(`Threads: ${grouped(count)}`, rows, "wide");
   }
@@ -228,13 +229,19 @@ export class Selection implements Page {
       [Style.stopped, thread.stopped],
       [Style.unknown, thread.unknown],
     ];
-    const whole = parts.reduce((sum, [, time]) => sum + time, 0);
+    const mixed = mixedIn(thread);
+    const whole = parts.reduce((sum, [, time]) => sum + time, mixed);
     const bar = el("span", { class: "shares" });
     for (const [style, time] of parts) {
       if (time <= 0) continue;
       const part = el("i", { title: `${STATE_NAMES[style] ?? ""} ${duration(time)}, ${percent(time, whole)}` });
       part.style.width = `${(time / whole) * 100}%`;
       part.style.backgroundColor = this.app.palette.states[style] ?? "";
+      bar.append(part);
+    }
+    if (mixed > 0) {
+      const part = el("i", { title: `too short to be told apart: ${duration(mixed)}, ${percent(mixed, whole)}` });
+      part.style.width = `${(mixed / whole) * 100}%`;
       bar.append(part);
     }
     return bar;
@@ -245,13 +252,15 @@ export class Selection implements Page {
     const table = el("table", { class: "list" });
     table.append(headings(["CPU", "busy", "", "interrupts"], ["busy", "interrupts"]));
     for (const cpu of found.cpus) {
-      const whole = cpu.busy + cpu.idle + cpu.unknown;
+      const mixed = mixedIn(cpu);
+      const whole = cpu.busy + cpu.idle + cpu.unknown + mixed;
+      const busy = mixed > 0 ? `${percent(cpu.busy, whole)} – ${percent(cpu.busy + mixed, whole)}` : percent(cpu.busy, whole);
       const bar = el("span", { class: "shares" });
       const part = el("i");
       part.style.width = `${whole > 0 ? (cpu.busy / whole) * 100 : 0}%`;
       part.style.backgroundColor = this.app.palette.states[Style.running] ?? "";
       bar.append(part);
-      table.append(el("tr", {}, el("td", { text: String(cpu.cpu) }), number(percent(cpu.busy, whole)), el("td", {}, bar), number(duration(cpu.interrupts))));
+      table.append(el("tr", {}, el("td", { text: String(cpu.cpu) }), number(busy), el("td", {}, bar), number(known(cpu.interrupts))));
     }
     return card("CPUs", el("div", { class: "scrolls" }, table));
   }
@@ -263,17 +272,20 @@ export class Selection implements Page {
     const place = el("div", { class: "histogram-place" });
     const choose = (one: Durations): void => {
       this.chosen = one.name;
-      fill(place, histogram(this.app, one));
+      fill(place, shown(one));
     };
+    const shown = (one: Durations): HTMLElement => (mergedIn(one) > 0 ? countOf(one) : histogram(this.app, one));
     const columns = [{ title: "name" }, { title: "count", width: COUNT }, ...["p50", "p99", "longest", "total"].map((heading) => ({ title: heading, width: TIME }))];
     const rows = this.list(columns, count ?? all.length, of, (one) => {
       const name = link(shorten(one.name, 60), "Histogram of its durations", () => choose(one));
       const longest = one.longest;
-      const most = longest ? link(duration(one.max), "Jump to the longest", () => this.app.jump(longest.lane, longest.begin, longest)) : duration(one.max);
-      return [el("td", {}, name), number(grouped(one.count)), number(duration(one.p50)), number(duration(one.p99)), el("td", { class: "number" }, most), number(duration(one.total))];
+      const most = longest ? link(duration(one.max), "Jump to the longest", () => this.app.jump(longest.lane, longest.begin, longest)) : known(one.max);
+      const count = mergedIn(one) > 0 ? `≈ ${grouped(one.count)}` : grouped(one.count);
+      return [el("td", {}, name), number(count), number(known(one.p50)), number(known(one.p99)), el("td", { class: "number" }, most), number(known(one.total))];
     });
-    const shown = all.find((one) => one.name === this.chosen) ?? all.find((one) => one.count > 1) ?? first;
-    fill(place, histogram(this.app, shown));
+    const isWhole = (one: Durations): boolean => one.count > 1 && mergedIn(one) === 0;
+    const begun = all.find((one) => one.name === this.chosen) ?? all.find(isWhole) ?? first;
+    fill(place, shown(begun));
     return card(`${title}: ${grouped(count ?? all.length)}`, el("div", {}, place, rows), "wide");
   }
 
@@ -296,12 +308,64 @@ export function unreadOf(what: string, [begin, end]: readonly [number, number], 
   return share === 0 ? `nothing of ${what} is read so far` : `only the first ${share} % of ${what} are read so far`;
 }
 
-/** Lists by what is most in them. */
+/** What the server adds to the answer of an area that has more boxes than it reads one by one. */
+interface Merged {
+  /** What is narrower may be merged, in nanoseconds. */
+  narrow?: number;
+  /** How long an area may be here that nothing is merged, about. */
+  exact?: number;
+}
+
+/** Says what isn't measured of a large area, and leads to a part of it of which all is. */
+function merged(app: App, area: Area, found: Statistics & Merged): HTMLElement[] {
+  const narrow = duration(found.narrow ?? 0);
+  const text = `a large area: what takes ${narrow} or longer was measured, of what is shorter there are counts but no times`;
+  const title = "What is shorter was merged, and is counted under the name that has most of each cell";
+  const words = el("span", { class: "bad", text, title });
+  // A bit less, since it is an estimate.
+  const exact = Math.floor((found.exact ?? 0) * 0.8);
+  if (exact <= 0 || exact >= area.end - area.begin) return [words];
+  const begin = Math.floor((area.begin + area.end - exact) / 2);
+  const go = (): void => {
+    app.view.fit(begin, begin + exact);
+    app.setArea({ ...area, begin, end: begin + exact });
+  };
+  return [words, button(`Measure ${duration(exact)} of it`, "The part in its middle of which all is measured", go)];
+}
+
+/** How many of a name were merged: of these, no times are known. */
+function mergedIn(one: Durations & { merged?: number | null }): number {
+  return one.merged ?? 0;
+}
+
+/** How long something was in several states that were merged. */
+function mixedIn(times: { unknown: number; mixed?: number }): number {
+  return times.mixed ?? 0;
+}
+
+/** A time that the server may not know. */
+function known(time: number | null): string {
+  return time === null ? "–" : duration(time);
+}
+
+/** A time to which some of what was merged may belong. */
+function atLeast(time: number, mixed: number): string {
+  return mixed > 0 ? `≥ ${duration(time)}` : duration(time);
+}
+
+/** What stands in place of a histogram where there is none. */
+function countOf(one: Durations): HTMLElement {
+  const text = ` about ${grouped(one.count)} times; how long each took is measured in a smaller area`;
+  return el("div", { class: "histogram" }, el("div", { class: "histogram-title" }, el("b", { text: shorten(one.name, 60) }), text));
+}
+
+/** Lists by what is most in them. What has no times, since much of it was merged, comes first, by how often it happened. */
 function sorted(found: Statistics): Statistics {
-  const byTotal = (all: Durations[]): Durations[] => [...all].sort((a, b) => b.total - a.total);
+  const oftenIn = (one: Durations): number => (mergedIn(one) > 0 ? one.count : 0);
+  const byTotal = (all: Durations[]): Durations[] => [...all].sort((a, b) => oftenIn(b) - oftenIn(a) || b.total - a.total);
   return {
     ...found,
-    threads: [...found.threads].sort((a, b) => b.running - a.running),
+    threads: [...found.threads].sort((a, b) => b.running - a.running || mixedIn(b) - mixedIn(a)),
     events: found.events === null ? null : [...found.events].sort((a, b) => b[1] - a[1]),
     spans: byTotal(found.spans),
     syscalls: byTotal(found.syscalls),

@@ -9,12 +9,14 @@ use super::reading::Shift;
 use super::statistics::Durations;
 use super::{Answer, Question, detail};
 use crate::index::entry::Entry;
-use crate::index::lane::Slice;
+use crate::index::lane::{Levels, Slice};
 use crate::index::{Index, LaneKind, TrackKind};
 use crate::style;
 
-/// Most boxes that are read one by one; of larger areas, those of a coarser level are.
+/// Most boxes of an area that are read one by one; of larger areas, those of a coarser level are.
 pub const MOST_READ: u64 = 1_500_000;
+/// Most boxes that are passed to read these: those beside the area that stand in blocks with some inside, too.
+const MOST_PASSED: u64 = 8 * MOST_READ;
 /// Into how many cells a coarser level divides the area at least.
 const CELLS: i64 = 2000;
 /// Threads in the list, unless more are asked for: those that ran longest.
@@ -36,7 +38,14 @@ pub struct Area {
     pub lanes: Vec<(u32, LaneKind, i64, Slice)>,
     /// Whether boxes stand for several.
     pub is_partial: bool,
+    /// What is narrower may be merged with others, in nanoseconds; 0 if nothing is.
+    pub narrow: i64,
+    /// How long an area here may be that nothing is merged, in nanoseconds, about.
+    pub exact: i64,
 }
+
+/// Lanes of an area and how many boxes they have: inside, about, and in all that has to be read.
+type Found = (Vec<(u32, LaneKind, i64, Slice)>, u64, u64);
 
 impl Area {
     /// The lanes of some kinds, of the tracks that are asked for or all.
@@ -50,8 +59,7 @@ impl Area {
         let window = (from, to.min(known).max(from));
         let all = question.lanes(index)?;
         let slices = |width: i64| {
-            let mut count = 0;
-            let mut lanes = Vec::new();
+            let mut found: Found = (Vec::new(), 0, 0);
             for &id in &all {
                 let Some(lane) = index.lanes.get(id as usize).filter(|lane| wanted(lane.kind)) else {
                     continue;
@@ -59,27 +67,50 @@ impl Area {
                 let offset = question.offset(lane.trace as usize);
                 let times = (window.0.saturating_sub(offset), window.1.saturating_sub(offset));
                 let slice = lane.levels.slice(times, (width, &index.widths));
-                count += slice.count;
                 if slice.count > 0 {
-                    lanes.push((id, lane.kind, offset, slice));
+                    found.1 +=
+                        slice.count.saturating_sub(outside(&lane.levels, times, index.widths.level(width)));
+                    found.2 += slice.count;
+                    found.0.push((id, lane.kind, offset, slice));
                 }
             }
-            (lanes, count)
+            found
         };
-        let (mut lanes, mut count) = slices(0);
+        let is_too_much = |found: &Found| found.1 > MOST_READ || found.2 > MOST_PASSED;
+        let mut found = slices(0);
+        let exact = i128::from(window.1 - window.0) * i128::from(MOST_READ) / i128::from(found.1.max(1));
+        let exact = i64::try_from(exact).unwrap_or(i64::MAX);
         let mut is_partial = false;
         let widest = ((window.1 - window.0) / CELLS).max(1);
         let mut width = index.widths.0.first().copied().unwrap_or(1);
-        while count > MOST_READ && width <= widest.max(width) {
+        let mut narrow = 0;
+        while is_too_much(&found) {
             is_partial = true;
-            (lanes, count) = slices(width);
+            found = slices(width);
+            narrow = index.widths.0.iter().copied().filter(|cell| *cell <= width).max().unwrap_or(width);
             if width >= widest {
                 break;
             }
             width = width.saturating_mul(8);
         }
-        Ok(Self { window, known, lanes, is_partial })
+        Ok(Self { window, known, lanes: found.0, is_partial, narrow, exact })
     }
+}
+
+/// How many boxes of a lane's level stand in blocks that reach into a time, but not in it themselves, if they are spread
+/// evenly over their blocks.
+fn outside(levels: &Levels, (from, to): (i64, i64), level: usize) -> u64 {
+    let level = level.min(levels.0.len().saturating_sub(1));
+    let Some(level) = levels.0.get(level) else { return 0 };
+    let first = level.blocks.partition_point(|block| block.end < from);
+    let behind = level.blocks.get(first..).unwrap_or_default();
+    let touched = behind.iter().take_while(|block| block.begin <= to);
+    let outside = touched.filter(|block| block.begin < from || block.end > to).map(|block| {
+        let whole = i128::from(block.end) - i128::from(block.begin) + 1;
+        let inside = i128::from(block.end.min(to)) - i128::from(block.begin.max(from)) + 1;
+        i128::from(block.count) * (whole - inside.clamp(0, whole)) / whole.max(1)
+    });
+    u64::try_from(outside.sum::<i128>()).unwrap_or(0)
 }
 
 /// Times of a thread by state, in nanoseconds.
@@ -95,6 +126,8 @@ struct Times {
     /// Stopped, or made and not begun.
     stopped: i64,
     unknown: i64,
+    /// In several states that were merged: how long in each is not known.
+    mixed: i64,
 }
 
 /// Times of a processor, in nanoseconds.
@@ -103,7 +136,11 @@ struct CpuTimes {
     busy: i64,
     idle: i64,
     unknown: i64,
+    /// Several that were merged.
+    mixed: i64,
     interrupts: i64,
+    /// Whether some of them were merged, so that their time isn't known.
+    has_merged_interrupts: bool,
 }
 
 #[derive(Default)]
@@ -123,6 +160,7 @@ impl Sums {
             LaneKind::Thread => {
                 let times = self.threads.entry(track).or_default();
                 let sum = match entry.style {
+                    _ if entry.count > 1 => &mut times.mixed,
                     style::RUNNING => &mut times.running,
                     style::WOKEN => &mut times.ready,
                     style::PREEMPTED => &mut times.preempted,
@@ -139,6 +177,7 @@ impl Sums {
             LaneKind::Cpu => {
                 let times = self.cpus.entry(track).or_default();
                 let sum = match entry.style {
+                    _ if entry.count > 1 => &mut times.mixed,
                     style::RUNNING => &mut times.busy,
                     style::IDLE => &mut times.idle,
                     _ => &mut times.unknown,
@@ -146,7 +185,12 @@ impl Sums {
                 *sum = sum.saturating_add(time);
             }
             LaneKind::Interrupt | LaneKind::SoftInterrupt => {
-                self.cpus.entry(track).or_default().interrupts += time;
+                let times = self.cpus.entry(track).or_default();
+                if entry.count > 1 {
+                    times.has_merged_interrupts = true;
+                } else {
+                    times.interrupts = times.interrupts.saturating_add(time);
+                }
                 self.interrupts.add(id, entry, offset);
             }
             LaneKind::Syscall => self.syscalls.add(id, entry, offset),
@@ -194,6 +238,7 @@ pub fn select(question: &Question<'_>) -> Answer {
         is_of_all.then(|| if from <= area.known { events(question, (from, to)) } else { Vec::new() });
     let most = question.optional("most")?.map(|most| usize::try_from(most).unwrap_or(0).clamp(1, MOST));
     let (most_threads, most_names) = (most.unwrap_or(THREADS), most.unwrap_or(NAMES));
+    let names = (most_names, area.narrow);
     let counts = json!({
         "threads": sums.threads.len(), "spans": sums.spans.len(), "syscalls": sums.syscalls.len(),
         "interrupts": sums.interrupts.len(),
@@ -211,11 +256,11 @@ pub fn select(question: &Question<'_>) -> Answer {
     let asked = question.window()?;
     Ok(json!({
         "duration": asked.1 - asked.0, "events": events, "threads": threads(&index, sums.threads, most_threads),
-        "cpus": cpus(&index, sums.cpus), "spans": sums.spans.into_value(&index, most_names),
-        "syscalls": sums.syscalls.into_value(&index, most_names),
-        "interrupts": sums.interrupts.into_value(&index, most_names), "counts": counts,
+        "cpus": cpus(&index, sums.cpus), "spans": sums.spans.into_value(&index, names),
+        "syscalls": sums.syscalls.into_value(&index, names),
+        "interrupts": sums.interrupts.into_value(&index, names), "counts": counts,
         "losses": { "events": sums.losses[0], "overwritten": sums.losses[1] }, "waits": waits,
-        "partial": area.is_partial, "known": area.known,
+        "partial": area.is_partial, "narrow": area.narrow, "exact": area.exact, "known": area.known,
     }))
 }
 
@@ -235,7 +280,7 @@ fn wait_value(index: &Index, (id, entry): (u32, &Entry), offset: i64) -> Option<
 
 fn threads(index: &Index, threads: HashMap<u32, Times>, most: usize) -> Vec<Value> {
     let mut threads: Vec<(u32, Times)> = threads.into_iter().collect();
-    threads.sort_by_key(|(track, times)| (std::cmp::Reverse(times.running), *track));
+    threads.sort_by_key(|(track, times)| (std::cmp::Reverse((times.running, times.mixed)), *track));
     let value = |(id, times): (u32, Times)| {
         let mut value = detail::thread_value(index, id)?;
         let object = value.as_object_mut()?;
@@ -247,6 +292,7 @@ fn threads(index: &Index, threads: HashMap<u32, Times>, most: usize) -> Vec<Valu
             ("io", times.io),
             ("stopped", times.stopped),
             ("unknown", times.unknown),
+            ("mixed", times.mixed),
         ];
         object.extend(times.map(|(name, time)| (name.to_owned(), time.into())));
         Some(value)
@@ -261,7 +307,8 @@ fn cpus(index: &Index, cpus: BTreeMap<u32, CpuTimes>) -> Vec<Value> {
             (track.machine, track.number),
             json!({
                 "cpu": track.number, "track": id, "busy": times.busy, "idle": times.idle,
-                "unknown": times.unknown, "interrupts": times.interrupts,
+                "unknown": times.unknown, "mixed": times.mixed,
+                "interrupts": (!times.has_merged_interrupts).then_some(times.interrupts),
             }),
         ))
     };
@@ -315,4 +362,34 @@ pub fn counts_value(counts: HashMap<&str, u64>) -> Vec<Value> {
     let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
     counts.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
     counts.into_iter().map(|(name, count)| json!([name, count])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::lane::{Block, Level};
+
+    #[test]
+    fn times_of_merged_states_belong_to_none_of_them() {
+        let mut sums = Sums::default();
+        let running = |count| Entry { end: 100, style: style::RUNNING, count, ..Entry::default() };
+        for kind in [LaneKind::Thread, LaneKind::Cpu, LaneKind::Interrupt] {
+            sums.add((0, 1, kind), (&running(1), 100), 0);
+            sums.add((0, 1, kind), (&running(30), 100), 0);
+        }
+        let thread = &sums.threads[&1];
+        assert_eq!((thread.running, thread.mixed), (100, 100));
+        let cpu = &sums.cpus[&1];
+        assert_eq!((cpu.busy, cpu.mixed, cpu.has_merged_interrupts), (100, 100, true));
+    }
+
+    #[test]
+    fn what_stands_beside_an_area_makes_it_no_larger() {
+        let block = |begin, end| Block { begin, end, place: 0, bytes: 4096, count: 500 };
+        let blocks = vec![block(0, 999), block(1000, 1999), block(2000, 2999)];
+        let levels = Levels(vec![Level::of(blocks)]);
+        assert_eq!(outside(&levels, (0, 2999), 0), 0);
+        assert_eq!(outside(&levels, (1500, 1509), 0), 495);
+        assert_eq!(outside(&levels, (500, 2499), 4), 500);
+    }
 }

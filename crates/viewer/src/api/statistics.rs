@@ -14,20 +14,24 @@ pub struct Durations(HashMap<u32, Group>);
 /// Durations of one label.
 #[derive(Debug, Default)]
 struct Group {
-    /// Each duration in nanoseconds and where it is: lane and beginning. What was merged counts several times.
-    all: Vec<(u64, u32, i64, u64)>,
-    count: u64,
+    /// Each duration in nanoseconds and where it is: lane and beginning.
+    all: Vec<(u64, u32, i64)>,
+    /// How many more were merged in narrow cells. How long these take is not known.
+    merged: u64,
+    /// How long those of which the duration is known take.
     total: u64,
 }
 
 impl Durations {
-    /// Adds a box of a lane; one that stands for several counts as so many equal ones.
+    /// Adds a box of a lane. One that stands for several only counts: what lies between them is in it, too.
     pub fn add(&mut self, lane: u32, entry: &Entry, offset: i64) {
         let group = self.0.entry(entry.label).or_default();
+        if entry.count > 1 {
+            group.merged = group.merged.saturating_add(entry.count);
+            return;
+        }
         let whole = entry.duration().max(0) as u64;
-        let count = entry.count.max(1);
-        group.all.push((whole / count, lane, entry.begin.saturating_add(offset), count));
-        group.count = group.count.saturating_add(count);
+        group.all.push((whole, lane, entry.begin.saturating_add(offset)));
         group.total = group.total.saturating_add(whole);
     }
 
@@ -36,23 +40,54 @@ impl Durations {
         self.0.len()
     }
 
-    /// As the page wants it: so many, those that took most time.
-    pub fn into_value(self, index: &Index, most: usize) -> Value {
+    /// As the page wants it: so many, those that took most time, and before them those that happened most of which this is
+    /// not known. What was merged is narrower than `narrow` nanoseconds.
+    pub fn into_value(self, index: &Index, (most, narrow): (usize, i64)) -> Value {
         let mut groups: Vec<(u32, Group)> = self.0.into_iter().collect();
-        groups.sort_by_key(|(label, group)| (std::cmp::Reverse(group.total), *label));
+        let merged = |group: &Group| if group.merged > 0 { group.count() } else { 0 };
+        groups.sort_by_key(|(label, group)| {
+            (std::cmp::Reverse(merged(group)), std::cmp::Reverse(group.total), *label)
+        });
         let values = groups.into_iter().take(most).map(|(label, group)| {
             let name = index.label(label).map(ToString::to_string).unwrap_or_default();
-            group.into_value(&name)
+            group.into_value(&name, narrow.max(0) as u64)
         });
         Value::Array(values.collect())
     }
 }
 
 impl Group {
-    fn into_value(mut self, name: &str) -> Value {
+    fn count(&self) -> u64 {
+        self.merged.saturating_add(self.all.len() as u64)
+    }
+
+    fn into_value(mut self, name: &str, narrow: u64) -> Value {
         self.all.sort_unstable();
+        let last = self.all.last().copied().unwrap_or_default();
+        if self.merged > 0 {
+            // What is at least as long as a cell was not merged: the longest of these is the longest of all.
+            let longest = (last.0 >= narrow && !self.all.is_empty()).then_some(last);
+            return json!({
+                "name": name, "count": self.count(), "merged": self.merged, "min": null, "p50": null, "p90": null,
+                "p99": null, "max": longest.map(|it| it.0), "total": null, "longest": longest.map(place),
+                "histogram": [],
+            });
+        }
+        let first = self.all.first().map_or(0, |it| it.0);
+        json!({
+            "name": name, "count": self.count(), "min": first, "p50": self.at(50), "p90": self.at(90),
+            "p99": self.at(99), "max": last.0, "total": self.total, "longest": place(last),
+            "histogram": self.bins().iter().map(|bin| {
+                let longest = (bin.count > 0).then(|| place(bin.longest));
+                json!([bin.low, behind(bin.low), bin.count, longest])
+            }).collect::<Vec<_>>(),
+        })
+    }
+
+    /// The histogram of what is sorted.
+    fn bins(&self) -> Vec<Bin> {
         let mut bins: Vec<Bin> = Vec::new();
-        for &(duration, lane, begin, count) in &self.all {
+        for &(duration, lane, begin) in &self.all {
             // Bins are twice as wide from one to the next.
             let low = if duration == 0 { 0 } else { 1u64 << duration.ilog2() };
             // Those between two that have something are there, too, so that equally wide bars stand for equal ratios.
@@ -60,32 +95,17 @@ impl Group {
                 bins.push(Bin { low: behind(before), count: 0, longest: (0, 0, 0) });
             }
             match bins.last_mut().filter(|bin| bin.low == low) {
-                Some(bin) => (bin.count, bin.longest) = (bin.count + count, (duration, lane, begin)),
-                None => bins.push(Bin { low, count, longest: (duration, lane, begin) }),
+                Some(bin) => (bin.count, bin.longest) = (bin.count + 1, (duration, lane, begin)),
+                None => bins.push(Bin { low, count: 1, longest: (duration, lane, begin) }),
             }
         }
-        let first = self.all.first().map_or(0, |it| it.0);
-        let last = self.all.last().copied().unwrap_or_default();
-        json!({
-            "name": name, "count": self.count, "min": first, "p50": self.at(50), "p90": self.at(90),
-            "p99": self.at(99), "max": last.0, "total": self.total,
-            "longest": place((last.0, last.1, last.2)),
-            "histogram": bins.iter().map(|bin| {
-                let longest = (bin.count > 0).then(|| place(bin.longest));
-                json!([bin.low, behind(bin.low), bin.count, longest])
-            }).collect::<Vec<_>>(),
-        })
+        bins
     }
 
-    /// The duration that so many of a hundred don't exceed.
-    fn at(&self, percent: u64) -> u64 {
-        let rank = (u128::from(self.count) * u128::from(percent)).div_ceil(100) as u64;
-        let mut passed = 0u64;
-        let found = self.all.iter().find(|(.., count)| {
-            passed = passed.saturating_add(*count);
-            passed >= rank
-        });
-        found.map_or(0, |it| it.0)
+    /// The duration that so many of a hundred of what is sorted don't exceed.
+    fn at(&self, percent: usize) -> u64 {
+        let rank = (self.all.len() * percent).div_ceil(100);
+        self.all.get(rank.saturating_sub(1)).map_or(0, |it| it.0)
     }
 }
 
@@ -102,4 +122,42 @@ fn behind(low: u64) -> u64 {
 
 fn place((duration, lane, begin): (u64, u32, i64)) -> Value {
     json!({ "lane": lane, "begin": begin, "end": begin.saturating_add_unsigned(duration) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn durations(entries: &[(i64, i64, u64)]) -> Value {
+        let mut durations = Durations::default();
+        for &(begin, end, count) in entries {
+            durations.add(7, &Entry { begin, end, count, label: 1, ..Entry::default() }, 0);
+        }
+        durations.0.remove(&1).unwrap().into_value("read", 100)
+    }
+
+    #[test]
+    fn what_was_merged_is_counted_and_has_no_durations() {
+        let told = durations(&[(0, 99, 40), (100, 102, 1)]);
+        assert_eq!((&told["count"], &told["merged"]), (&json!(41), &json!(40)));
+        for name in ["min", "p50", "p90", "p99", "max", "total", "longest"] {
+            assert_eq!(told[name], Value::Null, "{name}");
+        }
+        assert_eq!(told["histogram"], json!([]));
+    }
+
+    #[test]
+    fn the_longest_is_known_where_it_is_longer_than_anything_that_was_merged() {
+        let told = durations(&[(0, 99, 40), (200, 350, 1), (400, 500, 1)]);
+        assert_eq!(told["max"], 150);
+        assert_eq!(told["longest"], json!({ "lane": 7, "begin": 200, "end": 350 }));
+        assert_eq!(told["total"], Value::Null);
+    }
+
+    #[test]
+    fn what_was_read_one_by_one_has_all_of_them() {
+        let told = durations(&[(0, 2, 1), (10, 14, 1), (20, 28, 1), (30, 130, 1)]);
+        assert_eq!((&told["p50"], &told["p99"], &told["total"]), (&json!(4), &json!(100), &json!(114)));
+        assert_eq!(told["merged"], Value::Null);
+    }
 }
