@@ -11,9 +11,11 @@ use std::{
 use clap::Args;
 use jiff::{Timestamp, tz::TimeZone};
 use tompion_latency::{
-    blame::{Cause, Segment},
+    blame::Cause,
     incident::{self, Incident, MissedJob, Party, Verdict},
 };
+
+use rows::Row;
 
 use crate::{
     messages::{counted, harmless},
@@ -100,9 +102,10 @@ fn whole(incident: &Incident, folder: &Path, with_all: bool) -> String {
             None => format!("{}; {}", limit(incident), until_then(incident)),
         }
     );
-    line(&mut text, incident);
+    let rows = if with_all { rows::all(&incident.segments) } else { rows::folded(&incident.segments) };
+    line(&mut text, incident, &rows);
     shares(&mut text, incident);
-    segments(&mut text, incident, with_all);
+    table(&mut text, incident, &rows);
     if let Some(smis) = incident.smis.filter(|smis| *smis > 0) {
         let _ = writeln!(text, "{DIM}{} came meanwhile{END}", counted(smis, "system management interrupt"));
     }
@@ -162,25 +165,22 @@ fn style(cause: Cause) -> (&'static str, char) {
     }
 }
 
-/// The latency from left to right. Each segment has a column at least, as long as there is room.
-fn line(text: &mut String, incident: &Incident) {
+/// The latency from left to right. Each row has a column at least, as long as there is room.
+fn line(text: &mut String, incident: &Incident, rows: &[Row<'_>]) {
     let begin = incident.question.begin();
     let length = (incident.question.end - begin).max(1);
     let at = |column: usize| begin + (length as u128 * column as u128 / LINE as u128) as u64;
     text.push_str("  ");
     for column in 0..LINE {
         let (from, to) = (at(column), at(column + 1));
-        let share = |segment: &&Segment| segment.end.min(to).saturating_sub(segment.begin.max(from));
+        let share = |row: &&Row<'_>| row.time.1.min(to).saturating_sub(row.time.0.max(from));
         // What is short and begins here is shown, else nobody would see it; what has most of the column otherwise.
-        let begins = |segment: &&Segment| segment.begin >= from && segment.begin < to && segment.end <= to;
-        let told = incident
-            .segments
-            .iter()
-            .filter(begins)
-            .filter(|segment| segment.cause != Cause::OwnPath)
-            .max_by_key(share);
-        let Some(segment) = told.or_else(|| incident.segments.iter().max_by_key(share)) else { continue };
-        let (colour, letter) = style(segment.cause);
+        let begins = |row: &&Row<'_>| row.time.0 >= from && row.time.0 < to && row.time.1 <= to;
+        let is_of_others = |row: &&Row<'_>| row.main().is_some_and(|main| main.cause != Cause::OwnPath);
+        let told = rows.iter().filter(begins).filter(is_of_others).max_by_key(share);
+        let row = told.or_else(|| rows.iter().max_by_key(share));
+        let Some(main) = row.and_then(Row::main) else { continue };
+        let (colour, letter) = style(main.cause);
         let _ = write!(text, "{colour}{letter}{END}");
     }
     let (left, right) = match &incident.job {
@@ -207,11 +207,10 @@ fn shares(text: &mut String, incident: &Incident) {
     text.push('\n');
 }
 
-fn segments(text: &mut String, incident: &Incident, with_all: bool) {
+fn table(text: &mut String, incident: &Incident, rows: &[Row<'_>]) {
     let begin = incident.question.begin();
-    let rows = if with_all { rows::all(&incident.segments) } else { rows::folded(&incident.segments) };
     let _ = writeln!(text, "{DIM}  {:>11} {:>10}  CPU  {END}", "from", "for");
-    for row in &rows {
+    for row in rows {
         let Some(segment) = row.main() else { continue };
         let (colour, letter) = style(segment.cause);
         let from = match row.time.0 - begin {
@@ -254,6 +253,28 @@ mod tests {
             "causes": [], "segments": [], "not_saved_before": 0, "problems": []
         });
         serde_json::from_value(incident).expect("an incident")
+    }
+
+    #[test]
+    fn given_a_long_latency_then_its_line_shows_who_had_the_processor_unless_all_is_asked_for() {
+        let segment = |number: u64| {
+            let (begin, cause) = (1 + number / 2 * 1000, number % 2);
+            let (begin, end) = if cause == 0 { (begin, begin + 990) } else { (begin + 990, begin + 1000) };
+            let (cause, who) =
+                if cause == 0 { ("higher-priority", "hog") } else { ("hard-interrupt", "tick") };
+            json!({ "begin": begin, "end": end, "cpu": 2, "cause": cause, "who": who })
+        };
+        let segments = (0..200).map(segment).collect::<Vec<_>>();
+        let segments = serde_json::from_value(segments.into()).expect("segments");
+        let late = Incident { segments, ..incident("ctl", None) };
+        let (folded, all) = (whole(&late, Path::new("x"), false), whole(&late, Path::new("x"), true));
+        let count = |text: &str, letter: &str| text.matches(&format!("m{letter}\x1b")).count();
+        assert_eq!((count(&folded, "H"), count(&folded, "X")), (LINE + 1, 0), "{folded}");
+        assert!(
+            folded.contains("hog (thread 0) ran, of a priority as high or higher; +100 interrupts, 1.00 µs")
+        );
+        assert!(folded.contains("200 pieces in 1 line; --all has each by itself"), "{folded}");
+        assert!(count(&all, "X") > 100 && !all.contains("--all"), "{all}");
     }
 
     #[test]
