@@ -191,10 +191,10 @@ impl Sums {
                 } else {
                     times.interrupts = times.interrupts.saturating_add(time);
                 }
-                self.interrupts.add(id, entry, offset);
+                self.interrupts.add(id, (entry, time), offset);
             }
-            LaneKind::Syscall => self.syscalls.add(id, entry, offset),
-            LaneKind::Span => self.spans.add(id, entry, offset),
+            LaneKind::Syscall => self.syscalls.add(id, (entry, time), offset),
+            LaneKind::Span => self.spans.add(id, (entry, time), offset),
             LaneKind::Lost => self.losses[0] = self.losses[0].saturating_add(entry.count),
             LaneKind::Overwritten => self.losses[1] = self.losses[1].saturating_add(entry.count),
             LaneKind::Marks | LaneKind::Counter | LaneKind::Density => {}

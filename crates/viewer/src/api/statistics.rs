@@ -18,13 +18,14 @@ struct Group {
     all: Vec<(u64, u32, i64)>,
     /// How many more were merged in narrow cells. How long these take is not known.
     merged: u64,
-    /// How long those of which the duration is known take.
+    /// How long those of which the duration is known take inside the area.
     total: u64,
 }
 
 impl Durations {
     /// Adds a box of a lane. One that stands for several only counts: what lies between them is in it, too.
-    pub fn add(&mut self, lane: u32, entry: &Entry, offset: i64) {
+    /// Of one that reaches out of the area, as much is in the total as lies inside: `time`.
+    pub fn add(&mut self, lane: u32, (entry, time): (&Entry, i64), offset: i64) {
         let group = self.0.entry(entry.label).or_default();
         if entry.count > 1 {
             group.merged = group.merged.saturating_add(entry.count);
@@ -32,7 +33,7 @@ impl Durations {
         }
         let whole = entry.duration().max(0) as u64;
         group.all.push((whole, lane, entry.begin.saturating_add(offset)));
-        group.total = group.total.saturating_add(whole);
+        group.total = group.total.saturating_add(time.max(0) as u64);
     }
 
     /// How many labels there are.
@@ -131,7 +132,8 @@ mod tests {
     fn durations(entries: &[(i64, i64, u64)]) -> Value {
         let mut durations = Durations::default();
         for &(begin, end, count) in entries {
-            durations.add(7, &Entry { begin, end, count, label: 1, ..Entry::default() }, 0);
+            let entry = Entry { begin, end, count, label: 1, ..Entry::default() };
+            durations.add(7, (&entry, entry.duration()), 0);
         }
         durations.0.remove(&1).unwrap().into_value("read", 100)
     }

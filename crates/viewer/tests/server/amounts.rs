@@ -116,6 +116,24 @@ fn a_histogram_has_a_bin_for_each_power_of_two() {
 }
 
 #[test]
+fn a_total_has_what_lies_in_the_area() {
+    let desk = Desk::new();
+    let events = [
+        Made(0, What::Switch("swapper/0", 0, 0, "worker".into(), 7)),
+        Made(1000, What::Entry(3)),
+        Made(9000, What::Exit(1)),
+        Made(10_000, What::Switch("worker", 7, 1, "swapper/0".into(), 0)),
+    ];
+    made_up::write(&desk.trace(), &made_up::packet(&events, 0));
+    let client = desk.open();
+    client.trace();
+    let read = client.get("/api/select?from=2000&to=5000")["syscalls"][0].clone();
+    assert_eq!((&read["count"], &read["total"]), (&json!(1), &json!(3000)), "{read}");
+    assert_eq!((&read["p50"], &read["max"]), (&json!(8000), &json!(8000)), "it took that long: {read}");
+    assert_eq!(read["longest"]["end"], 9000, "{read}");
+}
+
+#[test]
 fn who_waits_for_a_disk_is_not_asleep() {
     let desk = Desk::new();
     let switch = |time, from, from_tid, state, to: &str, to_tid| {
