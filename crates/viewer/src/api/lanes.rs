@@ -225,8 +225,14 @@ impl Reading {
                 };
                 let (begin, end) =
                     (entry.begin.saturating_add(self.offset), entry.end.saturating_add(self.offset));
+                if which == 0 {
+                    spread((begin, end, entry.count), window, &mut |cell, count| {
+                        bins.entry(cell).or_default()[0] += count;
+                    });
+                    return true;
+                }
                 let first = cell(begin.clamp(window.from, window.to));
-                let last = if which == 0 { first } else { cell(end.clamp(window.from, window.to)) };
+                let last = cell(end.clamp(window.from, window.to));
                 let each = (entry.count / (last - first + 1).max(1) as u64).max(1);
                 for cell in first..=last {
                     if let Some(sum) = bins.entry(cell).or_default().get_mut(which) {
@@ -254,6 +260,28 @@ impl Reading {
             bytes.extend(counts.iter().flat_map(|count| (*count as f64).to_le_bytes()));
         }
         Ok(bins.len())
+    }
+}
+
+/// Shares events, of which is known that they happened from one moment to another, among the pixels of this time by how much
+/// of it is in each. Together the pixels have all of them, but those of pixels beside the window.
+fn spread((begin, end, count): (i64, i64, u64), window: Window, give: &mut dyn FnMut(i64, u64)) {
+    let end = end.max(begin).saturating_add(1);
+    let whole = i128::from(end) - i128::from(begin);
+    let before = |time: i64| {
+        let passed = i128::from(time.clamp(begin, end)) - i128::from(begin);
+        u64::try_from(i128::from(count) * passed / whole.max(1)).unwrap_or(count)
+    };
+    let cell = |time: i64| (time - window.from).div_euclid(window.pixel);
+    let edge = |cell: i64| window.from.saturating_add(cell.saturating_mul(window.pixel));
+    if end <= window.from || begin > window.to {
+        return;
+    }
+    for cell in cell(begin.max(window.from))..=cell((end - 1).min(window.to)) {
+        let share = before(edge(cell + 1)).saturating_sub(before(edge(cell)));
+        if share > 0 {
+            give(cell, share);
+        }
     }
 }
 
@@ -323,5 +351,36 @@ impl Arrows {
                 keep
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(entry: (i64, i64, u64)) -> Vec<(i64, u64)> {
+        let mut shares = Vec::new();
+        spread(entry, Window { from: 1000, to: 1999, pixel: 100 }, &mut |cell, count| {
+            shares.push((cell, count));
+        });
+        shares
+    }
+
+    #[test]
+    fn events_of_a_cell_are_shared_among_its_pixels() {
+        assert_eq!(shares((1200, 1200, 1)), [(2, 1)]);
+        assert_eq!(shares((1150, 1249, 10)), [(1, 5), (2, 5)]);
+        // None is lost where they cannot be shared evenly.
+        assert_eq!(shares((1050, 1349, 7)), [(0, 1), (1, 2), (2, 2), (3, 2)]);
+        assert_eq!(shares((1000, 1999, 1000)).len(), 10);
+    }
+
+    #[test]
+    fn events_beside_the_window_are_not_drawn_at_its_edge() {
+        assert_eq!(shares((900, 1099, 100)), [(0, 50)]);
+        assert_eq!(shares((1900, 2099, 100)), [(9, 50)]);
+        assert_eq!(shares((0, 999, 100)), []);
+        assert_eq!(shares((2000, 2999, 100)), []);
+        assert_eq!(shares((i64::MIN, i64::MAX, 1)), []);
     }
 }
