@@ -48,25 +48,35 @@ pub fn search(question: &Question<'_>) -> Answer {
     let base = question.opened.index().base;
     let from = question.number("from")?.clamp(-FAR, FAR).saturating_add(base);
     let forward = question.optional("dir")?.unwrap_or(1) >= 0;
-    let wanted = match condition(text).then(|| compile(text, &question.opened.set)) {
-        None => {
+    let (wanted, bad) = match condition(text).then(|| compile(text, &question.opened.set)) {
+        Some(Ok(filter)) => (Wanted::Matching(Box::new(filter)), None),
+        // Names have signs in them, too: a function `operator==`, a thread `wk<i>3`.
+        other => {
             let text = text.to_lowercase();
             let threads = Belonging::named(question, &text);
-            Wanted::Text(text, threads)
+            (Wanted::Text(text, threads), other.and_then(Result::err))
         }
-        Some(Ok(filter)) => Wanted::Matching(Box::new(filter)),
-        Some(Err(line)) => return Ok(json!({ "none": true, "bad": line })),
     };
     let reading = Reading::new(question)?;
     let mut looking = Looking { reading, wanted, base, began: Instant::now(), scanned: 0 };
     let found = if forward { looking.forward(from) } else { looking.backward(from) };
     let scanned = looking.scanned;
+    let bad = bad.map(|line| format!("{line}, so it was looked for as text"));
     Ok(match found {
         Ending::Found(row) => {
             let threads = Threads::new(question, std::slice::from_ref(&row));
-            threads.value(question, row)
+            let mut value = threads.value(question, row);
+            if let (Some(bad), Some(value)) = (bad, value.as_object_mut()) {
+                value.insert("bad".into(), bad.into());
+            }
+            value
         }
-        Ending::None => json!({ "none": true, "scanned": scanned }),
+        Ending::None => match bad {
+            Some(bad) => {
+                json!({ "none": true, "scanned": scanned, "bad": format!("{bad}: there is no more") })
+            }
+            None => json!({ "none": true, "scanned": scanned }),
+        },
         Ending::Later(time) => {
             json!({ "none": true, "scanned": scanned, "continue": time.saturating_sub(base) })
         }

@@ -281,7 +281,7 @@ fn rows_that_a_filter_takes_come_piece_by_piece_also_when_they_were_counted() {
 }
 
 #[test]
-fn what_looks_like_a_condition_and_is_none_is_told() {
+fn what_looks_like_a_condition_and_is_none_is_looked_for_as_text_and_told() {
     let desk = Desk::new();
     made_up::write(&desk.trace(), &made_up::story("vector<int>"));
     let client = desk.open();
@@ -301,4 +301,23 @@ fn what_looks_like_a_condition_and_is_none_is_told() {
     // A name with a sign in it is none.
     assert_eq!(search("vector%3Cint%3E")["name"], "sched_waking");
     assert_eq!(search("operator%3C")["bad"], Value::Null);
+}
+
+#[test]
+fn names_that_look_like_conditions_are_found() {
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::story("wk<i>3"));
+    let client = desk.open();
+    client.trace();
+    let search = |text: &str| client.get(&format!("/api/search?from=-1&q={text}"));
+    let found = search("wk%3Ci%3E3");
+    assert_eq!(found["name"], "sched_waking", "{found}");
+    let line = found["bad"].as_str().unwrap_or_else(|| panic!("{found}"));
+    assert!(line.contains("no event has `wk`") && line.ends_with("looked for as text"), "{line}");
+
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::story("operator=="));
+    let client = desk.open();
+    client.trace();
+    assert_eq!(client.get("/api/search?from=-1&q=operator%3D%3D")["name"], "sched_waking");
 }
