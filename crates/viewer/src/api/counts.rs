@@ -54,6 +54,9 @@ pub fn counts(question: &Question<'_>) -> Answer {
         }
         counted.next += 1;
     }
+    if let Some(gone) = counted.counts.is_empty().then(|| question.gone()).flatten() {
+        return Err(gone);
+    }
     let events = select::counts_value(counted.counts.iter().map(|(name, count)| (&**name, *count)).collect());
     let goes_on = counted.next <= last;
     let scanned = (counted.next - first) as f64 / (last - first + 1) as f64;

@@ -144,6 +144,10 @@ pub fn events(question: &Question<'_>) -> Answer {
     } else {
         range.chosen((question, patience(question)?), &choice, (row, count))
     };
+    // Where nothing can be read, that nothing was found says nothing.
+    if let Some(gone) = found.rows.is_empty().then(|| question.gone()).flatten() {
+        return Err(gone);
+    }
     let threads = Threads::new(question, &found.rows);
     let rows: Vec<Value> =
         std::mem::take(&mut found.rows).into_iter().map(|row| threads.value(question, row)).collect();

@@ -131,6 +131,20 @@ impl Question<'_> {
         scout.ahead((from.saturating_sub(most), to.saturating_sub(least)), known, is_looked_at)
     }
 
+    /// Why events cannot be read that were there, if files have vanished.
+    fn gone(&self) -> Option<Wrong> {
+        Some(Wrong::gone(format!("{}, so its events cannot be read", self.vanished()?)))
+    }
+
+    /// What is not there any more.
+    fn vanished(&self) -> Option<String> {
+        let folder = self.view.paths().iter().find(|path| !path.exists());
+        let folder = folder.map(|path| format!("{} is not there any more", path.display()));
+        // What was noticed of single files goes on to say what is shown nevertheless.
+        let first = |line: String| line.split("; ").next().unwrap_or_default().to_owned();
+        folder.or_else(|| self.opened.gone().map(first))
+    }
+
     /// Whether the page shows an older answer of it.
     fn is_again(&self) -> bool {
         self.query.text("again").is_some()

@@ -159,7 +159,10 @@ pub fn write_notes(question: &Question<'_>, body: &[u8]) -> Answer {
         notes.iter().map(|note| note.clone().keep(question, &index)).collect()
     };
     let text = serde_json::to_vec_pretty(&kept).map_err(|error| Wrong::question(error.to_string()))?;
-    let wrong = |error| Wrong { status: 500, line: format!("notes cannot be written: {error}") };
+    let wrong = |error: std::io::Error| match question.vanished() {
+        Some(line) => Wrong::gone(format!("{line}, so notes cannot be kept beside it")),
+        None => Wrong { status: 500, line: format!("notes cannot be written: {error}") },
+    };
     let _alone = question.view.notes();
     let before = Kept::read(question)?;
     if before.version != read {

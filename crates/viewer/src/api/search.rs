@@ -61,6 +61,11 @@ pub fn search(question: &Question<'_>) -> Answer {
     let mut looking = Looking { reading, wanted, base, began: Instant::now(), scanned: 0 };
     let found = if forward { looking.forward(from) } else { looking.backward(from) };
     let scanned = looking.scanned;
+    // Who found nothing since nothing can be read doesn't know that there is nothing.
+    let gone = matches!(found, Ending::None).then(|| question.gone()).flatten();
+    if let Some(gone) = gone {
+        return Err(gone);
+    }
     let bad = bad.map(|line| format!("{line}, so it was looked for as text"));
     Ok(match found {
         Ending::Found(row) => {

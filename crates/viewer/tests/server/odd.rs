@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::client::{Client, Desk};
 use crate::made_up::{self, Made, What};
@@ -153,13 +153,25 @@ fn of_a_trace_that_vanished_there_is_what_is_known() {
     fs::remove_dir_all(desk.trace()).unwrap();
     let trace = client.trace_when(|trace| trace["gone"].is_string());
     assert!(!trace["gone"].as_str().unwrap().contains('\n'));
+    assert!(trace["kept"].is_null(), "nothing is kept in a folder that was removed: {trace}");
     assert_eq!(client.boxes(lane, (0, 4100), 100), before);
-    for path in
-        ["/api/events?from=0&to=5000", "/api/search?q=worker&from=0", "/api/export?format=csv&from=0&to=5000"]
-    {
+    let counts =
+        format!("/api/counts?from=0&to=5000&tracks={}", client.get("/api/tracks")["tracks"][0]["id"]);
+    for path in [
+        "/api/events?from=0&to=5000",
+        "/api/events?from=0&to=5000&filter=fd%3D%3D3",
+        "/api/search?q=worker&from=0",
+        &counts,
+        "/api/export?format=csv&from=0&to=5000",
+    ] {
         let answer = client.ask(path);
-        assert!(answer.status == 200 || answer.json()["error"].is_string(), "{path}: {}", answer.status);
+        let line = answer.json()["error"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(answer.status, 410, "{path}: {line}");
+        assert!(line.contains("not there any more") || path.contains("export"), "{path}: {line}");
     }
+    let version = client.get("/api/notes")["version"].clone();
+    let written = client.post("/api/notes", &json!({ "version": version, "notes": [] }).to_string());
+    assert_eq!(written.status, 410, "{}", written.json());
 }
 
 #[test]
