@@ -9,13 +9,22 @@ import { type Clock, type ClockBase, grouped } from "./time";
 import { Tracks } from "./tracks";
 import { View } from "./view";
 import { keysOf, mergeNotes } from "./merge";
-import { type Interval, type Note, Style, type TraceInfo } from "./wire";
+import { type Interval, type LaneKind, type Note, Style, type TraceInfo } from "./wire";
 
 /** A click counts as on a box that is nearer than the screen's width divided by this. */
 const NEAR = 500;
 
 /** So often are notes written anew together with those that others wrote meanwhile. */
 const MOST_ATTEMPTS = 5;
+
+/** What a lane that has nothing at a moment says by that: its boxes are all that was recorded of their kind. */
+const NOTHING: Partial<Record<LaneKind, [string, string]>> = {
+  interrupt: ["no interrupt", "None was recorded at this moment on this CPU."],
+  softirq: ["no soft interrupt", "None was recorded at this moment on this CPU."],
+  syscall: ["no system call", "The thread is in none that was recorded at this moment."],
+  span: ["no span", "None that was recorded is open here at this moment."],
+  marks: ["no event", "None was recorded at this moment here."],
+};
 
 /** A box that was chosen; its particulars come later. */
 export interface Selected {
@@ -205,21 +214,29 @@ export class App {
     // Who reads the table of events stays there: it goes to the box, too.
     if (this.tab !== "detail" && this.tab !== "events") this.setTab("detail");
     this.tell("selected");
-    let [detail, error]: [Interval | null, string] = [null, ""];
+    let [detail, error, word]: [Interval | null, string, string] = [null, "", ""];
     try {
       const answer = await api.at(lane, time, this.view.span / NEAR);
-      if (answer.none === true || typeof answer.begin !== "number") error = "nothing is known of this moment here";
-      else detail = answer;
+      if (answer.none !== true && typeof answer.begin === "number") detail = answer;
+      else [word, error] = this.nothing(kind);
     } catch (failure) {
       error = reason(failure);
     }
     if (number !== this.selection || this.selected === null) return;
     this.selected.error = error;
+    if (word !== "") this.selected.label = word;
     if (detail !== null) {
       const { begin, end, style, label } = detail;
       this.selected = { lane, begin, end, style, label: label ?? "", detail, error: "" };
     }
     this.tell("selected");
+  }
+
+  /** What it means that a lane has nothing somewhere: a word, and a line. */
+  private nothing(kind: LaneKind | undefined): [string, string] {
+    // What wasn't read yet may have something.
+    const told = kind === undefined || this.info.progress < 1 ? undefined : NOTHING[kind];
+    return told ?? ["", "Nothing is known of this moment here."];
   }
 
   unselect(): void {

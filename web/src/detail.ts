@@ -2,8 +2,8 @@
 
 import { STATE_WORDS, styleWord } from "./colours";
 import type { App, Selected } from "./app";
-import { button, byId, el, fill, link, shorten } from "./dom";
-import { legend, patch } from "./legend";
+import { apart, button, byId, el, fill, link, shorten } from "./dom";
+import { legend, patchOf } from "./legend";
 import type { Page } from "./panel";
 import { amountsText, valueText } from "./reading";
 import { duration, moment, timeOfDay } from "./time";
@@ -34,13 +34,17 @@ export class Detail implements Page {
     this.root.dataset["ready"] = String(selected !== null && (selected.detail !== null || selected.error !== ""));
     this.announce(selected);
     if (selected === null) this.empty();
-    else if (selected.detail === null) fill(this.root, this.heading(selected), el("p", { class: "muted", text: selected.error || "…" }));
+    else if (selected.detail === null) fill(this.root, el("div", {}, this.heading(selected), el("p", { class: "muted", text: selected.error || "…" })));
     else this.whole(selected, selected.detail);
   }
 
   /** What is chosen, for those who don't see it. */
   private announce(selected: Selected | null): void {
-    if (selected === null || selected.detail === null) return;
+    if (selected === null) return;
+    if (selected.detail === null) {
+      if (selected.error !== "") byId("announce").textContent = shorten([selected.label, selected.error].filter(Boolean).join(": "), 400);
+      return;
+    }
     const { style, label, begin, end, detail } = selected;
     const { clockBase, clock } = this.app;
     const length = end > begin ? duration(end - begin) : "";
@@ -61,8 +65,10 @@ export class Detail implements Page {
 
   private heading(selected: Selected): HTMLElement {
     const name = selected.label === "" ? styleWord(selected.style) : selected.label;
-    const title = el("h2", {}, patch(this.app, selected.style), el("span", { text: shorten(name, 300) }));
-    if (name !== styleWord(selected.style)) title.append(el("small", { text: styleWord(selected.style) }));
+    // What is not there has no colour.
+    const swatch = selected.error === "" ? patchOf(this.app, selected.lane, selected.style, selected.label) : null;
+    const title = el("h2", {}, swatch, el("span", { text: shorten(name, 300) }));
+    if (swatch !== null && name !== styleWord(selected.style)) title.append(el("small", { text: styleWord(selected.style) }));
     const length = selected.end - selected.begin;
     if (length > 0) title.append(el("strong", { text: duration(length) }));
     return title;
@@ -77,17 +83,17 @@ export class Detail implements Page {
   /** Why the box is there: the answer that most people look for. */
   private reason(detail: Interval): HTMLElement {
     const box = el("div", { class: "reason" });
-    const line = detail.why ?? this.amount(detail);
+    const line = whyText(detail) || this.amount(detail);
     const hint = HINTS[detail.style] ?? "";
-    if (line !== "") box.append(el("p", { class: "answer", text: sentence(line), data: { why: line } }));
+    if (line !== "") box.append(el("p", { class: "answer", text: sentence(line), data: { why: detail.why ?? line } }));
     if (hint !== "") box.append(el("p", { class: "muted", text: hint }));
     const links = el("p", { class: "links" });
     const { waker, thread } = detail;
     const waits = detail.style === Style.readyPreempted || detail.style === Style.readyWoken;
-    const culprit = detail.culprit ?? (waits ? this.named(line) : null);
+    const culprit = detail.culprit ?? (waits ? this.named(detail.why ?? "") : null);
     if (culprit !== null) {
       // Who took the CPU need not be who had it for most of the time.
-      const named = culprit.name !== undefined && line.includes(culprit.name);
+      const named = culprit.name !== undefined && (detail.why ?? "").includes(culprit.name);
       const word = detail.style === Style.readyPreempted && named ? "preempted by " : "its CPU mostly ran ";
       links.append(this.threadLink(word, culprit, detail.begin, "culprit"));
     }
@@ -136,7 +142,7 @@ export class Detail implements Page {
       const label = other.label === "" || other.label === undefined ? styleWord(other.style) : other.label;
       const click = (): void => this.app.jump(detail.lane, other.begin);
       const name = link(shorten(label, 60), "Choose it", click);
-      list.append(el("div", {}, el("span", { class: "muted", text: word }), patch(this.app, other.style), name, el("span", { text: duration(other.end - other.begin) })));
+      list.append(el("div", {}, el("span", { class: "muted", text: word }), patchOf(this.app, detail.lane, other.style, other.label ?? ""), name, el("span", { text: beside(detail, other) })));
     };
     part("before", detail.before);
     part("after", detail.after);
@@ -165,6 +171,20 @@ export class Detail implements Page {
     for (const [name, value] of detail.fields ?? []) row(name, el("span", { class: "value", text: shorten(value, 4000) }));
     return table;
   }
+}
+
+/** How long a neighbour is; of a moment, how far away. */
+export function beside(detail: Pick<Interval, "begin" | "end">, { begin, end }: Pick<Neighbour, "begin" | "end">): string {
+  if (end > begin) return duration(end - begin);
+  return begin < detail.begin ? `${duration(detail.begin - begin)} earlier` : `${duration(begin - detail.begin)} later`;
+}
+
+/** The line that says why, with the names in it apart from the numbers behind them. */
+export function whyText({ why = "", waker, culprit, thread }: Interval): string {
+  const names = new Set([waker?.name, culprit?.name, thread?.name, /by (.*) \(tid \d+\)/.exec(why)?.[1]]);
+  let line = why;
+  for (const name of names) if (name !== undefined && name !== "" && apart(name) !== name) line = line.replaceAll(name, apart(name));
+  return line;
 }
 
 function sentence(line: string): string {

@@ -91,9 +91,26 @@ export class Size {
   }
 }
 
-/** A text cut in the middle of nowhere helps nobody: at most so many characters, then an ellipsis. */
+/** A text cut in the middle of nowhere helps nobody: at most so many characters, then an ellipsis. What stands beside it is not turned round by it. */
 export function shorten(text: string, most: number): string {
-  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+  return apart(text.length <= most ? text : `${text.slice(0, most - 1)}…`);
+}
+
+/** Letters that are written from right to left, and characters that say what is. */
+const TURNS = /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufdff\ufe70-\ufefc]|[\ud802\ud803\ud83a\ud83b]/;
+
+/** A text that has its own direction, whatever it says of directions, and leaves that of a number behind it as it is. */
+export function apart(text: string): string {
+  if (!TURNS.test(text)) return text;
+  let [inner, open] = ["", 0];
+  for (const letter of text) {
+    const ends = letter === "\u2069";
+    // It can't end what it stands in.
+    if (ends && open === 0) continue;
+    open += ends ? -1 : letter >= "\u2066" && letter <= "\u2068" ? 1 : 0;
+    inner += letter;
+  }
+  return `\u2068${inner}${"\u2069".repeat(open)}\u2069`;
 }
 
 /** Makes the canvas as large as its place, in the screen's pixels; true if that changed anything. */

@@ -1,14 +1,11 @@
 // The line at the top: what is open, how far it reaches, what is missing from it.
 
-import { api, reason } from "./api";
 import type { App } from "./app";
 import { button, byId, el, fill, shorten } from "./dom";
 import { ofIncident, restore } from "./link";
+import { Offsets } from "./offsets";
 import { duration, grouped } from "./time";
-import type { Incident, Losses, TracePart } from "./wire";
-
-/** A trace's bar has at least so many pixels to take it by. */
-const GRIP = 12;
+import type { Incident, Losses } from "./wire";
 
 /** More lines than this say nothing more. */
 const MOST_LINES = 500;
@@ -19,17 +16,25 @@ function lossLines({ events, packets = 0, overwritten = 0 }: Losses): string[] {
   return kinds.filter(([count]) => count > 0).map(([count, what]) => `${grouped(count)} ${what}`);
 }
 
+/** As much of a line as there is room for at the top: its first part, with the names of files without their folders. */
+export function brief(line: string): string {
+  const [first = ""] = line.split("; ");
+  const gone = /^(.*) is not there any more$/.exec(first)?.[1];
+  if (gone !== undefined) return `gone: ${gone.split("/").at(-1)}`;
+  return first.replace(/(^|\s)\/\S*\/(?=[^\s/])/g, "$1");
+}
+
 /** What was late, in a line. */
 export function incidentText({ begin, end, limit, name, job }: Incident): string {
   const took = duration(end - begin);
-  return job === null ? `${name} ran ${took} late` : `${job} took ${took} of ${duration(limit)}`;
+  return job === null ? `${shorten(name, 60)} ran ${took} late` : `${shorten(job, 60)} took ${took} of ${duration(limit)}`;
 }
 
 export class Header {
   constructor(private readonly app: App) {
     app.on("info", () => this.show());
     app.on("message", () => this.message());
-    byId("traces-button").addEventListener("click", () => this.traces());
+    new Offsets(app);
     byId("link-button").addEventListener("click", () => void this.copy());
   }
 
@@ -72,7 +77,7 @@ export class Header {
       if (lines.length > 0) chips.push(this.chip("lost", lines.length === 1 ? word : `${word} ×${lines.length}`, title, lines));
     }
     for (const line of [info.error, info.gone]) {
-      if (line) chips.push(this.chip("lost", shorten(line, 90), "What went wrong", [line]));
+      if (line) chips.push(this.chip("lost", shorten(brief(line), 90), "What went wrong", [line]));
     }
     fill(place, ...chips);
   }
@@ -104,65 +109,6 @@ export class Header {
       this.app.say("the link to this view is copied");
     } catch {
       this.app.say(location.href);
-    }
-  }
-
-  /** Several traces on one axis: how each is shifted, typed or dragged. */
-  private traces(): void {
-    const dialog = byId<HTMLDialogElement>("traces");
-    const { info } = this.app;
-    const begin = Math.min(...info.traces.map((part) => part.begin));
-    const end = Math.max(...info.traces.map((part) => part.end), begin + 1);
-    const rows = info.traces.map((part) => this.traceRow(part, begin, end - begin));
-    fill(byId("traces-list"), ...rows);
-    if (!dialog.open) dialog.showModal();
-  }
-
-  private traceRow(part: TracePart, begin: number, span: number): HTMLElement {
-    const input = el("input", { attributes: { type: "text", spellcheck: "false", "aria-label": `Offset of ${shorten(part.name, 60)} in milliseconds` } });
-    input.value = String(part.offset / 1e6);
-    const bar = el("i");
-    const show = (shift: number): void => {
-      const left = ((part.begin + shift - begin) / span) * 100;
-      // Also what is at the very end, or was dragged beyond it, has something to be taken by.
-      bar.style.left = `min(${left}%, calc(100% - ${GRIP}px))`;
-      bar.style.width = `${((part.end - part.begin) / span) * 100}%`;
-    };
-    show(0);
-    const lane = el("div", { class: "offset-lane", title: "Drag to shift; or type by how much", attributes: { "aria-hidden": "true" } }, bar);
-    bar.addEventListener("pointerdown", (event) => {
-      bar.setPointerCapture(event.pointerId);
-      const from = event.clientX;
-      const shiftOf = (now: PointerEvent): number => Math.round(((now.clientX - from) / lane.clientWidth) * span);
-      const drag = (now: PointerEvent): void => {
-        show(shiftOf(now));
-        input.value = String((part.offset + shiftOf(now)) / 1e6);
-      };
-      const drop = (now: PointerEvent): void => {
-        bar.removeEventListener("pointermove", drag);
-        bar.removeEventListener("pointerup", drop);
-        void this.shift(part, part.offset + shiftOf(now));
-      };
-      bar.addEventListener("pointermove", drag);
-      bar.addEventListener("pointerup", drop);
-    });
-    input.addEventListener("change", () => {
-      const value = Number(input.value.replace(",", "."));
-      if (Number.isFinite(value)) void this.shift(part, Math.round(value * 1e6));
-    });
-    const reset = button("0", "No offset", () => void this.shift(part, 0));
-    const name = el("b", { text: shorten(part.name, 60), title: part.path });
-    return el("div", { class: "trace-row", data: { trace: String(part.id) } }, name, lane, input, "ms", reset);
-  }
-
-  private async shift(part: TracePart, offset: number): Promise<void> {
-    try {
-      await api.offset(part.id, offset);
-      this.app.info = await api.trace();
-      this.app.shifted();
-      this.traces();
-    } catch (failure) {
-      this.app.say(`not shifted: ${reason(failure)}`);
     }
   }
 }

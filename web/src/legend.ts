@@ -1,8 +1,9 @@
 // What the colours mean, shown where nothing else is to be told, and by a key.
 
 import type { App } from "./app";
-import { STATE_WORDS } from "./colours";
+import { nameColour, STATE_WORDS } from "./colours";
 import { el } from "./dom";
+import { hasNameColour, markColour } from "./strips";
 import { Style } from "./wire";
 
 const GROUPS: readonly [string, readonly number[]][] = [
@@ -20,13 +21,24 @@ function css(colour: number): string {
   return `rgb(${colour & 255} ${(colour >>> 8) & 255} ${(colour >>> 16) & 255})`;
 }
 
-/** A patch of a style's colour, as the timeline draws it. */
-export function patch(app: App, style: number): HTMLElement {
+/** A patch of the colour that a lane's box has in the timeline: its name's, or else its style's. */
+export function patchOf(app: App, lane: number, style: number, name: string): HTMLElement {
+  const kind = app.tracks.laneKind.get(lane)?.kind;
+  if (name === "" || kind === undefined || !hasNameColour(kind, style)) return patch(app, style);
+  return patch(app, style, nameColour(name));
+}
+
+/** A patch of a style's colour, or of the colour of a name with this number, as the timeline draws it. */
+export function patch(app: App, style: number, name?: number): HTMLElement {
   const { palette } = app;
-  const colour = palette.states[style] ?? "";
+  const isMark = style === Style.mark;
+  const own = name === undefined ? 0 : (palette.names[name] ?? 0);
+  const ofName = isMark ? markColour(palette, own) : own;
+  const colour = name === undefined ? (palette.states[style] ?? "") : css(ofName);
+  const edge = name === undefined ? palette.edges[style] : isMark ? ofName : palette.nameEdges[name];
   const inner = el("i");
   inner.style.backgroundColor = colour;
-  inner.style.borderBottomColor = css(palette.edges[style] ?? 0);
+  inner.style.borderBottomColor = css(edge ?? 0);
   const swatch = el("span", { class: "swatch", attributes: { "aria-hidden": "true" } }, inner);
   if (LOW.includes(style)) swatch.classList.add("low");
   if (style === Style.counter) swatch.classList.add("line");

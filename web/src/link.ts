@@ -34,6 +34,9 @@ export interface LinkState {
   offsets?: number[];
 }
 
+/** What stands there when `tompion view --png` takes a picture. */
+export const PICTURE = "#png";
+
 /** Longer lists would make addresses that nobody can paste. */
 const MOST_OPEN = 200;
 
@@ -81,6 +84,12 @@ function numbers(text: string | null): number[] {
 export function ofIncident({ begin, end, tid }: Incident): LinkState {
   const span = Math.max(1, end - begin);
   return { begin: begin - span / 3, end: end + span / 3, area: { begin, end, tracks: [`thread:${tid}`] }, tab: "selection" };
+}
+
+/** What an address has the page show at first: what it says, and if it says nothing, where the incident is; so also in a picture. */
+export function atFirst(hash: string, incident: Incident | null | undefined): LinkState {
+  const isBare = hash === "" || hash === PICTURE;
+  return isBare && incident ? ofIncident(incident) : read(hash);
 }
 
 /** Names of tracks that can be some; what stands there otherwise is left out. */

@@ -195,8 +195,8 @@ class Page {
   async start(): Promise<void> {
     const { app } = this;
     app.setTheme(this.startTheme());
-    const given = link.read(location.hash);
-    if (location.hash === "#png") this.hold();
+    const { hash } = location;
+    if (hash === link.PICTURE) this.hold();
     try {
       app.tracks.add(await this.open());
     } catch (failure) {
@@ -211,9 +211,7 @@ class Page {
     app.tell("info");
     app.tell("tracks");
     this.panel.show();
-    const { incident } = app.info;
-    const isNew = location.hash === "" && incident !== undefined && incident !== null;
-    link.restore(app, isNew ? link.ofIncident(incident) : given);
+    link.restore(app, link.atFirst(hash, app.info.incident));
     // What is in sight is asked for before the first frame is drawn, which a browser that is just begun lets wait.
     this.timeline.look();
     app.drawnBy(() => this.frame());

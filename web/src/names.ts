@@ -4,6 +4,7 @@ import type { App } from "./app";
 import { byId, el } from "./dom";
 import type { PlacedRow } from "./paint";
 import type { Timeline } from "./timeline";
+import { grouped } from "./time";
 import type { Row } from "./tracks";
 
 interface NameRow {
@@ -128,15 +129,17 @@ export class Names {
       element.y = y;
       element.root.style.transform = `translateY(${y}px)`;
     }
+    // Of pinned rows, what there is no room for would hide others' names.
+    const height = pinned ? Math.min(row.height, this.timeline.divider - y) : row.height;
     const current = app.current === track.id;
     const isPinned = app.tracks.pinned.includes(track.id);
     const [name, number] = [nameOf(row), numberOf(row)];
     // Names and numbers of threads may be learned later.
-    const shown = [track.id, row.height, row.open, row.folds, pinned, current, isPinned, row.indent, track.kind, number, name, track.title].join("\u0000");
+    const shown = [track.id, height, row.open, row.folds, pinned, current, isPinned, row.indent, track.kind, number, name, track.title].join("\u0000");
     if (element.shown === shown) return;
     element.shown = shown;
     element.track = track.id;
-    element.root.style.height = `${row.height}px`;
+    element.root.style.height = `${height}px`;
     element.root.style.paddingLeft = `${6 + row.indent * 14}px`;
     element.root.className = ["track", `is-${track.kind}`, pinned ? "pinned" : "", current ? "current" : ""].join(" ");
     element.root.dataset["track"] = String(track.id);
@@ -169,8 +172,8 @@ function numberOf(row: Row): string {
   const { track } = row;
   if (track.tid !== undefined) return String(track.tid);
   if (track.pid !== undefined) {
-    return row.open || track.children.length <= 1 ? String(track.pid) : `${track.pid} · ${track.children.length} threads`;
+    return row.open || track.children.length <= 1 ? String(track.pid) : `${track.pid} · ${grouped(track.children.length)} threads`;
   }
-  if (track.kind === "group" && track.children.length > 0) return String(track.children.length);
+  if (track.kind === "group" && track.children.length > 0) return grouped(track.children.length);
   return track.unit;
 }

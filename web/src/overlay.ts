@@ -18,6 +18,7 @@ export interface Arrow {
 export interface LanePlace {
   slot: LaneSlot;
   y: number;
+  pinned: boolean;
 }
 
 /** Distance of the lines over what was not read, in pixels. */
@@ -44,6 +45,7 @@ export class Overlay {
     const drawing = context(this.canvas);
     drawing.textBaseline = "alphabetic";
     const places = lanePlaces(rows);
+    const inSight = new Map([...places].filter(([, place]) => isInSight(place, divider)));
     const x = this.scale(width);
     this.unread(drawing, x, [width, height]);
     this.failed(drawing, places, x, [width, height]);
@@ -53,8 +55,8 @@ export class Overlay {
     drawing.beginPath();
     drawing.rect(0, 0, width, height);
     drawing.clip();
-    const arrows = this.app.arrows ? this.drawArrows(drawing, places, x, width) : 0;
-    this.boxes(drawing, places, x, width);
+    const arrows = this.app.arrows ? this.drawArrows(drawing, inSight, x, width) : 0;
+    this.boxes(drawing, inSight, x, width);
     drawing.restore();
     if (divider > 0) {
       drawing.fillStyle = this.app.palette.accent;
@@ -259,10 +261,15 @@ export function lanePlaces(rows: PlacedRow[]): Map<number, LanePlace> {
     for (const slot of row.slots) {
       const known = places.get(slot.lane.id)?.slot;
       const better = known === undefined || (known.small === slot.small ? pinned : known.small);
-      if (better) places.set(slot.lane.id, { slot, y: y + slot.y });
+      if (better) places.set(slot.lane.id, { slot, y: y + slot.y, pinned });
     }
   }
   return places;
+}
+
+/** Whether a lane can be seen: what is scrolled below the pinned rows can't, be its row still there. */
+export function isInSight(place: LanePlace, divider: number): boolean {
+  return place.pinned ? middle(place) < divider : middle(place) >= divider;
 }
 
 function middle(place: LanePlace): number {

@@ -2,7 +2,7 @@
 
 import { api, reason, wasAborted } from "./api";
 import type { App } from "./app";
-import { byId } from "./dom";
+import { byId, shorten } from "./dom";
 import { moment } from "./time";
 import type { Hit } from "./wire";
 
@@ -24,11 +24,14 @@ export class Search {
     });
     this.input.addEventListener("input", () => {
       this.stop();
+      this.hit = null;
       app.sought = this.input.value.trim();
       app.draw();
     });
     app.on("asked", () => {
-      if (this.input.value.trim() !== app.sought) this.input.value = app.sought;
+      if (this.input.value.trim() === app.sought) return;
+      this.input.value = app.sought;
+      this.hit = null;
     });
     app.on("shift", () => (this.hit = null));
     byId("search-next").addEventListener("click", () => void this.go(1));
@@ -40,10 +43,9 @@ export class Search {
     this.input.select();
   }
 
-  /** What was looked for isn't wanted any more. */
+  /** What is being looked for isn't wanted any more; who goes on later does so from the last hit. */
   private stop(): void {
     this.request?.abort();
-    this.hit = null;
     this.tell("");
     this.status.dataset["state"] = "done";
   }
@@ -72,7 +74,7 @@ export class Search {
         const hit = await api.search(text, from, dir, request.signal);
         if (request.signal.aborted) return;
         if (hit.continue === undefined || hit.time !== undefined) {
-          this.show(hit);
+          this.show(hit, dir);
           return;
         }
         from = hit.continue;
@@ -94,17 +96,24 @@ export class Search {
     return Math.round(Math.min(Math.max(edge, info.begin), info.end)) - dir;
   }
 
-  private show(hit: Hit): void {
+  /** Whether there is another hit depends on where was looked from. */
+  private none(dir: 1 | -1): string {
+    if (this.hit !== null) return dir === 1 ? "no more" : "none before";
+    const { view, info } = this.app;
+    if (dir === 1) return view.begin <= info.begin ? "found nowhere" : "none from here on";
+    return view.end >= info.end ? "found nowhere" : "none up to here";
+  }
+
+  private show(hit: Hit, dir: 1 | -1): void {
     if (hit.time === undefined) {
-      this.hit = null;
-      this.tell(hit.bad ?? "no more");
+      this.tell(hit.bad ?? this.none(dir));
       this.status.classList.toggle("bad", hit.bad !== undefined);
       return;
     }
     const { app } = this;
     this.hit = hit;
     app.cursor = hit.time;
-    this.tell(`${hit.name ?? ""} at ${moment(app.clockBase, app.clock, hit.time)}`);
+    this.tell(`${shorten(hit.name ?? "", 120)} at ${moment(app.clockBase, app.clock, hit.time)}`);
     const lane = hit.lane ?? -1;
     const track = app.tracks.laneTrack.get(lane);
     if (track !== undefined) app.jump(lane, hit.time);

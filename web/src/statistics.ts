@@ -12,8 +12,9 @@ import { duration, grouped, moment, percent } from "./time";
 import { Style, type Durations, type Statistics, type ThreadTimes } from "./wire";
 
 /** Widths of columns in pixels. */
-const TIME = 78;
-const COUNT = 70;
+const TIME = 76;
+const COUNT = 92;
+const SHARES = 88;
 /** An answer that takes longer than this many milliseconds is waited for with a word. */
 const WAIT = 300;
 
@@ -38,6 +39,7 @@ export class Selection implements Page {
       if (app.area !== null) this.show();
     });
     app.on("clock", () => this.show());
+    app.on("theme", () => this.show());
   }
 
   show(): void {
@@ -210,7 +212,7 @@ export class Selection implements Page {
   private threads(found: Statistics): HTMLElement | null {
     if (found.threads.length === 0) return null;
     const count = found.counts?.threads ?? found.threads.length;
-    const columns = [{ title: "thread" }, { title: "time by state" }, ...["running", "ready", "preempted", "asleep", "I/O"].map((title) => ({ title, width: TIME }))];
+    const columns = [{ title: "thread" }, { title: "time by state", width: SHARES }, ...["running", "ready", "preempted", "asleep", "I/O"].map((title) => ({ title, width: TIME }))];
     const rows = this.list(columns, count, (now) => now.threads, (thread) => {
       const name = link(`${shorten(thread.name, 40)} ${thread.tid}`, "Go to its track", () => this.app.reveal(thread.track));
       const times = [thread.running, thread.ready, thread.preempted, thread.blocked, thread.io];

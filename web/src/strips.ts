@@ -26,6 +26,16 @@ const LOW = table(Style.blocked, Style.blockedHard, Style.stopped, Style.fresh, 
 const NAMED = table(Style.span, Style.function);
 /** On lanes that are no thread's, what runs has its name's colour, too. */
 const NAMED_RUNNING = table(Style.span, Style.function, Style.running);
+/** Whether a box of a lane has its name's colour. */
+export function hasNameColour(kind: LaneKind, style: number): boolean {
+  return style === Style.mark || (kind === "thread" ? NAMED : NAMED_RUNNING)[style] === 1;
+}
+
+/** The colour of a single event, of the colour of its name. */
+export function markColour(palette: Palette, name: Packed): Packed {
+  return mix(name, palette.packed[Style.mark] ?? name, 0.35);
+}
+
 const HATCHED = table(Style.lost, Style.overwritten, Style.unknown);
 /** Stripes and teeth tell these without their colour, and don't keep them from having names. */
 const MARKED = table(Style.readyPreempted, Style.jobLate);
@@ -253,8 +263,7 @@ class LanePainter {
   private colourOf(style: number, label: number, count: number): Packed {
     const { palette } = this;
     if (style === Style.mark) {
-      const name = palette.names[this.tiles.labelColours[label] ?? 0] ?? 0;
-      return mix(name, palette.packed[Style.mark] ?? name, 0.35);
+      return markColour(palette, palette.names[this.tiles.labelColours[label] ?? 0] ?? 0);
     }
     const named = label >= 0 && (this.states ? NAMED : NAMED_RUNNING)[style] === 1;
     const shade = this.shadeOf(HATCHED[style] === 1 ? 1 : count);

@@ -190,8 +190,8 @@ export class Timeline {
   /** What is under a point of the stage. */
   under(x: number, y: number): Hover {
     const hover: Hover = { time: this.timeAt(x), x, y, lane: -1, box: null, reading: null };
-    for (const [lane, { slot, y: top }] of lanePlaces(this.placed)) {
-      if (y < top - 1 || y > top + slot.height + 1) continue;
+    for (const [lane, { slot, y: top, pinned }] of lanePlaces(this.placed)) {
+      if (pinned !== y < this.divider || y < top - 1 || y > top + slot.height + 1) continue;
       hover.lane = lane;
       const hasBoxes = slot.lane.kind !== "counter" && slot.lane.kind !== "density";
       if (hasBoxes) hover.box = this.boxAt(lane, hover.time);

@@ -3,7 +3,7 @@
 import type { App, Hover } from "./app";
 import { styleWord } from "./colours";
 import { byId, el, fill, shorten } from "./dom";
-import { patch } from "./legend";
+import { patch, patchOf } from "./legend";
 import { amountsText, type Reading, valueText } from "./reading";
 import { duration, grouped, moment, quantity } from "./time";
 import { Style } from "./wire";
@@ -32,12 +32,12 @@ export class Tooltip {
   }
 
   private box(lane: number, box: NonNullable<Hover["box"]>): void {
-    const key = `${lane}:${box.begin}:${box.end}:${box.style}`;
+    const key = `${this.app.theme}:${lane}:${box.begin}:${box.end}:${box.style}`;
     if (key !== this.shown) {
       this.shown = key;
       const word = styleWord(box.style);
       const name = box.label === "" ? word : box.label;
-      const title = el("b", {}, patch(this.app, box.style), el("span", { class: "name", text: shorten(name, 90) }));
+      const title = el("b", {}, patchOf(this.app, lane, box.style, box.label), el("span", { class: "name", text: shorten(name, 90) }));
       const length = box.end > box.begin ? duration(box.end - box.begin) : "";
       let several = [word === name ? "" : word, length].filter(Boolean).join(", ");
       if (box.count > 1) several = `${grouped(box.count)} in ${length}: zoom in to tell them apart`;
@@ -53,7 +53,7 @@ export class Tooltip {
     const track = tracks.all.get(tracks.laneTrack.get(lane) ?? -1);
     const { min = 0, max = 0 } = tracks.laneKind.get(lane) ?? {};
     const when = reading.shape === "points" ? time : reading.begin;
-    const key = `${lane}:${Math.round(when)}:${JSON.stringify(reading)}`;
+    const key = `${this.app.theme}:${lane}:${Math.round(when)}:${JSON.stringify(reading)}`;
     if (key === this.shown) return;
     this.shown = key;
     const lines: string[] = [];

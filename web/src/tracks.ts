@@ -1,5 +1,6 @@
 // The tree of tracks: what is folded, pinned and visible, and where each row and lane stands.
 
+import { apart } from "./dom";
 import type { LaneKind, TrackKind, WireLane, WireTrack } from "./wire";
 
 export interface Track {
@@ -60,8 +61,8 @@ const SMALL_LANES = 6;
 const OPEN_AT_FIRST = 60;
 
 function titleOf(track: WireTrack): string {
-  if (track.tid !== undefined) return `${track.name} ${track.tid}`;
-  if (track.pid !== undefined) return `${track.name} ${track.pid}`;
+  if (track.tid !== undefined) return `${apart(track.name)} ${track.tid}`;
+  if (track.pid !== undefined) return `${apart(track.name)} ${track.pid}`;
   return track.name;
 }
 

@@ -123,6 +123,29 @@ describe("the page on made-up data", () => {
     expect(await page.textContent(".track.pinned .name")).toBe("compositor");
   });
 
+  it("has no pinned names over those of rows in sight, be there many", async () => {
+    const before = await page.evaluate(() => {
+      const { app } = window.tompion!;
+      const pinned = [...app.tracks.pinned];
+      app.tracks.pinned = [...app.tracks.all.values()].filter(({ kind }) => kind === "thread").map(({ id }) => id);
+      app.tracks.layout();
+      app.tell("tracks");
+      return pinned;
+    });
+    await settled(page);
+    const [last, divider] = await page.evaluate(() => {
+      const rows = [...document.querySelectorAll<HTMLElement>(".track.pinned:not([hidden])")].map((row) => row.getBoundingClientRect().bottom);
+      return [Math.max(...rows) - document.getElementById("names")!.getBoundingClientRect().top, window.tompion!.timeline.divider];
+    });
+    expect(last).toBeLessThanOrEqual(divider + 1);
+    await page.evaluate((pinned) => {
+      const { app } = window.tompion!;
+      app.tracks.pinned = pinned;
+      app.tracks.layout();
+      app.tell("tracks");
+    }, before);
+  });
+
   it("keeps notes", async () => {
     await page.keyboard.press("m");
     await page.waitForSelector("#page-notes .notes input");
@@ -143,6 +166,24 @@ describe("the page on made-up data", () => {
     await page.fill('.trace-row[data-trace="1"] input', "2.5");
     await page.keyboard.press("Tab");
     await page.waitForFunction(() => window.tompion?.app.info.traces[1]?.offset === 2_500_000);
+    await page.keyboard.press("Escape");
+  });
+
+  it("keeps the focus where a shift is typed, and says what is wrong with it for as long as it is", async () => {
+    await page.click("#traces-button");
+    const input = page.locator('.trace-row[data-trace="1"] input');
+    const status = page.locator("#traces-status");
+    for (const typed of ["abc", "1e99"]) {
+      await input.fill(typed);
+      await page.keyboard.press("Enter");
+      await status.waitFor();
+      expect(await status.textContent()).toContain(`found “${typed}”`);
+    }
+    await input.fill("2");
+    await page.keyboard.press("Enter");
+    await status.waitFor({ state: "hidden" });
+    expect(await page.evaluate(() => window.tompion?.app.info.traces[1]?.offset)).toBe(2_000_000);
+    expect(await input.evaluate((element) => document.activeElement === element && !element.hasAttribute("aria-invalid"))).toBe(true);
     await page.keyboard.press("Escape");
   });
 

@@ -91,6 +91,52 @@ describe("what can be read and reached", () => {
     expect(await page.textContent("#page-detail")).toContain("Events were lost here");
   });
 
+  it("a lane that has nothing says what is not there, and keeps nothing of a box's colour", async () => {
+    await page.evaluate(async () => {
+      const { app } = window.tompion!;
+      const [lane] = [...app.tracks.laneKind].find(([, { kind }]) => kind === "interrupt")!;
+      const first = (await (await fetch(`api/step?lane=${lane}&time=0&dir=1`)).json()) as { begin: number };
+      await app.select(lane, first.begin - 1);
+    });
+    const detail = page.locator('#page-detail[data-ready="true"]');
+    await detail.waitFor();
+    expect(await detail.locator("h2").textContent()).toBe("no interrupt");
+    expect(await detail.locator("h2 .swatch").count()).toBe(0);
+    expect(await page.textContent("#announce")).toBe("no interrupt: None was recorded at this moment on this CPU.");
+  });
+
+  it("a name has the colour of its box beside it, in the theme that is chosen", async () => {
+    await page.evaluate(async () => {
+      const { app } = window.tompion!;
+      const [lane] = [...app.tracks.laneKind].find(([, { kind }]) => kind === "span")!;
+      const first = (await (await fetch(`api/step?lane=${lane}&time=0&dir=1`)).json()) as { begin: number };
+      await app.select(lane, first.begin);
+    });
+    await page.waitForSelector('#page-detail[data-ready="true"] .facts');
+    const [shown, own] = await page.evaluate(() => {
+      const { app } = window.tompion!;
+      const colour = app.tiles.labelColours[app.tiles.names.find(app.selected!.label)] ?? -1;
+      const made = document.createElement("i");
+      made.style.backgroundColor = app.palette.nameTexts[colour] ?? "";
+      return [document.querySelector<HTMLElement>("#page-detail h2 .swatch i")!.style.backgroundColor, made.style.backgroundColor];
+    });
+    expect(shown).toBe(own);
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("e");
+    await page.waitForSelector('#page-selection[data-ready="true"] .shares i');
+    const running = (): Promise<string> => page.locator("#page-selection .shares i").first().evaluate((part) => part.style.backgroundColor);
+    const before = await running();
+    await page.keyboard.press("Shift+T");
+    await expect.poll(running, { timeout: 30_000 }).not.toBe(before);
+    await page.keyboard.press("Shift+T");
+    await expect.poll(running, { timeout: 30_000 }).toBe(before);
+    await page.evaluate(() => {
+      const { app } = window.tompion!;
+      app.setArea(null);
+      app.setTab("detail");
+    });
+  });
+
   it("names that are learned later are shown", async () => {
     const name = (track: number) => page.locator(`.track[data-track="${track}"] .name`).first();
     const before = await name(21).textContent();

@@ -122,7 +122,24 @@ describe("the page on a server that fails", () => {
     expect(await page.textContent("#search-status")).toContain("expected a condition");
     await page.fill("#search", "none");
     await page.press("#search", "Enter");
-    await page.waitForFunction(() => document.querySelector("#search-status:not(.bad)")?.textContent === "no more");
+    await page.waitForFunction(() => document.querySelector("#search-status:not(.bad)")?.textContent === "found nowhere");
+  });
+
+  it("goes on from the last hit after the search was left", async () => {
+    const page = await fresh();
+    await opened(page);
+    await page.fill("#search", "switch");
+    const cursor = (): Promise<number | null> => page.evaluate(() => window.tompion!.app.cursor);
+    let last = -1;
+    for (let hit = 0; hit < 3; hit++) {
+      await page.press("#search", "Enter");
+      await page.waitForFunction((before) => (window.tompion!.app.cursor ?? -1) > before, last);
+      last = (await cursor())!;
+    }
+    await page.press("#search", "Escape");
+    await page.keyboard.press("n");
+    await page.waitForFunction((before) => window.tompion!.app.cursor !== before, last);
+    expect(await cursor()).toBe(last + 5_000_000);
   });
 
   const kept = async (): Promise<WireNotes> => (await (await fetch(`${made.server.url}api/notes`)).json()) as WireNotes;

@@ -3,12 +3,15 @@ import { describe, expect, it, vi } from "vitest";
 vi.stubGlobal("location", { search: "", href: "http://localhost/", hash: "" });
 
 const { mix, nameColour, oklch, pack } = await import("../../src/colours");
-const { beside, placeFlame } = await import("../../src/flame");
+const { beside: besideFlame, placeFlame } = await import("../../src/flame");
 const { nameOf, stopsOf } = await import("../../src/keys");
 const link = await import("../../src/link");
-const { incidentText } = await import("../../src/header");
+const { apart, shorten } = await import("../../src/dom");
+const { beside, whyText } = await import("../../src/detail");
+const { brief, incidentText } = await import("../../src/header");
+const { namesOf, offsetOf } = await import("../../src/offsets");
 const { keysOf, mergeNotes } = await import("../../src/merge");
-const { tooMany, unreadIn } = await import("../../src/overlay");
+const { isInSight, tooMany, unreadIn } = await import("../../src/overlay");
 const { unreadOf } = await import("../../src/statistics");
 const { parse } = await import("../../src/worker");
 const { levelFor, Tiles, tileSpan } = await import("../../src/tiles");
@@ -179,14 +182,14 @@ describe("arrows in the flame graph", () => {
   const node = (name: string, total: number, parent: number) => ({ name, depth: 0, total, self: 0, count: 1, parent });
   const { placed } = placeFlame([node("main", 100, -1), node("a", 20, 0), node("b", 60, 0), node("loop", 50, 2)], -1);
   it("lead to parents, children and neighbours, and no further", () => {
-    expect(beside(placed, -1, "ArrowDown")).toBe(0);
+    expect(besideFlame(placed, -1, "ArrowDown")).toBe(0);
     // The longest child stands first.
-    expect(beside(placed, 0, "ArrowDown")).toBe(2);
-    expect(beside(placed, 2, "ArrowRight")).toBe(1);
-    expect(beside(placed, 1, "ArrowLeft")).toBe(2);
-    expect(beside(placed, 2, "ArrowDown")).toBe(3);
-    expect(beside(placed, 3, "ArrowUp")).toBe(2);
-    expect(["ArrowUp", "ArrowLeft", "ArrowRight"].map((arrow) => beside(placed, 0, arrow))).toEqual([0, 0, 0]);
+    expect(besideFlame(placed, 0, "ArrowDown")).toBe(2);
+    expect(besideFlame(placed, 2, "ArrowRight")).toBe(1);
+    expect(besideFlame(placed, 1, "ArrowLeft")).toBe(2);
+    expect(besideFlame(placed, 2, "ArrowDown")).toBe(3);
+    expect(besideFlame(placed, 3, "ArrowUp")).toBe(2);
+    expect(["ArrowUp", "ArrowLeft", "ArrowRight"].map((arrow) => besideFlame(placed, 0, arrow))).toEqual([0, 0, 0]);
   });
 });
 
@@ -368,5 +371,79 @@ describe("an incident", () => {
     const plain = (text: string): string => text.replaceAll("\u202f", " ");
     expect(plain(incidentText(incident))).toBe("controller ran 3 µs late");
     expect(plain(incidentText({ ...incident, job: "motor:control" }))).toBe("motor:control took 3 µs of 1 µs");
+  });
+
+  it("is gone to from an address that says nothing, also in a picture", () => {
+    for (const hash of ["", "#png"]) expect(link.atFirst(hash, incident)).toEqual(link.ofIncident(incident));
+    expect(link.atFirst("#v=1,2", incident)).toEqual({ begin: 1, end: 2 });
+    expect(link.atFirst("#png", null)).toEqual({});
+  });
+});
+
+describe("names from right to left", () => {
+  const [isolate, end, override] = ["\u2068", "\u2069", "\u202e"];
+
+  it("stand apart from what is beside them, and others are as they are", () => {
+    expect(shorten("controller", 80)).toBe("controller");
+    expect(apart(`${override}<b>ev`)).toBe(`${isolate}${override}<b>ev${end}`);
+    expect(shorten("שלום", 80)).toBe(`${isolate}שלום${end}`);
+  });
+
+  it("end nothing that they stand in, and leave nothing open", () => {
+    expect(apart(`a${end}${override}b`)).toBe(`${isolate}a${override}b${end}`);
+    expect(apart(`a${isolate}${override}b`)).toBe(`${isolate}a${isolate}${override}b${end}${end}`);
+  });
+
+  it("stand apart in the line that says why", () => {
+    const name = `${override}<b>ev`;
+    const why = `preempted by ${name} (tid 4643) on CPU 1`;
+    const detail = { lane: 1, track: 1, style: Style.readyPreempted, label: "", begin: 0, end: 1 };
+    expect(whyText({ ...detail, why })).toBe(`preempted by ${isolate}${name}${end} (tid 4643) on CPU 1`);
+    expect(whyText({ ...detail, why: "preempted by find (tid 5)" })).toBe("preempted by find (tid 5)");
+    expect(whyText(detail)).toBe("");
+  });
+});
+
+describe("traces beside each other", () => {
+  it("have as many folders in front of their names as tell them apart", () => {
+    const part = (path: string, name = path.split("/").at(-1)!): { name: string; path: string } => ({ name, path });
+    const [first, second, program] = [part("/r/rec-a/kernel"), part("/r/rec-b/kernel"), part("/r/rec-b/user/app-7", "user/app-7")];
+    expect(namesOf([first, program])).toEqual(["kernel", "user/app-7"]);
+    expect(namesOf([first, second, program])).toEqual(["rec-a/kernel", "rec-b/kernel", "rec-b/user/app-7"]);
+    expect(namesOf([first, first])).toEqual(["r/rec-a/kernel", "r/rec-a/kernel"]);
+    expect(namesOf([part("/x/rec/kernel"), part("/y/rec/kernel")])).toEqual(["x/rec/kernel", "y/rec/kernel"]);
+    expect(namesOf([{ name: "clock", path: "/r/a" }, { name: "clock", path: "/r/b" }])).toEqual(["a/clock", "b/clock"]);
+  });
+
+  it("are shifted by milliseconds, and nothing else", () => {
+    expect([offsetOf("-2.5"), offsetOf(" 1,5 "), offsetOf("0")]).toEqual([-2.5e6, 1.5e6, 0]);
+    for (const typed of ["abc", "NaN", "", "1e99", "Infinity"]) expect(offsetOf(typed)).toBe(`expected milliseconds, such as -2.5, at most 104 days of them; found “${typed}”`);
+  });
+});
+
+describe("a moment beside what is chosen", () => {
+  it("is told by how far away it is, and a box by how long it is", () => {
+    const plain = (text: string): string => text.replaceAll("\u202f", " ");
+    const here = { begin: 5000, end: 5000 };
+    expect(plain(beside(here, { begin: 2000, end: 2000 }))).toBe("3 µs earlier");
+    expect(plain(beside(here, { begin: 9000, end: 9000 }))).toBe("4 µs later");
+    expect(plain(beside(here, { begin: 1000, end: 3000 }))).toBe("2 µs");
+  });
+});
+
+describe("what is wrong with a trace", () => {
+  it("is told at the top without folders, and without what is behind it", () => {
+    expect(brief("/tmp/long/way/to/rec-a is not there any more; what is known of it is shown")).toBe("gone: rec-a");
+    expect(brief("expected a packet in /tmp/way/channel0_1, found nothing")).toBe("expected a packet in channel0_1, found nothing");
+    expect(brief("the index cannot be written: no space left")).toBe("the index cannot be written: no space left");
+  });
+});
+
+describe("a lane that is scrolled below pinned rows", () => {
+  it("is not in sight, and has no arrows", () => {
+    const lane = { id: 1, kind: "thread" } as const;
+    const place = (y: number, pinned: boolean): Parameters<typeof isInSight>[0] => ({ slot: { lane, y: 3, height: 17, small: false }, y, pinned });
+    expect([isInSight(place(40, false), 60), isInSight(place(55, false), 60), isInSight(place(40, true), 60), isInSight(place(55, true), 60)]).toEqual([false, true, true, false]);
+    expect(isInSight(place(0, false), 0)).toBe(true);
   });
 });
