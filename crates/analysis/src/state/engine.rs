@@ -54,17 +54,43 @@ pub struct Engine {
     facts: Facts,
     spans: Spans,
     now: Option<i64>,
-    /// Losses whose bounds lie ahead.
+    /// Bounds of what is known that lie ahead.
     pending: Vec<Pending>,
-    /// Up to when each trace was recorded, as far as that is known.
-    ends: Vec<Option<i64>>,
+    overwritten: Vec<Overwritten>,
+    /// From when to when each trace was recorded, as far as that is known.
+    recorded: Vec<Recorded>,
 }
 
-/// A bound of a loss.
+/// From when to when a trace was recorded, in nanoseconds since the epoch; nothing where that isn't known.
+pub type Recorded = (Option<i64>, Option<i64>);
+
+/// Events of a trace that were recorded, and overwritten by later ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overwritten {
+    /// The trace's index.
+    pub trace: usize,
+    /// The processor on which they happened, if that is known.
+    pub cpu: Option<u32>,
+    /// Before this time, in nanoseconds since the epoch.
+    pub until: i64,
+}
+
+/// A bound of what is known.
+#[derive(Clone)]
 struct Pending {
     at: i64,
     trace: usize,
-    what: Happening,
+    what: Bound,
+}
+
+#[derive(Clone)]
+enum Bound {
+    /// Of a loss.
+    Loss(Happening),
+    /// What was overwritten on a processor ends here.
+    Overwritten(Option<u32>),
+    /// The trace of a kernel ends, and it is some time to the next one.
+    End,
 }
 
 impl Engine {
@@ -78,7 +104,8 @@ impl Engine {
             spans: Spans::default(),
             now: None,
             pending: Vec::new(),
-            ends: Vec::new(),
+            overwritten: Vec::new(),
+            recorded: Vec::new(),
         };
         for trace in traces {
             let machine = engine.machine(trace);
@@ -99,7 +126,7 @@ impl Engine {
         index
     }
 
-    /// An engine for the same traces that has seen nothing, for who begins elsewhere in them.
+    /// An engine for the same traces, of which it was told the same, that has seen nothing: for who begins elsewhere in them.
     pub fn anew(&self) -> Self {
         let machines = self.machines.iter().map(|machine| Machine::new(machine.id, machine.host.clone()));
         Self {
@@ -109,8 +136,14 @@ impl Engine {
             facts: Facts::default(),
             spans: Spans::default(),
             now: None,
-            pending: Vec::new(),
-            ends: Vec::new(),
+            pending: self
+                .pending
+                .iter()
+                .filter(|pending| !matches!(pending.what, Bound::Loss(_)))
+                .cloned()
+                .collect(),
+            overwritten: self.overwritten.clone(),
+            recorded: self.recorded.clone(),
         }
     }
 
@@ -181,7 +214,19 @@ impl Engine {
                 }
             }
             of_kernel => {
-                machine.event(said, of_kernel, Moment { time, cpu: fact.cpu() }, visitor);
+                let moment = Moment { time, cpu: fact.cpu() };
+                let is_before = |it: &Overwritten| {
+                    it.trace == trace
+                        && time < it.until
+                        && (it.cpu.is_none()
+                            || it.cpu == moment.cpu
+                            || matches!(of_kernel, Action::ProcessState))
+                };
+                if self.overwritten.iter().any(is_before) {
+                    machine.event_before_gap(said, of_kernel, moment, visitor);
+                    return;
+                }
+                machine.event(said, of_kernel, moment, visitor);
                 if let (Action::Exit, Some(tid)) = (of_kernel, said.id(number::THREAD)) {
                     self.spans.forget_thread(ThreadId { machine: id, tid }, time, visitor);
                 }
@@ -196,15 +241,37 @@ impl Engine {
         let cpu = loss.cpu.and_then(|cpu| cpu.try_into().ok());
         for at in bounds.into_iter().flatten() {
             let what = Happening::Loss { cpu, since: from.unwrap_or(at), count: loss.count };
-            self.pending.push(Pending { at, trace: loss.trace, what });
+            self.pending.push(Pending { at, trace: loss.trace, what: Bound::Loss(what) });
         }
+        self.sort_pending();
+    }
+
+    fn sort_pending(&mut self) {
         self.pending.sort_by_key(|pending| std::cmp::Reverse(pending.at));
     }
 
-    /// Forgets what losses up to a time could have changed.
+    /// Says that events of a trace were overwritten, before any event is taken. What others tell of such a time, as a state dump
+    /// does, was so at its moment; what came of it nobody knows.
+    pub fn overwritten(&mut self, overwritten: Vec<Overwritten>) {
+        self.pending.extend(overwritten.iter().map(|it| Pending {
+            at: it.until,
+            trace: it.trace,
+            what: Bound::Overwritten(it.cpu),
+        }));
+        self.sort_pending();
+        self.overwritten = overwritten;
+    }
+
+    /// Forgets what could have changed unseen up to a time.
     fn forget_until(&mut self, time: i64, visitor: &mut dyn Visitor) {
-        while self.pending.last().is_some_and(|pending| pending.at <= time) {
+        // The last event of a trace happened at its end.
+        let is_there = |pending: &Pending| match pending.what {
+            Bound::End => pending.at < time,
+            Bound::Loss(_) | Bound::Overwritten(_) => pending.at <= time,
+        };
+        while self.pending.last().is_some_and(is_there) {
             let Some(Pending { at, trace, what }) = self.pending.pop() else { break };
+            self.overwritten.retain(|it| it.until > at);
             // What was reported stays so.
             let at = self.now.map_or(at, |now| now.max(at));
             let Some(machine) =
@@ -213,18 +280,41 @@ impl Engine {
                 continue;
             };
             let is_kernels = self.says.is_of_kernel(trace);
-            if let (true, Happening::Loss { cpu, .. }) = (is_kernels, &what) {
-                machine.forget(*cpu, at, visitor);
+            let cpu = match &what {
+                Bound::Loss(Happening::Loss { cpu, .. }) | Bound::Overwritten(cpu) => *cpu,
+                Bound::Loss(_) | Bound::End => None,
+            };
+            if is_kernels {
+                machine.forget(cpu, at, visitor);
             }
             self.spans.forget(trace, at, visitor);
-            visitor.instant(&Instant { time: at, machine: machine.id, what });
+            if let Bound::Loss(what) = what {
+                visitor.instant(&Instant { time: at, machine: machine.id, what });
+            }
         }
     }
 
-    /// Says up to when each trace was recorded, as its packets tell, in nanoseconds since the epoch; nothing where they don't.
-    /// What a kernel did after the end of its trace is not known, whatever others tell of later times.
-    pub fn recorded_until(&mut self, ends: Vec<Option<i64>>) {
-        self.ends = ends;
+    /// Says from when to when each trace was recorded, as its packets tell, before any event is taken. What a kernel did where
+    /// no trace of it was recorded is not known, whatever others tell of such times.
+    pub fn recorded(&mut self, recorded: Vec<Recorded>) {
+        for (trace, &(_, end)) in recorded.iter().enumerate() {
+            let Some(end) = end.filter(|_| self.says.is_of_kernel(trace)) else { continue };
+            let is_other = |&(other, _): &(usize, &Recorded)| {
+                other != trace
+                    && self.machine_of.get(other) == self.machine_of.get(trace)
+                    && self.says.is_of_kernel(other)
+            };
+            let others = || recorded.iter().enumerate().filter(is_other).map(|(_, range)| *range);
+            let goes_on = |(begin, other_end): Recorded| {
+                begin.is_none_or(|begin| begin <= end) && other_end.is_none_or(|other_end| other_end > end)
+            };
+            let begins_later = |(begin, _): Recorded| begin.is_some_and(|begin| begin > end);
+            if others().any(begins_later) && !others().any(goes_on) {
+                self.pending.push(Pending { at: end, trace, what: Bound::End });
+            }
+        }
+        self.sort_pending();
+        self.recorded = recorded;
     }
 
     /// Reports everything that goes on as it stands at the end. There is nothing to be known from then on.
@@ -236,7 +326,7 @@ impl Engine {
         for (number, machine) in self.machines.iter_mut().enumerate() {
             let traces = self.machine_of.iter().enumerate().filter(|(_, of)| **of == number);
             let kernels = traces.filter(|(trace, _)| self.says.is_of_kernel(*trace));
-            let ends = kernels.map(|(trace, _)| self.ends.get(trace).copied().flatten());
+            let ends = kernels.map(|(trace, _)| self.recorded.get(trace).and_then(|(_, end)| *end));
             let until = ends.collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().max());
             machine.finish(until, now, visitor);
         }

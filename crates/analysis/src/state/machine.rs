@@ -79,11 +79,8 @@ impl Machine {
     /// An event of the kernel.
     pub fn event(&mut self, said: Said<'_>, action: &Action, moment: Moment, visitor: &mut dyn Visitor) {
         let Moment { time, cpu } = moment;
-        let begin = *self.begin.get_or_insert(time);
-        self.latest = self.latest.max(time);
+        self.meet(moment);
         if let Some(cpu) = cpu {
-            let unknown = || Cpu { current: Going::unknown(begin), interrupts: Vec::new(), soft: None };
-            self.cpus.entry(cpu).or_insert_with(unknown);
             self.learn_current(said, action, (time, cpu), visitor);
         }
         match action {
@@ -123,6 +120,33 @@ impl Machine {
             | Action::SoftInterruptExit => self.interrupt(said, action, moment, visitor),
             _ => {}
         }
+    }
+
+    /// It was recorded then, and there is this processor.
+    fn meet(&mut self, Moment { time, cpu }: Moment) {
+        let begin = *self.begin.get_or_insert(time);
+        self.latest = self.latest.max(time);
+        if let Some(cpu) = cpu {
+            let unknown = || Cpu { current: Going::unknown(begin), interrupts: Vec::new(), soft: None };
+            self.cpus.entry(cpu).or_insert_with(unknown);
+        }
+    }
+
+    /// An event of which nobody knows what came next: who there is stays so, what they do doesn't.
+    pub fn event_before_gap(
+        &mut self,
+        said: Said<'_>,
+        action: &Action,
+        moment: Moment,
+        visitor: &mut dyn Visitor,
+    ) {
+        self.meet(moment);
+        let tid = said.id(number::THREAD).filter(|&tid| tid > 0 && matches!(action, Action::ProcessState));
+        let (Some(tid), false) = (tid, is_gone(said)) else { return };
+        if !self.threads.contains_key(&tid) {
+            self.turn(tid, Going::unknown(moment.time), visitor);
+        }
+        self.name((tid, moment.time), said.text(text::NAME), said.id(number::PROCESS), visitor);
     }
 
     fn tell(&self, time: i64, what: Happening, visitor: &mut dyn Visitor) {
@@ -294,8 +318,7 @@ impl Machine {
             let state = match said.number(number::STATE) {
                 Some(2) => State::Ready(Why::Told),
                 Some(1 | 5) => State::Blocked { sleep: Sleep::Told, syscall: None },
-                // Threads that are gone have nothing more to tell.
-                Some(3 | 4 | 7) => return,
+                _ if is_gone(said) => return,
                 _ => State::Unknown,
             };
             self.turn(tid, Going { state, since: time, seen: false }, visitor);
@@ -393,6 +416,11 @@ impl Machine {
             thread.end(ThreadId { machine: id, tid }, now, (false, visitor));
         }
     }
+}
+
+/// Whether a state dump tells of a thread that has ended: it has nothing more to tell.
+fn is_gone(said: Said<'_>) -> bool {
+    matches!(said.number(number::STATE), Some(3 | 4 | 7))
 }
 
 impl Cpu {

@@ -29,7 +29,7 @@ mod spans;
 
 use std::sync::Arc;
 
-pub use engine::{Engine, run};
+pub use engine::{Engine, Overwritten, Recorded, run};
 pub use facts::{Fact, Facts, Says, Threads};
 
 /// A machine, by the order in which the engine met its name: traces of one host are of one machine.

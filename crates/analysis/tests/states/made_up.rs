@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tompion_analysis::state::{self, Happening, Seen, Sleep, State, Track, Waker, Why};
+use tompion_analysis::state::{self, Engine, Happening, Overwritten, Seen, Sleep, State, Track, Waker, Why};
 
 use crate::checked::Checked;
 
@@ -90,6 +90,19 @@ impl Folder {
             fs::write(folder.join(format!("stream_{number}")), stream).unwrap();
         }
         &self.0
+    }
+
+    /// With what was told of the traces before they are read.
+    fn states_told(&self, tell: impl Fn(&mut Engine)) -> Checked {
+        let mut traces = tompion_reader::open(std::slice::from_ref(&self.0)).unwrap();
+        let mut untouched = Engine::new(traces.traces());
+        tell(&mut untouched);
+        let (mut engine, mut checked) = (untouched.anew(), Checked::default());
+        while traces.step() {
+            engine.event(&traces.current().unwrap(), &mut checked);
+        }
+        engine.finish(&mut checked);
+        checked
     }
 
     fn states(&self) -> Checked {
@@ -227,6 +240,76 @@ fn what_lost_events_could_have_changed_is_unknown() {
     assert_eq!(syscalls.len(), 1);
     assert_eq!(syscalls[0].seen, Seen { begin: true, end: false });
     assert_eq!(checked.count(|what| matches!(what, Happening::Loss { count: 4, .. })), 2, "at both its ends");
+}
+
+/// The states of a processor as (begin, end, state).
+fn of_cpu(checked: &Checked, wanted: u32) -> Vec<(i64, i64, State)> {
+    let is_wanted = |track: Track| matches!(track, Track::Cpu(_, cpu) if cpu == wanted);
+    checked.of(|it| is_wanted(it.track)).into_iter().map(|it| (it.begin, it.end, it.state.clone())).collect()
+}
+
+#[test]
+fn what_a_dump_tells_of_overwritten_times_is_so_at_its_moment_only() {
+    let folder = Folder::new("overwritten");
+    let context = "event.context := struct { i32 _tid; };";
+    let event = |time, name: &str, tid: i32, numbers: &[i32]| (time, class(name), [&[tid], numbers].concat());
+    let first = [event(100, "lttng_statedump_process_state", 9, &[7, 7, 5])];
+    let second = [event(500, "sched_switch", 7, &[7, 1, 0]), event(600, "irq_handler_entry", 0, &[1])];
+    let other = [event(300, "sched_switch", 0, &[0, 0, 8]), event(400, "sched_switch", 8, &[8, 1, 0])];
+    let streams = [packet(0, &first, 0), packet(0, &second, 0), packet(1, &other, 0)];
+    folder.trace("kernel", &metadata("kernel", &EVENTS, context), &streams);
+    let gap = |cpu, until| Overwritten { trace: 0, cpu: Some(cpu), until };
+    let gaps = vec![gap(0, 100), gap(0, 500), gap(1, 300)];
+    let checked = folder.states_told(|engine| engine.overwritten(gaps.clone()));
+    assert_eq!(of_cpu(&checked, 0), [(100, 500, State::Unknown), (500, 600, State::Idle)]);
+    let told = State::Blocked { sleep: Sleep::Interruptible, syscall: None };
+    assert_eq!(of_thread(&checked, 7), [(100, 500, State::Unknown), (500, 600, told)]);
+    assert_eq!(of_thread(&checked, 9), []);
+    assert_eq!(
+        of_thread(&checked, 8),
+        [
+            (300, 400, State::Running { cpu: 1 }),
+            (400, 500, State::Blocked { sleep: Sleep::Interruptible, syscall: None }),
+            (500, 600, State::Unknown),
+        ],
+        "it may have been woken where nobody saw it"
+    );
+}
+
+#[test]
+fn a_span_ends_where_its_end_may_have_been_overwritten() {
+    let folder = Folder::new("overwritten-spans");
+    let events = [("db:query begin", "rows"), ("db:query end", "rows")];
+    let context = "event.context := struct { i32 _vtid; };";
+    let event = |time, class| (time, class, vec![5, 0]);
+    let streams = [packet(0, &[event(500, 0), event(600, 1)], 0), packet(1, &[event(300, 0)], 0)];
+    folder.trace("user", &metadata("ust", &events, context), &streams);
+    let gap = |cpu, until| Overwritten { trace: 0, cpu: Some(cpu), until };
+    let checked = folder.states_told(|engine| engine.overwritten(vec![gap(0, 500), gap(1, 300)]));
+    let found: Vec<_> =
+        checked.intervals.iter().map(|it| (it.track, it.begin, it.end, it.seen.end)).collect();
+    let Track::Span(thread, _) = found[0].0 else { panic!("{found:?}") };
+    assert_eq!(found, [(Track::Span(thread, 0), 300, 500, false), (Track::Span(thread, 0), 500, 600, true)]);
+}
+
+#[test]
+fn between_two_recordings_of_a_kernel_nothing_is_known() {
+    let folder = Folder::new("between");
+    let event = |time, name: &str, numbers: &[i32]| (time, class(name), numbers.to_vec());
+    let first = [event(100, "sched_switch", &[0, 0, 7]), event(200, "syscall_entry_read", &[3])];
+    let second = [event(900, "sched_switch", &[0, 0, 8]), event(950, "sched_switch", &[8, 1, 0])];
+    folder.trace("a", &metadata("kernel", &EVENTS, ""), &[packet(0, &first, 0)]);
+    folder.trace("b", &metadata("kernel", &EVENTS, ""), &[packet(0, &second, 0)]);
+    let (a, b) = ((Some(100), Some(200)), (Some(900), Some(950)));
+    let checked = folder.states_told(|engine| engine.recorded(vec![a, b]));
+    let runs = |tid| State::Runs { tid };
+    assert_eq!(of_cpu(&checked, 0), [(100, 200, runs(7)), (200, 900, State::Unknown), (900, 950, runs(8))]);
+    assert_eq!(of_thread(&checked, 7), [(100, 200, State::Running { cpu: 0 }), (200, 950, State::Unknown)]);
+    // A third one saw all of it, or one doesn't say when it ended: it may have seen it.
+    for end in [Some(900), None] {
+        let checked = folder.states_told(|engine| engine.recorded(vec![(Some(100), end), b]));
+        assert_eq!(of_cpu(&checked, 0)[0], (100, 900, runs(7)));
+    }
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub struct PacketSummary {
     pub source: usize,
     /// The trace's index in [`TraceSet::traces`].
     pub trace: usize,
+    /// The CPU of the stream's packets, if they say one.
+    pub cpu: Option<u64>,
     /// When it was begun, in nanoseconds since the epoch, if it says so or has an event.
     pub begin: Option<i64>,
     /// When it was ended, if it says so.
@@ -61,7 +63,14 @@ impl TraceSet {
         let (mut scan, mut packets) = (Scan::of(stream), Vec::new());
         while scan.next_time(&self.traces).is_some() {
             if let Some((begin, end, bytes)) = scan.summary() {
-                packets.push(PacketSummary { source, trace: scan.trace(), begin, end, bytes });
+                packets.push(PacketSummary {
+                    source,
+                    trace: scan.trace(),
+                    cpu: scan.cpu(),
+                    begin,
+                    end,
+                    bytes,
+                });
             }
         }
         packets

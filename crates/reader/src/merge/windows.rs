@@ -188,6 +188,11 @@ impl Scan {
         self.source.trace
     }
 
+    /// The CPU of its packets, if they say one.
+    pub fn cpu(&self) -> Option<u64> {
+        self.source.file.as_ref().and_then(|file| file.cpu)
+    }
+
     /// Goes to the next packet.
     pub fn step(&mut self, traces: &[Trace]) {
         self.current = self.next.take();

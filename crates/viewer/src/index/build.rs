@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use tompion_analysis::state::Engine;
+use tompion_analysis::state::{Engine, Overwritten, Recorded};
 use tompion_ctf::metadata::EnvironmentValue;
-use tompion_reader::{Parts, TraceSet};
+use tompion_reader::{PacketSummary, Parts, TraceSet};
 
 use super::apply::{Applier, Finding, new_track};
 use super::store::Store;
@@ -70,8 +70,10 @@ pub struct Outline {
     channels: Vec<Channel>,
     /// Bytes of each channel in each part of the time.
     bytes: Vec<Vec<u32>>,
-    /// Up to when each trace was recorded, as its packets say; nothing where one doesn't.
-    ends: Vec<Option<i64>>,
+    /// From when to when each trace was recorded, as its packets say; no end where one doesn't.
+    recorded: Vec<Recorded>,
+    /// For each stream: its trace, its processor, and when its first packet was begun.
+    firsts: Vec<Option<(usize, Option<u32>, i64)>>,
     base: i64,
     duration: i64,
 }
@@ -109,13 +111,17 @@ impl Outline {
                 bytes,
             );
         }
-        let mut ends = vec![Some(i64::MIN); traces.traces().len()];
-        for packet in &packets {
-            if let Some(end) = ends.get_mut(packet.trace) {
-                *end = end.zip(packet.end).map(|(known, end)| known.max(end));
-            }
-        }
-        Self { parts, part_bytes, size, channel_of, channels, bytes, ends, base, duration }
+        let recorded = recorded(&packets, traces.traces().len());
+        let firsts = firsts(&packets, channel_of.len());
+        Self { parts, part_bytes, size, channel_of, channels, bytes, recorded, firsts, base, duration }
+    }
+
+    /// Up to when events of these traces were overwritten on each processor.
+    fn overwritten(&self, traces: &TraceSet, told: &recording::Told) -> Vec<Overwritten> {
+        let path = |trace: usize| traces.traces().get(trace).map(|trace| &trace.path);
+        let is_told = |trace| told.overwritten.iter().any(|(told, _)| path(trace) == Some(told));
+        let firsts = self.firsts.iter().flatten().filter(|(trace, ..)| is_told(*trace));
+        firsts.map(|&(trace, cpu, until)| Overwritten { trace, cpu, until }).collect()
     }
 
     /// The names of the tracks of all streams' channels.
@@ -129,6 +135,28 @@ impl Outline {
     pub fn range(&self) -> (i64, i64) {
         (self.base, self.duration)
     }
+}
+
+/// From when to when each trace was recorded.
+fn recorded(packets: &[PacketSummary], traces: usize) -> Vec<Recorded> {
+    let mut recorded = vec![(None, Some(i64::MIN)); traces];
+    for packet in packets {
+        let Some((begin, end)) = recorded.get_mut(packet.trace) else { continue };
+        *begin = [*begin, packet.begin].into_iter().flatten().min();
+        *end = end.zip(packet.end).map(|(known, end): (i64, i64)| known.max(end));
+    }
+    recorded
+}
+
+/// The trace of each stream, its processor, and when its first packet was begun.
+fn firsts(packets: &[PacketSummary], streams: usize) -> Vec<Option<(usize, Option<u32>, i64)>> {
+    let mut firsts = vec![None; streams];
+    for packet in packets {
+        let Some(first) = firsts.get_mut(packet.source).filter(|first| first.is_none()) else { continue };
+        let cpu = packet.cpu.and_then(|cpu| cpu.try_into().ok());
+        *first = packet.begin.map(|begin| (packet.trace, cpu, begin));
+    }
+    firsts
 }
 
 /// Adds bytes of a packet to the parts of the time that it takes.
@@ -184,6 +212,7 @@ pub fn trace_name(traces: &TraceSet, trace: usize) -> String {
 pub struct Builder {
     traces: TraceSet,
     outline: Outline,
+    told: recording::Told,
     engine: Engine,
     teller: Teller,
     applier: Applier,
@@ -201,7 +230,10 @@ impl Builder {
         if let Some(before) = before {
             index.keep_numbers(before);
         }
-        let engine = Engine::new(traces.traces());
+        let told = recording::told(&traces);
+        let mut engine = Engine::new(traces.traces());
+        engine.recorded(outline.recorded.clone());
+        engine.overwritten(outline.overwritten(&traces, &told));
         let machine = |trace| engine.machine_of(trace).unwrap_or_default();
         let of_traces: Vec<_> = (0..traces.traces().len()).map(machine).collect();
         let machine_of: Vec<u16> = of_traces.iter().map(|machine| machine.0).collect();
@@ -223,7 +255,7 @@ impl Builder {
         index.machines.clone_from(&machine_of);
         let applier = Applier::new(machines, machine_of, tracks);
         let teller = Teller::new(Arc::new(Classes::new(&traces)), of_traces);
-        (index, Self { traces, outline, engine, teller, applier })
+        (index, Self { traces, outline, told, engine, teller, applier })
     }
 
     /// What reads parts before their turn; nothing where the index is made as fast.
@@ -235,7 +267,6 @@ impl Builder {
     /// told to stop.
     pub fn run(mut self, index: &Shared, stop: &AtomicBool, way: &Arc<Way>) {
         let (sender, receiver) = sync_channel(WAITING);
-        let told = recording::told(&self.traces);
         let applier = &mut self.applier;
         let outline = &self.outline;
         let traces = &mut self.traces;
@@ -249,7 +280,7 @@ impl Builder {
             drop(receiver);
             result.and(watch.join().map_err(|_| io::Error::other("the trace's reader failed")))
         });
-        self.tell_damages(&mut index.write(), &told);
+        self.tell_damages(&mut index.write());
         let result =
             result.and_then(|()| if stop.load(Ordering::Relaxed) { Ok(()) } else { finish(index, way) });
         let mut index = index.write();
@@ -261,7 +292,8 @@ impl Builder {
     }
 
     /// What is wrong with the traces, was overwritten, and was lost.
-    fn tell_damages(&self, index: &mut Index, told: &recording::Told) {
+    fn tell_damages(&self, index: &mut Index) {
+        let told = &self.told;
         index.damages = self.traces.damages().iter().map(ToString::to_string).collect();
         index.disorders = self.traces.disorders().map(ToString::to_string).collect();
         index.damages.extend(told.damages.iter().cloned());

@@ -94,6 +94,38 @@ fn overwritten_history_reaches_up_to_the_channels_first_event() {
 }
 
 #[test]
+fn what_overwritten_events_could_have_changed_is_unknown() {
+    let desk = Desk::new();
+    let worker = |time| Made(time, What::Switch("swapper/0", 0, 0, "worker".into(), 7));
+    made_up::write(&desk.trace(), &made_up::packet(&[worker(1000), Made(2000, What::Entry(3))], 0));
+    let later = made_up::packet(&[Made(6000, What::Waking("other".into(), 8)), worker(7000)], 0);
+    fs::write(desk.trace().join("channel0_1"), later).unwrap();
+    let manifest = json!({ "schema": 1, "state": "complete", "sources": [{ "path": "", "overwritten": 9 }] });
+    fs::write(desk.trace().join("tompion.json"), manifest.to_string()).unwrap();
+    let client = desk.open();
+    client.trace();
+    let boxes = client.boxes(client.lanes("cpu")[0], (0, 6000), 6000);
+    let found: Vec<_> = boxes.iter().map(|it| (it.0, it.2)).collect();
+    let of = |style: u8| i64::from(style);
+    assert_eq!(found, [(0, of(style::UNKNOWN))], "{boxes:?}");
+}
+
+#[test]
+fn between_two_recordings_of_a_machine_its_processors_are_unknown() {
+    let desk = Desk::new();
+    let worker = |time| Made(time, What::Switch("swapper/0", 0, 0, "worker".into(), 7));
+    let call = |time| Made(time, What::Entry(3));
+    made_up::write(&desk.trace().join("a"), &made_up::packet(&[worker(1000), call(2000)], 0));
+    made_up::write(&desk.trace().join("b"), &made_up::packet(&[worker(9000), call(9500)], 0));
+    let client = desk.open();
+    client.trace();
+    let boxes = client.boxes(client.lanes("cpu")[0], (0, 8500), 8500);
+    let found: Vec<_> = boxes.iter().map(|it| (it.0, it.1, it.2)).collect();
+    let (running, unknown) = (style::RUNNING.into(), style::UNKNOWN.into());
+    assert_eq!(found, [(0, 1000, running), (1000, 8000, unknown), (8000, 8500, running)], "{boxes:?}");
+}
+
+#[test]
 fn a_histogram_has_a_bin_for_each_power_of_two() {
     let desk = Desk::new();
     let mut events = Vec::new();

@@ -122,7 +122,6 @@ impl<'t> Watch<'t> {
         if self.batch.is_over || stop.load(Ordering::Relaxed) {
             return;
         }
-        engine.recorded_until(self.outline.ends.clone());
         engine.finish(&mut self.batch);
         for channel in 0..self.cells.len() {
             self.end_cell(channel);
