@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Answer, FAR, Question, Wrong};
+use crate::index::build::is_of_kernel;
 use crate::index::place::hash;
 use crate::index::{Index, Track, TrackKind};
 
@@ -187,8 +188,29 @@ pub fn shift(question: &Question<'_>, body: &[u8]) -> Answer {
     let shift: Shift = serde_json::from_slice(body)
         .map_err(|error| Wrong::question(format!("expected {{\"trace\":…,\"offset_ns\":…}}: {error}")))?;
     let offset = shift.offset_ns.clamp(-FAR, FAR);
+    if let Some(other) = beside(question, shift.trace).filter(|_| offset != 0) {
+        return Err(Wrong::question(format!(
+            "not shifted: the kernel of one machine recorded this and {other}, and its processors and threads have one track each, \
+             which would stay; open them one by one"
+        )));
+    }
     if !question.view.shift(shift.trace, offset) {
         return Err(Wrong::question("there is no such trace"));
     }
     Ok(json!({ "trace": shift.trace, "offset_ns": offset }))
+}
+
+/// Another trace of the same machine's kernel, if a trace is one. Their boxes lie on the same lanes, so one can't be shifted without the other.
+fn beside(question: &Question<'_>, trace: usize) -> Option<String> {
+    let index = question.opened.index.read();
+    let machine = index.machines.get(trace)?;
+    let traces = question.opened.set.traces();
+    if !is_of_kernel(traces.get(trace)?) {
+        return None;
+    }
+    let all = traces.iter().zip(&index.machines).enumerate();
+    let mut others =
+        all.filter(|(number, (other, of))| *number != trace && *of == machine && is_of_kernel(other));
+    let (number, _) = others.next()?;
+    question.opened.traces.get(number).map(|told| told.path.clone())
 }

@@ -24,7 +24,7 @@ use super::store::Store;
 use super::{Index, LaneKind, Shared, TrackKind};
 use crate::recording;
 use crate::way::Way;
-pub use classes::{Classes, trace_of_class};
+pub use classes::{Classes, is_of_kernel, trace_of_class};
 pub use scout::Scout;
 use teller::Teller;
 use watch::Watch;

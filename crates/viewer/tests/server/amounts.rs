@@ -123,6 +123,13 @@ fn between_two_recordings_of_a_machine_its_processors_are_unknown() {
     let found: Vec<_> = boxes.iter().map(|it| (it.0, it.1, it.2)).collect();
     let (running, unknown) = (style::RUNNING.into(), style::UNKNOWN.into());
     assert_eq!(found, [(0, 1000, running), (1000, 8000, unknown), (8000, 8500, running)], "{boxes:?}");
+    // Their boxes are on the same lanes: one can't be shifted alone.
+    let shift = |offset: i64| client.post("/api/offset", &format!("{{\"trace\":1,\"offset_ns\":{offset}}}"));
+    let refused = shift(-500);
+    assert_eq!(refused.status, 400);
+    let said = String::from_utf8_lossy(&refused.body).into_owned();
+    assert!(said.contains("the kernel of one machine recorded this and") && said.contains("/a"), "{said}");
+    assert_eq!(shift(0).status, 200);
 }
 
 #[test]
