@@ -3,6 +3,7 @@
 //! Edges of dev-dependencies are free: what a test needs is no part of the product.
 
 mod rules;
+mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,9 @@ pub fn command(workspace: &Workspace) -> Result<()> {
         breaks.extend(missing_forbid(krate)?);
     }
     breaks.extend(stale_rules(&workspace.crates));
+    breaks.extend(missing_places(workspace));
     breaks.extend(long_files(&workspace.root)?);
+    breaks.extend(words::breaks(&workspace.root)?);
     if breaks.is_empty() {
         println!("layers: {} crates keep the rules", workspace.crates.len());
         return Ok(());
@@ -99,6 +102,15 @@ fn stale_rules(crates: &[Crate]) -> Vec<String> {
         .filter(|edge| !exists(edge.from, edge.to))
         .map(|edge| format!("{} → {}: on the list of edges, but gone ({})", edge.from, edge.to, edge.reason))
         .collect()
+}
+
+/// Crates and folders that the rules name and that do not exist.
+fn missing_places(workspace: &Workspace) -> Vec<String> {
+    let exists = |name: &str| workspace.crates.iter().any(|krate| short(&krate.name) == name);
+    let listed = LAYERS.iter().flat_map(|layer| layer.crates);
+    let crates = listed.filter(|name| !exists(name)).map(|name| format!("{name}: on a layer, but gone"));
+    let folders = rules::SOURCE_FOLDERS.iter().filter(|folder| !workspace.root.join(folder).is_dir());
+    crates.chain(folders.map(|folder| format!("{folder}: a source folder, but gone"))).collect()
 }
 
 /// Root files that must forbid `unsafe` and do not.

@@ -23,8 +23,8 @@ pub fn command(workspace: &Workspace) -> Result<()> {
     bail!("broken links: {}\n  {}", broken.len(), broken.join("\n  "));
 }
 
-/// All Markdown files, in order.
-fn documents(root: &Path) -> Result<Vec<PathBuf>> {
+/// Returns all Markdown files below the root, in order.
+pub fn documents(root: &Path) -> Result<Vec<PathBuf>> {
     let (mut files, mut folders) = (Vec::new(), vec![root.to_owned()]);
     while let Some(folder) = folders.pop() {
         let entries = fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?;
