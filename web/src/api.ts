@@ -116,7 +116,7 @@ export const api = {
 
 /** What went wrong, in one line. */
 export function reason(error: unknown): string {
-  if (error instanceof TypeError) return "the server is gone: start `tompion view` again";
+  if (error instanceof TypeError) return "the server has ended: start `tompion view` again";
   return error instanceof Error ? error.message : String(error);
 }
 

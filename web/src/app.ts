@@ -19,11 +19,11 @@ const MOST_ATTEMPTS = 5;
 
 /** What a lane that has nothing at a moment says by that: its boxes are all that was recorded of their kind. */
 const NOTHING: Partial<Record<LaneKind, [string, string]>> = {
-  interrupt: ["no interrupt", "None was recorded at this moment on this CPU."],
-  softirq: ["no soft interrupt", "None was recorded at this moment on this CPU."],
-  syscall: ["no system call", "The thread is in none that was recorded at this moment."],
-  span: ["no span", "None that was recorded is open here at this moment."],
-  marks: ["no event", "None was recorded at this moment here."],
+  interrupt: ["no interrupt", "None was recorded on this CPU at this time."],
+  softirq: ["no softirq", "None was recorded on this CPU at this time."],
+  syscall: ["no system call", "No recorded system call of this thread covers this time."],
+  span: ["no span", "No recorded span is open at this time."],
+  marks: ["no event", "No event was recorded here at this time."],
 };
 
 /** A box that was chosen; its particulars come later. */
@@ -236,7 +236,7 @@ export class App {
   private nothing(kind: LaneKind | undefined): [string, string] {
     // What wasn't read yet may have something.
     const told = kind === undefined || this.info.progress < 1 ? undefined : NOTHING[kind];
-    return told ?? ["", "Nothing is known of this moment here."];
+    return told ?? ["", "Nothing is recorded here at this time."];
   }
 
   unselect(): void {

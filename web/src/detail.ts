@@ -10,12 +10,12 @@ import { duration, moment, timeOfDay } from "./time";
 import { Style, type Interval, type Neighbour, type ThreadLink } from "./wire";
 
 const HINTS: Record<number, string> = {
-  [Style.readyWoken]: "It could run from here on, and had to wait for a CPU.",
-  [Style.readyPreempted]: "It wanted to go on, and another one had its CPU.",
-  [Style.blocked]: "It waited for something; who ended that is named below.",
-  [Style.blockedHard]: "It waited for something that signals don't end, mostly a disk.",
-  [Style.lost]: "Events were lost here: what happened is not known.",
-  [Style.overwritten]: "The flight recorder kept only what is newer.",
+  [Style.runnable]: "It was ready to run and had to wait for a CPU.",
+  [Style.runnablePreempted]: "It was ready to run, but another thread had its CPU.",
+  [Style.sleeping]: "It was asleep until an event woke it.",
+  [Style.uninterruptible]: "It was asleep, and signals could not wake it. Often that is I/O, but not always.",
+  [Style.lost]: "Events were discarded here: what happened is unknown.",
+  [Style.overwritten]: "The flight recorder replaced this history with newer events.",
 };
 
 export class Detail implements Page {
@@ -54,9 +54,9 @@ export class Detail implements Page {
 
   private empty(): void {
     const key = (text: string): HTMLElement => el("kbd", { text });
-    const words = el("p", { class: "lead" }, "Click a box to see what it is and why. ", key("W"), key("A"), key("S"), key("D"));
-    words.append(" or the wheel move through time, ", key("Shift"), "-drag measures an area, ", key("E"), " tells who waited longest here, ", key("?"), " shows all keys.");
-    const more = button("What they mean", "All colours, with words (L)", () => byId("legend-button").click());
+    const words = el("p", { class: "lead" }, "Click a slice to see what it is and why. ", key("W"), key("A"), key("S"), key("D"));
+    words.append(" or the wheel move through time, ", key("Shift"), "-drag measures an area, ", key("E"), " lists the longest waits for a CPU, ", key("?"), " shows all keys.");
+    const more = button("Full legend", "Every colour and mark (L)", () => byId("legend-button").click());
     more.classList.add("more");
     const brief = legend(this.app, true);
     brief.lastElementChild?.append(more);
@@ -89,12 +89,12 @@ export class Detail implements Page {
     if (hint !== "") box.append(el("p", { class: "muted", text: hint }));
     const links = el("p", { class: "links" });
     const { waker, thread } = detail;
-    const waits = detail.style === Style.readyPreempted || detail.style === Style.readyWoken;
+    const waits = detail.style === Style.runnablePreempted || detail.style === Style.runnable;
     const culprit = detail.culprit ?? (waits ? this.named(detail.why ?? "") : null);
     if (culprit !== null) {
       // Who took the CPU need not be who had it for most of the time.
       const named = culprit.name !== undefined && (detail.why ?? "").includes(culprit.name);
-      const word = detail.style === Style.readyPreempted && named ? "preempted by " : "its CPU mostly ran ";
+      const word = detail.style === Style.runnablePreempted && named ? "preempted by " : "its CPU mostly ran ";
       links.append(this.threadLink(word, culprit, detail.begin, "culprit"));
     }
     if (waker !== undefined && waker !== null) links.append(this.threadLink("woken by ", waker, detail.end, "waker"));
@@ -130,7 +130,7 @@ export class Detail implements Page {
     const text = thread.tid > 0 ? `${name} ${thread.tid}` : name;
     const lane = thread.lane ?? -1;
     if (lane < 0) return el("span", { class: "chip", data: { role } }, word, el("b", { text }));
-    const chip = link(text, "Go to what it did then", () => this.app.jump(lane, thread.time ?? fallback));
+    const chip = link(text, "Go to this thread at that time", () => this.app.jump(lane, thread.time ?? fallback));
     chip.dataset["role"] = role;
     return el("span", { class: "chip" }, word, chip);
   }
@@ -141,7 +141,7 @@ export class Detail implements Page {
       if (other === null || other === undefined) return;
       const label = other.label === "" || other.label === undefined ? styleWord(other.style) : other.label;
       const click = (): void => this.app.jump(detail.lane, other.begin);
-      const name = link(shorten(label, 60), "Choose it", click);
+      const name = link(shorten(label, 60), "Select it", click);
       list.append(el("div", {}, el("span", { class: "muted", text: word }), patchOf(this.app, detail.lane, other.style, other.label ?? ""), name, el("span", { text: beside(detail, other) })));
     };
     part("before", detail.before);
@@ -157,7 +157,7 @@ export class Detail implements Page {
     };
     const [sure, sureEnd] = detail.seen ?? [true, true];
     const clock = app.clockBase;
-    row("begin", `${moment(clock, app.clock, detail.begin)}${sure ? "" : " or earlier"}`);
+    row("start", `${moment(clock, app.clock, detail.begin)}${sure ? "" : " or earlier"}`);
     if (app.clock === "relative") row("time of day", timeOfDay(clock, detail.begin, false));
     if (detail.end > detail.begin) {
       row("end", `${moment(clock, app.clock, detail.end)}${sureEnd ? "" : " or later"}`);

@@ -30,7 +30,7 @@ export class Events implements Page {
     attributes: { type: "text", placeholder: "names: sched_*", spellcheck: "false", "aria-label": "Names of events" },
   });
   private readonly status = el("span", { class: "muted" });
-  private readonly body = el("div", { class: "rows", attributes: { tabindex: "0", role: "grid", "aria-label": "Events: arrows choose a row, Enter goes to it", "aria-owns": "event-rows" } });
+  private readonly body = el("div", { class: "rows", attributes: { tabindex: "0", role: "grid", "aria-label": "Events: arrows select a row, Enter goes to it", "aria-owns": "event-rows" } });
   private readonly tall = el("div", { class: "tall" });
   private readonly view = el("div", { class: "table-view", attributes: { id: "event-rows", role: "rowgroup" } });
   private pages = new Map<number, EventRow[]>();
@@ -192,7 +192,7 @@ export class Events implements Page {
     const unsure = answer.total === null && answer.rows.length === PAGE;
     const { area, info } = this.app;
     const where = area === null ? "" : area.all ? " in the area" : ` of ${tracksOf(this.app.tracks, area)} in the area`;
-    const read = info.progress < 1 ? `, ${Math.floor(info.progress * 100)} % are read` : "";
+    const read = info.progress < 1 ? `, ${Math.floor(info.progress * 100)} % read` : "";
     this.status.textContent = `${unsure ? "at least " : ""}${grouped(this.total)} events${where}${read}`;
     // The bar's place is a share of the rows.
     if (this.total !== before) this.scrollTo(this.first);
@@ -202,7 +202,7 @@ export class Events implements Page {
   private fail(page: number, error: unknown): void {
     if (this.pages.get(page)?.length === 0) this.pages.delete(page);
     this.failed.add(page);
-    this.status.textContent = `${reason(error)}; asked again each second`;
+    this.status.textContent = `${reason(error)}; retrying every second`;
     window.clearTimeout(this.retry);
     this.retry = window.setTimeout(() => this.again(), RETRY);
   }
@@ -226,7 +226,7 @@ export class Events implements Page {
       const answer = await api.events({ ...this.query(), ...wanted }, request?.signal);
       rows.push(...answer.rows);
       if (answer.continue !== true || rows.length >= PAGE) return { ...answer, rows };
-      this.status.textContent = `looking, ${Math.round((answer.scanned ?? 0) * 100)} % …`;
+      this.status.textContent = `searching, ${Math.round((answer.scanned ?? 0) * 100)} % …`;
     }
   }
 

@@ -18,8 +18,8 @@ function download(href: string, name: string): void {
 
 /** Buttons that export an area. */
 export function exportButtons(app: App, area: Area): HTMLButtonElement[] {
-  const what = area.all ? "The events of this time" : "The events of these tracks and this time";
-  const trace = button("Save as trace", `${what} as a smaller trace, beside this one`, () => void saveTrace(app, area));
+  const what = area.all ? "The events in this time range" : "The events of these tracks in this time range";
+  const trace = button("Save as trace", `${what}, as a smaller trace next to this one`, () => void saveTrace(app, area));
   const csv = button("CSV", `${what} as a table`, () => void saveTable(app, area));
   const png = button("PNG", "The picture on the screen", () => void savePicture(app));
   return [trace, csv, png];
@@ -50,9 +50,9 @@ async function saveTable(app: App, area: Area): Promise<void> {
   download(api.csvAddress(stretchOf(area), id), `${app.info.name}.csv`);
   try {
     const bytes = await follow(app, [id, "table"], () => performance.now() - began > MOST_WAIT);
-    app.say(bytes === null ? "" : `the table is there: ${sizeText(bytes)}`);
+    app.say(bytes === null ? "" : `table saved: ${sizeText(bytes)}`);
   } catch (failure) {
-    app.say(`not exported: ${reason(failure)}`);
+    app.say(`export failed: ${reason(failure)}`);
   }
 }
 
@@ -65,11 +65,11 @@ async function saveTrace(app: App, area: Area): Promise<void> {
     const { path, events = 0, bytes = 0 } = await api.exportCtf(stretchOf(area), id);
     done = true;
     await following;
-    app.say(path === undefined ? "the trace was written" : `the trace is in ${path} (${grouped(events)} events, ${sizeText(bytes)})`);
+    app.say(path === undefined ? "trace saved" : `trace saved in ${path} (${grouped(events)} events, ${sizeText(bytes)})`);
   } catch (failure) {
     done = true;
     await following;
-    app.say(`not exported: ${reason(failure)}`);
+    app.say(`export failed: ${reason(failure)}`);
   }
 }
 

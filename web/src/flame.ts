@@ -80,7 +80,7 @@ export class Flame implements Page {
   private readonly root = byId("page-flame");
   private readonly canvas = el("canvas", {
     class: "flame",
-    attributes: { tabindex: "0", role: "application", "aria-label": "Flame graph: arrows choose a box, Enter looks into it, Escape out of it", "aria-describedby": "flame-status" },
+    attributes: { tabindex: "0", role: "application", "aria-label": "Flame graph: arrows select a frame, Enter zooms in, Escape zooms out", "aria-describedby": "flame-status" },
   });
   private readonly status = el("div", { class: "flame-head muted", attributes: { id: "flame-status", "aria-live": "polite" } });
   private readonly place = el("div", { class: "flame-place" }, this.canvas);
@@ -160,7 +160,7 @@ export class Flame implements Page {
   }
 
   private get of(): string {
-    return this.app.area === null ? "what the screen shows" : "the area";
+    return this.app.area === null ? "the visible area" : "the area";
   }
 
   private async ask(stretch: Stretch): Promise<void> {
@@ -172,8 +172,8 @@ export class Flame implements Page {
       this.unread = unreadOf(this.of, [stretch.from, stretch.to], known);
       this.limits = [
         this.unread === "" ? "" : ` But ${this.unread}.`,
-        partial === true ? " The area is large: spans narrower than a 2,000th of it are counted under one name each." : "",
-        cut === true ? ` There are more than ${grouped(nodes.length)} stacks: the time of those met later is their callers’ own.` : "",
+        partial === true ? " The area is large: spans shorter than 1/2000 of it are merged by name." : "",
+        cut === true ? ` More than ${grouped(nodes.length)} stacks: the rest count as their callers’ own time.` : "",
       ].join("");
       this.focus = -1;
       this.root.dataset["ready"] = "true";
@@ -241,8 +241,8 @@ export class Flame implements Page {
     fill(
       this.status,
       node === undefined
-        ? `Time of ${this.of} by stack: ${duration(whole)}. Click a box to look into it.${this.limits}`
-        : el("span", {}, el("b", { text: shorten(node.name, 160) }), ` ${duration(node.total)}, ${percent(node.total, whole)}; itself ${duration(node.self)}; ${grouped(node.count)} times`),
+        ? `Time of ${this.of} by stack: ${duration(whole)}. Click a frame to zoom in.${this.limits}`
+        : el("span", {}, el("b", { text: shorten(node.name, 160) }), ` ${duration(node.total)}, ${percent(node.total, whole)}; self ${duration(node.self)}; ${grouped(node.count)} times`),
     );
   }
 }

@@ -12,7 +12,7 @@ const MOST_LINES = 500;
 
 /** What is missing, each kind in a line. */
 function lossLines({ events, packets = 0, overwritten = 0 }: Losses): string[] {
-  const kinds: [number, string][] = [[events, "events lost, for which no room was left"], [packets, "packets lost"], [overwritten, "events overwritten by newer ones"]];
+  const kinds: [number, string][] = [[events, "events discarded: their rings were full, or no memory was there"], [packets, "packets lost"], [overwritten, "events overwritten by newer ones"]];
   return kinds.filter(([count]) => count > 0).map(([count, what]) => `${grouped(count)} ${what}`);
 }
 
@@ -63,21 +63,21 @@ export class Header {
     const chips: HTMLElement[] = [];
     if (info.incident) {
       const { incident } = info;
-      chips.push(button(shorten(incidentText(incident), 90), "What was late: go there", () => restore(this.app, ofIncident(incident)), "chip incident"));
+      chips.push(button(shorten(incidentText(incident), 90), "Go to the late interval", () => restore(this.app, ofIncident(incident)), "chip incident"));
     }
     if (events > 0 || packets > 0) {
       const what = events > 0 ? `${grouped(events)} events lost` : `${grouped(packets)} packets lost`;
-      chips.push(this.chip("lost", what, "What was lost", ["It is drawn in red where it happened: click there to see how much.", ...lossLines(info.losses)]));
+      chips.push(this.chip("lost", what, "Discarded events", ["Losses are drawn in red where they happened; click one for its count.", ...lossLines(info.losses)]));
     }
     if (overwritten > 0) {
-      const lines = ["By design: the flight recorder keeps the newest. It is drawn in grey, from the trace’s begin to the channel’s first event.", ...lossLines(info.losses)];
+      const lines = ["By design: a flight recorder keeps the newest events. Overwritten history is drawn in grey, up to the channel’s first event.", ...lossLines(info.losses)];
       chips.push(this.chip("overwritten", `${grouped(overwritten)} overwritten`, "Overwritten history", lines));
     }
-    for (const [word, title, lines] of [["damage", "What could not be read", info.damages ?? []], ["time goes back", "Streams in which time goes back", info.disorders ?? []]] as const) {
+    for (const [word, title, lines] of [["damage", "Unreadable parts", info.damages ?? []], ["time goes back", "Streams whose timestamps go back", info.disorders ?? []]] as const) {
       if (lines.length > 0) chips.push(this.chip("lost", lines.length === 1 ? word : `${word} ×${lines.length}`, title, lines));
     }
     for (const line of [info.error, info.gone]) {
-      if (line) chips.push(this.chip("lost", shorten(brief(line), 90), "What went wrong", [line]));
+      if (line) chips.push(this.chip("lost", shorten(brief(line), 90), "Problem", [line]));
     }
     fill(place, ...chips);
   }
@@ -106,7 +106,7 @@ export class Header {
   private async copy(): Promise<void> {
     try {
       await navigator.clipboard.writeText(location.href);
-      this.app.say("the link to this view is copied");
+      this.app.say("link to this view copied");
     } catch {
       this.app.say(location.href);
     }

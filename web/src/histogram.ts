@@ -13,7 +13,7 @@ export function histogram(app: App, one: Durations): HTMLElement {
   for (const [low, high, count, longest] of bins) {
     const bar = el("button", {
       class: "bar",
-      title: `${duration(low)} – ${duration(high)}: ${grouped(count)}${longest ? "; click: the longest of them" : ""}`,
+      title: `${duration(low)} – ${duration(high)}: ${grouped(count)}${longest ? "; click for the longest one" : ""}`,
       attributes: { type: "button", "aria-label": `${duration(low)} to ${duration(high)}: ${grouped(count)}` },
       data: { count: String(count) },
     });
@@ -25,9 +25,9 @@ export function histogram(app: App, one: Durations): HTMLElement {
     bars.append(bar);
   }
   const [first, last] = [bins[0], bins.at(-1)];
-  const axis = el("div", { class: "axis", title: "Each bar is twice as wide as the one before; heights are square roots" }, el("span", { text: first ? duration(first[0]) : "" }), el("span", { class: "scale", text: "heights are square roots of counts" }), el("span", { text: last ? duration(last[1]) : "" }));
+  const axis = el("div", { class: "axis", title: "Each bar covers twice the range of the one before; heights are square roots" }, el("span", { text: first ? duration(first[0]) : "" }), el("span", { class: "scale", text: "heights are square roots of counts" }), el("span", { text: last ? duration(last[1]) : "" }));
   const longest = one.longest;
-  const title = el("div", { class: "histogram-title" }, el("b", { text: shorten(one.name, 60) }), ` ${grouped(one.count)} times, ${duration(one.p50)} in the middle, longest `);
+  const title = el("div", { class: "histogram-title" }, el("b", { text: shorten(one.name, 60) }), ` ${grouped(one.count)} times, median ${duration(one.p50)}, max `);
   title.append(longest ? link(duration(one.max), "Jump to it", () => app.jump(longest.lane, longest.begin, longest)) : duration(one.max));
   return el("div", { class: "histogram" }, title, bars, axis);
 }

@@ -40,39 +40,39 @@ const ZOOM_A_SECOND = 6;
 const PAN_A_SECOND = 1.1;
 
 const MOVES: readonly Key[] = [
-  { keys: [], shown: "W  S", says: "zoom in, out, at the pointer", group: "Move", does: () => {} },
-  { keys: [], shown: "A  D", says: "earlier, later", group: "Move", does: () => {} },
-  { keys: ["f"], shown: "F", says: "fit: the area, what is chosen, or the whole", group: "Move", does: fit },
-  { keys: ["Home"], shown: "Home", says: "the whole trace", group: "Move", does: ({ app }) => app.view.go(app.view.whole()) },
-  { keys: ["Backspace", "ctrl+z"], shown: "Backspace  Ctrl-Z", says: "take the last movement back", group: "Move", does: ({ app }) => void app.view.undo() },
-  { keys: ["shift+Backspace", "ctrl+y", "ctrl+shift+z"], shown: "Shift-Backspace  Ctrl-Y", says: "make it anew", group: "Move", does: ({ app }) => void app.view.redo() },
-  { keys: [], shown: "wheel", says: "zoom at the pointer; Shift: sideways, Alt: up and down", group: "Move", does: () => {} },
-  { keys: [], shown: "drag", says: "move; a double click zooms to a box", group: "Move", does: () => {} },
-  { keys: ["PageUp"], shown: "PageUp  PageDown", says: "up, down", group: "Move", does: ({ app, timeline }) => scroll(app, -0.8 * timeline.height) },
-  { keys: ["PageDown"], shown: "", says: "", group: "Move", does: ({ app, timeline }) => scroll(app, 0.8 * timeline.height) },
+  { keys: [], shown: "W  S", says: "zoom in, out at the pointer", group: "Navigate", does: () => {} },
+  { keys: [], shown: "A  D", says: "pan to earlier, later", group: "Navigate", does: () => {} },
+  { keys: ["f"], shown: "F", says: "fit the area, the selected slice, or the trace", group: "Navigate", does: fit },
+  { keys: ["Home"], shown: "Home", says: "show the whole trace", group: "Navigate", does: ({ app }) => app.view.go(app.view.whole()) },
+  { keys: ["Backspace", "ctrl+z"], shown: "Backspace  Ctrl-Z", says: "undo the last move", group: "Navigate", does: ({ app }) => void app.view.undo() },
+  { keys: ["shift+Backspace", "ctrl+y", "ctrl+shift+z"], shown: "Shift-Backspace  Ctrl-Y", says: "redo it", group: "Navigate", does: ({ app }) => void app.view.redo() },
+  { keys: [], shown: "wheel", says: "zoom at the pointer; Shift: pan, Alt: scroll", group: "Navigate", does: () => {} },
+  { keys: [], shown: "drag", says: "pan; double-click a slice to zoom to it", group: "Navigate", does: () => {} },
+  { keys: ["PageUp"], shown: "PageUp  PageDown", says: "scroll up, down", group: "Navigate", does: ({ app, timeline }) => scroll(app, -0.8 * timeline.height) },
+  { keys: ["PageDown"], shown: "", says: "", group: "Navigate", does: ({ app, timeline }) => scroll(app, 0.8 * timeline.height) },
 ];
 
 const CHOICES: readonly Key[] = [
-  { keys: ["."], shown: ".  ,", says: "the next, the previous box on the track", group: "Choose", does: (parts) => void step(parts, 1) },
-  { keys: [","], shown: "", says: "", group: "Choose", does: (parts) => void step(parts, -1) },
-  { keys: ["ArrowDown"], shown: "↓  ↑", says: "the lane or heading below, above", group: "Choose", does: (parts) => neighbour(parts, 1) },
-  { keys: ["ArrowUp"], shown: "", says: "", group: "Choose", does: (parts) => neighbour(parts, -1) },
-  { keys: ["ArrowRight"], shown: "→  ←", says: "the same; of a heading: unfold, fold", group: "Choose", does: (parts) => sideways(parts, 1) },
-  { keys: ["ArrowLeft"], shown: "", says: "", group: "Choose", does: (parts) => sideways(parts, -1) },
-  { keys: ["Enter"], shown: "Enter", says: "zoom to what is chosen; fold or unfold a heading", group: "Choose", does: enter },
-  { keys: [], shown: "Shift-drag", says: "measure an area; along the ruler: of all tracks", group: "Choose", does: () => {} },
-  { keys: ["shift+ArrowRight"], shown: "Shift-→  Shift-←", says: "measure from the box to its neighbours", group: "Choose", does: (parts) => void extend(parts, 1) },
-  { keys: ["shift+ArrowLeft"], shown: "", says: "", group: "Choose", does: (parts) => void extend(parts, -1) },
-  { keys: ["shift+ArrowDown"], shown: "Shift-↓  Shift-↑", says: "and the tracks below, above", group: "Choose", does: (parts) => widen(parts, 1) },
-  { keys: ["shift+ArrowUp"], shown: "", says: "", group: "Choose", does: (parts) => widen(parts, -1) },
-  { keys: ["e"], shown: "E", says: "measure what is on the screen", group: "Choose", does: ({ selection }) => selection.selectScreen() },
-  { keys: ["g"], shown: "G", says: "to who preempted it, or woke it", group: "Choose", does: follow },
-  { keys: ["Escape"], shown: "Esc", says: "choose nothing", group: "Choose", does: clear },
+  { keys: ["."], shown: ".  ,", says: "next, previous slice on the track", group: "Select", does: (parts) => void step(parts, 1) },
+  { keys: [","], shown: "", says: "", group: "Select", does: (parts) => void step(parts, -1) },
+  { keys: ["ArrowDown"], shown: "↓  ↑", says: "lane or heading below, above", group: "Select", does: (parts) => neighbour(parts, 1) },
+  { keys: ["ArrowUp"], shown: "", says: "", group: "Select", does: (parts) => neighbour(parts, -1) },
+  { keys: ["ArrowRight"], shown: "→  ←", says: "the same; on a heading: expand, collapse", group: "Select", does: (parts) => sideways(parts, 1) },
+  { keys: ["ArrowLeft"], shown: "", says: "", group: "Select", does: (parts) => sideways(parts, -1) },
+  { keys: ["Enter"], shown: "Enter", says: "zoom to the selection; expand or collapse a heading", group: "Select", does: enter },
+  { keys: [], shown: "Shift-drag", says: "measure an area; along the ruler: all tracks", group: "Select", does: () => {} },
+  { keys: ["shift+ArrowRight"], shown: "Shift-→  Shift-←", says: "extend the area to the next, previous slice", group: "Select", does: (parts) => void extend(parts, 1) },
+  { keys: ["shift+ArrowLeft"], shown: "", says: "", group: "Select", does: (parts) => void extend(parts, -1) },
+  { keys: ["shift+ArrowDown"], shown: "Shift-↓  Shift-↑", says: "extend it to the track below, above", group: "Select", does: (parts) => widen(parts, 1) },
+  { keys: ["shift+ArrowUp"], shown: "", says: "", group: "Select", does: (parts) => widen(parts, -1) },
+  { keys: ["e"], shown: "E", says: "measure the visible area", group: "Select", does: ({ selection }) => selection.selectScreen() },
+  { keys: ["g"], shown: "G", says: "go to the thread that preempted it or woke it", group: "Select", does: follow },
+  { keys: ["Escape"], shown: "Esc", says: "clear the selection", group: "Select", does: clear },
 ];
 
 const FINDS: readonly Key[] = [
-  { keys: ["/"], shown: "/", says: "search names and values, or a filter", group: "Find", does: ({ search }) => search.focus() },
-  { keys: ["n"], shown: "N  Shift-N", says: "the next, the previous hit", group: "Find", does: ({ search }) => void search.go(1) },
+  { keys: ["/"], shown: "/", says: "search names and values, or by filter", group: "Find", does: ({ search }) => search.focus() },
+  { keys: ["n"], shown: "N  Shift-N", says: "next, previous hit", group: "Find", does: ({ search }) => void search.go(1) },
   { keys: ["shift+N"], shown: "", says: "", group: "Find", does: ({ search }) => void search.go(-1) },
   { keys: ["t"], shown: "T", says: "find a track", group: "Find", does: ({ finder }) => finder.open() },
   { keys: ["p"], shown: "P", says: "pin the track to the top", group: "Find", does: pin },
@@ -84,15 +84,15 @@ const SHOWS: readonly Key[] = [
     keys: [String(at + 1)], shown: at === 0 ? "1 … 5" : "", says: at === 0 ? "detail, selection, events, flame graph, notes" : "", group: "Show",
     does: ({ app }) => app.openTab(tab),
   })),
-  { keys: ["b"], shown: "B", says: "fold the panel away", group: "Show", does: ({ panel }) => panel.toggle() },
-  { keys: ["ctrl+arrowup"], shown: "Ctrl-↑  Ctrl-↓", says: "make the panel higher, lower", group: "Show", does: ({ panel }) => panel.grow(1) },
+  { keys: ["b"], shown: "B", says: "show or hide the panel", group: "Show", does: ({ panel }) => panel.toggle() },
+  { keys: ["ctrl+arrowup"], shown: "Ctrl-↑  Ctrl-↓", says: "make the panel taller, shorter", group: "Show", does: ({ panel }) => panel.grow(1) },
   { keys: ["ctrl+arrowdown"], shown: "", says: "", group: "Show", does: ({ panel }) => panel.grow(-1) },
-  { keys: ["r"], shown: "R", says: "arrows of wake-ups, on and off", group: "Show", does: arrows },
-  { keys: ["c"], shown: "C", says: "clock: from begin, wall clock, UTC", group: "Show", does: ({ ruler }) => ruler.next() },
-  { keys: ["l"], shown: "L", says: "what the colours mean", group: "Show", does: ({ legend }) => legend() },
-  { keys: ["shift+T"], shown: "Shift-T", says: "light or dark", group: "Show", does: ({ theme }) => theme() },
-  { keys: ["i"], shown: "I", says: "save the picture", group: "Show", does: ({ app }) => void savePicture(app) },
-  { keys: ["?", "shift+?"], shown: "?", says: "these keys", group: "Show", does: () => showHelp() },
+  { keys: ["r"], shown: "R", says: "show or hide wakeup arrows", group: "Show", does: arrows },
+  { keys: ["c"], shown: "C", says: "clock: trace time, wall clock, UTC", group: "Show", does: ({ ruler }) => ruler.next() },
+  { keys: ["l"], shown: "L", says: "legend", group: "Show", does: ({ legend }) => legend() },
+  { keys: ["shift+T"], shown: "Shift-T", says: "light or dark theme", group: "Show", does: ({ theme }) => theme() },
+  { keys: ["i"], shown: "I", says: "save a picture", group: "Show", does: ({ app }) => void savePicture(app) },
+  { keys: ["?", "shift+?"], shown: "?", says: "this help", group: "Show", does: () => showHelp() },
 ];
 
 const KEYS: readonly Key[] = [...MOVES, ...CHOICES, ...FINDS, ...SHOWS];
@@ -187,7 +187,7 @@ function sideways(parts: Parts, dir: 1 | -1): void {
 async function extend({ app }: Parts, dir: 1 | -1): Promise<void> {
   const { selected } = app;
   if (selected === null) {
-    app.say("choose a box first, by . or a click: the area begins with it");
+    app.say("select a slice first (. or click): the area starts with it");
     return;
   }
   const track = app.tracks.laneTrack.get(selected.lane);
@@ -214,7 +214,7 @@ async function extend({ app }: Parts, dir: 1 | -1): Promise<void> {
 function widen({ app }: Parts, by: 1 | -1): void {
   const { area, tracks } = app;
   if (area === null || area.all) {
-    app.say("begin an area first, by Shift-→");
+    app.say("start an area first with Shift-→");
     return;
   }
   const { rows } = tracks;
@@ -240,7 +240,7 @@ function enter({ app }: Parts): void {
 function follow({ app }: Parts): void {
   const detail = app.selected?.detail ?? null;
   if (detail === null) return;
-  const ready = detail.style === Style.readyPreempted || detail.style === Style.readyWoken;
+  const ready = detail.style === Style.runnablePreempted || detail.style === Style.runnable;
   const other = (ready ? detail.culprit : detail.waker) ?? detail.waker ?? detail.culprit;
   if (other?.lane !== undefined && other.lane >= 0) app.jump(other.lane, other.time ?? detail.begin);
 }
@@ -261,7 +261,7 @@ function pin({ app }: Parts): void {
 
 function arrows({ app }: Parts): void {
   app.arrows = !app.arrows;
-  app.say(app.arrows ? "arrows of wake-ups are drawn" : "arrows of wake-ups are hidden");
+  app.say(app.arrows ? "wakeup arrows shown" : "wakeup arrows hidden");
 }
 
 function showHelp(): void {

@@ -7,13 +7,13 @@ import { hasNameColour, markColour } from "./strips";
 import { Style } from "./wire";
 
 const GROUPS: readonly [string, readonly number[]][] = [
-  ["Threads", [Style.running, Style.readyWoken, Style.readyPreempted, Style.blocked, Style.blockedHard, Style.stopped, Style.fresh, Style.unknown]],
+  ["Threads", [Style.running, Style.runnable, Style.runnablePreempted, Style.sleeping, Style.uninterruptible, Style.stopped, Style.created, Style.unknown]],
   ["CPUs", [Style.interrupt, Style.softirq, Style.idle]],
-  ["Below threads", [Style.syscall, Style.span, Style.function, Style.job, Style.jobLate, Style.mark]],
+  ["Thread activity", [Style.syscall, Style.span, Style.function, Style.job, Style.lateJob, Style.mark]],
   ["Counters and channels", [Style.counter, Style.density, Style.lost, Style.overwritten]],
 ];
 
-const LOW: readonly number[] = [Style.blocked, Style.blockedHard, Style.stopped, Style.fresh, Style.unknown];
+const LOW: readonly number[] = [Style.sleeping, Style.uninterruptible, Style.stopped, Style.created, Style.unknown];
 const HATCHED: readonly number[] = [Style.lost, Style.overwritten, Style.unknown];
 
 /** Packed colours as CSS has them. */
@@ -47,9 +47,9 @@ export function patch(app: App, style: number, name?: number): HTMLElement {
     inner.style.backgroundColor = "";
     inner.style.borderBottomColor = "transparent";
     inner.style.backgroundImage = `repeating-linear-gradient(135deg, ${colour} 0 2px, transparent 2px 5px)`;
-  } else if (style === Style.readyPreempted) {
+  } else if (style === Style.runnablePreempted) {
     inner.style.backgroundImage = `repeating-linear-gradient(135deg, ${palette.stripes}80 0 1.3px, transparent 1.3px 4px)`;
-  } else if (style === Style.jobLate) {
+  } else if (style === Style.lateJob) {
     inner.style.backgroundImage = `conic-gradient(from 135deg at 50% 4px, transparent 0 0), conic-gradient(from -45deg at 50% 4px, ${palette.ground} 90deg, transparent 0)`;
     inner.style.backgroundSize = "6px 100%";
   }
@@ -68,19 +68,19 @@ function named(app: App): HTMLElement {
     part.style.borderBottomColor = css(app.palette.nameEdges[at] ?? 0);
     swatch.append(part);
   }
-  return line(swatch, "a thread runs", "one colour for each name");
+  return line(swatch, "running thread", "one colour per name");
 }
 
 function sampled(app: App): HTMLElement {
   const swatch = patch(app, Style.running);
   swatch.classList.add("sampled");
-  return line(swatch, "sampled", "its beginning was seen, not the rest");
+  return line(swatch, "sampled", "only its beginning was read so far");
 }
 
 function several(app: App): HTMLElement {
   const swatch = patch(app, Style.running);
-  swatch.classList.add("paler");
-  return line(swatch, "paler", "several within a pixel: zoom in");
+  swatch.classList.add("faded");
+  return line(swatch, "faded", "merged slices, narrower than a pixel: zoom in");
 }
 
 /** What stands over the boxes. */
@@ -92,11 +92,11 @@ function marks(app: App): HTMLElement[] {
     return swatch;
   };
   return [
-    line(made("arrow", { color: palette.arrow }), "arrow", "from who woke it, or the last step of its flow"),
-    line(made("framed", { borderColor: palette.accent, borderWidth: "2px" }), "framed", "what is chosen; thin: what the pointer is on"),
-    line(made("upright", { borderColor: palette.accent }), "upright line", "a hit of the search, a row of the table; with a flag: a note"),
-    line(made("area", { backgroundColor: palette.accent }), "tinted", "the area that is measured"),
-    line(made("current", { borderColor: palette.accent }), "bar at a name", "the track that keys act on"),
+    line(made("arrow", { color: palette.arrow }), "arrow", "wakeup, from waker to woken thread; or the next step of a flow"),
+    line(made("framed", { borderColor: palette.accent, borderWidth: "2px" }), "framed", "selected slice; thin: slice under the pointer"),
+    line(made("upright", { borderColor: palette.accent }), "upright line", "search hit or table row; with a flag: a note"),
+    line(made("area", { backgroundColor: palette.accent }), "tinted", "measured area"),
+    line(made("current", { borderColor: palette.accent }), "bar at a name", "current track, on which keys act"),
   ];
 }
 
@@ -113,6 +113,6 @@ export function legend(app: App, brief = false): HTMLElement {
     if (title === "CPUs") list.append(several(app), sampled(app));
     root.append(el("section", {}, el("h3", { text: title }), list));
   }
-  root.append(el("section", {}, el("h3", { text: "Over them" }), el("ul", {}, ...marks(app))));
+  root.append(el("section", {}, el("h3", { text: "Marks" }), el("ul", {}, ...marks(app))));
   return root;
 }

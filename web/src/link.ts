@@ -251,7 +251,7 @@ async function shift(app: App, state: LinkState): Promise<void> {
     const { offsets: _, ...rest } = state;
     restore(app, rest);
   } catch (failure) {
-    app.say(`not shifted as the link has it: ${reason(failure)}`);
+    app.say(`can't shift traces as the link says: ${reason(failure)}`);
   }
 }
 

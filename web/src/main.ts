@@ -151,7 +151,7 @@ class Page {
   private tellMissing(): void {
     const { app } = this;
     const { error } = app.tiles;
-    const line = error === "" ? "" : `not all is drawn, and asked for again each second: ${error}`;
+    const line = error === "" ? "" : `some parts are not drawn; retrying every second: ${error}`;
     if (line === this.missing) return;
     if (line !== "" || app.message === this.missing) app.say(line);
     this.missing = line;
@@ -223,7 +223,7 @@ class Page {
 
   /** Asks what is open; its tracks. The page's HTML has the browser ask for both while it reads this script. */
   private async open(): Promise<WireTrack[]> {
-    const words = "finding the trace's packets: of a large one that is not in memory, that takes as long as its disk does";
+    const words = "looking for the trace's packets; a large trace that is not cached takes as long as its disk";
     const late = window.setTimeout(() => this.app.say(words), LONG);
     const [info, { tracks, generation, progress = 0 }] = await Promise.all([api.trace(), api.tracks()]);
     window.clearTimeout(late);

@@ -38,7 +38,7 @@ export class Notes implements Page {
     if (this.root.hidden) return;
     const { app } = this;
     const add = button("Add a note here", "M", () => this.add());
-    const words = el("p", { class: "lead" }, `${placeOf(app.info)} `, el("kbd", { text: "M" }), " marks the area, what is chosen, or the pointer's moment. ");
+    const words = el("p", { class: "lead" }, `${placeOf(app.info)} `, el("kbd", { text: "M" }), " adds a note at the area, the selected slice, or the pointer. ");
     words.append(add);
     const table = el("table", { class: "list notes" });
     for (const note of app.notes) table.append(this.row(note));
@@ -75,5 +75,5 @@ export class Notes implements Page {
 
 /** Where notes are kept: with one trace, beside it, unless nothing can be written there. */
 function placeOf(info: TraceInfo): string {
-  return info.kept ? `Notes are kept in ${info.kept}.` : "There is no place where notes could be kept.";
+  return info.kept ? `Notes are saved in ${info.kept}.` : "Notes can't be saved: no folder is writable.";
 }

@@ -93,7 +93,7 @@ export class Offsets {
       input.value = String(offset / 1e6);
       input.removeAttribute("aria-invalid");
     };
-    const lane = el("div", { class: "offset-lane", title: "Drag to shift; or type by how much", attributes: { "aria-hidden": "true" } }, bar);
+    const lane = el("div", { class: "offset-lane", title: "Drag to shift, or type the offset", attributes: { "aria-hidden": "true" } }, bar);
     bar.addEventListener("pointerdown", (event) => {
       bar.setPointerCapture(event.pointerId);
       const from = event.clientX;
@@ -139,7 +139,7 @@ export class Offsets {
       this.tell("");
       this.app.shifted();
     } catch (failure) {
-      this.tell(`not shifted: ${reason(failure)}`);
+      this.tell(`can't shift: ${reason(failure)}`);
     }
     if (this.dialog.open) this.update();
   }

@@ -227,7 +227,7 @@ export class Overlay {
 
 /** What is said instead of arrows. */
 export function tooMany(count: number, hasMore: boolean): string {
-  return `${grouped(count)}${hasMore ? " and more" : ""} arrows are too many to draw: zoom in, or choose a box`;
+  return `${grouped(count)}${hasMore ? " and more" : ""} arrows, too many to draw: zoom in, or select a slice`;
 }
 
 /** Lines over all of a picture, as far as it isn't clipped. */

@@ -153,7 +153,7 @@ export class Painter {
       const low = slot.lane.kind === "thread" && style === Style.unknown;
       const top = low ? Math.round(slot.height * UPPER_SHARE) : 0;
       // Teeth are those of the upper edge.
-      const height = style === Style.jobLate ? Math.min(TEETH, slot.height / 2) : slot.height - top;
+      const height = style === Style.lateJob ? Math.min(TEETH, slot.height / 2) : slot.height - top;
       drawing.save();
       drawing.translate(0, y);
       drawing.fillStyle = this.hatch(drawing, scene.palette, style);
@@ -196,11 +196,11 @@ export class Painter {
     const known = this.hatches.get(name);
     if (known !== undefined && known !== null) return known;
     const colour = palette.states[style] ?? palette.lost;
-    const tile = new OffscreenCanvas(6, style === Style.jobLate ? TEETH : 6);
+    const tile = new OffscreenCanvas(6, style === Style.lateJob ? TEETH : 6);
     const stripes = tile.getContext("2d");
     if (stripes === null) return colour;
-    if (style === Style.jobLate) teeth(stripes, palette.ground);
-    else if (style === Style.readyPreempted) diagonal(stripes, palette.stripes, 1.3, 0.5);
+    if (style === Style.lateJob) teeth(stripes, palette.ground);
+    else if (style === Style.runnablePreempted) diagonal(stripes, palette.stripes, 1.3, 0.5);
     else {
       stripes.fillStyle = style === Style.lost ? `${colour}55` : `${palette.ground}aa`;
       stripes.fillRect(0, 0, 6, 6);

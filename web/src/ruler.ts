@@ -7,7 +7,7 @@ import { CLOCKS, day, digitsFor, duration, moment, rulerFor, type Clock, type Ru
 import type { Timeline } from "./timeline";
 
 const HEIGHT = 28;
-const NAMES: Record<Clock, string> = { relative: "from begin", local: "wall clock", utc: "UTC" };
+const NAMES: Record<Clock, string> = { relative: "trace time", local: "wall clock", utc: "UTC" };
 
 export class RulerBar {
   private readonly canvas = byId<HTMLCanvasElement>("ruler");

@@ -98,10 +98,10 @@ export class Search {
 
   /** Whether there is another hit depends on where was looked from. */
   private none(dir: 1 | -1): string {
-    if (this.hit !== null) return dir === 1 ? "no more" : "none before";
+    if (this.hit !== null) return dir === 1 ? "no later hit" : "no earlier hit";
     const { view, info } = this.app;
-    if (dir === 1) return view.begin <= info.begin ? "found nowhere" : "none from here on";
-    return view.end >= info.end ? "found nowhere" : "none up to here";
+    if (dir === 1) return view.begin <= info.begin ? "no hit" : "no hit from here on";
+    return view.end >= info.end ? "no hit" : "no hit up to here";
   }
 
   private show(hit: Hit, dir: 1 | -1): void {

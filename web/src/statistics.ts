@@ -67,7 +67,7 @@ export class Selection implements Page {
   }
 
   private empty(): void {
-    const whole = button("Measure what is on the screen", "An area of all tracks", () => this.selectScreen());
+    const whole = button("Measure the visible area", "All tracks on the screen", () => this.selectScreen());
     const words = el("p", { class: "lead" }, "Drag with ", el("kbd", { text: "Shift" }), " over the timeline, or along the ruler, to measure an area: times by state, percentiles, counts. ");
     fill(this.root, words, whole);
   }
@@ -118,13 +118,13 @@ export class Selection implements Page {
   private async count(area: Area, request: AbortController): Promise<void> {
     for (;;) {
       const answer = await api.counts(stretchOf(area), request.signal).catch((error: unknown) => {
-        if (!wasAborted(error)) this.app.say(`events are not counted: ${reason(error)}`);
+        if (!wasAborted(error)) this.app.say(`events not counted: ${reason(error)}`);
         return null;
       });
       if (answer === null || request !== this.request || this.found === null) return;
       const { events, continue: more, scanned } = answer;
       this.found.events = events;
-      const share = more === true ? `, ${Math.floor((scanned ?? 0) * 100)} % are counted` : "";
+      const share = more === true ? `, ${Math.floor((scanned ?? 0) * 100)} % counted so far` : "";
       const old = this.root.querySelector(".events-card");
       const now = this.events(this.found, share);
       if (now !== null && old !== null) old.replaceWith(now);
@@ -148,7 +148,7 @@ export class Selection implements Page {
       this.found = { ...found, events: found.events ?? this.found?.events ?? null };
       for (const table of this.tables) table.redraw();
     } catch (error) {
-      if (!wasAborted(error)) this.app.say(`not all rows are there: ${reason(error)}`);
+      if (!wasAborted(error)) this.app.say(`some rows are missing: ${reason(error)}`);
     }
   }
 
@@ -181,12 +181,12 @@ export class Selection implements Page {
     const lost = found.losses?.events ?? 0;
     if (lost > 0) head.append(el("span", { class: "bad", text: `${grouped(lost)} events lost here` }));
     const unread = unreadOf("it", [area.begin, area.end], found.known);
-    if (unread !== "") head.append(el("span", { class: "bad unread", text: `${unread}; it is measured again when all is` }));
+    if (unread !== "") head.append(el("span", { class: "bad unread", text: `${unread}; measured again once all is read` }));
     if (found.partial === true) head.append(...merged(app, area, found));
     const tools = el("span", { class: "tools" });
     tools.append(
-      button("Zoom to it", "F", () => app.view.fit(area.begin, area.end)),
-      button("Flame graph", "Spans inside, by stack", () => app.setTab("flame")),
+      button("Zoom to area", "F", () => app.view.fit(area.begin, area.end)),
+      button("Flame graph", "Spans in the area, by stack", () => app.setTab("flame")),
       ...exportButtons(app, area),
       button("Clear", "Esc", () => app.setArea(null)),
     );
@@ -198,7 +198,7 @@ export class Selection implements Page {
     const waits = (found.waits ?? []).slice(0, 20);
     if (waits.length === 0) return null;
     const table = el("table", { class: "list" });
-    table.append(headings(["", "thread", "waited", "why"], ["waited"]));
+    table.append(headings(["", "thread", "waited", "reason"], ["waited"]));
     for (const wait of waits) {
       const go = (): void => this.app.jump(wait.lane, wait.begin, wait);
       const name = link(`${shorten(wait.name, 40)} ${wait.tid}`, "Show it", go);
@@ -212,7 +212,7 @@ export class Selection implements Page {
   private threads(found: Statistics): HTMLElement | null {
     if (found.threads.length === 0) return null;
     const count = found.counts?.threads ?? found.threads.length;
-    const columns = [{ title: "thread" }, { title: "time by state", width: SHARES }, ...["running", "ready", "preempted", "asleep", "I/O"].map((title) => ({ title, width: TIME }))];
+    const columns = [{ title: "thread" }, { title: "time by state", width: SHARES }, ...["running", "runnable", "preempted", "sleeping", "uninterr."].map((title) => ({ title, width: TIME }))];
     const rows = this.list(columns, count, (now) => now.threads, (thread) => {
       const name = link(`${shorten(thread.name, 40)} ${thread.tid}`, "Go to its track", () => this.app.reveal(thread.track));
       const times = [thread.running, thread.ready, thread.preempted, thread.blocked, thread.io];
@@ -224,10 +224,10 @@ export class Selection implements Page {
   private bar(thread: ThreadTimes): HTMLElement {
     const parts: [number, number][] = [
       [Style.running, thread.running],
-      [Style.readyPreempted, thread.preempted],
-      [Style.readyWoken, thread.ready],
-      [Style.blocked, thread.blocked],
-      [Style.blockedHard, thread.io],
+      [Style.runnablePreempted, thread.preempted],
+      [Style.runnable, thread.ready],
+      [Style.sleeping, thread.blocked],
+      [Style.uninterruptible, thread.io],
       [Style.stopped, thread.stopped],
       [Style.unknown, thread.unknown],
     ];
@@ -242,7 +242,7 @@ export class Selection implements Page {
       bar.append(part);
     }
     if (mixed > 0) {
-      const part = el("i", { title: `too short to be told apart: ${duration(mixed)}, ${percent(mixed, whole)}` });
+      const part = el("i", { title: `merged (too short to measure): ${duration(mixed)}, ${percent(mixed, whole)}` });
       part.style.width = `${(mixed / whole) * 100}%`;
       bar.append(part);
     }
@@ -277,11 +277,11 @@ export class Selection implements Page {
       fill(place, shown(one));
     };
     const shown = (one: Durations): HTMLElement => (mergedIn(one) > 0 ? countOf(one) : histogram(this.app, one));
-    const columns = [{ title: "name" }, { title: "count", width: COUNT }, ...["p50", "p99", "longest", "total"].map((heading) => ({ title: heading, width: TIME }))];
+    const columns = [{ title: "name" }, { title: "count", width: COUNT }, ...["p50", "p99", "max", "total"].map((heading) => ({ title: heading, width: TIME }))];
     const rows = this.list(columns, count ?? all.length, of, (one) => {
       const name = link(shorten(one.name, 60), "Histogram of its durations", () => choose(one));
       const longest = one.longest;
-      const most = longest ? link(duration(one.max), "Jump to the longest", () => this.app.jump(longest.lane, longest.begin, longest)) : known(one.max);
+      const most = longest ? link(duration(one.max), "Jump to the longest one", () => this.app.jump(longest.lane, longest.begin, longest)) : known(one.max);
       const count = mergedIn(one) > 0 ? `≈ ${grouped(one.count)}` : grouped(one.count);
       return [el("td", {}, name), number(count), number(known(one.p50)), number(known(one.p99)), el("td", { class: "number" }, most), number(known(one.total))];
     });
@@ -307,7 +307,7 @@ export class Selection implements Page {
 export function unreadOf(what: string, [begin, end]: readonly [number, number], known: number | undefined): string {
   if (known === undefined || known >= end) return "";
   const share = Math.floor((Math.max(0, known - begin) / Math.max(1, end - begin)) * 100);
-  return share === 0 ? `nothing of ${what} is read so far` : `only the first ${share} % of ${what} are read so far`;
+  return share === 0 ? `none of ${what} is read so far` : `only the first ${share} % of ${what} is read so far`;
 }
 
 /** What the server adds to the answer of an area that has more boxes than it reads one by one. */
@@ -321,8 +321,8 @@ interface Merged {
 /** Says what isn't measured of a large area, and leads to a part of it of which all is. */
 function merged(app: App, area: Area, found: Statistics & Merged): HTMLElement[] {
   const narrow = duration(found.narrow ?? 0);
-  const text = `a large area: what takes ${narrow} or longer was measured, of what is shorter there are counts but no times`;
-  const title = "What is shorter was merged, and is counted under the name that has most of each cell";
+  const text = `a large area: slices of ${narrow} or longer were measured; shorter ones are only counted`;
+  const title = "Shorter slices were merged; each group counts for its most frequent name";
   const words = el("span", { class: "bad", text, title });
   // A bit less, since it is an estimate.
   const exact = Math.floor((found.exact ?? 0) * 0.8);
@@ -332,7 +332,7 @@ function merged(app: App, area: Area, found: Statistics & Merged): HTMLElement[]
     app.view.fit(begin, begin + exact);
     app.setArea({ ...area, begin, end: begin + exact });
   };
-  return [words, button(`Measure ${duration(exact)} of it`, "The part in its middle of which all is measured", go)];
+  return [words, button(`Measure ${duration(exact)} of it`, "The middle part, small enough to be measured completely", go)];
 }
 
 /** How many of a name were merged: of these, no times are known. */
@@ -357,7 +357,7 @@ function atLeast(time: number, mixed: number): string {
 
 /** What stands in place of a histogram where there is none. */
 function countOf(one: Durations): HTMLElement {
-  const text = ` about ${grouped(one.count)} times; how long each took is measured in a smaller area`;
+  const text = ` about ${grouped(one.count)} times; select a smaller area to measure durations`;
   return el("div", { class: "histogram" }, el("div", { class: "histogram-title" }, el("b", { text: shorten(one.name, 60) }), text));
 }
 
@@ -377,11 +377,11 @@ function sorted(found: Statistics): Statistics {
 
 const STATE_NAMES: Record<number, string> = {
   [Style.running]: "running",
-  [Style.readyPreempted]: "preempted",
-  [Style.readyWoken]: "ready",
-  [Style.blocked]: "asleep, or waiting for a lock:",
-  [Style.blockedHard]: "blocked on I/O",
-  [Style.stopped]: "stopped, or not begun:",
+  [Style.runnablePreempted]: "runnable (preempted)",
+  [Style.runnable]: "runnable",
+  [Style.sleeping]: "sleeping",
+  [Style.uninterruptible]: "uninterruptible sleep",
+  [Style.stopped]: "stopped or new",
   [Style.unknown]: "unknown",
 };
 

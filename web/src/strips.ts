@@ -22,7 +22,7 @@ function table(...styles: number[]): Uint8Array {
 }
 
 /** States that are drawn low: the thread does nothing there. */
-const LOW = table(Style.blocked, Style.blockedHard, Style.stopped, Style.fresh, Style.unknown);
+const LOW = table(Style.sleeping, Style.uninterruptible, Style.stopped, Style.created, Style.unknown);
 const NAMED = table(Style.span, Style.function);
 /** On lanes that are no thread's, what runs has its name's colour, too. */
 const NAMED_RUNNING = table(Style.span, Style.function, Style.running);
@@ -38,7 +38,7 @@ export function markColour(palette: Palette, name: Packed): Packed {
 
 const HATCHED = table(Style.lost, Style.overwritten, Style.unknown);
 /** Stripes and teeth tell these without their colour, and don't keep them from having names. */
-const MARKED = table(Style.readyPreempted, Style.jobLate);
+const MARKED = table(Style.runnablePreempted, Style.lateJob);
 /** Boxes narrower than this in pixels get none. */
 const MARKED_FROM = 4;
 /** Of these, more is to be drawn than a colour, be they narrow. */
@@ -47,7 +47,7 @@ const ODD = table(Style.lost, Style.overwritten, Style.unknown, Style.mark);
 const LEAST = new Float64Array(256).fill(0.45);
 for (const style of [Style.span, Style.function, Style.job]) LEAST[style] = 0.55;
 for (const style of [Style.interrupt, Style.softirq]) LEAST[style] = 0.75;
-for (const style of [Style.readyPreempted, Style.jobLate]) LEAST[style] = 0.75;
+for (const style of [Style.runnablePreempted, Style.lateJob]) LEAST[style] = 0.75;
 LEAST[Style.lost] = 1;
 /** Boxes narrower than this in pixels get no label. */
 const LABEL_FROM = 26;
@@ -242,7 +242,7 @@ class LanePainter {
     const least = Math.max(width, isMissing ? 3 * this.ratio : 0);
     const touches = last !== undefined && last.style === style && x <= last.x + last.width + 1;
     // Stripes go on from box to box: two late jobs side by side have their own.
-    if (touches && style !== Style.jobLate) last.width = x + least - last.x;
+    if (touches && style !== Style.lateJob) last.width = x + least - last.x;
     else if (least >= 2) this.decor.hatches.push({ x, width: least, style });
   }
 

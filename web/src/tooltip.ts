@@ -40,9 +40,9 @@ export class Tooltip {
       const title = el("b", {}, patchOf(this.app, lane, box.style, box.label), el("span", { class: "name", text: shorten(name, 90) }));
       const length = box.end > box.begin ? duration(box.end - box.begin) : "";
       let several = [word === name ? "" : word, length].filter(Boolean).join(", ");
-      if (box.count > 1) several = `${grouped(box.count)} in ${length}: zoom in to tell them apart`;
-      if (box.count === 0 && box.style === Style.unknown) several = "it began before what was read so far";
-      else if (box.count === 0) several = `most of the time at the beginning of these ${length}; the rest is not read yet: zoom in to read it now`;
+      if (box.count > 1) several = `${grouped(box.count)} slices in ${length}: zoom in to separate them`;
+      if (box.count === 0 && box.style === Style.unknown) several = "it began before the part that is read so far";
+      else if (box.count === 0) several = `state at the start of these ${length}; the rest is not read yet: zoom in to read it now`;
       fill(this.root, title, el("span", { text: several }), el("small", { text: moment(this.app.clockBase, this.app.clock, box.begin) }));
     }
   }
@@ -60,10 +60,10 @@ export class Tooltip {
     let style: number = Style.counter;
     if (reading.shape === "points") {
       lines.push(valueText(reading.value, [min, max], track?.unit ?? ""));
-      if (reading.most > reading.least) lines.push(`in this pixel ${quantity(reading.least, max - min)} … ${quantity(reading.most, max - min)}`);
+      if (reading.most > reading.least) lines.push(`within this pixel ${quantity(reading.least, max - min)} … ${quantity(reading.most, max - min)}`);
     } else {
       style = reading.lost > 0 ? Style.lost : reading.overwritten > 0 ? Style.overwritten : Style.density;
-      lines.push(amountsText(reading), `in ${duration(reading.end - reading.begin)}${style === Style.density ? "" : "; click for all of it"}`);
+      lines.push(amountsText(reading), `in ${duration(reading.end - reading.begin)}${style === Style.density ? "" : "; click for details"}`);
     }
     const title = el("b", {}, patch(this.app, style), el("span", { class: "name", text: shorten(track?.name ?? "", 90) }));
     const texts = lines.map((text) => el("span", { text }));

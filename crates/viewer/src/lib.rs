@@ -17,7 +17,7 @@ pub mod index;
 mod owner;
 mod page;
 mod recording;
-pub mod style;
+pub mod slice_kind;
 mod view;
 pub mod way;
 

@@ -163,7 +163,7 @@ describe("the timeline in the hand", () => {
 
   it("tells the time from the begin, by the wall clock, and in UTC", async () => {
     const clock = page.locator("#clock");
-    expect(await clock.textContent()).toBe("from begin");
+    expect(await clock.textContent()).toBe("trace time");
     await page.keyboard.press("c");
     await page.waitForFunction(() => document.getElementById("clock")?.textContent === "wall clock");
     const box = await boxOf(page, "cpu", [RUNNING]);
@@ -178,7 +178,7 @@ describe("the timeline in the hand", () => {
     expect(await page.textContent("#place")).toContain("2016-03-04");
     expect(new URLSearchParams(await page.evaluate(() => new Promise<string>((done) => setTimeout(() => done(location.hash.slice(1)), 500)))).get("c")).toBe("utc");
     await page.keyboard.press("c");
-    await page.waitForFunction(() => document.getElementById("clock")?.textContent === "from begin");
+    await page.waitForFunction(() => document.getElementById("clock")?.textContent === "trace time");
   });
 
   it("took all of this without an error", () => expect(made.errors).toEqual([]));

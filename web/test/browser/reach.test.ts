@@ -102,7 +102,7 @@ describe("what can be read and reached", () => {
     await detail.waitFor();
     expect(await detail.locator("h2").textContent()).toBe("no interrupt");
     expect(await detail.locator("h2 .swatch").count()).toBe(0);
-    expect(await page.textContent("#announce")).toBe("no interrupt: None was recorded at this moment on this CPU.");
+    expect(await page.textContent("#announce")).toBe("no interrupt: None was recorded on this CPU at this time.");
   });
 
   it("a name has the colour of its box beside it, in the theme that is chosen", async () => {
@@ -348,7 +348,7 @@ describe("what can be read and reached", () => {
 
   it("notes say where they are kept", async () => {
     await page.keyboard.press("5");
-    expect(await page.textContent("#page-notes .lead")).toContain("Notes are kept in /traces/.tompion-view.");
+    expect(await page.textContent("#page-notes .lead")).toContain("Notes are saved in /traces/.tompion-view.");
   });
 
   it("what is wrong with a trace doesn't push anything out, and is told in full by Enter", async () => {

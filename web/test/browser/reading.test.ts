@@ -63,7 +63,7 @@ describe("the page on a trace that is being read", () => {
     });
     await page.evaluate(() => window.tompion!.app.setArea({ begin: 0, end: 400e6, all: true, tracks: [] }));
     await page.waitForSelector('#page-selection[data-ready="true"] .unread');
-    expect(await page.textContent("#page-selection .unread")).toContain("only the first 40 % of it are read so far");
+    expect(await page.textContent("#page-selection .unread")).toContain("only the first 40 % of it is read so far");
     expect(await page.textContent("#page-selection")).toContain("Events: 7");
     isWhole = true;
     await page.waitForFunction(() => document.querySelector("#page-selection")?.textContent?.includes("Events: 42"));
@@ -81,7 +81,7 @@ describe("the page on a trace that is being read", () => {
     });
     await page.click("#tab-flame");
     await page.waitForSelector('#page-flame[data-ready="true"] canvas');
-    expect(await page.textContent("#page-flame .flame-head")).toContain("only the first 10 % of what the screen shows are read so far");
+    expect(await page.textContent("#page-flame .flame-head")).toContain("only the first 10 % of the visible area is read so far");
     const before = progress;
     // The graph is asked for a quarter of a second after a frame.
     await page.waitForFunction(
@@ -110,7 +110,7 @@ describe("the page on a trace that is being read", () => {
     const status = () => page.textContent("#page-events .table-head");
     await page.click("#tab-events");
     await page.waitForFunction(() => document.querySelector(".table-view")?.textContent?.includes("number 0 of 50"));
-    expect(await status()).toContain("50 events, 50 % are read");
+    expect(await status()).toContain("50 events, 50 % read");
     events = 130;
     await page.waitForFunction(() => document.querySelector("#page-events .table-head")?.textContent?.includes("130 events"));
     await page.locator("#page-events .rows").focus();

@@ -154,10 +154,10 @@ describe.skipIf(!available("many-threads"))("many-threads", () => {
     await page.waitForFunction(() => /^the table is there: [\d.]+ [kM]B$/.test(window.tompion?.app.message ?? ""));
     expect((await saved("PNG")).subarray(0, 8).toString("latin1")).toBe("\x89PNG\r\n\x1a\n");
     await tools.getByRole("button", { name: "Save as trace", exact: true }).click();
-    await page.waitForFunction(() => window.tompion?.app.message.startsWith("the trace is in "));
+    await page.waitForFunction(() => window.tompion?.app.message.startsWith("trace saved in "));
     const message = await page.evaluate(() => window.tompion!.app.message);
     expect(message).toMatch(/ \([\d\s]+ events, [\d.]+ [kM]B\)$/);
-    const path = message.slice("the trace is in ".length).replace(/ \([^)]*\)$/, "");
+    const path = message.slice("trace saved in ".length).replace(/ \([^)]*\)$/, "");
     expect(path).toBe(join(server.folder, "many-threads-part"));
     expect(readdirSync(path, { recursive: true }).some((name) => String(name).endsWith("metadata"))).toBe(true);
     await page.evaluate(() => window.tompion?.app.setArea(null));

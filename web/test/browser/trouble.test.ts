@@ -122,7 +122,7 @@ describe("the page on a server that fails", () => {
     expect(await page.textContent("#search-status")).toContain("expected a condition");
     await page.fill("#search", "none");
     await page.press("#search", "Enter");
-    await page.waitForFunction(() => document.querySelector("#search-status:not(.bad)")?.textContent === "found nowhere");
+    await page.waitForFunction(() => document.querySelector("#search-status:not(.bad)")?.textContent === "no hit");
   });
 
   it("goes on from the last hit after the search was left", async () => {

@@ -40,10 +40,10 @@ function difference(one: string, other: string, eye: Matrix): number {
 
 /** States that follow each other on a lane, or stand above each other. */
 const BESIDE: [keyof typeof Style, keyof typeof Style][] = [
-  ["running", "readyWoken"], ["running", "readyPreempted"], ["readyWoken", "readyPreempted"], ["running", "blocked"], ["readyWoken", "blocked"],
-  ["readyPreempted", "blocked"], ["running", "blockedHard"], ["readyWoken", "blockedHard"], ["readyPreempted", "blockedHard"], ["blocked", "blockedHard"],
-  ["running", "stopped"], ["blocked", "stopped"], ["blockedHard", "stopped"], ["readyWoken", "fresh"], ["running", "fresh"], ["interrupt", "softirq"],
-  ["job", "jobLate"], ["jobLate", "readyPreempted"], ["lost", "overwritten"], ["density", "lost"],
+  ["running", "runnable"], ["running", "runnablePreempted"], ["runnable", "runnablePreempted"], ["running", "sleeping"], ["runnable", "sleeping"],
+  ["runnablePreempted", "sleeping"], ["running", "uninterruptible"], ["runnable", "uninterruptible"], ["runnablePreempted", "uninterruptible"], ["sleeping", "uninterruptible"],
+  ["running", "stopped"], ["sleeping", "stopped"], ["uninterruptible", "stopped"], ["runnable", "created"], ["running", "created"], ["interrupt", "softirq"],
+  ["job", "lateJob"], ["lateJob", "runnablePreempted"], ["lost", "overwritten"], ["density", "lost"],
 ];
 const LEAST_DIFFERENCE = 20;
 

@@ -48,15 +48,15 @@ describe("what was not read so far", () => {
 
 describe("arrows", () => {
   it("that are not drawn are told of", () => {
-    expect(tooMany(1234, true)).toBe("1\u202f234 and more arrows are too many to draw: zoom in, or choose a box");
-    expect(tooMany(301, false)).toMatch(/^301 arrows /);
+    expect(tooMany(1234, true)).toBe("1\u202f234 and more arrows, too many to draw: zoom in, or select a slice");
+    expect(tooMany(301, false)).toMatch(/^301 arrows,/);
   });
 });
 
 describe("what is measured of a trace that is being read", () => {
   it("is told with how much it is of", () => {
-    expect(unreadOf("it", [100, 200], 150)).toBe("only the first 50 % of it are read so far");
-    expect(unreadOf("it", [100, 200], 50)).toBe("nothing of it is read so far");
+    expect(unreadOf("it", [100, 200], 150)).toBe("only the first 50 % of it is read so far");
+    expect(unreadOf("it", [100, 200], 50)).toBe("none of it is read so far");
     expect(unreadOf("it", [100, 200], 200)).toBe("");
     expect(unreadOf("it", [100, 200], undefined)).toBe("");
   });
@@ -397,7 +397,7 @@ describe("names from right to left", () => {
   it("stand apart in the line that says why", () => {
     const name = `${override}<b>ev`;
     const why = `preempted by ${name} (tid 4643) on CPU 1`;
-    const detail = { lane: 1, track: 1, style: Style.readyPreempted, label: "", begin: 0, end: 1 };
+    const detail = { lane: 1, track: 1, style: Style.runnablePreempted, label: "", begin: 0, end: 1 };
     expect(whyText({ ...detail, why })).toBe(`preempted by ${isolate}${name}${end} (tid 4643) on CPU 1`);
     expect(whyText({ ...detail, why: "preempted by find (tid 5)" })).toBe("preempted by find (tid 5)");
     expect(whyText(detail)).toBe("");

@@ -56,7 +56,7 @@ describe("a lane's strip", () => {
   });
 
   it("doesn't lose what is hardly there, and keeps low what does nothing", () => {
-    const { upper, lower } = painted("thread", tileOf(0, 100, [{ begin: 10, end: 10.001, style: Style.blocked }]));
+    const { upper, lower } = painted("thread", tileOf(0, 100, [{ begin: 10, end: 10.001, style: Style.sleeping }]));
     expect(upper[10]).toBe(ground);
     expect(lower[10]).not.toBe(ground);
   });
@@ -86,21 +86,21 @@ describe("a lane's strip", () => {
   });
 
   it("has stripes of who was preempted and teeth of late jobs beside their colour, and names as well", () => {
-    const boxes = [{ begin: 5, end: 45, style: Style.readyPreempted, label: 3 }, { begin: 50, end: 60, style: Style.readyWoken }, { begin: 60, end: 61, style: Style.readyPreempted }];
+    const boxes = [{ begin: 5, end: 45, style: Style.runnablePreempted, label: 3 }, { begin: 50, end: 60, style: Style.runnable }, { begin: 60, end: 61, style: Style.runnablePreempted }];
     const { decor } = painted("thread", tileOf(0, 100, boxes));
-    expect(decor.hatches).toEqual([{ x: 5, width: 40, style: Style.readyPreempted }]);
+    expect(decor.hatches).toEqual([{ x: 5, width: 40, style: Style.runnablePreempted }]);
     expect(decor.labels).toHaveLength(1);
     // Two late jobs side by side have teeth of their own.
-    const late = painted("span", tileOf(0, 100, [{ begin: 5, end: 45, style: Style.jobLate }, { begin: 45, end: 80, style: Style.jobLate }]));
+    const late = painted("span", tileOf(0, 100, [{ begin: 5, end: 45, style: Style.lateJob }, { begin: 45, end: 80, style: Style.lateJob }]));
     expect(late.decor.hatches.map(({ x, width }) => [x, width])).toEqual([[5, 40], [45, 35]]);
   });
 
   it("has an edge below what is too pale for its ground", () => {
-    const { lower, edge } = painted("thread", tileOf(0, 100, [{ begin: 10, end: 90, style: Style.blocked }]));
-    expect([lower[50], edge[50]]).toEqual([palette.packed[Style.blocked], palette.edges[Style.blocked]]);
-    expect(palette.edges[Style.blocked]).not.toBe(palette.packed[Style.blocked]);
+    const { lower, edge } = painted("thread", tileOf(0, 100, [{ begin: 10, end: 90, style: Style.sleeping }]));
+    expect([lower[50], edge[50]]).toEqual([palette.packed[Style.sleeping], palette.edges[Style.sleeping]]);
+    expect(palette.edges[Style.sleeping]).not.toBe(palette.packed[Style.sleeping]);
     expect(edge[5]).toBe(ground);
-    const narrow = painted("thread", tileOf(0, 100, [{ begin: 10.2, end: 10.7, style: Style.readyWoken }]));
+    const narrow = painted("thread", tileOf(0, 100, [{ begin: 10.2, end: 10.7, style: Style.runnable }]));
     expect(narrow.edge[10]).not.toBe(ground);
   });
 });

@@ -7,7 +7,7 @@ use super::detail::{Around, fields_at};
 use super::{Answer, FAR, Question, Wrong};
 use crate::index::entry::Entry;
 use crate::index::{Index, Lane, LaneKind};
-use crate::style;
+use crate::slice_kind;
 
 /// Into how many cells a while is divided at most, of which events are added up.
 const CELLS: i64 = 1000;
@@ -26,16 +26,16 @@ pub fn counter(question: &Question<'_>, id: u32, time: i64) -> Answer {
     let neighbour = |entry: Option<Entry>, end: i64| {
         entry.map(|entry| {
             let label = entry.values.last.to_string();
-            brief((&label, style::COUNTER), (entry.begin, end), around.offset)
+            brief((&label, slice_kind::COUNTER), (entry.begin, end), around.offset)
         })
     };
     let earlier = point(before.and_then(|place| place.checked_sub(1)));
     let later = point(Some(around.after + 1)).map_or(index.end, |entry| entry.begin);
-    let mut value = brief((&name(&index, lane), style::COUNTER), (entry.begin, end), around.offset);
+    let mut value = brief((&name(&index, lane), slice_kind::COUNTER), (entry.begin, end), around.offset);
     extend(
         &mut value,
         json!({
-            "lane": id, "track": lane.track, "state": style::name(style::COUNTER), "seen": [true, next.is_some()],
+            "lane": id, "track": lane.track, "state": slice_kind::name(slice_kind::COUNTER), "seen": [true, next.is_some()],
             "value": entry.values.last, "range": [lane.range.0, lane.range.1], "fields": fields,
             "before": neighbour(earlier, entry.begin), "after": neighbour(next, later),
         }),
@@ -65,7 +65,7 @@ pub fn channel(question: &Question<'_>, id: u32, time: i64) -> Answer {
     for slice in slices {
         slice.read(&store, window, &mut |entry| {
             // What was lost tells more than what a flight recorder let go on purpose.
-            let rank = |entry: &Entry| (entry.style != style::LOST, away(entry));
+            let rank = |entry: &Entry| (entry.style != slice_kind::LOST, away(entry));
             if missing.as_ref().is_none_or(|known| rank(entry) < rank(known)) {
                 missing = Some(*entry);
             }
@@ -73,7 +73,7 @@ pub fn channel(question: &Question<'_>, id: u32, time: i64) -> Answer {
         })?;
     }
     let span = missing.map_or(window, |entry| (entry.begin, entry.end.max(entry.begin)));
-    let style = missing.map_or(style::DENSITY, |entry| entry.style);
+    let style = missing.map_or(slice_kind::DENSITY, |entry| entry.style);
     let counts = counts(question, &lanes, span)?;
     let neighbours = match missing.and(lanes.get(1)) {
         Some(_) => neighbours(question, &lanes, span, offset)?,
@@ -86,7 +86,7 @@ pub fn channel(question: &Question<'_>, id: u32, time: i64) -> Answer {
     extend(
         &mut value,
         json!({
-            "lane": id, "track": lane.track, "state": style::name(style), "seen": [true, true], "counts": counts,
+            "lane": id, "track": lane.track, "state": slice_kind::name(style), "seen": [true, true], "counts": counts,
             "before": before, "after": after,
         }),
     );
@@ -117,8 +117,8 @@ fn counts(question: &Question<'_>, lanes: &[u32], span: (i64, i64)) -> Result<Va
     for slice in slices {
         slice.read(&store, span, &mut |entry| {
             let which = match entry.style {
-                style::LOST => 1,
-                style::OVERWRITTEN => 2,
+                slice_kind::LOST => 1,
+                slice_kind::OVERWRITTEN => 2,
                 _ => 0,
             };
             if let Some(sum) = sums.get_mut(which) {
@@ -160,7 +160,7 @@ fn neighbours(
     }
     let brief = |entry: Option<Entry>| {
         entry.map_or(Value::Null, |entry| {
-            let label = format!("{} {}", entry.count, style::name(entry.style));
+            let label = format!("{} {}", entry.count, slice_kind::name(entry.style));
             brief((&label, entry.style), (entry.begin, entry.end), offset)
         })
     };

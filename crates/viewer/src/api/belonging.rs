@@ -12,7 +12,7 @@ use tompion_reader::{Event, Only};
 
 use super::{Question, Wrong};
 use crate::index::{Index, LaneKind, TrackKind};
-use crate::style;
+use crate::slice_kind;
 use crate::view::Opened;
 
 /// Most turns of threads on processors that are remembered: 16 bytes each.
@@ -215,7 +215,7 @@ impl Belonging {
         // Where the file can't be read, nobody knows.
         let _ = slice.read(&store, window, &mut |entry| {
             let track = entry.extra.checked_sub(1).and_then(|track| u32::try_from(track).ok());
-            if entry.style == style::RUNNING && track.is_some_and(|track| self.tracks.contains(&track)) {
+            if entry.style == slice_kind::RUNNING && track.is_some_and(|track| self.tracks.contains(&track)) {
                 match found.last_mut().filter(|last| last.1 == entry.begin) {
                     Some(last) => last.1 = entry.end,
                     None => found.push((entry.begin, entry.end)),

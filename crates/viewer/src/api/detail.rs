@@ -7,7 +7,7 @@ use tompion_schema::{Kind, base_name};
 use super::{Answer, Question, Wrong, amount};
 use crate::index::entry::Entry;
 use crate::index::{Index, Lane, LaneKind, Track, TrackKind};
-use crate::style;
+use crate::slice_kind;
 
 /// Most events that are looked at in search of one.
 const MOST_LOOKED_AT: usize = 1000;
@@ -78,7 +78,7 @@ pub fn at(question: &Question<'_>) -> Answer {
     let fields = fields_at(question, (id, &entry));
     let next = around.entries.get(place + 1).copied();
     // What ended a sleep is known of the wait behind it.
-    let woken = next.filter(|next| is_asleep(entry.style) && next.style == style::WOKEN);
+    let woken = next.filter(|next| is_asleep(entry.style) && next.style == slice_kind::RUNNABLE);
     let others = match &woken {
         Some(woken) => others(question, id, (woken, None))?,
         None => others(question, id, (&entry, next.as_ref()))?,
@@ -91,7 +91,7 @@ pub fn at(question: &Question<'_>) -> Answer {
     object.insert("lane".into(), id.into());
     object.insert("track".into(), lane.track.into());
     object.insert("seen".into(), json!([entry.seen & 1 != 0, entry.seen & 2 != 0]));
-    object.insert("state".into(), style::name(entry.style).into());
+    object.insert("state".into(), slice_kind::name(entry.style).into());
     object.insert("before".into(), json!(place.checked_sub(1).and_then(one)));
     object.insert("after".into(), json!(one(place + 1)));
     object.insert("fields".into(), json!(fields));
@@ -120,7 +120,7 @@ pub fn at(question: &Question<'_>) -> Answer {
 }
 
 fn is_asleep(style: u8) -> bool {
-    matches!(style, style::BLOCKED | style::UNINTERRUPTIBLE | style::STOPPED)
+    matches!(style, slice_kind::SLEEPING | slice_kind::UNINTERRUPTIBLE | slice_kind::STOPPED)
 }
 
 /// Says of a sleep who ended it.
@@ -159,8 +159,8 @@ fn others(
     let (store, slices, interrupts) = {
         let index = question.opened.index();
         let Some(lane) = index.lanes.get(id as usize) else { return Ok(others) };
-        let is_ready =
-            lane.kind == LaneKind::Thread && matches!(entry.style, style::WOKEN | style::PREEMPTED);
+        let is_ready = lane.kind == LaneKind::Thread
+            && matches!(entry.style, slice_kind::RUNNABLE | slice_kind::RUNNABLE_PREEMPTED);
         if !is_ready {
             return Ok(others);
         }
@@ -172,13 +172,14 @@ fn others(
             index.tracks.iter().position(is_it).map(|track| track as u32)
         };
         let ran = next
-            .filter(|next| next.style == style::RUNNING)
+            .filter(|next| next.style == slice_kind::RUNNING)
             .and_then(|next| cpu(next.extra.checked_sub(1)?));
         let ran = ran.and_then(|track| index.lane_of(track, LaneKind::Cpu));
         let window = (entry.begin, entry.end);
         let slices = ran.map(|lane| index.slice(lane, window, (entry.duration() / 1000).max(1)));
-        let woken_at =
-            (entry.style == style::WOKEN && entry.extra & 3 == 2).then(|| cpu(entry.extra >> 2)).flatten();
+        let woken_at = (entry.style == slice_kind::RUNNABLE && entry.extra & 3 == 2)
+            .then(|| cpu(entry.extra >> 2))
+            .flatten();
         let lanes =
             woken_at.and_then(|track| index.tracks.get(track as usize)).map_or(&[][..], |track| &track.lanes);
         let is_interrupt = |lane: &&u32| {
@@ -194,7 +195,7 @@ fn others(
     if let Some(slice) = slices {
         slice.read(&store, (entry.begin, entry.end), &mut |ran| {
             let time = ran.end.min(entry.end).saturating_sub(ran.begin.max(entry.begin));
-            if ran.style == style::RUNNING && time > 0 {
+            if ran.style == slice_kind::RUNNING && time > 0 {
                 match times.iter_mut().find(|(known, _)| known.extra == ran.extra) {
                     Some((_, sum)) => *sum += time,
                     None => times.push((*ran, time)),
@@ -251,14 +252,14 @@ pub fn relations(
     let own = track.filter(|track| track.kind == TrackKind::Thread).map(|_| lane.track);
     let other = || u32::try_from(entry.extra.checked_sub(1)?).ok();
     let thread = match (lane.kind, entry.style) {
-        (LaneKind::Cpu, style::RUNNING) => other(),
+        (LaneKind::Cpu, slice_kind::RUNNING) => other(),
         _ => own,
     };
     if let Some(thread) = thread.and_then(|track| thread_value(index, track)) {
         object.insert("thread".into(), thread);
     }
     let cpu = match (lane.kind, entry.style) {
-        (LaneKind::Thread, style::RUNNING) => entry.extra.checked_sub(1),
+        (LaneKind::Thread, slice_kind::RUNNING) => entry.extra.checked_sub(1),
         _ => track.filter(|track| track.kind == TrackKind::Cpu).map(|track| track.number as u64),
     };
     if let Some(cpu) = cpu {
@@ -266,39 +267,39 @@ pub fn relations(
     }
     let mut why = None;
     match (lane.kind, entry.style) {
-        (LaneKind::Thread, style::PREEMPTED) => {
+        (LaneKind::Thread, slice_kind::RUNNABLE_PREEMPTED) => {
             let by = other().and_then(|track| describe(index, track));
             why = Some(format!("preempted by {}", by.unwrap_or_else(|| "the idle thread".into())));
             if let Some(by) = other().and_then(|track| thread_value(index, track)) {
                 object.insert("by".into(), by);
             }
         }
-        (LaneKind::Thread, style::WOKEN) => match (entry.extra & 3, entry.extra >> 2) {
+        (LaneKind::Thread, slice_kind::RUNNABLE) => match (entry.extra & 3, entry.extra >> 2) {
             (1, number) => {
                 let waker = number.checked_sub(1).and_then(|track| u32::try_from(track).ok());
                 let name = waker.and_then(|track| describe(index, track));
-                why = Some(format!("woken by {}, waits for a processor", name.unwrap_or_default()));
+                why = Some(format!("woken by {}, waiting for a CPU", name.unwrap_or_default()));
                 if let Some(Value::Object(mut waker)) = waker.and_then(|track| thread_value(index, track)) {
                     waker.insert("time".into(), entry.begin.saturating_add(offset).into());
                     object.insert("waker".into(), Value::Object(waker));
                 }
             }
-            (2, cpu) => why = Some(format!("woken by an interrupt on CPU {cpu}, waits for a processor")),
-            _ => why = Some("waits for a processor".into()),
+            (2, cpu) => why = Some(format!("woken by an interrupt on CPU {cpu}, waiting for a CPU")),
+            _ => why = Some("waiting for a CPU".into()),
         },
-        (LaneKind::Thread, style::BLOCKED | style::UNINTERRUPTIBLE | style::STOPPED) => {
-            let how = style::name(entry.style);
+        (LaneKind::Thread, slice_kind::SLEEPING | slice_kind::UNINTERRUPTIBLE | slice_kind::STOPPED) => {
+            let how = slice_kind::name(entry.style);
             why = Some(match index.label(entry.label) {
                 Some(syscall) => format!("{how} in {syscall}"),
                 None => how.into(),
             });
         }
-        (_, style::JOB | style::LATE) if entry.extra > 0 => {
+        (_, slice_kind::JOB | slice_kind::LATE_JOB) if entry.extra > 0 => {
             let took = duration(entry.duration().unsigned_abs());
-            why = Some(format!("took {took} of the {} that it may take", duration(entry.extra)));
+            why = Some(format!("took {took} of the {} allowed", duration(entry.extra)));
         }
-        (_, style::UNKNOWN) => {
-            why = Some("no event tells: the trace begins later, or events were lost".into())
+        (_, slice_kind::UNKNOWN) => {
+            why = Some("not observed: the trace starts later, or events were lost".into())
         }
         _ => {}
     }

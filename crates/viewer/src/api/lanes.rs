@@ -11,7 +11,7 @@ use crate::index::glimpse::Ahead;
 use crate::index::lane::{Merge, Slice};
 use crate::index::store::Store;
 use crate::index::{Index, LaneKind};
-use crate::style;
+use crate::slice_kind;
 
 /// Most lanes that are answered at once.
 const MOST_LANES: usize = 1000;
@@ -219,8 +219,8 @@ impl Reading {
         for slice in std::iter::once(&self.slice).chain(&self.beside) {
             slice.read(store, self.times(window), &mut |entry| {
                 let which = match entry.style {
-                    style::LOST => 1,
-                    style::OVERWRITTEN => 2,
+                    slice_kind::LOST => 1,
+                    slice_kind::OVERWRITTEN => 2,
                     _ => 0,
                 };
                 let (begin, end) =
@@ -321,7 +321,7 @@ pub fn arrows(question: &Question<'_>) -> Answer {
     })?;
     let mut arrows: Vec<Value> = Vec::with_capacity(found.all.len() * 5);
     for entry in found.all {
-        let kind = u8::from(entry.style == style::FLOW);
+        let kind = u8::from(entry.style == slice_kind::FLOW);
         arrows.extend([entry.begin.into(), entry.label.into(), entry.end.into()]);
         arrows.extend([entry.extra.into(), kind.into()]);
     }

@@ -11,7 +11,7 @@ use super::{Answer, Question, detail};
 use crate::index::entry::Entry;
 use crate::index::lane::{Levels, Slice};
 use crate::index::{Index, LaneKind, TrackKind};
-use crate::style;
+use crate::slice_kind;
 
 /// Most boxes of an area that are read one by one; of larger areas, those of a coarser level are.
 pub const MOST_READ: u64 = 1_500_000;
@@ -161,16 +161,18 @@ impl Sums {
                 let times = self.threads.entry(track).or_default();
                 let sum = match entry.style {
                     _ if entry.count > 1 => &mut times.mixed,
-                    style::RUNNING => &mut times.running,
-                    style::WOKEN => &mut times.ready,
-                    style::PREEMPTED => &mut times.preempted,
-                    style::UNKNOWN => &mut times.unknown,
-                    style::UNINTERRUPTIBLE => &mut times.io,
-                    style::STOPPED | style::NEW => &mut times.stopped,
+                    slice_kind::RUNNING => &mut times.running,
+                    slice_kind::RUNNABLE => &mut times.ready,
+                    slice_kind::RUNNABLE_PREEMPTED => &mut times.preempted,
+                    slice_kind::UNKNOWN => &mut times.unknown,
+                    slice_kind::UNINTERRUPTIBLE => &mut times.io,
+                    slice_kind::STOPPED | slice_kind::NEW => &mut times.stopped,
                     _ => &mut times.blocked,
                 };
                 *sum = sum.saturating_add(time);
-                if matches!(entry.style, style::WOKEN | style::PREEMPTED) && entry.count == 1 {
+                if matches!(entry.style, slice_kind::RUNNABLE | slice_kind::RUNNABLE_PREEMPTED)
+                    && entry.count == 1
+                {
                     self.wait(id, entry);
                 }
             }
@@ -178,8 +180,8 @@ impl Sums {
                 let times = self.cpus.entry(track).or_default();
                 let sum = match entry.style {
                     _ if entry.count > 1 => &mut times.mixed,
-                    style::RUNNING => &mut times.busy,
-                    style::IDLE => &mut times.idle,
+                    slice_kind::RUNNING => &mut times.busy,
+                    slice_kind::IDLE => &mut times.idle,
                     _ => &mut times.unknown,
                 };
                 *sum = sum.saturating_add(time);
@@ -372,7 +374,7 @@ mod tests {
     #[test]
     fn times_of_merged_states_belong_to_none_of_them() {
         let mut sums = Sums::default();
-        let running = |count| Entry { end: 100, style: style::RUNNING, count, ..Entry::default() };
+        let running = |count| Entry { end: 100, style: slice_kind::RUNNING, count, ..Entry::default() };
         for kind in [LaneKind::Thread, LaneKind::Cpu, LaneKind::Interrupt] {
             sums.add((0, 1, kind), (&running(1), 100), 0);
             sums.add((0, 1, kind), (&running(30), 100), 0);

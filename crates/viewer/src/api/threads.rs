@@ -8,7 +8,7 @@ use super::Question;
 use super::events::Row;
 use crate::index::entry::Entry;
 use crate::index::{Index, LaneKind, TrackKind};
-use crate::style;
+use crate::slice_kind;
 
 /// Threads and processors of some events.
 pub struct Threads {
@@ -86,7 +86,7 @@ impl Threads {
         let entries = self.ran.get(&(machine, row.cpu?.try_into().ok()?))?;
         let after = entries.partition_point(|entry| entry.begin <= time);
         let entry = entries.get(after.checked_sub(1)?)?;
-        let runs = entry.style == style::RUNNING && entry.end >= time;
+        let runs = entry.style == slice_kind::RUNNING && entry.end >= time;
         runs.then(|| u32::try_from(entry.extra.checked_sub(1)?).ok()).flatten()
     }
 

@@ -10,7 +10,7 @@ use tompion_analysis::state::{
 
 use super::entry::{Entry, Values};
 use super::{Index, LaneKind, PartRows, Track, TrackKind};
-use crate::style;
+use crate::slice_kind;
 
 /// Steps of flows and jobs that are remembered until the next one comes.
 const MOST_OPEN: usize = 1 << 18;
@@ -124,10 +124,10 @@ impl Applier {
                 }
             }
             Finding::Density(channel, times, count) => {
-                self.channel(index, (channel, LaneKind::Density), (style::DENSITY, times, count));
+                self.channel(index, (channel, LaneKind::Density), (slice_kind::DENSITY, times, count));
             }
             Finding::Lost(channel, times, count) => {
-                self.channel(index, (channel, LaneKind::Lost), (style::LOST, times, count));
+                self.channel(index, (channel, LaneKind::Lost), (slice_kind::LOST, times, count));
             }
             Finding::Part(part, rows) => {
                 if index.parts.len() <= part {
@@ -152,7 +152,7 @@ impl Applier {
         let track = self.channels.get(channel as usize).copied();
         let lane = track.and_then(|track| index.lane_of(track, LaneKind::Density));
         let first = lane.and_then(|lane| index.first_of(lane)).unwrap_or(0).max(0);
-        self.channel(index, (channel, LaneKind::Overwritten), (style::OVERWRITTEN, (0, first), count));
+        self.channel(index, (channel, LaneKind::Overwritten), (slice_kind::OVERWRITTEN, (0, first), count));
     }
 
     fn channel(
@@ -317,7 +317,7 @@ impl Applier {
             (interval.begin.saturating_sub(index.base), interval.end.saturating_sub(index.base));
         let (mut style, label, extra) = self.look(index, machine, &interval.state);
         let is_thread = matches!(interval.track, StateTrack::Thread(_) | StateTrack::Cpu(..));
-        if is_thread && style == style::RUNNING && !index.is_beside() {
+        if is_thread && style == slice_kind::RUNNING && !index.is_beside() {
             if let Some(track) = index.tracks.get_mut(track as usize) {
                 track.busy = track.busy.saturating_add(end.saturating_sub(begin));
             }
@@ -326,7 +326,7 @@ impl Applier {
         if let StateTrack::Span(thread, _) = interval.track {
             if let Some(deadline) = self.jobs.remove(&(thread, interval.begin)) {
                 let is_late = deadline > 0 && end.saturating_sub(begin).max(0) as u64 > deadline;
-                style = if is_late { style::LATE } else { style::JOB };
+                style = if is_late { slice_kind::LATE_JOB } else { slice_kind::JOB };
                 extra = deadline;
             }
         }
@@ -357,43 +357,43 @@ impl Applier {
     /// Style, label and extra of a state.
     fn look(&self, index: &mut Index, machine: MachineId, state: &State) -> (u8, u32, u64) {
         match state {
-            State::Unknown => (style::UNKNOWN, 0, 0),
-            State::Idle => (style::IDLE, 0, 0),
+            State::Unknown => (slice_kind::UNKNOWN, 0, 0),
+            State::Idle => (slice_kind::IDLE, 0, 0),
             State::Runs { tid } => {
                 let (track, name) = self.thread_name(index, machine, *tid);
-                (style::RUNNING, name, u64::from(track) + 1)
+                (slice_kind::RUNNING, name, u64::from(track) + 1)
             }
-            State::New => (style::NEW, 0, 0),
-            State::Running { cpu } => (style::RUNNING, 0, u64::from(*cpu) + 1),
-            State::Ready(Why::Woken(waker)) => (style::WOKEN, 0, self.waker(index, machine, *waker)),
-            State::Ready(Why::Told) => (style::WOKEN, 0, 0),
-            State::Ready(Why::Preempted { by: 0 }) => (style::PREEMPTED, 0, 0),
+            State::New => (slice_kind::NEW, 0, 0),
+            State::Running { cpu } => (slice_kind::RUNNING, 0, u64::from(*cpu) + 1),
+            State::Ready(Why::Woken(waker)) => (slice_kind::RUNNABLE, 0, self.waker(index, machine, *waker)),
+            State::Ready(Why::Told) => (slice_kind::RUNNABLE, 0, 0),
+            State::Ready(Why::Preempted { by: 0 }) => (slice_kind::RUNNABLE_PREEMPTED, 0, 0),
             State::Ready(Why::Preempted { by }) => {
                 let (track, name) = self.thread_name(index, machine, *by);
-                (style::PREEMPTED, name, u64::from(track) + 1)
+                (slice_kind::RUNNABLE_PREEMPTED, name, u64::from(track) + 1)
             }
             State::Blocked { sleep, syscall } => {
                 let style = match sleep {
-                    Sleep::Interruptible | Sleep::Told => style::BLOCKED,
-                    Sleep::Uninterruptible => style::UNINTERRUPTIBLE,
-                    Sleep::Stopped => style::STOPPED,
+                    Sleep::Interruptible | Sleep::Told => slice_kind::SLEEPING,
+                    Sleep::Uninterruptible => slice_kind::UNINTERRUPTIBLE,
+                    Sleep::Stopped => slice_kind::STOPPED,
                 };
                 (style, syscall.as_ref().map_or(0, |name| index.labels.shared(name)), 0)
             }
-            State::Syscall(name) => (style::SYSCALL, index.labels.shared(name), 0),
+            State::Syscall(name) => (slice_kind::SYSCALL, index.labels.shared(name), 0),
             State::Interrupt(number) => {
                 let known = index.known.interrupts.get(number).copied();
                 let label = known.unwrap_or_else(|| index.labels.number(&format!("irq {number}")));
-                (style::INTERRUPT, label, *number as u64)
+                (slice_kind::INTERRUPT, label, *number as u64)
             }
             State::SoftInterrupt(number) => {
-                (style::SOFT_INTERRUPT, index.labels.number(&soft_name(*number)), *number as u64)
+                (slice_kind::SOFTIRQ, index.labels.number(&soft_name(*number)), *number as u64)
             }
-            State::Span(name) => (style::SPAN, index.labels.shared(name), 0),
+            State::Span(name) => (slice_kind::SPAN, index.labels.shared(name), 0),
             State::Function(address) => {
                 let known = index.known.functions.get(address).copied();
                 let label = known.unwrap_or_else(|| index.labels.number(&format!("{address:#x}")));
-                (style::FUNCTION, label, *address)
+                (slice_kind::FUNCTION, label, *address)
             }
         }
     }
@@ -437,7 +437,7 @@ impl Applier {
                 let to = index.lane(to, (LaneKind::Thread, 0), kernel);
                 let time = instant.time.saturating_sub(index.base);
                 if let Some((from, to)) = from.zip(to) {
-                    return arrow(index, style::WAKEUP, (time, from), (time, to));
+                    return arrow(index, slice_kind::WAKEUP, (time, from), (time, to));
                 }
             }
             Happening::Fork { child, .. } => drop(self.living(index, ThreadId { machine, tid: child })),
@@ -462,7 +462,7 @@ impl Applier {
             &Entry {
                 begin: time,
                 end: time,
-                style: style::MARK,
+                style: slice_kind::MARK,
                 seen: 3,
                 label,
                 count: 1,
@@ -496,7 +496,7 @@ impl Applier {
             &Entry {
                 begin: time,
                 end: time,
-                style: style::COUNTER,
+                style: slice_kind::COUNTER,
                 seen: 3,
                 count: 1,
                 values,
@@ -519,7 +519,7 @@ impl Applier {
             self.flows.clear();
         }
         match self.flows.insert(flow, (time, lane)) {
-            Some(from) => arrow(index, style::FLOW, from, (time, lane)),
+            Some(from) => arrow(index, slice_kind::FLOW, from, (time, lane)),
             None => Ok(()),
         }
     }

@@ -10,7 +10,7 @@
 //!
 //! An interval of a busy lane takes seven or eight bytes.
 
-use crate::style;
+use crate::slice_kind;
 
 /// Something from one moment to another, or several of them that are drawn as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -19,7 +19,7 @@ pub struct Entry {
     pub begin: i64,
     /// To when; what takes no time ends where it begins.
     pub end: i64,
-    /// One of [`crate::style`].
+    /// One of [`crate::slice_kind`].
     pub style: u8,
     /// Whether its beginning (bit 0) and its end (bit 1) were seen.
     pub seen: u8,
@@ -65,7 +65,7 @@ impl Entry {
         if merged {
             write_number(self.count, bytes);
         }
-        if self.style == style::COUNTER {
+        if self.style == slice_kind::COUNTER {
             bytes.extend(self.values.last.to_le_bytes());
             if merged {
                 bytes.extend(self.values.min.to_le_bytes());
@@ -95,7 +95,7 @@ impl Entry {
             count,
             values: Values::default(),
         };
-        if entry.style == style::COUNTER {
+        if entry.style == slice_kind::COUNTER {
             entry.values = Values::one(read_float(bytes)?);
             if merged {
                 entry.values.min = read_float(bytes)?;
@@ -159,7 +159,7 @@ mod tests {
         let plain = Entry {
             begin: 5,
             end: 17,
-            style: style::RUNNING,
+            style: slice_kind::RUNNING,
             seen: 3,
             label: 7,
             extra: 42,
@@ -167,7 +167,7 @@ mod tests {
             ..Entry::default()
         };
         let many = Entry { begin: -3, end: i64::MAX / 2, count: 1 << 40, extra: u64::MAX, seen: 1, ..plain };
-        let point = Entry { style: style::COUNTER, values: Values::one(-1.5), ..plain };
+        let point = Entry { style: slice_kind::COUNTER, values: Values::one(-1.5), ..plain };
         let points = Entry { count: 3, values: Values { last: 1.0, min: 0.25, max: 1e9 }, ..point };
         let entries = [plain, many, point, points, plain];
         let (mut bytes, mut last) = (Vec::new(), 0);

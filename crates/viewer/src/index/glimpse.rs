@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::LaneKind;
 use super::entry::Entry;
 use super::lane::Merge;
-use crate::style;
+use crate::slice_kind;
 
 /// What was seen from one moment to another, in the order of lanes. Before the entries of each lane stands one for all of
 /// them, with what took most of the time.
@@ -140,7 +140,7 @@ impl Ahead {
             let mut merge = Merge::default();
             let unknown = |(begin, end): (i64, i64)| {
                 let is_seen = has_states && end.saturating_sub(begin) >= pixel;
-                is_seen.then(|| Entry { begin, end, style: style::UNKNOWN, ..Entry::default() })
+                is_seen.then(|| Entry { begin, end, style: slice_kind::UNKNOWN, ..Entry::default() })
             };
             let mut at = begin.max(from);
             let mut give_all = |entry: Entry| {

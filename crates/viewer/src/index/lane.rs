@@ -14,7 +14,7 @@ use std::io;
 
 use super::entry::{Entry, Values};
 use super::store::Store;
-use crate::style;
+use crate::slice_kind;
 
 /// Bytes at which a block is written.
 const BLOCK: usize = 4096;
@@ -424,5 +424,5 @@ impl Merge {
 
 /// Whether an entry is of those that are counted alone.
 pub fn is_density(entry: &Entry) -> bool {
-    matches!(entry.style, style::DENSITY | style::LOST | style::OVERWRITTEN)
+    matches!(entry.style, slice_kind::DENSITY | slice_kind::LOST | slice_kind::OVERWRITTEN)
 }

@@ -10,7 +10,7 @@ use tompion_viewer::index::build::{Builder, Outline, Scout};
 use tompion_viewer::index::entry::Entry;
 use tompion_viewer::index::store::Store;
 use tompion_viewer::index::{LaneKind, Shared};
-use tompion_viewer::style;
+use tompion_viewer::slice_kind;
 use tompion_viewer::way::Way;
 
 use super::made_up;
@@ -151,7 +151,7 @@ fn the_whole_is_sampled_and_says_so() {
     // More than there are parts: of a trace of a few, several places of each are looked at.
     let entries = running.when(lane, window, |entries| entries.len() >= 64);
     for (entry, next) in entries.iter().zip(entries.iter().skip(1)) {
-        assert_eq!((entry.style, entry.count), (style::RUNNING, 0));
+        assert_eq!((entry.style, entry.count), (slice_kind::RUNNING, 0));
         assert!(entry.end <= next.begin && entry.end - entry.begin <= window.1 / 8, "{entry:?} {next:?}");
     }
     let is_up_to_next = |(entry, next): (&Entry, &Entry)| entry.end == next.begin;
@@ -168,7 +168,7 @@ fn spans_are_sampled_but_never_shown_as_what_all_is() {
     let whole = (0, EVENTS as i64 * 1000);
     let lane = until(|| lane_of(&index, LaneKind::Span));
     let entries = running.when(lane, whole, |entries| entries.len() >= 8);
-    assert!(entries.iter().all(|entry| (entry.style, entry.count) == (style::SPAN, 0)), "{entries:?}");
+    assert!(entries.iter().all(|entry| (entry.style, entry.count) == (slice_kind::SPAN, 0)), "{entries:?}");
     // Closer, all is read; but which spans these ones stand in began before.
     let middle = whole.1 / 2;
     let window = (middle, middle + 100_000);

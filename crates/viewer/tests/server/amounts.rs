@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use tompion_viewer::style;
+use tompion_viewer::slice_kind;
 
 use crate::client::{Client, Desk};
 use crate::made_up::{self, Made, What};
@@ -24,7 +24,7 @@ fn a_counter_tells_its_value_until_it_has_another_one() {
     let at = client.get(&format!("/api/at?lane={lane}&time=4500&near=1"));
     assert_eq!((&at["value"], &at["range"]), (&json!(17.0), &json!([3.0, 17.0])), "{at}");
     assert_eq!((&at["begin"], &at["end"], &at["seen"]), (&json!(1000), &json!(8000), &json!([true, true])));
-    assert_eq!((&at["label"], &at["style"]), (&json!("app:queue"), &json!(style::COUNTER)));
+    assert_eq!((&at["label"], &at["style"]), (&json!("app:queue"), &json!(slice_kind::COUNTER)));
     assert_eq!((&at["before"]["label"], &at["after"]["label"]), (&json!("3"), &json!("5")));
     let fields: Vec<&Value> = at["fields"].as_array().unwrap().iter().collect();
     assert!(fields.contains(&&json!(["event", "app:queue"])), "{fields:?}");
@@ -54,14 +54,14 @@ fn a_channel_tells_how_many_events_there_are_and_how_many_were_lost() {
     let client = queue(&desk);
     let lane = client.lanes("density")[0];
     let there = client.get(&format!("/api/at?lane={lane}&time=900&near=200"));
-    assert_eq!((&there["style"], &there["label"]), (&json!(style::DENSITY), &json!("trace/channel0")));
+    assert_eq!((&there["style"], &there["label"]), (&json!(slice_kind::DENSITY), &json!("trace/channel0")));
     assert_eq!(there["counts"], json!({ "events": 1, "lost": 0, "overwritten": 0 }));
     // Lost since the last event: all that is known of that while.
     let bins = client.drawn(&format!("ids={lane}&from=0&to=9000&width=9000"));
     let bins = bins["lanes"][0]["bins"].as_array().unwrap().clone();
     let lost = bins.chunks(4).find(|bin| bin[2].as_i64() > Some(0)).unwrap()[0].as_i64().unwrap();
     let missing = client.get(&format!("/api/at?lane={lane}&time={lost}&near=1"));
-    assert_eq!((&missing["style"], &missing["counts"]["lost"]), (&json!(style::LOST), &json!(40)));
+    assert_eq!((&missing["style"], &missing["counts"]["lost"]), (&json!(slice_kind::LOST), &json!(40)));
     assert!(missing["begin"].as_i64() < missing["end"].as_i64(), "{missing}");
     // The next place where something is missing.
     let step = client.get(&format!("/api/step?lane={lane}&time=0&dir=1"));
@@ -90,7 +90,7 @@ fn overwritten_history_reaches_up_to_the_channels_first_event() {
     assert_eq!(of_lane[late], [0, 1000, 2000, 3000, 4000, 5000], "{of_lane:?}");
     assert!(of_lane.iter().enumerate().all(|(lane, drawn)| lane == late || drawn.is_empty()));
     let at = client.get(&format!("/api/at?lane={}&time=2500&near=10", lanes[late]));
-    assert_eq!((&at["style"], &at["counts"]["overwritten"]), (&json!(style::OVERWRITTEN), &json!(700)));
+    assert_eq!((&at["style"], &at["counts"]["overwritten"]), (&json!(slice_kind::OVERWRITTEN), &json!(700)));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn what_overwritten_events_could_have_changed_is_unknown() {
     let boxes = client.boxes(client.lanes("cpu")[0], (0, 6000), 6000);
     let found: Vec<_> = boxes.iter().map(|it| (it.0, it.2)).collect();
     let of = |style: u8| i64::from(style);
-    assert_eq!(found, [(0, of(style::UNKNOWN))], "{boxes:?}");
+    assert_eq!(found, [(0, of(slice_kind::UNKNOWN))], "{boxes:?}");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn between_two_recordings_of_a_machine_its_processors_are_unknown() {
     client.trace();
     let boxes = client.boxes(client.lanes("cpu")[0], (0, 8500), 8500);
     let found: Vec<_> = boxes.iter().map(|it| (it.0, it.1, it.2)).collect();
-    let (running, unknown) = (style::RUNNING.into(), style::UNKNOWN.into());
+    let (running, unknown) = (slice_kind::RUNNING.into(), slice_kind::UNKNOWN.into());
     assert_eq!(found, [(0, 1000, running), (1000, 8000, unknown), (8000, 8500, running)], "{boxes:?}");
     // Their boxes are on the same lanes: one can't be shifted alone.
     let shift = |offset: i64| client.post("/api/offset", &format!("{{\"trace\":1,\"offset_ns\":{offset}}}"));

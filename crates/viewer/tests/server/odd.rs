@@ -18,13 +18,13 @@ fn the_story_of_a_thread() {
     assert_eq!(trace["losses"]["events"], 12);
     let lane = client.lanes("thread")[0];
     let boxes = client.boxes(lane, (0, 4100), 4100);
-    // Woken, running, blocked in read, woken, running, and unknown since events were lost.
+    // Woken, running, sleeping in read, woken, running, and unknown since events were lost.
     let styles: Vec<i64> = boxes.iter().map(|it| it.2).collect();
     assert_eq!(styles[..5], [3, 2, 5, 3, 2], "{boxes:?}");
     assert_eq!((boxes[0].0, boxes[0].1), (0, 500));
     assert_eq!(boxes[2].3, "read");
     let at = client.get(&format!("/api/at?lane={lane}&time=800"));
-    assert_eq!((&at["label"], &at["why"]), (&"read".into(), &"blocked in read".into()));
+    assert_eq!((&at["label"], &at["why"]), (&"read".into(), &"sleeping in read".into()));
     assert_eq!(at["thread"]["name"], "worker");
     let lost = client.lanes("density")[0];
     let bins = client.drawn(&format!("ids={lost}&from=0&to=4100&width=10"));

@@ -65,8 +65,6 @@ pub const PENDING: &[&str] = &[
     "docs/guide/recording.md",
     "docs/guide/ros2.md",
     "docs/guide/rust.md",
-    "docs/guide/viewing.md",
-    "docs/guide/why-late.md",
     "docs/monitor-report/README.md",
     "docs/rt-report/README.md",
     "examples/",
