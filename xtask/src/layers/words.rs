@@ -111,10 +111,10 @@ fn is_doc_comment(line: &str) -> bool {
     line.starts_with("///") || line.starts_with("//!")
 }
 
-/// Long lines break unless nothing in them can be broken: links, tables, addresses, drawings.
+/// Long lines break the rule unless they can't be wrapped: links, tables, pictures, drawings.
 fn check_width(line: &str, text: &str, report: &mut impl FnMut(String)) {
     let columns: usize = line.chars().map(|c| if c == '\t' { TAB_COLUMNS } else { 1 }).sum();
-    let is_table = text.trim_start().starts_with('|');
+    let is_table = ["|", "!["].iter().any(|begin| text.trim_start().starts_with(begin));
     let longest_word = text.split_whitespace().map(|word| word.chars().count()).max().unwrap_or(0);
     if columns > MAX_PROSE_COLUMNS && !is_table && longest_word < 60 {
         report(format!("{columns} columns; comments and documents have at most {MAX_PROSE_COLUMNS}"));
