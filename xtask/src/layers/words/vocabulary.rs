@@ -10,7 +10,6 @@ pub const PENDING: &[&str] = &[
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
-    "README.md",
     "SECURITY.md",
     "benches/",
     "crates/agent/",
