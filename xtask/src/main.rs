@@ -1,4 +1,4 @@
-//! The project's own chores, behind the script `x`: build, test, benchmarks, installation, demo.
+//! The project's tasks, behind the script `x`: build, test, benchmarks, installation, demo.
 #![forbid(unsafe_code)]
 
 mod aarch64;
@@ -31,7 +31,7 @@ const USAGE: &str = "usage: xtask build | test | bench | install | demo | demo-r
 fn main() -> ExitCode {
     if let Some(mut again) = shell::without_cargos_libraries() {
         let error = again.exec();
-        eprintln!("x: cannot start anew: {error}");
+        eprintln!("x: cannot restart: {error}");
         return ExitCode::FAILURE;
     }
     let mut arguments = std::env::args().skip(1);

@@ -1,4 +1,4 @@
-//! `x test`: every check that must hold for a commit, in order, with its time.
+//! `x test`: the checks that a commit must pass, in order, with their times.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,17 +10,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::artifacts::{self, Profile};
+use crate::suite::{RunOptions, Scope};
 use crate::workspace::Workspace;
 use crate::{aarch64, instructions, layers, links, models, musl, page, shell, suite};
 
-/// What a step of the test came to.
+/// Counts of a step.
 #[derive(Clone, Copy, Default)]
 struct Outcome {
     passed: u64,
     failed: u64,
     ignored: u64,
     /// Of those that passed: see [`suite`].
-    unsteady: u64,
+    flaky: u64,
 }
 
 impl Outcome {
@@ -43,7 +44,7 @@ impl Outcome {
         self.passed += other.passed;
         self.failed += other.failed;
         self.ignored += other.ignored;
-        self.unsteady += other.unsteady;
+        self.flaky += other.flaky;
     }
 
     fn text(self) -> String {
@@ -54,11 +55,20 @@ impl Outcome {
 
 struct Options {
     full: bool,
-    /// Empty means all.
+    /// Names of the steps to run; empty means the commit tier, all of [`STEPS`].
     steps: Vec<String>,
+    /// Crate and pattern of `-p`, which runs these tests alone.
+    package: Option<Scope>,
 }
 
-type Step = (&'static str, fn(&Workspace, &Options) -> Outcome);
+/// Steps of the quick tier, which needs nothing installed.
+const QUICK: [&str; 5] = ["layers", "links", "format", "clippy", "units"];
+
+/// Step that only the quick tier and its name run: `tests` has all of it.
+const UNITS: (&str, StepFunction) = ("units", units);
+
+type StepFunction = fn(&Workspace, &Options) -> Outcome;
+type Step = (&'static str, StepFunction);
 
 const STEPS: &[Step] = &[
     ("layers", |workspace, _| Outcome::of(layers::command(workspace))),
@@ -67,7 +77,7 @@ const STEPS: &[Step] = &[
     ("clippy", |workspace, _| clippy(workspace)),
     ("docs", |workspace, _| Outcome::of(docs(workspace))),
     ("build", |workspace, _| Outcome::of(artifacts::build_with_tests(workspace))),
-    // While nobody records.
+    // Before anything is recorded.
     ("instructions", |workspace, _| event_path(workspace)),
     ("tests", tests),
     ("loom", loom),
@@ -78,12 +88,21 @@ const STEPS: &[Step] = &[
     ("musl", |workspace, _| with_musl(workspace)),
 ];
 
-/// `x test [--full] [STEP…]`
+/// `x test [--full] [quick | STEP…]`, `x test -p CRATE [PATTERN]`
 pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode> {
     let options = parse(arguments)?;
-    let chosen = STEPS
-        .iter()
-        .filter(|(name, _)| options.steps.is_empty() || options.steps.iter().any(|step| step == name));
+    if let Some(scope) = &options.package {
+        let outcome = package(workspace, scope, options.full);
+        if outcome.passed + outcome.failed + outcome.ignored == 0 {
+            bail!("expected a test of that name, found none; `cargo test -p CRATE -- --list` lists them");
+        }
+        println!("{}", outcome.text());
+        return Ok(if outcome.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    let is_chosen = |name: &str| options.steps.iter().any(|step| step == name);
+    let all = options.steps.is_empty();
+    let chosen = STEPS.iter().filter(|(name, _)| all || is_chosen(name));
+    let chosen = chosen.chain([UNITS].iter().filter(|(name, _)| is_chosen(name)));
     let mut total = Outcome::default();
     let mut times = Vec::new();
     for (name, step) in chosen {
@@ -97,26 +116,66 @@ pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode> 
     for (name, time, outcome) in times {
         println!("{name:<13} {:>7}  {}", seconds(time), outcome.text());
     }
-    if total.unsteady > 0 {
-        println!("{} of those that passed did so only when asked again, alone", total.unsteady);
+    if total.flaky > 0 {
+        println!("{} of the passed tests are flaky: they passed only when run again alone", total.flaky);
     }
     println!("{}", total.text());
     Ok(if total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
-    let mut options = Options { full: false, steps: Vec::new() };
-    for argument in arguments {
-        match argument.as_str() {
+    let mut options = Options { full: false, steps: Vec::new(), package: None };
+    let names = || STEPS.iter().chain([&UNITS]).map(|(step, _)| *step);
+    let mut arguments = arguments.iter().map(String::as_str);
+    while let Some(argument) = arguments.next() {
+        match argument {
             "--full" => options.full = true,
-            name if STEPS.iter().any(|(step, _)| *step == name) => options.steps.push(name.into()),
+            "quick" => options.steps.extend(QUICK.map(String::from)),
+            "-p" | "--package" => {
+                let name = arguments.next().context("expected -p CRATE, found nothing behind -p")?;
+                let name = if name.starts_with("tompion") || name == "xtask" {
+                    name.to_owned()
+                } else {
+                    format!("tompion-{name}")
+                };
+                let pattern = arguments.next().unwrap_or_default().to_owned();
+                options.package = Some(Scope::Package { name, pattern });
+            }
+            name if names().any(|step| step == name) => options.steps.push(name.into()),
             _ => {
-                let names: Vec<_> = STEPS.iter().map(|(name, _)| *name).collect();
-                bail!("usage: ./x test [--full] [STEP…]; steps: {}", names.join(" "));
+                let names: Vec<_> = names().collect();
+                bail!(
+                    "usage: ./x test [--full] [quick | STEP…], or ./x test -p CRATE [PATTERN]; found {argument}\n\
+                     steps: {}",
+                    names.join(" ")
+                );
             }
         }
     }
     Ok(options)
+}
+
+/// Runs the tests of one crate. Those of the command need the libraries as well.
+fn package(workspace: &Workspace, scope: &Scope, full: bool) -> Outcome {
+    let needs_libraries = matches!(scope, Scope::Package { name, .. } if name == "tompion-cli");
+    let built = if needs_libraries { artifacts::build(workspace, Profile::Debug) } else { Ok(()) };
+    match built {
+        Ok(()) => run_suite(workspace, scope.clone(), full),
+        Err(error) => Outcome::of(Err(error)),
+    }
+}
+
+/// Unit tests of every crate.
+fn units(workspace: &Workspace, options: &Options) -> Outcome {
+    run_suite(workspace, Scope::Units, options.full)
+}
+
+fn run_suite(workspace: &Workspace, scope: Scope, full: bool) -> Outcome {
+    let limit = Duration::from_secs(if full { 4200 } else { 1500 });
+    match suite::run(workspace, &RunOptions { limit, retry_flaky: !full, full, scope }) {
+        Ok(results) => summarize(&results),
+        Err(error) => Outcome::of(Err(error)),
+    }
 }
 
 fn seconds(time: Duration) -> String {
@@ -182,32 +241,30 @@ fn models(workspace: &Workspace) -> Outcome {
 
 /// The crates' tests, and the examples in their documentation.
 fn tests(workspace: &Workspace, options: &Options) -> Outcome {
-    let limit = Duration::from_secs(if options.full { 4200 } else { 1500 });
-    let manner = suite::Manner { limit, second_chance: !options.full };
-    let mut outcome = match suite::run(workspace, manner, options.full) {
-        Ok(results) => judged(&results),
-        Err(error) => Outcome::of(Err(error)),
-    };
+    let mut outcome = run_suite(workspace, Scope::Workspace, options.full);
     let mut examples = cargo(workspace, &["test", "--quiet", "--workspace", "--doc", "--no-fail-fast"]);
     outcome.add(counted(&mut examples).unwrap_or_else(|error| Outcome::of(Err(error))));
     outcome
 }
 
-/// Names what failed. A few unsteady tests are noise of the machine; many are a fault.
-fn judged(results: &suite::Results) -> Outcome {
+/// Names failed, flaky and skipped tests. A few flaky tests are noise of the machine; many are a fault.
+fn summarize(results: &suite::Results) -> Outcome {
     for name in &results.failed {
         println!("failed: {name}");
     }
-    for name in &results.unsteady {
-        println!("unsteady: {name} (failed beside others, held twice alone)");
+    for name in &results.flaky {
+        println!("flaky: {name} (failed among others, passed twice alone)");
     }
-    let too_many = results.unsteady.len() > suite::FORGIVEN;
-    let unsteady = results.unsteady.len() as u64;
+    for line in &results.skipped {
+        println!("skipped: {line}");
+    }
+    let too_many = results.flaky.len() > suite::MAX_FLAKY;
+    let flaky = results.flaky.len() as u64;
     Outcome {
-        passed: results.passed - if too_many { unsteady } else { 0 },
-        failed: results.failed.len() as u64 + if too_many { unsteady } else { 0 },
-        ignored: results.ignored,
-        unsteady,
+        passed: results.passed - if too_many { flaky } else { 0 },
+        failed: results.failed.len() as u64 + if too_many { flaky } else { 0 },
+        ignored: results.ignored + results.skipped.len() as u64,
+        flaky,
     }
 }
 
@@ -230,7 +287,7 @@ fn scripts(workspace: &Workspace, options: &Options) -> Outcome {
     let run = |script: &Path| {
         let name = script.strip_prefix(&workspace.root).unwrap_or(script).display().to_string();
         let begin = Instant::now();
-        let outcome = with_second_chance(options, &name, || run_script(workspace, options, script));
+        let outcome = retry_once(options, &name, || run_script(workspace, options, script));
         println!("{name}: {}  {}", outcome.text(), seconds(begin.elapsed()));
         outcome
     };
@@ -246,14 +303,14 @@ fn scripts(workspace: &Workspace, options: &Options) -> Outcome {
 }
 
 /// Once more if it fails, unless everything is asked for: see [`suite`].
-fn with_second_chance(options: &Options, name: &str, run: impl Fn() -> Outcome) -> Outcome {
+fn retry_once(options: &Options, name: &str, run: impl Fn() -> Outcome) -> Outcome {
     let first = run();
     if first.failed == 0 || options.full {
         return first;
     }
     println!("{name} failed; again");
     let second = run();
-    Outcome { unsteady: second.passed, ..second }
+    Outcome { flaky: second.passed, ..second }
 }
 
 fn run_script(workspace: &Workspace, options: &Options, script: &Path) -> Outcome {
@@ -286,7 +343,7 @@ fn script_files(workspace: &Workspace) -> Vec<PathBuf> {
 fn the_page(workspace: &Workspace, options: &Options) -> Outcome {
     match page::unavailable(workspace) {
         Some(why) => Outcome::left_out(&why),
-        None => with_second_chance(options, "page", || Outcome::of(page::command(workspace))),
+        None => retry_once(options, "page", || Outcome::of(page::command(workspace))),
     }
 }
 

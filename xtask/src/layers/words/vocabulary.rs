@@ -9,7 +9,6 @@ pub const EXEMPT: &[&str] =
 pub const PENDING: &[&str] = &[
     "ARCHITECTURE.md",
     "CHANGELOG.md",
-    "CONTRIBUTING.md",
     "SECURITY.md",
     "benches/",
     "crates/agent/",
