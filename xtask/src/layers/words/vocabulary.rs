@@ -47,7 +47,6 @@ pub const PENDING: &[&str] = &[
     "docs/design/shield.md",
     "docs/design/trace.md",
     "docs/design/trust.md",
-    "docs/guide/coming-from.md",
     "docs/guide/instrument.md",
     "docs/guide/kernel.md",
     "docs/guide/monitor.md",
