@@ -56,7 +56,7 @@ impl Arguments {
             from = Some(end.saturating_sub(i64::try_from(last.as_nanos()).unwrap_or(i64::MAX)));
         }
         let filter = filter::compile(self.filter.as_ref())?;
-        Ok(Selection { events: self.events.clone(), from, to, filter, only: None })
+        Ok(Selection { events: self.events.clone(), from, to, filter, predicate: None })
     }
 
     /// Whether the traces have what the filter asks for; says what not.

@@ -17,15 +17,15 @@
 #![forbid(unsafe_code)]
 
 pub mod decode;
-mod doubts;
 pub mod encode;
+pub mod event_kind;
 pub mod json;
-pub mod meaning;
+mod lint;
 pub mod metadata;
 pub mod transcribe;
 pub mod tsdl;
 
-pub use doubts::doubts;
+pub use lint::lint;
 
 /// Why a description, of whatever version, could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

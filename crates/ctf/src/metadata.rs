@@ -18,7 +18,7 @@ use std::fmt;
 
 use tompion_schema::{Level, Names};
 
-use crate::meaning::Meaning;
+use crate::event_kind::EventKindInfo;
 
 pub use types::{
     Array, Base, BitArray, Blob, Encoding, Enum, Field, Float, Form, Integer, Length, Mapping, OptionRange,
@@ -323,8 +323,8 @@ impl Event {
     }
 
     /// What kind of event it is and, for a mark, its format: an instant, where nothing is said.
-    pub fn meaning(&self) -> Meaning {
-        Meaning::from_attributes(&self.attributes)
+    pub fn kind_info(&self) -> EventKindInfo {
+        EventKindInfo::from_attributes(&self.attributes)
     }
 
     /// The names and what else rules are matched against.
@@ -332,7 +332,7 @@ impl Event {
         let (provider, name) = self.provider_and_name();
         let level = self.log_level.and_then(|level| u8::try_from(level).ok());
         let level = level.map_or(Level::DEFAULT, Level::from_number);
-        let Meaning { kind, init, .. } = self.meaning();
+        let EventKindInfo { kind, init, .. } = self.kind_info();
         Names { provider, name, level, kind, init }
     }
 }

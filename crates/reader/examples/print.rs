@@ -37,6 +37,6 @@ fn main() {
     for loss in traces.losses() {
         eprintln!("WARNING: {}", loss_warning(&traces, loss, &options));
     }
-    traces.damages().iter().for_each(|damage| eprintln!("damage: {damage}"));
+    traces.corruptions().iter().for_each(|corruption| eprintln!("corruption: {corruption}"));
     eprintln!("{events:?}");
 }

@@ -1,5 +1,5 @@
-//! Traces in folders: a folder with a file `metadata` is a trace, the other files in it are its
-//! streams.
+//! Finds and loads traces: a folder with a file `metadata` is a trace, and the other files in it
+//! are its streams.
 
 use std::fs;
 use std::io::Read;
@@ -9,38 +9,38 @@ use std::sync::Arc;
 use tompion_ctf::decode::Decoder;
 use tompion_ctf::metadata;
 
-use crate::{Damage, Error};
+use crate::{Corruption, Error};
 
-/// Largest description in bytes.
+/// Maximum size of a description, in bytes.
 const MAX_METADATA: u64 = 256 << 20;
-/// How deep folders are searched.
+/// Maximum depth of folders that are searched.
 const MAX_DEPTH: usize = 32;
 
-/// A trace: its folder and what it says about itself.
+/// Trace: its folder and its description.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// The folder.
+    /// Path of the trace's folder.
     pub path: PathBuf,
     pub(crate) decoder: Arc<Decoder>,
-    /// What is odd about its description.
-    doubts: Arc<[String]>,
+    /// Warnings about the description.
+    warnings: Arc<[String]>,
 }
 
 impl Trace {
-    /// What the trace says about itself.
+    /// Returns the parsed description.
     pub fn metadata(&self) -> &metadata::Trace {
         self.decoder.trace()
     }
 
-    /// What is odd about its description.
-    fn doubts(&self) -> impl Iterator<Item = Damage> {
+    /// Returns the warnings about the description.
+    fn warnings(&self) -> impl Iterator<Item = Corruption> {
         let path = self.path.join("metadata");
-        let damage =
-            move |doubt: &String| Damage { path: path.clone(), offset: None, message: doubt.clone() };
-        self.doubts.iter().map(damage)
+        let corruption =
+            move |warning: &String| Corruption { path: path.clone(), offset: None, message: warning.clone() };
+        self.warnings.iter().map(corruption)
     }
 
-    /// The same trace with all its times so many nanoseconds later.
+    /// Returns the same trace with all times shifted by this many nanoseconds.
     pub(crate) fn shifted(&self, nanoseconds: i64) -> Result<Self, Error> {
         if nanoseconds == 0 {
             return Ok(self.clone());
@@ -49,30 +49,30 @@ impl Trace {
         trace.clocks.iter_mut().for_each(|clock| clock.shift(nanoseconds));
         let wrong = |reason| Error::Description { path: self.path.join("metadata"), reason };
         let decoder = Arc::new(Decoder::new(trace).map_err(wrong)?);
-        Ok(Self { path: self.path.clone(), decoder, doubts: self.doubts.clone() })
+        Ok(Self { path: self.path.clone(), decoder, warnings: self.warnings.clone() })
     }
 }
 
-/// A trace's folder and its stream files, not yet opened.
+/// Folder and stream files of a trace that is not opened yet.
 pub(crate) struct Found {
     pub path: PathBuf,
     pub streams: Vec<PathBuf>,
 }
 
-/// What is at or below a path.
+/// Traces and unreadable folders below a path.
 #[derive(Default)]
 pub(crate) struct Folders {
-    /// Traces, in the order of their paths.
+    /// Traces, ordered by path.
     pub traces: Vec<Found>,
     /// Folders that cannot be read.
     pub unreadable: Vec<Error>,
 }
 
-/// All traces at or below a path.
+/// Finds all traces at or below a path.
 ///
 /// # Errors
 ///
-/// If there is none.
+/// Fails if there is none.
 pub(crate) fn find(path: &Path) -> Result<Folders, Error> {
     let mut folders = Folders::default();
     search(path, 0, &mut folders)?;
@@ -86,14 +86,14 @@ pub(crate) fn find(path: &Path) -> Result<Folders, Error> {
 #[derive(Default)]
 pub(crate) struct Opened {
     pub traces: Vec<Trace>,
-    /// Stream files, each with its trace's index.
+    /// Stream files, each with the index of its trace.
     pub files: Vec<(PathBuf, usize)>,
-    /// Why others were not.
+    /// Reasons why other traces were not opened.
     pub problems: Vec<Error>,
 }
 
 impl Opened {
-    /// Adds a trace that was found, unless it cannot be opened.
+    /// Adds a trace that was found, or the reason why it cannot be opened.
     pub fn add(&mut self, streams: Vec<PathBuf>, trace: Result<Trace, Error>) {
         match trace {
             Ok(trace) => {
@@ -105,24 +105,24 @@ impl Opened {
         }
     }
 
-    /// What cannot be read, or not in all its sense, if anything can.
+    /// Returns the collected problems and warnings, if at least one trace can be read.
     ///
     /// # Errors
     ///
-    /// The first problem, if there is no trace without one.
-    pub fn damages(&mut self) -> Result<Vec<Damage>, Error> {
+    /// Fails with the first problem if no trace could be opened.
+    pub fn corruptions(&mut self) -> Result<Vec<Corruption>, Error> {
         let mut problems = std::mem::take(&mut self.problems).into_iter();
         match (self.traces.is_empty(), problems.next()) {
             (true, Some(problem)) => Err(problem),
             (_, first) => {
-                let doubts = self.traces.iter().flat_map(Trace::doubts);
-                Ok(first.into_iter().chain(problems).map(Damage::from).chain(doubts).collect())
+                let warnings = self.traces.iter().flat_map(Trace::warnings);
+                Ok(first.into_iter().chain(problems).map(Corruption::from).chain(warnings).collect())
             }
         }
     }
 }
 
-impl From<Error> for Damage {
+impl From<Error> for Corruption {
     fn from(error: Error) -> Self {
         let (path, message) = match error {
             Error::NoTrace(path) => (path, "expected a trace, found no file named `metadata`".into()),
@@ -160,7 +160,7 @@ fn search(folder: &Path, depth: usize, found: &mut Folders) -> Result<(), Error>
         found.traces.push(Found { path: folder.into(), streams: files });
     }
     for folder in folders.iter().filter(|_| depth < MAX_DEPTH) {
-        // Indexes of stream files are no traces and have nothing below them.
+        // Indexes of stream files are not traces, and there are none below them.
         if !folder.ends_with("index") {
             let below = search(folder, depth + 1, found);
             found.unreadable.extend(below.err());
@@ -169,7 +169,7 @@ fn search(folder: &Path, depth: usize, found: &mut Folders) -> Result<(), Error>
     Ok(())
 }
 
-/// Whether a link is a stream's: those to folders may lead in circles, and those to nothing have nothing.
+/// Whether a link is a stream. Links to folders may form cycles; dangling links have no content.
 fn leads_to_file(link: &Path) -> bool {
     fs::metadata(link).is_ok_and(|there| !there.is_dir())
 }
@@ -179,7 +179,7 @@ pub(crate) fn load(folder: &Path) -> Result<Trace, Error> {
     let path = folder.join("metadata");
     let io = |source| Error::Io { path: path.clone(), source };
     let other = |text: String| io(std::io::Error::other(text));
-    // A pipe or a device may have no end, or never begin.
+    // A pipe or a device may block, or never end.
     if !fs::metadata(&path).map_err(io)?.is_file() {
         return Err(other("expected a regular file, found something else".into()));
     }
@@ -191,7 +191,7 @@ pub(crate) fn load(folder: &Path) -> Result<Trace, Error> {
     }
     let trace =
         tompion_ctf::parse(&bytes).map_err(|reason| Error::Metadata { path: path.clone(), reason })?;
-    let doubts = tompion_ctf::doubts(&bytes, &trace).into();
+    let warnings = tompion_ctf::lint(&bytes, &trace).into();
     let decoder = Decoder::new(trace).map_err(|reason| Error::Description { path, reason })?;
-    Ok(Trace { path: folder.into(), decoder: Arc::new(decoder), doubts })
+    Ok(Trace { path: folder.into(), decoder: Arc::new(decoder), warnings })
 }

@@ -1,4 +1,4 @@
-//! One event, with typed access to its fields.
+//! Event with typed access to its fields.
 
 use tompion_ctf::decode::{Fields, Value, Values};
 use tompion_ctf::metadata;
@@ -6,7 +6,7 @@ use tompion_ctf::metadata;
 use crate::discover::Trace;
 use crate::file::StreamFile;
 
-/// An event. Its values borrow the reader's window until the next event is read.
+/// Event of a trace. Its values borrow the reader's window until the next event is read.
 pub struct Event<'a> {
     trace: &'a Trace,
     trace_index: usize,
@@ -16,14 +16,14 @@ pub struct Event<'a> {
     timestamp: Option<i64>,
 }
 
-/// An event class by its indexes.
+/// Indexes that identify an event class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// In [`crate::TraceSet::traces`].
+    /// Index in [`crate::TraceSet::traces`].
     pub trace: usize,
-    /// In the trace's `streams`.
+    /// Index in the trace's `streams`.
     pub stream: usize,
-    /// In the stream's `events`.
+    /// Index in the stream's `events`.
     pub class: usize,
 }
 
@@ -39,48 +39,48 @@ impl<'a> Event<'a> {
         Some(Self { trace, trace_index, source, file, class, timestamp })
     }
 
-    /// The trace that it is from.
+    /// Returns the event's trace.
     pub fn trace(&self) -> &'a Trace {
         self.trace
     }
 
-    /// The index of its trace in [`crate::TraceSet::traces`].
+    /// Returns the index of the event's trace in [`crate::TraceSet::traces`].
     pub fn trace_index(&self) -> usize {
         self.trace_index
     }
 
-    /// Where its class stands in the descriptions.
+    /// Returns the indexes of the event class.
     pub fn place(&self) -> Place {
         Place { trace: self.trace_index, stream: self.file.stream(), class: self.file.class }
     }
 
-    /// The index of its stream among all streams of the set.
+    /// Returns the index of the event's stream among all streams of the set.
     pub fn source(&self) -> usize {
         self.source
     }
 
-    /// Its class: names, level, types.
+    /// Returns the event class: names, level, types.
     pub fn class(&self) -> &'a metadata::Event {
         self.class
     }
 
-    /// `provider:name`.
+    /// Returns the name, as `provider:name`.
     pub fn name(&self) -> &'a str {
         &self.class.name
     }
 
-    /// When it happened, in nanoseconds since the epoch (or since the clock's own origin); nothing if
-    /// the trace has no clock.
+    /// Returns the timestamp in nanoseconds since the epoch (or since the clock's own origin), or
+    /// `None` if the trace has no clock.
     pub fn timestamp(&self) -> Option<i64> {
         self.timestamp
     }
 
-    /// The value of its stream's clock when it happened, in cycles; 0 without a clock.
+    /// Returns the timestamp in cycles of the stream's clock; 0 without a clock.
     pub fn cycles(&self) -> u64 {
         self.file.decoder.cycles(&self.file.state)
     }
 
-    /// The context of its packet, sizes and counters included.
+    /// Returns the context of the event's packet, sizes and counters included.
     pub fn packet_context(&self) -> Fields<'a> {
         match &self.file.packet {
             Some(packet) => self.file.decoder.packet_context(packet, self.file.packet_input()),
@@ -88,46 +88,46 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// The context that all events of its stream have.
+    /// Returns the context that all events of the stream have.
     pub fn stream_context(&self) -> Fields<'a> {
         self.file.decoder.stream_context(self.file.stream(), self.file.input(), &self.file.state)
     }
 
-    /// The context that events of its class have.
+    /// Returns the context that events of this class have.
     pub fn context(&self) -> Fields<'a> {
         let class = (self.file.stream(), self.file.class);
         self.file.decoder.event_context(class, self.file.body, self.file.input(), &self.file.state)
     }
 
-    /// Its own fields.
+    /// Returns the event's own fields.
     pub fn payload(&self) -> Fields<'a> {
         let class = (self.file.stream(), self.file.class);
         self.file.decoder.payload(class, self.file.body, self.file.input(), &self.file.state)
     }
 
-    /// Its values: both contexts' and its own.
+    /// Returns the values of both contexts and of the event itself.
     #[inline]
     pub(crate) fn values(&self) -> Values<'a> {
         self.file.decoder.values(self.file.input(), &self.file.state)
     }
 
-    /// What distinguishes its packet from all others in the file.
+    /// Returns the number that distinguishes the event's packet from all others in the file.
     pub(crate) fn packet_number(&self) -> u64 {
         self.file.packets
     }
 
-    /// The field of this name: its own, or else of its contexts.
+    /// Returns the field with this name: the event's own, otherwise one of its contexts'.
     pub fn field(&self, name: &str) -> Option<Value<'a>> {
         let scopes = [self.payload(), self.context(), self.stream_context(), self.packet_context()];
         scopes.into_iter().find_map(|fields| fields.get(name))
     }
 
-    /// The CPU on which it was recorded, if the packet says so.
+    /// Returns the CPU on which the event was recorded, if the packet states it.
     pub fn cpu(&self) -> Option<u64> {
         self.file.cpu.or_else(|| self.payload().get("perf_cpu")?.as_integer()?.try_into().ok())
     }
 
-    /// Whether the class of its stream has such a structure.
+    /// Returns the stream class.
     pub(crate) fn stream_class(&self) -> Option<&'a metadata::Stream> {
         self.file.decoder.stream(self.file.stream())
     }

@@ -1,4 +1,4 @@
-//! One stream file: packet by packet, event by event, through a window.
+//! Reads one stream file packet by packet and event by event, through a window.
 //!
 //! ```text
 //! file    │ packet         │ packet  │ packet      …
@@ -16,14 +16,14 @@ use tompion_ctf::decode::{
     DecodeError, Decoder, EventBody, Input, News, Packet, State, Tally, WINDOW_ALIGNMENT,
 };
 
-use crate::Damage;
+use crate::Corruption;
 
-/// Largest event, or packet header, in bytes.
+/// Maximum size of an event or a packet header, in bytes.
 const MAX_WINDOW: usize = 256 << 20;
-/// Damaged packets after which the rest of a file is left.
-pub(crate) const MAX_DAMAGES: u32 = 1000;
+/// Number of corrupt packets after which the rest of a file is skipped.
+pub(crate) const MAX_CORRUPTIONS: u32 = 1000;
 
-/// A stream file that is being read.
+/// Stream file that is being read.
 pub(crate) struct StreamFile {
     pub path: PathBuf,
     pub decoder: Arc<Decoder>,
@@ -31,32 +31,32 @@ pub(crate) struct StreamFile {
     file: Arc<File>,
     size: u64,
     buffer: Vec<u8>,
-    /// How many bytes are read at once.
+    /// Number of bytes read at once.
     window: usize,
-    /// The buffer's place in the file.
+    /// Position of the buffer in the file.
     buffer_start: u64,
-    /// The packet's place in the file.
+    /// Position of the packet in the file.
     packet_start: u64,
-    /// The input's place in the packet.
+    /// Position of the input in the packet.
     base: u64,
-    /// The next bit to decode in the packet.
+    /// Next bit to decode in the packet.
     bit: u64,
-    /// The bit behind the packet's content.
+    /// Bit position behind the packet's content.
     content: u64,
-    /// The clock's value at the packet's beginning.
+    /// Clock value at the beginning of the packet.
     clock: u64,
-    /// Whether the packet was left.
+    /// Whether the rest of the packet was skipped.
     is_left: bool,
     pub packet: Option<Packet>,
-    /// The packet's processor, if it says one.
+    /// CPU of the packet, if the packet states it.
     pub cpu: Option<u64>,
-    /// Whether it is being written: a packet that is not whole is none yet.
+    /// Whether the file is still being written: an incomplete packet is treated as absent.
     pub is_growing: bool,
-    /// The packet's number in its source, counted by the source.
+    /// Number of the packet in its source, counted by the source.
     pub packets: u64,
-    /// How often damage was passed over.
-    pub damages: u32,
-    /// The packet's header and context, which its values refer to.
+    /// Number of times that corruption was skipped.
+    pub corruptions: u32,
+    /// Header and context of the packet, which its values refer to.
     packet_bytes: Vec<u8>,
     /// Index of the current event's class.
     pub class: usize,
@@ -70,7 +70,7 @@ impl StreamFile {
         Self::new(path, file, decoder, window)
     }
 
-    /// Reads a file that is open, from its beginning on.
+    /// Reads an open file from its beginning.
     pub fn new(path: PathBuf, file: Arc<File>, decoder: Arc<Decoder>, window: usize) -> io::Result<Self> {
         let size = file.metadata()?.len();
         Ok(Self {
@@ -92,14 +92,14 @@ impl StreamFile {
             cpu: None,
             is_growing: false,
             packets: 0,
-            damages: 0,
+            corruptions: 0,
             packet_bytes: Vec::new(),
             class: 0,
             body: EventBody::default(),
         })
     }
 
-    /// The bytes that are in memory, from `base` on.
+    /// Returns the bytes in memory, from `base` on.
     pub fn input(&self) -> Input<'_> {
         let begin = self.packet_start + self.base;
         let begin = begin.checked_sub(self.buffer_start).and_then(|begin| usize::try_from(begin).ok());
@@ -107,46 +107,47 @@ impl StreamFile {
         Input::new(bytes, self.content.saturating_sub(self.base * 8))
     }
 
-    /// The header and context of the packet.
+    /// Returns the header and context of the packet.
     pub fn packet_input(&self) -> Input<'_> {
         Input::new(&self.packet_bytes, u64::MAX)
     }
 
-    /// Index of the packet's stream class.
+    /// Returns the index of the packet's stream class.
     pub fn stream(&self) -> usize {
         self.packet.as_ref().map_or(0, |packet| packet.stream)
     }
 
-    /// Forgets what is in memory, and gives its room away. It is read again where it is needed.
+    /// Drops the bytes in memory and returns their allocation. They are read again when needed.
     pub fn take_buffer(&mut self) -> Vec<u8> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         buffer
     }
 
-    /// Uses this room, of a file that was just opened.
+    /// Reuses an allocation for a file that was just opened.
     pub fn use_buffer(&mut self, buffer: Vec<u8>) {
         self.buffer = buffer;
     }
 
-    /// Goes to a place where a packet begins; [`Self::next_packet`] reads it.
+    /// Moves to the beginning of a packet; [`Self::next_packet`] reads it.
     pub fn go_to(&mut self, packet: u64) {
         self.packet = None;
         self.packet_start = packet;
     }
 
-    /// Where the packet begins, in bytes from the file's beginning.
+    /// Returns the position of the packet, in bytes from the beginning of the file.
     pub fn packet_start(&self) -> u64 {
         self.packet_start
     }
 
-    /// Size of the packet in bytes; up to the file's end if it says none.
+    /// Returns the size of the packet in bytes; up to the end of the file if it states none.
     pub fn packet_size(&self) -> u64 {
         let left = self.size.saturating_sub(self.packet_start);
         self.packet.as_ref().and_then(|packet| packet.packet_bits).map_or(left, |bits| left.min(bits / 8))
     }
 
-    /// Where the next packet begins, in bytes from the file's beginning; nothing if the file ends before that.
+    /// Returns the position of the next packet, in bytes from the beginning of the file, or `None`
+    /// if the file ends before it.
     pub fn next_place(&self) -> Option<u64> {
         let left = self.size.checked_sub(self.packet_start)?;
         let Some(packet) = &self.packet else { return Some(self.packet_start) };
@@ -154,37 +155,38 @@ impl StreamFile {
         (size <= left).then(|| self.packet_start + size)
     }
 
-    /// The next bit to decode in the packet.
+    /// Returns the next bit to decode in the packet.
     pub fn bit(&self) -> u64 {
         self.bit
     }
 
-    /// Where the event begins whose header was decoded last, in bytes from the file's beginning.
+    /// Returns the position of the event whose header was decoded last, in bytes from the beginning
+    /// of the file.
     pub fn offset(&self) -> u64 {
         self.packet_start + self.bit / 8
     }
 
-    /// Reads but the packets from one place on, up to another one. Of a file that was just opened.
+    /// Restricts a file that was just opened to the packets between two positions.
     pub fn narrow(&mut self, from: u64, to: Option<u64>) {
         self.packet_start = from;
         self.size = to.map_or(self.size, |to| to.min(self.size));
     }
 
-    fn damage(&self, error: &DecodeError) -> Damage {
+    fn corruption(&self, error: &DecodeError) -> Corruption {
         let offset = Some(self.packet_start + self.base + error.bit / 8);
         let message = match error.bit % 8 {
             0 => error.to_string(),
             bit => format!("{error}, at bit {bit}"),
         };
-        Damage { path: self.path.clone(), offset, message }
+        Corruption { path: self.path.clone(), offset, message }
     }
 
-    fn io_damage(&self, offset: u64, error: &io::Error) -> Damage {
-        Damage { path: self.path.clone(), offset: Some(offset), message: error.to_string() }
+    fn io_corruption(&self, offset: u64, error: &io::Error) -> Corruption {
+        Corruption { path: self.path.clone(), offset: Some(offset), message: error.to_string() }
     }
 
-    /// Fills the buffer from a place in the file on.
-    fn fill(&mut self, start: u64, size: usize) -> Result<(), Damage> {
+    /// Fills the buffer from a position in the file on.
+    fn fill(&mut self, start: u64, size: usize) -> Result<(), Corruption> {
         let left = usize::try_from(self.size.saturating_sub(start)).unwrap_or(usize::MAX);
         self.buffer.resize(size.min(left), 0);
         self.buffer_start = start;
@@ -194,7 +196,7 @@ impl StreamFile {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.io_damage(start + filled as u64, &error)),
+                Err(error) => return Err(self.io_corruption(start + filled as u64, &error)),
             }
         }
         self.buffer.truncate(filled);
@@ -207,8 +209,8 @@ impl StreamFile {
         end >= self.size || end >= self.packet_start.saturating_add(self.content.div_ceil(8))
     }
 
-    /// Brings more bytes from the current bit on into memory. False if there are no more.
-    fn widen(&mut self) -> Result<bool, Damage> {
+    /// Reads more bytes, from the current bit on. Returns false if there are no more.
+    fn widen(&mut self) -> Result<bool, Corruption> {
         if self.is_complete() {
             return Ok(false);
         }
@@ -222,21 +224,21 @@ impl StreamFile {
             let offset = self.packet_start + self.bit / 8;
             let message =
                 format!("expected an event of at most {} bytes, found a larger one", MAX_WINDOW / 2);
-            return Err(Damage { path: self.path.clone(), offset: Some(offset), message });
+            return Err(Corruption { path: self.path.clone(), offset: Some(offset), message });
         }
         self.base = base;
         self.fill(start, size)?;
         Ok(true)
     }
 
-    /// Goes to the next packet. False at the end of the file.
-    pub fn next_packet(&mut self) -> Result<bool, Damage> {
+    /// Moves to the next packet. Returns false at the end of the file.
+    pub fn next_packet(&mut self) -> Result<bool, Corruption> {
         if let Some(packet) = self.packet.take() {
             let left = self.size.saturating_sub(self.packet_start);
             let size = packet.packet_bits.map_or(left, |bits| bits / 8);
             if size > left {
                 let message = format!("expected a packet of {size} bytes, found {left}");
-                return Err(Damage { path: self.path.clone(), offset: Some(self.size), message });
+                return Err(Corruption { path: self.path.clone(), offset: Some(self.size), message });
             }
             self.packet_start += size;
         }
@@ -263,7 +265,7 @@ impl StreamFile {
                 }
                 Err(error) if error.is_cut() && self.widen()? => {}
                 Err(error) if error.is_cut() && self.is_growing => return Ok(false),
-                Err(error) => return Err(self.damage(&error)),
+                Err(error) => return Err(self.corruption(&error)),
             }
         };
         let left = self.size.saturating_sub(self.packet_start);
@@ -279,9 +281,10 @@ impl StreamFile {
         Ok(true)
     }
 
-    /// Goes to the next event of the packet and decodes its header. False at the end of the packet.
+    /// Moves to the next event of the packet and decodes its header. Returns false at the end of
+    /// the packet.
     #[inline]
-    pub fn next_header(&mut self) -> Result<bool, Damage> {
+    pub fn next_header(&mut self) -> Result<bool, Corruption> {
         loop {
             if self.bit >= self.content {
                 return Ok(false);
@@ -297,16 +300,16 @@ impl StreamFile {
                     return Ok(true);
                 }
                 Err(error) if error.is_cut() && self.widen()? => {}
-                Err(error) => return Err(self.damage(&error)),
+                Err(error) => return Err(self.corruption(&error)),
             }
         }
     }
 
-    /// Decodes the rest of the event whose header was decoded last, or passes over it.
+    /// Decodes or skips the rest of the event whose header was decoded last.
     #[inline]
-    pub fn finish_event(&mut self, keep: bool) -> Result<(), Damage> {
+    pub fn finish_event(&mut self, keep: bool) -> Result<(), Corruption> {
         let stream = self.stream();
-        // Positions are relative to `base`, which moves when the window does.
+        // Positions are relative to `base`, which changes when the window moves.
         let header = self.body.end + self.base * 8;
         loop {
             let begin = (self.packet_start + self.base).saturating_sub(self.buffer_start);
@@ -324,19 +327,20 @@ impl StreamFile {
                     if end == self.bit {
                         let problem = tompion_ctf::decode::Problem::EmptyEvent;
                         let bit = end - self.base * 8;
-                        return Err(self.damage(&DecodeError { problem, bit }));
+                        return Err(self.corruption(&DecodeError { problem, bit }));
                     }
                     self.bit = end;
                     return Ok(());
                 }
                 Err(error) if error.is_cut() && self.widen()? => {}
-                Err(error) => return Err(self.damage(&error)),
+                Err(error) => return Err(self.corruption(&error)),
             }
         }
     }
 
-    /// Counts the events that are left in the packet. Where time goes back is told by the byte of the file. `news` is called as [`Decoder::tally`] says.
-    pub fn tally(&mut self, tally: &mut Tally, news: &mut News<'_>) -> Result<(), Damage> {
+    /// Counts the remaining events of the packet. Timestamp regressions are located by their byte
+    /// in the file. `news` is called as [`Decoder::tally`] describes.
+    pub fn tally(&mut self, tally: &mut Tally, news: &mut News<'_>) -> Result<(), Corruption> {
         let stream = self.stream();
         while self.bit < self.content {
             let begin = (self.packet_start + self.base).saturating_sub(self.buffer_start);
@@ -350,29 +354,29 @@ impl StreamFile {
                 back.place = self.packet_start + self.base + back.place / 8;
             }
             match error {
-                // A window ends where its last event does only by chance.
+                // A window ends exactly at the end of its last event only by chance.
                 None if self.bit >= self.content || !self.widen()? => return Ok(()),
                 None => {}
                 Some(error) if error.is_cut() && self.widen()? => {}
-                Some(error) => return Err(self.damage(&error)),
+                Some(error) => return Err(self.corruption(&error)),
             }
         }
         Ok(())
     }
 
-    /// Goes on behind damage: to the next sound packet. False if none is left.
+    /// Moves past corruption to the next intact packet. Returns false if there is none.
     ///
-    /// The size of the damaged packet is believed if a packet, or the end of the file, is where it says. Else
-    /// the file is searched for what packets begin with, if they do begin with something.
-    pub fn recover(&mut self) -> Result<bool, Damage> {
-        self.damages += 1;
-        if self.damages > MAX_DAMAGES {
+    /// The size of the corrupt packet is trusted if a packet, or the end of the file, is where it
+    /// says. Otherwise the file is searched for the magic number of packets, if they have one.
+    pub fn recover(&mut self) -> Result<bool, Corruption> {
+        self.corruptions += 1;
+        if self.corruptions > MAX_CORRUPTIONS {
             return Ok(false);
         }
-        let damaged = self.packet_start;
+        let corrupt = self.packet_start;
         (self.bit, self.content) = (0, 0);
         let size = self.packet.take().and_then(|packet| packet.packet_bits).map(|bits| bits / 8);
-        let next = size.and_then(|size| damaged.checked_add(size));
+        let next = size.and_then(|size| corrupt.checked_add(size));
         if let Some(next) = next.filter(|&next| next <= self.size) {
             if next == self.size || self.begins_packet(next)? {
                 self.packet_start = next;
@@ -380,7 +384,7 @@ impl StreamFile {
             }
         }
         let Some(magic) = self.decoder.magic() else { return Ok(false) };
-        let mut from = damaged + 1;
+        let mut from = corrupt + 1;
         while let Some(found) = self.find(&magic, from)? {
             if self.begins_packet(found)? {
                 self.packet_start = found;
@@ -391,8 +395,8 @@ impl StreamFile {
         Ok(false)
     }
 
-    /// Whether a sound packet of this trace begins here.
-    fn begins_packet(&mut self, start: u64) -> Result<bool, Damage> {
+    /// Whether an intact packet of this trace begins at this position.
+    fn begins_packet(&mut self, start: u64) -> Result<bool, Corruption> {
         self.fill(start, self.window)?;
         let bits = self.size.saturating_sub(start).saturating_mul(8);
         let packet = self.decoder.packet(Input::new(&self.buffer, bits), &mut self.state);
@@ -400,15 +404,15 @@ impl StreamFile {
             .is_ok_and(|packet| !packet.is_foreign && packet.packet_bits.is_none_or(|size| size <= bits)))
     }
 
-    /// The next place with these bytes.
-    fn find(&mut self, bytes: &[u8; 4], from: u64) -> Result<Option<u64>, Damage> {
+    /// Finds the next position of these bytes.
+    fn find(&mut self, bytes: &[u8; 4], from: u64) -> Result<Option<u64>, Corruption> {
         let mut start = from;
         while start < self.size {
             self.fill(start, self.window)?;
             if let Some(place) = memchr::memmem::find(&self.buffer, bytes) {
                 return Ok(Some(start + place as u64));
             }
-            // The bytes may lie across the border.
+            // The bytes may straddle two reads.
             let read = self.buffer.len() as u64;
             if read < bytes.len() as u64 {
                 break;
@@ -418,14 +422,14 @@ impl StreamFile {
         Ok(None)
     }
 
-    /// Leaves the rest of the packet unread, as far as times behind it don't depend on it.
+    /// Skips the rest of the packet, except where later timestamps depend on it.
     pub fn leave_packet(&mut self) {
         if !self.is_left && self.carries_clock() {
             let clock = match self.pass_events() {
                 Ok(()) => {
                     self.state.clock().max(self.packet.as_ref().and_then(|packet| packet.end).unwrap_or(0))
                 }
-                // Times among damage mean nothing.
+                // Timestamps in corrupt bytes are meaningless.
                 Err(_) => self.clock,
             };
             self.state.set_clock(clock);
@@ -433,12 +437,12 @@ impl StreamFile {
         (self.bit, self.is_left) = (self.content, true);
     }
 
-    /// Whether times behind the packet depend on it.
+    /// Whether timestamps behind the packet depend on its events.
     pub fn carries_clock(&self) -> bool {
         self.packet.as_ref().is_some_and(|packet| self.decoder.carries_clock(packet.stream))
     }
 
-    fn pass_events(&mut self) -> Result<(), Damage> {
+    fn pass_events(&mut self) -> Result<(), Corruption> {
         while self.next_header()? {
             self.finish_event(false)?;
         }

@@ -1,8 +1,9 @@
-//! Filters over the events of traces, of any producer.
+//! Evaluates filters on the events of traces of any producer.
 //!
-//! Names are looked up when there is an event: `rows` among its own fields, then in the context of its
-//! class; `$tid` in all contexts, under the names that tracers give it. What an event lacks is unknown, and
-//! since nobody knows more later, an unknown verdict counts as false.
+//! Names are resolved for each event. `rows` is looked up among the event's own fields, then in the
+//! context of its class. `$tid` is looked up in all contexts, under the names that tracers use. A
+//! name that an event lacks is unknown. No later information can resolve it, so an unknown verdict
+//! counts as false.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +17,10 @@ use tompion_schema::Label;
 
 use crate::{Event, Trace, TraceSet};
 
-/// How the names of perf's contexts begin, which stand among the fields of its events.
+/// Prefix of perf's context fields, which are stored among the event's own fields.
 const PERF: &str = "perf_";
 
-/// Names under which traces carry a context: Tompion's and LTTng's, then those of the kernel's tracers.
+/// Names under which traces store a context: Tompion's and LTTng's, then those of kernel tracers.
 const ALIASES: &[(&str, &[&str])] = &[
     ("tid", &["vtid", "tid", "perf_tid"]),
     ("pid", &["vpid", "pid", "perf_pid"]),
@@ -28,33 +29,33 @@ const ALIASES: &[(&str, &[&str])] = &[
     ("prio", &["prio", "priority"]),
 ];
 
-/// A filter over events.
+/// Predicate over events.
 #[derive(Clone, Debug)]
 pub struct Filter {
     program: Program,
-    /// For each operand, the names under which traces may carry it.
+    /// Names under which traces may store each operand.
     names: Vec<Vec<String>>,
 }
 
 impl Filter {
-    /// Makes a filter of what was parsed.
+    /// Compiles a parsed expression.
     ///
     /// # Errors
     ///
-    /// If operators don't fit literals, or the filter is too large.
+    /// Fails if operators don't fit literals, or if the filter is too large.
     pub fn new(expression: &Expression) -> Result<Self, FilterError> {
         let program = compile_unbound(expression)?;
         let names = program.operands().iter().map(|operand| names_in_traces(&operand.name)).collect();
         Ok(Self { program, names })
     }
 
-    /// Whether the event is known to be wanted.
+    /// Whether the filter is known to be true for the event.
     pub fn takes(&self, event: &Event<'_>) -> bool {
         self.program.evaluate(&EventValues { event, names: &self.names }).is_true()
     }
 }
 
-/// The names under which traces may carry what a filter asks for.
+/// Returns the names under which traces may store an operand.
 fn names_in_traces(name: &Name) -> Vec<String> {
     let aliases = ALIASES.iter().find(|(known, _)| name.scope == Scope::Context && *known == name.head());
     match aliases {
@@ -90,20 +91,20 @@ impl<'a> EventValues<'_, 'a> {
         })
     }
 
-    /// What the trace as a whole says: the only process that it is of.
+    /// Looks the operand up in the trace's environment, for traces of a single process.
     fn environment(&self, operand: &Operand) -> Option<&'a EnvironmentValue> {
         environment(self.event.trace(), &operand.name, self.names.get(operand.index)?)
     }
 }
 
 fn environment<'a>(trace: &'a Trace, name: &Name, names: &[String]) -> Option<&'a EnvironmentValue> {
-    // A process has one name, its threads may have others.
+    // A process has one name, but its threads may have others.
     let is_whole = name.scope == Scope::Context && name.path.len() == 1 && name.head() != "comm";
     names.iter().filter(|_| is_whole).find_map(|name| trace.metadata().environment_value(name))
 }
 
-/// The part of a value that the rest of a path leads to. Variants are passed through, with or without the
-/// name of the selected option.
+/// Follows the rest of a path into a value. A variant is entered with or without the name of its
+/// selected option.
 fn descend<'a>(value: Decoded<'a>, path: &[Segment]) -> Option<Decoded<'a>> {
     match (value, path) {
         (Decoded::Variant(_, mut fields), path) => {
@@ -148,7 +149,7 @@ impl Values for EventValues<'_, '_> {
     }
 }
 
-/// An event class, as far as a filter can be held against it before there are events.
+/// Event class against which a filter can be checked before there are events.
 struct ClassSchema<'a> {
     trace: &'a Trace,
     stream: &'a metadata::Stream,
@@ -194,8 +195,8 @@ impl Schema for ClassSchema<'_> {
     }
 }
 
-/// What the values of a type are, or of the part of it that a path leads to; nothing if there is no such
-/// part.
+/// Returns the kind of a type, or of the part of it that a path leads to; `None` if there is no
+/// such part.
 fn kind_of<'a>(ty: &'a Type, path: &[Segment]) -> Option<Kind<'a>> {
     Some(match (ty, path) {
         (Type::Integer(_) | Type::Boolean(_) | Type::Bits(_), []) => Kind::Integer,
@@ -213,7 +214,7 @@ fn kind_of<'a>(ty: &'a Type, path: &[Segment]) -> Option<Kind<'a>> {
             (element, [Segment::Index(_), rest @ ..]) => return kind_of(element, rest),
             _ => return None,
         },
-        // Which option it is shows when there is an event.
+        // The selected option is known only for an event.
         (Type::Variant(_) | Type::Optional(_), _) => Kind::Any,
         _ => return None,
     })
@@ -223,25 +224,25 @@ fn label(mapping: &metadata::Mapping) -> Label {
     Label { low: mapping.low, high: mapping.high, name: mapping.label.clone() }
 }
 
-/// The names in a filter that none of the selected event classes has, and where they stand. None are missing
-/// where there are no classes.
+/// Returns the names in a filter that no selected event class has, with their positions. Returns
+/// none if there are no classes.
 pub fn missing<'e>(expression: &'e Expression, traces: &TraceSet) -> Vec<(&'e Name, Span)> {
     let schemas: Vec<_> = schemas(traces).collect();
     let is_missing = |name: &Name| !schemas.is_empty() && !schemas.iter().any(|schema| schema.knows(name));
     expression.names().filter(|(name, _)| is_missing(name)).collect()
 }
 
-/// Whether a name is one of the contexts that tracers commonly record.
+/// Whether a name is a context that tracers commonly record.
 pub fn is_common_context(name: &Name) -> bool {
     let is_common = |(known, names): &(&str, &[&str])| *known == name.head() || names.contains(&name.head());
     name.scope == Scope::Context && name.path.len() == 1 && ALIASES.iter().any(is_common)
 }
 
-/// Holds a filter against the event classes that are selected.
+/// Checks a filter against the selected event classes.
 ///
 /// # Errors
 ///
-/// If there are classes with all the names, and the filter's operators fit none of them.
+/// Fails if some classes have all names, but the filter's operators fit none of them.
 pub fn check(expression: &Expression, traces: &TraceSet) -> Result<(), FilterError> {
     let mut wrong = None;
     for schema in schemas(traces).filter(|schema| expression.names().all(|(name, _)| schema.knows(name))) {
@@ -257,8 +258,8 @@ fn schemas(traces: &TraceSet) -> impl Iterator<Item = ClassSchema<'_>> {
     traces.selected_classes().map(|(trace, stream, class)| ClassSchema { trace, stream, class })
 }
 
-/// All names that a filter may ask for in the event classes that are selected, as they stand in filters;
-/// of structures, the structures alone.
+/// Returns all names that a filter can use with the selected event classes, in the filter's syntax.
+/// Structures are listed without their members.
 pub fn names(traces: &TraceSet) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = ALIASES.iter().map(|(name, _)| format!("${name}")).collect();
     for schema in schemas(traces) {

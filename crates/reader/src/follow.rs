@@ -1,8 +1,8 @@
-//! Traces that are being written, printed while they grow.
+//! Prints traces that are still being written.
 //!
-//! Each [`Follow::round`] looks for new traces, files and packets and prints what has come. Streams are written each at
-//! its own pace: events are printed when all streams had the time from one round to the next to bring what is older. An
-//! event that comes later still is printed when it comes.
+//! Each [`Follow::round`] looks for new traces, files and packets and prints their events. Streams
+//! are written independently. Events are printed one round late, so that all streams had that time
+//! to deliver older ones. An event that comes even later is printed when it comes.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -15,59 +15,59 @@ use crate::merge::growing::Progress;
 use crate::text::{self, PrintOptions};
 use crate::{Error, Selection, TraceSet, json};
 
-/// How to print.
+/// Output format.
 #[derive(Clone, Debug)]
 pub enum Format {
-    /// As [`text::print`] does.
+    /// Text, as [`text::print`] writes it.
     Text(PrintOptions),
-    /// As [`json::print`] does.
+    /// JSON, as [`json::print`] writes it.
     Json(JsonOptions),
-    /// As [`json::print_csv`] does, but for the names of columns.
+    /// CSV, as [`json::print_csv`] writes it, without the header line.
     Csv,
 }
 
-/// What a round came by.
+/// Result of a round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// Events that were printed.
+    /// Number of printed events.
     pub events: u64,
-    /// What was lost, a line each.
+    /// Losses, one line each.
     pub losses: Vec<String>,
-    /// What could not be read, a line each.
-    pub damages: Vec<String>,
+    /// Corruptions, one line each.
+    pub corruptions: Vec<String>,
 }
 
-/// Traces at or below some paths, and what was read of them.
+/// Traces at or below some paths, and the positions up to which they were read.
 #[derive(Default)]
 pub struct Follow {
     paths: Vec<PathBuf>,
     selection: Selection,
-    /// Descriptions by their sizes: they only grow.
+    /// Descriptions with their sizes: they only grow.
     known: HashMap<PathBuf, (u64, Trace)>,
     read: HashMap<PathBuf, Progress>,
-    /// When the newest packet was ended that the round before saw.
+    /// End time of the newest packet that the previous round saw.
     newest: Option<i64>,
-    /// The last event that was printed.
+    /// Last printed event.
     last: Option<Moment>,
 }
 
 impl Follow {
-    /// Nothing is read so far; there need not be a trace yet.
+    /// Starts before the first event; there need not be a trace yet.
     pub fn new(paths: &[PathBuf], selection: Selection) -> Self {
         Self { paths: paths.to_vec(), selection, ..Self::default() }
     }
 
-    /// Prints what has come since the round before; in the last one, all that is there.
+    /// Prints the events since the previous round; with `is_last`, all that are left.
     ///
     /// # Errors
     ///
-    /// If a path cannot be read, or the output cannot be written. In the last round also if there is no trace, or none
-    /// whose description is right: else one is being written.
+    /// Fails if a path cannot be read, or if the output cannot be written. The last round also
+    /// fails if there is no trace with a valid description; before that, one may still be written.
     pub fn round(&mut self, is_last: bool, format: &Format, output: &mut dyn Write) -> Result<Round, Error> {
         let opened = self.find(is_last)?;
         let mut set = TraceSet::growing(&self.paths, opened, &self.read, is_last)?;
         set.select(self.selection.clone());
-        // An event of this very moment belongs to what is older.
+        // An event at exactly this time belongs to the older ones.
         let until = self.newest.map_or(i64::MIN, |newest| newest.saturating_add(1));
         self.newest = self.newest.max(set.newest());
         set.read_until(if is_last { None } else { Some(until) });
@@ -84,8 +84,8 @@ impl Follow {
             Format::Text(options) => options.clone(),
             Format::Json(_) | Format::Csv => PrintOptions::default(),
         };
-        let damages = set.damages().iter().map(ToString::to_string).collect();
-        Ok(Round { events, losses: text::loss_warnings(&set, &options), damages })
+        let corruptions = set.corruptions().iter().map(ToString::to_string).collect();
+        Ok(Round { events, losses: text::loss_warnings(&set, &options), corruptions })
     }
 
     fn print<L: Lines>(
@@ -99,7 +99,7 @@ impl Follow {
         Ok(events)
     }
 
-    /// Traces that can be read.
+    /// Finds the traces that can be read.
     fn find(&mut self, is_last: bool) -> Result<Opened, Error> {
         let mut opened = Opened::default();
         for path in &self.paths {
@@ -107,7 +107,7 @@ impl Follow {
                 Err(Error::NoTrace(_)) if !is_last => continue,
                 found => found?,
             };
-            // A folder that is unreadable now may be readable soon.
+            // A folder that is unreadable now may become readable soon.
             opened.problems.extend(found.unreadable.into_iter().filter(|_| is_last));
             for found in found.traces {
                 let size = found.path.join("metadata").metadata().map_or(0, |file| file.len());
@@ -117,7 +117,7 @@ impl Follow {
                     .unwrap_or_else(|| discover::load(&found.path))
                 {
                     Ok(trace) => trace,
-                    // Its end may not be written yet; what was there before is.
+                    // Its end may not be written yet; the part known before is used.
                     Err(_) if !is_last => match self.known.get(&found.path) {
                         Some((_, trace)) => trace.clone(),
                         None => continue,

@@ -1,4 +1,4 @@
-//! Events as lines of JSON, or of comma-separated values.
+//! Prints events as lines of JSON or as comma-separated values.
 //!
 //! ```text
 //! {"timestamp_ns":1457113582794565804,"event":"db:query","cpu":2,"trace":"t","context":{…},"fields":{…}}
@@ -11,12 +11,18 @@
 //! 1457113582794565804,db:query,2,t,"{""vtid"":7}","{""rows"":1}",{}
 //! ```
 //!
-//! `packet` is what an event's packet says of itself, but for its processor and what readers alone need.
+//! `packet` is the context of the event's packet, without its CPU and without fields that only
+//! readers need.
 //!
-//! A mark also has the message that its format makes of its fields, an event with addresses their names, if
-//! they are wanted. An enumeration is an object with its `value` and `labels`, a variant one with the selected option, a blob its
-//! bytes in hexadecimal, a field that is not there `null`.
-//! Floats that are no numbers become `"NaN"`, `"Infinity"` or `"-Infinity"`, bytes that are no UTF-8 are replaced.
+//! A mark also has the message that its format makes of its fields. An event with addresses has
+//! their names, if they are wanted. Values are represented as follows:
+//!
+//! - an enumeration is an object with its `value` and `labels`
+//! - a variant is an object with the selected option
+//! - a blob is its bytes in hexadecimal
+//! - an absent optional field is `null`
+//! - a float that is not a number or infinite is `"NaN"`, `"Infinity"` or `"-Infinity"`
+//! - bytes that are not UTF-8 are replaced
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -24,39 +30,40 @@ use std::io::Write;
 use tompion_ctf::decode::{Fields, Value};
 
 use crate::lines::{self, Lines};
-use crate::meanings::Meanings;
 use crate::message::Message;
 use crate::symbols::{Stack, Symbols};
+use crate::syscall_decode::SyscallDecoder;
 use crate::text::packet_fields;
 use crate::{Error, Event, Place, TraceSet};
 
-/// What stands in the objects beside what was recorded.
+/// Additional content of the JSON objects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JsonOptions {
-    /// What flags, commands and errors of system calls are called in C.
+    /// Whether to add the C names of flags, commands and errors of system calls.
     pub explain: bool,
 }
 
-/// Prints all events that are left as JSON, one object a line, by as many threads as there are processors; returns how
-/// many.
+/// Prints all remaining events as JSON, one object per line, on several threads. Returns the number
+/// of events.
 ///
 /// # Errors
 ///
-/// If the output cannot be written.
+/// Fails if the output cannot be written.
 pub fn print(traces: &mut TraceSet, options: JsonOptions, output: &mut dyn Write) -> Result<u64, Error> {
     let symbols = traces.symbols.take();
     let new = || JsonLines { symbols: symbols.clone(), ..JsonLines::new(options) };
     lines::print(traces, &new, output)
 }
 
-/// The line with the names of columns.
+/// Header line with the names of the columns.
 pub const CSV_COLUMNS: &[u8] = b"timestamp_ns,event,cpu,trace,context,fields,packet\n";
 
-/// Prints all events that are left as comma-separated values, names of columns first; returns how many.
+/// Prints all remaining events as comma-separated values with a header line. Returns the number of
+/// events.
 ///
 /// # Errors
 ///
-/// If the output cannot be written.
+/// Fails if the output cannot be written.
 pub fn print_csv(traces: &mut TraceSet, output: &mut dyn Write) -> Result<u64, Error> {
     output.write_all(CSV_COLUMNS)?;
     lines::print(traces, &CsvLines::default, output)
@@ -64,22 +71,22 @@ pub fn print_csv(traces: &mut TraceSet, output: &mut dyn Write) -> Result<u64, E
 
 #[derive(Default)]
 pub(crate) struct JsonLines {
-    /// The formats that were read.
+    /// Parsed message formats.
     messages: HashMap<Place, Option<Message>>,
     scratch: Vec<u8>,
     symbols: Option<Symbols>,
     options: JsonOptions,
-    /// Of the kinds of events so far.
-    meanings: HashMap<Place, Option<Meanings>>,
+    /// Decoders by event class.
+    decoders: HashMap<Place, Option<SyscallDecoder>>,
     packets: Packets,
 }
 
-/// What the packets say in which sources are.
+/// Cached text of each source's current packet.
 #[derive(Default)]
 struct Packets(HashMap<usize, (u64, Vec<u8>)>);
 
 impl Packets {
-    /// An object with what the event's packet says of itself.
+    /// Returns a JSON object with the context of the event's packet.
     fn of(&mut self, event: &Event<'_>) -> &[u8] {
         let (number, text) = self.0.entry(event.source()).or_insert_with(|| (u64::MAX, Vec::new()));
         if *number != event.packet_number() {
@@ -102,8 +109,9 @@ impl Lines for JsonLines {
         json_line(event, self.packets.of(event), line);
         push_message(event, &mut self.messages, &mut self.scratch, line);
         if self.options.explain {
-            let meanings = self.meanings.entry(event.place()).or_insert_with(|| Meanings::of(event.name()));
-            let explained = meanings.as_ref().map(|meanings| meanings.explain(event)).unwrap_or_default();
+            let decoder =
+                self.decoders.entry(event.place()).or_insert_with(|| SyscallDecoder::of(event.name()));
+            let explained = decoder.as_ref().map(|decoder| decoder.explain(event)).unwrap_or_default();
             push_texts("meanings", &explained, line);
         }
         if let Some(symbols) = &mut self.symbols {
@@ -129,7 +137,7 @@ impl Lines for CsvLines {
     }
 }
 
-/// What a mark says.
+/// Appends the text of a mark.
 fn push_message(
     event: &Event<'_>,
     messages: &mut HashMap<Place, Option<Message>>,
@@ -144,7 +152,7 @@ fn push_message(
     text(scratch, line);
 }
 
-/// What fields of the event are called; nothing if none has a name.
+/// Appends an object that maps fields to names; nothing if there are no names.
 fn push_texts(what: &str, names: &[(&str, impl AsRef<str>)], line: &mut Vec<u8>) {
     for (index, (field, name)) in names.iter().enumerate() {
         line.push(b',');
@@ -161,7 +169,7 @@ fn push_texts(what: &str, names: &[(&str, impl AsRef<str>)], line: &mut Vec<u8>)
     }
 }
 
-/// The functions that led to the event, the innermost first.
+/// Appends the call stacks of the event, innermost function first.
 fn push_stacks(stacks: &[Stack], line: &mut Vec<u8>) {
     for (index, (whose, names)) in stacks.iter().enumerate() {
         line.extend_from_slice(if index == 0 { b",\"stacks\":{" } else { b"," });
@@ -180,7 +188,7 @@ fn push_stacks(stacks: &[Stack], line: &mut Vec<u8>) {
     }
 }
 
-/// An object without its closing brace.
+/// Appends an object without its closing brace.
 fn json_line(event: &Event<'_>, packet: &[u8], line: &mut Vec<u8>) {
     line.push(b'{');
     if let Some(time) = event.timestamp() {
@@ -226,7 +234,7 @@ fn csv_line(event: &Event<'_>, scratch: &mut Vec<u8>, line: &mut Vec<u8>) {
     }
 }
 
-/// A column, in quotes if it needs them.
+/// Appends a CSV column, quoted if necessary.
 fn column(text: &[u8], line: &mut Vec<u8>) {
     if !text.iter().any(|byte| matches!(byte, b'"' | b',' | b'\n' | b'\r')) {
         line.extend_from_slice(text);

@@ -1,78 +1,79 @@
-//! Reads traces of any CTF producer: opens, merges by time, prints, sums up.
+//! Reads traces of any CTF producer: opens them, merges their events by time, prints and
+//! summarizes.
 //!
 //! ```text
 //! folders ──discover──► traces, stream files ──► TraceSet ──merge──► Event ──► text, json, csv
 //!                                                    └─ packets alone ──► stat
 //! ```
 //!
-//! A [`TraceSet`] reads each stream through one window and merges all streams by time, so its memory
-//! does not grow with the size of the traces. What is damaged is read up to the damage, which is kept
-//! as a [`Damage`] for the caller to report, and so are traces and folders that cannot be opened beside
-//! others that can; lost events are kept as [`Loss`].
+//! A [`TraceSet`] reads each stream through one window and merges all streams by time. Its memory
+//! does not grow with the size of the traces. A corrupt stream is read up to the corruption, which
+//! is recorded as a [`Corruption`] for the caller to report. Traces and folders that cannot be
+//! opened are recorded the same way as long as others can. Lost events are recorded as [`Loss`].
 //!
-//! Decoding is `tompion-ctf`'s work; what an analysis makes of events belongs above this crate.
+//! Decoding is the job of `tompion-ctf`. Analyses of events belong above this crate.
 #![forbid(unsafe_code)]
 
-mod ahead;
+mod collect;
 mod discover;
 mod event;
 mod file;
 pub mod filter;
 pub mod follow;
-mod gather;
 pub mod json;
 mod lines;
 pub mod manifest;
-mod meanings;
 mod merge;
 pub mod message;
-#[cfg(test)]
-mod odd;
+mod parallel;
 pub mod stat;
 mod symbols;
+mod syscall_decode;
+#[cfg(test)]
+mod test_traces;
 pub mod text;
 
 use std::path::PathBuf;
 
+pub use collect::EventCollector;
 pub use discover::Trace;
 pub use event::{Event, Place};
-pub use gather::Gather;
 pub use tompion_ctf::metadata::Version;
 
 pub use merge::{
-    Disorder, IndexProblem, Loss, LossKind, Only, PacketSummary, PacketView, Parts, Selection, TraceSet,
-    Visitor, open,
+    EventPredicate, IndexProblem, Loss, LossKind, PacketSummary, PacketView, Parts, Selection,
+    TimestampRegression, TraceSet, Visitor, open,
 };
 pub use symbols::AddressNames;
 
-/// Why traces could not be opened.
+/// Reason why traces could not be opened or printed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no trace at or below a path.
+    /// No trace exists at or below a path.
     #[error("expected a trace at or below {}, found no file named `metadata`", .0.display())]
     NoTrace(PathBuf),
     /// A file or folder could not be read.
     #[error("cannot read {}", path.display())]
     Io {
-        /// The file or folder.
+        /// File or folder.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
-    /// A description is wrong.
+    /// The description of a trace is invalid.
     #[error("{}: {reason}", path.display())]
     Metadata {
-        /// The `metadata` file.
+        /// Path of the `metadata` file.
         path: PathBuf,
-        /// What is wrong.
+        /// Problem that the parser found.
         reason: tompion_ctf::DescriptionError,
     },
-    /// A description cannot be decoded by.
+    /// The description of a trace is valid, but cannot be decoded.
     #[error("{}: {reason}", path.display())]
     Description {
-        /// The `metadata` file.
+        /// Path of the `metadata` file.
         path: PathBuf,
-        /// What is wrong.
+        /// Reason why it cannot be decoded.
         reason: tompion_ctf::decode::CompileError,
     },
     /// The output could not be written.
@@ -80,14 +81,14 @@ pub enum Error {
     Output(#[from] std::io::Error),
 }
 
-/// What cannot be read: a place in a stream, or a whole trace or folder beside others that can.
+/// Part of the input that cannot be read: a place in a stream, or a whole trace or folder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {}{message}", path.display(), offset.map(|offset| format!("byte {offset}: ")).unwrap_or_default())]
-pub struct Damage {
-    /// The stream file, the description or the folder.
+pub struct Corruption {
+    /// Path of the stream file, the description or the folder.
     pub path: PathBuf,
-    /// Where in a stream file, in bytes from its beginning.
+    /// Position in a stream file, in bytes from its beginning.
     pub offset: Option<u64>,
-    /// What was expected and what was found.
+    /// Expected and actual content.
     pub message: String,
 }

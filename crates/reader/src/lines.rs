@@ -1,13 +1,14 @@
-//! Events to lines, on as many processors as there are.
+//! Converts events to lines of output on several threads.
 //!
 //! ```text
 //! window 3 ──► Lines ──► text ┐
 //! window 4 ──► Lines ──► text ┴─► in their order: link, write
 //! ```
 //!
-//! Each window of time ([`crate::ahead`]) is made lines of by whichever thread is free; the thread that called writes them
-//! in their order. Lines wait in blocks, of which there are so many and no more: who makes lines of a later window waits
-//! for one that was written. The bytes are the same on any number of processors.
+//! Any free thread converts the next window of time ([`crate::parallel`]). The calling thread
+//! writes the windows in order. Lines wait in blocks from a pool of fixed size: a thread that
+//! converts a later window waits until a block was written. The output is the same with any number
+//! of threads.
 
 mod blocks;
 
@@ -15,71 +16,73 @@ use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
-use blocks::{BLOCK, BLOCKS, Block, Pool};
+use blocks::{BLOCK_BYTES, Block, MAX_BLOCKS, Pool};
 
-use crate::ahead::{self, Taker, Unwanted, Worker};
+use crate::parallel::{self, Cancelled, OrderedSink, WindowReader};
 use crate::{Error, Event, TraceSet};
 
-/// Bytes that one thread alone gathers before it writes them.
+/// Number of bytes that a single thread collects before it writes them.
 const BUFFER: usize = 256 << 10;
-/// Most threads that make lines: one alone writes them.
-const MOST_THREADS: usize = 8;
+/// Maximum number of threads that convert events: a single thread writes the lines.
+const MAX_THREADS: usize = 8;
 
-/// Makes lines of events.
+/// Converter of events to lines.
 pub(crate) trait Lines: Send {
     /// Appends an event's line.
     fn line(&mut self, event: &Event<'_>, text: &mut Vec<u8>);
 
-    /// Forgets the events so far: what was before the next one is not known.
+    /// Forgets the events so far: the predecessor of the next event is unknown.
     fn begin(&mut self) {}
 
-    /// Gives the first event with a time since [`Self::begin`], once: its line has to be linked to the one before.
+    /// Returns the first event with a time since [`Self::begin`], once. Its line must be linked to
+    /// its predecessor.
     fn first(&mut self) -> Option<First> {
         None
     }
 
-    /// The last event with a time since [`Self::begin`].
+    /// Returns the time of the last event with a time since [`Self::begin`].
     fn last(&self) -> Option<Moment> {
         None
     }
 
-    /// Writes what belongs at [`First::place`], now that the event before is known.
+    /// Writes the text that belongs at [`First::place`], now that the preceding event is known.
     fn link(&mut self, _before: Option<Moment>, _first: &First, _text: &mut Vec<u8>) {}
 }
 
-/// When an event was.
+/// Time of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
-    /// In nanoseconds since the epoch.
+    /// Nanoseconds since the epoch.
     pub time: i64,
-    /// As its clock counted.
+    /// Cycles of its clock.
     pub cycles: u64,
 }
 
-/// An event of which the one before is not known.
+/// Event whose predecessor is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct First {
-    /// Where in the text stands what depends on the event before.
+    /// Range of the text that depends on the predecessor.
     pub place: Range<usize>,
-    /// When it was.
+    /// Time of the event.
     pub moment: Moment,
 }
 
-/// Writes a line for each event that is left; returns how many. `new` makes what makes lines, for each thread.
+/// Writes a line for each remaining event; returns their number. `new` creates a converter for each
+/// thread.
 ///
 /// # Errors
 ///
-/// If the output cannot be written.
+/// Fails if the output cannot be written.
 pub(crate) fn print<L: Lines>(
     traces: &mut TraceSet,
     new: &dyn Fn() -> L,
     output: &mut dyn Write,
 ) -> Result<u64, Error> {
-    let threads = if traces.is_new() { traces.threads().min(MOST_THREADS) } else { 1 };
+    let threads = if traces.is_new() { traces.threads().min(MAX_THREADS) } else { 1 };
     print_with(traces, new, threads, output)
 }
 
-/// [`print()`] with a number of threads.
+/// Works like [`print()`] with a number of threads.
 pub(crate) fn print_with<L: Lines>(
     traces: &mut TraceSet,
     new: &dyn Fn() -> L,
@@ -91,17 +94,18 @@ pub(crate) fn print_with<L: Lines>(
         writer.read_on(traces)?;
         return writer.finish();
     }
-    let maker = |_| Maker { lines: new(), blocks: writer.blocks.clone() };
-    let makers = (0..threads).map(maker).collect();
-    ahead::run(traces, makers, BLOCK * BLOCKS / 2, &mut writer)?;
+    let reader = |_| LineReader { lines: new(), blocks: writer.blocks.clone() };
+    let readers = (0..threads).map(reader).collect();
+    parallel::run(traces, readers, BLOCK_BYTES * MAX_BLOCKS / 2, &mut writer)?;
     writer.finish()
 }
 
-/// Writes a line for each event that is left; `last` is the one before. Returns how many, and the last one.
+/// Writes a line for each remaining event, after `last`. Returns their number and the time of the
+/// last one.
 ///
 /// # Errors
 ///
-/// If the output cannot be written.
+/// Fails if the output cannot be written.
 pub(crate) fn print_after<L: Lines>(
     traces: &mut TraceSet,
     lines: L,
@@ -114,31 +118,31 @@ pub(crate) fn print_after<L: Lines>(
     Ok((writer.finish()?, last))
 }
 
-/// Makes lines of windows.
-struct Maker<L> {
+/// Reader that converts windows to lines.
+struct LineReader<L> {
     lines: L,
     blocks: Arc<Pool>,
 }
 
-impl<L: Lines> Worker for Maker<L> {
-    /// Lines, and the first one if it is among them.
+impl<L: Lines> WindowReader for LineReader<L> {
+    /// Block of lines, with the first event if it is among them.
     type Piece = (Block, Option<First>);
-    /// When the last event was, and how many there are.
+    /// Time of the last event, and the number of events.
     type End = (Option<Moment>, u64);
 
     fn read(
         &mut self,
         part: &mut TraceSet,
         window: u64,
-        give: &mut dyn FnMut(Self::Piece) -> Result<(), Unwanted>,
-    ) -> Result<Self::End, Unwanted> {
+        give: &mut dyn FnMut(Self::Piece) -> Result<(), Cancelled>,
+    ) -> Result<Self::End, Cancelled> {
         let lines = &mut self.lines;
         lines.begin();
         let (mut block, mut events) = (self.blocks.take(window), 0);
         while let Some(event) = part.next_source().and_then(|source| part.event(source)) {
             lines.line(&event, &mut block.text);
             events += 1;
-            if block.text.len() >= BLOCK {
+            if block.text.len() >= BLOCK_BYTES {
                 give((block, lines.first()))?;
                 block = self.blocks.take(window);
             }
@@ -148,22 +152,22 @@ impl<L: Lines> Worker for Maker<L> {
     }
 }
 
-/// Who writes windows in their order.
+/// Writer of windows in order.
 struct Writer<'o, L> {
     lines: L,
     output: &'o mut dyn Write,
-    /// Where lines of others stand.
+    /// Pool of the other threads' blocks.
     blocks: Arc<Pool>,
-    /// The last event that was written.
+    /// Time of the last event written.
     last: Option<Moment>,
     events: u64,
 }
 
-impl<L: Lines> Taker<Maker<L>> for Writer<'_, L> {
+impl<L: Lines> OrderedSink<LineReader<L>> for Writer<'_, L> {
     type Error = Error;
 
-    fn turn(&mut self, window: u64) {
-        self.blocks.turn(window);
+    fn begin_window(&mut self, window: u64) {
+        self.blocks.begin_window(window);
     }
 
     fn piece(&mut self, (block, first): (Block, Option<First>)) -> Result<u64, Error> {
@@ -175,12 +179,12 @@ impl<L: Lines> Taker<Maker<L>> for Writer<'_, L> {
         (self.last, self.events) = (last.or(self.last), self.events + events);
     }
 
-    /// Writes lines of all events that are left; returns their size.
+    /// Writes lines for all remaining events; returns their size in bytes.
     fn read_on(&mut self, traces: &mut TraceSet) -> Result<u64, Error> {
         self.lines.begin();
         let mut text = Vec::with_capacity(BUFFER + 4096);
         let mut size = 0;
-        // By its source, an event needs not be moved.
+        // Looking the event up by its source avoids moving it.
         while let Some(event) = traces.next_source().and_then(|source| traces.event(source)) {
             self.lines.line(&event, &mut text);
             self.events += 1;
@@ -203,7 +207,7 @@ impl<L: Lines> Taker<Maker<L>> for Writer<'_, L> {
 }
 
 impl<'o, L: Lines> Writer<'o, L> {
-    /// Behind the last event that was written.
+    /// Starts after the last event that was written.
     fn new(lines: L, output: &'o mut dyn Write, last: Option<Moment>) -> Self {
         Self { lines, output, blocks: Arc::default(), last, events: 0 }
     }

@@ -1,4 +1,4 @@
-//! `tompion.json`: what a Tompion recording says of its sources beyond their traces.
+//! Reads `tompion.json`, in which a Tompion recording describes its sources beyond their traces.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,85 +6,85 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::{Damage, TraceSet};
+use crate::{Corruption, TraceSet};
 
-/// The file's name, in the recording's top folder.
+/// Name of the file, in the recording's top folder.
 pub const NAME: &str = "tompion.json";
-/// Version that this reader knows.
+/// Schema version that this reader supports.
 pub const SCHEMA: u64 = 1;
-/// Largest file in bytes.
+/// Maximum size of the file in bytes.
 const MAX_SIZE: u64 = 64 << 20;
-/// How many folders up from a trace the file is looked for.
+/// Number of folders above a trace that are searched for the file.
 const LEVELS: usize = 4;
 
-/// A recording.
+/// Content of the file.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Manifest {
-    /// Version of the file.
+    /// Schema version of the file.
     #[serde(default)]
     pub schema: u64,
-    /// What was recorded.
+    /// Sources of events that were recorded.
     #[serde(default)]
     pub sources: Vec<Source>,
-    /// Whether more was lost than the sources tell, which nobody can know.
+    /// Whether more events were lost than the sources state. Their number cannot be known.
     #[serde(default)]
     pub losses_unknown: bool,
-    /// Processes that asked to take part and could not.
-    #[serde(default)]
-    pub left_out: u64,
+    /// Number of processes that asked to take part and could not.
+    #[serde(default, alias = "left_out")]
+    pub rejected_processes: u64,
 }
 
-/// What manifests say of what was opened.
+/// Content of all manifests that belong to a set of traces.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
-    /// The sources below the paths that were opened, each with its trace's folder.
+pub(crate) struct ManifestInfo {
+    /// Sources below the opened paths, each with the folder of its trace.
     pub sources: Vec<(PathBuf, Source)>,
-    /// Whether one of the recordings lost more than its sources tell.
+    /// Whether one of the recordings lost more than its sources state.
     pub losses_unknown: bool,
-    /// How many processes could not take part in the recordings.
-    pub left_out: u64,
-    /// What was wrong.
-    pub damages: Vec<Damage>,
+    /// Number of processes that could not take part in the recordings.
+    pub rejected_processes: u64,
+    /// Problems with the files.
+    pub corruptions: Vec<Corruption>,
 }
 
-/// One source of events: a process, or the kernel.
+/// Source of events: a process, or the kernel.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Source {
-    /// The trace's folder, from the recording's top folder.
+    /// Folder of the trace, relative to the recording's top folder.
     pub path: PathBuf,
-    /// `user` or `kernel`.
+    /// Kind of the source: `user` or `kernel`.
     #[serde(default)]
     pub kind: String,
-    /// The process.
+    /// Process id.
     #[serde(default)]
     pub pid: Option<i64>,
-    /// Its name.
+    /// Name of the process.
     #[serde(default)]
     pub name: Option<String>,
-    /// Its program's file.
+    /// Path of the program.
     #[serde(default)]
     pub executable: Option<String>,
-    /// How it wrote its events: `rseq`, or `reserve` where there were no restartable sequences. Older recordings
-    /// don't say it.
+    /// Write protocol of the producer: `rseq`, or `reserve` where restartable sequences were
+    /// unavailable. Older recordings don't have it.
     #[serde(default)]
     pub producer: Option<String>,
-    /// How it ended: `exited`, `killed by signal 9`, `running`.
+    /// State at the end: `exited`, `killed by signal 9`, `running`.
     #[serde(default)]
     pub end: Option<String>,
-    /// Events recorded.
+    /// Number of recorded events.
     #[serde(default)]
     pub events: u64,
-    /// Events lost, by cause.
+    /// Number of lost events by cause.
     #[serde(default)]
     pub lost: BTreeMap<String, u64>,
-    /// Events that the flight recorder overwrote.
+    /// Number of events that the flight recorder overwrote.
     #[serde(default)]
     pub overwritten: u64,
 }
 
-/// Reads the manifests of what was opened.
-pub(crate) fn told(traces: &TraceSet) -> Told {
-    let mut folders: BTreeMap<PathBuf, Result<Option<Manifest>, Damage>> = BTreeMap::new();
+/// Reads the manifests that belong to a set of traces.
+pub(crate) fn read_all(traces: &TraceSet) -> ManifestInfo {
+    let mut folders: BTreeMap<PathBuf, Result<Option<Manifest>, Corruption>> = BTreeMap::new();
     let opened = traces.traces().iter().map(|trace| trace.path.as_path());
     for path in opened.chain(traces.roots().iter().map(PathBuf::as_path)) {
         for folder in path.ancestors().take(LEVELS) {
@@ -92,24 +92,24 @@ pub(crate) fn told(traces: &TraceSet) -> Told {
             folders.entry(folder.into()).or_insert_with(|| read(folder));
         }
     }
-    let mut told = Told::default();
+    let mut info = ManifestInfo::default();
     for (folder, manifest) in folders {
         match manifest {
             Ok(None) => {}
             Ok(Some(manifest)) => {
-                told.losses_unknown |= manifest.losses_unknown;
-                told.left_out = told.left_out.saturating_add(manifest.left_out);
+                info.losses_unknown |= manifest.losses_unknown;
+                info.rejected_processes = info.rejected_processes.saturating_add(manifest.rejected_processes);
                 let found = manifest.sources.into_iter().filter(|source| stays_below(&source.path));
                 let found = found.map(|source| (plain(&folder.join(&source.path)), source));
-                told.sources.extend(found.filter(|(path, _)| is_below(path, traces.roots())));
+                info.sources.extend(found.filter(|(path, _)| is_below(path, traces.roots())));
             }
-            Err(damage) => told.damages.push(damage),
+            Err(corruption) => info.corruptions.push(corruption),
         }
     }
-    told
+    info
 }
 
-/// A path without `.`, so that equal places compare equal.
+/// Removes `.` from a path, so that equal places compare equal.
 pub(crate) fn plain(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
@@ -123,20 +123,20 @@ fn is_below(path: &Path, roots: &[PathBuf]) -> bool {
     roots.iter().any(|root| path.starts_with(plain(root)))
 }
 
-fn read(folder: &Path) -> Result<Option<Manifest>, Damage> {
+fn read(folder: &Path) -> Result<Option<Manifest>, Corruption> {
     let path = folder.join(NAME);
-    let damage = |message: String| Damage { path: path.clone(), offset: None, message };
+    let corruption = |message: String| Corruption { path: path.clone(), offset: None, message };
     let size = match fs::metadata(&path) {
         Ok(metadata) if metadata.is_file() => metadata.len(),
         _ => return Ok(None),
     };
     if size > MAX_SIZE {
-        return Err(damage(format!("expected at most {MAX_SIZE} bytes, found {size}")));
+        return Err(corruption(format!("expected at most {MAX_SIZE} bytes, found {size}")));
     }
-    let bytes = fs::read(&path).map_err(|error| damage(error.to_string()))?;
-    let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|error| damage(error.to_string()))?;
+    let bytes = fs::read(&path).map_err(|error| corruption(error.to_string()))?;
+    let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|error| corruption(error.to_string()))?;
     if manifest.schema != SCHEMA {
-        return Err(damage(format!("expected schema {SCHEMA}, found {}", manifest.schema)));
+        return Err(corruption(format!("expected schema {SCHEMA}, found {}", manifest.schema)));
     }
     Ok(Some(manifest))
 }

@@ -1,8 +1,9 @@
-//! Many streams, one order of time.
+//! Merges many streams into one order of time.
 //!
-//! A source is one data stream: one file, or the files of a stream that was rotated, one after the
-//! other, or packet by packet in the order of time where their times overlap. A heap holds the time of each source's next event. Only the header of that event is decoded
-//! while it waits; the rest is decoded when its turn has come.
+//! A source is one data stream: one file, or the files of a stream that was rotated. Rotated files
+//! are read one after the other, or packet by packet in the order of time where their times
+//! overlap. A heap holds the time of each source's next event. Only the header of that event is
+//! decoded while it waits; the rest is decoded when it is delivered.
 
 pub(crate) mod growing;
 mod index;
@@ -29,7 +30,7 @@ use crate::event::Event;
 use crate::file::StreamFile;
 use crate::filter::Filter;
 use crate::symbols::Symbols;
-use crate::{Damage, Error};
+use crate::{Corruption, Error};
 
 pub use parts::{PacketSummary, Parts};
 pub use walk::{PacketView, Visitor};
@@ -37,75 +38,76 @@ pub use walk::{PacketView, Visitor};
 use pieces::Piece;
 use source::Source;
 
-/// Bytes that all windows take together, about.
-const WINDOWS: usize = 32 << 20;
+/// Approximate number of bytes that all windows take together.
+const WINDOWS_BYTES: usize = 32 << 20;
 
 /// Traces with fewer bytes are read by one thread.
-const MUCH: u64 = 1 << 20;
+const PARALLEL_MIN_BYTES: u64 = 1 << 20;
 
-/// How long after the end of a packet its events may have happened, by their times: old tracers took the time of
-/// the end too early.
-const LATE: i64 = 1_000_000_000;
+/// Tolerance in nanoseconds by which events may be later than the end of their packet: old tracers
+/// took the end time too early.
+const PACKET_END_SLACK_NS: i64 = 1_000_000_000;
 
-/// Traces that are read as one.
+/// Set of traces that is read as one.
 pub struct TraceSet {
     roots: Vec<PathBuf>,
     traces: Arc<[Trace]>,
     sources: Vec<Source>,
     heap: BinaryHeap<Reverse<(i64, u32)>>,
     started: bool,
-    /// From which time on events belong to others.
+    /// Time from which on events belong to another reader.
     until: Option<i64>,
-    /// After how many damages to stop: nobody but who has read all before knows what is too much.
-    most_damages: usize,
-    /// Whether it was stopped for that.
+    /// Number of corruptions after which reading stops. Only a reader that has read everything
+    /// before knows the limit for a file.
+    max_corruptions: usize,
+    /// Whether reading stopped at that number.
     is_halted: bool,
-    /// Whether the event on top of the heap was given to the caller.
+    /// Whether the event on top of the heap was returned to the caller.
     given: bool,
-    /// Bytes of each source's window.
+    /// Size of each source's window in bytes.
     window: usize,
     selection: Selection,
-    /// Whether the selection takes every event, but for its filter.
+    /// Whether the selection accepts every event, apart from its filter.
     takes_all: bool,
-    /// For each trace, stream class and event class: whether the selection takes it.
+    /// Whether the selection accepts each event class: by trace, stream class and event class.
     selected: Arc<[Vec<Vec<bool>>]>,
-    damages: Vec<Damage>,
+    corruptions: Vec<Corruption>,
     losses: Vec<Loss>,
-    /// Names for addresses, if they are wanted and there are some.
+    /// Names for addresses, if they are wanted and available.
     pub(crate) symbols: Option<Symbols>,
 }
 
-/// Which events to read.
+/// Choice of events to read.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Globs over `provider:name`; none takes all.
+    /// Globs over `provider:name`; an empty list accepts all.
     pub events: Vec<String>,
     /// Earliest time in nanoseconds since the epoch.
     pub from: Option<i64>,
     /// Latest time in nanoseconds since the epoch.
     pub to: Option<i64>,
-    /// Events of which it doesn't say true are passed over.
+    /// Filter that must be true for an event.
     pub filter: Option<Filter>,
-    /// The same for what no filter can say, since it isn't in the event.
-    pub only: Option<Only>,
+    /// Predicate for conditions that a filter cannot express, because the event lacks the data.
+    pub predicate: Option<EventPredicate>,
 }
 
-/// A question that is asked of each event. It may be asked by several threads at once.
+/// Predicate that is evaluated for each event, possibly on several threads at once.
 #[derive(Clone)]
-pub struct Only(Arc<Takes>);
+pub struct EventPredicate(Arc<Takes>);
 
 type Takes = dyn Fn(&Event<'_>) -> bool + Send + Sync;
 
-impl Only {
-    /// Takes the events of which this is true.
+impl EventPredicate {
+    /// Creates a predicate that accepts the events for which the function returns true.
     pub fn new(takes: impl Fn(&Event<'_>) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(takes))
     }
 }
 
-impl fmt::Debug for Only {
+impl fmt::Debug for EventPredicate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Only(…)")
+        formatter.write_str("EventPredicate(…)")
     }
 }
 
@@ -116,46 +118,45 @@ impl Selection {
     }
 }
 
-/// Something that was not recorded.
+/// Events or packets that were not recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Events or whole packets.
+    /// Kind of the loss: events or whole packets.
     pub kind: LossKind,
-    /// How many, or how many at most.
+    /// Number of events or packets: exact, or an upper bound.
     pub count: u64,
-    /// Between which times, in nanoseconds since the epoch.
+    /// Times between which the loss happened, in nanoseconds since the epoch.
     pub between: (Option<i64>, Option<i64>),
-    /// The trace's index in [`TraceSet::traces`].
+    /// Index of the trace in [`TraceSet::traces`].
     pub trace: usize,
-    /// The stream's file.
+    /// Path of the stream file.
     pub path: PathBuf,
     /// Number of the stream class.
     pub stream_class: u64,
     /// Number of the stream, if it has one.
     pub stream: Option<u64>,
-    /// The CPU of the stream's packets, if they say one.
+    /// CPU of the stream's packets, if they state one.
     pub cpu: Option<u64>,
 }
 
-/// Events of a stream that happened, by their times, before others that stand before them. They are read where they
-/// stand.
+/// Events of a stream that are older than their predecessors. They are read in file order.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: byte {offset}: time goes back in this stream, {} by up to {}.{:09} s",
     path.display(), if *events == 1 { "once".into() } else { format!("{events} times") },
     back / 1_000_000_000, back % 1_000_000_000)]
-pub struct Disorder {
-    /// The file of the first one.
+pub struct TimestampRegression {
+    /// File of the first one.
     pub path: PathBuf,
-    /// Where it stands, in bytes from the file's beginning.
+    /// Position of the first one, in bytes from the beginning of the file.
     pub offset: u64,
-    /// How many there are.
+    /// Number of such events.
     pub events: u64,
-    /// How far back the farthest goes, in nanoseconds.
+    /// Largest step back, in nanoseconds.
     pub back: i64,
 }
 
-impl Disorder {
-    /// Adds what was found later in the same stream.
+impl TimestampRegression {
+    /// Adds a regression that was found later in the same stream.
     fn add_to(self, found: &mut Option<Self>) {
         match found {
             Some(found) => {
@@ -167,25 +168,25 @@ impl Disorder {
     }
 }
 
-/// An index file that was not used, for it contradicts itself or the stream.
+/// Index file that was not used, because it contradicts itself or the stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {problem}", path.display())]
 pub struct IndexProblem {
-    /// The index file.
+    /// Path of the index file.
     pub path: PathBuf,
-    /// What was expected and what was found.
+    /// Expected and actual content.
     pub problem: String,
 }
 
-/// What was lost.
+/// Kind of a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossKind {
     /// Events that the tracer discarded and counted.
     Events,
-    /// Events that the tracer may have discarded, at most so many: it counted them before the first packet that is here
-    /// was ended, perhaps before that was begun.
+    /// Upper bound of events that the tracer discarded. They were counted before the end of the
+    /// first packet present, possibly before its beginning.
     EventsAtMost,
-    /// Packets whose numbers are missing.
+    /// Packets whose sequence numbers are missing.
     Packets,
 }
 
@@ -196,14 +197,14 @@ pub enum LossKind {
 /// while let Some(event) = traces.next_event() {
 ///     println!("{:?} {}", event.timestamp(), event.name());
 /// }
-/// traces.damages().iter().for_each(|damage| eprintln!("{damage}"));
+/// traces.corruptions().iter().for_each(|corruption| eprintln!("{corruption}"));
 /// # Ok::<(), tompion_reader::Error>(())
 /// ```
 ///
 /// # Errors
 ///
-/// If there is no trace at one of the paths, or none of all the descriptions can be read. Where others can,
-/// [`TraceSet::damages`] tells of those that cannot.
+/// Fails if one of the paths has no trace, or if no description can be read. If only some cannot,
+/// [`TraceSet::corruptions`] reports them.
 pub fn open(paths: &[PathBuf]) -> Result<TraceSet, Error> {
     let mut opened = Opened::default();
     for path in paths {
@@ -216,42 +217,42 @@ pub fn open(paths: &[PathBuf]) -> Result<TraceSet, Error> {
     TraceSet::new(paths.to_vec(), opened, Source::in_order_of_time)
 }
 
-fn beyond_time(path: &Path, cycles: u64) -> Damage {
+fn beyond_time(path: &Path, cycles: u64) -> Corruption {
     let expected = "expected times up to the year 2262";
     let message = format!("{expected}, found a packet begun at {cycles} cycles: later times cannot be shown");
-    Damage { path: path.into(), offset: Some(0), message }
+    Corruption { path: path.into(), offset: Some(0), message }
 }
 
-/// Bytes of each of so many windows.
+/// Returns the size in bytes of each of this many windows.
 fn window_size(windows: usize) -> usize {
-    (WINDOWS / windows.max(1)).clamp(16 << 10, 128 << 10)
+    (WINDOWS_BYTES / windows.max(1)).clamp(16 << 10, 128 << 10)
 }
 
-/// What makes a stream of its files, which are in the order of the times at which they begin.
+/// Function that creates a stream from its files, which are ordered by their begin times.
 type NewSource = fn(Vec<(i64, Piece)>, &Arc<[Trace]>) -> Source;
 
-/// Whose stream a file is: of which trace, class and instance.
+/// Identity of the stream that a file belongs to: trace, class and instance.
 type Identity = (Uuid, u64, u64);
 
-/// Files by when they begin, with the traces that they are of.
+/// Files with their begin times and the indexes of their traces.
 type Begun = Vec<(i64, PathBuf, usize)>;
 
-/// Which of several streams' events of one time come first, as babeltrace2 has it: by the UUIDs of traces, those without one
-/// last, by traces, by the numbers of stream classes and of streams.
+/// Order of streams for events of the same time, as in babeltrace2: by the UUIDs of traces (traces
+/// without one come last), by traces, by the numbers of stream classes and of streams.
 type Rank = (bool, Option<Uuid>, usize, u64, Option<u64>);
 
-/// What the first packet of a file says of it.
+/// Properties of a file's first packet.
 struct First {
     identity: Option<Identity>,
-    /// When it begins; the clock's value for a time that cannot be told.
+    /// Begin time; the clock value if the time cannot be represented.
     begin: Result<i64, u64>,
     rank: Rank,
 }
 
 impl TraceSet {
-    /// Of traces whose streams are made of pieces as `new_source` says.
+    /// Creates a set from opened traces. `new_source` creates each stream from its pieces.
     fn new(roots: Vec<PathBuf>, mut opened: Opened, new_source: NewSource) -> Result<Self, Error> {
-        let damages = opened.damages()?;
+        let corruptions = opened.corruptions()?;
         let mut set = Self {
             roots,
             window: 0,
@@ -260,13 +261,13 @@ impl TraceSet {
             heap: BinaryHeap::new(),
             started: false,
             until: None,
-            most_damages: usize::MAX,
+            max_corruptions: usize::MAX,
             is_halted: false,
             given: false,
             selection: Selection::default(),
             takes_all: true,
             selected: Arc::new([]),
-            damages,
+            corruptions,
             losses: Vec::new(),
             symbols: None,
         };
@@ -276,14 +277,15 @@ impl TraceSet {
         Ok(set)
     }
 
-    /// Puts the files of one stream together, in order of time, and streams in the order of their events of one time.
+    /// Groups the files of each stream in order of time, and orders streams for events of the same
+    /// time.
     fn group(&mut self, files: Vec<(PathBuf, usize)>, new_source: NewSource) -> Vec<Source> {
         let mut groups: BTreeMap<Identity, usize> = BTreeMap::new();
         let mut sources: Vec<(Rank, Begun)> = Vec::new();
         for (path, trace) in files {
             let Some(First { identity, begin, rank }) = self.first_packet(&path, trace) else { continue };
             let begin = begin.unwrap_or_else(|cycles| {
-                self.damages.push(beyond_time(&path, cycles));
+                self.corruptions.push(beyond_time(&path, cycles));
                 i64::MAX
             });
             let next = sources.len();
@@ -302,8 +304,8 @@ impl TraceSet {
         sources.into_iter().map(source).collect()
     }
 
-    /// What the first packet of a file says of it. Nothing for an empty file; a damaged one is a stream
-    /// of its own, whose damage is found when it is read.
+    /// Reads the first packet of a file. Returns `None` for an empty file. A corrupt file becomes a
+    /// stream of its own, whose corruption is found when it is read.
     fn first_packet(&self, path: &Path, trace: usize) -> Option<First> {
         let decoder = &self.traces.get(trace)?.decoder;
         let uuid = decoder.trace().uuid;
@@ -319,13 +321,13 @@ impl TraceSet {
         let time = |cycles| Some(decoder.clock(packet.stream)?.checked_nanoseconds(cycles).ok_or(cycles));
         let begin = packet.begin.and_then(time);
         let class = decoder.stream(packet.stream)?.id;
-        // Nobody knows which of several files comes first that don't say when they begin.
+        // Files without a begin time cannot be ordered.
         let of = uuid.filter(|_| begin.is_some());
         let identity = of.and_then(|uuid| Some((uuid, class, packet.instance?)));
         Some(First { identity, begin: begin.unwrap_or(Ok(i64::MIN)), rank: rank(class, packet.instance) })
     }
 
-    /// Chooses which events to read. To be called before the first event is read.
+    /// Selects the events to read. Must be called before the first event is read.
     pub fn select(&mut self, selection: Selection) {
         let classes = |stream: &metadata::Stream| {
             stream.events.iter().map(|event| selection.takes_name(event)).collect()
@@ -336,62 +338,64 @@ impl TraceSet {
         self.selection = selection;
     }
 
-    /// Names the addresses that stand in events, as far as the traces and the files that they name allow: text
-    /// and JSON show the names from now on.
+    /// Resolves addresses in events to names, as far as the traces and the files that they name
+    /// allow. Text and JSON output shows the names from now on.
     pub fn name_addresses(&mut self) {
         self.symbols = Symbols::read(self);
     }
 
-    /// The traces, in the order of their paths.
+    /// Returns the traces, ordered by path.
     pub fn traces(&self) -> &[Trace] {
         &self.traces
     }
 
-    /// The paths that were opened.
+    /// Returns the paths that were opened.
     pub fn roots(&self) -> &[PathBuf] {
         &self.roots
     }
 
-    /// What could not be read, so far.
-    pub fn damages(&self) -> &[Damage] {
-        &self.damages
+    /// Returns the corruptions found so far.
+    pub fn corruptions(&self) -> &[Corruption] {
+        &self.corruptions
     }
 
-    /// Streams in which time went back, so far.
-    pub fn disorders(&self) -> impl Iterator<Item = &Disorder> {
-        self.sources.iter().filter_map(|source| source.disorder.as_ref())
+    /// Returns the timestamp regressions found so far, at most one for each stream.
+    pub fn timestamp_regressions(&self) -> impl Iterator<Item = &TimestampRegression> {
+        self.sources.iter().filter_map(|source| source.regression.as_ref())
     }
 
-    /// Index files that turned out to be of no use, so far: nothing is missing for that.
+    /// Returns the index files found unusable so far. No events are missing because of them.
     pub fn index_problems(&self) -> impl Iterator<Item = IndexProblem> {
         self.sources.iter().flat_map(|source| source.files.index_problems())
     }
 
-    /// What was lost, so far.
+    /// Returns the losses found so far.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
     }
 
-    /// The next event in order of time.
+    /// Returns the next event in order of time.
     pub fn next_event(&mut self) -> Option<Event<'_>> {
         let index = self.next_source()?;
         self.event(index)
     }
 
-    /// Goes to the next event in order of time, for [`Self::current`]. False if there is none.
+    /// Moves to the next event in order of time, for [`Self::current`]. Returns false if there is
+    /// none.
     ///
-    /// Does the same as [`Self::next_event`], for callers that want to know of losses and damages before the event.
+    /// Works like [`Self::next_event`], for callers that need losses and corruptions before the
+    /// event.
     pub fn step(&mut self) -> bool {
         self.next_source().is_some()
     }
 
-    /// The event to which [`Self::step`] or [`Self::next_event`] went last.
+    /// Returns the event that [`Self::step`] or [`Self::next_event`] reached last.
     pub fn current(&self) -> Option<Event<'_>> {
         let top = self.heap.peek().filter(|_| self.given)?;
         self.event(top.0.1 as usize)
     }
 
-    /// Goes to the next event in order of time; returns the source that has it.
+    /// Moves to the next event in order of time and returns its source.
     #[inline]
     pub(crate) fn next_source(&mut self) -> Option<usize> {
         if !self.started {
@@ -410,12 +414,12 @@ impl TraceSet {
             match self.sources.get_mut(index)?.file.as_mut()?.finish_event(true) {
                 Ok(()) if self.is_filtered_out(index) => {}
                 Ok(()) => return Some(index),
-                Err(damage) => self.pass_over(index, damage),
+                Err(corruption) => self.pass_over(index, corruption),
             }
         }
     }
 
-    /// The event that a source has reached.
+    /// Returns the event that a source has reached.
     #[inline]
     pub(crate) fn event(&self, index: usize) -> Option<Event<'_>> {
         let source = self.sources.get(index)?;
@@ -423,19 +427,19 @@ impl TraceSet {
         Event::new(self.traces.get(source.trace)?, (source.trace, index), file, source.timestamp)
     }
 
-    /// Whether the selection passes over the event that a source has reached, for what is in it.
+    /// Whether the filter or predicate rejects the event that a source has reached.
     fn is_filtered_out(&self, index: usize) -> bool {
         if !self.selection.looks_into_events() {
             return false;
         }
-        let Selection { filter, only, .. } = &self.selection;
+        let Selection { filter, predicate, .. } = &self.selection;
         self.event(index).is_some_and(|event| {
             filter.as_ref().is_some_and(|filter| !filter.takes(&event))
-                || only.as_ref().is_some_and(|only| !(only.0)(&event))
+                || predicate.as_ref().is_some_and(|predicate| !(predicate.0)(&event))
         })
     }
 
-    /// The event classes that the selection takes by their names.
+    /// Returns the event classes that the selection accepts by name.
     pub(crate) fn selected_classes(
         &self,
     ) -> impl Iterator<Item = (&Trace, &metadata::Stream, &metadata::Event)> {
@@ -447,16 +451,16 @@ impl TraceSet {
             .filter(|(.., class)| self.selection.takes_name(class))
     }
 
-    /// Reads all events, stream after stream. The values of events can be read only in those traces of
-    /// which `keep` says so.
+    /// Reads all events, stream after stream. The values of events are readable only in traces for
+    /// which `keep` returns true.
     pub fn for_each_unordered(&mut self, keep: &dyn Fn(usize) -> bool, visit: &mut dyn FnMut(&Event<'_>)) {
         for index in 0..self.sources.len() {
             while self.advance(index).is_some() {
                 let Some(source) = self.sources.get_mut(index) else { break };
                 let Some(file) = source.file.as_mut() else { break };
                 let keep = self.selection.looks_into_events() || keep(source.trace);
-                if let Err(damage) = file.finish_event(keep) {
-                    self.pass_over(index, damage);
+                if let Err(corruption) = file.finish_event(keep) {
+                    self.pass_over(index, corruption);
                     continue;
                 }
                 if self.is_filtered_out(index) {
@@ -469,8 +473,8 @@ impl TraceSet {
         }
     }
 
-    /// Reads all events in no order on so many processors; each part of a stream with a visitor of its own. These come
-    /// in the order of streams.
+    /// Reads all events on several threads, in no order. Each part of a stream has a visitor of its
+    /// own. Visitors are returned in the order of streams.
     pub(crate) fn visit_ranges<V: Send>(
         &mut self,
         threads: usize,
@@ -485,16 +489,16 @@ impl TraceSet {
         parts.into_iter().map(|part| part.found).collect()
     }
 
-    /// How many processors to use: all, but for little only one.
+    /// Returns the number of threads to use: all CPUs, or one for small traces.
     pub(crate) fn threads(&self) -> usize {
-        match self.size() >= MUCH {
+        match self.size() >= PARALLEL_MIN_BYTES {
             true => std::thread::available_parallelism().map_or(1, usize::from),
             false => 1,
         }
     }
 
-    /// Takes the streams apart, for as many readers at a time as asked for; [`Self::join`] puts together what they
-    /// found out. For reading in no order, before anything was read.
+    /// Distributes the streams over several readers; [`Self::join`] collects their results. Only
+    /// for reading in no order, before anything was read.
     pub(crate) fn split(&mut self, readers: usize) -> Vec<Self> {
         let readers = readers.clamp(1, self.sources.len().max(1));
         let mut parts: Vec<(u64, Vec<Source>)> = (0..readers).map(|_| (0, Vec::new())).collect();
@@ -510,26 +514,29 @@ impl TraceSet {
         parts.into_iter().map(|(_, sources)| self.part(sources)).collect()
     }
 
-    /// The same traces, not read so far, each with all its times so many nanoseconds later (negative: earlier), to
-    /// within a cycle of its clock. Traces for which the list has no number stay as they are.
+    /// Returns the same traces, unread, with each trace's times shifted by a number of nanoseconds.
+    /// Negative numbers shift to earlier. The shift is exact to one cycle of the trace's clock.
+    /// Traces beyond the end of the list keep their times.
     ///
     /// # Errors
     ///
-    /// If a description can't be compiled anew, which doesn't happen to one that was compiled.
+    /// Fails if a description cannot be compiled again, which does not happen to one that was
+    /// compiled.
     pub fn shifted(&self, nanoseconds: &[i64]) -> Result<Self, Error> {
         let of =
             |(index, trace): (usize, &Trace)| trace.shifted(nanoseconds.get(index).copied().unwrap_or(0));
         let traces = self.traces.iter().enumerate().map(of).collect::<Result<Vec<_>, _>>()?;
-        let unopened = self.damages.iter().filter(|damage| damage.offset.is_none());
+        let unopened = self.corruptions.iter().filter(|corruption| corruption.offset.is_none());
         Ok(Self {
             roots: self.roots.clone(),
             traces: traces.into(),
-            damages: unopened.cloned().collect(),
+            corruptions: unopened.cloned().collect(),
             ..self.unread()
         })
     }
 
-    /// The same, not read so far, but only those streams of which a file is wanted, by the trace's folder and that file.
+    /// Returns the same traces, unread, with only the streams that have a wanted file. `wanted`
+    /// gets the trace's folder and the file.
     pub(crate) fn unread_where(&self, wanted: &dyn Fn(&Path, &Path) -> bool) -> Self {
         let is_wanted = |source: &&Source| {
             let mut files = (0..source.files.count()).filter_map(|file| source.files.get(file));
@@ -539,7 +546,7 @@ impl TraceSet {
         self.part(sources.map(|source| Source::new(source.files.clone())).collect())
     }
 
-    /// A set of the same traces that reads other sources.
+    /// Creates a set of the same traces that reads other sources.
     fn part(&self, sources: Vec<Source>) -> Self {
         Self {
             roots: Vec::new(),
@@ -548,32 +555,32 @@ impl TraceSet {
             heap: BinaryHeap::new(),
             started: false,
             until: None,
-            most_damages: usize::MAX,
+            max_corruptions: usize::MAX,
             is_halted: false,
             given: false,
             window: self.window,
             selection: self.selection.clone(),
             takes_all: self.takes_all,
             selected: self.selected.clone(),
-            damages: Vec::new(),
+            corruptions: Vec::new(),
             losses: Vec::new(),
             symbols: None,
         }
     }
 
-    /// Takes back what [`Self::split`] gave away, and what was found out.
+    /// Collects the sources that [`Self::split`] distributed, and what was found in them.
     pub(crate) fn join(&mut self, parts: Vec<Self>) {
         for mut part in parts {
             self.sources.append(&mut part.sources);
-            self.damages.append(&mut part.damages);
+            self.corruptions.append(&mut part.corruptions);
             self.losses.append(&mut part.losses);
         }
         self.sort_findings();
     }
 
-    /// Puts damages and losses into an order that doesn't depend on who found them.
+    /// Sorts corruptions and losses, independent of the thread that found them.
     fn sort_findings(&mut self) {
-        self.damages.sort_by(|a, b| (&a.path, a.offset).cmp(&(&b.path, b.offset)));
+        self.corruptions.sort_by(|a, b| (&a.path, a.offset).cmp(&(&b.path, b.offset)));
         self.losses.sort_by(|a, b| (&a.path, a.between).cmp(&(&b.path, b.between)));
     }
 
@@ -586,7 +593,8 @@ impl TraceSet {
         }
     }
 
-    /// Moves the source on top of the heap to its next event; false if it was stopped on its way.
+    /// Moves the source on top of the heap to its next event; returns false if reading stopped on
+    /// the way.
     fn advance_top(&mut self) -> bool {
         self.given = false;
         let Some(index) = self.heap.peek().map(|top| top.0.1) else { return true };
@@ -609,7 +617,7 @@ impl TraceSet {
     fn advance(&mut self, index: usize) -> Option<i64> {
         loop {
             let source = self.sources.get_mut(index)?;
-            if source.file.is_none() && !source.open_next(&self.traces, self.window, &mut self.damages) {
+            if source.file.is_none() && !source.open_next(&self.traces, self.window, &mut self.corruptions) {
                 return None;
             }
             let file = source.file.as_mut()?;
@@ -641,14 +649,14 @@ impl TraceSet {
                     }
                 }
                 Ok(false) => source.next_packet(&self.selection, &mut self.losses),
-                Err(damage) => Err(damage),
+                Err(corruption) => Err(corruption),
             };
             match step {
                 Ok(true) => {}
                 Ok(false) => source.file = None,
-                Err(damage) => {
-                    self.pass_over(index, damage);
-                    if self.damages.len() > self.most_damages {
+                Err(corruption) => {
+                    self.pass_over(index, corruption);
+                    if self.corruptions.len() > self.max_corruptions {
                         self.is_halted = true;
                         return None;
                     }
@@ -657,17 +665,17 @@ impl TraceSet {
         }
     }
 
-    /// Remembers damage and goes to the next sound packet of the file, or behind the file.
-    fn pass_over(&mut self, index: usize, damage: Damage) {
-        self.damages.push(damage);
+    /// Records corruption and moves to the next intact packet of the file, or past the file.
+    fn pass_over(&mut self, index: usize, corruption: Corruption) {
+        self.corruptions.push(corruption);
         let Some(source) = self.sources.get_mut(index) else { return };
-        // Times that were read of damaged bytes say nothing of the order of what follows.
+        // Times read from corrupt bytes say nothing about the order of later events.
         source.latest = i64::MIN;
         match source.file.as_mut().map(StreamFile::recover) {
             Some(Ok(true)) => {}
             Some(Ok(false)) | None => source.file = None,
-            Some(Err(damage)) => {
-                self.damages.push(damage);
+            Some(Err(corruption)) => {
+                self.corruptions.push(corruption);
                 source.file = None;
             }
         }
@@ -675,12 +683,12 @@ impl TraceSet {
 }
 
 impl Selection {
-    /// Whether what is in events decides which it takes.
+    /// Whether the selection depends on the content of events.
     pub(crate) fn looks_into_events(&self) -> bool {
-        self.filter.is_some() || self.only.is_some()
+        self.filter.is_some() || self.predicate.is_some()
     }
 
-    /// Whether it takes events of every name and time.
+    /// Whether events of every name and time are accepted.
     fn is_open(&self) -> bool {
         self.events.is_empty() && self.from.is_none() && self.to.is_none()
     }
@@ -692,8 +700,8 @@ impl Selection {
         })
     }
 
-    /// Whether no later event of the packet can be selected. Events may be out of order by a little.
+    /// Whether no later event of the packet can be selected. Events may be slightly out of order.
     fn is_over(&self, time: Option<i64>) -> bool {
-        matches!((time, self.to), (Some(time), Some(to)) if time > to.saturating_add(LATE))
+        matches!((time, self.to), (Some(time), Some(to)) if time > to.saturating_add(PACKET_END_SLACK_NS))
     }
 }

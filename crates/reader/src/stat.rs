@@ -1,4 +1,4 @@
-//! A trace's numbers: events, losses, times, processes.
+//! Summarizes traces: events, losses, times, processes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -10,48 +10,51 @@ use tompion_ctf::metadata::EnvironmentValue;
 use crate::merge::tally::{Counter, Run};
 use crate::{LossKind, Place, Trace, TraceSet, manifest};
 
-/// What [`summarize`] finds.
+/// Result of [`summarize`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// Events read.
+    /// Number of events read.
     pub events: u64,
     /// Events that could not be recorded.
     pub lost: Lost,
-    /// Whether more was lost than that, which nobody can know: a recording was killed or its machine stopped.
+    /// Whether more events were lost, in unknown number: a recording was killed or its machine
+    /// stopped.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub losses_unknown: bool,
-    /// Processes that asked to take part in the recording and could not; what they had to say is in no count.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub left_out: u64,
-    /// Packets that are missing, by their numbers. How many events they held is unknown.
+    /// Number of processes that asked to take part in the recording and could not. Their events are
+    /// not counted anywhere.
+    #[serde(rename = "left_out", skip_serializing_if = "is_zero")]
+    pub rejected_processes: u64,
+    /// Number of missing packets, by their sequence numbers. The number of their events is unknown.
     pub lost_packets: u64,
-    /// Events that a flight recorder overwrote by design.
+    /// Number of events that a flight recorder overwrote by design.
     pub overwritten: u64,
     /// Time of the first event, in nanoseconds since the epoch.
     pub begin_ns: Option<i64>,
-    /// Time of the last event.
+    /// Time of the last event, in nanoseconds since the epoch.
     pub end_ns: Option<i64>,
-    /// Events by their names, as far as there are any.
+    /// Number of events by name; names without events are absent.
     pub by_event: BTreeMap<String, u64>,
     /// Processes that were recorded.
     pub processes: Vec<Process>,
-    /// Streams in which time goes back.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub disorders: Vec<String>,
-    /// Places that could not be read.
-    pub damages: Vec<String>,
+    /// Streams with timestamp regressions, a line each.
+    #[serde(rename = "disorders", skip_serializing_if = "Vec::is_empty")]
+    pub timestamp_regressions: Vec<String>,
+    /// Corruptions, a line each.
+    #[serde(rename = "damages")]
+    pub corruptions: Vec<String>,
 }
 
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Lost events.
+/// Numbers of lost events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Lost {
-    /// All of them.
+    /// Total number.
     pub total: u64,
-    /// By cause; `discarded` for traces that say no more.
+    /// Number by cause; `discarded` for traces without causes.
     #[serde(flatten)]
     pub causes: BTreeMap<String, u64>,
 }
@@ -64,46 +67,48 @@ impl Lost {
     }
 }
 
-/// A process.
+/// Recorded process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Process {
-    /// Its number.
+    /// Process id.
     pub pid: i64,
-    /// Its name, if the trace tells.
+    /// Name, empty if the trace does not state it.
     pub name: String,
-    /// Its program's file, if the trace tells.
+    /// Path of the program, if the trace states it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executable: Option<String>,
-    /// How it ended, if the trace tells.
+    /// State at the end of the recording, if the trace states it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
-    /// How it wrote its events, if the trace tells: `rseq`, or `reserve` where there were no restartable sequences.
+    /// Write protocol, if the trace states it: `rseq`, or `reserve` where restartable sequences
+    /// were unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub producer: Option<String>,
 }
 
 impl Process {
-    /// Whether it wrote its events without restartable sequences.
+    /// Whether the process wrote its events without restartable sequences.
     pub fn is_without_rseq(&self) -> bool {
         self.producer.as_deref() == Some("reserve")
     }
 }
 
-/// Reads everything that is selected and sums it up.
+/// Reads all selected events and summarizes them.
 ///
-/// Sources that stand in the recording's `tompion.json` are reported with the losses that it tells;
-/// others with the counters of their packets.
+/// Losses of sources listed in the recording's `tompion.json` are taken from there; losses of
+/// others from the counters of their packets.
 pub fn summarize(traces: &mut TraceSet) -> Summary {
     let threads = traces.threads();
     summarize_with(traces, threads)
 }
 
-/// [`summarize`] with a number of threads.
+/// Works like [`summarize`] with a number of threads.
 fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     let mut summary = Summary::default();
-    let manifest::Told { sources, losses_unknown, left_out, damages } = manifest::told(traces);
-    (summary.losses_unknown, summary.left_out) = (losses_unknown, left_out);
-    summary.damages = damages.iter().map(ToString::to_string).collect();
+    let manifest::ManifestInfo { sources, losses_unknown, rejected_processes, corruptions } =
+        manifest::read_all(traces);
+    (summary.losses_unknown, summary.rejected_processes) = (losses_unknown, rejected_processes);
+    summary.corruptions = corruptions.iter().map(ToString::to_string).collect();
     let known: HashSet<PathBuf> = sources.iter().map(|(path, _)| path.clone()).collect();
     let known: Vec<bool> =
         traces.traces().iter().map(|trace| known.contains(&manifest::plain(&trace.path))).collect();
@@ -129,29 +134,29 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
         match loss.kind {
             LossKind::Packets => summary.lost_packets = summary.lost_packets.saturating_add(loss.count),
             LossKind::Events if !is_known(loss.trace) => summary.lost.add("discarded", loss.count),
-            // They may have been discarded before all that is here.
+            // They may have been discarded before the first packet present.
             LossKind::Events | LossKind::EventsAtMost => {}
         }
     }
-    summary.disorders = traces.disorders().map(ToString::to_string).collect();
-    summary.disorders.sort_unstable();
-    summary.damages.extend(traces.damages().iter().map(ToString::to_string));
+    summary.timestamp_regressions = traces.timestamp_regressions().map(ToString::to_string).collect();
+    summary.timestamp_regressions.sort_unstable();
+    summary.corruptions.extend(traces.corruptions().iter().map(ToString::to_string));
     summary
 }
 
-/// What one reader finds in its streams.
+/// Result of one reader.
 struct Counted {
-    /// For each trace, stream class and event class: how many events.
+    /// Number of events by trace, stream class and event class.
     counts: Vec<Vec<Vec<u64>>>,
     begin: Option<i64>,
     end: Option<i64>,
-    /// Names of processes by trace and number, each as of the earliest event.
+    /// Names of processes by trace and process id, each from its earliest event.
     processes: Named,
 }
 
 type Named = BTreeMap<(usize, i64), (Option<i64>, String)>;
 
-/// Counts events and gathers the processes of traces that no manifest tells about.
+/// Counts events, and collects the processes of traces that no manifest describes.
 fn count(
     traces: &mut TraceSet,
     summary: &mut Summary,
@@ -196,7 +201,7 @@ fn count(
     processes
 }
 
-/// Counts what cannot be counted without decoding it.
+/// Counts by decoding events, where counting without decoding is not possible.
 fn count_part(traces: &mut TraceSet, has_pid: &[bool]) -> Counted {
     let mut counted = Counted::new(traces);
     let mut processes = Processes::new(has_pid);
@@ -259,17 +264,17 @@ impl Counted {
     }
 }
 
-/// Remembers a process's name if none of an earlier time is known.
+/// Stores a process's name if no name of an earlier time is known.
 fn name_process(named: &mut Named, key: (usize, i64), time: Option<i64>, name: impl FnOnce() -> String) {
     if named.get(&key).is_none_or(|(known, _)| time < *known) {
         named.insert(key, (time, name()));
     }
 }
 
-/// Gathers processes.
+/// Collector of processes.
 struct Processes<'t> {
     named: Named,
-    /// Of which traces the events say their process.
+    /// Whether the events of each trace state their process.
     has_pid: &'t [bool],
 }
 
@@ -294,7 +299,7 @@ impl Counter for Processes<'_> {
     }
 }
 
-/// The process of a trace that has but one.
+/// Returns the process of a trace that has a single one.
 fn process_of(trace: &Trace) -> Option<Process> {
     let pid = trace.metadata().environment_value("vpid").and_then(EnvironmentValue::as_integer)?;
     let name = trace.metadata().environment_value("procname").and_then(EnvironmentValue::as_text);
@@ -303,7 +308,7 @@ fn process_of(trace: &Trace) -> Option<Process> {
     Some(Process { pid, name: name.unwrap_or_default().into(), producer, ..Process::default() })
 }
 
-/// Whether the events of a trace say by which process they were recorded.
+/// Whether the events of a trace state their process.
 fn names_processes(trace: &Trace) -> bool {
     let contexts = trace.metadata().streams.iter().filter_map(|stream| stream.event_context.as_ref());
     contexts.into_iter().any(|context| context.field("vpid").is_some())

@@ -1,5 +1,5 @@
-//! Fields that others describe in ways of their own, printed as babeltrace2 prints them; where it is installed, it
-//! is asked.
+//! Fields that other tracers describe in their own ways, printed as by babeltrace2; compared with
+//! babeltrace2 where it is installed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use tompion_reader::text::{self, HeaderFields, PrintOptions, TimeFormat};
 
 const CLOCK: &str = "freq = 1000000000;";
 
-/// What both print of an event of a class with these fields and attributes, whose clock says this of itself.
+/// Output of both tools for an event of a class with these fields and attributes, and this clock.
 fn check(name: &str, (clock, attributes, fields): (&str, &str, &str), event: (u64, &[u8]), expected: &str) {
     let folder = std::env::temp_dir().join(format!("tompion-as-babeltrace-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
@@ -41,7 +41,7 @@ fn check(name: &str, (clock, attributes, fields): (&str, &str, &str), event: (u6
     let mut traces = open(std::slice::from_ref(&folder)).unwrap();
     let mut ours = Vec::new();
     text::print(&mut traces, &options, &mut ours).unwrap();
-    assert_eq!(traces.damages(), []);
+    assert_eq!(traces.corruptions(), []);
     let theirs = Command::new("babeltrace2")
         .args(["--clock-gmt", "--no-delta", "--fields=loglevel"])
         .arg(&folder as &PathBuf)
@@ -57,12 +57,12 @@ fn check(name: &str, (clock, attributes, fields): (&str, &str, &str), event: (u6
 }
 
 #[test]
-fn negative_numbers_fill_the_digits_that_they_begin() {
+fn negative_numbers_fill_whole_digits() {
     let fields = "integer { size = 5; base = 16; signed = true; } a; integer { size = 9; base = 16; signed = true; } b;
         integer { size = 13; base = 8; signed = true; } c; integer { size = 5; base = 2; signed = true; } d;
         enum : integer { size = 6; base = 16; signed = true; } { A = -3 } e;
         integer { size = 2; base = 16; signed = true; } f;";
-    // All bits of -3 but the last field's, from the lowest on.
+    // All bits of -3 except those of the last field, from the lowest on.
     let mut bits = Vec::new();
     for (size, value) in [(5, -3_i32), (9, -3), (13, -3), (5, -3), (6, -3), (2, -1)] {
         bits.extend((0..size).map(|bit| value >> bit & 1));

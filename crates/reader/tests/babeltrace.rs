@@ -1,5 +1,5 @@
-//! Every type and odd value, printed as babeltrace2 prints it: our description of the trace is given to
-//! both. Where babeltrace2 is not installed, its text is compared with what it printed before.
+//! Every type and unusual value, printed as by babeltrace2. Both tools read our description of the
+//! trace. Where babeltrace2 is not installed, its stored output is used.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use tompion_reader::{open, text};
 
 const LITTLE: ByteOrder = ByteOrder::Little;
 
-/// A folder that is removed with its owner.
+/// Folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -168,7 +168,7 @@ fn trace() -> Trace {
     }
 }
 
-/// Events' payloads with the numbers of their classes.
+/// Payloads of events with the numbers of their classes.
 fn payloads() -> Vec<(u8, Vec<u8>)> {
     let mut payloads = Vec::new();
     for byte in 1..=255u8 {
@@ -213,14 +213,15 @@ fn payloads() -> Vec<(u8, Vec<u8>)> {
     for value in 0..=8u8 {
         payloads.push((3, vec![value, value.wrapping_neg()]));
     }
-    // The empty text comes first: babeltrace2 2.0.4 shows the text before it instead.
+    // The empty text comes first: babeltrace2 2.0.4 prints the preceding text instead of an empty
+    // one.
     payloads.push((4, b"\x07\x01\x02\xff\xfe\x00text\x05hey\0\x03".to_vec()));
     payloads.push((4, b"\x07\x01\x02\xff\xfe\x02ab\0c\0te\0x\x00\x09\x03zq".to_vec()));
     payloads.push((5, vec![]));
     payloads
 }
 
-/// One packet with all payloads. The clock's lower half wraps on the way.
+/// One packet with all payloads. The lower half of the clock wraps within it.
 fn stream() -> Vec<u8> {
     let mut events = Vec::new();
     let mut time = 0xffff_ff00u32;
@@ -253,19 +254,19 @@ fn printed(folder: &Path) -> String {
         ..PrintOptions::default()
     };
     text::print(&mut traces, &options, &mut output).unwrap();
-    assert_eq!(traces.damages(), []);
-    // Strings hold every byte, also such that are no UTF-8.
+    assert_eq!(traces.corruptions(), []);
+    // Strings contain every byte, also invalid UTF-8.
     String::from_utf8_lossy(&output).into_owned()
 }
 
 #[test]
-fn odd_values_are_printed_as_babeltrace2_prints_them() {
+fn unusual_values_are_printed_as_by_babeltrace2() {
     let folder = Folder::new("odd");
     fs::write(folder.0.join("metadata"), tsdl::write(&trace())).unwrap();
     fs::write(folder.0.join("stream"), stream()).unwrap();
     let text = printed(&folder.0);
     assert_eq!(text.lines().count(), payloads().len());
-    let golden = include_str!("odd.txt");
+    let golden = include_str!("unusual_values.txt");
     let samples = text.lines().filter(|line| !line.contains("odd:string") || line.contains("x\\"));
     assert_eq!(samples.collect::<Vec<_>>(), golden.lines().collect::<Vec<_>>());
 

@@ -1,11 +1,11 @@
-//! Filters over a trace with everything that names can lead to.
+//! Filters on a trace with every kind of value that names can refer to.
 
 use std::fs;
 use std::path::PathBuf;
 
 use tompion_filter::parse;
 use tompion_reader::filter::{Filter, check, missing, names};
-use tompion_reader::{Only, Selection, TraceSet, open, stat};
+use tompion_reader::{EventPredicate, Selection, TraceSet, open, stat};
 
 const METADATA: &str = r#"/* CTF 1.8 */
 typealias integer { size = 8; } := u8;
@@ -97,7 +97,7 @@ fn selection(text: &str) -> Selection {
     Selection { filter: Some(filter), ..Selection::default() }
 }
 
-/// Times of the events that pass a filter.
+/// Returns the times of the events that pass a filter.
 fn passing(folder: &Folder, text: &str) -> Vec<i64> {
     let mut traces = folder.open();
     traces.select(selection(text));
@@ -112,12 +112,12 @@ fn passing(folder: &Folder, text: &str) -> Vec<i64> {
 }
 
 #[test]
-fn a_question_that_is_no_filter_is_asked_of_what_the_filter_takes() {
+fn a_predicate_is_evaluated_for_events_that_pass_the_filter() {
     let folder = Folder::new("only");
-    let only = Only::new(|event| event.timestamp() != Some(2));
+    let only = EventPredicate::new(|event| event.timestamp() != Some(2));
     let chosen = |filter: Option<&str>| {
         let filter = filter.and_then(|text| selection(text).filter);
-        Selection { filter, only: Some(only.clone()), ..Selection::default() }
+        Selection { filter, predicate: Some(only.clone()), ..Selection::default() }
     };
     for (filter, expected) in [(None, &[1, 3][..]), (Some("rows > 100"), &[]), (Some("only_here"), &[3])] {
         let mut traces = folder.open();
@@ -134,7 +134,7 @@ fn a_question_that_is_no_filter_is_asked_of_what_the_filter_takes() {
 }
 
 #[test]
-fn names_lead_to_values_of_all_kinds() {
+fn names_refer_to_values_of_all_kinds() {
     let folder = Folder::new("values");
     for (text, expected) in [
         ("rows > 100", &[2][..]),
@@ -170,7 +170,7 @@ fn contexts_have_the_names_that_tracers_give_them() {
         ("$vtid >= 72", &[2, 3]),
         ("$cpu == 2 && $pid == 4711 && $procname == \"serv*\"", &[1, 2, 3]),
         ("$perf_prio == 33", &[3]),
-        // The trace knows what its process is called, not what its threads are.
+        // The trace has the name of its process, not of its threads.
         ("$comm == \"*\"", &[]),
         ("$rows == 100", &[]),
         ("vtid == 72", &[]),
@@ -180,7 +180,7 @@ fn contexts_have_the_names_that_tracers_give_them() {
 }
 
 #[test]
-fn a_filter_is_held_against_the_descriptions() {
+fn a_filter_is_checked_against_the_descriptions() {
     let folder = Folder::new("check");
     let traces = folder.open();
     let missing = |text: &str| {
@@ -213,7 +213,7 @@ fn a_filter_is_held_against_the_descriptions() {
 }
 
 #[test]
-fn what_the_selection_leaves_out_is_not_held_against_a_filter() {
+fn unselected_classes_do_not_affect_the_check_of_a_filter() {
     let folder = Folder::new("selected");
     let mut traces = folder.open();
     traces.select(Selection { events: vec!["db:query".into()], ..Selection::default() });

@@ -1,4 +1,4 @@
-//! Index files lead to packets, and never to other events than the packets themselves.
+//! Index files speed up seeking, and never change the events that are read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,11 +20,11 @@ event { name = e; stream_id = 4; fields := struct { u64 n; }; };
 
 const PACKETS: u64 = 200;
 
-/// A trace with two streams in a folder that is removed with it. A packet takes a second, and has an event for each
-/// tenth of it; before each thirtieth, something was lost.
-struct Made(PathBuf);
+/// Trace with two streams in a folder that is removed on drop. Each packet covers a second, with an
+/// event every tenth of it. Events were lost before every thirtieth packet.
+struct TestTrace(PathBuf);
 
-impl Made {
+impl TestTrace {
     fn new(name: &str, index_version: u32) -> Self {
         let folder = std::env::temp_dir().join(format!("tompion-indexed-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -48,13 +48,13 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for TestTrace {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// A stream and its index.
+/// Creates a stream and its index.
 fn stream(cpu: u64, index_version: u32) -> (Vec<u8>, Vec<u8>) {
     let entry = if index_version == 0 { 56u32 } else { 72 };
     let mut index: Vec<u8> =
@@ -81,18 +81,18 @@ fn stream(cpu: u64, index_version: u32) -> (Vec<u8>, Vec<u8>) {
     (stream, index)
 }
 
-/// Text and losses from a time on.
+/// Returns text and losses from a time on.
 fn printed(mut traces: TraceSet, from: i64) -> (String, String, usize) {
     traces.select(Selection { from: Some(from), ..Selection::default() });
     let mut text = Vec::new();
     let options =
         PrintOptions { time: TimeFormat { utc: true, ..TimeFormat::default() }, ..PrintOptions::default() };
     text::print(&mut traces, &options, &mut text).unwrap();
-    let told = format!("{:?} {:?}", traces.losses(), traces.damages());
-    (String::from_utf8(text).unwrap(), told, traces.index_problems().count())
+    let reported = format!("{:?} {:?}", traces.losses(), traces.corruptions());
+    (String::from_utf8(text).unwrap(), reported, traces.index_problems().count())
 }
 
-/// `1000 s` and so many milliseconds.
+/// Returns `1000 s` plus this many milliseconds.
 fn moment(milliseconds: i64) -> i64 {
     1_000_000_000_000 + milliseconds * 1_000_000
 }
@@ -105,9 +105,9 @@ fn without(folder: &Path) -> [(String, String, usize); 5] {
 }
 
 #[test]
-fn an_index_changes_nothing_but_the_time_it_takes() {
+fn an_index_does_not_change_the_output() {
     for version in [0, 1] {
-        let made = Made::new(&format!("sound{version}"), version);
+        let made = TestTrace::new(&format!("sound{version}"), version);
         let with = FROM.map(|from| printed(made.opened(), moment(from)));
         let end = made.opened().end();
         let lines = with.each_ref().map(|(text, ..)| text.lines().count());
@@ -119,21 +119,21 @@ fn an_index_changes_nothing_but_the_time_it_takes() {
 }
 
 #[test]
-fn packets_that_an_index_passes_over_are_not_read() {
-    let made = Made::new("passed", 1);
+fn packets_that_an_index_skips_are_not_read() {
+    let made = TestTrace::new("passed", 1);
     let (stream, _) = stream(0, 1);
     let mut holey = stream.clone();
-    // What is not read may be anything. Losses are before other packets.
+    // The skipped bytes may have any content. The losses are before other packets.
     holey[102 * 232..122 * 232].fill(0xee);
     fs::write(made.0.join("channel_0"), holey).unwrap();
-    let (text, told, problems) = printed(made.opened(), moment(198_950));
-    assert_eq!((text.lines().count(), problems), (20, 0), "{told}");
+    let (text, reported, problems) = printed(made.opened(), moment(198_950));
+    assert_eq!((text.lines().count(), problems), (20, 0), "{reported}");
 }
 
 #[test]
-fn an_index_that_is_wrong_is_told_and_not_used() {
-    let made = Made::new("wrong", 1);
-    let other = Made::new("wrong-too", 1);
+fn a_wrong_index_is_reported_and_not_used() {
+    let made = TestTrace::new("wrong", 1);
+    let other = TestTrace::new("wrong-too", 1);
     let expected = without(&other.0);
     let sound = fs::read(made.index(0)).unwrap();
     let with = |bytes: &[u8]| {
@@ -148,18 +148,19 @@ fn an_index_that_is_wrong_is_told_and_not_used() {
         ("of another file", [&sound[..16], &sound[16 + 72..], &sound[16..16 + 72]].concat(), false),
         ("entries of no bytes", [&sound[..12], &[0; 4], &sound[16..]].concat(), true),
     ];
-    let place =
-        |(text, told, _): &(String, String, usize)| (text.clone(), told.replace("wrong-too", "wrong"));
+    let place = |(text, reported, _): &(String, String, usize)| {
+        (text.clone(), reported.replace("wrong-too", "wrong"))
+    };
     let expected = expected.each_ref().map(place);
-    for (name, bytes, is_told) in cases {
+    for (name, bytes, is_reported) in cases {
         let found = with(&bytes);
         let problems: usize = found.iter().map(|(.., problems)| problems).sum();
         assert!(found.each_ref().map(place) == expected, "{name}");
-        assert!(!is_told || problems > 0, "{name}");
+        assert!(!is_reported || problems > 0, "{name}");
     }
-    // Whatever it says, events are the packets'.
+    // Events always come from the packets, whatever the index says.
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
-    let mut told = 0;
+    let mut reported = 0;
     for round in 0..120 {
         let mut bytes = sound.clone();
         for _ in 0..=round % 3 {
@@ -170,8 +171,8 @@ fn an_index_that_is_wrong_is_told_and_not_used() {
             bytes[place] ^= 1 << (random >> 40 & 7);
         }
         let found = with(&bytes);
-        told += found.iter().map(|(.., problems)| problems).sum::<usize>();
+        reported += found.iter().map(|(.., problems)| problems).sum::<usize>();
         assert!(found.each_ref().map(place) == expected, "round {round}");
     }
-    assert!(told > 30, "{told}");
+    assert!(reported > 30, "{reported}");
 }

@@ -1,7 +1,7 @@
-//! What other producers of CTF do their own way, in traces that are laid out as theirs: each is read as babeltrace2
-//! reads it, where that does.
+//! Peculiarities of other CTF producers, in traces with the layout of theirs. Each is read as by
+//! babeltrace2, where that supports it.
 //!
-//! Of most there are real traces, too (`corpus`); these here have what those lack.
+//! Real traces of most producers are tested in `corpus`; these traces have what those lack.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ const UUID: &str = "2a6422d0-6cee-11e0-8c08-cb07d7b3a564";
 const UUID_BYTES: [u8; 16] =
     [0x2a, 0x64, 0x22, 0xd0, 0x6c, 0xee, 0x11, 0xe0, 0x8c, 0x08, 0xcb, 0x07, 0xd7, 0xb3, 0xa5, 0x64];
 
-/// A stream in the making, in little-endian order.
+/// Builder of a little-endian stream.
 #[derive(Clone, Default)]
 struct Bytes(Vec<u8>);
 
@@ -43,7 +43,7 @@ impl Bytes {
         self.put(MAGIC.into(), 4)
     }
 
-    /// Writes the packet's size in bits at these places, once it is known.
+    /// Writes the packet's size in bits at these positions, once it is known.
     fn sized(mut self, places: &[usize]) -> Self {
         let size = (self.0.len() as u64 * 8).to_le_bytes();
         places.iter().for_each(|&place| self.0[place..place + 8].copy_from_slice(&size));
@@ -51,10 +51,10 @@ impl Bytes {
     }
 }
 
-/// A trace in a folder that is removed with it.
-struct Made(PathBuf);
+/// Trace in a folder that is removed on drop.
+struct TestTrace(PathBuf);
 
-impl Made {
+impl TestTrace {
     fn new(name: &str, metadata: &str, streams: &[(&str, &Bytes)]) -> Self {
         let folder = std::env::temp_dir().join(format!("tompion-producer-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -70,7 +70,7 @@ impl Made {
         open(std::slice::from_ref(&self.0)).unwrap()
     }
 
-    /// The text with times in seconds, and what could not be read.
+    /// Returns the text with times in seconds, and the corruptions.
     fn text(&self) -> (String, Vec<String>) {
         let mut traces = self.opened();
         let time = TimeFormat { clock: ClockFormat::Seconds, utc: true, ..TimeFormat::default() };
@@ -78,15 +78,16 @@ impl Made {
             PrintOptions { time, no_delta: true, fields: HeaderFields::NONE, ..PrintOptions::default() };
         let mut output = Vec::new();
         text::print(&mut traces, &options, &mut output).unwrap();
-        let damages = traces.damages().iter().map(|damage| damage.message.clone()).collect();
-        (String::from_utf8(output).unwrap(), damages)
+        let corruptions = traces.corruptions().iter().map(|corruption| corruption.message.clone()).collect();
+        (String::from_utf8(output).unwrap(), corruptions)
     }
 
-    /// Asserts that these are the lines, that nothing is damaged, and that babeltrace2 prints the same.
+    /// Asserts that these are the lines, that nothing is corrupt, and that babeltrace2 prints the
+    /// same.
     fn is(&self, expected: &[&str]) {
-        let (text, damages) = self.text();
+        let (text, corruptions) = self.text();
         assert_eq!(text.lines().collect::<Vec<_>>(), expected);
-        assert_eq!(damages, [""; 0]);
+        assert_eq!(corruptions, [""; 0]);
         assert_eq!(stat::summarize(&mut self.opened()).events, expected.len() as u64);
         let mut command = Command::new("babeltrace2");
         command.args(["--clock-seconds", "--clock-gmt", "--no-delta", "--fields="]).arg(&self.0);
@@ -97,14 +98,14 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for TestTrace {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// `perf data convert --to-ctf`: contexts stand among the fields, numbers are aligned to bits, the packet's times have
-/// no clock, and call chains and raw data are sequences.
+/// `perf data convert --to-ctf`: contexts are among the fields, numbers are aligned to bits, the
+/// packet's times have no clock, and call chains and raw data are sequences.
 const PERF: &str = r#"/* CTF 1.8 */
 trace { major = 1; minor = 8; uuid = "2a6422d0-6cee-11e0-8c08-cb07d7b3a564"; byte_order = le;
     packet.header := struct {
@@ -147,7 +148,7 @@ fn perf_converted() {
     let stream = stream.raw(&header(0, 2_000)).put(0xffff_ffff_8100_0010, 8).words(&[8, 7], 4);
     let stream = stream.put(100, 8).put(2, 4).words(&[0xffff_ffff_ffff_fe00, 0x40_1000], 8);
     let stream = stream.raw(&header(1, 9_000)).words(&[8, 3, 0xdead_beef, 0, 5], 4);
-    let made = Made::new("perf", PERF, &[("perf_stream_0", &stream.sized(&[40, 48]))]);
+    let made = TestTrace::new("perf", PERF, &[("perf_stream_0", &stream.sized(&[40, 48]))]);
     made.is(&[
         "[0.000001000] perf_comm: { cpu_id = 3 }, { pid = 7, tid = 8, comm = \"find\" }",
         "[0.000002000] cycles:u: { cpu_id = 3 }, { perf_ip = 0xFFFFFFFF81000010, perf_tid = 8, perf_pid = 7, \
@@ -157,8 +158,9 @@ fn perf_converted() {
     ]);
 }
 
-/// DPDK's trace library: one packet a file without size or times, no number of a stream, a clock named with quotation
-/// marks, 48 bits of time in front of the event's number, headers aligned to 64 bits, numbers padded with spaces.
+/// DPDK's trace library: one packet per file without size or times, no stream number, a quoted
+/// clock name, 48 bits of time before the event's number, headers aligned to 64 bits, numbers
+/// padded with spaces.
 const DPDK: &str = r#"/* CTF 1.8 */
 typealias integer {size = 8; base = x;}:= uint8_t;
 typealias integer {size = 16; base = x;} := uint16_t;
@@ -193,9 +195,9 @@ fn dpdk() {
     let stream = stream.aligned(8).raw(&header(1, 100)).raw(&named("rte_ring")).put(4096, 8);
     let stream = stream.words(&[64, u64::MAX], 4).put(0x1_0020_0000, 8);
     let stream = stream.aligned(8).raw(&header(0, 1 << 40)).put(1.5f32.to_bits().into(), 4);
-    // The clock's 48 bits have come around.
+    // The clock's 48 bits have wrapped around.
     let stream = stream.aligned(8).raw(&header(512, 50));
-    let made = Made::new("dpdk", DPDK, &[("channel0_2", &stream)]);
+    let made = TestTrace::new("dpdk", DPDK, &[("channel0_2", &stream)]);
     made.is(&[
         "[1700000000.000000300] lib.eal.mem.zmalloc: { cpu_id = 0x2, name = \"lcore/2\" }, { type = \"rte_ring\", \
          size = 0x1000, align = 0x40, socket = -1, ptr = 0x100200000 }",
@@ -204,8 +206,8 @@ fn dpdk() {
     ]);
 }
 
-/// The kernel's tracer of LTTng 2.0 to 2.5, where it has but one channel: no number of a stream, system calls without
-/// `entry`, all exits of one name. What stands without a UUID is without one in its packets, too.
+/// Kernel tracer of LTTng 2.0 to 2.5 with a single channel: no stream number, system calls without
+/// `entry`, all exits with one name. Without a UUID in the description, packets have none either.
 fn old_lttng(uuid: Option<&str>, header: &str) -> String {
     let uuid = uuid.map(|uuid| format!("uuid = \"{uuid}\";")).unwrap_or_default();
     format!(
@@ -237,8 +239,8 @@ event {{ name = "sched_switch"; id = 33; fields := struct {{ uint8_t __prev_comm
     )
 }
 
-/// Packets of [`old_lttng`]'s stream: what stands at the beginning of each, when the second one was ended, and the size
-/// that it claims.
+/// Creates the packets of [`old_lttng`]'s stream: the header of each, and the end time and claimed
+/// size of the second one.
 fn old_lttng_stream(header: &Bytes, end: u64, size: Option<u64>) -> Bytes {
     let begin = |header: &Bytes, begin: u64, end: u64| {
         let stream = header.clone().aligned(8);
@@ -269,35 +271,36 @@ fn old_lttng_modules() {
     let with_uuid = Bytes::default().magic().raw(&UUID_BYTES);
     let stream = old_lttng_stream(&with_uuid, 1 << 40, None);
     let metadata = old_lttng(Some(UUID), "uint32_t magic; uint8_t uuid[16];");
-    Made::new("old-lttng", &metadata, &[("channel0_0", &stream)]).is(&OLD_LTTNG_LINES);
+    TestTrace::new("old-lttng", &metadata, &[("channel0_0", &stream)]).is(&OLD_LTTNG_LINES);
 
     let stream = old_lttng_stream(&Bytes::default().magic(), 1 << 40, None);
     let metadata = old_lttng(None, "uint32_t magic;");
-    Made::new("old-lttng-plain", &metadata, &[("channel0_0", &stream)]).is(&OLD_LTTNG_LINES);
+    TestTrace::new("old-lttng-plain", &metadata, &[("channel0_0", &stream)]).is(&OLD_LTTNG_LINES);
 }
 
 #[test]
 fn lttng_crash() {
     let header = Bytes::default().magic().raw(&UUID_BYTES);
     let metadata = old_lttng(Some(UUID), "uint32_t magic; uint8_t uuid[16];");
-    // Sizes are corrected when the rings are read out, the end is not.
+    // Sizes are corrected when the rings are read out, the end time is not.
     let stream = old_lttng_stream(&header, 0, None);
-    let made = Made::new("crash", &metadata, &[("channel0_0", &stream)]);
-    let (text, damages) = made.text();
-    assert_eq!((text.lines().collect::<Vec<_>>(), damages.len()), (OLD_LTTNG_LINES.to_vec(), 0));
-    // Sizes that nobody corrected say nothing of where events end. What is beside the packet is read.
+    let made = TestTrace::new("crash", &metadata, &[("channel0_0", &stream)]);
+    let (text, corruptions) = made.text();
+    assert_eq!((text.lines().collect::<Vec<_>>(), corruptions.len()), (OLD_LTTNG_LINES.to_vec(), 0));
+    // Uncorrected sizes don't tell where events end. The rest of the trace is read.
     for size in [0, u64::MAX] {
         let unset = old_lttng_stream(&header, 0, Some(size));
-        let made = Made::new("crash-unset", &metadata, &[("channel0_0", &unset), ("channel0_1", &stream)]);
-        let (text, damages) = made.text();
+        let made =
+            TestTrace::new("crash-unset", &metadata, &[("channel0_0", &unset), ("channel0_1", &stream)]);
+        let (text, corruptions) = made.text();
         assert_eq!(text.lines().count(), 5, "{text}");
-        assert_eq!(damages.len(), 1, "{damages:?}");
-        assert!(damages[0].starts_with("expected content of"), "{damages:?}");
+        assert_eq!(corruptions.len(), 1, "{corruptions:?}");
+        assert!(corruptions[0].starts_with("expected content of"), "{corruptions:?}");
     }
 }
 
-/// barectf: numbers of packets, times in front of events' numbers, fields of any bits in big-endian order, and packets
-/// without events.
+/// barectf: packet numbers, times before event numbers, fields of any bit size in big-endian order,
+/// and packets without events.
 const BARECTF: &str = r#"/* CTF 1.8 */
 trace { major = 1; minor = 8; byte_order = be; uuid = "2a6422d0-6cee-11e0-8c08-cb07d7b3a564";
     packet.header := struct {
@@ -330,7 +333,7 @@ event { id = 0; stream_id = 0; name = "bit_packed_integers"; loglevel = 6; field
     string { encoding = UTF8; } str; } align(1); };
 "#;
 
-/// A packet of 64 bytes of barectf's stream.
+/// Creates a packet of 64 bytes of barectf's stream.
 fn barectf_packet(number: u64, (begin, end): (u64, u64), discarded: u64, events: &[u8]) -> Bytes {
     let put = |mut bytes: Bytes, value: u64, size: usize| {
         bytes.0.extend_from_slice(&value.to_be_bytes()[8 - size..]);
@@ -354,35 +357,36 @@ fn barectf() {
     let fields = "{ uint3 = 5, int7 = -2, state = ( \"RUNNING\" : container = 1 ), uint12 = 0xABC, f = 1.25, str = \"ok\" }";
     let lines =
         ["[10.009000000]", "[10.040000000]"].map(|time| format!("{time} bit_packed_integers: {fields}"));
-    let made = Made::new("barectf", BARECTF, &[("stream", &stream)]);
+    let made = TestTrace::new("barectf", BARECTF, &[("stream", &stream)]);
     made.is(&lines.each_ref().map(String::as_str));
-    // A file that was made too long ends in zeros: its packets are read, and the rest is named.
-    let padded = Made::new("barectf-padded", BARECTF, &[("stream", &stream.clone().raw(&[0; 256]))]);
-    let (text, damages) = padded.text();
+    // An oversized file ends in zeros: its packets are read, and the rest is reported.
+    let padded = TestTrace::new("barectf-padded", BARECTF, &[("stream", &stream.clone().raw(&[0; 256]))]);
+    let (text, corruptions) = padded.text();
     assert_eq!(
-        (text.lines().collect::<Vec<_>>(), damages.len()),
+        (text.lines().collect::<Vec<_>>(), corruptions.len()),
         (lines.iter().map(String::as_str).collect(), 1)
     );
-    // Packets that are missing, and events that were discarded, count.
+    // Missing packets and discarded events are counted.
     let gap = barectf_packet(0, (5, 20), 2, &event(9)).raw(&barectf_packet(3, (30, 40), 5, &event(40)).0);
-    let made = Made::new("barectf-gap", BARECTF, &[("stream", &gap)]);
+    let made = TestTrace::new("barectf-gap", BARECTF, &[("stream", &gap)]);
     let summary = stat::summarize(&mut made.opened());
     assert_eq!((summary.events, summary.lost.total, summary.lost_packets), (2, 5, 2));
 }
 
 #[test]
-fn what_is_not_there() {
-    // Streams without a file, with an empty one, and folders without anything, beside one that is sound.
+fn missing_and_empty_parts() {
+    // Streams without a file, with an empty one, and empty folders, beside an intact one.
     let header = Bytes::default().magic();
     let stream = old_lttng_stream(&header, 1 << 40, None);
     let metadata = old_lttng(None, "uint32_t magic;");
-    let made = Made::new("missing", &metadata, &[("channel0_0", &stream), ("channel0_1", &Bytes::default())]);
+    let made =
+        TestTrace::new("missing", &metadata, &[("channel0_0", &stream), ("channel0_1", &Bytes::default())]);
     fs::create_dir_all(made.0.join("index")).unwrap();
     fs::create_dir_all(made.0.join("empty/index")).unwrap();
-    let (text, damages) = made.text();
-    assert_eq!((text.lines().collect::<Vec<_>>(), damages.len()), (OLD_LTTNG_LINES.to_vec(), 0));
+    let (text, corruptions) = made.text();
+    assert_eq!((text.lines().collect::<Vec<_>>(), corruptions.len()), (OLD_LTTNG_LINES.to_vec(), 0));
     // A description alone is a trace without events.
-    let made = Made::new("nothing", &metadata, &[]);
+    let made = TestTrace::new("nothing", &metadata, &[]);
     assert_eq!(made.text(), (String::new(), vec![]));
     assert_eq!(stat::summarize(&mut made.opened()).events, 0);
 }

@@ -1,4 +1,4 @@
-//! A small recording of our own form, read in every format, sound and damaged.
+//! A small recording in Tompion's own format, read in every output format, intact and corrupt.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ event { id = 1; name = "db:state"; fields := struct {
     floating_point { exp_dig = 11; mant_dig = 53; } _load; }; };
 "#;
 
-/// A folder that is removed with its owner.
+/// Folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -72,7 +72,8 @@ fn state(time: u64, state: u8, load: f64) -> Vec<u8> {
     bytes
 }
 
-/// A packet from one time to another, with its number, its count of discarded events, and padding.
+/// Creates a packet from one time to another, with its number, its count of discarded events, and
+/// padding.
 fn packet(times: (u64, u64), sequence: u64, discarded: u64, events: &[Vec<u8>]) -> Vec<u8> {
     let events = events.concat();
     let content = 52 + events.len() as u64;
@@ -87,7 +88,7 @@ fn packet(times: (u64, u64), sequence: u64, discarded: u64, events: &[Vec<u8>]) 
     bytes
 }
 
-/// Two streams. The first lost three events and, later, two packets and one event more.
+/// Creates two streams. The first lost three events and, later, two packets and one more event.
 fn recording(name: &str) -> Folder {
     let folder = Folder::new(name);
     let mut first = packet((10, 30), 0, 3, &[query(10, 1, "a"), query(30, 2, "b \"x\", y")]);
@@ -136,7 +137,7 @@ fn streams_are_merged_by_time_into_text() {
 }
 
 #[test]
-fn lines_of_json_hold_the_same() {
+fn json_lines_have_the_same_content() {
     let folder = recording("json");
     let mut output = Vec::new();
     assert_eq!(json::print(&mut folder.open(), json::JsonOptions::default(), &mut output).unwrap(), 5);
@@ -169,7 +170,7 @@ fn comma_separated_values_are_quoted() {
 }
 
 #[test]
-fn a_summary_counts_by_the_packets_where_nothing_else_is_known() {
+fn a_summary_without_manifest_counts_by_packets() {
     let folder = recording("stat");
     let summary = stat::summarize(&mut folder.open());
     let summary = serde_json::to_value(&summary).unwrap();
@@ -183,7 +184,7 @@ fn a_summary_counts_by_the_packets_where_nothing_else_is_known() {
 }
 
 #[test]
-fn a_summary_believes_the_recordings_manifest() {
+fn a_summary_uses_the_recordings_manifest() {
     let folder = recording("manifest");
     let manifest = serde_json::json!({"schema": 1, "host": "box", "sources": [
         {"path": "user/db-7", "kind": "user", "pid": 7, "name": "db", "executable": "/usr/bin/db",
@@ -204,15 +205,15 @@ fn a_summary_believes_the_recordings_manifest() {
     fs::write(folder.0.join("tompion.json"), "{\"schema\": 2}").unwrap();
     let summary = stat::summarize(&mut folder.open());
     assert!(
-        summary.damages[0].ends_with("tompion.json: expected schema 1, found 2"),
+        summary.corruptions[0].ends_with("tompion.json: expected schema 1, found 2"),
         "{:?}",
-        summary.damages
+        summary.corruptions
     );
     assert_eq!(summary.lost.total, 4);
 }
 
 #[test]
-fn a_cut_file_is_read_up_to_the_cut_which_is_named() {
+fn a_cut_file_is_read_up_to_the_reported_cut() {
     let folder = recording("cut");
     let path = folder.0.join("user/db-7/first");
     let whole = fs::read(&path).unwrap();
@@ -223,10 +224,10 @@ fn a_cut_file_is_read_up_to_the_cut_which_is_named() {
         let events = printed(&mut traces).lines().count();
         assert!((2..=sound).contains(&events), "{size}");
         let between_packets = size == 0 || size == 128;
-        assert_eq!(traces.damages().len(), usize::from(!between_packets), "{size} bytes");
-        for damage in traces.damages() {
-            assert_eq!(damage.path, path);
-            assert!(damage.offset.is_some_and(|offset| offset <= size as u64), "{size}: {damage}");
+        assert_eq!(traces.corruptions().len(), usize::from(!between_packets), "{size} bytes");
+        for corruption in traces.corruptions() {
+            assert_eq!(corruption.path, path);
+            assert!(corruption.offset.is_some_and(|offset| offset <= size as u64), "{size}: {corruption}");
         }
     }
 }
@@ -244,7 +245,7 @@ fn events_larger_than_the_window_are_read() {
         let table = event.field("table").unwrap().as_text().unwrap().len();
         rows.push((event.field("rows").unwrap().as_integer().unwrap(), table));
     }
-    assert_eq!(traces.damages(), []);
+    assert_eq!(traces.corruptions(), []);
     assert_eq!(rows, [(0, 3_000_000), (1, 5), (2, 3_000_000), (3, 5), (4, 3_000_000)]);
 }
 
@@ -258,7 +259,7 @@ fn a_path_without_a_trace_is_an_error() {
 }
 
 #[test]
-fn damaged_recordings_are_read_without_panic() {
+fn corrupt_recordings_are_read_without_panic() {
     let folder = recording("random");
     let trace = folder.0.join("user/db-7");
     let (metadata, stream) = (trace.join("metadata"), trace.join("first"));
@@ -274,7 +275,7 @@ fn damaged_recordings_are_read_without_panic() {
     for _ in 0..1500 {
         let mut bytes = sound.clone();
         for _ in 0..=next(3) {
-            // Streams twice as often: most damage to a description only makes it unreadable.
+            // Streams twice as often: most corruption of a description only makes it unreadable.
             let target = &mut bytes[next(3).min(1)];
             let place = next(target.len());
             match next(3) {

@@ -1,5 +1,5 @@
-//! Streams whose packets say little of their times, whose packets lie in several files in turns, which were cut out of
-//! longer ones, and traces beside others that cannot be read.
+//! Streams with incomplete packet times, with packets spread over several files, or cut from longer
+//! streams, and traces beside unreadable ones.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tompion_reader::text::{self, ClockFormat, PrintOptions, TimeFormat};
 use tompion_reader::{LossKind, Parts, Selection, TraceSet, json, open, stat};
 
-/// A folder that is removed with its owner.
+/// Folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -18,7 +18,7 @@ impl Folder {
         Self(path)
     }
 
-    /// A trace with these files.
+    /// Creates a trace with these files.
     fn with(name: &str, context: &str, files: &[(&str, Vec<u8>)]) -> Self {
         let folder = Self::new(name);
         fs::write(folder.0.join("metadata"), description(context)).unwrap();
@@ -39,7 +39,7 @@ impl Drop for Folder {
 
 const UUID: [u8; 16] = [7; 16];
 
-/// A description of events with times of 32 bits; what else packets' contexts have than sizes.
+/// Creates a description with 32-bit event times and additional fields of the packet context.
 fn description(context: &str) -> String {
     format!(
         "/* CTF 1.8 */
@@ -59,7 +59,7 @@ fn description(context: &str) -> String {
     )
 }
 
-/// A packet: what stands in its context behind the sizes, and times and values of its events.
+/// Creates a packet from the additional context fields and the times and values of its events.
 fn packet(context: &[u8], events: &[(u64, u32)]) -> Vec<u8> {
     let mut bytes = 0xc1fc_1fc1_u32.to_le_bytes().to_vec();
     bytes.extend_from_slice(&UUID);
@@ -79,19 +79,19 @@ fn numbers(numbers: &[u64]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// All events, one after the other, as nanoseconds and values.
+/// Returns all events as nanoseconds and values.
 fn events(mut traces: TraceSet) -> Vec<(i64, i128)> {
     let mut events = Vec::new();
     while let Some(event) = traces.next_event() {
         let value = event.field("v").and_then(|value| value.as_integer()).unwrap();
         events.push((event.timestamp().unwrap(), value));
     }
-    assert_eq!(traces.damages(), []);
-    assert_eq!(traces.disorders().count(), 0);
+    assert_eq!(traces.corruptions(), []);
+    assert_eq!(traces.timestamp_regressions().count(), 0);
     events
 }
 
-/// Events of several packets, some of which have none, whose times overflow 32 bits many times.
+/// Creates events of several packets, some of them empty, whose times overflow 32 bits many times.
 fn long_stream(context: impl Fn(u64) -> Vec<u8>) -> (Vec<u8>, Vec<(i64, i128)>) {
     let (mut bytes, mut expected) = (Vec::new(), Vec::new());
     for number in 0..1500_u64 {
@@ -105,8 +105,9 @@ fn long_stream(context: impl Fn(u64) -> Vec<u8>) -> (Vec<u8>, Vec<(i64, i128)>) 
     (bytes, expected)
 }
 
-/// Whatever way a trace is read, by one or several processors, as a whole or from somewhere on.
-fn check_all_ways(folder: &Folder, expected: &[(i64, i128)]) {
+/// Checks every way of reading: with one or several threads, from the beginning or from a later
+/// time.
+fn check_all_readers(folder: &Folder, expected: &[(i64, i128)]) {
     assert!(events(folder.open()) == expected, "read one after the other");
 
     let time = TimeFormat { clock: ClockFormat::Cycles, utc: true, ..TimeFormat::default() };
@@ -137,22 +138,22 @@ fn check_all_ways(folder: &Folder, expected: &[(i64, i128)]) {
 }
 
 #[test]
-fn times_go_on_from_packet_to_packet_that_do_not_say_when_they_begin() {
+fn times_continue_across_packets_without_begin_time() {
     let (bytes, expected) = long_stream(|_| Vec::new());
-    check_all_ways(&Folder::with("no-begin", "", &[("s", bytes)]), &expected);
+    check_all_readers(&Folder::with("no-begin", "", &[("s", bytes)]), &expected);
 }
 
 #[test]
-fn times_go_on_from_packets_that_say_but_the_lowest_bits_of_theirs() {
+fn times_continue_across_packets_with_partial_begin_time() {
     let context = "short_t timestamp_begin; short_t timestamp_end;";
     let (bytes, expected) = long_stream(|begin| {
         [begin, begin + 990_000_000].iter().flat_map(|&time| (time as u32).to_le_bytes()).collect()
     });
-    check_all_ways(&Folder::with("short-begin", context, &[("s", bytes)]), &expected);
+    check_all_readers(&Folder::with("short-begin", context, &[("s", bytes)]), &expected);
 }
 
 #[test]
-fn a_damaged_packet_says_nothing_of_the_time_behind_it() {
+fn a_corrupt_packet_does_not_affect_later_times() {
     let good = packet(&[], &[(0xffff_fff0, 1)]);
     let mut bad = packet(&[], &[(0x10, 2), (0xf000_0000, 3)]);
     let event = bad.len() - 12;
@@ -165,7 +166,7 @@ fn a_damaged_packet_says_nothing_of_the_time_behind_it() {
         times.push(event.timestamp().unwrap());
     }
     assert_eq!(times, [0xffff_fff0, 0x1_0000_0010, 0x1_0000_0020]);
-    assert_eq!(traces.damages().len(), 1);
+    assert_eq!(traces.corruptions().len(), 1);
 }
 
 #[test]
@@ -173,7 +174,7 @@ fn packets_of_one_stream_in_several_files_are_read_in_order_of_time() {
     let context = "time_t timestamp_begin; time_t timestamp_end; uint64_t packet_seq_num;";
     let (bytes, expected) =
         long_stream(|begin| numbers(&[begin, begin + 990_000_000, begin / 1_000_000_000]));
-    // Given three files that have the packets of a stream in turns, in runs of one to three.
+    // Given three files that share the packets of a stream in turns, in runs of one to three.
     let mut files = [("a", Vec::new()), ("b", Vec::new()), ("c", Vec::new())];
     let mut rest = bytes.as_slice();
     let mut number = 0;
@@ -183,14 +184,14 @@ fn packets_of_one_stream_in_several_files_are_read_in_order_of_time() {
         (rest, number) = (&rest[size..], number + 1);
     }
     let folder = Folder::with("in-turns", context, &files);
-    check_all_ways(&folder, &expected);
+    check_all_readers(&folder, &expected);
     let mut traces = folder.open();
     assert_eq!(stat::summarize(&mut traces).lost_packets, 0, "none is missing between them");
     assert_eq!(traces.streams().iter().map(|(_, files)| files.len()).collect::<Vec<_>>(), [3]);
 }
 
 #[test]
-fn packets_that_several_snapshots_have_are_read_once() {
+fn packets_in_several_snapshots_are_read_once() {
     let context = "time_t timestamp_begin; time_t timestamp_end; uint64_t packet_seq_num;";
     let of = |numbers_of: std::ops::Range<u64>| {
         let packets = numbers_of.map(|number| {
@@ -217,7 +218,7 @@ fn packets_that_several_snapshots_have_are_read_once() {
     assert_eq!((summary.events, summary.lost_packets, summary.lost.total), (20, 0, 0));
 }
 
-/// Kinds and numbers of what was lost.
+/// Returns kinds and numbers of losses.
 fn losses(discarded: &[(u64, u64)]) -> (Vec<(LossKind, u64)>, u64) {
     let context = "uint64_t events_discarded; uint64_t packet_seq_num;";
     let packets =
@@ -226,14 +227,17 @@ fn losses(discarded: &[(u64, u64)]) -> (Vec<(LossKind, u64)>, u64) {
     let folder = Folder::with(&name, context, &[("s", packets.collect::<Vec<_>>().concat())]);
     let mut traces = folder.open();
     let summary = stat::summarize(&mut traces);
-    let told = text::loss_warnings(&traces, &PrintOptions::default());
-    assert!(told.iter().all(|told| told.contains(" events (unknown time range) in trace")), "{told:?}");
+    let reported = text::loss_warnings(&traces, &PrintOptions::default());
+    assert!(
+        reported.iter().all(|reported| reported.contains(" events (unknown time range) in trace")),
+        "{reported:?}"
+    );
     let losses = traces.losses().iter().map(|loss| (loss.kind, loss.count)).collect();
     (losses, summary.lost.total)
 }
 
 #[test]
-fn what_was_discarded_before_the_first_packet_that_is_there_is_not_counted() {
+fn events_discarded_before_the_first_packet_are_not_counted() {
     let counted = losses(&[(5, 0), (5, 1), (7, 2)]);
     assert_eq!(
         counted,
@@ -245,7 +249,7 @@ fn what_was_discarded_before_the_first_packet_that_is_there_is_not_counted() {
 }
 
 #[test]
-fn traces_are_read_beside_others_that_cannot_be() {
+fn traces_are_read_beside_unreadable_ones() {
     let folder = Folder::new("beside");
     for (name, metadata) in [("a", "nonsense"), ("b", "/* CTF 1.8 */ trace { major = 1;"), ("d", "")] {
         fs::create_dir(folder.0.join(name)).unwrap();
@@ -259,21 +263,24 @@ fn traces_are_read_beside_others_that_cannot_be() {
 
     let mut traces = folder.open();
     assert_eq!(traces.traces().len(), 1);
-    let told: Vec<String> = traces.damages().iter().map(ToString::to_string).collect();
-    assert_eq!(told.len(), 3, "{told:?}");
+    let reported: Vec<String> = traces.corruptions().iter().map(ToString::to_string).collect();
+    assert_eq!(reported.len(), 3, "{reported:?}");
     assert!(
-        told.iter().zip(["a", "b", "d"]).all(|(told, name)| told.contains(&format!("/{name}/metadata: ")))
+        reported
+            .iter()
+            .zip(["a", "b", "d"])
+            .all(|(reported, name)| reported.contains(&format!("/{name}/metadata: ")))
     );
     assert_eq!(traces.next_event().unwrap().field("v").and_then(|value| value.as_integer()), Some(7));
-    assert_eq!(stat::summarize(&mut folder.open()).damages.len(), 3);
+    assert_eq!(stat::summarize(&mut folder.open()).corruptions.len(), 3);
 
-    // Without one that can be read, the first problem is why nothing is.
+    // If no trace can be read, the first problem is the error.
     fs::remove_dir_all(folder.0.join("c")).unwrap();
     assert!(open(std::slice::from_ref(&folder.0)).is_err());
 }
 
 #[test]
-fn what_packets_say_of_themselves_is_in_json_and_csv() {
+fn packet_context_is_in_json_and_csv() {
     let packets = [3, 4].map(|net| packet(&numbers(&[net]), &[(net, 7)])).concat();
     let folder = Folder::with("json", "uint64_t net;", &[("s", packets)]);
     let (mut lines, mut values) = (Vec::new(), Vec::new());
@@ -289,9 +296,9 @@ fn what_packets_say_of_themselves_is_in_json_and_csv() {
     }
 }
 
-/// As babeltrace2 has it.
+/// The same order as in babeltrace2.
 #[test]
-fn events_of_one_time_come_in_the_order_of_uuids_and_then_of_streams() {
+fn simultaneous_events_are_ordered_by_uuid_and_stream() {
     let stream = |uuid: u8, instance: u8, value: u32| {
         let mut bytes = packet(&numbers(&[5]), &[(5, value)]);
         bytes[4..20].fill(uuid);

@@ -43,7 +43,7 @@ impl Arrived {
     pub fn count(trace: &Path) -> Result<Self, Error> {
         let mut traces = tompion_reader::open(&[trace.to_owned()])?;
         let summary = tompion_reader::stat::summarize(&mut traces);
-        if let Some(damage) = summary.damages.first() {
+        if let Some(damage) = summary.corruptions.first() {
             return Err(Error::Failed(format!("the trace is damaged: {damage}")));
         }
         let named = |name| summary.by_event.get(name).copied().unwrap_or(0);

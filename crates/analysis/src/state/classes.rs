@@ -81,7 +81,7 @@ pub(super) fn action(trace: &Trace, class: &metadata::Event) -> Option<Action> {
 
 /// Spans and functions.
 fn of_program(class: &metadata::Event) -> Option<Action> {
-    let kind = class.meaning().kind;
+    let kind = class.kind_info().kind;
     let name = || Arc::from(base_name(&class.name, kind));
     match (kind, &*class.name) {
         (Kind::Begin | Kind::Job, _) => Some(Action::SpanBegin(name())),

@@ -109,7 +109,7 @@ impl Folder {
         let mut traces = tompion_reader::open(std::slice::from_ref(&self.0)).unwrap();
         let mut checked = Checked::default();
         state::run(&mut traces, &mut checked);
-        assert!(traces.damages().is_empty(), "{:?}", traces.damages());
+        assert!(traces.corruptions().is_empty(), "{:?}", traces.corruptions());
         checked
     }
 }

@@ -60,5 +60,5 @@ pub fn report(traces: &TraceSet, rewritten: &Rewritten, output: &std::path::Path
         output.display(),
         output.display()
     ));
-    if traces.damages().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) }
+    if traces.corruptions().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) }
 }

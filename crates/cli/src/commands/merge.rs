@@ -40,5 +40,5 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         arguments.output.display()
     ));
     super::tell_problems(&traces);
-    Ok(if traces.damages().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
+    Ok(if traces.corruptions().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
 }

@@ -57,13 +57,13 @@ fn tell_incomplete(traces: &[PathBuf]) -> bool {
 
 /// Says of each stream that its times are odd, and of each damage where it is.
 fn tell_problems(traces: &tompion_reader::TraceSet) {
-    for disorder in traces.disorders() {
+    for disorder in traces.timestamp_regressions() {
         crate::messages::say(format!("warning: {disorder}; events are shown where they stand"));
     }
     for problem in traces.index_problems() {
         crate::messages::say(format!("warning: {problem}; the index is not used"));
     }
-    for damage in traces.damages() {
+    for damage in traces.corruptions() {
         crate::messages::say(damage);
     }
 }

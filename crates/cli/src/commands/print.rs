@@ -300,8 +300,8 @@ fn follow(
         let is_last = paths.iter().all(|path| has_ended(path));
         let round = follow.round(is_last, format, output)?;
         round.losses.iter().for_each(|loss| say(format!("warning: {loss}")));
-        round.damages.iter().for_each(say);
-        if !round.damages.is_empty() {
+        round.corruptions.iter().for_each(say);
+        if !round.corruptions.is_empty() {
             code = ExitCode::from(messages::FAILED);
         }
         if is_last {
@@ -324,5 +324,5 @@ fn report(traces: &TraceSet, options: &PrintOptions) -> ExitCode {
         say(format!("warning: {}", text::loss_warning(traces, loss, options)));
     }
     super::tell_problems(traces);
-    if traces.damages().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) }
+    if traces.corruptions().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) }
 }

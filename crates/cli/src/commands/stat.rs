@@ -49,13 +49,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     } else {
         write_text(&summary, incomplete, &mut output)?;
     }
-    for disorder in &summary.disorders {
+    for disorder in &summary.timestamp_regressions {
         say(format!("warning: {disorder}"));
     }
-    for damage in &summary.damages {
+    for damage in &summary.corruptions {
         say(damage);
     }
-    Ok(if summary.damages.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
+    Ok(if summary.corruptions.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
 }
 
 /// Most events and processes that the text names.
@@ -86,8 +86,12 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         (false, lost) => grouped(lost),
     };
     writeln!(output, "lost         {lost}{causes}")?;
-    if summary.left_out != 0 {
-        writeln!(output, "left out     {}, which could not take part", counted(summary.left_out, "process"))?;
+    if summary.rejected_processes != 0 {
+        writeln!(
+            output,
+            "left out     {}, which could not take part",
+            counted(summary.rejected_processes, "process")
+        )?;
     }
     if summary.lost_packets != 0 {
         writeln!(output, "lost packets {}", grouped(summary.lost_packets))?;

@@ -23,7 +23,7 @@ mod resume;
 
 use tompion_schema::{self as schema, Event};
 
-use crate::meaning::Meaning;
+use crate::event_kind::EventKindInfo;
 use crate::metadata::{
     self, Base, ByteOrder, Clock, Encoding, Enum, EnvironmentValue, Field, Float, Integer, Mapping,
     Reference, Scope, Stream, Struct, Trace, Type, Uuid, Variant, Version,
@@ -187,7 +187,7 @@ pub fn event_class(event: &Event, id: u64) -> metadata::Event {
         id,
         name: event.full_name(),
         log_level: Some(event.level.number().into()),
-        attributes: Meaning::of(event).to_attribute().into_iter().collect(),
+        attributes: EventKindInfo::of(event).to_attribute().into_iter().collect(),
         context: Some(context).filter(|context| !context.fields.is_empty()),
         payload: Some(part(false)),
     }

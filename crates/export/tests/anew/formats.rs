@@ -29,7 +29,7 @@ fn written(from: &Path, version: Version, to: PathBuf) -> (PathBuf, Rewritten) {
     let plan = Plan { version: Some(version), part: None };
     let rewritten =
         rewrite(&mut traces, plan, &to).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
-    assert_eq!(traces.damages(), []);
+    assert_eq!(traces.corruptions(), []);
     let new = opened(&to);
     assert_eq!(new.traces().len(), traces.traces().len());
     for (old, new) in traces.traces().iter().zip(new.traces()) {

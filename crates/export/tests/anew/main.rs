@@ -40,7 +40,7 @@ fn read(folder: &Path) -> (String, Losses) {
     let mut output = Vec::new();
     text::print(&mut traces, &PrintOptions { time, no_delta: true, ..PrintOptions::default() }, &mut output)
         .unwrap();
-    assert_eq!(traces.damages(), [], "{}", folder.display());
+    assert_eq!(traces.corruptions(), [], "{}", folder.display());
     let of_packets = |kind| kind == LossKind::Packets;
     let losses = traces.losses().iter();
     let mut losses: Losses =

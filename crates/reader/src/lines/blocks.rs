@@ -1,33 +1,33 @@
-//! Room for lines until they are written: so many blocks, and no more.
+//! Pool of a fixed number of blocks that hold lines until they are written.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Bytes after which a block is full.
-pub(super) const BLOCK: usize = 1 << 20;
-/// Most blocks that are in use.
-pub(super) const BLOCKS: usize = 64;
-/// How many of these are kept for the window whose turn it is.
-const KEPT: usize = 4;
+/// Number of bytes after which a block is full.
+pub(super) const BLOCK_BYTES: usize = 1 << 20;
+/// Maximum number of blocks in use.
+pub(super) const MAX_BLOCKS: usize = 64;
+/// Number of blocks reserved for the window that is being written.
+const RESERVED_BLOCKS: usize = 4;
 
-/// All blocks.
+/// Pool of all blocks.
 #[derive(Default)]
 pub(super) struct Pool {
     state: Mutex<State>,
-    /// Told when a block is free again, and at each turn.
+    /// Notified when a block becomes free, and when the next window is written.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// How many are in use.
+    /// Number of blocks in use.
     used: usize,
     free: Vec<Vec<u8>>,
-    /// The number of the window that is being written.
-    turn: u64,
+    /// Number of the window that is being written.
+    current_window: u64,
     is_over: bool,
 }
 
-/// Some lines. Whoever drops them gives their room back.
+/// Block of lines. Dropping it returns its memory to the pool.
 pub(super) struct Block {
     pub text: Vec<u8>,
     pool: Arc<Pool>,
@@ -38,26 +38,30 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An empty block for lines of a window, when there is one for it.
+    /// Waits for an empty block for lines of a window.
     pub fn take(self: &Arc<Self>, window: u64) -> Block {
         let mut state = self.state();
-        // Windows behind the one that is being written never hold all of them: that one goes on.
-        while !state.is_over && state.used >= if state.turn == window { BLOCKS } else { BLOCKS - KEPT } {
+        // Later windows never hold all blocks, so the one that is being written can always
+        // continue.
+        while !state.is_over
+            && state.used
+                >= if state.current_window == window { MAX_BLOCKS } else { MAX_BLOCKS - RESERVED_BLOCKS }
+        {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.used += 1;
-        // The last one that was written is the likeliest to be still in a cache.
-        let text = state.free.pop().unwrap_or_else(|| Vec::with_capacity(BLOCK + 4096));
+        // The block written last is most likely still in a CPU cache.
+        let text = state.free.pop().unwrap_or_else(|| Vec::with_capacity(BLOCK_BYTES + 4096));
         Block { text, pool: self.clone() }
     }
 
-    /// It is this window's turn to be written.
-    pub fn turn(&self, window: u64) {
-        self.state().turn = window;
+    /// Begins to write this window.
+    pub fn begin_window(&self, window: u64) {
+        self.state().current_window = window;
         self.changed.notify_all();
     }
 
-    /// Nobody waits any more.
+    /// Ends all waiting.
     pub fn stop(&self) {
         self.state().is_over = true;
         self.changed.notify_all();
@@ -68,8 +72,8 @@ impl Drop for Block {
     fn drop(&mut self) {
         let mut state = self.pool.state();
         state.used -= 1;
-        // One that a long line has made large is not kept.
-        if self.text.capacity() <= 2 * BLOCK {
+        // A block that a long line has enlarged is not kept.
+        if self.text.capacity() <= 2 * BLOCK_BYTES {
             self.text.clear();
             state.free.push(std::mem::take(&mut self.text));
         }

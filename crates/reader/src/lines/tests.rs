@@ -1,14 +1,15 @@
-//! Any number of threads writes what one writes: sound streams and odd ones, whole and in part.
+//! Any number of threads writes the same lines as one: intact and corrupt streams, whole and in
+//! part.
 
 use std::path::PathBuf;
 
 use super::print_with;
 use crate::filter::Filter;
-use crate::odd::{Folder, Odd, plain, stream};
+use crate::test_traces::{Anomaly, Folder, plain, stream};
 use crate::text::{self, ClockFormat, PrintOptions, TimeFormat};
 use crate::{Selection, TraceSet, open};
 
-/// The text of all events, and what there is to be told of them.
+/// Returns the text of all events, and the findings about the traces.
 fn printed(mut traces: TraceSet, options: &PrintOptions, threads: usize) -> (String, String) {
     let mut text = Vec::new();
     let new = text::lines(&mut traces, options);
@@ -16,16 +17,16 @@ fn printed(mut traces: TraceSet, options: &PrintOptions, threads: usize) -> (Str
     let text = String::from_utf8(text).unwrap();
     assert_eq!(text.lines().count() as u64, events);
     assert!(traces.next_event().is_none());
-    let disorders: Vec<_> = traces.disorders().collect();
-    let told = format!("{:#?}\n{:#?}\n{disorders:#?}", traces.losses(), traces.damages());
-    (text, told)
+    let timestamp_regressions: Vec<_> = traces.timestamp_regressions().collect();
+    let findings = format!("{:#?}\n{:#?}\n{timestamp_regressions:#?}", traces.losses(), traces.corruptions());
+    (text, findings)
 }
 
 fn filter(text: &str) -> Option<Filter> {
     Some(Filter::new(&tompion_filter::parse(text).unwrap()).unwrap())
 }
 
-/// Holds two and three threads against one, for several selections and options.
+/// Compares two and three threads with one, for several selections and options.
 fn check(name: &str, streams: &[Vec<u8>]) {
     let folder = Folder::new(name, streams);
     let opened = |selection: &Selection| folder.opened(selection);
@@ -47,60 +48,64 @@ fn check(name: &str, streams: &[Vec<u8>]) {
         },
     ];
     for selection in &selections {
-        let told = crate::stat::summarize(&mut opened(selection)).disorders;
+        let findings = crate::stat::summarize(&mut opened(selection)).timestamp_regressions;
         let mut traces = opened(selection);
         while traces.step() {}
-        let mut found: Vec<String> = traces.disorders().map(ToString::to_string).collect();
+        let mut found: Vec<String> = traces.timestamp_regressions().map(ToString::to_string).collect();
         found.sort_unstable();
-        assert_eq!(told, found, "{name}: {selection:?}");
+        assert_eq!(findings, found, "{name}: {selection:?}");
         for options in &options {
-            let (text, told) = printed(opened(selection), options, 1);
+            let (text, findings) = printed(opened(selection), options, 1);
             for threads in [2, 3] {
-                let (found, found_told) = printed(opened(selection), options, threads);
+                let (found, found_findings) = printed(opened(selection), options, threads);
                 let place = text.lines().zip(found.lines()).position(|(one, many)| one != many);
                 assert!(text == found, "{name}: {threads} threads, {selection:?}, line {place:?}");
-                let place = told.lines().zip(found_told.lines()).find(|(one, many)| one != many);
-                assert!(told == found_told, "{name}: {threads} threads, {selection:?}, {place:?}");
+                let place = findings.lines().zip(found_findings.lines()).find(|(one, many)| one != many);
+                assert!(findings == found_findings, "{name}: {threads} threads, {selection:?}, {place:?}");
             }
         }
     }
 }
 
 #[test]
-fn sound_streams() {
-    check("sound", &[1, 2, 3].map(|instance| stream(instance, 60, Odd::Nothing)));
-    check("one", &[stream(1, 100, Odd::Nothing)]);
-    // One ends early, one has but one packet, one has neither sizes nor times of packets.
-    check("ends", &[stream(1, 90, Odd::Nothing), stream(2, 9, Odd::Nothing), plain(1, 500), plain(2, 3000)]);
-    check("still", &[stream(1, 40, Odd::Still), stream(2, 40, Odd::Nothing)]);
+fn intact_streams() {
+    check("sound", &[1, 2, 3].map(|instance| stream(instance, 60, Anomaly::Nothing)));
+    check("one", &[stream(1, 100, Anomaly::Nothing)]);
+    // One stream ends early, one has a single packet, one has neither sizes nor times of packets.
+    check(
+        "ends",
+        &[stream(1, 90, Anomaly::Nothing), stream(2, 9, Anomaly::Nothing), plain(1, 500), plain(2, 3000)],
+    );
+    check("still", &[stream(1, 40, Anomaly::Still), stream(2, 40, Anomaly::Nothing)]);
 }
 
 #[test]
-fn odd_streams() {
-    for (name, odd) in [
-        ("damage", Odd::Damage),
-        ("all-damaged", Odd::AllDamaged),
-        ("back", Odd::Back),
-        ("no-end", Odd::NoEnd),
-        ("early-end", Odd::EarlyEnd),
+fn streams_with_anomalies() {
+    for (name, anomaly) in [
+        ("damage", Anomaly::Corruption),
+        ("all-damaged", Anomaly::AllCorrupt),
+        ("back", Anomaly::Back),
+        ("no-end", Anomaly::NoEnd),
+        ("early-end", Anomaly::EarlyEnd),
     ] {
-        check(name, &[stream(1, 60, odd), stream(2, 60, Odd::Nothing), stream(3, 40, odd)]);
+        check(name, &[stream(1, 60, anomaly), stream(2, 60, Anomaly::Nothing), stream(3, 40, anomaly)]);
     }
 }
 
 #[test]
-fn too_much_damage() {
-    check("given-up", &[stream(1, 1100, Odd::AllDamaged), stream(2, 60, Odd::Nothing)]);
+fn too_much_corruption() {
+    check("given-up", &[stream(1, 1100, Anomaly::AllCorrupt), stream(2, 60, Anomaly::Nothing)]);
 }
 
 #[test]
 fn cut_and_empty_files() {
-    let whole = stream(1, 50, Odd::Nothing);
+    let whole = stream(1, 50, Anomaly::Nothing);
     let cut = whole[..whole.len() * 3 / 5].to_vec();
-    check("cut", &[cut, stream(2, 50, Odd::Nothing), Vec::new(), vec![0; 300]]);
+    check("cut", &[cut, stream(2, 50, Anomaly::Nothing), Vec::new(), vec![0; 300]]);
 }
 
-/// As `-e`, `--filter` and `--last` select of other tracers' traces; without these, nothing is done.
+/// Selections as by `-e`, `--filter` and `--last`, on traces of other tracers. Skipped without
+/// these.
 #[test]
 fn real_traces_in_part() {
     let corpus = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/ctf-corpus"));
@@ -126,12 +131,12 @@ fn real_traces_in_part() {
                 traces.select(selection.clone());
                 traces
             };
-            let (text, told) = printed(selected(), &PrintOptions::default(), 1);
+            let (text, findings) = printed(selected(), &PrintOptions::default(), 1);
             assert!(!text.is_empty(), "{name}: {selection:?}");
             assert!(text.len() < 20_000_000, "{name}: {selection:?}");
-            let (found, found_told) = printed(selected(), &PrintOptions::default(), 3);
+            let (found, found_findings) = printed(selected(), &PrintOptions::default(), 3);
             let place = text.lines().zip(found.lines()).position(|(one, many)| one != many);
-            assert!(text == found && told == found_told, "{name}: {selection:?}, line {place:?}");
+            assert!(text == found && findings == found_findings, "{name}: {selection:?}, line {place:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Streams that are being written: read as far as they go, and taken up there again.
+//! Reads streams that are still being written, as far as they go, and resumes there later.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -10,24 +10,24 @@ use super::{Selection, TraceSet};
 use crate::Error;
 use crate::discover::{Opened, Trace};
 
-/// How far a file was read.
+/// Position up to which a file was read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
-    /// The packet's place in the file.
+    /// Position of the packet in the file.
     packet: u64,
-    /// The next bit to read in it; 0 for all of it.
+    /// Next bit to read in the packet; 0 for all of it.
     bit: u64,
-    /// What the last packet that was begun said.
+    /// Properties of the last packet that was begun.
     before: Option<Before>,
 }
 
 impl TraceSet {
-    /// Streams of these traces, as far as their packets are whole, behind what was read. `is_over` takes what is not
-    /// whole, too.
+    /// Opens the streams of these traces behind the part that was already read. Incomplete packets
+    /// are read only with `is_over`.
     ///
     /// # Errors
     ///
-    /// If no trace could be opened, and why.
+    /// Fails with the first problem if no trace could be opened.
     pub(crate) fn growing(
         paths: &[PathBuf],
         opened: Opened,
@@ -36,8 +36,8 @@ impl TraceSet {
     ) -> Result<Self, Error> {
         let mut set = Self::new(paths.to_vec(), opened, Source::in_files)?;
         if !is_over {
-            // It is told in the end.
-            set.damages.clear();
+            // These are reported at the end.
+            set.corruptions.clear();
         }
         for source in &mut set.sources {
             source.is_growing = !is_over;
@@ -50,12 +50,12 @@ impl TraceSet {
         Ok(set)
     }
 
-    /// Reads events up to this time, or all.
+    /// Limits reading to events before this time, or removes the limit.
     pub(crate) fn read_until(&mut self, until: Option<i64>) {
         self.until = until;
     }
 
-    /// When the newest packet was ended of those that were not read.
+    /// Returns the end time of the newest unread packet.
     pub(crate) fn newest(&self) -> Option<i64> {
         let newest = |source: &Source| {
             let mut scan = Scan::of(source.again(&self.traces));
@@ -68,7 +68,7 @@ impl TraceSet {
         self.sources.iter().filter_map(newest).max()
     }
 
-    /// Remembers how far each file was read.
+    /// Stores the position up to which each file was read.
     pub(crate) fn remember(&self, read: &mut HashMap<PathBuf, Progress>) {
         for source in &self.sources {
             let place = match &source.file {
@@ -84,7 +84,7 @@ impl TraceSet {
 }
 
 impl Source {
-    /// Takes the stream up where it was left.
+    /// Resumes the stream at its stored position.
     fn go_on(&mut self, index: usize, progress: &Progress, traces: &Arc<[Trace]>, window: usize) {
         self.next = index;
         self.before = progress.before;
@@ -105,7 +105,7 @@ impl Source {
         }
     }
 
-    /// Another reader of the same stream, from the packet on in which this one is.
+    /// Creates another reader of the same stream, beginning with the current packet.
     fn again(&self, traces: &Arc<[Trace]>) -> Self {
         let mut again = Self::new(self.files.clone());
         again.is_growing = self.is_growing;

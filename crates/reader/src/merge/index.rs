@@ -1,15 +1,21 @@
-//! Index files, which tracers write beside their streams: where each packet is, so that those before the times of
-//! interest need not be looked at.
+//! Index files that tracers write beside their streams. They give the position of each packet, so
+//! that packets before the selected time need not be read.
 //!
 //! ```text
-//! index/NAME.idx   magic 0xc1f1dcc1 │ major │ minor │ bytes of an entry     4 bytes each, big-endian
-//!                  offset (bytes) │ size │ content (bits) │ begin │ end (cycles) │ discarded │ stream class
-//!                  │ (1.1) stream │ number                                    8 bytes each, an entry for each packet
+//! index/NAME.idx
+//!   4 bytes each, big-endian:   magic 0xc1f1dcc1 │ major │ minor │ bytes of an entry
+//!   8 bytes each, per packet:   offset (bytes) │ size │ content (bits) │ begin │ end (cycles)
+//!                               │ discarded │ stream class │ (1.1) stream │ number
 //! ```
 //!
-//! An index says nothing that the packets don't. It is believed as far as its entries follow each other without a gap
-//! in the file, in the order of time, and the packet to which it leads, the last one that is too early, is what it says;
-//! else it is told and the packets are read. Packets before which something was lost are always read.
+//! An index repeats what the packets say. It is trusted under three conditions, otherwise the
+//! problem is reported and the packets are read:
+//!
+//! - its entries follow each other in the file without a gap
+//! - its entries are in order of time
+//! - it agrees with the packet to which it leads, the last one that is too early
+//!
+//! Packets before which something was lost are always read.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,45 +24,46 @@ use std::path::{Path, PathBuf};
 
 use tompion_ctf::decode::{Decoder, Packet};
 
-use super::LATE;
+use super::PACKET_END_SLACK_NS;
 use super::pieces::Files;
 use super::source::{Before, Source};
-use crate::Damage;
+use crate::Corruption;
 use crate::discover::Trace;
 use crate::file::StreamFile;
 
 const MAGIC: u32 = 0xc1f1_dcc1;
 const HEADER: usize = 16;
-/// Bytes of the least entry, that of version 1.0, and of one that has a packet's number.
-const LEAST_ENTRY: usize = 56;
+/// Size in bytes of the smallest entry, that of version 1.0, and of an entry with a sequence
+/// number.
+const MIN_ENTRY: usize = 56;
 const NUMBERED_ENTRY: usize = 72;
-/// Entries that are read at once.
-const AT_ONCE: usize = 64;
+/// Number of entries read at once.
+const ENTRIES_PER_READ: usize = 64;
 
-/// What an index says of a packet.
+/// Index entry of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Its place in the stream file.
+    /// Position in the stream file.
     pub place: u64,
-    /// Bytes.
+    /// Size in bytes.
     size: u64,
-    /// Cycles.
+    /// Begin time in cycles.
     pub begin: u64,
-    /// Cycles.
+    /// End time in cycles.
     pub end: u64,
     pub discarded: u64,
-    /// The number of its stream class.
+    /// Number of the stream class.
     stream: u64,
     pub sequence: Option<u64>,
 }
 
 impl Entry {
-    /// Where the packet ends; nothing if that is nowhere.
+    /// Returns the position behind the packet, or `None` if the entry is invalid.
     fn end_place(&self) -> Option<u64> {
         self.place.checked_add(self.size).filter(|_| self.size > 0)
     }
 
-    /// Whether it is what the packet says of itself.
+    /// Whether the entry agrees with the packet's own header.
     pub fn is_of(&self, packet: &Packet, class: u64) -> bool {
         let same = |indexed: u64, found: Option<u64>| found.is_none_or(|found| found == indexed);
         packet.packet_bits == self.size.checked_mul(8)
@@ -68,17 +75,17 @@ impl Entry {
     }
 }
 
-/// Where the index of a stream file is.
+/// Returns the path of a stream file's index.
 pub(super) fn path_of(stream: &Path) -> Option<PathBuf> {
     let mut name = stream.file_name()?.to_owned();
     name.push(".idx");
     Some(stream.parent()?.join("index").join(name))
 }
 
-/// An index that is being read.
+/// Index file that is being read.
 pub(super) struct Index {
     file: File,
-    /// Bytes of an entry.
+    /// Size of an entry in bytes.
     entry: usize,
     entries: u64,
 }
@@ -88,11 +95,11 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// If it is none, with what is wrong.
+    /// Fails with a message if the file is not a valid index.
     pub fn open(stream: &Path) -> Result<Option<Self>, String> {
         let Some(path) = path_of(stream) else { return Ok(None) };
         let problem = |error: io::Error| error.to_string();
-        // Whatever else stands there, like a pipe, may never end.
+        // A pipe or another special file may never end.
         if !path.is_file() {
             return Ok(None);
         }
@@ -107,7 +114,7 @@ impl Index {
                 .map_or(0, |word| u32::from_be_bytes(*word))
         };
         let (magic, major, entry) = (word(0), word(4), word(12) as usize);
-        if magic != MAGIC || major != 1 || !(LEAST_ENTRY..=4096).contains(&entry) {
+        if magic != MAGIC || major != 1 || !(MIN_ENTRY..=4096).contains(&entry) {
             return Err(format!(
                 "expected an index of version 1, found {magic:#x}, version {major}, entries of {entry} bytes"
             ));
@@ -116,7 +123,7 @@ impl Index {
         Ok(Some(Self { file, entry, entries }))
     }
 
-    /// Reads some entries from one on.
+    /// Reads up to `count` entries, starting at `first`.
     fn read(&self, first: u64, count: usize) -> Result<Vec<Entry>, String> {
         let count = usize::try_from(self.entries.saturating_sub(first)).unwrap_or(usize::MAX).min(count);
         let mut bytes = vec![0; count * self.entry];
@@ -143,7 +150,8 @@ impl Index {
         Ok(bytes.chunks_exact(self.entry).map(entry).collect())
     }
 
-    /// The number of the entry of the packet at a place, if that has one and entries are in the order of places.
+    /// Finds the entry of the packet at a position by binary search. Returns `None` if there is
+    /// none, or if entries are not ordered by position.
     fn find(&self, place: u64) -> Result<Option<u64>, String> {
         let (mut low, mut high) = (0, self.entries);
         while low < high {
@@ -157,11 +165,12 @@ impl Index {
         Ok(None)
     }
 
-    /// Calls a function with the entries from one on, each with the one before, until it returns something.
+    /// Calls a function with the entries from `first` on, each with its predecessor, until it
+    /// returns a value.
     ///
     /// # Errors
     ///
-    /// If entries don't follow each other, with what is wrong.
+    /// Fails with a message if entries don't follow each other.
     fn search<T>(
         &self,
         first: u64,
@@ -169,7 +178,7 @@ impl Index {
     ) -> Result<Option<T>, String> {
         let (mut number, mut before) = (first, None::<Entry>);
         loop {
-            let entries = self.read(number, AT_ONCE)?;
+            let entries = self.read(number, ENTRIES_PER_READ)?;
             if entries.is_empty() {
                 return Ok(None);
             }
@@ -190,20 +199,21 @@ impl Index {
         }
     }
 
-    /// The last dull packet behind the one at a place, with the one before it; nothing if there is none but the very
-    /// next one. `is_dull` says of a packet and the one before it that nothing of the former is of interest.
+    /// Finds the last skippable packet behind the one at a position, and its predecessor. Returns
+    /// `None` if only the very next packet is skippable. `is_skippable` gets a packet and its
+    /// predecessor.
     ///
-    /// That the packet is dull will be seen when it is read. Those before it were ended when it was begun.
+    /// The packet is checked again when it is read. All packets before it ended before it began.
     fn pass_over(
         &self,
         place: u64,
-        is_dull: impl Fn(&Entry, &Entry) -> bool,
+        is_skippable: impl Fn(&Entry, &Entry) -> bool,
     ) -> Result<Option<(Entry, Entry)>, String> {
         let Some(first) = self.find(place)? else { return Ok(None) };
         let (mut last, mut skipped) = (None, 0);
         self.search(first, |before, entry| {
             let before = before?;
-            if !is_dull(&entry, &before) {
+            if !is_skippable(&entry, &before) {
                 return Some(());
             }
             last = Some((before, entry));
@@ -213,7 +223,8 @@ impl Index {
         Ok(last.filter(|_| skipped > 1))
     }
 
-    /// When the packet of a file of this size was begun that was begun last; nothing if the index isn't of all of it.
+    /// Returns the latest begin time among the packets of a file of this size, or `None` if the
+    /// index does not cover all of the file.
     fn latest_begin(&self, size: u64, decoder: &Decoder) -> Result<Option<i64>, String> {
         let streams = &decoder.trace().streams;
         let (mut latest, mut end) = (None, None);
@@ -228,13 +239,14 @@ impl Index {
 }
 
 impl Files {
-    /// When the latest packet of a stream was begun, as far as all of its files have indexes that say so.
+    /// Returns the latest begin time among the packets of a stream, if indexes cover all of its
+    /// files.
     pub(super) fn indexed_begin(&self, traces: &[Trace]) -> Option<i64> {
         let begin = |file: usize| {
             let (path, trace) = self.get(file)?;
             let (size, decoder) = (path.metadata().ok()?.len(), &traces.get(trace)?.decoder);
             self.index(file)?.latest_begin(size, decoder).unwrap_or_else(|problem| {
-                self.leave_index(file, problem);
+                self.disable_index(file, problem);
                 None
             })
         };
@@ -242,51 +254,51 @@ impl Files {
     }
 }
 
-/// The index of the file that is being read, as far as it was asked for.
+/// State of the current file's index.
 #[derive(Default)]
-pub(super) enum Known {
-    /// Nobody asked.
+pub(super) enum IndexState {
+    /// The index was not looked for yet.
     #[default]
-    Nothing,
-    /// It is of no use, or not there.
-    None,
-    /// It is there.
+    Unchecked,
+    /// The index is absent or unusable.
+    Unusable,
+    /// The index is open.
     Index(Index),
 }
 
-/// A place to which an index led, and what to go back to if that was wrong.
+/// Jump to a packet found by the index, with the state to return to if it was wrong.
 pub(super) struct Jump {
     pub to: Entry,
-    /// Where the packet is that would have been next.
+    /// Position of the packet that would have been next.
     pub back: u64,
     pub before: Option<Before>,
 }
 
 impl Source {
-    /// Passes over packets that were ended before this time, from the one on that was just begun.
+    /// Skips packets that ended before this time, starting at the packet that was just begun.
     pub(super) fn pass_over_early(&mut self, from: i64) {
-        // Packets that are passed over say nothing of the clock.
+        // Skipped packets cannot update the clock.
         let has_times = |file: &&mut StreamFile| !file.is_growing && !file.carries_clock();
         let Some(file) = self.file.as_mut().filter(has_times) else { return };
         let (Some(packet), Some(back)) = (&file.packet, file.next_place()) else { return };
-        if let Known::Nothing = self.index {
+        if let IndexState::Unchecked = self.index {
             self.index = match self.files.index(self.next.saturating_sub(1)) {
-                Some(index) => Known::Index(index),
-                None => Known::None,
+                Some(index) => IndexState::Index(index),
+                None => IndexState::Unusable,
             };
         }
-        let Known::Index(index) = &self.index else { return };
+        let IndexState::Index(index) = &self.index else { return };
         let class = file.decoder.stream(packet.stream).map_or(0, |stream| stream.id);
-        let is_dull = |entry: &Entry, before: &Entry| {
+        let is_skippable = |entry: &Entry, before: &Entry| {
             let end = self.time.nanoseconds(entry.end).filter(|_| entry.end >= entry.begin);
             let next = before.sequence.map(|sequence| sequence.saturating_add(1));
-            end.is_some_and(|end| end < from.saturating_sub(LATE))
+            end.is_some_and(|end| end < from.saturating_sub(PACKET_END_SLACK_NS))
                 && before.end <= entry.begin
                 && entry.stream == class
                 && entry.discarded == before.discarded
                 && (packet.sequence.is_none() || entry.sequence == next)
         };
-        match index.pass_over(file.packet_start(), is_dull) {
+        match index.pass_over(file.packet_start(), is_skippable) {
             Ok(Some((before, to))) => {
                 self.jump = Some(Jump { to, back, before: self.before });
                 let end = self.time.nanoseconds(before.end).filter(|_| before.end >= before.begin);
@@ -299,12 +311,12 @@ impl Source {
                 file.go_to(to.place);
             }
             Ok(None) => {}
-            Err(problem) => self.leave_index(problem),
+            Err(problem) => self.disable_index(problem),
         }
     }
 
-    /// Goes to the next packet of the file, or back to where an index led astray.
-    pub(super) fn next_packet_of_file(&mut self) -> Result<bool, Damage> {
+    /// Moves to the next packet of the file, or back if the index was wrong.
+    pub(super) fn next_packet_of_file(&mut self) -> Result<bool, Corruption> {
         let Some(file) = &mut self.file else { return Ok(false) };
         let Some(Jump { to, back, before }) = self.jump.take() else { return file.next_packet() };
         let is_found = matches!(file.next_packet(), Ok(true));
@@ -315,13 +327,16 @@ impl Source {
         }
         file.go_to(back);
         self.before = before;
-        self.leave_index(format!("expected what the index says, found another packet at byte {}", to.place));
+        self.disable_index(format!(
+            "expected what the index says, found another packet at byte {}",
+            to.place
+        ));
         self.file.as_mut().map_or(Ok(false), StreamFile::next_packet)
     }
 
-    /// Uses the file's index no more.
-    fn leave_index(&mut self, problem: String) {
-        self.index = Known::None;
-        self.files.leave_index(self.next.saturating_sub(1), problem);
+    /// Stops using the file's index.
+    fn disable_index(&mut self, problem: String) {
+        self.index = IndexState::Unusable;
+        self.files.disable_index(self.next.saturating_sub(1), problem);
     }
 }

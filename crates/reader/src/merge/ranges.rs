@@ -1,4 +1,4 @@
-//! Streams in ranges of packets, which are read side by side, in no order.
+//! Reads streams in ranges of packets, in parallel and in no order.
 //!
 //! ```text
 //! source 0   │ packet │ packet │ packet │ packet │ packet │
@@ -7,11 +7,13 @@
 //! ranges     └── 3 ────────────┘
 //! ```
 //!
-//! Packets stand for themselves but for two things: how much was lost before a packet is told by the counters of the
-//! packet before it, and whether time goes back by the latest time before it. The former is known, for headers are read
-//! to find the ranges. The latter is looked at when the ranges are put together. A range that doesn't begin where the
-//! one before it ended, since there was damage, or that goes on before the latest time, is read again from there on:
-//! what is found is the same on any number of processors.
+//! Packets are independent with two exceptions. The number of events lost before a packet follows
+//! from the counters of its predecessor; these are known, because headers are read to find the
+//! ranges. Whether time goes back depends on the latest time before the packet; this is checked
+//! when ranges are joined.
+//!
+//! A range is read again if corruption moved its beginning away from the end of its predecessor, or
+//! if it begins before the latest time. So the result is the same with any number of threads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -19,48 +21,50 @@ use std::thread;
 use super::source::{Place, Source};
 use super::tally::{Order, Run};
 use super::windows::{Scan, Start};
-use super::{Damage, Disorder, Loss, TraceSet};
+use super::{Corruption, Loss, TimestampRegression, TraceSet};
 use crate::discover::Trace;
-use crate::file::MAX_DAMAGES;
+use crate::file::MAX_CORRUPTIONS;
 
-/// A range has at least so many bytes, if the stream has them.
-const LEAST: u64 = if cfg!(test) { 4 << 10 } else { 1 << 20 };
-/// How many ranges each thread is to count, about: who is ready first waits for the others at most as long as one takes.
-const OF_A_THREAD: u64 = 32;
+/// Minimum size of a range in bytes, if the stream is that large.
+const MIN_RANGE_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 1 << 20 };
+/// Approximate number of ranges for each thread. A thread that finishes first waits for the others
+/// at most for the time of one range.
+const RANGES_PER_THREAD: u64 = 32;
 
-/// Some packets of a stream that follow each other.
+/// Consecutive packets of a stream.
 #[derive(Clone)]
 struct Range {
     source: usize,
     start: Start,
-    /// Where the next range begins; nothing for the last one of a stream.
+    /// Beginning of the next range; `None` for the last range of a stream.
     end: Option<Place>,
 }
 
-/// What was found in a range.
+/// Result of reading a range.
 pub(super) struct Part<F> {
     pub found: F,
-    /// The events that were counted, if the order of their times is of interest.
+    /// Counted events, if the order of their times matters.
     pub runs: Vec<Run>,
     losses: Vec<Loss>,
-    damages: Vec<Damage>,
-    disorder: Option<Disorder>,
-    /// Where its reader was in the end.
+    corruptions: Vec<Corruption>,
+    regression: Option<TimestampRegression>,
+    /// Final position of the reader.
     end: Start,
 }
 
-/// Reads all of a set that has one stream, or a range of one, behind events with this order.
+/// Function that reads a set of one stream, or a range of one. It gets the order state of the
+/// events before.
 pub(super) type Read<'r, F> = dyn Fn(&mut TraceSet, Option<Order>) -> (F, Vec<Run>) + Sync + 'r;
 
-/// Finds ranges, by packets' headers.
+/// Iterator that finds ranges by packet headers.
 struct Ranges<'t> {
     traces: &'t Arc<[Trace]>,
     sources: &'t [Source],
-    /// The source of the next range.
+    /// Source of the next range.
     source: usize,
-    /// Where that is, if ranges of this source were found.
+    /// Position of the next range, if ranges of this source were found.
     scan: Option<Scan>,
-    /// Bytes of a range.
+    /// Size of a range in bytes.
     size: u64,
 }
 
@@ -76,10 +80,10 @@ impl Iterator for Ranges<'_> {
             scan.step(self.traces);
             scan
         });
-        // What is before the first sound packet belongs to the first range.
-        let start = if is_first { Start::default() } else { scan.ahead()?.0 };
+        // Bytes before the first intact packet belong to the first range.
+        let start = if is_first { Start::default() } else { scan.peek()?.0 };
         let mut bytes = 0;
-        while let Some((next, size)) = scan.ahead() {
+        while let Some((next, size)) = scan.peek() {
             if bytes >= self.size {
                 return Some(Range { source, start, end: Some((next.file, next.packet)) });
             }
@@ -91,12 +95,13 @@ impl Iterator for Ranges<'_> {
     }
 }
 
-/// Ranges in their order, and what was found in them.
+/// Ranges in their order, with their results.
 type Found<F> = Vec<(Range, Option<Part<F>>)>;
 
 impl TraceSet {
-    /// Reads all streams on so many processors, range by range, before anything was read. What was found comes in the
-    /// order of streams; losses, damages and disorders are taken over.
+    /// Reads all streams on several threads, range by range; nothing may have been read before.
+    /// Results are returned in the order of streams. Losses, corruptions and timestamp regressions
+    /// are added to the set.
     pub(super) fn read_ranges<F: Send>(&mut self, threads: usize, read: &Read<'_, F>) -> Vec<Part<F>> {
         let found = if threads > 1 { self.find_in_ranges(threads, read) } else { Vec::new() };
         let mut found = found.into_iter().peekable();
@@ -106,9 +111,9 @@ impl TraceSet {
             let mut parts = self.join_ranges(source, ranges, read);
             for part in &mut parts {
                 self.losses.append(&mut part.losses);
-                self.damages.append(&mut part.damages);
-                if let Some((disorder, source)) = part.disorder.take().zip(self.sources.get_mut(source)) {
-                    disorder.add_to(&mut source.disorder);
+                self.corruptions.append(&mut part.corruptions);
+                if let Some((regression, source)) = part.regression.take().zip(self.sources.get_mut(source)) {
+                    regression.add_to(&mut source.regression);
                 }
             }
             all.append(&mut parts);
@@ -118,7 +123,7 @@ impl TraceSet {
     }
 
     fn find_in_ranges<F: Send>(&self, threads: usize, read: &Read<'_, F>) -> Found<F> {
-        let size = (self.size() / (threads as u64 * OF_A_THREAD)).max(LEAST);
+        let size = (self.size() / (threads as u64 * RANGES_PER_THREAD)).max(MIN_RANGE_BYTES);
         let ranges = Ranges { traces: &self.traces, sources: &self.sources, source: 0, scan: None, size };
         let queue = Mutex::new((ranges, Found::new()));
         let lock = || queue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,11 +148,13 @@ impl TraceSet {
         queue.into_inner().unwrap_or_else(PoisonError::into_inner).1
     }
 
-    /// Puts the ranges of a source together; reads what has to be read again, and what was not read at all.
+    /// Joins the ranges of a source. Reads ranges again where necessary, and ranges that were not
+    /// read.
     fn join_ranges<F>(&self, source: usize, ranges: Found<F>, read: &Read<'_, F>) -> Vec<Part<F>> {
-        let damages = |(_, part): &(_, Option<Part<F>>)| part.as_ref().map_or(0, |part| part.damages.len());
-        // How much damage is too much can be told only by who reads all of it.
-        let is_sound = ranges.iter().map(damages).sum::<usize>() <= MAX_DAMAGES as usize / 2;
+        let corruptions =
+            |(_, part): &(_, Option<Part<F>>)| part.as_ref().map_or(0, |part| part.corruptions.len());
+        // Only a single pass over the whole stream can decide that there are too many corruptions.
+        let is_sound = ranges.iter().map(corruptions).sum::<usize>() <= MAX_CORRUPTIONS as usize / 2;
         if !is_sound || ranges.is_empty() {
             let all = Range { source, start: Start::default(), end: None };
             return vec![self.read_range(&all, None, read)];
@@ -165,21 +172,21 @@ impl TraceSet {
             start = part.end;
             order = match part.runs.last() {
                 Some(run) => Some(run.order()),
-                None => order.filter(|_| part.damages.is_empty()),
+                None => order.filter(|_| part.corruptions.is_empty()),
             };
             joined.push(part);
         }
         joined
     }
 
-    /// Reads a range behind events with this order.
+    /// Reads a range behind events with this order state.
     fn read_range<F>(&self, range: &Range, order: Option<Order>, read: &Read<'_, F>) -> Part<F> {
         let mut set = self.part(Vec::new());
         if let Some(of) = self.sources.get(range.source) {
             let mut source = Source::new(of.files.clone());
             source.limit = range.end;
             if range.start != Start::default() {
-                source.take_up(&range.start, (&self.traces, self.window), &mut set.damages);
+                source.take_up(&range.start, (&self.traces, self.window), &mut set.corruptions);
             }
             set.sources.push(source);
         }
@@ -193,19 +200,19 @@ impl TraceSet {
             found,
             runs,
             losses: set.losses,
-            damages: set.damages,
-            disorder: source.and_then(|source| source.disorder),
+            corruptions: set.corruptions,
+            regression: source.and_then(|source| source.regression),
             end: end.unwrap_or_default(),
         }
     }
 }
 
 impl<F> Part<F> {
-    /// Whether the same would be found behind events with this order.
+    /// Whether the result would be the same behind events with this order state.
     fn goes_on(&self, order: Option<Order>) -> bool {
         let Some((order, first)) = order.zip(self.runs.first()) else { return true };
         (order.trace, order.stream) != (first.trace, first.stream)
-            // Behind damage, no order is known.
-            || self.damages.is_empty() && first.least.is_some_and(|least| least >= order.latest)
+            // Behind corruption, the order is unknown.
+            || self.corruptions.is_empty() && first.least.is_some_and(|least| least >= order.latest)
     }
 }

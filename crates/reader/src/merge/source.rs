@@ -1,18 +1,18 @@
-//! One data stream: its files, one after the other, and how far they have been read.
+//! One data stream: its files, one after the other, and the position of its reader.
 
 use std::sync::Arc;
 
 use tompion_ctf::decode::Packet;
 use tompion_ctf::metadata::Clock;
 
-use super::index::{Jump, Known};
+use super::index::{IndexState, Jump};
 use super::pieces::Files;
-use super::{Disorder, LATE, Loss, LossKind, Selection};
-use crate::Damage;
+use super::{Loss, LossKind, PACKET_END_SLACK_NS, Selection, TimestampRegression};
+use crate::Corruption;
 use crate::discover::Trace;
 use crate::file::StreamFile;
 
-/// A stream's files, and how far they have been read.
+/// Files of a stream and the position of its reader.
 pub(super) struct Source {
     pub files: Arc<Files>,
     /// Index of the next file to open.
@@ -20,49 +20,49 @@ pub(super) struct Source {
     pub trace: usize,
     pub file: Option<StreamFile>,
     pub time: TimeBase,
-    /// Time of the event that waits.
+    /// Time of the pending event.
     pub timestamp: Option<i64>,
     /// Time of the latest event so far.
     pub latest: i64,
-    /// The time by which the event that waits is put among those of others.
+    /// Time by which the pending event is merged with those of other sources.
     pub order: i64,
-    /// Up to which time nothing in the packet looks odd.
-    sound: i64,
-    /// Whether the packet is known to be damaged somewhere.
-    is_damaged: bool,
-    /// What was found of events that are not in the order of time.
-    pub disorder: Option<Disorder>,
-    /// What the packet that was begun last said.
+    /// Time up to which events of the packet are plausible.
+    plausible_until: i64,
+    /// Whether the packet is known to be corrupt somewhere.
+    is_corrupt: bool,
+    /// Timestamp regressions found so far.
+    pub regression: Option<TimestampRegression>,
+    /// Properties of the packet that was begun last.
     pub before: Option<Before>,
-    /// How many packets were begun.
+    /// Number of packets begun.
     pub packets: u64,
-    /// Whether its files are being written.
+    /// Whether the files are still being written.
     pub is_growing: bool,
-    /// The file that was read last, and the byte up to which.
+    /// File that was read last, and position up to which it was read.
     pub end: Option<Place>,
-    /// Where the part of the stream ends that is to be read: before this packet.
+    /// Packet before which reading stops, if only a part of the stream is read.
     pub limit: Option<Place>,
-    /// The file's index.
-    pub index: Known,
-    /// Where it led last, until it is known whether that was right.
+    /// Index of the file.
+    pub index: IndexState,
+    /// Last jump by the index, until the target is verified.
     pub jump: Option<Jump>,
 }
 
-/// A packet's place in a stream: the index of its file, and its first byte in it.
+/// Position of a packet in a stream: the index of its file, and its first byte in it.
 pub(super) type Place = (usize, u64);
 
-/// What is remembered of a packet.
+/// Properties of a packet that its successor depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Before {
-    /// The clock's value behind the packet, from which the next one may go on; until all of it was read, that at its
-    /// beginning.
+    /// Clock value behind the packet, from which the next one may continue. Until all of the packet
+    /// was read, it is the value at its beginning.
     pub clock: u64,
     pub discarded: Option<u64>,
     pub sequence: Option<u64>,
     pub end: Option<i64>,
 }
 
-/// From a clock's cycles to nanoseconds, quickly where a cycle is a nanosecond.
+/// Conversion of a clock's cycles to nanoseconds, fast where a cycle is a nanosecond.
 pub(super) enum TimeBase {
     None,
     Nanoseconds(i64),
@@ -89,7 +89,7 @@ impl TimeBase {
 }
 
 impl Source {
-    /// At the beginning of a stream.
+    /// Creates a source at the beginning of a stream.
     pub fn new(files: Arc<Files>) -> Self {
         let trace = files.get(0).map_or(0, |(_, trace)| trace);
         Self {
@@ -101,23 +101,24 @@ impl Source {
             timestamp: None,
             latest: i64::MIN,
             order: i64::MIN,
-            sound: i64::MAX,
-            is_damaged: false,
-            disorder: None,
+            plausible_until: i64::MAX,
+            is_corrupt: false,
+            regression: None,
             before: None,
             packets: 0,
             is_growing: false,
             end: None,
             limit: None,
-            index: Known::default(),
+            index: IndexState::default(),
             jump: None,
         }
     }
 
-    /// The time by which an event of this time is put among those of others. It is remembered as the latest one.
+    /// Returns the time by which an event is merged with those of other sources. It is stored as
+    /// the latest time.
     #[inline]
     pub fn order(&mut self, time: i64, window: usize) -> i64 {
-        if time > self.sound && self.is_odd(window) {
+        if time > self.plausible_until && self.has_meaningless_times(window) {
             return self.order;
         }
         if time < self.latest {
@@ -127,41 +128,41 @@ impl Source {
         time
     }
 
-    /// Whether times in the packet that lie far behind its end mean nothing, for there is damage in it. Without damage
-    /// the end is wrong.
+    /// Whether times far behind the packet's end are meaningless, because the packet is corrupt.
+    /// Without corruption, the end is wrong.
     #[cold]
-    fn is_odd(&mut self, window: usize) -> bool {
-        if !self.is_damaged {
-            self.is_damaged = self.find_damage(window).unwrap_or(false);
-            self.sound = if self.is_damaged { self.sound } else { i64::MAX };
+    fn has_meaningless_times(&mut self, window: usize) -> bool {
+        if !self.is_corrupt {
+            self.is_corrupt = self.has_corruption(window).unwrap_or(false);
+            self.plausible_until = if self.is_corrupt { self.plausible_until } else { i64::MAX };
         }
-        self.is_damaged
+        self.is_corrupt
     }
 
-    /// Whether the packet is damaged anywhere.
-    fn find_damage(&self, window: usize) -> Option<bool> {
+    /// Whether the packet is corrupt anywhere.
+    fn has_corruption(&self, window: usize) -> Option<bool> {
         let file = self.file.as_ref()?;
         let opened = self.files.open(self.next.checked_sub(1)?, &file.path).ok()?;
-        let mut ahead = StreamFile::new(file.path.clone(), opened, file.decoder.clone(), window).ok()?;
-        ahead.go_to(file.packet_start());
-        let mut step = ahead.next_packet().and_then(|_| ahead.next_header());
+        let mut probe = StreamFile::new(file.path.clone(), opened, file.decoder.clone(), window).ok()?;
+        probe.go_to(file.packet_start());
+        let mut step = probe.next_packet().and_then(|_| probe.next_header());
         while let Ok(true) = step {
-            step = ahead.finish_event(false).and_then(|()| ahead.next_header());
+            step = probe.finish_event(false).and_then(|()| probe.next_header());
         }
         Some(step.is_err())
     }
 
-    /// Remembers that the event whose header was decoded last happened before one that stands before it.
+    /// Records that the event whose header was decoded last is older than a predecessor.
     #[cold]
     pub fn step_back(&mut self) {
         let (Some(file), Some(time)) = (&self.file, self.timestamp) else { return };
         let back = self.latest.saturating_sub(time);
-        let found = Disorder { path: file.path.clone(), offset: file.offset(), events: 1, back };
-        found.add_to(&mut self.disorder);
+        let found = TimestampRegression { path: file.path.clone(), offset: file.offset(), events: 1, back };
+        found.add_to(&mut self.regression);
     }
 
-    /// Opens the next of its files that can be opened; false if there is none.
-    pub fn open_next(&mut self, traces: &[Trace], window: usize, damages: &mut Vec<Damage>) -> bool {
+    /// Opens the next file that can be opened; returns false if there is none.
+    pub fn open_next(&mut self, traces: &[Trace], window: usize, corruptions: &mut Vec<Corruption>) -> bool {
         while let Some(piece) = self.files.piece(self.next) {
             let (path, trace) = (&piece.path, piece.trace);
             let index = self.next;
@@ -179,18 +180,22 @@ impl Source {
                     file.is_growing = self.is_growing;
                     self.trace = trace;
                     self.file = Some(file);
-                    (self.index, self.jump) = (Known::default(), None);
+                    (self.index, self.jump) = (IndexState::default(), None);
                     return true;
                 }
                 Err(error) => {
-                    damages.push(Damage { path: path.clone(), offset: None, message: error.to_string() });
+                    corruptions.push(Corruption {
+                        path: path.clone(),
+                        offset: None,
+                        message: error.to_string(),
+                    });
                 }
             }
         }
         false
     }
 
-    /// Leaves the packet, if there is one, as far as the next one doesn't depend on it.
+    /// Finishes the current packet, as far as the next one depends on it.
     pub fn end_packet(&mut self) {
         let Some((file, before)) = self.file.as_mut().zip(self.before.as_mut()) else { return };
         if file.carries_clock() {
@@ -199,8 +204,8 @@ impl Source {
         }
     }
 
-    /// Goes to the next packet and counts what was lost before it.
-    pub fn next_packet(&mut self, selection: &Selection, losses: &mut Vec<Loss>) -> Result<bool, Damage> {
+    /// Moves to the next packet and counts what was lost before it.
+    pub fn next_packet(&mut self, selection: &Selection, losses: &mut Vec<Loss>) -> Result<bool, Corruption> {
         self.end_packet();
         let Some(file) = &mut self.file else { return Ok(false) };
         file.state.set_clock(self.before.map_or(0, |before| before.clock));
@@ -224,7 +229,7 @@ impl Source {
         self.count_losses(losses);
         let end = self.before.and_then(|before| before.end);
         if let (Some(end), Some(from)) = (end, selection.from) {
-            if end < from.saturating_sub(LATE) {
+            if end < from.saturating_sub(PACKET_END_SLACK_NS) {
                 self.file.iter_mut().for_each(StreamFile::leave_packet);
                 self.pass_over_early(from);
             }
@@ -239,7 +244,7 @@ impl Source {
         let (begin, end) = (nanoseconds(packet.begin), nanoseconds(packet.end));
         let class = file.decoder.stream(packet.stream).map_or(0, |stream| stream.id);
         let cpu = file.cpu;
-        // Where a tracer had no time left to end the packet, there is no end, or one before the beginning.
+        // A tracer that could not end its packet wrote no end, or one before the beginning.
         let end = end.filter(|&end| begin.is_none_or(|begin| end >= begin));
         let mut lose = |kind, count, to| {
             if count > 0 {
@@ -258,14 +263,14 @@ impl Source {
         lose(LossKind::Packets, missing_packets(self.before, packet), begin);
         let (kind, count) = discarded_events(self.before, packet);
         lose(kind, count, end.or(begin));
-        self.sound = end.map_or(i64::MAX, |end| end.saturating_add(LATE));
-        self.is_damaged = false;
+        self.plausible_until = end.map_or(i64::MAX, |end| end.saturating_add(PACKET_END_SLACK_NS));
+        self.is_corrupt = false;
         let clock = file.state.clock();
         self.before = Some(Before { clock, discarded: packet.discarded, sequence: packet.sequence, end });
     }
 }
 
-/// Packets between the one before and this one.
+/// Returns the number of packets missing between two packets.
 fn missing_packets(before: Option<Before>, packet: &Packet) -> u64 {
     match (before.and_then(|before| before.sequence), packet.sequence) {
         (Some(before), Some(now)) => now.saturating_sub(before).saturating_sub(1),
@@ -273,10 +278,12 @@ fn missing_packets(before: Option<Before>, packet: &Packet) -> u64 {
     }
 }
 
-/// Events discarded since the packet before. A counter that went back was begun anew.
+/// Returns the number of events discarded since the previous packet. A counter that decreased was
+/// restarted.
 ///
-/// The counter of a stream's first packet counts since the stream was begun. Unless that is where the packet is, nobody
-/// knows when that was: of a flight recorder's snapshot, or one of the files that a stream was cut into.
+/// The counter of a stream's first packet counts from the beginning of the stream. Unless the
+/// packet has sequence number 0, the time of that beginning is unknown. This happens with a flight
+/// recorder's snapshot, or with one of several files that a stream was split into.
 fn discarded_events(before: Option<Before>, packet: &Packet) -> (LossKind, u64) {
     let now = packet.discarded.unwrap_or(0);
     match before.and_then(|before| before.discarded) {

@@ -1,40 +1,40 @@
-//! Counting what is in streams, without decoding events.
+//! Counts the events of streams without decoding them.
 
 use tompion_ctf::decode::{Fields, Tally};
 
 use super::TraceSet;
 use super::source::{Source, TimeBase};
-use crate::{Damage, Disorder};
+use crate::{Corruption, TimestampRegression};
 
-/// Events of one stream class that were counted in a row.
+/// Consecutive counted events of one stream class.
 pub(crate) struct Run {
-    /// The trace's index in [`TraceSet::traces`].
+    /// Index of the trace in [`TraceSet::traces`].
     pub trace: usize,
-    /// The stream class's index.
+    /// Index of the stream class.
     pub stream: usize,
-    /// How many events of each class.
+    /// Number of events of each class.
     pub counts: Vec<u64>,
-    /// The earliest and the latest time, if events have times.
+    /// Earliest and latest time, if events have times.
     pub times: Option<(i64, i64)>,
-    /// The clock's least value.
+    /// Smallest clock value.
     pub(super) least: Option<u64>,
-    /// Where the order of time has got to.
+    /// Latest clock value so far, with which the order continues.
     pub(super) latest: u64,
 }
 
-/// What takes notice of events while they are counted.
+/// Observer of events while they are counted.
 pub(crate) trait Counter: Send {
-    /// A number in the context of the events of a trace. The first event for each of its values is shown, if the
-    /// number can be read where it stands.
+    /// Names an integer in the context of a trace's events. The first event with each value is
+    /// passed to [`Self::first`], if the integer can be read at a known position.
     fn watched(&self, trace: usize) -> Option<&'static str>;
 
-    /// The context of an event that is the first in its part of a stream with this value of the watched number, its
-    /// trace, and its time.
+    /// Visits the first event in its part of a stream with this value of the watched integer: its
+    /// trace, time and context.
     fn first(&mut self, trace: usize, time: Option<i64>, context: Fields<'_>);
 }
 
-/// The order of time at a place in a stream: of which trace and stream class the events are, and their latest time so
-/// far in cycles.
+/// Order state at a position in a stream: trace, stream class, and the latest time so far in
+/// cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     pub trace: usize,
@@ -48,9 +48,9 @@ impl Run {
     }
 }
 
-/// A tally of the stream class that is being read, and those before it.
+/// Tally of the stream class that is being read, and those before it.
 struct Runs {
-    /// The order in which the first one goes on.
+    /// Order state from which the first tally continues.
     before: Option<Order>,
     current: Option<Current>,
     done: Vec<Run>,
@@ -64,7 +64,7 @@ struct Current {
 }
 
 impl Runs {
-    /// Behind events with this order.
+    /// Continues behind events with this order state.
     pub fn new(before: Option<Order>) -> Self {
         Self { before, current: None, done: Vec::new() }
     }
@@ -83,7 +83,7 @@ impl Runs {
         self.done.push(Run { trace, stream, counts: tally.counts, times, least, latest });
     }
 
-    /// The tally of a stream class.
+    /// Returns the tally of a stream class.
     fn of(
         &mut self,
         (trace, stream): (usize, usize),
@@ -109,8 +109,8 @@ impl Runs {
 }
 
 impl TraceSet {
-    /// Whether everything can be counted without decoding: nothing is selected, and what is watched stands at a
-    /// known place.
+    /// Whether everything can be counted without decoding: the selection accepts everything, and
+    /// the watched integer is at a known position.
     pub(crate) fn can_tally(&self, counter: &dyn Counter) -> bool {
         let traces = self.traces.iter().enumerate();
         let mut watches = traces.filter_map(|(index, trace)| Some((trace, counter.watched(index)?)));
@@ -125,8 +125,8 @@ impl TraceSet {
             })
     }
 
-    /// Counts all events on so many processors, with several counters, each of which is given with what was counted in
-    /// a part of a stream. To be called where [`Self::can_tally`] says so.
+    /// Counts all events on several threads. Each part of a stream has a counter of its own, which
+    /// is returned with the part's counts. May be called only if [`Self::can_tally`].
     pub(crate) fn tally<C: Counter>(
         &mut self,
         threads: usize,
@@ -143,7 +143,7 @@ impl TraceSet {
     /// Counts all events of a stream.
     fn tally_source(&mut self, index: usize, counter: &mut dyn Counter, runs: &mut Runs) {
         while let Some(source) = self.sources.get_mut(index) {
-            if source.file.is_none() && !source.open_next(&self.traces, self.window, &mut self.damages) {
+            if source.file.is_none() && !source.open_next(&self.traces, self.window, &mut self.corruptions) {
                 break;
             }
             let step = match source.next_packet(&self.selection, &mut self.losses) {
@@ -153,9 +153,9 @@ impl TraceSet {
             match step {
                 Ok(true) => {}
                 Ok(false) => source.file = None,
-                Err(damage) => {
+                Err(corruption) => {
                     runs.forget_order();
-                    self.pass_over(index, damage);
+                    self.pass_over(index, corruption);
                 }
             }
         }
@@ -164,7 +164,7 @@ impl TraceSet {
 
 impl Source {
     /// Counts the events of the packet that was just begun.
-    fn tally(&mut self, runs: &mut Runs, counter: &mut dyn Counter) -> Result<(), Damage> {
+    fn tally(&mut self, runs: &mut Runs, counter: &mut dyn Counter) -> Result<(), Corruption> {
         let trace = self.trace;
         let Some(file) = self.file.as_mut() else { return Ok(()) };
         let stream = file.stream();
@@ -178,13 +178,17 @@ impl Source {
             counter.first(trace, time.nanoseconds(cycles), context);
         });
         if let Some(back) = current.tally.back.take() {
-            // The difference of two times doesn't know of the clock's offset.
+            // Subtracting two absolute times removes the clock's offset.
             let nanoseconds = current.time.nanoseconds(back.cycles).zip(current.time.nanoseconds(0));
             let Some((time, zero)) = nanoseconds else { return result };
             let path = file.path.clone();
-            let back =
-                Disorder { path, offset: back.place, events: back.events, back: time.saturating_sub(zero) };
-            back.add_to(&mut self.disorder);
+            let back = TimestampRegression {
+                path,
+                offset: back.place,
+                events: back.events,
+                back: time.saturating_sub(zero),
+            };
+            back.add_to(&mut self.regression);
         }
         result
     }

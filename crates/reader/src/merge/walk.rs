@@ -1,4 +1,4 @@
-//! Everything that there is, stream after stream: for those who write it somewhere else.
+//! Visits all files, packets and selected events, stream after stream, for exporters.
 
 use std::path::Path;
 
@@ -10,59 +10,61 @@ use super::{Selection, TraceSet};
 use crate::Event;
 use crate::file::StreamFile;
 
-/// What [`TraceSet::walk`] comes by.
+/// Visitor that [`TraceSet::walk`] calls.
 pub trait Visitor {
-    /// Why it had to stop.
+    /// Error that stops the walk.
     type Error;
 
-    /// A file is begun, or gone on with: files whose times overlap come in turns. `stream` numbers the streams: files of
-    /// one that was rotated have the same number and come in order of time. `trace` is the index in [`TraceSet::traces`].
+    /// Begins or resumes a file: files whose times overlap are visited alternately. `stream`
+    /// numbers the streams. The files of a rotated stream have the same number and come in order of
+    /// time. `trace` is the index in [`TraceSet::traces`].
     ///
     /// # Errors
     ///
-    /// Ends the walk.
+    /// An error ends the walk.
     fn file(&mut self, stream: usize, trace: usize, path: &Path) -> Result<(), Self::Error>;
 
-    /// A packet of the file is begun; false if its events need not be read.
+    /// Begins a packet of the file; returns false if its events need not be read.
     ///
     /// # Errors
     ///
-    /// Ends the walk.
+    /// An error ends the walk.
     fn packet(&mut self, packet: &PacketView<'_>) -> Result<bool, Self::Error>;
 
-    /// An event of the packet that the selection takes.
+    /// Visits a selected event of the packet.
     ///
     /// # Errors
     ///
-    /// Ends the walk.
+    /// An error ends the walk.
     fn event(&mut self, event: &Event<'_>) -> Result<(), Self::Error>;
 }
 
-/// A packet.
+/// Packet that is being visited.
 pub struct PacketView<'a> {
-    /// What it says of itself.
+    /// Header and context as decoded.
     pub packet: &'a Packet,
-    /// When it was begun, in nanoseconds since the epoch.
+    /// Begin time in nanoseconds since the epoch.
     pub begin: Option<i64>,
-    /// When it was ended.
+    /// End time in nanoseconds since the epoch.
     pub end: Option<i64>,
-    /// All fields of its context.
+    /// All fields of the packet context.
     pub context: Fields<'a>,
 }
 
 impl TraceSet {
-    /// Passes by all files, packets and selected events, stream after stream. To be called before the first event
-    /// is read.
+    /// Visits all files, packets and selected events, stream after stream. Must be called before
+    /// the first event is read.
     ///
     /// # Errors
     ///
-    /// The visitor's.
+    /// Returns the visitor's error.
     pub fn walk<V: Visitor>(&mut self, visitor: &mut V) -> Result<(), V::Error> {
         (0..self.sources.len()).try_for_each(|index| self.walk_source(index, visitor))
     }
 
-    /// When the last event happened that is selected, in nanoseconds since the epoch. Where everything is selected,
-    /// only packets are read that were ended when the latest one was begun, or up to a second before.
+    /// Returns the time of the last selected event, in nanoseconds since the epoch. If everything
+    /// is selected, only late packets are read: those that ended less than a second before the
+    /// latest one began, or after.
     pub fn end(&mut self) -> Option<i64> {
         if self.takes_all && !self.selection.looks_into_events() {
             let begin = |source: &Source| {
@@ -88,7 +90,7 @@ impl TraceSet {
     fn walk_source<V: Visitor>(&mut self, index: usize, visitor: &mut V) -> Result<(), V::Error> {
         while let Some(source) = self.sources.get_mut(index) {
             if source.file.is_none() {
-                if !source.open_next(&self.traces, self.window, &mut self.damages) {
+                if !source.open_next(&self.traces, self.window, &mut self.corruptions) {
                     break;
                 }
                 if let Some(file) = &source.file {
@@ -103,9 +105,9 @@ impl TraceSet {
                         self.event(index).map_or(Ok(()), |event| visitor.event(&event))?;
                         Ok(true)
                     }
-                    Err(damage) => Err(damage),
+                    Err(corruption) => Err(corruption),
                 },
-                // Which packets are of interest is the visitor's business.
+                // The visitor decides which packets matter.
                 Ok(false) => match source.next_packet(&Selection::default(), &mut self.losses) {
                     Ok(true) => {
                         self.visit_packet(index, visitor)?;
@@ -113,19 +115,19 @@ impl TraceSet {
                     }
                     other => other,
                 },
-                Err(damage) => Err(damage),
+                Err(corruption) => Err(corruption),
             };
             match step {
                 Ok(true) => {}
                 Ok(false) => self.sources.get_mut(index).into_iter().for_each(|source| source.file = None),
-                Err(damage) => self.pass_over(index, damage),
+                Err(corruption) => self.pass_over(index, corruption),
             }
         }
         Ok(())
     }
 
-    /// Decodes the event whose header was just decoded; false if it is not selected.
-    fn finish(&mut self, index: usize) -> Result<bool, crate::Damage> {
+    /// Decodes the event whose header was just decoded; returns false if it is not selected.
+    fn finish(&mut self, index: usize) -> Result<bool, crate::Corruption> {
         let Some(source) = self.sources.get_mut(index) else { return Ok(false) };
         let Some(file) = source.file.as_mut() else { return Ok(false) };
         source.timestamp = source.time.nanoseconds(file.decoder.cycles(&file.state));

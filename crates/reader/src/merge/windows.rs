@@ -1,4 +1,4 @@
-//! A trace in windows of time, each of which can be read without the ones before it.
+//! Splits a trace into windows of time, each of which can be read without its predecessors.
 //!
 //! ```text
 //! source 0   │ packet        │ packet        │ packet      │
@@ -7,11 +7,14 @@
 //!                 └────────┘ passed over to find where window 1 begins
 //! ```
 //!
-//! In the merged order an event stands where the latest time so far of its stream belongs. So a window that begins at
-//! a time takes up each stream at its first event of this time or a later one, whatever times follow behind that.
-//! Where this event is can only be guessed from the times of packets: the packet that was begun last before the time,
-//! or the next one if that packet was ended before it. So a guess is believed only if the window before ended where
-//! this one begins ([`Joint`]): each source at the same event, with everything that is remembered the same.
+//! In the merged order, an event is placed at the latest time so far of its stream. A window
+//! therefore starts each stream at the first event of its begin time or later, whatever times
+//! follow.
+//!
+//! The position of this event can only be guessed from the times of packets. It is in the packet
+//! that began last before the time, or in the next one if that packet ended before. The guess is
+//! accepted only if the preceding window ended exactly where this one begins ([`SplicePoint`]):
+//! each source is at the same event, with the same state.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,24 +22,25 @@ use std::sync::Arc;
 
 use super::pieces::Files;
 use super::source::{Before, Place, Source};
-use super::{Damage, LATE, Loss, Selection, TraceSet, window_size};
+use super::{Corruption, Loss, PACKET_END_SLACK_NS, Selection, TraceSet, window_size};
 use crate::discover::Trace;
-use crate::file::MAX_DAMAGES;
+use crate::file::MAX_CORRUPTIONS;
 
-/// How much is read at once where nothing but packets' headers is of interest.
+/// Number of bytes read at once where only packet headers matter.
 pub(super) const HEADERS: usize = 4096;
-/// A window is at least so many times as large as the packets that it begins in, of which all before its beginning is
-/// read in vain.
+/// Minimum ratio of a window's size to the packets in which it begins. The part of these packets
+/// before the window is read and discarded.
 const PACKETS: u64 = 2;
 
-/// Passed damages in one file that may come near to what is too much; two windows together don't.
-const MUCH_DAMAGE: u32 = MAX_DAMAGES / 4;
+/// Number of skipped corruptions in one file above which speculation stops. Two windows together
+/// stay below the limit of a file.
+const SPECULATION_MAX_CORRUPTIONS: u32 = MAX_CORRUPTIONS / 4;
 
-/// A window of time.
+/// Window of time.
 pub(crate) struct Window {
-    /// Its number, from 0 on.
+    /// Number of the window, from 0 on.
     pub number: u64,
-    /// Bytes of the packets that begin in it.
+    /// Total size of the packets that begin in it.
     pub bytes: u64,
     from: Option<i64>,
     until: Option<i64>,
@@ -44,28 +48,28 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// From which time on events belong to it.
+    /// Returns the time from which on events belong to the window.
     pub fn begin(&self) -> Option<i64> {
         self.from
     }
 }
 
-/// Where to take up a source.
+/// Position at which a source starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Start {
     /// Index of the file.
     pub file: usize,
-    /// The packet's place in it.
+    /// Position of the packet in the file.
     pub packet: u64,
-    /// What the packet before said.
+    /// State after the preceding packet.
     pub before: Option<Before>,
 }
 
-/// Where sources wait at the border of two windows.
+/// Positions of all sources at the border between two windows.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Joint(Vec<Option<Head>>);
+pub(crate) struct SplicePoint(Vec<Option<Head>>);
 
-/// The event at which a source waits.
+/// Event at which a source waits.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
     file: usize,
@@ -77,30 +81,30 @@ struct Head {
     before: Option<Before>,
 }
 
-/// Finds windows, by packets' headers.
+/// Iterator that finds windows by packet headers.
 pub(crate) struct Windows {
     traces: Arc<[Trace]>,
     selection: Selection,
     scans: Vec<Scan>,
-    /// Times at which sources' next packets begin.
+    /// Begin times of the sources' next packets.
     next: BinaryHeap<Reverse<(i64, usize)>>,
-    /// Bytes of the packets in which sources are.
+    /// Total size of the sources' current packets.
     current: u64,
-    /// The window to be found next.
+    /// Number of the next window.
     number: u64,
     from: Option<i64>,
     starts: Vec<Start>,
     is_over: bool,
 }
 
-/// A source of which only packets' headers are read.
+/// Source of which only packet headers are read.
 pub(super) struct Scan {
     source: Source,
-    /// Packets that are early by this need not be looked at.
+    /// Start time before which packets need not be read.
     selection: Selection,
-    /// The packet in which it is.
+    /// Current packet.
     current: Option<Packet>,
-    /// The packet behind.
+    /// Following packet.
     next: Option<Packet>,
 }
 
@@ -110,11 +114,11 @@ struct Packet {
     size: u64,
     begin: i64,
     end: Option<i64>,
-    /// What it said, and in which file the next one is to be looked for.
+    /// State that the following packet depends on.
     behind: Option<Before>,
 }
 
-/// What distinguishes a packet from others of its stream.
+/// Properties that distinguish a packet from others of its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Mark {
     pub begin: i64,
@@ -124,7 +128,7 @@ pub(super) struct Mark {
 }
 
 impl Start {
-    /// The packet's place.
+    /// Returns the position of the packet.
     pub fn place(&self) -> Place {
         (self.file, self.packet)
     }
@@ -135,17 +139,17 @@ impl Scan {
         Self::of(Source::new(files.clone()))
     }
 
-    /// From this time on, if anything knows where that is.
+    /// Scans from this time on, if an index gives its position.
     fn from(files: &Arc<Files>, from: Option<i64>) -> Self {
         Self { selection: Selection { from, ..Selection::default() }, ..Self::new(files) }
     }
 
-    /// Of a source, where it is.
+    /// Scans a source from its current position.
     pub fn of(source: Source) -> Self {
         Self { source, selection: Selection::default(), current: None, next: None }
     }
 
-    /// When the latest packet of a stream was begun.
+    /// Returns the latest begin time among the packets of a stream.
     pub fn latest_begin(files: &Arc<Files>, traces: &[Trace]) -> Option<i64> {
         let mut scan = Self::new(files);
         let mut latest = None;
@@ -157,13 +161,13 @@ impl Scan {
         latest
     }
 
-    /// Goes to the next packet; returns when it was ended, or at least begun.
+    /// Moves to the next packet; returns its end time, or its begin time if it has no end.
     pub fn next_time(&mut self, traces: &[Trace]) -> Option<i64> {
         self.step(traces);
         self.next.map(|next| next.end.unwrap_or(next.begin))
     }
 
-    /// Goes to the next packet; returns what distinguishes it and where it begins.
+    /// Moves to the next packet; returns its distinguishing properties and its position.
     pub fn next_mark(&mut self, traces: &[Trace]) -> Option<(Mark, u64)> {
         self.step(traces);
         let next = self.next?;
@@ -172,34 +176,34 @@ impl Scan {
         Some((mark, next.start.packet))
     }
 
-    /// Where the next packet is, and its size in bytes.
-    pub fn ahead(&self) -> Option<(Start, u64)> {
+    /// Returns the position of the next packet and its size in bytes.
+    pub fn peek(&self) -> Option<(Start, u64)> {
         self.next.map(|next| (next.start, next.size))
     }
 
-    /// Beginning, end and bytes of the packet to which [`Self::next_time`] went.
+    /// Returns begin, end and size of the packet that [`Self::next_time`] reached.
     pub fn summary(&self) -> Option<(Option<i64>, Option<i64>, u64)> {
         let next = self.next?;
         Some((Some(next.begin).filter(|&begin| begin > i64::MIN), next.end, next.size))
     }
 
-    /// The trace of the file that is being read.
+    /// Returns the trace of the file that is being read.
     pub fn trace(&self) -> usize {
         self.source.trace
     }
 
-    /// The CPU of its packets, if they say one.
+    /// Returns the CPU of the packets, if they state one.
     pub fn cpu(&self) -> Option<u64> {
         self.source.file.as_ref().and_then(|file| file.cpu)
     }
 
-    /// Goes to the next packet.
+    /// Moves to the next packet.
     pub fn step(&mut self, traces: &[Trace]) {
         self.current = self.next.take();
         let source = &mut self.source;
-        let (mut losses, mut damages): (Vec<Loss>, Vec<Damage>) = (Vec::new(), Vec::new());
+        let (mut losses, mut corruptions): (Vec<Loss>, Vec<Corruption>) = (Vec::new(), Vec::new());
         loop {
-            if source.file.is_none() && !source.open_next(traces, HEADERS, &mut damages) {
+            if source.file.is_none() && !source.open_next(traces, HEADERS, &mut corruptions) {
                 return;
             }
             source.end_packet();
@@ -221,7 +225,7 @@ impl Scan {
         }
     }
 
-    /// Where to begin with events of this time.
+    /// Returns the position at which to start for events of this time.
     fn start(&self, from: i64) -> Start {
         let Some(current) = self.current else {
             return self.next.map_or(Start::default(), |next| next.start);
@@ -235,7 +239,7 @@ impl Scan {
 }
 
 impl Source {
-    /// The packet that was just begun.
+    /// Returns the packet that was just begun.
     fn scanned(&mut self, before: Option<Before>) -> Option<Packet> {
         let file = self.file.as_mut()?;
         let begin = match file.packet.as_ref()?.begin {
@@ -254,11 +258,11 @@ impl Source {
         })
     }
 
-    /// Goes to a packet.
-    pub fn take_up(&mut self, start: &Start, set: (&[Trace], usize), damages: &mut Vec<Damage>) {
+    /// Moves to the packet at a start position.
+    pub fn take_up(&mut self, start: &Start, set: (&[Trace], usize), corruptions: &mut Vec<Corruption>) {
         self.next = start.file;
         self.before = start.before;
-        if self.open_next(set.0, set.1, damages) && self.next == start.file + 1 {
+        if self.open_next(set.0, set.1, corruptions) && self.next == start.file + 1 {
             self.file.iter_mut().for_each(|file| file.go_to(start.packet));
         }
     }
@@ -278,7 +282,7 @@ impl Source {
 }
 
 impl Windows {
-    /// Before anything of the set was read.
+    /// Starts before the first event of a set of which nothing was read.
     pub fn new(set: &TraceSet) -> Self {
         let mut windows = Self {
             traces: set.traces.clone(),
@@ -307,7 +311,8 @@ impl Windows {
         }
     }
 
-    /// The next window, of at least so many bytes if the trace has them. Nothing behind the last one.
+    /// Returns the next window, of at least this many bytes if the trace has them; `None` behind
+    /// the last one.
     pub fn next(&mut self, bytes: u64) -> Option<Window> {
         if self.is_over {
             return None;
@@ -316,11 +321,11 @@ impl Windows {
         let mut window = Window { number: self.number, bytes: 0, from: self.from, until: None, starts };
         self.number += 1;
         while let Some(&Reverse((begin, index))) = self.next.peek() {
-            // What is lost at the beginning of a small first window is little.
+            // A small first window wastes little at its beginning.
             let least = if window.number == 0 { 0 } else { self.current.saturating_mul(PACKETS) };
             let is_full = window.bytes >= bytes.max(least);
             if is_full && self.is_border(begin) {
-                // A packet is often begun in the very moment in which the one before it was ended.
+                // A packet often begins at the very time at which its predecessor ended.
                 let border = begin.saturating_add(1);
                 (window.until, self.from) = (Some(border), Some(border));
                 self.starts = self.scans.iter().map(|scan| scan.start(border)).collect();
@@ -335,13 +340,13 @@ impl Windows {
         Some(window)
     }
 
-    /// Whether a window may end with this time: later than the one before it, and among events that are selected.
+    /// Whether a window may end at this time: after the previous border, and among selected events.
     fn is_border(&self, time: i64) -> bool {
         let is_later = self.from.is_none_or(|from| time >= from) && time > i64::MIN;
         let selected = &self.selection;
         is_later
             && selected.from.is_none_or(|from| time >= from)
-            && selected.to.is_none_or(|to| time <= to.saturating_add(LATE))
+            && selected.to.is_none_or(|to| time <= to.saturating_add(PACKET_END_SLACK_NS))
     }
 }
 
@@ -351,18 +356,18 @@ impl TraceSet {
         !self.started
     }
 
-    /// Bytes of all streams, about.
+    /// Returns the approximate size of all streams in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.sources.iter().map(|source| source.files.size()).sum()
     }
 
-    /// The same traces, to be read in this window alone. `readers` is how many of these there are at a time; `room` is
-    /// used for what is read, as far as it goes.
+    /// Returns the same traces, restricted to this window. `readers` is the number of windows that
+    /// are read at the same time. The buffers in `room` are reused as far as they go.
     pub(crate) fn take_up(&self, window: &Window, readers: usize, room: &mut Vec<Vec<u8>>) -> Self {
         let mut part = self.unread();
         part.window = window_size(part.sources.len().saturating_mul(readers));
         for source in &mut part.sources {
-            // Text is kept from packet to packet by their numbers.
+            // Text output caches parts by packet number, so numbers must differ between windows.
             source.packets = window.number << 32;
         }
         part.until = window.until;
@@ -373,7 +378,7 @@ impl TraceSet {
         part.started = true;
         for (index, start) in window.starts.iter().enumerate() {
             let Some(source) = part.sources.get_mut(index) else { break };
-            source.take_up(start, (&part.traces, part.window), &mut part.damages);
+            source.take_up(start, (&part.traces, part.window), &mut part.corruptions);
             if let Some((file, buffer)) = source.file.as_mut().zip(room.pop()) {
                 file.use_buffer(buffer);
             }
@@ -381,90 +386,91 @@ impl TraceSet {
                 part.heap.push(Reverse((time, index as u32)));
             }
         }
-        // All that was found so far is found by those who read what is before.
-        part.damages.clear();
+        // Findings up to here are reported by the reader of the preceding window.
+        part.corruptions.clear();
         part.losses.clear();
         for source in &mut part.sources {
-            source.disorder = None;
-            source.file.iter_mut().for_each(|file| file.damages = 0);
+            source.regression = None;
+            source.file.iter_mut().for_each(|file| file.corruptions = 0);
         }
-        part.most_damages = MUCH_DAMAGE as usize;
+        part.max_corruptions = SPECULATION_MAX_CORRUPTIONS as usize;
         part
     }
 
-    /// Moves a source to its first selected event of this time or a later one; returns that event's time.
+    /// Moves a source to its first selected event of this time or later; returns that event's time.
     fn pass_by(&mut self, index: usize, from: i64) -> Option<i64> {
         let mut time = self.advance(index)?;
         while time < from {
-            if let Some(Err(damage)) =
+            if let Some(Err(corruption)) =
                 self.sources.get_mut(index)?.file.as_mut().map(|file| file.finish_event(false))
             {
-                self.pass_over(index, damage);
+                self.pass_over(index, corruption);
             }
             time = self.advance(index)?;
         }
         Some(time)
     }
 
-    /// The room of what is in memory, which is read again if that is necessary.
+    /// Returns the buffers of all sources for reuse. Their content is read again if necessary.
     pub(crate) fn take_room(&mut self) -> Vec<Vec<u8>> {
         self.sources.iter_mut().filter_map(|source| Some(source.file.as_mut()?.take_buffer())).collect()
     }
 
-    /// Where the sources wait.
-    pub(crate) fn joint(&self) -> Joint {
-        Joint(self.sources.iter().map(Source::head).collect())
+    /// Returns the positions of the sources.
+    pub(crate) fn splice_point(&self) -> SplicePoint {
+        SplicePoint(self.sources.iter().map(Source::head).collect())
     }
 
-    /// Goes on to the end of another window, or to the end.
+    /// Continues to the end of another window, or to the end of the trace.
     pub(crate) fn extend(&mut self, window: Option<&Window>) {
         self.until = window.and_then(|window| window.until);
         self.resume();
     }
 
-    /// Goes on whatever the damage.
+    /// Continues whatever the number of corruptions.
     pub(crate) fn resume(&mut self) {
-        self.most_damages = usize::MAX;
+        self.max_corruptions = usize::MAX;
         self.is_halted = false;
     }
 
-    /// Whether so much of a file is damaged that its rest may have to be left, which nobody can tell who has not read
-    /// all that is before.
-    pub(crate) fn is_much_damaged(&self) -> bool {
-        let damages = |source: &Source| source.file.as_ref().map_or(0, |file| file.damages);
-        self.sources.iter().any(|source| damages(source) > MUCH_DAMAGE)
+    /// Whether so much of a file is corrupt that its rest may have to be skipped. Only a reader
+    /// that has read everything before can decide that.
+    pub(crate) fn is_too_corrupt(&self) -> bool {
+        let corruptions = |source: &Source| source.file.as_ref().map_or(0, |file| file.corruptions);
+        self.sources.iter().any(|source| corruptions(source) > SPECULATION_MAX_CORRUPTIONS)
     }
 
-    /// Takes over what is to be remembered of the window before.
+    /// Takes over the counts of the preceding window.
     pub(crate) fn follow(&mut self, before: &Self) {
         for (source, before) in self.sources.iter_mut().zip(&before.sources) {
-            let Some(damages) = before.file.as_ref().map(|file| file.damages) else { continue };
+            let Some(corruptions) = before.file.as_ref().map(|file| file.corruptions) else { continue };
             if let Some(file) = source.file.as_mut().filter(|_| source.next == before.next) {
-                file.damages += damages;
+                file.corruptions += corruptions;
             }
         }
     }
 
-    /// The same, not read so far.
+    /// Returns the same traces, unread.
     pub(crate) fn unread(&self) -> Self {
         let sources = self.sources.iter().map(|source| Source::new(source.files.clone())).collect();
         self.part(sources)
     }
 
-    /// Leaves nothing to read.
+    /// Marks everything as read.
     pub(crate) fn leave(&mut self) {
         self.started = true;
         self.heap.clear();
         self.given = false;
     }
 
-    /// Adds what was found in a window to what was found in those before; the window can be extended afterwards.
+    /// Adds the findings of a window to those of its predecessors; the window can be extended
+    /// afterwards.
     pub(crate) fn take_findings(&mut self, window: &mut Self) {
-        self.damages.append(&mut window.damages);
+        self.corruptions.append(&mut window.corruptions);
         self.losses.append(&mut window.losses);
         for (all, found) in self.sources.iter_mut().zip(&mut window.sources) {
-            if let Some(found) = found.disorder.take() {
-                found.add_to(&mut all.disorder);
+            if let Some(found) = found.regression.take() {
+                found.add_to(&mut all.regression);
             }
         }
     }

@@ -1,12 +1,13 @@
-//! Messages of marks: what printf would have made of a mark's format and its recorded values.
+//! Formats messages of marks: the output that printf would have produced from a mark's format and
+//! its recorded values.
 //!
 //! ```text
 //! "rows %5d of %s"  +  { rows = 17, of = "orders" }   ──►   rows    17 of orders
 //! ```
 //!
-//! Numbers are printed as glibc prints them in the C locale. Where a trace has no value for a conversion, or
-//! one of another type, as damaged and hostile traces have, the message shows what there is. `%m` stays as
-//! it is: the error number was not recorded.
+//! Numbers are printed as by glibc in the C locale. If a trace has no value for a conversion, or
+//! one of another type, the message shows what is available; corrupt and hostile traces contain
+//! such values. `%m` is not replaced: the error number was not recorded.
 
 #[cfg(test)]
 mod tests;
@@ -18,12 +19,12 @@ use tompion_ctf::metadata::{Event, Field, Type};
 use tompion_schema::Kind;
 use tompion_schema::format::{Conversion, Piece, Size, pieces};
 
-/// Largest width and precision; a format from a hostile program could ask for gigabytes.
+/// Maximum width and precision: a format from a hostile program could ask for gigabytes.
 const MAX_SIZE: usize = 4096;
-/// Bytes at which a message ends early, for the same reason.
+/// Size in bytes at which a message is cut off, for the same reason.
 const MAX_MESSAGE: usize = 256 << 10;
 
-/// The format of a mark, ready to make messages of events.
+/// Format of a mark, prepared to format messages of events.
 #[derive(Clone, Debug)]
 pub struct Message {
     format: String,
@@ -32,10 +33,10 @@ pub struct Message {
 }
 
 impl Message {
-    /// The format of an event class, if it is a mark.
+    /// Creates the formatter of an event class; `None` if it is not a mark.
     pub fn of(class: &Event) -> Option<Self> {
-        let meaning = class.meaning();
-        let format = meaning.format.filter(|_| meaning.kind == Kind::Mark)?;
+        let info = class.kind_info();
+        let format = info.format.filter(|_| info.kind == Kind::Mark)?;
         let fields = class.payload.as_ref().map_or(&[][..], |payload| &payload.fields);
         let arguments = (0..fields.len()).filter(|&index| !is_length(fields, index)).collect();
         Some(Self { format, arguments })
@@ -69,7 +70,7 @@ fn print<'a>(format: &str, argument: impl Fn(u32) -> Option<Argument<'a>> + Copy
     }
 }
 
-/// Whether a field is but the length of the sequence behind it.
+/// Whether a field is only the length of the following sequence.
 fn is_length(fields: &[Field], index: usize) -> bool {
     let (Some(field), Some(Field { ty: Type::Sequence(sequence), .. })) =
         (fields.get(index), fields.get(index + 1))
@@ -79,10 +80,10 @@ fn is_length(fields: &[Field], index: usize) -> bool {
     sequence.length.path.last() == Some(&field.name)
 }
 
-/// A value as an argument of printf.
+/// Argument of printf, from a recorded value.
 #[derive(Clone, Copy, Debug)]
 enum Argument<'a> {
-    /// An integer: its value, extended to 64 bits, whether it is signed, and its own bits.
+    /// Integer: its value extended to 64 bits, whether it is signed, and its own size in bits.
     Integer(u64, bool, u32),
     Float(f64),
     Text(&'a [u8]),
@@ -108,7 +109,7 @@ impl<'a> Argument<'a> {
         }
     }
 
-    /// The value of a width or precision.
+    /// Returns the value as a width or precision.
     fn as_int(self) -> Option<i64> {
         match self {
             Self::Integer(value, ..) => Some(i64::from(value as i32)),
@@ -117,7 +118,7 @@ impl<'a> Argument<'a> {
     }
 }
 
-/// A conversion whose sizes are known.
+/// Conversion with resolved width and precision.
 #[derive(Clone, Copy, Debug)]
 struct Printed<'c> {
     conversion: &'c Conversion,
@@ -134,7 +135,7 @@ impl<'c> Printed<'c> {
         };
         let bounded = |size: i64| usize::try_from(size.unsigned_abs()).unwrap_or(MAX_SIZE).min(MAX_SIZE);
         let width = size(conversion.width).unwrap_or(0);
-        // As in C, a negative width is one to the left, and a negative precision is none.
+        // As in C, a negative width means left-aligned, and a negative precision means none.
         let precision = size(conversion.precision).filter(|&precision| precision >= 0);
         Self {
             conversion,
@@ -163,12 +164,12 @@ impl<'c> Printed<'c> {
             (b'a' | b'A' | b'e' | b'E' | b'f' | b'F' | b'g' | b'G', Some(Argument::Float(value))) => {
                 self.float(value, message);
             }
-            (_, other) => self.as_it_is(other, message),
+            (_, other) => self.by_value_type(other, message),
         }
     }
 
-    /// A value of another type than the conversion's.
-    fn as_it_is(&self, argument: Option<Argument<'_>>, message: &mut Vec<u8>) {
+    /// Prints a value whose type does not match the conversion.
+    fn by_value_type(&self, argument: Option<Argument<'_>>, message: &mut Vec<u8>) {
         let as_letter = |letter| Conversion { letter, ..Conversion::default() };
         let number = |letter, argument| {
             let mut text = Vec::new();
@@ -199,7 +200,7 @@ impl<'c> Printed<'c> {
 
     fn integer(&self, value: u64, bits: u32, message: &mut Vec<u8>) {
         let Conversion { letter, alternate, .. } = *self.conversion;
-        // Smaller ones were promoted to int.
+        // Smaller integers were promoted to int.
         let unused = 64 - self.conversion.bits.map_or(bits.clamp(32, 64), u32::from);
         let (sign, value): (&[u8], u64) = match letter {
             b'd' | b'i' => {
@@ -267,7 +268,7 @@ impl<'c> Printed<'c> {
         format!("{digits}{point}{}", decimal_exponent(exponent))
     }
 
-    /// The shorter of both, without zeros at the end.
+    /// Formats as `%g`: the shorter form, without trailing zeros.
     fn general(&self, value: f64) -> String {
         let digits = self.precision.unwrap_or(6).max(1);
         let (_, exponent) = scientific_parts(value, digits - 1);
@@ -288,7 +289,7 @@ impl<'c> Printed<'c> {
         format!("{number}{exponent}")
     }
 
-    /// Behind `0x`: `1.8p+1`.
+    /// Formats the part behind `0x`: `1.8p+1`.
     fn hexadecimal(&self, value: f64) -> String {
         const MANTISSA: u64 = (1 << 52) - 1;
         let bits = value.to_bits();
@@ -317,7 +318,7 @@ impl<'c> Printed<'c> {
         format!("{}{point}{fraction}p{exponent:+}", mantissa >> 52)
     }
 
-    /// To the width; zeros stand between the prefix and the digits.
+    /// Pads to the width; zeros are inserted between the prefix and the digits.
     fn padded(&self, prefix: &[u8], text: &[u8], zeros: bool, message: &mut Vec<u8>) {
         let missing = self.width.saturating_sub(prefix.len() + text.len());
         let zeros = zeros && self.conversion.zero && !self.left;
@@ -336,7 +337,7 @@ impl<'c> Printed<'c> {
     }
 }
 
-/// `1.25` and the exponent of ten.
+/// Splits into mantissa `1.25` and decimal exponent.
 fn scientific_parts(value: f64, precision: usize) -> (String, i32) {
     let mut text = Vec::new();
     let _ = write!(text, "{value:.precision$e}");
@@ -347,7 +348,7 @@ fn scientific_parts(value: f64, precision: usize) -> (String, i32) {
     }
 }
 
-/// `e+05`
+/// Formats as `e+05`.
 fn decimal_exponent(exponent: i32) -> String {
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("e{sign}{:02}", exponent.unsigned_abs())

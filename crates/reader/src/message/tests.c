@@ -1,4 +1,4 @@
-/* Prints what the C library makes of lines "TYPE FORMAT\tVALUE[\tWIDTH[\tPRECISION]]" of standard input. */
+/* Formats each line "TYPE FORMAT\tVALUE[\tWIDTH[\tPRECISION]]" of standard input by printf. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

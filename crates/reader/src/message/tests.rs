@@ -15,7 +15,7 @@ fn int(value: i32) -> Argument<'static> {
 }
 
 #[test]
-fn values_stand_where_the_format_has_them() {
+fn values_are_inserted_at_their_conversions() {
     let rows = [int(17), Argument::Text(b"orders"), Argument::Float(0.25)];
     assert_eq!(printed("rows %5d of %-8s| in %.1f ms (%%)", &rows), "rows    17 of orders  | in 0.2 ms (%)");
     assert_eq!(printed("%3$g %1$05d %2$.3s %1$x", &rows), "0.25 00017 ord 11");
@@ -37,7 +37,7 @@ fn small_integers_are_promoted_and_large_ones_cut_as_the_format_says() {
 }
 
 #[test]
-fn what_does_not_fit_is_shown_all_the_same() {
+fn values_of_a_wrong_type_are_shown() {
     let arguments = [Argument::Text(b"text"), Argument::Float(1.5), Argument::Other];
     assert_eq!(printed("%d %6s %s %d %d%n %m%", &arguments), "text    1.5 ? ? ? %m%");
     assert_eq!(printed("%f %s %p", &[int(-3), int(-3), Argument::Text(b"p")]), "-3 -3 p");
@@ -55,7 +55,7 @@ fn hostile_sizes_and_formats_stay_small() {
     assert!(printed(&"%1$4096d".repeat(10_000), &[int(1)]).len() < MAX_MESSAGE + 2 * MAX_SIZE);
 }
 
-/// xorshift64
+/// Xorshift64 generator.
 struct Random(u64);
 
 impl Random {
@@ -70,7 +70,7 @@ impl Random {
         choices[(self.next() % choices.len() as u64) as usize]
     }
 
-    /// Numbers of all magnitudes, and those at the ends.
+    /// Returns integers of all magnitudes, and extreme values.
     fn integer(&mut self) -> u64 {
         match self.next() % 4 {
             0 => self.pick(&[0, 1, u64::MAX, 1 << 31, 1 << 63, 0x7fff_ffff, 0xffff_ffff, 9, 10]),
@@ -90,7 +90,7 @@ impl Random {
     }
 }
 
-/// A line for the C program, and what we print.
+/// Returns an input line for the C program, and our output.
 fn case(random: &mut Random) -> (String, String) {
     let kind = random.pick(b"iiuulUpdddds");
     let integers: &[&str] = &["d", "i", "u", "x", "X", "o", "hhd", "hd", "hhx", "ho"];
@@ -101,7 +101,7 @@ fn case(random: &mut Random) -> (String, String) {
         b's' => "s".to_owned(),
         _ => random.pick(&["e", "E", "f", "F", "g", "G", "a", "A"]).to_owned(),
     };
-    // Flags that C leaves undefined for a conversion are not asked for, nor is `%#g`: glibc 2.36 prints
+    // Flags that C leaves undefined for a conversion are excluded. So is `%#g`: glibc 2.36 prints
     // 999999.5 as `1.e+06`.
     let flags: &[&str] = match (kind, conversion.trim_start_matches(['h', 'l'])) {
         (b'p' | b's', _) => &["", "-"],
@@ -116,7 +116,7 @@ fn case(random: &mut Random) -> (String, String) {
         let number = random.next() % 24;
         match random.next() % 3 {
             0 => sizes.push_str(&format!("{point}{number}")),
-            // A precision alone could not be told from a width on the line.
+            // A precision alone could not be distinguished from a width on the line.
             1 if point.is_empty() || !arguments.is_empty() => {
                 let number = number as i32 - 6;
                 sizes.push_str(&format!("{point}*"));
@@ -144,7 +144,7 @@ fn case(random: &mut Random) -> (String, String) {
     (format!("{} {format}\t{value}{columns}", char::from(kind)), printed(&format, &arguments))
 }
 
-/// The C program; nothing where there is no compiler.
+/// Compiles the C program; returns `None` without a compiler.
 fn compiled() -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/message/tests.c");
     let program = std::env::temp_dir().join(format!("tompion-printf-{}", std::process::id()));

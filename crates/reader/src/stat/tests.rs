@@ -1,16 +1,17 @@
-//! Any number of threads finds what one finds: in sound streams and odd ones, and in one large stream.
+//! Any number of threads counts the same as one: in intact and corrupt streams, and in one large
+//! stream.
 
 use super::summarize_with;
 use crate::Selection;
-use crate::odd::{Folder, Odd, plain, stream};
+use crate::test_traces::{Anomaly, Folder, plain, stream};
 
 fn check(name: &str, streams: &[Vec<u8>]) {
     let folder = Folder::new(name, streams);
     let found = |threads| {
         let mut traces = folder.opened(&Selection::default());
         let summary = summarize_with(&mut traces, threads);
-        let disorders: Vec<_> = traces.disorders().cloned().collect();
-        (format!("{summary:#?}\n{:#?}\n{disorders:#?}", traces.losses()), summary.events)
+        let timestamp_regressions: Vec<_> = traces.timestamp_regressions().cloned().collect();
+        (format!("{summary:#?}\n{:#?}\n{timestamp_regressions:#?}", traces.losses()), summary.events)
     };
     let (one, events) = found(1);
     let mut traces = folder.opened(&Selection::default());
@@ -23,41 +24,41 @@ fn check(name: &str, streams: &[Vec<u8>]) {
 }
 
 #[test]
-fn sound_streams() {
-    check("stat-one", &[stream(1, 400, Odd::Nothing)]);
-    check("stat-three", &[1, 2, 3].map(|instance| stream(instance, 60 * instance, Odd::Nothing)));
-    check("stat-plain", &[stream(1, 90, Odd::Nothing), stream(2, 9, Odd::Nothing), plain(1, 3000)]);
+fn intact_streams() {
+    check("stat-one", &[stream(1, 400, Anomaly::Nothing)]);
+    check("stat-three", &[1, 2, 3].map(|instance| stream(instance, 60 * instance, Anomaly::Nothing)));
+    check("stat-plain", &[stream(1, 90, Anomaly::Nothing), stream(2, 9, Anomaly::Nothing), plain(1, 3000)]);
     // Two stream classes in one file.
-    check("stat-two-classes", &[[stream(1, 40, Odd::Nothing), plain(1, 300)].concat()]);
+    check("stat-two-classes", &[[stream(1, 40, Anomaly::Nothing), plain(1, 300)].concat()]);
 }
 
 #[test]
-fn odd_streams() {
-    for (name, odd) in [
-        ("stat-damage", Odd::Damage),
-        ("stat-all-damaged", Odd::AllDamaged),
-        ("stat-back", Odd::Back),
-        ("stat-no-end", Odd::NoEnd),
-        ("stat-early-end", Odd::EarlyEnd),
-        ("stat-still", Odd::Still),
+fn streams_with_anomalies() {
+    for (name, anomaly) in [
+        ("stat-damage", Anomaly::Corruption),
+        ("stat-all-damaged", Anomaly::AllCorrupt),
+        ("stat-back", Anomaly::Back),
+        ("stat-no-end", Anomaly::NoEnd),
+        ("stat-early-end", Anomaly::EarlyEnd),
+        ("stat-still", Anomaly::Still),
     ] {
-        check(name, &[stream(1, 200, odd), stream(2, 60, Odd::Nothing), stream(3, 40, odd)]);
+        check(name, &[stream(1, 200, anomaly), stream(2, 60, Anomaly::Nothing), stream(3, 40, anomaly)]);
     }
-    // What is far away has nothing to do with what is there.
-    let mut bytes = stream(1, 100, Odd::Nothing);
-    bytes.extend(stream(1, 100, Odd::Back));
+    // A regression in a later part must not affect an earlier one.
+    let mut bytes = stream(1, 100, Anomaly::Nothing);
+    bytes.extend(stream(1, 100, Anomaly::Back));
     check("stat-again", &[bytes]);
 }
 
 #[test]
-fn too_much_damage() {
-    check("stat-given-up", &[stream(1, 1100, Odd::AllDamaged), stream(2, 60, Odd::Nothing)]);
+fn too_much_corruption() {
+    check("stat-given-up", &[stream(1, 1100, Anomaly::AllCorrupt), stream(2, 60, Anomaly::Nothing)]);
 }
 
 #[test]
 fn cut_and_empty_files() {
-    let whole = stream(1, 150, Odd::Nothing);
+    let whole = stream(1, 150, Anomaly::Nothing);
     let cut = whole[..whole.len() * 3 / 5].to_vec();
     let lost = [&whole[..whole.len() / 3], &whole[whole.len() / 2..]].concat();
-    check("stat-cut", &[cut, stream(2, 50, Odd::Nothing), Vec::new(), vec![0; 300], lost]);
+    check("stat-cut", &[cut, stream(2, 50, Anomaly::Nothing), Vec::new(), vec![0; 300], lost]);
 }

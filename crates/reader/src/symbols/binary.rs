@@ -1,4 +1,4 @@
-//! The functions of a program or library, by their addresses.
+//! Looks up functions of a program or library by their addresses.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,44 +8,44 @@ use object::{
     elf::{STB_GLOBAL, STB_WEAK},
 };
 
-/// Most symbols that are taken from a file.
+/// Maximum number of symbols read from a file.
 const MAX_SYMBOLS: usize = 16 << 20;
-/// Longest name that is shown, in bytes, and longest symbol that is made a name of.
+/// Maximum length of a name in bytes, after and before demangling.
 const MAX_NAME: usize = 4096;
-/// Where files lie that hold what was stripped from others, by the build id of both.
+/// Folder of separate debug files, named by build id.
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
-/// Bytes of a page, to which the first segment is put.
+/// Page size in bytes, to which the first segment is aligned.
 const PAGE: u64 = 4096;
 
-/// A file's functions.
+/// Functions of a file.
 #[derive(Debug)]
 pub(super) struct Binary {
-    /// In the order of their addresses; of those that begin at one address, the best name is the last.
+    /// Functions ordered by address; of those with the same address, the best name is last.
     functions: Vec<Function>,
-    /// Their names, one behind the other.
+    /// Concatenated names of the functions.
     names: String,
-    /// The address in the file of the object's first byte in memory.
+    /// Address in the file of the object's first byte in memory.
     first: u64,
 }
 
-/// A function; the better of two that begin at one address is the greater.
+/// Function; of two that begin at one address, the better is the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Function {
     address: u64,
-    /// 2: global, 1: weak, 0: local or only referred to.
+    /// 2: global, 1: weak, 0: local or undefined.
     rank: u8,
-    /// 0: not known.
+    /// Size in bytes; 0 if unknown.
     size: u64,
     name: (u32, u32),
 }
 
 impl Binary {
-    /// Reads a file and, if it was stripped, what was stripped from it. Nothing if it isn't there, or is not
-    /// the build that was recorded; without build ids, if it has another size in memory.
+    /// Reads a file and, if it is stripped, its separate debug file. Returns `None` if it is
+    /// missing or has another build id; without build ids, if it has another size in memory.
     pub fn load(path: &Path, build_id: &[u8], size: u64) -> Option<Self> {
         let mut binary = Self { functions: Vec::new(), names: String::new(), first: 0 };
         let has_symbols = binary.read(path, build_id, Some(size));
-        // The file may have gone while what was stripped from it is there.
+        // The file may be gone while its debug file still exists.
         let stripped = debug_file(build_id).filter(|_| has_symbols != Some(true));
         let debug = stripped.and_then(|path| binary.read(&path, build_id, None));
         has_symbols.or(debug)?;
@@ -53,7 +53,8 @@ impl Binary {
         Some(binary)
     }
 
-    /// Adds the functions of a file. Says whether it has all of them, and nothing if it is the wrong file.
+    /// Adds the functions of a file. Returns whether the file has all symbols, or `None` if it is
+    /// the wrong file.
     fn read(&mut self, path: &Path, build_id: &[u8], size: Option<u64>) -> Option<bool> {
         // The path comes from a trace: it may name a device or a pipe.
         let file = path.is_absolute().then(|| File::open_regular(path)).flatten()?;
@@ -75,7 +76,8 @@ impl Binary {
         for symbol in tables.take(MAX_SYMBOLS) {
             self.add(&symbol);
         }
-        // A function of a library that a program compares has the address of the program's own jump to it.
+        // The address of a library's function, when a program takes it, is that of the program's
+        // own PLT entry.
         for symbol in file.dynamic_symbols().filter(|symbol| symbol.is_undefined()).take(MAX_SYMBOLS) {
             self.add(&symbol);
         }
@@ -106,14 +108,14 @@ impl Binary {
         self.functions.push(Function { address: symbol.address(), rank, size, name: (start, len) });
     }
 
-    /// The function that has the byte at this distance from the object's first: `compute(int)`, or
-    /// `compute(int)+0x1b` inside it. What is returned to belongs to the call before, which may be its function's last
-    /// instruction.
+    /// Returns the function at this distance from the object's first byte: `compute(int)`, or
+    /// `compute(int)+0x1b` inside it. A return address belongs to the preceding call, which may be
+    /// the last instruction of its function.
     pub fn name(&self, distance: u64, is_return: bool) -> Option<String> {
-        let told = self.first.checked_add(distance)?;
-        let address = told.checked_sub(u64::from(is_return))?;
+        let located = self.first.checked_add(distance)?;
+        let address = located.checked_sub(u64::from(is_return))?;
         let behind = self.functions.partition_point(|function| function.address <= address);
-        // Functions seldom lie within others, and what lies between two of them is nobody's.
+        // Functions are rarely nested, and bytes between two functions belong to neither.
         let candidates = self.functions.get(..behind)?.iter().rev().take(16);
         let function = candidates.into_iter().find(|function| {
             let inside = address - function.address;
@@ -121,14 +123,14 @@ impl Binary {
         })?;
         let (start, len) = (function.name.0 as usize, function.name.1 as usize);
         let name = readable(self.names.get(start..start + len)?);
-        Some(match told - function.address {
+        Some(match located - function.address {
             0 => name,
             inside => format!("{name}+{inside:#x}"),
         })
     }
 }
 
-/// Opens what is a file in truth.
+/// Opens regular files only.
 trait OpenRegular: Sized {
     fn open_regular(path: &Path) -> Option<Self>;
 }
@@ -140,16 +142,16 @@ impl OpenRegular for File {
     }
 }
 
-/// Where what was stripped from a build would be.
+/// Returns the path of a build's debug file.
 fn debug_file(build_id: &[u8]) -> Option<PathBuf> {
     let digits: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
     let (folder, file) = digits.split_at_checked(2).filter(|(_, file)| !file.is_empty())?;
     Some(Path::new(DEBUG_FILES).join(folder).join(format!("{file}.debug")))
 }
 
-/// A symbol as its programmer wrote it.
+/// Demangles a symbol.
 fn readable(symbol: &str) -> String {
-    // Those who know the grammars take less for one: to them `f` stands for `float`.
+    // The demanglers also accept names without a prefix: they read `f` as `float`.
     if !symbol.starts_with("_Z") && !symbol.starts_with("_R") {
         return limited(symbol);
     }
@@ -160,7 +162,7 @@ fn readable(symbol: &str) -> String {
     limited(name.as_deref().unwrap_or(symbol))
 }
 
-/// A hostile symbol can stand for a name without end; and a name must not look like several lines.
+/// Limits a name: a hostile symbol can expand without end, and a name must not span several lines.
 fn limited(name: &str) -> String {
     name.chars().filter(|character| !character.is_control()).take(MAX_NAME).collect()
 }
@@ -192,7 +194,7 @@ mod tests {
     fn hostile_symbols_end() {
         let deep = format!("_Z{}i", "P".repeat(MAX_NAME));
         assert!(readable(&deep).chars().count() <= MAX_NAME);
-        // Each step refers to the one before twice.
+        // Each step refers to its predecessor twice.
         let doubling: String = (0..30).map(|step| format!("S{step:X}_")).collect();
         assert!(readable(&format!("_Z1f{doubling}")).chars().count() <= MAX_NAME);
     }

@@ -1,7 +1,8 @@
-//! The stacks of events: numbers in their context, told once in the trace (`tompion_stack_kernel`,
-//! `tompion_stack_user`), shown as functions.
+//! Resolves call stacks of events. An event's context has the number of a stack, which is described
+//! once in the trace (`tompion_stack_kernel`, `tompion_stack_user`).
 //!
-//! Functions of the kernel were named when they were recorded. Those of programs are looked up as other addresses are.
+//! Kernel functions were named at recording. Functions of programs are looked up as other addresses
+//! are.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,12 +12,12 @@ use tompion_ctf::decode::Value;
 use super::{Process, Symbols, process_of};
 use crate::Event;
 
-/// Events that tell of stacks.
+/// Events that describe stacks.
 pub(super) const STACKS: [&str; 2] = ["tompion_stack_kernel", "tompion_stack_user"];
-/// Where events have a stack's number, and whose stack it is.
+/// Context fields with the number of a stack, and the label of the stack.
 const FIELDS: [(&str, &str); 2] = [("stack_kernel", "kernel"), ("stack_user", "user")];
 
-/// A stack of an event: `kernel` or `user`, and the functions, the innermost first.
+/// Stack of an event: `kernel` or `user`, and the functions, innermost first.
 pub(crate) type Stack = (&'static str, Vec<Arc<str>>);
 
 /// Whether the events of a stream may have stacks.
@@ -24,7 +25,7 @@ pub(super) fn has_stacks(context: &tompion_ctf::metadata::Struct) -> bool {
     context.fields.iter().any(|field| FIELDS.iter().any(|(name, _)| field.name == *name))
 }
 
-/// A stack as it was told.
+/// Stack as recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Frames {
     Named(Vec<Arc<str>>),
@@ -32,8 +33,8 @@ pub(super) enum Frames {
 }
 
 impl Frames {
-    /// What an event tells; the stack's number first. Nothing if it is no such event.
-    pub(super) fn by(event: &Event<'_>) -> Option<(u64, Self)> {
+    /// Reads the stack's number and frames; returns `None` if the event doesn't describe a stack.
+    pub(super) fn from_event(event: &Event<'_>) -> Option<(u64, Self)> {
         let payload = event.payload();
         let number = payload.get("id")?.as_integer()?.try_into().ok()?;
         if let Some(Value::Text(functions)) = payload.get("functions") {
@@ -48,16 +49,16 @@ impl Frames {
     }
 }
 
-/// A name must not look like several lines.
+/// Removes control characters: a name must not span several lines.
 fn printable(name: &str) -> String {
     name.chars().filter(|character| !character.is_control()).collect()
 }
 
-/// The stacks of all traces, by trace and number.
+/// Stacks of all traces, by trace and number.
 pub(super) type Stacks = HashMap<(usize, u64), Frames>;
 
 impl Symbols {
-    /// The stacks of an event.
+    /// Returns the stacks of an event.
     pub fn stacks_of(&mut self, event: &Event<'_>) -> Vec<Stack> {
         let context = event.stream_context();
         let number = |field: &str| context.get(field)?.as_integer()?.try_into().ok();
@@ -79,14 +80,14 @@ impl Symbols {
 
     fn frames(&mut self, process: Option<Process>, time: Option<i64>, addresses: &[u64]) -> Vec<Arc<str>> {
         let name = |(place, address): (usize, &u64)| {
-            // All but the innermost are where a call returns to.
+            // All but the innermost are return addresses.
             let found = process.and_then(|process| self.name_in_file(process, time, *address, place > 0));
             found.unwrap_or_else(|| format!("{address:#x}").into())
         };
         addresses.iter().enumerate().map(name).collect()
     }
 
-    /// Writes an event's stacks behind its line, a function a line.
+    /// Writes an event's stacks after its line, one function per line.
     pub fn write_stacks(&mut self, event: &Event<'_>, text: &mut Vec<u8>) {
         for (whose, names) in self.stacks_of(event) {
             for (place, name) in names.iter().enumerate() {

@@ -1,17 +1,19 @@
-//! Numbers to text, eight digits at a time.
+//! Converts numbers to text, eight digits at a time.
 //!
-//! Digits are made in all bytes of a word at once, the first digit in the lowest byte. What is written is always a
-//! whole word, of which the part that doesn't count is taken away again: a copy of known size is a single store.
+//! Digits are computed in all bytes of a word at once, the first digit in the lowest byte. Always a
+//! whole word is appended, and its unused part is truncated: a copy of constant size is a single
+//! store.
 
-/// As many numbers from 0 to 9999 as fit: one in each half.
+/// 10⁸: a number below it splits into two numbers from 0 to 9999, one in each half.
 const EIGHT: u32 = 100_000_000;
-/// The character `0` in each byte.
+/// Character `0` in each byte.
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 
-/// The eight digits of a number below 10⁸, as numbers.
+/// Returns the eight digits of a number below 10⁸, as numbers.
 #[inline]
 fn digits(number: u32) -> u64 {
-    // Two numbers below 10⁴, four below 100, eight below 10. The factors are reciprocals, exact for such numbers.
+    // Two numbers below 10⁴, four below 100, eight below 10. The factors are reciprocals, exact for
+    // such numbers.
     let pair = u64::from(number / 10_000) | u64::from(number % 10_000) << 32;
     let hundreds = (pair * 10_486) >> 20 & 0x0000_007f_0000_007f;
     let fours = hundreds | (pair - hundreds * 100) << 16;
@@ -19,7 +21,7 @@ fn digits(number: u32) -> u64 {
     tens | (fours - tens * 10) << 8
 }
 
-/// The eight digits of a number below 10⁸, with zeros before it.
+/// Returns the eight digits of a number below 10⁸, with leading zeros.
 #[inline]
 fn eight(number: u32) -> [u8; 8] {
     (digits(number) | ZEROS).to_le_bytes()
@@ -33,7 +35,7 @@ pub(super) fn nine(number: u32, text: &mut [u8; 9]) {
     *rest = eight(number % EIGHT);
 }
 
-/// Appends a number.
+/// Appends an unsigned number.
 #[inline]
 pub(super) fn unsigned(number: u64, line: &mut Vec<u8>) {
     if number < u64::from(EIGHT) {
@@ -52,7 +54,7 @@ fn large(number: u64, line: &mut Vec<u8>) {
     line.extend_from_slice(&eight((number % u64::from(EIGHT)) as u32));
 }
 
-/// Appends a number.
+/// Appends a signed number.
 #[inline]
 pub(super) fn signed(number: i64, line: &mut Vec<u8>) {
     if number < 0 {
@@ -61,19 +63,19 @@ pub(super) fn signed(number: i64, line: &mut Vec<u8>) {
     unsigned(number.unsigned_abs(), line);
 }
 
-/// The hexadecimal digits of a number, the first in the highest byte.
+/// Returns the hexadecimal digits of a number, the first in the highest byte.
 #[inline]
 fn nibbles(number: u32) -> u64 {
     let mut word = u64::from(number);
     word = (word | word << 16) & 0x0000_ffff_0000_ffff;
     word = (word | word << 8) & 0x00ff_00ff_00ff_00ff;
     word = (word | word << 4) & 0x0f0f_0f0f_0f0f_0f0f;
-    // Of digits from ten on, six more carry into the fifth bit; they are letters.
+    // For digits from ten on, adding six carries into the fifth bit; they are letters.
     let letters = (word + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
     (word | ZEROS) + letters * u64::from(b'A' - b'9' - 1)
 }
 
-/// Appends a number in base 16, without zeros before it.
+/// Appends a number in base 16, without leading zeros.
 #[inline]
 pub(super) fn hexadecimal(number: u64, line: &mut Vec<u8>) {
     let zeros = (number.leading_zeros() / 4).min(15);

@@ -1,31 +1,32 @@
-//! What stands before an event's fields: parts of the trace, and the event's name.
+//! Writes the part of a line before an event's fields: properties of the trace, and the event's
+//! name.
 
 use tompion_ctf::metadata::{EnvironmentValue, Event};
 
 use super::{NAME_COLOUR, NO_COLOUR, PrintOptions};
 use crate::Trace;
 
-/// Which parts stand before an event's name.
+/// Choice of the properties before an event's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderFields {
-    /// The trace's name: its host, and the folder below the path that was opened.
+    /// Name of the trace: its host, and the folder below the opened path.
     pub trace: bool,
-    /// The host's name.
+    /// Name of the host.
     pub hostname: bool,
-    /// What was traced: `ust`, `kernel`.
+    /// Traced domain: `ust` or `kernel`.
     pub domain: bool,
-    /// The process's name, of traces that have but one.
+    /// Name of the process, for traces of a single one.
     pub procname: bool,
-    /// Its number.
+    /// Process id.
     pub vpid: bool,
-    /// The event's level.
+    /// Log level of the event.
     pub log_level: bool,
     /// The event's `model.emf.uri`.
     pub emf: bool,
 }
 
 impl HeaderFields {
-    /// Nothing.
+    /// No property.
     pub const NONE: Self = Self {
         trace: false,
         hostname: false,
@@ -35,7 +36,7 @@ impl HeaderFields {
         log_level: false,
         emf: false,
     };
-    /// Everything that there is.
+    /// All properties.
     pub const ALL: Self = Self {
         trace: true,
         hostname: true,
@@ -53,7 +54,7 @@ impl Default for HeaderFields {
     }
 }
 
-/// Levels as LTTng's tools call them.
+/// Names of log levels in LTTng's tools.
 const LEVELS: [&str; 15] = [
     "TRACE_EMERG",
     "TRACE_ALERT",
@@ -72,15 +73,15 @@ const LEVELS: [&str; 15] = [
     "TRACE_DEBUG",
 ];
 
-/// What a trace contributes to the lines of its events.
+/// Properties of a trace in the lines of its events.
 pub(super) struct Origin {
     name: String,
-    /// Host, domain, process and its number, each with what it is called.
+    /// Host, domain, process name and process id, each with its label.
     parts: Vec<(&'static str, String)>,
 }
 
 impl Origin {
-    /// Of a trace of this name.
+    /// Collects the properties of a trace with this name.
     pub fn new(trace: &Trace, name: String, shown: HeaderFields) -> Self {
         let value = |name| trace.metadata().environment_value(name);
         let text = |name| value(name).and_then(EnvironmentValue::as_text).map(String::from);
@@ -95,10 +96,10 @@ impl Origin {
         Self { name, parts: parts.filter_map(|(_, what, part)| Some((what, part?))).collect() }
     }
 
-    /// From behind the time to the event's first field.
+    /// Returns the text between the time and the event's first field.
     pub fn begin(&self, event: &Event, has_time: bool, options: &PrintOptions) -> Vec<u8> {
         let level = event.log_level.filter(|_| options.fields.log_level);
-        // A level without a name is no level.
+        // A level without a name is ignored.
         let name = |level: i64| usize::try_from(level).ok().and_then(|level| LEVELS.get(level));
         let level = level.and_then(|level| Some(("loglevel", format!("{} ({level})", name(level)?))));
         let uri = event.attributes.iter().find(|(name, _)| name == "model.emf.uri");
@@ -112,7 +113,7 @@ impl Origin {
         }
     }
 
-    /// `box:find:(77) db:query: `
+    /// Formats as `box:find:(77) db:query: `.
     fn plain(&self, parts: &[(&str, &str)], event: &Event, options: &PrintOptions) -> Vec<u8> {
         let mut text = if options.fields.trace { self.name.clone() } else { String::new() };
         text.push_str(&parts.iter().map(|(_, part)| *part).collect::<Vec<_>>().join(":"));
@@ -124,7 +125,7 @@ impl Origin {
         text.into_bytes()
     }
 
-    /// `, trace:hostname = box, name = db:query, `
+    /// Formats as `, trace:hostname = box, name = db:query, `.
     fn named(
         &self,
         parts: &[(&str, &str)],
@@ -135,7 +136,7 @@ impl Origin {
         let mut text = String::new();
         let mut separator = if has_time { ", " } else { "" };
         if options.fields.trace {
-            // babeltrace2 has one comma too many here.
+            // babeltrace2 prints one comma too many here.
             text = format!("{separator}trace = {}, ", self.name);
         }
         for (what, part) in parts {

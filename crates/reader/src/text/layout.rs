@@ -1,9 +1,9 @@
-//! What is the same in every line of an event class, put together once.
+//! Text that all lines of an event class share, built once.
 //!
 //! ```text
-//! [17:46:22.794565804] (+0.000001868) box db:query: { cpu_id = 2 }, { vtid = 7 }, { rows = 1, name = "x" }
-//! └── time ─────────────────────────┘ └── begin ─────────────────────────────┘ │  └ behind ┘ │        │ └ behind
-//!                                                                              value        value    value
+//! [17:46:22.794565804] box db:query: { cpu_id = 2 }, { vtid = 7 }, { rows = 1, name = "x" }
+//! └── time ──────────┘ └── begin ─────────────────────────────┘ │  └ behind ┘ │        │ └ behind
+//!                                                               value        value    value
 //! ```
 
 use tompion_ctf::decode::{Values, is_characters};
@@ -11,7 +11,7 @@ use tompion_ctf::metadata::{Array, Base, Event, Field, Sequence, Stream, Struct,
 
 use super::{FIELD_COLOUR, NO_COLOUR, PrintOptions, digits, value};
 
-/// A class's lines: a beginning, then values, each with the text behind it.
+/// Lines of a class: a beginning, then values, each followed by constant text.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
     /// Text between the packet's context and the first value.
@@ -19,7 +19,7 @@ pub(super) struct Layout {
     values: Vec<(Form, Literal)>,
 }
 
-/// Text that is appended as it is, by a copy of known size where it is short.
+/// Constant text, appended by a copy of constant size if it is short.
 #[derive(Debug, Default)]
 struct Literal {
     short: [u8; 32],
@@ -28,7 +28,7 @@ struct Literal {
 }
 
 impl Literal {
-    /// With a text behind this one.
+    /// Returns this text with another one appended.
     fn followed_by(&self, text: &[u8]) -> Self {
         let before =
             self.long.as_deref().unwrap_or_else(|| self.short.get(..self.size.into()).unwrap_or_default());
@@ -55,23 +55,23 @@ impl Literal {
     }
 }
 
-/// How a value is read and shown; the frequent ones without looking at their types.
+/// Access and format of a value; common types are handled without inspecting the type.
 #[derive(Debug)]
 enum Form {
     Unsigned,
     Signed,
-    /// With as many bits as this has set.
+    /// Hexadecimal, masked with this value.
     Hexadecimal(u64),
     Text,
     /// Text in an array of bytes.
     Characters,
-    /// With the names of what is in it, or without.
+    /// Any type, with or without the names of its members.
     Other(Type, bool),
-    /// Not at all.
+    /// Skipped.
     Hidden(Type),
 }
 
-/// Whether a value is nothing but times of a clock, which babeltrace2 doesn't print.
+/// Whether a value consists only of clock timestamps, which babeltrace2 doesn't print.
 fn is_of_clock(ty: &Type) -> bool {
     match ty {
         Type::Struct(structure) => is_all_of_clock(&structure.fields),
@@ -112,7 +112,7 @@ fn hidden(ty: &Type) -> (Form, Literal) {
 }
 
 impl Layout {
-    /// The lines of a class. `after_context` says that the packet's context stands before them.
+    /// Builds the lines of a class. `after_context` states that a packet context precedes.
     pub fn new(stream: &Stream, event: &Event, after_context: bool, options: &PrintOptions) -> Self {
         let mut layout = Self::default();
         let names = options.names;
@@ -157,7 +157,7 @@ impl Layout {
         self.literal(if group.fields.is_empty() { "{ }" } else { " }" });
     }
 
-    /// Adds text behind the last value, or to the beginning.
+    /// Appends constant text to the last value, or to the beginning.
     fn literal(&mut self, text: &str) {
         match self.values.last_mut() {
             Some((_, behind)) => *behind = behind.followed_by(text.as_bytes()),
@@ -165,7 +165,7 @@ impl Layout {
         }
     }
 
-    /// Writes the values and what stands behind each.
+    /// Writes the values and the constant text after each.
     #[inline]
     pub fn write<'a>(&'a self, mut values: Values<'a>, line: &mut Vec<u8>) {
         for (form, behind) in &self.values {

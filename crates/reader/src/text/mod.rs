@@ -1,12 +1,12 @@
-//! Events as lines of text, as babeltrace2 2.0.4 prints them.
+//! Prints events as lines of text, in the format of babeltrace2 2.0.4.
 //!
 //! ```text
-//! [17:46:22.794565804] (+?.?????????) wilbrod sched_waking: { cpu_id = 2 }, { comm = "sh", tid = 4297 }
+//! [17:46:22.794565804] (+?.?????????) box sched_waking: { cpu_id = 2 }, { comm = "sh", tid = 42 }
 //! ```
 //!
-//! Where numbers of system calls are to be explained, their events end with ` # flags = O_RDONLY|O_CLOEXEC`. Where
-//! addresses are to be named, events that have some end with ` # compute(int) from main+0x1b`, and an event's stacks
-//! stand in lines of their own behind it.
+//! With decoded system calls, their events end with ` # flags = O_RDONLY|O_CLOEXEC`. With resolved
+//! addresses, events that have some end with ` # compute(int) from main+0x1b`. An event's stacks
+//! follow in lines of their own.
 
 mod digits;
 mod header;
@@ -18,8 +18,8 @@ use std::io::Write;
 use std::sync::Arc;
 
 use crate::lines::{self, First, Lines, Moment};
-use crate::meanings::Meanings;
 use crate::symbols::{self, Symbols};
+use crate::syscall_decode::SyscallDecoder;
 use crate::{Error, Event, Loss, LossKind, Trace, TraceSet};
 pub use header::HeaderFields;
 use header::Origin;
@@ -29,40 +29,40 @@ pub use time::{ClockFormat, TimeFormat};
 use tompion_ctf::decode::Value;
 use tompion_ctf::metadata::{Field, Version};
 
-/// How to print.
+/// Options of text output.
 #[derive(Clone, Debug, Default)]
 pub struct PrintOptions {
-    /// How times are shown.
+    /// Format of times.
     pub time: TimeFormat,
-    /// Leave out the time since the event before.
+    /// Whether to omit the time since the preceding event.
     pub no_delta: bool,
-    /// What stands before an event's name.
+    /// Properties before an event's name.
     pub fields: HeaderFields,
-    /// Which names are shown.
+    /// Choice of names.
     pub names: Names,
-    /// Names of events and fields in colours, by the sequences in [`COLOURS`].
+    /// Whether to colour names of events and fields, by the sequences in [`COLOURS`].
     pub colour: bool,
-    /// Behind events of system calls, what their flags, commands and errors are called in C.
+    /// Whether to append the C names of flags, commands and errors to events of system calls.
     pub explain: bool,
 }
 
-/// Which names are shown.
+/// Choice of names to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names {
-    /// Of events' fields.
+    /// Names of event fields.
     pub payload: bool,
-    /// Of contexts' fields.
+    /// Names of context fields.
     pub context: bool,
-    /// Of the structures themselves: `event.fields = { … }`.
+    /// Names of the structures themselves: `event.fields = { … }`.
     pub scope: bool,
-    /// Of what stands before: `timestamp = …, name = …`.
+    /// Names of the properties at the beginning: `timestamp = …, name = …`.
     pub header: bool,
 }
 
 impl Names {
-    /// No name.
+    /// No names.
     pub const NONE: Self = Self { payload: false, context: false, scope: false, header: false };
-    /// All of them.
+    /// All names.
     pub const ALL: Self = Self { payload: true, context: true, scope: true, header: true };
 }
 
@@ -72,17 +72,17 @@ impl Default for Names {
     }
 }
 
-/// All sequences for terminals that lines in colours have.
+/// All terminal sequences that coloured lines contain.
 pub const COLOURS: [&str; 3] = [NAME_COLOUR, FIELD_COLOUR, NO_COLOUR];
 const NAME_COLOUR: &str = "\x1b[1;32m";
 const FIELD_COLOUR: &str = "\x1b[36m";
 const NO_COLOUR: &str = "\x1b[0m";
 
-/// Names of packet context fields that every reader deals with itself.
+/// Names of packet context fields that are used only for reading packets.
 const PACKET_FIELDS: [&str; 6] =
     ["timestamp_begin", "timestamp_end", "content_size", "packet_size", "events_discarded", "packet_seq_num"];
 
-/// The fields of a packet that readers don't deal with themselves.
+/// Returns the packet context without fields that are used only for reading packets.
 pub(crate) fn packet_fields<'a>(event: &Event<'a>) -> impl Iterator<Item = (&'a str, Value<'a>)> {
     let version = event.trace().metadata().version;
     let context = event.packet_context();
@@ -96,17 +96,17 @@ pub(crate) fn packet_fields<'a>(event: &Event<'a>) -> impl Iterator<Item = (&'a 
     types.zip(context).filter(move |(field, (name, _))| is_shown(name, field)).map(|(_, field)| field)
 }
 
-/// Prints all events that are left, by as many threads as there are processors; returns how many.
+/// Prints all remaining events on several threads; returns their number.
 ///
 /// # Errors
 ///
-/// If the output cannot be written.
+/// Fails if the output cannot be written.
 pub fn print(traces: &mut TraceSet, options: &PrintOptions, output: &mut dyn Write) -> Result<u64, Error> {
     let new = lines(traces, options);
     lines::print(traces, &new, output)
 }
 
-/// Makes what makes lines.
+/// Returns a function that creates printers.
 pub(crate) fn lines(traces: &mut TraceSet, options: &PrintOptions) -> impl Fn() -> Printer + use<> {
     let origin = |trace| Origin::new(trace, trace_name(traces, trace), options.fields);
     let origins: Arc<[Origin]> = traces.traces().iter().map(origin).collect();
@@ -121,16 +121,16 @@ pub(crate) fn lines(traces: &mut TraceSet, options: &PrintOptions) -> impl Fn() 
     }
 }
 
-/// [`loss_warning`] of everything that was lost, in order of time.
+/// Returns a [`loss_warning`] for each loss, in order of time.
 pub fn loss_warnings(traces: &TraceSet, options: &PrintOptions) -> Vec<String> {
     let mut losses: Vec<&Loss> = traces.losses().iter().collect();
     losses.sort_by_key(|loss| loss.between.0);
     losses.into_iter().map(|loss| loss_warning(traces, loss, options)).collect()
 }
 
-/// What babeltrace2 says when something was lost:
-/// `Tracer discarded 3 events between [17:46:22.794565804] and [17:46:23.000000000] in trace "…" …`; or that it may have
-/// discarded them, and how many at most, which babeltrace2 doesn't say.
+/// Formats a loss as babeltrace2 does: `Tracer discarded 3 events between [17:46:22.794565804] and
+/// [17:46:23.000000000] in trace "…" …`. For an upper bound, which babeltrace2 doesn't report, it
+/// says that the tracer may have discarded up to that number.
 pub fn loss_warning(traces: &TraceSet, loss: &Loss, options: &PrintOptions) -> String {
     let unit = match (loss.kind, loss.count) {
         (LossKind::Events | LossKind::EventsAtMost, 1) => "event",
@@ -169,7 +169,8 @@ pub fn loss_warning(traces: &TraceSet, loss: &Loss, options: &PrintOptions) -> S
     )
 }
 
-/// The host and the trace's folder below the path that was opened, unless it has several.
+/// Returns the host and the trace's folder below the opened path, unless the trace has several
+/// folders.
 fn trace_name(traces: &TraceSet, trace: &Trace) -> String {
     let uuid = trace.metadata().uuid;
     let is_same = |other: &&Trace| uuid.is_some() && other.metadata().uuid == uuid;
@@ -181,15 +182,15 @@ fn trace_name(traces: &TraceSet, trace: &Trace) -> String {
     host.into_iter().chain(below).collect::<Vec<_>>().join("/")
 }
 
-/// The fields of an event as its line shows them, each with its name: the packet's that readers don't deal with
-/// themselves, the contexts', its own.
+/// Returns the fields of an event as its line shows them, with their names: of the packet, of the
+/// contexts, and its own.
 pub fn fields(event: &Event<'_>) -> Vec<(String, String)> {
     let contexts = event.stream_context().chain(event.context());
     let all = packet_fields(event).chain(contexts).chain(event.payload());
     all.map(|(name, value)| (name.to_owned(), value_text(value))).collect()
 }
 
-/// An event's own fields in one line: `rows = 12, table = "orders"`.
+/// Returns an event's own fields in one line: `rows = 12, table = "orders"`.
 pub fn payload(event: &Event<'_>) -> String {
     let mut line = Vec::new();
     for (name, value) in event.payload() {
@@ -201,14 +202,14 @@ pub fn payload(event: &Event<'_>) -> String {
     String::from_utf8_lossy(&line).into_owned()
 }
 
-/// A value as a line shows it.
+/// Formats a value as in a line.
 pub fn value_text(value: Value<'_>) -> String {
     let mut text = Vec::new();
     value::value(value, true, &mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// What lines of one source have in common.
+/// Text that lines of one source share.
 #[derive(Default)]
 struct SourceLines {
     /// Number of the packet whose context this is.
@@ -219,16 +220,16 @@ struct SourceLines {
     classes: Vec<Option<ClassLines>>,
 }
 
-/// What lines of one class in one packet have in common.
+/// Text that lines of one class in one packet share.
 struct ClassLines {
     packet: u64,
-    /// From the time to the first value.
+    /// Text from the time to the first value.
     begin: Vec<u8>,
     layout: Layout,
-    /// Whether there are fields that can be named.
+    /// Whether there are fields with addresses.
     has_addresses: bool,
-    /// What numbers mean, where that is wanted.
-    meanings: Option<Meanings>,
+    /// Decoder of the numbers, if they are to be decoded.
+    decoder: Option<SyscallDecoder>,
 }
 
 pub(crate) struct Printer {
@@ -276,11 +277,11 @@ impl Lines for Printer {
             }
         };
         line.extend_from_slice(&lines.begin);
-        // The line's end is the layout's.
+        // The layout includes the end of the line.
         lines.layout.write(event.values(), line);
-        if let Some(meanings) = &lines.meanings {
+        if let Some(decoder) = &lines.decoder {
             line.pop();
-            meanings.write_text(event, line);
+            decoder.write_text(event, line);
             line.push(b'\n');
         }
         if let Some(symbols) = self.symbols.as_mut().filter(|_| lines.has_addresses) {
@@ -337,7 +338,7 @@ impl SourceLines {
 }
 
 impl ClassLines {
-    /// With the layout of an earlier packet, if there is one.
+    /// Reuses the layout of an earlier packet, if there is one.
     fn new(
         event: &Event<'_>,
         (begin, context): (&[u8], &[u8]),
@@ -351,7 +352,7 @@ impl ClassLines {
         };
         let begin = [begin, context, &layout.begin].concat();
         let has_addresses = symbols::has_names(event);
-        let meanings = options.explain.then(|| Meanings::of(event.name())).flatten();
-        Self { packet: event.packet_number(), begin, layout, has_addresses, meanings }
+        let decoder = options.explain.then(|| SyscallDecoder::of(event.name())).flatten();
+        Self { packet: event.packet_number(), begin, layout, has_addresses, decoder }
     }
 }

@@ -1,4 +1,4 @@
-//! Times of events.
+//! Formats times of events.
 
 use std::io::Write;
 
@@ -8,44 +8,44 @@ use jiff::tz::TimeZone;
 use super::digits;
 use crate::lines::Moment;
 
-/// How times are shown.
+/// Format of times.
 #[derive(Clone, Debug, Default)]
 pub struct TimeFormat {
-    /// Seconds, time of day, or cycles.
+    /// Unit: seconds, time of day, or cycles.
     pub clock: ClockFormat,
-    /// The date before the time of day.
+    /// Whether to print the date before the time of day.
     pub date: bool,
-    /// Coordinated universal time, not local time.
+    /// Whether to print UTC instead of local time.
     pub utc: bool,
 }
 
-/// Seconds, time of day, or cycles.
+/// Unit of times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClockFormat {
-    /// `17:46:22.794565804`
+    /// Time of day: `17:46:22.794565804`.
     #[default]
     TimeOfDay,
-    /// `1457113582.794565804`
+    /// Seconds since the epoch: `1457113582.794565804`.
     Seconds,
-    /// `00000001967640734196`: what the clock counted, with nothing added.
+    /// Clock value without any offset: `00000001967640734196`.
     Cycles,
 }
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Writes times, remembering what neighbours have in common.
+/// Writer of times. It caches the text that neighbouring times share.
 pub(crate) struct Times {
     format: TimeFormat,
     zone: TimeZone,
     delta: bool,
-    /// Whether it is said what they are.
+    /// Whether to print labels.
     names: bool,
     last: Option<Moment>,
-    /// The second whose text is kept, and that text.
+    /// Second whose text is cached, and that text.
     second: i64,
     text: Vec<u8>,
-    /// The beginning of lines in that second.
-    usual: Option<Usual>,
+    /// Cached beginning of lines in that second.
+    template: Option<SecondTemplate>,
 }
 
 impl Times {
@@ -59,27 +59,27 @@ impl Times {
             last: None,
             second: i64::MIN,
             text: Vec::new(),
-            usual: None,
+            template: None,
         }
     }
 
-    /// With the names of what is written, or without: `timestamp = 17:46:22.794565804, delta = +0.000001868`
+    /// Prints times with or without labels: `timestamp = 17:46:22.794565804, delta = +0.000001868`.
     pub fn with_names(self, names: bool) -> Self {
         Self { names, ..self }
     }
 
-    /// The last event's time.
+    /// Returns the time of the last event.
     #[inline]
     pub fn last(&self) -> Option<Moment> {
         self.last
     }
 
-    /// The event before the next one happened then, or it is not known when.
+    /// Sets the time of the preceding event; `None` if it is unknown.
     pub fn set_last(&mut self, last: Option<Moment>) {
         self.last = last;
     }
 
-    /// `[00000001967640734196] (+000000076267) `
+    /// Writes `[00000001967640734196] (+000000076267) `.
     fn write_cycles(&self, cycles: u64, last: Option<u64>, line: &mut Vec<u8>) {
         let (begin, between, end) = self.frame();
         line.extend_from_slice(begin);
@@ -94,7 +94,7 @@ impl Times {
         line.extend_from_slice(end);
     }
 
-    /// What stands before a time, between it and the time since the last one, and behind.
+    /// Returns the text before a time, between it and the delta, and after.
     fn frame(&self) -> (&'static [u8], &'static [u8], &'static [u8]) {
         match (self.names, self.delta) {
             (true, _) => (b"timestamp = ", b", delta = +", b""),
@@ -103,7 +103,7 @@ impl Times {
         }
     }
 
-    /// `[17:46:22.794565804] (+0.000001868) `, or cycles
+    /// Writes `[17:46:22.794565804] (+0.000001868) `, or cycles.
     #[inline]
     pub fn write(&mut self, moment: Moment, line: &mut Vec<u8>) {
         let last = self.last.replace(moment);
@@ -113,10 +113,10 @@ impl Times {
         let time = moment.time;
         let delta = last.filter(|_| self.delta).map(|last| time.saturating_sub(last.time));
         let since = self.since_second(time);
-        if let (Some(delta @ 0..SECOND), Some(usual), Some(since)) =
-            (delta, self.usual.as_ref().filter(|_| !self.names), since)
+        if let (Some(delta @ 0..SECOND), Some(template), Some(since)) =
+            (delta, self.template.as_ref().filter(|_| !self.names), since)
         {
-            usual.write(since, delta as u32, line);
+            template.write(since, delta as u32, line);
             return;
         }
         let (begin, between, end) = self.frame();
@@ -132,7 +132,7 @@ impl Times {
         line.extend_from_slice(end);
     }
 
-    /// `17:46:22.794565804`
+    /// Writes `17:46:22.794565804`.
     pub fn time(&mut self, time: i64, line: &mut Vec<u8>) {
         if time < 0 && self.format.clock == ClockFormat::Seconds {
             return signed_seconds(time, line);
@@ -141,13 +141,13 @@ impl Times {
         if self.text.is_empty() || second != self.second {
             self.second = second;
             self.text = self.second_text(second).into_bytes();
-            self.usual = Usual::new(&self.text);
+            self.template = SecondTemplate::new(&self.text);
         }
         line.extend_from_slice(&self.text);
         fraction(time.rem_euclid(SECOND), line);
     }
 
-    /// The nanoseconds since the second whose text is kept, if the time lies in it.
+    /// Returns the nanoseconds since the cached second, if the time lies in it.
     #[inline]
     fn since_second(&self, time: i64) -> Option<u32> {
         let since = self.second.checked_mul(SECOND).and_then(|start| time.checked_sub(start))?;
@@ -169,11 +169,11 @@ impl Times {
     }
 }
 
-/// `[17:46:22.794565804] (+0.000001868) `, of which nothing changes but two fractions of a second.
-struct Usual([u8; 36]);
+/// Text `[17:46:22.794565804] (+0.000001868) `, in which only two fractions of a second change.
+struct SecondTemplate([u8; 36]);
 
-impl Usual {
-    /// With the text of a second that has the usual length.
+impl SecondTemplate {
+    /// Creates the text for a second of the template length.
     fn new(second: &[u8]) -> Option<Self> {
         let mut text = *b"[00:00:00.000000000] (+0.000000000) ";
         text.get_mut(1..9)?.copy_from_slice(second.first_chunk::<8>().filter(|_| second.len() == 8)?);
@@ -195,7 +195,7 @@ impl Usual {
     }
 }
 
-/// `-1.000001868`
+/// Writes `-1.000001868`.
 fn signed_seconds(nanoseconds: i64, line: &mut Vec<u8>) {
     if nanoseconds < 0 {
         line.push(b'-');
@@ -205,7 +205,7 @@ fn signed_seconds(nanoseconds: i64, line: &mut Vec<u8>) {
     fraction((size % SECOND as u64) as i64, line);
 }
 
-/// `.794565804`
+/// Writes `.794565804`.
 fn fraction(nanoseconds: i64, line: &mut Vec<u8>) {
     let mut text = [0; 9];
     digits::nine(nanoseconds as u32, &mut text);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_before_has_a_negative_delta() {
+    fn an_earlier_event_has_a_negative_delta() {
         let format = TimeFormat { clock: ClockFormat::Seconds, date: false, utc: true };
         let mut writer = Times::new(&format, true);
         let mut line = Vec::new();

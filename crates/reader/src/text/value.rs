@@ -1,4 +1,4 @@
-//! Values as babeltrace2 prints them.
+//! Formats values as babeltrace2 does.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use tompion_ctf::metadata::{Base, BitArray, Enum, Integer};
 
 use super::digits;
 
-/// `{ a = 1, b = "x" }`, or without names `{ 1, "x" }`
+/// Writes `{ a = 1, b = "x" }`, or without names `{ 1, "x" }`.
 fn fields(fields: Fields<'_>, names: bool, line: &mut Vec<u8>) {
     line.push(b'{');
     let mut separator: &[u8] = b" ";
@@ -19,7 +19,7 @@ fn fields(fields: Fields<'_>, names: bool, line: &mut Vec<u8>) {
     line.extend_from_slice(b" }");
 }
 
-/// Whether a value is a clock's, which babeltrace2 doesn't print.
+/// Whether a value is a clock timestamp, which babeltrace2 doesn't print.
 fn is_of_clock(value: &Value<'_>) -> bool {
     match value {
         Value::Unsigned(_, ty) | Value::Signed(_, ty) => ty.clock.is_some(),
@@ -28,7 +28,7 @@ fn is_of_clock(value: &Value<'_>) -> bool {
     }
 }
 
-/// `a = 1`, or without names `1`
+/// Writes `a = 1`, or without names `1`.
 pub(super) fn field(name: &str, value: Value<'_>, names: bool, line: &mut Vec<u8>) {
     if names {
         line.extend_from_slice(name.as_bytes());
@@ -37,7 +37,7 @@ pub(super) fn field(name: &str, value: Value<'_>, names: bool, line: &mut Vec<u8
     self::value(value, names, line);
 }
 
-/// With the names of what is in it, or without.
+/// Writes a value, with or without the names of its members.
 pub(super) fn value(value: Value<'_>, names: bool, line: &mut Vec<u8>) {
     match value {
         Value::Unsigned(value, ty) => unsigned(value, ty, line),
@@ -71,7 +71,8 @@ fn signed(value: i64, ty: &Integer, line: &mut Vec<u8>) {
     }
 }
 
-/// How many bits of an integer its base shows: all of digits that are begun, so that negative numbers fill them.
+/// Returns the number of bits that an integer's base shows. It is rounded up to whole digits, so
+/// that negative numbers fill them.
 pub(super) fn shown_bits(ty: &Integer) -> u32 {
     match ty.base {
         Base::Octal => ty.bits.next_multiple_of(3),
@@ -92,14 +93,14 @@ fn based(value: u64, ty: &Integer, line: &mut Vec<u8>) {
     line.extend((0..digits).rev().map(|digit| b'0' + (value >> (digit * shift) & ((1 << shift) - 1)) as u8));
 }
 
-/// `0x5F`
+/// Writes `0x5F`.
 #[inline]
 pub(super) fn hexadecimal(value: u64, line: &mut Vec<u8>) {
     line.extend_from_slice(b"0x");
     digits::hexadecimal(value, line);
 }
 
-/// `( "label" : container = 1 )`
+/// Writes `( "label" : container = 1 )`.
 fn enumeration(value: u64, ty: &Enum, line: &mut Vec<u8>) {
     let number = if ty.integer.signed { i128::from(value as i64) } else { i128::from(value) };
     let labels = ty.mappings.iter().filter(|mapping| (mapping.low..=mapping.high).contains(&number));
@@ -120,7 +121,7 @@ fn enumeration(value: u64, ty: &Enum, line: &mut Vec<u8>) {
     line.extend_from_slice(b" )");
 }
 
-/// `[ [0] = 1, [1] = 2 ]`, or without names `[ 1, 2 ]`
+/// Writes `[ [0] = 1, [1] = 2 ]`, or without names `[ 1, 2 ]`.
 fn array(elements: Elements<'_>, names: bool, line: &mut Vec<u8>) {
     line.push(b'[');
     let mut separator: &[u8] = b" ";
@@ -137,7 +138,7 @@ fn array(elements: Elements<'_>, names: bool, line: &mut Vec<u8>) {
     line.extend_from_slice(b" ]");
 }
 
-/// `{ 1 }`: the option without its name.
+/// Writes `{ 1 }`: the option without its name.
 fn variant(option: Fields<'_>, names: bool, line: &mut Vec<u8>) {
     line.extend_from_slice(b"{ ");
     for (_, value) in option {
@@ -146,7 +147,7 @@ fn variant(option: Fields<'_>, names: bool, line: &mut Vec<u8>) {
     line.extend_from_slice(b" }");
 }
 
-/// `0x5 { "first", "third" }`: the bits, and the names of those that are set.
+/// Writes `0x5 { "first", "third" }`: the bits, and the names of those that are set.
 fn bits(value: u64, ty: &BitArray, line: &mut Vec<u8>) {
     based(value, &Integer { base: Base::Hexadecimal, ..ty.integer.clone() }, line);
     let is_set = |low: i128, high: i128| (low.max(0)..=high.min(63)).any(|bit| value >> bit & 1 == 1);
@@ -165,7 +166,7 @@ fn bits(value: u64, ty: &BitArray, line: &mut Vec<u8>) {
     }
 }
 
-/// `{ 0a ff }`
+/// Writes `{ 0a ff }`.
 fn blob(bytes: &[u8], line: &mut Vec<u8>) {
     line.extend_from_slice(b"{ ");
     for byte in bytes {
@@ -174,7 +175,7 @@ fn blob(bytes: &[u8], line: &mut Vec<u8>) {
     line.push(b'}');
 }
 
-/// `{ 1 }`, or `<none>`
+/// Writes `{ 1 }` or `<none>`.
 fn optional(value: Option<Inner<'_>>, names: bool, line: &mut Vec<u8>) {
     match value.and_then(Inner::value) {
         Some(value) => {
@@ -186,7 +187,7 @@ fn optional(value: Option<Inner<'_>>, names: bool, line: &mut Vec<u8>) {
     }
 }
 
-/// `"a\tb"`
+/// Writes `"a\tb"`.
 #[inline]
 pub(super) fn text(text: &[u8], line: &mut Vec<u8>) {
     line.push(b'"');
@@ -198,28 +199,28 @@ pub(super) fn text(text: &[u8], line: &mut Vec<u8>) {
     line.push(b'"');
 }
 
-/// Whether all bytes of a text stand for themselves. Words of eight bytes are looked at together, the last two of
-/// which may overlap.
+/// Whether a text needs no escapes. Eight bytes are checked together; the last two words may
+/// overlap.
 #[inline]
 fn is_plain(text: &[u8]) -> bool {
     let (Some(mut rest), Some(last)) = (Some(text), text.last_chunk::<8>()) else {
         return !text.iter().any(|&byte| needs_escape(byte));
     };
-    let mut odd = is_odd(last);
+    let mut has_escape = has_escaped(last);
     while let Some((word, behind)) = rest.split_first_chunk::<8>() {
-        odd |= is_odd(word);
+        has_escape |= has_escaped(word);
         rest = behind;
     }
-    !odd
+    !has_escape
 }
 
-/// Whether one of eight bytes doesn't stand for itself.
+/// Whether one of eight bytes needs an escape.
 #[inline]
-fn is_odd(word: &[u8; 8]) -> bool {
-    word.iter().fold(false, |odd, &byte| odd | is_escaped(byte))
+fn has_escaped(word: &[u8; 8]) -> bool {
+    word.iter().fold(false, |has_escape, &byte| has_escape | is_escaped(byte))
 }
 
-/// Appends a text, short ones by copies of known size.
+/// Appends a text; short ones by copies of constant size.
 #[inline]
 fn append(text: &[u8], line: &mut Vec<u8>) {
     match (text.first_chunk::<8>(), text.last_chunk::<8>()) {
@@ -245,13 +246,13 @@ fn escaped(text: &[u8], line: &mut Vec<u8>) {
     line.extend_from_slice(rest);
 }
 
-/// Whether a byte doesn't stand for itself.
+/// Whether a byte needs an escape.
 #[inline]
 const fn is_escaped(byte: u8) -> bool {
     matches!(byte, b'"' | b'\\' | b'\'' | b'?' | 0..=0x1f | 0x7f)
 }
 
-/// Bytes that don't stand for themselves.
+/// Table of bytes that need an escape.
 const ESCAPED: [bool; 256] = {
     let mut escaped = [false; 256];
     let mut byte = 0;
@@ -286,10 +287,10 @@ fn escape(byte: u8, line: &mut Vec<u8>) {
     line.extend_from_slice(&[b'\\', letter]);
 }
 
-/// Digits that a float is shown with, as C's `%g` does.
+/// Number of significant digits of a float, as in C's `%g`.
 const DIGITS: i32 = 6;
 
-/// `%g`
+/// Writes a float as `%g`.
 fn float(value: f64, line: &mut Vec<u8>) {
     if !value.is_finite() {
         let sign: &[u8] = if value.is_sign_negative() { b"-" } else { b"" };
@@ -324,7 +325,7 @@ fn formatted<'b>(buffer: &'b mut [u8; 32], arguments: std::fmt::Arguments<'_>) -
     std::str::from_utf8(written).unwrap_or_default()
 }
 
-/// Without zeros behind the last digit that counts.
+/// Removes trailing zeros of a fraction.
 fn without_zeros(number: &str) -> &[u8] {
     match number.contains('.') {
         true => number.trim_end_matches('0').trim_end_matches('.').as_bytes(),

@@ -1,4 +1,4 @@
-//! Traces with one field each: what it decodes to, or that it cannot be decoded.
+//! Traces with a single field: the decoded value, or that it cannot be decoded.
 
 use std::fs;
 
@@ -8,10 +8,10 @@ use tompion_reader::open;
 
 use super::corpus;
 
-/// A case whose expectation indents lists otherwise than those of all others.
+/// Case whose expectation indents lists differently from all others.
 const INDENTED: &str = "ctf-2-pass-static-len-array-of-struct";
 
-/// A value as the cases' expectations show it.
+/// Formats a value as in the cases' expectations.
 enum Shown {
     Scalar(String),
     Map(Vec<String>),
@@ -75,7 +75,7 @@ fn map(fields: Fields<'_>) -> Shown {
     Shown::Map(lines)
 }
 
-/// Lines behind a prefix on the first and spaces on the others.
+/// Prefixes the first line, and indents the others with spaces.
 fn indented(prefix: &str, lines: Vec<String>) -> Vec<String> {
     let others = " ".repeat(prefix.len());
     lines
@@ -98,7 +98,7 @@ fn integer(value: u64, ty: &Integer) -> String {
 }
 
 #[test]
-fn fields_decode_as_their_cases_say() {
+fn fields_decode_as_expected() {
     let Some(folder) = corpus().map(|folder| folder.join("field-cases")) else { return };
     let index = fs::read_to_string(folder.join("INDEX.tsv")).unwrap();
     let (mut passed, mut refused) = (0, 0);
@@ -108,11 +108,11 @@ fn fields_decode_as_their_cases_say() {
         let mut traces = open(&[folder.join(name)]).unwrap_or_else(|error| panic!("{name}: {error}"));
         if expected == "error" {
             assert!(traces.next_event().is_none(), "{name}");
-            assert_eq!(traces.damages().len(), 1, "{name}");
+            assert_eq!(traces.corruptions().len(), 1, "{name}");
             refused += 1;
             continue;
         }
-        let Some(event) = traces.next_event() else { panic!("{name}: {:?}", traces.damages()) };
+        let Some(event) = traces.next_event() else { panic!("{name}: {:?}", traces.corruptions()) };
         let lines = match shown(event.payload().get("root").unwrap()) {
             Shown::Scalar(text) => vec![text],
             Shown::Map(lines) | Shown::List(lines) => lines,

@@ -1,5 +1,5 @@
-//! Filters over other tracers' traces: as many events pass as lines say so, of the text that is checked against
-//! babeltrace2's.
+//! Filters on traces of other tracers. The number of passing events must equal the number of
+//! matching lines in the text that is compared with babeltrace2's.
 
 use tompion_filter::parse;
 use tompion_reader::filter::{Filter, check, missing};
@@ -9,7 +9,7 @@ use crate::{opened, printed};
 
 type Says = fn(&str) -> bool;
 
-/// Trace, filter, and what the line of an event that passes says.
+/// Trace, filter, and predicate on the line of an event that passes.
 const CASES: &[(&str, &str, Says)] = &[
     ("many-threads", "ret < 0", |line| line.contains(" ret = -")),
     ("many-threads", "filename == \"/etc/*\"", |line| line.contains(" filename = \"/etc/")),
@@ -74,7 +74,7 @@ const CASES: &[(&str, &str, Says)] = &[
 ];
 
 #[test]
-fn as_many_events_pass_as_lines_say_so() {
+fn filters_agree_with_the_printed_lines() {
     for (name, filter, says) in CASES {
         let Some(mut traces) = opened(name) else { return };
         let expression = parse(filter).unwrap();
@@ -87,8 +87,8 @@ fn as_many_events_pass_as_lines_say_so() {
             printed(opened(name).unwrap()).0.lines().filter(|line| says(line)).map(str::to_owned).collect();
         let select = || Selection { filter: Some(Filter::new(&expression).unwrap()), ..Selection::default() };
         traces.select(select());
-        let (text, damages) = printed(traces);
-        assert_eq!(damages, []);
+        let (text, corruptions) = printed(traces);
+        assert_eq!(corruptions, []);
         for (found, expected) in text.lines().zip(&expected) {
             assert_eq!(found, expected, "{name}: {filter}");
         }
@@ -101,7 +101,7 @@ fn as_many_events_pass_as_lines_say_so() {
 }
 
 #[test]
-fn what_does_not_fit_is_told() {
+fn mismatched_operators_are_reported() {
     let Some(traces) = opened("multi-domains") else { return };
     let error = |text: &str| check(&parse(text).unwrap(), &traces).unwrap_err().to_string();
     assert_eq!(error("intfield == \"1\""), "expected a number to compare with `intfield`, found `\"1\"`");

@@ -1,7 +1,7 @@
 //! Traces of other tracers, with the outcomes that babeltrace2 2.0.4 and their authors state.
 //!
-//! The traces stand outside the repository, in `../shared/ctf-corpus`; without them these tests pass and
-//! say that they did nothing.
+//! The traces are outside the repository, in `../shared/ctf-corpus`; without them these tests are
+//! skipped and say so.
 
 mod field_cases;
 mod filters;
@@ -11,10 +11,10 @@ use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 use tompion_reader::text::{ClockFormat, PrintOptions, TimeFormat};
-use tompion_reader::{Damage, LossKind, Selection, TraceSet, open, stat, text};
+use tompion_reader::{Corruption, LossKind, Selection, TraceSet, open, stat, text};
 
-/// Lines that babeltrace2 2.0.4 prints wrongly: for an empty string it repeats the last string of that
-/// field. Ours, and theirs.
+/// Lines that babeltrace2 2.0.4 prints wrongly: for an empty string it repeats the last string of
+/// that field. Our output, and theirs.
 const KNOWN_DEFECTS: [(&str, &str, &str); 4] = [
     (
         "many-threads",
@@ -38,7 +38,7 @@ const KNOWN_DEFECTS: [(&str, &str, &str); 4] = [
     ),
 ];
 
-/// The folder of the traces, if it is there.
+/// Returns the folder of the traces, if it exists.
 pub fn corpus() -> Option<PathBuf> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/ctf-corpus"));
     if folder.is_dir() {
@@ -52,13 +52,13 @@ fn opened(name: &str) -> Option<TraceSet> {
     Some(open(&[corpus()?.join(name)]).unwrap_or_else(|error| panic!("{name}: {error}")))
 }
 
-/// The whole text with times in seconds and without deltas, and the damages.
-fn printed(mut traces: TraceSet) -> (String, Vec<Damage>) {
+/// Returns the whole text with times in seconds and without deltas, and the corruptions.
+fn printed(mut traces: TraceSet) -> (String, Vec<Corruption>) {
     let time = TimeFormat { clock: ClockFormat::Seconds, utc: true, ..TimeFormat::default() };
     let mut output = Vec::new();
     text::print(&mut traces, &PrintOptions { time, no_delta: true, ..PrintOptions::default() }, &mut output)
         .unwrap();
-    (String::from_utf8(output).unwrap(), traces.damages().to_vec())
+    (String::from_utf8(output).unwrap(), traces.corruptions().to_vec())
 }
 
 fn time_of(line: Option<&str>) -> &str {
@@ -71,7 +71,7 @@ fn lost(traces: &TraceSet, kind: LossKind) -> u64 {
 }
 
 #[test]
-fn traces_read_as_their_index_says() {
+fn traces_are_read_as_their_index_states() {
     let Some(folder) = corpus() else { return };
     let index = fs::read_to_string(folder.join("INDEX.tsv")).unwrap();
     let mut checked = 0;
@@ -81,7 +81,7 @@ fn traces_read_as_their_index_says() {
             panic!("a row of {} columns: {row}", columns.len());
         };
         checked += 1;
-        // Of CTF 2, which babeltrace2 2.0.4 doesn't read, the index tells what other readers do.
+        // babeltrace2 2.0.4 doesn't read CTF 2; there the index has the outcomes of other readers.
         match exit {
             _ if name == "philo.ctf2" => {}
             "1 (CTF 2)" => check_sound(name, "4000", (first, last), ("0 ev, 0 pkt", sha)),
@@ -101,8 +101,8 @@ fn check_sound(name: &str, events: &str, (first, last): (&str, &str), (expected_
     assert_eq!(found, expected_lost, "{name}");
     assert_eq!(format!("{} ev, {} pkt", summary.lost.total, summary.lost_packets), expected_lost, "{name}");
 
-    let (mut text, damages) = printed(opened(name).unwrap());
-    assert_eq!(damages, [], "{name}");
+    let (mut text, corruptions) = printed(opened(name).unwrap());
+    assert_eq!(corruptions, [], "{name}");
     assert_eq!(text.lines().count().to_string(), events, "{name}");
     assert_eq!((time_of(text.lines().next()), time_of(text.lines().last())), (first, last), "{name}");
     for (_, ours, theirs) in KNOWN_DEFECTS.iter().filter(|(trace, ..)| *trace == name) {
@@ -114,14 +114,14 @@ fn check_sound(name: &str, events: &str, (first, last): (&str, &str), (expected_
     assert_eq!(digest, sha, "the text of {name}");
 }
 
-/// What is before the damage is read, and the damage is named.
+/// Events before the corruption are read, and the corruption is reported.
 fn check_damaged(name: &str, events: usize) {
     let folder = corpus().unwrap().join(name);
     match open(&[folder]) {
         Ok(traces) => {
-            let (text, damages) = printed(traces);
+            let (text, corruptions) = printed(traces);
             assert_eq!(text.lines().count(), events, "{name}");
-            assert_eq!(damages.len(), 1, "{name}");
+            assert_eq!(corruptions.len(), 1, "{name}");
         }
         Err(error) => {
             assert_eq!(events, 0, "{name}: {error}");
@@ -132,7 +132,7 @@ fn check_damaged(name: &str, events: usize) {
 }
 
 #[test]
-fn a_trace_without_an_origin_of_its_clock_reads_as_another_reader_says() {
+fn a_trace_without_clock_origin_is_read_as_by_another_reader() {
     let Some(folder) = corpus().map(|folder| folder.join("philo.ctf2")) else { return };
     let expected = fs::read_to_string(folder.join("refs/out.ref")).unwrap();
     let mut traces = open(&[folder]).unwrap();
@@ -158,17 +158,17 @@ fn a_trace_without_an_origin_of_its_clock_reads_as_another_reader_says() {
         assert_eq!(found, expected);
         lines += 1;
     }
-    assert_eq!((lines, text.lines().count(), traces.damages().len()), (141, 141, 0));
+    assert_eq!((lines, text.lines().count(), traces.corruptions().len()), (141, 141, 0));
 }
 
 #[test]
-fn an_event_without_a_class_is_damage_behind_what_was_read() {
+fn an_event_without_a_class_is_corruption_after_intact_events() {
     let Some(traces) = opened("valid-events-then-invalid-events") else { return };
-    let (text, damages) = printed(traces);
+    let (text, corruptions) = printed(traces);
     assert_eq!(text.lines().count(), 2);
-    let [damage] = &damages[..] else { panic!("{damages:?}") };
-    assert_eq!(damage.offset, Some(2));
-    assert_eq!(damage.message, "expected the number of an event class, found 255");
+    let [corruption] = &corruptions[..] else { panic!("{corruptions:?}") };
+    assert_eq!(corruption.offset, Some(2));
+    assert_eq!(corruption.message, "expected the number of an event class, found 255");
 }
 
 #[test]
@@ -183,13 +183,13 @@ fn time_ranges_include_their_bounds() {
     ] {
         let Some(mut traces) = opened("wk-heartbeat-u") else { return };
         traces.select(Selection { from, to, ..Selection::default() });
-        let (text, damages) = printed(traces);
-        assert_eq!((text.lines().count(), damages.len()), (expected, 0), "{from:?} {to:?}");
+        let (text, corruptions) = printed(traces);
+        assert_eq!((text.lines().count(), corruptions.len()), (expected, 0), "{from:?} {to:?}");
     }
 }
 
 #[test]
-fn globs_choose_events_by_name() {
+fn globs_select_events_by_name() {
     let Some(mut traces) = opened("many-threads") else { return };
     traces.select(Selection { events: vec!["sched_sw*".into()], ..Selection::default() });
     let summary = stat::summarize(&mut traces);

@@ -1,5 +1,5 @@
-//! A filter says of a record in a ring what it says of the event in the trace that became of it: for each
-//! value of random events, the filter that asks for it, and the one that asks for another.
+//! A filter has the same verdict on a record in a ring and on its event in the trace. For each
+//! value of random events, this is checked with a filter that matches it and one that doesn't.
 
 use std::slice;
 
@@ -11,19 +11,19 @@ use tompion_schema::Event;
 
 use crate::{Recording, is_full, random};
 
-/// A name in the trace, and what a filter must compare it with.
+/// Name in the trace, and the value that a filter must compare it with.
 type Asked = (String, String);
 
-/// What there is to ask of a value, by the names that lead to it.
+/// Lists the comparisons for a value, by the names that refer to it.
 fn ask(path: String, value: Value<'_>, asked: &mut Vec<Asked>) {
     match value {
-        // Texts of several bytes that are no character must come through as well.
+        // Multi-byte text that is not a valid character must match as well.
         Value::Text(text) => {
             let escaped: String = text.iter().map(|byte| format!("\\x{byte:02x}")).collect();
             asked.push((path, format!("\"{escaped}\"")));
         }
         Value::Float(number) if number.is_finite() => asked.push((path, format!("{number:?}"))),
-        // No literal is a NaN, and it isn't equal to itself either.
+        // No literal is a NaN, and a NaN isn't equal to itself either.
         Value::Float(_) => {}
         Value::Enum(_, ty) => {
             let number = value.as_integer().unwrap();
@@ -47,13 +47,14 @@ fn ask(path: String, value: Value<'_>, asked: &mut Vec<Asked>) {
 }
 
 fn ask_fields(prefix: &str, fields: Fields<'_>, asked: &mut Vec<Asked>) {
-    // Names with a line are those that a trace has to change, and the lengths that it adds.
+    // Names with underscores are those that a trace has to change, and the lengths that it adds.
     for (name, value) in fields.filter(|(name, _)| !name.contains('_')) {
         ask(format!("{prefix}{name}"), value, asked);
     }
 }
 
-/// Whether a class has the name in both its context and its fields: then the trace has them in another order.
+/// Whether a class has the name in both its context and its fields: the trace has them in another
+/// order.
 fn is_ambiguous(event: &Event, asked: &str) -> bool {
     let head = asked.split(['.', '[']).next().unwrap_or_default();
     event.fields.iter().filter(|field| field.name.trim_matches('_') == head).count() > 1
@@ -67,7 +68,7 @@ fn verdict_on_record(text: &str, event: &Event, payload: &[u8]) -> Verdict {
 }
 
 #[test]
-fn a_filter_says_the_same_of_a_record_and_of_its_trace() {
+fn a_filter_has_the_same_verdict_on_record_and_trace() {
     let (mut held, mut enumerations, mut texts, mut nested) = (0, 0, 0, 0);
     for seed in 1..=if is_full() { 200 } else { 6 } {
         let (events, records) = random::recording(seed);

@@ -1,7 +1,7 @@
-//! From a program's description and its record in a ring to the printed line: events of every kind, read by
-//! us and by babeltrace2.
+//! From a program's event description and its record in a ring to the printed line: events of every
+//! kind, read by Tompion and by babeltrace2.
 //!
-//! Where babeltrace2 is not installed, only our own text is looked at.
+//! Where babeltrace2 is not installed, only Tompion's own text is checked.
 
 mod filters;
 mod random;
@@ -19,7 +19,7 @@ use tompion_reader::text::{PrintOptions, TimeFormat};
 use tompion_reader::{json, open, text};
 use tompion_schema::{Enumeration, Event, Field, Integer, Kind, Label, Level, Type};
 
-/// A recording in a folder that is removed with it.
+/// Recording in a folder that is removed on drop.
 struct Recording(PathBuf);
 
 impl Drop for Recording {
@@ -29,7 +29,7 @@ impl Drop for Recording {
 }
 
 impl Recording {
-    /// Writes events of these classes: the class's number and the payload.
+    /// Writes events: class number and payload each.
     fn new(name: &str, events: &[Event], records: &[(u32, Vec<u8>)]) -> Self {
         let folder = std::env::temp_dir().join(format!("tompion-described-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -43,7 +43,7 @@ impl Recording {
             tid: true,
             context: Vec::new(),
         };
-        // As a session does it: what a program says goes through bytes.
+        // As in a session, descriptions are serialized and parsed.
         let events: Vec<Event> = events
             .iter()
             .map(|event| tompion_schema::decode(&tompion_schema::encode(event)).unwrap())
@@ -75,7 +75,7 @@ impl Recording {
             &mut output,
         )
         .unwrap();
-        assert_eq!(traces.damages(), []);
+        assert_eq!(traces.corruptions(), []);
         output
     }
 
@@ -134,7 +134,7 @@ fn enumeration(integer: Integer, labels: Vec<Label>) -> Type {
     Type::Enum(integer, Enumeration { name: "e".into(), labels })
 }
 
-/// The line of a class's only event, without time and what all lines have.
+/// Returns the line of a class's only event, without time and common parts.
 fn line(name: &str, class: Event, parts: &[Part]) -> String {
     let recording = Recording::new(name, std::slice::from_ref(&class), &[(0, payload(parts))]);
     recording.assert_as_babeltrace2_prints_it();
@@ -144,7 +144,7 @@ fn line(name: &str, class: Event, parts: &[Part]) -> String {
 }
 
 #[test]
-fn numbers_in_network_order_are_numbers() {
+fn numbers_in_network_order_are_converted() {
     use Part::{Array, Fixed, Sequence};
     let fields = vec![
         Field::new("port", Type::Integer(Integer::unsigned(16).network())),
@@ -170,7 +170,7 @@ fn numbers_in_network_order_are_numbers() {
 }
 
 #[test]
-fn bytes_of_text_are_text() {
+fn byte_arrays_of_text_are_text() {
     use Part::{Array, Sequence};
     let fields = vec![
         Field::new("name", Type::TextArray(8)),
@@ -192,7 +192,7 @@ fn bytes_of_text_are_text() {
 }
 
 #[test]
-fn enumerations_have_any_integer() {
+fn enumerations_can_have_any_integer() {
     use Part::Fixed;
     let small =
         || vec![label(-3, -1, "neg"), label(0, 5, "few"), label(4, 9, "some"), label(200, 900, "many")];
@@ -222,7 +222,7 @@ fn enumerations_have_any_integer() {
 }
 
 #[test]
-fn structures_stand_in_each_other() {
+fn structures_can_be_nested() {
     use Part::{Array, Fixed, Sequence};
     let inner = vec![
         Field::new("a", Type::Integer(Integer::unsigned(16).network())),
@@ -257,7 +257,7 @@ fn structures_stand_in_each_other() {
 }
 
 #[test]
-fn context_stands_before_the_fields_wherever_the_record_has_it() {
+fn context_precedes_the_fields_wherever_the_record_has_it() {
     use Part::{Fixed, Sequence};
     let user = vec![Field::new("id", Type::Integer(Integer::unsigned(16))), Field::new("name", Type::String)];
     let fields = vec![
@@ -277,7 +277,7 @@ fn context_stands_before_the_fields_wherever_the_record_has_it() {
         Sequence(1, vec![9]),
         Fixed(vec![1]),
     ];
-    // babeltrace2 bears no sequence in a context.
+    // babeltrace2 doesn't support sequences in a context.
     assert_eq!(
         line("context", event("e", Kind::Instant, fields), &parts),
         "{ user = { id = 1, name = \"ann\" }, tag = \"x\" }, \
@@ -291,7 +291,7 @@ fn context_stands_before_the_fields_wherever_the_record_has_it() {
 }
 
 #[test]
-fn names_that_babeltrace2_would_take_for_one_get_a_line_behind_them() {
+fn names_that_babeltrace2_would_confuse_get_an_underscore() {
     use Part::{Fixed, Sequence};
     let byte = |name| Field::new(name, Type::Integer(Integer::unsigned(8)));
     let bytes = |name| Field::new(name, Type::Sequence(Integer::unsigned(8)));
@@ -352,14 +352,14 @@ fn kinds() -> (Vec<Event>, Vec<(u32, Vec<u8>)>) {
 }
 
 #[test]
-fn kinds_names_and_formats_come_back() {
+fn kinds_names_and_formats_are_preserved() {
     let (events, records) = kinds();
     let recording = Recording::new("kinds", &events, &records);
     recording.assert_as_babeltrace2_prints_it();
     let mut traces = open(std::slice::from_ref(&recording.0)).unwrap();
     let mut found = Vec::new();
     while let Some(event) = traces.next_event() {
-        let (meaning, names) = (event.class().meaning(), event.class().names());
+        let (meaning, names) = (event.class().kind_info(), event.class().names());
         found.push((meaning.kind, names.base().to_owned(), meaning.init, meaning.format));
     }
     let expected = events
@@ -387,7 +387,7 @@ fn a_mark_is_printed_with_its_names_and_in_json_with_its_message() {
 }
 
 #[test]
-fn a_conversion_by_babeltrace2_keeps_what_events_are() {
+fn a_conversion_by_babeltrace2_preserves_event_kinds() {
     let (events, records) = kinds();
     let recording = Recording::new("converted", &events, &records);
     let output = recording.0.with_extension("out");
@@ -402,15 +402,15 @@ fn a_conversion_by_babeltrace2_keeps_what_events_are() {
     let mut traces = open(std::slice::from_ref(&output)).unwrap();
     let mut kinds = Vec::new();
     while let Some(event) = traces.next_event() {
-        kinds.push(event.class().meaning());
+        kinds.push(event.class().kind_info());
     }
     fs::remove_dir_all(output).unwrap();
-    let expected = events.iter().map(tompion_ctf::meaning::Meaning::of);
+    let expected = events.iter().map(tompion_ctf::event_kind::EventKindInfo::of);
     assert_eq!(kinds, expected.collect::<Vec<_>>());
 }
 
 #[test]
-fn damaged_recordings_are_printed_without_panic() {
+fn corrupt_recordings_are_printed_without_panic() {
     let (events, records) = kinds();
     let recording = Recording::new("damaged", &events, &records);
     let files = ["metadata", "stream"].map(|name| recording.0.join(name));

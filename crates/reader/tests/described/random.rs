@@ -4,7 +4,7 @@ use tompion_schema::{Enumeration, Event, Field, Integer, Kind, Label, Level, Typ
 
 use crate::ring::{Part, payload};
 
-/// xorshift64
+/// Xorshift64 generator.
 pub struct Random(pub u64);
 
 impl Random {
@@ -29,7 +29,8 @@ impl Random {
             .collect()
     }
 
-    /// A text, not empty: babeltrace2 2.0.4 shows one of an event before it instead.
+    /// Returns a text that is not empty: babeltrace2 2.0.4 prints the preceding text for an empty
+    /// one.
     fn text(&mut self, count: usize) -> Vec<u8> {
         let mut text = self.bytes(count);
         if let Some(first) = text.first_mut() {
@@ -104,7 +105,7 @@ impl Random {
     }
 }
 
-/// Classes, and some events of each.
+/// Creates event classes, and some events of each.
 pub fn recording(seed: u64) -> (Vec<Event>, Vec<(u32, Vec<u8>)>) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let events: Vec<Event> = (0..60)

@@ -1,17 +1,17 @@
-//! Payloads as rings have them.
+//! Payloads as in rings.
 
-/// What a field puts into a record.
+/// Contribution of a field to a record.
 #[derive(Clone, Debug)]
 pub enum Part {
     /// Bytes in the fixed part.
     Fixed(Vec<u8>),
-    /// A number of elements in the fixed part, and their bytes in the tails.
+    /// Number of elements in the fixed part, and their bytes in the tails.
     Sequence(u32, Vec<u8>),
     /// Bytes in the tails.
     Array(Vec<u8>),
 }
 
-/// The fixed part and the tails of a record, padded as records are.
+/// Encodes the fixed part and the tails of a record, padded like a record.
 pub fn payload(parts: &[Part]) -> Vec<u8> {
     let (mut fixed, mut tails) = (Vec::<u8>::new(), Vec::<u8>::new());
     for part in parts {

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tompion_analysis::state::Says;
-use tompion_reader::{Event, Only};
+use tompion_reader::{Event, EventPredicate};
 
 use super::{Question, Wrong};
 use crate::index::{Index, LaneKind, TrackKind};
@@ -137,8 +137,8 @@ impl Belonging {
     }
 
     /// As readers ask it.
-    pub fn only(self: Arc<Self>) -> Only {
-        Only::new(move |event| self.takes(event))
+    pub fn only(self: Arc<Self>) -> EventPredicate {
+        EventPredicate::new(move |event| self.takes(event))
     }
 
     /// Whether an event belongs to one of the tracks.

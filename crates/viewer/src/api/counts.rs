@@ -43,7 +43,7 @@ pub fn counts(question: &Question<'_>) -> Answer {
     while counted.next <= last && !(has_read && began.elapsed() >= patience) {
         has_read = true;
         let selection =
-            Selection { from: Some(from), to: Some(to), only: only.clone(), ..Selection::default() };
+            Selection { from: Some(from), to: Some(to), predicate: only.clone(), ..Selection::default() };
         if let Some(mut traces) = reading.read(counted.next, selection) {
             while let Some(event) = traces.next_event() {
                 match counted.counts.get_mut(event.name()) {

@@ -381,7 +381,7 @@ impl Wanted {
     fn is(&self, event: &Event<'_>, is_end: bool) -> bool {
         let name = event.name();
         let plain = name.split_once(':').map_or(name, |(_, name)| name);
-        let kind = event.class().meaning().kind;
+        let kind = event.class().kind_info().kind;
         let is_syscall = |prefixes: &[&str]| {
             let plain = plain.strip_prefix("compat_").unwrap_or(plain);
             prefixes.iter().any(|prefix| plain.strip_prefix(prefix) == Some(self.label.as_str()))

@@ -114,7 +114,7 @@ pub fn selection(question: &Question<'_>) -> Result<Selection, Wrong> {
     };
     let events = question.query.all("e").filter(|glob| !glob.is_empty()).map(str::to_owned).collect();
     let only = Belonging::new(question)?.map(Belonging::only);
-    Ok(Selection { events, filter, only, ..Selection::default() })
+    Ok(Selection { events, filter, predicate: only, ..Selection::default() })
 }
 
 /// Rows of the table.

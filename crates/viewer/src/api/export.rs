@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 use tompion_export::Plan;
-use tompion_reader::{Only, TraceSet};
+use tompion_reader::{EventPredicate, TraceSet};
 
 use super::belonging::Belonging;
 use super::reading::Reading;
@@ -69,7 +69,7 @@ pub fn export(question: &Question<'_>) -> Result<Response, Wrong> {
     let mut selection = events::selection(question)?;
     let reading = Reading::new(question)?;
     let progress = question.opened.index().progress;
-    if selection.only.is_some() && progress < 1.0 {
+    if selection.predicate.is_some() && progress < 1.0 {
         let share = (progress * 100.0).floor();
         let line = format!(
             "which events belong to tracks is known when all of the trace is read; {share} % are, so try it again later"
@@ -80,7 +80,7 @@ pub fn export(question: &Question<'_>) -> Result<Response, Wrong> {
     let rows = |time: i64| reading.rows_before(time.saturating_add(base));
     let of = rows(to.saturating_add(1)).saturating_sub(rows(from));
     let export = question.view.exports().begin(question.query.text("id").unwrap_or_default(), of);
-    selection.only = Some(counting(question, export.clone())?);
+    selection.predicate = Some(counting(question, export.clone())?);
     let read = |error: tompion_reader::Error| Wrong::gone(error.to_string());
     let opened = tompion_reader::open(question.view.paths()).map_err(read)?;
     let mut traces = reading.whole().map_err(read)?.unwrap_or(opened);
@@ -98,9 +98,9 @@ pub fn export(question: &Question<'_>) -> Result<Response, Wrong> {
 }
 
 /// Counts the events that it is asked of; takes those of the tracks that are asked for.
-fn counting(question: &Question<'_>, export: Arc<Export>) -> Result<Only, Wrong> {
+fn counting(question: &Question<'_>, export: Arc<Export>) -> Result<EventPredicate, Wrong> {
     let belonging = Belonging::new(question)?;
-    Ok(Only::new(move |event| {
+    Ok(EventPredicate::new(move |event| {
         export.looked_at.fetch_add(1, Ordering::Relaxed);
         belonging.as_ref().is_none_or(|belonging| belonging.takes(event))
     }))

@@ -294,8 +294,8 @@ impl Builder {
     /// What is wrong with the traces, was overwritten, and was lost.
     fn tell_damages(&self, index: &mut Index) {
         let told = &self.told;
-        index.damages = self.traces.damages().iter().map(ToString::to_string).collect();
-        index.disorders = self.traces.disorders().map(ToString::to_string).collect();
+        index.damages = self.traces.corruptions().iter().map(ToString::to_string).collect();
+        index.disorders = self.traces.timestamp_regressions().map(ToString::to_string).collect();
         index.damages.extend(told.damages.iter().cloned());
         for (path, count) in &told.overwritten {
             let channel = self.outline.channels.iter().position(|channel| {

@@ -24,7 +24,6 @@ pub const PENDING: &[&str] = &[
     "crates/machine/",
     "crates/os/",
     "crates/protocol/",
-    "crates/reader/",
     "crates/ring/",
     "crates/rttest/",
     "crates/schema/",

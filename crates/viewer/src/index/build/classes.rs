@@ -161,7 +161,7 @@ fn of_kernel(name: &str) -> Show {
 }
 
 fn of_program(class: &metadata::Event) -> Show {
-    match class.meaning().kind {
+    match class.kind_info().kind {
         Kind::Begin | Kind::End => Show::Nothing,
         Kind::Counter => Show::Counter,
         Kind::Flow => Show::Flow,

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tompion_analysis::state::{self, Engine, Happening, Interval, State, Visitor};
-use tompion_reader::{Event, Gather, Loss, Parts, Selection};
+use tompion_reader::{Event, EventCollector, Loss, Parts, Selection};
 
 use super::seen::{Finder, Step};
 use super::teller::Teller;

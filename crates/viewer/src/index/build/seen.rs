@@ -7,7 +7,7 @@ use tompion_analysis::quick::QuickSet;
 use tompion_analysis::state::{Fact, Facts, Says};
 use tompion_ctf::decode::Value;
 use tompion_ctf::metadata::EnvironmentValue;
-use tompion_reader::{AddressNames, Event, Gather, Loss};
+use tompion_reader::{AddressNames, Event, EventCollector, Loss};
 
 use super::classes::{Class, Classes, Show};
 use crate::way::Way;
@@ -197,8 +197,8 @@ impl Finder {
     }
 }
 
-impl Gather for Finder {
-    type Found = Found;
+impl EventCollector for Finder {
+    type Output = Found;
 
     fn loss(&mut self, loss: &Loss) {
         // It is of the event that comes next.

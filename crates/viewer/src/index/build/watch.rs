@@ -114,7 +114,7 @@ impl<'t> Watch<'t> {
         let (says, classes) = (engine.says().clone(), self.teller.classes.clone());
         let way = self.way.clone();
         let new = || Finder::new(says.clone(), classes.clone(), names.clone()).giving(way.clone());
-        traces.gather(&new, &mut |found| {
+        traces.collect(&new, &mut |found| {
             self.way.give();
             self.found(found, &mut engine);
             !self.batch.is_over && !stop.load(Ordering::Relaxed)

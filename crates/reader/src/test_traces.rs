@@ -1,11 +1,11 @@
-//! Made-up traces for tests: sound streams and odd ones.
+//! Synthetic traces for tests: intact streams and streams with anomalies.
 
 use std::fs;
 use std::path::PathBuf;
 
 use crate::{Selection, TraceSet, open};
 
-/// A stream class with short times, and one without sizes or times of packets.
+/// Stream class with short times, and one without sizes or times of packets.
 const METADATA: &str = r#"/* CTF 1.8 */
 typealias integer { size = 64; map = clock.c.value; } := time_t;
 trace { major = 1; minor = 8; byte_order = le; uuid = "01010101-0101-0101-0101-010101010101";
@@ -22,7 +22,7 @@ event { id = 8; stream_id = 0; name = "b:eight"; fields := struct { integer { si
 event { id = 9; stream_id = 1; name = "b:nine"; fields := struct { integer { size = 16; } n; }; };
 "#;
 
-/// xorshift64
+/// Xorshift64 generator.
 struct Random(u64);
 
 impl Random {
@@ -34,21 +34,21 @@ impl Random {
     }
 }
 
-/// What is odd in a stream.
+/// Anomaly of a stream.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Odd {
+pub(crate) enum Anomaly {
     Nothing,
-    /// Now and then an event has an impossible number.
-    Damage,
-    /// Every packet is damaged.
-    AllDamaged,
-    /// Now and then a packet begins before the one before it.
+    /// Occasionally an event has an impossible class number.
+    Corruption,
+    /// Every packet is corrupt.
+    AllCorrupt,
+    /// Occasionally a packet begins before its predecessor.
     Back,
-    /// Packets never end.
+    /// Packets have no end time.
     NoEnd,
-    /// Packets claim to have ended before their last events.
+    /// The end time of packets is before their last events.
     EarlyEnd,
-    /// Every packet begins and ends in the same moment, as do its events.
+    /// Every packet begins and ends at the same time as all of its events.
     Still,
 }
 
@@ -64,19 +64,19 @@ fn header(class: u64, instance: u64) -> Vec<u8> {
     bytes
 }
 
-/// A stream of so many packets of different sizes.
-pub(crate) fn stream(instance: u64, packets: u64, odd: Odd) -> Vec<u8> {
+/// Creates a stream of packets of different sizes.
+pub(crate) fn stream(instance: u64, packets: u64, anomaly: Anomaly) -> Vec<u8> {
     let mut random = Random(instance * 77 + 5);
     let (mut bytes, mut time, mut lost) = (Vec::new(), random.below(90_000), 0);
     for packet in 0..packets {
-        if odd == Odd::Back && packet % 11 == 5 {
+        if anomaly == Anomaly::Back && packet % 11 == 5 {
             time -= random.below(time.min(60_000));
         }
         let (begin, mut events) = (time, Vec::new());
         for number in 0..1 + random.below(250) {
-            time += if odd == Odd::Still { 0 } else { random.below(900) };
-            let is_bad =
-                odd == Odd::AllDamaged && number == 3 || odd == Odd::Damage && random.below(900) == 0;
+            time += if anomaly == Anomaly::Still { 0 } else { random.below(900) };
+            let is_bad = anomaly == Anomaly::AllCorrupt && number == 3
+                || anomaly == Anomaly::Corruption && random.below(900) == 0;
             let class = if is_bad { 99 } else { 7 + random.below(2) };
             put(class, 1, &mut events);
             put(time, 2, &mut events);
@@ -88,9 +88,9 @@ pub(crate) fn stream(instance: u64, packets: u64, odd: Odd) -> Vec<u8> {
             });
         }
         lost += u64::from(random.below(9) == 0) * random.below(50);
-        let end = match odd {
-            Odd::NoEnd => 0,
-            Odd::EarlyEnd => time - (time - begin) / 3,
+        let end = match anomaly {
+            Anomaly::NoEnd => 0,
+            Anomaly::EarlyEnd => time - (time - begin) / 3,
             _ => time,
         };
         bytes.extend(header(0, instance));
@@ -106,7 +106,7 @@ pub(crate) fn stream(instance: u64, packets: u64, odd: Odd) -> Vec<u8> {
     bytes
 }
 
-/// A stream of one packet that says nothing of itself.
+/// Creates a stream of one packet without a packet context.
 pub(crate) fn plain(instance: u64, events: u64) -> Vec<u8> {
     let mut bytes = header(1, instance);
     for number in 0..events {
@@ -117,12 +117,12 @@ pub(crate) fn plain(instance: u64, events: u64) -> Vec<u8> {
     bytes
 }
 
-/// A folder with these streams, removed with its owner.
+/// Folder with these streams, removed on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     pub(crate) fn new(name: &str, streams: &[Vec<u8>]) -> Self {
-        let path = std::env::temp_dir().join(format!("tompion-odd-{name}-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("tompion-anomaly-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         fs::write(path.join("metadata"), METADATA).unwrap();
@@ -132,7 +132,7 @@ impl Folder {
         Self(path)
     }
 
-    /// The trace, of which this is to be read.
+    /// Opens the trace with a selection.
     pub(crate) fn opened(&self, selection: &Selection) -> TraceSet {
         let mut traces = open(std::slice::from_ref(&self.0)).unwrap();
         traces.select(selection.clone());

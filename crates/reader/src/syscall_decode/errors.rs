@@ -1,9 +1,10 @@
-//! What the kernel's errors are called.
+//! Names of the kernel's error numbers.
 //!
-//! Source: `include/uapi/asm-generic/errno-base.h` and `errno.h`, the same on x86-64 and aarch64; those of 512 and above are
-//! the kernel's own (`include/linux/errno.h`), which tracers see before a call is begun again.
+//! Source: `include/uapi/asm-generic/errno-base.h` and `errno.h`, the same on x86-64 and aarch64.
+//! Errors of 512 and above are internal to the kernel (`include/linux/errno.h`); tracers see them
+//! before a call is restarted.
 
-/// The name of an error by its number.
+/// Returns the name of an error number.
 pub fn name(number: u32) -> Option<&'static str> {
     ERRORS.binary_search_by_key(&number, |(number, _)| *number).ok().map(|found| ERRORS[found].1)
 }

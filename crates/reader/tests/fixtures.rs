@@ -1,4 +1,4 @@
-//! Traces made for the purpose: odd times, byte orders, descriptions in packets, cut and empty files.
+//! Synthetic traces: unusual times, byte orders, packetized descriptions, cut and empty files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use tompion_reader::text::{self, ClockFormat, PrintOptions, TimeFormat};
 use tompion_reader::{Selection, TraceSet, follow, open};
 
-/// A folder that is removed with its owner.
+/// Folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
-    /// A trace with one file.
+    /// Creates a trace with one file.
     fn new(name: &str, metadata: &[u8], stream: &[u8]) -> Self {
         let path = std::env::temp_dir().join(format!("tompion-made-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
@@ -27,7 +27,7 @@ impl Drop for Folder {
     }
 }
 
-/// A description: byte order, what the clock says of itself, bits of events' timestamps.
+/// Creates a description: byte order, properties of the clock, bits of timestamps.
 fn description(order: &str, clock: &str, bits: u32) -> String {
     format!(
         "/* CTF 1.8 */
@@ -49,7 +49,7 @@ fn description(order: &str, clock: &str, bits: u32) -> String {
 
 const CLOCK: &str = "freq = 1000000000; offset_s = 1000;";
 
-/// How integers are laid out.
+/// Layout of integers.
 #[derive(Clone, Copy)]
 struct Layout {
     big: bool,
@@ -67,7 +67,7 @@ impl Layout {
         }
     }
 
-    /// A packet of events at these times, which have the values 1, 2, 3, …
+    /// Creates a packet of events at these times, with the values 1, 2, 3, …
     fn packet(self, times: &[u64], (begin, end): (u64, u64)) -> Vec<u8> {
         let mut bytes = Vec::new();
         let content = 40 + times.len() as u64 * u64::from(4 + self.bits / 8 + 4);
@@ -81,7 +81,7 @@ impl Layout {
         bytes
     }
 
-    /// A description in packets of 256 bytes.
+    /// Splits a description into packets of 256 bytes.
     fn packets(self, text: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
         for part in text.as_bytes().chunks(200) {
@@ -97,7 +97,7 @@ impl Layout {
     }
 }
 
-/// Nanoseconds since the clock's offset and values, as `time:value`.
+/// Returns nanoseconds since the clock's offset and values, as `time:value`.
 fn shown(traces: &mut TraceSet) -> String {
     let time = TimeFormat { clock: ClockFormat::Seconds, utc: true, ..TimeFormat::default() };
     let options = PrintOptions { time, no_delta: true, ..PrintOptions::default() };
@@ -122,27 +122,30 @@ fn of(name: &str, stream: &[u8]) -> (Folder, TraceSet) {
 }
 
 #[test]
-fn times_that_go_back_are_read_and_told() {
+fn timestamp_regressions_are_read_and_reported() {
     let stream = [LITTLE.packet(&[100, 90, 200], (80, 200)), LITTLE.packet(&[150, 300], (150, 300))].concat();
     let (folder, mut traces) = of("back", &stream);
     assert_eq!(shown(&mut traces), "100:1 90:2 200:3 150:1 300:2");
-    assert_eq!(traces.damages(), []);
-    let told: Vec<String> = traces.disorders().map(ToString::to_string).collect();
+    assert_eq!(traces.corruptions(), []);
+    let reported: Vec<String> = traces.timestamp_regressions().map(ToString::to_string).collect();
     let expected = "stream: byte 56: time goes back in this stream, 2 times by up to 0.000000050 s";
-    assert_eq!(told, [folder.0.join(expected).display().to_string()]);
+    assert_eq!(reported, [folder.0.join(expected).display().to_string()]);
     let summary = tompion_reader::stat::summarize(&mut opened(&folder.0));
-    assert_eq!(summary.disorders, told);
-    // Whoever asks for times gets all of them.
+    assert_eq!(summary.timestamp_regressions, reported);
+    // A time range selects all events within it.
     let mut traces = opened(&folder.0);
     traces.select(Selection { to: Some(1_000_000_000_095), ..Selection::default() });
     assert_eq!(shown(&mut traces), "90:2");
     let (_folder, mut traces) = of("forth", &LITTLE.packet(&[100, 100, 200], (80, 200)));
-    assert_eq!((shown(&mut traces).as_str(), traces.disorders().count()), ("100:1 100:2 200:3", 0));
+    assert_eq!(
+        (shown(&mut traces).as_str(), traces.timestamp_regressions().count()),
+        ("100:1 100:2 200:3", 0)
+    );
 }
 
 #[test]
-fn times_of_damaged_bytes_move_nothing() {
-    // An event from far away, then one that is none. Another stream goes on meanwhile.
+fn times_in_corrupt_bytes_do_not_affect_the_order() {
+    // An event at a remote time, then an invalid one. Another stream continues meanwhile.
     let mut damaged = LITTLE.packet(&[100, 1 << 50, 110], (80, 120));
     let last = damaged.len() - 16;
     damaged[last] = 9;
@@ -153,17 +156,17 @@ fn times_of_damaged_bytes_move_nothing() {
     let far = "1126899.906842624:2";
     let expected = format!("100:1 {far} 105:1 200:1 205:2 300:2 305:3").replace("1126899", "1126899");
     assert_eq!(shown(&mut traces), expected);
-    assert_eq!((traces.damages().len(), traces.disorders().count()), (1, 0));
+    assert_eq!((traces.corruptions().len(), traces.timestamp_regressions().count()), (1, 0));
     let summary = tompion_reader::stat::summarize(&mut opened(&folder.0));
-    assert_eq!((summary.events, summary.disorders.len()), (7, 0));
-    // Without damage it is the packet's end that is wrong.
+    assert_eq!((summary.events, summary.timestamp_regressions.len()), (7, 0));
+    // Without corruption, the packet's end is wrong.
     let (folder, _) = of("late", &LITTLE.packet(&[100, 1 << 50], (80, 120)));
     fs::write(folder.0.join("other"), LITTLE.packet(&[105], (80, 310))).unwrap();
     assert_eq!(shown(&mut opened(&folder.0)), format!("100:1 105:1 {far}"));
 }
 
 #[test]
-fn a_growing_trace_is_printed_as_it_comes() {
+fn a_growing_trace_is_printed_incrementally() {
     let (folder, _) = of("growing", &[]);
     let description = fs::read(folder.0.join("metadata")).unwrap();
     fs::remove_file(folder.0.join("metadata")).unwrap();
@@ -177,17 +180,17 @@ fn a_growing_trace_is_printed_as_it_comes() {
     let (mut text, mut counts) = (Vec::new(), Vec::new());
     let mut round = |is_last| {
         let found = follow.round(is_last, &format, &mut text).unwrap();
-        assert_eq!((found.damages.len(), found.losses.len()), (0, 0));
+        assert_eq!((found.corruptions.len(), found.losses.len()), (0, 0));
         counts.push(found.events);
     };
-    // No description, half of one, all of it without a whole packet.
+    // No description, half of one, all of it without a complete packet.
     round(false);
     write("metadata", &description[..description.len() / 2]);
     round(false);
     write("metadata", &description);
     write("stream", &first[..first.len() - 1]);
     round(false);
-    // One stream is ahead of the other; the next packet is not whole.
+    // One stream is ahead of the other; the next packet is incomplete.
     write("stream", &[&first[..], &second[..50]].concat());
     round(false);
     round(false);
@@ -208,14 +211,14 @@ fn a_growing_trace_is_printed_as_it_comes() {
 }
 
 #[test]
-fn short_timestamps_go_on_behind_their_end() {
+fn short_timestamps_continue_after_an_overflow() {
     let layout = Layout { bits: 32, ..LITTLE };
     let begin = (5 << 32) - 10;
     let stream = layout.packet(&[0xffff_fffb, 3, 7], (begin, (5 << 32) + 7));
     let folder = Folder::new("wrap", description("le", CLOCK, 32).as_bytes(), &stream);
     let mut traces = opened(&folder.0);
     assert_eq!(shown(&mut traces), "1021.474836475:1 1021.474836483:2 1021.474836487:3");
-    assert_eq!(traces.disorders().count(), 0);
+    assert_eq!(traces.timestamp_regressions().count(), 0);
 }
 
 #[test]
@@ -252,7 +255,7 @@ fn both_byte_orders_are_read_with_descriptions_in_packets_of_either() {
 }
 
 #[test]
-fn what_is_whole_of_a_file_is_read() {
+fn complete_packets_of_a_file_are_read() {
     let packet = LITTLE.packet(&[100, 200], (80, 200));
     let cases: [(&str, Vec<u8>, &str, usize); 7] = [
         ("empty", vec![], "", 0),
@@ -269,9 +272,9 @@ fn what_is_whole_of_a_file_is_read() {
             0,
         ),
     ];
-    for (name, stream, expected, damages) in cases {
+    for (name, stream, expected, corruptions) in cases {
         let (_folder, mut traces) = of(name, &stream);
         assert_eq!(shown(&mut traces), expected, "{name}");
-        assert_eq!(traces.damages().len(), damages, "{name}: {:?}", traces.damages());
+        assert_eq!(traces.corruptions().len(), corruptions, "{name}: {:?}", traces.corruptions());
     }
 }

@@ -21,7 +21,7 @@ const SCHEME: &str = "tompion:";
 
 /// What an event class is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Meaning {
+pub struct EventKindInfo {
     /// What kind of thing happened.
     pub kind: Kind,
     /// Whether the event belongs to the initial state.
@@ -30,7 +30,7 @@ pub struct Meaning {
     pub format: Option<String>,
 }
 
-impl Meaning {
+impl EventKindInfo {
     /// What an event is.
     pub fn of(event: &schema::Event) -> Self {
         Self { kind: event.kind, init: event.init, format: event.format.clone() }
@@ -116,23 +116,23 @@ mod tests {
         for kind in (0..=Kind::Mark as u8).map(Kind::from_number) {
             for init in [false, true] {
                 for format in [None, Some(""), Some("100%% of %-5.3s & \"é\"?\n\u{7f}")] {
-                    let meaning = Meaning { kind, init, format: format.map(Into::into) };
+                    let meaning = EventKindInfo { kind, init, format: format.map(Into::into) };
                     let attributes: Vec<_> = meaning.to_attribute().into_iter().collect();
-                    assert_eq!(Meaning::from_attributes(&attributes), meaning, "{attributes:?}");
+                    assert_eq!(EventKindInfo::from_attributes(&attributes), meaning, "{attributes:?}");
                 }
             }
         }
-        assert_eq!(Meaning::default().to_attribute(), None);
+        assert_eq!(EventKindInfo::default().to_attribute(), None);
     }
 
     #[test]
     fn what_others_write_is_an_ordinary_event() {
-        let meaning = |uri: &str| Meaning::from_attributes(&[(ATTRIBUTE.into(), uri.into())]);
+        let meaning = |uri: &str| EventKindInfo::from_attributes(&[(ATTRIBUTE.into(), uri.into())]);
         for uri in ["", "http://example.org/?init", "tompion:", "tompion:later?unheard", "tompion:?&=&%"] {
-            assert_eq!(meaning(uri), Meaning::default(), "{uri}");
+            assert_eq!(meaning(uri), EventKindInfo::default(), "{uri}");
         }
         assert_eq!(meaning("tompion:mark?format=%2&format=%zz%4").format.as_deref(), Some("%zz%4"));
         assert_eq!(meaning("tompion:mark?format=%FF").format.as_deref(), Some("\u{fffd}"));
-        assert_eq!(Meaning::from_attributes(&[(ATTRIBUTE.into(), 5.into())]), Meaning::default());
+        assert_eq!(EventKindInfo::from_attributes(&[(ATTRIBUTE.into(), 5.into())]), EventKindInfo::default());
     }
 }

@@ -1,14 +1,16 @@
-//! Windows of a trace, read by as many threads as there are processors, and what they found, in their order.
+//! Reads windows of a trace on several threads and delivers the results in order.
 //!
 //! ```text
-//! Windows ──► window 3 ──► Worker ──► pieces ┐
-//!         ──► window 4 ──► Worker ──► pieces ┴─► in their order: Taker
+//! Windows ──► window 3 ──► WindowReader ──► pieces ┐
+//!         ──► window 4 ──► WindowReader ──► pieces ┴─► in their order: OrderedSink
 //! ```
 //!
-//! Each window of time ([`crate::merge::windows`]) is read by whichever thread is free; the thread that called takes what
-//! was found in their order. So many windows are ahead and no more. Where the beginning of a window was guessed wrong,
-//! what was found in it is thrown away, and the taker reads on from the window before it: it gets the same on any number
-//! of processors.
+//! Any free thread reads the next window of time ([`crate::merge::windows`]); the calling thread
+//! takes the results in window order. The number of windows read ahead is limited.
+//!
+//! The beginning of a window is a guess. If it was wrong, the window's results are discarded, and
+//! the sink continues from the preceding window itself. So its results are the same with any number
+//! of threads.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,76 +18,79 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::TraceSet;
-use crate::merge::windows::{Joint, Window, Windows};
+use crate::merge::windows::{SplicePoint, Window, Windows};
 
-/// How many windows are taken beyond one for each thread, so that these need not wait for the taker.
-const AHEAD: usize = 2;
-/// Bytes of a trace in the first window: the first pieces should come soon.
+/// Number of windows read ahead beyond one for each thread, so that threads need not wait for the
+/// sink.
+const EXTRA_WINDOWS: usize = 2;
+/// Size of the first window in bytes of the trace. It is small, so that the first results come
+/// soon.
 const FIRST_WINDOW: u64 = WINDOW.0;
-/// Least and most bytes of a trace in a window; tests have small traces.
+/// Minimum and maximum size of a window in bytes of the trace. Tests use small traces.
 const WINDOW: (u64, u64) = if cfg!(test) { (4 << 10, 16 << 10) } else { (64 << 10, 16 << 20) };
-/// After so many wrong guesses one after the other no more are made.
-const MOST_WRONG: u32 = 4;
+/// Number of consecutive wrong guesses after which no more are made.
+const MAX_WRONG_GUESSES: u32 = 4;
 
-/// Nobody wants what is found in a window.
-pub(crate) struct Unwanted;
+/// Error that stops reading a window: its results are not wanted.
+pub(crate) struct Cancelled;
 
-/// Reads windows, each from its beginning, whatever was before.
-pub(crate) trait Worker: Send {
-    /// What is handed over while a window is read.
+/// Reader of windows. A window is read from its beginning, independent of earlier windows.
+pub(crate) trait WindowReader: Send {
+    /// Partial result, delivered while a window is read.
     type Piece: Send;
-    /// What is told when it was read.
+    /// Result at the end of a window.
     type End: Send;
 
-    /// Reads all of a window of this number.
+    /// Reads all of the window with this number.
     fn read(
         &mut self,
         part: &mut TraceSet,
         window: u64,
-        give: &mut dyn FnMut(Self::Piece) -> Result<(), Unwanted>,
-    ) -> Result<Self::End, Unwanted>;
+        give: &mut dyn FnMut(Self::Piece) -> Result<(), Cancelled>,
+    ) -> Result<Self::End, Cancelled>;
 }
 
-/// Takes what was found, window after window.
-pub(crate) trait Taker<W: Worker> {
-    /// What ends everything.
+/// Receiver of the results, window after window.
+pub(crate) trait OrderedSink<W: WindowReader> {
+    /// Error that ends reading.
     type Error;
 
-    /// It is this window's turn.
-    fn turn(&mut self, _window: u64) {}
+    /// Begins a window.
+    fn begin_window(&mut self, _window: u64) {}
 
-    /// Takes a piece; returns its size in bytes.
+    /// Takes a partial result; returns its size in bytes.
     ///
     /// # Errors
     ///
-    /// Ends everything.
+    /// An error ends reading.
     fn piece(&mut self, piece: W::Piece) -> Result<u64, Self::Error>;
 
-    /// A window was read.
+    /// Takes the result at the end of a window.
     fn end(&mut self, end: W::End);
 
-    /// Reads what is left of these traces itself, behind what it has taken; returns the size in bytes of what it found.
+    /// Reads the rest of these traces itself, behind the results taken so far; returns the size in
+    /// bytes of its results.
     ///
     /// # Errors
     ///
-    /// Ends everything.
+    /// An error ends reading.
     fn read_on(&mut self, traces: &mut TraceSet) -> Result<u64, Self::Error>;
 
-    /// Nothing more is wanted: workers that wait for room go on.
+    /// Stops: readers that wait for memory continue.
     fn stop(&mut self) {}
 }
 
-/// Reads traces of which nothing was read, with these workers at a time. What is found in all windows that are ahead
-/// is to take about so many bytes.
+/// Reads traces of which nothing was read, with these readers in parallel. The results of all
+/// windows read ahead take about `room` bytes.
 ///
 /// # Errors
 ///
-/// The taker's.
-pub(crate) fn run<W: Worker, T: Taker<W>>(
+/// Returns the sink's error.
+pub(crate) fn run<W: WindowReader, T: OrderedSink<W>>(
     traces: &mut TraceSet,
     workers: Vec<W>,
     room: usize,
-    taker: &mut T,
+    sink: &mut T,
 ) -> Result<(), T::Error> {
     let shared = Shared::new(traces, workers.len(), room);
     let mut found = traces.unread();
@@ -94,9 +99,9 @@ pub(crate) fn run<W: Worker, T: Taker<W>>(
             let shared = &shared;
             scope.spawn(move || shared.work(&mut worker));
         }
-        let result = take_all(&shared, taker, &mut found);
+        let result = take_all(&shared, sink, &mut found);
         shared.stop();
-        taker.stop();
+        sink.stop();
         result
     });
     drop(shared);
@@ -105,44 +110,44 @@ pub(crate) fn run<W: Worker, T: Taker<W>>(
     result
 }
 
-/// What a thread says of a window.
-enum Message<W: Worker> {
-    /// Where it begins.
-    Begin(Joint),
-    /// Something that was found.
+/// Message about a window from the thread that reads it.
+enum Message<W: WindowReader> {
+    /// Position at which it begins.
+    Begin(SplicePoint),
+    /// Partial result.
     Piece(W::Piece),
-    /// That it was read to its end, or to where the taker had better read on.
+    /// End of the window, or a position from which the sink must continue itself.
     End(Box<TraceSet>, W::End),
 }
 
-/// A window that was taken, and what is said of it.
+/// Window that was taken, with its messages.
 type Taken<W> = (Arc<Window>, Receiver<Message<W>>);
 
-/// What all threads share.
-struct Shared<'t, W: Worker> {
+/// State shared by all threads.
+struct Shared<'t, W: WindowReader> {
     traces: &'t TraceSet,
-    /// How many windows are taken at most.
-    most: usize,
-    /// Bytes that what is found in a window should take.
+    /// Maximum number of windows that are taken.
+    max_windows: usize,
+    /// Target size in bytes of a window's results.
     room: usize,
     queue: Mutex<Queue<W>>,
-    /// Told whenever the queue changes.
+    /// Notified whenever the queue changes.
     changed: Condvar,
 }
 
-/// Windows that were taken.
-struct Queue<W: Worker> {
+/// Queue of windows that were taken.
+struct Queue<W: WindowReader> {
     windows: Windows,
-    /// Bytes of a trace that windows should have.
+    /// Target size of a window in bytes of the trace.
     size: u64,
-    /// In their order, for the taker.
+    /// Windows in order, for the sink.
     waiting: VecDeque<Taken<W>>,
-    /// How many were taken by threads and not yet by the taker.
+    /// Number of windows taken by threads and not yet by the sink.
     taken: usize,
     is_over: bool,
 }
 
-impl<'t, W: Worker> Shared<'t, W> {
+impl<'t, W: WindowReader> Shared<'t, W> {
     fn new(traces: &'t TraceSet, threads: usize, room: usize) -> Self {
         let queue = Queue {
             windows: Windows::new(traces),
@@ -151,8 +156,14 @@ impl<'t, W: Worker> Shared<'t, W> {
             taken: 0,
             is_over: false,
         };
-        let most = threads + AHEAD;
-        Self { traces, most, room: room / most, queue: Mutex::new(queue), changed: Condvar::new() }
+        let max_windows = threads + EXTRA_WINDOWS;
+        Self {
+            traces,
+            max_windows,
+            room: room / max_windows,
+            queue: Mutex::new(queue),
+            changed: Condvar::new(),
+        }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<W>> {
@@ -163,26 +174,26 @@ impl<'t, W: Worker> Shared<'t, W> {
         self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads windows until there are none any more.
+    /// Reads windows until there are no more.
     fn work(&self, worker: &mut W) {
         let mut room = Vec::new();
         while let Some((window, sender)) = self.take() {
-            let mut part = self.traces.take_up(&window, self.most, &mut room);
-            let give = |message: Message<W>| sender.send(message).map_err(|_| Unwanted);
-            let read = give(Message::Begin(part.joint())).and_then(|()| {
+            let mut part = self.traces.take_up(&window, self.max_windows, &mut room);
+            let give = |message: Message<W>| sender.send(message).map_err(|_| Cancelled);
+            let read = give(Message::Begin(part.splice_point())).and_then(|()| {
                 worker.read(&mut part, window.number, &mut |piece| give(Message::Piece(piece)))
             });
             let Ok(end) = read else { continue };
             room = part.take_room();
-            // It fails if the taker doesn't want the window.
+            // Fails if the sink rejected the window.
             let _ = sender.send(Message::End(Box::new(part), end));
         }
     }
 
-    /// Takes the next window when there is room for it.
+    /// Takes the next window as soon as there is room for it.
     fn take(&self) -> Option<(Arc<Window>, Sender<Message<W>>)> {
         let mut queue = self.queue();
-        while queue.taken >= self.most && !queue.is_over {
+        while queue.taken >= self.max_windows && !queue.is_over {
             queue = self.wait(queue);
         }
         if queue.is_over {
@@ -202,7 +213,7 @@ impl<'t, W: Worker> Shared<'t, W> {
         Some((window, sender))
     }
 
-    /// The window whose turn it is.
+    /// Returns the next window for the sink.
     fn next(&self) -> Option<Taken<W>> {
         let mut queue = self.queue();
         loop {
@@ -216,7 +227,8 @@ impl<'t, W: Worker> Shared<'t, W> {
         }
     }
 
-    /// A window is done with: so many bytes of a trace became so many of what was found.
+    /// Finishes a window: `bytes` of the trace became `found` bytes of results. Adapts the window
+    /// size.
     fn done(&self, bytes: u64, found: u64) {
         let mut queue = self.queue();
         queue.taken = queue.taken.saturating_sub(1);
@@ -227,7 +239,7 @@ impl<'t, W: Worker> Shared<'t, W> {
         self.changed.notify_all();
     }
 
-    /// No more windows are taken.
+    /// Stops taking windows.
     fn stop(&self) {
         let mut queue = self.queue();
         queue.is_over = true;
@@ -235,24 +247,24 @@ impl<'t, W: Worker> Shared<'t, W> {
         self.changed.notify_all();
     }
 
-    /// No more windows are taken but those that were.
-    fn stop_guessing(&self) {
+    /// Takes no more windows than were taken so far.
+    fn disable_speculation(&self) {
         self.queue().is_over = true;
         self.changed.notify_all();
     }
 }
 
-fn take_all<W: Worker, T: Taker<W>>(
+fn take_all<W: WindowReader, T: OrderedSink<W>>(
     shared: &Shared<'_, W>,
-    taker: &mut T,
+    sink: &mut T,
     found: &mut TraceSet,
 ) -> Result<(), T::Error> {
     let mut before: Option<Box<TraceSet>> = None;
-    // Wrong guesses one after the other.
+    // Number of consecutive wrong guesses.
     let mut wrong = 0;
     while let Some((window, messages)) = shared.next() {
-        taker.turn(window.number);
-        let (part, size) = match receive(shared.traces, before.as_deref(), &messages, taker)? {
+        sink.begin_window(window.number);
+        let (part, size) = match receive(shared.traces, before.as_deref(), &messages, sink)? {
             Some(taken) => {
                 wrong = 0;
                 taken
@@ -260,12 +272,12 @@ fn take_all<W: Worker, T: Taker<W>>(
             None => {
                 drop(messages);
                 wrong += 1;
-                if wrong >= MOST_WRONG {
-                    shared.stop_guessing();
+                if wrong >= MAX_WRONG_GUESSES {
+                    shared.disable_speculation();
                 }
                 let mut part = before.take().unwrap_or_else(|| Box::new(shared.traces.unread()));
                 part.extend(Some(&window));
-                let size = taker.read_on(&mut part)?;
+                let size = sink.read_on(&mut part)?;
                 (part, size)
             }
         };
@@ -275,35 +287,35 @@ fn take_all<W: Worker, T: Taker<W>>(
     }
     let mut rest = before.unwrap_or_else(|| Box::new(shared.traces.unread()));
     rest.extend(None);
-    taker.read_on(&mut rest)?;
+    sink.read_on(&mut rest)?;
     found.take_findings(&mut rest);
     Ok(())
 }
 
-/// Takes what a thread says of a window, if it begins where the one before ended. Returns it and the size of what was
-/// found.
-fn receive<W: Worker, T: Taker<W>>(
+/// Receives the results of a window, if it begins where its predecessor ended. Returns the window's
+/// reader and the size of the results.
+fn receive<W: WindowReader, T: OrderedSink<W>>(
     traces: &TraceSet,
     before: Option<&TraceSet>,
     messages: &Receiver<Message<W>>,
-    taker: &mut T,
+    sink: &mut T,
 ) -> Result<Option<(Box<TraceSet>, u64)>, T::Error> {
     let Ok(Message::Begin(begin)) = messages.recv() else { return Ok(None) };
-    if before.is_some_and(|before| before.is_much_damaged() || before.joint() != begin) {
+    if before.is_some_and(|before| before.is_too_corrupt() || before.splice_point() != begin) {
         return Ok(None);
     }
     let mut size = 0;
     loop {
         match messages.recv() {
-            Ok(Message::Piece(piece)) => size += taker.piece(piece)?,
+            Ok(Message::Piece(piece)) => size += sink.piece(piece)?,
             Ok(Message::End(mut part, end)) => {
-                taker.end(end);
+                sink.end(end);
                 before.into_iter().for_each(|before| part.follow(before));
                 part.resume();
-                size += taker.read_on(&mut part)?;
+                size += sink.read_on(&mut part)?;
                 return Ok(Some((part, size)));
             }
-            // Its thread has panicked, and so will this one.
+            // The reader's thread has panicked, and so will this one.
             Ok(Message::Begin(_)) | Err(_) => return Ok(Some((Box::new(traces.unread()), size))),
         }
     }

@@ -1,11 +1,11 @@
-//! Numbers that arguments of system calls are made of, by their names in C.
+//! Values of system call arguments with their C names.
 //!
-//! Sources: the kernel's `include/uapi/`, named at each table. Numbers that differ between architectures are those of
-//! x86-64.
+//! Sources: the kernel's `include/uapi/`, named at each table. Values that differ between
+//! architectures are those of x86-64.
 
 use super::{Bits, Named};
 
-/// A value under a mask, and its name.
+/// Creates an entry for a value that is its own mask.
 const fn bit(value: u64, name: &'static str) -> Bits {
     Bits { mask: value, value, name }
 }
@@ -14,7 +14,8 @@ const fn field(mask: u64, value: u64, name: &'static str) -> Bits {
     Bits { mask, value, name }
 }
 
-/// `asm-generic/fcntl.h`; the three access modes share two bits, `O_SYNC` and `O_TMPFILE` hold others.
+/// Source: `asm-generic/fcntl.h`. The three access modes share two bits; `O_SYNC` and `O_TMPFILE`
+/// include other flags.
 pub const OPEN: &[Bits] = &[
     field(3, 0, "O_RDONLY"),
     field(3, 1, "O_WRONLY"),
@@ -38,11 +39,11 @@ pub const OPEN: &[Bits] = &[
     bit(0o10000000, "O_PATH"),
 ];
 
-/// Flags of calls that make descriptors; theirs are those of `open`.
+/// Flags of calls that create descriptors, the same as those of `open`.
 pub const DESCRIPTOR: &[Bits] =
     &[bit(0o4000, "O_NONBLOCK"), bit(0o40000, "O_DIRECT"), bit(0o2000000, "O_CLOEXEC")];
 
-/// `linux/fcntl.h`
+/// Source: `linux/fcntl.h`.
 pub const AT_FLAGS: &[Bits] = &[
     bit(0x100, "AT_SYMLINK_NOFOLLOW"),
     bit(0x200, "AT_EACCESS"),
@@ -52,15 +53,15 @@ pub const AT_FLAGS: &[Bits] = &[
     bit(0x2000, "AT_STATX_FORCE_SYNC"),
     bit(0x4000, "AT_STATX_DONT_SYNC"),
 ];
-/// The bit that means another thing to `unlinkat`.
+/// Bit with another meaning for `unlinkat`.
 pub const UNLINK: &[Bits] = &[bit(0x200, "AT_REMOVEDIR")];
 pub const FOLDER: &[Named] = &[(-100, "AT_FDCWD")];
 
-/// `linux/fs.h`, for `renameat2`
+/// Source: `linux/fs.h`, for `renameat2`.
 pub const RENAME: &[Bits] =
     &[bit(1, "RENAME_NOREPLACE"), bit(2, "RENAME_EXCHANGE"), bit(4, "RENAME_WHITEOUT")];
 
-/// `asm-generic/fcntl.h`, `linux/fcntl.h`
+/// Source: `asm-generic/fcntl.h`, `linux/fcntl.h`.
 pub const FCNTL: &[Named] = &[
     (0, "F_DUPFD"),
     (1, "F_GETFD"),
@@ -89,12 +90,12 @@ pub const FCNTL: &[Named] = &[
     (1034, "F_GET_SEALS"),
 ];
 pub const LOCK: &[Bits] = &[bit(1, "LOCK_SH"), bit(2, "LOCK_EX"), bit(4, "LOCK_NB"), bit(8, "LOCK_UN")];
-/// `linux/fs.h`
+/// Source: `linux/fs.h`.
 pub const SEEK: &[Named] =
     &[(0, "SEEK_SET"), (1, "SEEK_CUR"), (2, "SEEK_END"), (3, "SEEK_DATA"), (4, "SEEK_HOLE")];
 pub const ACCESS: &[Bits] = &[field(7, 0, "F_OK"), bit(4, "R_OK"), bit(2, "W_OK"), bit(1, "X_OK")];
 
-/// `asm-generic/mman-common.h`
+/// Source: `asm-generic/mman-common.h`.
 pub const PROTECTION: &[Bits] = &[
     field(7, 0, "PROT_NONE"),
     bit(1, "PROT_READ"),
@@ -103,7 +104,7 @@ pub const PROTECTION: &[Bits] = &[
     bit(0x0100_0000, "PROT_GROWSDOWN"),
     bit(0x0200_0000, "PROT_GROWSUP"),
 ];
-/// `asm-generic/mman-common.h`, `asm-generic/mman.h`
+/// Source: `asm-generic/mman-common.h`, `asm-generic/mman.h`.
 pub const MAP: &[Bits] = &[
     field(15, 1, "MAP_SHARED"),
     field(15, 2, "MAP_PRIVATE"),
@@ -151,7 +152,7 @@ pub const ADVICE: &[Named] = &[
     (25, "MADV_COLLAPSE"),
 ];
 
-/// `linux/sched.h`; the lowest byte is the signal at the child's end.
+/// Source: `linux/sched.h`. The lowest byte is the signal sent when the child ends.
 pub const CLONE: &[Bits] = &[
     field(0xff, 17, "SIGCHLD"),
     bit(0x100, "CLONE_VM"),
@@ -190,7 +191,7 @@ pub const WAIT: &[Bits] = &[
     bit(0x8000_0000, "__WCLONE"),
 ];
 pub const WAIT_FOR: &[Named] = &[(0, "P_ALL"), (1, "P_PID"), (2, "P_PGID"), (3, "P_PIDFD")];
-/// `linux/sched.h`
+/// Source: `linux/sched.h`.
 pub const POLICY: &[Named] = &[
     (0, "SCHED_OTHER"),
     (1, "SCHED_FIFO"),
@@ -201,7 +202,7 @@ pub const POLICY: &[Named] = &[
     (7, "SCHED_EXT"),
 ];
 
-/// `linux/futex.h`; the command stands below the flags.
+/// Source: `linux/futex.h`. The command is below the flags.
 pub const FUTEX: &[Bits] = &[
     field(0x7f, 0, "FUTEX_WAIT"),
     field(0x7f, 1, "FUTEX_WAKE"),
@@ -220,7 +221,7 @@ pub const FUTEX: &[Bits] = &[
     bit(128, "FUTEX_PRIVATE_FLAG"),
     bit(256, "FUTEX_CLOCK_REALTIME"),
 ];
-/// `linux/time.h`
+/// Source: `linux/time.h`.
 pub const CLOCK: &[Named] = &[
     (0, "CLOCK_REALTIME"),
     (1, "CLOCK_MONOTONIC"),
@@ -236,7 +237,7 @@ pub const CLOCK: &[Named] = &[
 ];
 pub const TIMER: &[Bits] = &[bit(1, "TIMER_ABSTIME"), bit(2, "TFD_TIMER_CANCEL_ON_SET")];
 
-/// `asm-generic/signal.h`
+/// Source: `asm-generic/signal.h`.
 pub const SIGNAL: &[Named] = &[
     (1, "SIGHUP"),
     (2, "SIGINT"),
@@ -272,7 +273,7 @@ pub const SIGNAL: &[Named] = &[
 ];
 pub const SIGNAL_MASK: &[Named] = &[(0, "SIG_BLOCK"), (1, "SIG_UNBLOCK"), (2, "SIG_SETMASK")];
 
-/// `linux/socket.h`
+/// Source: `linux/socket.h`.
 pub const FAMILY: &[Named] = &[
     (0, "AF_UNSPEC"),
     (1, "AF_UNIX"),
@@ -286,7 +287,7 @@ pub const FAMILY: &[Named] = &[
     (40, "AF_VSOCK"),
     (44, "AF_XDP"),
 ];
-/// `linux/net.h`; the kind stands below the flags.
+/// Source: `linux/net.h`. The socket type is below the flags.
 pub const SOCKET: &[Bits] = &[
     field(15, 1, "SOCK_STREAM"),
     field(15, 2, "SOCK_DGRAM"),
@@ -316,9 +317,9 @@ pub const MESSAGE: &[Bits] = &[
 ];
 pub const SHUTDOWN: &[Named] = &[(0, "SHUT_RD"), (1, "SHUT_WR"), (2, "SHUT_RDWR")];
 
-/// `linux/eventpoll.h`
+/// Source: `linux/eventpoll.h`.
 pub const EPOLL: &[Named] = &[(1, "EPOLL_CTL_ADD"), (2, "EPOLL_CTL_DEL"), (3, "EPOLL_CTL_MOD")];
-/// `linux/memfd.h`
+/// Source: `linux/memfd.h`.
 pub const MEMFD: &[Bits] = &[
     bit(1, "MFD_CLOEXEC"),
     bit(2, "MFD_ALLOW_SEALING"),
@@ -326,9 +327,9 @@ pub const MEMFD: &[Bits] = &[
     bit(8, "MFD_NOEXEC_SEAL"),
     bit(16, "MFD_EXEC"),
 ];
-/// `linux/random.h`
+/// Source: `linux/random.h`.
 pub const RANDOM: &[Bits] = &[bit(1, "GRND_NONBLOCK"), bit(2, "GRND_RANDOM"), bit(4, "GRND_INSECURE")];
-/// `linux/falloc.h`
+/// Source: `linux/falloc.h`.
 pub const ALLOCATE: &[Bits] = &[
     bit(1, "FALLOC_FL_KEEP_SIZE"),
     bit(2, "FALLOC_FL_PUNCH_HOLE"),
@@ -337,7 +338,7 @@ pub const ALLOCATE: &[Bits] = &[
     bit(32, "FALLOC_FL_INSERT_RANGE"),
     bit(64, "FALLOC_FL_UNSHARE_RANGE"),
 ];
-/// `linux/membarrier.h`
+/// Source: `linux/membarrier.h`.
 pub const BARRIER: &[Named] = &[
     (0, "MEMBARRIER_CMD_QUERY"),
     (1, "MEMBARRIER_CMD_GLOBAL"),

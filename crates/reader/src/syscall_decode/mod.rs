@@ -1,12 +1,13 @@
-//! What numbers in events of system calls mean: flags, commands and errors by their names in C.
+//! Decodes numbers in system call events: flags, commands and errors by their C names.
 //!
 //! ```text
-//! syscall_entry_openat: { dfd = -100, …, flags = 0x80000, … } # dfd = AT_FDCWD, flags = O_RDONLY|O_CLOEXEC
+//! syscall_entry_openat: { dfd = -100, …, flags = 0x80000 } # dfd = AT_FDCWD, flags = O_CLOEXEC
 //! syscall_exit_openat: { ret = -2 } # ret = ENOENT
 //! ```
 //!
-//! By the names that the kernel's own definitions give to calls and arguments, which our traces and LTTng's have alike.
-//! A call of a 32-bit program has other numbers in places and is left alone, and so is a number without a name.
+//! Calls and arguments are identified by their names in the kernel's own definitions, which
+//! Tompion's and LTTng's traces share. Calls of 32-bit programs are not decoded, because some of
+//! their numbers differ. Numbers without a name are left as they are.
 
 mod errors;
 mod values;
@@ -15,7 +16,7 @@ use std::fmt::Write;
 
 use crate::Event;
 
-/// Bits that have a name: those under the mask have this value.
+/// Named bits: those under the mask have this value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bits {
     mask: u64,
@@ -23,26 +24,26 @@ pub(crate) struct Bits {
     name: &'static str,
 }
 
-/// A number that has a name.
+/// Named number.
 pub(crate) type Named = (i64, &'static str);
 
-/// How a number is to be read.
+/// Interpretation of a number.
 #[derive(Clone, Copy, Debug)]
-enum Reading {
-    /// As bits, several at a time.
+enum Interpretation {
+    /// Bit set.
     Bits(&'static [Bits]),
-    /// As the bits of both tables; where both have some, the first one's.
+    /// Bit set with two tables; where both name a bit, the first one applies.
     Either(&'static [Bits], &'static [Bits]),
-    /// As a whole.
+    /// Whole number.
     Named(&'static [Named]),
-    /// As an error, if it is less than 0.
+    /// Error, if the number is negative.
     Error,
 }
 
-use Reading::{Bits as Flags, Either, Named as One};
+use Interpretation::{Bits as Flags, Either, Named as One};
 
-/// Arguments that mean the same in all calls.
-const EVERYWHERE: &[(&str, Reading)] = &[
+/// Arguments with the same interpretation in all calls.
+const ANY_CALL: &[(&str, Interpretation)] = &[
     ("dfd", One(values::FOLDER)),
     ("olddfd", One(values::FOLDER)),
     ("newdfd", One(values::FOLDER)),
@@ -59,8 +60,8 @@ const EVERYWHERE: &[(&str, Reading)] = &[
     ("flag", Flags(values::AT_FLAGS)),
 ];
 
-/// Arguments by the calls that they belong to.
-const OF_CALLS: &[(&[&str], &str, Reading)] = &[
+/// Arguments with an interpretation by call.
+const BY_CALL: &[(&[&str], &str, Interpretation)] = &[
     (&["open", "openat", "open_by_handle_at", "mq_open"], "flags", Flags(values::OPEN)),
     (
         &[
@@ -106,41 +107,42 @@ const OF_CALLS: &[(&[&str], &str, Reading)] = &[
     (&["membarrier"], "cmd", One(values::BARRIER)),
 ];
 
-/// The fields of a kind of event whose numbers mean something.
+/// Fields of an event class with their interpretations.
 #[derive(Clone, Debug)]
-pub(crate) struct Meanings(
-    /// Of two for one field, the first holds.
-    Vec<(&'static str, Reading)>,
+pub(crate) struct SyscallDecoder(
+    /// Of two entries for one field, the first applies.
+    Vec<(&'static str, Interpretation)>,
 );
 
-impl Meanings {
-    /// Of the events of this name. Nothing if they are no system call's.
+impl SyscallDecoder {
+    /// Creates the decoder for events of this name; `None` if it is not a system call's.
     pub fn of(event: &str) -> Option<Self> {
         if event.starts_with("syscall_exit_") {
-            return Some(Self(vec![("ret", Reading::Error)]));
+            return Some(Self(vec![("ret", Interpretation::Error)]));
         }
         let call = event.strip_prefix("syscall_entry_")?;
-        let own = OF_CALLS.iter().filter(|(calls, ..)| calls.contains(&call));
-        let own = own.map(|&(_, field, reading)| (field, reading));
-        Some(Self(own.chain(EVERYWHERE.iter().copied()).collect()))
+        let own = BY_CALL.iter().filter(|(calls, ..)| calls.contains(&call));
+        let own = own.map(|&(_, field, interpretation)| (field, interpretation));
+        Some(Self(own.chain(ANY_CALL.iter().copied()).collect()))
     }
 
-    /// What an event's numbers mean, in the order of its fields. Nothing of those that have no name.
+    /// Decodes an event's numbers, in the order of its fields. Numbers without a name are skipped.
     pub fn explain<'a>(&self, event: &Event<'a>) -> Vec<(&'a str, String)> {
-        let reading =
-            |name: &str| self.0.iter().find(|(field, _)| *field == name).map(|(_, reading)| *reading);
+        let interpretation = |name: &str| {
+            self.0.iter().find(|(field, _)| *field == name).map(|(_, interpretation)| *interpretation)
+        };
         let explained = event.payload().filter_map(|(name, value)| {
-            let reading = reading(name)?;
-            Some((name, reading.explain(i64::try_from(value.as_integer()?).ok()?)?))
+            let interpretation = interpretation(name)?;
+            Some((name, interpretation.explain(i64::try_from(value.as_integer()?).ok()?)?))
         });
         explained.collect()
     }
 
-    /// Writes them behind the event, ` # flags = O_RDONLY|O_CLOEXEC`.
+    /// Appends the decoded numbers to the event's line: ` # flags = O_RDONLY|O_CLOEXEC`.
     pub fn write_text(&self, event: &Event<'_>, line: &mut Vec<u8>) {
         let mut start: &[u8] = b" # ";
-        for (name, meaning) in self.explain(event) {
-            for part in [start, name.as_bytes(), b" = ", meaning.as_bytes()] {
+        for (name, decoded) in self.explain(event) {
+            for part in [start, name.as_bytes(), b" = ", decoded.as_bytes()] {
                 line.extend_from_slice(part);
             }
             start = b", ";
@@ -148,7 +150,7 @@ impl Meanings {
     }
 }
 
-impl Reading {
+impl Interpretation {
     fn explain(self, value: i64) -> Option<String> {
         match self {
             Self::Bits(table) => names_of_bits(value as u64, &[table]),
@@ -161,9 +163,10 @@ impl Reading {
     }
 }
 
-/// `O_WRONLY|O_CREAT|0x40000000`: what has a name, then the rest. Nothing if nothing has one.
+/// Formats a bit set: `O_WRONLY|O_CREAT|0x40000000`. Named bits come first, then the rest. Returns
+/// `None` if no bit has a name.
 ///
-/// Entries with more bits stand for those with less: `O_SYNC` has the bit of `O_DSYNC`.
+/// Entries with more bits replace those with fewer: `O_SYNC` includes the bit of `O_DSYNC`.
 fn names_of_bits(value: u64, tables: &[&[Bits]]) -> Option<String> {
     let (mut rest, mut text) = (value, String::new());
     let all = || tables.iter().copied().flatten();
@@ -187,7 +190,7 @@ fn names_of_bits(value: u64, tables: &[&[Bits]]) -> Option<String> {
         return None;
     }
     if rest != 0 {
-        // It can't fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "|{rest:#x}");
     }
     Some(text)
@@ -197,44 +200,44 @@ fn names_of_bits(value: u64, tables: &[&[Bits]]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn meaning(event: &str, field: &str, value: i64) -> Option<String> {
-        let meanings = Meanings::of(event)?;
-        let (_, reading) = meanings.0.into_iter().find(|(name, _)| *name == field)?;
-        reading.explain(value)
+    fn decoded(event: &str, field: &str, value: i64) -> Option<String> {
+        let decoder = SyscallDecoder::of(event)?;
+        let (_, interpretation) = decoder.0.into_iter().find(|(name, _)| *name == field)?;
+        interpretation.explain(value)
     }
 
     #[test]
     fn flags_have_the_names_of_their_call() {
-        let said = |event, field, value| meaning(event, field, value).unwrap();
-        assert_eq!(said("syscall_entry_openat", "flags", 0o2_000_000), "O_RDONLY|O_CLOEXEC");
-        assert_eq!(said("syscall_entry_open", "flags", 0o1101), "O_WRONLY|O_CREAT|O_TRUNC");
-        assert_eq!(said("syscall_entry_openat", "flags", 0o4_010_002), "O_RDWR|O_SYNC");
-        assert_eq!(said("syscall_entry_openat", "flags", 0o20_200_001), "O_WRONLY|O_TMPFILE");
-        assert_eq!(said("syscall_entry_openat", "flags", 1 << 40), "O_RDONLY|0x10000000000");
-        assert_eq!(said("syscall_entry_mmap", "flags", 0x22), "MAP_PRIVATE|MAP_ANONYMOUS");
-        assert_eq!(said("syscall_entry_mmap", "prot", 0), "PROT_NONE");
-        assert_eq!(said("syscall_entry_futex", "op", 0x81), "FUTEX_WAKE|FUTEX_PRIVATE_FLAG");
-        assert_eq!(said("syscall_entry_unlinkat", "flag", 0x200), "AT_REMOVEDIR");
-        assert_eq!(said("syscall_entry_faccessat", "mode", 0), "F_OK");
-        assert_eq!(meaning("syscall_entry_pipe2", "flags", 0), None);
+        let decoded_name = |event, field, value| decoded(event, field, value).unwrap();
+        assert_eq!(decoded_name("syscall_entry_openat", "flags", 0o2_000_000), "O_RDONLY|O_CLOEXEC");
+        assert_eq!(decoded_name("syscall_entry_open", "flags", 0o1101), "O_WRONLY|O_CREAT|O_TRUNC");
+        assert_eq!(decoded_name("syscall_entry_openat", "flags", 0o4_010_002), "O_RDWR|O_SYNC");
+        assert_eq!(decoded_name("syscall_entry_openat", "flags", 0o20_200_001), "O_WRONLY|O_TMPFILE");
+        assert_eq!(decoded_name("syscall_entry_openat", "flags", 1 << 40), "O_RDONLY|0x10000000000");
+        assert_eq!(decoded_name("syscall_entry_mmap", "flags", 0x22), "MAP_PRIVATE|MAP_ANONYMOUS");
+        assert_eq!(decoded_name("syscall_entry_mmap", "prot", 0), "PROT_NONE");
+        assert_eq!(decoded_name("syscall_entry_futex", "op", 0x81), "FUTEX_WAKE|FUTEX_PRIVATE_FLAG");
+        assert_eq!(decoded_name("syscall_entry_unlinkat", "flag", 0x200), "AT_REMOVEDIR");
+        assert_eq!(decoded_name("syscall_entry_faccessat", "mode", 0), "F_OK");
+        assert_eq!(decoded("syscall_entry_pipe2", "flags", 0), None);
     }
 
     #[test]
     fn numbers_have_names_and_errors_are_negative() {
-        assert_eq!(meaning("syscall_entry_openat", "dfd", -100).as_deref(), Some("AT_FDCWD"));
-        assert_eq!(meaning("syscall_entry_openat", "dfd", 3), None);
-        assert_eq!(meaning("syscall_entry_fcntl", "cmd", 1030).as_deref(), Some("F_DUPFD_CLOEXEC"));
-        assert_eq!(meaning("syscall_exit_openat", "ret", -2).as_deref(), Some("ENOENT"));
-        assert_eq!(meaning("syscall_exit_nanosleep", "ret", -516).as_deref(), Some("ERESTART_RESTARTBLOCK"));
+        assert_eq!(decoded("syscall_entry_openat", "dfd", -100).as_deref(), Some("AT_FDCWD"));
+        assert_eq!(decoded("syscall_entry_openat", "dfd", 3), None);
+        assert_eq!(decoded("syscall_entry_fcntl", "cmd", 1030).as_deref(), Some("F_DUPFD_CLOEXEC"));
+        assert_eq!(decoded("syscall_exit_openat", "ret", -2).as_deref(), Some("ENOENT"));
+        assert_eq!(decoded("syscall_exit_nanosleep", "ret", -516).as_deref(), Some("ERESTART_RESTARTBLOCK"));
         for nothing in [0, 2, -4095, i64::MIN] {
-            assert_eq!(meaning("syscall_exit_openat", "ret", nothing), None, "{nothing}");
+            assert_eq!(decoded("syscall_exit_openat", "ret", nothing), None, "{nothing}");
         }
-        assert!(Meanings::of("sched_switch").is_none());
-        assert!(Meanings::of("compat_syscall_entry_open").is_none());
+        assert!(SyscallDecoder::of("sched_switch").is_none());
+        assert!(SyscallDecoder::of("compat_syscall_entry_open").is_none());
     }
 
     #[test]
-    fn errors_stand_in_order() {
+    fn errors_are_sorted() {
         assert_eq!(errors::name(11), Some("EAGAIN"));
         assert_eq!(errors::name(133), Some("EHWPOISON"));
         assert_eq!(errors::name(41), None);

@@ -10,37 +10,37 @@ use crate::tsdl;
 ///     clock { name = c; offset_s = 9223372036; }; stream { }; event { name = e; fields := struct { string s; }; };";
 /// let trace = tompion_ctf::parse(text).unwrap();
 /// assert_eq!(
-///     tompion_ctf::doubts(text, &trace),
+///     tompion_ctf::lint(text, &trace),
 ///     ["expected clock c to begin in a year up to 2262, found an offset of 9223372036 s: later times cannot be shown"]
 /// );
 /// ```
-pub fn doubts(bytes: &[u8], trace: &Trace) -> Vec<String> {
-    let mut doubts = Vec::new();
+pub fn lint(bytes: &[u8], trace: &Trace) -> Vec<String> {
+    let mut warnings = Vec::new();
     if let (Some(expected), Some(found)) = (trace.uuid, tsdl::uuid(bytes).filter(|uuid| uuid.0 != [0; 16])) {
         if expected != found {
-            doubts.push(format!(
+            warnings.push(format!(
                 "expected the UUID {expected} of the trace in metadata packets, found {found}"
             ));
         }
     }
     if trace.version == Version::Two && trace.streams.is_empty() {
-        doubts.push("expected a data stream class, found none: no event can be read".into());
+        warnings.push("expected a data stream class, found none: no event can be read".into());
     }
     for clock in &trace.clocks {
         // A second is left for what is behind the clock's beginning.
         if clock.checked_nanoseconds(0).is_none_or(|zero| zero.checked_add(1_000_000_000).is_none()) {
-            doubts.push(format!(
+            warnings.push(format!(
                 "expected clock {} to begin in a year up to 2262, found an offset of {} s: later times cannot be shown",
                 clock.name, clock.offset_seconds
             ));
         }
     }
-    doubts.extend(missing_clocks(trace).into_iter().map(|name| {
+    warnings.extend(missing_clocks(trace).into_iter().map(|name| {
         format!(
             "expected a clock named {name}, to which fields are mapped, found none: its times are not known"
         )
     }));
-    doubts
+    warnings
 }
 
 /// Names of clocks that integers are mapped to and that are not described.
@@ -85,7 +85,7 @@ fn of_type(ty: &Type, visit: &mut dyn FnMut(&str)) {
 
 #[cfg(test)]
 mod tests {
-    use super::doubts;
+    use super::lint;
 
     const EVENTS: &str = "
         trace { major = 1; minor = 8; byte_order = le; uuid = \"07070707-0707-0707-0707-070707070707\"; };
@@ -94,8 +94,8 @@ mod tests {
             integer { size = 32; map = clock.CLOCK.value; } timestamp; }; };
         event { name = e; fields := struct { integer { size = 8; } v; }; };";
 
-    fn doubts_of(bytes: &[u8]) -> Vec<String> {
-        doubts(bytes, &crate::parse(bytes).unwrap())
+    fn warnings_of(bytes: &[u8]) -> Vec<String> {
+        lint(bytes, &crate::parse(bytes).unwrap())
     }
 
     /// A description in a packet, with this UUID.
@@ -111,21 +111,21 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_not_described_is_told_once() {
-        assert_eq!(doubts_of(EVENTS.replace("CLOCK", "c").as_bytes()), Vec::<String>::new());
+        assert_eq!(warnings_of(EVENTS.replace("CLOCK", "c").as_bytes()), Vec::<String>::new());
         let text = EVENTS.replace("CLOCK", "other");
-        let told = doubts_of(text.as_bytes());
+        let warnings = warnings_of(text.as_bytes());
         assert_eq!(
-            told,
+            warnings,
             ["expected a clock named other, to which fields are mapped, found none: its times are not known"]
         );
     }
 
     #[test]
     fn a_description_of_no_stream_is_told_in_ctf_2() {
-        let told = doubts_of(br#"{"type": "preamble", "version": 2}{"type": "trace-class"}"#);
-        assert_eq!(told, ["expected a data stream class, found none: no event can be read"]);
+        let warnings = warnings_of(br#"{"type": "preamble", "version": 2}{"type": "trace-class"}"#);
+        assert_eq!(warnings, ["expected a data stream class, found none: no event can be read"]);
         assert_eq!(
-            doubts_of(b"/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };"),
+            warnings_of(b"/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };"),
             Vec::<String>::new()
         );
     }
@@ -133,12 +133,12 @@ mod tests {
     #[test]
     fn packets_of_another_trace_are_told_and_those_of_two_are_refused() {
         let text = EVENTS.replace("CLOCK", "c");
-        assert_eq!(doubts_of(&packet(&text, [7; 16])), Vec::<String>::new());
+        assert_eq!(warnings_of(&packet(&text, [7; 16])), Vec::<String>::new());
         // Tracers that have none leave it empty.
-        assert_eq!(doubts_of(&packet(&text, [0; 16])), Vec::<String>::new());
-        let told = doubts_of(&packet(&text, [8; 16]));
-        assert_eq!(told.len(), 1);
-        assert!(told[0].contains("expected the UUID 07070707-"), "{told:?}");
+        assert_eq!(warnings_of(&packet(&text, [0; 16])), Vec::<String>::new());
+        let warnings = warnings_of(&packet(&text, [8; 16]));
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].contains("expected the UUID 07070707-"), "{warnings:?}");
 
         let (first, second) = text.split_at(text.len() / 2);
         let both = |uuid| [packet(first, [7; 16]), packet(second, uuid)].concat();
