@@ -5,9 +5,9 @@ use std::{ffi::OsStr, process::Command};
 use serde_json::Value;
 
 use crate::{
-    kills::Progress,
+    kills::{Progress, ROOMY, found_in, numbers_of},
     support::{Trace, Workshop, run, tompion},
-    told::record,
+    told::{record, recorded_by},
 };
 
 /// Takes a program's restartable sequences away.
@@ -97,4 +97,52 @@ fn a_program_is_left_and_taken_again() {
     }
     child.kill().expect("the program is there");
     child.wait().expect("a child of this test");
+}
+
+/// Has the recorder believe that this kernel restarts no sections: what its check finds there,
+/// `os/src/rseq_check.rs` tests.
+const DISTRUST: (&str, &str) = ("TOMPION_RSEQ", "0");
+
+#[test]
+fn where_sections_are_not_restarted_programs_that_have_them_reserve_their_places() {
+    let shop = Workshop::new();
+    let program = shop.program("emitter");
+    let progress = Progress::new(shop.path("progress"));
+    // Both threads, and the handlers that interrupt them, append on one CPU.
+    let command: [&dyn AsRef<OsStr>; 8] =
+        [&"taskset", &"-c", &"0", &program, &progress.path(), &"20", &"100", &"3000"];
+    run(shop.recording("trace", ROOMY, &command).env(DISTRUST.0, DISTRUST.1)).succeeded();
+    let trace = shop.trace("trace");
+    assert_eq!(producers(&trace), ["reserve"]);
+    let (found, returned) = (found_in(&trace), progress.returned());
+    for (source, last) in returned.into_iter().enumerate() {
+        assert!(numbers_of(&found, source).into_iter().eq(1..=last), "source {source}");
+    }
+    assert_eq!(returned[..2], [3000; 2]);
+}
+
+#[test]
+fn programs_with_areas_of_their_own_are_recorded_and_their_sections_come_out_right() {
+    let shop = Workshop::new();
+    let program = shop.program("own_rseq");
+    for (how, without) in [("own", true), ("long", true), ("cached", true), ("cached", false)] {
+        let mut command = shop.recording("trace", ROOMY, &[&program, &how, &"2000"]);
+        if without {
+            command.env(WITHOUT_RSEQ.0, WITHOUT_RSEQ.1);
+        }
+        let recording = recorded_by(&shop, &mut command);
+        assert_eq!(producers(&recording.trace), [if without { "reserve" } else { "rseq" }], "{how}");
+        assert_eq!(recording.told.len(), 4001, "{how}");
+        assert_eq!(recording.printed("counted "), 4000, "{how}");
+    }
+}
+
+#[test]
+fn a_registration_that_a_program_takes_back_costs_its_events_and_they_are_counted() {
+    let shop = Workshop::new();
+    let program = shop.program("own_rseq");
+    let said = run(&mut shop.recording("trace", ROOMY, &[&program, &"taken", &"500"])).succeeded();
+    assert!(said.out.contains("counted 1000"), "{}", said.out);
+    let stat = shop.trace("trace").stat();
+    assert_eq!((&stat["events"], &stat["lost"]["no_rseq"]), (&1.into(), &1000.into()), "{stat:#}");
 }

@@ -27,6 +27,7 @@ mod probe;
 mod process;
 mod processor;
 mod realtime;
+mod rseq_check;
 mod sanitizer;
 mod socket;
 mod spare;
@@ -70,6 +71,7 @@ pub use realtime::{
     ThreadUsage, lock_memory, run_deadline, run_fifo, run_round_robin, thread_cpu_ns, thread_usage,
     tsc_in_place,
 };
+pub use rseq_check::{Disturbance, RseqVerdict, rseq_verdict};
 pub use sanitizer::{note_acquire, note_release};
 pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};
 pub use spare::give_back;

@@ -14,6 +14,9 @@ pub const RECORD_VARIABLE: &str = "TOMPION_RECORD";
 pub const RECORD_OPTIONS_VARIABLE: &str = "TOMPION_RECORD_OPTIONS";
 /// Environment variable that, with the value 1, keeps the agent out of a process.
 pub const DISABLE_VARIABLE: &str = "TOMPION_DISABLE";
+/// Environment variable of a session that, with the value 0, has the programs that it records do
+/// without restartable sequences.
+pub const RSEQ_VARIABLE: &str = "TOMPION_RSEQ";
 
 /// How many sessions of one user can be open to all the programs that the user starts.
 pub const MAX_OPEN_SESSIONS: u32 = 8;

@@ -155,6 +155,8 @@ impl SavedSession {
             contexts: self.contexts.iter().map(context).collect::<Result<_, _>>()?,
             application_contexts: self.application_contexts,
             tsc: self.tsc,
+            // Each process's own is kept with it.
+            rseq: true,
             folder: folder.to_owned(),
             hostname: self.hostname.clone(),
             boot_id: self.boot_id.clone(),

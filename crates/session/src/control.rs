@@ -63,6 +63,8 @@ pub struct Terms {
     pub application_contexts: bool,
     /// Whether this machine's TSC is fit for timestamps.
     pub tsc: bool,
+    /// Whether this machine's kernel restarts sections as it must.
+    pub rseq: bool,
     /// Folder of the trace.
     pub folder: PathBuf,
     /// Name of the machine.
@@ -339,6 +341,7 @@ impl Door {
             let _ = socket.send(&ToAgent::Refused(reason.clone()).encode(), &[]);
             format!("refused process {}: {reason}", peer.pid)
         })?;
+        let hello = Hello { rseq: hello.rseq && self.terms.rseq, ..hello };
         let key = self.new_key();
         let watched = ProcessWatch::new(peer.pid);
         let shared =

@@ -29,6 +29,7 @@ mod process;
 mod record;
 mod recover;
 mod resume;
+mod rseq;
 mod source;
 mod target;
 mod told;

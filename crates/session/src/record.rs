@@ -31,6 +31,7 @@ use crate::{
     jobs::JobTeller,
     kernel::{self, Kernel, KernelChoice},
     manifest::{self, Channel, Clock, Host, Manifest},
+    rseq,
     target::{self, Admission, Target},
 };
 
@@ -249,6 +250,7 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
     if let (false, Err(reason)) = (terms.tsc, tompion_os::tsc_state()) {
         notice(&format!("timestamps come from clock_gettime, at a higher cost per event: {reason}"));
     }
+    rseq::problem().iter().for_each(|problem| notice(problem));
     let poller = Poller::new()?;
     poller.add(signals.as_fd(), Interest::Signals.to_number())?;
     let (orders, inbox) = mpsc::channel();
@@ -345,6 +347,7 @@ fn terms(config: &Config, geometry: Geometry, folder: PathBuf) -> Terms {
         application_contexts: config.application_contexts
             || config.rules.filter.as_deref().is_some_and(filter::needs_application),
         tsc: tompion_os::tsc_state().is_ok() && tompion_os::tsc_is_usable(),
+        rseq: rseq::is_usable(),
         folder,
         hostname: read("/proc/sys/kernel/hostname"),
         boot_id: read("/proc/sys/kernel/random/boot_id"),

@@ -5,6 +5,7 @@ use std::{io::Write, process::ExitCode};
 use clap::Args;
 use serde::Serialize;
 use tompion_machine::{Root, fitness};
+use tompion_os::{Disturbance, RseqVerdict};
 
 use crate::messages;
 
@@ -83,6 +84,11 @@ const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "rseq restarts",
+        why: "a section that goes on although another one ran on its CPU tears events",
+        look: restarts,
+    },
+    Check {
         name: "section barrier",
         why: "a recording ends without disturbing the threads that are recorded",
         look: || match tompion_os::prepare_section_barrier() {
@@ -150,6 +156,24 @@ const CHECKS: &[Check] = &[
         look: || library("libtompion-func.so"),
     },
 ];
+
+/// Whether the kernel restarts sections, tried by two threads.
+fn restarts() -> Finding {
+    const MEND: &str = "use a kernel that restarts sections; nothing is lost meanwhile: the recorder has programs \
+                        reserve their events' places, which takes each event about four times as long";
+    match tompion_os::rseq_verdict() {
+        RseqVerdict::Kept => Finding::good("sections are restarted by preemption and by membarrier"),
+        RseqVerdict::Broken(Disturbance::Preemption) => {
+            Finding::other(State::Drawback, "this kernel does not restart preempted sections", MEND)
+        }
+        RseqVerdict::Broken(Disturbance::Barrier) => {
+            Finding::other(State::Drawback, "membarrier does not restart sections", MEND)
+        }
+        RseqVerdict::Unknown(reason) => {
+            Finding::other(State::Unknown, format!("could not be tried: {reason}"), MEND)
+        }
+    }
+}
 
 /// Whether the kernel can be recorded. All that is in the way is told at once.
 fn kernel() -> Finding {
