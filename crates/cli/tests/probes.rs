@@ -6,7 +6,9 @@ use rustix::process::Signal;
 
 use crate::{
     kernel::{both_readers_agree, lost, permitted, source, text},
-    support::{Event, Trace, Workshop, beside, compiler, finish, rounds, run, signal, start, wait_until},
+    support::{
+        Event, Trace, Workshop, beside, compiler, finish, rounds, run, signal, start, tompion, wait_until,
+    },
 };
 
 /// The program with marks and functions, and no library of ours.
@@ -193,4 +195,48 @@ fn what_is_wrong_with_a_probe_is_told() {
         run(&mut shop.recording("kernel", &["-k", "kprobe:vfs_reed(file: x64)"], &[&"true"])).exited(2).err;
     let expected = "this kernel has no kprobes (CONFIG_KPROBES";
     assert!(kernel.contains(expected) || kernel.contains("nearest: vfs_read"), "{kernel}");
+}
+
+/// Whether `tompion doctor` says that this kernel's probes leave alone what functions keep below
+/// their stack pointer.
+fn red_zone_is_kept() -> bool {
+    let rows: serde_json::Value =
+        serde_json::from_str(&run(tompion().args(["doctor", "--json"])).out).expect("JSON");
+    let row = rows.as_array().expect("rows").iter().find(|row| row["name"] == "user probes");
+    let state = &row.expect("a row on probes")["state"];
+    assert!(*state == "good" || *state == "drawback", "{rows}");
+    *state == "good"
+}
+
+#[test]
+fn a_probe_changes_nothing_that_a_function_keeps_below_its_stack_pointer() {
+    if !permitted() || !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let shop = Workshop::new();
+    let mut cc = compiler();
+    cc.args(["-std=gnu11", "-O2"]).arg(beside("programs/red_zone.c")).arg("-o").arg(shop.path("red_zone"));
+    run(&mut cc).succeeded();
+    let kept = red_zone_is_kept();
+    // At the beginning nothing is kept yet, and one-byte nops stay what they are.
+    let places = [
+        ("uprobe:./red_zone:changed_in_function", true),
+        ("uprobe:./red_zone:changed_in_function+0x14", true),
+        ("uprobe:./red_zone:changed_in_function+0x15", kept),
+        ("uretprobe:./red_zone:changed_in_function", true),
+        ("usdt:./red_zone:zone:inside", kept),
+    ];
+    for (number, (probe, is_sound)) in places.into_iter().enumerate() {
+        let name = format!("trace-{number}");
+        let said = run(&mut shop.recording(&name, &["-k", probe], &[&"./red_zone", &"300"]));
+        if is_sound {
+            let said = said.succeeded();
+            assert!(said.out.contains("0 changed"), "{probe}: {}", said.out);
+            assert_eq!(shop.trace(&name).events().len(), 300, "{probe}");
+        } else {
+            let said = said.exited(2).err;
+            assert!(said.contains("has a 5-byte nop at 0x"), "{probe}: {said}");
+            assert!(said.contains("overwrites what the function keeps"), "{probe}: {said}");
+        }
+    }
 }

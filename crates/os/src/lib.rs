@@ -27,6 +27,7 @@ mod probe;
 mod process;
 mod processor;
 mod realtime;
+mod red_zone;
 mod rseq_check;
 mod sanitizer;
 mod socket;
@@ -71,6 +72,7 @@ pub use realtime::{
     ThreadUsage, lock_memory, run_deadline, run_fifo, run_round_robin, thread_cpu_ns, thread_usage,
     tsc_in_place,
 };
+pub use red_zone::probes_keep_red_zone;
 pub use rseq_check::{Disturbance, RseqVerdict, rseq_verdict};
 pub use sanitizer::{note_acquire, note_release};
 pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};

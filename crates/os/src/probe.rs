@@ -95,10 +95,24 @@ pub fn open_tracepoint(id: u32) -> io::Result<OwnedFd> {
     open_event(&attributes, ANY_CPU)
 }
 
-/// Of all processes, by way of a CPU. Source: `perf_event_open(2)`. What the attributes point to must live.
+/// A probe that counts, at an offset of a file, where the calling thread alone hits it.
+pub(crate) fn open_for_this_thread(kind: u32, file: &CStr, offset: u64) -> io::Result<OwnedFd> {
+    let target = file.as_ptr() as u64;
+    open_event_of(&EventAttributes { kind, target, offset, ..EventAttributes::default() }, (0, -1))
+}
+
+/// Of all processes, by way of a CPU. What the attributes point to must live.
 pub(crate) fn open_event(attributes: &EventAttributes, cpu: u32) -> io::Result<OwnedFd> {
+    open_event_of(attributes, (-1, cpu as libc::c_int))
+}
+
+/// Of a thread (0 for the calling one) on a CPU; -1 for any. Source: `perf_event_open(2)`.
+fn open_event_of(
+    attributes: &EventAttributes,
+    (pid, cpu): (libc::pid_t, libc::c_int),
+) -> io::Result<OwnedFd> {
     let attributes = EventAttributes { size: size_of::<EventAttributes>() as u32, ..*attributes };
-    let (pid, cpu, group): (libc::pid_t, libc::c_int, libc::c_int) = (-1, cpu as libc::c_int, -1);
+    let group: libc::c_int = -1;
     let call = libc::SYS_perf_event_open;
     // SAFETY: the structure and the text that it points to live throughout the call; the descriptor is new.
     let event = unsafe { libc::syscall(call, &raw const attributes, pid, cpu, group, CLOSE_ON_EXEC) };

@@ -141,6 +141,11 @@ const CHECKS: &[Check] = &[
         look: kernel,
     },
     Check {
+        name: "user probes",
+        why: "`record -k uprobe:…` and `usdt:` must not change what the probed program computes",
+        look: user_probes,
+    },
+    Check {
         name: "malloc preload",
         why: "`record --preload malloc` shows something in any program",
         look: || library("libtompion-malloc.so"),
@@ -172,6 +177,24 @@ fn restarts() -> Finding {
         RseqVerdict::Unknown(reason) => {
             Finding::other(State::Unknown, format!("could not be tried: {reason}"), MEND)
         }
+    }
+}
+
+/// Whether probes in programs leave the programs' data alone, tried on this one.
+fn user_probes() -> Finding {
+    match tompion_os::probes_keep_red_zone() {
+        Ok(true) => Finding::good("leave the 128 bytes below the stack pointer alone"),
+        Ok(false) => Finding::other(
+            State::Drawback,
+            "this kernel overwrites data below the stack pointer where a probe stands at a 5-byte nop; such places are \
+             refused, but for the beginnings of functions",
+            "probe another instruction, or use a kernel whose probes step over the red zone",
+        ),
+        Err(error) => Finding::other(
+            State::Unknown,
+            format!("could not be tried: {error}"),
+            "ask as root; probes at 5-byte nops in the middle of functions are refused",
+        ),
     }
 }
 

@@ -4,9 +4,14 @@
 #ifndef MARKS_H
 #define MARKS_H
 
+/* The instruction of a mark. */
+#ifndef MARK_NOP
+#define MARK_NOP "nop"
+#endif
+
 /* A note: address, base, counter of who listens ("0" for none); provider, name, arguments. */
 #define MARK(provider, name, counter, arguments, ...)                                                                  \
-    asm volatile("990: nop\n"                                                                                          \
+    asm volatile("990: " MARK_NOP "\n"                                                                                 \
                  ".pushsection .note.stapsdt,\"\",\"note\"\n"                                                          \
                  ".balign 4\n"                                                                                         \
                  ".4byte 992f-991f, 994f-993f, 3\n"                                                                    \

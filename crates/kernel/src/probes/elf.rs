@@ -6,7 +6,7 @@ use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use tompion_protocol::glob;
 
 use super::{
-    ArgumentType, MOST_ARGUMENTS, MOST_SITES, Probe, Site, Target, event,
+    ArgumentType, MOST_ARGUMENTS, MOST_SITES, Probe, Site, Target, event, nop,
     note::{self, Note},
     value::Value,
     wish::{Code, Place, Wish, WishError, provider_of},
@@ -76,6 +76,7 @@ fn read(file: &Path) -> Result<Vec<u8>, WishError> {
 /// A program or library.
 struct Elf<'data> {
     path: &'data Path,
+    bytes: &'data [u8],
     file: object::File<'data>,
 }
 
@@ -89,7 +90,7 @@ impl<'data> Elf<'data> {
                 format!("{}: probes are put into 64-bit programs of this machine alone", path.display());
             return Err(WishError::new(problem));
         }
-        Ok(Self { path, file })
+        Ok(Self { path, bytes, file })
     }
 
     /// Where in the file an address of its memory stands.
@@ -104,6 +105,56 @@ impl<'data> Elf<'data> {
     fn offset_of_code(&self, address: u64) -> Result<u64, WishError> {
         let path = self.path.display();
         self.offset(address).ok_or_else(|| WishError::new(format!("{path} has no code at {address:#x}")))
+    }
+
+    /// Returns the file offset of a probe's code.
+    ///
+    /// # Errors
+    /// No code is there, or this kernel would damage the program with a probe there.
+    fn probe_offset(&self, address: u64) -> Result<u64, WishError> {
+        let offset = self.offset_of_code(address)?;
+        if !self.is_replaced_when_hit(offset) || self.begins_function(address) {
+            return Ok(offset);
+        }
+        let problem = match tompion_os::probes_keep_red_zone() {
+            Ok(true) => return Ok(offset),
+            Ok(false) => {
+                "this kernel overwrites what the function keeps there below its stack pointer".to_owned()
+            }
+            Err(error) => {
+                format!(
+                    "whether this kernel leaves alone what the function keeps below its stack pointer is unknown: {error}"
+                )
+            }
+        };
+        let path = self.path.display();
+        Err(WishError::new(format!(
+            "{path} has a 5-byte nop at {address:#x}, and {problem}; probe another instruction, or the beginning of the \
+             function"
+        )))
+    }
+
+    /// Returns whether kernels may replace an instruction by a call once a probe there was hit.
+    fn is_replaced_when_hit(&self, offset: u64) -> bool {
+        let code = usize::try_from(offset).ok().and_then(|offset| self.bytes.get(offset..));
+        cfg!(target_arch = "x86_64") && code.is_some_and(nop::is_five_byte_nop)
+    }
+
+    /// Returns whether a function begins here, perhaps behind its landing pad. Its red zone is still
+    /// unused.
+    fn begins_function(&self, address: u64) -> bool {
+        const LANDING_PAD: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
+        let before = address.wrapping_sub(LANDING_PAD.len() as u64);
+        let code = self.offset(before).and_then(|offset| self.bytes.get(usize::try_from(offset).ok()?..));
+        let has_pad = code.is_some_and(|code| code.starts_with(LANDING_PAD));
+        let symbols = self.file.symbols().chain(self.file.dynamic_symbols());
+        let mut functions =
+            symbols.filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text);
+        functions.any(|symbol| {
+            // Compilers split off parts that are jumped to from the middle of a function.
+            let is_part = symbol.name().is_ok_and(|name| name.contains(".cold"));
+            !is_part && (symbol.address() == address || has_pad && symbol.address() == before)
+        })
     }
 
     /// The address of a function, by its name in the tables of symbols.
@@ -185,7 +236,7 @@ fn function(wish: &Wish, file: &Path, code: &Code, elf: &Elf<'_>) -> Result<Prob
             (elf.function(name)?.wrapping_add(*offset), format!("{name}+{offset:#x}"))
         }
     };
-    let offset = elf.offset_of_code(address)?;
+    let offset = elf.probe_offset(address)?;
     Ok(one_place(wish, (&provider_of(file), &name), Target::File(file.to_owned()), offset))
 }
 
@@ -284,7 +335,7 @@ fn mark(
         let problem =
             || WishError::new(format!("{}: {provider}:{name} counts outside of the file", file.display()));
         Ok(Site {
-            offset: elf.offset_of_code(note.pc)?,
+            offset: elf.probe_offset(note.pc)?,
             semaphore: semaphore.filter(|at| u32::try_from(*at).is_ok()).ok_or_else(problem)?,
             values: numbers.iter().filter_map(|number| note.values[*number]).collect(),
         })

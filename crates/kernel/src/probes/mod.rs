@@ -14,6 +14,7 @@
 
 mod attach;
 mod elf;
+mod nop;
 mod note;
 mod value;
 mod wish;
