@@ -48,7 +48,6 @@ pub const PENDING: &[&str] = &[
     "docs/guide/kernel.md",
     "docs/guide/monitor.md",
     "docs/guide/preload.md",
-    "docs/guide/realtime.md",
     "docs/guide/recording.md",
     "docs/guide/ros2.md",
     "docs/guide/rust.md",
