@@ -39,7 +39,6 @@ pub const PENDING: &[&str] = &[
     "docs/design/processes.md",
     "docs/design/recovery.md",
     "docs/design/ring.md",
-    "docs/design/rust.md",
     "docs/design/session.md",
     "docs/design/shield.md",
     "docs/design/trace.md",
