@@ -1,5 +1,5 @@
-//! The links of the documentation, checked: what a relative link names is there, and has the heading that
-//! it points to. Addresses on the net are not asked for.
+//! The links of the documentation, checked: a relative link names a file and a heading that exist, and
+//! so does inline code such as `ring/src/lib.rs`. Addresses on the net are not checked.
 
 use std::collections::HashMap;
 use std::fs;
@@ -50,6 +50,8 @@ fn broken_links(root: &Path, documents: &[PathBuf]) -> Result<Vec<String>> {
     for document in documents {
         let text = read(document)?;
         let name = document.strip_prefix(root).unwrap_or(document).display();
+        let missing = source_paths(&text).into_iter().filter(|path| !is_source_path(root, path));
+        broken.extend(missing.map(|path| format!("{name}: `{path}`: there is no such file")));
         for target in relative_targets(&text) {
             let (path, anchor) = target.split_once('#').unwrap_or((&target, ""));
             let file = match path {
@@ -92,6 +94,27 @@ fn relative_targets(text: &str) -> Vec<String> {
         .filter(|target| !target.contains("://") && !target.starts_with("mailto:"))
         .map(str::to_owned)
         .collect()
+}
+
+/// Returns the source files that a document names in inline code, such as `ring/src/section/mod.rs`.
+fn source_paths(text: &str) -> Vec<String> {
+    let mut fenced = false;
+    let is_prose = |line: &&str| {
+        let is_fence = line.trim_start().starts_with("```");
+        fenced ^= is_fence;
+        !fenced && !is_fence
+    };
+    let spans = text.lines().filter(is_prose).flat_map(|line| line.split('`').skip(1).step_by(2));
+    let is_path = |span: &&str| {
+        span.contains("/src/")
+            && span.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '.'))
+    };
+    spans.filter(is_path).map(str::to_owned).collect()
+}
+
+/// Whether a path leads to a file or folder from the root, or from `crates/`.
+fn is_source_path(root: &Path, path: &str) -> bool {
+    ["", "crates"].iter().any(|folder| root.join(folder).join(path).exists())
 }
 
 /// A document without its code: in code, brackets are no links.
@@ -140,6 +163,13 @@ fn anchor(heading: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn source_paths_are_found_in_inline_code() {
+        let text =
+            "See `ring/src/lib.rs` and `cargo run src/x`.\n```\n`a/src/b.rs`\n```\n| `web/src/draw/` |\n";
+        assert_eq!(source_paths(text), ["ring/src/lib.rs", "web/src/draw/"]);
+    }
 
     #[test]
     fn links_are_found_where_they_are_links() {
