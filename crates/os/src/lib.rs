@@ -28,6 +28,7 @@ mod process;
 mod processor;
 mod realtime;
 mod red_zone;
+mod regular_file;
 mod rseq_check;
 mod sanitizer;
 mod socket;
@@ -73,6 +74,7 @@ pub use realtime::{
     tsc_in_place,
 };
 pub use red_zone::probes_keep_red_zone;
+pub use regular_file::open_regular;
 pub use rseq_check::{Disturbance, RseqVerdict, rseq_verdict};
 pub use sanitizer::{note_acquire, note_release};
 pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};

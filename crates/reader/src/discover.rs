@@ -179,12 +179,8 @@ pub(crate) fn load(folder: &Path) -> Result<Trace, Error> {
     let path = folder.join("metadata");
     let io = |source| Error::Io { path: path.clone(), source };
     let other = |text: String| io(std::io::Error::other(text));
-    // A pipe or a device may block, or never end.
-    if !fs::metadata(&path).map_err(io)?.is_file() {
-        return Err(other("expected a regular file, found something else".into()));
-    }
     let mut bytes = Vec::new();
-    let file = fs::File::open(&path).map_err(io)?;
+    let file = tompion_os::open_regular(&path).map_err(io)?;
     file.take(MAX_METADATA + 1).read_to_end(&mut bytes).map_err(io)?;
     if bytes.len() as u64 > MAX_METADATA {
         return Err(other(format!("expected at most {MAX_METADATA} bytes, found more")));

@@ -66,7 +66,7 @@ pub(crate) struct StreamFile {
 impl StreamFile {
     /// Opens a file.
     pub fn open(path: PathBuf, decoder: Arc<Decoder>, window: usize) -> io::Result<Self> {
-        let file = Arc::new(File::open(&path)?);
+        let file = Arc::new(tompion_os::open_regular(&path)?);
         Self::new(path, file, decoder, window)
     }
 

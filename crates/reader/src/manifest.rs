@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
@@ -133,7 +134,9 @@ fn read(folder: &Path) -> Result<Option<Manifest>, Corruption> {
     if size > MAX_SIZE {
         return Err(corruption(format!("expected at most {MAX_SIZE} bytes, found {size}")));
     }
-    let bytes = fs::read(&path).map_err(|error| corruption(error.to_string()))?;
+    let mut bytes = Vec::new();
+    let file = tompion_os::open_regular(&path).map_err(|error| corruption(error.to_string()))?;
+    file.take(MAX_SIZE).read_to_end(&mut bytes).map_err(|error| corruption(error.to_string()))?;
     let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|error| corruption(error.to_string()))?;
     if manifest.schema != SCHEMA {
         return Err(corruption(format!("expected schema {SCHEMA}, found {}", manifest.schema)));

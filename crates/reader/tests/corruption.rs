@@ -111,3 +111,34 @@ fn a_stream_of_corruption_alone_ends() {
         corruptions.len()
     );
 }
+
+#[test]
+fn streams_that_lead_to_pipes_or_devices_are_reported_and_not_opened() {
+    use std::os::unix::fs::symlink;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("leading-elsewhere");
+    let _ = fs::remove_dir_all(&folder);
+    let trace = folder.join("trace");
+    fs::create_dir_all(&trace).unwrap();
+    fs::write(trace.join("metadata"), METADATA).unwrap();
+    fs::write(trace.join("stream"), stream()).unwrap();
+    // Nothing writes to it: opening it for reading would wait.
+    let pipe = folder.join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    symlink(&pipe, trace.join("to_pipe")).unwrap();
+    symlink("/dev/tty", trace.join("to_device")).unwrap();
+
+    let (ended, end) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut traces = open(&[trace]).unwrap();
+        let count = std::iter::from_fn(|| traces.next_event().map(drop)).count();
+        let _ = ended.send((count, traces.corruptions().to_vec()));
+    });
+    let (count, corruptions) = end.recv_timeout(Duration::from_secs(60)).expect("reading waits");
+    assert_eq!(count, 5 * EVENTS);
+    let found = corruptions.iter().map(|one| (one.path.file_name().unwrap(), one.message.as_str()));
+    let expected = "expected a regular file, found something else";
+    assert_eq!(found.collect::<Vec<_>>(), [("to_device".as_ref(), expected), ("to_pipe".as_ref(), expected)]);
+}

@@ -1,6 +1,6 @@
 //! Finding places in files and in the kernel.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, io::Read as _, path::Path};
 
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use tompion_protocol::glob;
@@ -67,10 +67,13 @@ pub(super) fn find(wish: &Wish) -> Result<Vec<Probe>, WishError> {
 
 fn read(file: &Path) -> Result<Vec<u8>, WishError> {
     let problem = |error: std::io::Error| WishError::new(format!("can't read {}: {error}", file.display()));
-    if fs::metadata(file).map_err(problem)?.len() > MOST_BYTES {
+    let file_of_program = tompion_os::open_regular(file).map_err(problem)?;
+    if file_of_program.metadata().map_err(problem)?.len() > MOST_BYTES {
         return Err(WishError::new(format!("{} is too large to be a program", file.display())));
     }
-    fs::read(file).map_err(problem)
+    let mut bytes = Vec::new();
+    file_of_program.take(MOST_BYTES).read_to_end(&mut bytes).map_err(problem)?;
+    Ok(bytes)
 }
 
 /// A program or library.

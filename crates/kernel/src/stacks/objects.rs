@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    fs::{self, File},
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -81,9 +81,8 @@ impl Files {
 
 /// What a file says of itself. Nothing if it can't be read.
 fn build(path: &Path) -> Option<Build> {
-    // Whatever a process has mapped: not to be opened if that does something.
-    path.metadata().ok().filter(fs::Metadata::is_file)?;
-    let cache = ReadCache::new(File::open(path).ok()?);
+    // The process chooses the path, and may change what it leads to at any time.
+    let cache = ReadCache::new(tompion_os::open_regular(path).ok()?);
     let file = object::File::parse(&cache).ok()?;
     let segments = || file.segments().map(|segment| (segment.address(), segment.size()));
     let first = segments().map(|(address, _)| address).min()? / PAGE * PAGE;

@@ -103,7 +103,7 @@ impl Index {
         if !path.is_file() {
             return Ok(None);
         }
-        let mut file = File::open(&path).map_err(problem)?;
+        let mut file = tompion_os::open_regular(&path).map_err(problem)?;
         let size = file.metadata().map_err(problem)?.len();
         let mut header = [0; HEADER];
         file.read_exact(&mut header).map_err(problem)?;

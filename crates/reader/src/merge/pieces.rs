@@ -121,7 +121,7 @@ impl Files {
         if let Some(file) = known.and_then(|(_, file)| file.upgrade()) {
             return Ok(file);
         }
-        let file = Arc::new(File::open(path)?);
+        let file = Arc::new(tompion_os::open_regular(path)?);
         open.retain(|(_, file)| file.strong_count() > 0);
         open.push((index, Arc::downgrade(&file)));
         Ok(file)

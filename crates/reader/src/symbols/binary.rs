@@ -1,6 +1,5 @@
 //! Looks up functions of a program or library by their addresses.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use object::{
@@ -57,7 +56,7 @@ impl Binary {
     /// the wrong file.
     fn read(&mut self, path: &Path, build_id: &[u8], size: Option<u64>) -> Option<bool> {
         // The path comes from a trace: it may name a device or a pipe.
-        let file = path.is_absolute().then(|| File::open_regular(path)).flatten()?;
+        let file = path.is_absolute().then(|| tompion_os::open_regular(path).ok()).flatten()?;
         let cache = ReadCache::new(file);
         let file = object::File::parse(&cache).ok()?;
         let segments = || file.segments().map(|segment| (segment.address(), segment.size()));
@@ -127,18 +126,6 @@ impl Binary {
             0 => name,
             inside => format!("{name}+{inside:#x}"),
         })
-    }
-}
-
-/// Opens regular files only.
-trait OpenRegular: Sized {
-    fn open_regular(path: &Path) -> Option<Self>;
-}
-
-impl OpenRegular for File {
-    fn open_regular(path: &Path) -> Option<Self> {
-        path.metadata().ok().filter(|metadata| metadata.is_file())?;
-        Self::open(path).ok()
     }
 }
 

@@ -1,0 +1,116 @@
+//! Opening a regular file at a path that another user may change at any time.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
+    path::Path,
+};
+
+/// Opens a regular file for reading. Opens nothing else on the way: opening a pipe waits, and opening a
+/// device may do something.
+///
+/// A check before `open` is not enough, as the path may lead to something else by then. So the kernel is
+/// asked for a descriptor that only names the file (`O_PATH`), and that same file is opened if it is
+/// regular. Source: `open(2)`.
+///
+/// # Errors
+/// `InvalidInput` if the path leads to something else, and what `open(2)` returns. It needs `/proc`.
+pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
+    let named = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
+    if !named.metadata()?.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "expected a regular file, found something else",
+        ));
+    }
+    File::open(format!("/proc/self/fd/{}", named.as_raw_fd()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        io::Read,
+        os::unix::fs::symlink,
+        process::Command,
+        sync::{
+            atomic::{AtomicBool, Ordering},
+            mpsc,
+        },
+        thread,
+        time::Duration,
+    };
+
+    use super::*;
+
+    /// Makes a named pipe without a writer: opening it for reading waits for ever.
+    fn make_pipe(path: &Path) {
+        assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    }
+
+    fn text(path: &Path) -> String {
+        let mut text = String::new();
+        open_regular(path).unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let folder = std::env::temp_dir().join(format!("tompion-regular-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let place = |name: &str| folder.join(name);
+        fs::write(place("file"), "text").unwrap();
+        symlink(place("file"), place("link")).unwrap();
+        symlink("/dev/null", place("device")).unwrap();
+        make_pipe(&place("pipe"));
+        assert_eq!((text(&place("file")).as_str(), text(&place("link")).as_str()), ("text", "text"));
+        for name in ["device", "pipe", "."] {
+            let error = open_regular(place(name)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name}");
+        }
+        assert_eq!(open_regular(place("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_path_that_turns_into_a_pipe_meanwhile_keeps_no_reader_waiting() {
+        const OPENS: u32 = 20_000;
+        let folder = std::env::temp_dir().join(format!("tompion-swapped-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let [path, file, pipe] = ["path", "file", "pipe"].map(|name| folder.join(name));
+        fs::write(&file, "text").unwrap();
+        make_pipe(&pipe);
+        fs::hard_link(&file, &path).unwrap();
+        let ended = AtomicBool::new(false);
+        let (opened, done) = mpsc::channel();
+        let reader = path.clone();
+        // Not scoped: it would never end where opening waits.
+        thread::spawn(move || {
+            for _ in 0..OPENS {
+                let _ = open_regular(&reader);
+            }
+            let _ = opened.send(());
+        });
+        let result = thread::scope(|scope| {
+            scope.spawn(|| {
+                for target in [&pipe, &file].into_iter().cycle() {
+                    // Ordering: a flag by itself.
+                    if ended.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let next = folder.join("next");
+                    fs::hard_link(target, &next).unwrap();
+                    fs::rename(&next, &path).unwrap();
+                    // A rename of one link over another of the same file leaves both.
+                    let _ = fs::remove_file(&next);
+                }
+            });
+            let result = done.recv_timeout(Duration::from_secs(60));
+            ended.store(true, Ordering::Relaxed);
+            result
+        });
+        fs::remove_dir_all(folder).unwrap();
+        assert!(result.is_ok(), "an open waits for a writer of the pipe");
+    }
+}
