@@ -1,7 +1,8 @@
-//! What Tompion knows of an event class and CTF has no word for: its kind, whether it belongs to the
+//! Properties of a Tompion event class that CTF cannot express: its kind, whether it belongs to the
 //! initial state, and the format of a mark.
 //!
-//! It stands in the one attribute of an event class that other readers take without a warning:
+//! They are stored in the only attribute of an event class that other readers accept without a
+//! warning:
 //!
 //! ```text
 //! model.emf.uri = "tompion:begin";
@@ -19,24 +20,24 @@ use crate::metadata::EnvironmentValue;
 const ATTRIBUTE: &str = "model.emf.uri";
 const SCHEME: &str = "tompion:";
 
-/// What an event class is.
+/// Kind and properties of an event class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventKindInfo {
-    /// What kind of thing happened.
+    /// Kind of the event.
     pub kind: Kind,
     /// Whether the event belongs to the initial state.
     pub init: bool,
-    /// The printf format of a mark.
+    /// Format of a mark, in the syntax of printf.
     pub format: Option<String>,
 }
 
 impl EventKindInfo {
-    /// What an event is.
+    /// Returns the properties of an event.
     pub fn of(event: &schema::Event) -> Self {
         Self { kind: event.kind, init: event.init, format: event.format.clone() }
     }
 
-    /// The attribute that says so; none for an ordinary event.
+    /// Returns the attribute that stores the properties; `None` for an ordinary event.
     pub fn to_attribute(&self) -> Option<(String, EnvironmentValue)> {
         if *self == Self::default() {
             return None;
@@ -55,7 +56,7 @@ impl EventKindInfo {
         Some((ATTRIBUTE.into(), uri.into()))
     }
 
-    /// What attributes of a class say.
+    /// Reads the properties from the attributes of a class.
     pub fn from_attributes(attributes: &[(String, EnvironmentValue)]) -> Self {
         let uris = attributes.iter().filter(|(name, _)| name == ATTRIBUTE);
         uris.filter_map(|(_, value)| Self::from_uri(value.as_text()?)).next().unwrap_or_default()
@@ -64,19 +65,20 @@ impl EventKindInfo {
     fn from_uri(uri: &str) -> Option<Self> {
         let text = uri.strip_prefix(SCHEME)?;
         let (kind, query) = text.split_once('?').unwrap_or((text, ""));
-        let mut meaning = Self { kind: Kind::from_name(kind).unwrap_or_default(), ..Self::default() };
+        let mut info = Self { kind: Kind::from_name(kind).unwrap_or_default(), ..Self::default() };
         for part in query.split('&') {
             match part.split_once('=') {
-                None if part == "init" => meaning.init = true,
-                Some(("format", value)) => meaning.format = Some(decoded(value)),
+                None if part == "init" => info.init = true,
+                Some(("format", value)) => info.format = Some(decoded(value)),
                 _ => {}
             }
         }
-        Some(meaning)
+        Some(info)
     }
 }
 
-/// Letters, digits and `-._~` as they are, other bytes as `%20` (RFC 3986).
+/// Percent-encodes a text: letters, digits and `-._~` stay as they are, other bytes become `%20`
+/// (RFC 3986).
 fn push_encoded(text: &str, uri: &mut String) {
     for byte in text.bytes() {
         match byte {
@@ -89,7 +91,7 @@ fn push_encoded(text: &str, uri: &mut String) {
     }
 }
 
-/// The text; a `%` without two digits stands for itself.
+/// Decodes a percent-encoded text; a `%` without two digits is kept.
 fn decoded(value: &str) -> String {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();
@@ -112,13 +114,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_meaning_survives_the_round_trip() {
+    fn kind_and_format_survive_the_round_trip() {
         for kind in (0..=Kind::Mark as u8).map(Kind::from_number) {
             for init in [false, true] {
                 for format in [None, Some(""), Some("100%% of %-5.3s & \"é\"?\n\u{7f}")] {
-                    let meaning = EventKindInfo { kind, init, format: format.map(Into::into) };
-                    let attributes: Vec<_> = meaning.to_attribute().into_iter().collect();
-                    assert_eq!(EventKindInfo::from_attributes(&attributes), meaning, "{attributes:?}");
+                    let info = EventKindInfo { kind, init, format: format.map(Into::into) };
+                    let attributes: Vec<_> = info.to_attribute().into_iter().collect();
+                    assert_eq!(EventKindInfo::from_attributes(&attributes), info, "{attributes:?}");
                 }
             }
         }
@@ -126,13 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn what_others_write_is_an_ordinary_event() {
-        let meaning = |uri: &str| EventKindInfo::from_attributes(&[(ATTRIBUTE.into(), uri.into())]);
+    fn other_attributes_mean_an_ordinary_event() {
+        let info = |uri: &str| EventKindInfo::from_attributes(&[(ATTRIBUTE.into(), uri.into())]);
         for uri in ["", "http://example.org/?init", "tompion:", "tompion:later?unheard", "tompion:?&=&%"] {
-            assert_eq!(meaning(uri), EventKindInfo::default(), "{uri}");
+            assert_eq!(info(uri), EventKindInfo::default(), "{uri}");
         }
-        assert_eq!(meaning("tompion:mark?format=%2&format=%zz%4").format.as_deref(), Some("%zz%4"));
-        assert_eq!(meaning("tompion:mark?format=%FF").format.as_deref(), Some("\u{fffd}"));
+        assert_eq!(info("tompion:mark?format=%2&format=%zz%4").format.as_deref(), Some("%zz%4"));
+        assert_eq!(info("tompion:mark?format=%FF").format.as_deref(), Some("\u{fffd}"));
         assert_eq!(EventKindInfo::from_attributes(&[(ATTRIBUTE.into(), 5.into())]), EventKindInfo::default());
     }
 }

@@ -1,18 +1,18 @@
-//! What is odd about a description that can be read all the same.
+//! Reports anomalies of descriptions that can be read nevertheless.
 
 use crate::metadata::{Enum, Field, Trace, Type, Version};
 use crate::tsdl;
 
-/// What in a `metadata` file is not as it should be, though it was read as this trace: a line each.
+/// Returns warnings about a `metadata` file that was parsed as this trace, one line each.
 ///
 /// ```
 /// let text = b"/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };
-///     clock { name = c; offset_s = 9223372036; }; stream { }; event { name = e; fields := struct { string s; }; };";
+///     clock { name = c; offset_s = 9223372036; }; stream { };
+///     event { name = e; fields := struct { string s; }; };";
 /// let trace = tompion_ctf::parse(text).unwrap();
-/// assert_eq!(
-///     tompion_ctf::lint(text, &trace),
-///     ["expected clock c to begin in a year up to 2262, found an offset of 9223372036 s: later times cannot be shown"]
-/// );
+/// let expected = "expected clock c to begin in a year up to 2262, \
+///     found an offset of 9223372036 s: later times cannot be shown";
+/// assert_eq!(tompion_ctf::lint(text, &trace), [expected]);
 /// ```
 pub fn lint(bytes: &[u8], trace: &Trace) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -27,7 +27,7 @@ pub fn lint(bytes: &[u8], trace: &Trace) -> Vec<String> {
         warnings.push("expected a data stream class, found none: no event can be read".into());
     }
     for clock in &trace.clocks {
-        // A second is left for what is behind the clock's beginning.
+        // One second is left for times after the clock's beginning.
         if clock.checked_nanoseconds(0).is_none_or(|zero| zero.checked_add(1_000_000_000).is_none()) {
             warnings.push(format!(
                 "expected clock {} to begin in a year up to 2262, found an offset of {} s: later times cannot be shown",
@@ -37,13 +37,13 @@ pub fn lint(bytes: &[u8], trace: &Trace) -> Vec<String> {
     }
     warnings.extend(missing_clocks(trace).into_iter().map(|name| {
         format!(
-            "expected a clock named {name}, to which fields are mapped, found none: its times are not known"
+            "expected a clock named {name}, to which fields are mapped, found none: its times are unknown"
         )
     }));
     warnings
 }
 
-/// Names of clocks that integers are mapped to and that are not described.
+/// Returns the names of clocks that integers are mapped to but that are not described.
 fn missing_clocks(trace: &Trace) -> Vec<String> {
     let mut missing = Vec::new();
     let mut visit = |name: &str| {
@@ -98,7 +98,7 @@ mod tests {
         lint(bytes, &crate::parse(bytes).unwrap())
     }
 
-    /// A description in a packet, with this UUID.
+    /// Puts a description into a packet with this UUID.
     fn packet(text: &str, uuid: [u8; 16]) -> Vec<u8> {
         let mut bytes = 0x75d1_1d57_u32.to_le_bytes().to_vec();
         bytes.extend_from_slice(&uuid);
@@ -110,18 +110,18 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_not_described_is_told_once() {
+    fn a_clock_that_is_not_described_is_reported_once() {
         assert_eq!(warnings_of(EVENTS.replace("CLOCK", "c").as_bytes()), Vec::<String>::new());
         let text = EVENTS.replace("CLOCK", "other");
         let warnings = warnings_of(text.as_bytes());
         assert_eq!(
             warnings,
-            ["expected a clock named other, to which fields are mapped, found none: its times are not known"]
+            ["expected a clock named other, to which fields are mapped, found none: its times are unknown"]
         );
     }
 
     #[test]
-    fn a_description_of_no_stream_is_told_in_ctf_2() {
+    fn a_description_of_no_stream_is_reported_in_ctf_2() {
         let warnings = warnings_of(br#"{"type": "preamble", "version": 2}{"type": "trace-class"}"#);
         assert_eq!(warnings, ["expected a data stream class, found none: no event can be read"]);
         assert_eq!(
@@ -131,10 +131,10 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_another_trace_are_told_and_those_of_two_are_refused() {
+    fn packets_of_another_trace_are_reported_and_mixed_packets_are_refused() {
         let text = EVENTS.replace("CLOCK", "c");
         assert_eq!(warnings_of(&packet(&text, [7; 16])), Vec::<String>::new());
-        // Tracers that have none leave it empty.
+        // Tracers without a UUID leave it zero.
         assert_eq!(warnings_of(&packet(&text, [0; 16])), Vec::<String>::new());
         let warnings = warnings_of(&packet(&text, [8; 16]));
         assert_eq!(warnings.len(), 1);
@@ -144,7 +144,7 @@ mod tests {
         let both = |uuid| [packet(first, [7; 16]), packet(second, uuid)].concat();
         assert!(crate::parse(&both([7; 16])).is_ok());
         let refused = crate::parse(&both([8; 16])).unwrap_err().to_string();
-        assert!(refused.starts_with("expected the UUID of the packets before"), "{refused}");
+        assert!(refused.starts_with("expected the UUID of the preceding packets"), "{refused}");
         let mut version = both([7; 16]);
         version[36] = 9;
         let refused = crate::parse(&version).unwrap_err().to_string();

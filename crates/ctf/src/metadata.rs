@@ -1,4 +1,4 @@
-//! What a trace says about itself: clocks, streams, events, and the types of all their fields.
+//! Model of a trace's description: clocks, streams, events, and the types of all their fields.
 //!
 //! ```text
 //! Trace ─┬─ environment, clocks
@@ -8,9 +8,9 @@
 //!                   └─ Event ── context, payload  in every event of this class
 //! ```
 //!
-//! The model is the same for all versions of the format. Names are those that users see: where the
-//! CTF 1.8 language puts `_` before a name, the name here is without it. Numbers are not checked here;
-//! whoever compiles the model refuses what cannot be decoded.
+//! The model is the same for all versions of the format. Names are those that users see: where CTF
+//! 1.8 text has a `_` before a name, the model omits it. Numbers are not checked here; the
+//! decoder's compiler refuses what cannot be decoded.
 
 mod types;
 
@@ -25,21 +25,20 @@ pub use types::{
     Optional, Reference, Role, Roles, Scope, Sequence, Struct, Text, Type, Variant,
 };
 
-/// A whole trace.
+/// Description of a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
-    /// The version of the format.
+    /// Version of the format.
     pub version: Version,
-    /// What distinguishes this trace from others, where that is no UUID: namespace, name and whatever the
-    /// producer chose.
+    /// Identity of a trace without a UUID: namespace, name, and a unique id chosen by the producer.
     pub identity: Option<Identity>,
-    /// Byte order of values which don't say theirs.
+    /// Byte order of values without one of their own.
     pub byte_order: ByteOrder,
-    /// What distinguishes this trace from all others; also in the header of each packet.
+    /// Unique id of the trace; also in the header of each packet.
     pub uuid: Option<Uuid>,
-    /// Facts about the machine and the tracer, in order.
+    /// Properties of the machine and the tracer, in order.
     pub environment: Vec<(String, EnvironmentValue)>,
-    /// Clocks that fields refer to by name.
+    /// Clocks, which fields refer to by name.
     pub clocks: Vec<Clock>,
     /// First structure of each packet: magic number, UUID, stream class.
     pub packet_header: Option<Struct>,
@@ -48,44 +47,44 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The environment's value of this name.
+    /// Returns the environment value with this name.
     pub fn environment_value(&self, name: &str) -> Option<&EnvironmentValue> {
         self.environment.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// The clock of this name.
+    /// Returns the clock with this name.
     pub fn clock(&self, name: &str) -> Option<&Clock> {
         self.clocks.iter().find(|clock| clock.name == name)
     }
 
-    /// The stream class with this number.
+    /// Returns the stream class with this number.
     pub fn stream(&self, id: u64) -> Option<&Stream> {
         self.streams.iter().find(|stream| stream.id == id)
     }
 }
 
-/// A version of the format.
+/// Version of the format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// CTF 1.8, described in TSDL: what fields are for is said by their names.
+    /// CTF 1.8, described in TSDL: the purpose of special fields follows from their names.
     #[default]
     One,
-    /// CTF 2, described in JSON: what fields are for is said by their roles.
+    /// CTF 2, described in JSON: the purpose of special fields follows from their roles.
     Two,
 }
 
-/// What distinguishes a trace of CTF 2 from others.
+/// Identity of a trace or clock in CTF 2.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
-    /// Whose names these are.
+    /// Namespace of the name and the unique id.
     pub namespace: Option<String>,
-    /// The trace's name.
+    /// Name of the trace.
     pub name: Option<String>,
-    /// What no other trace of this name has.
+    /// Id that is unique among traces of this name.
     pub uid: Option<String>,
 }
 
-/// Least or most significant byte first.
+/// Byte order: least or most significant byte first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
     /// Least significant byte first.
@@ -95,12 +94,12 @@ pub enum ByteOrder {
     Big,
 }
 
-/// A UUID, shown as `624b19d9-19cd-4eae-bab8-8342e1b96a5d`.
+/// UUID, displayed as `624b19d9-19cd-4eae-bab8-8342e1b96a5d`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uuid(pub [u8; 16]);
 
 impl Uuid {
-    /// Reads 32 hexadecimal digits, with hyphens or without.
+    /// Parses 32 hexadecimal digits, with or without hyphens.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 16];
         let mut digits = text.chars().filter(|&character| character != '-');
@@ -131,17 +130,17 @@ impl fmt::Debug for Uuid {
     }
 }
 
-/// One value of the environment or of an attribute.
+/// Value in the environment, or of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EnvironmentValue {
-    /// A number.
+    /// Integer value.
     Integer(i64),
-    /// A text.
+    /// Text value.
     Text(String),
 }
 
 impl EnvironmentValue {
-    /// The text, unless it is a number.
+    /// Returns the text; `None` for an integer.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -149,7 +148,7 @@ impl EnvironmentValue {
         }
     }
 
-    /// The number, unless it is a text.
+    /// Returns the integer; `None` for a text.
     pub fn as_integer(&self) -> Option<i64> {
         match self {
             Self::Integer(number) => Some(*number),
@@ -185,35 +184,36 @@ impl fmt::Display for EnvironmentValue {
     }
 }
 
-/// A clock. Its value of `c` cycles is the moment
-/// `offset_seconds + (offset_cycles + c) / frequency` seconds after its origin.
+/// Clock. Its value of `c` cycles is the time `offset_seconds + (offset_cycles + c) / frequency`
+/// seconds after its origin.
 ///
-/// Where it doesn't count nanoseconds, moments are rounded down to nanoseconds as babeltrace2 rounds them, whose times
-/// users compare with these: cycles are divided as floats, so that beyond 2⁵³ cycles moments are a few nanoseconds off.
+/// Times of a clock that doesn't count nanoseconds are rounded down to nanoseconds as in
+/// babeltrace2, so that users can compare them: cycles are divided as floats. Beyond 2⁵³ cycles,
+/// times are inexact by a few nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clock {
-    /// The name by which integers refer to it.
+    /// Name by which integers refer to the clock.
     pub name: String,
-    /// The moment from which it counts, where that is no Unix epoch: what else there is to say of it.
+    /// Origin of a clock that doesn't start at the Unix epoch.
     pub origin: Option<Identity>,
-    /// What distinguishes this clock (of this boot of this machine) from all others.
+    /// Unique id of this clock (of one boot of one machine).
     pub uuid: Option<Uuid>,
-    /// What it is, in words.
+    /// Description for humans.
     pub description: Option<String>,
     /// Cycles per second, never 0.
     pub frequency: u64,
-    /// How exact it is, in cycles.
+    /// Precision in cycles.
     pub precision: Option<u64>,
     /// Seconds from the origin to the clock's zero.
     pub offset_seconds: i64,
     /// Cycles to add to the seconds.
     pub offset_cycles: i64,
-    /// Whether clocks of other traces with the same origin can be compared with it.
+    /// Whether the clock can be compared with clocks of other traces with the same origin.
     pub absolute: bool,
 }
 
 impl Clock {
-    /// A clock that counts nanoseconds, whose zero is `offset_ns` after the Unix epoch.
+    /// Creates a clock that counts nanoseconds, with its zero `offset_ns` after the Unix epoch.
     pub fn nanoseconds(name: &str, offset_ns: i64) -> Self {
         Self {
             name: name.into(),
@@ -228,12 +228,13 @@ impl Clock {
         }
     }
 
-    /// The moment of a value, in nanoseconds after the origin; beyond the range of `i64`, its end.
+    /// Converts a value to nanoseconds after the origin, limited to the range of `i64`.
     pub fn to_nanoseconds(&self, cycles: u64) -> i64 {
         self.exactly(cycles).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
     }
 
-    /// The same; nothing beyond the range of `i64`, some 292 years around the origin.
+    /// Converts a value to nanoseconds after the origin; `None` beyond the range of `i64`, some 292
+    /// years around the origin.
     pub fn checked_nanoseconds(&self, cycles: u64) -> Option<i64> {
         self.exactly(cycles).try_into().ok()
     }
@@ -249,7 +250,7 @@ impl Clock {
         i128::from(self.offset_seconds) * NS + offset + self.duration(cycles)
     }
 
-    /// Nanoseconds that so many cycles take.
+    /// Returns the duration of this many cycles in nanoseconds.
     fn duration(&self, cycles: u64) -> i128 {
         let nanoseconds = match self.frequency {
             NANOSECONDS => cycles,
@@ -258,7 +259,7 @@ impl Clock {
         nanoseconds.into()
     }
 
-    /// Makes all its moments so many nanoseconds later (negative: earlier), to within a cycle.
+    /// Shifts all times by this many nanoseconds (negative: to earlier), exact to one cycle.
     pub fn shift(&mut self, nanoseconds: i64) {
         let (seconds, rest) =
             (i128::from(nanoseconds).div_euclid(NS), i128::from(nanoseconds).rem_euclid(NS));
@@ -271,63 +272,63 @@ impl Clock {
 const NANOSECONDS: u64 = 1_000_000_000;
 const NS: i128 = NANOSECONDS as i128;
 
-/// A class of data streams.
+/// Class of data streams.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stream {
-    /// The number by which packet headers refer to it.
+    /// Number by which packet headers refer to the class.
     pub id: u64,
-    /// Its name, if it has one.
+    /// Name, if it has one.
     pub name: Option<String>,
     /// Second structure of each packet: sizes, timestamps, counters.
     pub packet_context: Option<Struct>,
     /// First structure of each event: event class and timestamp.
     pub event_header: Option<Struct>,
-    /// Context fields that every event of the stream has.
+    /// Context fields of every event of the stream.
     pub event_context: Option<Struct>,
     /// Event classes.
     pub events: Vec<Event>,
 }
 
 impl Stream {
-    /// The event class with this number.
+    /// Returns the event class with this number.
     pub fn event(&self, id: u64) -> Option<&Event> {
         self.events.iter().find(|event| event.id == id)
     }
 }
 
-/// A class of events.
+/// Class of events.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Event {
-    /// The number by which event headers refer to it.
+    /// Number by which event headers refer to the class.
     pub id: u64,
-    /// Its whole name, `provider:name` or `name`.
+    /// Full name, `provider:name` or `name`.
     pub name: String,
-    /// How important the event is; LTTng-UST's numbers.
+    /// Log level, with LTTng-UST's numbers.
     pub log_level: Option<i64>,
-    /// Anything else that is said of it, `model.emf.uri` for example. babeltrace2 2.0.4 knows only
-    /// this one and warns of others.
+    /// Other attributes, `model.emf.uri` for example. babeltrace2 2.0.4 knows only this one and
+    /// warns about others.
     pub attributes: Vec<(String, EnvironmentValue)>,
     /// Context fields of this class alone.
     pub context: Option<Struct>,
-    /// Its fields.
+    /// Fields of the event.
     pub payload: Option<Struct>,
 }
 
 impl Event {
-    /// The name of a class that has none.
+    /// Name of a class that has none.
     pub const UNNAMED: &str = "<unknown>";
 
-    /// `provider:name`, taken apart; the provider is empty when there is none.
+    /// Splits `provider:name`; the provider is empty if there is none.
     pub fn provider_and_name(&self) -> (&str, &str) {
         self.name.split_once(':').unwrap_or(("", &self.name))
     }
 
-    /// What kind of event it is and, for a mark, its format: an instant, where nothing is said.
+    /// Returns the kind of the event and the format of a mark; an instant if the class has no kind.
     pub fn kind_info(&self) -> EventKindInfo {
         EventKindInfo::from_attributes(&self.attributes)
     }
 
-    /// The names and what else rules are matched against.
+    /// Returns the names and level, against which rules are matched.
     pub fn names(&self) -> Names<'_> {
         let (provider, name) = self.provider_and_name();
         let level = self.log_level.and_then(|level| u8::try_from(level).ok());
@@ -365,7 +366,7 @@ mod tests {
 
     #[test]
     fn cycles_are_divided_as_floats() {
-        // What babeltrace2 2.0.4 prints of these.
+        // Values printed by babeltrace2 2.0.4.
         let clock = Clock { frequency: 27_000_000, ..Clock::nanoseconds("slow", 0) };
         assert_eq!(clock.to_nanoseconds(1_000_000_007), 37_037_037_296);
         let clock = Clock { frequency: 2_399_998_000, ..clock };
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_shifted_to_and_fro() {
+    fn a_clock_is_shifted_back_and_forth() {
         let mut clock = Clock::nanoseconds("monotonic", 5);
         clock.shift(-1_000_000_007);
         assert_eq!(clock.to_nanoseconds(0), -1_000_000_002);

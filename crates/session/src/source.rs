@@ -125,13 +125,13 @@ impl OpenPacket<'_> {
     /// Appends events of one class that come behind the others of the packet in its ring, as many as can be in a short
     /// way and fit. Returns how many.
     #[inline(always)]
-    pub fn push_alike<'a, const PAYLOAD: usize>(
+    pub fn push_run<'a, const PAYLOAD: usize>(
         &mut self,
         id: ClassId,
         events: impl Iterator<Item = (u32, u64, &'a [u8; PAYLOAD])>,
     ) -> usize {
         let Some(Some(plan)) = self.plans.get(id as usize) else { return 0 };
-        self.packet.push_alike((id, plan), PACKET_SIZE, events)
+        self.packet.push_run((id, plan), PACKET_SIZE, events)
     }
 }
 

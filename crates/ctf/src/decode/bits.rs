@@ -1,11 +1,11 @@
-//! Integers at any bit.
+//! Reads integers at any bit position.
 //!
-//! Little-endian integers fill each byte from its least significant bit, big-endian ones from its most
-//! significant bit.
+//! Little-endian integers fill each byte from its least significant bit, big-endian ones from its
+//! most significant bit.
 
 use crate::metadata::ByteOrder;
 
-/// The unsigned integer of 1 to 64 bits at `bit`, or nothing if it reaches beyond the bytes.
+/// Reads an unsigned integer of 1 to 64 bits at `bit`; `None` if it extends beyond the bytes.
 #[inline]
 pub(super) fn read(bytes: &[u8], bit: u64, bits: u32, order: ByteOrder) -> Option<u64> {
     let first = usize::try_from(bit / 8).ok()?;
@@ -21,7 +21,7 @@ pub(super) fn read(bytes: &[u8], bit: u64, bits: u32, order: ByteOrder) -> Optio
     read_at_end(bytes, first, (shift, bits), order)
 }
 
-/// The same for the last bytes, and for integers that touch nine bytes.
+/// Reads an integer in the last bytes, or one that spans nine bytes.
 fn read_at_end(bytes: &[u8], first: usize, (shift, bits): (u32, u32), order: ByteOrder) -> Option<u64> {
     let size = (shift + bits).div_ceil(8) as usize;
     let source = bytes.get(first..first.checked_add(size)?)?;
@@ -43,12 +43,12 @@ fn read_at_end(bytes: &[u8], first: usize, (shift, bits): (u32, u32), order: Byt
     Some(wide as u64 & mask(bits))
 }
 
-/// The lowest `bits` bits set; all of them from 64 on.
+/// Returns a mask of the lowest `bits` bits; all bits from 64 on.
 pub(super) const fn mask(bits: u32) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
 }
 
-/// The value of a two's complement integer of `bits` bits, as 64 bits.
+/// Sign-extends a two's complement integer of `bits` bits to 64 bits.
 pub(super) const fn extend_sign(value: u64, bits: u32) -> u64 {
     let unused = 64u32.saturating_sub(bits);
     if unused >= 64 { 0 } else { (((value << unused) as i64) >> unused) as u64 }

@@ -1,4 +1,4 @@
-//! Types to plans.
+//! Compiles types to plans.
 
 use std::collections::HashMap;
 
@@ -8,20 +8,20 @@ use crate::metadata::{
     Scope, Stream, Struct, Trace, Type, Variant, Version,
 };
 
-/// Largest alignment in bits: windows over packets begin at multiples of it.
+/// Maximum alignment in bits: windows over packets begin at multiples of it.
 pub(super) const MAX_ALIGNMENT: u32 = 4096 * 8;
-/// Longest block in bytes.
+/// Maximum size of a block in bytes.
 const MAX_BLOCK: u32 = 1 << 20;
 
-/// A model that cannot be decoded.
+/// Error for a model that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {message}", scope_name(*scope), path.iter().map(|name| format!(".{name}")).collect::<String>())]
 pub struct CompileError {
-    /// The outermost structure of the field that is wrong.
+    /// Outermost structure of the invalid field.
     pub scope: Scope,
     /// Names from there to the field.
     pub path: Vec<String>,
-    /// What is wrong with it.
+    /// Problem.
     pub message: String,
 }
 
@@ -38,7 +38,7 @@ fn scope_name(scope: Scope) -> &'static str {
 
 type Result<T> = std::result::Result<T, CompileError>;
 
-/// Numbers of the slots by which references are followed, the same for the whole trace.
+/// Numbers of the slots that hold referenced values, the same for the whole trace.
 pub(super) struct Slots<'t> {
     numbers: HashMap<&'t Reference, u16>,
     version: Version,
@@ -47,7 +47,7 @@ pub(super) struct Slots<'t> {
 }
 
 impl<'t> Slots<'t> {
-    /// Gives each field that is referred to a slot.
+    /// Assigns a slot to each field that is referred to.
     pub fn new(trace: &'t Trace) -> Self {
         let numbers = HashMap::new();
         let mut slots = Self { numbers, version: trace.version, header_is_referred_to: false };
@@ -58,7 +58,7 @@ impl<'t> Slots<'t> {
         slots
     }
 
-    /// Number of slots, those of roles included.
+    /// Returns the number of slots, including those of roles.
     pub fn count(&self) -> usize {
         self.numbers.len() + usize::from(Role::COUNT)
     }
@@ -125,7 +125,7 @@ impl<'t> Slots<'t> {
     }
 }
 
-/// What is known of a slot when it is asked for.
+/// Properties of a slot's value.
 #[derive(Clone)]
 pub(super) struct Source<'t> {
     integer: &'t Integer,
@@ -133,19 +133,19 @@ pub(super) struct Source<'t> {
     kind: SourceKind,
 }
 
-/// What a value that is referred to can be asked.
+/// Use of a referenced value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SourceKind {
     Number,
     Boolean,
-    /// Of one option of a variant this, of another one that.
+    /// Different in different options of a variant.
     Unclear,
 }
 
-/// Slots that have been filled by the steps so far.
+/// Slots that the steps so far have filled.
 pub(super) type Filled<'t> = HashMap<u16, Source<'t>>;
 
-/// What is known about the position in bits: it is `offset` more than a multiple of `modulus`.
+/// Knowledge about the position in bits: it is `offset` more than a multiple of `modulus`.
 #[derive(Clone, Copy)]
 struct Known {
     modulus: u64,
@@ -165,24 +165,24 @@ impl Known {
     }
 }
 
-/// A block that is still growing.
+/// Block that is still growing.
 struct Block {
     step: usize,
     bytes: u32,
 }
 
-/// Compiles one structure.
+/// Compiler of one structure.
 pub(super) struct Compiler<'c, 't> {
     pub slots: &'c Slots<'t>,
     pub filled: &'c mut Filled<'t>,
     scope: Scope,
-    /// The clock of the stream: fields that are mapped to another one say nothing of its time.
+    /// Clock of the stream: fields mapped to another clock don't affect its time.
     clock: Option<&'t str>,
-    /// Names up to the field that is compiled, those of options included.
+    /// Names up to the current field, including those of options.
     path: Vec<String>,
-    /// Names of fields alone: what references of CTF 2 have.
+    /// Names of fields only, as in references of CTF 2.
     members: Vec<String>,
-    /// Whether a value belongs to the field of that name, not to one of many elements.
+    /// Whether a value belongs to the field with that name, and not to one of many elements.
     is_single: bool,
     plan: Plan,
     known: Known,
@@ -190,7 +190,7 @@ pub(super) struct Compiler<'c, 't> {
 }
 
 impl<'c, 't> Compiler<'c, 't> {
-    /// The plan of one of the outermost structures.
+    /// Compiles one of the outermost structures.
     pub fn compile(
         slots: &'c Slots<'t>,
         filled: &'c mut Filled<'t>,
@@ -237,7 +237,7 @@ impl<'c, 't> Compiler<'c, 't> {
         Ok(())
     }
 
-    /// A member, or an option of a variant.
+    /// Compiles a member, or an option of a variant.
     fn field(&mut self, field: &'t Field) -> Result<()> {
         self.path.push(field.name.clone());
         self.ty(&field.ty)?;
@@ -306,7 +306,7 @@ impl<'c, 't> Compiler<'c, 't> {
         Ok(())
     }
 
-    /// As many bytes as a length says.
+    /// Compiles bytes whose number is given by a length.
     fn bytes(&mut self, length: &'t Length, encoding: Encoding) -> Result<()> {
         let count = match length {
             Length::Fixed(length) => match u32::try_from(*length) {
@@ -324,7 +324,7 @@ impl<'c, 't> Compiler<'c, 't> {
         Ok(())
     }
 
-    /// A length that an earlier field says.
+    /// Compiles a length given by an earlier field.
     fn length(&self, reference: &'t Reference) -> Result<Count> {
         let (slot, source) = self.source(reference)?;
         if source.kind != SourceKind::Number {
@@ -336,10 +336,10 @@ impl<'c, 't> Compiler<'c, 't> {
         Ok(Count::Slot(slot))
     }
 
-    /// An integer, and what its value is good for.
+    /// Compiles an integer, and the uses of its value.
     fn number(&mut self, integer: &'t Integer, mappings: &'t [Mapping], kind: SourceKind) -> Result<()> {
         self.integer(integer)?;
-        self.meaning(Source { integer, mappings, kind });
+        self.use_value(Source { integer, mappings, kind });
         Ok(())
     }
 
@@ -364,7 +364,8 @@ impl<'c, 't> Compiler<'c, 't> {
         Ok(())
     }
 
-    /// Adds a value to the current block, or to a new one. False if the position is not at a byte.
+    /// Adds a value to the current block, or to a new one. Returns false if the position is not at
+    /// a byte.
     fn load(&mut self, kind: Kind, bits: u32) -> bool {
         if !self.known.at_byte() {
             return false;
@@ -386,7 +387,7 @@ impl<'c, 't> Compiler<'c, 't> {
         true
     }
 
-    /// Goes to a multiple of `alignment` bits, inside the current block if the distance is known.
+    /// Aligns to a multiple of `alignment` bits, within the current block if the distance is known.
     fn align(&mut self, alignment: u32) -> Result<()> {
         let alignment = alignment.max(1);
         if !alignment.is_power_of_two() || alignment > MAX_ALIGNMENT {
@@ -426,7 +427,8 @@ impl<'c, 't> Compiler<'c, 't> {
         let least = u32::try_from(least_bits(element)).unwrap_or(u32::MAX);
         let repeat = self.plan.steps.len();
         self.push(Step::Repeat { count, body: 0, least });
-        // The first round begins elsewhere than the others: only what each round ensures is known.
+        // The first iteration begins elsewhere than the others: only what each iteration ensures is
+        // known.
         self.known = Known::NOTHING;
         let was_single = std::mem::replace(&mut self.is_single, false);
         self.ty(element)?;
@@ -471,12 +473,12 @@ impl<'c, 't> Compiler<'c, 't> {
         Ok(())
     }
 
-    /// None, or a field.
+    /// Compiles an optional field.
     fn optional(&mut self, optional: &'t Optional) -> Result<()> {
         let (slot, source) = self.source(&optional.selector)?;
         let bias = bias(&source);
         let ranges = match (&optional.ranges, source.kind) {
-            // Ranges are of no use there.
+            // Ranges don't apply to booleans.
             (_, SourceKind::Boolean) => vec![(1, u64::MAX, 1)],
             (Some(ranges), SourceKind::Number) => {
                 let ranges = ranges.iter().map(|&(low, high)| (low, high, 1));
@@ -509,7 +511,7 @@ impl<'c, 't> Compiler<'c, 't> {
         self.block = None;
     }
 
-    /// The slot of a field that is referred to, which must have been filled by now.
+    /// Returns the slot of a referenced field, which must have been filled by now.
     fn source(&self, reference: &'t Reference) -> Result<(u16, Source<'t>)> {
         let slot = self.slots.numbers.get(reference).copied().filter(|&slot| slot != u16::MAX);
         match slot.and_then(|slot| Some((slot, self.filled.get(&slot)?.clone()))) {
@@ -517,13 +519,13 @@ impl<'c, 't> Compiler<'c, 't> {
             None => {
                 let path = reference.path.join(".");
                 let scope = scope_name(reference.scope);
-                self.wrong(format!("no integer {path:?} stands before it in the {scope}"))
+                self.wrong(format!("no integer {path:?} precedes it in the {scope}"))
             }
         }
     }
 
-    /// What the number that was just decoded is good for.
-    fn meaning(&mut self, source: Source<'t>) {
+    /// Adds the steps for the uses of the number that was just decoded.
+    fn use_value(&mut self, source: Source<'t>) {
         let version = self.slots.version;
         let is_named = self.is_single || version == Version::Two;
         let path = if version == Version::Two { self.members.clone() } else { self.path.clone() };
@@ -546,7 +548,7 @@ impl<'c, 't> Compiler<'c, 't> {
         roles.iter().filter(|role| !is_time(role)).for_each(|role| self.save_role(role));
         for role in roles.iter().filter(is_time) {
             self.watch();
-            // The end says nothing of the time of what follows.
+            // The end time of the packet must not affect later times.
             self.push(Step::Time { role, bits, moves: role == Role::TimestampBegin });
         }
         if is_mapped && !roles.iter().any(|role| is_time(&role)) && !is_end {
@@ -555,7 +557,8 @@ impl<'c, 't> Compiler<'c, 't> {
         }
     }
 
-    /// Remembers what a slot holds; options of a variant may fill the same one with different things.
+    /// Stores the properties of a slot's value; options of a variant may fill the same slot
+    /// differently.
     fn fill(&mut self, slot: u16, source: Source<'t>) {
         let is_same = |before: &Source<'_>| {
             before.kind == source.kind && before.integer.signed == source.integer.signed
@@ -575,7 +578,7 @@ impl<'c, 't> Compiler<'c, 't> {
         self.push(Step::Save { slot });
     }
 
-    /// Marks the block that was just filled as one whose values are asked for.
+    /// Marks the block that was just filled as one whose values are used later.
     fn watch(&mut self) {
         let last = self
             .plan
@@ -589,13 +592,14 @@ impl<'c, 't> Compiler<'c, 't> {
     }
 }
 
-/// Whether a field has the name of the time of a packet's end, wherever it stands: that is no time of an event.
+/// Whether a field has the name of a packet's end time, wherever it is: it is not the time of an
+/// event.
 fn is_end_of_packet(version: Version, name: &str) -> bool {
     version == Version::One && name == "timestamp_end"
 }
 
-/// Whether times of a stream's events depend on what was before their packet: they are but the lowest bits of the
-/// clock's value, and the packet's context doesn't say all of it.
+/// Whether times of a stream's events depend on the preceding packet: they have only the lowest
+/// bits of the clock's value, and the packet context doesn't have all of it.
 pub(super) fn carries_clock(stream: &Stream, version: Version) -> bool {
     let Some(clock) = clock_name(stream) else { return false };
     let is_of_clock = |integer: &Integer| integer.clock.as_deref() == Some(clock);
@@ -630,20 +634,21 @@ fn each_integer(ty: &Type, visit: &mut dyn FnMut(&Integer)) {
     }
 }
 
-/// What flips the sign bit of signed selectors, so that all ranges compare unsigned.
+/// Returns the mask that flips the sign bit of signed selectors, so that all ranges compare
+/// unsigned.
 fn bias(source: &Source<'_>) -> u64 {
     if source.integer.signed { 1 << 63 } else { 0 }
 }
 
-/// A range as far as the selector has its values.
+/// Limits a range to the selector's values.
 fn biased((low, high, option): (i128, i128, u32), source: &Source<'_>, bias: u64) -> Option<(u64, u64, u32)> {
     let (least, most) = source.integer.range();
     let (low, high) = (low.max(least), high.min(most));
     (low <= high).then_some((low as u64 ^ bias, high as u64 ^ bias, option))
 }
 
-/// Values of the selector for each option. An option has the name of a label, but for the `_` that
-/// the language may demand.
+/// Returns the selector's values for each option. An option has the name of a label, apart from a
+/// `_` that the language may require.
 fn ranges_of_labels(variant: &Variant, source: &Source<'_>, bias: u64) -> Vec<(u64, u64, u32)> {
     let mut ranges = Vec::new();
     for mapping in source.mappings {
@@ -655,7 +660,7 @@ fn ranges_of_labels(variant: &Variant, source: &Source<'_>, bias: u64) -> Vec<(u
     ranges
 }
 
-/// The least number of bits that a value takes.
+/// Returns the minimum number of bits that a value takes.
 fn least_bits(ty: &Type) -> u64 {
     match ty {
         Type::Integer(integer)
@@ -687,8 +692,8 @@ fn is_uuid(ty: &Type) -> bool {
     matches!(ty, Type::Array(array) if array.length == 16 && matches!(plain_kind(&array.element), Some((_, 1))))
 }
 
-/// The clock of a stream's timestamps: the first one that its event header, or else its packet context,
-/// is mapped to.
+/// Returns the clock of a stream's timestamps: the first one that its event header, or otherwise
+/// its packet context, is mapped to.
 pub(crate) fn clock_name(stream: &Stream) -> Option<&str> {
     fn find(ty: &Type) -> Option<&str> {
         match ty {

@@ -5,26 +5,26 @@
 //!        │ id    │ (gap)   │ timestamp       │
 //! ```
 //!
-//! Both numbers are little-endian and lie within eight bytes. In tracers' headers one value of the
-//! number says that a longer form follows, with both numbers anew:
+//! Both numbers are little-endian and lie within eight bytes. In headers of tracers, one value of
+//! the number selects a longer form that follows, with its own number and timestamp:
 //!
 //! ```text
 //! bytes  id           time                 size
 //!        │ id         │ timestamp (8)      │
 //! ```
 //!
-//! Any other header, and one too near the end of the input, is left to the plan.
+//! Any other header, and one too close to the end of the input, is decoded by the plan.
 
 use super::bits::mask;
 use super::run::Input;
 use crate::metadata::{ByteOrder, Enum, Field, Form, Integer, Role, Scope, Struct, Type, Variant, Version};
 
-/// Where the two numbers lie.
+/// Positions of the two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShortHeader {
     align_mask: u64,
     id_bits: u32,
-    /// Numbers of event classes in the short form are smaller than this.
+    /// Limit of the event class numbers in the short form.
     id_limit: u64,
     time_shift: u32,
     /// Size of the timestamp in bits.
@@ -32,10 +32,10 @@ pub(super) struct ShortHeader {
     long: Option<LongHeader>,
 }
 
-/// Where the two numbers lie in the longer form, in bytes from the header's beginning.
+/// Positions of the two numbers in the longer form, in bytes from the beginning of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LongHeader {
-    /// Numbers from this one on, up to the last one, say that it follows.
+    /// Range of numbers that select the longer form.
     first: u64,
     last: u64,
     id: usize,
@@ -44,7 +44,7 @@ struct LongHeader {
     size: usize,
 }
 
-/// A header that was read.
+/// Decoded header.
 pub(super) struct Short {
     pub id: u64,
     pub time: u64,
@@ -54,7 +54,7 @@ pub(super) struct Short {
 }
 
 impl ShortHeader {
-    /// The form of a header, if it is the usual one.
+    /// Recognizes a header of the usual form.
     pub fn of(header: &Struct, version: Version) -> Option<Self> {
         let align_mask = u64::from(header.effective_alignment().max(8)) - 1;
         if header.effective_alignment() < 8 {
@@ -81,7 +81,7 @@ impl ShortHeader {
         let long = options.and_then(|options| LongHeader::of(&options, id.bits, header, version));
         let time_shift = id.bits.next_multiple_of(time.alignment.max(1));
         let fits = time_shift + time.bits <= 64 && time.bits < 64 && id.clock.is_none();
-        // Else the gap would depend on where the header begins.
+        // Otherwise the gap would depend on the position of the header.
         let steady = header.effective_alignment() >= time.alignment;
         let sound = is_plain(time) && is_time(time) && fits && steady;
         sound.then_some(Self {
@@ -94,7 +94,7 @@ impl ShortHeader {
         })
     }
 
-    /// Reads the header at a bit, if it has the short form.
+    /// Reads the header at a bit position, if it has the short form.
     #[inline]
     pub fn read(&self, input: Input<'_>, bit: u64) -> Option<Short> {
         let begin = bit.checked_add(bit.wrapping_neg() & self.align_mask)?;
@@ -113,7 +113,7 @@ impl ShortHeader {
 }
 
 impl LongHeader {
-    /// The longer form, if it has a number and a whole timestamp, at places that are known.
+    /// Recognizes the longer form: a number and a whole timestamp, at known positions.
     fn of(options: &Options<'_>, bits: u32, header: &Struct, version: Version) -> Option<Self> {
         let Type::Struct(Struct { fields, .. }) = options.long else { return None };
         let [number, time] = fields.as_slice() else { return None };
@@ -139,23 +139,23 @@ impl LongHeader {
     fn read(&self, bytes: &[u8], begin: u64) -> Option<Short> {
         let bytes = bytes.get(..self.size)?;
         let time = u64::from_le_bytes(*bytes.get(self.time..)?.first_chunk()?);
-        // The timestamp stands behind the number: there are eight bytes from there on.
+        // The timestamp follows the number, so there are eight bytes from here on.
         let id = u64::from_le_bytes(*bytes.get(self.id..)?.first_chunk()?) & mask(self.id_bits);
         Some(Short { id, time, time_bits: 64, end: begin + self.size as u64 * 8 })
     }
 }
 
-/// The two options of a header.
+/// Two options of a header.
 struct Options<'t> {
     short: &'t Type,
-    /// The first number that is not of the short form.
+    /// First number that is not of the short form.
     limit: u64,
     long: &'t Type,
-    /// The first and the last number that say that the longer form follows.
+    /// First and last number that select the longer form.
     limits: (u64, u64),
 }
 
-/// Whether a field has the number of the event class, and nothing else.
+/// Whether a field is the number of the event class, and nothing else.
 fn is_id(field: &Field, integer: &Integer, version: Version) -> bool {
     match version {
         Version::One => Role::of_name(Scope::EventHeader, &field.name) == Some(Role::EventId),
@@ -163,12 +163,12 @@ fn is_id(field: &Field, integer: &Integer, version: Version) -> bool {
     }
 }
 
-/// Whether an integer is a value of the clock, and nothing else.
+/// Whether an integer is a clock value, and nothing else.
 fn is_time(integer: &Integer) -> bool {
     integer.clock.is_some() && integer.roles.is_empty()
 }
 
-/// The options that numbers select by their labels.
+/// Returns the options that numbers select by their labels.
 fn by_label<'t>(labels: &Enum, variant: &'t Variant) -> Option<Options<'t>> {
     let [short, long] = labels.mappings.as_slice() else { return None };
     let option = |label: &str| variant.options.iter().find(|option| option.name == label);
@@ -178,7 +178,7 @@ fn by_label<'t>(labels: &Enum, variant: &'t Variant) -> Option<Options<'t>> {
     (short.low == 0 && long.low > short.high).then_some(options)
 }
 
-/// The options that numbers select by their ranges.
+/// Returns the options that numbers select by their ranges.
 fn by_range(variant: &Variant) -> Option<Options<'_>> {
     let [first, second] = variant.ranges.as_deref()? else { return None };
     let (short, long) = if first.low == 0 { (first, second) } else { (second, first) };
@@ -189,11 +189,11 @@ fn by_range(variant: &Variant) -> Option<Options<'_>> {
     (short.low == 0 && long.low > short.high).then_some(options)
 }
 
-/// The timestamp that is all of an option.
+/// Returns the timestamp that is the only content of an option.
 fn short_time(option: &Type) -> Option<&Integer> {
     let Type::Struct(Struct { fields, .. }) = option else { return None };
     let [Field { ty: Type::Integer(time), .. }] = fields.as_slice() else { return None };
-    // The structure's alignment must not move the timestamp beyond where its own does.
+    // The structure's alignment must not move the timestamp beyond its own alignment.
     (option.alignment() == time.alignment.max(1)).then_some(time)
 }
 
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longer_form_has_both_numbers_anew() {
+    fn the_longer_form_has_both_numbers() {
         let little = ByteOrder::Little;
         let time = |bits| Type::Integer(Integer::unsigned(bits, little).with_clock("c").with_alignment(1));
         let id = Type::Integer(Integer::unsigned(32, little).with_alignment(8));

@@ -1,18 +1,18 @@
-//! Bytes to values.
+//! Decodes bytes to values.
 //!
-//! A [`Decoder`] is compiled once from a trace's description. It decodes packet headers and contexts
-//! ([`Decoder::packet`]), event headers ([`Decoder::event_header`]) and the rest of events
-//! ([`Decoder::event_body`]), each from a bit position on, and leaves what it found in a [`State`].
-//! [`Fields`] then walks over the values; strings and arrays of integers are not copied.
+//! A [`Decoder`] is compiled once from a trace's description. It decodes packet headers and
+//! contexts ([`Decoder::packet`]), event headers ([`Decoder::event_header`]) and the rest of events
+//! ([`Decoder::event_body`]), each from a bit position on, and stores the result in a [`State`].
+//! [`Fields`] then iterates over the values; strings and arrays of integers are not copied.
 //!
 //! ```text
 //! packet:  header │ context │ event │ event │ …  (content size) │ padding (packet size)
 //! event:   header │ context of the stream's events │ context of the event class │ payload
 //! ```
 //!
-//! Nothing here reads files. A caller that holds only a part of a packet gives that part, beginning at
-//! a multiple of [`WINDOW_ALIGNMENT`] bytes from the packet's beginning, and comes again with a larger
-//! one when [`DecodeError::is_cut`] says so.
+//! Nothing here reads files. A caller that has only a part of a packet passes that part. It must
+//! begin at a multiple of [`WINDOW_ALIGNMENT`] bytes from the beginning of the packet. If
+//! [`DecodeError::is_cut`] says so, the caller tries again with a larger part.
 
 mod bits;
 mod compile;
@@ -45,35 +45,35 @@ use value::Bytes;
 
 use crate::metadata::{ByteOrder, Clock, Event, Form, Role, Scope, Stream, Struct, Trace, Version};
 
-/// Parts of packets begin at multiples of this many bytes.
+/// Required alignment of parts of packets, in bytes.
 pub const WINDOW_ALIGNMENT: u64 = 4096;
 
-/// Why bytes could not be decoded, and at which bit.
+/// Error in bytes, with its bit position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct DecodeError {
-    /// What is wrong.
+    /// Problem.
     pub problem: Problem,
-    /// Where, in bits from the beginning of the input.
+    /// Position in bits from the beginning of the input.
     pub bit: u64,
 }
 
 impl DecodeError {
-    /// Whether more bytes could mend it.
+    /// Whether more bytes could resolve the problem.
     pub fn is_cut(&self) -> bool {
         matches!(self.problem, Problem::Cut { .. } | Problem::NoEnd)
     }
 }
 
-/// What can be wrong with bytes.
+/// Problem with bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The content ends inside a value.
     #[error("expected {expected} more bits, found {found}")]
     Cut {
-        /// Bits that the value takes.
+        /// Size of the value in bits.
         expected: u64,
-        /// Bits that are left.
+        /// Number of bits left.
         found: u64,
     },
     /// The content ends inside a string.
@@ -94,30 +94,30 @@ pub enum Problem {
     /// Two integers in one byte have different byte orders.
     #[error("expected an integer in {} byte order beside one in the same byte, found the other order", order_name(*expected))]
     MixedByteOrder {
-        /// The byte order of the first one.
+        /// Byte order of the first one.
         expected: ByteOrder,
     },
-    /// A text without an end that stops inside of what its encoding takes together.
+    /// A text without an end stops inside a code unit of its encoding.
     #[error("expected a text of a multiple of {unit} bytes, or its end, found {size}")]
     HalfUnit {
-        /// Size of a unit of the encoding in bytes.
+        /// Size of a code unit in bytes.
         unit: u64,
         /// Size of the text in bytes.
         size: u64,
     },
-    /// An array of elements that take no space.
+    /// An array has too many elements without content.
     #[error("expected fewer elements without content, found {0}")]
     TooManyEmpty(u64),
-    /// An event that takes no space, which would come again without end.
+    /// An event has no content, so decoding would repeat it without end.
     #[error("expected an event, found one without a single bit")]
     EmptyEvent,
-    /// The packet doesn't begin as packets do.
+    /// The packet has another magic number.
     #[error("expected the magic number 0xc1fc1fc1, found {0:#x}")]
     Magic(u64),
-    /// A packet of a CTF 2 trace with the UUID of another one.
+    /// A packet of a CTF 2 trace has the UUID of another trace.
     #[error("expected the UUID of the trace, found another one: a packet of another trace")]
     Foreign,
-    /// Sizes in the packet's context contradict each other or the header before them.
+    /// Sizes in the packet's context contradict each other or the size of header and context.
     #[error("expected content of {least} to {packet} bits (the packet's size), found {content}")]
     Sizes {
         /// Size of header and context in bits.
@@ -136,7 +136,7 @@ fn order_name(order: ByteOrder) -> &'static str {
     }
 }
 
-/// A compiled description.
+/// Decoder, compiled from a description.
 #[derive(Debug)]
 pub struct Decoder {
     trace: Trace,
@@ -161,11 +161,11 @@ struct StreamDecoder {
 struct EventDecoder {
     context: Option<Plan>,
     payload: Option<Plan>,
-    /// How to pass over all that follows the header.
+    /// Steps that skip everything after an event's header.
     pass: Pass,
 }
 
-/// Event classes by number: a table as far as numbers are small, a map beyond.
+/// Map of event classes by number: a table for small numbers, a hash map beyond.
 #[derive(Debug, Default)]
 struct Numbers {
     table: Vec<u32>,
@@ -203,21 +203,21 @@ impl Numbers {
     }
 }
 
-/// An event's header, decoded.
+/// Decoded header of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventHead {
     /// Index of the event class in [`Stream::events`].
     pub class: usize,
-    /// The bit behind the header.
+    /// Bit position after the header.
     pub end: u64,
 }
 
-/// Where the words of an event's structures begin, and the bit behind the event.
+/// Positions of the words of an event's structures, and the bit position after the event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventBody {
     context: usize,
     payload: usize,
-    /// The bit behind the event.
+    /// Bit position after the event.
     pub end: u64,
 }
 
@@ -234,12 +234,12 @@ impl Decoder {
         Ok(Self { trace, packet_header, streams, slots: count })
     }
 
-    /// The description.
+    /// Returns the description.
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// The bytes with which each packet begins, where the description says so.
+    /// Returns the first bytes of each packet, if the description has a magic number.
     pub fn magic(&self) -> Option<[u8; 4]> {
         let first = self.trace.packet_header.as_ref()?.fields.first()?;
         let integer = first.ty.as_integer().filter(|integer| integer.bits == 32)?;
@@ -254,22 +254,22 @@ impl Decoder {
         (is_magic && integer.form == Form::Fixed).then_some(bytes)
     }
 
-    /// A state for one data stream.
+    /// Creates a state for one data stream.
     pub fn state(&self) -> State {
         State::new(self.slots)
     }
 
-    /// The class of a stream, by its index in [`Trace::streams`].
+    /// Returns the class of a stream, by its index in [`Trace::streams`].
     pub fn stream(&self, stream: usize) -> Option<&Stream> {
         self.trace.streams.get(stream)
     }
 
-    /// The clock of a stream's timestamps.
+    /// Returns the clock of a stream's timestamps.
     pub fn clock(&self, stream: usize) -> Option<&Clock> {
         self.trace.clocks.get(self.streams.get(stream)?.clock?)
     }
 
-    /// Whether a stream's events say when they happened.
+    /// Whether a stream's events have timestamps.
     pub fn has_clock(&self, stream: usize) -> bool {
         self.clock(stream).is_some()
     }
@@ -308,8 +308,7 @@ impl Decoder {
         self.body::<true>((stream, class), input, bit, state)
     }
 
-    /// Like [`Self::event_body`], for when only the event's end is of interest: its values cannot be
-    /// read.
+    /// Skips contexts and payload of an event like [`Self::event_body`]; its values cannot be read.
     pub fn skip_event_body(
         &self,
         stream: usize,
@@ -320,7 +319,7 @@ impl Decoder {
         let event = self.streams.get(stream).and_then(|stream| stream.events.get(class));
         match event.and_then(|event| event.pass.end(input, bit, &mut state.slots)) {
             Some(end) => Ok(EventBody { end, ..EventBody::default() }),
-            // Where it cannot be done in few steps, or not at all, the plans say more.
+            // The plans handle all other cases and report errors.
             None => self.body::<false>((stream, class), input, bit, state),
         }
     }
@@ -352,25 +351,25 @@ impl Decoder {
         Ok(body)
     }
 
-    /// The clock's value at the last header that was decoded, in cycles.
+    /// Returns the clock value at the last decoded header, in cycles.
     #[inline]
     pub fn cycles(&self, state: &State) -> u64 {
         state.moment
     }
 
-    /// The fields of the context that all events of the stream share.
+    /// Returns the fields of the context that all events of the stream share.
     pub fn stream_context<'a>(&'a self, stream: usize, input: Input<'a>, state: &'a State) -> Fields<'a> {
         let root = self.stream(stream).and_then(|stream| stream.event_context.as_ref());
         fields(root, &state.words, 0, state.bytes(input))
     }
 
-    /// The values of both contexts and the payload, one after the other.
+    /// Returns the values of both contexts and the payload, in order.
     #[inline]
     pub fn values<'a>(&self, input: Input<'a>, state: &'a State) -> Values<'a> {
         Values::new(&state.words, state.bytes(input))
     }
 
-    /// The fields of the context of the event's class.
+    /// Returns the fields of the context of the event's class.
     pub fn event_context<'a>(
         &'a self,
         (stream, class): (usize, usize),
@@ -382,7 +381,7 @@ impl Decoder {
         fields(event.and_then(|event| event.context.as_ref()), &state.words, body.context, state.bytes(input))
     }
 
-    /// The event's own fields.
+    /// Returns the event's own fields.
     pub fn payload<'a>(
         &'a self,
         (stream, class): (usize, usize),

@@ -1,4 +1,4 @@
-//! Packet headers and contexts.
+//! Decodes packet headers and contexts.
 
 use super::run::{Input, State, run};
 use super::value::Bytes;
@@ -7,28 +7,29 @@ use crate::metadata::{Role, Struct, Version};
 
 pub(super) const MAGIC: u32 = 0xc1fc_1fc1;
 
-/// What a packet says about itself.
+/// Properties of a packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packet {
     /// Index of its class in `Trace::streams`.
     pub stream: usize,
-    /// Which of the streams of this class.
+    /// Number of the stream within its class.
     pub instance: Option<u64>,
-    /// Where its first event begins, in bits.
+    /// Position of the first event in bits.
     pub header_bits: u64,
-    /// Where its last event ends, in bits; nothing if it fills the file.
+    /// Position after the last event in bits; `None` if the packet fills the file.
     pub content_bits: Option<u64>,
-    /// Its size in bits; nothing if it fills the file.
+    /// Size in bits; `None` if the packet fills the file.
     pub packet_bits: Option<u64>,
-    /// When it was begun, in cycles: all bits of the clock's value, of which the packet may have only the lowest.
+    /// Begin time in cycles: the full clock value, of which the packet may store only the lowest
+    /// bits.
     pub begin: Option<u64>,
-    /// When it was ended, in cycles, likewise.
+    /// End time in cycles, likewise the full clock value.
     pub end: Option<u64>,
-    /// How many events of its stream were discarded before it was ended.
+    /// Number of events of the stream discarded before the packet's end.
     pub discarded: Option<u64>,
-    /// Its number in its stream.
+    /// Sequence number in the stream.
     pub sequence: Option<u64>,
-    /// Whether it has the UUID of another trace.
+    /// Whether the packet has the UUID of another trace.
     pub is_foreign: bool,
     context: usize,
     words: Vec<u64>,
@@ -36,8 +37,9 @@ pub struct Packet {
 }
 
 impl Decoder {
-    /// Decodes header and context of the packet that begins with the input's first byte, and sets the
-    /// clock to its beginning; where [`Self::carries_clock`] says so, from what it was on.
+    /// Decodes header and context of the packet at the beginning of the input, and sets the clock
+    /// to its begin time. If [`Self::carries_clock`], the previous clock value supplies the missing
+    /// bits.
     pub fn packet(&self, input: Input<'_>, state: &mut State) -> Result<Packet, DecodeError> {
         state.begin_header();
         let mut packet = Packet::default();
@@ -50,7 +52,7 @@ impl Decoder {
                 return Err(DecodeError { problem: Problem::Magic(magic), bit: 0 });
             }
             packet.is_foreign = role(Role::Uuid).is_some_and(|place| self.is_foreign(place, input));
-            // Of CTF 1.8 nobody looks at it, so there may be traces with wrong ones.
+            // In CTF 1.8, readers ignore the UUID, so traces with wrong ones may exist.
             if packet.is_foreign && self.trace.version == Version::Two {
                 return Err(DecodeError { problem: Problem::Foreign, bit: 0 });
             }
@@ -88,20 +90,21 @@ impl Decoder {
         Ok(packet)
     }
 
-    /// Whether times of a stream's events depend on the clock's value behind the packet before: it is to be set
-    /// ([`State::set_clock`]) by whoever doesn't read packet after packet.
+    /// Whether times of a stream's events depend on the clock value after the preceding packet. A
+    /// caller that doesn't read all packets in order must set it ([`State::set_clock`]).
     pub fn carries_clock(&self, stream: usize) -> bool {
         self.streams.get(stream).is_some_and(|stream| stream.carries_clock)
     }
 
-    /// Whether the UUID at a place is not that of the trace.
+    /// Whether the UUID at a position is not that of the trace.
     fn is_foreign(&self, place: u64, input: Input<'_>) -> bool {
         let begin = (place >> 32) as usize;
         let found = input.bytes().get(begin..).and_then(|rest| rest.first_chunk::<16>());
         self.trace.uuid.is_some_and(|expected| found != Some(&expected.0))
     }
 
-    /// The fields of a packet's context; `input` as it was when the packet was decoded.
+    /// Returns the fields of a packet's context; `input` must be the same as when the packet was
+    /// decoded.
     pub fn packet_context<'a>(&'a self, packet: &'a Packet, input: Input<'a>) -> Fields<'a> {
         let root: Option<&Struct> =
             self.stream(packet.stream).and_then(|stream| stream.packet_context.as_ref());
@@ -110,7 +113,7 @@ impl Decoder {
     }
 }
 
-/// A size in bits, rounded up to bytes.
+/// Rounds a size in bits up to bytes.
 fn whole_bytes(bits: u64) -> u64 {
     bits.checked_next_multiple_of(8).unwrap_or(bits)
 }

@@ -1,40 +1,40 @@
-//! Passing over events: all that follows an event's header as a few steps.
+//! Skips events: reduces everything after an event's header to a few steps.
 //!
-//! Both contexts and the payload are one here, so that what stands at known distances is one addition. What needs
-//! more than additions, lengths and ends of texts is left to the plans, and so is every error: they say what is
-//! wrong.
+//! Both contexts and the payload are combined, so that fields at fixed distances become one
+//! addition. Only additions, lengths and ends of texts are handled here. Everything else is left to
+//! the plans, and so are all errors: the plans report them.
 
 use super::plan::{Count, Kind, Plan, Step};
 use super::run::Input;
 
-/// How to pass over what follows an event's header.
+/// Way to skip everything after an event's header.
 #[derive(Debug)]
 pub(super) enum Pass {
-    /// A number of bits from a multiple of `align_mask + 1` bits on.
+    /// Fixed number of bits, after aligning to `align_mask + 1` bits.
     Fixed { align_mask: u64, bits: u64 },
     /// Several steps.
     Steps(Box<[Move]>),
-    /// As the plans say.
+    /// Decoding by the plans.
     Plans,
 }
 
-/// A step. All but the first begin at whole bytes.
+/// Step. All but the first begin at whole bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Move {
-    /// To the next multiple of `mask + 1` bits.
+    /// Aligns to the next multiple of `mask + 1` bits.
     Align { mask: u64 },
-    /// By a number of bits.
+    /// Skips a number of bits.
     Bits(u64),
-    /// Behind the next NUL.
+    /// Skips past the next NUL.
     Text,
-    /// Remember the number that stands `offset` bytes from here.
+    /// Stores the number `offset` bytes from here in a slot.
     Load { slot: u16, offset: usize, kind: Kind },
-    /// By `bits` bits as often as the slot says.
+    /// Skips `bits` bits as many times as the slot's value.
     Times { slot: u16, bits: u64 },
 }
 
 impl Pass {
-    /// Puts the plans of an event's structures together.
+    /// Combines the plans of an event's structures.
     pub fn over(plans: &[Option<&Plan>]) -> Self {
         let mut moves = Moves { moves: Vec::new(), modulus: 1, offset: 0 };
         let mut plans = plans.iter().flatten();
@@ -50,7 +50,8 @@ impl Pass {
         }
     }
 
-    /// The bit behind an event whose header ends at `bit`. Nothing if the plans have to say it, or what is wrong.
+    /// Returns the bit position after an event whose header ends at `bit`; `None` if the plans must
+    /// decide or report an error.
     #[inline]
     pub fn end(&self, input: Input<'_>, bit: u64, slots: &mut [u64]) -> Option<u64> {
         let end = match self {
@@ -84,7 +85,7 @@ impl Pass {
     }
 }
 
-/// Moves that are being put together. The position is `offset` bits more than a multiple of `modulus`.
+/// Builder of steps. The position is `offset` bits more than a multiple of `modulus`.
 struct Moves {
     moves: Vec<Move>,
     modulus: u64,
@@ -92,7 +93,7 @@ struct Moves {
 }
 
 impl Moves {
-    /// Adds a plan; nothing if it has a step that is none of ours.
+    /// Adds a plan; `None` if one of its steps is not supported.
     fn plan(&mut self, plan: &Plan) -> Option<()> {
         let mut steps = plan.steps.iter().peekable();
         while let Some(step) = steps.next() {

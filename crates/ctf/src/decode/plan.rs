@@ -1,38 +1,38 @@
-//! Plans: what is left of a structure's type when everything that is known before has been decided.
+//! Plans: types of structures, reduced to the decisions that remain at decoding.
 //!
-//! A plan is a flat list of steps. Runs of fields of whole bytes at whole bytes are one step with one
-//! check of bounds. Each step appends words to a list, by which values are found again:
+//! A plan is a flat list of steps. Consecutive byte-aligned fields of whole bytes are one step with
+//! one bounds check. Each step appends words to a list, from which values are read later:
 //!
 //! | type | words |
 //! |---|---|
 //! | integer, enumeration, bits, boolean | the value, sign-extended |
 //! | float | the bits of the value as an `f64` |
-//! | text, blob | position (upper half) and length (lower half) in bytes; of UTF-16 and UTF-32 among the texts that were converted |
+//! | text, blob | position (upper half) and length (lower half) in bytes; for UTF-16 and UTF-32, in the converted texts |
 //! | array or sequence of plain integers | position (upper half) and count (lower half) |
 //! | other array or sequence | count, then the elements |
 //! | structure | its fields |
 //! | variant | index of the option, then the option |
 //! | optional | 0; or 1, then the field |
 //!
-//! Plain integers have 8, 16, 32 or 64 bits, lie at whole bytes, and follow each other without gaps.
+//! Plain integers have 8, 16, 32 or 64 bits, are byte-aligned, and follow each other without gaps.
 
 use crate::metadata::{ByteOrder, Encoding, Form, Integer, Type};
 
-/// A compiled structure.
+/// Compiled structure.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub steps: Vec<Step>,
     pub loads: Vec<Load>,
     pub choices: Vec<Choice>,
-    /// The whole plan, if it is but a block.
+    /// Whole plan, if it is a single block.
     pub fixed: Option<Fixed>,
-    /// The steps for when no value is wanted, if they are fewer.
+    /// Steps for skipping the values, if there are fewer.
     pub skip: Vec<Step>,
-    /// All of these, if they are but a number of bytes.
+    /// All of these, if they skip a fixed number of bytes.
     pub skip_fixed: Option<Fixed>,
 }
 
-/// A structure of known size whose values nobody asks for on the way.
+/// Structure of fixed size whose values are not used while decoding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fixed {
     pub align_mask: u32,
@@ -42,14 +42,15 @@ pub(super) struct Fixed {
 }
 
 impl Plan {
-    /// Sees what can be done in fewer steps.
+    /// Determines the shorter forms of the plan.
     pub fn finish(&mut self) {
         self.fixed = Self::fixed(&self.steps);
         self.skip = Self::skipping(&self.steps).unwrap_or_default();
         self.skip_fixed = Self::fixed(&self.skip);
     }
 
-    /// The steps without values that nobody asks for on the way. Steps that others count are left as they are.
+    /// Returns the steps without values that are not used while decoding. Steps that others count
+    /// are kept.
     fn skipping(steps: &[Step]) -> Option<Vec<Step>> {
         let mut skip: Vec<Step> = Vec::with_capacity(steps.len());
         for step in steps {
@@ -70,7 +71,7 @@ impl Plan {
         Some(skip)
     }
 
-    /// The steps as one, if they are but a block.
+    /// Returns the steps as one, if they are a single block.
     fn fixed(steps: &[Step]) -> Option<Fixed> {
         let [Step::Align { mask: align_mask }, rest @ ..] = steps else { return None };
         let align_mask = *align_mask;
@@ -85,58 +86,60 @@ impl Plan {
     }
 }
 
-/// One step of a plan.
+/// Step of a plan.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// Go to the next multiple of `mask + 1` bits.
+    /// Aligns to the next multiple of `mask + 1` bits.
     Align { mask: u32 },
-    /// Take `bytes` bytes, which begin at a whole byte, and load some values of them. `watched` says
-    /// that a later step asks for one of the values.
+    /// Reads `bytes` byte-aligned bytes, and loads some values from them. `watched` states that a
+    /// later step uses one of the values.
     Block { bytes: u32, first: u32, count: u32, watched: bool },
-    /// Take `bytes` bytes, of which nothing is wanted.
+    /// Skips `bytes` bytes.
     Skip { bytes: u32 },
-    /// An integer at any bit.
+    /// Reads an integer at any bit.
     Bits { bits: u8, signed: bool, order: ByteOrder, reversed: bool },
-    /// An integer of as many bytes as it needs.
+    /// Reads an integer of variable size.
     Variable { signed: bool },
-    /// A float at any bit.
+    /// Reads a float at any bit.
     FloatBits { bits: u8, order: ByteOrder, reversed: bool },
-    /// Bytes up to a NUL.
+    /// Reads bytes up to a NUL.
     Text,
-    /// Text of another encoding than UTF-8, up to a NUL.
+    /// Reads text of another encoding than UTF-8, up to a NUL.
     WideText { encoding: Encoding },
-    /// The same in a number of bytes.
+    /// Reads text of another encoding than UTF-8, in a number of bytes.
     SizedText { count: Count, encoding: Encoding },
-    /// Plain integers of `size` bytes each.
+    /// Reads plain integers of `size` bytes each.
     Plain { count: Count, size: u8 },
-    /// The `body` steps that follow, several times. `least` is the least size of one round in bits.
+    /// Repeats the following `body` steps. `least` is the minimum size of one iteration in bits.
     Repeat { count: Count, body: u32, least: u32 },
-    /// One of several runs of steps.
+    /// Runs the steps of one option.
     Choose { slot: u16, choice: u32 },
-    /// Remember the word that was appended last.
+    /// Stores the last appended word in a slot.
     Save { slot: u16 },
-    /// Remember it as what the packet or event says of itself.
+    /// Stores the last appended word as a property of the packet or event.
     Role { role: crate::metadata::Role },
-    /// Remember the time of which that word is the lowest bits, as what the packet says of itself. The clock goes there
-    /// if `moves` says so. 0 bits are as many as the integer turned out to have.
+    /// Stores the time whose lowest bits are the last appended word as a property of the packet.
+    /// With `moves`, the clock is set to it. 0 bits stand for the actual size of the integer.
     Time { role: crate::metadata::Role, bits: u8, moves: bool },
-    /// Update the clock by that word. 0 bits are as many as the integer turned out to have.
+    /// Updates the clock by the last appended word. 0 bits stand for the actual size of the
+    /// integer.
     Clock { bits: u8 },
 }
 
-/// How many elements.
+/// Number of elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Count {
     Fixed(u32),
     Slot(u16),
 }
 
-/// A value in a block.
+/// Value in a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub offset: u32,
     pub kind: Kind,
-    /// Bits of eight little-endian bytes that are none of the value's; nothing for other byte orders and floats.
+    /// Number of bits, of eight little-endian bytes, that are not part of the value; `None` for
+    /// other byte orders and floats.
     unused: Option<u8>,
     signed: bool,
 }
@@ -157,7 +160,7 @@ impl Load {
         Self { offset, kind, unused, signed }
     }
 
-    /// Reads the value in a block's bytes, 0 if there are too few.
+    /// Reads the value from a block's bytes; 0 if there are too few.
     #[inline]
     pub fn read(&self, block: &[u8]) -> u64 {
         let bytes = block.get(self.offset as usize..).unwrap_or_default();
@@ -171,7 +174,7 @@ impl Load {
     }
 }
 
-/// How a value in a block is read.
+/// Type of a value in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     U8,
@@ -185,7 +188,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// For an integer of 8, 16, 32 or 64 bits.
+    /// Returns the kind for an integer of 8, 16, 32 or 64 bits.
     pub fn of(integer: &Integer) -> Option<Self> {
         let order = integer.byte_order;
         if integer.form != Form::Fixed {
@@ -203,7 +206,7 @@ impl Kind {
         })
     }
 
-    /// Reads the value at the beginning of `bytes`, 0 if there are too few.
+    /// Reads the value at the beginning of `bytes`; 0 if there are too few.
     #[inline]
     pub fn read(self, bytes: &[u8]) -> u64 {
         use ByteOrder::{Big, Little};
@@ -229,25 +232,25 @@ impl Kind {
     }
 }
 
-/// The options of a variant, or of an optional field: none and the field.
+/// Options of a variant, or of an optional field: absent and present.
 #[derive(Debug)]
 pub(super) struct Choice {
-    /// Flips the sign bit of signed selectors, so that all ranges compare unsigned.
+    /// Mask that flips the sign bit of signed selectors, so that all ranges compare unsigned.
     pub bias: u64,
     /// Smallest and largest value (biased), and the option that they select.
     pub ranges: Vec<(u64, u64, u32)>,
-    /// Steps of each option: first, and behind the last.
+    /// Range of steps of each option.
     pub options: Vec<(u32, u32)>,
-    /// The option where no range has the value.
+    /// Option for values outside of all ranges.
     pub otherwise: Option<u32>,
-    /// The step behind all options.
+    /// Step after all options.
     pub end: u32,
 }
 
-/// Whether arrays of this type are stored as position and count alone.
+/// Whether arrays of this type are stored as position and count only.
 pub(crate) fn plain_kind(element: &Type) -> Option<(Kind, u8)> {
     let Type::Integer(integer) = element else { return None };
-    // Values that mean something for the reader are looked at one by one.
+    // Values with a meaning for the decoder are read one by one.
     let means_nothing = integer.clock.is_none() && integer.roles.is_empty();
     let packed = integer.alignment % 8 == 0 && integer.alignment <= integer.bits && means_nothing;
     let kind = Kind::of(integer).filter(|_| packed)?;

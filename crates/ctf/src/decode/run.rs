@@ -1,14 +1,14 @@
-//! Running plans over bytes.
+//! Runs plans over bytes.
 
 use super::plan::{Count, Kind, Plan, Step};
 use super::value::Bytes;
 use super::{DecodeError, Problem, bits, text};
 use crate::metadata::{ByteOrder, Encoding, Role, Roles};
 
-/// How many elements without a single bit one event may have: nothing else limits them.
+/// Maximum number of elements without content in one event: nothing else limits them.
 const MAX_EMPTY: u64 = 1 << 16;
 
-/// The bytes that may be decoded, and how many bits of them.
+/// Bytes that may be decoded, and their number of bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     bytes: &'a [u8],
@@ -16,39 +16,40 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// The first `bits` bits of `bytes`, or all if there are fewer. The first byte must be at a
-    /// multiple of [`super::WINDOW_ALIGNMENT`] from the beginning of the packet.
+    /// Uses the first `bits` bits of `bytes`, or all if there are fewer. The first byte must be at
+    /// a multiple of [`super::WINDOW_ALIGNMENT`] from the beginning of the packet.
     pub fn new(bytes: &'a [u8], bits: u64) -> Self {
         let bits = bits.min(bytes.len() as u64 * 8);
         let size = bits.div_ceil(8) as usize;
         Self { bytes: bytes.get(..size).unwrap_or(bytes), bits }
     }
 
-    /// Number of bits.
+    /// Returns the number of bits.
     pub fn bits(&self) -> u64 {
         self.bits
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 }
 
-/// What decoding remembers from one structure to the next.
+/// Decoding state that is kept between structures.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// The words of the structures so far; see the table of the `plan` module.
+    /// Words of the structures so far; see the table of the `plan` module.
     pub(super) words: Vec<u64>,
-    /// Values that references and roles ask for.
+    /// Values that references and roles use.
     pub(super) slots: Vec<u64>,
-    /// The clock's value, updated by fields that are mapped to it.
+    /// Clock value, updated by fields that are mapped to the clock.
     pub(super) clock: u64,
-    /// Its value behind the last header: the time of that event, whatever its other fields are mapped to.
+    /// Clock value after the last header: the time of that event, whatever its other fields are
+    /// mapped to.
     pub(super) moment: u64,
-    /// Texts that had to be converted.
+    /// Converted texts.
     pub(super) texts: Vec<u8>,
-    /// Which roles' values were found.
+    /// Roles whose values were found.
     roles: Roles,
     /// Byte order of the last integer that was read bit by bit.
     order: ByteOrder,
@@ -72,7 +73,7 @@ impl State {
         }
     }
 
-    /// The value with this role, if one was found since [`Self::begin_header`].
+    /// Returns the value with this role, if one was found since [`Self::begin_header`].
     pub(super) fn role(&self, role: Role) -> Option<u64> {
         self.slots.get(role as usize).copied().filter(|_| self.roles.has(role))
     }
@@ -84,17 +85,17 @@ impl State {
         self.roles = self.roles.with(role);
     }
 
-    /// The value of the stream's clock behind what was decoded last, in cycles.
+    /// Returns the value of the stream's clock after the last decoded item, in cycles.
     pub fn clock(&self) -> u64 {
         self.clock
     }
 
-    /// Goes on with another value of the clock, before a packet: see [`super::Decoder::carries_clock`].
+    /// Sets the clock before a packet: see [`super::Decoder::carries_clock`].
     pub fn set_clock(&mut self, clock: u64) {
         self.clock = clock;
     }
 
-    /// What words refer to.
+    /// Returns the bytes that words refer to.
     pub(super) fn bytes<'a>(&'a self, input: Input<'a>) -> Bytes<'a> {
         Bytes { packet: input.bytes, texts: &self.texts }
     }
@@ -111,8 +112,8 @@ impl State {
     }
 }
 
-/// Runs a plan from a bit on; returns the bit behind. Without `KEEP`, only those values are appended
-/// that are asked for.
+/// Runs a plan from a bit position on; returns the position after it. Without `KEEP`, only values
+/// that are used while decoding are appended.
 #[inline]
 pub(super) fn run<const KEEP: bool>(
     plan: &Plan,
@@ -136,7 +137,7 @@ pub(super) fn run<const KEEP: bool>(
 
 struct Run<'r, 'b> {
     plan: &'r Plan,
-    /// The plan's steps, or those for when no value is wanted.
+    /// Steps of the plan, or those for skipping.
     steps: &'r [Step],
     input: Input<'b>,
     bit: u64,
@@ -149,7 +150,7 @@ impl Run<'_, '_> {
         Err(DecodeError { problem, bit: self.bit })
     }
 
-    /// Passes over bits; returns where they begin.
+    /// Consumes bits; returns their position.
     #[inline]
     fn take(&mut self, bits: u64) -> Result<u64, DecodeError> {
         let begin = self.bit;
@@ -161,7 +162,7 @@ impl Run<'_, '_> {
         Ok(begin)
     }
 
-    /// Passes over whole bytes, at a whole byte.
+    /// Consumes whole bytes at a byte boundary.
     #[inline]
     fn take_bytes(&mut self, size: u64) -> Result<usize, DecodeError> {
         self.take(size.saturating_mul(8)).map(|bit| (bit / 8) as usize)
@@ -230,7 +231,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// The clock's value whose lowest bits are the last word.
+    /// Returns the clock value whose lowest bits are the last word.
     fn time(&self, bits: u8) -> u64 {
         let last = self.state.words.last().copied().unwrap_or(0);
         let bits = if bits == 0 { self.state.variable_bits } else { bits.into() };
@@ -244,7 +245,8 @@ impl Run<'_, '_> {
         self.state.words.extend(loads.iter().map(|load| load.read(bytes)));
     }
 
-    /// Whether an integer may be read bit by bit from here: neighbours in one byte share a byte order.
+    /// Checks that an integer may be read bit by bit here: neighbours in one byte must share a byte
+    /// order.
     fn check_order(&mut self, order: ByteOrder) -> Result<(), DecodeError> {
         if self.bit % 8 != 0 && self.state.order != order {
             return self.wrong(Problem::MixedByteOrder { expected: self.state.order });
@@ -267,7 +269,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Seven bits a byte, the lowest first.
+    /// Reads an integer of variable size: seven bits per byte, the lowest first.
     fn variable(&mut self, signed: bool) -> Result<(), DecodeError> {
         let begin = (self.bit / 8) as usize;
         let bytes = self.input.bytes.get(begin..).unwrap_or_default();
@@ -275,7 +277,7 @@ impl Run<'_, '_> {
         for &byte in bytes {
             let part = byte & 0x7f;
             let is_last = byte & 0x80 == 0;
-            // The tenth byte has room for the last bit alone, and must need it.
+            // The tenth byte has room for the last bit only, and it must be needed.
             if bits == 63 && !(is_last && if signed { matches!(part, 0 | 0x7f) } else { part == 1 }) {
                 return self.wrong(Problem::TooLong);
             }
@@ -314,7 +316,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Text of larger units, up to one that is 0.
+    /// Reads text of larger code units, up to one that is 0.
     fn wide_text<const KEEP: bool>(&mut self, encoding: Encoding) -> Result<(), DecodeError> {
         let begin = (self.bit / 8) as usize;
         let rest = self.input.bytes.get(begin..).unwrap_or_default();
@@ -326,7 +328,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Text of larger units in a number of bytes.
+    /// Reads text of larger code units in a number of bytes.
     fn sized_text<const KEEP: bool>(&mut self, size: u64, encoding: Encoding) -> Result<(), DecodeError> {
         let (unit, start) = (encoding.unit() as u64, self.bit);
         let begin = self.take_bytes(size)?;
@@ -384,7 +386,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Runs the selected option; returns the step behind all options.
+    /// Runs the selected option; returns the step after all options.
     fn choose<const KEEP: bool>(&mut self, slot: u16, choice: u32) -> Result<u32, DecodeError> {
         let plan = self.plan;
         let value = self.state.slots.get(usize::from(slot)).copied().unwrap_or(0);
@@ -404,7 +406,7 @@ impl Run<'_, '_> {
     }
 }
 
-/// The clock's new value, of which the lowest `bits` bits are known; it never goes back.
+/// Returns the clock's new value, of which the lowest `bits` bits are known; it never decreases.
 #[inline]
 pub(super) fn advance_clock(clock: u64, value: u64, bits: u32) -> u64 {
     if bits >= 64 {
@@ -416,7 +418,7 @@ pub(super) fn advance_clock(clock: u64, value: u64, bits: u32) -> u64 {
     if value < clock & mask { next.wrapping_add(mask + 1) } else { next }
 }
 
-/// Elements of an array of plain integers.
+/// Reads an element of an array of plain integers.
 pub(super) fn plain_element(kind: Kind, size: u8, bytes: &[u8], index: usize) -> u64 {
     let begin = index.saturating_mul(usize::from(size));
     bytes.get(begin..).map_or(0, |rest| kind.read(rest))

@@ -1,4 +1,4 @@
-//! Counting events without decoding them.
+//! Counts events without decoding them.
 
 use std::collections::HashSet;
 
@@ -7,35 +7,35 @@ use super::run::{Input, State};
 use super::{DecodeError, Decoder, Fields, Problem};
 use crate::metadata::{Struct, Type};
 
-/// What is known of the events of one stream class that were counted.
+/// Counted events of one stream class.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// How many events of each class.
+    /// Number of events of each class.
     pub counts: Vec<u64>,
-    /// The clock's least and greatest value, in cycles; nothing before the first event.
+    /// Smallest and largest clock value, in cycles; `None` before the first event.
     pub cycles: Option<(u64, u64)>,
-    /// Events with times before the one that is the latest so far.
+    /// Events that are older than the latest one so far.
     pub back: Option<Back>,
-    /// The latest time since the beginning, or since order was forgotten, in cycles.
+    /// Latest time since the beginning, or since the order was forgotten, in cycles.
     pub latest: u64,
-    /// The number that is watched, and the values that it had.
+    /// Watched integer, and the values that it had.
     watch: Option<(Watch, HashSet<u64>)>,
-    /// The last of these.
+    /// Last of these values.
     last: Option<u64>,
 }
 
-/// Events that happened, by their times, before others that stand before them.
+/// Events that are older than their predecessors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Back {
-    /// Where the first one begins: its bit in the input, as long as nobody makes something else of it.
+    /// Position of the first one as a bit of the input; callers may convert it.
     pub place: u64,
-    /// How many there are.
+    /// Number of such events.
     pub events: u64,
-    /// How far back the farthest goes, in cycles.
+    /// Largest step back, in cycles.
     pub cycles: u64,
 }
 
-/// A number in the context that all events of a stream have, which can be read where it stands.
+/// Integer in the context of all events of a stream, which can be read at a known position.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
     align_mask: u64,
@@ -43,11 +43,12 @@ pub struct Watch {
     kind: Kind,
 }
 
-/// What is called with the clock's value and the context of an event that has a new value of the watched number.
+/// Visitor for the clock value and context of an event with a new value of the watched integer.
 pub type News<'n> = dyn FnMut(u64, Fields<'_>) + 'n;
 
 impl Tally {
-    /// Counts events of `classes` classes, and tells about the first event for each value of a number.
+    /// Counts events of `classes` classes, and reports the first event for each value of a watched
+    /// integer.
     pub fn new(classes: usize, watch: Option<Watch>) -> Self {
         let watch = watch.map(|watch| (watch, HashSet::new()));
         Self { counts: vec![0; classes], watch, ..Self::default() }
@@ -74,7 +75,7 @@ impl Tally {
         self.cycles = Some((least.min(cycles), greatest.max(cycles)));
     }
 
-    /// Whether the watched number has a value for the first time, in the event whose header ends at `bit`.
+    /// Whether the watched integer has a new value in the event whose header ends at `bit`.
     #[inline]
     fn is_news(&mut self, input: Input<'_>, bit: u64) -> bool {
         let Some((watch, values)) = &mut self.watch else { return false };
@@ -91,7 +92,7 @@ impl Watch {
     fn of(plan: &Plan, context: &Struct, name: &str) -> Option<Self> {
         let place = context.fields.iter().position(|field| field.name == name)?;
         let before = context.fields.get(..=place)?;
-        // Each of these is one load.
+        // Each of these is a single load.
         let is_load = |ty: &Type| matches!(ty, Type::Integer(_) | Type::Enum(_) | Type::Float(_));
         if !before.iter().all(|field| is_load(&field.ty)) {
             return None;
@@ -112,17 +113,18 @@ impl Watch {
 }
 
 impl Decoder {
-    /// A number in the context of all events of a stream, if it can be read where it stands.
+    /// Finds an integer in the context of all events of a stream, if it can be read at a known
+    /// position.
     pub fn watch(&self, stream: usize, name: &str) -> Option<Watch> {
         let context = self.stream(stream)?.event_context.as_ref()?;
         Watch::of(self.streams.get(stream)?.context.as_ref()?, context, name)
     }
 
-    /// Counts the events from `bit` on. Calls `news` with the clock's value and the context of each event that is
-    /// the first with its value of the watched number.
+    /// Counts the events from `bit` on. Calls `news` with the clock value and the context of each
+    /// event that is the first with its value of the watched integer.
     ///
-    /// Returns the bit behind the last event that was counted; if that is not the input's end, then also why. To be
-    /// called again with that bit where more bytes mend it.
+    /// Returns the bit position after the last counted event and, if that is not the end of the
+    /// input, the error. If more bytes can resolve it, call again with that position.
     pub fn tally(
         &self,
         stream: usize,

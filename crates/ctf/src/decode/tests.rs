@@ -1,7 +1,7 @@
 use super::*;
 use crate::tsdl;
 
-/// A decoder of a trace without packet headers whose only event has these fields.
+/// Creates a decoder of a trace without packet headers whose only event has these fields.
 fn decoder(fields: &str) -> Decoder {
     let text = format!(
         "typealias integer {{ size = 8; }} := u8;
@@ -12,7 +12,7 @@ fn decoder(fields: &str) -> Decoder {
     Decoder::new(tsdl::parse_text(&text).unwrap()).unwrap()
 }
 
-/// The first event of some bytes, its fields shown by `Debug`, and the bit behind it.
+/// Decodes the first event; returns its fields formatted by `Debug`, and the bit position after it.
 fn first(fields: &str, bytes: &[u8]) -> Result<(Vec<String>, u64), DecodeError> {
     let decoder = decoder(fields);
     let (mut state, input) = (decoder.state(), Input::new(bytes, u64::MAX));
@@ -56,7 +56,7 @@ fn check_error(fields: &str, bytes: &[u8], expected: &str, bit: u64) {
 }
 
 #[test]
-fn fields_lie_where_their_alignment_says() {
+fn fields_are_located_by_their_alignment() {
     check("u8 a; u32 b;", &[1, 2, 0, 0, 0], &["a=1", "b=2"], 5);
     let wide = "integer { size = 32; align = 32; }";
     check(&format!("u8 a; {wide} b; u8 c;"), &[1, 9, 9, 9, 2, 0, 0, 0, 3], &["a=1", "b=2", "c=3"], 9);
@@ -122,9 +122,9 @@ fn models_that_cannot_be_decoded_are_refused() {
     for (fields, expected) in [
         (
             "u8 n; string s[event.fields.m];",
-            "event fields.s: no integer \"m\" stands before it in the event fields",
+            "event fields.s: no integer \"m\" precedes it in the event fields",
         ),
-        ("string n; string s[n];", "event fields.s: no integer \"n\" stands before it in the event fields"),
+        ("string n; string s[n];", "event fields.s: no integer \"n\" precedes it in the event fields"),
         (
             "integer { size = 8; signed = true; } n; u8 s[n];",
             "event fields.s: expected an unsigned integer as length, found a signed one",
@@ -208,8 +208,8 @@ fn packets_of_other_traces_and_impossible_sizes_are_refused() {
     assert_eq!(packet(0xc1fc_1fc1, 1, 3, 232, 250), sizes(232, 250));
 }
 
-/// The header says when an event happened. Later fields on the same clock move the clock for the next event; those on
-/// another clock are values and nothing more.
+/// The header has the time of an event. Later fields on the same clock move the clock for the next
+/// event; those on another clock are only values.
 #[test]
 fn an_event_s_time_is_that_of_its_header() {
     let text = "clock { name = c; }; clock { name = d; };

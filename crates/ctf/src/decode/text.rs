@@ -2,13 +2,13 @@
 
 use crate::metadata::{ByteOrder, Encoding};
 
-/// Size in bytes of what precedes the first unit that is 0; nothing if there is none.
+/// Returns the size in bytes of the text before the first code unit that is 0; `None` without one.
 pub(super) fn length(bytes: &[u8], encoding: Encoding) -> Option<usize> {
     let unit = encoding.unit();
     bytes.chunks_exact(unit).position(|unit| unit.iter().all(|&byte| byte == 0)).map(|index| index * unit)
 }
 
-/// Appends text in UTF-8. What is no character becomes a replacement character.
+/// Appends text converted to UTF-8. Invalid characters are replaced.
 pub(super) fn to_utf8(bytes: &[u8], encoding: Encoding, text: &mut Vec<u8>) {
     let mut push = |character: char| text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
     match encoding {

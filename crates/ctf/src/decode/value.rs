@@ -1,40 +1,40 @@
-//! Decoded values, found again by their types.
+//! Decoded values, read by their types.
 
 use super::plan::{Kind, plain_kind};
 use super::run::plain_element;
 use crate::metadata::{BitArray, Encoding, Enum, Field, Integer, Type};
 
-/// A decoded value. Texts and arrays borrow the packet's bytes.
+/// Decoded value. Texts and arrays borrow the packet's bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
-    /// An unsigned integer and its type.
+    /// Unsigned integer, with its type.
     Unsigned(u64, &'a Integer),
-    /// A signed integer and its type.
+    /// Signed integer, with its type.
     Signed(i64, &'a Integer),
-    /// A number of either size.
+    /// Floating-point number of either size.
     Float(f64),
-    /// A bit.
+    /// Boolean.
     Boolean(bool),
-    /// Bits, the least significant first, and their type.
+    /// Bit array, the least significant bit first, with its type.
     Bits(u64, &'a BitArray),
-    /// Text without its NUL. Whether it is UTF-8 was not checked; of other encodings it was converted to
-    /// UTF-8, with replacements for what was none.
+    /// Text without its NUL. UTF-8 is not validated; other encodings are converted to UTF-8, with
+    /// replacement characters.
     Text(&'a [u8]),
-    /// Bytes that mean nothing here.
+    /// Uninterpreted bytes.
     Blob(&'a [u8]),
-    /// The value of an enumeration, as 64 bits of its container, and its type.
+    /// Value of an enumeration, as 64 bits of its container, with its type.
     Enum(u64, &'a Enum),
-    /// Fields.
+    /// Structure.
     Struct(Fields<'a>),
-    /// The index of the selected option, and the option.
+    /// Index of the selected option, and the option.
     Variant(usize, Fields<'a>),
-    /// The field that is there, or not.
+    /// Optional field.
     Optional(Option<Inner<'a>>),
-    /// Elements of an array or sequence.
+    /// Array or sequence.
     Array(Elements<'a>),
 }
 
-/// A value inside another one.
+/// Value inside another one.
 #[derive(Clone, Copy, Debug)]
 pub struct Inner<'a> {
     ty: &'a Type,
@@ -43,14 +43,14 @@ pub struct Inner<'a> {
 }
 
 impl<'a> Inner<'a> {
-    /// The value.
+    /// Returns the value.
     pub fn value(self) -> Option<Value<'a>> {
         let mut words = self.words;
         take(self.ty, &mut words, self.bytes)
     }
 }
 
-/// The bytes that words refer to: those of the packet, and texts that were converted.
+/// Bytes that words refer to: those of the packet, and converted texts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bytes<'a> {
     pub packet: &'a [u8],
@@ -60,7 +60,7 @@ pub(super) struct Bytes<'a> {
 impl<'a> Bytes<'a> {
     const EMPTY: Self = Self { packet: &[], texts: &[] };
 
-    /// The text at a word's position.
+    /// Returns the text at a word's position.
     fn text(self, word: u64, encoding: Encoding) -> &'a [u8] {
         let from = if encoding.unit() == 1 { self.packet } else { self.texts };
         slice(word, 1, from)
@@ -68,8 +68,8 @@ impl<'a> Bytes<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The value of an integer, enumeration, boolean or bits, also of one that need not be there; nothing for
-    /// others.
+    /// Returns the value of an integer, enumeration, boolean or bit array, also of a present
+    /// optional one; `None` for others.
     pub fn as_integer(&self) -> Option<i128> {
         match *self {
             Self::Unsigned(value, _) => Some(value.into()),
@@ -82,7 +82,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The text; nothing for others.
+    /// Returns the text; `None` for others.
     pub fn as_text(&self) -> Option<&'a [u8]> {
         match *self {
             Self::Text(text) => Some(text),
@@ -104,19 +104,20 @@ impl<'a> Values<'a> {
         Self { words, bytes }
     }
 
-    /// The value of an integer or enumeration, sign-extended; 0 behind the last value.
+    /// Returns the value of an integer or enumeration, sign-extended; 0 after the last value.
     #[inline]
     pub fn word(&mut self) -> u64 {
         pop(&mut self.words).unwrap_or(0)
     }
 
-    /// The text of a string in UTF-8.
+    /// Returns the text of a UTF-8 string.
     #[inline]
     pub fn text(&mut self) -> &'a [u8] {
         slice(self.word(), 1, self.bytes.packet)
     }
 
-    /// The text in an array of bytes that [`is_characters`] is true of, up to its first NUL.
+    /// Returns the text in an array of bytes for which [`is_characters`] is true, up to its first
+    /// NUL.
     #[inline]
     pub fn characters(&mut self) -> &'a [u8] {
         let text = self.text();
@@ -126,13 +127,13 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// A value of any type.
+    /// Returns a value of any type.
     pub fn value(&mut self, ty: &'a Type) -> Option<Value<'a>> {
         take(ty, &mut self.words, self.bytes)
     }
 }
 
-/// Whether arrays of this are texts whose bytes stand in the packet.
+/// Whether arrays of this type are texts whose bytes are in the packet.
 pub fn is_characters(element: &Type) -> bool {
     matches!((element, plain_kind(element)), (Type::Integer(integer), Some((_, 1))) if integer.is_text())
 }
@@ -150,20 +151,20 @@ impl<'a> Fields<'a> {
         Self { names, words, bytes }
     }
 
-    /// No fields.
+    /// Empty list of fields.
     pub const EMPTY: Self = Self { names: &[], words: &[], bytes: Bytes::EMPTY };
 
-    /// The types of the fields that are left.
+    /// Returns the types of the remaining fields.
     pub fn types(&self) -> &'a [Field] {
         self.names
     }
 
-    /// Whether there is no field left.
+    /// Whether no field is left.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// The value of the first field of this name.
+    /// Returns the value of the first field with this name.
     pub fn get(self, name: &str) -> Option<Value<'a>> {
         let mut fields = self;
         fields.find(|(found, _)| *found == name).map(|(_, value)| value)
@@ -191,19 +192,19 @@ pub struct Elements<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Source<'a> {
-    /// Integers as they stand in the packet.
+    /// Integers as in the packet.
     Plain { kind: Kind, size: u8, bytes: &'a [u8], next: usize },
-    /// Anything else.
+    /// Any other elements.
     Words { words: &'a [u64], bytes: Bytes<'a> },
 }
 
 impl<'a> Elements<'a> {
-    /// How many elements are left.
+    /// Returns the number of remaining elements.
     pub fn len(&self) -> usize {
         self.left
     }
 
-    /// Whether none is left.
+    /// Whether no element is left.
     pub fn is_empty(&self) -> bool {
         self.left == 0
     }
@@ -236,20 +237,20 @@ fn pop(words: &mut &[u64]) -> Option<u64> {
     Some(word)
 }
 
-/// The bytes at a word's position.
+/// Returns the bytes at a word's position.
 fn slice(word: u64, size: u8, bytes: &[u8]) -> &[u8] {
     let begin = (word >> 32) as usize;
     let length = (word as u32 as usize).saturating_mul(size.into());
     bytes.get(begin..begin.saturating_add(length)).unwrap_or_default()
 }
 
-/// Text without its first NUL and what is behind.
+/// Returns the text before its first NUL.
 fn until_nul(text: &[u8]) -> &[u8] {
     let end = memchr::memchr(0, text).unwrap_or(text.len());
     text.get(..end).unwrap_or(text)
 }
 
-/// The value of a type, whose words are taken away.
+/// Returns the value of a type, and consumes its words.
 fn take<'a>(ty: &'a Type, words: &mut &'a [u64], bytes: Bytes<'a>) -> Option<Value<'a>> {
     Some(match ty {
         Type::Integer(integer) => integer_value(pop(words)?, integer),
@@ -306,7 +307,7 @@ fn elements<'a>(element: &'a Type, words: &mut &'a [u64], bytes: Bytes<'a>) -> O
     Some(value)
 }
 
-/// Takes the words of a type away.
+/// Consumes the words of a type.
 fn skip(ty: &Type, words: &mut &[u64]) -> Option<()> {
     match ty {
         Type::Integer(_)

@@ -1,4 +1,5 @@
-//! Writing: from an event's description and a record's payload to compact CTF 1.8.
+//! Encodes Tompion's own traces: from an event's description and a record's payload to compact CTF
+//! 1.8.
 //!
 //! ```text
 //! packet:  header  magic u32 │ uuid [16] │ stream_id u32
@@ -7,15 +8,19 @@
 //!          events  4 bytes: id 5 bits, timestamp 27 bits; or, where these don't suffice,
 //!                  1 byte: 31, then id u32 │ timestamp u64.
 //!                  Then vtid i32 (if wanted) │ context fields │ other fields
-//!          trailer "TRNG" │ ring_id u32 │ ring_begin u64 │ ring_end u64 │ accounted u64 │ written u64 │
-//!                  overwritten u64 │ refused u64 │ missing u64 │ unfinished u64 │ checksum u64
+//!          trailer "TRNG" │ ring_id u32 │ ring_begin u64 │ ring_end u64 │ accounted u64 │
+//!                  written u64 │ overwritten u64 │ refused u64 │ missing u64 │ unfinished u64 │
+//!                  checksum u64
 //! ```
 //!
-//! Everything is aligned to bytes and, but for fields of network order, little-endian. The trailer says which
-//! bytes of which ring a packet holds and what became of the ring's events up to its end, so that whoever goes
-//! on after a crash knows where ([`Resumed`]); it lies between the content's end and the packet's, where readers
-//! look at nothing (a field of its own would be printed with every event, or warned of). This module makes
-//! bytes; files are somebody else's.
+//! Everything is byte-aligned and little-endian, except fields in network order.
+//!
+//! The trailer states which bytes of which ring a packet contains, and what became of the ring's
+//! events up to its end. Recovery after a crash reads it to continue the stream ([`Resumed`]). It
+//! is located between the end of the content and the end of the packet, which readers ignore; a
+//! field would be printed with every event, or cause a warning.
+//!
+//! This module creates bytes; writing files is left to the session.
 
 mod packet;
 mod payload;
@@ -34,61 +39,61 @@ pub use packet::{Origin, Packet, PacketInfo, Record, Tally, index_entry, index_h
 pub use payload::{Misfit, Plan};
 pub use resume::{Broken, HEAD_SIZE, Head, Resumed, TRAILER_SIZE, is_intact, read_head, read_trailer, seal};
 
-/// Event numbers from here on need the long header.
+/// Event numbers from this one on need the long header.
 pub(crate) const COMPACT_IDS: u32 = 31;
-/// Bits of a short header's timestamp.
+/// Number of timestamp bits in a short header.
 pub(crate) const COMPACT_BITS: u32 = 27;
 /// Name of the clock in the metadata.
 const CLOCK: &str = "monotonic";
 /// Byte order of everything that is written.
 const ORDER: ByteOrder = ByteOrder::Little;
 
-/// A source of events, as its metadata describes it.
+/// Source of events, as described by its metadata.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Distinguishes this trace from all others.
+    /// Unique id of the trace.
     pub uuid: Uuid,
-    /// The environment, in order.
+    /// Environment, in order.
     pub environment: Vec<(String, EnvironmentValue)>,
-    /// Distinguishes this boot of this machine, so that readers know which clocks are one.
+    /// Id of this boot of this machine, by which readers recognize the same clock.
     pub clock_uuid: Option<Uuid>,
     /// CLOCK_REALTIME minus CLOCK_MONOTONIC, in nanoseconds.
     pub clock_offset_ns: i64,
-    /// How exact timestamps are, in nanoseconds.
+    /// Precision of timestamps, in nanoseconds.
     pub clock_precision_ns: u64,
-    /// Whether events carry the id of their thread.
+    /// Whether events have the id of their thread.
     pub tid: bool,
-    /// What else they carry about it, in order.
+    /// Further context fields of the thread, in order.
     pub context: Vec<ContextField>,
 }
 
-/// A field that all events of a source have before their own.
+/// Context field that precedes the fields of all events of a source.
 #[derive(Clone, Debug)]
 pub struct ContextField(Field);
 
 impl ContextField {
-    /// A signed integer of this many bits.
+    /// Creates a signed integer field of this many bits.
     pub fn signed(name: &str, bits: u32) -> Self {
         Self(Field::new(name, Type::signed(bits, ORDER)))
     }
 
-    /// An unsigned integer of this many bits.
+    /// Creates an unsigned integer field of this many bits.
     pub fn unsigned(name: &str, bits: u32) -> Self {
         Self(unsigned(name, bits))
     }
 
-    /// A text, which ends with a NUL.
+    /// Creates a NUL-terminated text field.
     pub fn text(name: &str) -> Self {
         Self(Field::new(name, Type::String(Encoding::Utf8)))
     }
 }
 
-/// The metadata of a source whose event classes have the numbers 0, 1, 2, … in this order.
+/// Creates the metadata of a source whose event classes are numbered 0, 1, 2, … in this order.
 pub fn metadata(source: &Source, events: &[Event]) -> Trace {
     metadata_of_classes(source, events.iter().zip(0..).map(|(event, id)| event_class(event, id)).collect())
 }
 
-/// The metadata of a source with these event classes, which have the numbers 0, 1, 2, …
+/// Creates the metadata of a source with these event classes, which are numbered 0, 1, 2, …
 pub fn metadata_of_classes(source: &Source, classes: Vec<metadata::Event>) -> Trace {
     let clock = Clock {
         uuid: source.clock_uuid,
@@ -175,7 +180,7 @@ fn event_header() -> Struct {
     Struct::new(vec![Field::new("id", Type::Enum(id)), Field::new("v", Type::Variant(variant))])
 }
 
-/// An event's description as a class of the metadata with this number.
+/// Converts an event's description to an event class with this number.
 pub fn event_class(event: &Event, id: u64) -> metadata::Event {
     let part = |context| {
         let scope = if context { Scope::EventContext } else { Scope::Payload };
@@ -193,8 +198,8 @@ pub fn event_class(event: &Event, id: u64) -> metadata::Event {
     }
 }
 
-/// Whether a field stands in the event's context. Sequences don't: babeltrace2 2.0.4 ends with a failed
-/// assertion where one refers to a length in the same context.
+/// Whether a field belongs to the event's context. Sequences don't: babeltrace2 2.0.4 aborts with a
+/// failed assertion if a sequence refers to a length in the same context.
 fn is_context(field: &schema::Field) -> bool {
     fn has_sequence(ty: &schema::Type) -> bool {
         match ty {
@@ -206,13 +211,13 @@ fn is_context(field: &schema::Field) -> bool {
     field.context && !has_sequence(&field.ty)
 }
 
-/// Translates the fields of one structure.
+/// Translator of the fields of one structure.
 struct Members<'a> {
     scope: Scope,
-    /// Names of the structures around them.
+    /// Names of the enclosing structures.
     path: Vec<String>,
     all: &'a [&'a schema::Field],
-    /// Those that are translated.
+    /// Fields translated so far.
     fields: Vec<Field>,
 }
 
@@ -231,7 +236,7 @@ impl Members<'_> {
             schema::Type::Integer(integer) => Type::Integer(integer_type(*integer)),
             schema::Type::Float(bits) => Type::Float(Float::new((*bits).into(), ORDER)),
             schema::Type::Bool => Type::unsigned(8, ORDER),
-            // Text up to its NUL is a string, which needs no length and may stand in a context.
+            // Text up to its NUL is a string, which needs no length and is allowed in a context.
             schema::Type::String | schema::Type::TextSequence => Type::STRING,
             schema::Type::Bytes => self.sequence(name, schema::Integer::hex(8)),
             schema::Type::Sequence(element) => self.sequence(name, *element),
@@ -255,7 +260,7 @@ impl Members<'_> {
         self.path.iter().cloned().chain([name.to_owned()]).collect()
     }
 
-    /// A sequence, behind a field with its length.
+    /// Adds a length field, and returns the sequence that refers to it.
     fn sequence(&mut self, name: &str, element: schema::Integer) -> Type {
         let length = self.length_name(name);
         self.fields.push(unsigned(&length, 32));
@@ -263,8 +268,8 @@ impl Members<'_> {
         Type::Integer(integer_type(element)).sequence(reference)
     }
 
-    /// A field's name. babeltrace2 2.0.4 takes `x` for a second `_x`, if that stands before it, and reads
-    /// nothing of the trace.
+    /// Returns a field's name. babeltrace2 2.0.4 confuses `x` with a preceding `_x`, and then
+    /// refuses the trace.
     fn name(&self, field: &schema::Field) -> String {
         let mut name = field.name.clone();
         let is_twin = |name: &str| self.fields.iter().any(|other| is_twin(&other.name, name));
@@ -278,7 +283,7 @@ impl Members<'_> {
         name
     }
 
-    /// The name of a sequence's length: LTTng's, unless a field has it.
+    /// Returns the name of a sequence's length field: LTTng's, unless another field has it.
     fn length_name(&self, name: &str) -> String {
         let mut length = format!("_{name}_length");
         let clash =
@@ -292,12 +297,13 @@ impl Members<'_> {
     }
 }
 
-/// Whether the first name is the second with a `_` before it.
+/// Whether the first name is the second with a `_` prefix.
 fn is_twin(first: &str, second: &str) -> bool {
     first.strip_prefix('_') == Some(second)
 }
 
-/// An enumeration; an integer if no label is left, which is no enumeration for readers.
+/// Converts an enumeration, or an integer if no label remains, because readers refuse an
+/// enumeration without labels.
 fn enum_type(integer: schema::Integer, enumeration: &schema::Enumeration) -> Type {
     let integer = integer_type(integer);
     let mappings = enumeration.labels.iter().filter_map(|label| mapping(label, &integer));
@@ -305,7 +311,7 @@ fn enum_type(integer: schema::Integer, enumeration: &schema::Enumeration) -> Typ
     if mappings.is_empty() { Type::Integer(integer) } else { Type::Enum(Enum { integer, mappings }) }
 }
 
-/// The label as far as the integer has its values; readers refuse others.
+/// Limits a label to the integer's range; readers refuse other values.
 fn mapping(label: &schema::Label, integer: &Integer) -> Option<Mapping> {
     let (least, most) = integer.range();
     let (low, high) = (label.low.max(least), label.high.min(most));

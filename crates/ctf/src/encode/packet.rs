@@ -10,14 +10,14 @@ use crate::metadata::Uuid;
 /// First word of every packet (CTF 1.8, section 5.1).
 pub(crate) const PACKET_MAGIC: u32 = 0xc1fc_1fc1;
 
-/// One event to be encoded.
+/// Event to encode.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     /// Number of the event class.
     pub id: u32,
-    /// Nanoseconds of CLOCK_MONOTONIC, not before the event before.
+    /// Nanoseconds of CLOCK_MONOTONIC, not less than the preceding event's.
     pub time: u64,
-    /// The writing thread.
+    /// Id of the writing thread.
     pub tid: u32,
     /// Values of the source's context fields, packed.
     pub context: &'a [u8],
@@ -25,36 +25,36 @@ pub struct Record<'a> {
     pub payload: &'a [u8],
 }
 
-/// Where a packet's bytes come from, and what was lost until its end.
+/// Ring bytes in a packet, and losses up to its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// Number of the ring.
     pub ring_id: u32,
     /// Position of the packet's first byte in the ring.
     pub ring_begin: u64,
-    /// Position up to which everything of the ring is in this packet or those before it, or was left out for a
-    /// reason.
+    /// Position up to which all bytes of the ring are in this packet or earlier ones, or were
+    /// accounted for otherwise.
     pub ring_end: u64,
-    /// What became of the ring's events up to there.
+    /// Account of the ring's events up to that position.
     pub tally: Tally,
-    /// The CPU.
+    /// CPU.
     pub cpu: u32,
-    /// Number of the packet in its stream.
+    /// Sequence number of the packet in its stream.
     pub sequence: u64,
-    /// Events lost in this stream until the end of the packet.
+    /// Number of events lost in this stream up to the end of the packet.
     pub discarded: u64,
 }
 
-/// What became of a ring's events, from its beginning to the end of a packet.
+/// Account of a ring's events, from its beginning to the end of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Events that were met or are known to be overwritten: as many as the ring had taken.
+    /// Events that were read or are known to be overwritten: all that the ring had accepted.
     pub accounted: u64,
-    /// Events that are in packets.
+    /// Events in packets.
     pub written: u64,
     /// Events that a flight recorder overwrote by design.
     pub overwritten: u64,
-    /// Records and other bytes that were refused.
+    /// Invalid records and other bytes.
     pub refused: u64,
     /// Events that recovery found missing on the medium.
     pub missing: u64,
@@ -62,27 +62,27 @@ pub struct Tally {
     pub unfinished: u64,
 }
 
-/// What an index says about a packet.
+/// Properties of a packet for an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketInfo {
     /// Size in bytes, with the trailer.
     pub size: u64,
     /// Size in bytes up to the end of the last event.
     pub content: u64,
-    /// First moment.
+    /// Begin time.
     pub begin: u64,
-    /// Last moment.
+    /// End time.
     pub end: u64,
-    /// Lost until the end of the packet.
+    /// Number of events lost up to the end of the packet.
     pub discarded: u64,
-    /// Number in the stream.
+    /// Sequence number in the stream.
     pub sequence: u64,
 }
 
-/// A packet in the making.
+/// Builder of packets.
 #[derive(Debug)]
 pub struct Packet {
-    /// Room, of which the first `len` bytes are used.
+    /// Buffer, of which the first `len` bytes are used.
     bytes: Vec<u8>,
     len: usize,
     uuid: Uuid,
@@ -92,14 +92,14 @@ pub struct Packet {
     events: u64,
 }
 
-/// Sizes of a packet's first two parts.
+/// Sizes of a packet's header and context.
 pub(super) const HEADER_SIZE: usize = 4 + 16 + 4;
 pub(super) const CONTEXT_SIZE: usize = 6 * 8 + 4;
-/// The longest that an event can have before its context fields: long header and thread.
-const MOST_HEADER: usize = 1 + 4 + 8 + 4;
+/// Maximum size of an event before its context fields: long header and thread.
+const MAX_HEADER_BYTES: usize = 1 + 4 + 8 + 4;
 
 impl Packet {
-    /// An empty packet for streams of this source.
+    /// Creates an empty packet for streams of this source.
     pub fn new(source: &Source) -> Self {
         Self {
             bytes: vec![0; HEADER_SIZE + CONTEXT_SIZE],
@@ -112,7 +112,7 @@ impl Packet {
         }
     }
 
-    /// Bytes so far.
+    /// Returns the number of bytes so far.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -122,13 +122,13 @@ impl Packet {
         self.events == 0
     }
 
-    /// Sees to it that no event is older than this moment: that of the last packet of a stream that is
+    /// Ensures that no event is older than this time: that of the last packet of a stream that is
     /// continued.
     pub fn not_before(&mut self, moment: u64) {
         self.last = self.last.max(moment);
     }
 
-    /// Number of events so far.
+    /// Returns the number of events so far.
     pub fn events(&self) -> u64 {
         self.events
     }
@@ -136,11 +136,11 @@ impl Packet {
     /// Appends an event; nothing is appended if its payload doesn't fit the plan.
     #[inline]
     pub fn push(&mut self, record: &Record<'_>, plan: &Plan) -> Result<(), Misfit> {
-        let most = MOST_HEADER + record.context.len() + record.payload.len();
+        let most = MAX_HEADER_BYTES + record.context.len() + record.payload.len();
         if self.bytes.len() - self.len < most {
             self.grow(most);
         }
-        // Not before the last event of the packet before, either.
+        // Times must not decrease, even across packets.
         let time = record.time.max(self.last);
         let last = if self.events == 0 { time } else { self.last };
         let mut out = Out { bytes: &mut self.bytes[self.len..], at: 0 };
@@ -166,13 +166,15 @@ impl Packet {
         Ok(())
     }
 
-    /// Appends events of one class as [`Packet::push`] does, as long as each can be appended in the short way: behind
-    /// others, with a short header, a payload that is written as it is, and without context fields of the source.
-    /// Ends before the packet would have more than `most` bytes. Returns how many were appended.
+    /// Appends events of one class like [`Packet::push`], as long as each qualifies for the short
+    /// form. These events follow others, have a short header, a payload that is copied unchanged,
+    /// and no context fields of the source. Stops before the packet would exceed `most` bytes.
+    /// Returns the number of appended events.
     ///
-    /// Events are thread, time and payload, which may be longer than the class's, as in [`Record`].
+    /// Each event is its thread, time and payload, which may be longer than the class's, as in
+    /// [`Record`].
     #[inline(always)]
-    pub fn push_alike<'a, const PAYLOAD: usize>(
+    pub fn push_run<'a, const PAYLOAD: usize>(
         &mut self,
         (id, plan): (u32, &Plan),
         most: usize,
@@ -186,8 +188,8 @@ impl Packet {
         }
         let behind = (id, self.last);
         let (count, last) = match self.tid {
-            true => append_alike::<8, PAYLOAD>(room, size, behind, events),
-            false => append_alike::<4, PAYLOAD>(room, size, behind, events),
+            true => append_run::<8, PAYLOAD>(room, size, behind, events),
+            false => append_run::<4, PAYLOAD>(room, size, behind, events),
         };
         self.len += count * (size + if self.tid { 8 } else { 4 });
         self.last = last;
@@ -195,15 +197,16 @@ impl Packet {
         count
     }
 
-    /// Makes room for so many bytes more.
+    /// Makes room for this many more bytes.
     #[cold]
     fn grow(&mut self, most: usize) {
         let size = (self.len + most).max(2 * self.bytes.len());
         self.bytes.resize(size, 0);
     }
 
-    /// Completes the packet but for [`seal`](super::seal), hands its bytes over, of which as many are the packet's as the second
-    /// argument says, and begins the next one, in the buffer that was left.
+    /// Completes the packet except for [`seal`](super::seal), and begins the next one. `hand_over`
+    /// gets the buffer, of which the number of bytes in its second argument belongs to the packet,
+    /// and returns the buffer for the next one.
     ///
     /// `moment` is the time of a packet without events.
     pub fn finish<T>(
@@ -242,24 +245,24 @@ impl Packet {
     }
 }
 
-/// Writes events with short headers, of `BEFORE` bytes with the thread, if they have one, and `size` bytes of payload each.
-/// Returns how many there was room for, and the last one's time.
+/// Writes events with short headers of `BEFORE` bytes, including the thread if they have one, and
+/// payloads of `size` bytes. Returns the number of events that fit, and the last one's time.
 #[inline(always)]
-fn append_alike<'a, const BEFORE: usize, const PAYLOAD: usize>(
+fn append_run<'a, const BEFORE: usize, const PAYLOAD: usize>(
     room: &mut [u8],
     size: usize,
     behind: (u32, u64),
     events: impl Iterator<Item = (u32, u64, &'a [u8; PAYLOAD])>,
 ) -> (usize, u64) {
-    // For the most part all of the payload is wanted, and then the compiler knows how long an event is.
+    // Usually the whole payload is written, and then the compiler knows the size of an event.
     match size == PAYLOAD {
         true => append_each::<BEFORE, PAYLOAD>(room, BEFORE + PAYLOAD, behind, events),
         false => append_each::<BEFORE, PAYLOAD>(room, BEFORE + size, behind, events),
     }
 }
 
-/// The same for events that are so long, with what stands before their payload. Without closures: a compiler that
-/// calls one for each event doubles what it costs.
+/// Writes events with this total size and the header before their payload. It has no closures: a
+/// compiler that calls one for each event doubles the cost.
 #[inline(always)]
 fn append_each<'a, const BEFORE: usize, const PAYLOAD: usize>(
     room: &mut [u8],
@@ -268,7 +271,7 @@ fn append_each<'a, const BEFORE: usize, const PAYLOAD: usize>(
     mut events: impl Iterator<Item = (u32, u64, &'a [u8; PAYLOAD])>,
 ) -> (usize, u64) {
     let (mut count, mut at) = (0, 0);
-    // Of what is written behind the event, the next one or nobody makes use.
+    // Bytes written beyond the event are overwritten by the next one, or unused.
     while let Some(place) = room.get_mut(at..at + BEFORE + PAYLOAD) {
         let Some((tid, time, payload)) = events.next() else { break };
         let time = time.max(last);
@@ -288,7 +291,7 @@ fn append_each<'a, const BEFORE: usize, const PAYLOAD: usize>(
     (count, last)
 }
 
-/// Fills in the beginning of a packet.
+/// Writer for the beginning of a packet.
 struct Place<'a> {
     bytes: &'a mut [u8],
     at: usize,
@@ -301,7 +304,7 @@ impl Place<'_> {
     }
 }
 
-/// The beginning of an index file (LTTng's `ctf-index.h`, version 1.1; big-endian).
+/// Returns the header of an index file (LTTng's `ctf-index.h`, version 1.1; big-endian).
 pub fn index_header() -> [u8; 16] {
     let mut bytes = [0; 16];
     for (place, word) in bytes.chunks_exact_mut(4).zip([0xc1f1_dcc1u32, 1, 1, 72]) {
@@ -310,7 +313,7 @@ pub fn index_header() -> [u8; 16] {
     bytes
 }
 
-/// An index file's entry for a packet that begins at `offset` of its stream file.
+/// Returns the index entry for a packet that begins at `offset` of its stream file.
 pub fn index_entry(offset: u64, packet: PacketInfo, stream_instance: u64) -> [u8; 72] {
     let bits = packet.size * 8;
     let words =
@@ -354,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_are_alike_are_appended_as_they_are_one_by_one() {
+    fn runs_are_appended_as_single_events_are() {
         const U32: Type = Type::Integer(Integer::unsigned(32));
         let events: Vec<(u32, u64, [u8; 8])> =
             (0..60u64).map(|index| (index as u32, 1000 + index / 3 * 2, [index as u8; 8])).collect();
@@ -370,7 +373,7 @@ mod tests {
             while let Some((&(tid, time, ref payload), behind)) = rest.split_first() {
                 together.push(&Record { id: 3, time, tid, context: &[], payload }, &plan).unwrap();
                 let alike = behind.iter().map(|(tid, time, payload)| (*tid, *time, payload));
-                rest = &behind[together.push_alike((3, &plan), 1 << 20, alike)..];
+                rest = &behind[together.push_run((3, &plan), 1 << 20, alike)..];
             }
             assert_eq!(together.events(), 60);
             let bytes = |mut packet: Packet| {
@@ -381,14 +384,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_appended_in_the_short_way_is_left() {
+    fn events_that_need_the_general_form_are_left() {
         const U64: Type = Type::Integer(Integer::unsigned(64));
         let numbers = plan(&[U64]);
         let mut packet = Packet::new(&source(false));
         packet.grow(4096);
         let event = |time: u64| (1, time, &[1; 8]);
         let push = |packet: &mut Packet, (id, plan): (u32, &Plan), most, time| {
-            packet.push_alike((id, plan), most, [event(time)].into_iter())
+            packet.push_run((id, plan), most, [event(time)].into_iter())
         };
         assert_eq!(push(&mut packet, (3, &numbers), 1 << 20, 5), 0, "the first event of a packet");
         packet.push(&Record { id: 3, time: 5, tid: 1, context: &[], payload: &[1; 8] }, &numbers).unwrap();
@@ -404,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn the_long_header_stands_where_the_short_one_cannot() {
+    fn the_long_header_is_used_where_the_short_one_cannot() {
         let plan = plan(&[]);
         let mut packet = Packet::new(&source(false));
         let empty = packet.len();

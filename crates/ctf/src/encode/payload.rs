@@ -1,4 +1,4 @@
-//! A record's payload, from the order of rings to that of traces.
+//! Converts a record's payload from the layout of rings to that of traces.
 //!
 //! ```text
 //! ring:   fixed part of all fields, counts included │ tails of all fields
@@ -9,28 +9,28 @@ use tompion_schema::{self as schema, Event};
 
 use super::is_context;
 
-/// How to encode one event's payload: compiled once, followed for each record.
+/// Plan for encoding the payload of an event class: compiled once, executed for each record.
 #[derive(Clone, Debug)]
 pub struct Plan {
     steps: Vec<(Step, bool)>,
     fixed_size: usize,
-    /// Whether some fields are context, which a trace has before the others.
+    /// Whether some fields are context, which precedes the other fields in a trace.
     context: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// These bytes of the fixed part stand as they are.
+    /// Copies bytes of the fixed part.
     Fixed(usize),
-    /// Text, from the tails; its length from the fixed part.
+    /// Text from the tails, with its length from the fixed part.
     Text,
-    /// Elements of this size from the tails, behind their number, from the fixed part.
+    /// Number of elements from the fixed part, then elements of this size from the tails.
     Sequence(usize),
-    /// These bytes from the tails.
+    /// Bytes from the tails.
     Array(usize),
 }
 
-/// A payload that doesn't fit its description.
+/// Error for a payload that doesn't fit its description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misfit;
 
@@ -68,7 +68,7 @@ impl Plan {
         }
     }
 
-    /// The size of the payload of all records, if they are written as they are.
+    /// Returns the payload size of all records, if payloads are copied unchanged.
     #[inline]
     pub(super) fn plain_size(&self) -> Option<usize> {
         match self.steps[..] {
@@ -78,8 +78,8 @@ impl Plan {
         }
     }
 
-    /// Writes a record's payload to `out`, which has room for as many bytes as the payload has: it becomes no longer.
-    /// Returns how many were written.
+    /// Writes a record's payload to `out`, which must have room for the payload's size; the result
+    /// is not larger. Returns the number of bytes written.
     #[inline]
     pub(super) fn encode(&self, payload: &[u8], out: &mut [u8]) -> Result<usize, Misfit> {
         let mut out = Out { bytes: out, at: 0 };
@@ -94,7 +94,7 @@ impl Plan {
         Ok(out.at)
     }
 
-    /// Writes all fields or, if `CHOOSE`, either the context or the others.
+    /// Writes all fields or, with `CHOOSE`, either the context or the others.
     #[inline]
     fn encode_part<const CHOOSE: bool>(
         &self,
@@ -110,7 +110,7 @@ impl Plan {
                 Step::Array(size) => put(take(&mut tails, size)?)?,
                 Step::Text => {
                     let text = take(&mut tails, take_count(&mut fixed)?)?;
-                    // The program may have put a NUL into the text after its length was taken.
+                    // The program may have written a NUL into the text after its length was taken.
                     let end = memchr::memchr(0, text).unwrap_or(text.len());
                     put(&text[..end])?;
                     put(&[0])?;
@@ -126,16 +126,16 @@ impl Plan {
     }
 }
 
-/// Bytes that are written one after the other.
+/// Sequential writer of bytes.
 pub(super) struct Out<'a> {
-    /// All the room there is.
+    /// Available space.
     pub bytes: &'a mut [u8],
-    /// How much of it was used.
+    /// Number of bytes used.
     pub at: usize,
 }
 
 impl Out<'_> {
-    /// Writes some bytes, if there is room.
+    /// Writes bytes, if there is room.
     #[inline(always)]
     pub fn put(&mut self, bytes: &[u8]) -> Result<(), Misfit> {
         let room = self.bytes.get_mut(self.at..).and_then(|rest| rest.get_mut(..bytes.len()));
@@ -145,8 +145,8 @@ impl Out<'_> {
     }
 }
 
-/// Copies between slices of one length. Short ones, as fields are, are copied by two moves that may overlap: calling
-/// `memcpy` would take longer than they do.
+/// Copies between slices of equal length. Short ones, which most fields are, are copied by two
+/// moves that may overlap: calling `memcpy` would take longer.
 #[inline(always)]
 fn copy(to: &mut [u8], from: &[u8]) {
     match from.len() {

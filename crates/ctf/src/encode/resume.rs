@@ -1,48 +1,48 @@
-//! Reading back what was written, to go on behind it: a packet's beginning and its trailer.
+//! Reads back the beginning and the trailer of packets, to continue a stream.
 //!
-//! Nothing of a packet's events is read here. A packet is whole if its beginning and its trailer are where they
-//! belong and say the same; one that may not have reached the medium is held against its checksum, too.
+//! Events of a packet are not read. A packet is complete if its beginning and its trailer are where
+//! they belong and agree. One that may not have reached the medium is also checked by its checksum.
 
 use super::packet::{CONTEXT_SIZE, HEADER_SIZE, Origin, PACKET_MAGIC, PacketInfo, Tally};
 use crate::metadata::Uuid;
 
-/// Bytes of a packet before its first event.
+/// Size of a packet before its first event, in bytes.
 pub const HEAD_SIZE: usize = HEADER_SIZE + CONTEXT_SIZE;
-/// Bytes of a packet behind its last event.
+/// Size of a packet's trailer, in bytes.
 pub const TRAILER_SIZE: usize = 80;
 /// First word of a packet's trailer.
 const TRAILER_MAGIC: [u8; 4] = *b"TRNG";
-/// Where in the trailer the checksum stands.
+/// Position of the checksum in the trailer.
 const CHECKSUM: usize = TRAILER_SIZE - 8;
 
-/// A packet's beginning.
+/// Beginning of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Sizes, times and counts.
     pub info: PacketInfo,
-    /// The CPU.
+    /// CPU.
     pub cpu: u32,
 }
 
-/// The packet behind which a stream is continued.
+/// Packet after which a stream is continued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resumed {
-    /// Its beginning.
+    /// Beginning of the packet.
     pub head: Head,
-    /// Where it came from; `sequence`, `cpu` and `discarded` as in its beginning.
+    /// Ring bytes of the packet; `sequence`, `cpu` and `discarded` as in its beginning.
     pub origin: Origin,
 }
 
-/// Why bytes are no packet of the expected trace.
+/// Reason why bytes are not a packet of the expected trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// They don't begin like a packet.
+    /// No magic number at the beginning.
     Magic,
-    /// They belong to another trace.
+    /// The UUID is that of another trace.
     Uuid,
-    /// The sizes can't be.
+    /// The sizes are impossible.
     Size,
-    /// The trailer isn't there, or is another packet's.
+    /// The trailer is missing, or belongs to another packet.
     Trailer,
 }
 
@@ -51,7 +51,7 @@ impl std::fmt::Display for Broken {
         f.write_str(match self {
             Self::Magic => "no packet begins here",
             Self::Uuid => "a packet of another trace",
-            Self::Size => "a packet of a size that can't be",
+            Self::Size => "a packet of an impossible size",
             Self::Trailer => "a packet without its trailer",
         })
     }
@@ -59,7 +59,7 @@ impl std::fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// The trailer of a packet, without the checksum.
+/// Creates the trailer of a packet, without the checksum.
 pub(super) fn trailer(origin: &Origin) -> [u8; TRAILER_SIZE] {
     let mut bytes = [0; TRAILER_SIZE];
     let Tally { accounted, written, overwritten, refused, missing, unfinished } = origin.tally;
@@ -73,7 +73,8 @@ pub(super) fn trailer(origin: &Origin) -> [u8; TRAILER_SIZE] {
     bytes
 }
 
-/// Puts the checksum into a whole packet, trailer included: the last thing that is done to it, by whoever writes it.
+/// Writes the checksum into a complete packet, trailer included. This must be the last change
+/// before the packet is stored.
 pub fn seal(packet: &mut [u8]) {
     let Some(content) = packet.len().checked_sub(TRAILER_SIZE) else { return };
     let (content, trailer) = packet.split_at_mut(content);
@@ -92,7 +93,8 @@ fn half(bytes: &[u8], at: usize) -> u32 {
 /// Reads a packet's first [`HEAD_SIZE`] bytes.
 ///
 /// # Errors
-/// If they don't begin a packet of the trace with this id.
+///
+/// Fails if they don't begin a packet of the trace with this id.
 pub fn read_head(bytes: &[u8; HEAD_SIZE], uuid: Uuid) -> Result<Head, Broken> {
     if half(bytes, 0) != PACKET_MAGIC {
         return Err(Broken::Magic);
@@ -117,7 +119,8 @@ pub fn read_head(bytes: &[u8; HEAD_SIZE], uuid: Uuid) -> Result<Head, Broken> {
 /// Reads a packet's last [`TRAILER_SIZE`] bytes.
 ///
 /// # Errors
-/// If they are no trailer.
+///
+/// Fails if they are not a trailer.
 pub fn read_trailer(bytes: &[u8; TRAILER_SIZE], head: &Head) -> Result<Resumed, Broken> {
     if bytes[..4] != TRAILER_MAGIC {
         return Err(Broken::Trailer);
@@ -138,7 +141,7 @@ pub fn read_trailer(bytes: &[u8; TRAILER_SIZE], head: &Head) -> Result<Resumed, 
     Ok(Resumed { head: *head, origin })
 }
 
-/// Whether a whole packet, trailer included, is what was written.
+/// Whether the checksum of a complete packet, trailer included, is correct.
 pub fn is_intact(packet: &[u8]) -> bool {
     let Some(content) = packet.len().checked_sub(TRAILER_SIZE) else { return false };
     let (content, trailer) = packet.split_at(content);
@@ -148,8 +151,8 @@ pub fn is_intact(packet: &[u8]) -> bool {
 
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A checksum against pages that did not reach the medium, not against malice. Four sums side by side, since a
-/// multiplication has to wait for the one before.
+/// Computes a checksum that detects pages missing on the medium; it does not protect against
+/// malice. Four sums run in parallel, because each multiplication depends on the previous one.
 fn checksum(sum: u64, bytes: &[u8]) -> u64 {
     let step = |sum: u64, word: u64| {
         let product = (sum ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_says_where_to_go_on() {
+    fn a_packet_states_where_to_continue() {
         let bytes = packet();
         let head = read_head(bytes.first_chunk().unwrap(), UUID).unwrap();
         assert_eq!((head.info.size, head.info.end, head.cpu), (bytes.len() as u64, 77, 1));

@@ -1,4 +1,4 @@
-//! The resolver's part that builds field classes.
+//! Builds field classes, as a part of the resolver.
 
 use super::fragment::{Object, Result, array, inside, mappings, number, ranges, text, word, wrong};
 use super::resolver::Resolver;
@@ -8,14 +8,14 @@ use crate::metadata::{
     OptionRange, Optional, Reference, Role, Roles, Scope, Sequence, Struct, Text, Type, Variant,
 };
 
-/// Most field classes in one trace.
+/// Maximum number of field classes in one trace.
 const MAX_TYPES: usize = 1 << 19;
-/// How deep they may be nested, names for others included.
+/// Maximum nesting of field classes, aliases included.
 const MAX_DEPTH: usize = 64;
 
 pub(super) const BYTE_ORDERS: [(&str, ByteOrder); 2] =
     [("little-endian", ByteOrder::Little), ("big-endian", ByteOrder::Big)];
-/// Bit orders, and the byte order that each belongs to.
+/// Bit orders, with the byte order that each belongs to.
 pub(super) const BIT_ORDERS: [(&str, ByteOrder); 2] =
     [("first-to-last", ByteOrder::Little), ("last-to-first", ByteOrder::Big)];
 pub(super) const ENCODINGS: [(&str, Encoding); 5] = [
@@ -34,30 +34,31 @@ pub(super) const ORIGINS: [(&str, Scope); 6] = [
     ("event-record-payload", Scope::Payload),
 ];
 
-/// A location as a draft has them: where the path begins, then names.
+/// Parses a location in the form of a draft: the origin of the path, then names.
 fn of_draft(elements: &[Json]) -> Result<Reference> {
     let names = elements.iter().map(|element| text(element).map(String::from)).collect::<Result<Vec<_>>>()?;
     match names.split_first() {
         Some((origin, path)) if !path.is_empty() => {
             Ok(Reference { scope: word(origin, &ORIGINS)?, path: path.to_vec() })
         }
-        _ => wrong("expected where the path begins and names of members"),
+        _ => wrong("expected the origin of the path and names of members"),
     }
 }
 
-/// Properties of integers, bits, floats: everything of a fixed number of bits.
+/// Properties of integers, bits and floats: everything with a fixed number of bits.
 const FIXED: &[&str] = &["length", "byte-order", "bit-order", "alignment"];
 const NUMBER: &[&str] = &["preferred-display-base", "mappings", "roles"];
 
-/// Where a field class is being built.
+/// Position where a field class is being built.
 pub(super) struct Place<'a> {
     scope: Scope,
-    /// The stream's clock, whose values timestamps are.
+    /// Clock of the stream, to which timestamps refer.
     clock: Option<&'a str>,
-    /// Names of the members that are being built, from the outermost structure on.
+    /// Names of the enclosing members, from the outermost structure on.
     members: Vec<String>,
     depth: usize,
-    /// Whether it is but a try: locations that lead nowhere are let pass.
+    /// Whether the position is real. Otherwise the class is only validated, and unresolved
+    /// locations are accepted.
     is_placed: bool,
 }
 
@@ -66,7 +67,7 @@ impl<'a> Place<'a> {
         Self { scope, clock, members: Vec::new(), depth: 0, is_placed: true }
     }
 
-    /// The field at a location.
+    /// Resolves a location to a field.
     fn reference(&self, location: &Json) -> Result<Reference> {
         if let Json::Array(elements) = location {
             return of_draft(elements);
@@ -78,7 +79,7 @@ impl<'a> Place<'a> {
             return inside("path", wrong("expected the name of a member at its end"));
         }
         let origin = location.word("origin", &ORIGINS)?;
-        // The closest structure around is where a location without origin begins.
+        // A location without an origin starts at the closest enclosing structure.
         let mut names = match origin {
             Some(_) => Vec::new(),
             None => self.members.split_last().map_or(Vec::new(), |(_, parents)| parents.to_vec()),
@@ -87,7 +88,7 @@ impl<'a> Place<'a> {
             match element {
                 Json::Text(name) => names.push(name.clone()),
                 Json::Null if names.pop().is_some() || !self.is_placed => {}
-                Json::Null => return inside("path", wrong("there is no structure around the outermost one")),
+                Json::Null => return inside("path", wrong("the outermost structure has no parent")),
                 other => {
                     return inside("path", wrong(format!("expected a text or null, found {}", other.kind())));
                 }
@@ -100,7 +101,7 @@ impl<'a> Place<'a> {
         inside(name, object.need(name).and_then(|location| self.reference(location)))
     }
 
-    /// What values with these roles are for, and the clock that they are of.
+    /// Parses the roles of a value, and the clock that they refer to.
     fn roles(&self, object: Object<'_>) -> Result<(Roles, Option<String>)> {
         let (mut roles, mut clock) = (Roles::NONE, None);
         for role in object.array("roles")?.unwrap_or_default() {
@@ -124,10 +125,7 @@ impl<'a> Place<'a> {
                 (Scope::EventHeader, "event-record-class-id") => Some(Role::EventId),
                 _ if !self.is_placed => None,
                 _ => {
-                    return inside(
-                        "roles",
-                        wrong(format!("expected a role that is possible here, found {name:?}")),
-                    );
+                    return inside("roles", wrong(format!("expected a role of this scope, found {name:?}")));
                 }
             };
             let needs_clock = name.ends_with("default-clock-timestamp");
@@ -141,13 +139,13 @@ impl<'a> Place<'a> {
 }
 
 impl Resolver {
-    /// Builds a field class that is given a name, to see whether it is sound.
+    /// Builds a field class that is given a name, to validate it.
     pub fn build_unplaced(&mut self, class: &Json) -> Result<Type> {
         let place = Place::new(Scope::Payload, None);
         self.build(class, &mut Place { is_placed: false, ..place })
     }
 
-    /// Builds a field class at a place.
+    /// Builds a field class at a position.
     pub fn build(&mut self, class: &Json, place: &mut Place<'_>) -> Result<Type> {
         self.types += 1;
         if self.types > MAX_TYPES {
@@ -210,7 +208,7 @@ impl Resolver {
             }
             "optional" => self.optional(object, place),
             "variant" => self.variant(object, place),
-            _ => wrong(format!("expected a type of field that CTF 2 has, found {kind:?}")),
+            _ => wrong(format!("expected a field class type of CTF 2, found {kind:?}")),
         }
     }
 
@@ -265,7 +263,7 @@ impl Resolver {
     }
 }
 
-/// An integer of a fixed number of bits, without what it means.
+/// Parses an integer with a fixed number of bits, without its roles and mappings.
 fn fixed(object: Object<'_>) -> Result<Integer> {
     let bits: u32 = inside("length", number(object.need("length")?))?;
     if !(1..=64).contains(&bits) {
@@ -282,7 +280,7 @@ fn fixed(object: Object<'_>) -> Result<Integer> {
 }
 
 fn bit_array(object: Object<'_>, is_map: bool) -> Result<Type> {
-    // Bits are shown in hexadecimal, whatever somebody prefers.
+    // Bits are displayed in hexadecimal, whatever the preferred base.
     object.check(&[FIXED, &["preferred-display-base"], if is_map { &["flags"] } else { &[] }])?;
     let integer = fixed(object)?.with_base(Base::Hexadecimal);
     let mut flags = Vec::new();
@@ -313,11 +311,11 @@ fn float(object: Object<'_>) -> Result<Type> {
     Ok(Type::Float(Float { bits, byte_order, alignment, reversed: form == Form::Reversed }))
 }
 
-/// An integer, fixed or variable, signed or not.
+/// Parses an integer, of fixed or variable size, signed or unsigned.
 fn number_class(object: Object<'_>, place: &Place<'_>, (variable, signed): (bool, bool)) -> Result<Type> {
     object.check(&[if variable { &[] } else { FIXED }, NUMBER])?;
     if signed && object.get("roles").is_some() {
-        return wrong("expected no roles of a signed integer");
+        return wrong("expected no roles for a signed integer");
     }
     let base = match object.number("preferred-display-base")?.unwrap_or(10) {
         2 => Base::Binary,
@@ -346,7 +344,7 @@ fn encoding(object: Object<'_>) -> Result<Encoding> {
     Ok(object.word("encoding", &ENCODINGS)?.unwrap_or(Encoding::Utf8))
 }
 
-/// The property by which a class of this type says its length.
+/// Returns the property that gives the length of a class of this type.
 fn length_property(kind: &str) -> &'static [&'static str] {
     if kind.starts_with("static") { &["length"] } else { &["length-field-location"] }
 }

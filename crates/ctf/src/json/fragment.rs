@@ -1,9 +1,9 @@
-//! Properties of objects, asked for by name and kind.
+//! Access to properties of JSON objects by name and kind.
 
 use super::value::Json;
 use crate::metadata::Mapping;
 
-/// What is wrong with a fragment, and where in it.
+/// Problem in a fragment, with its location.
 #[derive(Debug)]
 pub(super) struct Wrong {
     /// Names of properties, from the outermost to the innermost.
@@ -13,12 +13,12 @@ pub(super) struct Wrong {
 
 pub(super) type Result<T> = std::result::Result<T, Wrong>;
 
-/// Something that cannot be.
+/// Returns an error.
 pub(super) fn wrong<T>(message: impl Into<String>) -> Result<T> {
     Err(Wrong { path: Vec::new(), message: message.into() })
 }
 
-/// The same result; what is wrong, is wrong inside of the property of this name.
+/// Adds the name of the enclosing property to an error.
 pub(super) fn inside<T>(name: &str, result: Result<T>) -> Result<T> {
     result.map_err(|mut wrong| {
         wrong.path.insert(0, name.into());
@@ -38,7 +38,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// All properties, in order.
+    /// Returns all properties, in order.
     pub fn entries(self) -> impl Iterator<Item = (&'a str, &'a Json)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
@@ -63,18 +63,18 @@ impl<'a> Object<'a> {
         self.get(name).map(|value| inside(name, array(value))).transpose()
     }
 
-    /// A number that fits the type that is asked for.
+    /// Returns a number that fits the requested type.
     pub fn number<N: TryFrom<i128>>(self, name: &str) -> Result<Option<N>> {
         self.get(name).map(|value| inside(name, number(value))).transpose()
     }
 
-    /// One of some words.
+    /// Returns the value for one of some words.
     pub fn word<T: Copy>(self, name: &str, words: &[(&str, T)]) -> Result<Option<T>> {
         let Some(found) = self.text(name)? else { return Ok(None) };
         inside(name, word(found, words)).map(Some)
     }
 
-    /// An alignment in bits.
+    /// Returns an alignment in bits.
     pub fn alignment(self, name: &str) -> Result<u32> {
         let alignment: u32 = self.number(name)?.unwrap_or(1);
         match alignment.is_power_of_two() {
@@ -83,19 +83,16 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// What others than the format say of it, by their namespaces.
+    /// Returns the attributes by namespace, which are not part of the format.
     pub fn attributes(self) -> Result<Option<Object<'a>>> {
         Ok(self.object("attributes")?.or(self.object("user-attributes")?))
     }
 
-    /// Refuses extensions, of which we know none, and properties that nobody knows.
+    /// Refuses extensions, none of which are supported, and unknown properties.
     pub fn check(self, known: &[&[&str]]) -> Result<()> {
         if let Some(extensions) = self.object("extensions")? {
             if let Some((name, _)) = extensions.entries().next() {
-                return inside(
-                    "extensions",
-                    wrong(format!("expected none, found {name:?}, which is not known")),
-                );
+                return inside("extensions", wrong(format!("expected no extension, found {name:?}")));
             }
         }
         self.attributes()?;
@@ -105,7 +102,7 @@ impl<'a> Object<'a> {
         };
         match self.entries().find(|(name, _)| !is_known(name)) {
             None => Ok(()),
-            Some((name, _)) => wrong(format!("the property {name:?} is not known")),
+            Some((name, _)) => wrong(format!("unknown property {name:?}")),
         }
     }
 }
@@ -126,16 +123,15 @@ pub(super) fn array(value: &Json) -> Result<&[Json]> {
 
 pub(super) fn number<N: TryFrom<i128>>(value: &Json) -> Result<N> {
     match value {
-        Json::Integer(number) => N::try_from(*number)
-            .or_else(|_| wrong(format!("{number} is out of the range that is possible here"))),
+        Json::Integer(number) => N::try_from(*number).or_else(|_| wrong(format!("{number} is out of range"))),
         other => wrong(format!("expected an integer, found {}", other.kind())),
     }
 }
 
-/// One of some words.
+/// Returns the value for one of some words.
 pub(super) fn word<T: Copy>(found: &str, words: &[(&str, T)]) -> Result<T> {
     match words.iter().find(|(word, _)| *word == found) {
-        Some((_, meaning)) => Ok(*meaning),
+        Some((_, value)) => Ok(*value),
         None => {
             let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
             wrong(format!("expected one of {}, found {found:?}", words.join(", ")))
@@ -143,7 +139,7 @@ pub(super) fn word<T: Copy>(found: &str, words: &[(&str, T)]) -> Result<T> {
     }
 }
 
-/// Ranges of integers, at least one.
+/// Parses ranges of integers, at least one.
 pub(super) fn ranges(value: &Json) -> Result<Vec<(i128, i128)>> {
     let ranges = array(value)?.iter().map(|range| match array(range)? {
         [low, high] => {
@@ -156,7 +152,7 @@ pub(super) fn ranges(value: &Json) -> Result<Vec<(i128, i128)>> {
     if ranges.is_empty() { wrong("expected a range, found none") } else { Ok(ranges) }
 }
 
-/// Names of ranges, in order.
+/// Parses names of ranges, in order.
 pub(super) fn mappings(object: Object<'_>) -> Result<Vec<Mapping>> {
     let mut mappings = Vec::new();
     for (label, value) in object.entries() {

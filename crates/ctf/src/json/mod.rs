@@ -1,19 +1,24 @@
-//! JSON, the description language of CTF 2: [`parse`] reads it, [`write()`] writes it.
+//! Reads and writes JSON, the description language of CTF 2: [`parse`] reads it, [`write()`] writes
+//! it.
 //!
 //! ```text
 //! bytes ──packets──► text ──fragments──► values ──resolver──► metadata::Trace
 //! ```
 //!
-//! A description is a row of JSON objects, fragments, each behind a record separator (0x1e) or simply one
-//! behind the other. The first is the preamble. Names of field classes stand for what they were defined as;
-//! the class is built anew at every place where it is used, because locations of fields are relative to it.
+//! A description is a sequence of JSON objects, called fragments. Each is preceded by a record
+//! separator (0x1e) or simply follows its predecessor. The first is the preamble. Named field
+//! classes are built again at every place where they are used, because locations of fields are
+//! relative to it.
 //!
-//! Attributes of namespaces that nobody here knows are passed over, extensions are refused: a description
-//! with one may mean anything.
+//! Attributes of unknown namespaces are ignored. Extensions are refused: a description with one may
+//! have any meaning.
 //!
-//! Read as well, because there are traces of it: a comma behind the last element or property, two members of one name, and
-//! what a draft of the format (CTF2-SPEC-7.0) calls otherwise: classes of enumerations, locations that are arrays, clocks
-//! that have a name and no number, the UUID of the trace class, `user-attributes`.
+//! The following deviations are accepted, because there are traces with them:
+//!
+//! - a comma after the last element or property
+//! - two members with one name
+//! - names from a draft of the format (CTF2-SPEC-7.0): classes of enumerations, locations that are
+//!   arrays, clocks with a name and no number, the UUID of the trace class, `user-attributes`
 
 mod fields;
 mod fragment;
@@ -31,36 +36,36 @@ use std::borrow::Cow;
 use crate::metadata::Trace;
 use crate::tsdl;
 
-/// Stands before each fragment.
+/// Separator before each fragment.
 const RECORD_SEPARATOR: u8 = 0x1e;
 
-/// Whose attributes those are that nobody else has a name for.
+/// Namespace of attributes that have no common name.
 const OWN_NAMESPACE: &str = "tompion";
 
-/// Why a description could not be read.
+/// Reason why a description could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A fragment is no JSON.
+    /// A fragment is not valid JSON.
     #[error("{message}, fragment at byte {offset}")]
     Syntax {
-        /// Where the fragment begins, in bytes from the beginning of the text.
+        /// Position of the fragment, in bytes from the beginning of the text.
         offset: usize,
-        /// What is wrong.
+        /// Problem.
         message: String,
     },
-    /// A fragment is JSON, but says something that cannot be.
+    /// A fragment is valid JSON, but its content is invalid.
     #[error("{}{message}, fragment {number} at byte {offset}", path_text(path))]
-    Meaning {
-        /// Where the fragment begins, in bytes from the beginning of the text.
+    Invalid {
+        /// Position of the fragment, in bytes from the beginning of the text.
         offset: usize,
-        /// The fragment's number, from 1.
+        /// Number of the fragment, from 1.
         number: usize,
-        /// Names of properties from the fragment to what is wrong.
+        /// Names of properties from the fragment to the problem.
         path: Vec<String>,
-        /// What is wrong.
+        /// Problem.
         message: String,
     },
-    /// The text comes in packets, and one of them is damaged.
+    /// The text comes in packets, and one of them is corrupt.
     #[error(transparent)]
     Packet(tsdl::Error),
 }
@@ -74,11 +79,11 @@ pub fn is_json(text: &str) -> bool {
     matches!(text.trim_ascii_start().as_bytes(), [RECORD_SEPARATOR | b'{', ..])
 }
 
-/// Reads a `metadata` file: plain text, or text in packets of either byte order.
+/// Reads a `metadata` file: plain text, or packets of either byte order.
 ///
 /// # Errors
 ///
-/// If it is no description of CTF 2, or asks for what the format does not allow.
+/// Fails if the text is not a valid description of CTF 2.
 pub fn parse(bytes: &[u8]) -> Result<Trace, Error> {
     let text: Cow<'_, str> = tsdl::text(bytes).map_err(Error::Packet)?;
     parse_text(&text)
@@ -88,7 +93,7 @@ pub fn parse(bytes: &[u8]) -> Result<Trace, Error> {
 ///
 /// # Errors
 ///
-/// As [`parse`].
+/// Fails like [`parse`].
 pub fn parse_text(text: &str) -> Result<Trace, Error> {
     let text = &relaxed::without_last_commas(text);
     let mut resolver = resolver::Resolver::default();
@@ -102,13 +107,13 @@ pub fn parse_text(text: &str) -> Result<Trace, Error> {
             let wrong = |message: String| Error::Syntax { offset: begin, message };
             let fragment = fragment.map_err(|error| wrong(format!("expected JSON: {error}")))?;
             number += 1;
-            let meaning = |wrong: fragment::Wrong| Error::Meaning {
+            let invalid = |wrong: fragment::Wrong| Error::Invalid {
                 offset: begin,
                 number,
                 path: wrong.path,
                 message: wrong.message,
             };
-            resolver.fragment(&fragment, number).map_err(meaning)?;
+            resolver.fragment(&fragment, number).map_err(invalid)?;
         }
     }
     if number == 0 {
@@ -117,7 +122,7 @@ pub fn parse_text(text: &str) -> Result<Trace, Error> {
     Ok(resolver.trace)
 }
 
-/// The parts between record separators, each with its place.
+/// Splits a text at record separators; each part comes with its position.
 fn parts(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut offset = 0;
     text.split(char::from(RECORD_SEPARATOR)).map(move |part| {

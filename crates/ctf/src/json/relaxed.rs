@@ -1,11 +1,11 @@
-//! A comma behind the last element or property, which JSON forbids and people write.
+//! Accepts a comma after the last element or property, which JSON forbids.
 
 use std::borrow::Cow;
 
-/// The same text, of the same length, with spaces in place of such commas.
+/// Replaces such commas by spaces; the text keeps its length.
 pub(super) fn without_last_commas(text: &str) -> Cow<'_, str> {
     let mut found = Vec::new();
-    // The last comma, if nothing but white space was behind it so far.
+    // Position of the last comma, if only white space follows it so far.
     let mut comma = None;
     let (mut in_text, mut is_escaped) = (false, false);
     for (place, byte) in text.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! Fragments to model: what each of them says of the trace.
+//! Converts fragments to the model.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,8 +10,8 @@ use crate::metadata::{
     Clock, EnvironmentValue, Event, Identity, Scope, Stream, Struct, Trace, Type, Uuid, Version,
 };
 
-/// Levels by the names that babeltrace2 and LTTng give them, and another one. Of those with a colon, a hyphen in its place
-/// is read too.
+/// Log levels with their names in babeltrace2 and LTTng, and one alternative. Names with a colon
+/// are also accepted with a hyphen instead.
 pub(super) const LOG_LEVELS: [(&str, i64); 16] = [
     ("emergency", 0),
     ("alert", 1),
@@ -31,20 +31,20 @@ pub(super) const LOG_LEVELS: [(&str, i64); 16] = [
     ("debug", 14),
 ];
 
-/// What is known of a description so far.
+/// State of the description so far.
 #[derive(Default)]
 pub(super) struct Resolver {
     pub trace: Trace,
-    /// Field classes that have names.
+    /// Named field classes.
     pub aliases: HashMap<String, Json>,
-    /// How many field classes were built.
+    /// Number of field classes built.
     pub types: usize,
     has_trace_class: bool,
     events: HashSet<(u64, u64)>,
 }
 
 impl Resolver {
-    /// Takes in a fragment.
+    /// Processes a fragment.
     pub fn fragment(&mut self, fragment: &Json, number: usize) -> Result<()> {
         let object = Object::of(fragment)?;
         let Some(kind) = object.text("type")? else {
@@ -59,7 +59,7 @@ impl Resolver {
             (_, "clock-class") => inside(kind, self.clock(object)),
             (_, "data-stream-class") => inside(kind, self.stream(object)),
             (_, "event-record-class") => inside(kind, self.event(object)),
-            _ => wrong(format!("expected a kind of fragment that CTF 2 has, found {kind:?}")),
+            _ => wrong(format!("expected a fragment type of CTF 2, found {kind:?}")),
         }
     }
 
@@ -78,7 +78,8 @@ impl Resolver {
         object.check(&[&["name", "field-class"]])?;
         let name = inside("name", text(object.need("name")?))?;
         let class = object.need("field-class")?;
-        // What is wrong with it shows here, not where it is used; locations are looked at only there.
+        // Problems are reported at the definition, not at each use; locations can be resolved only
+        // at a use.
         inside("field-class", self.build_unplaced(class))?;
         match self.aliases.insert(name.into(), class.clone()) {
             None => Ok(()),
@@ -109,7 +110,7 @@ impl Resolver {
     fn clock(&mut self, object: Object<'_>) -> Result<()> {
         let names = ["namespace", "name", "uid", "id", "description", "frequency", "precision", "accuracy"];
         object.check(&[&names, &["origin", "offset-from-origin", "uuid"]])?;
-        // A draft's clocks have names alone.
+        // Clocks of a draft have names only.
         let key = if object.get("id").is_none() && object.get("name").is_some() { "name" } else { "id" };
         let id = inside(key, text(object.need(key)?))?;
         if self.trace.clock(id).is_some() {
@@ -156,7 +157,7 @@ impl Resolver {
             frequency,
             precision: object.number("precision")?,
             offset_seconds: offset_seconds.unwrap_or(0),
-            // A frequency beyond the range of signed integers leaves nothing exact anyway.
+            // With a frequency beyond the range of signed integers, precision is lost anyway.
             offset_cycles: i64::try_from(offset_cycles).unwrap_or(i64::MAX),
             absolute,
         });
@@ -181,7 +182,7 @@ impl Resolver {
             clock => (by_id, clock),
         };
         if let Some(clock) = clock.filter(|clock| self.trace.clock(clock).is_none()) {
-            return inside(key, wrong(format!("no clock {clock:?} stands before it")));
+            return inside(key, wrong(format!("no clock {clock:?} precedes it")));
         }
         let [packet_context, event_header, event_context] = fields;
         let stream = Stream {
@@ -210,7 +211,7 @@ impl Resolver {
         let id = object.number("id")?.unwrap_or(0);
         let stream = object.number("data-stream-class-id")?.unwrap_or(0);
         if self.trace.stream(stream).is_none() {
-            return wrong(format!("no stream class {stream} stands before it"));
+            return wrong(format!("no stream class {stream} precedes it"));
         }
         if !self.events.insert((stream, id)) {
             return wrong(format!("event class {id} is defined twice in stream class {stream}"));
@@ -231,7 +232,7 @@ impl Resolver {
         Ok(())
     }
 
-    /// One of the outermost structures.
+    /// Builds one of the outermost structures.
     fn root(&mut self, object: Object<'_>, name: &str, place: &mut Place<'_>) -> Result<Option<Struct>> {
         let Some(class) = object.get(name) else { return Ok(None) };
         match inside(name, self.build(class, place))? {
@@ -268,7 +269,7 @@ fn environment_value(value: &Json) -> Result<EnvironmentValue> {
 
 type Attributes = Vec<(String, EnvironmentValue)>;
 
-/// The level and the other attributes that the model has, of whatever namespace they are.
+/// Parses the log level and the supported attributes, of any namespace.
 fn attributes(object: Object<'_>) -> Result<(Option<i64>, Attributes)> {
     let Some(namespaces) = object.attributes()? else { return Ok((None, Vec::new())) };
     let (mut level, mut attributes) = (None, Vec::new());

@@ -2,7 +2,7 @@ use super::*;
 use crate::decode::{Decoder, Input, Value};
 use crate::metadata::{Encoding, EnvironmentValue, Type, Version};
 
-/// A description of one stream class and one event class with this payload.
+/// Creates a description of one stream class and one event class with this payload.
 fn description(members: &str) -> String {
     format!(
         r#"{{"type": "preamble", "version": 2}}
@@ -14,7 +14,7 @@ fn description(members: &str) -> String {
     )
 }
 
-/// What the first event's fields hold.
+/// Returns the decoded fields of the first event.
 fn decoded(members: &str, bytes: &[u8]) -> String {
     let decoder = Decoder::new(parse_text(&description(members)).unwrap()).unwrap();
     let (mut state, input) = (decoder.state(), Input::new(bytes, u64::MAX));
@@ -46,7 +46,7 @@ fn show(value: Value<'_>) -> String {
 }
 
 #[test]
-fn fragments_stand_behind_separators_or_not() {
+fn fragments_are_separated_or_consecutive() {
     let plain = description("");
     let separated: String = plain.split_inclusive('\n').collect::<String>();
     let trace = parse(plain.as_bytes()).unwrap();
@@ -58,7 +58,7 @@ fn fragments_stand_behind_separators_or_not() {
 }
 
 #[test]
-fn attributes_that_are_known_are_kept_and_others_passed_over() {
+fn known_attributes_are_stored_and_others_ignored() {
     let text = r#"{"type": "preamble", "version": 2, "attributes": {"a": {"b": [1, null, 1.5]}}}
         {"type": "trace-class", "environment": {"z": 1, "a": "x"}, "uid": "u"}
         {"type": "data-stream-class"}
@@ -73,7 +73,7 @@ fn attributes_that_are_known_are_kept_and_others_passed_over() {
 }
 
 #[test]
-fn levels_are_read_by_whatever_name_and_written_as_babeltrace2_reads_them() {
+fn levels_are_read_by_any_name_and_written_for_babeltrace2() {
     let level = |name: &str| {
         let text = format!(
             r#"{{"type": "preamble", "version": 2}} {{"type": "trace-class"}} {{"type": "data-stream-class"}}
@@ -93,7 +93,7 @@ fn levels_are_read_by_whatever_name_and_written_as_babeltrace2_reads_them() {
 }
 
 #[test]
-fn what_only_the_older_language_says_is_said_so_that_it_can_be_read() {
+fn features_of_ctf_1_8_are_expressed_in_ctf_2() {
     let text = "/* CTF 1.8 */
         typealias integer { size = 8; signed = false; } := uint8_t;
         trace { major = 1; minor = 8; byte_order = le; };
@@ -122,7 +122,7 @@ fn what_only_the_older_language_says_is_said_so_that_it_can_be_read() {
     let Type::Enum(label) = &fields[2].ty else { panic!("{:?}", fields[2]) };
     let ranges: Vec<_> = label.mappings.iter().map(|it| (it.label.as_str(), it.low, it.high)).collect();
     assert_eq!(ranges, [("low", 0, 4), ("high", 250, 255)]);
-    // Within an element, no origin leads to its other members.
+    // Within an element, a location without origin can't reach its other members.
     let written: String = written.split_whitespace().collect();
     for location in [
         r#"{"path":[null,"count"]}"#,
@@ -134,8 +134,8 @@ fn what_only_the_older_language_says_is_said_so_that_it_can_be_read() {
 }
 
 #[test]
-fn locations_lead_through_options_and_out_of_structures() {
-    // A length in whichever option was selected.
+fn locations_enter_options_and_leave_structures() {
+    // The length is in the selected option, whichever it is.
     let members = r#"{"name": "tag", "field-class": "u8"},
         {"name": "v", "field-class": {"type": "variant", "selector-field-location": {"path": ["tag"]}, "options": [
             {"selector-field-ranges": [[0, 0]], "field-class": "u8"},
@@ -146,7 +146,7 @@ fn locations_lead_through_options_and_out_of_structures() {
              "length-field-location": {"path": [null, "v", "len"]}}}]}}"#;
     assert_eq!(decoded(members, &[9, 2, 7, 5, 6]), "tag=9 v=(len=2 x=7) s=(a=5,6)");
     assert_eq!(decoded(members, &[4, 2]), "expected a value that selects an option, found 4");
-    // The field itself stands in an option, or need not be there.
+    // The length field is in an option, or may be absent.
     let members = r#"{"name": "flag", "field-class":
             {"type": "fixed-length-boolean", "length": 8, "byte-order": "big-endian"}},
         {"name": "n", "field-class": {"type": "optional", "field-class": "u8",
@@ -188,7 +188,7 @@ fn integers_of_variable_size_have_at_most_64_bits() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place() {
+fn errors_state_their_location() {
     let preamble = r#"{"type": "preamble", "version": 2}"#;
     for (text, expected) in [
         ("", "expected a preamble, found nothing, fragment at byte 0"),
@@ -203,11 +203,11 @@ fn what_is_wrong_is_named_with_its_place() {
         ),
         (
             r#"{"type": "preamble", "version": 2, "extensions": {"x": {}}}"#,
-            "preamble.extensions: expected none, found \"x\", which is not known, fragment 1 at byte 0",
+            "preamble.extensions: expected no extension, found \"x\", fragment 1 at byte 0",
         ),
         (
             &format!(r#"{preamble}{{"type": "event-record-class"}}"#),
-            "event-record-class: no stream class 0 stands before it, fragment 2 at byte 34",
+            "event-record-class: no stream class 0 precedes it, fragment 2 at byte 34",
         ),
         (
             &description(r#"{"name": "x", "field-class": "u9"}"#),
@@ -221,7 +221,7 @@ fn what_is_wrong_is_named_with_its_place() {
             &description(
                 r#"{"name": "x", "field-class": {"type": "dynamic-length-blob", "length-field-location": {"path": [null, null, "y"]}}}"#,
             ),
-            "event-record-class.payload-field-class.x.length-field-location.path: there is no structure around the outermost one, fragment 4 at byte 257",
+            "event-record-class.payload-field-class.x.length-field-location.path: the outermost structure has no parent, fragment 4 at byte 257",
         ),
     ] {
         assert_eq!(parse_text(text).unwrap_err().to_string(), expected, "{text}");
@@ -250,7 +250,7 @@ fn classes_cannot_grow_without_end() {
 }
 
 #[test]
-fn what_a_draft_calls_otherwise_is_read() {
+fn names_of_a_draft_are_accepted() {
     let text = r#"{"type": "preamble", "version": 2}
         {"type": "trace-class", "uuid": [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]}
         {"type": "clock-class", "name": "c", "frequency": 1000, "uuid": [2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2]}
@@ -282,11 +282,11 @@ fn what_a_draft_calls_otherwise_is_read() {
     assert_eq!(shown(b"\x01hi\0").len(), 2);
     let wrong = text.replace(r#"["event-record-payload", "tag"]"#, r#"["event-record-payload"]"#);
     let error = parse_text(&wrong).unwrap_err().to_string();
-    assert!(error.contains("expected where the path begins and names of members"), "{error}");
+    assert!(error.contains("expected the origin of the path and names of members"), "{error}");
 }
 
 #[test]
-fn what_the_format_forbids_and_is_clear_all_the_same_is_read() {
+fn unambiguous_deviations_are_accepted() {
     let twice = r#"{"name": "n", "field-class": "u8",}, {"name": "n", "field-class": "u8"},"#;
     assert_eq!(decoded(twice, &[1, 2]), "n=1 n=2");
     let ranges = r#"{"name": "flag", "field-class":
@@ -307,7 +307,7 @@ fn texts_end_between_units_of_their_encoding() {
     assert_eq!(decoded(sized, b"\x04h\0i\0"), "l=4 t=hi");
     let half = "expected a text of a multiple of 2 bytes, or its end, found 3";
     assert_eq!(decoded(sized, b"\x03h\0i\0"), half);
-    // Nobody reads what is behind the end.
+    // Bytes after the end are ignored.
     assert_eq!(decoded(sized, b"\x05h\0\0\0i"), "l=5 t=h");
 }
 

@@ -1,5 +1,4 @@
-//! JSON values as the format needs them: objects keep the order of their properties, integers all their
-//! digits.
+//! JSON values that keep the order of an object's properties and all digits of integers.
 
 use std::fmt;
 
@@ -8,13 +7,13 @@ use serde::ser::{Serialize, Serializer};
 use serde_json::StreamDeserializer;
 use serde_json::de::StrRead;
 
-/// A JSON value.
+/// JSON value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Json {
     Null,
     Boolean(bool),
     Integer(i128),
-    /// A number with a fraction, which nothing here asks for.
+    /// Number with a fraction, which no property uses.
     Fraction,
     Text(String),
     Array(Vec<Json>),
@@ -22,7 +21,7 @@ pub(super) enum Json {
 }
 
 impl Json {
-    /// What it is, for messages.
+    /// Describes the kind of value for messages.
     pub fn kind(&self) -> String {
         match self {
             Self::Null => "null".into(),
@@ -36,7 +35,7 @@ impl Json {
     }
 }
 
-/// The values that stand one behind the other in a text.
+/// Parses the consecutive values of a text.
 pub(super) fn fragments(text: &str) -> StreamDeserializer<'_, StrRead<'_>, Json> {
     serde_json::Deserializer::from_str(text).into_iter()
 }
@@ -108,7 +107,7 @@ impl<'de> Visitor<'de> for JsonVisitor {
         let mut names = std::collections::HashSet::new();
         while let Some((name, value)) = entries.next_entry::<String, Json>()? {
             if !names.insert(name.clone()) {
-                return Err(A::Error::custom(format!("the property {name:?} comes twice")));
+                return Err(A::Error::custom(format!("duplicate property {name:?}")));
             }
             object.push((name, value));
         }

@@ -1,4 +1,4 @@
-//! The model as a description of CTF 2.
+//! Writes the model as a description of CTF 2.
 
 use super::fields::{BIT_ORDERS, BYTE_ORDERS, ENCODINGS, ORIGINS};
 use super::resolver::LOG_LEVELS;
@@ -9,15 +9,15 @@ use crate::metadata::{
     Integer, Length, Mapping, Optional, Reference, Role, Scope, Stream, Struct, Text, Trace, Type, Variant,
 };
 
-/// The description of a trace, which readers of CTF 2 understand: fragments behind record separators.
+/// Writes the description of a trace for readers of CTF 2: fragments after record separators.
 ///
-/// [`super::parse`] makes the same model of it. The model must be one of that version: what fields are for
-/// is said by roles, options of variants have ranges.
+/// [`super::parse`] reads it back to the same model. The model must be of that version: purposes
+/// are given by roles, and options of variants have ranges.
 pub fn write(trace: &Trace) -> String {
     let mut text = String::new();
     let mut fragment = |json: Json| {
         text.push(char::from(RECORD_SEPARATOR));
-        // Nothing in a description is beyond JSON: its keys are texts, its numbers integers.
+        // Serialization can't fail: keys are texts, and numbers are integers.
         text.push_str(&serde_json::to_string(&json).unwrap_or_default());
         text.push('\n');
     };
@@ -31,7 +31,7 @@ pub fn write(trace: &Trace) -> String {
     text
 }
 
-/// An object in the making.
+/// Builder of an object.
 struct Entries(Vec<(String, Json)>);
 
 impl Entries {
@@ -57,7 +57,7 @@ fn number(number: impl Into<i128>) -> Json {
     Json::Integer(number.into())
 }
 
-/// The word for a value.
+/// Returns the word for a value.
 fn word<T: PartialEq>(words: &[(&str, T)], value: &T) -> Option<Json> {
     words.iter().find(|(_, other)| other == value).map(|(word, _)| text(word))
 }
@@ -96,7 +96,7 @@ fn clock_class(clock: &Clock) -> Json {
         Some(origin) => Some(identity(Entries(Vec::new()), Some(origin)).build()),
         None => clock.absolute.then(|| text("unix-epoch")),
     };
-    // Cycles are fewer than a second has.
+    // The number of cycles must be less than a second.
     let frequency = i128::from(clock.frequency.max(1));
     let cycles = i128::from(clock.offset_cycles);
     let seconds = i128::from(clock.offset_seconds) + cycles.div_euclid(frequency);
@@ -141,7 +141,8 @@ fn event_class(stream: u64, event: &Event) -> Json {
         .build()
 }
 
-/// The level and the attributes: those that other readers know as these know them.
+/// Returns level and attributes: common ones in the namespace of other readers, the rest in
+/// Tompion's.
 fn attributes(event: &Event) -> Option<Json> {
     const KNOWN: &str = "babeltrace.org,2020";
     let level = |level: i64| {
@@ -163,12 +164,12 @@ fn attributes(event: &Event) -> Option<Json> {
     (!namespaces.0.is_empty()).then(|| namespaces.build())
 }
 
-/// Where a field class stands.
+/// Position of a field class.
 struct Place {
     scope: Scope,
-    /// Names of the members around it, from the outermost structure on, its own included.
+    /// Names of the enclosing members from the outermost structure on, including its own.
     members: Vec<String>,
-    /// How many of these are around the innermost array.
+    /// Number of these outside of the innermost array.
     before_array: usize,
 }
 
@@ -190,7 +191,7 @@ fn structure(structure: &Struct, place: &mut Place) -> Json {
         .build()
 }
 
-/// An alignment, unless it is the one that is meant where nothing is said.
+/// Returns an alignment, unless it is the default.
 fn alignment(bits: u32) -> Option<Json> {
     (bits > 1).then(|| number(bits))
 }
@@ -244,7 +245,7 @@ fn word_of(encoding: Encoding) -> Option<Json> {
     word(&ENCODINGS, &encoding).filter(|_| encoding != Encoding::Utf8)
 }
 
-/// A string, blob or array with its length.
+/// Creates a string, blob or array with its length.
 fn sized(kind: &str, length: &Length, place: &Place) -> Entries {
     match length {
         Length::Fixed(length) => {
@@ -257,7 +258,8 @@ fn sized(kind: &str, length: &Length, place: &Place) -> Entries {
     }
 }
 
-/// From the outermost structure on; to a field in the same element of an array, from the structure around.
+/// Writes an absolute location. For a field in the same array element, it is relative to the
+/// enclosing structure.
 fn location(reference: &Reference, place: &Place) -> Json {
     let Place { scope, members, before_array } = place;
     let around = members.split_last().map_or(&[][..], |(_, around)| around);
@@ -271,7 +273,7 @@ fn location(reference: &Reference, place: &Place) -> Json {
     Entries(Vec::new()).with("origin", origin).with("path", Json::Array(names.collect())).build()
 }
 
-/// Anything of a fixed number of bits.
+/// Creates a field class with a fixed number of bits.
 fn fixed(kind: &str, integer: &Integer) -> Entries {
     let order = match integer.byte_order {
         ByteOrder::Little => ByteOrder::Big,
@@ -334,7 +336,7 @@ fn bits(array: &BitArray) -> Json {
     }
 }
 
-/// Labels with their ranges, in the order of the first of each.
+/// Writes labels with their ranges, in the order of the first range of each.
 fn mappings(mappings: &[Mapping]) -> Json {
     let mut labels: Vec<(String, Json)> = Vec::new();
     for Mapping { label, low, high } in mappings.iter().filter(|mapping| mapping.low <= mapping.high) {

@@ -2,95 +2,96 @@
 
 use super::ByteOrder;
 
-/// The type of a field.
+/// Type of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Type {
-    /// A number of any number of bits.
+    /// Integer of any size.
     Integer(Integer),
-    /// An IEEE 754 number.
+    /// IEEE 754 floating-point number.
     Float(Float),
-    /// A bit that is kept in an integer: false is 0.
+    /// Boolean stored in an integer: false is 0.
     Boolean(Integer),
-    /// Bits, some of them with names.
+    /// Bit array, with names for some of its bits.
     Bits(BitArray),
     /// Text up to a NUL, which is not part of it.
     String(Encoding),
-    /// Text in as many bytes as are said elsewhere, or up to a NUL in them.
+    /// Text whose size in bytes is given elsewhere, or up to a NUL in them.
     Text(Text),
-    /// Bytes that mean nothing here.
+    /// Uninterpreted bytes.
     Blob(Blob),
-    /// An integer with names for its values.
+    /// Integer with names for its values.
     Enum(Enum),
-    /// Fields one after the other.
+    /// Structure of consecutive fields.
     Struct(Struct),
     /// One of several fields.
     Variant(Variant),
-    /// A field, or none.
+    /// Field that may be absent.
     Optional(Optional),
-    /// As many elements as the type says.
+    /// Array whose length is part of the type.
     Array(Array),
-    /// As many elements as another field says.
+    /// Array whose length is another field.
     Sequence(Sequence),
 }
 
-/// An integer type.
+/// Integer type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Integer {
-    /// Size in bits, 1 to 64; of the value, where the size varies.
+    /// Size in bits, 1 to 64; of the value, if the encoded size varies.
     pub bits: u32,
-    /// How the bits are laid out.
+    /// Layout of the bits.
     pub form: Form,
-    /// Two's complement.
+    /// Whether it is signed, in two's complement.
     pub signed: bool,
-    /// Which end comes first.
+    /// Byte order.
     pub byte_order: ByteOrder,
     /// Alignment in bits, a power of two.
     pub alignment: u32,
-    /// How values are shown.
+    /// Preferred display base.
     pub base: Base,
-    /// Whether arrays of this are text.
+    /// Encoding, if arrays of this type are text.
     pub encoding: Encoding,
-    /// The clock whose value this is.
+    /// Name of the clock whose value this is.
     pub clock: Option<String>,
-    /// What the value is for, where the description says it; in CTF 1.8 the field's name does.
+    /// Roles of the value, if stated by the description; in CTF 1.8 they follow from the field's
+    /// name.
     pub roles: Roles,
 }
 
-/// How the bits of an integer are laid out.
+/// Layout of the bits of an integer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// As many bits as the type says, in the order that belongs to the byte order.
+    /// Fixed size, in the bit order that belongs to the byte order.
     #[default]
     Fixed,
-    /// As many bits, in the opposite order.
+    /// Fixed size, in the opposite bit order.
     Reversed,
-    /// Seven bits in each byte, the lowest first, and a bit that says whether more follow (LEB128).
+    /// Variable size (LEB128): seven bits in each byte, the lowest first, and a continuation bit.
     Variable,
 }
 
-/// What a value is for.
+/// Role of a special field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Role {
-    /// The number with which each packet begins.
+    /// Magic number at the beginning of each packet.
     Magic = 0,
-    /// What distinguishes the trace from all others.
+    /// Unique id of the trace.
     Uuid = 1,
     /// Number of the stream class.
     StreamId = 2,
-    /// Which stream of its class.
+    /// Number of the stream within its class.
     StreamInstance = 3,
-    /// When the packet was begun.
+    /// Begin time of the packet.
     TimestampBegin = 4,
-    /// When the packet was ended.
+    /// End time of the packet.
     TimestampEnd = 5,
     /// Size of the packet's header, context and events in bits.
     ContentSize = 6,
     /// Size of the packet in bits.
     PacketSize = 7,
-    /// How many events of the stream were discarded so far.
+    /// Number of discarded events in the stream so far.
     EventsDiscarded = 8,
-    /// The packet's number in its stream.
+    /// Sequence number of the packet in its stream.
     SequenceNumber = 9,
     /// Number of the event class.
     EventId = 10,
@@ -100,7 +101,7 @@ impl Role {
     /// Number of roles.
     pub const COUNT: u16 = 11;
 
-    /// All of them.
+    /// All roles.
     pub const ALL: [Self; Self::COUNT as usize] = [
         Self::Magic,
         Self::Uuid,
@@ -115,7 +116,7 @@ impl Role {
         Self::EventId,
     ];
 
-    /// The role that a field's name gives it in CTF 1.8.
+    /// Returns the role that a field has by its name in CTF 1.8.
     pub fn of_name(scope: Scope, name: &str) -> Option<Self> {
         Some(match (scope, name) {
             (Scope::PacketHeader, "magic") => Self::Magic,
@@ -134,15 +135,15 @@ impl Role {
     }
 }
 
-/// A set of roles.
+/// Set of roles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Roles(u16);
 
 impl Roles {
-    /// No role.
+    /// Empty set.
     pub const NONE: Self = Self(0);
 
-    /// The set with this one too.
+    /// Returns the set with this role added.
     #[must_use]
     pub const fn with(self, role: Role) -> Self {
         Self(self.0 | 1 << role as u16)
@@ -153,19 +154,19 @@ impl Roles {
         self.0 & 1 << role as u16 != 0
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Those that are in the set.
+    /// Returns the roles in the set.
     pub fn iter(self) -> impl Iterator<Item = Role> {
         Role::ALL.into_iter().filter(move |&role| self.has(role))
     }
 }
 
 impl Integer {
-    /// An unsigned integer, aligned to a byte if it has whole bytes.
+    /// Creates an unsigned integer, byte-aligned if its size is a multiple of a byte.
     pub fn unsigned(bits: u32, byte_order: ByteOrder) -> Self {
         Self {
             bits,
@@ -180,42 +181,42 @@ impl Integer {
         }
     }
 
-    /// An integer of as many bytes as its value needs.
+    /// Creates an integer of variable size.
     pub fn variable(signed: bool) -> Self {
         Self { signed, form: Form::Variable, ..Self::unsigned(64, ByteOrder::Little) }
     }
 
-    /// A signed integer, aligned to a byte if it has whole bytes.
+    /// Creates a signed integer, byte-aligned if its size is a multiple of a byte.
     pub fn signed(bits: u32, byte_order: ByteOrder) -> Self {
         Self { signed: true, ..Self::unsigned(bits, byte_order) }
     }
 
-    /// The same, shown in this base.
+    /// Returns the type with this display base.
     pub fn with_base(self, base: Base) -> Self {
         Self { base, ..self }
     }
 
-    /// The same, a value of this clock.
+    /// Returns the type as a value of this clock.
     pub fn with_clock(self, clock: &str) -> Self {
         Self { clock: Some(clock.into()), ..self }
     }
 
-    /// The same, with this alignment in bits.
+    /// Returns the type with this alignment in bits.
     pub fn with_alignment(self, alignment: u32) -> Self {
         Self { alignment, ..self }
     }
 
-    /// The same, for this.
+    /// Returns the type with this role added.
     pub fn with_role(self, role: Role) -> Self {
         Self { roles: self.roles.with(role), ..self }
     }
 
-    /// Whether an array of this is text: bytes with an encoding.
+    /// Whether an array of this type is text: bytes with an encoding.
     pub fn is_text(&self) -> bool {
         self.encoding != Encoding::None && self.bits == 8 && self.alignment == 8
     }
 
-    /// Smallest and largest value.
+    /// Returns the smallest and largest value.
     pub fn range(&self) -> (i128, i128) {
         match (self.signed, self.bits.clamp(1, 64)) {
             (false, bits) => (0, (1 << bits) - 1),
@@ -224,7 +225,7 @@ impl Integer {
     }
 }
 
-/// How an integer is shown.
+/// Display base of an integer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Base {
     /// Base 2.
@@ -238,24 +239,24 @@ pub enum Base {
     Hexadecimal,
 }
 
-/// What bytes of text mean.
+/// Text encoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// Not text.
+    /// No text.
     #[default]
     None,
     /// UTF-8.
     Utf8,
     /// ASCII.
     Ascii,
-    /// UTF-16 without a mark of its byte order.
+    /// UTF-16 without a byte order mark.
     Utf16(ByteOrder),
-    /// UTF-32 without a mark of its byte order.
+    /// UTF-32 without a byte order mark.
     Utf32(ByteOrder),
 }
 
 impl Encoding {
-    /// Size in bytes of what characters are made of; a NUL has this size.
+    /// Returns the size of a code unit in bytes; a NUL has this size.
     pub fn unit(self) -> usize {
         match self {
             Self::None | Self::Utf8 | Self::Ascii => 1,
@@ -265,88 +266,88 @@ impl Encoding {
     }
 }
 
-/// Bits, some of them with names.
+/// Bit array, with names for some of its bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BitArray {
-    /// How the bits are laid out; unsigned.
+    /// Layout of the bits; unsigned.
     pub integer: Integer,
-    /// Names of bits: ranges of numbers from the least significant bit, which is 0.
+    /// Names of bits: ranges of bit numbers, where 0 is the least significant bit.
     pub flags: Vec<Mapping>,
 }
 
-/// A length that the type says, or an earlier field.
+/// Length given by the type or by an earlier field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// Always the same.
+    /// Fixed length.
     Fixed(u64),
-    /// The value of this unsigned integer.
+    /// Value of this unsigned integer.
     Field(Reference),
 }
 
-/// Text in a number of bytes.
+/// Text with a size in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// How many bytes.
+    /// Size in bytes.
     pub length: Length,
-    /// What they mean.
+    /// Encoding.
     pub encoding: Encoding,
 }
 
-/// Bytes that mean nothing here.
+/// Uninterpreted bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blob {
-    /// How many.
+    /// Size in bytes.
     pub length: Length,
-    /// What they are, for others: an IANA media type.
+    /// IANA media type of the content.
     pub media_type: Option<String>,
-    /// What they are for.
+    /// Roles.
     pub roles: Roles,
 }
 
-/// A field, or none.
+/// Field that may be absent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optional {
-    /// The boolean or integer that selects.
+    /// Boolean or integer that selects.
     pub selector: Reference,
-    /// The integers for which there is a field; nothing where a boolean says it.
+    /// Values of the integer for which the field is present; `None` for a boolean selector.
     pub ranges: Option<Vec<(i128, i128)>>,
-    /// The field.
+    /// Type of the field.
     pub element: Box<Type>,
 }
 
-/// A floating-point type.
+/// Floating-point type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Float {
     /// Size in bits, 32 or 64.
     pub bits: u32,
-    /// Which end comes first.
+    /// Byte order.
     pub byte_order: ByteOrder,
     /// Alignment in bits, a power of two.
     pub alignment: u32,
-    /// Whether the bits are in the order opposite to that of the byte order.
+    /// Whether the bit order is opposite to that of the byte order.
     pub reversed: bool,
 }
 
 impl Float {
-    /// A number of 32 or 64 bits, aligned to a byte.
+    /// Creates a byte-aligned number of 32 or 64 bits.
     pub fn new(bits: u32, byte_order: ByteOrder) -> Self {
         Self { bits, byte_order, alignment: 8, reversed: false }
     }
 }
 
-/// An enumeration.
+/// Enumeration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enum {
-    /// The type of its values.
+    /// Type of its values.
     pub integer: Integer,
-    /// Its labels, in order. Ranges may overlap, labels may come more than once.
+    /// Labels, in order. Ranges may overlap, and labels may repeat.
     pub mappings: Vec<Mapping>,
 }
 
-/// A label for the values `low..=high`.
+/// Label for the values `low..=high`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// What these values are called.
+    /// Label of these values.
     pub label: String,
     /// Smallest value.
     pub low: i128,
@@ -354,38 +355,38 @@ pub struct Mapping {
     pub high: i128,
 }
 
-/// Fields one after the other.
+/// Structure: consecutive fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Struct {
-    /// The fields, in order.
+    /// Fields, in order.
     pub fields: Vec<Field>,
-    /// Least alignment in bits, a power of two; the fields may demand more. 0 counts as 1.
+    /// Minimum alignment in bits, a power of two; fields may require more. 0 counts as 1.
     pub alignment: u32,
 }
 
 impl Struct {
-    /// A structure that begins at a byte.
+    /// Creates a byte-aligned structure.
     pub fn new(fields: Vec<Field>) -> Self {
         Self { fields, alignment: 8 }
     }
 
-    /// The field of this name.
+    /// Returns the type of the field with this name.
     pub fn field(&self, name: &str) -> Option<&Type> {
         self.fields.iter().find(|field| field.name == name).map(|field| &field.ty)
     }
 }
 
-/// A field of a structure, or an option of a variant.
+/// Field of a structure, or option of a variant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// Its name.
+    /// Name of the field.
     pub name: String,
-    /// Its type.
+    /// Type of the field.
     pub ty: Type,
 }
 
 impl Field {
-    /// A field.
+    /// Creates a field.
     pub fn new(name: &str, ty: Type) -> Self {
         Self { name: name.into(), ty }
     }
@@ -394,15 +395,15 @@ impl Field {
 /// One of several fields, selected by the label of an enumeration elsewhere, or by an integer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
-    /// The enumeration or integer that selects.
+    /// Enumeration or integer that selects.
     pub selector: Reference,
-    /// The options; each has the name of a label, unless there are ranges.
+    /// Options; each has the name of a label, unless there are ranges.
     pub options: Vec<Field>,
-    /// Which integers select which option, where that is not said by labels.
+    /// Selection of options by integers instead of labels.
     pub ranges: Option<Vec<OptionRange>>,
 }
 
-/// The integers `low..=high` select an option.
+/// Integers `low..=high` that select an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionRange {
     /// Smallest value.
@@ -413,47 +414,47 @@ pub struct OptionRange {
     pub option: usize,
 }
 
-/// As many elements as the type says.
+/// Array whose length is part of the type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
     /// Type of the elements.
     pub element: Box<Type>,
-    /// How many there are.
+    /// Number of elements.
     pub length: u64,
-    /// Least alignment in bits of the first element, a power of two; 0 counts as 1.
+    /// Minimum alignment in bits of the first element, a power of two; 0 counts as 1.
     pub alignment: u32,
 }
 
-/// As many elements as another field says.
+/// Array whose length is another field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sequence {
     /// Type of the elements.
     pub element: Box<Type>,
-    /// The unsigned integer that says how many there are.
+    /// Unsigned integer with the number of elements.
     pub length: Reference,
-    /// Least alignment in bits of the first element, a power of two; 0 counts as 1.
+    /// Minimum alignment in bits of the first element, a power of two; 0 counts as 1.
     pub alignment: u32,
 }
 
-/// Where an earlier field stands.
+/// Location of an earlier field.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
-    /// The outermost structure.
+    /// Outermost structure.
     pub scope: Scope,
-    /// Names of fields from there. Arrays on the way are passed through without a name: the element is the
-    /// one that is being decoded. Options of variants are named in CTF 1.8; in CTF 2 the selected one is
-    /// passed through.
+    /// Names of fields from there. Arrays on the way have no name: the element is the one that is
+    /// being decoded. Options of variants are named in CTF 1.8; in CTF 2 the selected option is
+    /// implied.
     pub path: Vec<String>,
 }
 
 impl Reference {
-    /// A field of the event's payload.
+    /// Refers to a field of the event's payload.
     pub fn payload(name: &str) -> Self {
         Self { scope: Scope::Payload, path: vec![name.into()] }
     }
 }
 
-/// The outermost structures of packets and events, in the order in which they are decoded.
+/// Outermost structures of packets and events, in decoding order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// [`super::Trace::packet_header`].
@@ -471,30 +472,30 @@ pub enum Scope {
 }
 
 impl Type {
-    /// A string in UTF-8.
+    /// UTF-8 string.
     pub const STRING: Self = Self::String(Encoding::Utf8);
 
-    /// An unsigned integer.
+    /// Creates an unsigned integer.
     pub fn unsigned(bits: u32, byte_order: ByteOrder) -> Self {
         Self::Integer(Integer::unsigned(bits, byte_order))
     }
 
-    /// A signed integer.
+    /// Creates a signed integer.
     pub fn signed(bits: u32, byte_order: ByteOrder) -> Self {
         Self::Integer(Integer::signed(bits, byte_order))
     }
 
-    /// An array of this.
+    /// Creates an array of this type.
     pub fn array(self, length: u64) -> Self {
         Self::Array(Array { element: Box::new(self), length, alignment: 1 })
     }
 
-    /// A sequence of this.
+    /// Creates a sequence of this type.
     pub fn sequence(self, length: Reference) -> Self {
         Self::Sequence(Sequence { element: Box::new(self), length, alignment: 1 })
     }
 
-    /// The integer that this is or, for an enumeration, that its values are.
+    /// Returns the type as an integer; for an enumeration, the type of its values.
     pub fn as_integer(&self) -> Option<&Integer> {
         match self {
             Self::Integer(integer) => Some(integer),
@@ -503,7 +504,7 @@ impl Type {
         }
     }
 
-    /// Alignment in bits. A variant has none: its options have their own.
+    /// Returns the alignment in bits. A variant has none: its options have their own.
     pub fn alignment(&self) -> u32 {
         match self {
             Self::Integer(integer) | Self::Boolean(integer) => integer.alignment,
@@ -520,7 +521,7 @@ impl Type {
 }
 
 impl Struct {
-    /// Alignment in bits: the largest of its own and its fields'.
+    /// Returns the alignment in bits: the maximum of its own and its fields'.
     pub fn effective_alignment(&self) -> u32 {
         let fields = self.fields.iter().map(|field| field.ty.alignment());
         fields.fold(self.alignment.max(1), u32::max)

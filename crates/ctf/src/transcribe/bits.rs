@@ -1,12 +1,12 @@
-//! Bits, appended: what the decoder reads at any bit, written there.
+//! Appends values at any bit position, as the counterpart of the decoder.
 
 use crate::metadata::ByteOrder;
 
-/// Bytes in the making.
+/// Growing buffer of bits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bits {
     bytes: Vec<u8>,
-    /// How many bits are written.
+    /// Number of bits written.
     len: u64,
 }
 
@@ -16,38 +16,38 @@ impl Bits {
         self.len = 0;
     }
 
-    /// How many bits are written.
+    /// Returns the number of bits written.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// What is written, filled up to a whole byte.
+    /// Returns the written bytes, the last one filled up.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Takes back what was written from a bit on. Bits that are left over in the last byte are overwritten by what
-    /// follows.
+    /// Truncates to a bit position. Remaining bits of the last byte are overwritten by the next
+    /// value.
     pub fn truncate(&mut self, bits: u64) {
         self.bytes.truncate(bits.div_ceil(8) as usize);
         self.len = self.len.min(bits);
     }
 
-    /// Goes to a multiple of so many bits, a power of two.
+    /// Aligns to a multiple of this many bits, a power of two.
     pub fn align(&mut self, alignment: u32) {
         let gap = self.len.wrapping_neg() & u64::from(alignment.max(1) - 1);
         self.len += gap;
         self.bytes.resize(self.len.div_ceil(8) as usize, 0);
     }
 
-    /// Whole bytes, from a whole byte on.
+    /// Appends whole bytes at a byte boundary.
     pub fn put_bytes(&mut self, bytes: &[u8]) {
         self.align(8);
         self.bytes.extend_from_slice(bytes);
         self.len += bytes.len() as u64 * 8;
     }
 
-    /// The lowest `bits` bits of a value, 1 to 64, from wherever the position is.
+    /// Appends the lowest `bits` bits of a value, 1 to 64, at any position.
     pub fn put(&mut self, value: u64, bits: u32, order: ByteOrder) {
         let whole = (bits / 8) as usize;
         if self.len % 8 == 0 && bits % 8 == 0 {
@@ -74,7 +74,7 @@ impl Bits {
         }
     }
 
-    /// Seven bits a byte, the lowest first, as many as the value needs.
+    /// Appends a value of variable size (LEB128): seven bits per byte, the lowest first.
     pub fn put_variable(&mut self, value: u64, signed: bool) {
         self.align(8);
         let mut rest = value;
@@ -91,7 +91,7 @@ impl Bits {
         }
     }
 
-    /// Writes eight bytes, little-endian, over those at a whole byte.
+    /// Overwrites eight bytes at a byte position, little-endian.
     pub fn patch(&mut self, byte: usize, value: u64) {
         if let Some(place) = self.bytes.get_mut(byte..byte + 8) {
             place.copy_from_slice(&value.to_le_bytes());
@@ -105,7 +105,7 @@ mod tests {
     use crate::decode::{Decoder, Input, Value};
     use crate::metadata::{Event, Field, Integer, Stream, Struct, Trace, Type, Version};
 
-    /// What the decoder finds where these were written, one behind the other.
+    /// Values that the decoder reads back.
     fn decoded(integers: &[(Integer, u64)]) -> Vec<u64> {
         let mut bits = Bits::default();
         let mut fields = Vec::new();

@@ -1,10 +1,12 @@
-//! What packets and events of the new trace have before their fields.
+//! Headers and packet context fields of the new trace.
 //!
 //! ```text
-//! packet header   magic u32 │ uuid [16], if the trace has one │ stream_id u64 │ stream_instance_id u64, if it was there
-//! packet context  content_size u64 │ packet_size u64 │ those of timestamp_begin, timestamp_end, packet_seq_num,
-//!                 events_discarded that were there, u64 each │ all other fields
-//! event header    with a clock: 4 bytes, or 1 + 16, as `encode` has them; without one: id u64
+//! packet header   magic u32 │ uuid [16], if the trace has one │ stream_id u64
+//!                 │ stream_instance_id u64, if present before
+//! packet context  content_size u64 │ packet_size u64
+//!                 │ those of timestamp_begin, timestamp_end, packet_seq_num, events_discarded
+//!                   that were present, u64 each │ all other fields
+//! event header    with a clock: 4 bytes, or 1 + 16, as in `encode`; without one: id u64
 //! ```
 
 use crate::encode::{COMPACT_BITS, COMPACT_IDS};
@@ -15,26 +17,26 @@ use crate::metadata::{
 
 const ORDER: ByteOrder = ByteOrder::Little;
 
-/// Which of the fields there are that not every trace has.
+/// Choice of the optional fields in headers and packet contexts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Frame {
     pub version: Version,
-    /// The number of the stream class.
+    /// Number of the stream class.
     pub id: u64,
     pub uuid: Option<[u8; 16]>,
-    /// Whether packets say which stream of their class they belong to.
+    /// Whether packets state their stream within the class.
     pub has_instance: bool,
-    /// What packet contexts begin with, in order.
+    /// Fields at the beginning of packet contexts, in order.
     pub context: Vec<Role>,
     /// Name of the clock.
     pub clock: Option<String>,
 }
 
-/// Roles of packet contexts that a trace can do without, and the names that they have in CTF 1.8.
+/// Optional roles of packet contexts, with their field names in CTF 1.8.
 const OPTIONAL: [Role; 4] =
     [Role::TimestampBegin, Role::TimestampEnd, Role::SequenceNumber, Role::EventsDiscarded];
 
-/// What is decided for the new trace.
+/// Properties of the new trace.
 pub(super) struct Plan {
     pub version: Version,
     pub uuid: Option<Uuid>,
@@ -43,7 +45,7 @@ pub(super) struct Plan {
 }
 
 impl Frame {
-    /// What the streams of a class have.
+    /// Determines the frame of a stream class.
     pub fn new(source: &Trace, stream: &Stream, plan: Plan) -> Self {
         let Plan { version, uuid, clock } = plan;
         let has = |scope, root: Option<&Struct>, role| {
@@ -65,7 +67,7 @@ impl Frame {
         }
     }
 
-    /// The packet header, the same for all streams of the trace.
+    /// Returns the packet header, the same for all streams of the trace.
     pub fn packet_header(&self) -> Struct {
         let mut fields = vec![role_field("magic", 32, Role::Magic)];
         if self.uuid.is_some() {
@@ -87,7 +89,7 @@ impl Frame {
         self.placed(Struct::new(fields))
     }
 
-    /// What the packet context begins with.
+    /// Returns the fields at the beginning of the packet context.
     pub fn packet_context(&self) -> Vec<Field> {
         let field = |role: &Role| {
             let name = packet_field(*role).unwrap_or_default();
@@ -99,7 +101,7 @@ impl Frame {
         self.placed(Struct::new(self.context.iter().map(field).collect())).fields
     }
 
-    /// The event header.
+    /// Returns the event header.
     pub fn event_header(&self) -> Struct {
         let Some(clock) = &self.clock else {
             return self.placed(Struct::new(vec![role_field("id", 64, Role::EventId)]));
@@ -132,7 +134,7 @@ impl Frame {
         ]))
     }
 
-    /// With roles where they are said.
+    /// Removes roles for CTF 1.8, which doesn't state them.
     fn placed(&self, mut structure: Struct) -> Struct {
         if self.version == Version::One {
             structure.fields.iter_mut().for_each(|field| without_roles(&mut field.ty));
@@ -154,7 +156,7 @@ fn role_field(name: &str, bits: u32, role: Role) -> Field {
     Field::new(name, Type::Integer(Integer::unsigned(bits, ORDER).with_role(role)))
 }
 
-/// The name that gives a field of a packet context this role in CTF 1.8.
+/// Returns the name that gives a packet context field this role in CTF 1.8.
 pub(super) fn packet_field(role: Role) -> Option<&'static str> {
     Some(match role {
         Role::TimestampBegin => "timestamp_begin",
@@ -186,7 +188,7 @@ pub(super) fn has_role(version: Version, scope: Scope, field: &Field, role: Role
     }
 }
 
-/// Whether a field of a packet context is one of those that the frame says anew.
+/// Whether a field of a packet context is written again as part of the frame.
 pub(super) fn is_framed(version: Version, field: &Field) -> bool {
     match version {
         Version::One => Role::of_name(Scope::PacketContext, &field.name).is_some(),

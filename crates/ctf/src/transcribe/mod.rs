@@ -1,4 +1,4 @@
-//! A trace, written as another one: what was decoded is encoded again, for whichever version of the format.
+//! Writes decoded events as another trace, of either version of the format.
 //!
 //! ```text
 //! metadata::Trace ──Transcript::new──► description (TSDL or JSON)
@@ -6,26 +6,27 @@
 //! packets, events ──────► Writer ────► packets
 //! ```
 //!
-//! Fields keep their names, types and values. Headers, and what packets say of themselves, are written anew:
-//! so packets can lack events, or be parts of larger ones, without any timestamp becoming ambiguous.
+//! Fields keep their names, types and values. Headers and packet properties are written again. So
+//! packets can omit events, or be combined to larger ones, and timestamps stay unambiguous.
 //!
-//! | | becomes |
+//! | source | becomes |
 //! |---|---|
 //! | headers of packets and events | those that Tompion writes ([`crate::encode`]) |
-//! | fields with roles in packet contexts | integers of 64 bits, in front of the other fields |
-//! | text with a length that another field says, text in UTF-16 or UTF-32 | text up to a NUL, in UTF-8 |
+//! | fields with roles in packet contexts | integers of 64 bits, before the other fields |
+//! | text whose length is another field, text in UTF-16 or UTF-32 | text up to a NUL, in UTF-8 |
 //!
-//! What CTF 1.8 has no word for becomes what comes next to it; [`Transcript::notes`] says so:
+//! CTF 1.8 lacks some types. They become the closest equivalent, and [`Transcript::notes`] lists
+//! them:
 //!
 //! | CTF 2 | CTF 1.8 |
 //! |---|---|
 //! | boolean, bits | integer |
 //! | integer of variable size | integer of 64 bits |
-//! | bits in the order opposite to that of the byte order | in the order of the byte order |
+//! | bit order opposite to that of the byte order | bit order of the byte order |
 //! | blob | array or sequence of bytes |
-//! | optional field | variant of nothing and the field, behind a tag |
-//! | variant that ranges select | variant behind a tag, unless labels of the selector do as well |
-//! | a name that is no identifier | one with `_` for what is impossible |
+//! | optional field | variant of nothing and the field, after a tag |
+//! | variant selected by ranges | variant after a tag, unless labels of the selector suffice |
+//! | a name that is not an identifier | one with `_` for each invalid character |
 
 mod bits;
 mod frame;
@@ -41,7 +42,7 @@ pub use model::Inexpressible;
 pub use shape::Misfit;
 pub use writer::{Start, Times, Writer};
 
-/// How a trace is written as another one.
+/// Plan for writing one trace as another.
 #[derive(Debug)]
 pub struct Transcript {
     target: Trace,
@@ -54,17 +55,17 @@ impl Transcript {
     ///
     /// # Errors
     ///
-    /// If its fields refer to one another in a way that the new trace cannot say.
+    /// Fails if its fields refer to one another in a way that the new trace cannot express.
     pub fn new(source: &Trace, version: Version) -> Result<Self, Inexpressible> {
         model::translate(source, version)
     }
 
-    /// What the new trace says about itself.
+    /// Returns the description of the new trace.
     pub fn target(&self) -> &Trace {
         &self.target
     }
 
-    /// The text of the new trace's `metadata` file.
+    /// Returns the text of the new trace's `metadata` file.
     pub fn description(&self) -> String {
         match self.target.version {
             Version::One => crate::tsdl::write(&self.target),
@@ -72,7 +73,7 @@ impl Transcript {
         }
     }
 
-    /// What had to be said otherwise, each in a few words.
+    /// Returns short notes about everything that had to be expressed differently.
     pub fn notes(&self) -> &[&'static str] {
         &self.notes
     }

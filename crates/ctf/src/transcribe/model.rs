@@ -1,4 +1,4 @@
-//! From the old trace's types to those of the new one.
+//! Translates types of the source trace to those of the new one.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -14,19 +14,19 @@ use crate::metadata::{
     Variant, Version,
 };
 
-/// A trace that the new one cannot say.
+/// Error for a trace that the new version cannot express.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: a field that {message}")]
 pub struct Inexpressible {
-    /// The event class or other structure.
+    /// Event class or other structure.
     pub place: String,
-    /// What is the matter.
+    /// Problem.
     pub message: String,
 }
 
 type Result<T> = std::result::Result<T, Inexpressible>;
 
-/// Translates the structures of a stream class, or of one of its event classes.
+/// Translator of the structures of a stream class, or of one of its event classes.
 pub(super) struct Translator<'s> {
     pub from: Version,
     pub to: Version,
@@ -34,19 +34,19 @@ pub(super) struct Translator<'s> {
     pub event: Option<&'s Event>,
     /// Variants around the type that is translated, and the option that it is in.
     pub options: Vec<(&'s Variant, usize)>,
-    /// Names in the new trace from the outermost structure to what is translated.
+    /// Names in the new trace from the outermost structure to the current type.
     path: Vec<String>,
     notes: BTreeSet<&'static str>,
 }
 
-/// The name of a field in the new trace, and that of the tag before it.
+/// Name of a field in the new trace, and of the tag before it.
 pub(super) struct Names {
     pub name: String,
     pub tag: Option<String>,
 }
 
 const ORDER: ByteOrder = ByteOrder::Little;
-/// Longest text of a fixed length that is kept as such, in bytes.
+/// Maximum size of a fixed-length text that keeps its type, in bytes.
 const MAX_TEXT: u64 = 4096;
 
 pub(super) fn translate(source: &Trace, to: Version) -> Result<Transcript> {
@@ -94,7 +94,7 @@ fn new_clock_name(name: &str, to: Version) -> String {
 
 fn new_clock(source: &Trace, clock: &Clock, to: Version) -> Clock {
     let tracer = source.environment_value("tracer_name").and_then(|name| name.as_text());
-    // LTTng's clocks count from the epoch, whatever their descriptions say.
+    // LTTng's clocks start at the epoch, whatever their descriptions say.
     let of_lttng = source.version == Version::One && tracer.is_some_and(|name| name.starts_with("lttng"));
     Clock {
         name: new_clock_name(&clock.name, to),
@@ -103,7 +103,7 @@ fn new_clock(source: &Trace, clock: &Clock, to: Version) -> Clock {
     }
 }
 
-/// Identity and environment as CTF 1.8 can say them.
+/// Converts identity and environment for CTF 1.8.
 fn plain_environment(source: &Trace, target: &mut Trace) {
     if let Some(identity) = &source.identity {
         target.uuid = target.uuid.or_else(|| Uuid::parse(identity.uid.as_deref()?));
@@ -165,7 +165,7 @@ impl<'s> Translator<'s> {
         Ok((stream, shape))
     }
 
-    /// What the packet says of itself, then all else.
+    /// Translates a packet context: the frame's fields, then all others.
     fn packet_context(
         &mut self,
         source: Option<&'s Struct>,
@@ -201,17 +201,17 @@ impl<'s> Translator<'s> {
         Ok((structure, shape))
     }
 
-    /// A field, behind its tag if it needs one.
+    /// Translates a field, after its tag if it needs one.
     fn member(&mut self, field: &'s Field, names: Names, scope: Scope) -> Result<(Vec<Field>, Shape)> {
         if names.name != field.name {
-            self.note("names that are no identifiers, or that others have but for a `_`, are changed");
+            self.note("names that are not identifiers, or differ from others only in a `_`, are changed");
         }
         let tag = names.tag.as_deref().map(|name| Field::new(name, self.tag_type(&field.ty)));
         let (ty, shape) = self.inside(&names.name, &field.ty, names.tag.as_deref(), scope)?;
         Ok((tag.into_iter().chain([Field { name: names.name, ty }]).collect(), shape))
     }
 
-    /// The type of this name in the structure that is translated, where its tag stands beside it.
+    /// Translates a type with this name in a structure; its tag becomes another member.
     fn inside(
         &mut self,
         name: &str,
@@ -227,7 +227,7 @@ impl<'s> Translator<'s> {
         result
     }
 
-    /// The names of a structure's fields.
+    /// Determines the names of a structure's fields.
     pub fn names(&self, source: &Struct, scope: Scope) -> Vec<Names> {
         let plain = (self.from, self.to) != (Version::Two, Version::One);
         let mut taken = Taken::new(&source.fields);
@@ -235,7 +235,7 @@ impl<'s> Translator<'s> {
         let mut seen = HashSet::new();
         let names = source.fields.iter().map(|field| {
             if plain {
-                // Readers refuse two members of the same name.
+                // Readers refuse two members with the same name.
                 let mut name = field.name.clone();
                 while !seen.insert(name.clone()) {
                     name.push('_');
@@ -264,7 +264,7 @@ impl<'s> Translator<'s> {
         }
     }
 
-    /// Whether the labels of a variant's selector select as the ranges do.
+    /// Whether labels of a variant's selector select the same options as the ranges.
     fn labels_select(&self, variant: &Variant) -> bool {
         let Ok(Type::Enum(Enum { mappings, .. })) = self.find_type(&variant.selector) else { return false };
         let Some(ranges) = variant.ranges.as_ref() else { return false };
@@ -280,13 +280,13 @@ impl<'s> Translator<'s> {
         variant.options.iter().enumerate().all(is_same)
     }
 
-    /// The name of an option.
+    /// Returns the name of an option.
     pub fn option_name(&self, variant: &Variant, index: usize) -> Option<String> {
         let name = &variant.options.get(index)?.name;
         if (self.from, self.to) != (Version::Two, Version::One) || self.labels_select(variant) {
             return Some(name.clone());
         }
-        // Numbered, so that no two of them are the same.
+        // Numbered to be unique.
         let name = identifier(name);
         let is_same = |option: &Field| identifier(&option.name) == name;
         let is_twice = variant.options.iter().filter(|option| is_same(option)).count() > 1;
@@ -359,7 +359,7 @@ impl<'s> Translator<'s> {
         })
     }
 
-    /// The same without what only headers have, and laid out as the version can say it.
+    /// Translates an integer: without header roles, and in a layout that the version supports.
     fn integer(&mut self, integer: &Integer) -> Integer {
         let mut form = integer.form;
         if form == Form::Reversed {
@@ -403,14 +403,15 @@ impl<'s> Translator<'s> {
         Ok((ty, Shape::Blob))
     }
 
-    /// The elements of an array.
+    /// Translates the elements of an array.
     fn element(&mut self, element: &'s Type, scope: Scope) -> Result<(Box<Type>, Shape)> {
         let (ty, shape) = self.nameless(element, scope)?;
         let alignment = ty.alignment();
         Ok((Box::new(ty), Shape::Array { alignment, element: Box::new(shape) }))
     }
 
-    /// What is no field of a structure: what needs a tag has it in a structure.
+    /// Translates a type that is not a field of a structure: one that needs a tag is put into a
+    /// structure.
     fn nameless(&mut self, source: &'s Type, scope: Scope) -> Result<(Type, Shape)> {
         if !self.needs_tag(source) {
             return self.ty(source, None, scope);
@@ -445,7 +446,7 @@ impl<'s> Translator<'s> {
         };
         let has_tag = tag.is_some();
         if has_tag {
-            self.note("variants have tags of their own");
+            self.note("variants get their own tags");
         }
         let selector = tag.map_or_else(|| self.find(&source.selector), Ok)?;
         let mut variant = Variant { selector, options, ranges };
@@ -456,7 +457,7 @@ impl<'s> Translator<'s> {
         Ok((Type::Variant(variant), Shape::Variant { tag, options: shapes }))
     }
 
-    /// The enumeration that selects an option by its index.
+    /// Creates the enumeration that selects an option by its index.
     fn tag_type(&self, source: &Type) -> Type {
         let labels: Vec<String> = match source {
             Type::Variant(variant) => {
@@ -470,10 +471,11 @@ impl<'s> Translator<'s> {
         Type::Enum(Enum { integer, mappings: labels.into_iter().zip(0..).map(mapping).collect() })
     }
 
-    /// What the labels of a selector select, without overlaps: the first label counts.
+    /// Determines the ranges of a selector's labels without overlaps: the first label takes
+    /// precedence.
     fn ranges(&self, variant: &Variant) -> Result<Vec<OptionRange>> {
         let Type::Enum(Enum { integer, mappings }) = self.find_type(&variant.selector)? else {
-            return self.wrong("is selected by something that is no enumeration");
+            return self.wrong("is not selected by an enumeration");
         };
         let (least, most) = integer.range();
         let mut ranges: Vec<OptionRange> = Vec::new();
@@ -522,10 +524,10 @@ fn split<A, B>(pair: Option<(A, B)>) -> (Option<A>, Option<B>) {
     pair.map_or((None, None), |(first, second)| (Some(first), Some(second)))
 }
 
-/// An enumeration; an integer where there is no label.
+/// Creates an enumeration, or an integer if there are no labels.
 fn enumeration(integer: Integer, mut mappings: Vec<Mapping>) -> Type {
     let (least, most) = integer.range();
-    // What the integer cannot be is no value of a label in CTF 2.
+    // In CTF 2, values of labels must be in the range of the integer.
     for mapping in &mut mappings {
         (mapping.low, mapping.high) = (mapping.low.max(least), mapping.high.min(most));
     }
@@ -533,12 +535,12 @@ fn enumeration(integer: Integer, mut mappings: Vec<Mapping>) -> Type {
     if mappings.is_empty() { Type::Integer(integer) } else { Type::Enum(Enum { integer, mappings }) }
 }
 
-/// An integer that can number so many options.
+/// Returns an integer that can number this many options.
 fn tag_integer(options: usize) -> Integer {
     Integer::unsigned(if options > 256 { 32 } else { 8 }, ORDER)
 }
 
-/// A range without another one: none, one or two.
+/// Subtracts a range from another: none, one or two ranges remain.
 fn without((low, high): (i128, i128), (from, to): (i128, i128)) -> Vec<(i128, i128)> {
     if to < low || high < from {
         return vec![(low, high)].into_iter().filter(|(low, high)| low <= high).collect();
@@ -546,7 +548,7 @@ fn without((low, high): (i128, i128), (from, to): (i128, i128)) -> Vec<(i128, i1
     [(low, from - 1), (to + 1, high)].into_iter().filter(|(low, high)| low <= high).collect()
 }
 
-/// Leaves out options that nothing selects, which CTF 2 doesn't know.
+/// Removes options that nothing selects, which CTF 2 doesn't allow.
 fn drop_unselected(variant: &mut Variant) {
     let Some(ranges) = &mut variant.ranges else { return };
     let is_selected: Vec<bool> =

@@ -1,10 +1,10 @@
-//! Names that the new trace can say.
+//! Names that are valid in the new trace.
 
 use std::collections::HashSet;
 
 use crate::metadata::{Field, Role, Scope};
 
-/// A name made an identifier of TSDL, which readers of CTF 1.8 take as it is.
+/// Converts a name to an identifier of TSDL, which readers of CTF 1.8 accept unchanged.
 pub(super) fn identifier(name: &str) -> String {
     let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '_' };
     let mut name: String = name.chars().map(plain).collect();
@@ -14,14 +14,14 @@ pub(super) fn identifier(name: &str) -> String {
     name
 }
 
-/// Names of a structure's fields in CTF 1.8, and of the tags before them.
+/// Names used in a structure of CTF 1.8: of fields, and of the tags before them.
 #[derive(Default)]
 pub(super) struct Taken {
     names: HashSet<String>,
 }
 
 impl Taken {
-    /// The names of a structure of CTF 2 that nobody may take.
+    /// Collects the names of a CTF 2 structure that are reserved for its fields.
     pub fn new(fields: &[Field]) -> Self {
         Self {
             names: fields
@@ -32,7 +32,7 @@ impl Taken {
         }
     }
 
-    /// A name for a field, or for a tag; nobody else has it.
+    /// Returns a unique name for a field or a tag.
     pub fn name(&mut self, wanted: &str, is_field: bool, scope: Option<Scope>) -> String {
         let own = is_field && identifier(wanted) == wanted;
         if own {
@@ -46,8 +46,8 @@ impl Taken {
         name
     }
 
-    /// Whether another field has the name, but for a `_`, which babeltrace2 takes for the same; or the name
-    /// means something.
+    /// Whether another field has the name, apart from a `_` that babeltrace2 ignores, or the name
+    /// has a special meaning.
     fn clashes(&self, name: &str, scope: Option<Scope>) -> bool {
         let twin = format!("_{name}");
         let without = name.strip_prefix('_').is_some_and(|name| self.names.contains(name));
@@ -62,7 +62,7 @@ mod tests {
     use crate::metadata::Type;
 
     #[test]
-    fn names_become_identifiers_that_nobody_else_has() {
+    fn names_become_unique_identifiers() {
         let fields: Vec<Field> = ["a", "a b", "_a", "a_b", "é", "content_size", "9"]
             .map(|name| Field::new(name, Type::STRING))
             .into();

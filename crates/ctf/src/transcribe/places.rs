@@ -1,22 +1,23 @@
-//! Fields that others refer to: where they stand in the old trace, and how the new one says so.
+//! Locates fields that others refer to in the source trace, and expresses the reference in the new
+//! one.
 
 use super::frame::is_framed;
 use super::model::{Inexpressible, Translator};
 use crate::metadata::{Field, Reference, Scope, Struct, Type, Variant, Version};
 
-/// Name of the option of a variant that was an optional field, where there is one.
+/// Option name of a converted optional field that is present.
 pub(super) const SOME: &str = "some";
-/// Name of the option where there is none.
+/// Option name of a converted optional field that is absent.
 pub(super) const NONE: &str = "none";
-/// Name of a tag beside which nothing else stands but its value.
+/// Name of a tag next to which only its value exists.
 pub(super) const TAG: &str = "tag";
 /// Name of that value.
 pub(super) const VALUE: &str = "value";
 
-/// Names on the way in the new trace, where they are wanted.
+/// Path in the new trace, if it is wanted.
 type Found<'a> = Option<&'a mut Vec<String>>;
 
-/// Remembers a name on the way.
+/// Appends a name to the path.
 fn pass(found: &mut Found<'_>, name: impl FnOnce() -> Option<String>) -> Option<()> {
     if let Some(found) = found {
         found.push(name()?);
@@ -24,7 +25,7 @@ fn pass(found: &mut Found<'_>, name: impl FnOnce() -> Option<String>) -> Option<
     Some(())
 }
 
-/// Remembers a name on the way, if it is there.
+/// Appends a name to the path, if the member exists.
 fn pass_if(found: &mut Found<'_>, is_there: impl FnOnce() -> bool, name: &str) {
     if let Some(found) = found.as_mut().filter(|_| is_there()) {
         found.push(name.into());
@@ -42,33 +43,30 @@ impl<'s> Translator<'s> {
         }
     }
 
-    /// The place in the new trace of a field at a place of the old one.
+    /// Returns the location in the new trace of a field at a location of the source.
     pub fn find(&self, reference: &Reference) -> Result<Reference, Inexpressible> {
         let mut path = Vec::new();
         self.locate(reference, Some(&mut path))?;
         Ok(Reference { scope: reference.scope, path })
     }
 
-    /// The type in the old trace of a field at a place there.
+    /// Returns the type of a field in the source trace.
     pub fn find_type(&self, reference: &Reference) -> Result<&'s Type, Inexpressible> {
         self.locate(reference, None)
     }
 
     fn locate(&self, reference: &Reference, found: Found<'_>) -> Result<&'s Type, Inexpressible> {
         let Some(root) = self.source_root(reference.scope) else {
-            return self.wrong("refers to a header, which the new trace has another one for");
+            return self.wrong("refers to a header, which the new trace replaces");
         };
         let first = reference.path.first();
         let is_framed = |field: &Field| Some(&field.name) == first && is_framed(self.from, field);
         if reference.scope == Scope::PacketContext && root.fields.iter().any(is_framed) {
-            return self
-                .wrong("refers to what the packet says of itself, which the new trace says otherwise");
+            return self.wrong("refers to a packet property, which the new trace stores differently");
         }
         match self.follow_struct(root, reference.scope, &reference.path, found) {
             Some(ty) => Ok(ty),
-            None => {
-                self.wrong(&format!("refers to {:?}, which can't be told apart", reference.path.join(".")))
-            }
+            None => self.wrong(&format!("refers to {:?}, which is ambiguous", reference.path.join("."))),
         }
     }
 
@@ -112,8 +110,8 @@ impl<'s> Translator<'s> {
         self.follow(element, scope, path, found)
     }
 
-    /// Through the option that is named or, where none is, through the one that the field in question is in, or
-    /// the only one.
+    /// Follows a path into a variant: into the named option. Without a name, into the option that
+    /// encloses the reference, or into the only one.
     fn follow_variant(
         &self,
         variant: &'s Variant,
@@ -129,7 +127,7 @@ impl<'s> Translator<'s> {
             Version::Two => {
                 let around = self.options.iter().find(|(around, _)| std::ptr::eq(*around, variant));
                 let index = around.map(|(_, index)| *index).or_else(|| {
-                    // Any of them will do where options need no names.
+                    // Any option will do where options need no names.
                     let is_there = |option: &Field| self.follow(&option.ty, scope, path, None).is_some();
                     let mut there = (0..).zip(&variant.options).filter(|(_, option)| is_there(option));
                     let first = there.next()?.0;

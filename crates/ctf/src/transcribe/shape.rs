@@ -1,48 +1,49 @@
-//! How values are written: what is left of the new trace's types once values of the old ones are at hand.
+//! Encodes values: the new trace's types, reduced to what is needed once decoded values are
+//! available.
 
 use super::bits::Bits;
 use crate::decode::{Fields, Value};
 use crate::metadata::{ByteOrder, Form, Integer};
 
-/// A value that is none of the type that it should have.
+/// Error for a value that does not have the expected type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected a value of the type that the description says, found another")]
+#[error("expected a value of the described type, found another")]
 pub struct Misfit;
 
-/// How the events and packets of a stream class are written.
+/// Encoding of the events and packets of a stream class.
 #[derive(Debug)]
 pub(super) struct StreamShape {
-    /// What packets say of themselves.
+    /// Headers and packet properties.
     pub frame: super::frame::Frame,
-    /// The other fields of packet contexts, and nothing for those that are in the frame.
+    /// Other fields of packet contexts; `None` for those in the frame.
     pub packet_context: Vec<Option<Shape>>,
     /// Alignment of packet contexts in bits.
     pub packet_context_alignment: u32,
     pub event_context: Option<Shape>,
-    /// Of each event class: its number, its context and its fields.
+    /// Number, context and fields of each event class.
     pub events: Vec<(u64, Option<Shape>, Option<Shape>)>,
 }
 
-/// How a value is written.
+/// Encoding of a value.
 #[derive(Debug)]
 pub(super) enum Shape {
-    /// An integer, or what is kept in one.
+    /// Integer, or a value stored in one.
     Number(Integer),
-    /// A float of so many bits.
+    /// Float of this size in bits.
     Float { bits: u32, byte_order: ByteOrder, alignment: u32 },
     /// Text up to a NUL.
     Text,
-    /// Text in so many bytes.
+    /// Text of this size in bytes.
     TextArray(u64),
     /// Bytes.
     Blob,
-    /// Fields, one after the other, from a multiple of so many bits on.
+    /// Fields, aligned to this many bits.
     Struct { alignment: u32, fields: Vec<Shape> },
-    /// One of several, behind a tag that is its index.
+    /// One of several, after a tag with its index.
     Variant { tag: Option<Integer>, options: Vec<Shape> },
-    /// None or one, behind a tag that says which.
+    /// Optional value, after a tag.
     Optional { tag: Option<Integer>, element: Box<Shape> },
-    /// Elements, from a multiple of so many bits on.
+    /// Elements, aligned to this many bits.
     Array { alignment: u32, element: Box<Shape> },
 }
 
@@ -99,7 +100,7 @@ impl Shape {
     }
 }
 
-/// The 64 bits of a value that is kept in an integer.
+/// Returns the 64 bits of a value stored in an integer.
 fn word(value: &Value<'_>) -> Option<u64> {
     match *value {
         Value::Unsigned(value, _) | Value::Enum(value, _) | Value::Bits(value, _) => Some(value),

@@ -1,4 +1,4 @@
-//! Packets of the new trace.
+//! Writes packets of the new trace.
 
 use super::Transcript;
 use super::bits::Bits;
@@ -9,7 +9,7 @@ use crate::metadata::{ByteOrder, Role};
 
 const ORDER: ByteOrder = ByteOrder::Little;
 
-/// A packet in the making.
+/// Writer of packets.
 #[derive(Debug)]
 pub struct Writer<'t> {
     transcript: &'t Transcript,
@@ -17,37 +17,37 @@ pub struct Writer<'t> {
     bits: Bits,
     /// Size of header and context in bits.
     head: u64,
-    /// The byte at which the packet begins to say something of itself.
+    /// Byte position of the packet's own properties in the context.
     frame: usize,
-    /// The clock's value that a reader knows, if it does.
+    /// Clock value known to a reader at this point, if any.
     clock: Option<u64>,
     events: u64,
 }
 
-/// What a new packet doesn't take from the old one.
+/// Properties of a new packet that are not taken from the source packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start {
-    /// What it will say it began with, in cycles, if that is known already.
+    /// Begin time in cycles, if already known.
     pub begin: Option<u64>,
-    /// Which of the streams of its class it belongs to.
+    /// Number of the stream within its class.
     pub instance: Option<u64>,
 }
 
-/// When a packet was begun and ended, and what it counts.
+/// Times and counters of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// When it was begun, in cycles.
+    /// Begin time in cycles.
     pub begin: u64,
-    /// When it was ended, in cycles.
+    /// End time in cycles.
     pub end: u64,
-    /// Its number in its stream.
+    /// Sequence number of the packet in its stream.
     pub sequence: u64,
-    /// How many events of its stream were discarded until it was ended.
+    /// Number of discarded events in the stream up to the packet's end.
     pub discarded: u64,
 }
 
 impl Transcript {
-    /// A writer for the packets of this trace.
+    /// Creates a writer for the packets of this trace.
     pub fn writer(&self) -> Writer<'_> {
         Writer {
             transcript: self,
@@ -62,11 +62,11 @@ impl Transcript {
 }
 
 impl<'t> Writer<'t> {
-    /// Begins a packet like one of the old trace, with the fields of that one's context.
+    /// Begins a packet like one of the source trace, with the same context fields.
     ///
     /// # Errors
     ///
-    /// If the values are not of the types that the old trace's description says.
+    /// Fails if the values don't have the types of the source trace's description.
     pub fn begin(&mut self, packet: &Packet, start: Start, context: Fields<'_>) -> Result<(), Misfit> {
         let stream = self.transcript.streams.get(packet.stream).ok_or(Misfit)?;
         self.stream = Some(stream);
@@ -106,7 +106,7 @@ impl<'t> Writer<'t> {
         self.clock = begin.filter(|_| says_begin);
     }
 
-    /// Size of the packet so far, in bytes.
+    /// Returns the size of the packet so far, in bytes.
     pub fn len(&self) -> u64 {
         self.bits.len().div_ceil(8)
     }
@@ -118,12 +118,13 @@ impl<'t> Writer<'t> {
 
     /// Appends an event; nothing is appended on error.
     ///
-    /// `class` is its index among the event classes of the packet's stream, `time` in cycles of its clock; the
-    /// fields are those of the stream's context, of the event's, and its own.
+    /// `class` is its index among the event classes of the packet's stream, and `time` is in cycles
+    /// of its clock. The fields are those of the stream's context, of the event's context, and its
+    /// own.
     ///
     /// # Errors
     ///
-    /// If the values are not of the types that the old trace's description says.
+    /// Fails if the values don't have the types of the source trace's description.
     pub fn push(&mut self, class: usize, time: u64, fields: [Fields<'_>; 3]) -> Result<(), Misfit> {
         let stream = self.stream.ok_or(Misfit)?;
         let (id, context, payload) = stream.events.get(class).ok_or(Misfit)?;
@@ -159,7 +160,7 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Completes the packet; its bytes are there until the next one is begun.
+    /// Completes the packet and returns its bytes, which are valid until the next one is begun.
     pub fn finish(&mut self, times: Times) -> &[u8] {
         let content = self.bits.len();
         self.bits.align(8);

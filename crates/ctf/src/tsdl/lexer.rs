@@ -1,33 +1,33 @@
-//! Text to tokens.
+//! Splits text into tokens.
 
 use super::{Error, Position};
 
-/// A token and where it stands.
+/// Token with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token<'a> {
     pub kind: Kind<'a>,
     pub at: Position,
 }
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind<'a> {
-    /// An identifier or a keyword.
+    /// Identifier or keyword.
     Word(&'a str),
-    /// A string literal, without its quotes and escapes.
+    /// String literal, without quotes and escapes.
     Text(String),
-    /// A number without its sign.
+    /// Number without a sign.
     Number(u64),
-    /// What [`symbol`] knows.
+    /// Symbol, as recognized by [`symbol`].
     Symbol(&'static str),
-    /// The end of the text.
+    /// End of the text.
     End,
-    /// No token.
+    /// Invalid text.
     Wrong(Box<Error>),
 }
 
 impl Kind<'_> {
-    /// The token as an error message calls it.
+    /// Describes the token for an error message.
     pub fn describe(&self) -> String {
         match self {
             Self::Word(word) => format!("`{}`", shortened(word)),
@@ -40,15 +40,15 @@ impl Kind<'_> {
     }
 }
 
-/// The beginning of a long text.
+/// Returns the beginning of a long text.
 fn shortened(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// Takes tokens off a text. Descriptions have megabytes, so what is ASCII is looked at as bytes.
+/// Lexer. Descriptions have megabytes, so ASCII is processed as bytes.
 pub(super) struct Lexer<'a> {
     text: &'a str,
-    /// Where the rest begins, in bytes.
+    /// Position of the remaining text in bytes.
     byte: usize,
     position: Position,
 }
@@ -58,7 +58,7 @@ impl<'a> Lexer<'a> {
         Self { text, byte: 0, position: Position { line: 1, column: 1 } }
     }
 
-    /// The next token; [`Kind::End`] again and again behind the last one.
+    /// Returns the next token; [`Kind::End`] repeatedly at the end.
     pub fn next(&mut self) -> Token<'a> {
         self.skip_space();
         let at = self.position;
@@ -94,7 +94,7 @@ impl<'a> Lexer<'a> {
         Error::Syntax { at: self.position, expected: expected.into(), found }
     }
 
-    /// Passes over white space, comments, preprocessor leftovers and NULs (padding).
+    /// Skips white space, comments, preprocessor leftovers and NULs (padding).
     fn skip_space(&mut self) {
         loop {
             match self.bytes() {
@@ -104,7 +104,7 @@ impl<'a> Lexer<'a> {
                 }
                 [b'\n', ..] => drop(self.advance()),
                 [b'/', b'*', ..] => {
-                    // The last one may have no end: babeltrace2 reads what is before it, too.
+                    // The last comment may be unterminated: babeltrace2 accepts that too.
                     while !self.bytes().starts_with(b"*/") && self.advance().is_some() {}
                     self.advance();
                     self.advance();
@@ -189,11 +189,11 @@ impl<'a> Lexer<'a> {
         }
         match (self.advance(), bytes.first()) {
             (Some('\''), Some(&byte)) => Ok(Kind::Number(byte.into())),
-            _ => Err(self.wrong("one character and `'`", "more or less".into())),
+            _ => Err(self.wrong("one character and `'`", "another number of characters".into())),
         }
     }
 
-    /// What follows a backslash, as in C.
+    /// Reads the escape after a backslash, as in C.
     fn escape(&mut self, bytes: &mut Vec<u8>) -> Result<(), Error> {
         let Some(character) = self.advance() else {
             return Err(self.wrong("an escape", Kind::End.describe()));
@@ -218,10 +218,10 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// A number of at most `most` further digits.
-    fn digits(&mut self, first: u32, radix: u32, most: usize) -> u8 {
+    /// Reads a number of at most `max_digits` further digits.
+    fn digits(&mut self, first: u32, radix: u32, max_digits: usize) -> u8 {
         let mut value = first;
-        for _ in 0..most {
+        for _ in 0..max_digits {
             let Some(digit) = self.peek().and_then(|character| character.to_digit(radix)) else { break };
             self.advance();
             value = value * radix + digit;
@@ -230,12 +230,12 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Whether a byte belongs to a word: letters of all alphabets do.
+/// Whether a byte belongs to a word, including letters of all alphabets.
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
 
-/// The symbol with which a text begins.
+/// Returns the symbol at the beginning of a text.
 fn symbol(text: &[u8]) -> Option<&'static str> {
     Some(match text {
         [b'.', b'.', b'.', ..] => "...",

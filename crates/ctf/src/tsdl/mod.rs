@@ -1,11 +1,12 @@
-//! TSDL, the description language of CTF 1.8: [`parse`] reads it, [`write()`] writes it.
+//! Reads and writes TSDL, the description language of CTF 1.8: [`parse`] reads it, [`write()`]
+//! writes it.
 //!
 //! ```text
 //! bytes ──packets──► text ──lexer──► tokens ──parser──► syntax ──resolver──► metadata::Trace
 //! ```
 //!
-//! The parser knows the grammar alone. The resolver knows what names mean: it builds each type anew at
-//! every place where it is used, so that references to other fields can be followed from there.
+//! The parser knows only the grammar. The resolver resolves names. It builds a type again at every
+//! place where it is used, so that references to other fields can be followed from there.
 
 mod lexer;
 mod packets;
@@ -23,40 +24,40 @@ pub use write::write;
 
 use crate::metadata::Trace;
 
-/// Why a description could not be read.
+/// Reason why a description could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The text does not follow the grammar.
     #[error("expected {expected}, found {found}, line {}, column {}", at.line, at.column)]
     Syntax {
-        /// Where.
+        /// Position of the error.
         at: Position,
-        /// What could have stood there.
+        /// Expected syntax.
         expected: String,
-        /// What stands there.
+        /// Token found instead.
         found: String,
     },
-    /// The text follows the grammar, but says something that cannot be.
+    /// The text follows the grammar, but its content is invalid.
     #[error("{message}, line {}, column {}", at.line, at.column)]
-    Meaning {
-        /// Where.
+    Invalid {
+        /// Position of the error.
         at: Position,
-        /// What is wrong.
+        /// Problem.
         message: String,
     },
-    /// The text comes in packets, and one of them is damaged.
+    /// The text comes in packets, and one of them is corrupt.
     #[error("expected {expected}, found {found}, metadata packet at byte {offset}")]
     Packet {
-        /// Where the packet begins, in bytes from the beginning of the file.
+        /// Position of the packet, in bytes from the beginning of the file.
         offset: usize,
-        /// What could have stood there.
+        /// Expected content.
         expected: String,
-        /// What stands there.
+        /// Content found instead.
         found: String,
     },
 }
 
-/// A place in a text, both numbers from 1. Columns count characters.
+/// Position in a text: line and column, both from 1. Columns count characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// Line.
@@ -65,7 +66,7 @@ pub struct Position {
     pub column: u32,
 }
 
-/// Reads a `metadata` file: plain text, or text in packets of either byte order.
+/// Reads a `metadata` file: plain text, or packets of either byte order.
 pub fn parse(bytes: &[u8]) -> Result<Trace, Error> {
     parse_text(&text(bytes)?)
 }

@@ -1,4 +1,4 @@
-//! Tokens to syntax, by recursive descent.
+//! Parses tokens to syntax, by recursive descent.
 
 use super::lexer::{Kind, Lexer, Token};
 use super::syntax::{Declarator, Enumerator, Item, Length, TypeExpr, TypeKind, Value};
@@ -6,10 +6,10 @@ use super::{Error, Position};
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// How deep types may be nested in each other.
+/// Maximum nesting of types.
 pub(super) const MAX_DEPTH: usize = 128;
 
-/// What the text says.
+/// Parses a text.
 pub(super) fn parse(text: &str) -> Result<Vec<Item>> {
     let mut lexer = Lexer::new(text);
     let ahead = [lexer.next(), lexer.next(), lexer.next()];
@@ -25,7 +25,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Item>> {
 
 struct Parser<'a> {
     lexer: Lexer<'a>,
-    /// The next tokens.
+    /// Next tokens.
     ahead: [Token<'a>; 3],
     depth: usize,
 }
@@ -92,7 +92,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Runs a rule one level deeper.
+    /// Applies a rule one level deeper.
     fn nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth == MAX_DEPTH {
             return self.expected(&format!("types nested at most {MAX_DEPTH} deep"));
@@ -118,7 +118,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `{ item item … }`
+    /// Parses `{ item item … }`.
     fn body(&mut self, item: fn(&mut Self) -> Result<Item>) -> Result<Vec<Item>> {
         self.symbol("{")?;
         self.nested(|parser| {
@@ -132,13 +132,13 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Something in `trace { … }` and its like.
+    /// Parses an item of `trace { … }` and similar blocks.
     fn block_item(&mut self) -> Result<Item> {
         let assigns = ["=", ":=", "."].iter().any(|symbol| self.is_symbol_at(1, symbol));
         if assigns { self.assignment() } else { self.declaration() }
     }
 
-    /// `name = value;` or `name := type;`
+    /// Parses `name = value;` or `name := type;`.
     fn assignment(&mut self) -> Result<Item> {
         let at = self.at();
         let name = self.path()?;
@@ -152,7 +152,7 @@ impl<'a> Parser<'a> {
         Ok(item)
     }
 
-    /// `stream.event.header.id`
+    /// Parses `stream.event.header.id`.
     fn path(&mut self) -> Result<String> {
         let mut path = self.word("a name")?;
         while self.take_symbol(".") || self.take_symbol("->") {
@@ -192,7 +192,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A type with a name, or a field of a structure.
+    /// Parses a named type, or a field of a structure.
     fn declaration(&mut self) -> Result<Item> {
         if self.is_word("typealias") {
             self.advance();
@@ -217,7 +217,7 @@ impl<'a> Parser<'a> {
         Ok(Item::Field { ty, declarators: self.declarators()? })
     }
 
-    /// `a, b[3];`
+    /// Parses `a, b[3];`.
     fn declarators(&mut self) -> Result<Vec<Declarator>> {
         let mut declarators = vec![self.declarator()?];
         while self.take_symbol(",") {
@@ -246,12 +246,12 @@ impl<'a> Parser<'a> {
         Ok(Declarator { name, lengths, at })
     }
 
-    /// A type, all words of which belong to it.
+    /// Parses a type, to which all following words belong.
     fn whole_type(&mut self) -> Result<TypeExpr> {
         self.nested(|parser| parser.type_expression(false))
     }
 
-    /// A type, behind which the name of a field stands.
+    /// Parses a type that is followed by the name of a field.
     fn type_before_name(&mut self) -> Result<TypeExpr> {
         self.nested(|parser| parser.type_expression(true))
     }
@@ -275,7 +275,7 @@ impl<'a> Parser<'a> {
         Ok(TypeExpr { kind, at })
     }
 
-    /// `unsigned long`, `char *`; the last word is left if it is the name of a field.
+    /// Parses `unsigned long` or `char *`; the last word is left if it is the name of a field.
     fn type_words(&mut self, name_follows: bool) -> Result<String> {
         let mut words = Vec::new();
         while let Some(word) = word_of_type(self.peek()) {
@@ -291,7 +291,7 @@ impl<'a> Parser<'a> {
         Ok(words.join(" "))
     }
 
-    /// `integer { size = 8; … }`, at the first word.
+    /// Parses `integer { size = 8; … }`, starting at the first word.
     fn attributes(&mut self) -> Result<Vec<Item>> {
         self.advance();
         self.body(Self::assignment)
@@ -303,7 +303,7 @@ impl<'a> Parser<'a> {
         Some(word.to_owned())
     }
 
-    /// `struct name { … } align(8)`
+    /// Parses `struct name { … } align(8)`.
     fn structure(&mut self) -> Result<TypeKind> {
         self.advance();
         let name = self.optional_name();
@@ -322,7 +322,7 @@ impl<'a> Parser<'a> {
         Ok(TypeKind::Struct { name, body, alignment })
     }
 
-    /// `variant name <selector> { … }`
+    /// Parses `variant name <selector> { … }`.
     fn variant(&mut self) -> Result<TypeKind> {
         self.advance();
         let name = self.optional_name();
@@ -339,7 +339,7 @@ impl<'a> Parser<'a> {
         Ok(TypeKind::Variant { name, selector, body })
     }
 
-    /// `enum name : container { … }`
+    /// Parses `enum name : container { … }`.
     fn enumeration(&mut self) -> Result<TypeKind> {
         self.advance();
         let name = self.optional_name();
@@ -355,7 +355,7 @@ impl<'a> Parser<'a> {
         Ok(TypeKind::Enum { name, container, body })
     }
 
-    /// `a, b = 1, "c" = 2 ... 4 }`
+    /// Parses `a, b = 1, "c" = 2 ... 4 }`.
     fn enumerators(&mut self) -> Result<Vec<Enumerator>> {
         let mut enumerators = Vec::new();
         while !self.take_symbol("}") {
@@ -380,7 +380,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A word as it can stand in a type's name.
+/// Returns a word that can be part of a type's name.
 fn word_of_type<'a>(kind: &Kind<'a>) -> Option<&'a str> {
     match kind {
         Kind::Word(word) => Some(word),

@@ -1,9 +1,9 @@
-//! Syntax to model: what names and references mean.
+//! Converts syntax to the model by resolving names and references.
 //!
-//! Names of types live in scopes, each inside another. An alias keeps its syntax and the scope where it
-//! was defined; the type is built anew wherever the alias is used, because a reference inside it
-//! (`variant <id>`) means the field that precedes it *there*. Building is limited in depth and in the
-//! number of types, so that aliases of aliases cannot grow without end.
+//! Names of types belong to nested scopes. An alias stores its syntax and the scope where it was
+//! defined. Its type is built again wherever the alias is used, because a reference inside it
+//! (`variant <id>`) refers to the field that precedes it *there*. Building is limited in depth and
+//! in the number of types, so that aliases of aliases cannot grow without end.
 
 use std::collections::HashMap;
 
@@ -16,9 +16,9 @@ use crate::metadata::{
 
 pub(super) type Result<T> = std::result::Result<T, Error>;
 
-/// Most types in one trace.
+/// Maximum number of types in one trace.
 const MAX_TYPES: usize = 1 << 19;
-/// How deep types may be nested, aliases included.
+/// Maximum nesting of types, aliases included.
 const MAX_DEPTH: usize = 128;
 
 /// Builds the model.
@@ -36,12 +36,12 @@ pub(super) fn resolve(items: &[Item]) -> Result<Trace> {
     resolver.finish()
 }
 
-/// An error of meaning.
+/// Returns an error about invalid content.
 pub(super) fn wrong<T>(at: Position, message: impl Into<String>) -> Result<T> {
-    Err(Error::Meaning { at, message: message.into() })
+    Err(Error::Invalid { at, message: message.into() })
 }
 
-/// Types are built while the trace is read, so its byte order has to be known before.
+/// Finds the trace's byte order first: types are built while the trace is read, and need it.
 fn byte_order_of_trace(items: &[Item]) -> Result<ByteOrder> {
     let blocks = items.iter().filter_map(|item| match item {
         Item::Block { kind, items, .. } if kind == "trace" => Some(items),
@@ -67,7 +67,7 @@ pub(super) fn byte_order(value: &Value, native: ByteOrder, at: Position) -> Resu
     }
 }
 
-/// A word or a string.
+/// Returns a word or a string.
 pub(super) fn text(value: &Value) -> Option<String> {
     match value {
         Value::Text(text) | Value::Word(text) => Some(text.clone()),
@@ -84,11 +84,12 @@ pub(super) fn boolean(value: &Value, at: Position) -> Result<bool> {
     }
 }
 
-/// A number that fits the type that is asked for.
+/// Returns a number that fits the requested type.
 pub(super) fn number<N: TryFrom<i128>>(value: &Value, at: Position) -> Result<N> {
     match value {
-        Value::Number(number) => N::try_from(*number)
-            .or_else(|_| wrong(at, format!("{number} is out of the range that is possible here"))),
+        Value::Number(number) => {
+            N::try_from(*number).or_else(|_| wrong(at, format!("{number} is out of range")))
+        }
         Value::Text(text) | Value::Word(text) => wrong(at, format!("expected a number, found {text:?}")),
     }
 }
@@ -98,20 +99,20 @@ fn uuid(value: &Value, at: Position) -> Result<Uuid> {
     Uuid::parse(&text).map_or_else(|| wrong(at, format!("expected a UUID, found {text:?}")), Ok)
 }
 
-/// Names of types, and the scope around.
+/// Scope: names of types, and the enclosing scope.
 #[derive(Default)]
 struct NameScope<'a> {
     parent: usize,
     names: HashMap<String, Alias<'a>>,
 }
 
-/// What the name of a type stands for.
+/// Type that a name refers to.
 #[derive(Clone, Copy)]
 pub(super) struct Alias<'a> {
     pub ty: &'a TypeExpr,
     /// Array lengths of a `typedef`.
     pub declarator: Option<&'a Declarator>,
-    /// Where the names in it are looked up.
+    /// Scope in which names of the type are looked up.
     pub scope: usize,
 }
 
@@ -120,25 +121,25 @@ pub(super) struct Resolver<'a> {
     scopes: Vec<NameScope<'a>>,
     types: usize,
     depth: usize,
-    /// Events wait here until all streams are known: the stream's number if they said one.
+    /// Events that wait until all streams are known, with the number of their stream if stated.
     stream_of_events: Vec<(Option<u64>, Event, Position)>,
 }
 
 impl<'a> Resolver<'a> {
-    /// Opens a scope of names inside another one.
+    /// Opens a scope inside another one.
     pub fn open_scope(&mut self, parent: usize) -> usize {
         self.scopes.push(NameScope { parent, names: HashMap::new() });
         self.scopes.len() - 1
     }
 
-    /// Gives a name to a type.
+    /// Defines the name of a type.
     pub fn define(&mut self, scope: usize, name: String, alias: Alias<'a>) {
         if let Some(scope) = self.scopes.get_mut(scope) {
             scope.names.insert(name, alias);
         }
     }
 
-    /// Looks a name up, from inside to outside.
+    /// Looks up a name in the enclosing scopes, innermost first.
     pub fn look_up(&self, mut scope: usize, name: &str) -> Option<Alias<'a>> {
         loop {
             let names = self.scopes.get(scope)?;
@@ -152,7 +153,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Builds something one level deeper, and counts it.
+    /// Builds a type one level deeper, and counts it.
     pub fn nested<T>(&mut self, at: Position, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.types += 1;
         if self.types > MAX_TYPES {
@@ -187,7 +188,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Remembers the names that a declaration gives.
+    /// Defines the names in a declaration.
     pub fn declaration(&mut self, item: &'a Item, scope: usize) -> Result<()> {
         match item {
             Item::Aliases { ty, declarators } => {
@@ -310,7 +311,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// One of the outermost structures.
+    /// Builds one of the outermost structures.
     fn root(&mut self, ty: &'a TypeExpr, scope: usize, root: Scope) -> Result<Struct> {
         match self.build(ty, scope, &mut Place::new(root))? {
             Type::Struct(structure) => Ok(structure),
@@ -318,7 +319,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Puts the events into their streams.
+    /// Assigns the events to their streams.
     fn finish(mut self) -> Result<Trace> {
         if self.trace.streams.is_empty() {
             self.trace.streams.push(Stream::default());
@@ -349,8 +350,8 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Timestamps that name no clock are of the only one that there is, or of one that counts nanoseconds where there
-/// is none at all: old tracers leave the clock out.
+/// Assigns timestamps without a clock to the only clock, or to a nanosecond clock if there is none.
+/// Old tracers omit the clock.
 fn map_timestamps(trace: &mut Trace) {
     if trace.clocks.len() > 1 {
         return;
@@ -370,10 +371,11 @@ fn map_timestamps(trace: &mut Trace) {
     }
 }
 
-/// The clock of timestamps where the description has none.
+/// Name of the clock for timestamps of a description without clocks.
 const DEFAULT_CLOCK: &str = "default";
 
-/// Maps a field of one of these names, or those in it, to a clock; whether there was one.
+/// Maps a field with one of these names, or fields in it, to a clock; returns whether there was
+/// one.
 fn map_timestamp(field: &mut Field, names: &[&str], clock: &str) -> bool {
     let fields = match &mut field.ty {
         Type::Integer(integer) | Type::Enum(Enum { integer, .. }) => {

@@ -1,44 +1,44 @@
-//! What the parser makes of a text: the grammar's shapes, names not yet looked up.
+//! Syntax tree, with unresolved names.
 
 use super::Position;
 
-/// One thing in a block, a structure or the whole text.
+/// Item of a block, a structure or the whole text.
 #[derive(Debug)]
 pub(super) enum Item {
-    /// `trace { … };` and the like.
+    /// Block: `trace { … };` and similar.
     Block { kind: String, items: Vec<Item>, at: Position },
-    /// `name.name = value;`
+    /// Assignment: `name.name = value;`.
     Assign { name: String, value: Value, at: Position },
-    /// `name.name := type;`
+    /// Binding of a type: `name.name := type;`.
     Bind { name: String, ty: TypeExpr },
-    /// `typealias type := name;`, `typedef type name[2];`
+    /// Aliases: `typealias type := name;`, `typedef type name[2];`.
     Aliases { ty: TypeExpr, declarators: Vec<Declarator> },
-    /// `struct name { … };` without a field.
+    /// Declaration without a field: `struct name { … };`.
     Declare { ty: TypeExpr },
-    /// `type name[2], name;`
+    /// Fields: `type name[2], name;`.
     Field { ty: TypeExpr, declarators: Vec<Declarator> },
 }
 
-/// The right side of `=`.
+/// Right side of `=`.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Number(i128),
     Text(String),
-    /// A word, or several with dots between them.
+    /// Word, or several joined by dots.
     Word(String),
 }
 
-/// A type as it is written.
+/// Type expression.
 #[derive(Debug)]
 pub(super) struct TypeExpr {
     pub kind: TypeKind,
     pub at: Position,
 }
 
-/// The forms of types.
+/// Kind of a type expression.
 #[derive(Debug)]
 pub(super) enum TypeKind {
-    /// Words, with single spaces between them.
+    /// Words of a type's name, joined by single spaces.
     Named(String),
     Integer(Vec<Item>),
     Float(Vec<Item>),
@@ -60,14 +60,14 @@ pub(super) enum TypeKind {
     },
 }
 
-/// `label = 1 ... 4`
+/// Enumerator: `label = 1 ... 4`.
 #[derive(Debug)]
 pub(super) struct Enumerator {
     pub label: String,
     pub range: Option<(i128, i128)>,
 }
 
-/// The name of a field or type, and the array lengths behind it.
+/// Name of a field or type, and the array lengths after it.
 #[derive(Debug)]
 pub(super) struct Declarator {
     pub name: String,
@@ -75,10 +75,10 @@ pub(super) struct Declarator {
     pub at: Position,
 }
 
-/// What stands between square brackets.
+/// Length between square brackets.
 #[derive(Debug)]
 pub(super) enum Length {
     Fixed(u64),
-    /// A field, with dots.
+    /// Path of a field, joined by dots.
     Field(String),
 }

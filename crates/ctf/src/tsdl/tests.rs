@@ -14,7 +14,7 @@ fn label(label: &str, low: i128, high: i128) -> Mapping {
     Mapping { label: label.into(), low, high }
 }
 
-/// An LTTng-like header: a number that selects a short or a long form.
+/// Header like LTTng's: a number that selects a short or a long form.
 fn header() -> Struct {
     let short = Integer::unsigned(27, LITTLE).with_clock("monotonic");
     let long = Integer::unsigned(64, LITTLE).with_clock("monotonic");
@@ -90,7 +90,7 @@ fn payload() -> Struct {
     ])
 }
 
-/// A trace with everything that the model can say.
+/// Trace with every feature of the model.
 pub(crate) fn example() -> Trace {
     let event = Event {
         id: 3,
@@ -137,13 +137,14 @@ pub(crate) fn example() -> Trace {
     }
 }
 
-/// The model, with structures that say no alignment saying 1, as the text can't tell them apart.
+/// Parses a text. An unstated alignment of a structure becomes 1, because the text can't
+/// distinguish them.
 fn parsed(text: &str) -> Trace {
     parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn the_written_text_is_parsed_to_the_same_model() {
     let trace = example();
     let text = write(&trace);
     let mut read = parsed(&text);
@@ -195,7 +196,7 @@ fn names_of_types_follow_scopes_and_references_follow_places() {
 }
 
 #[test]
-fn errors_say_what_was_expected_what_was_found_and_where() {
+fn errors_state_expectation_finding_and_position() {
     for (text, expected) in [
         ("\n\ntypealias integer { size = 8; ] := x;", "expected a name, found `]`, line 3, column 31"),
         ("trace { major = ; };", "expected a value, found `;`, line 1, column 17"),
@@ -210,7 +211,7 @@ fn errors_say_what_was_expected_what_was_found_and_where() {
         ("event { fields := string; };", "expected a structure, line 1, column 19"),
         (
             "event { fields := struct { string s[n]; }; };",
-            "no field \"n\" stands before this one, line 1, column 35",
+            "no field \"n\" precedes this one, line 1, column 35",
         ),
         ("event { stream_id = 1; };", "event \"\" belongs to a stream that is not defined, line 1, column 1"),
         (
@@ -275,9 +276,9 @@ fn metadata_comes_in_packets_of_either_byte_order() {
     }
 }
 
-/// CTF2-PMETA-1.0: seven bytes more, with the header's size.
+/// Seven more bytes, with the size of the header.
 #[test]
-fn headers_of_metadata_packets_say_their_size_in_ctf_2() {
+fn headers_of_metadata_packets_state_their_size_in_ctf_2() {
     for order in [ByteOrder::Little, ByteOrder::Big] {
         let word = |word: u32| if order == LITTLE { word.to_le_bytes() } else { word.to_be_bytes() };
         let packet = |text: &str, header: u32| {

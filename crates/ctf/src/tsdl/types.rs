@@ -1,4 +1,4 @@
-//! The resolver's part that builds types.
+//! Builds types, as a part of the resolver.
 
 use super::resolver::{Alias, Resolver, Result, boolean, byte_order, number, text, wrong};
 use super::syntax::{Declarator, Enumerator, Item, Length, TypeExpr, TypeKind, Value};
@@ -7,7 +7,7 @@ use crate::metadata::{
     Base, Encoding, Enum, Field, Float, Integer, Mapping, Reference, Scope, Struct, Type, Variant,
 };
 
-/// Beginnings of whole paths, and the structures they mean.
+/// Prefixes of absolute paths, and the structures they refer to.
 const ROOTS: [(&str, Scope); 8] = [
     ("trace.packet.header.", Scope::PacketHeader),
     ("packet.header.", Scope::PacketHeader),
@@ -19,18 +19,18 @@ const ROOTS: [(&str, Scope); 8] = [
     ("event.fields.", Scope::Payload),
 ];
 
-/// Where a type is being built: the structures around it, and what precedes it in each.
+/// Position where a type is being built: the enclosing structures, and their preceding fields.
 pub(super) struct Place {
     root: Scope,
     frames: Vec<Frame>,
 }
 
-/// A structure or variant that is being built.
+/// Structure or variant that is being built.
 #[derive(Default)]
 struct Frame {
-    /// Its name in the frame before; the root has none.
+    /// Name in the enclosing frame; the root has none.
     name: String,
-    /// The fields that can be referred to from inside, so far.
+    /// Fields so far, which nested fields can refer to.
     names: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl Place {
         Self { root, frames: Vec::new() }
     }
 
-    /// The field that a written reference means here.
+    /// Resolves a written reference to a field.
     fn reference(&self, written: &str, at: Position) -> Result<Reference> {
         for (prefix, scope) in ROOTS {
             if let Some(rest) = written.strip_prefix(prefix) {
@@ -54,18 +54,17 @@ impl Place {
                 return Ok(Reference { scope: self.root, path: parents.chain(names).collect() });
             }
         }
-        wrong(at, format!("no field {written:?} stands before this one"))
+        wrong(at, format!("no field {written:?} precedes this one"))
     }
 }
 
-/// The name that users see: without the `_` that keeps it apart from keywords.
+/// Returns the name that users see, without the `_` that distinguishes it from keywords.
 fn shown_name(name: &str) -> String {
     name.strip_prefix('_').unwrap_or(name).into()
 }
 
 impl<'a> Resolver<'a> {
-    /// Remembers the names that a type with a name and a body gives, itself and inside its enum's
-    /// container.
+    /// Defines the names in a named type with a body, and inside its enum's container.
     pub fn declare_names(&mut self, ty: &'a TypeExpr, scope: usize) {
         let name = match &ty.kind {
             TypeKind::Struct { name: Some(name), body: Some(_), .. } => format!("struct {name}"),
@@ -76,7 +75,7 @@ impl<'a> Resolver<'a> {
         self.define(scope, name, Alias { ty, declarator: None, scope });
     }
 
-    /// Builds a type at a place.
+    /// Builds a type at a position.
     pub fn build(&mut self, ty: &'a TypeExpr, scope: usize, place: &mut Place) -> Result<Type> {
         self.declare_names(ty, scope);
         self.nested(ty.at, |resolver| match &ty.kind {
@@ -115,7 +114,7 @@ impl<'a> Resolver<'a> {
         };
         let mut ty = self.build(alias.ty, alias.scope, place)?;
         if let (true, Type::Integer(integer)) = (name.ends_with('*'), &mut ty) {
-            // Pointers are shown as such, whatever their alias says.
+            // Pointers are displayed in hexadecimal, whatever their alias says.
             integer.base = Base::Hexadecimal;
         }
         match alias.declarator {
@@ -139,7 +138,8 @@ impl<'a> Resolver<'a> {
         Ok(Type::Struct(Struct { fields, alignment: alignment_of(alignment.unwrap_or(1), at)? }))
     }
 
-    /// Fields of a structure, or options of a variant, which cannot refer to each other.
+    /// Builds the fields of a structure, or the options of a variant, which cannot refer to each
+    /// other.
     fn fields(
         &mut self,
         items: &'a [Item],
@@ -168,7 +168,7 @@ impl<'a> Resolver<'a> {
         Ok(fields)
     }
 
-    /// A variant with its options here, or elsewhere under its name.
+    /// Builds a variant with options given here, or elsewhere under its name.
     fn variant(
         &mut self,
         ty: &'a TypeExpr,
@@ -266,7 +266,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Puts array lengths around a type; the first one is the outermost.
+/// Wraps a type in arrays; the first length is the outermost.
 fn wrap(ty: Type, declarator: &Declarator, place: &Place) -> Result<Type> {
     let mut ty = ty;
     if declarator.lengths.len() > parser::MAX_DEPTH {
@@ -329,7 +329,7 @@ fn string(attributes: &[Item]) -> Result<Type> {
     Ok(Type::String(found))
 }
 
-/// The clock in `clock.NAME.value`.
+/// Returns the clock name in `clock.NAME.value`.
 fn clock_name(value: &Value, at: Position) -> Result<String> {
     let path = text(value).unwrap_or_default();
     match path.strip_prefix("clock.").and_then(|rest| rest.strip_suffix(".value")) {

@@ -1,8 +1,8 @@
-//! The model as TSDL text.
+//! Writes the model as TSDL text.
 //!
-//! Fields of contexts and payloads are written with a `_` before their names, which every reader takes
-//! away again, so that no name collides with a keyword. Fields of headers have names that readers look
-//! for, and stay as they are.
+//! Field names in contexts and payloads are written with a `_` prefix, which every reader removes,
+//! so that no name collides with a keyword. Header fields have names that readers look for, and
+//! stay as they are.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::metadata::{
     Scope, Sequence, Stream, Struct, Trace, Type, Variant,
 };
 
-/// Words that TSDL keeps for itself.
+/// Reserved words of TSDL.
 const KEYWORDS: [&str; 27] = [
     "align",
     "callsite",
@@ -42,9 +42,9 @@ const KEYWORDS: [&str; 27] = [
     "_Complex",
 ];
 
-/// The description of a trace, which readers of CTF 1.8 understand.
+/// Writes the description of a trace for readers of CTF 1.8.
 ///
-/// [`crate::tsdl::parse`] makes the same model of it. Clocks must have names that are identifiers.
+/// [`crate::tsdl::parse`] reads it back to the same model. Names of clocks must be identifiers.
 ///
 /// ```
 /// use tompion_ctf::metadata::{Event, Stream, Trace};
@@ -75,12 +75,12 @@ struct Writer<'a> {
     depth: usize,
 }
 
-/// Where a type stands: the structures and variants around it.
+/// Position of a type: the enclosing structures and variants.
 #[derive(Clone)]
 struct Place<'a> {
     scope: Scope,
     path: Vec<&'a str>,
-    /// The fields of the outermost structure, and of what each name leads to.
+    /// Fields of the outermost structure, and of each enclosing one.
     frames: Vec<&'a [Field]>,
 }
 
@@ -97,8 +97,8 @@ impl<'a> Place<'a> {
         place
     }
 
-    /// Whether the name alone leads to a field of these parents: they are around this place, and nothing closer has
-    /// the name.
+    /// Whether a bare name refers to a field of these parents: they enclose this position, and no
+    /// closer one has the name.
     fn sees(&self, parents: &[String], name: &str) -> bool {
         let is_around =
             self.path.len() >= parents.len() && self.path.iter().zip(parents).all(|(a, b)| a == b);
@@ -201,7 +201,7 @@ impl<'a> Writer<'a> {
         self.close();
     }
 
-    /// `name := struct { … };`
+    /// Writes `name := struct { … };`.
     fn root(&mut self, name: &str, scope: Scope, structure: Option<&'a Struct>) {
         let Some(structure) = structure else { return };
         self.indent();
@@ -231,7 +231,7 @@ impl<'a> Writer<'a> {
         self.depth -= 1;
     }
 
-    /// `type name[length]…;`
+    /// Writes `type name[length]…;`.
     fn field(&mut self, field: &'a Field, place: &Place<'a>, name: &str) {
         let inside = place.inside(&field.name);
         let mut lengths = String::new();
@@ -331,7 +331,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The name as TSDL has it.
+/// Escapes a name for TSDL.
 fn field_name(scope: Scope, name: &str) -> String {
     match scope {
         Scope::PacketHeader | Scope::PacketContext | Scope::EventHeader => escaped_name(name),
@@ -339,13 +339,13 @@ fn field_name(scope: Scope, name: &str) -> String {
     }
 }
 
-/// The name as it is, unless it is a keyword, or readers would take its own `_` away.
+/// Escapes a name only if it is a keyword, or if readers would remove its own `_`.
 fn escaped_name(name: &str) -> String {
     if name.starts_with('_') || KEYWORDS.contains(&name) { format!("_{name}") } else { name.into() }
 }
 
-/// A field by its bare name where that leads to it, else by its whole path, which babeltrace2 2.0.4 doesn't take for
-/// the selector of a variant.
+/// Writes a reference by its bare name if that is unambiguous, otherwise by its absolute path.
+/// babeltrace2 2.0.4 doesn't accept absolute paths as selectors of variants.
 fn reference(reference: &Reference, place: &Place<'_>) -> String {
     let Some((name, parents)) = reference.path.split_last() else { return String::new() };
     if reference.scope == place.scope && place.sees(parents, name) {
@@ -365,7 +365,7 @@ fn reference(reference: &Reference, place: &Place<'_>) -> String {
     text
 }
 
-/// TSDL has no negative number of cycles: whole seconds are taken instead.
+/// Converts negative cycles, which TSDL doesn't have, to whole seconds.
 fn offset(clock: &Clock) -> (i64, i64) {
     let frequency = i64::try_from(clock.frequency).unwrap_or(i64::MAX).max(1);
     if clock.offset_cycles >= 0 {
@@ -397,7 +397,8 @@ fn literal(value: &EnvironmentValue) -> String {
     }
 }
 
-/// A string literal. Control characters become octal escapes; a NUL, which no reader bears, ends it.
+/// Writes a string literal. Control characters become octal escapes; a NUL, which no reader
+/// accepts, ends the string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -1,18 +1,18 @@
-//! Damaged descriptions and packets: whatever the bytes are, reading ends, with events or an error.
+//! Mutated descriptions and packets: whatever the bytes are, reading ends with events or an error.
 //!
-//! Some rounds in normal tests, ten million in all of packets and of descriptions with `TOMPION_FULL=1`, and as many as
-//! `./x fuzz` says; the same in every run.
+//! A few rounds run in normal tests. Ten million packets and descriptions each run with
+//! `TOMPION_FULL=1`, and any number with `./x fuzz`. They are the same in every run.
 
-mod damage;
+mod mutate;
 
-use damage::{Rounds, Words};
+use mutate::{Rounds, Words};
 use tompion_ctf::decode::{Decoder, Input, State, Tally, Value};
 use tompion_ctf::encode::{ContextField, Origin, Packet, Plan, Record, Source, metadata};
 use tompion_ctf::metadata::Uuid;
 use tompion_ctf::{json, tsdl};
 use tompion_schema::{self as schema, Enumeration, Integer, Kind, Label, Level, Type};
 
-/// A description with everything that makes decoding depend on data.
+/// Description with every feature that makes decoding depend on data.
 const METADATA: &str = r#"/* CTF 1.8 */
 typealias integer { size = 8; } := u8;
 typealias integer { size = 32; align = 32; } := u32;
@@ -39,7 +39,7 @@ event { name = "a:third"; id = 40; stream_id = 0; fields := struct {
     integer { size = 3; signed = true; } _b; integer { size = 13; byte_order = be; align = 8; } _c; }; };
 "#;
 
-/// A packet of the stream, with events of all three classes.
+/// Creates a packet of the stream, with events of all three classes.
 fn packet() -> Vec<u8> {
     let mut bytes = 0xc1fc_1fc1u32.to_le_bytes().to_vec();
     bytes.extend([
@@ -70,7 +70,8 @@ fn packet() -> Vec<u8> {
     bytes
 }
 
-/// What we write ourselves: a description with every type that a program's event can have, and a packet.
+/// Creates a trace as Tompion writes it: a description with every type of a program's events, and a
+/// packet.
 fn written() -> (String, Vec<u8>) {
     let label = |low, high, name: &str| Label { low, high, name: name.into() };
     let labels = vec![label(0, 3, "few"), label(-9, -1, "below")];
@@ -142,7 +143,7 @@ fn decode(decoder: &Decoder, bytes: &[u8]) -> usize {
             break;
         };
         let Ok(body) = decoder.event_body(place.0, place.1, input, (head.end, &mut state)) else {
-            panic!("what can be passed over can be decoded");
+            panic!("what can be skipped can be decoded");
         };
         assert_eq!(skipped.end, body.end);
         if body.end == bit {
@@ -184,7 +185,7 @@ fn decoder(metadata: &str) -> Decoder {
 }
 
 #[test]
-fn the_sound_packets_decode() {
+fn the_original_packets_can_be_decoded() {
     let events = samples().map(|(metadata, packet)| {
         let decoder = Decoder::new(tsdl::parse(metadata.as_bytes()).unwrap()).unwrap();
         decode(&decoder, &packet)
@@ -192,36 +193,36 @@ fn the_sound_packets_decode() {
     assert_eq!(events, [12, 3]);
 }
 
-/// Descriptions that were damaged but can still be read replace each other after so many packets.
-const OF_ONE_DESCRIPTION: u64 = 256;
+/// Number of packets after which the mutated description that can still be read is replaced.
+const PACKETS_PER_DESCRIPTION: u64 = 256;
 
 #[test]
-fn damaged_packets_end_in_events_or_an_error() {
+fn mutated_packets_end_in_events_or_an_error() {
     let samples = samples();
-    let words = samples.each_ref().map(|(metadata, _)| Words::of(metadata, damage::TSDL));
+    let words = samples.each_ref().map(|(metadata, _)| Words::of(metadata, mutate::TSDL));
     let sound = samples.each_ref().map(|(metadata, packet)| (decoder(metadata), packet));
     let mut rounds = Rounds::new(50_000);
     let mut random = rounds.random(0x9e37_79b9_7f4a_7c15);
-    let (mut events, mut odd) = (0, None);
+    let (mut events, mut other) = (0, None);
     while let Some(round) = rounds.next() {
         let which = random.below(sound.len());
         let (decoder, packet) = &sound[which];
         let mut bytes = packet.to_vec();
         random.mutate(&mut bytes);
         events += decode(decoder, &bytes);
-        // The same bytes as another description sees them.
-        if round % OF_ONE_DESCRIPTION == 0 {
-            let text = words[which].damaged(&mut random);
-            odd = tsdl::parse(&text).ok().and_then(|trace| Decoder::new(trace).ok()).or(odd);
+        // The same bytes are decoded with another description.
+        if round % PACKETS_PER_DESCRIPTION == 0 {
+            let text = words[which].mutated(&mut random);
+            other = tsdl::parse(&text).ok().and_then(|trace| Decoder::new(trace).ok()).or(other);
         }
-        if let Some(odd) = &odd {
-            decode(odd, &bytes);
+        if let Some(other) = &other {
+            decode(other, &bytes);
         }
     }
-    assert!(events as u64 > rounds.done() / 4, "most damage leaves something to read: {events}");
+    assert!(events as u64 > rounds.done() / 4, "most mutations leave something to read: {events}");
 }
 
-/// A description of CTF 2 with every field class, and an event of it.
+/// CTF 2 description with every field class, and an event of it.
 const FIELD_CLASSES: &str = r#"
 {"type": "preamble", "version": 2}
 {"type": "clock-class", "id": "c", "frequency": 1000, "offset-from-origin": {"seconds": 5}, "origin": "unix-epoch"}
@@ -254,7 +255,7 @@ const FIELD_CLASSES: &str = r#"
 
 const ALL_FIELDS: &[u8] = b"\xac\x02\x02\xf1\0h\x78\0\0\0\0\0\0\0ab\x01\x07zz\x3f\x80\0\0\x7f\x08yy";
 
-/// Short descriptions of CTF 2, each of something else, between a preamble and a stream.
+/// Short CTF 2 field classes, each with another feature, for a description with one field.
 const SHORT_CLASSES: [&str; 8] = [
     r#"{"type": "static-length-array", "length": 3, "element-field-class":
         {"type": "fixed-length-unsigned-integer", "length": 12, "byte-order": "big-endian", "preferred-display-base": 16}}"#,
@@ -277,7 +278,7 @@ const SHORT_CLASSES: [&str; 8] = [
         "attributes": {"x": [null, true]}}"#,
 ];
 
-/// A whole description with one field `x` of this class.
+/// Creates a complete description with one field `x` of this class.
 fn with_class(class: &str) -> String {
     format!(
         r#"{{"type": "preamble", "version": 2}}
@@ -297,12 +298,12 @@ fn short_descriptions_of_ctf_2_can_be_read() {
 }
 
 #[test]
-fn damaged_descriptions_and_events_of_ctf_2_end_in_events_or_an_error() {
+fn mutated_descriptions_and_events_of_ctf_2_end_in_events_or_an_error() {
     let sound = Decoder::new(json::parse_text(FIELD_CLASSES).unwrap()).unwrap();
     assert_eq!(decode(&sound, ALL_FIELDS), 1);
-    let long = Words::of(FIELD_CLASSES, damage::JSON);
+    let long = Words::of(FIELD_CLASSES, mutate::JSON);
     let texts = SHORT_CLASSES.map(with_class);
-    let short = texts.each_ref().map(|text| Words::of(text, damage::JSON));
+    let short = texts.each_ref().map(|text| Words::of(text, mutate::JSON));
     let mut rounds = Rounds::new(20_000);
     let mut random = rounds.random(0xa076_1d64_78bd_642f);
     let mut parsed = 0;
@@ -312,17 +313,17 @@ fn damaged_descriptions_and_events_of_ctf_2_end_in_events_or_an_error() {
         decode(&sound, &bytes);
         // The long one takes as much time as ten short ones.
         let words = if random.below(32) == 0 { &long } else { &short[random.below(short.len())] };
-        let text = words.damaged(&mut random);
+        let text = words.mutated(&mut random);
         let Ok(trace) = json::parse(&text) else { continue };
         if let Ok(decoder) = Decoder::new(trace) {
             parsed += 1;
             decode(&decoder, ALL_FIELDS);
         }
     }
-    assert!(parsed > rounds.done() / 1000, "some damage is harmless: {parsed}");
+    assert!(parsed > rounds.done() / 1000, "some mutations are harmless: {parsed}");
 }
 
-/// Short descriptions, each of something else: most damage hits what matters.
+/// Short descriptions, each with another feature: most mutations hit something relevant.
 const SHORT: [&str; 7] = [
     "event { fields := struct { integer { size = 8; } n; integer { size = 8; encoding = UTF8; } s[n]; string t; }; };",
     "struct h { integer { size = 3; } a; enum : integer { size = 5; } { A, B = 2 ... 9 } k; } align(8);
@@ -347,11 +348,11 @@ fn short_descriptions_can_be_read() {
 }
 
 #[test]
-fn damaged_descriptions_are_refused_or_describe_something_else() {
+fn mutated_descriptions_are_refused_or_describe_something_else() {
     let samples = samples();
     let long =
-        samples.iter().map(|(metadata, packet)| (Words::of(metadata, damage::TSDL), packet.as_slice()));
-    let short = SHORT.iter().map(|text| (Words::of(text, damage::TSDL), ALL_FIELDS));
+        samples.iter().map(|(metadata, packet)| (Words::of(metadata, mutate::TSDL), packet.as_slice()));
+    let short = SHORT.iter().map(|text| (Words::of(text, mutate::TSDL), ALL_FIELDS));
     let (long, short) = (long.collect::<Vec<_>>(), short.collect::<Vec<_>>());
     let mut rounds = Rounds::new(20_000);
     let mut random = rounds.random(0xd1b5_4a32_d192_ed03);
@@ -359,7 +360,7 @@ fn damaged_descriptions_are_refused_or_describe_something_else() {
     while rounds.next().is_some() {
         let samples = if random.below(32) == 0 { &long } else { &short };
         let (words, packet) = &samples[random.below(samples.len())];
-        let mut text = words.damaged(&mut random);
+        let mut text = words.mutated(&mut random);
         if random.below(16) == 0 {
             text = random.in_packets(&text);
         }
@@ -372,5 +373,5 @@ fn damaged_descriptions_are_refused_or_describe_something_else() {
             decode(&decoder, packet);
         }
     }
-    assert!(parsed > rounds.done() / 200, "some damage is harmless: {parsed}");
+    assert!(parsed > rounds.done() / 200, "some mutations are harmless: {parsed}");
 }

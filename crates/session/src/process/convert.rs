@@ -326,7 +326,7 @@ fn convert_alike_of<const PAYLOAD: usize>(
     line: Line,
 ) -> u64 {
     let events = OnLine { alike: records.alike::<PAYLOAD>(event, enough), line };
-    let count = packet.push_alike(id, events);
+    let count = packet.push_run(id, events);
     records.pass_alike::<PAYLOAD>(count);
     count as u64
 }

@@ -14,7 +14,6 @@ pub const PENDING: &[&str] = &[
     "crates/agent/",
     "crates/analysis/",
     "crates/cli/",
-    "crates/ctf/",
     "crates/export/",
     "crates/filter/",
     "crates/injector/",

@@ -1,12 +1,12 @@
-//! How descriptions and packets are damaged, and how often.
+//! Mutations of descriptions and packets, and the number of executions.
 
 use std::time::{Duration, Instant};
 
-/// No execution takes longer, by a processor's time: others may need the processors meanwhile.
-const LONGEST: Duration = Duration::from_secs(5);
-/// After so many executions it is asked how much of that this thread has had.
-const BETWEEN: u64 = 4096;
-/// Words that mean something in TSDL, and numbers that programs count wrong with.
+/// Maximum CPU time of one execution. CPU time doesn't depend on other load.
+const MAX_CPU_TIME: Duration = Duration::from_secs(5);
+/// Number of executions after which the CPU time is read.
+const EXECUTIONS_PER_CHECK: u64 = 4096;
+/// Words with a meaning in TSDL, and numbers that programs handle wrongly.
 pub const TSDL: &[&str] = &[
     "struct",
     "variant",
@@ -66,7 +66,7 @@ pub const TSDL: &[&str] = &[
     "align(8)",
     "struct { u8 a; }",
 ];
-/// The same for CTF 2.
+/// Words with a meaning in CTF 2 descriptions.
 pub const JSON: &[&str] = &[
     "null",
     "true",
@@ -116,24 +116,24 @@ pub const JSON: &[&str] = &[
     "\n{\"type\": \"event-record-class\"}\n",
 ];
 
-/// Counts executions, and says which one it was that failed or took too long.
+/// Counter of executions, which reports the one that failed or took too long.
 pub struct Rounds {
     seed: u64,
     wanted: u64,
     next: u64,
     begin: Instant,
-    /// The processor's time that was used some executions ago, which together take no time worth mentioning.
+    /// CPU time at a recent execution; the executions since then take negligible time.
     used: Option<Duration>,
 }
 
-/// The processor's time that this thread has used; nothing if nobody knows.
+/// Returns the CPU time of this thread, if it is available.
 fn used() -> Option<Duration> {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    Some(Duration::from_nanos(told.split(' ').next()?.parse().ok()?))
+    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(Duration::from_nanos(schedstat.split(' ').next()?.parse().ok()?))
 }
 
 impl Rounds {
-    /// So many as `TOMPION_FUZZ` says, else ten million with `TOMPION_FULL=1`, else a few.
+    /// Number of executions: `TOMPION_FUZZ`, or ten million with `TOMPION_FULL=1`, or a few.
     pub fn new(few: u64) -> Self {
         let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
         let full = std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1");
@@ -142,22 +142,22 @@ impl Rounds {
         Self { seed, wanted, next: 0, begin: Instant::now(), used: used() }
     }
 
-    /// Random numbers, others for each seed.
+    /// Creates a generator of random numbers; each seed gives others.
     pub fn random(&self, start: u64) -> Random {
-        // The generator stays at zero for ever.
+        // The generator would stay at zero forever.
         Random(start.wrapping_add(self.seed.wrapping_mul(0x2545_f491_4f6c_dd1d)).max(1))
     }
 
-    /// The number of the next execution.
+    /// Returns the number of the next execution.
     pub fn next(&mut self) -> Option<u64> {
         let round = self.next;
         let now = Instant::now();
         let took = now - self.begin;
-        if took >= LONGEST {
+        if took >= MAX_CPU_TIME {
             let took = self.used.and_then(|before| used()?.checked_sub(before)).unwrap_or(took);
-            assert!(took < LONGEST, "execution {} took {took:?}", round.wrapping_sub(1));
+            assert!(took < MAX_CPU_TIME, "execution {} took {took:?}", round.wrapping_sub(1));
         }
-        if round % BETWEEN == 0 {
+        if round % EXECUTIONS_PER_CHECK == 0 {
             self.used = used();
         }
         self.begin = now;
@@ -165,7 +165,7 @@ impl Rounds {
         (round < self.wanted).then_some(round)
     }
 
-    /// How many executions there were.
+    /// Returns the number of executions.
     pub fn done(&self) -> u64 {
         self.wanted
     }
@@ -179,7 +179,7 @@ impl Drop for Rounds {
     }
 }
 
-/// xorshift64
+/// Xorshift64 generator.
 pub struct Random(u64);
 
 impl Random {
@@ -194,7 +194,7 @@ impl Random {
         (self.next() % limit.max(1) as u64) as usize
     }
 
-    /// Changes, cuts, doubles or inserts a few bytes.
+    /// Changes, cuts, duplicates or inserts a few bytes.
     pub fn mutate(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..=self.below(4) {
             let place = self.below(bytes.len());
@@ -217,7 +217,7 @@ impl Random {
         }
     }
 
-    /// A description in one or two packets, as tracers write it, some of them damaged.
+    /// Puts a description into one or two packets, as tracers write it, some of them corrupt.
     pub fn in_packets(&mut self, text: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(text.len() + 100);
         let border = self.below(text.len());
@@ -238,14 +238,14 @@ impl Random {
     }
 }
 
-/// The words of a description, which are damaged as words: most of what comes of it can be read.
+/// Words of a description, which are mutated as words, so that most results can be parsed.
 pub struct Words<'t> {
     words: Vec<&'t [u8]>,
     others: &'static [&'static str],
 }
 
 impl<'t> Words<'t> {
-    /// Takes a description apart. `others` are words that may stand in it.
+    /// Splits a description into words. `others` are words that may be inserted.
     pub fn of(text: &'t str, others: &'static [&'static str]) -> Self {
         let kind = |byte: u8| match byte {
             b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'.' | b'-' | b'"' => 1,
@@ -256,8 +256,8 @@ impl<'t> Words<'t> {
         Self { words: text.as_bytes().chunk_by(belong).collect(), others }
     }
 
-    /// The description with some words, or now and then some bytes, changed.
-    pub fn damaged(&self, random: &mut Random) -> Vec<u8> {
+    /// Returns the description with some words, or occasionally some bytes, changed.
+    pub fn mutated(&self, random: &mut Random) -> Vec<u8> {
         if random.below(8) == 0 {
             let mut bytes = self.words.concat();
             random.mutate(&mut bytes);
@@ -265,12 +265,12 @@ impl<'t> Words<'t> {
         }
         let mut words = self.words.clone();
         for _ in 0..=random.below(3) {
-            self.damage(&mut words, random);
+            self.mutate(&mut words, random);
         }
         words.concat()
     }
 
-    fn damage(&self, words: &mut Vec<&'t [u8]>, random: &mut Random) {
+    fn mutate(&self, words: &mut Vec<&'t [u8]>, random: &mut Random) {
         let place = random.below(words.len());
         let piece = |random: &mut Random, most| place..words.len().min(place + 1 + random.below(most));
         let other: &'static [u8] = self.others[random.below(self.others.len())].as_bytes();
@@ -283,13 +283,13 @@ impl<'t> Words<'t> {
                 words.swap(place, with);
             }
             6 => {
-                // A piece of the description a second time, here or elsewhere.
+                // Copies a piece of the description to the same or another place.
                 let copy = words[piece(random, 60)].to_vec();
                 let to = random.below(words.len());
                 words.splice(to..to, copy);
             }
             _ => {
-                // The same many times: depth, and length.
+                // Copies it many times, for depth and length.
                 let range = piece(random, 6);
                 let most = if random.below(64) == 0 { 300 } else { 8 };
                 let copies = words[range.clone()].repeat(2 + random.below(most));
