@@ -23,7 +23,7 @@ use tompion_ring::{
 use crate::{
     abi::Site,
     context::{self, Extended},
-    filters,
+    filters, lock,
     writer::{self, Writer},
 };
 
@@ -65,11 +65,25 @@ pub fn forget_asked_thread() {
     ASKED.store(0, Ordering::Relaxed);
 }
 
-/// Where threads keep their ids, held against the real ids of this thread and of a new one.
+/// Where the agent's thread was started from keeps its id: 0 before, and where that isn't known.
+static STARTERS_TID_PLACE: AtomicUsize = AtomicUsize::new(0);
+
+/// Before the agent's thread is started: looks where its starter keeps its id.
+pub fn note_starter() {
+    // Ordering: the thread that reads it is started behind this.
+    STARTERS_TID_PLACE.store(tompion_os::tid_offset().unwrap_or(0), Ordering::Relaxed);
+}
+
+/// Where threads keep their ids, held against the real ids of this thread and of another one.
 fn tid_place_in_all_threads() -> Option<usize> {
     static ANSWER: AtomicUsize = AtomicUsize::new(UNKNOWN);
     const UNKNOWN: usize = usize::MAX;
-    tompion_os::tid_offset()?;
+    let here = tompion_os::tid_offset()?;
+    if lock::is_the_agents_thread() {
+        // A new thread's memory would come from libc, which would reserve 64 MiB for this thread
+        // (an arena).
+        return (STARTERS_TID_PLACE.load(Ordering::Relaxed) == here).then_some(here);
+    }
     ANSWER.store(UNKNOWN, Ordering::Relaxed);
     // Ordering: relaxed; the answer is all there is to see.
     let ask = || {
@@ -82,13 +96,16 @@ fn tid_place_in_all_threads() -> Option<usize> {
         forget_asked_thread();
         return None;
     }
+    let pause = || std::thread::sleep(std::time::Duration::from_micros(10));
+    // Until it is gone, too: a program may count its threads as the first thing that it does.
     for _ in 0..1000 {
-        match ANSWER.load(Ordering::Relaxed) {
-            UNKNOWN => std::thread::sleep(std::time::Duration::from_micros(10)),
-            answer => return (answer != 0).then_some(answer),
+        if ANSWER.load(Ordering::Relaxed) != UNKNOWN && !is_asked_thread_here() {
+            break;
         }
+        pause();
     }
-    None
+    let answer = ANSWER.load(Ordering::Relaxed);
+    (answer != UNKNOWN && answer != 0).then_some(answer)
 }
 
 /// The place of a recording; null before [`prepare`].

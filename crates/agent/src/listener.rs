@@ -34,7 +34,7 @@ use tompion_protocol::{
 use crate::{
     event, fork, joining, lock,
     registry::{self, Registry},
-    session::Joined,
+    session::{self, Joined},
     shielded,
 };
 
@@ -46,6 +46,10 @@ const RING_PATIENCE_MS: u32 = 50;
 /// neither wait for its descriptors then, nor let in who rings, and would try for ever.
 const REST_MS: u32 = 10;
 const LONGEST_REST_MS: u32 = 1000;
+/// How often the thread looks for memory that can be unmapped behind a recording's end, and the
+/// time between two looks.
+const MAX_LOOKS: u32 = 20;
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// How long [`pause`] waits for the thread to be gone.
 const PAUSE_PATIENCE: Duration = Duration::from_secs(2);
 /// How often [`pause`] looks.
@@ -69,12 +73,15 @@ pub struct Background {
     bell: Option<Bell>,
     /// When the thread should look for its late sessions again.
     retry: Option<Instant>,
+    /// How often it looks again, at most, for memory that can be unmapped: a thread that never
+    /// comes back from an append keeps it for ever.
+    looks_left: u32,
 }
 
 impl Background {
     /// There is none yet.
     pub const fn new() -> Self {
-        Self { running: false, ready: false, bell: None, retry: None }
+        Self { running: false, ready: false, bell: None, retry: None, looks_left: MAX_LOOKS }
     }
 }
 
@@ -103,14 +110,19 @@ impl Bell {
     }
 }
 
-/// Starts the thread, unless it runs.
+/// Starts the thread, unless it runs, in a process that can be asked to take part. No other gets a
+/// thread.
 pub fn ensure(registry: &mut Registry) {
+    if !registry.reachable {
+        return;
+    }
     let background = &mut registry.background;
     // Ordering: only changed under the registry's lock, which the caller has.
     if background.running || PAUSED.load(Ordering::Relaxed) || !fork::may_start_threads() {
         return;
     }
     background.ready = false;
+    event::note_starter();
     // Without the thread, events are recorded all the same; only later changes are not heard of.
     background.running = tompion_os::spawn_background(run).is_ok();
 }
@@ -131,6 +143,16 @@ pub fn forget_in_child(registry: &mut Registry) {
 /// Has the thread look soon whether a session that was late has come.
 pub fn look_again_at(registry: &mut Registry, when: Instant) {
     registry.background.retry = Some(when);
+}
+
+/// Has the thread look a few times whether memory of ended recordings can be unmapped.
+pub fn look_for_retired(registry: &mut Registry) {
+    if registry.retired.is_empty() {
+        registry.background.looks_left = MAX_LOOKS;
+    } else if let Some(left) = registry.background.looks_left.checked_sub(1) {
+        registry.background.looks_left = left;
+        look_again_at(registry, Instant::now() + LOOK_INTERVAL);
+    }
 }
 
 /// Makes a call while the thread is away. None, and no call, where that can't be, or where the program has other
@@ -243,9 +265,7 @@ fn take_back(registry: &mut Registry, ring: &PacketSocket) {
 pub fn resume() {
     let mut registry = registry::lock();
     PAUSED.store(false, Ordering::Relaxed);
-    if registry.follows_forks {
-        ensure(&mut registry);
-    }
+    ensure(&mut registry);
 }
 
 /// What the thread waits for.
@@ -353,6 +373,8 @@ fn run() {
         if registry.background.retry.is_some_and(|when| when <= Instant::now()) {
             registry.background.retry = None;
             joining::look_for_late_sessions(&mut registry);
+            session::unmap_retired(&mut registry);
+            look_for_retired(&mut registry);
         }
         drop(registry);
         if is_able {

@@ -19,10 +19,10 @@ use crate::{
     abi::{Module, SITE_ASKS, Site},
     context, event, filters,
     joining::{self, Late, Pending},
-    listener::Background,
+    listener::{self, Background},
     lock,
     objects::{self, Object, Objects},
-    session::{Inherited, Joined, Selectors},
+    session::{self, Inherited, Joined},
     writer::{self, Writer},
 };
 
@@ -45,10 +45,9 @@ pub struct Registry {
     pub objects: Objects,
     /// The recordings, by slot.
     pub recordings: [Option<Joined>; MAX_RECORDINGS],
-    /// Address space that earlier recordings left.
+    /// Memory of ended recordings that some thread may still write, to be unmapped when there is
+    /// none.
     pub retired: Vec<Retired>,
-    /// What selects the buffer of recordings from the kernel.
-    pub selectors: Selectors,
     /// Conversations that have begun, without a welcome yet.
     pub pending: Vec<Pending>,
     /// Whether the background thread is to look for sessions that are open to all programs.
@@ -61,7 +60,7 @@ pub struct Registry {
     pub background: Background,
     /// Whether the process follows its forks already.
     pub follows_forks: bool,
-    /// Whether the process can be asked to take part.
+    /// Whether the process can be asked to take part, for which it has a background thread.
     pub reachable: bool,
     /// Whether the agent keeps out of this process.
     pub stays_out: bool,
@@ -87,7 +86,6 @@ static REGISTRY: Guarded = Guarded {
         objects: Objects::new(),
         recordings: [const { None }; MAX_RECORDINGS],
         retired: Vec::new(),
-        selectors: Selectors::none(),
         pending: Vec::new(),
         knocks: false,
         late: None,
@@ -379,6 +377,8 @@ impl Registry {
         if let Some(joined) = self.recordings[slot].take() {
             self.retired.extend(joined.leave(slot));
         }
+        session::unmap_retired(self);
+        listener::look_for_retired(self);
     }
 
     /// In the child of a fork: the parent's recordings are not ours. Returns its conversations, which are to
@@ -388,7 +388,9 @@ impl Registry {
         for slot in 0..MAX_RECORDINGS {
             if let Some(joined) = self.recordings[slot].take() {
                 self.disable(slot);
-                let (conversation, retired) = joined.abandon();
+                // The only thread is in `fork`. One that is to go back into a section finds the
+                // page wiped.
+                let (conversation, retired) = joined.abandon(true);
                 conversations.push(conversation);
                 self.retired.extend(retired);
             }

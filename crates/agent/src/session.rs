@@ -12,49 +12,16 @@ use tompion_protocol::{
     MAX_RECORDINGS,
     message::{MAX_MESSAGE, ToAgent, ToSession},
 };
-use tompion_ring::producer::{InReserve, Recording, Setup};
+use tompion_ring::{
+    in_flight,
+    producer::{InReserve, Recording, Setup},
+};
 use tompion_schema::{Field, Integer, Type};
 
 use crate::{context, event, registry::Registry};
 
 /// How much of the first CPU's ring is made present at once, with its header, in bytes.
 const WARM_BYTES: usize = 64 * 1024 + tompion_layout::PAGE as usize;
-/// So many arrays of BPF programs are mapped at most.
-const MOST_SELECTORS: usize = 1024;
-
-/// The words by which programs in the kernel select the buffer of recordings: each in an array of theirs.
-///
-/// One that was mapped stays for ever, as somebody may be about to read it; the next recording of the same
-/// session or monitor has it again.
-#[derive(Debug)]
-pub struct Selectors(Vec<(u32, SharedMap)>);
-
-impl Selectors {
-    /// None yet.
-    pub const fn none() -> Self {
-        Self(Vec::new())
-    }
-
-    /// The word at the beginning of an array, which the kernel's programs change. None if it is no such array, or
-    /// there are too many: the recording then goes into one of the buffers.
-    fn of(&mut self, array: BorrowedFd<'_>) -> Option<&'static AtomicU32> {
-        let id = tompion_os::bpf_map_id(array).ok()?;
-        let known = self.0.iter().position(|(known, _)| *known == id);
-        let place = match known {
-            Some(place) => place,
-            None if self.0.len() >= MOST_SELECTORS => return None,
-            None => {
-                self.0
-                    .push((id, SharedMap::of_bpf_array_to_read(array, size_of::<AtomicU32>() as u64).ok()?));
-                self.0.len() - 1
-            }
-        };
-        let word = self.0.get(place)?.1.half(0);
-        // SAFETY: nothing takes a mapping out of the list, and the list is never dropped: the registry is a static.
-        Some(unsafe { &*std::ptr::from_ref(word) })
-    }
-}
-
 /// A recording that this process is part of.
 #[derive(Debug)]
 pub struct Joined {
@@ -110,9 +77,39 @@ impl Inherited {
 #[derive(Debug)]
 struct Shared {
     control: SharedMap,
-    rings: *mut u8,
-    rings_len: usize,
+    rings: SharedMap,
+    /// The array of a program in the kernel that selects the buffer.
+    selector: Option<SharedMap>,
     form: Form,
+}
+
+impl Shared {
+    /// Lets the memory of a recording go that has ended. In section form it is unmapped if nobody
+    /// uses it any more; else private memory takes its place, which is returned, to be unmapped
+    /// later.
+    ///
+    /// In reserve form nothing tells whether somebody is still in the midst of an append: the
+    /// addresses stay, with nothing behind them, for ever.
+    fn let_go(self, no_sections: bool) -> Vec<Retired> {
+        if self.form == Form::Section && no_sections && !in_flight::is_any() {
+            return Vec::new();
+        }
+        let maps = [Some(self.control), Some(self.rings), self.selector];
+        let retired = maps.into_iter().flatten().map(Retired::new).collect();
+        if self.form == Form::Section { retired } else { Vec::new() }
+    }
+}
+
+/// Unmaps what recordings have left, once no thread uses it any more.
+pub fn unmap_retired(registry: &mut Registry) {
+    if !registry.retired.is_empty() && !in_flight::is_any() {
+        for retired in std::mem::take(&mut registry.retired) {
+            // SAFETY: only the memory of recordings in section form is in the list, which ended
+            // before, and whose sections were restarted. In the slow parts of appends there is
+            // nobody.
+            unsafe { retired.unmap() };
+        }
+    }
 }
 
 /// Receives the welcome of a session that was told hello, and begins its recording. Returns the slot.
@@ -141,7 +138,7 @@ pub fn be_let_in(registry: &mut Registry, socket: PacketSocket, name: String) ->
 fn take_over(received: &Received, registry: &mut Registry) -> Result<(usize, Shared), String> {
     let (control_file, ring_file, selector) = match &received.descriptors[..] {
         [control, rings] => (control, rings, None),
-        [control, rings, selector] => (control, rings, registry.selectors.of(selector.as_fd())),
+        [control, rings, selector] => (control, rings, map_selector(selector.as_fd())),
         others => return Err(format!("expected two memory files, got {}", others.len())),
     };
     let control =
@@ -168,22 +165,25 @@ fn take_over(received: &Received, registry: &mut Registry) -> Result<(usize, Sha
         form,
         overwrite: flags & control::FLAG_OVERWRITE != 0,
         given_time: flags & control::FLAG_MONOTONIC != 0,
-        selector,
     };
     let first = usize::from(!event::may_be_first(form, setup.given_time));
     let slot = (first..MAX_RECORDINGS).find(|&slot| registry.recordings[slot].is_none());
     let slot = slot.ok_or("this process is part of too many recordings")?;
-    let place = registry.retired.iter().position(|place| place.size() == geometry.file_size());
-    let place = place.filter(|_| form == Form::Section).map(|index| registry.retired.swap_remove(index));
-    let rings = SharedMap::new_in(ring_file.as_fd(), geometry.file_size(), place)
+    unmap_retired(registry);
+    let rings = SharedMap::new(ring_file.as_fd(), geometry.file_size())
         .map_err(|error| format!("can't map the rings: {error}"))?;
     // The first events should not wait for pages. (Where others are missing, the kernel supplies them.)
     let warm = geometry.cpu_stride() * u64::from(tompion_os::current_cpu().min(geometry.cpus() - 1));
     tompion_os::populate(rings.base().wrapping_add(warm as usize), WARM_BYTES.min(rings.len()));
-    let rings_len = rings.len();
-    let rings = rings.leak();
-    begin(slot, &setup, rings, &control)?;
-    Ok((slot, Shared { control, rings, rings_len, form }))
+    let shared = Shared { control, rings, selector, form };
+    begin(slot, &setup, &shared)?;
+    Ok((slot, shared))
+}
+
+/// Maps the beginning of an array that programs in the kernel change: the word that selects the
+/// buffer. None if it is no such array: the recording then goes into one of the buffers.
+fn map_selector(array: BorrowedFd<'_>) -> Option<SharedMap> {
+    SharedMap::of_bpf_array_to_read(array, size_of::<AtomicU32>() as u64).ok()
 }
 
 /// What a session asks for.
@@ -192,27 +192,29 @@ struct Terms {
     form: Form,
     overwrite: bool,
     given_time: bool,
-    /// Which of two buffers is written, where programs in the kernel say it.
-    selector: Option<&'static AtomicU32>,
 }
 
 /// Begins the recording in a slot that has none.
-fn begin(slot: usize, terms: &Terms, rings: *mut u8, control: &SharedMap) -> Result<(), String> {
-    let Terms { geometry, form, overwrite, given_time, selector } = *terms;
-    let place = event::place(slot);
+fn begin(slot: usize, terms: &Terms, shared: &Shared) -> Result<(), String> {
+    let Terms { geometry, form, overwrite, given_time } = *terms;
+    let (place, rings, control) = (event::place(slot), shared.rings.base(), &shared.control);
+    let selector = shared.selector.as_ref().map(|array| {
+        // SAFETY: the word stays as long as the rings do: `Shared::let_go` lets both go.
+        unsafe { &*std::ptr::from_ref(array.half(0)) }
+    });
     if form == Form::Reserve {
         let setup = InReserve { geometry, overwrite, clock: event::clock(given_time), selector };
-        // SAFETY: the slot has no recording; the rings are mapped as large as the geometry says. They stay, and
-        // `control` too, though with nothing behind them once the recording has been left: their addresses are
-        // never used for anything else.
+        // SAFETY: the slot has no recording; the rings are mapped as large as the geometry says.
+        // They stay, and `control` too, though with nothing behind them once the recording has been
+        // left: `Shared::let_go` never unmaps them in this form.
         unsafe { Recording::begin_reserve(place, &setup, rings, control) }?;
         return Ok(());
     }
     let rseq = tompion_os::rseq_area().ok_or("this process has no restartable sequences (rseq)")?;
     tompion_os::prepare_section_barrier().map_err(|error| format!("no section barrier: {error}"))?;
     let setup = Setup { geometry, overwrite, given_time, rseq, selector };
-    // SAFETY: the slot has no recording; the rings are mapped as large as the geometry says, and stay so:
-    // leaving replaces them in place, and never unmaps `control`.
+    // SAFETY: the slot has no recording; the rings are mapped as large as the geometry says. All of
+    // `shared` stays until nobody uses it, see `Shared::let_go`.
     unsafe { Recording::begin(place, &setup, rings, control) };
     Ok(())
 }
@@ -335,40 +337,31 @@ impl Joined {
 
     /// Makes pages of the rings present.
     pub fn populate(&self, offset: u64, len: u64) {
-        let whole = self.shared.rings_len as u64;
+        let whole = self.shared.rings.len() as u64;
         if offset < whole && len <= whole - offset {
-            tompion_os::populate(self.shared.rings.wrapping_add(offset as usize), len as usize);
+            tompion_os::populate(self.shared.rings.base().wrapping_add(offset as usize), len as usize);
         }
     }
 
-    /// Leaves the recording in a running process: afterwards nothing that is appended reaches the session.
-    pub fn leave(self, slot: usize) -> Option<Retired> {
+    /// Leaves the recording in a running process: afterwards nothing that is appended reaches the
+    /// session. Returns memory that somebody may still write.
+    pub fn leave(self, slot: usize) -> Vec<Retired> {
         // SAFETY: the place of a slot in use is valid.
         if let Some(recording) = unsafe { event::place(slot).as_ref() } {
             recording.end();
         }
-        // Whoever is inside a section starts again and finds the recording ended. A thread that was about to
-        // open a sub-buffer may still look at the ring's header: the memory stays, with nothing behind it.
-        // In reserve form nobody is restarted: who is in the midst of an append completes it there.
-        if self.shared.form == Form::Section {
-            let _ = tompion_os::barrier_all_sections();
-        }
-        let (conversation, retired) = self.abandon();
+        // Whoever is inside a section starts again and finds the recording ended.
+        // In reserve form nobody is restarted: who is in the midst of an append completes it.
+        let no_sections = self.shared.form == Form::Section && tompion_os::barrier_all_sections().is_ok();
+        let (conversation, retired) = self.abandon(no_sections);
         conversation.close();
         retired
     }
 
-    /// Gives up the memory, in a process where nobody uses it any more: one that has left the recording, or
-    /// the child of a fork.
-    pub fn abandon(self) -> (Inherited, Option<Retired>) {
-        let Shared { control, rings, rings_len, form } = self.shared;
-        let control_len = control.len();
-        // SAFETY: the mappings were leaked, here and in `take_over`, and the recording has ended.
-        let (_, retired) =
-            unsafe { (Retired::new(control.leak(), control_len), Retired::new(rings, rings_len)) };
-        // The event path may still count a loss in the first, or keep an event: nothing else is ever put there.
-        // In reserve form somebody may still come back to an append, however late: nothing else is ever put there.
-        let retired = (form == Form::Section).then_some(retired);
+    /// Gives up the memory of a recording that has ended, or whose page was wiped by a fork.
+    /// `no_sections`: no section can be in it. Returns memory that somebody may still write.
+    pub fn abandon(self, no_sections: bool) -> (Inherited, Vec<Retired>) {
+        let retired = self.shared.let_go(no_sections);
         (Inherited { name: self.name, socket: self.socket, identity: self.identity }, retired)
     }
 }

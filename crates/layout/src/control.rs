@@ -1,13 +1,13 @@
 //! The control file: what the session tells the agent, and what the agent describes.
 //!
-//! The session writes the header and the rules before it passes the file on. Later it changes only the
-//! selector and the rules (with the generation).
+//! The session writes the header and the rules before it passes the file on. Later it changes only
+//! the selector and the rules (with the generation), and says that it has ended.
 //!
 //! ```text
 //! header page
 //!    0 magic u64   8 version u32  12 flags u32  16 subbuf_size u64  24 subbuf_count u64
 //!   32 cpus u32   36 buffers u32
-//!  128 selector u32                                       session → event path
+//!  128 selector u32  132 ended u32                        session → event path
 //!  192 generation u32, 196 rules_len u32                  session → agent
 //!  256 lost[16] u64: losses that have no ring             agent → session
 //!  384 snapshots u64: how often the program asked         agent → session
@@ -34,6 +34,9 @@ pub const OFFSET_CPUS: usize = 32;
 pub const OFFSET_BUFFERS: usize = 36;
 /// Offset of the buffer selector; only its lowest bit counts.
 pub const OFFSET_SELECTOR: usize = 128;
+/// Offset of the word that isn't 0 once the session has ended. A process without a background
+/// thread learns it there, when it opens a sub-buffer. Agents of before don't look at it.
+pub const OFFSET_ENDED: usize = 132;
 /// Offset of the number of times the rules have changed.
 pub const OFFSET_GENERATION: usize = 192;
 /// Offset of the length of the rules in bytes.

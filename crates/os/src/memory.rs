@@ -90,21 +90,15 @@ impl SharedMap {
     /// Maps a memory file. Refuses one of another size, and one that is neither sealed nor has all its space
     /// reserved.
     pub fn new(file: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
-        Self::new_in(file, size, None)
-    }
-
-    /// Maps a memory file in the place of a retired mapping of the same size, or anywhere.
-    pub fn new_in(file: BorrowedFd<'_>, size: u64, place: Option<Retired>) -> io::Result<Self> {
-        debug_assert!(place.as_ref().is_none_or(|place| place.1 as u64 == size));
         check_size(file, size)?;
-        Self::map(file, size, place)
+        Self::map(file, size)
     }
 
     /// Maps a file that others may make smaller. What is cut off reads as zeros from then on, and
     /// [`SharedMap::was_cut`] tells.
     pub fn guarded(file: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
         check_size(file, size)?;
-        let mut map = Self::map(file, size, None)?;
+        let mut map = Self::map(file, size)?;
         map.guard = Some(guard::watch(map.base.as_ptr() as usize, map.len)?);
         Ok(map)
     }
@@ -114,17 +108,12 @@ impl SharedMap {
         self.guard.as_ref().is_some_and(Guard::was_cut)
     }
 
-    fn map(file: BorrowedFd<'_>, size: u64, place: Option<Retired>) -> io::Result<Self> {
+    fn map(file: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-        let (place, flags) = match place {
-            Some(place) => (place.0.cast(), flags | libc::MAP_FIXED),
-            None => (std::ptr::null_mut(), flags),
-        };
         let len = size as usize;
-        // SAFETY: either a new mapping at an address of the kernel's choice, or in the place of a retired one
-        // of the same length, which nobody depends on.
-        let base = unsafe { libc::mmap(place, len, protection, flags, file.as_raw_fd(), 0) };
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0) };
         if base == libc::MAP_FAILED {
             return Err(last_error());
         }
@@ -284,21 +273,31 @@ pub struct Retired(*mut u8, usize);
 unsafe impl Send for Retired {}
 
 impl Retired {
-    /// Puts private, empty memory in the place of a mapping that [`SharedMap::leak`] left.
-    ///
-    /// # Safety
-    /// `base` and `len` are those of a mapping that was leaked, and nobody depends on its content.
-    pub unsafe fn new(base: *mut u8, len: usize) -> Self {
+    /// Puts private, empty memory in a mapping's place. It has no pages, also in a program that has
+    /// locked all its memory, until somebody writes there.
+    pub fn new(map: SharedMap) -> Self {
+        let len = map.len;
+        let base = map.leak();
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: the caller owns the range, so replacing it touches nobody else's memory.
-        unsafe { libc::mmap(base.cast(), len, protection, flags, -1, 0) };
+        // SAFETY: the mapping was ours alone, so replacing it touches nobody else's memory; it is
+        // never without one that can be written. What the last two calls change is only whether
+        // pages are there, all of which are empty.
+        unsafe {
+            libc::mmap(base.cast(), len, protection, flags, -1, 0);
+            libc::munlock(base.cast(), len);
+            libc::madvise(base.cast(), len, libc::MADV_DONTNEED);
+        }
         Self(base, len)
     }
 
-    /// Length in bytes.
-    pub fn size(&self) -> u64 {
-        self.1 as u64
+    /// Gives the address space back.
+    ///
+    /// # Safety
+    /// Nobody writes there any more.
+    pub unsafe fn unmap(self) {
+        // SAFETY: `new` has taken the range over, and the caller promises that nobody uses it.
+        unsafe { libc::munmap(self.0.cast(), self.1) };
     }
 }
 

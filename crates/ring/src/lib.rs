@@ -2,9 +2,11 @@
 //!
 //! [`producer`] appends a record, header and fields, inside one restartable section whose last
 //! instruction stores the new write position: whatever interrupts it before that instruction leaves
-//! nothing behind. [`reserve`] appends where there are no such sections. [`reader`] takes what lies below the write position, or copies a ring that goes on
-//! being overwritten and keeps what stayed intact. [`records`] walks the copied bytes, which it does not
-//! trust. [`kept`] is for the few events that must not be overwritten.
+//! nothing behind. [`reserve`] appends where there are no such sections. [`reader`] takes what lies
+//! below the write position, or copies a ring that goes on being overwritten and keeps what stayed
+//! intact. [`records`] walks the copied bytes, which it does not trust. [`kept`] is for the few
+//! events that must not be overwritten. [`in_flight`] tells when a recording's memory can be
+//! unmapped.
 //!
 //! The bytes themselves are drawn in `tompion-layout`; `docs/design/ring.md` has the argument why
 //! readers and writers agree. This crate knows nothing of events, files or sockets.
@@ -13,6 +15,7 @@ pub mod doubtful;
 mod event;
 #[cfg(all(test, loom))]
 mod explored;
+pub mod in_flight;
 pub mod kept;
 pub mod memory;
 #[cfg(not(loom))]

@@ -13,7 +13,7 @@ use std::{
 };
 
 use tompion_layout::{
-    control::KEPT_SIZE,
+    control::{KEPT_SIZE, OFFSET_ENDED, OFFSET_LOST},
     loss::Cause,
     record::{self, Head, SubbufferHeader},
     ring::{self, Geometry},
@@ -22,6 +22,7 @@ use tompion_os::{RseqArea, SharedMap};
 
 pub use crate::event::{Event, MAX_TAILS, Outcome, Tail};
 use crate::{
+    in_flight::InFlight,
     kept,
     memory::{Clock, Part},
     reserve::{ReserveRings, ReserveSetup},
@@ -77,7 +78,8 @@ pub struct Setup {
     pub given_time: bool,
     /// Where threads have their rseq area.
     pub rseq: RseqArea,
-    /// The word that says which of two buffers is written, where that isn't the control file's. It stays for ever.
+    /// The word that says which of two buffers is written, where that isn't the control file's. It
+    /// stays as long as the rings do, see [`Recording::begin`].
     pub selector: Option<&'static AtomicU32>,
 }
 
@@ -138,6 +140,7 @@ pub(crate) unsafe extern "C" fn tompion_append_otherwise(
     len: u64,
     mut outcome: u32,
 ) -> u32 {
+    let _counted = InFlight::enter();
     // SAFETY: null, or the extras of the append that is going on.
     let time = unsafe { extras.as_ref() }.map_or(0, |extras| extras.time);
     for _ in 0..MAX_SUBBUFFER_SWITCHES {
@@ -197,9 +200,11 @@ impl Recording {
     /// Sets up the recording at `place`.
     ///
     /// # Safety
-    /// `place` is valid and has no recording, and nobody else sets it up at the same time. `rings` is at
-    /// least as large as the geometry says, and both mappings stay in place for as long as the process lives
-    /// or until every thread has left the recording.
+    /// `place` is valid and has no recording, and nobody else sets it up at the same time. `rings`
+    /// is at least as large as the geometry says. Both mappings, and that of the selector, stay
+    /// until the recording has ended, [`tompion_os::barrier_all_sections`] was called behind that,
+    /// and [`crate::in_flight::is_any`] has said that nobody is left. (Other memory that may be
+    /// written can take their place before.)
     pub unsafe fn begin(place: *mut Recording, setup: &Setup, rings: *mut u8, control: &SharedMap) {
         let Setup { geometry, overwrite, given_time, rseq, selector } = *setup;
         section::set_rseq_offset(rseq.offset);
@@ -265,7 +270,8 @@ impl Recording {
 
     /// Ends the recording: sections that begin from now on find no ring.
     ///
-    /// Those that already run are restarted by [`tompion_os::barrier_all_sections`].
+    /// Those that already run are restarted by [`tompion_os::barrier_all_sections`];
+    /// [`crate::in_flight`] tells when nobody uses the memory any more.
     pub fn end(&self) {
         // Ordering: sections load it themselves; the caller's barrier makes them see it.
         self.cpus.store(0, Ordering::Release);
@@ -278,6 +284,7 @@ impl Recording {
         if let Some(rings) = self.in_reserve() {
             return rings.count_without_ring(cause);
         }
+        let _counted = InFlight::enter();
         // Ordering: pairs with the release store in `begin`.
         if self.cpus.load(Ordering::Acquire) == 0 {
             return;
@@ -286,7 +293,8 @@ impl Recording {
             // A signal handler has forked meanwhile, and we are its child.
             return;
         }
-        // SAFETY: `begin` set the pointer to a table of `Cause::SLOTS` words in a mapping that stays.
+        // SAFETY: `begin` set the pointer to a table of `Cause::SLOTS` words in a mapping that
+        // stays while this is counted as in flight.
         let counter = unsafe { &*self.lost.add(cause as usize) };
         // Ordering: a counter by itself.
         counter.fetch_add(1, Ordering::Relaxed);
@@ -298,6 +306,7 @@ impl Recording {
             rings.request_snapshot();
             return true;
         }
+        let _counted = InFlight::enter();
         // Ordering: pairs with the release store in `begin`.
         if self.cpus.load(Ordering::Acquire) == 0 {
             return false;
@@ -398,6 +407,7 @@ impl Recording {
     /// As [`Recording::append`].
     #[cold]
     unsafe fn keep(&self, event: &Event<'_>) -> bool {
+        let _counted = InFlight::enter();
         // Ordering: pairs with the release store in `begin`.
         if self.cpus.load(Ordering::Acquire) == 0 || self.flags & FLAG_OVERWRITE == 0 {
             return false;
@@ -419,6 +429,11 @@ impl Recording {
             return Err(Cause::TooLarge);
         }
         let Some((cpu, ring)) = self.current_ring() else { return Ok(()) };
+        if self.has_session_ended() {
+            // The next attempt finds no recording.
+            self.end();
+            return Ok(());
+        }
         // SAFETY: `ring` is the header of a ring inside the mapping; its words are aligned.
         let (write, consumed) = unsafe {
             (
@@ -463,6 +478,20 @@ impl Recording {
             section::RESTARTED_TOO_OFTEN => Err(Cause::Retries),
             _ => Ok(()),
         }
+    }
+
+    /// Whether the session has said that nobody reads the rings any more. Of a session that was
+    /// killed nobody knows.
+    fn has_session_ended(&self) -> bool {
+        if self.lost.is_null() {
+            return false;
+        }
+        let distance = OFFSET_LOST - OFFSET_ENDED;
+        // SAFETY: `begin` set the pointer to the table of losses; the word stands before it in the
+        // same control file, which stays while this is counted as in flight.
+        let ended = unsafe { &*self.lost.byte_sub(distance).cast::<AtomicU32>() };
+        // Ordering: nothing else is read because of it.
+        ended.load(Ordering::Relaxed) != 0
     }
 
     /// The ring of the CPU on which the caller runs now; it may run elsewhere a moment later.

@@ -139,6 +139,19 @@ fn a_recording_that_ended_takes_nothing_in(form: Form) {
     assert_eq!(bench.append(0, &[1], &[]), Outcome::NotRecording);
 }
 
+/// A process without a background thread has nobody who ends the recording.
+#[test]
+fn a_recording_whose_session_has_ended_takes_nothing_once_its_subbuffer_is_full() {
+    for overwrite in [false, true] {
+        let bench = Bench::new(4096, 2, overwrite, 1);
+        bench.control.half(control::OFFSET_ENDED).store(1, Ordering::Relaxed);
+        let most = 4096 / 16 * u64::from(bench.geometry.cpus());
+        let taken = (0..=most).take_while(|&i| bench.append(0, &[i], &[]) != Outcome::NotRecording).count();
+        assert!((taken as u64) < most);
+        assert_eq!(bench.append(0, &[1], &[]), Outcome::NotRecording);
+    }
+}
+
 #[test]
 fn a_history_copied_while_it_is_overwritten_is_unbroken() {
     FORMS.into_iter().for_each(a_history_copied_while_it_is_overwritten_is_unbroken_in);

@@ -515,8 +515,10 @@ impl Process {
         self.settle()
     }
 
-    /// Completes the trace.
+    /// Completes the trace. Of a process that runs on, nothing is recorded from here on.
     pub fn finish(&mut self) -> io::Result<()> {
+        // Ordering: nothing else is read because of it.
+        self.control.half(control::OFFSET_ENDED).store(1, Ordering::Relaxed);
         self.read_catalog();
         if self.given_up {
             return Ok(());
