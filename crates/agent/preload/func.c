@@ -28,7 +28,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <tompion/tompion.h>
+#define WRAPPER_IS_PASSIVE
+#include "wrapper.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

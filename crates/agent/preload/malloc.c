@@ -32,7 +32,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <tompion/tompion.h>
+#define WRAPPER_IS_PASSIVE
+#include "wrapper.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -84,7 +85,7 @@ static struct {
 } next;
 
 /* Set in the thread that looks the functions up: its allocations are dlsym's. */
-static _Thread_local int looking_up;
+static THREAD_LOCAL int looking_up;
 
 /* Threads may look up at the same time: all find the same. */
 static void look_up(void)

@@ -8,7 +8,7 @@
  */
 #include <stdint.h>
 
-#include <tompion/tompion.h>
+#include "wrapper.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

@@ -43,10 +43,10 @@
 #include <string.h>
 #include <time.h>
 
-#include <tompion/tompion.h>
+#define WRAPPER_IS_PASSIVE
+#include "wrapper.h"
 
 #define EXPORT __attribute__((visibility("default")))
-#define THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
 
 /* -- The next library's functions -- */
 

@@ -67,9 +67,15 @@ pub struct Module {
     pub append_begin: Option<AppendBeginFunction>,
     /// Filled in by the agent.
     pub append_end: Option<AppendEndFunction>,
+    /// [`FLAG_PASSIVE`] or 0. The first headers know it as reserved, and leave it 0.
+    pub flags: usize,
     /// The agent's.
-    pub reserved: [*mut c_void; 2],
+    pub reserved: [*mut c_void; 1],
 }
+
+/// Flag of a module that a preloaded library brings, not the program: it is no reason to start a
+/// thread.
+const FLAG_PASSIVE: usize = 1;
 
 /// Verb: the module's objects go away.
 const UNLOAD: u32 = 0;
@@ -127,6 +133,11 @@ pub fn another_agent_is_meant() -> bool {
 }
 
 impl Module {
+    /// Whether the program did not ask for this module: a preloaded library brought it.
+    pub fn is_passive(&self) -> bool {
+        self.flags & FLAG_PASSIVE != 0
+    }
+
     /// The module's sites.
     ///
     /// # Safety

@@ -113,6 +113,17 @@ pub fn at_start() {
     }
 }
 
+/// Whether a module with events makes the process one that can be asked. A preloaded library
+/// doesn't: the program that it is loaded into may need to have one thread only, and nobody has
+/// prepared it for a second one.
+pub fn may_be_attached(is_passive: bool) -> bool {
+    match std::env::var_os(names::ATTACH_VARIABLE) {
+        Some(value) if value == "0" => false,
+        Some(value) if value == "1" => true,
+        _ => !is_passive,
+    }
+}
+
 /// When a module with events is loaded: has the background thread hang up the bell, and knock where a session
 /// is open to all programs of the user. Doesn't wait.
 pub fn be_reachable(registry: &mut Registry) {
@@ -139,7 +150,8 @@ pub fn knock(registry: &mut Registry) {
     }
 }
 
-/// Follows forks and has the background thread run, once there is something to wait for.
+/// Follows forks, and has the background thread run in a process that can be asked. Others record
+/// what their sessions wanted when they joined.
 fn settle(registry: &mut Registry) {
     if !std::mem::replace(&mut registry.follows_forks, true) {
         fork::follow();
@@ -164,9 +176,7 @@ pub fn in_child() {
     tell_programs_of(&registry);
     // Until now they have told the session that there is somebody to wait for.
     inherited.into_iter().for_each(session::Inherited::close);
-    if registry.reachable {
-        listener::ensure(&mut registry);
-    }
+    listener::ensure(&mut registry);
 }
 
 /// In the child of a fork: lets go of conversations without an answer. Returns the names of their sessions.

@@ -171,7 +171,9 @@ impl Registry {
         if !self.modules.contains(&module) {
             self.modules.push(module);
             // SAFETY: the module was just loaded.
-            if unsafe { (*module).sites() }.next().is_some() {
+            let (has_sites, is_passive) =
+                unsafe { ((*module).sites().next().is_some(), (*module).is_passive()) };
+            if has_sites && joining::may_be_attached(is_passive) {
                 joining::be_reachable(self);
             }
             if self.is_recording() {

@@ -254,7 +254,7 @@ fn a_process_that_was_attached_tells_where_its_objects_are() {
     let shop = Workshop::new();
     let program = shop.link("ticks", &["func_ticks.c"], &[INSTRUMENT, AS_WRITTEN]);
     let library = crate::support::libraries().join("libtompion-func.so");
-    let running = start(Command::new(&program).env("LD_PRELOAD", library));
+    let running = start(Command::new(&program).env("LD_PRELOAD", &library).env("TOMPION_ATTACH", "1"));
     let pid = running.id();
     wait_until("the program runs", || shop.path("").exists());
     let options = ["record", "-o", "trace", "--for", "300ms", "-p", &pid.to_string()];
@@ -265,4 +265,21 @@ fn a_process_that_was_attached_tells_where_its_objects_are() {
     let trace = shop.trace("trace");
     expect_calls(&calls(&trace), &["tick from main"]);
     assert!(trace.events().iter().any(|event| event.name == "lttng_ust_statedump:bin_info"));
+}
+
+#[test]
+fn a_process_with_preloaded_events_alone_says_how_it_could_have_been_attached() {
+    let shop = Workshop::new();
+    let program = shop.link("ticks", &["func_ticks.c"], &[INSTRUMENT, AS_WRITTEN]);
+    let library = crate::support::libraries().join("libtompion-func.so");
+    let running = start(Command::new(&program).env("LD_PRELOAD", library));
+    let pid = running.id();
+    let maps = || fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    wait_until("the program has its library", || maps().contains("libtompion-func.so"));
+    let refused = run(&mut shop.tompion(&["record", "-o", "trace", "-p", &pid.to_string()])).exited(1);
+    assert!(refused.err.contains("TOMPION_ATTACH=1"), "{}", refused.err);
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a process that runs");
+    assert_eq!(tasks.count(), 1);
+    signal(pid, rustix::process::Signal::KILL);
+    finish(running, "ticks");
 }

@@ -67,7 +67,8 @@ fn build_preload(name: &str, folder: &Path) {
     let (output, fresh) = (folder.join(&library), folder.join(format!(".{library}.test")));
     let source = repository().join("crates/agent/preload").join(format!("{name}.c"));
     let time = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
-    if time(&output) > time(&source) {
+    let header = source.with_file_name("wrapper.h");
+    if time(&output) > time(&source).max(time(&header)) {
         return;
     }
     let mut cc = compiler();

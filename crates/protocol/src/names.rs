@@ -17,6 +17,10 @@ pub const DISABLE_VARIABLE: &str = "TOMPION_DISABLE";
 /// Environment variable of a session that, with the value 0, has the programs that it records do
 /// without restartable sequences.
 pub const RSEQ_VARIABLE: &str = "TOMPION_RSEQ";
+/// Environment variable that says whether a process can be asked to take part while it runs
+/// (`record -p`), which takes a thread: `0` never, `1` also if only preloaded libraries have
+/// events. By default programs that have events of their own can be.
+pub const ATTACH_VARIABLE: &str = "TOMPION_ATTACH";
 
 /// How many sessions of one user can be open to all the programs that the user starts.
 pub const MAX_OPEN_SESSIONS: u32 = 8;

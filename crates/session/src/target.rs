@@ -143,12 +143,22 @@ pub fn ask(pid: u32, session: &str) -> Result<(), String> {
             Ok(maps) if !maps.contains("libtompion") => {
                 "has not loaded libtompion (not linked with -ltompion?)".to_owned()
             }
+            Ok(maps) if has_preloads(&maps) => format!(
+                "can't be asked: {error} (with events of --preload alone a program can be asked only if it was started \
+                 with TOMPION_ATTACH=1)"
+            ),
             _ => format!(
-                "can't be asked: {error} (it has no events, TOMPION_DISABLE=1, or a network namespace of its own)"
+                "can't be asked: {error} (it has no events, TOMPION_DISABLE=1, TOMPION_ATTACH=0, or a network namespace \
+                 of its own)"
             ),
         };
         format!("{name} ({pid}) {reason}")
     })
+}
+
+/// Whether a process has loaded libraries of `--preload`.
+fn has_preloads(maps: &str) -> bool {
+    ["malloc", "pthread", "func"].iter().any(|name| maps.contains(&format!("/libtompion-{name}.so")))
 }
 
 fn ring(bell: &str, pid: u32, session: &str) -> io::Result<()> {

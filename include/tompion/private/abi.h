@@ -46,10 +46,10 @@ struct tompion_tail {
  * It may be read up to the next multiple of 8 bytes; what is there is 0. The bytes of the tails follow
  * in the order of their fields. The functions keep errno and allocate nothing.
  *
- * append_begin is both in one, and returns the recordings that have the event now, a bit each. append_end
- * records an event without fields in those of the given recordings that still take it, whatever their
- * filters. Where a library doesn't have these two, append gets the event instead; the site may then be a
- * copy on the stack that has fewer recordings in `enabled`.
+ * append_begin is both in one, and returns the recordings that have the event now, a bit each.
+ * append_end records an event without fields in those of the given recordings that still take it,
+ * whatever their filters. Where a library doesn't have these two, append gets the event instead;
+ * the site may then be a copy on the stack that has fewer recordings in `enabled`.
  */
 struct tompion_module {
     uint32_t abi;        /* TOMPION_ABI */
@@ -61,8 +61,16 @@ struct tompion_module {
     uint32_t (*append_begin)(const struct tompion_site *site, const void *image, size_t image_size,
                              const struct tompion_tail *tails, size_t tail_count);
     void (*append_end)(const struct tompion_site *site, uint32_t recordings);
-    void *reserved[2]; /* the library's */
+    uintptr_t flags;   /* TOMPION_PASSIVE or 0; headers of before have 0 here */
+    void *reserved[1]; /* the library's */
 };
+
+/*
+ * Flag of a module that nobody has put into the program on purpose: a library that is preloaded. A
+ * process with only such modules gets no thread, so that it can't be asked to take part while it
+ * runs.
+ */
+#define TOMPION_PASSIVE 1
 
 /* What may be asked of the library. A library that doesn't know a verb returns -1. */
 enum {

@@ -29,9 +29,14 @@ extern "C" {
 extern struct tompion_site *const __start_tompion_sites[] TOMPION_PRIV_HIDDEN;
 extern struct tompion_site *const __stop_tompion_sites[] TOMPION_PRIV_HIDDEN;
 
+/* Flags of this object; the libraries in crates/agent/preload define others. */
+#ifndef TOMPION_PRIV_MODULE_FLAGS
+#define TOMPION_PRIV_MODULE_FLAGS 0
+#endif
+
 extern struct tompion_module tompion_module_v1 TOMPION_PRIV_HIDDEN;
 struct tompion_module tompion_module_v1 = {
-    TOMPION_ABI, 0, __start_tompion_sites, __stop_tompion_sites, 0, 0, 0, 0, {0, 0},
+    TOMPION_ABI, 0, __start_tompion_sites, __stop_tompion_sites, 0, 0, 0, 0, TOMPION_PRIV_MODULE_FLAGS, {0},
 };
 
 /* The library's function, from the first constructor to the last destructor; or NULL. */

@@ -575,6 +575,9 @@ fn not_loaded(command: &str, arguments: &Arguments, config: &Config, outcome: &O
     if std::env::var_os("TOMPION_DISABLE").is_some_and(|value| value == "1") {
         return "TOMPION_DISABLE=1 keeps programs out of recordings".into();
     }
+    if !arguments.preload.is_empty() && outcome.status.is_some_and(|status| !status.success()) {
+        return format!("{command} failed before it took part, or it is static or set-user-ID");
+    }
     if !arguments.preload.is_empty() {
         return format!("{command} did not load libtompion: it is static or set-user-ID");
     }
