@@ -64,8 +64,8 @@ struct Options {
 /// Steps of the quick tier, which needs nothing installed.
 const QUICK: [&str; 5] = ["layers", "links", "format", "clippy", "units"];
 
-/// Step that only the quick tier and its name run: `tests` has all of it.
-const UNITS: (&str, StepFunction) = ("units", units);
+/// Steps that run only if they are named, or for the quick tier: `tests` has all of them.
+const PARTS_OF_TESTS: [Step; 2] = [("units", units), ("real", real_programs)];
 
 type StepFunction = fn(&Workspace, &Options) -> Outcome;
 type Step = (&'static str, StepFunction);
@@ -102,7 +102,7 @@ pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode> 
     let is_chosen = |name: &str| options.steps.iter().any(|step| step == name);
     let all = options.steps.is_empty();
     let chosen = STEPS.iter().filter(|(name, _)| all || is_chosen(name));
-    let chosen = chosen.chain([UNITS].iter().filter(|(name, _)| is_chosen(name)));
+    let chosen = chosen.chain(PARTS_OF_TESTS.iter().filter(|(name, _)| is_chosen(name)));
     let mut total = Outcome::default();
     let mut times = Vec::new();
     for (name, step) in chosen {
@@ -125,7 +125,7 @@ pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode> 
 
 fn parse(arguments: &[String]) -> Result<Options> {
     let mut options = Options { full: false, steps: Vec::new(), package: None };
-    let names = || STEPS.iter().chain([&UNITS]).map(|(step, _)| *step);
+    let names = || STEPS.iter().chain(&PARTS_OF_TESTS).map(|(step, _)| *step);
     let mut arguments = arguments.iter().map(String::as_str);
     while let Some(argument) = arguments.next() {
         match argument {
@@ -168,6 +168,12 @@ fn package(workspace: &Workspace, scope: &Scope, full: bool) -> Outcome {
 /// Unit tests of every crate.
 fn units(workspace: &Workspace, options: &Options) -> Outcome {
     run_suite(workspace, Scope::Units, options.full)
+}
+
+/// Tests that record programs of others: see `crates/cli/tests/real`.
+fn real_programs(workspace: &Workspace, options: &Options) -> Outcome {
+    let scope = Scope::Package { name: "tompion-cli".into(), pattern: "real::".into() };
+    package(workspace, &scope, options.full)
 }
 
 fn run_suite(workspace: &Workspace, scope: Scope, full: bool) -> Outcome {

@@ -43,6 +43,7 @@ mod processes_filtered;
 mod processes_guests;
 mod processes_static;
 mod processes_watched;
+mod real;
 mod realtime;
 mod recovery;
 mod recovery_hostile;
