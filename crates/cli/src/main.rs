@@ -68,6 +68,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // Before any argument is looked at: whatever path comes, the user who named it could have gone there alone.
+    if let Err(error) = tompion_os::act_as_invoking_user() {
+        messages::say(format!("can't take on the rights of the user who started sudo: {error}"));
+        return ExitCode::from(messages::FAILED);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

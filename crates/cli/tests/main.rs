@@ -48,6 +48,7 @@ mod realtime;
 mod recovery;
 mod recovery_hostile;
 mod report;
+mod root_files;
 mod rust;
 mod rust_tracing;
 mod scarce;

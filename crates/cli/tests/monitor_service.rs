@@ -213,7 +213,8 @@ fn the_unit_is_sound() {
     let (text, path) = unit(folder.path());
     let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap_or_default();
     assert_eq!(line("RestartPreventExitStatus="), format!("RestartPreventExitStatus={ENDED}"));
-    assert_eq!(line("UMask="), "UMask=0022", "users read the history");
+    assert_eq!(line("UMask="), "UMask=0077", "the history is root's to read");
+    assert_eq!(line("StateDirectoryMode="), "StateDirectoryMode=0700");
     assert!(text.lines().any(|line| line == "SystemCallFilter=bpf perf_event_open"), "{text}");
     assert_eq!(line("MemoryMax="), "", "arrays are as large as the machine has CPUs");
     if !installed("systemd-analyze") {

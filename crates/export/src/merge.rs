@@ -5,10 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tompion_ctf::metadata::EnvironmentValue;
+use tompion_os::DirHandle;
 use tompion_reader::TraceSet;
 
 use crate::Error;
-use crate::output::{Places, in_new_folder};
+use crate::output::{self, Places, in_new_folder};
 
 /// How deep folders are copied.
 const MAX_DEPTH: usize = 32;
@@ -50,31 +51,30 @@ pub fn merge(traces: &TraceSet, out: &Path) -> Result<Merged, Error> {
         clocks.extend(trace.metadata().clocks.iter().filter_map(|clock| clock.uuid));
     }
     merged.clocks = clocks.len();
-    in_new_folder(out, || {
-        let out = out.canonicalize().map_err(Error::io(out))?;
-        for (root, place) in Places::new(traces.roots(), &out).iter() {
+    in_new_folder(out, |out| {
+        for (root, place) in Places::new(traces.roots(), out).iter() {
             // A folder of its own also for a single trace, so that others can be put beside it.
-            merged.bytes += copy(root, place, &out, 0)?;
+            merged.bytes += copy(root, place, out.path(), 0)?;
         }
         Ok(merged)
     })
 }
 
 /// Copies a folder's files and folders, but not the one that is written.
-fn copy(from: &Path, to: &Path, out: &Path, depth: usize) -> Result<u64, Error> {
-    fs::create_dir_all(to).map_err(Error::io(to))?;
+fn copy(from: &Path, to: &DirHandle, out: &Path, depth: usize) -> Result<u64, Error> {
+    to.make().map_err(Error::io(to.path()))?;
     let mut bytes = 0;
     for entry in fs::read_dir(from).map_err(Error::io(from))? {
         let entry = entry.map_err(Error::io(from))?;
-        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        let path = entry.path();
         let kind = fs::metadata(&path).map_err(Error::io(&path))?;
         if kind.is_dir() {
             let is_out = path.canonicalize().is_ok_and(|path| path == out);
             if depth < MAX_DEPTH && !is_out {
-                bytes += copy(&path, &target, out, depth + 1)?;
+                bytes += copy(&path, &to.join(entry.file_name()), out, depth + 1)?;
             }
         } else if kind.is_file() {
-            bytes += fs::copy(&path, &target).map_err(Error::io(&target))?;
+            bytes += output::copy(&path, to, entry.file_name())?;
         }
     }
     Ok(bytes)

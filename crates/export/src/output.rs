@@ -1,55 +1,65 @@
 //! The folder that is written: a new one, gone again if something fails.
 
 use std::collections::HashSet;
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::File;
 use std::path::{Component, Path, PathBuf};
+
+use tompion_os::DirHandle;
 
 use crate::Error;
 
 /// Makes a folder, which must not be there, and removes it if what fills it fails.
-pub(crate) fn in_new_folder<T>(folder: &Path, fill: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        fs::create_dir_all(parent).map_err(Error::io(parent))?;
-    }
-    match fs::create_dir(folder) {
+pub(crate) fn in_new_folder<T>(
+    folder: &Path,
+    fill: impl FnOnce(&DirHandle) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let made = match DirHandle::create_all(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             return Err(Error::Exists(folder.into()));
         }
         made => made.map_err(Error::io(folder))?,
-    }
-    fill().inspect_err(|_| {
+    };
+    fill(&made).inspect_err(|_| {
         // Half a trace is none; what can't be removed is said by the error that led here.
-        let _ = fs::remove_dir_all(folder);
+        let _ = made.remove_all();
     })
+}
+
+/// Copies a file into a folder, where nothing may have its name. Returns its size.
+pub(crate) fn copy(from: &Path, folder: &DirHandle, name: impl AsRef<OsStr>) -> Result<u64, Error> {
+    let name = name.as_ref();
+    let copied = || std::io::copy(&mut File::open(from)?, &mut folder.create_new(name)?);
+    copied().map_err(Error::io(folder.path().join(name)))
 }
 
 /// Where traces below some paths go: one path's as they stand below it, those of several below a folder for each.
 pub(crate) struct Places {
-    roots: Vec<(PathBuf, PathBuf)>,
+    roots: Vec<(PathBuf, DirHandle)>,
 }
 
 impl Places {
-    pub fn new(roots: &[PathBuf], out: &Path) -> Self {
+    pub fn new(roots: &[PathBuf], out: &DirHandle) -> Self {
         let mut taken = HashSet::new();
         let place = |root: &PathBuf| match roots {
-            [_] => (root.clone(), out.to_owned()),
+            [_] => (root.clone(), out.clone()),
             _ => (root.clone(), out.join(unique(&name_of(root), &mut taken))),
         };
         Self { roots: roots.iter().map(place).collect() }
     }
 
     /// The paths and where they go.
-    pub fn iter(&self) -> impl Iterator<Item = (&Path, &Path)> {
-        self.roots.iter().map(|(root, place)| (root.as_path(), place.as_path()))
+    pub fn iter(&self) -> impl Iterator<Item = (&Path, &DirHandle)> {
+        self.roots.iter().map(|(root, place)| (root.as_path(), place))
     }
 
     /// Where the trace in a folder goes.
-    pub fn of(&self, folder: &Path) -> PathBuf {
+    pub fn of(&self, folder: &Path) -> Option<DirHandle> {
         let below =
             self.roots.iter().filter_map(|(root, place)| Some((folder.strip_prefix(root).ok()?, place)));
         // The closest one, if one path lies below another.
         let closest = below.min_by_key(|(below, _)| below.components().count());
-        closest.map_or_else(|| folder.to_owned(), |(below, place)| place.join(below))
+        closest.map(|(below, place)| place.join(below))
     }
 }
 
@@ -78,11 +88,18 @@ mod tests {
     #[test]
     fn traces_of_several_paths_have_folders_of_their_own() {
         let roots = ["a/x".into(), "b/x/".into(), "c".into()];
-        let places = Places::new(&roots, Path::new("out"));
-        assert_eq!(places.of(Path::new("a/x")), Path::new("out/x"));
-        assert_eq!(places.of(Path::new("b/x/user/1")), Path::new("out/x-2/user/1"));
-        assert_eq!(places.of(Path::new("c/kernel")), Path::new("out/c/kernel"));
-        let places = Places::new(&[".".into()], Path::new("out"));
-        assert_eq!(places.of(Path::new("./user/1")), Path::new("out/user/1"));
+        let desk = tempfile::tempdir().unwrap();
+        let out = DirHandle::open(desk.path()).unwrap();
+        let of = |places: &Places, folder: &str| {
+            let place = places.of(Path::new(folder))?;
+            Some(place.path().strip_prefix(out.path()).unwrap().to_owned())
+        };
+        let places = Places::new(&roots, &out);
+        assert_eq!(of(&places, "a/x").unwrap(), Path::new("x"));
+        assert_eq!(of(&places, "b/x/user/1").unwrap(), Path::new("x-2/user/1"));
+        assert_eq!(of(&places, "c/kernel").unwrap(), Path::new("c/kernel"));
+        assert_eq!(of(&places, "elsewhere"), None);
+        let places = Places::new(&[".".into()], &out);
+        assert_eq!(of(&places, "./user/1").unwrap(), Path::new("user/1"));
     }
 }

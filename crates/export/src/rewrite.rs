@@ -1,16 +1,17 @@
 //! Traces, packet by packet into another folder.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use tompion_ctf::metadata::Version;
 use tompion_ctf::transcribe::{Start, Times, Transcript, Writer};
+use tompion_os::DirHandle;
 use tompion_reader::{Event, PacketView, TraceSet, Visitor, manifest};
 
 use crate::Error;
-use crate::output::{Places, in_new_folder};
+use crate::output::{Places, copy, in_new_folder};
 
 /// Largest packet in bytes; what is larger becomes several.
 const MAX_PACKET: u64 = 16 << 20;
@@ -48,7 +49,7 @@ pub struct Rewritten {
 ///
 /// If the folder is there, cannot be written, or a trace cannot be said in the new format; nothing is left then.
 pub fn rewrite(traces: &mut TraceSet, plan: Plan, out: &Path) -> Result<Rewritten, Error> {
-    in_new_folder(out, || {
+    in_new_folder(out, |out| {
         let places = Places::new(traces.roots(), out);
         let targets = traces.traces().iter().map(|trace| Target::new(trace, plan, &places));
         let targets = targets.collect::<Result<Vec<_>, _>>()?;
@@ -89,8 +90,7 @@ fn copy_manifests(places: &Places) -> Result<(), Error> {
     for (root, place) in places.iter() {
         let from = root.join(manifest::NAME);
         if from.is_file() {
-            let to = place.join(manifest::NAME);
-            fs::copy(&from, &to).map_err(Error::io(to))?;
+            copy(&from, place, manifest::NAME)?;
         }
     }
     Ok(())
@@ -99,7 +99,7 @@ fn copy_manifests(places: &Places) -> Result<(), Error> {
 /// A trace and what becomes of it.
 struct Target {
     transcript: Transcript,
-    folder: PathBuf,
+    folder: DirHandle,
 }
 
 impl Target {
@@ -108,7 +108,8 @@ impl Target {
         let transcript = Transcript::new(trace.metadata(), version);
         let transcript =
             transcript.map_err(|reason| Error::Inexpressible { path: trace.path.clone(), reason })?;
-        Ok(Self { transcript, folder: places.of(&trace.path) })
+        let outside = || Error::io(&trace.path)(std::io::ErrorKind::NotFound.into());
+        Ok(Self { transcript, folder: places.of(&trace.path).ok_or_else(outside)? })
     }
 }
 
@@ -148,6 +149,7 @@ struct Open<'t> {
     from: PathBuf,
     /// The new one, and what writes it, once there is something.
     to: PathBuf,
+    folder: &'t DirHandle,
     file: Option<BufWriter<File>>,
     writer: Writer<'t>,
     packet: Option<Pending>,
@@ -179,9 +181,9 @@ impl<'t> Rewriter<'t> {
         if std::mem::replace(written, true) {
             return Ok(());
         }
-        fs::create_dir_all(&target.folder).map_err(Error::io(&target.folder))?;
-        let path = target.folder.join("metadata");
-        fs::write(&path, target.transcript.description()).map_err(Error::io(path))
+        let (folder, text) = (&target.folder, target.transcript.description());
+        let write = || folder.make().and_then(|()| folder.create_new("metadata")?.write_all(text.as_ref()));
+        write().map_err(Error::io(folder.path().join("metadata")))
     }
 
     fn close(&mut self) -> Result<(), Error> {
@@ -205,9 +207,10 @@ impl<'t> Rewriter<'t> {
             Some(file) => file,
             none => {
                 let is_new = self.begun.insert(open.to.clone());
+                let name = open.to.file_name().unwrap_or_default();
                 let file = match is_new {
-                    true => File::create_new(&open.to),
-                    false => File::options().append(true).open(&open.to),
+                    true => open.folder.create_new(name),
+                    false => open.folder.append(name),
                 };
                 none.insert(BufWriter::new(file.map_err(Error::io(&open.to))?))
             }
@@ -283,7 +286,8 @@ impl Visitor for Rewriter<'_> {
             stream,
             trace,
             from: path.into(),
-            to: target.folder.join(path.file_name().unwrap_or_default()),
+            to: target.folder.path().join(path.file_name().unwrap_or_default()),
+            folder: &target.folder,
             file: None,
             writer: target.transcript.writer(),
             packet: None,

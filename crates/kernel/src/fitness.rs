@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path};
 
+use tompion_os::FileRights;
+
 /// What stands in the way, and what mends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
@@ -80,5 +82,6 @@ fn lockdown() -> Option<String> {
 
 fn has_formats() -> bool {
     let folder = crate::tracepoints::events_folder();
+    let _rights = FileRights::of_the_process().ok();
     folder.is_some_and(|folder| fs::File::open(folder.join("syscalls/sys_enter_openat/format")).is_ok())
 }

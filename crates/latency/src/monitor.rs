@@ -1,8 +1,9 @@
 //! Begins, resumes and ends counting; reads what was counted.
 
-use std::{fs, io::Write as _, os::unix::fs::MetadataExt as _, path::PathBuf};
+use std::{fs, os::unix::fs::MetadataExt as _, path::PathBuf};
 
 use tompion_kernel::Obstacle;
+use tompion_os::{DirHandle, FileRights};
 
 use crate::{
     Error,
@@ -56,6 +57,7 @@ pub struct Monitor {
 
 /// 0 if there is no folder.
 fn inode(pins: &Pins) -> u64 {
+    let _rights = FileRights::of_the_process().ok();
     fs::metadata(pins.folder()).map_or(0, |found| found.ino())
 }
 
@@ -88,6 +90,7 @@ impl Monitor {
     /// # Errors
     /// As [`Monitor::begin`].
     pub fn begin_with_log(name: &str, kinds: Kinds, wakeups: u32) -> Result<(Self, Begun), Error> {
+        let _rights = FileRights::of_the_process().ok();
         let pins = Pins::of(name)?;
         if let Some(Obstacle { found, mend, .. }) = obstacles().into_iter().next() {
             return Err(Error::Obstacle { found, mend });
@@ -115,6 +118,7 @@ impl Monitor {
     /// # Errors
     /// [`Error::NotCounting`] if nothing does; else as [`Monitor::begin`].
     pub fn resume(name: &str) -> Result<Self, Error> {
+        let _rights = FileRights::of_the_process().ok();
         let pins = Pins::of(name)?;
         if let Some(Obstacle { found, mend, .. }) = obstacles().into_iter().next() {
             return Err(Error::Obstacle { found, mend });
@@ -152,6 +156,7 @@ impl Monitor {
     /// # Errors
     /// If that isn't permitted.
     pub fn stop(name: &str) -> Result<bool, Error> {
+        let _rights = FileRights::of_the_process().ok();
         Pins::of(name)?.withdraw()
     }
 
@@ -190,8 +195,11 @@ impl Monitor {
     /// # Errors
     /// If there are too many, another process changes them at the moment, or cgroups are asked for where there are none.
     pub fn set_groups(&self, groups: &[Group]) -> Result<Found, Error> {
+        let _rights = FileRights::of_the_process().ok();
         let folder = self.pins.folder();
-        let lock = tompion_os::try_lock(folder).map_err(|error| Error::file("can't lock", folder, error))?;
+        // Root alone may look into it, so nobody else can lock it.
+        let lock = tompion_os::try_lock_directory(folder)
+            .map_err(|error| Error::file("can't lock", folder, error))?;
         let Some(_lock) = lock else {
             return Err(Error::Obstacle {
                 found: "another process changes what is counted".into(),
@@ -231,6 +239,7 @@ impl Monitor {
     /// # Errors
     /// If the array can't be mapped.
     pub fn log(&self) -> Result<Log, Error> {
+        let _rights = FileRights::of_the_process().ok();
         programs::map_log(self.pins.folder())
     }
 
@@ -280,6 +289,7 @@ impl Monitor {
 
     /// Adds what is in no snapshot.
     fn complete(&self, report: Report, unseen: Unseen) -> Report {
+        let _rights = FileRights::of_the_process().ok();
         Report {
             unseen: (unseen.slept > 0).then_some(unseen),
             not_started: programs::not_started(self.pins.folder()),
@@ -290,6 +300,7 @@ impl Monitor {
 
     /// The state from which reports begin: the last reset's, or the beginning's.
     fn last_reset(&self, now: &Snapshot) -> Snapshot {
+        let _rights = FileRights::of_the_process().ok();
         let text = fs::read(self.pins.since()).unwrap_or_default();
         match serde_json::from_slice::<Snapshot>(&text) {
             // Not of an earlier monitor, nor of one before the machine started.
@@ -304,6 +315,7 @@ impl Monitor {
     /// # Errors
     /// If the state can't be written below `/run`.
     pub fn reset(&self) -> Result<(), Error> {
+        let _rights = FileRights::of_the_process().ok();
         let path = self.pins.since();
         let failed = |error| Error::file("can't write", &path, error);
         // Maxima first: one that comes between belongs to the next report, though it is counted in those before. The other way
@@ -312,11 +324,8 @@ impl Monitor {
         self.memory.next_epoch();
         let snapshot = Snapshot { time, ..self.snapshot() };
         let bytes = serde_json::to_vec(&snapshot).map_err(|error| failed(error.into()))?;
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(failed)?;
-        }
-        let fresh = path.with_extension(format!("{}", std::process::id()));
-        let mut file = fs::File::create(&fresh).map_err(failed)?;
-        file.write_all(&bytes).and_then(|()| fs::rename(&fresh, &path)).map_err(failed)
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+        let folder = DirHandle::open_or_create(folder).map_err(failed)?;
+        folder.replace(name, &bytes, false).map_err(failed)
     }
 }

@@ -10,6 +10,7 @@
 
 use std::{
     fs, io,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
     path::{Path, PathBuf},
 };
 
@@ -33,7 +34,7 @@ impl Pins {
         if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
             return Err(Error::Name(name.into()));
         }
-        Ok(Self { name: name.into(), folder: Path::new(FILE_SYSTEM).join(name) })
+        Ok(Self { name: name.into(), folder: place_of(Path::new(FILE_SYSTEM), name) })
     }
 
     /// The folder with all of it.
@@ -51,7 +52,10 @@ impl Pins {
         mount()?;
         self.sweep();
         let fresh = self.own();
-        fs::create_dir(&fresh).map_err(|error| Error::file("can't make", &fresh, error))?;
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&fresh)
+            .map_err(|error| Error::file("can't make", &fresh, error))?;
         Ok(fresh)
     }
 
@@ -104,6 +108,22 @@ impl Pins {
     }
 }
 
+/// Folders of one name that are looked at, where other users have some.
+const MAX_PLACES: u32 = 16;
+
+/// Where the monitor of a name is, or would be. Where everybody may write to the file system, other users can have taken
+/// the name: then it is the next one, with a number.
+fn place_of(file_system: &Path, name: &str) -> PathBuf {
+    let numbered = (2..=MAX_PLACES).map(|number| format!("{name}-{number}"));
+    let places: Vec<PathBuf> =
+        std::iter::once(name.to_owned()).chain(numbered).map(|name| file_system.join(name)).collect();
+    let own = tompion_os::effective_user();
+    let owner = |place: &PathBuf| fs::symlink_metadata(place).ok().map(|found| found.uid());
+    let ours = places.iter().find(|place| owner(place) == Some(own));
+    let free = || places.iter().find(|place| owner(place).is_none());
+    ours.or_else(free).or(places.first()).cloned().unwrap_or_default()
+}
+
 /// Removes a folder of pins. What can't be removed is tried again by the next one who looks.
 pub fn remove(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -123,7 +143,7 @@ fn mount() -> Result<(), Error> {
     if is_there {
         return Ok(());
     }
-    tompion_os::mount(c"bpf", c"/sys/fs/bpf").map_err(|error| Error::Obstacle {
+    tompion_os::mount(c"bpf", c"/sys/fs/bpf", c"mode=0700").map_err(|error| Error::Obstacle {
         found: format!("the BPF file system is not mounted on {FILE_SYSTEM}, and can't be: {error}"),
         mend: "as root: mount -t bpf bpf /sys/fs/bpf",
     })
@@ -139,5 +159,23 @@ mod tests {
             assert!(matches!(Pins::of(name), Err(Error::Name(_))), "{name}");
         }
         assert_eq!(Pins::of("robot-2").unwrap().folder(), Path::new("/sys/fs/bpf/robot-2"));
+    }
+
+    #[test]
+    fn a_name_that_another_user_has_taken_is_gone_round() {
+        if tompion_os::effective_user() != 0 {
+            eprintln!("SKIPPED, only root can give folders away");
+            return;
+        }
+        let desk = tempfile::tempdir().unwrap();
+        let place = |name: &str| desk.path().join(name);
+        assert_eq!(place_of(desk.path(), "watch"), place("watch"));
+        fs::create_dir(place("watch")).unwrap();
+        std::os::unix::fs::chown(place("watch"), Some(65534), None).unwrap();
+        assert_eq!(place_of(desk.path(), "watch"), place("watch-2"));
+        // Also when the other user leaves again.
+        fs::create_dir(place("watch-2")).unwrap();
+        fs::remove_dir(place("watch")).unwrap();
+        assert_eq!(place_of(desk.path(), "watch"), place("watch-2"));
     }
 }

@@ -11,6 +11,7 @@ mod closing;
 mod counter;
 mod descriptors;
 mod detached;
+mod dir_handle;
 mod environment;
 mod floats;
 mod futex;
@@ -47,13 +48,14 @@ pub use closing::{close_elsewhere, close_side_by_side};
 pub use counter::Counter;
 pub use descriptors::{hand_down, take_inherited, take_own_table};
 pub use detached::{READY_DESCRIPTOR, Ready, say_ready, start_detached};
+pub use dir_handle::{DirHandle, is_private, write_file};
 pub use environment::put_into_environment;
 pub use floats::with_default_floats;
 pub use futex::{futex_wait, futex_wake_one};
 pub use interposed::{clone_of_libc, fail_as_missing, is_defined_elsewhere, next_function};
 pub use interruption::{is_marked, mark, marks_work};
-pub use lock::{Lock, is_unlocked, try_lock};
-pub use memory::{Retired, SharedMap, create_memfd, create_reserved, open_private_page, populate};
+pub use lock::{Lock, is_unlocked, try_lock, try_lock_directory};
+pub use memory::{Retired, SharedMap, create_memfd, open_private_page, populate, reserve};
 pub use mounts::{mount, mount_detached};
 pub use namespace::{
     effective_user, failed_for_threads, innermost_pid, object_of, pid_namespace, pid_namespace_of,
@@ -85,7 +87,7 @@ pub use thread::{
     online_cpus, possible_cpus, prefer_this_thread, prepare_section_barrier, rseq_area, spawn_background,
     thread_count, thread_pointer, tid_from_thread_block, tid_offset,
 };
-pub use user::{FileRights, User};
+pub use user::{FileRights, User, act_as_invoking_user, file_user};
 
 /// The last system call's error.
 pub(crate) fn last_error() -> std::io::Error {

@@ -2,14 +2,10 @@
 
 use std::{
     ffi::CStr,
-    fs::OpenOptions,
+    fs::File,
     io,
     ops::Range,
-    os::{
-        fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
-        unix::fs::OpenOptionsExt,
-    },
-    path::Path,
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     ptr::NonNull,
     sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
 };
@@ -39,16 +35,14 @@ pub fn create_memfd(name: &CStr, size: u64) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Creates a file of a size with all its space reserved, so that no store to a mapping of it finds the disk full.
+/// Gives an empty file a size with all its space reserved, so that no store to a mapping of it finds the disk full.
 ///
 /// Unlike a sealed memory file it can be made smaller by whoever has it open for writing.
 /// Source: `fallocate(2)`.
-pub fn create_reserved(path: &Path, size: u64) -> io::Result<OwnedFd> {
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+pub fn reserve(file: &File, size: u64) -> io::Result<()> {
     let length = libc::off_t::try_from(size).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // SAFETY: a plain system call on an open descriptor.
-    check(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length) })?;
-    Ok(file.into())
+    check(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length) }).map(drop)
 }
 
 /// Whether a file of this size can neither shrink nor, by a store to its mapping, need space: a sealed memory
@@ -338,19 +332,19 @@ mod tests {
     #[test]
     fn what_is_cut_off_a_guarded_file_reads_as_zeros() {
         let path = std::env::temp_dir().join(format!("tompion-guard-{}", std::process::id()));
-        let file = create_reserved(&path, 16384).unwrap();
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        reserve(&file, 16384).unwrap();
         let map = SharedMap::guarded(file.as_fd(), 16384).unwrap();
         let word = |offset| map.word(offset).load(Ordering::Relaxed);
         for offset in [0, 8192] {
             map.word(offset).store(7, Ordering::Relaxed);
         }
         assert!(word(8192) == 7 && !map.was_cut());
-        let file = std::fs::File::from(file);
         file.set_len(4096).unwrap();
         assert_eq!((word(8192), word(0), word(16376), map.was_cut()), (0, 7, 0, true));
         assert!(SharedMap::guarded(file.as_fd(), 16384).is_err());
         std::fs::remove_file(&path).unwrap();
-        assert!(create_reserved(Path::new("/proc/self/x"), 1).is_err());
+        assert!(reserve(&File::open("/proc/self/stat").unwrap(), 1).is_err());
     }
 
     #[test]

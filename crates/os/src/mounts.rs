@@ -39,17 +39,15 @@ pub fn mount_detached(file_system: &CStr) -> io::Result<OwnedFd> {
 }
 
 /// Mounts a file system that needs no disk, such as `bpf`, in a folder, for everybody, without devices, programs and
-/// privileges in it.
+/// privileges in it. Options are the file system's own, `mode=0700` for example.
 ///
 /// # Errors
 /// `EPERM` without CAP_SYS_ADMIN, `ENOENT` where the folder isn't there, `ENODEV` where the kernel has no such file system.
-pub fn mount(file_system: &CStr, folder: &CStr) -> io::Result<()> {
+pub fn mount(file_system: &CStr, folder: &CStr, options: &CStr) -> io::Result<()> {
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-    // SAFETY: both names are strings that end with NUL; options may be null.
-    check(unsafe {
-        libc::mount(file_system.as_ptr(), folder.as_ptr(), file_system.as_ptr(), flags, ptr::null())
-    })
-    .map(drop)
+    let name = file_system.as_ptr();
+    // SAFETY: names and options are strings that end with NUL.
+    check(unsafe { libc::mount(name, folder.as_ptr(), name, flags, options.as_ptr().cast()) }).map(drop)
 }
 
 /// What a call returned that opens something.
@@ -78,6 +76,6 @@ mod tests {
 
     #[test]
     fn nothing_is_mounted_where_there_is_no_folder() {
-        assert!(mount(c"proc", c"/proc/no such folder").is_err());
+        assert!(mount(c"proc", c"/proc/no such folder", c"").is_err());
     }
 }

@@ -42,7 +42,7 @@ impl User {
     }
 
     /// The user as the machine's data base has him; one whom it doesn't know has these two numbers alone.
-    fn new(uid: u32, gid: u32) -> Self {
+    pub(crate) fn new(uid: u32, gid: u32) -> Self {
         let Some(entry) = Entry::of(uid) else {
             return Self { uid, gid, groups: vec![gid], own: Vec::new() };
         };
@@ -82,8 +82,10 @@ impl User {
         }
     }
 
-    /// From now on, files are made and opened by this thread, and by those that it starts, with the user's rights
-    /// alone, and are the user's; until the result is dropped. All other rights of the thread stay.
+    /// Gives the calling thread the user's file rights until the result is dropped.
+    ///
+    /// The thread, and those that it starts meanwhile, open and create files as the user would: with no more rights,
+    /// and the files are the user's. All other rights of the thread stay.
     pub fn own_files(&self) -> io::Result<FileRights> {
         let before = FileRights::current()?;
         FileRights { uid: self.uid, gid: self.gid, groups: self.groups.clone(), of_one_thread: PhantomData }
@@ -92,8 +94,22 @@ impl User {
     }
 }
 
-/// With which rights a thread deals with files; taken again when this is dropped.
+/// Gives the program the file rights of the user who started it through sudo, for the rest of its life.
+///
+/// Call it before any other thread exists. What needs root's own rights asks for them by
+/// [`FileRights::of_the_process`], for as long as it needs them. Returns the user; `None` where there is none.
+///
+/// # Errors
+/// If the system refuses: then nothing must be opened or written.
+pub fn act_as_invoking_user() -> io::Result<Option<User>> {
+    let Some(user) = User::behind_sudo() else { return Ok(None) };
+    std::mem::forget(user.own_files()?);
+    Ok(Some(user))
+}
+
+/// File rights of a thread, which it gets back when this is dropped.
 #[derive(Debug)]
+#[must_use = "the rights are given back when this is dropped"]
 pub struct FileRights {
     uid: u32,
     gid: u32,
@@ -102,13 +118,15 @@ pub struct FileRights {
 }
 
 impl FileRights {
-    /// Gives the calling thread those of its process, until the result is dropped.
+    /// Gives the calling thread those of its process until the result is dropped: root's, under sudo.
+    ///
+    /// Only paths that root alone can change belong into such a scope, never one that a user has named.
     pub fn of_the_process() -> io::Result<Self> {
         let before = Self::current()?;
         // SAFETY: plain system calls that can't fail.
         let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
-        file_group(gid);
-        file_user(uid);
+        set_file_group(gid);
+        set_file_user(uid);
         Ok(before)
     }
 
@@ -118,7 +136,7 @@ impl FileRights {
         let mut groups = vec![0; count as usize];
         // SAFETY: the array has as many elements as the count says.
         check(unsafe { libc::getgroups(count, groups.as_mut_ptr()) })?;
-        Ok(Self { uid: file_user(u32::MAX), gid: file_group(u32::MAX), groups, of_one_thread: PhantomData })
+        Ok(Self { uid: file_user(), gid: set_file_group(u32::MAX), groups, of_one_thread: PhantomData })
     }
 
     fn take(self) -> io::Result<()> {
@@ -128,15 +146,27 @@ impl FileRights {
     }
 
     /// Sources: `setfsuid(2)`, `setgroups(2)`. The C library's `setgroups` would change all threads.
+    ///
+    /// The kernel forgets the signal at the parent's end when these rights change (`PR_SET_PDEATHSIG` in `prctl(2)`).
     fn set(&self) -> io::Result<()> {
+        let at_end_of_parent = signal_at_end_of_parent();
+        let result = self.set_ids();
+        if at_end_of_parent != 0 {
+            // SAFETY: a plain system call on a signal's number.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, at_end_of_parent) };
+        }
+        result
+    }
+
+    fn set_ids(&self) -> io::Result<()> {
         // SAFETY: a plain system call on an array with as many elements as the count says.
         if unsafe { libc::syscall(libc::SYS_setgroups, self.groups.len(), self.groups.as_ptr()) } != 0 {
             return Err(last_error());
         }
-        file_group(self.gid);
-        file_user(self.uid);
+        set_file_group(self.gid);
+        set_file_user(self.uid);
         // They report no error; what is set afterwards tells.
-        if (file_user(u32::MAX), file_group(u32::MAX)) == (self.uid, self.gid) {
+        if (file_user(), set_file_group(u32::MAX)) == (self.uid, self.gid) {
             Ok(())
         } else {
             Err(io::Error::from(io::ErrorKind::PermissionDenied))
@@ -151,13 +181,26 @@ impl Drop for FileRights {
     }
 }
 
+/// The user whose file rights the calling thread has.
+pub fn file_user() -> u32 {
+    set_file_user(u32::MAX)
+}
+
+/// The signal that the calling thread gets at its parent's end; 0 for none.
+fn signal_at_end_of_parent() -> libc::c_int {
+    let mut signal: libc::c_int = 0;
+    // SAFETY: the kernel writes one number, to a live place.
+    unsafe { libc::prctl(libc::PR_GET_PDEATHSIG, &raw mut signal) };
+    signal
+}
+
 /// Sets the user for files, and returns who it was; a number that nobody has changes nothing.
-fn file_user(uid: u32) -> u32 {
+fn set_file_user(uid: u32) -> u32 {
     // SAFETY: a plain system call.
     unsafe { libc::setfsuid(uid) as u32 }
 }
 
-fn file_group(gid: u32) -> u32 {
+fn set_file_group(gid: u32) -> u32 {
     // SAFETY: a plain system call.
     unsafe { libc::setfsgid(gid) as u32 }
 }

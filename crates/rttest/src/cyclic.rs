@@ -15,7 +15,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tompion_os::{SignalTimer, TimerDescriptor, monotonic_ns};
+use tompion_os::{FileRights, SignalTimer, TimerDescriptor, monotonic_ns};
 
 use crate::{
     Error,
@@ -219,6 +219,7 @@ pub fn start(config: Config) -> Running {
 ///
 /// Source: `Documentation/power/pm_qos_interface.rst`.
 fn stay_awake() -> io::Result<File> {
+    let _rights = FileRights::of_the_process().ok();
     let mut file = File::options().write(true).open("/dev/cpu_dma_latency")?;
     file.write_all(&0_i32.to_ne_bytes())?;
     Ok(file)

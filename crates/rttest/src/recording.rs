@@ -3,12 +3,13 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    fs,
+    io::Read as _,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use tompion_os::DirHandle;
 
 use crate::Error;
 
@@ -66,12 +67,15 @@ pub struct Subject<'a> {
     pub folder: &'a Path,
 }
 
+/// The file in which a program under test leaves what it has found.
+const RESULT: &str = "result.json";
+
 /// Variables that would bring the program into somebody else's recording.
 const OTHERS: [&str; 4] = ["TOMPION_SESSION", "TOMPION_RECORD", "TOMPION_DISABLE", "LD_PRELOAD"];
 
 impl Subject<'_> {
     fn result(&self) -> PathBuf {
-        self.folder.join("result.json")
+        self.folder.join(RESULT)
     }
 
     /// The words of its command line.
@@ -98,7 +102,8 @@ impl Subject<'_> {
         let words = self.words(spec)?;
         let (program, arguments) = words.split_first().ok_or_else(|| Error::Failed("no program".into()))?;
         let mut command = Command::new(program);
-        command.args(arguments);
+        // It leaves its result where we may write, so it has our rights, and not those of the user who called sudo.
+        command.env_remove("SUDO_UID").args(arguments);
         let output = run(&mut command)?;
         self.take(&output)
     }
@@ -120,11 +125,14 @@ impl Subject<'_> {
 
     fn take<R: DeserializeOwned>(&self, output: &Output) -> Result<R, Error> {
         let path = self.result();
-        let found = fs::read(&path);
-        let _ = fs::remove_file(&path);
-        let Ok(bytes) = found else {
-            return Err(Error::Failed(last_line(output)));
+        let mut bytes = Vec::new();
+        let read = |folder: DirHandle| {
+            let found = folder.read(RESULT)?.read_to_end(&mut bytes);
+            folder.remove(RESULT).and(found)
         };
+        if DirHandle::open(self.folder).and_then(read).is_err() {
+            return Err(Error::Failed(last_line(output)));
+        }
         serde_json::from_slice(&bytes).map_err(|error| Error::Failed(format!("{}: {error}", path.display())))
     }
 }
@@ -164,12 +172,13 @@ pub fn ring_options(buffers: Buffers) -> Vec<OsString> {
 /// If the file can't be written.
 pub fn leave<R: Serialize>(result: &R, path: &Path) -> Result<(), Error> {
     let bytes = serde_json::to_vec(result).map_err(|error| Error::Failed(error.to_string()))?;
-    fs::write(path, bytes).map_err(|error| Error::File(path.to_owned(), error))
+    // The folder may be another user's, who may have laid something there.
+    tompion_os::write_file(path, &bytes).map_err(|error| Error::File(path.to_owned(), error))
 }
 
 /// A folder that goes away.
 #[derive(Debug)]
-pub struct Scratch(PathBuf);
+pub struct Scratch(DirHandle);
 
 impl Scratch {
     /// A new one below a folder, by default the one for temporary files.
@@ -180,8 +189,8 @@ impl Scratch {
         let below = below.map_or_else(std::env::temp_dir, Path::to_owned);
         for number in 0.. {
             let folder = below.join(format!("tompion-test-{}-{number}", std::process::id()));
-            match fs::create_dir(&folder) {
-                Ok(()) => return Ok(Self(folder)),
+            match DirHandle::create_private(&folder) {
+                Ok(made) => return Ok(Self(made)),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(Error::File(folder, error)),
             }
@@ -191,13 +200,13 @@ impl Scratch {
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = self.0.remove_all();
     }
 }
 

@@ -16,15 +16,15 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::File,
     io::{self, Write},
-    os::{fd::AsFd, unix::fs::DirBuilderExt},
+    os::fd::AsFd,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 use tompion_layout::{LAYOUT_VERSION, control, ring::Geometry};
-use tompion_os::{ClockPair, SharedMap, create_reserved};
+use tompion_os::{ClockPair, DirHandle, SharedMap, reserve};
 use tompion_protocol::{
     message::{Hello, Origin},
     rules::Rules,
@@ -34,7 +34,7 @@ use crate::{
     clock::ClockMap,
     context::{Context, Values},
     control::Terms,
-    files::{read_bounded, replace_file, sync_folder},
+    files::{path_in, read_bounded},
     target::Admission,
 };
 
@@ -108,7 +108,7 @@ impl SavedSession {
             schema: SCHEMA,
             layout: LAYOUT_VERSION,
             id,
-            folder: terms.folder.clone(),
+            folder: terms.folder.path().to_owned(),
             hostname: terms.hostname.clone(),
             boot_id: terms.boot_id.clone(),
             clock_offset_ns: terms.clock_offset_ns,
@@ -126,13 +126,13 @@ impl SavedSession {
     }
 
     /// Reads a backing folder's.
-    pub fn read(folder: &Path) -> Result<Self, String> {
-        let saved: Self = read_json(&folder.join(SESSION_FILE))?;
+    pub fn read(folder: &DirHandle) -> Result<Self, String> {
+        let saved: Self = read_json(folder, SESSION_FILE)?;
         if (saved.schema, saved.layout) != (SCHEMA, LAYOUT_VERSION) {
             return Err(format!(
                 "{}: expected schema {SCHEMA} with memory layout {LAYOUT_VERSION}, found {} with {}: recover it \
                  with the tompion that recorded it",
-                folder.join(SESSION_FILE).display(),
+                path_in(folder, SESSION_FILE).display(),
                 saved.schema,
                 saved.layout
             ));
@@ -141,7 +141,7 @@ impl SavedSession {
     }
 
     /// The terms again, as far as recovery needs them, for a trace in this folder.
-    pub fn terms(&self, folder: &Path) -> Result<Terms, String> {
+    pub fn terms(&self, folder: &DirHandle) -> Result<Terms, String> {
         let geometry = Geometry::new(self.subbuf_size, self.subbufs, self.cpus, self.buffers);
         let context = |name: &String| {
             let known = Context::ALL.iter().find(|(known, _)| known == name);
@@ -157,7 +157,7 @@ impl SavedSession {
             tsc: self.tsc,
             // Each process's own is kept with it.
             rseq: true,
-            folder: folder.to_owned(),
+            folder: folder.clone(),
             hostname: self.hostname.clone(),
             boot_id: self.boot_id.clone(),
             clock_offset_ns: self.clock_offset_ns,
@@ -203,31 +203,28 @@ impl SavedProcess {
 }
 
 /// Reads a description of bounded size. Errors are lines for people.
-pub fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, String> {
-    let bytes = read_bounded(path, MOST_JSON).map_err(|error| format!("{}: {error}", path.display()))?;
+fn read_json<T: for<'a> Deserialize<'a>>(folder: &DirHandle, name: &str) -> Result<T, String> {
+    let path = path_in(folder, name);
+    let bytes =
+        read_bounded(folder, name, MOST_JSON).map_err(|error| format!("{}: {error}", path.display()))?;
     serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn write_json(path: &Path, value: &impl Serialize, durable: bool) -> io::Result<()> {
+fn write_json(folder: &DirHandle, name: &str, value: &impl Serialize, durable: bool) -> io::Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
-    replace_file(path, text.as_bytes(), durable)
-}
-
-/// Makes an empty folder, which must not be there, and into which only its owner may look.
-pub fn create_folder(path: &Path) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(path)
+    folder.replace(name, text.as_bytes(), durable)
 }
 
 /// Writes the session's terms into the folder.
-pub fn keep_session(folder: &Path, saved: &SavedSession) -> io::Result<()> {
-    write_json(&folder.join(SESSION_FILE), saved, true)?;
-    folder.parent().map_or(Ok(()), sync_folder)
+pub fn keep_session(folder: &DirHandle, saved: &SavedSession) -> io::Result<()> {
+    write_json(folder, SESSION_FILE, saved, true)?;
+    folder.sync_name()
 }
 
 /// The memory files of one process.
 #[derive(Debug)]
 pub struct ProcessBacking {
-    folder: PathBuf,
+    folder: DirHandle,
     control: File,
     rings: File,
 }
@@ -235,40 +232,44 @@ pub struct ProcessBacking {
 impl ProcessBacking {
     /// Makes the files of a process, all their space reserved. Until [`ProcessBacking::describe`], there is nothing
     /// to recover.
-    pub fn create(backing: &Path, saved: &SavedProcess, geometry: Geometry) -> io::Result<Self> {
-        let folder = backing.join(&saved.folder);
-        create_folder(&folder)?;
+    pub fn create(backing: &DirHandle, saved: &SavedProcess, geometry: Geometry) -> io::Result<Self> {
+        let folder = backing.create_below(&saved.folder)?;
         let make = || -> io::Result<Self> {
-            let control = create_reserved(&folder.join(CONTROL_FILE), control::FILE_SIZE)?.into();
-            let rings = create_reserved(&folder.join(RINGS_FILE), geometry.file_size())?.into();
+            let new = |name, size| -> io::Result<File> {
+                let file = folder.create_new(name)?;
+                reserve(&file, size)?;
+                Ok(file)
+            };
+            let (control, rings) =
+                (new(CONTROL_FILE, control::FILE_SIZE)?, new(RINGS_FILE, geometry.file_size())?);
             Ok(Self { folder: folder.clone(), control, rings })
         };
         make().map_err(|error| {
-            let _ = fs::remove_dir_all(&folder);
+            let _ = folder.remove_all();
             let size = control::FILE_SIZE + geometry.file_size();
-            let text = format!("can't reserve {size} bytes in {}: {error}", backing.display());
+            let text = format!("can't reserve {size} bytes in {}: {error}", backing.path().display());
             io::Error::new(error.kind(), text)
         })
     }
 
     /// Tells whose files these are, once the control file says how the rings are written.
     pub fn describe(&self, saved: &SavedProcess) -> io::Result<()> {
-        write_json(&self.folder.join(PROCESS_FILE), saved, false).inspect_err(|_| {
+        write_json(&self.folder, PROCESS_FILE, saved, false).inspect_err(|_| {
             let _ = self.remove();
         })
     }
 
     /// Opens the files that a session has left.
-    pub fn open(folder: &Path) -> io::Result<Self> {
-        let open = |name| OpenOptions::new().read(true).write(true).open(folder.join(name));
-        Ok(Self { folder: folder.to_owned(), control: open(CONTROL_FILE)?, rings: open(RINGS_FILE)? })
+    pub fn open(folder: DirHandle) -> io::Result<Self> {
+        let (control, rings) = (folder.write(CONTROL_FILE)?, folder.write(RINGS_FILE)?);
+        Ok(Self { folder, control, rings })
     }
 
     /// Both files, mapped: control and rings.
     pub fn map(&self, geometry: Geometry) -> io::Result<(SharedMap, SharedMap)> {
         let map = |name: &str, file: &File, size| {
             SharedMap::guarded(file.as_fd(), size).map_err(|error| {
-                let path = self.folder.join(name);
+                let path = path_in(&self.folder, name);
                 io::Error::new(error.kind(), format!("{}: {error}", path.display()))
             })
         };
@@ -278,12 +279,12 @@ impl ProcessBacking {
 
     /// The folder.
     pub fn folder(&self) -> &Path {
-        &self.folder
+        self.folder.path()
     }
 
     /// Path of the file with the rings.
     pub fn rings_path(&self) -> PathBuf {
-        self.folder.join(RINGS_FILE)
+        path_in(&self.folder, RINGS_FILE)
     }
 
     /// The two files, for the process.
@@ -293,14 +294,14 @@ impl ProcessBacking {
 
     /// Sees to it that the medium has the files, though not yet what is in the rings.
     pub fn settle(&self) -> io::Result<()> {
-        File::open(self.folder.join(PROCESS_FILE))?.sync_all()?;
-        match File::open(self.folder.join(THREADS_FILE)) {
+        self.folder.read(PROCESS_FILE)?.sync_all()?;
+        match self.folder.read(THREADS_FILE) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             threads => threads?.sync_all()?,
         }
         self.control.sync_all()?;
         self.rings.sync_all()?;
-        self.folder.ancestors().take(2).try_for_each(sync_folder)
+        self.folder.sync_up()
     }
 
     /// Sees to it that the medium has the control file.
@@ -310,36 +311,36 @@ impl ProcessBacking {
 
     /// Keeps what is known of the process's threads.
     pub fn keep_threads(&self, known: &BTreeMap<u32, &Values>) -> io::Result<()> {
-        write_json(&self.folder.join(THREADS_FILE), known, false)
+        write_json(&self.folder, THREADS_FILE, known, false)
     }
 
     /// What was known of the process's threads.
     pub fn threads(&self) -> BTreeMap<u32, Values> {
-        read_json(&self.folder.join(THREADS_FILE)).unwrap_or_default()
+        read_json(&self.folder, THREADS_FILE).unwrap_or_default()
     }
 
     /// Takes the files away.
     pub fn remove(&self) -> io::Result<()> {
-        fs::remove_dir_all(&self.folder)
+        self.folder.remove_all()
     }
 }
 
 /// The processes that a session has left in a backing folder, in the order of their coming, and what is wrong with
 /// others.
-pub fn processes(backing: &Path) -> io::Result<(Vec<SavedProcess>, Vec<String>)> {
+pub fn processes(backing: &DirHandle) -> io::Result<(Vec<SavedProcess>, Vec<String>)> {
     let (mut found, mut wrong) = (Vec::new(), Vec::new());
-    for entry in fs::read_dir(backing)? {
-        let folder = entry?.path();
-        if !folder.join(PROCESS_FILE).exists() {
+    for name in backing.names()? {
+        let folder = backing.join(&name);
+        if !folder.has(PROCESS_FILE) {
             continue;
         }
-        match read_json::<SavedProcess>(&folder.join(PROCESS_FILE)) {
-            Ok(saved) if folder.file_name().is_some_and(|name| *name == *saved.folder) => {
+        match read_json::<SavedProcess>(&folder, PROCESS_FILE) {
+            Ok(saved) if *name == *saved.folder => {
                 found.push(saved);
             }
             Ok(saved) => wrong.push(format!(
                 "{}: expected the process of this folder, found {}",
-                folder.join(PROCESS_FILE).display(),
+                path_in(&folder, PROCESS_FILE).display(),
                 saved.folder
             )),
             Err(error) => wrong.push(error),
@@ -356,7 +357,7 @@ const SAMPLE_SIZE: usize = 24;
 /// The clock samples of a session, in a file that only grows, until it is replaced by a shorter one.
 #[derive(Debug)]
 pub struct ClockFile {
-    path: PathBuf,
+    backing: DirHandle,
     file: File,
 }
 
@@ -371,13 +372,11 @@ fn sample_bytes(sample: ClockPair) -> [u8; SAMPLE_SIZE] {
 
 impl ClockFile {
     /// A file with these samples in a backing folder, in the place of an older one.
-    pub fn create(backing: &Path, samples: &[ClockPair]) -> io::Result<Self> {
-        let path = backing.join(CLOCK_FILE);
+    pub fn create(backing: &DirHandle, samples: &[ClockPair]) -> io::Result<Self> {
         let bytes: Vec<u8> =
             CLOCK_MAGIC.into_iter().chain(samples.iter().copied().flat_map(sample_bytes)).collect();
-        replace_file(&path, &bytes, true)?;
-        let file = OpenOptions::new().append(true).open(&path)?;
-        Ok(Self { path, file })
+        backing.replace(CLOCK_FILE, &bytes, true)?;
+        Ok(Self { file: backing.append(CLOCK_FILE)?, backing: backing.clone() })
     }
 
     /// Adds a sample.
@@ -387,7 +386,7 @@ impl ClockFile {
 
     /// Replaces all samples by fewer.
     pub fn replace(&mut self, samples: &[ClockPair]) -> io::Result<()> {
-        *self = Self::create(self.path.parent().unwrap_or(Path::new(".")), samples)?;
+        *self = Self::create(&self.backing, samples)?;
         Ok(())
     }
 
@@ -398,14 +397,15 @@ impl ClockFile {
 }
 
 /// Whether a backing folder has clock samples, sound or not.
-pub fn has_clock(backing: &Path) -> bool {
-    backing.join(CLOCK_FILE).symlink_metadata().is_ok()
+pub fn has_clock(backing: &DirHandle) -> bool {
+    backing.has(CLOCK_FILE)
 }
 
 /// Reads the samples of a backing folder up to the first that is not whole.
-pub fn read_clock(backing: &Path) -> Result<ClockMap, String> {
-    let path = backing.join(CLOCK_FILE);
-    let bytes = read_bounded(&path, MOST_CLOCK).map_err(|error| format!("{}: {error}", path.display()))?;
+pub fn read_clock(backing: &DirHandle) -> Result<ClockMap, String> {
+    let path = path_in(backing, CLOCK_FILE);
+    let bytes = read_bounded(backing, CLOCK_FILE, MOST_CLOCK)
+        .map_err(|error| format!("{}: {error}", path.display()))?;
     let Some(bytes) = bytes.strip_prefix(&CLOCK_MAGIC) else {
         return Err(format!("{}: byte 0: expected TOMPCLK1, found something else", path.display()));
     };
@@ -429,20 +429,19 @@ mod tests {
 
     #[test]
     fn clock_samples_are_read_up_to_the_first_that_is_torn() {
-        let folder = std::env::temp_dir().join(format!("tompion-clock-{}", std::process::id()));
-        fs::create_dir(&folder).unwrap();
+        let desk = tempfile::tempdir().unwrap();
+        let folder = DirHandle::open(desk.path()).unwrap();
         let pair = |index: u64| ClockPair { tsc: 1000 * index, ns: 400 * index };
         let mut file = ClockFile::create(&folder, &[pair(1), pair(2)]).unwrap();
         file.add(pair(3)).unwrap();
         assert_eq!(read_clock(&folder).unwrap().samples().len(), 3);
         file.replace(&[pair(1), pair(3)]).unwrap();
         file.add(pair(4)).unwrap();
-        let whole = fs::read(folder.join(CLOCK_FILE)).unwrap();
+        let whole = std::fs::read(path_in(&folder, CLOCK_FILE)).unwrap();
         assert_eq!(whole.len(), 8 + 3 * SAMPLE_SIZE);
         for len in 0..whole.len() {
-            fs::write(folder.join(CLOCK_FILE), &whole[..len]).unwrap();
+            std::fs::write(path_in(&folder, CLOCK_FILE), &whole[..len]).unwrap();
             assert_eq!(read_clock(&folder).is_ok(), len >= 8 + 2 * SAMPLE_SIZE, "{len}");
         }
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -7,12 +7,11 @@
 use std::{
     collections::BTreeSet,
     io,
-    path::PathBuf,
     sync::mpsc::{Receiver, RecvTimeoutError, Sender},
     time::{Duration, Instant},
 };
 
-use tompion_os::sample_clocks;
+use tompion_os::{DirHandle, sample_clocks};
 
 use crate::{
     backing::ClockFile,
@@ -88,7 +87,9 @@ pub struct Report {
 
 /// The consumer's state.
 pub struct Consumer {
-    folder: PathBuf,
+    folder: DirHandle,
+    /// Where the rings are kept.
+    backing: Option<DirHandle>,
     /// Tells the user something at once.
     notice: fn(&str),
     manifest: Manifest,
@@ -126,15 +127,20 @@ impl Consumer {
     ///
     /// # Errors
     /// If the rings are to be kept, and the clock's samples can't be written beside them.
-    pub fn new(folder: PathBuf, manifest: Manifest, notice: fn(&str)) -> io::Result<Self> {
+    pub fn new(
+        folder: DirHandle,
+        backing: Option<DirHandle>,
+        manifest: Manifest,
+        notice: fn(&str),
+    ) -> io::Result<Self> {
         let first = sample_clocks();
         std::thread::sleep(Duration::from_millis(2));
         let clock = ClockMap::new(first, sample_clocks());
-        let backing = manifest.backing.as_ref();
-        let clock_file = backing.map(|backing| ClockFile::create(backing, clock.samples()));
+        let clock_file = backing.as_ref().map(|backing| ClockFile::create(backing, clock.samples()));
         let now = Instant::now();
         Ok(Self {
             folder,
+            backing,
             notice,
             manifest,
             processes: Vec::new(),
@@ -432,7 +438,7 @@ impl Consumer {
     /// Where the rings of a process stay that was given up, for people.
     fn kept_rings(&self) -> String {
         let Some(backing) = &self.manifest.backing else { return String::new() };
-        let (backing, folder) = (backing.display(), self.folder.display());
+        let (backing, folder) = (backing.display(), self.folder.path().display());
         format!("; what the rings hold stays in {backing}: tompion recover {folder}")
     }
 
@@ -448,7 +454,8 @@ impl Consumer {
 
     fn stop(&mut self, error: &io::Error) {
         if self.stopped.is_none() {
-            let mut text = format!("recording to {} stopped: {}", self.folder.display(), reason(error));
+            let mut text =
+                format!("recording to {} stopped: {}", self.folder.path().display(), reason(error));
             text += &self.kept_rings();
             (self.notice)(&text);
             self.stopped = Some(text);
@@ -469,7 +476,7 @@ impl Consumer {
     }
 
     fn events(&self) -> u64 {
-        let running = self.processes.iter().map(|process| process.summary(&self.folder).events);
+        let running = self.processes.iter().map(|process| process.summary(self.folder.path()).events);
         running.chain(self.manifest.sources.iter().map(|source| source.events)).sum()
     }
 
@@ -542,7 +549,7 @@ impl Consumer {
         if process.was_cut() {
             self.tell_problem(format!("{} ({}) cut off its own rings", process.hello.name, process.pid));
         }
-        let summary = process.summary(&self.folder);
+        let summary = process.summary(self.folder.path());
         if process.is_durable() && process.is_given_up() {
             // Its rings have what its trace has not: it is left for recovery.
             return self.left.push(summary);
@@ -583,20 +590,22 @@ impl Consumer {
         let samples = self.clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
         self.manifest.clock = Clock { samples, ..self.manifest.clock };
         self.manifest.problems.extend(self.stopped.clone());
-        let backing = self.manifest.backing.take();
+        self.manifest.backing = None;
+        let backing = self.backing.take();
         // What is left in rings that are kept can still be recovered.
         let is_complete = backing.is_none() || self.stopped.is_none() && self.left.is_empty();
         if is_complete {
             self.manifest.state = manifest::COMPLETE.into();
             let written = self.manifest.write(&self.folder, backing.is_some());
             if let (Err(error), None) = (written, &self.stopped) {
-                self.stopped = Some(format!("can't write to {}: {}", self.folder.display(), reason(&error)));
+                self.stopped =
+                    Some(format!("can't write to {}: {}", self.folder.path().display(), reason(&error)));
             }
         }
         self.manifest.sources.append(&mut self.left);
         if let (Some(backing), true) = (backing, is_complete) {
-            if let Err(error) = std::fs::remove_dir_all(&backing) {
-                (self.notice)(&format!("can't remove {}: {error}", backing.display()));
+            if let Err(error) = backing.remove_all() {
+                (self.notice)(&format!("can't remove {}: {error}", backing.path().display()));
             }
         }
         Report { manifest: self.manifest, known: self.known.into_iter().collect(), stopped: self.stopped }

@@ -5,7 +5,6 @@ use std::{
     ffi::CStr,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::PathBuf,
     sync::{Arc, atomic::Ordering, mpsc::Sender},
     time::{Duration, Instant},
 };
@@ -15,7 +14,9 @@ use tompion_ctf::{
     metadata::{EnvironmentValue, Uuid},
 };
 use tompion_layout::{LAYOUT_VERSION, control, record::Form, ring::Geometry};
-use tompion_os::{Heard, Listener, PacketSocket, Peer, Poller, ProcessWatch, SharedMap, create_memfd};
+use tompion_os::{
+    DirHandle, Heard, Listener, PacketSocket, Peer, Poller, ProcessWatch, SharedMap, create_memfd,
+};
 use tompion_protocol::{
     message::{Hello, MAX_MESSAGE, MessageError, ToAgent, ToSession},
     names,
@@ -66,7 +67,7 @@ pub struct Terms {
     /// Whether this machine's kernel restarts sections as it must.
     pub rseq: bool,
     /// Folder of the trace.
-    pub folder: PathBuf,
+    pub folder: DirHandle,
     /// Name of the machine.
     pub hostname: String,
     /// Identifies the boot.
@@ -78,7 +79,7 @@ pub struct Terms {
     /// Which of their processes may.
     pub admission: Admission,
     /// Folder in which the processes' memory is kept, if it is.
-    pub backing: Option<PathBuf>,
+    pub backing: Option<DirHandle>,
     /// Where jobs are told; then nothing is written.
     pub jobs: Option<JobTeller>,
     /// The array whose first word selects the buffer, where that isn't for the session to say.
@@ -409,7 +410,7 @@ impl Door {
         let kept_in = match &self.terms.backing {
             None => None,
             Some(backing) => {
-                let mut saved = SavedProcess::new(hello, pid, &folder, &uuid.to_string());
+                let mut saved = SavedProcess::new(hello, pid, folder.path(), &uuid.to_string());
                 (saved.key, saved.given_time) = (key, given_time);
                 Some((ProcessBacking::create(backing, &saved, geometry)?, saved))
             }
@@ -482,7 +483,7 @@ impl Door {
     }
 
     /// A folder that no other process of this recording has.
-    fn new_folder(&mut self, name: &str, pid: u32) -> PathBuf {
+    fn new_folder(&mut self, name: &str, pid: u32) -> DirHandle {
         let sound = |character: char| character.is_ascii_alphanumeric() || "._+-".contains(character);
         let name: String = name.chars().map(|c| if sound(c) { c } else { '_' }).collect();
         let name = format!("{}-{pid}", if name.is_empty() { "process" } else { &name });

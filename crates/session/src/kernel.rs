@@ -10,7 +10,7 @@ mod stacks;
 use std::{
     collections::HashMap,
     fs, io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError},
@@ -35,6 +35,7 @@ use tompion_kernel::{
     unseen::Unseen,
 };
 use tompion_layout::loss::Cause;
+use tompion_os::DirHandle;
 
 use crate::{
     control::Terms,
@@ -164,7 +165,7 @@ struct Drain {
     inbox: Receiver<Order>,
     /// The state at the start, as far as it was read; none when all of it was taken, or nobody wants it.
     state: Option<Receiver<Vec<State>>>,
-    folder: PathBuf,
+    folder: DirHandle,
     overwrite: bool,
     writer: SourceWriter,
     classes: HashMap<Class, ClassId>,
@@ -423,7 +424,7 @@ impl Drain {
 
     /// The trace ends with the last whole packet; what comes is counted.
     fn stop(&mut self, error: &io::Error) {
-        let text = format!("recording to {} stopped: {error}", self.folder.display());
+        let text = format!("recording to {} stopped: {error}", self.folder.path().display());
         self.stopped.get_or_insert(text);
     }
 

@@ -1,15 +1,12 @@
 //! `tompion.json`, which stands beside the CTF traces of a recording and says what they cannot.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, io, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tompion_layout::{loss::Cause, record::Form};
+use tompion_os::DirHandle;
 
-use crate::files::{read_bounded, replace_file};
+use crate::files::{path_in, read_bounded};
 
 /// Name of the file in a trace's folder.
 pub const FILE: &str = "tompion.json";
@@ -165,16 +162,16 @@ impl Manifest {
     }
 
     /// Writes the file anew; readers see the old one or the new one, whole. `durable`: the medium has it on return.
-    pub fn write(&self, folder: &Path, durable: bool) -> io::Result<()> {
+    pub fn write(&self, folder: &DirHandle, durable: bool) -> io::Result<()> {
         let text = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
-        replace_file(&folder.join(FILE), text.as_bytes(), durable)
+        folder.replace(FILE, text.as_bytes(), durable)
     }
 
     /// Reads a trace folder's. Errors are lines for people.
-    pub fn read(folder: &Path) -> Result<Self, String> {
-        let path = folder.join(FILE);
+    pub fn read(folder: &DirHandle) -> Result<Self, String> {
+        let path = path_in(folder, FILE);
         let bytes =
-            read_bounded(&path, MOST_BYTES).map_err(|error| format!("{}: {error}", path.display()))?;
+            read_bounded(folder, FILE, MOST_BYTES).map_err(|error| format!("{}: {error}", path.display()))?;
         let manifest: Self =
             serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
         if manifest.schema != SCHEMA {

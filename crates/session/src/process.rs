@@ -7,14 +7,13 @@
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
     io,
-    path::PathBuf,
     sync::Arc,
     sync::atomic::Ordering,
 };
 
 use tompion_ctf::encode;
 use tompion_layout::{catalog, control, loss::Cause, record::Form, ring::Geometry};
-use tompion_os::{PacketSocket, SharedMap};
+use tompion_os::{DirHandle, PacketSocket, SharedMap};
 use tompion_protocol::message::{Hello, ToAgent};
 use tompion_ring::{
     kept::UntrustedKept,
@@ -178,7 +177,7 @@ pub struct Recording {
     /// Ring file, mapped.
     pub rings: SharedMap,
     /// Where its trace goes.
-    pub folder: PathBuf,
+    pub folder: DirHandle,
     /// What its trace says of itself.
     pub description: encode::Source,
     /// What is to be known of its threads.
@@ -629,7 +628,7 @@ impl Process {
 
     /// The process in the manifest.
     pub fn summary(&self, root: &std::path::Path) -> manifest::Source {
-        let folder = self.writer.folder();
+        let folder = self.writer.folder().path();
         let path = folder.strip_prefix(root).unwrap_or(folder).to_string_lossy().into_owned();
         manifest::Source {
             path,

@@ -16,7 +16,7 @@ use std::{
 };
 
 use tompion_layout::ring::{Geometry, GeometryError};
-use tompion_os::{FileRights, Inheritance, Poller, ProcessWatch, Signals, User};
+use tompion_os::{DirHandle, FileRights, Inheritance, Poller, ProcessWatch, Signals, User};
 use tompion_protocol::{
     names::{LIBRARY_VARIABLE, SESSION_VARIABLE},
     rules::Rules,
@@ -164,6 +164,8 @@ pub struct Outcome {
     pub problems: Vec<String>,
     /// How many processes took part.
     pub processes: u64,
+    /// The trace's folder.
+    pub folder: DirHandle,
 }
 
 /// How many folders for rings may stand beside each other, each of a recording that was killed.
@@ -175,24 +177,22 @@ const MOST_BACKINGS: u32 = 16;
 pub fn record(config: &Config, notice: fn(&str)) -> Result<Outcome, Error> {
     let buffers = if config.selector.is_some() { 2 } else { 1 };
     let geometry = Geometry::new(config.subbuf_size, config.subbufs, tompion_os::possible_cpus(), buffers)?;
-    // The files are the user's, and made with no more than the user's rights, by all threads that are to come.
-    let _rights = config.user.as_ref().map(User::own_files).transpose()?;
-    create_folder(config)?;
+    let folder = create_folder(config)?;
     let result = create_backing(config, notice).and_then(|backing| {
-        let config = &Config { backing, ..config.clone() };
-        record_into(config, geometry, notice).inspect_err(|_| {
-            config.backing.iter().for_each(|backing| drop(fs::remove_dir_all(backing)));
+        let terms = terms(config, geometry, (folder.clone(), backing.clone()));
+        record_into(config, terms, notice).inspect_err(|_| {
+            backing.iter().for_each(|backing| drop(backing.remove_all()));
         })
     });
     if result.is_err() || config.jobs.is_some() {
-        let _ = fs::remove_dir_all(&config.folder);
+        let _ = folder.remove_all();
     }
     result
 }
 
 /// Makes the folder for the rings. Nobody is there to choose another one for a recording that a program has started by
 /// itself, so where a killed one has left its rings, it gets a folder beside them.
-fn create_backing(config: &Config, notice: fn(&str)) -> Result<Option<PathBuf>, Error> {
+fn create_backing(config: &Config, notice: fn(&str)) -> Result<Option<DirHandle>, Error> {
     let Some(wanted) = &config.backing else { return Ok(None) };
     let others = if matches!(config.target, Target::Gathering(_)) { MOST_BACKINGS } else { 1 };
     for number in 1..=others {
@@ -200,16 +200,16 @@ fn create_backing(config: &Config, notice: fn(&str)) -> Result<Option<PathBuf>, 
         if number > 1 {
             folder.as_mut_os_string().push(format!("-{number}"));
         }
-        match backing::create_folder(&folder) {
-            Ok(()) if number > 1 => {
+        match DirHandle::create_private(&folder) {
+            Ok(made) if number > 1 => {
                 let (wanted, other) = (wanted.display(), folder.display());
                 notice(&format!(
                     "{wanted} exists already, so the rings are in {other}; if a recording was killed there: tompion \
                      recover {wanted}"
                 ));
-                return Ok(Some(folder));
+                return Ok(Some(made));
             }
-            Ok(()) => return Ok(Some(folder)),
+            Ok(made) => return Ok(Some(made)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Error::Backing(folder, error)),
         }
@@ -217,10 +217,10 @@ fn create_backing(config: &Config, notice: fn(&str)) -> Result<Option<PathBuf>, 
     Err(Error::BackingExists(wanted.clone()))
 }
 
-fn create_folder(config: &Config) -> Result<(), Error> {
+fn create_folder(config: &Config) -> Result<DirHandle, Error> {
     let folder = &config.folder;
-    match fs::create_dir(folder) {
-        Ok(()) => Ok(()),
+    match DirHandle::create(folder) {
+        Ok(made) => Ok(made),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             Err(Error::FolderExists(folder.clone()))
         }
@@ -231,21 +231,20 @@ fn create_folder(config: &Config) -> Result<(), Error> {
     }
 }
 
-fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<Outcome, Error> {
+fn record_into(config: &Config, terms: Terms, notice: fn(&str)) -> Result<Outcome, Error> {
     let inheritance = Inheritance::current();
     tompion_os::raise_file_limit();
-    let folder = fs::canonicalize(&config.folder)?;
+    let folder = terms.folder.clone();
     // Until this process is gone, whoever reads the trace knows that it is still being recorded.
     let _lock = tompion_os::try_lock(&folder);
-    let terms = terms(config, geometry, folder.clone());
     let mut manifest = manifest(config, &terms);
     // With SIGXFSZ among them, so that a limit on the size of files is told and doesn't kill.
     let signals = Signals::take(&[SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGTERM, SIGCHLD, SIGXFSZ])?;
     let in_words = |error: io::Error| io::Error::new(error.kind(), consumer::reason(&error));
     manifest.write(&folder, terms.backing.is_some()).map_err(in_words)?;
-    if let (Some(folder), Some(id)) = (&manifest.backing, &manifest.id) {
-        let saved = backing::keep_session(folder, &SavedSession::new(&terms, id.clone()));
-        saved.map_err(|error| Error::Backing(folder.clone(), error))?;
+    if let (Some(backing), Some(id)) = (&terms.backing, &manifest.id) {
+        let saved = backing::keep_session(backing, &SavedSession::new(&terms, id.clone()));
+        saved.map_err(|error| Error::Backing(backing.path().to_owned(), error))?;
     }
     if let (false, Err(reason)) = (terms.tsc, tompion_os::tsc_state()) {
         notice(&format!("timestamps come from clock_gettime, at a higher cost per event: {reason}"));
@@ -263,8 +262,9 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
         manifest.kernel = false;
         manifest.write(&folder, terms.backing.is_some()).map_err(in_words)?;
     }
+    let backing = terms.backing.clone();
     let mut door = Door::open(&name, terms, orders.clone(), &poller)?;
-    let consumer = Consumer::new(folder, manifest, notice)?.telling(config.jobs.clone());
+    let consumer = Consumer::new(folder.clone(), backing, manifest, notice)?.telling(config.jobs.clone());
     let consumer = thread::Builder::new().name("consumer".into()).spawn(move || consumer.run(&inbox))?;
     let child = reach(config, &name, &mut door, &poller, inheritance)?;
     if let Some(kernel) = &mut kernel {
@@ -303,7 +303,7 @@ fn record_into(config: &Config, geometry: Geometry, notice: fn(&str)) -> Result<
     let _ = orders.send(Order::Finish(sender));
     let report = receiver.recv().map_err(|_| io::Error::other("the consumer ended early"))?;
     let _ = consumer.join();
-    Ok(Outcome { report, status, problems, processes: welcomed })
+    Ok(Outcome { report, status, problems, processes: welcomed, folder })
 }
 
 /// The kernel's programs, attached. Where that can't be, one line says why, and programs are recorded alone.
@@ -325,7 +325,7 @@ fn prepare_kernel(config: &Config, terms: &Terms, notice: fn(&str)) -> Option<Ke
     Kernel::prepare(&plan).map_err(|error| notice(&format!("the kernel is not recorded: {error}"))).ok()
 }
 
-fn terms(config: &Config, geometry: Geometry, folder: PathBuf) -> Terms {
+fn terms(config: &Config, geometry: Geometry, (folder, backing): (DirHandle, Option<DirHandle>)) -> Terms {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let monotonic = tompion_os::monotonic_ns();
     let realtime = tompion_os::realtime_ns();
@@ -365,7 +365,7 @@ fn terms(config: &Config, geometry: Geometry, folder: PathBuf) -> Terms {
             Target::Processes(pids) => Admission::Family(pids.clone()),
             _ => Admission::Anyone,
         },
-        backing: config.backing.as_ref().and_then(|backing| fs::canonicalize(backing).ok()),
+        backing,
         jobs: config.jobs.clone(),
         selector: config.selector.clone(),
     }
@@ -402,7 +402,7 @@ fn manifest(config: &Config, terms: &Terms) -> Manifest {
         losses_unknown: false,
         left_out: 0,
         problems: Vec::new(),
-        backing: terms.backing.clone(),
+        backing: terms.backing.as_ref().map(|backing| backing.path().to_owned()),
         id: terms.backing.is_some().then(|| uuid::Uuid::new_v4().to_string()),
     }
 }

@@ -22,13 +22,13 @@ use std::{
 };
 
 use tompion_ctf::metadata::{EnvironmentValue, Trace};
-use tompion_os::{Lock, sample_clocks, try_lock};
+use tompion_os::{DirHandle, Lock, sample_clocks, try_lock};
 
 use crate::{
     backing::{self, ProcessBacking, SESSION_FILE, SavedProcess, SavedSession},
     clock::ClockMap,
     control::Terms,
-    files::sync_folder,
+    files::path_in,
     manifest::{self, KERNEL, Manifest, Source},
     process::Process,
     resume::{self, Cut, Expected},
@@ -46,7 +46,8 @@ pub fn incomplete(path: &Path) -> Option<PathBuf> {
     const LEVELS: usize = 4;
     let folder = path.ancestors().take(LEVELS).find(|folder| folder.join(manifest::FILE).is_file())?;
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let is_recording = Manifest::read(folder).is_ok_and(|manifest| manifest.is_recording());
+    let opened = DirHandle::open(folder).ok()?;
+    let is_recording = Manifest::read(&opened).is_ok_and(|manifest| manifest.is_recording());
     (is_recording && tompion_os::is_unlocked(folder)).then(|| folder.to_owned())
 }
 
@@ -71,15 +72,20 @@ pub struct Recovered {
 /// A line for people: what was expected, what was found, where, and what to do. The trace is then as it was, or
 /// completed in part; what is left can be completed later.
 pub fn recover(folder: &Path) -> Result<Recovered, String> {
-    let place = find(folder)?;
-    let _lock = lock(&place.folder)?;
+    let named = open(folder)?;
+    // Root completes what another user recorded with no more than that user's file rights: nothing that lies there, nor the
+    // paths that the descriptions name, can lead to what is root's.
+    let _rights =
+        named.take_owners_rights().map_err(|error| format!("{}: {error}", named.path().display()))?;
+    let Where { folder, backing } = find(named, &folder.display().to_string())?;
+    let _lock = lock(&folder)?;
     // Somebody else may have been faster.
-    let mut manifest = Manifest::read(&place.folder)?;
+    let mut manifest = Manifest::read(&folder)?;
     if !manifest.is_recording() {
         // Killed before it could take away what isn't needed any more.
-        place.backing.iter().for_each(|backing| drop(fs::remove_dir_all(backing)));
+        backing.iter().for_each(|backing| drop(backing.remove_all()));
         return Ok(Recovered {
-            folder: place.folder,
+            folder: folder.path().to_owned(),
             manifest,
             problems: Vec::new(),
             was_complete: true,
@@ -87,8 +93,8 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
         });
     }
     let same_boot = is_this_boot(&manifest.host.boot_id);
-    let mut recovery = Recovery { folder: place.folder, problems: Vec::new(), is_complete: true, same_boot };
-    match &place.backing {
+    let mut recovery = Recovery { folder, problems: Vec::new(), is_complete: true, same_boot };
+    match &backing {
         Some(backing) => recovery.complete_rings(backing, &mut manifest)?,
         None => recovery.complete_files(&mut manifest)?,
     }
@@ -98,78 +104,82 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
         manifest.state = manifest::RECOVERED.into();
         manifest.backing = None;
         recovery.write(&manifest)?;
-        if let Some(backing) = place.backing {
-            fs::remove_dir_all(&backing)
-                .map_err(|error| format!("can't remove {}: {error}", backing.display()))?;
+        if let Some(backing) = backing {
+            backing
+                .remove_all()
+                .map_err(|error| format!("can't remove {}: {error}", backing.path().display()))?;
         }
     }
     let Recovery { folder, problems, is_complete, .. } = recovery;
-    Ok(Recovered { folder, manifest, problems, was_complete: false, is_complete })
+    Ok(Recovered { folder: folder.path().to_owned(), manifest, problems, was_complete: false, is_complete })
+}
+
+fn open(folder: &Path) -> Result<DirHandle, String> {
+    DirHandle::open(folder).map_err(|error| format!("{}: {error}", folder.display()))
 }
 
 /// A trace's folder, and where its rings are kept.
 struct Where {
-    folder: PathBuf,
-    backing: Option<PathBuf>,
+    folder: DirHandle,
+    backing: Option<DirHandle>,
 }
 
-fn find(folder: &Path) -> Result<Where, String> {
-    let absolute = fs::canonicalize(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    if absolute.join(SESSION_FILE).exists() {
-        let saved = SavedSession::read(&absolute)?;
-        let manifest = Manifest::read(&saved.folder).map_err(|error| {
-            format!("{error}; the trace whose rings {} keeps should be there", folder.display())
-        })?;
+/// Finds both by either of them, which was called `shown`.
+fn find(named: DirHandle, shown: &str) -> Result<Where, String> {
+    if named.has(SESSION_FILE) {
+        let saved = SavedSession::read(&named)?;
+        let folder = open(&saved.folder)?;
+        let manifest = Manifest::read(&folder)
+            .map_err(|error| format!("{error}; the trace whose rings {shown} keeps should be there"))?;
         if manifest.id.as_ref() != Some(&saved.id) {
-            let trace = saved.folder.display();
-            return Err(format!("{trace} is another recording than the one that {} keeps", folder.display()));
+            let trace = folder.path().display();
+            return Err(format!("{trace} is another recording than the one that {shown} keeps"));
         }
-        return Ok(Where { folder: saved.folder, backing: Some(absolute) });
+        return Ok(Where { folder, backing: Some(named) });
     }
-    if !absolute.join(manifest::FILE).exists() {
-        let (folder, expected) = (folder.display(), manifest::FILE);
+    if !named.has(manifest::FILE) {
+        let expected = manifest::FILE;
         return Err(format!(
-            "{folder}: expected a recording's folder, with {expected}, or that of its rings, with {SESSION_FILE}; found \
+            "{shown}: expected a recording's folder, with {expected}, or that of its rings, with {SESSION_FILE}; found \
              neither"
         ));
     }
-    let manifest = Manifest::read(&absolute)?;
-    let Some(kept) = manifest.backing else { return Ok(Where { folder: absolute, backing: None }) };
-    if !kept.join(SESSION_FILE).exists() {
+    let manifest = Manifest::read(&named)?;
+    let Some(kept) = manifest.backing else { return Ok(Where { folder: named, backing: None }) };
+    let backing = DirHandle::open(&kept).ok().filter(|backing| backing.has(SESSION_FILE));
+    let kept = kept.display();
+    let Some(backing) = backing else {
         return Err(format!(
-            "{} is not there, or keeps no rings; {} needs them: mount what they are on (if they are lost for ever, \
-             remove \"backing\" from tompion.json: what is in the trace is completed then)",
-            kept.display(),
-            folder.display()
+            "{kept} is not there, or keeps no rings; {shown} needs them: mount what they are on (if they are lost for \
+             ever, remove \"backing\" from tompion.json: what is in the trace is completed then)"
         ));
-    }
-    let saved = SavedSession::read(&kept)?;
+    };
+    let saved = SavedSession::read(&backing)?;
     if manifest.id.as_ref() != Some(&saved.id) {
-        let kept = kept.display();
-        return Err(format!("{kept} keeps the rings of another recording than {}", folder.display()));
+        return Err(format!("{kept} keeps the rings of another recording than {shown}"));
     }
-    Ok(Where { folder: absolute, backing: Some(kept) })
+    Ok(Where { folder: named, backing: Some(backing) })
 }
 
-fn lock(folder: &Path) -> Result<Lock, String> {
+fn lock(folder: &DirHandle) -> Result<Lock, String> {
     let begin = Instant::now();
     loop {
         match try_lock(folder) {
             Ok(Some(lock)) => return Ok(lock),
             Ok(None) if begin.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(5)),
             Ok(None) => {
-                let folder = folder.display();
+                let folder = folder.path().display();
                 return Err(format!(
                     "{folder} is still being recorded, or recovered by somebody else: end that first"
                 ));
             }
-            Err(error) => return Err(format!("can't lock {}: {error}", folder.display())),
+            Err(error) => return Err(format!("can't lock {}: {error}", folder.path().display())),
         }
     }
 }
 
 struct Recovery {
-    folder: PathBuf,
+    folder: DirHandle,
     problems: Vec<String>,
     /// Whether nothing is left that somebody could still recover.
     is_complete: bool,
@@ -180,18 +190,19 @@ struct Recovery {
 impl Recovery {
     fn write(&self, manifest: &Manifest) -> Result<(), String> {
         let written = manifest.write(&self.folder, true);
-        written.map_err(|error| format!("can't write to {}: {error}", self.folder.display()))
+        written.map_err(|error| format!("can't write to {}: {error}", self.folder.path().display()))
     }
 
     /// Completes the traces of the processes whose rings are kept.
-    fn complete_rings(&mut self, backing: &Path, manifest: &mut Manifest) -> Result<(), String> {
+    fn complete_rings(&mut self, backing: &DirHandle, manifest: &mut Manifest) -> Result<(), String> {
         let saved = SavedSession::read(backing)?;
         let terms = saved
             .terms(&self.folder)
-            .map_err(|error| format!("{}: {error}", backing.join(SESSION_FILE).display()))?;
+            .map_err(|error| format!("{}: {error}", path_in(backing, SESSION_FILE).display()))?;
         let same_boot = is_this_boot(&saved.boot_id);
         self.same_boot = same_boot;
-        let read = backing::processes(backing).map_err(|error| format!("{}: {error}", backing.display()));
+        let read =
+            backing::processes(backing).map_err(|error| format!("{}: {error}", backing.path().display()));
         let (processes, wrong) = read?;
         self.is_complete &= wrong.is_empty();
         self.problems.extend(wrong);
@@ -211,11 +222,10 @@ impl Recovery {
             let folder = backing.join(&process.folder);
             let path = Path::new("user").join(&process.folder);
             if manifest.sources.iter().any(|source| Path::new(&source.path) == path) {
-                let _ = fs::remove_dir_all(&folder);
+                let _ = folder.remove_all();
                 continue;
             }
-            if let Err(problem) =
-                self.complete(&folder, &process, (&terms, same_boot), (&mut clock, manifest))
+            if let Err(problem) = self.complete(folder, &process, (&terms, same_boot), (&mut clock, manifest))
             {
                 self.is_complete = false;
                 self.problems.push(problem);
@@ -239,13 +249,13 @@ impl Recovery {
 
     fn complete(
         &mut self,
-        folder: &Path,
+        folder: DirHandle,
         saved: &SavedProcess,
         (terms, same_boot): (&Terms, bool),
         (clock, manifest): (&mut ClockMap, &mut Manifest),
     ) -> Result<(), String> {
-        let kept_in =
-            ProcessBacking::open(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let shown = folder.path().display().to_string();
+        let kept_in = ProcessBacking::open(folder).map_err(|error| format!("{shown}: {error}"))?;
         let lives = same_boot && !has_left(saved.pid, &kept_in.rings_path());
         let name = format!("{} ({})", saved.hello().name, saved.pid);
         if lives {
@@ -260,23 +270,21 @@ impl Recovery {
         if process.was_cut() {
             self.problems.push(format!("{name} cut off its own rings"));
         }
-        manifest.sources.push(process.summary(&self.folder));
+        manifest.sources.push(process.summary(self.folder.path()));
         self.write(manifest)?;
-        process.remove_files().map_err(|error| format!("can't remove {}: {error}", folder.display()))
+        process.remove_files().map_err(|error| format!("can't remove {shown}: {error}"))
     }
 
     /// Completes traces whose rings are gone.
     fn complete_files(&mut self, manifest: &mut Manifest) -> Result<(), String> {
         let user = self.folder.join("user");
-        let entries = match fs::read_dir(&user) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            entries => Some(entries.map_err(|error| format!("{}: {error}", user.display()))?),
+        let mut names = match user.names() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            names => names.map_err(|error| format!("{}: {error}", user.path().display()))?,
         };
-        let mut folders: Vec<PathBuf> =
-            entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
-        folders.sort();
-        for folder in folders {
-            self.complete_source(&folder, manifest);
+        names.sort();
+        for name in names {
+            self.complete_source(&user.join(name), manifest);
         }
         let text = "recorded without --backing: what the rings held when the session was killed is lost, and how \
                     much that was can't be known";
@@ -287,7 +295,7 @@ impl Recovery {
             self.problems.push(text.into());
         }
         manifest.losses_unknown = true;
-        sync_folder(&self.folder).map_err(|error| format!("{}: {error}", self.folder.display()))
+        self.folder.sync().map_err(|error| format!("{}: {error}", self.folder.path().display()))
     }
 
     /// Completes the kernel's trace: its rings went with the session.
@@ -304,10 +312,10 @@ impl Recovery {
     }
 
     /// Completes a trace with what is in its files, and has the manifest tell of it.
-    fn complete_source(&mut self, folder: &Path, manifest: &mut Manifest) {
+    fn complete_source(&mut self, folder: &DirHandle, manifest: &mut Manifest) {
         // What a machine had not written back when it stopped may be missing anywhere in a file.
         let trusted = self.same_boot.then_some(u64::MAX);
-        match source_of(folder, &self.folder, trusted) {
+        match source_of(folder, self.folder.path(), trusted) {
             Ok(source) => manifest.sources.extend(source),
             Err(error) => {
                 self.is_complete = false;
@@ -343,13 +351,14 @@ fn has_left(pid: u32, rings: &Path) -> bool {
 
 /// A process, or the kernel, of which only the trace is left. Its streams are cut behind their last whole packets, of
 /// which those up to the position `trusted` need no look at their bytes.
-fn source_of(folder: &Path, root: &Path, trusted: Option<u64>) -> Result<Option<Source>, resume::Error> {
+fn source_of(folder: &DirHandle, root: &Path, trusted: Option<u64>) -> Result<Option<Source>, resume::Error> {
     let Some(trace) = resume::any_metadata(folder)? else { return Ok(None) };
     let Some(uuid) = trace.uuid else { return Ok(None) };
-    let mut names: Vec<String> = fs::read_dir(folder)
+    let mut names: Vec<String> = folder
+        .names()
         .into_iter()
         .flatten()
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter_map(|name| name.into_string().ok())
         .filter(|name| name.starts_with("stream_"))
         .collect();
     names.sort();
@@ -373,7 +382,7 @@ fn source_of(folder: &Path, root: &Path, trusted: Option<u64>) -> Result<Option<
         let value = trace.environment_value(name).and_then(EnvironmentValue::as_text);
         value.unwrap_or_default().to_owned()
     };
-    let path = folder.strip_prefix(root).unwrap_or(folder).to_string_lossy().into_owned();
+    let path = folder.path().strip_prefix(root).unwrap_or(folder.path()).to_string_lossy().into_owned();
     let is_kernel = path == KERNEL;
     Ok(Some(Source {
         path,

@@ -5,7 +5,7 @@
 //! packets. Memory is bounded by the largest packet.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::File,
     io::{self, BufWriter, Write},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -17,7 +17,13 @@ use tompion_ctf::{
     tsdl,
 };
 
-use crate::{disk::PacketFile, files::read_bounded, source::StreamWriter};
+use tompion_os::DirHandle;
+
+use crate::{
+    disk::PacketFile,
+    files::{path_in, read_bounded},
+    source::StreamWriter,
+};
 
 /// Largest metadata file.
 const MOST_METADATA: u64 = 256 << 20;
@@ -58,20 +64,20 @@ impl Error {
 }
 
 /// The metadata that is there, if any: of the trace with this id.
-pub fn metadata(folder: &Path, uuid: Uuid) -> Result<Option<Trace>, Error> {
+pub fn metadata(folder: &DirHandle, uuid: Uuid) -> Result<Option<Trace>, Error> {
     let Some(trace) = any_metadata(folder)? else { return Ok(None) };
     let found = trace.uuid.map_or("none".into(), |uuid| uuid.to_string());
     if trace.uuid != Some(uuid) {
         let what = format!("expected the trace {uuid}, found {found}: it is another recording's");
-        return Err(Error::damaged(&folder.join("metadata"), 0, what));
+        return Err(Error::damaged(&path_in(folder, "metadata"), 0, what));
     }
     Ok(Some(trace))
 }
 
 /// The metadata that is there, if any.
-pub fn any_metadata(folder: &Path) -> Result<Option<Trace>, Error> {
-    let path = folder.join("metadata");
-    let bytes = match read_bounded(&path, MOST_METADATA) {
+pub fn any_metadata(folder: &DirHandle) -> Result<Option<Trace>, Error> {
+    let path = path_in(folder, "metadata");
+    let bytes = match read_bounded(folder, "metadata", MOST_METADATA) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         bytes => bytes.map_err(Error::io(&path))?,
     };
@@ -94,7 +100,7 @@ pub struct Expected {
 
 /// A ring's stream, cut behind its last whole packet and ready to be continued; none if there is no such file.
 pub fn stream(
-    folder: &Path,
+    folder: &DirHandle,
     source: &encode::Source,
     ring: u32,
     expected: &Expected,
@@ -104,7 +110,7 @@ pub fn stream(
     let Cut { data, index, size, last } = cut;
     if let Some(last) = last.filter(|last| last.origin.ring_id != ring) {
         let what = format!("expected packets of ring {ring}, found ring {}", last.origin.ring_id);
-        return Err(Error::damaged(&folder.join(name), 0, what));
+        return Err(Error::damaged(&path_in(folder, &name), 0, what));
     }
     let mut packet = Packet::new(source);
     let mut origin = last.map_or_else(encode::Origin::default, |last| last.origin);
@@ -132,18 +138,18 @@ pub struct Cut {
 }
 
 /// Cuts a stream behind its last whole packet and makes its index anew; none if there is no such file.
-pub fn cut(folder: &Path, name: &str, expected: &Expected) -> Result<Option<Cut>, Error> {
-    let path = folder.join(name);
-    let data = match OpenOptions::new().read(true).write(true).open(&path) {
+pub fn cut(folder: &DirHandle, name: &str, expected: &Expected) -> Result<Option<Cut>, Error> {
+    let path = path_in(folder, name);
+    let data = match folder.write(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file.map_err(Error::io(&path))?,
     };
     let len = data.metadata().map_err(Error::io(&path))?.len();
     let indexes = folder.join("index");
-    let index_path = indexes.join(format!("{name}.idx"));
-    let fresh = indexes.join(format!(".{name}.idx.new"));
-    fs::create_dir_all(&indexes).map_err(Error::io(&indexes))?;
-    let mut index = BufWriter::new(File::create(&fresh).map_err(Error::io(&fresh))?);
+    let (index_name, fresh_name) = (format!("{name}.idx"), format!(".{name}.idx.new"));
+    let fresh = path_in(&indexes, &fresh_name);
+    indexes.make().map_err(Error::io(indexes.path()))?;
+    let mut index = BufWriter::new(indexes.create_anew(&fresh_name).map_err(Error::io(&fresh))?);
     index.write_all(&encode::index_header()).map_err(Error::io(&fresh))?;
     let (mut size, mut last) = (0, None::<Resumed>);
     while let Some(packet) = packet_at(&data, size, len, expected).map_err(Error::io(&path))? {
@@ -168,7 +174,7 @@ pub fn cut(folder: &Path, name: &str, expected: &Expected) -> Result<Option<Cut>
     }
     io::Seek::seek(&mut &data, io::SeekFrom::Start(size)).map_err(Error::io(&path))?;
     let index = index.into_inner().map_err(|error| Error::io(&fresh)(error.into_error()))?;
-    fs::rename(&fresh, &index_path).map_err(Error::io(&index_path))?;
+    indexes.rename(&fresh_name, &indexes, &index_name).map_err(Error::io(&fresh))?;
     Ok(Some(Cut { data, index, size, last }))
 }
 
@@ -198,10 +204,12 @@ fn packet_at(data: &File, at: u64, len: u64, expected: &Expected) -> io::Result<
 }
 
 /// Takes a stream and its index away, if they are there.
-pub fn remove_stream(folder: &Path, name: &str) -> Result<(), Error> {
-    for path in [folder.join("index").join(format!("{name}.idx")), folder.join(name)] {
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::io(&path)(error)),
+pub fn remove_stream(folder: &DirHandle, name: &str) -> Result<(), Error> {
+    for (folder, name) in [(folder.join("index"), format!("{name}.idx")), (folder.clone(), name.to_owned())] {
+        match folder.remove(&name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::io(&path_in(&folder, &name))(error));
+            }
             _ => {}
         }
     }

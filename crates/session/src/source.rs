@@ -1,9 +1,7 @@
 //! The CTF trace of one process: metadata, one data stream for each ring, their indexes.
 
 use std::{
-    fs::{self, File},
     io::{self, Write},
-    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -13,11 +11,11 @@ use tompion_ctf::{
     metadata::{Event as EventClass, Trace},
     tsdl,
 };
+use tompion_os::DirHandle;
 use tompion_schema::Event;
 
 use crate::{
     disk::{PacketFile, WholePacket},
-    files::{replace_file, sync_folder},
     resume,
 };
 
@@ -37,7 +35,7 @@ pub type ClassId = u32;
 /// Writes the trace of one process. Nothing is on disk before there is an event.
 #[derive(Debug)]
 pub struct SourceWriter {
-    folder: PathBuf,
+    folder: DirHandle,
     description: encode::Source,
     classes: Vec<EventClass>,
     /// How events of the classes are encoded; none for a class of a trace that is continued, until it is met.
@@ -137,7 +135,7 @@ impl OpenPacket<'_> {
 
 impl SourceWriter {
     /// A trace in a folder that doesn't exist yet, with a stream for each of so many rings.
-    pub fn new(folder: PathBuf, description: encode::Source, rings: usize, manner: Manner) -> Self {
+    pub fn new(folder: DirHandle, description: encode::Source, rings: usize, manner: Manner) -> Self {
         Self {
             folder,
             description,
@@ -195,7 +193,7 @@ impl SourceWriter {
     }
 
     /// The trace's folder.
-    pub fn folder(&self) -> &Path {
+    pub fn folder(&self) -> &DirHandle {
         &self.folder
     }
 
@@ -367,11 +365,8 @@ impl SourceWriter {
 
     fn write_metadata(&mut self) -> io::Result<()> {
         let trace = self.trace(self.classes.clone());
-        replace_file(
-            &self.folder.join("metadata"),
-            tsdl::write(&trace).as_bytes(),
-            self.manner == Manner::Durable,
-        )?;
+        let text = tsdl::write(&trace);
+        self.folder.replace("metadata", text.as_bytes(), self.manner == Manner::Durable)?;
         self.described = self.classes.len();
         self.described_at = Some(Instant::now());
         Ok(())
@@ -379,16 +374,21 @@ impl SourceWriter {
 }
 
 impl StreamWriter {
-    fn create(folder: &Path, source: &encode::Source, ring: Option<u32>, durable: bool) -> io::Result<Self> {
+    fn create(
+        folder: &DirHandle,
+        source: &encode::Source,
+        ring: Option<u32>,
+        durable: bool,
+    ) -> io::Result<Self> {
         let indexes = folder.join("index");
-        fs::create_dir_all(&indexes)?;
+        indexes.make()?;
         let name = ring.map_or_else(|| INITIAL_STREAM.into(), |ring| format!("stream_{ring}"));
-        let data = File::create_new(folder.join(&name))?;
-        let mut index = File::create_new(indexes.join(name + ".idx"))?;
+        let data = folder.create_new(&name)?;
+        let mut index = indexes.create_new(name + ".idx")?;
         index.write_all(&encode::index_header())?;
         if durable {
             // The file, its folder, `user`, and the recording's own folder.
-            folder.ancestors().take(3).try_for_each(sync_folder)?;
+            folder.sync_up()?;
         }
         let origin = Origin { ring_id: ring.unwrap_or(u32::MAX), ..Origin::default() };
         Ok(Self {

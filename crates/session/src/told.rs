@@ -8,6 +8,7 @@ use tompion_ctf::{
     encode::{self, ContextField, Record, Tally},
     metadata::{EnvironmentValue, Uuid},
 };
+use tompion_os::DirHandle;
 use tompion_schema::Event;
 
 use crate::{
@@ -57,7 +58,7 @@ pub struct Told {
 /// # Errors
 /// What the file system says.
 pub fn write_told(
-    folder: &Path,
+    folder: &DirHandle,
     told: &[Told],
     invocation: &[String],
     problems: &[String],
@@ -69,7 +70,7 @@ pub fn write_told(
             ToldBy::Kernel => (KERNEL.to_owned(), KERNEL, 0, KERNEL.to_owned()),
             ToldBy::Program(pid, name) => (format!("user/{pid}"), "user", *pid, name.clone()),
         };
-        let events = write_source(&folder.join(&path), told, &here)?;
+        let events = write_source(folder.join(&path), told, &here)?;
         sources.push(manifest::Source {
             path,
             kind: kind.into(),
@@ -182,9 +183,9 @@ impl Here {
     }
 }
 
-fn write_source(folder: &Path, told: &Told, here: &Here) -> io::Result<u64> {
+fn write_source(folder: DirHandle, told: &Told, here: &Here) -> io::Result<u64> {
     let cpus = told.events.iter().map(|event| event.cpu as usize + 1).max().unwrap_or(0);
-    let mut writer = SourceWriter::new(folder.to_owned(), here.describe(&told.by), cpus, Manner::Now);
+    let mut writer = SourceWriter::new(folder, here.describe(&told.by), cpus, Manner::Now);
     let ids: Vec<_> = told.classes.iter().map(|class| writer.add_class(class)).collect();
     let is_kernel = told.by == ToldBy::Kernel;
     let mut written = vec![0u64; cpus];

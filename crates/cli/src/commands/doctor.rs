@@ -5,7 +5,7 @@ use std::{io::Write, process::ExitCode};
 use clap::Args;
 use serde::Serialize;
 use tompion_machine::{Root, fitness};
-use tompion_os::{Disturbance, RseqVerdict};
+use tompion_os::{Disturbance, FileRights, RseqVerdict};
 
 use crate::messages;
 
@@ -249,6 +249,8 @@ fn recording() -> Vec<Row> {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    // What is looked at is the machine's, at paths that root alone can change.
+    let _rights = FileRights::of_the_process().ok();
     let rows = match arguments.rt {
         true => fitness::examine(&Root::default()).into_iter().map(Row::from).collect(),
         false => recording(),

@@ -18,6 +18,7 @@ pub mod view;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use tompion_os::{FileRights, User};
 
 /// The traces that a user named, or the newest one in the current folder.
 fn traces(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
@@ -40,6 +41,20 @@ fn traces(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
             bail!("no trace was named, and there is none in this folder; record one: tompion record -- CMD")
         }
     }
+}
+
+/// The file rights of the user who called sudo, for what that user named; a command may have root's own at the moment.
+fn invoking_users_rights() -> anyhow::Result<Option<FileRights>> {
+    let user = User::behind_sudo();
+    user.map(|user| user.own_files())
+        .transpose()
+        .context("can't take on the rights of the user who called sudo")
+}
+
+/// Writes a file that the user named, in the place of an older one, with no more than the user's rights.
+fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let _rights = invoking_users_rights()?;
+    tompion_os::write_file(path, bytes).with_context(|| format!("can't write {}", path.display()))
 }
 
 /// Says of each trace whose session was killed that it is incomplete, and what helps. Returns whether there is one.

@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use tompion_os::DirHandle;
 use tompion_reader::{
     Selection, TraceSet,
     follow::{self, Follow},
@@ -314,7 +315,9 @@ fn follow(
 /// Whether a trace is of a recording that has ended, or was killed. Nobody knows of others' traces.
 fn has_ended(trace: &Path) -> bool {
     let folders = trace.ancestors().take(4);
-    let manifest = folders.filter_map(|folder| tompion_session::Manifest::read(folder).ok()).next();
+    let manifest = folders
+        .filter_map(|folder| tompion_session::Manifest::read(&DirHandle::open(folder).ok()?).ok())
+        .next();
     manifest.is_some_and(|manifest| !manifest.is_recording()) || tompion_session::incomplete(trace).is_some()
 }
 

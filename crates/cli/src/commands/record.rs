@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    io::ErrorKind,
+    io::{ErrorKind, Write as _},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -19,7 +19,7 @@ use tompion_kernel::{
     probes::{Wish, WishError},
     syscalls::Calls,
 };
-use tompion_os::User;
+use tompion_os::{DirHandle, User};
 use tompion_protocol::rules::{Rules, matches_name};
 use tompion_schema::Level;
 use tompion_session::{Config, Context, Error, KernelChoice, Manifest, Mode, Outcome, Report, Target};
@@ -382,8 +382,17 @@ fn target(arguments: &Arguments) -> Target {
 
 /// A session that a program has started has no terminal: what it has to say goes into a file.
 fn gather_quietly(parent: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(parent)?;
-    let log = std::fs::OpenOptions::new().create(true).append(true).open(parent.join("tompion.log"))?;
+    const LOG: &str = "tompion.log";
+    let parent = DirHandle::open_or_create(parent)?;
+    let log = match parent.append(LOG) {
+        Ok(log) => log,
+        // Somebody has laid something there that must not be written to.
+        Err(error) => {
+            let mut log = parent.create_new(format!("tompion-{}.log", std::process::id()))?;
+            writeln!(log, "tompion: not in {LOG}: {error}")?;
+            log
+        }
+    };
     tompion_os::replace_standard_error(log.into())?;
     Ok(())
 }
@@ -447,7 +456,7 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCo
         say(format!("{} ended with {status}", config.target.describe()));
     }
     if events == 0 {
-        let _ = std::fs::remove_dir_all(&config.folder);
+        let _ = outcome.folder.remove_all();
         if lost != 0 {
             say(format!("nothing recorded, {}", losses(manifest, lost)));
             return ExitCode::from(messages::FAILED);

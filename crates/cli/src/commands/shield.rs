@@ -13,7 +13,7 @@ use tompion_machine::{
     CpuSet, Root,
     shield::{self, Config, Restored, Shield},
 };
-use tompion_os::{Inheritance, Poller, Signals, User};
+use tompion_os::{FileRights, Inheritance, Poller, Signals, User};
 
 use crate::messages::{self, counted, say};
 
@@ -62,6 +62,8 @@ const BY_SIGNAL: i32 = 128;
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let root = Root::new(&arguments.root);
+    // All that is read and written is the machine's, at paths that root alone can change.
+    let _rights = if root.is_real() { FileRights::of_the_process().ok() } else { None };
     if let Some(pid) = arguments.guard {
         // Nobody hears this process; what it can't put back stays noted.
         shield::guard(&root, pid, || drop(tompion_os::say_ready()))?;

@@ -13,6 +13,7 @@ use std::{collections::BTreeMap, fs};
 
 #[cfg(target_arch = "aarch64")]
 use aarch64::NAMES;
+use tompion_os::FileRights;
 use tompion_schema::{Integer, Type};
 #[cfg(not(target_arch = "aarch64"))]
 use x86_64::NAMES;
@@ -68,6 +69,7 @@ impl Calls {
     /// All calls, with what the running kernel says of their arguments.
     pub fn of_this_kernel() -> Self {
         let folder = events_folder();
+        let _rights = FileRights::of_the_process().ok();
         Self::new(|name| fs::read_to_string(folder?.join(format!("syscalls/sys_enter_{name}/format"))).ok())
     }
 

@@ -22,6 +22,7 @@ use std::{
     sync::OnceLock,
 };
 
+use tompion_os::FileRights;
 use tompion_schema::{Event, Type};
 
 pub(crate) use format::COMMON;
@@ -59,10 +60,13 @@ pub struct Catalog {
 
 /// The folder of the running kernel's descriptions of events, if they can be read.
 ///
+/// They are root's to read, also under sudo, where other files are opened with the user's rights.
+///
 /// Where nobody has mounted tracefs, as in small systems and containers, it is mounted for this process alone.
 pub(crate) fn events_folder() -> Option<&'static Path> {
     static FOLDER: OnceLock<(Option<PathBuf>, Option<OwnedFd>)> = OnceLock::new();
     let (folder, _mount) = FOLDER.get_or_init(|| {
+        let _rights = FileRights::of_the_process().ok();
         if let Some(folder) = TRACEFS.iter().find_map(|root| described_in(root)) {
             return (Some(folder), None);
         }
@@ -85,6 +89,7 @@ impl Catalog {
     }
 
     fn of(folder: &Path) -> Self {
+        let _rights = FileRights::of_the_process().ok();
         let mut catalog = Self { folder: folder.to_path_buf(), ..Self::default() };
         for system in folders_in(folder).into_iter().filter(|name| !LEFT_OUT.contains(&name.as_str())) {
             for tracepoint in folders_in(&folder.join(&system)) {
@@ -126,6 +131,7 @@ impl Catalog {
 
     /// Reads what a tracepoint's records are. The error is a line for people.
     pub fn read(&self, listed: &Listed) -> Result<Tracepoint, String> {
+        let _rights = FileRights::of_the_process().ok();
         let path = self.folder.join(&listed.system).join(&listed.tracepoint).join("format");
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let text = fs::read_to_string(&path).map_err(|error| failed(&error))?;

@@ -8,6 +8,7 @@ use std::{
 };
 
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
+use tompion_os::DirHandle;
 
 use super::Error;
 
@@ -62,9 +63,7 @@ pub fn open_to_write(path: &Path) -> Result<Connection, Error> {
         Err(Error::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => true,
         Err(error) => return Err(error),
     };
-    if let Some(folder) = path.parent().filter(|_| is_new) {
-        fs::create_dir_all(folder).map_err(|error| Error::file("can't make", folder, error))?;
-    }
+    make_file(path, is_new)?;
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = connect(path, flags)?;
@@ -82,6 +81,22 @@ pub fn open_to_write(path: &Path) -> Result<Connection, Error> {
         migrate(&mut connection).map_err(|error| Error::database(path, error))?;
     }
     Ok(connection)
+}
+
+/// Makes the file, for its user alone where that is root, and what leads there. SQLite opens files by their paths, again and
+/// again, so root keeps a history only where nobody else can put something into their place.
+fn make_file(path: &Path, is_new: bool) -> Result<(), Error> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let failed = |error| Error::file("can't make", folder, error);
+    let folder =
+        if is_new { DirHandle::open_or_create(folder) } else { DirHandle::open(folder) }.map_err(failed)?;
+    folder.check_root_only().map_err(|error| Error::file("can't keep a history in", folder.path(), error))?;
+    match path.file_name().filter(|_| is_new).map(|name| folder.create_new(name)) {
+        Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(Error::file("can't make", path, error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Opens a database to read it.

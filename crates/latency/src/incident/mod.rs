@@ -17,6 +17,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tompion_os::DirHandle;
 use tompion_session::write_told;
 
 pub use words::Verdict;
@@ -174,31 +175,29 @@ impl Incident {
     /// If the folder is there already, or can't be written.
     pub fn save(
         &self,
-        folder: &Path,
+        folder: &DirHandle,
         caught: &Caught,
         report: &Report,
         invocation: &[String],
     ) -> Result<(), Error> {
-        let failed = |error| Error::file("can't write", folder, error);
+        let failed = |error| Error::file("can't write", folder.path(), error);
         if folder.exists() {
             return Err(failed(io::ErrorKind::AlreadyExists.into()));
         }
-        let mut unfinished = folder.as_os_str().to_owned();
-        unfinished.push(".unfinished");
-        let unfinished = Path::new(&unfinished);
+        let unfinished = folder.with_suffix(".unfinished");
         let write = || -> io::Result<()> {
-            fs::create_dir_all(unfinished)?;
-            fs::write(unfinished.join(FILE), serde_json::to_vec_pretty(self)?)?;
-            fs::write(unfinished.join("report.json"), serde_json::to_vec_pretty(report)?)?;
+            unfinished.make()?;
+            unfinished.replace(FILE, &serde_json::to_vec_pretty(self)?, false)?;
+            unfinished.replace("report.json", &serde_json::to_vec_pretty(report)?, false)?;
             write_told(
-                unfinished,
+                &unfinished,
                 &trace::of(self, &names::with_newest(caught)),
                 invocation,
                 &self.problems,
             )?;
-            fs::rename(unfinished, folder)
+            unfinished.rename_to(folder)
         };
-        write().inspect_err(|_| drop(fs::remove_dir_all(unfinished))).map_err(failed)
+        write().inspect_err(|_| drop(unfinished.remove_all())).map_err(failed)
     }
 
     /// Reads an incident's folder.

@@ -11,7 +11,7 @@ use aya::{
     programs::{ProgramError, UProbe, tp_btf::BtfTracePointLink},
 };
 use tompion_kernel::{Error as KernelError, chain, misses_of, probes::Wish, refused};
-use tompion_os::SharedMap;
+use tompion_os::{FileRights, SharedMap};
 
 use super::joiner::Wake;
 use crate::{
@@ -55,6 +55,7 @@ pub struct Kernel {
 impl Kernel {
     /// Watches from now on, behind the programs that count under this name.
     pub fn begin(name: &str) -> Result<Self, Error> {
+        let _rights = FileRights::of_the_process().ok();
         let pins = Pins::of(name)?;
         let btf = Btf::from_sys_fs().map_err(|error| KernelError::Types(chain(&error)))?;
         // The loader finds arrays of others by their plain names, in a folder of its own.

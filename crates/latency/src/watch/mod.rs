@@ -26,7 +26,7 @@ use aya::{
     programs::{ProgramError, tp_btf::BtfTracePointLink},
 };
 use tompion_kernel::{Error as KernelError, chain, misses_of, refused, stacks::KernelSymbols};
-use tompion_os::{Counter, SharedMap};
+use tompion_os::{Counter, FileRights, SharedMap};
 
 use crate::{
     Error,
@@ -141,6 +141,7 @@ impl Watch {
     /// With these counters of system management interrupts, by CPU.
     fn begin_counting(name: &str, rules: &[Rule], counters: &[(u32, Counter)]) -> Result<Self, Error> {
         check_rules(rules)?;
+        let _rights = FileRights::of_the_process().ok();
         let pins = Pins::of(name)?;
         let btf = Btf::from_sys_fs().map_err(|error| KernelError::Types(chain(&error)))?;
         let cpus = tompion_os::possible_cpus();

@@ -1,16 +1,15 @@
 //! What was changed, noted before it is changed, and undone from the notes alone.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Write},
-    os::unix::fs::DirBuilderExt,
     path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
-use tompion_os::Lock;
+use tompion_os::{DirHandle, Lock};
 
 use super::{Error, threads};
 use crate::{CpuSet, Root, root::words_of};
@@ -40,10 +39,16 @@ pub(super) enum Change {
     Thread { tid: u32, started: u64, before: String },
 }
 
+/// The name of a file in the folder.
+fn name_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
 /// The notes, held by this process alone.
 #[derive(Debug)]
 pub(super) struct Notes {
     root: Root,
+    folder: DirHandle,
     file: File,
     _lock: Lock,
 }
@@ -51,9 +56,8 @@ pub(super) struct Notes {
 impl Notes {
     /// Opens the notes, if nobody else goes on having them.
     pub(super) fn lock(root: &Root) -> Result<Self, Error> {
-        let folder = root.place(FOLDER);
         let unwritten = |error| Error::Unwritten(FOLDER.into(), error);
-        fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder).map_err(unwritten)?;
+        let folder = DirHandle::open_or_create(&root.place(FOLDER)).map_err(unwritten)?;
         let begin = Instant::now();
         let mut lock = tompion_os::try_lock(&folder).map_err(unwritten)?;
         while lock.is_none() && begin.elapsed() < PATIENCE_WITH_HOLDERS {
@@ -64,9 +68,10 @@ impl Notes {
             let holder = root.read_if_any(HOLDER).filter(|holder| holder.parse::<u32>().is_ok());
             return Err(Error::Busy(holder.unwrap_or_else(|| "of unknown number".into())));
         };
-        fs::write(root.place(HOLDER), std::process::id().to_string()).map_err(unwritten)?;
-        let file = OpenOptions::new().create(true).append(true).open(root.place(CHANGES));
-        Ok(Self { root: root.clone(), file: file.map_err(unwritten)?, _lock: lock })
+        let holder = std::process::id().to_string();
+        folder.replace(name_of(HOLDER), holder.as_bytes(), false).map_err(unwritten)?;
+        let file = folder.append(name_of(CHANGES)).map_err(unwritten)?;
+        Ok(Self { root: root.clone(), folder, file, _lock: lock })
     }
 
     /// Notes a change that is about to be made.
@@ -113,10 +118,8 @@ impl Notes {
     fn keep(&mut self, changes: &[Change]) -> io::Result<()> {
         let lines = changes.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
         let text: String = lines.into_iter().map(|line| line + "\n").collect();
-        let (place, fresh) = (self.root.place(CHANGES), self.root.place(&format!("{CHANGES}.new")));
-        fs::write(&fresh, text)?;
-        fs::rename(&fresh, &place)?;
-        self.file = OpenOptions::new().append(true).open(place)?;
+        self.folder.replace(name_of(CHANGES), text.as_bytes(), false)?;
+        self.file = self.folder.append(name_of(CHANGES))?;
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tompion_os::FileRights;
 
 /// Where tracefs is mounted.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -80,6 +81,7 @@ impl Tracer {
     /// # Errors
     /// A line that says what is missing.
     pub fn start(kind: Kind) -> Result<Self, String> {
+        let _rights = FileRights::of_the_process().ok();
         let tracefs = TRACEFS.iter().map(Path::new).find(|folder| folder.join("available_tracers").exists());
         let Some(tracefs) = tracefs else {
             return Err(
@@ -114,6 +116,7 @@ impl Tracer {
 
     /// What it has found so far.
     pub fn samples(&self) -> Vec<Sample> {
+        let _rights = FileRights::of_the_process().ok();
         let text = fs::read(self.instance.join("trace")).unwrap_or_default();
         let read = match self.kind {
             Kind::Hwlat => hwlat,
@@ -125,6 +128,7 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
+        let _rights = FileRights::of_the_process().ok();
         let _ = fs::write(self.instance.join("current_tracer"), "nop");
         let _ = fs::remove_dir(&self.instance);
     }

@@ -10,7 +10,7 @@ use tompion_ctf::{
     tsdl,
 };
 use tompion_layout::{record::Form, ring};
-use tompion_os::{ClockPair, create_memfd};
+use tompion_os::{ClockPair, DirHandle, create_memfd};
 use tompion_protocol::message::Origin;
 use tompion_ring::records::{Records, UntrustedRecord};
 
@@ -95,11 +95,11 @@ struct Fixture {
 }
 
 /// A folder that is taken away at the end.
-struct Folder(PathBuf);
+struct Folder(DirHandle);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = self.0.remove_all();
     }
 }
 
@@ -131,7 +131,7 @@ impl Fixture {
     fn new(random: &mut Random, number: u64) -> Self {
         let geometry = Geometry::new(4096, [2, 4][random.below(2)], 1, 1).unwrap();
         let name = format!("tompion-fuzz-{}-{number}-{:x}", std::process::id(), random.next());
-        let folder = std::env::temp_dir().join(name);
+        let folder = DirHandle::create(&std::env::temp_dir().join(name)).unwrap();
         let hello = Hello {
             pid: 1,
             origin: Origin::Exec,

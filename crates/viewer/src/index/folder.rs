@@ -132,8 +132,8 @@ impl Folder {
 
 /// Whether something belongs to this user, and nobody else may write to it.
 fn is_ours(metadata: &Metadata) -> bool {
-    let own = std::fs::metadata("/proc/self").map(|own| own.uid());
-    own.is_ok_and(|own| own == metadata.uid()) && metadata.mode() & 0o022 == 0
+    // Under sudo, the user who called it.
+    tompion_os::file_user() == metadata.uid() && metadata.mode() & 0o022 == 0
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! may put a link in its place at any time.
 
 use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -223,7 +224,10 @@ fn next() -> u64 {
 
 /// A file among temporary ones, without a name.
 fn temporary() -> io::Result<File> {
-    let path = std::env::temp_dir().join(format!("tompion-view.{}.{}", std::process::id(), next()));
+    // Everybody may make files there, so its name can't be foreseen.
+    let unforeseen = RandomState::new().build_hasher().finish();
+    let name = format!("tompion-view.{}.{}.{unforeseen:016x}", std::process::id(), next());
+    let path = std::env::temp_dir().join(name);
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
     fs::remove_file(&path)?;

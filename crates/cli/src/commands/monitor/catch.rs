@@ -1,7 +1,6 @@
 //! `--threshold` and `--misses`: wake-ups that are too late and missed deadlines become folders, until Ctrl-C.
 
 use std::{
-    fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -16,7 +15,7 @@ use tompion_latency::{
     journal,
     watch::{Rule, Watch, check_rules},
 };
-use tompion_os::{Inheritance, Interest};
+use tompion_os::{DirHandle, Inheritance, Interest};
 
 use super::{
     End,
@@ -87,6 +86,8 @@ impl Wish {
 /// Keeps late wake-ups.
 pub struct Catcher<'a> {
     wish: &'a Wish,
+    /// Where incidents go.
+    incidents: DirHandle,
     watch: Watch,
     inheritance: Inheritance,
     recorder: Option<Recorder>,
@@ -108,14 +109,15 @@ impl<'a> Catcher<'a> {
         inheritance: Inheritance,
     ) -> anyhow::Result<Self> {
         let folder = &wish.incidents;
-        fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
-        programs::remove_left(folder);
+        let incidents = DirHandle::open_or_create(folder);
+        let incidents = incidents.with_context(|| format!("can't make {}", folder.display()))?;
+        programs::remove_left(&incidents);
         let watch = Watch::begin(name, &wish.rules)?;
         let recorder = match &wish.programs[..] {
             [] => None,
             events => {
                 let (events, selector) = (events.to_vec(), watch.selector()?);
-                Some(Recorder::begin(folder, programs::Wish { events, inheritance, selector })?)
+                Some(Recorder::begin(&incidents, programs::Wish { events, inheritance, selector })?)
             }
         };
         end.poller.add(watch.descriptor(), LATE).context("can't wait for late wake-ups")?;
@@ -132,6 +134,7 @@ impl<'a> Catcher<'a> {
         say(format!("waiting for {}; Ctrl-C ends it", awaited.join(" and ")));
         Ok(Self {
             wish,
+            incidents,
             watch,
             inheritance,
             recorder,
@@ -160,7 +163,9 @@ impl<'a> Catcher<'a> {
             let report = monitor.report(None);
             let mut incident = Incident::of(&caught, self.watch.late().1);
             incident.look_up_name(&report);
-            let folder = self.folder(&incident);
+            let name = self.new_name(&incident);
+            let folder = self.incidents.join(&name);
+            let shown = self.wish.incidents.join(&name);
             let invocation: Vec<String> = std::env::args().collect();
             let saved = incident.save(&folder, &caught, &report, &invocation);
             if let Some(recorder) = &mut self.recorder {
@@ -173,9 +178,9 @@ impl<'a> Catcher<'a> {
             match saved {
                 Ok(()) => {
                     self.kept += 1;
-                    self.tell(&incident, &folder)?;
+                    self.tell(&incident, &shown)?;
                     self.forget_oldest();
-                    kept.push((incident, folder));
+                    kept.push((incident, shown));
                 }
                 // The next one may have room.
                 Err(error) => {
@@ -216,7 +221,8 @@ impl<'a> Catcher<'a> {
         let folders = incident::folders(&self.wish.incidents);
         let surplus = folders.len().saturating_sub(usize::try_from(most).unwrap_or(usize::MAX));
         for (_, folder) in folders.iter().take(surplus) {
-            if let Err(error) = fs::remove_dir_all(folder) {
+            let Some(name) = folder.file_name() else { continue };
+            if let Err(error) = self.incidents.join(name).remove_all() {
                 say(format!("can't remove {}: {error}", folder.display()));
             }
         }
@@ -262,7 +268,7 @@ impl<'a> Catcher<'a> {
     }
 
     /// `tompion-incident-TIME-THREAD`, with a number behind it if that is taken.
-    fn folder(&self, incident: &Incident) -> PathBuf {
+    fn new_name(&self, incident: &Incident) -> String {
         let time = Timestamp::from_nanosecond(incident.time_ns.into()).unwrap_or_default();
         let time = time.to_zoned(TimeZone::system()).strftime("%Y%m%d-%H%M%S-%6f").to_string();
         let is_plain = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
@@ -273,9 +279,9 @@ impl<'a> Catcher<'a> {
             .map(|letter| if is_plain(letter) { letter } else { '_' })
             .collect();
         let name = format!("{}{time}-{thread}", incident::FOLDER);
-        let numbered = (2..).map(|number| self.wish.incidents.join(format!("{name}-{number}")));
-        let first = self.wish.incidents.join(&name);
-        std::iter::once(first).chain(numbered).find(|folder| !folder.exists()).unwrap_or_default()
+        let numbered = (2..).map(|number| format!("{name}-{number}"));
+        let mut names = std::iter::once(name.clone()).chain(numbered);
+        names.find(|name| !self.incidents.has(name)).unwrap_or_default()
     }
 }
 

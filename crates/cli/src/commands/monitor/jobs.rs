@@ -3,6 +3,7 @@
 use std::{
     env,
     fs::File,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
     io::{self, Read as _},
     os::{
         fd::{AsFd as _, OwnedFd},
@@ -171,7 +172,8 @@ pub fn tell(telling: &Telling) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where a trace would be; nothing comes into it.
+/// Where a trace would be; nothing comes into it. Everybody may make folders there, so its name can't be foreseen.
 fn folder() -> PathBuf {
-    env::temp_dir().join(format!("tompion-jobs-{}", std::process::id()))
+    let unforeseen = RandomState::new().build_hasher().finish();
+    env::temp_dir().join(format!("tompion-jobs-{}-{unforeseen:016x}", std::process::id()))
 }

@@ -55,6 +55,8 @@ pub fn still_counts(monitor: &Monitor) -> Result<(), Stopped> {
 /// A history that is written beside what else the command does.
 pub struct Keeping {
     keeper: Keeper,
+    /// Where it is, if somebody has named it.
+    named: Option<PathBuf>,
     /// What was said last of why it can't be written.
     failure: String,
     /// Whether it was said why programs aren't heard.
@@ -64,12 +66,14 @@ pub struct Keeping {
 impl Keeping {
     /// Begins to write; at the usual place where none is named.
     pub fn begin(path: Option<&Path>, monitor: &str) -> anyhow::Result<Self> {
+        let named = path.map(Path::to_path_buf);
+        let _rights = super::history::rights(path);
         let path = path.map_or_else(history::default_path, Path::to_path_buf);
         let facts = description::describe(&Root::default());
         let facts: Vec<Fact> =
             facts.into_iter().map(|fact| Fact { name: fact.name, value: fact.value }).collect();
         let keeper = Keeper::begin(&path, monitor, &facts)?;
-        Ok(Self { keeper, failure: String::new(), is_deafness_said: false })
+        Ok(Self { keeper, named, failure: String::new(), is_deafness_said: false })
     }
 
     /// The file.
@@ -93,6 +97,7 @@ impl Keeping {
             self.is_deafness_said = true;
             say(format!("jobs of programs are not counted any more: {failure}"));
         }
+        let _rights = super::history::rights(self.named.as_deref());
         match self.keeper.look(monitor) {
             Ok(true) if !self.failure.is_empty() => {
                 self.failure.clear();
@@ -112,6 +117,7 @@ impl Keeping {
 
     /// Writes what a monitor counted that was stopped. Where it is, if it could be written.
     fn write_last(&mut self, monitor: &mut Monitor) -> Option<PathBuf> {
+        let _rights = super::history::rights(self.named.as_deref());
         match self.keeper.write(monitor) {
             Ok(()) => Some(self.store().path().to_owned()),
             Err(error) => {
@@ -138,6 +144,7 @@ impl Keeping {
             cause,
             folder: folder.canonicalize().unwrap_or_else(|_| folder.into()),
         };
+        let _rights = super::history::rights(self.named.as_deref());
         if let Err(error) = self.keeper.record_incident(&incident) {
             say(format!("{error}; the folder is there all the same"));
         }
@@ -145,6 +152,7 @@ impl Keeping {
 
     /// Writes what there is.
     pub fn finish(mut self, monitor: &mut Monitor) -> anyhow::Result<()> {
+        let _rights = super::history::rights(self.named.as_deref());
         self.keeper.write(monitor)?;
         let path = self.keeper.store().path().display().to_string();
         say(format!("{path} has all that was counted until now: tompion monitor report"));

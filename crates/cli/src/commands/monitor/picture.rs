@@ -1,7 +1,6 @@
 //! Pictures into files: SVG as it is, PNG by drawing that.
 
 use std::{
-    fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
     sync::Arc,
@@ -78,7 +77,7 @@ impl Output {
             return Ok(io::stdout().lock().write_all(svg.as_bytes())?);
         }
         let bytes = if self.is_png() { png(svg)? } else { svg.as_bytes().to_vec() };
-        fs::write(&self.output, bytes).with_context(|| format!("can't write {}", self.output.display()))
+        crate::commands::write_file(&self.output, &bytes)
     }
 }
 

@@ -3,16 +3,15 @@
 //! recorder begins.
 
 use std::{
-    env,
-    fs::{self, File},
-    os::{fd::OwnedFd, unix::fs::chown},
-    path::{Path, PathBuf},
+    env, fs,
+    io::Read as _,
+    os::fd::OwnedFd,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
-use tompion_os::{Inheritance, Lock};
+use tompion_os::{DirHandle, Inheritance, Lock};
 
 use crate::messages::{counted, say};
 
@@ -31,7 +30,7 @@ const SIGKILL: i32 = 9;
 pub struct Recorder {
     wish: Wish,
     /// Where recordings stand until an incident takes them.
-    folder: PathBuf,
+    folder: DirHandle,
     /// Says that somebody needs it. Some file systems have no locks.
     _lock: Option<Lock>,
     number: u64,
@@ -52,16 +51,11 @@ pub struct Wish {
 
 impl Recorder {
     /// Records below a folder.
-    pub fn begin(parent: &Path, wish: Wish) -> anyhow::Result<Self> {
-        let folder = parent.join(format!("{FOLDER}{}", std::process::id()));
-        fs::create_dir(&folder).with_context(|| format!("can't make {}", folder.display()))?;
+    pub fn begin(parent: &DirHandle, wish: Wish) -> anyhow::Result<Self> {
+        let name = format!("{FOLDER}{}", std::process::id());
+        let folder = parent.create_below(&name);
+        let folder = folder.with_context(|| format!("can't make {name} in {}", parent.path().display()))?;
         let lock = tompion_os::try_lock(&folder).ok().flatten();
-        // Behind sudo, a recording is the user's.
-        let number = |name| env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
-        if let Some(user) = number("SUDO_UID") {
-            chown(&folder, Some(user), number("SUDO_GID"))
-                .with_context(|| format!("can't give {} to the user", folder.display()))?;
-        }
         let child = start(&folder, 0, &wish)?;
         Ok(Self { wish, folder, _lock: lock, number: 0, child, asked: None })
     }
@@ -76,25 +70,27 @@ impl Recorder {
 
     /// Moves what it held into an incident's folder, if there is one, and begins another one. Whatever goes wrong with what it held, it
     /// goes on.
-    pub fn keep(&mut self, incident: Option<&PathBuf>) -> anyhow::Result<()> {
+    pub fn keep(&mut self, incident: Option<&DirHandle>) -> anyhow::Result<()> {
         self.ask();
         self.wait();
         let moved = incident.map_or(Ok(()), |incident| self.hand_over(incident));
         // What could not be moved must not fill the disk.
-        let _ = fs::remove_dir_all(self.recording());
+        let _ = self.recording().remove_all();
         self.number += 1;
         self.child = start(&self.folder, self.number, &self.wish)?;
         self.asked = None;
         moved
     }
 
-    fn hand_over(&self, incident: &Path) -> anyhow::Result<()> {
+    fn hand_over(&self, incident: &DirHandle) -> anyhow::Result<()> {
         let recording = self.recording();
         // Without an event there may be none.
         if recording.exists() {
-            fs::rename(&recording, incident.join(PROGRAMS)).context("can't keep what programs recorded")?;
+            recording.rename_to(&incident.join(PROGRAMS)).context("can't keep what programs recorded")?;
         } else {
-            let said = fs::read_to_string(log(&self.folder, self.number)).unwrap_or_default();
+            let mut said = String::new();
+            // What it said may be no text, or nothing.
+            let _ = self.folder.read(log(self.number)).and_then(|mut log| log.read_to_string(&mut said));
             say(format!(
                 "programs recorded nothing: {}",
                 said.lines().last().unwrap_or("the recorder ended")
@@ -103,7 +99,7 @@ impl Recorder {
         Ok(())
     }
 
-    fn recording(&self) -> PathBuf {
+    fn recording(&self) -> DirHandle {
         self.folder.join(self.number.to_string())
     }
 
@@ -129,19 +125,19 @@ impl Drop for Recorder {
         self.ask();
         self.wait();
         // Nobody was late since it began.
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = self.folder.remove_all();
     }
 }
 
 /// Removes what commands have left that were killed: what programs wrote is of no use without the incident that it belongs to.
-pub fn remove_left(parent: &Path) {
-    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    // Those that a link leads to are somebody else's.
-    for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-        let name = entry.file_name();
+pub fn remove_left(parent: &DirHandle) {
+    for name in parent.names().unwrap_or_default() {
         let number = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.parse::<u32>().ok());
-        if number.is_some_and(|number| !lives(number)) && tompion_os::is_unlocked(&entry.path()) {
-            let _ = fs::remove_dir_all(entry.path());
+        let folder = parent.join(&name);
+        // Those that a link leads to are somebody else's: it isn't followed.
+        if number.is_some_and(|number| !lives(number)) && matches!(tompion_os::try_lock(&folder), Ok(Some(_)))
+        {
+            let _ = folder.remove_all();
         }
     }
 }
@@ -152,18 +148,18 @@ fn lives(number: u32) -> bool {
     number != std::process::id() && command.is_ok_and(|command| command.trim_end() == COMMAND)
 }
 
-fn log(folder: &Path, number: u64) -> PathBuf {
-    folder.join(format!("{number}.log"))
+fn log(number: u64) -> String {
+    format!("{number}.log")
 }
 
-fn start(folder: &Path, number: u64, wish: &Wish) -> anyhow::Result<Child> {
-    let log = log(folder, number);
-    let said = File::create(&log).with_context(|| format!("can't write {}", log.display()))?;
+fn start(folder: &DirHandle, number: u64, wish: &Wish) -> anyhow::Result<Child> {
+    let said = folder.create_anew(log(number));
+    let said = said.with_context(|| format!("can't write to {}", folder.path().display()))?;
     let mut command = Command::new(env::current_exe().context("where is tompion?")?);
     let selector = wish.selector.try_clone().context("can't hand the selector on")?;
     let selector = tompion_os::hand_down(&mut command, selector).to_string();
     command.args(["record", "--mode", "overwrite", "--selector", &selector, "-o"]);
-    command.arg(folder.join(number.to_string()));
+    command.arg(folder.path().join(number.to_string()));
     for event in &wish.events {
         command.arg("-e").arg(event);
     }
@@ -176,10 +172,10 @@ fn start(folder: &Path, number: u64, wish: &Wish) -> anyhow::Result<Child> {
 mod tests {
     use super::*;
 
-    fn folder_of(parent: &Path, number: u32) -> PathBuf {
+    fn folder_of(parent: &DirHandle, number: u32) -> DirHandle {
         let folder = parent.join(format!("{FOLDER}{number}"));
-        fs::create_dir_all(folder.join("0")).expect("a folder");
-        fs::write(folder.join("0.log"), "").expect("a file");
+        folder.join("0").make().expect("a folder");
+        folder.create_new("0.log").expect("a file");
         folder
     }
 
@@ -190,7 +186,7 @@ mod tests {
     #[test]
     fn what_killed_commands_have_left_goes_and_what_living_ones_need_stays() {
         let parent = tempfile::tempdir().expect("a folder");
-        let parent = parent.path();
+        let parent = DirHandle::open(parent.path()).expect("it opens");
         let mut gone = begin("true");
         gone.wait().expect("it ends");
         let mut ended = begin("true");
@@ -202,13 +198,13 @@ mod tests {
         while fs::read_to_string(&comm).expect("a process").trim_end() != COMMAND {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let left = [gone.id(), other.id(), std::process::id()].map(|number| folder_of(parent, number));
-        let needed = [living.id(), ended.id()].map(|number| folder_of(parent, number));
+        let left = [gone.id(), other.id(), std::process::id()].map(|number| folder_of(&parent, number));
+        let needed = [living.id(), ended.id()].map(|number| folder_of(&parent, number));
         // Of a process that has no number here.
         let _lock = tompion_os::try_lock(&needed[1]).expect("a lock").expect("nobody else's");
         let strange = parent.join(format!("{FOLDER}of-somebody"));
-        fs::create_dir(&strange).expect("a folder");
-        remove_left(parent);
+        strange.make().expect("a folder");
+        remove_left(&parent);
         for child in [&mut other, &mut living] {
             drop(child.stdin.take());
             child.wait().expect("it ends");

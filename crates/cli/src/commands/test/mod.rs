@@ -16,6 +16,7 @@ use std::{
 use anyhow::Context as _;
 use clap::{Args, Subcommand, ValueEnum};
 use tompion_machine::CpuSet;
+use tompion_os::FileRights;
 use tompion_rttest::{Buffers, peer::Lttng, prepare, witness::Cause};
 
 use crate::{
@@ -72,6 +73,9 @@ struct Subject {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    // Measurements need the machine's own files, and a folder into which nobody else can put anything. What the user names is
+    // read and written with the user's rights.
+    let _rights = FileRights::of_the_process().ok();
     match &arguments.test {
         Test::Npt(arguments) => npt::run(arguments),
         Test::Maxrate(arguments) => maxrate::run(arguments),

@@ -15,7 +15,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use tompion_machine::CpuSet;
 use tompion_rttest::{
@@ -128,7 +127,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(path, text).with_context(|| format!("can't write {}", path.display()))
+    crate::commands::write_file(path, text.as_bytes())
 }
 
 /// This computer's name.

@@ -50,6 +50,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let output = arguments.output.clone().map(Output::of);
     output.as_ref().map(Output::check).transpose()?;
+    let _rights = super::rights(arguments.history.as_deref());
     let store = super::open(arguments.history.as_ref())?;
     let side = |text: &str| anyhow::Ok((text.to_owned(), choice(&store, text)?));
     let sides = [side(&arguments.before)?, side(&arguments.after)?];

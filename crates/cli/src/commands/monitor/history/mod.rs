@@ -7,11 +7,12 @@ mod plot;
 mod report;
 mod times;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
 use tompion_latency::history::{Choice, HistoryReport, Span, Store, default_path};
+use tompion_os::FileRights;
 
 pub use compare::{Arguments as CompareArguments, run as compare};
 pub use plot::Wish as PlotWish;
@@ -49,10 +50,21 @@ impl Part {
         open(self.history.as_ref())
     }
 
+    /// The rights with which it is read.
+    pub fn rights(&self) -> Option<FileRights> {
+        rights(self.history.as_deref())
+    }
+
     /// The part of it.
     pub fn choice(&self) -> anyhow::Result<Choice> {
         Ok(Choice::of(times::span(self.from.as_deref(), self.to.as_deref(), self.last)?))
     }
+}
+
+/// Root's own rights, where the machine's history is asked for: nobody else can have laid anything there. Other files are opened with
+/// the rights of the user who called sudo.
+pub fn rights(path: Option<&Path>) -> Option<FileRights> {
+    path.is_none().then(FileRights::of_the_process).and_then(Result::ok)
 }
 
 /// Why a history has nothing of a time.
@@ -89,8 +101,14 @@ fn beyond(asked: Span, report: &HistoryReport) -> Option<String> {
 fn open(path: Option<&PathBuf>) -> anyhow::Result<Store> {
     let usual = default_path();
     let path = path.unwrap_or(&usual);
-    if !path.exists() {
-        bail!("{}: there is no history; write one with: tompion monitor --history", path.display());
+    match path.try_exists() {
+        Ok(true) => {}
+        Ok(false) => {
+            bail!("{}: there is no history; write one with: tompion monitor --history", path.display())
+        }
+        Err(error) => {
+            bail!("{}: {error}; the machine's history is root's: sudo tompion monitor …", path.display())
+        }
     }
     Ok(Store::open_to_read(path)?)
 }

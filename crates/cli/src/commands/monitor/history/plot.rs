@@ -34,6 +34,7 @@ impl Wish {
 
     /// Draws it.
     pub fn draw(&self, output: &Output) -> anyhow::Result<()> {
+        let _rights = self.part.rights();
         let store = self.part.open()?;
         let choice = self.part.choice()?;
         let picture = if self.histograms {

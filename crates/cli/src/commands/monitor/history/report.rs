@@ -1,8 +1,8 @@
 //! `tompion monitor report`: a time of the history in figures.
 
-use std::{fmt::Write as _, fs, io::Write as _, path::PathBuf};
+use std::{fmt::Write as _, io::Write as _, path::PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::Args;
 use tompion_latency::{
     history::{Event, EventKind, HistoryReport, Incident, Span, System},
@@ -46,6 +46,7 @@ pub struct Arguments {
 const MOST: usize = 20;
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let _rights = arguments.part.rights();
     let store = arguments.part.open()?;
     let choice = arguments.part.choice()?;
     let report = store.period(&choice)?.report();
@@ -58,7 +59,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let histograms = plot::histograms(&Curve::of_each(&report.cpus), &title, Theme::Reader);
         let (maxima, jobs) = pictures(&store, &choice)?;
         let page = page::of(&report, &Pictures { maxima, histograms, jobs });
-        fs::write(path, page).with_context(|| format!("can't write {}", path.display()))?;
+        crate::commands::write_file(path, page.as_bytes())?;
         say(format!("{}: {} {}", path.display(), counted(report.wakeups.woken, "wake-up"), span(&report)));
         return Ok(());
     }

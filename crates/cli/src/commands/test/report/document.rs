@@ -91,6 +91,7 @@ impl Document {
     /// # Errors
     /// The file can't be read, or is no report's JSON.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let _rights = crate::commands::invoking_users_rights()?;
         let bytes = std::fs::read(path).with_context(|| format!("can't read {}", path.display()))?;
         let expected = "expected the JSON that `tompion test report` writes beside its page";
         let document: Self = serde_json::from_slice(&bytes)
