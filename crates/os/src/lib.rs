@@ -76,7 +76,7 @@ pub use realtime::{
     tsc_in_place,
 };
 pub use red_zone::probes_keep_red_zone;
-pub use regular_file::open_regular;
+pub use regular_file::{BoundedFile, open_regular};
 pub use rseq_check::{Disturbance, RseqVerdict, rseq_verdict};
 pub use sanitizer::{note_acquire, note_release};
 pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};

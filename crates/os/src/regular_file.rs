@@ -2,7 +2,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io,
+    io::{self, Read, Seek, SeekFrom},
     os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
     path::Path,
 };
@@ -27,11 +27,60 @@ pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", named.as_raw_fd()))
 }
 
+/// Beginning of a regular file that another user may have written, for parsers that allocate the
+/// sizes it names. A sparse file of terabytes costs its owner nothing.
+#[derive(Debug)]
+pub struct BoundedFile {
+    file: File,
+    /// Number of bytes that the file seems to have at most.
+    limit: u64,
+    /// Number of bytes that may still be read.
+    budget: u64,
+}
+
+impl BoundedFile {
+    /// Opens a regular file of which the first `limit` bytes can be seen, and as many be read, in
+    /// all reads together.
+    ///
+    /// # Errors
+    /// As [`open_regular`].
+    pub fn open(path: impl AsRef<Path>, limit: u64) -> io::Result<Self> {
+        Ok(Self { file: open_regular(path)?, limit, budget: limit })
+    }
+}
+
+impl Read for BoundedFile {
+    /// As `File::read`; fails with `FileTooLarge` once the budget is spent.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let seen = self.limit.saturating_sub(self.file.stream_position()?);
+        let wanted = usize::try_from(seen).unwrap_or(usize::MAX).min(buffer.len());
+        if wanted as u64 > self.budget {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let count = self.file.read(&mut buffer[..wanted])?;
+        self.budget -= count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for BoundedFile {
+    /// As `File::seek`, in a file that ends at the limit.
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        match position {
+            SeekFrom::End(distance) => {
+                let end = self.file.metadata()?.len().min(self.limit);
+                let place = end.checked_add_signed(distance).ok_or(io::ErrorKind::InvalidInput)?;
+                self.file.seek(SeekFrom::Start(place))
+            }
+            position => self.file.seek(position),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
         fs,
-        io::Read,
         os::unix::fs::symlink,
         process::Command,
         sync::{
@@ -71,6 +120,24 @@ mod tests {
         }
         assert_eq!(open_regular(place("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_gives_no_more_than_its_limit() {
+        const LIMIT: u64 = 100_000;
+        let path = std::env::temp_dir().join(format!("tompion-bounded-{}", std::process::id()));
+        // Sparse: it takes no room on the disk.
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        let mut bounded = BoundedFile::open(&path, LIMIT).unwrap();
+        assert_eq!(bounded.seek(SeekFrom::End(0)).unwrap(), LIMIT);
+        assert_eq!(bounded.seek(SeekFrom::End(-1)).unwrap(), LIMIT - 1);
+        bounded.rewind().unwrap();
+        let mut bytes = Vec::new();
+        assert_eq!(bounded.read_to_end(&mut bytes).unwrap() as u64, LIMIT);
+        bounded.rewind().unwrap();
+        assert_eq!(bounded.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert!(bounded.seek(SeekFrom::End(-1 - LIMIT as i64)).is_err());
+        fs::remove_file(path).unwrap();
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::Args;
-use object::{Object, ObjectSection};
+use object::{Object, ObjectSection, ReadCache};
 use serde::Serialize;
 use tompion_kernel::{
     Offer,
@@ -18,10 +18,16 @@ use tompion_kernel::{
     probes::{self, Mark},
     state,
 };
+use tompion_os::BoundedFile;
 use tompion_schema::{EVENT_MAGIC, Event, decode_outline, description_size};
 
 use crate::messages::harmless;
 
+/// Program or library that is read by parts.
+type File<'data> = object::File<'data, &'data ReadCache<BoundedFile>>;
+
+/// Maximum number of bytes that are read of a file: a process may have mapped one of any size.
+const MAX_READ: u64 = 1 << 30;
 /// Section in which programs carry descriptions.
 const SECTION: &str = "tompion_events";
 /// Word in that section for a description that stands elsewhere: behind it comes the distance from there
@@ -165,8 +171,8 @@ fn files_of_process(pid: &str) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
 }
 
 fn events_of(file: &Path) -> anyhow::Result<Vec<Event>> {
-    let bytes = std::fs::read(file)?;
-    let object = object::File::parse(&*bytes).context("expected an ELF program or library")?;
+    let cache = ReadCache::new(BoundedFile::open(file, MAX_READ)?);
+    let object = object::File::parse(&cache).context("expected an ELF program or library")?;
     match object.section_by_name(SECTION) {
         Some(section) => Ok(events_in(&object, section.address(), section.data()?)),
         None => Ok(Vec::new()),
@@ -174,7 +180,7 @@ fn events_of(file: &Path) -> anyhow::Result<Vec<Event>> {
 }
 
 /// The file's bytes from this address to the end of its section.
-fn bytes_at<'data>(object: &object::File<'data>, address: u64) -> Option<&'data [u8]> {
+fn bytes_at<'data>(object: &File<'data>, address: u64) -> Option<&'data [u8]> {
     let section = object.sections().find(|section| {
         let begin = section.address();
         begin != 0 && (begin..begin.saturating_add(section.size())).contains(&address)
@@ -183,13 +189,13 @@ fn bytes_at<'data>(object: &object::File<'data>, address: u64) -> Option<&'data 
 }
 
 /// The description that is meant at this address of the section.
-fn elsewhere<'data>(object: &object::File<'data>, address: u64, bytes: &[u8]) -> Option<&'data [u8]> {
+fn elsewhere<'data>(object: &File<'data>, address: u64, bytes: &[u8]) -> Option<&'data [u8]> {
     let distance = bytes.strip_prefix(&ELSEWHERE.to_le_bytes())?.first_chunk()?;
     bytes_at(object, address.checked_add(4)?.checked_add_signed(i32::from_le_bytes(*distance).into())?)
 }
 
 /// Descriptions stand at multiples of eight bytes, with anything between them.
-fn events_in(object: &object::File<'_>, address: u64, section: &[u8]) -> Vec<Event> {
+fn events_in(object: &File<'_>, address: u64, section: &[u8]) -> Vec<Event> {
     let decode = |bytes: &[u8]| decode_outline(bytes.get(..description_size(bytes).ok()?)?).ok();
     let mut events = Vec::new();
     let mut at = 0;

@@ -12,8 +12,8 @@ use super::{
     wish::{Code, Place, Wish, WishError, provider_of},
 };
 
-/// Largest file that is read.
-const MOST_BYTES: u64 = 4 << 30;
+/// Maximum size of a file that is read, in bytes: its owner may have made it as large as it wants.
+const MAX_FILE_SIZE: u64 = 1 << 30;
 /// Bytes of a symbol's kind in ELF: a function that is chosen when the program starts.
 const CHOSEN_AT_START: u8 = 10;
 
@@ -68,11 +68,11 @@ pub(super) fn find(wish: &Wish) -> Result<Vec<Probe>, WishError> {
 fn read(file: &Path) -> Result<Vec<u8>, WishError> {
     let problem = |error: std::io::Error| WishError::new(format!("can't read {}: {error}", file.display()));
     let file_of_program = tompion_os::open_regular(file).map_err(problem)?;
-    if file_of_program.metadata().map_err(problem)?.len() > MOST_BYTES {
+    if file_of_program.metadata().map_err(problem)?.len() > MAX_FILE_SIZE {
         return Err(WishError::new(format!("{} is too large to be a program", file.display())));
     }
     let mut bytes = Vec::new();
-    file_of_program.take(MOST_BYTES).read_to_end(&mut bytes).map_err(problem)?;
+    file_of_program.take(MAX_FILE_SIZE).read_to_end(&mut bytes).map_err(problem)?;
     Ok(bytes)
 }
 

@@ -6,7 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use object::{Object as _, ObjectSegment, ReadCache};
+use object::{
+    Endianness, FileKind, ReadCache,
+    elf::{ELF_NOTE_GNU, FileHeader32, FileHeader64, NT_GNU_BUILD_ID, PT_LOAD},
+    read::elf::{FileHeader, ProgramHeader as _},
+};
+use tompion_os::BoundedFile;
 
 /// A program or a library in a process's memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +35,9 @@ impl Object {
 
 /// Most files whose build ids are remembered.
 const MOST_KNOWN: usize = 1 << 14;
+/// Maximum number of bytes that are read of a file. Its first headers and notes stand near its
+/// beginning.
+const MAX_READ: u64 = 64 << 20;
 /// To which a file's first part is put.
 const PAGE: u64 = 4096;
 /// Said by the kernel of files that have no name any more.
@@ -79,15 +87,36 @@ impl Files {
     }
 }
 
-/// What a file says of itself. Nothing if it can't be read.
+/// Returns what a file says of itself; `None` if it can't be read.
 fn build(path: &Path) -> Option<Build> {
-    // The process chooses the path, and may change what it leads to at any time.
-    let cache = ReadCache::new(tompion_os::open_regular(path).ok()?);
-    let file = object::File::parse(&cache).ok()?;
-    let segments = || file.segments().map(|segment| (segment.address(), segment.size()));
-    let first = segments().map(|(address, _)| address).min()? / PAGE * PAGE;
-    let end = segments().map(|(address, size)| address.saturating_add(size)).max()?;
-    Some(Build { id: file.build_id().ok()?.unwrap_or_default().to_vec(), size: end - first })
+    // The process chooses the path and the sizes in the file, and may change both at any time.
+    let cache = ReadCache::new(BoundedFile::open(path, MAX_READ).ok()?);
+    match FileKind::parse(&cache).ok()? {
+        FileKind::Elf64 => build_in::<FileHeader64<Endianness>>(&cache),
+        FileKind::Elf32 => build_in::<FileHeader32<Endianness>>(&cache),
+        _ => None,
+    }
+}
+
+/// Reads the segments and their notes alone: sections stand at the end of the file.
+fn build_in<Header: FileHeader<Endian = Endianness>>(cache: &ReadCache<BoundedFile>) -> Option<Build> {
+    let header = Header::parse(cache).ok()?;
+    let endian = header.endian().ok()?;
+    let segments = header.program_headers(endian, cache).ok()?;
+    let loaded = || segments.iter().filter(|segment| segment.p_type(endian) == PT_LOAD);
+    let first = loaded().map(|segment| segment.p_vaddr(endian).into()).min()? / PAGE * PAGE;
+    let end =
+        loaded().map(|segment| segment.p_vaddr(endian).into().saturating_add(segment.p_memsz(endian).into()));
+    let size = end.max()?.checked_sub(first)?;
+    for segment in segments {
+        let Some(mut notes) = segment.notes(endian, cache).ok()? else { continue };
+        while let Some(note) = notes.next().ok()? {
+            if note.name() == ELF_NOTE_GNU && note.n_type(endian) == NT_GNU_BUILD_ID {
+                return Some(Build { id: note.desc().to_vec(), size });
+            }
+        }
+    }
+    Some(Build { id: Vec::new(), size })
 }
 
 /// An object, by which its file is told from others, and the range of its first part as `map_files` has it.
@@ -167,6 +196,8 @@ fn word(line: &[u8]) -> Option<(&[u8], &[u8])> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     #[test]
@@ -203,5 +234,52 @@ mod tests {
         let build = build(&path).expect("a program");
         assert_eq!((&own.build_id, own.size), (&build.id, build.size));
         assert!(files.of_process(u32::MAX).is_empty());
+    }
+
+    /// Returns the largest amount of memory that this process has had, in KiB.
+    fn peak_memory() -> u64 {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// Writes a file that claims tables of 4 GiB, and has that size without taking room on the disk.
+    fn write_large(path: &Path, sections: u64, notes: u16) {
+        let mut bytes = vec![0; 64 + 56 * (usize::from(notes) + 1) + 64];
+        bytes[..20].copy_from_slice(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0");
+        let mut put = |at: usize, value: u64, size: usize| {
+            bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size])
+        };
+        let section = 64 + 56 * (u64::from(notes) + 1);
+        let words = [(20, 1, 4), (32, 64, 8), (40, section, 8), (52, 64, 2), (54, 56, 2), (58, 64, 2)];
+        words.iter().for_each(|&(at, value, size)| put(at, value, size));
+        put(56, u64::from(notes) + 1, 2);
+        // The number of sections stands in the first one's size.
+        put(section as usize + 32, sections, 8);
+        let segment =
+            |kind: u64, begin: u64, size: u64| [(0, kind, 4), (8, begin, 8), (32, size, 8), (40, size, 8)];
+        for (at, value, size) in segment(1, 0, 4096) {
+            put(64 + at, value, size);
+        }
+        for note in 1..=usize::from(notes) {
+            for (at, value, size) in segment(4, note as u64, 32 << 20) {
+                put(64 + 56 * note + at, value, size);
+            }
+        }
+        fs::write(path, &bytes).unwrap();
+        File::options().write(true).open(path).unwrap().set_len(4 << 30).unwrap();
+    }
+
+    #[test]
+    fn a_program_decides_on_no_memory_of_the_recorder() {
+        const MAX_GROWTH: u64 = 512 << 10;
+        let path = std::env::temp_dir().join(format!("tompion-large-{}", std::process::id()));
+        let before = peak_memory();
+        for (sections, notes) in [(1 << 25, 0), (0, 1000)] {
+            write_large(&path, sections, notes);
+            let _ = build(&path);
+        }
+        fs::remove_file(path).unwrap();
+        assert!(peak_memory() - before < MAX_GROWTH, "{before} KiB, then {} KiB", peak_memory());
     }
 }

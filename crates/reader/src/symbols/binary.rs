@@ -6,9 +6,13 @@ use object::{
     Object, ObjectSegment, ObjectSymbol, ReadCache, SymbolFlags, SymbolKind,
     elf::{STB_GLOBAL, STB_WEAK},
 };
+use tompion_os::BoundedFile;
 
 /// Maximum number of symbols read from a file.
 const MAX_SYMBOLS: usize = 16 << 20;
+/// Maximum number of bytes that are read of a file: another user may have made it, as large as
+/// its file system allows.
+const MAX_READ: u64 = 2 << 30;
 /// Maximum length of a name in bytes, after and before demangling.
 const MAX_NAME: usize = 4096;
 /// Folder of separate debug files, named by build id.
@@ -56,7 +60,7 @@ impl Binary {
     /// the wrong file.
     fn read(&mut self, path: &Path, build_id: &[u8], size: Option<u64>) -> Option<bool> {
         // The path comes from a trace: it may name a device or a pipe.
-        let file = path.is_absolute().then(|| tompion_os::open_regular(path).ok()).flatten()?;
+        let file = path.is_absolute().then(|| BoundedFile::open(path, MAX_READ).ok()).flatten()?;
         let cache = ReadCache::new(file);
         let file = object::File::parse(&cache).ok()?;
         let segments = || file.segments().map(|segment| (segment.address(), segment.size()));
