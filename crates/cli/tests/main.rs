@@ -41,6 +41,7 @@ mod processes_confined;
 mod processes_copies;
 mod processes_filtered;
 mod processes_guests;
+mod processes_short;
 mod processes_static;
 mod processes_watched;
 mod real;

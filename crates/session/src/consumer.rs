@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tompion_layout::loss::Cause;
 use tompion_os::{DirHandle, sample_clocks};
 
 use crate::{
@@ -20,7 +21,8 @@ use crate::{
     jobs::JobTeller,
     kernel::Outcome as KernelOutcome,
     manifest::{self, Clock, Manifest},
-    process::{Process, Share},
+    process::{Process, SHARED_FOLDER, Share},
+    source::SourceWriter,
     watchmen::Watchmen,
 };
 
@@ -52,6 +54,8 @@ const FLOOD_BYTES: u64 = 4 << 20;
 const MOST_PENDING_IN_FLOOD: u64 = 1 << 20;
 /// Where jobs are told, rings are looked at this often: soon enough for who waits for a late one, and cheap.
 const SLEEP_OF_JOBS: Duration = Duration::from_millis(10);
+/// So many processes get traces of their own at once; of the others, those that don't end soon.
+const MAX_TRACES_AT_ONCE: usize = 16;
 /// How many times something of one kind is told; programs can make up any number.
 const MOST_TOLD: usize = 100;
 
@@ -120,6 +124,10 @@ pub struct Consumer {
     told_saves: usize,
     /// Where jobs are told; then nothing is written.
     jobs: Option<JobTeller>,
+    /// The trace that short processes share, once there is one.
+    shared: Option<SourceWriter>,
+    /// How many processes got traces of their own.
+    traces: usize,
 }
 
 impl Consumer {
@@ -160,6 +168,8 @@ impl Consumer {
             askers: BTreeSet::new(),
             told_saves: 0,
             jobs: None,
+            shared: None,
+            traces: 0,
         })
     }
 
@@ -231,14 +241,17 @@ impl Consumer {
         if self.processes.iter().any(Process::is_pressed) {
             self.relieve();
         } else if pending > most_pending {
+            self.place_all();
             self.sample();
             self.convert(Share::All);
         } else if is_due {
+            self.place_waiting();
             self.convert(Share::Ripe);
         }
         if self.flushed.elapsed() >= FLUSH_EVERY {
             self.flushed = Instant::now();
             self.attempt(|process, _| process.flush());
+            self.check_shared();
             self.keep_clock(|file, _| file.sync());
         }
         if fullest >= RUSH_SHARE {
@@ -262,6 +275,7 @@ impl Consumer {
             process.collect();
         }
         let has_more = self.processes.iter().any(|process| process.pending_bytes() > 0);
+        self.place_all();
         if has_more || self.sampled.elapsed() >= SAMPLE_EVERY {
             self.sampled = Instant::now();
             self.processes.iter_mut().for_each(Process::look_at_threads);
@@ -307,11 +321,33 @@ impl Consumer {
         self.read = read;
     }
 
-    fn join(&mut self, process: Process) {
+    fn join(&mut self, mut process: Process) {
+        if process.is_durable() {
+            process.place_apart();
+        }
         if let Err(error) = process.settle_files() {
             self.stop(&error);
         }
         self.processes.push(process);
+    }
+
+    /// Gives traces of their own to processes whose events have waited for their end long enough, or to the first ones.
+    fn place_waiting(&mut self) {
+        let is_few = self.traces < MAX_TRACES_AT_ONCE;
+        for process in self.processes.iter_mut().filter(|process| process.is_undecided()) {
+            if process.must_be_placed() || is_few && process.pending_bytes() != 0 {
+                process.place_apart();
+                self.traces += 1;
+            }
+        }
+    }
+
+    /// Gives all processes traces of their own.
+    fn place_all(&mut self) {
+        for process in self.processes.iter_mut().filter(|process| process.is_undecided()) {
+            process.place_apart();
+            self.traces += 1;
+        }
     }
 
     /// Writes what rings hold that are kept and a quarter full, so that their room can be given back.
@@ -359,7 +395,7 @@ impl Consumer {
     fn convert(&mut self, share: Share) {
         let mut collected = Instant::now();
         let mut waiting: Vec<u64> =
-            self.processes.iter().map(|process| process.waiting_bytes(share)).collect();
+            self.processes.iter().map(|process| process.convertible_bytes(share)).collect();
         while self.stopped.is_none() && waiting.iter().any(|bytes| *bytes != 0) {
             for (index, bytes) in waiting.iter_mut().enumerate().filter(|(_, bytes)| **bytes != 0) {
                 match self.processes[index].convert_some(share, &mut self.clock) {
@@ -380,7 +416,10 @@ impl Consumer {
         if self.kept.elapsed() >= SAMPLE_EVERY {
             self.sample();
         }
-        self.attempt(Process::convert_initial);
+        self.attempt(|process, clock| match process.is_undecided() {
+            true => Ok(()),
+            false => process.convert_initial(clock),
+        });
     }
 
     /// Looks after the rings if the last time is a while ago; returns when the last time was.
@@ -425,6 +464,52 @@ impl Consumer {
             collected = self.collect_patiently(collected);
         }
         process.finish()
+    }
+
+    /// The same for a process that may end in the trace that short ones share.
+    fn convert_ended(&mut self, process: &mut Process) -> io::Result<()> {
+        if self.traces < MAX_TRACES_AT_ONCE || !process.may_share() {
+            if process.is_undecided() {
+                process.place_apart();
+                self.traces += 1;
+            }
+            return self.convert_last(process);
+        }
+        process.enter_shared(&mut self.shared, &self.folder);
+        let mut collected = Instant::now();
+        let mut result = Ok(1);
+        while result.as_ref().is_ok_and(|done| *done != 0) {
+            result = process.convert_some(Share::All, &mut self.clock);
+            collected = self.collect_again(collected);
+        }
+        let result = result.and_then(|_| process.finish_shared());
+        process.leave_shared(&mut self.shared);
+        result
+    }
+
+    /// Looks whether the shared trace can be written.
+    fn check_shared(&mut self) {
+        if let Some(Err(error)) = self.shared.as_ref().map(SourceWriter::check) {
+            self.stop(&error);
+        }
+    }
+
+    /// Waits until the shared trace is written. What was not is taken from those that came last.
+    fn complete_shared(&mut self) {
+        let Some(shared) = self.shared.take() else { return };
+        if let Err(error) = shared.settle() {
+            self.stop(&error);
+        }
+        let mut dropped = shared.dropped();
+        let path = format!("user/{SHARED_FOLDER}");
+        for source in self.manifest.sources.iter_mut().rev().filter(|source| source.path == path) {
+            let lost = dropped.min(source.events);
+            if lost != 0 {
+                source.events -= lost;
+                *source.lost.entry(Cause::NotWritten.name().to_owned()).or_default() += lost;
+                dropped -= lost;
+            }
+        }
     }
 
     /// A process's events can't be written, so it is given up.
@@ -510,6 +595,7 @@ impl Consumer {
                 process.collect();
             }
         }
+        self.place_all();
         self.sample();
         self.convert(Share::All);
         self.attempt(|process, _| process.flush());
@@ -533,7 +619,7 @@ impl Consumer {
                 process.collect_all();
             }
             self.sample();
-            if let Err(error) = self.convert_last(&mut process) {
+            if let Err(error) = self.convert_ended(&mut process) {
                 process.give_up();
                 self.tell_failure(no_longer(&process, &error) + &self.kept_rings(), &error);
             }
@@ -586,6 +672,7 @@ impl Consumer {
         for key in self.processes.iter().map(|process| process.key).collect::<Vec<_>>() {
             self.complete(key, "running when the recording ended".into());
         }
+        self.complete_shared();
         self.clock.thin_out();
         let samples = self.clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
         self.manifest.clock = Clock { samples, ..self.manifest.clock };

@@ -35,10 +35,13 @@ mod convert;
 mod durable;
 #[cfg(test)]
 mod fuzz;
+mod placement;
 mod recovery;
 mod ripe;
 mod spare;
 
+use placement::Placement;
+pub use placement::SHARED_FOLDER;
 pub use ripe::Share;
 use spare::Spare;
 
@@ -71,6 +74,7 @@ pub struct Process {
     given_time: bool,
     socket: Option<Arc<PacketSocket>>,
     writer: SourceWriter,
+    placement: Placement,
     states: Vec<RingState>,
     /// Bytes of the catalog that were read.
     catalog_read: usize,
@@ -278,6 +282,7 @@ impl Process {
             given_time,
             socket,
             writer: SourceWriter::new(folder, description, rings_count, manner),
+            placement: Placement::Undecided(None),
             states: vec![RingState::default(); rings_count],
             catalog_read: 0,
             catalog_synced: 0,
@@ -535,6 +540,12 @@ impl Process {
         self.settle()
     }
 
+    /// Completes a process's part of the trace that it shares. Nobody waits for the disk: what fails there is known
+    /// when the recording ends, at the latest.
+    pub fn finish_shared(&mut self) -> io::Result<()> {
+        (0..self.states.len()).try_for_each(|ring| self.flush_stream(ring))
+    }
+
     /// Whether no packet waits to be written.
     pub fn is_written(&self) -> bool {
         self.writer.is_settled()
@@ -567,7 +578,7 @@ impl Process {
             return 0;
         }
         let appended = (0..self.states.len()).map(|ring| self.reader(ring).events());
-        let known = self.writer.written_of_rings().saturating_add(self.overwritten());
+        let known = self.written_of_rings().saturating_add(self.overwritten());
         let known = known.saturating_add(self.refused()).saturating_add(self.filtered);
         let known = known.saturating_add(self.unfinished());
         appended.fold(0, u64::saturating_add).saturating_sub(known)
@@ -628,8 +639,8 @@ impl Process {
 
     /// The process in the manifest.
     pub fn summary(&self, root: &std::path::Path) -> manifest::Source {
-        let folder = self.writer.folder().path();
-        let path = folder.strip_prefix(root).unwrap_or(folder).to_string_lossy().into_owned();
+        let folder = self.trace_folder();
+        let path = folder.strip_prefix(root).unwrap_or(&folder).to_string_lossy().into_owned();
         manifest::Source {
             path,
             kind: "user".into(),
@@ -638,7 +649,7 @@ impl Process {
             executable: self.hello.executable.clone(),
             producer: manifest::producer(self.form).into(),
             end: self.end.clone().unwrap_or_else(|| "running".into()),
-            events: self.writer.written(),
+            events: self.written(),
             lost: manifest::losses(|cause| self.lost(cause)),
             overwritten: self.overwritten(),
         }

@@ -388,7 +388,7 @@ fn source_of(folder: &DirHandle, root: &Path, trusted: Option<u64>) -> Result<Op
         path,
         kind: if is_kernel { KERNEL } else { "user" }.into(),
         pid: pid_of(&trace),
-        name: if is_kernel { KERNEL.into() } else { text("procname") },
+        name: name_of(&trace, is_kernel),
         executable: text("executable"),
         producer: if is_kernel { "bpf".into() } else { text("ring_producer") },
         end: "not known: its session was killed".into(),
@@ -396,6 +396,13 @@ fn source_of(folder: &DirHandle, root: &Path, trusted: Option<u64>) -> Result<Op
         lost,
         overwritten,
     }))
+}
+
+/// The name of a trace's process, or what it is the trace of.
+fn name_of(trace: &Trace, is_kernel: bool) -> String {
+    let name = trace.environment_value("procname").and_then(EnvironmentValue::as_text);
+    let other = if is_kernel { KERNEL } else { "short-lived processes" };
+    name.filter(|_| !is_kernel).unwrap_or(other).to_owned()
 }
 
 fn pid_of(trace: &Trace) -> u32 {

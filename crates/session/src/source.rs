@@ -19,6 +19,11 @@ use crate::{
     resume,
 };
 
+mod shared;
+
+pub use shared::IdentityFields;
+use shared::Shared;
+
 /// A packet is written when it has this many bytes.
 const PACKET_SIZE: usize = 256 * 1024;
 
@@ -49,6 +54,8 @@ pub struct SourceWriter {
     begun: u64,
     /// One for each ring, and one for the initial state.
     streams: Vec<Option<StreamWriter>>,
+    /// What is beyond them, if processes share the trace.
+    shared: Option<Shared>,
 }
 
 /// How packets are written.
@@ -146,6 +153,7 @@ impl SourceWriter {
             manner,
             begun: tompion_os::monotonic_ns(),
             streams: (0..=rings).map(|_| None).collect(),
+            shared: None,
         }
     }
 
@@ -192,6 +200,11 @@ impl SourceWriter {
         rings.iter().flatten().map(StreamWriter::written).sum()
     }
 
+    /// What the trace says of itself.
+    pub fn description(&self) -> &encode::Source {
+        &self.description
+    }
+
     /// The trace's folder.
     pub fn folder(&self) -> &DirHandle {
         &self.folder
@@ -199,11 +212,14 @@ impl SourceWriter {
 
     /// Events in packets that were written whole.
     pub fn written(&self) -> u64 {
-        self.streams.iter().flatten().map(StreamWriter::written).sum()
+        self.all_streams().map(StreamWriter::written).sum()
     }
 
     /// Adds an event class, or finds the one that a trace which is continued has of it.
     pub fn add_class(&mut self, event: &Event) -> ClassId {
+        if let Some(id) = self.shared_class(event) {
+            return id;
+        }
         let known = self.plans.iter().any(Option::is_none).then(|| self.find_class(event)).flatten();
         let id = known.unwrap_or(self.classes.len());
         if known.is_none() {
@@ -211,6 +227,7 @@ impl SourceWriter {
             self.plans.push(None);
         }
         self.plans[id] = Some(Plan::new(event));
+        self.share_class(event, id as ClassId);
         id as ClassId
     }
 
@@ -238,7 +255,7 @@ impl SourceWriter {
         record: &Record<'_>,
     ) -> io::Result<Pushed> {
         if self.streams[stream].is_none() {
-            self.create(stream)?;
+            self.create(stream, record.time)?;
         }
         if self.streams[stream].as_ref().is_some_and(|writer| writer.origin.cpu != cpu) {
             let mark = self.mark(stream);
@@ -259,8 +276,14 @@ impl SourceWriter {
         is_open.then_some(OpenPacket { packet: &mut writer.packet, plans: &self.plans })
     }
 
-    fn create(&mut self, stream: usize) -> io::Result<()> {
-        let ring = (stream != self.initial_stream()).then_some(stream as u32);
+    /// Creates a stream whose first event has this time, or takes one that is there.
+    fn create(&mut self, stream: usize, time: u64) -> io::Result<()> {
+        if let Some(lane) = self.take_lane(time) {
+            self.streams[stream] = Some(lane);
+            return Ok(());
+        }
+        let is_ring = stream != self.initial_stream();
+        let ring = is_ring.then(|| self.new_lane(stream as u32));
         let writer =
             StreamWriter::create(&self.folder, &self.description, ring, self.manner == Manner::Durable)?;
         self.streams[stream] = Some(writer);
@@ -293,7 +316,7 @@ impl SourceWriter {
         if self.streams[stream].is_some() && self.described < self.classes.len() {
             self.write_metadata()?;
         }
-        let manner = self.manner;
+        let (manner, mark) = (self.manner, self.mark_in_packet(stream, mark));
         match &mut self.streams[stream] {
             Some(writer) if !writer.packet.is_empty() => writer.write_packet(mark, manner),
             _ => Ok(()),
@@ -304,7 +327,7 @@ impl SourceWriter {
     /// is left out, the ring's room would never be given back otherwise.
     pub fn say_passed(&mut self, stream: usize, mark: Mark) -> io::Result<()> {
         if self.streams[stream].is_none() {
-            self.create(stream)?;
+            self.create(stream, self.begun)?;
             self.write_metadata()?;
         }
         let (begun, manner) = (self.begun, self.manner);
@@ -346,13 +369,13 @@ impl SourceWriter {
 
     /// Whether no packet waits to be written.
     pub fn is_settled(&self) -> bool {
-        self.streams.iter().flatten().all(|stream| stream.file.is_settled())
+        self.all_streams().all(|stream| stream.file.is_settled())
     }
 
     /// Waits until all packets are written, or it is known why not.
     pub fn settle(&self) -> io::Result<()> {
         let mut result = Ok(());
-        for stream in self.streams.iter().flatten() {
+        for stream in self.all_streams() {
             result = result.and(stream.file.settle());
         }
         result
@@ -360,7 +383,7 @@ impl SourceWriter {
 
     /// Says whether writing a packet has failed.
     pub fn check(&self) -> io::Result<()> {
-        self.streams.iter().flatten().try_for_each(|stream| stream.file.check())
+        self.all_streams().try_for_each(|stream| stream.file.check())
     }
 
     fn write_metadata(&mut self) -> io::Result<()> {

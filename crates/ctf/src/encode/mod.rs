@@ -86,6 +86,11 @@ impl ContextField {
     pub fn text(name: &str) -> Self {
         Self(Field::new(name, Type::String(Encoding::Utf8)))
     }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
 }
 
 /// Creates the metadata of a source whose event classes are numbered 0, 1, 2, … in this order.

@@ -15,7 +15,7 @@ use tompion_ring::{
 };
 use tompion_schema::Kind;
 
-use super::{Class, Initial, LATEST, MOST_DISCARDED, Place, Process, Share};
+use super::{Class, Initial, LATEST, MOST_DISCARDED, Place, Placement, Process, Share};
 use crate::{
     clock::{ClockMap, Line},
     filter::{self, Circumstances},
@@ -98,7 +98,16 @@ impl Process {
             }
         }
         let time = if self.given_time { time.min(LATEST) } else { clock.to_plausible_ns(time) };
-        let context = thread.map_or(&[][..], |thread| &thread.bytes);
+        let of_thread = thread.map_or(&[][..], |thread| &thread.bytes);
+        let of_both;
+        let context = match &self.placement {
+            Placement::Shared { identity, .. } if of_thread.is_empty() => identity,
+            Placement::Shared { identity, .. } => {
+                of_both = [identity, of_thread].concat();
+                &of_both
+            }
+            _ => of_thread,
+        };
         let record = Record { id, time, tid, context, payload };
         match self.writer.push(stream, cpu, position, &record)? {
             Pushed::Taken => Ok(()),
@@ -145,7 +154,7 @@ impl Process {
     }
 
     /// Reads the events that the program wants to be kept.
-    fn read_kept(&mut self) {
+    pub(super) fn read_kept(&mut self) {
         let mut kept = Vec::new();
         if self.doubtful {
             self.kept_missing = kept::take_sound(&self.control, &mut kept);
@@ -230,7 +239,8 @@ impl Process {
         clock: &mut ClockMap,
     ) -> bool {
         // What a filter or contexts ask of threads takes the long path, and so do jobs that are told.
-        if self.attention.threads.is_some() || self.attention.jobs.is_some() {
+        let is_shared = matches!(self.placement, Placement::Shared { .. });
+        if is_shared || self.attention.threads.is_some() || self.attention.jobs.is_some() {
             return false;
         }
         let cpu = ring as u32 % self.geometry.cpus();

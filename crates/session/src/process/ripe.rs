@@ -39,6 +39,11 @@ impl Process {
         self.waiting_bytes(Share::All)
     }
 
+    /// How many bytes of this share can be converted: it must be known where to.
+    pub fn convertible_bytes(&self, share: Share) -> u64 {
+        if self.is_undecided() { 0 } else { self.waiting_bytes(share) }
+    }
+
     /// How many bytes of this share wait to be converted.
     pub fn waiting_bytes(&self, share: Share) -> u64 {
         let waiting = self.states.iter().flat_map(|state| state.waiting(share));

@@ -1,0 +1,92 @@
+//! Processes that end as soon as they have begun, many of them: all are recorded, and the trace has few files.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use crate::support::{Workshop, installed, rounds};
+
+/// Files and folders of a recording may be so many, however many processes there were.
+const MAX_FILES: usize = 200;
+
+/// Files and folders below a folder.
+fn files_below(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    entries.map(|path| 1 + if path.is_dir() { files_below(&path) } else { 0 }).sum()
+}
+
+/// A shell that starts so many processes, one after the other, which say something and end.
+fn script(count: u32) -> String {
+    format!("i=0; while [ $i -lt {count} ]; do x=$(echo hi); i=$((i+1)); done")
+}
+
+#[test]
+fn hundreds_of_short_processes_are_recorded_in_few_files() {
+    let shop = Workshop::new();
+    let count = rounds(200, 800);
+    let trace = shop.record(&["--preload", "malloc"], &[&"bash", &"-c", &script(count)]);
+
+    let sources = trace.manifest()["sources"].as_array().expect("sources").clone();
+    assert_eq!(sources.len(), count as usize + 1, "the shell and its children");
+    assert_eq!((trace.left_out(), &trace.stat()["lost"]["total"]), (0, &0.into()));
+    let files = files_below(&trace.folder);
+    assert!(files <= MAX_FILES, "{files} files for {} processes", sources.len());
+
+    // Each event says whose it is, by itself or by its trace, as often as the recording says.
+    let mut by_pid = BTreeMap::<u64, u64>::new();
+    for event in trace.events() {
+        let of_trace = event.source.rsplit('-').next().and_then(|pid| pid.parse().ok());
+        let pid = event.context["vpid"].as_u64().or(of_trace).expect("a process");
+        *by_pid.entry(pid).or_default() += 1;
+        if event.context["vpid"].is_u64() {
+            assert_eq!(event.context["procname"], "bash");
+            assert_eq!(event.context["vpid"], event.context["vtid"], "it has one thread with events");
+        }
+    }
+    let told = sources.iter().map(|source| (source["pid"].as_u64(), source["events"].as_u64()));
+    let told: BTreeMap<u64, u64> =
+        told.map(|(pid, events)| (pid.expect("a pid"), events.unwrap_or(0))).collect();
+    assert_eq!(by_pid, told);
+    if installed("babeltrace2") {
+        trace.agreed_count();
+    }
+}
+
+#[test]
+fn short_processes_at_the_same_time_have_times_in_order() {
+    let shop = Workshop::new();
+    let count = rounds(40, 100);
+    // Each has four children that run beside each other.
+    let script = format!(
+        "i=0; while [ $i -lt {count} ]; do for j in 1 2 3 4; do (echo $j >/dev/null) & done; wait; i=$((i+1)); done"
+    );
+    let trace = shop.record(&["--preload", "malloc"], &[&"bash", &"-c", &script]);
+
+    let stat = trace.stat();
+    let sources = trace.manifest()["sources"].as_array().expect("sources").len();
+    assert_eq!(sources + trace.left_out() as usize, 4 * count as usize + 1);
+    assert_eq!(stat["lost"]["total"], 0);
+    let times: Vec<i64> = trace.events().iter().map(|event| event.time).collect();
+    assert!(times.is_sorted(), "a stream in which time goes back would be read in its own order");
+    if installed("babeltrace2") {
+        let said = trace.babeltrace();
+        assert!(!said.err.contains("rror"), "{}", said.err);
+        trace.agreed_count();
+    }
+}
+
+#[test]
+fn a_flight_recorder_of_short_processes_makes_few_files() {
+    let shop = Workshop::new();
+    let options = ["--preload", "malloc", "--mode", "overwrite"];
+    let trace = shop.record(&options, &[&"bash", &"-c", &script(100)]);
+
+    let sources = trace.manifest()["sources"].as_array().expect("sources").clone();
+    let processes: BTreeSet<u64> = sources.iter().filter_map(|source| source["pid"].as_u64()).collect();
+    assert_eq!(processes.len(), 101);
+    assert!(files_below(&trace.folder) <= MAX_FILES);
+    let told: u64 = sources.iter().filter_map(|source| source["events"].as_u64()).sum();
+    assert_eq!(told, trace.events().len() as u64);
+}
