@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::path::{Component, Path, PathBuf};
 
 use tompion_os::DirHandle;
@@ -29,7 +28,7 @@ pub(crate) fn in_new_folder<T>(
 /// Copies a file into a folder, where nothing may have its name. Returns its size.
 pub(crate) fn copy(from: &Path, folder: &DirHandle, name: impl AsRef<OsStr>) -> Result<u64, Error> {
     let name = name.as_ref();
-    let copied = || std::io::copy(&mut File::open(from)?, &mut folder.create_new(name)?);
+    let copied = || std::io::copy(&mut tompion_os::open_regular(from)?, &mut folder.create_new(name)?);
     copied().map_err(Error::io(folder.path().join(name)))
 }
 

@@ -1,7 +1,7 @@
 //! What Tompion's recordings say of themselves in `tompion.json`.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -77,6 +77,8 @@ pub fn is_recording(paths: &[PathBuf]) -> bool {
 
 /// What stands beside a trace, if it is a file and no larger: a pipe would never end.
 pub fn read(path: &Path, max_size: u64) -> Option<Vec<u8>> {
-    let metadata = fs::metadata(path).ok()?;
-    if metadata.is_file() && metadata.len() <= max_size { fs::read(path).ok() } else { None }
+    let file = tompion_os::open_regular(path).ok()?;
+    let mut bytes = Vec::new();
+    file.take(max_size.saturating_add(1)).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= max_size).then_some(bytes)
 }

@@ -1,7 +1,6 @@
 //! The file: made once, recognised later, never overwritten.
 
 use std::{
-    fs,
     io::{self, Read as _},
     path::{Path, PathBuf},
     time::Duration,
@@ -112,10 +111,12 @@ pub fn open_to_read(path: &Path) -> Result<Connection, Error> {
 /// Whether a file is empty. One that is anything but a database is not touched.
 fn look(path: &Path) -> Result<bool, Error> {
     let failed = |error| Error::file("can't open", path, error);
-    let mut file = fs::File::open(path).map_err(failed)?;
-    if !file.metadata().map_err(failed)?.is_file() {
-        return Err(Error::Foreign { path: path.into(), found: "something that is no file".into() });
-    }
+    let mut file = tompion_os::open_regular(path).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => {
+            Error::Foreign { path: path.into(), found: "something that is no file".into() }
+        }
+        _ => failed(error),
+    })?;
     let mut begin = Vec::new();
     file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut begin).map_err(failed)?;
     match begin.as_slice() {
@@ -205,6 +206,8 @@ pub fn default_path() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn refused(path: &Path) -> String {

@@ -12,12 +12,13 @@ mod words;
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
-use tompion_os::DirHandle;
+use tompion_os::{BoundedFile, DirHandle};
 use tompion_session::write_told;
 
 pub use words::Verdict;
@@ -32,6 +33,8 @@ use crate::{
 
 /// Name of the file in an incident's folder.
 pub const FILE: &str = "incident.json";
+/// Maximum number of bytes that are read of it.
+const MAX_READ: u64 = 256 << 20;
 /// Version of its schema.
 const SCHEMA: u32 = 1;
 
@@ -207,7 +210,9 @@ impl Incident {
     pub fn read(folder: &Path) -> Result<Self, Error> {
         let path = folder.join(FILE);
         let failed = |error| Error::file("can't read", &path, error);
-        let bytes = fs::read(&path).map_err(failed)?;
+        let mut bytes = Vec::new();
+        let mut file = BoundedFile::open(&path, MAX_READ).map_err(failed)?;
+        file.read_to_end(&mut bytes).map_err(failed)?;
         let incident: Self = serde_json::from_slice(&bytes).map_err(|error| failed(error.into()))?;
         if incident.schema != SCHEMA {
             let text = format!("expected schema {SCHEMA}, found {}", incident.schema);
