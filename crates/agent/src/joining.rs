@@ -124,6 +124,18 @@ pub fn may_be_attached(is_passive: bool) -> bool {
     }
 }
 
+/// Waits once more for sessions that have not answered, when a preloaded library's module is loaded.
+/// In a process that has only such modules, no thread takes a late answer.
+pub fn wait_again(registry: &mut Registry) {
+    if registry.reachable {
+        return;
+    }
+    let deadline = Instant::now() + START_PATIENCE;
+    for pending in std::mem::take(&mut registry.pending) {
+        enter_by(registry, pending, deadline);
+    }
+}
+
 /// When a module with events is loaded: has the background thread hang up the bell, and knock where a session
 /// is open to all programs of the user. Doesn't wait.
 pub fn be_reachable(registry: &mut Registry) {
@@ -172,6 +184,14 @@ pub fn in_child() {
     }
     for name in &unheard {
         join_trusted(&mut registry, name, Origin::Fork, Instant::now());
+    }
+    if !registry.reachable {
+        // No thread takes a late answer. The session counts a process that has closed the conversation;
+        // children of this one try again.
+        for pending in std::mem::take(&mut registry.pending) {
+            registry.late = Some(Late { name: pending.name.clone(), until: Instant::now() });
+            pending.let_go();
+        }
     }
     tell_programs_of(&registry);
     // Until now they have told the session that there is somebody to wait for.

@@ -175,6 +175,8 @@ impl Registry {
                 unsafe { ((*module).sites().next().is_some(), (*module).is_passive()) };
             if has_sites && joining::may_be_attached(is_passive) {
                 joining::be_reachable(self);
+            } else if is_passive {
+                joining::wait_again(self);
             }
             if self.is_recording() {
                 self.enable(&[module]);
