@@ -22,7 +22,9 @@ mod rate;
 mod read;
 mod results;
 mod rt_report;
+mod servers;
 mod shapes;
+mod short;
 mod statistics;
 pub mod tompion;
 
@@ -106,6 +108,8 @@ const BENCHMARKS: &[Benchmark] = &[
     ("bytes", bytes::run),
     ("rate", rate::run),
     ("find", find::run),
+    ("short", short::run),
+    ("servers", servers::run),
     ("read", read::run),
     ("kernel", kernel::run),
     ("npt", npt::run),

@@ -196,7 +196,7 @@ impl Bench {
     /// Whether this variant can be measured here.
     pub fn can(&self, variant: &Variant) -> bool {
         match variant.who() {
-            Who::Plain | Who::Babeltrace | Who::Ftrace | Who::Perf | Who::Cyclictest => true,
+            Who::Plain | Who::Babeltrace | Who::Ftrace | Who::Perf | Who::Strace | Who::Cyclictest => true,
             Who::Tompion | Who::Fallback => self.tompion.is_some(),
             Who::Lttng => self.lttng.is_some(),
         }
@@ -221,7 +221,9 @@ impl Bench {
 
     fn program(&self, variant: &Variant) -> Result<&PathBuf> {
         match variant.who() {
-            Who::Plain | Who::Babeltrace | Who::Ftrace | Who::Perf | Who::Cyclictest => Some(&self.plain),
+            Who::Plain | Who::Babeltrace | Who::Ftrace | Who::Perf | Who::Strace | Who::Cyclictest => {
+                Some(&self.plain)
+            }
             Who::Tompion | Who::Fallback => self.tompion.as_ref().map(|(_, program)| program),
             Who::Lttng => self.lttng.as_ref().map(|(_, program)| program),
         }

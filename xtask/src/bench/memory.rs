@@ -178,7 +178,7 @@ impl Bench {
 
     fn can(&self, tracer: Tracer) -> bool {
         match tracer.who() {
-            Who::Plain | Who::Babeltrace | Who::Ftrace | Who::Perf | Who::Cyclictest => true,
+            Who::Plain | Who::Babeltrace | Who::Ftrace | Who::Perf | Who::Strace | Who::Cyclictest => true,
             Who::Tompion | Who::Fallback => self.tompion.is_some(),
             Who::Lttng => self.lttng.is_some(),
         }

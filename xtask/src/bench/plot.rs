@@ -58,7 +58,7 @@ const fn class(who: Who) -> &'static str {
     match who {
         Who::Plain => "plain",
         Who::Tompion => "tompion",
-        Who::Fallback | Who::Perf => "fallback",
+        Who::Fallback | Who::Perf | Who::Strace => "fallback",
         Who::Lttng | Who::Babeltrace | Who::Ftrace | Who::Cyclictest => "lttng",
     }
 }
@@ -125,7 +125,9 @@ impl Drawing {
             Who::Tompion => {
                 format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{size:.1}\"/>\n")
             }
-            Who::Fallback | Who::Perf => polygon(&[(0.0, -1.2), (1.2, 0.0), (0.0, 1.2), (-1.2, 0.0)]),
+            Who::Fallback | Who::Perf | Who::Strace => {
+                polygon(&[(0.0, -1.2), (1.2, 0.0), (0.0, 1.2), (-1.2, 0.0)])
+            }
             Who::Lttng | Who::Babeltrace | Who::Ftrace | Who::Cyclictest => {
                 polygon(&[(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)])
             }

@@ -30,6 +30,8 @@ pub enum Who {
     Ftrace,
     /// `perf record`.
     Perf,
+    /// `strace`.
+    Strace,
     /// cyclictest.
     Cyclictest,
 }

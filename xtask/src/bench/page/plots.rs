@@ -79,6 +79,7 @@ const fn name_of(who: Who) -> &'static str {
         Who::Babeltrace => "babeltrace2",
         Who::Ftrace => "ftrace",
         Who::Perf => "perf",
+        Who::Strace => "strace",
         Who::Cyclictest => "cyclictest",
     }
 }
