@@ -11,6 +11,7 @@ use std::{
 
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, makedev, mknodat};
 use serde_json::Value;
+use tompion_latency::history::{Fact, Row, Store, simulate::Machine};
 
 use crate::support::{Finished, TOMPION, Trace, Workshop, rounds, run};
 
@@ -371,8 +372,23 @@ fn hard_link(scene: &Scene, place: &Path) -> String {
     format!("hard link to a file of root's at {}", place.display())
 }
 
+/// A history of five minutes that nobody lived through.
+fn history(path: &Path) {
+    const FIVE_MINUTES: i64 = 300_000;
+    // 2026-01-01 in UTC, in milliseconds since 1970.
+    const BEGIN: i64 = 1_767_225_600_000;
+    let mut store = Store::open(path).expect("a new history");
+    let facts = [Fact { name: "kernel".into(), value: "6.1.0-rt".into() }];
+    let system = store.begin("tompion-monitor", &facts, ("boot", BEGIN)).expect("a system");
+    let body = Machine::new(2, 1).count(300, (BEGIN + FIVE_MINUTES) as u64 * 1_000_000);
+    store.append(&[Row { start: BEGIN, duration: FIVE_MINUTES, system, body }]).expect("a row");
+}
+
 /// Names that commands use and that need not be there before.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 15] = [
+    "page.html",
+    "page.html.new",
+    "history.sqlite",
     "trace/tompion.json",
     "trace/tompion.json.new",
     "trace/.tompion-lock",
@@ -388,7 +404,7 @@ const NAMES: [&str; 12] = [
 ];
 
 /// Commands that write, with what they are told to write.
-const WRITERS: [&[&str]; 9] = [
+const WRITERS: [&[&str]; 11] = [
     &["recover", "trace"],
     &["recover", "rings"],
     &["export", "--to", "ctf2", "trace", "-o", "out"],
@@ -396,6 +412,8 @@ const WRITERS: [&[&str]; 9] = [
     &["merge", "trace", "other", "-o", "out"],
     &["record", "-o", "out/NAME", "--backing", "rings", "--", "true"],
     &["record", "--gather-in", "in", "--gather-as", "tompion-test-of-files", "--for", "1ms"],
+    &["monitor", "report", "--history", "history.sqlite", "-o", "page.html"],
+    &["monitor", "plot", "--history", "history.sqlite", "-o", "picture.svg"],
     &["stat", "trace"],
     &["print", "trace"],
 ];
@@ -405,6 +423,7 @@ fn hostile_layouts_lead_no_command_to_what_is_roots() {
     let Some(scene) = Scene::new() else { return };
     let template = scene.interrupted("template");
     let places = all_below(&template);
+    history(&scene.path("history.sqlite"));
     let before = scene.vault();
     let mut random = Random(22);
     let (mut failed, mut laid_of) = (0, BTreeMap::<String, u32>::new());
@@ -414,6 +433,7 @@ fn hostile_layouts_lead_no_command_to_what_is_roots() {
         fs::create_dir(scene.desk("in")).expect("a folder");
         copy_folder(&template, &scene.desk("trace"));
         copy_folder(&template, &scene.desk("other"));
+        fs::copy(scene.path("history.sqlite"), scene.desk("history.sqlite")).expect("a copy");
         give_away(&scene.path("desk"));
         let mut laid = Vec::new();
         for _ in 0..=random.below(3) {
