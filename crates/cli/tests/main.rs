@@ -53,6 +53,7 @@ mod root_files;
 mod rust;
 mod rust_tracing;
 mod scarce;
+mod servers;
 mod shield;
 mod sudo;
 mod threads;

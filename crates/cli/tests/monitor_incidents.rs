@@ -30,7 +30,7 @@ fn sleep_until(what: &str, is_so: impl FnMut() -> bool) {
 
 /// The same by another name: tests run side by side, and a monitor hears the threads of all. The thread itself does nothing but sleep:
 /// one that looks at folders waits for disks and locks, too, and is woken by no timer then.
-fn sleep_as(name: &str, what: &str, is_so: impl FnMut() -> bool) {
+pub fn sleep_as(name: &str, what: &str, is_so: impl FnMut() -> bool) {
     let is_over = Over::default();
     let over = is_over.0.clone();
     let sleeper = thread::Builder::new().name(name.into()).spawn(move || {

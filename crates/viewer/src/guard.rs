@@ -9,7 +9,7 @@
 //! name. Who comes with the token is sent there.
 //!
 //! Whoever starts a browser shows its arguments to all users of the machine, so browsers are started with a secret
-//! that opens the page once, and only for a socket of the user who started this program ([`Ends::owner`](crate::owner::Ends::owner)).
+//! that opens the page once, and only for a socket of the user who started this program ([`Peer::OwnUser`]).
 //! Whoever else comes with it is refused, and it stays good.
 
 use std::fs::File;
@@ -18,8 +18,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::http::{Request, Response};
-use crate::owner::{Ends, Owner};
+use tompion_http::{Peer, Request, Response};
 
 /// Decides on requests.
 #[derive(Debug)]
@@ -144,27 +143,24 @@ impl Guard {
         let given = request.query.text("token");
         of_cookie
             || given.is_some_and(|given| is_same(given, &self.token))
-            || given.is_some_and(|given| {
-                request.path == "/"
-                    && self.takes_once(given, &|| request.ends.map_or(Owner::Unknown, Ends::owner))
-            })
+            || given.is_some_and(|given| request.path == "/" && self.takes_once(given, request.peer))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<String>> {
         self.once.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn takes_once(&self, given: &str, owner: &dyn Fn() -> Owner) -> bool {
-        if !self.lock().as_ref().is_some_and(|secret| is_same(given, secret)) {
+    fn takes_once(&self, given: &str, peer: Peer) -> bool {
+        let mut once = self.lock();
+        if !once.as_ref().is_some_and(|secret| is_same(given, secret)) {
             return false;
         }
-        // Who is it: tables of sockets may be long, and others ask meanwhile.
-        let line = match owner() {
-            Owner::Own => return self.lock().take_if(|secret| is_same(given, secret)).is_some(),
-            Owner::Other(user) => format!(
+        let line = match peer {
+            Peer::OwnUser => return once.take().is_some(),
+            Peer::OtherUser(user) => format!(
                 "user {user} of this machine tried to open the page by what your browser was started with, and was refused"
             ),
-            Owner::Unknown => {
+            Peer::Machine(_) | Peer::Unknown => {
                 "the page was not opened for a browser that may not be yours; open the address above \
                                in the one that you want it in"
                     .to_owned()
@@ -226,20 +222,20 @@ mod tests {
     fn a_secret_in_a_browsers_arguments_is_good_once() {
         let (guard, secret) = guard();
         assert!(!guard.url().contains(&secret));
-        let own = || Owner::Own;
-        assert!(!guard.takes_once(&secret[1..], &own));
-        assert!(guard.takes_once(&secret, &own));
-        assert!(!guard.takes_once(&secret, &own));
+        let own = Peer::OwnUser;
+        assert!(!guard.takes_once(&secret[1..], own));
+        assert!(guard.takes_once(&secret, own));
+        assert!(!guard.takes_once(&secret, own));
     }
 
     #[test]
     fn a_secret_that_others_read_is_no_good_for_them_and_stays_good() {
         let (guard, secret) = guard();
-        assert!(!guard.takes_once(&secret, &|| Owner::Other(4242)));
-        assert!(!guard.takes_once(&secret, &|| Owner::Other(4242)));
-        assert!(!guard.takes_once(&secret, &|| Owner::Unknown));
+        assert!(!guard.takes_once(&secret, Peer::OtherUser(4242)));
+        assert!(!guard.takes_once(&secret, Peer::OtherUser(4242)));
+        assert!(!guard.takes_once(&secret, Peer::Unknown));
         let said = SAID.lock().unwrap().clone();
         assert_eq!(said.iter().filter(|line| line.contains("user 4242") && !line.contains('\n')).count(), 1);
-        assert!(guard.takes_once(&secret, &|| Owner::Own));
+        assert!(guard.takes_once(&secret, Peer::OwnUser));
     }
 }

@@ -11,10 +11,8 @@
 
 mod api;
 mod guard;
-mod http;
 mod incident;
 pub mod index;
-mod owner;
 mod page;
 mod recording;
 pub mod slice_kind;
@@ -22,18 +20,25 @@ mod view;
 pub mod way;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use guard::Guard;
-use http::{Request, Response};
+use tompion_http::{Answer, Limits, Request, Response};
 use view::{Beginning, View};
 
-/// Most connections at a time.
-const MOST_CONNECTIONS: usize = 64;
+/// Bounds on what browsers and strangers may use. Exports may be long, and lines slow.
+const LIMITS: Limits = Limits {
+    max_connections: 64,
+    max_per_peer: 16,
+    request_timeout: Duration::from_secs(5),
+    idle_timeout: Some(Duration::from_secs(60)),
+    answer_timeout: Duration::from_secs(60),
+    min_bytes_per_second: Some(16 << 10),
+};
 
 /// What to show, and where.
 #[derive(Clone, Debug)]
@@ -69,7 +74,7 @@ pub enum Error {
 
 /// Answers browsers.
 pub struct Server {
-    listener: TcpListener,
+    http: tompion_http::Server,
     shared: Arc<Shared>,
     remark: Option<String>,
 }
@@ -80,24 +85,6 @@ struct Shared {
     beginning: Mutex<Option<Beginning>>,
     /// What is shown, or why it can't be.
     view: OnceLock<Result<Arc<View>, String>>,
-    connections: Arc<AtomicUsize>,
-}
-
-/// A connection that is counted until this is dropped, however its thread ends.
-struct Counted(Arc<AtomicUsize>);
-
-impl Counted {
-    /// Nothing if there are too many.
-    fn new(connections: &Arc<AtomicUsize>) -> Option<Self> {
-        let counted = Self(connections.clone());
-        (connections.fetch_add(1, Ordering::Relaxed) < MOST_CONNECTIONS).then_some(counted)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Server {
@@ -110,11 +97,10 @@ impl Server {
         let beginning = Beginning::new(&config.paths, config.cache.as_deref())?;
         let remark = beginning.place().remark().map(str::to_owned);
         let listen = |source| Error::Listen { address: config.listen, source };
-        let listener = TcpListener::bind(config.listen).map_err(listen)?;
-        let guard = listener.local_addr().and_then(|address| Guard::new(address, config.say));
-        let guard = guard.map_err(listen)?;
+        let http = tompion_http::Server::bind(config.listen, LIMITS).map_err(listen)?;
+        let guard = Guard::new(http.address(), config.say).map_err(listen)?;
         let (beginning, view) = (Mutex::new(Some(beginning)), OnceLock::new());
-        let shared = Arc::new(Shared { guard, beginning, view, connections: Arc::default() });
+        let shared = Arc::new(Shared { guard, beginning, view });
         let opening = shared.clone();
         let watch = move || {
             let Ok(view) = opening.view().map(Arc::downgrade) else { return };
@@ -123,7 +109,7 @@ impl Server {
             View::watch(&view);
         };
         thread::Builder::new().name("watch".into()).spawn(watch).map_err(Error::Index)?;
-        Ok(Self { listener, shared, remark })
+        Ok(Self { http, shared, remark })
     }
 
     /// Where the page is, with the token without which nobody is answered.
@@ -158,22 +144,10 @@ impl Server {
     }
 
     /// Answers until the program ends.
-    pub fn run(&self) {
-        for stream in self.listener.incoming() {
-            let Ok(stream) = stream else {
-                // Out of descriptors: some will be given back.
-                thread::sleep(std::time::Duration::from_millis(50));
-                continue;
-            };
-            let shared = self.shared.clone();
-            let Some(counted) = Counted::new(&shared.connections) else { continue };
-            let serve = move || {
-                let _counted = counted;
-                http::serve(&stream, &|request| shared.answer(request));
-            };
-            // Where no thread can be begun, the connection ends and isn't counted any more.
-            let _ = thread::Builder::new().name("view".into()).spawn(serve);
-        }
+    pub fn run(&self) -> ! {
+        let shared = self.shared.clone();
+        let answer: Answer = Arc::new(move |request| shared.answer(request));
+        self.http.run(&answer)
     }
 }
 
@@ -216,29 +190,5 @@ impl Shared {
             self.view.get().into_iter().flatten().for_each(|view| view.opening());
         }
         page::file(path).unwrap_or_else(|| Response::error(404, "there is nothing of this name"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_whose_thread_fails_leaves_its_place() {
-        let connections = Arc::default();
-        for _ in 0..2 * MOST_CONNECTIONS {
-            let counted = Counted::new(&connections).expect("those before have left");
-            let failed = thread::spawn(move || {
-                let _counted = counted;
-                // Without a message on the tests' output.
-                std::panic::resume_unwind(Box::new(()));
-            });
-            assert!(failed.join().is_err());
-        }
-        let all: Vec<_> = (0..MOST_CONNECTIONS).map_while(|_| Counted::new(&connections)).collect();
-        assert_eq!(all.len(), MOST_CONNECTIONS);
-        assert!(Counted::new(&connections).is_none());
-        drop(all);
-        assert!(Counted::new(&connections).is_some());
     }
 }

@@ -1,6 +1,6 @@
 //! The page, as it was built.
 
-use crate::http::Response;
+use tompion_http::Response;
 
 /// A file of the page: its path, what it is, its bytes.
 type File = (&'static str, &'static str, &'static [u8]);

@@ -89,8 +89,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if std::io::stderr().is_terminal() {
         say("Ctrl-C ends it");
     }
-    server.run();
-    Ok(ExitCode::SUCCESS)
+    server.run()
 }
 
 fn has_display() -> bool {

@@ -14,7 +14,7 @@ use tompion_reader::{EventPredicate, TraceSet};
 use super::belonging::Belonging;
 use super::reading::Reading;
 use super::{Answer, Question, Wrong, events};
-use crate::http::{Body, Response};
+use tompion_http::{Body, Response};
 
 /// Most folders of the same name that are tried.
 const MOST_NAMES: u32 = 1000;

@@ -23,10 +23,10 @@ pub use reading::Shifted;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::http::{Query, Request, Response};
 use crate::index::Index;
 use crate::index::glimpse::Ahead;
 use crate::view::{Opened, View};
+use tompion_http::{Query, Request, Response};
 
 /// Times that are asked for lie at most so many nanoseconds from the traces' begin: 36 years, and sums don't overflow.
 pub const FAR: i64 = 1 << 60;

@@ -13,7 +13,7 @@ use tompion_latency::{
     Incidents, Monitor,
     incident::{self, Incident},
     journal,
-    watch::{Rule, Watch, check_rules},
+    watch::{Caught, Rule, Watch, check_rules},
 };
 use tompion_os::{DirHandle, Inheritance, Interest};
 
@@ -93,6 +93,8 @@ pub struct Catcher<'a> {
     recorder: Option<Recorder>,
     commands: Commands,
     kept: u64,
+    /// Whether the last look found something.
+    may_have_more: bool,
     /// How many folders could not be written.
     failed: u64,
     /// Of those that were late, how many were not kept when that was told last.
@@ -140,6 +142,7 @@ impl<'a> Catcher<'a> {
             recorder,
             commands: Commands::default(),
             kept: 0,
+            may_have_more: false,
             failed: 0,
             told: 0,
             told_at: Instant::now(),
@@ -151,48 +154,61 @@ impl<'a> Catcher<'a> {
         self.wish.most.is_some_and(|most| self.kept >= most)
     }
 
-    /// Keeps what was caught, if anything was; what was kept, and where.
-    pub fn look(&mut self, monitor: &mut Monitor) -> anyhow::Result<Vec<(Incident, PathBuf)>> {
-        let mut kept = Vec::new();
-        while !self.has_enough() {
-            let missed = || Some(self.watch.read_missed(&monitor.jobs()?.take_missed()?));
-            let missed = if self.wish.misses { missed() } else { None };
-            let Some(caught) = missed.or_else(|| self.watch.take()) else { break };
-            // At once: programs go on writing.
-            self.recorder.iter_mut().for_each(Recorder::ask);
-            let report = monitor.report(None);
-            let mut incident = Incident::of(&caught, self.watch.late().1);
-            incident.look_up_name(&report);
-            let name = self.new_name(&incident);
-            let folder = self.incidents.join(&name);
-            let shown = self.wish.incidents.join(&name);
-            let invocation: Vec<String> = std::env::args().collect();
-            let saved = incident.save(&folder, &caught, &report, &invocation);
-            if let Some(recorder) = &mut self.recorder {
-                // The folder says enough without it; the next one may have room.
-                if let Err(error) = recorder.keep(saved.is_ok().then_some(&folder)) {
-                    say(format!("what programs recorded was not kept: {error:#}"));
-                }
-            }
-            self.watch.go_on(caught.crossing.side, self.wish.pause);
-            match saved {
-                Ok(()) => {
-                    self.kept += 1;
-                    self.tell(&incident, &shown)?;
-                    self.forget_oldest();
-                    kept.push((incident, shown));
-                }
-                // The next one may have room.
-                Err(error) => {
-                    self.failed += 1;
-                    say(format!("what was late was not kept: {:#}", anyhow::Error::from(error)));
-                }
-            }
-        }
+    /// Whether more may have been caught than [`Catcher::look`] has kept.
+    pub fn may_have_more(&self) -> bool {
+        self.may_have_more && !self.has_enough()
+    }
+
+    /// Keeps one of those that were caught, if there are any; what was kept, and where. One at a time: where threads are late
+    /// faster than folders are written, the user's wish to end and those who ask for pages have their turn in between.
+    pub fn look(&mut self, monitor: &mut Monitor) -> anyhow::Result<Option<(Incident, PathBuf)>> {
+        let caught = if self.has_enough() { None } else { self.next_caught(monitor) };
+        self.may_have_more = caught.is_some();
+        let kept = caught.map(|caught| self.keep(&caught, monitor)).transpose()?.flatten();
         if self.told_at.elapsed() >= TELL_EVERY {
             self.tell_not_kept();
         }
         Ok(kept)
+    }
+
+    fn next_caught(&mut self, monitor: &Monitor) -> Option<Caught> {
+        let missed = || Some(self.watch.read_missed(&monitor.jobs()?.take_missed()?));
+        let missed = if self.wish.misses { missed() } else { None };
+        missed.or_else(|| self.watch.take())
+    }
+
+    fn keep(
+        &mut self,
+        caught: &Caught,
+        monitor: &mut Monitor,
+    ) -> anyhow::Result<Option<(Incident, PathBuf)>> {
+        // At once: programs go on writing.
+        self.recorder.iter_mut().for_each(Recorder::ask);
+        let report = monitor.report(None);
+        let mut incident = Incident::of(caught, self.watch.late().1);
+        incident.look_up_name(&report);
+        let name = self.new_name(&incident);
+        let folder = self.incidents.join(&name);
+        let shown = self.wish.incidents.join(&name);
+        let invocation: Vec<String> = std::env::args().collect();
+        let saved = incident.save(&folder, caught, &report, &invocation);
+        if let Some(recorder) = &mut self.recorder {
+            // The folder says enough without it; the next one may have room.
+            if let Err(error) = recorder.keep(saved.is_ok().then_some(&folder)) {
+                say(format!("what programs recorded was not kept: {error:#}"));
+            }
+        }
+        self.watch.go_on(caught.crossing.side, self.wish.pause);
+        if let Err(error) = saved {
+            // The next one may have room.
+            self.failed += 1;
+            say(format!("what was late was not kept: {:#}", anyhow::Error::from(error)));
+            return Ok(None);
+        }
+        self.kept += 1;
+        self.tell(&incident, &shown)?;
+        self.forget_oldest();
+        Ok(Some((incident, shown)))
     }
 
     /// An error if nobody reads standard output any more.

@@ -171,6 +171,9 @@ pub struct Beside<'a, 'b> {
 impl Beside<'_, '_> {
     /// How long nothing is to be done, if nothing comes.
     pub fn rest(&self) -> Duration {
+        if self.catcher.as_ref().is_some_and(|catcher| catcher.may_have_more()) {
+            return Duration::ZERO;
+        }
         self.keeping.as_ref().map_or(LONGEST_REST, |keeping| keeping.rest().min(LONGEST_REST))
     }
 
@@ -184,8 +187,7 @@ impl Beside<'_, '_> {
 
     /// Does what is to be done now. An error if somebody has stopped the monitor: then all is written ([`Stopped`]).
     pub fn look(&mut self, monitor: &mut Monitor) -> anyhow::Result<()> {
-        let caught =
-            self.catcher.as_mut().map(|catcher| catcher.look(monitor)).transpose()?.unwrap_or_default();
+        let caught = self.catcher.as_mut().map(|catcher| catcher.look(monitor)).transpose()?.flatten();
         if let Some(keeping) = &mut self.keeping {
             caught.iter().for_each(|(incident, folder)| keeping.note(incident, folder));
         }
@@ -199,6 +201,11 @@ impl Beside<'_, '_> {
         Ok(())
     }
 
+    /// Whether as many late wake-ups were kept as were asked for.
+    pub fn has_enough(&self) -> bool {
+        self.catcher.as_ref().is_some_and(|catcher| catcher.has_enough())
+    }
+
     /// Until the user ends it, the time is up, or enough was caught.
     pub fn run(
         &mut self,
@@ -208,7 +215,7 @@ impl Beside<'_, '_> {
         let until = time.map(|time| Instant::now() + time);
         // The scheduler's count is compared from the first look on.
         monitor.look();
-        while !self.catcher.as_ref().is_some_and(|catcher| catcher.has_enough()) {
+        while !self.has_enough() {
             let rest = until.map_or(LONGEST_REST, |until| until.saturating_duration_since(Instant::now()));
             let rest = rest.min(self.rest());
             let is_over = until.is_some_and(|until| until <= Instant::now());

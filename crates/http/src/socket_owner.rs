@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection from this machine: the kernel's tables of sockets say which user owns each.
+//! The user at the other end of a connection from this machine, by the kernel's tables of sockets.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -6,44 +6,54 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream};
 
 /// The kernel's tables of sockets. One that was made for IPv6 may be connected by IPv4.
 const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
-/// Their word for a connection whose both ends are open. Of others, no user is known, and they say it is root.
+/// Their word for a connection whose both ends are open. Of others, no user is known, and they say
+/// it is root.
 const ESTABLISHED: &str = "01";
-/// How often a table is read in which the socket isn't: one that changes meanwhile may leave it out.
-const READINGS: usize = 3;
+/// Maximum number of readings of a table without the socket: a table that changes may leave it out.
+const MAX_READINGS: usize = 3;
 
 /// The ends of a connection, as this one of them sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
-    /// The address of whoever asks.
-    pub other: SocketAddr,
+pub(crate) struct Endpoints {
+    /// Address of the peer.
+    pub(crate) remote: SocketAddr,
     /// The address that was asked.
-    pub own: SocketAddr,
+    pub(crate) local: SocketAddr,
 }
 
-/// Whose the other end is.
+/// Owner of the other end's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// Of the user who started this program.
-    Own,
-    /// Of another user of the machine, of this number.
-    Other(u32),
-    /// Of nobody on this machine who is known.
+pub(crate) enum SocketOwner {
+    /// The user that runs this program, also through sudo.
+    OwnUser,
+    /// Another user of the machine.
+    OtherUser(u32),
+    /// No known user of this machine.
     Unknown,
 }
 
-impl Ends {
+impl Endpoints {
     /// Those of a connection; nothing if it is over.
-    pub fn new(stream: &TcpStream) -> Option<Self> {
-        Some(Self { other: stream.peer_addr().ok()?, own: stream.local_addr().ok()? })
+    pub(crate) fn new(stream: &TcpStream) -> Option<Self> {
+        Some(Self { remote: stream.peer_addr().ok()?, local: stream.local_addr().ok()? })
     }
 
-    /// Whose the other end is.
-    pub fn owner(self) -> Owner {
-        match (0..READINGS).find_map(|_| TABLES.iter().find_map(|table| self.find(table))) {
-            Some(user) if is_own(user) => Owner::Own,
-            Some(user) => Owner::Other(user),
-            None => Owner::Unknown,
+    /// Returns the owner of the other end.
+    pub(crate) fn owner(self) -> SocketOwner {
+        // No table has the other end of a connection from another machine.
+        let readings = if self.are_local() { MAX_READINGS } else { 0 };
+        match (0..readings).find_map(|_| TABLES.iter().find_map(|table| self.find(table))) {
+            Some(user) if is_own(user) => SocketOwner::OwnUser,
+            Some(user) => SocketOwner::OtherUser(user),
+            None => SocketOwner::Unknown,
         }
+    }
+
+    /// Says whether both ends are of this machine. The kernel chooses one address for both unless a
+    /// peer insists.
+    pub(crate) fn are_local(self) -> bool {
+        let (remote, local) = (self.remote.ip().to_canonical(), self.local.ip().to_canonical());
+        remote.is_loopback() || remote == local
     }
 
     fn find(self, table: &str) -> Option<u32> {
@@ -61,13 +71,14 @@ impl Ends {
         let mut words = line.split_ascii_whitespace();
         let (its, others, state) = (words.nth(1)?, words.next()?, words.next()?);
         let user = words.nth(3)?;
-        let is_it =
-            state == ESTABLISHED && address(its)? == plain(self.other) && address(others)? == plain(self.own);
+        let is_it = state == ESTABLISHED
+            && address(its)? == plain(self.remote)
+            && address(others)? == plain(self.local);
         user.parse().ok().filter(|_| is_it)
     }
 }
 
-/// Whether a user is who started this program, also by sudo.
+/// Says whether a user runs this program, also through sudo.
 fn is_own(user: u32) -> bool {
     let own = rustix::process::getuid();
     let of_sudo = || std::env::var("SUDO_UID").ok()?.parse().ok();
@@ -104,8 +115,8 @@ mod tests {
 
     use super::*;
 
-    fn ends(other: &str, own: &str) -> Ends {
-        Ends { other: other.parse().unwrap(), own: own.parse().unwrap() }
+    fn ends(other: &str, own: &str) -> Endpoints {
+        Endpoints { remote: other.parse().unwrap(), local: own.parse().unwrap() }
     }
 
     /// A line of a table, with addresses as this machine writes them.
@@ -127,7 +138,7 @@ mod tests {
     fn a_line_tells_whose_the_other_end_is() {
         let ends = ends("127.0.0.1:54000", "127.0.0.1:8080");
         assert_eq!(ends.user(&line("127.0.0.1:54000", "127.0.0.1:8080", "01")), Some(1000));
-        // Our own end, another connection, and one that is over, of which nobody is the user.
+        // Our own end, another connection, and one that is over, which has no user.
         assert_eq!(ends.user(&line("127.0.0.1:8080", "127.0.0.1:54000", "01")), None);
         assert_eq!(ends.user(&line("127.0.0.1:54001", "127.0.0.1:8080", "01")), None);
         assert_eq!(ends.user(&line("127.0.0.2:54000", "127.0.0.1:8080", "01")), None);
@@ -143,7 +154,7 @@ mod tests {
     fn addresses_of_both_kinds_are_known() {
         let both = ends("[::1]:54000", "[::1]:8080");
         assert_eq!(both.user(&line("[::1]:54000", "[::1]:8080", "01")), Some(1000));
-        // Who listens on all addresses sees those of IPv4 so, and the table has them either way.
+        // A server on all addresses sees those of IPv4 so, and the table has them either way.
         let mapped = ends("[::ffff:127.0.0.1]:54000", "[::ffff:127.0.0.1]:8080");
         assert_eq!(mapped.user(&line("127.0.0.1:54000", "127.0.0.1:8080", "01")), Some(1000));
         let written = line("[::ffff:127.0.0.1]:54000", "[::ffff:127.0.0.1]:8080", "01");
@@ -155,8 +166,11 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = listener.accept().unwrap();
-        assert_eq!(Ends::new(&server).unwrap().owner(), Owner::Own);
+        assert_eq!(Endpoints::new(&server).unwrap().owner(), SocketOwner::OwnUser);
         drop(client);
-        assert_eq!(Ends::new(&server).map_or(Owner::Unknown, Ends::owner), Owner::Unknown);
+        assert_eq!(
+            Endpoints::new(&server).map_or(SocketOwner::Unknown, Endpoints::owner),
+            SocketOwner::Unknown
+        );
     }
 }

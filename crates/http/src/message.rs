@@ -1,43 +1,51 @@
-//! As much of HTTP/1.1 as a browser on the same machine needs: requests with limits, answers, connections that stay.
+//! Requests and answers, as bytes and as values. Requests are hostile bytes: every length has a
+//! limit.
 
 use std::io::{self, BufWriter, Read, Write};
-use std::net::TcpStream;
-use std::time::Duration;
 
-use crate::owner::Ends;
+use crate::Peer;
 
-/// Longest head of a request in bytes.
+/// Maximum length of a request's head in bytes.
 const MAX_HEAD: usize = 16 << 10;
-/// Longest body in bytes.
+/// Maximum length of a request's body in bytes.
 const MAX_BODY: usize = 1 << 20;
-/// Most headers.
+/// Maximum number of headers.
 const MAX_HEADERS: usize = 64;
-/// How long a connection may be silent...
-const SILENCE: Duration = Duration::from_secs(60);
-/// ...and before its first request: strangers take the places of those who have the token.
-const FIRST_SILENCE: Duration = Duration::from_secs(5);
 
-/// What a browser asks for.
-#[derive(Clone, Debug, Default)]
+/// Request of a peer.
+#[derive(Clone, Debug)]
 pub struct Request {
     /// `GET`, `POST`…
     pub method: String,
     /// The path, decoded.
     pub path: String,
-    /// What stands behind `?`, decoded.
+    /// Parameters behind `?`, decoded.
     pub query: Query,
     /// Names in small letters, and values.
     headers: Vec<(String, String)>,
-    /// What was sent with it.
+    /// Whether connections stay where nothing is said.
+    is_of_http_1_1: bool,
+    /// Bytes that were sent with it.
     pub body: Vec<u8>,
-    /// Between whom; nothing if the connection is over.
-    pub ends: Option<Ends>,
+    /// Peer at the other end of the connection.
+    pub peer: Peer,
 }
 
 impl Request {
-    /// A header by its name in small letters.
+    /// Returns a header by its name in small letters, the first of several.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns all headers of a name, which is in small letters.
+    pub fn headers<'r>(&'r self, name: &'r str) -> impl Iterator<Item = &'r str> {
+        self.headers.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Says whether the peer has more to ask for.
+    pub(crate) fn is_kept_alive(&self) -> bool {
+        self.is_of_http_1_1
+            && self.header("connection").is_none_or(|value| !value.eq_ignore_ascii_case("close"))
     }
 }
 
@@ -90,12 +98,12 @@ fn decode(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What is sent back.
+/// Answer to a request.
 #[derive(Debug)]
 pub struct Response {
     /// Its number.
     pub status: u16,
-    /// What the body is.
+    /// Media type of the body.
     pub content_type: &'static str,
     /// Further headers.
     pub headers: Vec<(&'static str, String)>,
@@ -103,13 +111,23 @@ pub struct Response {
     pub body: Body,
 }
 
-/// What an answer consists of.
+/// Body of an answer.
 #[derive(Debug)]
 pub enum Body {
     /// Bytes.
     Bytes(Vec<u8>),
     /// So many bytes of a file.
     File(std::fs::File, u64),
+}
+
+impl Body {
+    /// Returns its length in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(_, length) => *length,
+        }
+    }
 }
 
 impl Response {
@@ -124,7 +142,8 @@ impl Response {
         Self::new(status, "application/json", body)
     }
 
-    fn write(self, stream: &mut dyn Write, stays: bool) -> io::Result<()> {
+    /// Writes all of it, or its head alone.
+    pub(crate) fn write(self, stream: &mut dyn Write, keep_alive: bool, with_body: bool) -> io::Result<()> {
         let reason = match self.status {
             200 => "OK",
             204 => "No Content",
@@ -140,23 +159,21 @@ impl Response {
             503 => "Service Unavailable",
             _ => "Internal Server Error",
         };
-        let length = match &self.body {
-            Body::Bytes(bytes) => bytes.len() as u64,
-            Body::File(_, length) => *length,
-        };
+        let length = self.body.len();
         let mut stream = BufWriter::with_capacity(64 << 10, stream);
         write!(
             stream,
             "HTTP/1.1 {} {reason}\r\nContent-Type: {}\r\nContent-Length: {length}\r\nConnection: {}\r\n",
             self.status,
             self.content_type,
-            if stays { "keep-alive" } else { "close" }
+            if keep_alive { "keep-alive" } else { "close" }
         )?;
         for (name, value) in &self.headers {
             write!(stream, "{name}: {value}\r\n")?;
         }
         stream.write_all(b"\r\n")?;
         match self.body {
+            _ if !with_body => {}
             Body::Bytes(bytes) => stream.write_all(&bytes)?,
             Body::File(file, length) => {
                 let copied = io::copy(&mut file.take(length), &mut stream)?;
@@ -169,46 +186,23 @@ impl Response {
     }
 }
 
-/// What was wrong with a request.
-enum Wrong {
-    /// It ended, or was silent for too long.
+/// Reason why there is no request.
+pub(crate) enum Refusal {
+    /// The connection ended, or the request's time is over.
     Over,
-    /// It cannot be answered but by this.
+    /// It can't be answered but by this.
     Answer(Response),
 }
 
-impl From<io::Error> for Wrong {
+impl From<io::Error> for Refusal {
     fn from(_: io::Error) -> Self {
         Self::Over
     }
 }
 
-/// Answers the requests of a connection until it ends.
-pub fn serve(stream: &TcpStream, answer: &dyn Fn(&Request) -> Response) {
-    let _ = stream.set_read_timeout(Some(FIRST_SILENCE));
-    let _ = stream.set_write_timeout(Some(SILENCE));
-    let _ = stream.set_nodelay(true);
-    let mut pending = Vec::new();
-    loop {
-        let request = match read(&mut &*stream, &mut pending) {
-            Ok(request) => Request { ends: Ends::new(stream), ..request },
-            Err(Wrong::Over) => return,
-            Err(Wrong::Answer(response)) => {
-                let _ = response.write(&mut &*stream, false);
-                return;
-            }
-        };
-        let stays = request.header("connection").is_none_or(|it| !it.eq_ignore_ascii_case("close"));
-        if answer(&request).write(&mut &*stream, stays).is_err() || !stays {
-            return;
-        }
-        let _ = stream.set_read_timeout(Some(SILENCE));
-    }
-}
-
 /// Reads a request; `pending` has what came behind the one before.
-fn read(stream: &mut dyn Read, pending: &mut Vec<u8>) -> Result<Request, Wrong> {
-    let wrong = |status, line: &str| Wrong::Answer(Response::error(status, line));
+pub(crate) fn read(stream: &mut dyn Read, pending: &mut Vec<u8>) -> Result<Request, Refusal> {
+    let wrong = |status, line: &str| Refusal::Answer(Response::error(status, line));
     let (mut request, head) = loop {
         if let Some(parsed) = parse(pending)? {
             break parsed;
@@ -216,7 +210,7 @@ fn read(stream: &mut dyn Read, pending: &mut Vec<u8>) -> Result<Request, Wrong> 
         if pending.len() >= MAX_HEAD {
             return Err(wrong(431, "expected a request of at most 16384 bytes, found a longer one"));
         }
-        more(stream, pending)?;
+        read_more(stream, pending)?;
     };
     if request.header("transfer-encoding").is_some() {
         return Err(wrong(400, "expected a body with its length, found one in chunks"));
@@ -229,31 +223,32 @@ fn read(stream: &mut dyn Read, pending: &mut Vec<u8>) -> Result<Request, Wrong> 
         return Err(wrong(413, "expected a body of at most 1048576 bytes, found a longer one"));
     }
     while pending.len() < head + length {
-        more(stream, pending)?;
+        read_more(stream, pending)?;
     }
     request.body = pending.get(head..head + length).unwrap_or_default().to_vec();
     pending.drain(..head + length);
     Ok(request)
 }
 
-fn more(stream: &mut dyn Read, pending: &mut Vec<u8>) -> Result<(), Wrong> {
+/// Reads what comes next.
+pub(crate) fn read_more(stream: &mut dyn Read, pending: &mut Vec<u8>) -> Result<(), Refusal> {
     let mut bytes = [0; 8192];
     let count = stream.read(&mut bytes)?;
     if count == 0 {
-        return Err(Wrong::Over);
+        return Err(Refusal::Over);
     }
     pending.extend_from_slice(bytes.get(..count).unwrap_or_default());
     Ok(())
 }
 
 /// The head of a request and its length; nothing if it is not whole yet.
-fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Wrong> {
+fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     let length = match parsed.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(error) => return Err(Wrong::Answer(Response::error(400, &format!("expected HTTP: {error}")))),
+        Err(error) => return Err(Refusal::Answer(Response::error(400, &format!("expected HTTP: {error}")))),
     };
     let target = parsed.path.unwrap_or_default();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -265,8 +260,9 @@ fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Wrong> {
         path: decode(path),
         query: Query::parse(query),
         headers: parsed.headers.iter().map(header).collect(),
+        is_of_http_1_1: parsed.version == Some(1),
         body: Vec::new(),
-        ends: None,
+        peer: Peer::Unknown,
     };
     Ok(Some((request, length)))
 }
@@ -287,7 +283,7 @@ mod tests {
         assert_eq!(first.body, b"abc");
         let Ok(second) = read(&mut input, &mut pending) else { panic!("another one") };
         assert_eq!(second.path, "/");
-        assert!(matches!(read(&mut input, &mut pending), Err(Wrong::Over)));
+        assert!(matches!(read(&mut input, &mut pending), Err(Refusal::Over)));
     }
 
     #[test]
@@ -297,7 +293,7 @@ mod tests {
         let chunks = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
         for (bytes, status) in [(long, 431), (body, 413), (chunks, 400), (b"\0\0\r\n\r\n".to_vec(), 400)] {
             match read(&mut &bytes[..], &mut Vec::new()) {
-                Err(Wrong::Answer(response)) => assert_eq!(response.status, status),
+                Err(Refusal::Answer(response)) => assert_eq!(response.status, status),
                 _ => panic!("expected {status}"),
             }
         }

@@ -1,0 +1,115 @@
+//! One connection: requests are read, answered and written, each within its time.
+
+use std::{
+    io::{self, Read, Write},
+    time::{Duration, Instant},
+};
+
+use rustix::net::RecvFlags;
+
+use crate::{
+    Limits, Request, Response,
+    message::{self, Refusal},
+    places::{Place, State},
+};
+
+/// Status by which programs refuse a peer. The connection ends then.
+const FORBIDDEN: u16 = 403;
+
+/// Answers the requests of a connection until it ends.
+pub(crate) fn serve(place: &Place, limits: &Limits, answer: &dyn Fn(&Request) -> Response) {
+    let _ = place.stream.set_nodelay(true);
+    let mut pending = Vec::new();
+    let mut until = Instant::now() + limits.request_timeout;
+    loop {
+        let request = message::read(&mut Timed { place, until }, &mut pending);
+        // The place may be another connection's by now.
+        if !place.set_state(State::Answering) {
+            return;
+        }
+        let mut request = match request {
+            Ok(request) => request,
+            Err(Refusal::Over) => return,
+            Err(Refusal::Answer(response)) => {
+                let _ = write(place, limits, response, Manner { keep_alive: false, with_body: true });
+                return;
+            }
+        };
+        request.peer = place.peer;
+        let response = answer(&request);
+        let idle = limits.idle_timeout.filter(|_| request.is_kept_alive() && response.status != FORBIDDEN);
+        let manner = Manner { keep_alive: idle.is_some(), with_body: request.method != "HEAD" };
+        let is_written = write(place, limits, response, manner).is_ok();
+        let Some(idle) = idle.filter(|_| is_written && place.set_state(State::Waiting)) else { return };
+        if pending.is_empty() {
+            let mut stream = Timed { place, until: Instant::now() + idle };
+            if message::read_more(&mut stream, &mut pending).is_err() {
+                return;
+            }
+        }
+        until = Instant::now() + limits.request_timeout;
+    }
+}
+
+/// Manner of writing an answer.
+struct Manner {
+    keep_alive: bool,
+    with_body: bool,
+}
+
+fn write(place: &Place, limits: &Limits, response: Response, manner: Manner) -> io::Result<()> {
+    let more = limits.min_bytes_per_second.map_or(0, |rate| response.body.len() / rate.max(1));
+    let until = Instant::now() + limits.answer_timeout + Duration::from_secs(more.min(u64::from(u32::MAX)));
+    let mut stream = Timed { place, until };
+    response.write(&mut stream, manner.keep_alive, manner.with_body)
+}
+
+/// Stream whose reads and writes all end by one time, however little each of them moves.
+struct Timed<'a> {
+    place: &'a Place,
+    until: Instant,
+}
+
+impl Timed<'_> {
+    fn rest(&self) -> io::Result<Option<Duration>> {
+        let rest = self.until.saturating_duration_since(Instant::now());
+        if rest.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(rest)) }
+    }
+
+    /// Reads what is there; an error of the kind `WouldBlock` if that is nothing.
+    fn read_at_once(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::net::recv(&*self.place.stream, bytes, RecvFlags::DONTWAIT)?.0)
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.rest()?;
+        match self.read_at_once(bytes) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            result => return result,
+        }
+        // From here on, its place may go to another connection.
+        if !self.place.set_state(State::Waiting) {
+            return Ok(0);
+        }
+        loop {
+            self.place.stream.set_read_timeout(self.rest()?)?;
+            match (&*self.place.stream).read(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.place.stream.set_write_timeout(self.rest()?)?;
+        (&*self.place.stream).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! HTTP/1.1 server for hostile surroundings: every connection counts for its peer, and every wait
+//! has an end.
+//!
+//! ```text
+//! accept thread ──peer?──► Places ──room──► thread per connection ──Request──► program's function
+//!                            │ full: the peer's longest waiting connection is closed
+//! ```
+//!
+//! [`Server::run`] accepts in the calling thread, which does nothing else. A connection has a
+//! thread while it has a place. It loses the place when no whole request arrives in time, or when
+//! the answer isn't taken in time. It loses it, too, when a new connection needs the place while
+//! this one has no request. So silent and slow connections keep no others out, and one user's never
+//! take the places of another's. The meaning of requests, and permissions, are left to the program.
+#![forbid(unsafe_code)]
+
+mod connection;
+mod message;
+mod places;
+mod socket_owner;
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+pub use message::{Body, Query, Request, Response};
+pub use places::Peer;
+use places::Places;
+
+/// Pause after a connection could not be accepted: descriptors may be given back meanwhile.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Bounds on what peers may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Maximum number of connections of this program's own user, and again of all other peers
+    /// together.
+    pub max_connections: usize,
+    /// Maximum number of connections of one other user of this machine, or of one address.
+    pub max_per_peer: usize,
+    /// Time for a whole request, from the connection's beginning or from the request's first byte.
+    pub request_timeout: Duration,
+    /// Time that a connection stays open between two requests. Without it, each connection has one
+    /// request.
+    pub idle_timeout: Option<Duration>,
+    /// Time for an answer to be taken, beside what its length allows.
+    pub answer_timeout: Duration,
+    /// Slowest rate at which an answer may be taken; a peer gets that much more time. Without it,
+    /// it gets none.
+    pub min_bytes_per_second: Option<u64>,
+}
+
+/// Function that answers requests.
+pub type Answer = Arc<dyn Fn(&Request) -> Response + Send + Sync>;
+
+/// Listening socket and the connections that came of it.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    limits: Limits,
+    places: Arc<Places>,
+}
+
+impl Server {
+    /// Listens at an address; port 0 takes one that is free.
+    ///
+    /// # Errors
+    /// If the address can't be listened on.
+    pub fn bind(address: SocketAddr, limits: Limits) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address, limits, places: Arc::new(Places::new(limits)) })
+    }
+
+    /// The address that is listened on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Accepts connections and has their requests answered, for ever.
+    pub fn run(&self, answer: &Answer) -> ! {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.admit(stream, answer.clone()),
+                Err(_) => thread::sleep(ACCEPT_RETRY_INTERVAL),
+            }
+        }
+    }
+
+    /// Begins a connection's thread if its peer may have one more.
+    fn admit(&self, stream: TcpStream, answer: Answer) {
+        let Some(place) = self.places.enter(Peer::of(&stream), stream) else { return };
+        let limits = self.limits;
+        let serve = move || connection::serve(&place, &limits, &*answer);
+        // Where no thread can be begun, the place is given up with the closure.
+        let _ = thread::Builder::new().name("http".into()).spawn(serve);
+    }
+}
