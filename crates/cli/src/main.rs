@@ -41,6 +41,8 @@ enum Command {
     Stat(commands::stat::Arguments),
     /// Show traces in the browser: processors, threads, events on one time line
     View(commands::view::Arguments),
+    /// Save what the flight recorder of a running recording holds
+    Snapshot(commands::snapshot::Arguments),
     /// Write traces in another format: CTF 1.8 or CTF 2
     Export(commands::export::Arguments),
     /// Write a part of traces: times, names, a filter
@@ -67,7 +69,12 @@ enum Command {
     Completions(commands::manual::CompletionArguments),
 }
 
+/// Signals that mean something to some commands, which take them ([`tompion_os::Signals`]), and nothing to all others. Who
+/// sends them to every `tompion` that there is must end none.
+const MEANINGLESS_SIGNALS: [i32; 2] = [10, 12];
+
 fn main() -> ExitCode {
+    tompion_os::ignore_until_exec(&MEANINGLESS_SIGNALS);
     // Before any argument is looked at: whatever path comes, the user who named it could have gone there alone.
     if let Err(error) = tompion_os::act_as_invoking_user() {
         messages::say(format!("can't take on the rights of the user who started sudo: {error}"));
@@ -85,6 +92,7 @@ fn main() -> ExitCode {
         Command::Print(arguments) => commands::print::run(&arguments),
         Command::Stat(arguments) => commands::stat::run(&arguments),
         Command::View(arguments) => commands::view::run(&arguments),
+        Command::Snapshot(arguments) => commands::snapshot::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),
         Command::Trim(arguments) => commands::trim::run(&arguments),
         Command::Merge(arguments) => commands::merge::run(&arguments),

@@ -26,6 +26,17 @@ impl ProcessWatch {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(raw) }))
     }
 
+    /// Sends the process a signal; never another one that has got its number. Source: `pidfd_send_signal(2)`.
+    ///
+    /// # Errors
+    /// The process has ended (`ESRCH`), or the caller may not send it signals (`EPERM`).
+    pub fn send_signal(&self, signal: i32) -> io::Result<()> {
+        let (raw, none) = (self.0.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+        // SAFETY: a plain system call on an open descriptor; without information, the kernel makes its own.
+        let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, raw, signal, none, 0) };
+        check(result as libc::c_int).map(drop)
+    }
+
     /// Whether the process has ended.
     pub fn has_ended(&self) -> bool {
         let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -44,6 +55,28 @@ impl AsFd for ProcessWatch {
 pub fn kill(pid: u32, signal: i32) -> io::Result<()> {
     // SAFETY: a plain system call.
     check(unsafe { libc::kill(pid as libc::pid_t, signal) }).map(drop)
+}
+
+/// Has these signals do nothing to the calling process where they would end it. Programs that it executes get what it was
+/// started with: a signal that is caught has its default action again in them (`execve(2)`), which one that is ignored
+/// has not.
+pub fn ignore_until_exec(signals: &[i32]) {
+    extern "C" fn nothing(_: libc::c_int) {}
+    for signal in signals {
+        // SAFETY: all-zero bytes are a valid structure, without a mask; the handler does nothing, and what a signal does
+        // that somebody ignores or handles is left as it is.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            if libc::sigaction(*signal, std::ptr::null(), &raw mut action) != 0
+                || action.sa_sigaction != libc::SIG_DFL
+            {
+                continue;
+            }
+            action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(*signal, &raw const action, std::ptr::null_mut());
+        }
+    }
 }
 
 /// Sends a signal to all processes of the group that this one leads.
@@ -235,6 +268,19 @@ impl Poller {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_signal_that_is_ignored_until_exec_has_its_default_action_in_children() {
+        const SIGUSR2: i32 = 12;
+        ignore_until_exec(&[SIGUSR2]);
+        kill(std::process::id(), SIGUSR2).unwrap();
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        ProcessWatch::new(child.id()).unwrap().send_signal(SIGUSR2).unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(SIGUSR2));
+        let gone = ProcessWatch::new(std::process::id()).unwrap();
+        assert!(gone.send_signal(0).is_ok(), "0 is only a question");
+    }
 
     #[test]
     fn a_process_that_ends_wakes_the_poller() {

@@ -22,6 +22,7 @@ use crate::{
     kernel::Outcome as KernelOutcome,
     manifest::{self, Clock, Manifest},
     process::{Process, SHARED_FOLDER, Share},
+    running::Snapshot,
     source::SourceWriter,
     watchmen::Watchmen,
 };
@@ -72,6 +73,8 @@ pub enum Order {
     LeftOut,
     /// Save what the flight recorders hold.
     Snapshot(Sender<u64>),
+    /// Note in the manifest that a snapshot is on disk.
+    NoteSnapshot(Snapshot),
     /// A source that somebody else has recorded is complete.
     Recorded(Box<KernelOutcome>),
     /// Complete everything.
@@ -203,6 +206,7 @@ impl Consumer {
                     // Whoever asked may have gone.
                     let _ = done.send(self.events() - before);
                 }
+                Ok(Order::NoteSnapshot(snapshot)) => self.note_snapshot(snapshot),
                 Ok(Order::Recorded(kernel)) => {
                     self.manifest.sources.push(kernel.source);
                     self.manifest.problems.extend(kernel.problems);
@@ -588,7 +592,7 @@ impl Consumer {
     }
 
     fn save_histories(&mut self) {
-        if self.manifest.channel.mode == "overwrite" {
+        if self.manifest.channel.mode == manifest::OVERWRITE {
             self.processes.iter_mut().for_each(Process::save_history);
         } else {
             for process in &mut self.processes {
@@ -603,6 +607,17 @@ impl Consumer {
         self.attempt(|process, _| process.check_written());
     }
 
+    fn note_snapshot(&mut self, snapshot: Snapshot) {
+        self.manifest.snapshot = Some(snapshot);
+        if let Err(error) = self.manifest.write(&self.folder, self.manifest.backing.is_some()) {
+            (self.notice)(&format!(
+                "can't note the snapshot in {}: {}",
+                self.folder.display(),
+                reason(&error)
+            ));
+        }
+    }
+
     /// Takes the last events of a process that has ended, and completes its trace.
     fn complete(&mut self, key: u64, how: String) {
         let Some(index) = self.processes.iter().position(|process| process.key == key) else { return };
@@ -613,7 +628,7 @@ impl Consumer {
         if self.stopped.is_some() {
             process.give_up();
         } else {
-            if self.manifest.channel.mode == "overwrite" {
+            if self.manifest.channel.mode == manifest::OVERWRITE {
                 process.save_history();
             } else {
                 process.collect_all();
@@ -683,6 +698,7 @@ impl Consumer {
         let is_complete = backing.is_none() || self.stopped.is_none() && self.left.is_empty();
         if is_complete {
             self.manifest.state = manifest::COMPLETE.into();
+            (self.manifest.recorder, self.manifest.snapshot) = (None, None);
             let written = self.manifest.write(&self.folder, backing.is_some());
             if let (Err(error), None) = (written, &self.stopped) {
                 self.stopped =

@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 use tompion_layout::{loss::Cause, record::Form};
 use tompion_os::DirHandle;
 
-use crate::files::{path_in, read_bounded};
+use crate::{
+    files::{path_in, read_bounded},
+    running::{Recorder, Snapshot},
+};
 
 /// Name of the file in a trace's folder.
 pub const FILE: &str = "tompion.json";
@@ -19,6 +22,8 @@ pub const RECORDING: &str = "recording";
 pub const COMPLETE: &str = "complete";
 /// State of a recording whose session was killed, and that was completed afterwards.
 pub const RECOVERED: &str = "recovered";
+/// Mode of a flight recorder, which holds back what it has until somebody asks.
+pub const OVERWRITE: &str = "overwrite";
 /// Kind of the kernel's source, its name, and that of its folder.
 pub const KERNEL: &str = "kernel";
 /// Largest manifest that is read.
@@ -58,6 +63,12 @@ pub struct Manifest {
     pub left_out: u64,
     /// Problems that did not end the recording, one line each.
     pub problems: Vec<String>,
+    /// While it is recorded: the process that records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorder: Option<Recorder>,
+    /// While it is recorded: the last snapshot that somebody asked the recorder for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Snapshot>,
     /// While it is recorded with `--backing`: where the rings are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backing: Option<PathBuf>,

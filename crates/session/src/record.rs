@@ -32,6 +32,7 @@ use crate::{
     kernel::{self, Kernel, KernelChoice},
     manifest::{self, Channel, Clock, Host, Manifest},
     rseq,
+    running::{Recorder, Snapshot},
     target::{self, Admission, Target},
 };
 
@@ -393,7 +394,7 @@ fn manifest(config: &Config, terms: &Terms) -> Manifest {
             samples: Vec::new(),
         },
         channel: Channel {
-            mode: if terms.overwrite { "overwrite" } else { "discard" }.into(),
+            mode: if terms.overwrite { manifest::OVERWRITE } else { "discard" }.into(),
             subbuf_size: config.subbuf_size,
             subbufs: config.subbufs,
         },
@@ -402,6 +403,8 @@ fn manifest(config: &Config, terms: &Terms) -> Manifest {
         losses_unknown: false,
         left_out: 0,
         problems: Vec::new(),
+        recorder: Recorder::own(),
+        snapshot: None,
         backing: terms.backing.as_ref().map(|backing| backing.path().to_owned()),
         id: terms.backing.is_some().then(|| uuid::Uuid::new_v4().to_string()),
     }
@@ -656,10 +659,13 @@ impl Control {
     }
 
     fn snapshot(&self, notice: fn(&str)) {
+        let begun_ns = tompion_os::monotonic_ns();
         let (sender, receiver) = mpsc::channel();
         if self.orders.send(Order::Snapshot(sender)).is_ok() {
             if let Ok(events) = receiver.recv() {
                 let events = events + self.kernel.as_ref().map_or(0, Kernel::snapshot);
+                // Whoever asked looks for it there.
+                let _ = self.orders.send(Order::NoteSnapshot(Snapshot { begun_ns, events }));
                 notice(&format!("saved {events} events"));
             }
         }

@@ -102,6 +102,7 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
     manifest.problems.extend(recovery.problems.iter().cloned());
     if recovery.is_complete {
         manifest.state = manifest::RECOVERED.into();
+        (manifest.recorder, manifest.snapshot) = (None, None);
         manifest.backing = None;
         recovery.write(&manifest)?;
         if let Some(backing) = backing {

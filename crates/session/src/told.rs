@@ -108,6 +108,8 @@ pub fn write_told(
         losses_unknown: false,
         left_out: 0,
         problems: problems.to_vec(),
+        recorder: None,
+        snapshot: None,
         backing: None,
         id: None,
     };

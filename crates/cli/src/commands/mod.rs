@@ -10,6 +10,7 @@ pub mod print;
 pub mod record;
 pub mod recover;
 pub mod shield;
+pub mod snapshot;
 pub mod stat;
 pub mod test;
 pub mod trim;

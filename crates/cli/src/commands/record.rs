@@ -34,7 +34,7 @@ use crate::{
 #[command(after_help = "Examples:\n  \
     tompion record -- ./server --port 80\n  \
     tompion record -e 'db:*' -x 'db:noisy*' --level info -- ./server\n  \
-    tompion record --mode overwrite -o crash -- ./robot    # a flight recorder; SIGUSR1 saves it now\n  \
+    tompion record --mode overwrite -o crash -- ./robot    # a flight recorder: tompion snapshot\n  \
     tompion record --preload malloc -- find /usr -name '*.h'\n  \
     tompion record --for 10s --subbuf-size 1M -- ./server\n  \
     tompion record --filter 'rows > 100 && $comm == \"worker*\"' -c comm,prio -- ./server\n  \

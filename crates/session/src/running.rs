@@ -1,0 +1,281 @@
+//! Recordings that go on, and snapshots of their flight recorders on request of another process.
+//!
+//! A recorder writes its process id and start time into the manifest of its trace, and takes SIGUSR1 as the request for
+//! a snapshot. When the snapshot is on disk, the manifest says so. A process is only sent the signal if three things
+//! agree: it is a `tompion`, it has the trace's folder or a file in it open, and the manifest names it. So neither a
+//! manifest that somebody made up nor a process id that was given again leads the signal to a stranger.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+use tompion_os::ProcessWatch;
+
+use crate::manifest::{self, Manifest};
+
+const SIGUSR1: i32 = 10;
+/// Name of the command that records.
+const COMMAND: &str = "tompion";
+/// Levels between a file that a recorder has open and the trace's folder.
+const MAX_DEPTH: usize = 4;
+/// Time for a recorder to save what it holds.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Interval between two looks at the manifest.
+const MANIFEST_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Process that records, as its manifest names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recorder {
+    /// Its id in its own pid namespace.
+    pub pid: u32,
+    /// When it was started, in clock ticks since the machine was. Source: `starttime` in `proc_pid_stat(5)`.
+    pub start_ticks: u64,
+}
+
+impl Recorder {
+    /// The calling process.
+    pub(crate) fn own() -> Option<Self> {
+        Self::of("self")
+    }
+
+    fn of(process: &str) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        // A name may have blanks and parentheses.
+        let (_, rest) = stat.rsplit_once(") ")?;
+        let start_ticks = rest.split(' ').nth(19)?.parse().ok()?;
+        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        Some(Self { pid: pids.split_whitespace().next_back()?.parse().ok()?, start_ticks })
+    }
+}
+
+/// Last snapshot that somebody asked for, as the manifest has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// When it was begun, by CLOCK_MONOTONIC in nanoseconds.
+    pub begun_ns: u64,
+    /// Number of events that it saved.
+    pub events: u64,
+}
+
+/// Why there is no snapshot.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// There is no such process.
+    #[error("there is no process {0}")]
+    NoProcess(u32),
+    /// The process doesn't record.
+    #[error("process {0} is no running recording of Tompion's; tompion snapshot without a number lists them")]
+    NoRecorder(u32),
+    /// The process may not be asked.
+    #[error(
+        "process {pid} belongs to user {user}, and this one may not ask it; try: sudo tompion snapshot {pid}"
+    )]
+    OtherUser {
+        /// The process.
+        pid: u32,
+        /// Its user.
+        user: u32,
+    },
+    /// The folder has no manifest that can be read.
+    #[error("{0}")]
+    NoManifest(String),
+    /// The recording is over.
+    #[error("{0} is not being recorded any more; all that it has is on disk")]
+    Ended(PathBuf),
+    /// Nobody records, and nobody has completed the trace.
+    #[error("nobody records {0} any more, and its recorder did not end in order; next: tompion recover {0}")]
+    Killed(PathBuf),
+    /// Nothing is held back that could be saved.
+    #[error(
+        "{0} is recorded in discard mode, which writes everything as it comes; snapshots are for --mode overwrite"
+    )]
+    NoFlightRecorder(PathBuf),
+    /// The recorder didn't say that it was done.
+    #[error("the recorder (process {0}) has not saved a snapshot within {timeout} s", timeout = SNAPSHOT_TIMEOUT.as_secs())]
+    Timeout(u32),
+    /// The signal could not be sent.
+    #[error("can't ask process {0}: {1}")]
+    Signal(u32, io::Error),
+}
+
+/// What came of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saved {
+    /// A snapshot with so many events is on disk.
+    Events(u64),
+    /// The recording ended in order meanwhile: all that it held is on disk.
+    Ended,
+}
+
+/// A recording that goes on.
+#[derive(Debug)]
+pub struct Running {
+    /// The recorder's process id, as the caller sees it.
+    pub pid: u32,
+    /// Folder of the trace.
+    pub folder: PathBuf,
+    /// What the manifest said a moment ago.
+    pub manifest: Manifest,
+    process: ProcessWatch,
+}
+
+impl Running {
+    /// Finds the recordings of some users, without those that another command of Tompion's has begun for itself.
+    pub fn of_users(users: &[u32]) -> Vec<Self> {
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let of_users = pids.filter(|pid| user_of(*pid).is_some_and(|user| users.contains(&user)));
+        let recordings = of_users.filter_map(|pid| Self::of_process(pid).ok());
+        recordings.filter(|running| !running.is_companion()).collect()
+    }
+
+    /// Finds what a process records.
+    ///
+    /// # Errors
+    /// If it records nothing, or the caller may not look.
+    pub fn of_process(pid: u32) -> Result<Self, SnapshotError> {
+        // Held from here on: whatever is found out is of this process, and the signal goes to no other.
+        let process = ProcessWatch::new(pid).map_err(|_| SnapshotError::NoProcess(pid))?;
+        let user = user_of(pid).ok_or(SnapshotError::NoProcess(pid))?;
+        if tompion_os::name_of(&pid.to_string()).is_none_or(|name| name != COMMAND) {
+            return Err(SnapshotError::NoRecorder(pid));
+        }
+        let proc = PathBuf::from(format!("/proc/{pid}"));
+        let files = fs::read_dir(proc.join("fd"));
+        let files = files.map_err(|_| SnapshotError::OtherUser { pid, user })?;
+        let open = files.flatten().filter_map(|file| fs::read_link(file.path()).ok());
+        let places = open.filter(|path| path.is_absolute());
+        let folders: BTreeSet<PathBuf> = places
+            .flat_map(|path| path.ancestors().take(MAX_DEPTH).map(Path::to_owned).collect::<Vec<_>>())
+            .collect();
+        let recorder = Recorder::of(&pid.to_string()).ok_or(SnapshotError::NoProcess(pid))?;
+        let in_its_view =
+            |folder: &PathBuf| proc.join("root").join(folder.strip_prefix("/").unwrap_or(folder));
+        let recorded = |folder: PathBuf| {
+            let manifest = Manifest::read(&folder).ok()?;
+            (manifest.is_recording() && manifest.recorder == Some(recorder)).then_some((folder, manifest))
+        };
+        // In a container it may be somewhere else.
+        let mut candidates = folders.iter().flat_map(|folder| [folder.clone(), in_its_view(folder)]);
+        let (folder, manifest) = candidates.find_map(recorded).ok_or(SnapshotError::NoRecorder(pid))?;
+        if process.has_ended() || !takes_signal(pid, SIGUSR1) {
+            return Err(SnapshotError::NoRecorder(pid));
+        }
+        Ok(Self { pid, folder, manifest, process })
+    }
+
+    /// Finds who records into a folder.
+    ///
+    /// # Errors
+    /// If nobody does, or the caller may not ask.
+    pub fn of_trace(folder: &Path) -> Result<Self, SnapshotError> {
+        let manifest = Manifest::read(folder).map_err(SnapshotError::NoManifest)?;
+        if !manifest.is_recording() {
+            return Err(SnapshotError::Ended(folder.into()));
+        }
+        let killed = || SnapshotError::Killed(folder.into());
+        let recorder = manifest.recorder.ok_or_else(killed)?;
+        let identity = |folder: &Path| fs::metadata(folder).map(|found| (found.dev(), found.ino())).ok();
+        let is_it = |running: &Self| identity(&running.folder) == identity(folder);
+        match Self::of_process(recorder.pid) {
+            Ok(running) if is_it(&running) => return Ok(running),
+            Err(error @ SnapshotError::OtherUser { .. })
+                if Recorder::of(&recorder.pid.to_string()) == Some(recorder) =>
+            {
+                return Err(error);
+            }
+            _ => {}
+        }
+        // In a container, the recorder has another number there than here.
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let mut running = pids.filter_map(|pid| Self::of_process(pid).ok());
+        running.find(is_it).ok_or_else(killed)
+    }
+
+    /// Says whether another command of Tompion's has begun it for itself, and saves what it holds in its own time.
+    fn is_companion(&self) -> bool {
+        self.manifest.invocation.iter().any(|word| matches!(word.as_str(), "--selector" | "tell-jobs"))
+    }
+
+    /// Says whether there is something to save.
+    pub fn is_flight_recorder(&self) -> bool {
+        self.manifest.channel.mode == manifest::OVERWRITE
+    }
+
+    /// Has what the flight recorder holds saved, and waits until it is on disk.
+    ///
+    /// # Errors
+    /// If there is no flight recorder, the recorder may not be asked, or doesn't do it.
+    pub fn save(&self) -> Result<Saved, SnapshotError> {
+        if !self.is_flight_recorder() {
+            return Err(SnapshotError::NoFlightRecorder(self.folder.clone()));
+        }
+        let asked = tompion_os::monotonic_ns();
+        match self.process.send_signal(SIGUSR1) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let user = user_of(self.pid).unwrap_or_default();
+                return Err(SnapshotError::OtherUser { pid: self.pid, user });
+            }
+            Err(_) if self.process.has_ended() => {}
+            sent => sent.map_err(|error| SnapshotError::Signal(self.pid, error))?,
+        }
+        let until = Instant::now() + SNAPSHOT_TIMEOUT;
+        loop {
+            // In this order: what it wrote before its end is seen.
+            let has_ended = self.process.has_ended();
+            if let Ok(manifest) = Manifest::read(&self.folder) {
+                let saved = manifest.snapshot.filter(|snapshot| snapshot.begun_ns >= asked);
+                if let Some(snapshot) = saved {
+                    return Ok(Saved::Events(snapshot.events));
+                }
+                if !manifest.is_recording() {
+                    return Ok(Saved::Ended);
+                }
+            }
+            if has_ended {
+                return Err(SnapshotError::Killed(self.folder.clone()));
+            }
+            if Instant::now() > until {
+                return Err(SnapshotError::Timeout(self.pid));
+            }
+            thread::sleep(MANIFEST_INTERVAL);
+        }
+    }
+}
+
+/// Returns the user of a process, by whom it may be signalled. Source: `proc_pid_status(5)`.
+fn user_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    users.split_whitespace().next()?.parse().ok()
+}
+
+/// Says whether a process's first thread takes a signal by a descriptor, as recorders do: others would be killed by it.
+fn takes_signal(pid: u32, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let blocked = blocked.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    blocked.is_some_and(|blocked| blocked & (1 << (signal - 1)) != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_records_nothing_is_never_signalled() {
+        let own = std::process::id();
+        assert!(matches!(Running::of_process(own), Err(SnapshotError::NoRecorder(pid)) if pid == own));
+        assert!(matches!(Running::of_process(u32::MAX / 2), Err(SnapshotError::NoProcess(_))));
+        assert!(!takes_signal(own, SIGUSR1));
+        assert_eq!(Recorder::own(), Recorder::of(&own.to_string()));
+    }
+}
