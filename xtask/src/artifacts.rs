@@ -13,6 +13,10 @@ use crate::workspace::Workspace;
 /// The name by which programs find the library.
 pub const SONAME: &str = "libtompion.so.0";
 
+/// Compiler options of all preload wrappers, in a file that the tests use, too: optimized, and hardened, because they
+/// stand in other people's processes.
+const PRELOAD_OPTIONS: &str = "crates/agent/preload/options";
+
 /// Which of cargo's profiles.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
@@ -122,7 +126,7 @@ fn compile_wrapper(workspace: &Workspace, source: &Path, folder: &Path) -> Resul
     let fresh = folder.join(format!(".{library}.new"));
     shell::run(
         shell::c_compiler()
-            .args(["-O2", "-g", "-Wall", "-Wextra", "-shared", "-fPIC"])
+            .arg(format!("@{}", workspace.root.join(PRELOAD_OPTIONS).display()))
             .arg(format!("-I{}", workspace.root.join("include").display()))
             .arg(source)
             .arg(format!("-L{}", folder.display()))

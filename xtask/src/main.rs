@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod aarch64;
+mod advisories;
 mod artifacts;
 mod bench;
 mod demo;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::artifacts::{self, Profile};
 use crate::suite::{RunOptions, Scope};
 use crate::workspace::Workspace;
-use crate::{aarch64, instructions, layers, links, models, musl, page, shell, suite};
+use crate::{aarch64, advisories, instructions, layers, links, models, musl, page, shell, suite};
 
 /// Counts of a step.
 #[derive(Clone, Copy, Default)]
@@ -67,6 +67,9 @@ const QUICK: [&str; 5] = ["layers", "links", "format", "clippy", "units"];
 /// Steps that run only if they are named, or for the quick tier: `tests` has all of them.
 const PARTS_OF_TESTS: [Step; 2] = [("units", units), ("real", real_programs)];
 
+/// Step that only the full tier, which is run on a schedule, and its name run: its result changes with the day.
+const ADVISORIES: (&str, StepFunction) = ("advisories", |workspace, _| advisories(workspace));
+
 type StepFunction = fn(&Workspace, &Options) -> Outcome;
 type Step = (&'static str, StepFunction);
 
@@ -103,6 +106,8 @@ pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode> 
     let all = options.steps.is_empty();
     let chosen = STEPS.iter().filter(|(name, _)| all || is_chosen(name));
     let chosen = chosen.chain(PARTS_OF_TESTS.iter().filter(|(name, _)| is_chosen(name)));
+    let with_advisories = is_chosen(ADVISORIES.0) || all && options.full;
+    let chosen = chosen.chain([ADVISORIES].iter().filter(|_| with_advisories));
     let mut total = Outcome::default();
     let mut times = Vec::new();
     for (name, step) in chosen {
@@ -125,7 +130,7 @@ pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode> 
 
 fn parse(arguments: &[String]) -> Result<Options> {
     let mut options = Options { full: false, steps: Vec::new(), package: None };
-    let names = || STEPS.iter().chain(&PARTS_OF_TESTS).map(|(step, _)| *step);
+    let names = || STEPS.iter().chain(&PARTS_OF_TESTS).chain([&ADVISORIES]).map(|(step, _)| *step);
     let mut arguments = arguments.iter().map(String::as_str);
     while let Some(argument) = arguments.next() {
         match argument {
@@ -364,6 +369,13 @@ fn with_musl(workspace: &Workspace) -> Outcome {
     match musl::unavailable() {
         Some(why) => Outcome::left_out(&why),
         None => Outcome::of(musl::command(workspace)),
+    }
+}
+
+fn advisories(workspace: &Workspace) -> Outcome {
+    match advisories::command(workspace) {
+        advisories::Checked::LeftOut(why) => Outcome::left_out(&why),
+        advisories::Checked::Done(result) => Outcome::of(result),
     }
 }
 

@@ -66,13 +66,15 @@ fn build_preload(name: &str, folder: &Path) {
     let library = format!("libtompion-{name}.so");
     let (output, fresh) = (folder.join(&library), folder.join(format!(".{library}.test")));
     let source = repository().join("crates/agent/preload").join(format!("{name}.c"));
+    let options = repository().join("crates/agent/preload/options");
     let time = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
     let header = source.with_file_name("wrapper.h");
-    if time(&output) > time(&source).max(time(&header)) {
+    let newest = time(&source).max(time(&header)).max(time(&options));
+    if time(&output) > newest {
         return;
     }
     let mut cc = compiler();
-    cc.args(["-g", "-shared", "-fPIC"]).arg(source);
+    cc.arg(format!("@{}", options.display())).arg(source);
     cc.arg("-L").arg(folder).args(["-ltompion", "-ldl", "-Wl,-rpath,$ORIGIN"]);
     cc.arg("-Wl,--auxiliary=libtompion.so.0");
     cc.arg(format!("-Wl,-soname,{library}")).arg("-o").arg(&fresh);

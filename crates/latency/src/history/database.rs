@@ -221,6 +221,23 @@ mod tests {
         error
     }
 
+    /// What this build's SQLite is: a damaged or made-up file reaches as little code as can be.
+    #[test]
+    fn sqlite_is_new_enough_and_has_nothing_that_histories_do_not_use() {
+        assert!(rusqlite::version_number() >= 3_050_003, "SQLite {}", rusqlite::version());
+        let connection = Connection::open_in_memory().unwrap();
+        let mut statement = connection.prepare("PRAGMA compile_options").unwrap();
+        let options: Vec<String> =
+            statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        assert!(options.iter().any(|option| option == "OMIT_LOAD_EXTENSION"), "{options:?}");
+        for unused in ["FTS3", "FTS4", "FTS5", "RTREE", "GEOPOLY", "DBSTAT_VTAB", "LOAD_EXTENSION"] {
+            let unused = format!("ENABLE_{unused}");
+            assert!(!options.iter().any(|option| option.starts_with(&unused)), "{options:?}");
+        }
+        let made = connection.execute_batch("CREATE VIRTUAL TABLE texts USING fts5(body)");
+        assert!(made.unwrap_err().to_string().contains("no such module: fts5"));
+    }
+
     #[test]
     fn what_is_no_history_is_never_overwritten() {
         let folder = tempfile::tempdir().unwrap();
