@@ -159,3 +159,91 @@ fn where_nothing_can_be_shown_it_says_why() {
     let (code, said) = run(&["--listen", "everywhere"]);
     assert_eq!(code, Some(2), "{said}");
 }
+
+/// A program by this name, which is found before all others.
+fn stand_in(shop: &Workshop, name: &str, does: &str) -> std::ffi::OsString {
+    let folder = shop.path("stand-ins");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join(name);
+    std::fs::write(&file, format!("#!/bin/sh\n{does}\n")).expect("a script");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths(std::iter::once(folder).chain(std::env::split_paths(&path))).expect("paths")
+}
+
+/// A recorded trace that another user may read and write beside, and that user's number.
+fn trace_of_nobody() -> Option<(Workshop, u32)> {
+    const NOBODY: u32 = 65_534;
+    if tompion_os::effective_user() != 0 {
+        eprintln!("SKIPPED, sudo: only root can be started by it");
+        return None;
+    }
+    let shop = Workshop::new();
+    let hello = shop.link("hello", &["../../../../examples/hello.c"], &[]);
+    shop.record(&[], &[&hello]);
+    std::fs::set_permissions(shop.path(""), std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    let owned = Command::new("chown").args(["-R", &NOBODY.to_string()]).arg(shop.path("")).status();
+    assert!(owned.expect("chown").success());
+    Some((shop, NOBODY))
+}
+
+#[test]
+fn no_browser_is_started_as_root() {
+    let Some((shop, user)) = trace_of_nobody() else { return };
+    let path = stand_in(&shop, "xdg-open", "id -u > opened.new && mv opened.new opened");
+    for is_sudo in [true, false] {
+        let mut command = tompion();
+        command.arg("view").arg(shop.path("trace")).current_dir(shop.path("")).env("PATH", &path);
+        command.env("DISPLAY", ":77").stdout(Stdio::null()).stderr(Stdio::piped());
+        command.env_remove("SUDO_UID").env_remove("SUDO_GID");
+        if is_sudo {
+            command.env("SUDO_UID", user.to_string()).env("SUDO_GID", user.to_string());
+        }
+        let mut child = command.spawn().expect("the command");
+        if is_sudo {
+            wait_until("a browser", || shop.path("opened").exists());
+            let opened = std::fs::read_to_string(shop.path("opened")).expect("a number");
+            assert_eq!(opened.trim(), user.to_string());
+            std::fs::remove_file(shop.path("opened")).expect("it was there");
+        } else {
+            let mut said = String::new();
+            BufReader::new(child.stderr.as_mut().expect("a pipe")).read_line(&mut said).expect("a line");
+            assert!(said.contains("no browser is started as root"), "{said}");
+            assert!(!shop.path("opened").exists());
+        }
+        let _ = child.kill().and_then(|()| child.wait());
+    }
+}
+
+#[test]
+fn chromium_keeps_its_sandbox_except_as_root() {
+    let Some((shop, user)) = trace_of_nobody() else { return };
+    let draws = "for word; do case $word in --screenshot=*) (id -u; echo \"$@\") > \"${word#--screenshot=}\";; esac; done";
+    let path = stand_in(&shop, "chromium", draws);
+    let picture = shop.path("picture.png");
+    for (is_sudo, has_sandbox) in [(true, true), (false, false)] {
+        let mut command = tompion();
+        command.arg("view").arg("--png").arg(&picture).arg(shop.path("trace")).env("PATH", &path);
+        command.env_remove("SUDO_UID").env_remove("SUDO_GID");
+        if is_sudo {
+            command.env("SUDO_UID", user.to_string()).env("SUDO_GID", user.to_string());
+        }
+        let output = command.output().expect("the command");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let drawn = std::fs::read_to_string(&picture).expect("a picture");
+        let runner = if is_sudo { user } else { 0 };
+        assert!(drawn.starts_with(&format!("{runner}\n")), "{drawn}");
+        assert_eq!(!drawn.contains("--no-sandbox"), has_sandbox, "{drawn}");
+    }
+    // Where the system has none, it is said.
+    let refuses =
+        "case \"$*\" in *--no-sandbox*) ;; *) echo 'FATAL: No usable sandbox!' >&2; exit 1;; esac\n";
+    let path = stand_in(&shop, "chromium", &format!("{refuses}{draws}"));
+    let mut command = tompion();
+    command.arg("view").arg("--png").arg(&picture).arg(shop.path("trace")).env("PATH", &path);
+    let output = command.env("SUDO_UID", user.to_string()).env("SUDO_GID", user.to_string()).output();
+    let output = output.expect("the command");
+    assert!(
+        output.status.success() && String::from_utf8_lossy(&output.stderr).contains("has no sandbox here")
+    );
+}

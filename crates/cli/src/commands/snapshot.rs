@@ -6,7 +6,7 @@ use clap::Args;
 use tompion_os::User;
 use tompion_session::{Running, Saved};
 
-use crate::messages::{self, counted, harmless, say};
+use crate::messages::{self, counted, say};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -38,7 +38,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             }
         }
     };
-    let folder = harmless(&running.folder.display().to_string());
+    let folder = running.folder.display();
     match running.save()? {
         Saved::Events(events) => {
             say(format!("saved {} in {folder}; next: tompion print {folder}", counted(events, "event")));

@@ -1,6 +1,7 @@
 //! `tompion view`.
 
 use std::{
+    fs::File,
     io::{IsTerminal, Write},
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -11,6 +12,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::Args;
+use tompion_os::User;
 use tompion_viewer::{Config, Server};
 
 use crate::messages::say;
@@ -96,10 +98,18 @@ fn has_display() -> bool {
     ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))
 }
 
-/// Opens the browser that the desktop prefers.
+/// Opens the browser that the desktop prefers, for the user behind sudo, who has the desktop. Never as root: a browser runs
+/// what strangers send.
 fn open(url: &str) {
     let mut command = Command::new("xdg-open");
     command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    match User::behind_sudo() {
+        Some(user) => user.run(&mut command),
+        None if tompion_os::effective_user() == 0 => {
+            return say("no browser is started as root; open the address above");
+        }
+        None => {}
+    }
     match command.spawn() {
         Ok(mut child) => drop(thread::spawn(move || child.wait())),
         Err(error) => say(format!("can't open a browser by xdg-open ({error}); open the address above")),
@@ -108,6 +118,8 @@ fn open(url: &str) {
 
 /// How long a picture may take once the trace is read.
 const PICTURE: Duration = Duration::from_secs(60);
+/// Name of the file with Chromium's messages.
+const LOG: &str = "tompion.log";
 
 /// Saves a picture of the page.
 fn save(server: &Server, png: &Path) -> anyhow::Result<()> {
@@ -125,13 +137,18 @@ fn save(server: &Server, png: &Path) -> anyhow::Result<()> {
         }
         thread::sleep(Duration::from_millis(20));
     }
+    // The browser is the user's who started this command, so what it writes is that user's, too.
+    let user = User::behind_sudo();
+    let _rights = user.as_ref().map(User::own_files).transpose().context("cannot take the user's rights")?;
     let profile = std::env::temp_dir().join(format!("tompion-view-png-{}", std::process::id()));
     std::fs::create_dir(&profile).with_context(|| format!("cannot make {}", profile.display()))?;
     let png = std::path::absolute(png).with_context(|| format!("cannot write {}", png.display()))?;
     let url = server.url_for_once()?;
     // Beside it, so that an older picture stays until there is a new one.
     let new = png.with_file_name(format!(".tompion-view.{}.png", std::process::id()));
-    let result = draw(&chromium, (&url, &profile), &new);
+    let picture =
+        Picture { chromium: &chromium, user: user.as_ref(), url: &url, profile: &profile, png: &new };
+    let result = picture.draw();
     // What a browser left is of no use to anybody.
     let _ = std::fs::remove_dir_all(&profile);
     if let Err(error) = result {
@@ -143,31 +160,69 @@ fn save(server: &Server, png: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn draw(chromium: &Path, (url, profile): (&str, &Path), png: &Path) -> anyhow::Result<()> {
-    let mut command = Command::new(chromium);
-    command.args([
-        "--headless",
-        "--hide-scrollbars",
-        "--window-size=1600,900",
-        "--virtual-time-budget=15000",
-    ]);
-    // A picture is of our own page alone. Chromium's sandbox refuses to run as root.
-    command.args(["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage"]);
-    command.arg(format!("--user-data-dir={}", profile.display()));
-    command.arg(format!("--screenshot={}", png.display())).arg(format!("{url}#png"));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().with_context(|| format!("cannot run {}", chromium.display()))?;
-    let began = Instant::now();
-    while child.try_wait()?.is_none() {
-        if began.elapsed() > PICTURE {
-            child.kill()?;
-            child.wait()?;
-            bail!("{} took more than {} s for the picture", chromium.display(), PICTURE.as_secs());
+/// What Chromium says where the system has no sandbox for it.
+const NO_SANDBOX: &str = "No usable sandbox";
+
+/// A picture that is to be drawn.
+struct Picture<'a> {
+    chromium: &'a Path,
+    /// Who runs Chromium, where that is not the user of this process.
+    user: Option<&'a User>,
+    url: &'a str,
+    /// Folder for what Chromium writes besides.
+    profile: &'a Path,
+    png: &'a Path,
+}
+
+impl Picture<'_> {
+    /// Draws it, with Chromium's sandbox. It goes without only for a root whom nobody is behind, as whom it refuses to run
+    /// with one, and where the system has none.
+    fn draw(&self) -> anyhow::Result<()> {
+        let is_root = self.user.is_none() && tompion_os::effective_user() == 0;
+        self.run(!is_root)?;
+        if !self.png.is_file() && !is_root && self.log().contains(NO_SANDBOX) {
+            say("Chromium has no sandbox here, and draws the picture without one");
+            self.run(false)?;
         }
-        thread::sleep(Duration::from_millis(20));
+        if !self.png.is_file() {
+            bail!("{} saved no picture", self.chromium.display());
+        }
+        Ok(())
     }
-    if !png.is_file() {
-        bail!("{} saved no picture", chromium.display());
+
+    fn run(&self, with_sandbox: bool) -> anyhow::Result<()> {
+        let mut command = Command::new(self.chromium);
+        command.args([
+            "--headless",
+            "--hide-scrollbars",
+            "--window-size=1600,900",
+            "--virtual-time-budget=15000",
+        ]);
+        command.args(["--disable-gpu", "--no-first-run", "--disable-dev-shm-usage"]);
+        if !with_sandbox {
+            command.arg("--no-sandbox");
+        }
+        command.arg(format!("--user-data-dir={}", self.profile.display()));
+        command.arg(format!("--screenshot={}", self.png.display())).arg(format!("{}#png", self.url));
+        let log = File::create(self.profile.join(LOG)).context("cannot write Chromium's messages")?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.user.iter().for_each(|user| user.run(&mut command));
+        let chromium = self.chromium.display();
+        let mut child = command.spawn().with_context(|| format!("cannot run {chromium}"))?;
+        let began = Instant::now();
+        while child.try_wait()?.is_none() {
+            if began.elapsed() > PICTURE {
+                child.kill()?;
+                child.wait()?;
+                bail!("{chromium} took more than {} s for the picture", PICTURE.as_secs());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn log(&self) -> String {
+        let bytes = std::fs::read(self.profile.join(LOG)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
 }
