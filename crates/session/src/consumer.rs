@@ -612,7 +612,7 @@ impl Consumer {
         if let Err(error) = self.manifest.write(&self.folder, self.manifest.backing.is_some()) {
             (self.notice)(&format!(
                 "can't note the snapshot in {}: {}",
-                self.folder.display(),
+                self.folder.path().display(),
                 reason(&error)
             ));
         }

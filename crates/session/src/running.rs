@@ -15,7 +15,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tompion_os::ProcessWatch;
+use tompion_os::{DirHandle, FileRights, ProcessWatch};
 
 use crate::manifest::{self, Manifest};
 
@@ -124,6 +124,8 @@ pub struct Running {
     /// What the manifest said a moment ago.
     pub manifest: Manifest,
     process: ProcessWatch,
+    /// The folder, held open: whoever owns it may put something else in its place.
+    directory: DirHandle,
 }
 
 impl Running {
@@ -147,6 +149,8 @@ impl Running {
         if tompion_os::name_of(&pid.to_string()).is_none_or(|name| name != COMMAND) {
             return Err(SnapshotError::NoRecorder(pid));
         }
+        // The recorder may be root's. Of what its descriptors lead to, a manifest alone is read.
+        let _rights = FileRights::of_the_process().ok();
         let proc = PathBuf::from(format!("/proc/{pid}"));
         let files = fs::read_dir(proc.join("fd"));
         let files = files.map_err(|_| SnapshotError::OtherUser { pid, user })?;
@@ -159,16 +163,17 @@ impl Running {
         let in_its_view =
             |folder: &PathBuf| proc.join("root").join(folder.strip_prefix("/").unwrap_or(folder));
         let recorded = |folder: PathBuf| {
-            let manifest = Manifest::read(&folder).ok()?;
-            (manifest.is_recording() && manifest.recorder == Some(recorder)).then_some((folder, manifest))
+            let directory = DirHandle::open(&folder).ok()?;
+            let manifest = Manifest::read(&directory).ok()?;
+            (manifest.is_recording() && manifest.recorder == Some(recorder)).then_some((directory, manifest))
         };
         // In a container it may be somewhere else.
         let mut candidates = folders.iter().flat_map(|folder| [folder.clone(), in_its_view(folder)]);
-        let (folder, manifest) = candidates.find_map(recorded).ok_or(SnapshotError::NoRecorder(pid))?;
+        let (directory, manifest) = candidates.find_map(recorded).ok_or(SnapshotError::NoRecorder(pid))?;
         if process.has_ended() || !takes_signal(pid, SIGUSR1) {
             return Err(SnapshotError::NoRecorder(pid));
         }
-        Ok(Self { pid, folder, manifest, process })
+        Ok(Self { pid, folder: directory.path().to_owned(), manifest, process, directory })
     }
 
     /// Finds who records into a folder.
@@ -176,16 +181,20 @@ impl Running {
     /// # Errors
     /// If nobody does, or the caller may not ask.
     pub fn of_trace(folder: &Path) -> Result<Self, SnapshotError> {
-        let manifest = Manifest::read(folder).map_err(SnapshotError::NoManifest)?;
+        let missing = |error| SnapshotError::NoManifest(format!("{}: {error}", folder.display()));
+        let directory = DirHandle::open(folder).map_err(missing)?;
+        let manifest = Manifest::read(&directory).map_err(SnapshotError::NoManifest)?;
         if !manifest.is_recording() {
             return Err(SnapshotError::Ended(folder.into()));
         }
         let killed = || SnapshotError::Killed(folder.into());
         let recorder = manifest.recorder.ok_or_else(killed)?;
-        let identity = |folder: &Path| fs::metadata(folder).map(|found| (found.dev(), found.ino())).ok();
-        let is_it = |running: &Self| identity(&running.folder) == identity(folder);
+        let identity =
+            |directory: &DirHandle| directory.metadata().map(|found| (found.dev(), found.ino())).ok();
+        let is_it = |running: &Self| identity(&running.directory) == identity(&directory);
+        let as_named = |running| Self { folder: folder.into(), ..running };
         match Self::of_process(recorder.pid) {
-            Ok(running) if is_it(&running) => return Ok(running),
+            Ok(running) if is_it(&running) => return Ok(as_named(running)),
             Err(error @ SnapshotError::OtherUser { .. })
                 if Recorder::of(&recorder.pid.to_string()) == Some(recorder) =>
             {
@@ -197,7 +206,7 @@ impl Running {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         let mut running = pids.filter_map(|pid| Self::of_process(pid).ok());
-        running.find(is_it).ok_or_else(killed)
+        running.find(is_it).map(as_named).ok_or_else(killed)
     }
 
     /// Says whether another command of Tompion's has begun it for itself, and saves what it holds in its own time.
@@ -227,11 +236,12 @@ impl Running {
             Err(_) if self.process.has_ended() => {}
             sent => sent.map_err(|error| SnapshotError::Signal(self.pid, error))?,
         }
+        let _rights = FileRights::of_the_process().ok();
         let until = Instant::now() + SNAPSHOT_TIMEOUT;
         loop {
             // In this order: what it wrote before its end is seen.
             let has_ended = self.process.has_ended();
-            if let Ok(manifest) = Manifest::read(&self.folder) {
+            if let Ok(manifest) = Manifest::read(&self.directory) {
                 let saved = manifest.snapshot.filter(|snapshot| snapshot.begun_ns >= asked);
                 if let Some(snapshot) = saved {
                     return Ok(Saved::Events(snapshot.events));
