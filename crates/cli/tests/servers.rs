@@ -77,8 +77,14 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").expect("a process").uid() == 0
 }
 
-/// The answer to a request; an error where there is none.
+/// The answer to a request. A burst of our own user's connections may close one before its request is sent, so a client
+/// asks again, as browsers do.
 fn ask(address: &str, path: &str) -> std::io::Result<String> {
+    let answer = || ask_once(address, path).ok().filter(|answer| !answer.is_empty());
+    (0..10).find_map(|_| answer()).ok_or_else(|| std::io::ErrorKind::ConnectionReset.into())
+}
+
+fn ask_once(address: &str, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(120)))?;
     stream.write_all(
