@@ -305,6 +305,12 @@ fn all_that_root_records_is_roots_alone_to_read() {
         open(&["trim", &trace, "-o", &name("part")]);
         open(&["record", "-o", &other, "--", "sh", "-c", &format!("umask; {program}")]);
         open(&["merge", &trace, &other, "-o", &name("both")]);
+        // Also folders on the way that were not there.
+        open(&["export", "--to", "ctf1", &trace, "-o", &name("new/export")]);
+        let new = fs::metadata(scene.desk(&name("new/export"))).expect("a folder");
+        assert_eq!(fs::metadata(scene.desk("new")).expect("a folder").mode() & 0o077, 0, "{by:?}");
+        assert_eq!(new.mode() & 0o077, 0, "{by:?}");
+        fs::remove_dir_all(scene.desk("new")).expect("a folder");
         let owner = if by == By::Sudo { NOBODY } else { 0 };
         for folder in ["trace", "other", "export", "part", "both"].map(|what| scene.desk(&name(what))) {
             for path in all_below(&folder).into_iter().map(|below| folder.join(below)).chain([folder.clone()])

@@ -17,7 +17,7 @@ use std::{
         fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
         unix::{
             ffi::OsStrExt,
-            fs::{MetadataExt, OpenOptionsExt},
+            fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
         },
     },
     path::{Component, Path, PathBuf},
@@ -471,7 +471,7 @@ fn walk(path: &Path, missing: Missing) -> io::Result<OwnedFd> {
     // Anybody else can go nowhere that a link could lead them to against their will.
     if user::file_user() != 0 {
         if missing == Missing::Create {
-            fs::create_dir_all(path)?;
+            fs::DirBuilder::new().recursive(true).mode(directory_mode()).create(path)?;
         }
         return Ok(File::options().read(true).custom_flags(libc::O_DIRECTORY).open(path)?.into());
     }
