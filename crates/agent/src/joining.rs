@@ -32,6 +32,10 @@ use crate::{
 const START_PATIENCE: Duration = Duration::from_millis(500);
 /// How long a program that runs waits: the child of a fork, which may be expected to do its work at once.
 const PATIENCE: Duration = Duration::from_millis(50);
+/// The same where the session keeps its rings in files, which it makes for each process: somebody
+/// has asked for rings that outlast it. Children that can't be taken up as fast as they come slow
+/// down who makes them.
+const KEPT_PATIENCE: Duration = Duration::from_secs(2);
 /// For how long a session that was not there in time is looked for afterwards.
 const LATE_PATIENCE: Duration = Duration::from_secs(5);
 /// Time between two looks.
@@ -178,7 +182,8 @@ pub fn in_child() {
     let unheard = forget_pending(&mut registry);
     let inherited = registry.forget_recordings();
     for conversation in &inherited {
-        let deadline = Instant::now() + PATIENCE;
+        let patience = if conversation.is_kept() { KEPT_PATIENCE } else { PATIENCE };
+        let deadline = Instant::now() + patience;
         let _ = join_by(&mut registry, conversation.name(), Origin::Fork, deadline)
             .inspect_err(|error| conversation.tell_failed(error));
     }

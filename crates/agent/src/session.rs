@@ -36,6 +36,8 @@ pub struct Joined {
     pub rules: String,
     /// Whether events carry the application's contexts.
     pub contexts: bool,
+    /// Whether the session keeps its rings in files, which takes it longer.
+    is_kept: bool,
     /// One bit for each event number that stands in the catalog.
     described: Vec<u64>,
     /// Addresses of which nothing true can be told any more.
@@ -49,9 +51,15 @@ pub struct Inherited {
     name: String,
     socket: Option<PacketSocket>,
     identity: Option<Identity>,
+    is_kept: bool,
 }
 
 impl Inherited {
+    /// Whether the session keeps its rings in files.
+    pub fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
     /// The name of the parent's session.
     pub fn name(&self) -> &str {
         &self.name
@@ -248,7 +256,9 @@ impl Joined {
         let described = vec![0; usize::from(u16::MAX) / 64 + 1];
         let flags = shared.control.half(control::OFFSET_FLAGS).load(Ordering::Relaxed);
         let contexts = flags & control::FLAG_CONTEXTS != 0;
-        Self { name, socket: Some(socket), identity, shared, rules, contexts, described, doubted: Vec::new() }
+        let is_kept = flags & control::FLAG_KEPT != 0;
+        let (socket, doubted) = (Some(socket), Vec::new());
+        Self { name, socket, identity, shared, rules, contexts, is_kept, described, doubted }
     }
 
     /// The conversation with the session, as long as its descriptor is ours. (The program may have closed it
@@ -361,7 +371,7 @@ impl Joined {
     /// Gives up the memory of a recording that has ended, or whose page was wiped by a fork.
     /// `no_sections`: no section can be in it. Returns memory that somebody may still write.
     pub fn abandon(self, no_sections: bool) -> (Inherited, Vec<Retired>) {
-        let retired = self.shared.let_go(no_sections);
-        (Inherited { name: self.name, socket: self.socket, identity: self.identity }, retired)
+        let Self { name, socket, identity, is_kept, shared, .. } = self;
+        (Inherited { name, socket, identity, is_kept }, shared.let_go(no_sections))
     }
 }

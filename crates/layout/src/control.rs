@@ -71,3 +71,6 @@ pub const FLAG_MONOTONIC: u32 = 2;
 pub const FLAG_CONTEXTS: u32 = 4;
 /// Flag: the rings are in reserve form, see [`crate::record::Form`]; else in section form.
 pub const FLAG_RESERVE: u32 = 8;
+/// Flag: the memory is in files that outlast the session. To make those of a child takes the
+/// session longer than to make memory, and the child should wait for it longer.
+pub const FLAG_KEPT: u32 = 16;
