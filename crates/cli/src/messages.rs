@@ -117,6 +117,14 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// What was counted and not kept, by the manifest's names; none if there was nothing.
+pub fn beyond_limits<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Option<String> {
+    let some = counts.filter(|(_, count)| *count != 0);
+    let texts = some.map(|(what, count)| format!("{} {}", harmless(what).replace('_', " "), grouped(count)));
+    let texts: Vec<String> = texts.collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
+}
+
 /// `1 event`, `2 events`.
 pub fn counted(number: u64, noun: &str) -> String {
     let (plural, noun) = match noun.strip_suffix("ss") {

@@ -154,3 +154,27 @@ fn who_talks_nonsense_harms_nobody_else() {
         assert_eq!(trace.stat()["by_event"]["newcomer:here"].as_u64(), made, "{mode}: {}", finished.err);
     }
 }
+
+/// Each time that it takes part it has ten thousands of new names, and one of its own.
+#[test]
+fn who_makes_up_names_without_end_fills_no_memory() {
+    let shop = Workshop::new();
+    let program = shop.program("hostile_names");
+    let times = rounds(300, 3000);
+    let options = ["--subbuf-size", "64K", "--subbufs", "4"];
+    let recording = start(&mut shop.recording("trace", &options, &[&program, &times.to_string()]));
+    let (finished, memory) = finish_and_measure(recording);
+    let finished = finished.succeeded();
+    assert!(!finished.err.contains("panicked") && is_harmless(&finished.err), "{}", finished.err);
+    assert!(finished.out.contains(&format!("took part {times}\n")), "{}{}", finished.out, finished.err);
+    println!("{times} times: {memory} KiB, {}", finished.err);
+    // Without limits it was 4.6 MB each time.
+    assert!(memory < 500 << 10, "{memory} KiB");
+    assert!(finished.err.contains("beyond the limits of one recording"), "{}", finished.err);
+    let trace = shop.trace("trace");
+    innocents_are_whole(&trace, &finished.out, "names");
+    let not_kept = &trace.stat()["beyond_limits"];
+    assert!(not_kept["event_names"].as_u64() > Some(u64::from(times) * 1000), "{not_kept}");
+    assert!(not_kept["descriptions"].as_u64() > Some(0), "{not_kept}");
+    is_readable(&trace, "names");
+}

@@ -15,6 +15,7 @@ mod conformance;
 mod fallback;
 mod fields;
 mod flight_recorder;
+mod full_disks;
 mod hardened;
 mod hostile;
 mod kernel;

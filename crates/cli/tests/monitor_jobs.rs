@@ -1,7 +1,12 @@
 //! Jobs: response times and deadlines, as programs tell them and as probes see them.
 
 use std::{
+    fs,
     io::{BufRead as _, BufReader},
+    os::unix::{
+        fs::{MetadataExt as _, PermissionsExt as _},
+        process::CommandExt as _,
+    },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -330,4 +335,59 @@ fn what_no_job_can_be_is_said() {
         "{}",
         piped.err
     );
+}
+
+/// A user and group that every machine has, with no rights.
+const NOBODY: u32 = 65534;
+
+/// Another user's program has a job of the same name, counts losses that can't be, and ends: none
+/// of it is the others'.
+#[test]
+fn a_program_of_another_user_has_a_row_of_its_own_and_loses_nothing_for_others() {
+    if fs::metadata("/proc/self").is_ok_and(|process| process.uid() != 0) {
+        return eprintln!("SKIPPED, only root hears the programs of other users");
+    }
+    let Some(own) = Own::new("job-others") else { return };
+    let workshop = Workshop::new();
+    fs::set_permissions(workshop.path(""), fs::Permissions::from_mode(0o755)).expect("a folder for all");
+    let sound = program(&workshop, "shared");
+    let hostile = workshop.link("hostile_jobs", &["hostile_jobs.c"], &["-DJOB=shared"]);
+    let mut hostile = Command::new(hostile)
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program");
+    // It can be asked to take part once its bell hangs.
+    wait_until("its bell", || {
+        let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        sockets
+            .lines()
+            .any(|line| line.contains("@tompion-bell-") && line.ends_with(&format!("-{}", hostile.id())))
+    });
+    let (server, url) = serve(&own, &["motor:shared"]);
+    let mut line = String::new();
+    BufReader::new(hostile.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "done\n");
+    let theirs = format!("motor:shared (user {NOBODY})");
+    wait_until("the other's activations", || have(&report(&url), &[&theirs], 50));
+    wait_until("its losses", || report(&url)["jobs"]["losses_unknown"] == 1);
+
+    run_heard(&sound, &url, &["motor:shared"]);
+    drop(hostile.stdin.take());
+    hostile.wait().expect("its end");
+    let heard = whole_report(&url, &["motor:shared"]);
+    holds(job(&heard, "motor:shared"));
+    assert_eq!(job(&heard, &theirs)["misses"], 50, "{heard}");
+    let jobs = &heard["jobs"];
+    assert_eq!((&jobs["lost_events"], &jobs["losses_unknown"]), (&0.into(), &1.into()), "{jobs}");
+    assert_eq!(jobs["jobs"].as_array().map(Vec::len), Some(2), "{jobs}");
+    let page = page(&url);
+    assert_eq!(values(&page, "tompion_job_events_lost_total"), [0.0], "{page}");
+    assert_eq!(values(&page, "tompion_job_processes_with_unknown_losses_total"), [1.0], "{page}");
+    // It is heard on.
+    run_program(&sound);
+    wait_until("more activations", || have(&report(&url), &["motor:shared"], 2 * ACTIVATIONS));
+    end(server);
 }

@@ -437,3 +437,28 @@ fn processes_that_come_and_go_are_all_there() {
     assert_eq!(trace.manifest()["sources"].as_array().map(Vec::len), Some(3));
     trace.babeltrace();
 }
+
+/// Children that come faster than files are made for them wait, and are recorded; who is not is
+/// counted once.
+#[test]
+fn a_storm_of_children_is_recorded_into_files() {
+    let shop = Workshop::new();
+    let storm = shop.program("storm");
+    let count = rounds(400, 2000);
+    let command: [&dyn AsRef<std::ffi::OsStr>; 3] = [&storm, &count.to_string(), &"32"];
+    let finished = run(&mut shop.recording("trace", &["--backing", "rings"], &command)).succeeded();
+    println!("{}", finished.err);
+    let trace = shop.trace("trace");
+    let manifest = trace.manifest();
+    let sources = manifest["sources"].as_array().expect("sources");
+    let recorded = sources.iter().filter(|source| source["events"].as_u64() > Some(0)).count() as u64;
+    let all = u64::from(count) + 1;
+    // Without waiting it was a quarter to a half, and less of more.
+    assert!(recorded >= all - all / 5, "{recorded} of {all}: {}", finished.err);
+    assert_eq!(sources.len() as u64 + trace.left_out(), all, "{}", finished.err);
+    assert_eq!(trace.agreed_count(), recorded);
+    if trace.left_out() > 0 {
+        assert!(finished.err.contains(" NOT RECORDED, none lost of the others"), "{}", finished.err);
+    }
+    assert!(!shop.path("rings").exists());
+}

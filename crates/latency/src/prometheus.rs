@@ -311,7 +311,10 @@ fn jobs(text: &mut String, found: &JobsReport) -> std::fmt::Result {
     }
     let name = "tompion_job_events_lost_total";
     head(text, name, "counter", "Begins, ends and wake-ups that were lost.")?;
-    writeln!(text, "{name} {}", found.lost_events + found.lost_messages)
+    writeln!(text, "{name} {}", found.lost_events.saturating_add(found.lost_messages))?;
+    let name = "tompion_job_processes_with_unknown_losses_total";
+    head(text, name, "counter", "Processes whose counts of lost begins and ends can't be true.")?;
+    writeln!(text, "{name} {}", found.losses_unknown)
 }
 
 fn longest_in_parts(text: &mut String, found: &JobsReport) -> std::fmt::Result {

@@ -33,6 +33,9 @@ pub struct Manifest {
     /// Number of processes that asked to take part and could not.
     #[serde(default, alias = "left_out")]
     pub rejected_processes: u64,
+    /// Counts of what programs sent beyond the limits of a recording, which was not kept.
+    #[serde(default)]
+    pub beyond_limits: BTreeMap<String, u64>,
 }
 
 /// Content of all manifests that belong to a set of traces.
@@ -44,6 +47,8 @@ pub(crate) struct ManifestInfo {
     pub losses_unknown: bool,
     /// Number of processes that could not take part in the recordings.
     pub rejected_processes: u64,
+    /// Counts of what programs sent beyond the limits of the recordings.
+    pub beyond_limits: BTreeMap<String, u64>,
     /// Problems with the files.
     pub corruptions: Vec<Corruption>,
 }
@@ -81,6 +86,9 @@ pub struct Source {
     /// Number of events that the flight recorder overwrote.
     #[serde(default)]
     pub overwritten: u64,
+    /// Whether its loss counters are impossible, so that its losses are unknown.
+    #[serde(default)]
+    pub losses_unknown: bool,
 }
 
 /// Reads the manifests that belong to a set of traces.
@@ -100,6 +108,10 @@ pub(crate) fn read_all(traces: &TraceSet) -> ManifestInfo {
             Ok(Some(manifest)) => {
                 info.losses_unknown |= manifest.losses_unknown;
                 info.rejected_processes = info.rejected_processes.saturating_add(manifest.rejected_processes);
+                for (what, count) in manifest.beyond_limits {
+                    let sum = info.beyond_limits.entry(what).or_default();
+                    *sum = sum.saturating_add(count);
+                }
                 let found = manifest.sources.into_iter().filter(|source| stays_below(&source.path));
                 let found = found.map(|source| (plain(&folder.join(&source.path)), source));
                 info.sources.extend(found.filter(|(path, _)| is_below(path, traces.roots())));

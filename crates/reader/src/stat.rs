@@ -21,10 +21,16 @@ pub struct Summary {
     /// stopped.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub losses_unknown: bool,
+    /// Number of processes with impossible loss counters. Their losses are unknown.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub losses_unknown_of: u64,
     /// Number of processes that asked to take part in the recording and could not. Their events are
     /// not counted anywhere.
     #[serde(rename = "left_out", skip_serializing_if = "is_zero")]
     pub rejected_processes: u64,
+    /// Counts of what programs sent beyond the limits of a recording, by kind; it was not kept.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub beyond_limits: BTreeMap<String, u64>,
     /// Number of missing packets, by their sequence numbers. The number of their events is unknown.
     pub lost_packets: u64,
     /// Number of events that a flight recorder overwrote by design.
@@ -105,9 +111,10 @@ pub fn summarize(traces: &mut TraceSet) -> Summary {
 /// Works like [`summarize`] with a number of threads.
 fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     let mut summary = Summary::default();
-    let manifest::ManifestInfo { sources, losses_unknown, rejected_processes, corruptions } =
-        manifest::read_all(traces);
-    (summary.losses_unknown, summary.rejected_processes) = (losses_unknown, rejected_processes);
+    let info = manifest::read_all(traces);
+    (summary.losses_unknown, summary.rejected_processes) = (info.losses_unknown, info.rejected_processes);
+    summary.beyond_limits = info.beyond_limits;
+    let (sources, corruptions) = (info.sources, info.corruptions);
     summary.corruptions = corruptions.iter().map(ToString::to_string).collect();
     let known: HashSet<PathBuf> = sources.iter().map(|(path, _)| path.clone()).collect();
     let known: Vec<bool> =
@@ -123,6 +130,7 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
             .filter(|(_, count)| **count > 0)
             .for_each(|(cause, count)| summary.lost.add(cause, *count));
         summary.overwritten = summary.overwritten.saturating_add(source.overwritten);
+        summary.losses_unknown_of += u64::from(source.losses_unknown);
         if let Some(pid) = source.pid {
             let name = source.name.unwrap_or_default();
             let manifest::Source { executable, end, producer, .. } = source;

@@ -4,8 +4,11 @@
 //! time. What it copied waits until the clock has been sampled after it, twice, so that a change of the
 //! clock's rate can be seen from both sides.
 
+mod keeping;
+
 use std::{
     collections::BTreeSet,
+    fs::File,
     io,
     sync::mpsc::{Receiver, RecvTimeoutError, Sender},
     time::{Duration, Instant},
@@ -48,17 +51,29 @@ const FLUSH_EVERY: Duration = Duration::from_millis(500);
 const SAVE_EVERY: Duration = Duration::from_millis(50);
 /// Bytes that may wait for samples; more are converted at once.
 const MOST_PENDING_BYTES: u64 = 8 << 20;
+/// Bytes of all processes that may wait; of more, each process has its share.
+const MAX_PENDING_OF_ALL: u64 = 256 << 20;
 /// Where so much comes from one turn of the clock to the next that all is converted at once...
 const FLOOD_BYTES: u64 = 4 << 20;
 /// ...it is as soon as so much waits, while caches still have it, and in the few buffers that then suffice: fresh memory
 /// costs more than the conversion of what is in it.
 const MOST_PENDING_IN_FLOOD: u64 = 1 << 20;
+/// So many processes that are complete have their kept rings taken away together, or those of this
+/// time.
+const MANY_FINISHED: usize = 64;
+const RETIRE_EVERY: Duration = Duration::from_millis(100);
 /// Where jobs are told, rings are looked at this often: soon enough for who waits for a late one, and cheap.
 const SLEEP_OF_JOBS: Duration = Duration::from_millis(10);
 /// So many processes get traces of their own at once; of the others, those that don't end soon.
 const MAX_TRACES_AT_ONCE: usize = 16;
+/// Descriptions in the trace that short processes share, beyond which none more take part in it: they
+/// stay there for good.
+const MAX_SHARED_CLASSES: usize = 4096;
 /// How many times something of one kind is told; programs can make up any number.
 const MOST_TOLD: usize = 100;
+
+/// Bytes of the disk that are kept for the manifest at the end.
+const MANIFEST_ROOM: u64 = 256 << 10;
 
 /// What the consumer is told.
 #[derive(Debug)]
@@ -69,8 +84,10 @@ pub enum Order {
     Disconnected(u64),
     /// A process has ended, and how.
     Ended(u64, String),
-    /// A process could not take part.
-    LeftOut,
+    /// So many processes more could not take part; less, if one could after all.
+    LeftOut(i64),
+    /// There was a problem that nobody was told, after many others.
+    ProblemUntold,
     /// Save what the flight recorders hold.
     Snapshot(Sender<u64>),
     /// Note in the manifest that a snapshot is on disk.
@@ -105,7 +122,19 @@ pub struct Consumer {
     /// The samples in a file, where the rings are kept.
     clock_file: Option<ClockFile>,
     known: BTreeSet<(String, String)>,
+    /// Bytes of these names, and of the processes in the manifest.
+    known_bytes: usize,
+    source_bytes: usize,
     stopped: Option<String>,
+    /// Room for the manifest on the disk, in a file without a name.
+    reserve: Option<File>,
+    /// Why the kernel's trace ends early, if it does. Those of the processes go on.
+    kernel_stopped: Option<String>,
+    /// Processes that are complete, whose kept rings go once the manifest on the medium tells of
+    /// them.
+    finished: Vec<Process>,
+    /// When those before them went.
+    retired: Instant,
     /// Processes that were given up alone, whose rings are kept for recovery.
     left: Vec<manifest::Source>,
     /// When the clock was last sampled in its turn, and when a sample was last kept.
@@ -150,7 +179,6 @@ impl Consumer {
         let clock_file = backing.as_ref().map(|backing| ClockFile::create(backing, clock.samples()));
         let now = Instant::now();
         Ok(Self {
-            folder,
             backing,
             notice,
             manifest,
@@ -158,7 +186,15 @@ impl Consumer {
             clock,
             clock_file: clock_file.transpose()?,
             known: Default::default(),
+            known_bytes: 0,
+            source_bytes: 0,
             stopped: None,
+            // Some file systems have no such files; then the manifest has the room that is left.
+            reserve: keeping::reserve_room(&folder).ok(),
+            folder,
+            kernel_stopped: None,
+            finished: Vec::new(),
+            retired: now,
             left: Vec::new(),
             sampled: now,
             kept: now,
@@ -199,7 +235,10 @@ impl Consumer {
                     }
                 }
                 Ok(Order::Ended(key, how)) => self.complete(key, how),
-                Ok(Order::LeftOut) => self.manifest.left_out += 1,
+                Ok(Order::LeftOut(more)) => {
+                    self.manifest.left_out = self.manifest.left_out.saturating_add_signed(more);
+                }
+                Ok(Order::ProblemUntold) => self.manifest.beyond_limits.problems += 1,
                 Ok(Order::Snapshot(done)) => {
                     let before = self.events();
                     self.save_histories();
@@ -210,6 +249,8 @@ impl Consumer {
                 Ok(Order::Recorded(kernel)) => {
                     self.manifest.sources.push(kernel.source);
                     self.manifest.problems.extend(kernel.problems);
+                    self.manifest.problems.extend(kernel.stopped.clone());
+                    self.kernel_stopped = kernel.stopped;
                 }
                 Ok(Order::Finish(done)) => {
                     let _ = done.send(self.finish());
@@ -231,7 +272,11 @@ impl Consumer {
             return self.tell_jobs();
         }
         self.save_on_request();
-        let fullest = self.processes.iter_mut().map(Process::collect).max().unwrap_or(0);
+        if self.finished.len() >= MANY_FINISHED || self.retired.elapsed() >= RETIRE_EVERY {
+            self.retire_finished();
+        }
+        let most = self.most_pending_of_each();
+        let fullest = self.processes.iter_mut().map(|process| process.collect(most)).max().unwrap_or(0);
         let pending: u64 = self.processes.iter().map(Process::pending_bytes).sum();
         let is_due = self.sampled.elapsed() >= SAMPLE_EVERY;
         if is_due {
@@ -275,9 +320,7 @@ impl Consumer {
     /// The same where jobs are told. Nothing waits for a second sample of the clock: a change of its rate between two
     /// samples, 10 ms apart, makes an error of microseconds at most.
     fn tell_jobs(&mut self) -> Duration {
-        for process in &mut self.processes {
-            process.collect();
-        }
+        self.collect();
         let has_more = self.processes.iter().any(|process| process.pending_bytes() > 0);
         self.place_all();
         if has_more || self.sampled.elapsed() >= SAMPLE_EVERY {
@@ -328,9 +371,6 @@ impl Consumer {
     fn join(&mut self, mut process: Process) {
         if process.is_durable() {
             process.place_apart();
-        }
-        if let Err(error) = process.settle_files() {
-            self.stop(&error);
         }
         self.processes.push(process);
     }
@@ -426,14 +466,30 @@ impl Consumer {
         });
     }
 
+    /// Copies what is new in all rings, as far as there is room for it.
+    fn collect(&mut self) {
+        let most = self.most_pending_of_each();
+        for process in &mut self.processes {
+            process.collect(most);
+        }
+    }
+
+    /// How many bytes of each process may wait to be converted: where many have much that waits,
+    /// each has its share.
+    fn most_pending_of_each(&self) -> u64 {
+        let all = self.processes.iter().map(Process::pending_bytes).fold(0, u64::saturating_add);
+        match all {
+            ..MAX_PENDING_OF_ALL => u64::MAX,
+            _ => MAX_PENDING_OF_ALL / (self.processes.len() as u64).max(1),
+        }
+    }
+
     /// Looks after the rings if the last time is a while ago; returns when the last time was.
     fn collect_again(&mut self, last: Instant) -> Instant {
         if last.elapsed() < COLLECT_EVERY {
             return last;
         }
-        for process in &mut self.processes {
-            process.collect();
-        }
+        self.collect();
         self.expect_within(2 * COLLECT_EVERY);
         // A slow disk may have taken long: what was collected must not be much later than the newest sample.
         if self.kept.elapsed() >= SAMPLE_EVERY {
@@ -472,7 +528,8 @@ impl Consumer {
 
     /// The same for a process that may end in the trace that short ones share.
     fn convert_ended(&mut self, process: &mut Process) -> io::Result<()> {
-        if self.traces < MAX_TRACES_AT_ONCE || !process.may_share() {
+        let is_full = self.shared.as_ref().is_some_and(|shared| shared.classes_count() >= MAX_SHARED_CLASSES);
+        if self.traces < MAX_TRACES_AT_ONCE || is_full || !process.may_share() {
             if process.is_undecided() {
                 process.place_apart();
                 self.traces += 1;
@@ -595,9 +652,7 @@ impl Consumer {
         if self.manifest.channel.mode == manifest::OVERWRITE {
             self.processes.iter_mut().for_each(Process::save_history);
         } else {
-            for process in &mut self.processes {
-                process.collect();
-            }
+            self.collect();
         }
         self.place_all();
         self.sample();
@@ -644,8 +699,8 @@ impl Consumer {
             return self.hand_on_jobs();
         }
         process.read_catalog();
-        let names = process.event_names().map(|(provider, name)| (provider.to_owned(), name.to_owned()));
-        self.known.extend(names);
+        self.manifest.beyond_limits.descriptions += process.descriptions_beyond_budget();
+        self.remember_names(&process);
         self.report_conflicts(&process);
         if process.was_cut() {
             self.tell_problem(format!("{} ({}) cut off its own rings", process.hello.name, process.pid));
@@ -655,30 +710,9 @@ impl Consumer {
             // Its rings have what its trace has not: it is left for recovery.
             return self.left.push(summary);
         }
-        self.manifest.sources.push(summary);
-        if let (true, None) = (process.is_durable(), &self.stopped) {
-            let written = self.manifest.write(&self.folder, true);
-            if let Err(error) = written.and_then(|()| process.remove_files()) {
-                self.stop(&error);
-            }
-        }
-    }
-
-    /// Says which names stand for several things, once each.
-    fn report_conflicts(&mut self, process: &Process) {
-        for (name, count) in process.conflicts() {
-            let program = &process.hello.name;
-            let problem = format!("{program} describes {name} in {count} ways, which are kept apart");
-            self.tell_problem(problem);
-        }
-    }
-
-    /// Tells a problem that doesn't end the recording, once, and not too many of them.
-    fn tell_problem(&mut self, problem: String) {
-        let problems = &mut self.manifest.problems;
-        if problems.len() < MOST_TOLD && !problems.contains(&problem) {
-            (self.notice)(&problem);
-            problems.push(problem);
+        self.add_source(summary);
+        if process.is_durable() {
+            self.finished.push(process);
         }
     }
 
@@ -687,6 +721,7 @@ impl Consumer {
         for key in self.processes.iter().map(|process| process.key).collect::<Vec<_>>() {
             self.complete(key, "running when the recording ended".into());
         }
+        self.retire_finished();
         self.complete_shared();
         self.clock.thin_out();
         let samples = self.clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
@@ -697,12 +732,17 @@ impl Consumer {
         // What is left in rings that are kept can still be recovered.
         let is_complete = backing.is_none() || self.stopped.is_none() && self.left.is_empty();
         if is_complete {
+            // Also a full disk has room for the manifest then.
+            self.reserve = None;
             self.manifest.state = manifest::COMPLETE.into();
             (self.manifest.recorder, self.manifest.snapshot) = (None, None);
-            let written = self.manifest.write(&self.folder, backing.is_some());
-            if let (Err(error), None) = (written, &self.stopped) {
-                self.stopped =
-                    Some(format!("can't write to {}: {}", self.folder.path().display(), reason(&error)));
+            if let Err(error) = self.manifest.write(&self.folder, backing.is_some()) {
+                let text = format!("can't write to {}: {}", self.folder.path().display(), reason(&error));
+                // Where the disk is full, that was told.
+                if self.stopped.is_none() {
+                    (self.notice)(&text);
+                    self.stopped = Some(text);
+                }
             }
         }
         self.manifest.sources.append(&mut self.left);
@@ -711,7 +751,8 @@ impl Consumer {
                 (self.notice)(&format!("can't remove {}: {error}", backing.path().display()));
             }
         }
-        Report { manifest: self.manifest, known: self.known.into_iter().collect(), stopped: self.stopped }
+        let stopped = self.stopped.or(self.kernel_stopped);
+        Report { manifest: self.manifest, known: self.known.into_iter().collect(), stopped }
     }
 }
 

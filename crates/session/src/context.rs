@@ -157,7 +157,8 @@ pub struct Threads {
     /// Whether its threads have other ids there than here.
     is_elsewhere: bool,
     wanted: Vec<Context>,
-    known: HashMap<u32, Thread>,
+    /// By their ids; none where nobody saw one, and nobody can any more. Programs can name any.
+    known: HashMap<u32, Option<Box<Thread>>>,
     /// How many of its threads had their turn, if not all could be looked at in one go.
     turn: usize,
     /// How many were looked for since all were looked at.
@@ -211,8 +212,10 @@ impl Threads {
 
     /// What is known of all threads by their own ids, if that has changed since the last time.
     pub fn news(&mut self) -> Option<BTreeMap<u32, &Values>> {
-        std::mem::take(&mut self.changed)
-            .then(|| self.known.iter().map(|(tid, thread)| (*tid, &thread.values)).collect())
+        std::mem::take(&mut self.changed).then(|| {
+            let seen = self.known.iter().filter_map(|(tid, thread)| Some((*tid, &thread.as_ref()?.values)));
+            seen.collect()
+        })
     }
 
     /// The threads of a process that is gone, by what was known of them.
@@ -249,7 +252,7 @@ impl Threads {
     }
 
     fn remember(&mut self, tid: u32, values: Values) {
-        if self.known.get(&tid).is_some_and(|thread| thread.values == values) {
+        if self.known.get(&tid).and_then(Option::as_ref).is_some_and(|thread| thread.values == values) {
             return;
         }
         self.changed = true;
@@ -258,7 +261,7 @@ impl Threads {
             self.default = thread.clone();
         }
         self.make_room();
-        self.known.insert(tid, thread);
+        self.known.insert(tid, Some(Box::new(thread)));
     }
 
     fn make_room(&mut self) {
@@ -303,11 +306,10 @@ impl Threads {
             }
             self.sought += 1;
             // What can't be seen now never will be.
-            let default = self.default.clone();
             self.make_room();
-            self.known.entry(tid).or_insert(default);
+            self.known.entry(tid).or_insert(None);
         }
-        self.known.get(&tid).unwrap_or(&self.default)
+        self.known.get(&tid).and_then(Option::as_deref).unwrap_or(&self.default)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Welcoming processes: who may take part, and the memory that they get.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap, HashSet},
     ffi::CStr,
+    hash::{BuildHasher as _, RandomState},
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, atomic::Ordering, mpsc::Sender},
@@ -25,6 +26,7 @@ use tompion_protocol::{
 
 use crate::{
     backing::{ProcessBacking, SavedProcess},
+    budget::{Budget, Shared},
     consumer::{Order, reason},
     context::Context,
     guests::Guests,
@@ -44,6 +46,12 @@ const MOST_AT_ONCE: usize = 64;
 const MOST_FORMER: usize = 8;
 /// How many times a process can take part.
 const MOST_TIMES: u32 = 1000;
+/// How many conversations of processes that have ended are heard, which their children hold open.
+const MAX_HEIRS: usize = 1024;
+/// Processes that could not take part, of which old ones are forgotten.
+const MANY_LEFT_OUT: usize = 1 << 14;
+/// A process's number is not another one's so soon.
+const SAME_PROCESS: Duration = Duration::from_secs(5);
 /// How long the door rests when nobody can be let in.
 const REST_AFTER_FAILURE: Duration = Duration::from_millis(5);
 
@@ -95,6 +103,14 @@ struct Member {
     watch: ProcessWatch,
 }
 
+/// How a process has taken part.
+#[derive(Debug, Default)]
+struct Participations {
+    count: u32,
+    /// What its descriptions take, all participations together.
+    budget: Shared,
+}
+
 /// The session's door.
 #[derive(Debug)]
 pub struct Door {
@@ -104,15 +120,22 @@ pub struct Door {
     /// Who has knocked and not said anything yet.
     guests: Guests,
     members: HashMap<u64, Member>,
-    /// How many times each living process has taken part.
-    times: HashMap<u32, u32>,
+    /// How each living process has taken part.
+    participations: HashMap<u32, Participations>,
+    /// Processes that could not take part, and when: each counts once.
+    left_out: HashMap<u32, Instant>,
+    /// Room for the descriptions of each user's processes, and of all.
+    user_budgets: HashMap<u32, Shared>,
+    budget: Shared,
     /// Conversations of members that have ended, which their children hold open until they introduce
     /// themselves.
-    heirs: HashMap<u64, Arc<PacketSocket>>,
+    heirs: BTreeMap<u64, Arc<PacketSocket>>,
     next_key: u64,
     orders: Sender<Order>,
-    /// Folders of sources that are taken.
-    folders: HashMap<String, u32>,
+    /// Names of sources' folders that are taken, by their hashes: programs make up any number of
+    /// them.
+    folders: HashSet<u64>,
+    hasher: RandomState,
     /// What users should know, one line each.
     pub problems: Vec<String>,
     /// How many processes took part.
@@ -165,11 +188,15 @@ impl Door {
             listeners: vec![listener],
             guests: Guests::default(),
             members: HashMap::new(),
-            times: HashMap::new(),
-            heirs: HashMap::new(),
+            participations: HashMap::new(),
+            left_out: HashMap::new(),
+            user_budgets: HashMap::new(),
+            budget: Shared::default(),
+            heirs: BTreeMap::new(),
             next_key: 0,
             orders,
-            folders: HashMap::new(),
+            folders: HashSet::new(),
+            hasher: RandomState::new(),
             problems: Vec::new(),
             welcomed: 0,
         })
@@ -264,9 +291,15 @@ impl Door {
 
     /// Remembers a problem, once; of too many, that there were more.
     fn complain(&mut self, problem: String) {
+        if self.problems.contains(&problem) {
+            return;
+        }
         let problem = match self.problems.len() {
             ..MOST_PROBLEMS => problem,
-            _ => "and more of that kind".to_owned(),
+            _ => {
+                let _ = self.orders.send(Order::ProblemUntold);
+                "and more of that kind".to_owned()
+            }
         };
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
@@ -276,7 +309,22 @@ impl Door {
     /// Counts a process that is not recorded, and remembers why.
     fn leave_out(&mut self, problem: String) {
         self.complain(problem);
-        let _ = self.orders.send(Order::LeftOut);
+        let _ = self.orders.send(Order::LeftOut(1));
+    }
+
+    /// Counts a process that is not recorded, once: a child knocks as what it was forked from, and
+    /// once more as the program that it executes.
+    fn leave_out_process(&mut self, pid: u32) {
+        if self.is_member(pid) {
+            return;
+        }
+        if self.left_out.len() >= MANY_LEFT_OUT {
+            self.left_out.retain(|_, when| when.elapsed() < SAME_PROCESS);
+        }
+        let before = self.left_out.insert(pid, Instant::now());
+        if before.is_none_or(|when| when.elapsed() >= SAME_PROCESS) {
+            let _ = self.orders.send(Order::LeftOut(1));
+        }
     }
 
     /// Takes note of who has introduced himself.
@@ -324,7 +372,7 @@ impl Door {
         if !self.terms.admission.lets_in(peer.pid) {
             let _ = socket.send(&ToAgent::Refused("a session for other processes".into()).encode(), &[]);
             if target::is_gone(peer.pid) {
-                let _ = self.orders.send(Order::LeftOut);
+                self.leave_out_process(peer.pid);
                 return Err(format!("process {} had ended before it could take part", peer.pid));
             }
             return Ok(());
@@ -334,8 +382,10 @@ impl Door {
             let _ = socket.send(&ToAgent::Refused("takes part already".into()).encode(), &[]);
             return Ok(());
         }
-        let hello = read_hello(packet).and_then(|hello| match self.times.get(&peer.pid) {
-            Some(&MOST_TIMES) => Err(format!("it has taken part {MOST_TIMES} times")),
+        let hello = read_hello(packet).and_then(|hello| match self.participations.get(&peer.pid) {
+            Some(Participations { count: MOST_TIMES, .. }) => {
+                Err(format!("it has taken part {MOST_TIMES} times"))
+            }
             _ => Ok(hello),
         });
         let hello = hello.map_err(|reason| {
@@ -343,23 +393,35 @@ impl Door {
             format!("refused process {}: {reason}", peer.pid)
         })?;
         let hello = Hello { rseq: hello.rseq && self.terms.rseq, ..hello };
+        if !socket.is_open() {
+            // It has ended, or executes another program by now: nothing is to be made for it.
+            self.leave_out_process(peer.pid);
+            return Err(format!("{} ({}) had ended before it could take part", hello.name, peer.pid));
+        }
         let key = self.new_key();
         let watched = ProcessWatch::new(peer.pid);
-        let shared =
-            watched.and_then(|watch| Ok((watch, self.share_memory(&socket, &hello, peer.pid, key)?)));
+        let shared = watched.and_then(|watch| Ok((watch, self.share_memory(&socket, &hello, peer, key)?)));
         let (watch, recording) = shared.map_err(|error| {
             let reason = reason(&error);
             let _ = socket.send(&ToAgent::Refused(reason.clone()).encode(), &[]);
-            let _ = self.orders.send(Order::LeftOut);
+            self.leave_out_process(peer.pid);
+            if self.participations.get(&peer.pid).is_some_and(|it| it.count == 0) {
+                self.participations.remove(&peer.pid);
+            }
             format!("{} ({}) is not recorded: {reason}", hello.name, peer.pid)
         })?;
         let socket = Arc::new(socket);
         self.welcomed += 1;
-        *self.times.entry(peer.pid).or_insert(0) += 1;
+        if self.left_out.remove(&peer.pid).is_some_and(|when| when.elapsed() < SAME_PROCESS) {
+            let _ = self.orders.send(Order::LeftOut(-1));
+        }
+        self.participations.entry(peer.pid).or_default().count += 1;
         self.retire_former(peer.pid, poller);
         if let Admission::Family(heads) = &mut self.terms.admission {
             // Its children are family even if it ends before them.
-            heads.push(peer.pid);
+            if !heads.contains(&peer.pid) {
+                heads.push(peer.pid);
+            }
         }
         let add = |descriptor, interest: Interest| poller.add(descriptor, interest.to_number());
         add(socket.as_fd(), Interest::Socket(key)).map_err(|error| error.to_string())?;
@@ -399,9 +461,10 @@ impl Door {
         &mut self,
         socket: &PacketSocket,
         hello: &Hello,
-        pid: u32,
+        peer: Peer,
         key: u64,
     ) -> io::Result<process::Recording> {
+        let pid = peer.pid;
         let geometry = self.terms.geometry;
         let given_time = !(self.terms.tsc && hello.tsc);
         let form = form_for(hello);
@@ -415,7 +478,7 @@ impl Door {
                 Some((ProcessBacking::create(backing, &saved, geometry)?, saved))
             }
         };
-        let mut attention = Attention::new(&self.terms, pid, hello.pid);
+        let mut attention = Attention::new(&self.terms, peer, hello.pid);
         let (control, rings) = match &kept_in {
             None => {
                 let new = |name: &CStr, size| -> io::Result<_> {
@@ -435,7 +498,10 @@ impl Door {
                 // Whoever recovers its events should know whose they are.
                 let _ = attention.keep(kept_in);
                 kept_in.describe(saved)?;
-                self.hand_over(socket, kept_in.files().map(AsFd::as_fd))?;
+                self.hand_over(socket, kept_in.files().map(AsFd::as_fd)).inspect_err(|_| {
+                    // It has ended meanwhile, and has recorded nothing.
+                    let _ = kept_in.remove();
+                })?;
                 (control, rings)
             }
         };
@@ -450,7 +516,19 @@ impl Door {
             description: describe(&self.terms, hello, pid, Uuid(uuid.into_bytes())),
             attention,
             kept_in: kept_in.map(|(files, _)| files),
+            budget: self.budget_of(peer),
         })
+    }
+
+    /// Room for the descriptions of a process that takes part.
+    fn budget_of(&mut self, peer: Peer) -> Budget {
+        let process = self.participations.entry(peer.pid).or_default().budget.clone();
+        let user = match self.terms.users[..] {
+            // There is nobody to be protected against its user.
+            [_] => Shared::default(),
+            _ => self.user_budgets.entry(peer.uid).or_default().clone(),
+        };
+        Budget::new(process, user, self.budget.clone())
     }
 
     /// Passes the memory on, with what selects the buffer.
@@ -465,6 +543,7 @@ impl Door {
         let flags = if self.terms.overwrite { control::FLAG_OVERWRITE } else { 0 }
             | if given_time { control::FLAG_MONOTONIC } else { 0 }
             | if form == Form::Reserve { control::FLAG_RESERVE } else { 0 }
+            | if self.terms.backing.is_some() { control::FLAG_KEPT } else { 0 }
             | if self.terms.application_contexts { control::FLAG_CONTEXTS } else { 0 };
         // Ordering: the file is passed on afterwards, by a system call.
         let half = |offset, value| map.half(offset).store(value, Ordering::Relaxed);
@@ -487,10 +566,14 @@ impl Door {
         let sound = |character: char| character.is_ascii_alphanumeric() || "._+-".contains(character);
         let name: String = name.chars().map(|c| if sound(c) { c } else { '_' }).collect();
         let name = format!("{}-{pid}", if name.is_empty() { "process" } else { &name });
-        let number = self.folders.entry(name.clone()).or_insert(0);
-        *number += 1;
-        let name = if *number == 1 { name } else { format!("{name}-{number}") };
-        self.terms.folder.join("user").join(name)
+        let mut unique = name.clone();
+        let mut number = 1;
+        // Another process may have this name with a number behind it as its own.
+        while !self.folders.insert(self.hasher.hash_one(&unique)) {
+            number += 1;
+            unique = format!("{name}-{number}");
+        }
+        self.terms.folder.join("user").join(unique)
     }
 
     /// A guest or a member said something, or a conversation ended.
@@ -546,7 +629,7 @@ impl Door {
     /// A member has ended; its parent may know how.
     pub fn bury(&mut self, key: u64, poller: &Poller, how: impl FnOnce(u32) -> Option<String>) {
         let Some(pid) = self.members.get(&key).map(|member| member.pid) else { return };
-        self.times.remove(&pid);
+        self.participations.remove(&pid);
         self.part_with(key, poller, how(pid).unwrap_or_else(|| "ended".into()));
     }
 
@@ -556,6 +639,9 @@ impl Door {
         if let Some(socket) = member.socket {
             // Its end will be heard, now or when the last heir has closed it.
             self.heirs.insert(key, socket);
+            if self.heirs.len() > MAX_HEIRS {
+                self.heirs.pop_first().into_iter().for_each(|(_, oldest)| poller.remove(oldest.as_fd()));
+            }
         }
         let _ = self.orders.send(Order::Ended(key, how));
     }

@@ -1,4 +1,5 @@
-//! Jobs that are told as they happen, instead of being written to a trace: for who holds them against deadlines.
+//! Jobs that are told as they happen, instead of being written to a trace: for who holds them
+//! against deadlines.
 //!
 //! ```text
 //! rings ──► consumer ──► [`JobTeller`] ──pipe──► [`JobMessages`]
@@ -6,27 +7,40 @@
 //!   message    │ kind u16 │ bytes of text u16 │ job u32 │ pid u32 │ tid u32 │ time u64 │ number u64 │ text │
 //! ```
 //!
-//! A span's begin or end is a message of its own. Jobs have numbers, which a message with their name precedes. Whoever reads
-//! slowly makes the consumer wait, so that rings become full: what is lost there is counted and told.
+//! A span's begin or end is a message of its own. Jobs have numbers, which a message with their
+//! user and name precedes: each user's jobs have numbers of their own. Whoever reads slowly makes
+//! the consumer wait, so that rings become full: what is lost there is counted and told.
 
 use std::{
     collections::HashMap,
     fs::{self, File},
     io::{self, Write as _},
     mem,
+    os::unix::fs::MetadataExt as _,
     sync::{Arc, Mutex, PoisonError},
 };
 
+use tompion_os::Peer;
 use tompion_schema::{Event, Kind};
 
 use crate::filter;
 
 /// Bytes of a message before its text.
 const HEAD: usize = 32;
-/// Jobs that are told apart; programs can make up any number of names.
-const MOST_JOBS: usize = 1024;
+/// Jobs of one user that are told apart; programs can make up any number of names.
+const MAX_JOBS_OF_USER: usize = 512;
+/// Jobs of all users but the session's own that are told apart.
+const MAX_JOBS_OF_OTHERS: usize = 1024;
 /// What all others are called, here and where jobs are kept for years.
 pub const OTHER_JOBS: &str = "(others)";
+/// Stands for the user of jobs that are not told apart even by user.
+pub const SEVERAL_USERS: u32 = u32::MAX;
+/// Begins and ends of one user's jobs between two times that they are handed on; more are lost, and
+/// counted as lost.
+const MAX_TOLD_OF_USER: u32 = 1 << 16;
+/// Bytes that wait to be handed on, beyond which nothing is told of other users than the session's
+/// own.
+const MAX_WAITING_BYTES: usize = 16 << 20;
 /// Bytes of a job's name that are told.
 const MOST_NAME: usize = 512;
 
@@ -37,6 +51,8 @@ pub enum JobMessage {
     Name {
         /// The job's number from now on.
         job: u32,
+        /// Whose programs it belongs to.
+        user: u32,
         /// Its name.
         name: String,
     },
@@ -64,12 +80,17 @@ pub enum JobMessage {
         /// When.
         time: u64,
     },
-    /// A process has lost so many begins and ends by now.
+    /// A process has lost so many begins and ends more.
     Lost {
         /// Which process.
         pid: u32,
-        /// How many, since it takes part.
+        /// How many, since that was told last.
         count: u64,
+    },
+    /// A process tells of losses that can't be: how many it lost is unknown.
+    LossesUnknown {
+        /// Which process.
+        pid: u32,
     },
     /// A process takes part no more.
     Gone {
@@ -81,11 +102,12 @@ pub enum JobMessage {
 impl JobMessage {
     fn encode(&self, bytes: &mut Vec<u8>) {
         let (kind, job, pid, tid, time, number, text) = match self {
-            Self::Name { job, name } => (1u16, *job, 0, 0, 0, 0, name.as_str()),
+            Self::Name { job, user, name } => (1u16, *job, *user, 0, 0, 0, name.as_str()),
             Self::Began { job, pid, tid, time, deadline } => (2, *job, *pid, *tid, *time, *deadline, ""),
             Self::Ended { job, pid, tid, time } => (3, *job, *pid, *tid, *time, 0, ""),
             Self::Lost { pid, count } => (4, 0, *pid, 0, 0, *count, ""),
             Self::Gone { pid } => (5, 0, *pid, 0, 0, 0, ""),
+            Self::LossesUnknown { pid } => (6, 0, *pid, 0, 0, 0, ""),
         };
         bytes.extend(kind.to_le_bytes());
         bytes.extend((text.len() as u16).to_le_bytes());
@@ -105,13 +127,14 @@ impl JobMessage {
         let text = bytes.get(HEAD..size)?;
         let (job, pid, tid, time, number) = (half(4)?, half(8)?, half(12)?, word(16)?, word(24)?);
         let message = match short(0)? {
-            1 => Self::Name { job, name: String::from_utf8_lossy(text).into_owned() },
+            1 => Self::Name { job, user: pid, name: String::from_utf8_lossy(text).into_owned() },
             2 => Self::Began { job, pid, tid, time, deadline: number },
             3 => Self::Ended { job, pid, tid, time },
             4 => Self::Lost { pid, count: number },
             5 => Self::Gone { pid },
+            6 => Self::LossesUnknown { pid },
             kind => {
-                let text = format!("expected a message about jobs, of kind 1 to 5; found kind {kind}");
+                let text = format!("expected a message about jobs, of kind 1 to 6; found kind {kind}");
                 return Some((Err(io::Error::new(io::ErrorKind::InvalidData, text)), size));
             }
         };
@@ -152,14 +175,40 @@ pub struct JobTeller(Arc<Mutex<Telling>>);
 #[derive(Debug)]
 struct Telling {
     to: File,
-    numbers: HashMap<String, u32>,
+    /// The session's own user.
+    own_user: u32,
+    /// By user and name.
+    numbers: HashMap<(u32, String), u32>,
+    /// How many jobs each user has.
+    jobs_of: HashMap<u32, usize>,
+    /// How many begins and ends of each user wait.
+    told_of: HashMap<u32, u32>,
     bytes: Vec<u8>,
+}
+
+impl Telling {
+    /// The user and name under which a job is told: its own as long as there is room.
+    fn place_of<'a>(&self, user: u32, name: &'a str) -> (u32, &'a str) {
+        let count = |user: u32| self.jobs_of.get(&user).copied().unwrap_or(0);
+        let of_others = self.numbers.len().saturating_sub(count(self.own_user));
+        let has_room = user == self.own_user || of_others < MAX_JOBS_OF_OTHERS;
+        let is_known = self.numbers.contains_key(&(user, name.to_owned()));
+        if is_known || has_room && count(user) < MAX_JOBS_OF_USER {
+            (user, name)
+        } else if has_room || self.numbers.contains_key(&(user, OTHER_JOBS.to_owned())) {
+            (user, OTHER_JOBS)
+        } else {
+            (SEVERAL_USERS, OTHER_JOBS)
+        }
+    }
 }
 
 impl JobTeller {
     /// Tells jobs into this file, a pipe for instance.
     pub fn new(to: File) -> Self {
-        Self(Arc::new(Mutex::new(Telling { to, numbers: HashMap::new(), bytes: Vec::new() })))
+        let own_user = fs::metadata("/proc/self").map_or(SEVERAL_USERS, |metadata| metadata.uid());
+        let (numbers, jobs_of, told_of) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self(Arc::new(Mutex::new(Telling { to, own_user, numbers, jobs_of, told_of, bytes: Vec::new() })))
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Telling) -> T) -> T {
@@ -171,26 +220,43 @@ impl JobTeller {
         self.with(|telling| message.encode(&mut telling.bytes));
     }
 
+    /// Tells a begin or an end, unless there are too many of this user.
+    fn tell_of(&self, user: u32, message: &JobMessage) -> bool {
+        self.with(|telling| {
+            let is_full = telling.bytes.len() >= MAX_WAITING_BYTES && user != telling.own_user;
+            let told = telling.told_of.entry(user).or_insert(0);
+            if is_full || *told >= MAX_TOLD_OF_USER {
+                return false;
+            }
+            *told += 1;
+            message.encode(&mut telling.bytes);
+            true
+        })
+    }
+
     /// Hands on what was told.
     pub(crate) fn flush(&self) -> io::Result<()> {
         self.with(|telling| {
+            telling.told_of.clear();
             let bytes = mem::take(&mut telling.bytes);
             telling.to.write_all(&bytes)
         })
     }
 
-    /// A job's number.
-    fn number(&self, name: &str) -> u32 {
+    /// The number of a user's job.
+    fn number(&self, user: u32, name: &str) -> u32 {
         self.with(|telling| {
-            let name = if telling.numbers.len() < MOST_JOBS { name } else { OTHER_JOBS };
-            if let Some(number) = telling.numbers.get(name) {
+            let end = (0..=MOST_NAME.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
+            let name = name.get(..end.unwrap_or(0)).unwrap_or_default();
+            let (user, name) = telling.place_of(user, name);
+            let key = (user, name.to_owned());
+            if let Some(number) = telling.numbers.get(&key) {
                 return *number;
             }
             let job = telling.numbers.len() as u32;
-            telling.numbers.insert(name.to_owned(), job);
-            let end = (0..=MOST_NAME.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
-            let name = name.get(..end.unwrap_or(0)).unwrap_or_default().to_owned();
-            JobMessage::Name { job, name }.encode(&mut telling.bytes);
+            telling.numbers.insert(key, job);
+            *telling.jobs_of.entry(user).or_insert(0) += 1;
+            JobMessage::Name { job, user, name: name.to_owned() }.encode(&mut telling.bytes);
             job
         })
     }
@@ -200,18 +266,25 @@ impl JobTeller {
 #[derive(Debug)]
 pub(crate) struct ProcessJobs {
     teller: JobTeller,
+    user: u32,
     pid: u32,
     tids: Tids,
     /// By the event's number: which job, and whether it begins there.
     known: HashMap<u32, (u32, bool)>,
     /// How many were lost when that was told last.
     lost: u64,
+    /// How many were not told, because there were too many.
+    untold: u64,
+    /// Whether it was told that nobody knows how many were lost.
+    is_unknown: bool,
 }
 
 impl ProcessJobs {
-    /// Those of a process with these ids here and in its own pid namespace.
-    pub(crate) fn new(teller: JobTeller, pid: u32, inner_pid: u32) -> Self {
-        Self { teller, pid, tids: Tids::new(pid, inner_pid), known: HashMap::new(), lost: 0 }
+    /// Those of a process, which has this id in its own pid namespace.
+    pub(crate) fn new(teller: JobTeller, peer: Peer, inner_pid: u32) -> Self {
+        let Peer { pid, uid: user, .. } = peer;
+        let tids = Tids::new(pid, inner_pid);
+        Self { teller, user, pid, tids, known: HashMap::new(), lost: 0, untold: 0, is_unknown: false }
     }
 
     /// Tells an event if it is a job's; its description is asked for once. False if that is unknown.
@@ -231,24 +304,33 @@ impl ProcessJobs {
                     // Somebody else's event with such a field.
                     _ => return true,
                 };
-                *self.known.entry(number).or_insert((self.teller.number(&filter::span(event)), begins))
+                *self
+                    .known
+                    .entry(number)
+                    .or_insert((self.teller.number(self.user, &filter::span(event)), begins))
             }
         };
         let (pid, tid) = (self.pid, self.tids.outer(tid));
         // The first field of a job's begin; the ring's reader gives whole records, whose author may lie all the same.
         let deadline = payload.get(..8).and_then(|it| it.try_into().ok()).map_or(0, u64::from_le_bytes);
-        self.teller.tell(&match begins {
+        let message = match begins {
             true => JobMessage::Began { job, pid, tid, time, deadline },
             false => JobMessage::Ended { job, pid, tid, time },
-        });
+        };
+        self.untold += u64::from(!self.teller.tell_of(self.user, &message));
         true
     }
 
-    /// Tells how many were lost, if that are more than before.
-    pub(crate) fn tell_lost(&mut self, count: u64) {
+    /// Tells how many were lost until now, if that are more than before; `unknown`: and more, but
+    /// nobody knows how many.
+    pub(crate) fn tell_lost(&mut self, count: u64, unknown: bool) {
+        let (pid, count) = (self.pid, count.saturating_add(self.untold));
         if count > self.lost {
+            self.teller.tell(&JobMessage::Lost { pid, count: count - self.lost });
             self.lost = count;
-            self.teller.tell(&JobMessage::Lost { pid: self.pid, count });
+        }
+        if unknown && !mem::replace(&mut self.is_unknown, true) {
+            self.teller.tell(&JobMessage::LossesUnknown { pid });
         }
     }
 
@@ -306,7 +388,7 @@ impl Tids {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::io::{Read as _, Seek as _};
 
     use super::*;
 
@@ -314,11 +396,12 @@ mod tests {
     fn messages_are_read_as_they_were_told_however_they_are_cut() {
         let (job, pid, tid, time) = (1, 7, 8, 1 << 40);
         let messages = [
-            JobMessage::Name { job, name: "motor:control".into() },
+            JobMessage::Name { job, user: 1000, name: "motor:control".into() },
             JobMessage::Began { job, pid, tid, time, deadline: 500_000 },
             JobMessage::Ended { job, pid, tid, time: time + 1 },
             JobMessage::Lost { pid, count: u64::MAX },
             JobMessage::Gone { pid },
+            JobMessage::LossesUnknown { pid },
         ];
         let mut bytes = Vec::new();
         messages.iter().for_each(|message| message.encode(&mut bytes));
@@ -338,21 +421,68 @@ mod tests {
         assert_eq!(reader.next().unwrap().unwrap(), messages[1]);
     }
 
-    #[test]
-    fn jobs_have_one_number_each_and_not_any_number_of_them() {
-        let (mut from, to) = std::os::unix::net::UnixStream::pair().unwrap();
-        let teller = JobTeller::new(File::from(std::os::fd::OwnedFd::from(to)));
-        assert_eq!((teller.number("a:b"), teller.number("a:c"), teller.number("a:b")), (0, 1, 0));
-        let last = (0..2000).map(|number| teller.number(&format!("x:{number}"))).max();
-        assert_eq!(last, Some(MOST_JOBS as u32));
+    /// What a teller has told when the test is done with it.
+    fn told(test: impl FnOnce(&JobTeller)) -> Vec<JobMessage> {
+        let mut file = tempfile::tempfile().unwrap();
+        let teller = JobTeller::new(file.try_clone().unwrap());
+        test(&teller);
         teller.flush().unwrap();
-        drop(teller);
+        file.rewind().unwrap();
         let mut bytes = Vec::new();
-        from.read_to_end(&mut bytes).unwrap();
+        file.read_to_end(&mut bytes).unwrap();
         let mut reader = JobMessages::default();
         reader.push(&bytes);
-        let names: Vec<_> = reader.map(Result::unwrap).collect();
-        assert_eq!(names.len(), MOST_JOBS + 1);
-        assert_eq!(names.last(), Some(&JobMessage::Name { job: MOST_JOBS as u32, name: OTHER_JOBS.into() }));
+        reader.map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn jobs_have_one_number_each_and_not_any_number_of_them() {
+        let names = told(|teller| {
+            let [own, other] = [teller.with(|telling| telling.own_user), 4000];
+            assert_eq!(
+                (teller.number(own, "a:b"), teller.number(own, "a:c"), teller.number(own, "a:b")),
+                (0, 1, 0)
+            );
+            assert_eq!((teller.number(other, "a:b"), teller.number(other, "a:b")), (2, 2));
+            let last = (0..2000).map(|number| teller.number(other, &format!("x:{number}"))).max();
+            assert_eq!(last, Some(2 + MAX_JOBS_OF_USER as u32));
+            // Neither other users nor the session's own are short of room for it.
+            assert_eq!(teller.number(4001, "a:b"), 3 + MAX_JOBS_OF_USER as u32);
+        });
+        let name =
+            |job: usize, user, name: &str| JobMessage::Name { job: job as u32, user, name: name.into() };
+        assert_eq!(names.len(), MAX_JOBS_OF_USER + 4);
+        assert_eq!(names[2], name(2, 4000, "a:b"));
+        assert_eq!(
+            names[names.len() - 2..],
+            [name(MAX_JOBS_OF_USER + 2, 4000, OTHER_JOBS), name(MAX_JOBS_OF_USER + 3, 4001, "a:b"),]
+        );
+    }
+
+    #[test]
+    fn any_number_of_users_leave_room_for_the_session_s_own() {
+        let names = told(|teller| {
+            for user in 5000..7000 {
+                teller.number(user, "a:b");
+            }
+            teller.number(teller.with(|telling| telling.own_user), "a:b");
+        });
+        assert_eq!(names.len(), MAX_JOBS_OF_OTHERS + 2);
+        let several = |message: &JobMessage| matches!(message, JobMessage::Name { user: SEVERAL_USERS, .. });
+        assert_eq!(names.iter().filter(|message| several(message)).count(), 1);
+        assert!(matches!(names.last(), Some(JobMessage::Name { name, .. }) if name == "a:b"));
+    }
+
+    #[test]
+    fn what_one_user_tells_too_much_is_counted_as_lost() {
+        let event = |job| JobMessage::Ended { job, pid: 1, tid: 1, time: 1 };
+        let messages = told(|teller| {
+            let taken = (0..MAX_TOLD_OF_USER + 5).filter(|_| teller.tell_of(4000, &event(0))).count();
+            assert_eq!(taken, MAX_TOLD_OF_USER as usize);
+            assert!(teller.tell_of(4001, &event(1)));
+            teller.flush().unwrap();
+            assert!(teller.tell_of(4000, &event(2)));
+        });
+        assert_eq!(messages.len(), MAX_TOLD_OF_USER as usize + 2);
     }
 }

@@ -38,6 +38,7 @@ use tompion_layout::loss::Cause;
 use tompion_os::DirHandle;
 
 use crate::{
+    consumer::reason,
     control::Terms,
     kernel_filter::{Head, KernelFilter},
     manifest::{self, KERNEL},
@@ -75,6 +76,8 @@ pub struct Plan<'a> {
     pub ring_size: u64,
     /// Processes whose system calls are recorded, with their children's; none for all processes'.
     pub follow: Vec<u32>,
+    /// Tells the user something at once.
+    pub notice: fn(&str),
 }
 
 enum Order {
@@ -91,6 +94,8 @@ pub struct Outcome {
     pub source: manifest::Source,
     /// What users should know.
     pub problems: Vec<String>,
+    /// Why writing stopped early, if it did. It was told when it happened.
+    pub stopped: Option<String>,
 }
 
 /// The recorded kernel, before and while its thread runs.
@@ -104,7 +109,7 @@ pub struct Kernel {
 impl Kernel {
     /// Loads the programs and attaches them.
     pub fn prepare(plan: &Plan<'_>) -> Result<Self, Error> {
-        let Plan { choice, terms, ring_size, follow } = plan;
+        let Plan { choice, terms, ring_size, follow, notice } = plan;
         let geometry = Geometry::of_size(tompion_os::online_cpus(), *ring_size);
         let options = Options {
             selection: choice.selection.clone(),
@@ -124,6 +129,7 @@ impl Kernel {
             probes: selection.probes.clone(),
         };
         let mut drain = Drain::new(recorder, Arc::new(vocabulary), (terms, *contexts), inbox);
+        drain.notice = *notice;
         if let (Some(filter), Some(text)) = (filter, &terms.rules.filter) {
             drain.filter = Some(KernelFilter::new(text, filter.clone(), drain.vocabulary.clone()));
             drain.unseen = None;
@@ -188,6 +194,8 @@ struct Drain {
     unwanted: u64,
     /// Why writing stopped, if it did.
     stopped: Option<String>,
+    /// Tells the user something at once.
+    notice: fn(&str),
     flushed: Instant,
     bytes: Vec<u8>,
     /// An event's context.
@@ -225,6 +233,7 @@ impl Drain {
             filter: None,
             unwanted: 0,
             stopped: None,
+            notice: |_| {},
             flushed: Instant::now(),
             bytes: Vec::new(),
         }
@@ -424,8 +433,11 @@ impl Drain {
 
     /// The trace ends with the last whole packet; what comes is counted.
     fn stop(&mut self, error: &io::Error) {
-        let text = format!("recording to {} stopped: {error}", self.folder.path().display());
-        self.stopped.get_or_insert(text);
+        if self.stopped.is_none() {
+            let text = format!("recording to {} stopped: {}", self.folder.path().display(), reason(error));
+            (self.notice)(&text);
+            self.stopped = Some(text);
+        }
     }
 
     fn flush(&mut self) {
@@ -468,7 +480,7 @@ impl Drain {
     fn outcome(self) -> Outcome {
         let rings = || (0..self.recorder.geometry().cpus).map(|cpu| self.recorder.ring(cpu));
         let committed: u64 = rings().map(|ring| ring.events()).sum();
-        let mut problems: Vec<String> = self.stopped.clone().into_iter().collect();
+        let mut problems = Vec::new();
         if !self.recorder.missing().is_empty() {
             let names = self.recorder.missing().join(", ");
             problems.push(format!("this kernel has no {names}"));
@@ -482,8 +494,8 @@ impl Drain {
         }
         problems.extend(self.recorder.refused().iter().map(|line| format!("not recorded: {line}")));
         let written = self.writer.written();
-        let not_written =
-            self.records.saturating_sub(self.writer.written_of_rings() + self.unwanted + self.refused);
+        let known = [self.writer.written_of_rings(), self.unwanted, self.refused];
+        let not_written = self.records.saturating_sub(known.into_iter().fold(0, u64::saturating_add));
         let overwritten = committed.saturating_sub(self.records);
         let nested = self.recorder.misses();
         let cpus = self.recorder.geometry().cpus;
@@ -507,8 +519,9 @@ impl Drain {
             events: written,
             lost,
             overwritten,
+            losses_unknown: false,
         };
-        Outcome { source, problems }
+        Outcome { source, problems, stopped: self.stopped }
     }
 }
 

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod backing;
+mod budget;
 mod clock;
 mod consumer;
 mod context;
@@ -37,11 +38,12 @@ mod told;
 mod untrusted_text;
 mod watchmen;
 
+pub use budget::BeyondLimits;
 pub use clock::ClockMap;
 pub use consumer::Report;
 pub use context::Context;
 pub use filter::{check_filter, filter_contexts, unknown_contexts};
-pub use jobs::{JobMessage, JobMessages, JobTeller, OTHER_JOBS};
+pub use jobs::{JobMessage, JobMessages, JobTeller, OTHER_JOBS, SEVERAL_USERS};
 pub use kernel::KernelChoice;
 pub use manifest::{FILE as MANIFEST_FILE, Manifest, Source};
 pub use record::{Config, Error, Mode, Outcome, record};

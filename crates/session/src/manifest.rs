@@ -7,6 +7,7 @@ use tompion_layout::{loss::Cause, record::Form};
 use tompion_os::DirHandle;
 
 use crate::{
+    budget::BeyondLimits,
     files::{path_in, read_bounded},
     running::{Recorder, Snapshot},
 };
@@ -61,6 +62,9 @@ pub struct Manifest {
     /// left. What they would have recorded is in no count.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
+    /// What programs said beyond the limits of one recording.
+    #[serde(default, skip_serializing_if = "BeyondLimits::is_nothing")]
+    pub beyond_limits: BeyondLimits,
     /// Problems that did not end the recording, one line each.
     pub problems: Vec<String>,
     /// While it is recorded: the process that records.
@@ -141,6 +145,21 @@ pub struct Source {
     pub lost: BTreeMap<String, u64>,
     /// Events that a flight recorder overwrote by design.
     pub overwritten: u64,
+    /// Whether the process's counters say what can't be, so that it may have lost more than is told
+    /// here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub losses_unknown: bool,
+}
+
+impl Source {
+    /// At most so many bytes it takes in the file, but for what JSON makes longer: quotes and
+    /// backslashes.
+    pub fn size_in_manifest(&self) -> usize {
+        /// Its keys, numbers and spaces, with one cause of losses.
+        const OTHER: usize = 512;
+        let texts = [&self.path, &self.name, &self.executable, &self.end];
+        texts.iter().map(|text| 2 * text.len()).fold(OTHER, usize::saturating_add)
+    }
 }
 
 /// What traces call the way in which a process with rings of this form writes its events.

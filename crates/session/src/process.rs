@@ -5,15 +5,15 @@
 //! refused is counted under its own cause.
 
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashSet, VecDeque, btree_map::Entry},
     io,
     sync::Arc,
     sync::atomic::Ordering,
 };
 
 use tompion_ctf::encode;
-use tompion_layout::{catalog, control, loss::Cause, record::Form, ring::Geometry};
-use tompion_os::{DirHandle, PacketSocket, SharedMap};
+use tompion_layout::{catalog, control, record::Form, ring::Geometry};
+use tompion_os::{DirHandle, PacketSocket, Peer, SharedMap};
 use tompion_protocol::message::{Hello, ToAgent};
 use tompion_ring::{
     kept::UntrustedKept,
@@ -23,11 +23,11 @@ use tompion_schema::{Event, Field};
 
 use crate::{
     backing::ProcessBacking,
+    budget::Budget,
     context::Threads,
     control::Terms,
     filter::{self, SessionFilter},
     jobs::ProcessJobs,
-    manifest,
     source::{ClassId, Manner, Mark, SourceWriter},
 };
 
@@ -35,18 +35,18 @@ mod convert;
 mod durable;
 #[cfg(test)]
 mod fuzz;
+mod losses;
 mod placement;
 mod recovery;
 mod ripe;
 mod spare;
 
+use losses::Participation;
 use placement::Placement;
 pub use placement::SHARED_FOLDER;
 pub use ripe::Share;
 use spare::Spare;
 
-/// More than any program can lose. A reader takes the largest number for a mistake of its own.
-const MOST_DISCARDED: u64 = 1 << 62;
 /// Later than any event can be, in nanoseconds; readers add the time since 1970 to it.
 const LATEST: u64 = 1 << 62;
 /// How many bytes of one process may wait to be converted. Beyond it they stay in its rings: who claims to
@@ -78,10 +78,16 @@ pub struct Process {
     states: Vec<RingState>,
     /// Bytes of the catalog that were read.
     catalog_read: usize,
-    /// Bytes of it that are known to be on the medium.
+    /// Whether the medium is known to have the files of a process that is kept.
+    files_settled: bool,
+    /// Bytes of the catalog that are known to be on the medium.
     catalog_synced: usize,
-    /// What each event number means; `None` where its description was refused.
-    classes: BTreeMap<u32, Option<Class>>,
+    /// What each event number means, as far as its description was taken.
+    classes: BTreeMap<u32, Class>,
+    /// Room for descriptions.
+    budget: Budget,
+    /// Descriptions for which there was none.
+    beyond_budget: u64,
     /// The same by event number, of those that were recorded.
     ready: Vec<Option<ClassId>>,
     /// Spans whose begins have the fields that the filter asks for.
@@ -105,6 +111,8 @@ pub struct Process {
     snapshots: u64,
     /// Whether writing was given up.
     given_up: bool,
+    /// When it took part, which bounds what it can have lost.
+    participation: Participation,
     /// Buffers for copies, used before: fresh memory would cost a page fault for each page.
     spare: Spare,
 }
@@ -188,6 +196,8 @@ pub struct Recording {
     pub attention: Attention,
     /// Where the memory is kept, if it is to outlast the machine.
     pub kept_in: Option<ProcessBacking>,
+    /// Room for its descriptions.
+    pub budget: Budget,
 }
 
 /// What the session looks at besides the rings.
@@ -239,12 +249,12 @@ impl From<UntrustedKept> for Initial {
 }
 
 impl Attention {
-    /// What a session's terms ask for, of a process with these ids here and in its own pid namespace.
-    pub fn new(terms: &Terms, pid: u32, inner_pid: u32) -> Self {
+    /// What a session's terms ask for, of a process that has this id in its own pid namespace.
+    pub fn new(terms: &Terms, peer: Peer, inner_pid: u32) -> Self {
         let filter = terms.rules.filter.clone().filter(|filter| filter::needs_session(filter));
         let threads = (filter.is_some() || !terms.contexts.is_empty())
-            .then(|| Threads::new(pid, inner_pid, terms.contexts.clone()));
-        let jobs = terms.jobs.clone().map(|teller| ProcessJobs::new(teller, pid, inner_pid));
+            .then(|| Threads::new(peer.pid, inner_pid, terms.contexts.clone()));
+        let jobs = terms.jobs.clone().map(|teller| ProcessJobs::new(teller, peer, inner_pid));
         Self { threads, filter, jobs }
     }
 
@@ -265,7 +275,7 @@ impl Process {
         recording: Recording,
     ) -> Self {
         let Recording { geometry, form, overwrite, given_time, control, rings, .. } = recording;
-        let Recording { folder, description, attention, kept_in, .. } = recording;
+        let Recording { folder, description, attention, kept_in, budget, .. } = recording;
         let manner = if kept_in.is_some() { Manner::Durable } else { Manner::Soon };
         let rings_count = (geometry.cpus() * geometry.buffers()) as usize;
         Self {
@@ -285,8 +295,11 @@ impl Process {
             placement: Placement::Undecided(None),
             states: vec![RingState::default(); rings_count],
             catalog_read: 0,
+            files_settled: false,
             catalog_synced: 0,
             classes: BTreeMap::new(),
+            budget,
+            beyond_budget: 0,
             ready: Vec::new(),
             spans_with_fields: HashSet::new(),
             initial: Vec::new(),
@@ -299,6 +312,7 @@ impl Process {
             doubtful: false,
             snapshots: 0,
             given_up: false,
+            participation: Participation::begin(),
             spare: Spare::default(),
         }
     }
@@ -335,12 +349,12 @@ impl Process {
         std::mem::replace(&mut self.snapshots, asked) != asked && self.overwrite
     }
 
-    /// Copies what is new in the rings, unless too much waits already. Returns the largest share of a ring that
-    /// was filled, in percent.
+    /// Copies what is new in the rings, unless so many bytes wait already. Returns the largest
+    /// share of a ring that was filled, in percent.
     ///
     /// A flight recorder's rings are left alone until [`Process::save_history`].
-    pub fn collect(&mut self) -> u64 {
-        if self.pending_bytes() < MOST_PENDING_BYTES { self.collect_all() } else { 100 }
+    pub fn collect(&mut self, most: u64) -> u64 {
+        if self.pending_bytes() < most.min(MOST_PENDING_BYTES) { self.collect_all() } else { 100 }
     }
 
     /// Copies what is new in the rings, however much waits.
@@ -473,24 +487,36 @@ impl Process {
                 self.initial.extend(initial.map(Initial::from));
                 continue;
             }
-            let event = tompion_schema::decode(entry.description).ok();
-            self.refused += u64::from(event.is_none());
-            let filter = self.attention.filter.as_deref();
-            let span = filter.zip(event.as_ref());
-            let span = span.and_then(|(filter, event)| filter::span_with_fields(filter, event));
-            self.spans_with_fields.extend(span);
-            let class = event.map(|event| Class {
-                filter: filter.map(|filter| SessionFilter::new(filter, &event)),
-                event,
-                id: None,
-            });
-            self.classes.entry(entry.number).or_insert(class);
+            match tompion_schema::decode(entry.description) {
+                Ok(event) => self.learn(entry.number, event),
+                Err(_) => self.refused += 1,
+            }
         }
+    }
+
+    /// Takes the description of an event number, if there is none yet and there is room for it.
+    fn learn(&mut self, number: u32, event: Event) {
+        let Entry::Vacant(place) = self.classes.entry(number) else { return };
+        if !self.budget.take(&event) {
+            self.refused += 1;
+            self.beyond_budget += 1;
+            return;
+        }
+        let filter = self.attention.filter.as_deref();
+        let span = filter.and_then(|filter| filter::span_with_fields(filter, &event));
+        self.spans_with_fields.extend(span);
+        let filter = filter.map(|filter| SessionFilter::new(filter, &event));
+        place.insert(Class { filter, event, id: None });
+    }
+
+    /// How many descriptions there was no room for.
+    pub fn descriptions_beyond_budget(&self) -> u64 {
+        self.beyond_budget
     }
 
     /// Names of all events and spans that the process has, recorded or not.
     pub fn event_names(&self) -> impl Iterator<Item = (&str, &str)> {
-        let events = self.classes.values().flatten().map(|class| &class.event);
+        let events = self.classes.values().map(|class| &class.event);
         events.flat_map(|event| {
             [event.name.as_str(), event.base_name()].map(|name| (event.provider.as_str(), name))
         })
@@ -499,7 +525,7 @@ impl Process {
     /// Names of recorded events that the process describes in more than one way, with the number of ways.
     /// The application's contexts, which come and go, do not count.
     pub fn conflicts(&self) -> BTreeMap<String, usize> {
-        let recorded = self.classes.values().flatten().filter(|class| class.id.is_some());
+        let recorded = self.classes.values().filter(|class| class.id.is_some());
         let mut ways = BTreeMap::<String, HashSet<(&Option<String>, Vec<&Field>)>>::new();
         for Class { event, .. } in recorded {
             let fields = event.fields.iter().filter(|field| !field.context).collect();
@@ -528,12 +554,9 @@ impl Process {
             return Ok(());
         }
         for ring in 0..self.states.len() {
-            let reader = self.reader(ring);
-            let unmet = self.states[ring].unmet();
-            let lost =
-                Cause::ALL.into_iter().map(|cause| reader.lost(cause)).fold(unmet, u64::saturating_add);
+            let lost = self.lost_in(ring).unwrap_or(0);
             self.flush_stream(ring)?;
-            self.writer.finish(ring, lost.min(MOST_DISCARDED), self.mark(ring))?;
+            self.writer.finish(ring, lost, self.mark(ring))?;
         }
         self.flush_stream(self.writer.initial_stream())?;
         self.writer.settle()?;
@@ -570,88 +593,5 @@ impl Process {
     /// Whether writing was given up.
     pub fn is_given_up(&self) -> bool {
         self.given_up
-    }
-
-    /// Events that reached the rings but not the disk, after writing was given up.
-    fn not_written(&self) -> u64 {
-        if !self.given_up {
-            return 0;
-        }
-        let appended = (0..self.states.len()).map(|ring| self.reader(ring).events());
-        let known = self.written_of_rings().saturating_add(self.overwritten());
-        let known = known.saturating_add(self.refused()).saturating_add(self.filtered);
-        let known = known.saturating_add(self.unfinished());
-        appended.fold(0, u64::saturating_add).saturating_sub(known)
-    }
-
-    /// Events whose records this side has found to be incomplete for ever.
-    fn unfinished(&self) -> u64 {
-        self.states.iter().map(|state| state.mark.tally.unfinished).fold(0, u64::saturating_add)
-    }
-
-    fn overwritten(&self) -> u64 {
-        self.states.iter().map(|state| state.mark.tally.overwritten).fold(0, u64::saturating_add)
-    }
-
-    fn refused(&self) -> u64 {
-        let rings = self.states.iter().map(|state| state.mark.tally.refused);
-        rings.fold(self.refused + u64::from(self.was_cut()), u64::saturating_add)
-    }
-
-    /// Tells how many begins and ends of jobs were lost, where jobs are told.
-    pub fn tell_lost_jobs(&mut self) {
-        let lost =
-            Cause::ALL.iter().filter(|cause| **cause != Cause::NotWritten).map(|cause| self.lost(*cause));
-        let lost = lost.fold(0, u64::saturating_add);
-        if let Some(jobs) = &mut self.attention.jobs {
-            jobs.tell_lost(lost);
-        }
-    }
-
-    /// Tells that the process takes part no more, where jobs are told.
-    pub fn tell_end_of_jobs(&mut self) {
-        self.tell_lost_jobs();
-        if let Some(jobs) = &self.attention.jobs {
-            jobs.tell_end();
-        }
-    }
-
-    /// What the process lost for a reason.
-    fn lost(&self, cause: Cause) -> u64 {
-        if cause == Cause::Refused {
-            // Counted by nobody but this side.
-            return self.refused();
-        }
-        if cause == Cause::NotOnMedium {
-            let missing = self.states.iter().map(|state| state.mark.tally.missing);
-            return missing.fold(self.kept_missing, u64::saturating_add);
-        }
-        if cause == Cause::NotWritten {
-            return self.not_written();
-        }
-        let without_ring = control::OFFSET_LOST + cause as usize * 8;
-        let rings = (0..self.states.len()).map(|ring| self.reader(ring).lost(cause));
-        let found = if cause == Cause::Unfinished { self.unfinished() } else { 0 };
-        let shared = rings.fold(found, u64::saturating_add);
-        // Ordering: a counter by itself.
-        shared.saturating_add(self.control.word(without_ring).load(Ordering::Relaxed))
-    }
-
-    /// The process in the manifest.
-    pub fn summary(&self, root: &std::path::Path) -> manifest::Source {
-        let folder = self.trace_folder();
-        let path = folder.strip_prefix(root).unwrap_or(&folder).to_string_lossy().into_owned();
-        manifest::Source {
-            path,
-            kind: "user".into(),
-            pid: self.pid,
-            name: self.hello.name.clone(),
-            executable: self.hello.executable.clone(),
-            producer: manifest::producer(self.form).into(),
-            end: self.end.clone().unwrap_or_else(|| "running".into()),
-            events: self.written(),
-            lost: manifest::losses(|cause| self.lost(cause)),
-            overwritten: self.overwritten(),
-        }
     }
 }

@@ -322,6 +322,7 @@ fn prepare_kernel(config: &Config, terms: &Terms, notice: fn(&str)) -> Option<Ke
             Target::Processes(pids) => pids.clone(),
             Target::Everything | Target::Gathering(_) => Vec::new(),
         },
+        notice,
     };
     Kernel::prepare(&plan).map_err(|error| notice(&format!("the kernel is not recorded: {error}"))).ok()
 }
@@ -402,6 +403,7 @@ fn manifest(config: &Config, terms: &Terms) -> Manifest {
         kernel: config.kernel.is_some(),
         losses_unknown: false,
         left_out: 0,
+        beyond_limits: Default::default(),
         problems: Vec::new(),
         recorder: Recorder::own(),
         snapshot: None,

@@ -396,6 +396,7 @@ fn source_of(folder: &DirHandle, root: &Path, trusted: Option<u64>) -> Result<Op
         events,
         lost,
         overwritten,
+        losses_unknown: false,
     }))
 }
 

@@ -205,6 +205,11 @@ impl SourceWriter {
         &self.description
     }
 
+    /// How many event classes the trace has.
+    pub fn classes_count(&self) -> usize {
+        self.classes.len()
+    }
+
     /// The trace's folder.
     pub fn folder(&self) -> &DirHandle {
         &self.folder

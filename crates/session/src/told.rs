@@ -82,6 +82,7 @@ pub fn write_told(
             events,
             lost: BTreeMap::new(),
             overwritten: told.overwritten,
+            losses_unknown: false,
         });
     }
     let manifest = Manifest {
@@ -107,6 +108,7 @@ pub fn write_told(
         kernel: told.iter().any(|told| told.by == ToldBy::Kernel),
         losses_unknown: false,
         left_out: 0,
+        beyond_limits: Default::default(),
         problems: problems.to_vec(),
         recorder: None,
         snapshot: None,

@@ -6,6 +6,8 @@ pub const MOST_NAME: usize = 200;
 pub const MOST_PATH: usize = 4096;
 /// Longest reason for anything in bytes.
 pub const MOST_REASON: usize = 300;
+/// Longest line about a problem in bytes.
+pub const MOST_PROBLEM: usize = 1000;
 
 /// A text without control characters, which would act on the terminal of whoever reads it, cut to a length in
 /// bytes.

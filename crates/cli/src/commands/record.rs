@@ -450,8 +450,13 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCo
     for problem in &outcome.problems {
         say(problem);
     }
-    let events = total(manifest.sources.iter().map(|source| source.events));
-    let lost = total(manifest.sources.iter().flat_map(|source| source.lost.values().copied()));
+    let beyond = &manifest.beyond_limits;
+    let events = total(manifest.sources.iter().map(|source| source.events).chain([beyond.events]));
+    let lost = manifest.sources.iter().flat_map(|source| source.lost.values().copied());
+    let lost = total(lost.chain([beyond.lost]));
+    if let Some(text) = messages::beyond_limits(beyond.counts().into_iter()) {
+        say(format!("counted and not kept, beyond the limits of one recording: {text}"));
+    }
     if let Some(status) = outcome.status.filter(|status| !status.success()) {
         say(format!("{} ended with {status}", config.target.describe()));
     }
@@ -464,7 +469,8 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCo
         say(format!("nothing recorded: {}", why_nothing(config, arguments, outcome)));
         return ExitCode::from(messages::FAILED);
     }
-    for glob in &arguments.events {
+    // Where not all names are known, nobody can say that one is missing.
+    for glob in arguments.events.iter().filter(|_| beyond.event_names == 0) {
         if !known.iter().any(|(provider, name)| matches_name(glob, provider, name)) {
             say(format!("no event matches `{glob}`{}", suggestion(glob, known)));
         }
@@ -476,8 +482,16 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCo
         whose(manifest),
         losses(manifest, lost)
     ));
-    if stopped.is_some() { ExitCode::from(messages::FAILED) } else { ExitCode::SUCCESS }
+    // Also where only one process's events could not be written: the line above says how many those
+    // are.
+    let is_written =
+        stopped.is_none() && !manifest.sources.iter().any(|source| source.lost.contains_key(NOT_WRITTEN));
+    if is_written { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) }
 }
+
+/// The cause of losses under which events stand that could not be written, on a full disk for
+/// instance.
+const NOT_WRITTEN: &str = "not_written";
 
 /// The kind of the kernel's trace in the manifest.
 const KERNEL: &str = "kernel";
@@ -512,13 +526,20 @@ pub fn losses(manifest: &Manifest, lost: u64) -> String {
     // While it says that it is being recorded, something is still to be recovered.
     let is_known = !manifest.losses_unknown && !manifest.is_recording();
     let mut text = match (is_known, lost) {
-        (true, 0) => "none lost".to_owned(),
+        (true, 0) => nothing_lost(manifest),
         (false, 0) => "losses not known".to_owned(),
         (true, lost) => format!("{} LOST ({})", grouped(lost), causes.join(", ")),
         (false, lost) => format!("{} LOST at least ({})", grouped(lost), causes.join(", ")),
     };
+    let unknown = manifest.sources.iter().filter(|source| source.losses_unknown).count() as u64;
+    if unknown != 0 {
+        let processes = counted(unknown, "process");
+        text = format!("losses of {processes} UNKNOWN (what they count can't be), {text}");
+    }
+    // First what weighs most: nobody should read "none lost" of processes that are not there at
+    // all.
     if manifest.left_out != 0 {
-        text += &format!(", {} LEFT OUT", counted(manifest.left_out, "process"));
+        text = format!("{} NOT RECORDED, {text}", counted(manifest.left_out, "process"));
     }
     if overwritten != 0 {
         text += &format!(", {} overwritten by design", grouped(overwritten));
@@ -527,6 +548,12 @@ pub fn losses(manifest: &Manifest, lost: u64) -> String {
         text += " (try a larger --subbuf-size)";
     }
     text
+}
+
+/// That nothing was lost, of whom that can be said.
+fn nothing_lost(manifest: &Manifest) -> String {
+    let unknown = manifest.sources.iter().any(|source| source.losses_unknown);
+    if unknown || manifest.left_out != 0 { "none lost of the others" } else { "none lost" }.to_owned()
 }
 
 /// The reason, and what to do.

@@ -86,12 +86,17 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         (false, lost) => grouped(lost),
     };
     writeln!(output, "lost         {lost}{causes}")?;
+    if summary.losses_unknown_of != 0 {
+        let processes = counted(summary.losses_unknown_of, "process");
+        writeln!(output, "             unknown of {processes}, whose counters say what can't be")?;
+    }
     if summary.rejected_processes != 0 {
-        writeln!(
-            output,
-            "left out     {}, which could not take part",
-            counted(summary.rejected_processes, "process")
-        )?;
+        let processes = counted(summary.rejected_processes, "process");
+        writeln!(output, "not recorded {processes}, which could not take part")?;
+    }
+    let beyond = summary.beyond_limits.iter().map(|(what, count)| (what.as_str(), *count));
+    if let Some(beyond) = messages::beyond_limits(beyond) {
+        writeln!(output, "not kept     {beyond}  (beyond the limits of one recording)")?;
     }
     if summary.lost_packets != 0 {
         writeln!(output, "lost packets {}", grouped(summary.lost_packets))?;

@@ -7,8 +7,10 @@
 //!             └──────────────────── response ─────────────────────┘
 //! ```
 //!
-//! A pure function of what is put in: where that comes from is somebody else's business. Wake-ups come in before the begins that
-//! they led to; begins and ends of a thread come in order.
+//! A pure function of what is put in: where that comes from is somebody else's business. Wake-ups
+//! come in before the begins that they led to; begins and ends of a thread come in order. Programs
+//! may name threads that are not theirs: a thread is known by its process and its number, and only
+//! whose it is has its wake-ups.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -18,6 +20,10 @@ use serde::{Deserialize, Serialize};
 const MOST_WAKES: usize = 1024;
 /// Activations of a thread that are open within each other.
 const MOST_OPEN: usize = 64;
+/// Threads of one process that are known.
+const MAX_THREADS_OF_PROCESS: usize = 1024;
+/// Threads that are known in all.
+const MAX_THREADS: usize = 8192;
 
 /// A wake-up. Times are CLOCK_MONOTONIC, in nanoseconds; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,10 +133,23 @@ pub struct Odd {
     pub without_begin: u64,
 }
 
+/// A thread, by its process and its number.
+type ThreadId = (u32, u32);
+
+/// What becomes of a begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// It is the first of its thread.
+    New,
+    /// It is one more.
+    Known,
+    /// There are too many threads.
+    Refused,
+}
+
 /// What is known of a thread.
 #[derive(Debug, Default)]
 struct Thread {
-    pid: u32,
     wakes: VecDeque<Wake>,
     open: Vec<Activation>,
     /// When the last outermost job ended.
@@ -144,14 +163,19 @@ struct Thread {
 /// Makes activations.
 #[derive(Debug, Default)]
 pub struct Joiner {
-    threads: HashMap<u32, Thread>,
+    threads: HashMap<ThreadId, Thread>,
+    /// How many of them each process has.
+    counts: HashMap<u32, usize>,
+    /// The processes whose threads have wake-ups, by the threads' numbers.
+    owners: HashMap<u32, u32>,
     odd: BTreeMap<u32, Odd>,
 }
 
 impl Joiner {
     /// A thread was woken and runs. Threads without a job are none of ours.
     pub fn wake(&mut self, tid: u32, wake: Wake) {
-        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        let owner = self.owners.get(&tid);
+        let Some(thread) = owner.and_then(|pid| self.threads.get_mut(&(*pid, tid))) else { return };
         // The same wake-up, told a second time: it did sleep.
         if thread.wakes.back().is_some_and(|last| last.woken == wake.woken) {
             thread.wakes.pop_back();
@@ -162,12 +186,29 @@ impl Joiner {
         thread.wakes.push_back(wake);
     }
 
-    /// A job begins: its number, process, thread, time and deadline; and its period, 0 if that is not known. True if the thread had
-    /// none before.
-    pub fn begin(&mut self, (job, pid, tid): (u32, u32, u32), time: u64, deadline: u64, period: u64) -> bool {
-        let is_new = !self.threads.contains_key(&tid);
-        let thread = self.threads.entry(tid).or_default();
-        thread.pid = pid;
+    /// The process that a thread belongs to, whose wake-ups are told from now on.
+    pub fn own(&mut self, pid: u32, tid: u32) {
+        self.owners.insert(tid, pid);
+    }
+
+    /// A job begins: its number, process, thread, time and deadline; and its period, 0 if that is
+    /// not known.
+    pub fn begin(
+        &mut self,
+        (job, pid, tid): (u32, u32, u32),
+        time: u64,
+        deadline: u64,
+        period: u64,
+    ) -> Begun {
+        let is_new = !self.threads.contains_key(&(pid, tid));
+        if is_new {
+            let count = self.counts.get(&pid).copied().unwrap_or(0);
+            if count >= MAX_THREADS_OF_PROCESS || self.threads.len() >= MAX_THREADS {
+                return Begun::Refused;
+            }
+            self.counts.insert(pid, count + 1);
+        }
+        let thread = self.threads.entry((pid, tid)).or_default();
         let mut last = None;
         while let Some(wake) = thread.wakes.front().copied().filter(|wake| wake.running <= time) {
             thread.wakes.pop_front();
@@ -192,14 +233,14 @@ impl Joiner {
             self.odd.entry(lost.job).or_default().without_end += 1;
         }
         thread.open.push(Activation { job, pid, tid, by, release, wake, begin: time, end: 0, deadline });
-        is_new
+        if is_new { Begun::New } else { Begun::Known }
     }
 
-    /// A job ends: the activation that was.
-    pub fn end(&mut self, (job, tid): (u32, u32), time: u64) -> Option<Activation> {
-        let place =
-            self.threads.get(&tid).and_then(|thread| thread.open.iter().rposition(|it| it.job == job));
-        let (Some(place), Some(thread)) = (place, self.threads.get_mut(&tid)) else {
+    /// A job ends, by its number, process and thread: the activation that was.
+    pub fn end(&mut self, (job, pid, tid): (u32, u32, u32), time: u64) -> Option<Activation> {
+        let thread = self.threads.get_mut(&(pid, tid));
+        let place = thread.as_ref().and_then(|thread| thread.open.iter().rposition(|it| it.job == job));
+        let (Some(place), Some(thread)) = (place, thread) else {
             self.odd.entry(job).or_default().without_begin += 1;
             return None;
         };
@@ -220,16 +261,23 @@ impl Joiner {
 
     /// Forgets threads, by their number and their process's.
     pub fn forget_threads(&mut self, is_gone: impl Fn(u32, u32) -> bool) {
-        let odd = &mut self.odd;
-        self.threads.retain(|tid, thread| {
-            let stays = !is_gone(*tid, thread.pid);
+        let Self { threads, counts, owners, odd } = self;
+        threads.retain(|(pid, tid), thread| {
+            let stays = !is_gone(*tid, *pid);
             if !stays {
+                if owners.get(tid) == Some(pid) {
+                    owners.remove(tid);
+                }
+                if let Some(count) = counts.get_mut(pid) {
+                    *count = count.saturating_sub(1);
+                }
                 for open in &thread.open {
                     odd.entry(open.job).or_default().without_end += 1;
                 }
             }
             stays
         });
+        counts.retain(|_, count| *count > 0);
     }
 
     /// How many threads are known.
@@ -255,6 +303,7 @@ mod tests {
     use super::*;
 
     const JOB: u32 = 3;
+    const PID: u32 = 7;
     const TID: u32 = 70;
 
     fn timer(asked: u64, woken: u64, running: u64) -> Wake {
@@ -264,17 +313,18 @@ mod tests {
     /// A job of a thread that is known already.
     fn joiner() -> Joiner {
         let mut joiner = Joiner::default();
-        assert!(begin(&mut joiner, 10));
-        assert_eq!(joiner.end((JOB, TID), 20).map(|first| first.by), Some(Release::Begin));
+        assert_eq!(begin(&mut joiner, 10), Begun::New);
+        joiner.own(PID, TID);
+        assert_eq!(joiner.end((JOB, PID, TID), 20).map(|first| first.by), Some(Release::Begin));
         joiner
     }
 
-    fn begin(joiner: &mut Joiner, time: u64) -> bool {
-        joiner.begin((JOB, 7, TID), time, 500, 0)
+    fn begin(joiner: &mut Joiner, time: u64) -> Begun {
+        joiner.begin((JOB, PID, TID), time, 500, 0)
     }
 
     fn ended(joiner: &mut Joiner, time: u64) -> (Release, u64, u64, Option<u64>, u64) {
-        let it = joiner.end((JOB, TID), time).expect("an activation");
+        let it = joiner.end((JOB, PID, TID), time).expect("an activation");
         (it.by, it.response(), it.execution(), it.until_running(), it.until_begin())
     }
 
@@ -284,7 +334,7 @@ mod tests {
         joiner.wake(TID, timer(60, 70, 75));
         joiner.wake(TID, timer(100, 110, 115));
         joiner.wake(TID, timer(900, 910, 915));
-        assert!(!begin(&mut joiner, 120));
+        assert_eq!(begin(&mut joiner, 120), Begun::Known);
         assert_eq!(ended(&mut joiner, 170), (Release::Timer, 70, 50, Some(15), 5));
         // Of a later one nothing is known yet.
         begin(&mut joiner, 180);
@@ -300,7 +350,7 @@ mod tests {
         begin(&mut joiner, 100);
         joiner.wake(TID, timer(110, 120, 130));
         joiner.begin((JOB + 1, 7, TID), 140, 0, 0);
-        assert_eq!(joiner.end((JOB + 1, TID), 150).map(|inner| inner.by), Some(Release::Begin));
+        assert_eq!(joiner.end((JOB + 1, PID, TID), 150).map(|inner| inner.by), Some(Release::Begin));
         joiner.wake(TID, timer(155, 156, 157));
         assert_eq!(ended(&mut joiner, 160).0, Release::Begin);
         begin(&mut joiner, 170);
@@ -325,7 +375,7 @@ mod tests {
         let mut joiner = joiner();
         joiner.wake(TID, timer(100, 101, 102));
         joiner.begin((JOB, 7, TID), 110, 0, 100);
-        joiner.end((JOB, TID), 250);
+        joiner.end((JOB, PID, TID), 250);
         joiner.begin((JOB, 7, TID), 251, 0, 100);
         assert_eq!(ended(&mut joiner, 260), (Release::Period, 60, 9, None, 51));
         // Before it is due, it begins when it begins.
@@ -347,10 +397,10 @@ mod tests {
     #[test]
     fn begins_and_ends_that_miss_each_other_are_counted() {
         let mut joiner = Joiner::default();
-        assert_eq!(joiner.end((JOB, TID), 5), None);
+        assert_eq!(joiner.end((JOB, PID, TID), 5), None);
         begin(&mut joiner, 10);
         joiner.begin((JOB + 1, 7, TID), 20, 0, 0);
-        assert!(joiner.end((JOB, TID), 30).is_some());
+        assert!(joiner.end((JOB, PID, TID), 30).is_some());
         begin(&mut joiner, 40);
         joiner.forget(8);
         assert_eq!(joiner.threads(), 1);
@@ -363,8 +413,36 @@ mod tests {
         }
         assert_eq!(joiner.odd()[&JOB].without_end, 1 + 100 - MOST_OPEN as u64);
         for time in 0..5000 {
+            joiner.own(PID, TID);
             joiner.wake(TID, timer(time, time + 1, time + 2));
         }
-        assert_eq!(joiner.threads[&TID].wakes.len(), MOST_WAKES);
+        assert_eq!(joiner.threads[&(PID, TID)].wakes.len(), MOST_WAKES);
+    }
+    /// Another program names a thread that is not its own, again and again, and ends.
+    #[test]
+    fn who_names_threads_of_others_changes_nothing_of_theirs() {
+        let mut joiner = joiner();
+        joiner.wake(TID, timer(100, 110, 115));
+        for time in 0..2 * MOST_OPEN as u64 {
+            joiner.begin((JOB, PID + 1, TID), 10_000 + time, 0, 0);
+        }
+        begin(&mut joiner, 120);
+        joiner.forget(PID + 1);
+        assert_eq!(ended(&mut joiner, 170), (Release::Timer, 70, 50, Some(15), 5));
+        assert_eq!(joiner.odd()[&JOB].without_begin, 0);
+        joiner.wake(TID, timer(200, 210, 215));
+        begin(&mut joiner, 220);
+        assert_eq!(ended(&mut joiner, 230).0, Release::Timer);
+    }
+
+    #[test]
+    fn one_process_names_not_any_number_of_threads() {
+        let mut joiner = Joiner::default();
+        let begun = |joiner: &mut Joiner, pid, tid| joiner.begin((JOB, pid, tid), 1, 0, 0);
+        let taken = (0..5000).filter(|tid| begun(&mut joiner, PID, *tid) == Begun::New).count();
+        assert_eq!(taken, MAX_THREADS_OF_PROCESS);
+        assert_eq!(begun(&mut joiner, PID + 1, TID), Begun::New);
+        joiner.forget(PID);
+        assert_eq!((joiner.threads(), begun(&mut joiner, PID, TID)), (1, Begun::New));
     }
 }

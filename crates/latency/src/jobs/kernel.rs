@@ -38,8 +38,8 @@ pub enum Told {
     Woken(u32, Wake),
     /// A job begins: its number, process, thread, and the time.
     Begins(u32, u32, u32, u64),
-    /// It ends: its number, thread, and the time.
-    Ends(u32, u32, u64),
+    /// It ends: its number, process, thread, and the time.
+    Ends(u32, u32, u32, u64),
 }
 
 /// The programs, as long as somebody watches.
@@ -148,7 +148,7 @@ fn parse(bytes: &[u8]) -> Option<Told> {
             Wake { running: time, woken: word(8), asked: word(16), intended: word(24), fired: word(32) },
         )),
         2 => Some(Told::Begins(job, pid, tid, time)),
-        3 => Some(Told::Ends(job, tid, time)),
+        3 => Some(Told::Ends(job, pid, tid, time)),
         _ => None,
     }
 }
@@ -177,7 +177,7 @@ mod tests {
         bytes[40] = 7;
         bytes[52] = 3;
         bytes[54] = 2;
-        assert_eq!(parse(&bytes), Some(Told::Ends(2, 7, 9)));
+        assert_eq!(parse(&bytes), Some(Told::Ends(2, 0, 7, 9)));
         assert_eq!(parse(&bytes[..MESSAGE - 1]), None);
         bytes[52] = 0;
         assert_eq!(parse(&bytes), None);

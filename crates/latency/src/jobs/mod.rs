@@ -15,14 +15,14 @@ mod wish;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    fs::File,
+    fs::{self, File},
     io::{self, Read as _, Write as _},
     mem,
     os::{
         fd::{AsFd as _, BorrowedFd},
-        unix::net::UnixStream,
+        unix::{fs::MetadataExt as _, net::UnixStream},
     },
-    path::PathBuf,
+    path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -34,10 +34,10 @@ use std::{
 use tompion_kernel::Error as KernelError;
 use tompion_os::Poller;
 use tompion_protocol::rules::matches_name;
-use tompion_session::{JobMessage, JobMessages};
+use tompion_session::{JobMessage, JobMessages, SEVERAL_USERS};
 
 use crate::{Error, watch::Trigger};
-use joiner::Joiner;
+use joiner::{Begun, Joiner};
 use kernel::{Kernel, Told};
 use table::Numbers;
 
@@ -53,6 +53,8 @@ const SLEEP: Duration = Duration::from_millis(20);
 const ASK_EVERY: Duration = Duration::from_millis(500);
 /// Threads that are known; more, and those are forgotten that are gone.
 const MANY_THREADS: usize = 4096;
+/// Bytes that are taken at once of what programs tell: as many as a pipe holds.
+const READ_SIZE: usize = 1 << 16;
 /// Jobs of programs have numbers behind those of probes.
 const FIRST_TOLD: u32 = 1 << 16;
 
@@ -109,8 +111,21 @@ struct Table {
     jobs: BTreeMap<u32, Numbers>,
     lost_events: u64,
     lost_messages: u64,
+    losses_unknown: u64,
     not_started: u64,
     failure: Option<String>,
+}
+
+impl Table {
+    /// Begins, ends and wake-ups that were lost until now.
+    fn lost(&self) -> u64 {
+        self.lost_events.saturating_add(self.lost_messages)
+    }
+
+    /// Counts begins and ends that were lost.
+    fn lose(&mut self, count: u64) {
+        self.lost_events = self.lost_events.saturating_add(count);
+    }
 }
 
 impl Shared {
@@ -159,7 +174,7 @@ impl Jobs {
             probed: Joiner::default(),
             named: Joiner::default(),
             deadlines: HashMap::new(),
-            lost: HashMap::new(),
+            own_user: own_user(),
             asked: Instant::now(),
             rope,
         };
@@ -187,7 +202,7 @@ impl Jobs {
     /// What was seen since this was asked last.
     pub(crate) fn take_recent(&self) -> Recent {
         let mut table = self.shared.table();
-        let (now, lost) = (tompion_os::monotonic_ns(), table.lost_events + table.lost_messages);
+        let (now, lost) = (tompion_os::monotonic_ns(), table.lost());
         let watched = now.saturating_sub(mem::replace(&mut table.taken, now));
         let lost = lost.saturating_sub(mem::replace(&mut table.taken_lost, lost));
         let taken = table.jobs.values_mut().map(|numbers| (numbers.name().to_owned(), numbers.take_recent()));
@@ -211,6 +226,7 @@ impl Jobs {
             jobs,
             lost_events: table.lost_events,
             lost_messages: table.lost_messages,
+            losses_unknown: table.losses_unknown,
             not_started: table.not_started,
             failure: table.failure.clone(),
         }
@@ -241,8 +257,8 @@ struct Watcher {
     named: Joiner,
     /// What the wishes say of jobs that programs tell of: deadline and period.
     deadlines: HashMap<u32, (Option<u64>, u64)>,
-    /// How many events each process has lost.
-    lost: HashMap<u32, u64>,
+    /// The user of this process, whose jobs have names without a user's.
+    own_user: u32,
     /// When the kernel was asked last.
     asked: Instant,
     /// Rings who waits for missed deadlines.
@@ -266,7 +282,7 @@ impl Watcher {
     /// Takes what is told, before the wake-ups are asked for: so those are known of all that is told.
     fn hear(&mut self) {
         let Some(told) = &mut self.told else { return };
-        let mut bytes = [0; 1 << 14];
+        let mut bytes = [0; READ_SIZE];
         let failure = match told.read(&mut bytes) {
             Ok(0) => "the session that hears programs has ended".into(),
             Ok(size) => return self.messages.push(bytes.get(..size).unwrap_or_default()),
@@ -295,9 +311,12 @@ impl Watcher {
                 let wish = wishes.get(job as usize);
                 let deadline = wish.and_then(|wish| wish.deadline).unwrap_or(0);
                 let period = wish.and_then(|wish| wish.period).unwrap_or(0);
-                probed.begin((job, pid, tid), time, deadline, period);
+                if probed.begin((job, pid, tid), time, deadline, period) == Begun::New {
+                    // The kernel says whose it is.
+                    probed.own(pid, tid);
+                }
             }
-            Told::Ends(job, tid, time) => done.extend(probed.end((job, tid), time)),
+            Told::Ends(job, pid, tid, time) => done.extend(probed.end((job, pid, tid), time)),
         });
         done
     }
@@ -307,44 +326,61 @@ impl Watcher {
         let mut done = Vec::new();
         while let Some(message) = self.messages.next() {
             match message {
-                Ok(JobMessage::Name { job, name }) => self.name(FIRST_TOLD + job, name),
+                Ok(JobMessage::Name { job, user, name }) => {
+                    self.name(FIRST_TOLD.saturating_add(job), user, name);
+                }
                 Ok(JobMessage::Began { job, pid, tid, time, deadline }) => {
-                    let job = FIRST_TOLD.saturating_add(job);
-                    let (wished, period) = self.deadlines.get(&job).copied().unwrap_or_default();
-                    let is_known = tid != 0;
-                    let of = (job, pid, tid);
-                    if is_known && self.named.begin(of, time, wished.unwrap_or(deadline), period) {
-                        self.kernel.watch(tid);
-                    }
-                    self.shared.table().lost_events += u64::from(!is_known);
+                    self.begin((FIRST_TOLD.saturating_add(job), pid, tid), time, deadline);
                 }
-                Ok(JobMessage::Ended { job, tid, time, .. }) => {
+                Ok(JobMessage::Ended { job, pid, tid, time }) => {
                     if tid != 0 {
-                        done.extend(self.named.end((FIRST_TOLD.saturating_add(job), tid), time));
+                        done.extend(self.named.end((FIRST_TOLD.saturating_add(job), pid, tid), time));
                     }
                 }
-                Ok(JobMessage::Lost { pid, count }) => {
-                    let before = self.lost.insert(pid, count).unwrap_or(0);
-                    self.shared.table().lost_events += count.saturating_sub(before);
+                Ok(JobMessage::Lost { count, .. }) => self.shared.table().lose(count),
+                Ok(JobMessage::LossesUnknown { .. }) => {
+                    let table = &mut self.shared.table();
+                    table.losses_unknown = table.losses_unknown.saturating_add(1);
                 }
-                Ok(JobMessage::Gone { pid }) => {
-                    self.named.forget(pid);
-                    self.lost.remove(&pid);
-                }
+                Ok(JobMessage::Gone { pid }) => self.named.forget(pid),
                 Err(error) => self.fail(error.to_string()),
             }
         }
         done
     }
 
-    /// A job that programs tell of has this name.
-    fn name(&mut self, job: u32, name: String) {
+    /// A job of a program begins that tells so.
+    fn begin(&mut self, of: (u32, u32, u32), time: u64, deadline: u64) {
+        let (job, pid, tid) = of;
+        let (wished, period) = self.deadlines.get(&job).copied().unwrap_or_default();
+        let begun = match tid {
+            0 => Begun::Refused,
+            _ => self.named.begin(of, time, wished.unwrap_or(deadline), period),
+        };
+        match begun {
+            // A program may name threads of others, whose wake-ups are none of its jobs'.
+            Begun::New if is_thread_of(pid, tid) => {
+                self.named.own(pid, tid);
+                self.kernel.watch(tid);
+            }
+            Begun::New | Begun::Known => {}
+            Begun::Refused => self.shared.table().lose(1),
+        }
+    }
+
+    /// A job that a user's programs tell of has this name.
+    fn name(&mut self, job: u32, user: u32, name: String) {
         let (provider, rest) = name.split_once(':').unwrap_or((&name, ""));
         let matches =
             |wish: &&Wish| matches!(&wish.which, Which::Told(glob) if matches_name(glob, provider, rest));
         if let Some(wish) = self.wishes.iter().find(matches) {
             self.deadlines.insert(job, (wish.deadline, wish.period.unwrap_or(0)));
         }
+        let name = match user {
+            _ if user == self.own_user => name,
+            SEVERAL_USERS => format!("{name} (several users)"),
+            _ => format!("{name} (user {user})"),
+        };
         self.shared.table().jobs.insert(job, Numbers::new(name));
     }
 
@@ -383,8 +419,18 @@ impl Watcher {
         }
         for joiner in [&mut self.probed, &mut self.named] {
             if joiner.threads() > MANY_THREADS {
-                joiner.forget_threads(|tid, _| !PathBuf::from(format!("/proc/{tid}")).exists());
+                joiner.forget_threads(|tid, pid| !is_thread_of(pid, tid));
             }
         }
     }
+}
+
+/// Whether a process has this thread.
+fn is_thread_of(pid: u32, tid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
+}
+
+/// The user of this process.
+fn own_user() -> u32 {
+    fs::metadata("/proc/self").map_or(SEVERAL_USERS, |process| process.uid())
 }

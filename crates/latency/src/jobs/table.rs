@@ -18,6 +18,8 @@ pub struct JobsReport {
     pub lost_events: u64,
     /// Wake-ups, begins and ends that the kernel had no room for.
     pub lost_messages: u64,
+    /// How many processes tell of losses that can't be, so that nobody knows what they lost.
+    pub losses_unknown: u64,
     /// How often the kernel did not start one of the programs that see wake-ups: it ran on that CPU already. Activations behind
     /// such a wake-up count from their begins.
     pub not_started: u64,
@@ -28,7 +30,7 @@ pub struct JobsReport {
 /// A job's part.
 #[derive(Clone, Debug, Serialize)]
 pub struct JobReport {
-    /// Its name.
+    /// Its name; where another user's programs tell of it, with that user's number behind it.
     pub name: String,
     /// How many threads had activations of it.
     pub threads: usize,
@@ -261,7 +263,7 @@ impl Numbers {
             overruns: all.overruns,
             released_by: all.released_by.clone(),
             longest: all.longest.as_ref().map(|(longest, thread)| Longest {
-                time_ns: longest.end + ahead,
+                time_ns: longest.end.saturating_add(ahead),
                 pid: longest.pid,
                 tid: longest.tid,
                 thread: thread.clone(),

@@ -33,6 +33,9 @@ const MOST_PROCESSES: usize = 1 << 14;
 /// have addresses in their stacks that are nobody's.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(5));
 
+/// Most files that are known of a process's memory; then all are forgotten, and told once more.
+const MAX_OBJECTS: usize = 1 << 12;
+
 /// What is to be written into the trace.
 pub struct Definition {
     /// The moment from which on it holds.
@@ -285,6 +288,11 @@ impl Process {
     }
 
     fn look(&mut self, pid: u32, files: &mut Files) {
+        if self.objects.len() >= MAX_OBJECTS {
+            // A program can map files at any number of places, one after the other.
+            self.objects.clear();
+            self.told = 0;
+        }
         let before = self.objects.len();
         for object in files.of_process(pid) {
             if !self.objects.contains(&object) {

@@ -15,7 +15,7 @@ use tompion_ring::{
 };
 use tompion_schema::Kind;
 
-use super::{Class, Initial, LATEST, MOST_DISCARDED, Place, Placement, Process, Share};
+use super::{Class, Initial, LATEST, Place, Placement, Process, Share};
 use crate::{
     clock::{ClockMap, Line},
     filter::{self, Circumstances},
@@ -87,8 +87,7 @@ impl Process {
             return Ok(());
         };
         let thread = self.attention.threads.as_mut().map(|threads| threads.get(tid));
-        if let (true, Some(Some(Class { filter: Some(filter), event, .. }))) =
-            (filtered, self.classes.get(&number))
+        if let (true, Some(Class { filter: Some(filter), event, .. })) = (filtered, self.classes.get(&number))
         {
             let here = thread.map(|thread| Circumstances { tid, cpu, values: thread.seen() });
             let follows = event.kind == Kind::End && self.spans_with_fields.contains(&filter::span(event));
@@ -127,7 +126,7 @@ impl Process {
         }
         let time = if self.given_time { time.min(LATEST) } else { clock.to_plausible_ns(time) };
         let class = self.classes.get(&number);
-        let describe = || class?.as_ref().map(|class| &class.event);
+        let describe = || class.map(|class| &class.event);
         let jobs = self.attention.jobs.as_mut();
         if !jobs.is_some_and(|jobs| jobs.tell(number, (time, tid, payload), describe)) {
             self.refuse(stream);
@@ -213,13 +212,7 @@ impl Process {
                 }
                 Ok(UntrustedRecord::Subbuffer { lost, events, .. }) => {
                     self.account(ring, events, position);
-                    let state = &self.states[ring];
-                    let unmet = state.unmet();
-                    let lost = lost.saturating_add(unmet).min(MOST_DISCARDED);
-                    if lost > self.writer.discarded(ring) {
-                        self.sync_catalog()?;
-                        self.writer.set_discarded(ring, lost, self.mark(ring))?;
-                    }
+                    self.set_discarded(ring, lost)?;
                 }
                 // How many they were, the next number of events tells.
                 Ok(UntrustedRecord::Unfinished { .. }) => {}
@@ -270,6 +263,19 @@ impl Process {
         pushed == Pushed::Full
     }
 
+    /// Takes note of how many events a ring had lost when a sub-buffer was opened, if that can be.
+    fn set_discarded(&mut self, ring: usize, lost: u64) -> io::Result<()> {
+        let Some(lost) = self.possible(lost.saturating_add(self.states[ring].unmet())) else {
+            self.participation.says_what_cannot_be = true;
+            return Ok(());
+        };
+        if lost > self.writer.discarded(ring) {
+            self.sync_catalog()?;
+            self.writer.set_discarded(ring, lost, self.mark(ring))?;
+        }
+        Ok(())
+    }
+
     /// Takes note of how many events a ring had taken at a place: those that were not found before it have been
     /// overwritten, were never completed, or did not reach the medium.
     fn account(&mut self, ring: usize, events: u64, position: u64) {
@@ -292,7 +298,7 @@ impl Process {
         if !self.classes.contains_key(&number) {
             self.read_catalog();
         }
-        let class = self.classes.get_mut(&number)?.as_mut()?;
+        let class = self.classes.get_mut(&number)?;
         let id = *class.id.get_or_insert_with(|| self.writer.add_class(&class.event));
         if let Ok(number) = u16::try_from(number) {
             let known = self.ready.len().max(usize::from(number) + 1);

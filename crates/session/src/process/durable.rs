@@ -39,9 +39,15 @@ impl Process {
         self.control.was_cut() || self.rings.was_cut()
     }
 
-    /// Sees to it that the medium has the files of a process that is kept.
-    pub fn settle_files(&self) -> io::Result<()> {
-        self.kept_in.as_ref().map_or(Ok(()), ProcessBacking::settle)
+    /// Sees to it that the medium has the files of a process that is kept, before anything else of
+    /// it does. One that has ended needs them no more: all it has is in the trace, or stays in
+    /// files that recovery finds as long as the machine runs.
+    fn settle_files(&mut self) -> io::Result<()> {
+        if !self.files_settled && self.end.is_none() {
+            self.kept_in.as_ref().map_or(Ok(()), ProcessBacking::settle)?;
+            self.files_settled = true;
+        }
+        Ok(())
     }
 
     /// Takes away the files of a process whose trace is complete.
@@ -66,6 +72,7 @@ impl Process {
         if !self.is_durable() {
             return Ok(());
         }
+        self.settle_files()?;
         for stream in 0..=self.states.len() {
             self.say_passed(stream)?;
             if let (Some(end), true) = (self.writer.sync(stream)?, stream < self.states.len()) {

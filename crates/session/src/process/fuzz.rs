@@ -158,6 +158,7 @@ impl Fixture {
                 jobs: None,
             },
             kept_in: None,
+            budget: Default::default(),
         };
         let mut process = Process::new(number, 1, hello, None, recording);
         let clock = ClockMap::new(
@@ -198,7 +199,7 @@ impl Fixture {
         if self.process.overwrite {
             self.process.save_history();
         } else {
-            self.process.collect();
+            self.process.collect(u64::MAX);
         }
         self.check_span(before);
         self.check_conversion(sound_events, random, tally);
@@ -297,7 +298,7 @@ impl Fixture {
             let before = (self.process.refused(), self.process.initial.len());
             self.process.read_catalog();
             tally.catalogs += 1;
-            let classes: Vec<_> = self.process.classes.values().flatten().collect();
+            let classes: Vec<_> = self.process.classes.values().collect();
             let read = self.process.classes.len() + self.process.initial.len() - before.1;
             assert!(read as u64 + self.process.refused() - before.0 <= control::CATALOG_SIZE / 8);
             tally.classes += classes.len() as u64;

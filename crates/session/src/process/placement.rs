@@ -10,7 +10,6 @@ use std::{
 };
 
 use tompion_ctf::{encode, metadata::Uuid};
-use tompion_layout::loss::Cause;
 use tompion_os::DirHandle;
 
 use super::Process;
@@ -71,7 +70,8 @@ impl Process {
         }
         self.read_catalog();
         self.read_kept();
-        let lost = Cause::ALL.into_iter().any(|cause| self.lost(cause) != 0);
+        let losses = self.losses(|_| true);
+        let lost = losses.total != 0 || losses.unknown;
         !lost && self.initial.is_empty() && self.classes.len() <= MAX_SHARED_DESCRIPTIONS
     }
 

@@ -10,9 +10,10 @@ use tompion_ring::{
     records::{Records, UntrustedRecord},
 };
 
-use super::{Attention, Process, Recording, Share};
+use super::{Attention, Process, Recording, Share, losses::Participation};
 use crate::{
     backing::{ProcessBacking, SavedProcess},
+    budget::Budget,
     clock::ClockMap,
     context::Threads,
     control::{Terms, describe, form_for},
@@ -47,6 +48,7 @@ impl Process {
             description: describe(terms, &hello, saved.pid, uuid),
             attention,
             kept_in: Some(kept_in),
+            budget: Budget::default(),
         };
         let mut process = Self::new(saved.key, saved.pid, hello, None, recording);
         process.doubtful = doubtful;
@@ -76,6 +78,9 @@ impl Process {
 
     /// Completes the trace with what the rings hold behind what it has.
     pub fn recover(&mut self, clock: &mut ClockMap) -> io::Result<()> {
+        if let (Some(first), Some(last)) = (clock.samples().first(), clock.samples().last()) {
+            self.participation = Participation::between(first.ns, last.ns);
+        }
         for ring in 0..self.states.len() {
             for (span, bytes) in self.left_in(ring) {
                 self.states[ring].pending.push_back((span, bytes));

@@ -63,10 +63,14 @@ pub fn jobs(text: &mut String, report: &JobsReport, width: Width) {
     if report.jobs.is_empty() {
         let _ = writeln!(text, "{DIM}none yet{END}");
     }
-    let lost = report.lost_events + report.lost_messages;
+    let lost = report.lost_events.saturating_add(report.lost_messages);
     if lost > 0 {
         let lost = counted(lost, "begin, end or wake-up");
         let _ = writeln!(text, "{YELLOW}{lost} lost{END}: rings were full");
+    }
+    if report.losses_unknown > 0 {
+        let processes = counted(report.losses_unknown, "process");
+        let _ = writeln!(text, "{YELLOW}losses of {processes} unknown{END}: what they count can't be");
     }
     if report.not_started > 0 {
         let times = counted(report.not_started, "wake-up");

@@ -1,0 +1,127 @@
+//! Disks that are full: whatever can't be written is told in one line, and the exit status is not
+//! that of success.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    kernel::permitted,
+    support::{Finished, Workshop, run, tompion},
+};
+
+/// A small disk below a folder of the test's, until it is dropped.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// None where this user can't mount any.
+    fn new(shop: &Workshop, size: &str) -> Option<Self> {
+        let place = shop.path("disk");
+        std::fs::create_dir(&place).expect("a folder");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tompion-test"]).arg(&place);
+        let mounted = run(&mut mount);
+        if !mounted.status.success() {
+            eprintln!("SKIPPED, no disk can be mounted here: {}", mounted.err.trim());
+            return None;
+        }
+        Some(Self(place))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        run(Command::new("umount").arg("--lazy").arg(&self.0));
+    }
+}
+
+/// One line says why, and the exit status is 1.
+fn is_told(finished: Finished, what: &str) -> Finished {
+    let finished = finished.exited(1);
+    let lines = finished.err.lines().filter(|line| line.contains("No space left on device"));
+    assert_eq!(lines.count(), 1, "{what}: {}", finished.err);
+    assert!(!finished.err.contains("panicked"), "{what}: {}", finished.err);
+    finished
+}
+
+/// What is missing is counted, by the last line and in the trace.
+fn is_known(disk: &Disk, finished: &Finished, what: &str) {
+    assert!(finished.err.contains("not_written: "), "{what}: {}", finished.err);
+    let stat = run(tompion().args(["stat", "--json"]).arg(disk.path("trace"))).succeeded();
+    assert!(stat.out.contains("\"not_written\": ") && !stat.out.contains("incomplete"), "{what}: {stat:?}");
+}
+
+fn record(disk: &Disk, options: &[&str], command: &[&dyn AsRef<std::ffi::OsStr>]) -> Finished {
+    let mut record = tompion();
+    record.args(["record", "-o"]).arg(disk.path("trace")).args(options).arg("--");
+    run(record.args(command.iter().map(|word| word.as_ref())))
+}
+
+/// A trace of so many events that nothing smaller than a megabyte holds.
+fn trace(shop: &Workshop) -> PathBuf {
+    shop.record(&["--subbuf-size", "4M"], &[&shop.program("order"), &"60000"]).folder
+}
+
+#[test]
+fn the_kernels_events_without_room_are_no_success() {
+    if !permitted() {
+        return;
+    }
+    let shop = Workshop::new();
+    let order = shop.program("order");
+    for mode in ["discard", "overwrite"] {
+        let Some(disk) = Disk::new(&shop, "1M") else { return };
+        let options = ["-k", "syscall_*_getpgid", "-e", "nothing:*", "--subbuf-size", "4M", "--mode", mode];
+        let finished = is_told(record(&disk, &options, &[&order, &"60000"]), mode);
+        is_known(&disk, &finished, mode);
+        drop(disk);
+        std::fs::remove_dir(shop.path("disk")).expect("an empty folder");
+    }
+}
+
+#[test]
+fn events_of_programs_without_room_are_no_success() {
+    let shop = Workshop::new();
+    let order = shop.program("order");
+    for mode in ["discard", "overwrite"] {
+        let Some(disk) = Disk::new(&shop, "1M") else { return };
+        let options = ["--subbuf-size", "4M", "--mode", mode];
+        let finished = is_told(record(&disk, &options, &[&order, &"60000"]), mode);
+        is_known(&disk, &finished, mode);
+        drop(disk);
+        std::fs::remove_dir(shop.path("disk")).expect("an empty folder");
+    }
+}
+
+#[test]
+fn what_is_made_of_traces_without_room_is_no_success() {
+    let shop = Workshop::new();
+    let trace = trace(&shop);
+    let Some(disk) = Disk::new(&shop, "256K") else { return };
+    for words in [&["trim"][..], &["merge"], &["export", "--to", "ctf1"], &["export", "--to", "ctf2"]] {
+        let mut command = tompion();
+        command.args(words).arg("-o").arg(disk.path("made")).arg(&trace);
+        is_told(run(&mut command), words[0]);
+        let _ = std::fs::remove_dir_all(disk.path("made"));
+    }
+}
+
+#[test]
+fn a_printed_trace_without_room_is_no_success() {
+    let full = Path::new("/dev/full");
+    let shop = Workshop::new();
+    let trace = trace(&shop);
+    for words in [&["print"][..], &["stat"], &["print", "--format", "json"]] {
+        let output = std::fs::File::options().write(true).open(full).expect("a full disk");
+        let mut child = tompion();
+        let output = child.args(words).arg(&trace).stdout(output).output().expect("tompion");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {told}");
+        assert_eq!(told.lines().count(), 1, "{words:?}: {told}");
+    }
+}

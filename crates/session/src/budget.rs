@@ -1,0 +1,217 @@
+//! What a recorder keeps of words that programs make up: limits by process, by user where a session
+//! has several, and in all.
+//!
+//! Each process has a share that nobody else can use up. What goes beyond the limits is refused and
+//! counted ([`BeyondLimits`]), so that no program makes the recorder grow without end.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use serde::{Deserialize, Serialize};
+use tompion_schema::{Event, Field, Type};
+
+/// Bytes of descriptions that each participation of a process has room for, whatever others do.
+const OWN_DESCRIPTIONS: u64 = 256 << 10;
+/// Bytes of descriptions of one process, all its participations together.
+const MAX_DESCRIPTIONS_OF_PROCESS: u64 = 32 << 20;
+/// Bytes of descriptions of one user's processes, where there are several users.
+const MAX_DESCRIPTIONS_OF_USER: u64 = 384 << 20;
+/// Bytes of descriptions of all processes.
+const MAX_DESCRIPTIONS: u64 = 512 << 20;
+/// Names of events of one process that are remembered beyond its end, for hints.
+pub const MAX_NAMES_OF_PROCESS: usize = 4096;
+/// The same in all, and their bytes.
+pub const MAX_NAMES: usize = 1 << 16;
+/// See [`MAX_NAMES`].
+pub const MAX_NAME_BYTES: usize = 8 << 20;
+/// Bytes that the processes take in a manifest, from which on their executables are not told.
+pub const MANY_SOURCE_BYTES: usize = 16 << 20;
+/// The same, from which on processes are not told of one by one. Manifests of up to 64 MiB are
+/// read.
+pub const MAX_SOURCE_BYTES: usize = 40 << 20;
+
+/// What programs said beyond the limits: it was counted, and not kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BeyondLimits {
+    /// Descriptions of events. The events themselves are lost as `refused`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub descriptions: u64,
+    /// Names of events that were not remembered for hints. The events are recorded.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub event_names: u64,
+    /// Processes of which the manifest tells nothing more.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub processes: u64,
+    /// Events of these processes. They are recorded.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub events: u64,
+    /// Events that these processes lost.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub lost: u64,
+    /// Problems that were not told.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub problems: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl BeyondLimits {
+    /// All counts with the names that they have in the manifest.
+    pub fn counts(&self) -> [(&'static str, u64); 6] {
+        [
+            ("descriptions", self.descriptions),
+            ("event_names", self.event_names),
+            ("processes", self.processes),
+            ("events", self.events),
+            ("lost", self.lost),
+            ("problems", self.problems),
+        ]
+    }
+
+    /// Whether nothing was.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A sum that several processes share.
+#[derive(Clone, Debug, Default)]
+pub struct Shared(Arc<AtomicU64>);
+
+impl Shared {
+    /// Takes room, if there is enough below a limit.
+    fn take(&self, bytes: u64, most: u64) -> bool {
+        let add = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= most);
+        // Ordering: a sum by itself; no other memory depends on it.
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+    }
+
+    fn give_back(&self, bytes: u64) {
+        // Ordering: as above.
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The budget of one participation; what it has taken is given back when it is dropped.
+#[derive(Debug, Default)]
+pub struct Budget {
+    process: Shared,
+    user: Shared,
+    all: Shared,
+    /// What was taken of one's own share, and of the shared ones.
+    own: u64,
+    shared: u64,
+}
+
+impl Budget {
+    /// A part of these sums.
+    pub fn new(process: Shared, user: Shared, all: Shared) -> Self {
+        Self { process, user, all, own: 0, shared: 0 }
+    }
+
+    /// Takes room for a description, if there is any.
+    pub fn take(&mut self, event: &Event) -> bool {
+        let bytes = size_of_event(event);
+        if self.own + bytes <= OWN_DESCRIPTIONS {
+            self.own += bytes;
+            return true;
+        }
+        let limits = [
+            (&self.process, MAX_DESCRIPTIONS_OF_PROCESS),
+            (&self.user, MAX_DESCRIPTIONS_OF_USER),
+            (&self.all, MAX_DESCRIPTIONS),
+        ];
+        for (index, (sum, most)) in limits.iter().enumerate() {
+            if !sum.take(bytes, *most) {
+                limits[..index].iter().for_each(|(sum, _)| sum.give_back(bytes));
+                return false;
+            }
+        }
+        self.shared += bytes;
+        true
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        [&self.process, &self.user, &self.all].iter().for_each(|sum| sum.give_back(self.shared));
+    }
+}
+
+/// About how many bytes a description takes as long as its process is recorded: it stands here as
+/// it was told, and once more as the trace has it.
+fn size_of_event(event: &Event) -> u64 {
+    /// What maps and lists take for it.
+    const OVERHEAD: usize = 256;
+    let format = event.format.as_ref().map_or(0, String::len);
+    let text = event.provider.len() + event.name.len() + format;
+    let fields: usize = event.fields.iter().map(size_of_field).sum();
+    (OVERHEAD + 2 * (size_of::<Event>() + text + fields)) as u64
+}
+
+fn size_of_field(field: &Field) -> usize {
+    let inner = match &field.ty {
+        Type::Struct(members) => members.iter().map(size_of_field).sum(),
+        Type::Enum(_, names) => {
+            let labels = names.labels.iter().map(|label| size_of_val(label) + label.name.len());
+            names.name.len() + labels.sum::<usize>()
+        }
+        _ => 0,
+    };
+    size_of::<Field>() + field.name.len() + inner
+}
+
+#[cfg(test)]
+mod tests {
+    use tompion_schema::{Integer, Kind, Level};
+
+    use super::*;
+
+    fn event(name: &str, fields: usize) -> Event {
+        let field = |number| Field::new(&format!("f{number}"), Type::Integer(Integer::unsigned(64)));
+        Event {
+            provider: "made".into(),
+            name: name.into(),
+            kind: Kind::Instant,
+            level: Level::LOWEST,
+            init: false,
+            format: None,
+            fields: (0..fields).map(field).collect(),
+        }
+    }
+
+    #[test]
+    fn one_process_takes_not_more_than_its_budget_however_often_it_takes_part() {
+        let (process, user, all) = (Shared::default(), Shared::default(), Shared::default());
+        let mut budgets = Vec::new();
+        let mut taken = 0;
+        for _ in 0..20 {
+            let mut budget = Budget::new(process.clone(), user.clone(), all.clone());
+            taken +=
+                (0..10_000).filter(|number| budget.take(&event(&format!("e{number}"), 8))).count() as u64;
+            budgets.push(budget);
+        }
+        let size = size_of_event(&event("e1000", 8));
+        let most = MAX_DESCRIPTIONS_OF_PROCESS + 20 * OWN_DESCRIPTIONS;
+        assert!(taken * size <= most && (taken + 40) * size > most, "{taken} of {size} bytes");
+        // Another one has room all the same, and all of it comes back.
+        assert!(Budget::new(Shared::default(), user.clone(), all.clone()).take(&event("other", 50)));
+        drop(budgets);
+        assert_eq!([process, user, all].map(|sum| sum.0.load(Ordering::Relaxed)), [0; 3]);
+    }
+
+    #[test]
+    fn what_is_refused_takes_nothing() {
+        let (process, all) = (Shared::default(), Shared::default());
+        assert!(all.take(MAX_DESCRIPTIONS, MAX_DESCRIPTIONS));
+        let mut budget = Budget::new(process.clone(), Shared::default(), all.clone());
+        let own = (0..).take_while(|number| budget.take(&event(&format!("e{number}"), 4))).count();
+        assert!(own > 50, "{own}");
+        assert_eq!(process.0.load(Ordering::Relaxed), 0);
+    }
+}

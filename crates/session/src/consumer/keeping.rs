@@ -1,0 +1,99 @@
+//! What the consumer keeps of processes beyond their end, within limits: their entries in the
+//! manifest, names of events, problems, and kept rings until the manifest is on the medium.
+
+use std::{fs::File, io, time::Instant};
+
+use tompion_os::DirHandle;
+
+use super::{Consumer, MANIFEST_ROOM, MOST_TOLD};
+use crate::{
+    budget::{MANY_SOURCE_BYTES, MAX_NAME_BYTES, MAX_NAMES, MAX_NAMES_OF_PROCESS, MAX_SOURCE_BYTES},
+    manifest,
+    process::Process,
+    untrusted_text::{MOST_PROBLEM, tidy},
+};
+
+impl Consumer {
+    /// Takes away the kept rings of processes that are complete, once the medium has a manifest
+    /// that tells of them: one for many, since it takes as long for one.
+    pub(super) fn retire_finished(&mut self) {
+        self.retired = Instant::now();
+        let finished = std::mem::take(&mut self.finished);
+        if finished.is_empty() || self.stopped.is_some() {
+            return;
+        }
+        let written = self.manifest.write(&self.folder, true);
+        let removed = written.and_then(|()| finished.iter().try_for_each(Process::remove_files));
+        if let Err(error) = removed {
+            self.stop(&error);
+        }
+    }
+
+    /// Remembers the names of a process's events, as many as there is room for.
+    pub(super) fn remember_names(&mut self, process: &Process) {
+        let mut room = MAX_NAMES_OF_PROCESS;
+        for (provider, name) in process.event_names() {
+            let bytes = provider.len() + name.len();
+            let names = (provider.to_owned(), name.to_owned());
+            if self.known.contains(&names) {
+                continue;
+            }
+            if room == 0 || self.known.len() >= MAX_NAMES || self.known_bytes + bytes > MAX_NAME_BYTES {
+                self.manifest.beyond_limits.event_names += 1;
+                continue;
+            }
+            room -= 1;
+            self.known_bytes += bytes;
+            self.known.insert(names);
+        }
+    }
+
+    /// Has the manifest tell of a process, as long as there is room for more of them.
+    pub(super) fn add_source(&mut self, mut source: manifest::Source) {
+        if self.source_bytes >= MANY_SOURCE_BYTES {
+            source.executable = String::new();
+        }
+        let bytes = source.size_in_manifest();
+        if self.source_bytes + bytes <= MAX_SOURCE_BYTES {
+            self.source_bytes += bytes;
+            return self.manifest.sources.push(source);
+        }
+        let beyond = &mut self.manifest.beyond_limits;
+        beyond.processes += 1;
+        beyond.events = beyond.events.saturating_add(source.events);
+        beyond.lost = source.lost.values().fold(beyond.lost, |sum, count| sum.saturating_add(*count));
+    }
+
+    /// Says which names stand for several things, once each.
+    pub(super) fn report_conflicts(&mut self, process: &Process) {
+        for (name, count) in process.conflicts() {
+            let program = &process.hello.name;
+            let problem = format!("{program} describes {name} in {count} ways, which are kept apart");
+            self.tell_problem(problem);
+        }
+    }
+
+    /// Tells a problem that doesn't end the recording, once, and not too many of them.
+    pub(super) fn tell_problem(&mut self, problem: String) {
+        let problem = tidy(&problem, MOST_PROBLEM);
+        let problems = &mut self.manifest.problems;
+        if problems.contains(&problem) {
+            return;
+        }
+        if problems.len() >= MOST_TOLD {
+            self.manifest.beyond_limits.problems += 1;
+            return;
+        }
+        (self.notice)(&problem);
+        problems.push(problem);
+    }
+}
+
+/// Reserves room for the manifest, in a file that has no name any more.
+pub(super) fn reserve_room(folder: &DirHandle) -> io::Result<File> {
+    let name = "tompion.json.room";
+    let file = folder.create_new(name)?;
+    let reserved = tompion_os::reserve(&file, MANIFEST_ROOM);
+    folder.remove(name)?;
+    reserved.map(|()| file)
+}

@@ -1,0 +1,186 @@
+//! What a process lost: what it counts itself in memory that it shares, and what this side finds.
+//!
+//! A process can write any number over its counters. What no process can have lost in the time that
+//! it took part is not counted: its losses are then unknown, and said to be.
+
+use std::sync::atomic::Ordering;
+
+use tompion_layout::{control, loss::Cause};
+
+use super::Process;
+use crate::manifest;
+
+/// More than any program can lose. A reader takes the largest number for a mistake of its own.
+pub(super) const MAX_DISCARDED: u64 = 1 << 62;
+/// How far clocks and the time of joining may be off, in nanoseconds.
+const CLOCK_SLACK_NS: u64 = 1_000_000_000;
+/// The same for a recording that was not ended by its session: the last samples of the clock may be
+/// missing.
+const RECOVERY_SLACK_NS: u64 = 3_600_000_000_000;
+
+/// The time in which a process can have lost events, in nanoseconds of CLOCK_MONOTONIC.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Participation {
+    begin: u64,
+    /// None while it goes on.
+    end: Option<u64>,
+    /// Whether a ring said once that more was lost than can be.
+    pub says_what_cannot_be: bool,
+}
+
+impl Participation {
+    /// Begins now.
+    pub(super) fn begin() -> Self {
+        Self { begin: tompion_os::monotonic_ns(), end: None, says_what_cannot_be: false }
+    }
+
+    /// Lay within a recording that is over, between two samples of its clock.
+    pub(super) fn between(first: u64, last: u64) -> Self {
+        let end = Some(last.saturating_add(RECOVERY_SLACK_NS));
+        Self { begin: first, end, says_what_cannot_be: false }
+    }
+
+    /// How many events so many processors can have lost: to count one takes more than a nanosecond.
+    fn max_losses(self, cpus: u32) -> u64 {
+        let end = self.end.unwrap_or_else(tompion_os::monotonic_ns);
+        let span = end.saturating_sub(self.begin).saturating_add(CLOCK_SLACK_NS);
+        span.saturating_mul(cpus.into()).min(MAX_DISCARDED)
+    }
+}
+
+/// The losses of a process that can be.
+#[derive(Debug)]
+pub(super) struct Losses {
+    /// All of them together.
+    pub total: u64,
+    /// Whether the process tells of others, which can't be.
+    pub unknown: bool,
+}
+
+impl Process {
+    /// The number, unless it can't be.
+    pub(super) fn possible(&self, count: u64) -> Option<u64> {
+        (count <= self.participation.max_losses(self.geometry.cpus())).then_some(count)
+    }
+
+    /// What it lost for these causes.
+    pub(super) fn losses(&self, causes: impl Fn(Cause) -> bool) -> Losses {
+        let mut losses = Losses { total: 0, unknown: self.participation.says_what_cannot_be };
+        for cause in Cause::ALL.into_iter().filter(|cause| causes(*cause)) {
+            match self.lost(cause) {
+                Some(count) => losses.total = losses.total.saturating_add(count),
+                None => losses.unknown = true,
+            }
+        }
+        losses
+    }
+
+    /// What a ring has lost until now; none if it says what can't be.
+    pub(super) fn lost_in(&self, ring: usize) -> Option<u64> {
+        let reader = self.reader(ring);
+        let counts = Cause::ALL.into_iter().map(|cause| reader.lost(cause));
+        self.possible(counts.fold(self.states[ring].unmet(), u64::saturating_add))
+    }
+
+    /// Events that reached the rings but not the disk, after writing was given up.
+    fn not_written(&self) -> u64 {
+        if !self.given_up {
+            return 0;
+        }
+        let appended = (0..self.states.len()).map(|ring| self.reader(ring).events());
+        let known = self.written_of_rings().saturating_add(self.overwritten());
+        let known = known.saturating_add(self.refused()).saturating_add(self.filtered);
+        let known = known.saturating_add(self.unfinished());
+        appended.fold(0, u64::saturating_add).saturating_sub(known)
+    }
+
+    /// Events whose records this side has found to be incomplete for ever.
+    fn unfinished(&self) -> u64 {
+        self.states.iter().map(|state| state.mark.tally.unfinished).fold(0, u64::saturating_add)
+    }
+
+    fn overwritten(&self) -> u64 {
+        self.states.iter().map(|state| state.mark.tally.overwritten).fold(0, u64::saturating_add)
+    }
+
+    pub(super) fn refused(&self) -> u64 {
+        let rings = self.states.iter().map(|state| state.mark.tally.refused);
+        rings.fold(self.refused.saturating_add(u64::from(self.was_cut())), u64::saturating_add)
+    }
+
+    /// What the process lost for a reason; none if it says what can't be.
+    fn lost(&self, cause: Cause) -> Option<u64> {
+        let count = match cause {
+            // Counted by nobody but this side.
+            Cause::Refused => return Some(self.refused()),
+            Cause::NotOnMedium => {
+                let missing = self.states.iter().map(|state| state.mark.tally.missing);
+                missing.fold(self.kept_missing, u64::saturating_add)
+            }
+            Cause::NotWritten => self.not_written(),
+            _ => self.lost_in_shared(cause),
+        };
+        self.possible(count)
+    }
+
+    /// What the counters say that it shares.
+    fn lost_in_shared(&self, cause: Cause) -> u64 {
+        let without_ring = control::OFFSET_LOST + cause as usize * 8;
+        let rings = (0..self.states.len()).map(|ring| self.reader(ring).lost(cause));
+        let found = if cause == Cause::Unfinished { self.unfinished() } else { 0 };
+        let shared = rings.fold(found, u64::saturating_add);
+        // Ordering: a counter by itself.
+        shared.saturating_add(self.control.word(without_ring).load(Ordering::Relaxed))
+    }
+
+    /// The process in the manifest.
+    pub fn summary(&self, root: &std::path::Path) -> manifest::Source {
+        let folder = self.trace_folder();
+        let path = folder.strip_prefix(root).unwrap_or(&folder).to_string_lossy().into_owned();
+        let overwritten = self.possible(self.overwritten());
+        manifest::Source {
+            path,
+            kind: "user".into(),
+            pid: self.pid,
+            name: self.hello.name.clone(),
+            executable: self.hello.executable.clone(),
+            producer: manifest::producer(self.form).into(),
+            end: self.end.clone().unwrap_or_else(|| "running".into()),
+            events: self.written(),
+            lost: manifest::losses(|cause| self.lost(cause).unwrap_or(0)),
+            overwritten: overwritten.unwrap_or(0),
+            losses_unknown: overwritten.is_none() || self.losses(|_| true).unknown,
+        }
+    }
+
+    /// Tells how many begins and ends of jobs were lost, where jobs are told.
+    pub fn tell_lost_jobs(&mut self) {
+        let losses = self.losses(|cause| cause != Cause::NotWritten);
+        if let Some(jobs) = &mut self.attention.jobs {
+            jobs.tell_lost(losses.total, losses.unknown);
+        }
+    }
+
+    /// Tells that the process takes part no more, where jobs are told.
+    pub fn tell_end_of_jobs(&mut self) {
+        self.tell_lost_jobs();
+        if let Some(jobs) = &self.attention.jobs {
+            jobs.tell_end();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_processor_loses_more_than_one_event_in_a_nanosecond() {
+        let over = Participation::between(1_000, 2_000);
+        let span = 1_000 + RECOVERY_SLACK_NS + CLOCK_SLACK_NS;
+        assert_eq!((over.max_losses(1), over.max_losses(4)), (span, 4 * span));
+        assert_eq!(Participation::between(0, u64::MAX).max_losses(u32::MAX), MAX_DISCARDED);
+        let most = Participation::begin().max_losses(2);
+        assert!((2 * CLOCK_SLACK_NS..MAX_DISCARDED).contains(&most), "{most}");
+    }
+}
