@@ -24,11 +24,12 @@ use crate::{
     event, fork, launch, listener,
     registry::{self, Registry},
     session,
+    trust::{self, is_secure_exec},
 };
 
-/// How long a program's start waits for its sessions at most, all together. A session that is gone is known at
-/// once, and one that is there answers within a millisecond, unless it doesn't get the processor: somebody has asked
-/// for this program's events, which are worth the wait.
+/// How long a program's start waits for its sessions at most, all together. A session that is gone, or another user's,
+/// is known at once, and one that is there answers within a millisecond, unless it doesn't get the processor: the
+/// program's user or root has asked for its events, which are worth the wait.
 const START_PATIENCE: Duration = Duration::from_millis(500);
 /// How long a program that runs waits: the child of a fork, which may be expected to do its work at once.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -40,6 +41,8 @@ const KEPT_PATIENCE: Duration = Duration::from_secs(2);
 const LATE_PATIENCE: Duration = Duration::from_secs(5);
 /// Time between two looks.
 const LATE_STEP: Duration = Duration::from_millis(10);
+/// Most sessions that are looked for afterwards at a time.
+const MAX_LATE: usize = MAX_RECORDINGS;
 
 /// A conversation that has begun, without a welcome yet.
 #[derive(Debug)]
@@ -49,10 +52,13 @@ pub struct Pending {
     name: String,
 }
 
-/// A session that is being started.
+/// A session that is being started, or that had no room for one more connection.
 #[derive(Debug)]
 pub struct Late {
     name: String,
+    origin: Origin,
+    /// Whether the name is the first one of a folder's session, which may have a further one.
+    is_folders: bool,
     until: Instant,
 }
 
@@ -81,17 +87,6 @@ fn must_stay_out() -> bool {
     std::env::var_os(names::DISABLE_VARIABLE).is_some_and(|value| value == "1")
 }
 
-/// Whether this program was started with more rights than its starter has: it follows nothing that the starter
-/// says, and is only recorded if root asks for it.
-fn is_guarded() -> bool {
-    tompion_os::is_privileged_start()
-}
-
-/// Whether somebody with this user id may have this process take part: its own user, and root.
-pub fn is_trusted(user: u32) -> bool {
-    user == 0 || (!is_guarded() && user == tompion_os::effective_user())
-}
-
 /// When the library is loaded: joins what the environment names.
 pub fn at_start() {
     let mut registry = registry::lock();
@@ -99,7 +94,7 @@ pub fn at_start() {
         registry.stays_out = true;
         return;
     }
-    if is_guarded() {
+    if is_secure_exec() {
         return;
     }
     // Handlers that are there first run last before a fork: the program's own may wait for threads that load
@@ -109,7 +104,7 @@ pub fn at_start() {
     if let Some(names) = std::env::var_os(names::SESSION_VARIABLE) {
         let names = names.to_string_lossy().into_owned();
         for name in names.split(':').filter(|name| !name.is_empty()).take(MAX_RECORDINGS) {
-            // A session that is gone, busy or of another version: the program runs on unrecorded.
+            // Without a session that is gone, another user's or of another version, the program runs on.
             let _ = join_by(&mut registry, name, Origin::Exec, deadline);
         }
     } else if let Some(folder) = std::env::var_os(names::RECORD_VARIABLE).filter(|name| !name.is_empty()) {
@@ -138,6 +133,7 @@ pub fn wait_again(registry: &mut Registry) {
     for pending in std::mem::take(&mut registry.pending) {
         enter_by(registry, pending, deadline);
     }
+    look_for_late_sessions(registry);
 }
 
 /// When a module with events is loaded: has the background thread hang up the bell, and knock where a session
@@ -146,7 +142,7 @@ pub fn be_reachable(registry: &mut Registry) {
     if registry.stays_out || std::mem::replace(&mut registry.reachable, true) {
         return;
     }
-    registry.knocks = !is_guarded();
+    registry.knocks = !is_secure_exec();
     settle(registry);
     listener::wake(registry);
 }
@@ -156,12 +152,9 @@ pub fn knock(registry: &mut Registry) {
     let user = tompion_os::effective_user();
     for number in 0..names::MAX_OPEN_SESSIONS {
         let name = names::open_session(user, number);
-        let Ok(socket) = PacketSocket::connect_at_once(&name) else { continue };
-        if !socket.peer().is_ok_and(|peer| is_trusted(peer.uid)) {
-            continue;
-        }
-        if let Ok(pending) = begin(socket, &name, Origin::Exec) {
-            registry.pending.push(pending);
+        if registry.pending.len() < listener::MAX_PENDING {
+            let begun = trust::connect(&name).and_then(|socket| begin(socket, &name, Origin::Exec));
+            registry.pending.extend(begun);
         }
     }
 }
@@ -182,19 +175,22 @@ pub fn in_child() {
     let unheard = forget_pending(&mut registry);
     let inherited = registry.forget_recordings();
     for conversation in &inherited {
-        let patience = if conversation.is_kept() { KEPT_PATIENCE } else { PATIENCE };
-        let deadline = Instant::now() + patience;
-        let _ = join_by(&mut registry, conversation.name(), Origin::Fork, deadline)
-            .inspect_err(|error| conversation.tell_failed(error));
+        let _ =
+            join_inherited(&mut registry, conversation).inspect_err(|error| conversation.tell_failed(error));
     }
-    for name in &unheard {
-        join_trusted(&mut registry, name, Origin::Fork, Instant::now());
+    for (name, is_folders) in &unheard {
+        let now = Instant::now();
+        match is_folders {
+            true => _ = join_folder(&mut registry, name, Origin::Fork, now),
+            false => _ = join_by(&mut registry, name, Origin::Fork, now),
+        }
     }
     if !registry.reachable {
         // No thread takes a late answer. The session counts a process that has closed the conversation;
         // children of this one try again.
         for pending in std::mem::take(&mut registry.pending) {
-            registry.late = Some(Late { name: pending.name.clone(), until: Instant::now() });
+            let (name, until) = (pending.name.clone(), Instant::now());
+            registry.late.push(Late { name, origin: Origin::Fork, is_folders: false, until });
             pending.let_go();
         }
     }
@@ -204,12 +200,13 @@ pub fn in_child() {
     listener::ensure(&mut registry);
 }
 
-/// In the child of a fork: lets go of conversations without an answer. Returns the names of their sessions.
-fn forget_pending(registry: &mut Registry) -> Vec<String> {
-    let mut names: Vec<String> = registry.late.take().map(|late| late.name).into_iter().collect();
+/// In the child of a fork: lets go of conversations without an answer. Returns the names of their
+/// sessions, and whether each is a folder session's first name.
+fn forget_pending(registry: &mut Registry) -> Vec<(String, bool)> {
+    let mut names: Vec<_> = registry.late.drain(..).map(|late| (late.name, late.is_folders)).collect();
     for pending in std::mem::take(&mut registry.pending) {
-        if !names.contains(&pending.name) {
-            names.push(pending.name.clone());
+        if !names.iter().any(|(name, _)| *name == pending.name) {
+            names.push((pending.name.clone(), false));
         }
         pending.let_go();
     }
@@ -238,14 +235,15 @@ fn tell_programs_of(registry: &Registry) {
 /// Introduces the process on a fresh connection.
 fn begin(socket: PacketSocket, name: &str, origin: Origin) -> io::Result<Pending> {
     let socket = listener::put_away(socket);
+    // Nothing is received before it is there; this is for a kernel that says so too early.
+    socket.set_timeout(PATIENCE.as_millis() as u32)?;
     socket.send(&ToSession::Hello(introduce(origin)).encode(), &[])?;
     Ok(Pending { identity: socket.identity(), socket, name: name.to_owned() })
 }
 
-/// Joins the session that listens under a name, waiting for it as long as a running program may. True if the
-/// process takes part now.
-pub fn join(registry: &mut Registry, name: &str, origin: Origin) -> bool {
-    join_by(registry, name, origin, Instant::now() + PATIENCE).unwrap_or(false)
+/// Joins the session that listens under a name, waiting for it as long as a running program may.
+pub fn join(registry: &mut Registry, name: &str, origin: Origin) {
+    let _ = join_by(registry, name, origin, Instant::now() + PATIENCE);
 }
 
 /// Milliseconds until then, at least one: none would be for ever.
@@ -253,17 +251,58 @@ fn milliseconds_until(deadline: Instant) -> u32 {
     (deadline.saturating_duration_since(Instant::now()).as_millis() as u32).max(1)
 }
 
-/// Whether the process takes part by then. Fails if the session can't be reached; else it knows of this process.
+/// Joins the session of a name that another user may have. Returns whether the process takes part by then.
+///
+/// Where the session has no room, the background thread tries again: another user could have filled
+/// its own queue to make this process wait.
+///
+/// # Errors
+/// The session can't be reached; else it knows of this process.
 fn join_by(registry: &mut Registry, name: &str, origin: Origin, deadline: Instant) -> io::Result<bool> {
+    let result = join_on(registry, trust::connect, name, origin, deadline);
+    if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+        let late =
+            Late { name: name.to_owned(), origin, is_folders: false, until: Instant::now() + LATE_PATIENCE };
+        look_later_for(registry, late);
+    }
+    result
+}
+
+/// In the child of a fork: joins the session of the parent's conversation.
+///
+/// While that is open, the session has the name, and no other user makes this process wait.
+fn join_inherited(registry: &mut Registry, conversation: &session::Inherited) -> io::Result<bool> {
+    let patience = if conversation.is_kept() { KEPT_PATIENCE } else { PATIENCE };
+    let deadline = Instant::now() + if conversation.is_open() { patience } else { Duration::ZERO };
+    let connect = |name: &str| trust::connect_by(name, deadline);
+    join_on(registry, connect, conversation.name(), Origin::Fork, deadline)
+}
+
+/// Joins a session by a connection that is made only if there is a need.
+fn join_on(
+    registry: &mut Registry,
+    connect: impl FnOnce(&str) -> io::Result<PacketSocket>,
+    name: &str,
+    origin: Origin,
+    deadline: Instant,
+) -> io::Result<bool> {
     if crate::is_short_of_memory() {
         return Err(io::ErrorKind::OutOfMemory.into());
     }
     if registry.recordings.iter().flatten().any(|joined| joined.name == name) {
         return Ok(true);
     }
-    let socket = PacketSocket::connect(name, milliseconds_until(deadline))?;
-    let pending = begin(socket, name, origin)?;
+    let pending = begin(connect(name)?, name, origin)?;
     Ok(enter_by(registry, pending, deadline))
+}
+
+/// Has the background thread look for a session again.
+fn look_later_for(registry: &mut Registry, late: Late) {
+    if registry.late.len() < MAX_LATE {
+        registry.late.push(late);
+        listener::look_again_at(registry, Instant::now() + LATE_STEP);
+        settle(registry);
+    }
 }
 
 /// Waits for the welcome until then. If it takes longer, the background thread takes it up.
@@ -323,47 +362,54 @@ fn introduce(origin: Origin) -> Hello {
 fn record_into(registry: &mut Registry, folder: PathBuf, deadline: Instant) {
     let Ok(folder) = std::path::absolute(folder) else { return };
     let name = names::folder_session(tompion_os::effective_user(), folder.as_os_str().as_bytes());
-    registry.gathers_in = Some(name.clone());
-    if join_trusted(registry, &name, Origin::Exec, deadline) {
+    if join_folder(registry, &name, Origin::Exec, deadline) {
         return;
     }
     if let Some(ready) = launch::start_session(&folder, &name) {
         // Should it have ended at once, another program has started one that was quicker.
         ready.wait(deadline);
     }
-    if join_trusted(registry, &name, Origin::Exec, deadline) {
+    if join_folder(registry, &name, Origin::Exec, deadline) {
         return;
     }
     // It may come too late for the start, but not for the rest.
-    registry.late = Some(Late { name, until: Instant::now() + LATE_PATIENCE });
-    listener::look_again_at(registry, Instant::now() + LATE_STEP);
-    settle(registry);
+    let until = Instant::now() + LATE_PATIENCE;
+    look_later_for(registry, Late { name, origin: Origin::Exec, is_folders: true, until });
 }
 
-/// Joins under a name that anybody may have taken.
-fn join_trusted(registry: &mut Registry, name: &str, origin: Origin, deadline: Instant) -> bool {
-    if crate::is_short_of_memory() {
-        return false;
+/// Joins the session of a folder under the first of its names that this process believes. Returns
+/// whether the process takes part by then.
+fn join_folder(registry: &mut Registry, first: &str, origin: Origin, deadline: Instant) -> bool {
+    for number in 0..names::MAX_FOLDER_NAMES {
+        let name = names::numbered(first, number);
+        if let Ok(takes_part) = join_on(registry, trust::connect, &name, origin, deadline) {
+            registry.gathers_in = Some(name);
+            return takes_part;
+        }
     }
-    let Ok(socket) = PacketSocket::connect_at_once(name) else { return false };
-    if !socket.peer().is_ok_and(|peer| is_trusted(peer.uid)) {
-        return false;
-    }
-    let _ = socket.set_timeout(milliseconds_until(deadline));
-    begin(socket, name, origin).is_ok_and(|pending| enter_by(registry, pending, deadline))
+    false
 }
 
-/// Looks for the session that was not there in time.
+/// Looks for the sessions that were not there in time.
 pub fn look_for_late_sessions(registry: &mut Registry) {
-    let Some(late) = registry.late.take() else { return };
     let now = Instant::now();
-    let is_pending = registry.pending.iter().any(|pending| pending.name == late.name);
-    let is_joined = registry.recordings.iter().flatten().any(|joined| joined.name == late.name);
-    let done = is_joined
-        || now >= late.until
-        || !is_pending && join_trusted(registry, &late.name, Origin::Exec, now);
-    if !done {
-        registry.late = Some(late);
+    for late in std::mem::take(&mut registry.late) {
+        let Late { name, origin, is_folders, until } = &late;
+        let is_pending = registry.pending.iter().any(|pending| pending.name == *name);
+        let is_joined = |registry: &Registry| registry.recordings.iter().flatten().any(|it| it.name == *name);
+        let done = is_joined(registry)
+            || now >= *until
+            || !is_pending
+                && match is_folders {
+                    true => join_folder(registry, name, *origin, now),
+                    false => join_on(registry, trust::connect, name, *origin, now)
+                        .is_ok_and(|takes_part| takes_part),
+                };
+        if !done {
+            registry.late.push(late);
+        }
+    }
+    if !registry.late.is_empty() {
         listener::look_again_at(registry, now + LATE_STEP);
     }
 }

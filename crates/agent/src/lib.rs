@@ -29,6 +29,7 @@ mod namespaces;
 mod objects;
 mod registry;
 mod session;
+mod trust;
 mod writer;
 
 #[global_allocator]

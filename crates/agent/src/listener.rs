@@ -35,7 +35,7 @@ use crate::{
     event, fork, joining, lock,
     registry::{self, Registry},
     session::{self, Joined},
-    shielded,
+    shielded, trust,
 };
 
 /// Most conversations that have begun without a welcome yet.
@@ -85,6 +85,9 @@ impl Background {
     }
 }
 
+/// Names that are tried for the bell: each has a random part, so the first one is free.
+const BELL_NAMES: u64 = 16;
+
 /// The bell, as it was made.
 #[derive(Debug)]
 struct Bell {
@@ -95,8 +98,14 @@ struct Bell {
 
 impl Bell {
     fn hang() -> io::Result<Self> {
-        let name = names::bell(tompion_os::pid_namespace().unwrap_or(0), std::process::id());
-        let listener = Listener::bind(&name)?;
+        let (namespace, pid) = (tompion_os::pid_namespace().unwrap_or(0), std::process::id());
+        // Where the loader has put things is random, and so is the moment.
+        let seed = tompion_os::tsc() ^ (&raw const THREAD as u64).rotate_left(32);
+        let mut names = (0..BELL_NAMES).map(|number| {
+            names::attach_socket(namespace, pid, names::fingerprint(&(seed ^ number).to_le_bytes()))
+        });
+        let bind = |name: String| Listener::bind(&name).ok().map(|listener| (listener, name));
+        let (listener, name) = names.find_map(bind).ok_or(io::ErrorKind::AddrInUse)?;
         let listener = if has_own_table() { listener.move_off_streams() } else { listener.move_away() };
         Ok(Self { identity: listener.identity(), listener, name })
     }
@@ -394,7 +403,7 @@ fn begin(registry: &mut Registry) {
     // Ordering: see `has_own_table`.
     OWN_TABLE.store(tompion_os::take_own_table(&mut ours.descriptors[..ours.count]), Ordering::Relaxed);
     if registry.background.bell.is_none() {
-        // Without a bell (its name is taken, say) the process can't be asked, and nothing else is missing.
+        // Without a bell the process can't be asked, and nothing else is missing.
         registry.background.bell = Bell::hang().ok();
     }
     registry.background.ready = true;
@@ -453,8 +462,8 @@ fn answer_bell(registry: &mut Registry) -> bool {
         Ok(None) => return true,
         Err(_) => return false,
     };
-    let trusted = socket.peer().is_ok_and(|peer| joining::is_trusted(peer.uid));
-    if !trusted || socket.set_timeout(RING_PATIENCE_MS).is_err() {
+    let believed = socket.peer().is_ok_and(|peer| trust::believes(peer.uid));
+    if !believed || socket.set_timeout(RING_PATIENCE_MS).is_err() {
         return true;
     }
     let mut buffer = [0; 512];

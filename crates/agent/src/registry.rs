@@ -52,9 +52,9 @@ pub struct Registry {
     pub pending: Vec<Pending>,
     /// Whether the background thread is to look for sessions that are open to all programs.
     pub knocks: bool,
-    /// A session that is being started for this process.
-    pub late: Option<Late>,
-    /// The name of the session that the environment's folder has.
+    /// Sessions that are being started for this process, or had no room for it.
+    pub late: Vec<Late>,
+    /// The name under which the session of the environment's folder is, or would be.
     pub gathers_in: Option<String>,
     /// The background thread.
     pub background: Background,
@@ -88,7 +88,7 @@ static REGISTRY: Guarded = Guarded {
         retired: Vec::new(),
         pending: Vec::new(),
         knocks: false,
-        late: None,
+        late: Vec::new(),
         gathers_in: None,
         background: Background::new(),
         follows_forks: false,

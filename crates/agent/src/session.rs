@@ -6,7 +6,12 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use tompion_layout::{LAYOUT_VERSION, catalog, control, loss::Cause, record::Form, ring::Geometry};
+use tompion_layout::{
+    LAYOUT_VERSION, catalog, control,
+    loss::Cause,
+    record::Form,
+    ring::{self, Geometry},
+};
 use tompion_os::{Identity, PacketSocket, Received, Retired, SharedMap};
 use tompion_protocol::{
     MAX_RECORDINGS,
@@ -18,10 +23,13 @@ use tompion_ring::{
 };
 use tompion_schema::{Field, Integer, Type};
 
-use crate::{context, event, registry::Registry};
+use crate::{context, event, registry::Registry, trust};
 
 /// How much of the first CPU's ring is made present at once, with its header, in bytes.
 const WARM_BYTES: usize = 64 * 1024 + tompion_layout::PAGE as usize;
+/// Most bytes of address space that the rings of all recordings take together.
+const MAX_RINGS_BYTES: u64 = 1 << 40;
+
 /// A recording that this process is part of.
 #[derive(Debug)]
 pub struct Joined {
@@ -65,6 +73,12 @@ impl Inherited {
         &self.name
     }
 
+    /// Whether the session still has its end, as far as the program has not closed ours.
+    pub fn is_open(&self) -> bool {
+        let ours = self.socket.as_ref().filter(|socket| socket.identity() == self.identity);
+        ours.is_some_and(PacketSocket::is_open)
+    }
+
     /// Says by it, unless the program has closed it, that this child could not reach the session.
     pub fn tell_failed(&self, error: &std::io::Error) {
         let ours = self.socket.as_ref().filter(|socket| socket.identity() == self.identity);
@@ -88,7 +102,10 @@ struct Shared {
     rings: SharedMap,
     /// The array of a program in the kernel that selects the buffer.
     selector: Option<SharedMap>,
+    geometry: Geometry,
     form: Form,
+    /// How many bytes the session has had made present.
+    populated: u64,
 }
 
 impl Shared {
@@ -149,8 +166,8 @@ fn take_over(received: &Received, registry: &mut Registry) -> Result<(usize, Sha
         [control, rings, selector] => (control, rings, map_selector(selector.as_fd())),
         others => return Err(format!("expected two memory files, got {}", others.len())),
     };
-    let control =
-        SharedMap::new(control_file.as_fd(), control::FILE_SIZE).map_err(|error| error.to_string())?;
+    let control = SharedMap::received(control_file.as_fd(), control::FILE_SIZE, trust::believes)
+        .map_err(|error| error.to_string())?;
     let half = |offset| control.half(offset).load(Ordering::Relaxed);
     let word = |offset| control.word(offset).load(Ordering::Relaxed);
     if word(control::OFFSET_MAGIC) != control::MAGIC || half(control::OFFSET_VERSION) != LAYOUT_VERSION {
@@ -178,12 +195,17 @@ fn take_over(received: &Received, registry: &mut Registry) -> Result<(usize, Sha
     let slot = (first..MAX_RECORDINGS).find(|&slot| registry.recordings[slot].is_none());
     let slot = slot.ok_or("this process is part of too many recordings")?;
     unmap_retired(registry);
-    let rings = SharedMap::new(ring_file.as_fd(), geometry.file_size())
+    let mapped: u64 =
+        registry.recordings.iter().flatten().map(|joined| joined.shared.rings.len() as u64).sum();
+    if mapped.saturating_add(geometry.file_size()) > MAX_RINGS_BYTES {
+        return Err(format!("rings of more than {} GiB in one process", MAX_RINGS_BYTES >> 30));
+    }
+    let rings = SharedMap::received(ring_file.as_fd(), geometry.file_size(), trust::believes)
         .map_err(|error| format!("can't map the rings: {error}"))?;
     // The first events should not wait for pages. (Where others are missing, the kernel supplies them.)
     let warm = geometry.cpu_stride() * u64::from(tompion_os::current_cpu().min(geometry.cpus() - 1));
     tompion_os::populate(rings.base().wrapping_add(warm as usize), WARM_BYTES.min(rings.len()));
-    let shared = Shared { control, rings, selector, form };
+    let shared = Shared { control, rings, selector, geometry, form, populated: 0 };
     begin(slot, &setup, &shared)?;
     Ok((slot, shared))
 }
@@ -345,11 +367,17 @@ impl Joined {
         }
     }
 
-    /// Makes pages of the rings present.
-    pub fn populate(&self, offset: u64, len: u64) {
-        let whole = self.shared.rings.len() as u64;
-        if offset < whole && len <= whole - offset {
-            tompion_os::populate(self.shared.rings.base().wrapping_add(offset as usize), len as usize);
+    /// Makes pages of the rings present that the writer needs next. What a session asks for beyond
+    /// them, or more than once, is left to the kernel.
+    pub fn populate(&mut self, offset: u64, len: u64) {
+        let Shared { rings, geometry, populated, .. } = &mut self.shared;
+        let Some(ring) = geometry.ring_of(offset) else { return };
+        // Ordering: only a hint; nothing else is read by it.
+        let write = rings.word(ring as usize + ring::WRITE).load(Ordering::Relaxed);
+        let len = geometry.ahead(offset, len, write);
+        if len != 0 && *populated + len <= rings.len() as u64 {
+            *populated += len;
+            tompion_os::populate(rings.base().wrapping_add(offset as usize), len as usize);
         }
     }
 

@@ -58,6 +58,7 @@ mod scarce;
 mod servers;
 mod shield;
 mod snapshot;
+mod strangers;
 mod sudo;
 mod threads;
 mod told;

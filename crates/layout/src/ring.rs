@@ -36,6 +36,8 @@ pub const SUBBUF_SIZE: std::ops::RangeInclusive<u64> = (if cfg!(loom) { 128 } el
 pub const SUBBUF_COUNT: std::ops::RangeInclusive<u64> = 2..=4096;
 /// Most bytes of data in one ring.
 pub const MAX_RING: u64 = 1 << 32;
+/// Most bytes of a ring that are made present ahead of the writer.
+pub const MAX_AHEAD: u64 = 16 << 20;
 /// Most CPUs.
 pub const MAX_CPUS: u32 = 8192;
 
@@ -159,6 +161,32 @@ impl Geometry {
         self.subbuf_start(position).saturating_add(self.subbuf_size)
     }
 
+    /// Returns where the ring begins in the file whose data has this offset; none for an offset in
+    /// a header or behind the file.
+    pub const fn ring_of(&self, offset: u64) -> Option<u64> {
+        let inside = offset % self.cpu_stride();
+        if offset < self.file_size() && inside >= DATA as u64 { Some(offset - inside) } else { None }
+    }
+
+    /// Returns how many bytes of a range may be made present, of `len` from an offset in the file.
+    ///
+    /// They are data of one ring, on the ring's first lap, in the sub-buffer that is written or the
+    /// next one, and at most [`MAX_AHEAD`] ahead of the position. A ring that has not been written
+    /// gets none: most processes use few CPUs.
+    pub const fn ahead(&self, offset: u64, len: u64, write: u64) -> u64 {
+        let Some(ring) = self.ring_of(offset) else { return 0 };
+        let begin = offset - ring - DATA as u64;
+        let mut end = begin.saturating_add(len);
+        let next = self.subbuf_end(write.saturating_add(self.subbuf_size));
+        if write == 0 || end > self.ring_size() || end > next {
+            return 0;
+        }
+        if end > write.saturating_add(MAX_AHEAD) {
+            end = write.saturating_add(MAX_AHEAD);
+        }
+        end.saturating_sub(begin)
+    }
+
     /// The place of a position in a ring's data.
     pub const fn place(&self, position: u64) -> usize {
         (position & (self.ring_size() - 1)) as usize
@@ -168,6 +196,28 @@ impl Geometry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_is_written_next_is_ahead() {
+        let geometry = Geometry::new(4096, 8, 2, 1).unwrap();
+        let (data, stride) = (DATA as u64, geometry.cpu_stride());
+        assert_eq!(geometry.ring_of(stride + data + 5), Some(stride));
+        for outside in [0, data - 1, stride, 2 * stride, u64::MAX] {
+            assert_eq!(geometry.ring_of(outside), None);
+            assert_eq!(geometry.ahead(outside, 1, 1), 0);
+        }
+        // A session asks for up to one sub-buffer behind the one that is written.
+        assert_eq!(geometry.ahead(data, 2 * 4096, 100), 2 * 4096);
+        assert_eq!(geometry.ahead(data, 2 * 4096 + 1, 100), 0);
+        assert_eq!(geometry.ahead(data, 4096, 0), 0);
+        assert_eq!(geometry.ahead(stride + data + 7 * 4096, 4096, 6 * 4096), 4096);
+        assert_eq!(geometry.ahead(stride + data + 7 * 4096, 4097, u64::MAX), 0);
+        assert_eq!(geometry.ahead(data, u64::MAX, u64::MAX), 0);
+        let large = Geometry::new(256 << 20, 2, 1, 1).unwrap();
+        assert_eq!(large.ahead(data, 256 << 20, 8), MAX_AHEAD + 8);
+        assert_eq!(large.ahead(data + MAX_AHEAD, 256 << 20, 8), 8);
+        assert_eq!(large.ahead(data + 2 * MAX_AHEAD, 1 << 20, 8), 0);
+    }
 
     #[test]
     fn sizes_that_are_no_powers_of_two_are_refused() {

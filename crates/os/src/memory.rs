@@ -29,9 +29,8 @@ pub fn create_memfd(name: &CStr, size: u64) -> io::Result<OwnedFd> {
     let length = libc::off_t::try_from(size).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // SAFETY: a plain system call on an open descriptor.
     check(unsafe { libc::ftruncate(file.as_raw_fd(), length) })?;
-    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     // SAFETY: a plain system call on an open descriptor.
-    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SIZE_SEALS) })?;
     Ok(file)
 }
 
@@ -45,25 +44,51 @@ pub fn reserve(file: &File, size: u64) -> io::Result<()> {
     check(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length) }).map(drop)
 }
 
-/// Whether a file of this size can neither shrink nor, by a store to its mapping, need space: a sealed memory
-/// file, or one with all its space reserved. Errors say what is wrong.
-fn check_size(file: BorrowedFd<'_>, size: u64) -> io::Result<()> {
-    let refuse = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-    // SAFETY: all-zero bytes are a valid `stat`.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: `stat` is a writable structure of the right type.
-    check(unsafe { libc::fstat(file.as_raw_fd(), &raw mut stat) })?;
-    // SAFETY: a plain system call on an open descriptor; files that can't be sealed refuse it.
-    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-    let is_sealed = seals >= 0 && seals & libc::F_SEAL_SHRINK != 0;
-    let is_reserved = stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_blocks as u64 * 512 >= size;
-    if stat.st_size as u64 != size {
-        return refuse(format!("expected a memory file of {size} bytes, found {}", stat.st_size));
-    }
-    if is_sealed || is_reserved { Ok(()) } else { refuse("the memory file is not sealed".into()) }
+/// Seals without which a memory file could change its size: see `F_ADD_SEALS` in `fcntl(2)`.
+const SIZE_SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// Facts about a file's size and about the users who could change it.
+struct SizeFacts {
+    /// No process can resize the file.
+    is_sealed: bool,
+    /// A regular file whose space is all reserved: no store to its mapping finds the disk full.
+    is_reserved: bool,
+    owner: u32,
+    /// Others than the owner may write it.
+    is_open_to_writers: bool,
 }
 
-/// A shared, writable mapping of a whole file whose size cannot shrink, or that is guarded.
+impl SizeFacts {
+    /// Asks the kernel about a file.
+    ///
+    /// # Errors
+    /// The file has another size.
+    fn of(file: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
+        // SAFETY: all-zero bytes are a valid `stat`.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: `stat` is a writable structure of the right type.
+        check(unsafe { libc::fstat(file.as_raw_fd(), &raw mut stat) })?;
+        if stat.st_size as u64 != size {
+            return refuse(format!("expected a memory file of {size} bytes, found {}", stat.st_size));
+        }
+        // SAFETY: a plain system call on an open descriptor; files that can't be sealed refuse it.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        let is_regular = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
+        Ok(Self {
+            is_sealed: seals >= 0 && seals & SIZE_SEALS == SIZE_SEALS,
+            is_reserved: is_regular && stat.st_blocks as u64 * 512 >= size,
+            owner: stat.st_uid,
+            is_open_to_writers: stat.st_mode & (libc::S_IWGRP | libc::S_IWOTH) != 0,
+        })
+    }
+}
+
+fn refuse<T>(text: String) -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
+
+/// A shared, writable mapping of a whole file. Either the file's size cannot shrink, or only a
+/// user could shrink it who may end the process anyway, or the mapping is guarded.
 ///
 /// Another process may write the same bytes at any time. Therefore no `&[u8]` is ever made of them:
 /// words are reached as atomics, bytes are copied out and in. Every offset is checked.
@@ -81,17 +106,42 @@ unsafe impl Send for SharedMap {}
 unsafe impl Sync for SharedMap {}
 
 impl SharedMap {
-    /// Maps a memory file. Refuses one of another size, and one that is neither sealed nor has all its space
-    /// reserved.
+    /// Maps a sealed memory file. Refuses one of another size, and every other file.
     pub fn new(file: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
-        check_size(file, size)?;
+        Self::received(file, size, |_| false)
+    }
+
+    /// Maps a file that another process passed on.
+    ///
+    /// A sealed memory file is taken from every process. A file on disk can't be sealed: it is
+    /// taken if all its space is reserved, and only a user whom `may_resize` accepts may write it.
+    pub fn received(
+        file: BorrowedFd<'_>,
+        size: u64,
+        may_resize: impl FnOnce(u32) -> bool,
+    ) -> io::Result<Self> {
+        let facts = SizeFacts::of(file, size)?;
+        if !facts.is_sealed {
+            if !facts.is_reserved || facts.is_open_to_writers {
+                return refuse("the memory file is not sealed".into());
+            }
+            if !may_resize(facts.owner) {
+                return refuse(format!(
+                    "its memory would be a file of user {}, who could end it by making the file smaller",
+                    facts.owner
+                ));
+            }
+        }
         Self::map(file, size)
     }
 
     /// Maps a file that others may make smaller. What is cut off reads as zeros from then on, and
     /// [`SharedMap::was_cut`] tells.
     pub fn guarded(file: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
-        check_size(file, size)?;
+        let facts = SizeFacts::of(file, size)?;
+        if !facts.is_sealed && !facts.is_reserved {
+            return refuse("the memory file has space that is not reserved".into());
+        }
         let mut map = Self::map(file, size)?;
         map.guard = Some(guard::watch(map.base.as_ptr() as usize, map.len)?);
         Ok(map)
@@ -345,6 +395,53 @@ mod tests {
         assert!(SharedMap::guarded(file.as_fd(), 16384).is_err());
         std::fs::remove_file(&path).unwrap();
         assert!(reserve(&File::open("/proc/self/stat").unwrap(), 1).is_err());
+    }
+
+    /// A memory file with these seals, and all its pages there.
+    fn memory_file(seals: libc::c_int) -> OwnedFd {
+        // SAFETY: plain system calls on a descriptor that is new.
+        unsafe {
+            let raw = libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+            assert_eq!(libc::fallocate(raw, 0, 0, 8192), 0);
+            assert_eq!(libc::fcntl(raw, libc::F_ADD_SEALS, seals), 0);
+            OwnedFd::from_raw_fd(raw)
+        }
+    }
+
+    #[test]
+    fn memory_that_could_shrink_is_refused_from_any_owner() {
+        for missing in [libc::F_SEAL_SHRINK, libc::F_SEAL_GROW, libc::F_SEAL_SEAL, SIZE_SEALS] {
+            let file = memory_file(SIZE_SEALS & !missing);
+            let error = SharedMap::received(file.as_fd(), 8192, |_| true).unwrap_err();
+            assert_eq!(error.to_string(), "the memory file is not sealed");
+        }
+        assert!(SharedMap::received(memory_file(SIZE_SEALS).as_fd(), 8192, |_| false).is_ok());
+    }
+
+    #[test]
+    fn a_file_on_disk_is_taken_only_if_no_other_user_could_shrink_it() {
+        let path = std::env::temp_dir().join(format!("tompion-received-{}", std::process::id()));
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        reserve(&file, 8192).unwrap();
+        let receive = |trusts: bool| SharedMap::received(file.as_fd(), 8192, |_| trusts).is_ok();
+        let set_mode = |mode| {
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        };
+        set_mode(0o600);
+        assert_eq!((receive(true), receive(false)), (true, false));
+        assert!(SharedMap::new(file.as_fd(), 8192).is_err());
+        for open in [0o620, 0o602] {
+            set_mode(open);
+            assert!(!receive(true), "{open:o}");
+        }
+        set_mode(0o600);
+        // Space that is missing could not be had when it is needed.
+        // SAFETY: a plain system call on an open descriptor.
+        let punched = unsafe {
+            libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, 0, 8192)
+        };
+        assert!(punched != 0 || !receive(true));
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -29,6 +29,31 @@ pub fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Number by which the kernel shows every user that has none in the caller's user namespace.
+/// Source: `/proc/sys/kernel/overflowuid` in `user_namespaces(7)`.
+const OVERFLOW_USER: u32 = 65534;
+
+/// Returns whether a user id that the kernel has told stands for one user only. In a user namespace
+/// that doesn't have all users, one number stands for all that are missing.
+pub fn is_one_user(user: u32) -> bool {
+    if user != OVERFLOW_USER {
+        return true;
+    }
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+/// Returns the user that this program was started as, if it still is that user.
+///
+/// A process that was another user at its start may have memory of that user's, and may be it again.
+/// Source: `AT_UID`, `AT_EUID` in `getauxval(3)`; `ptrace(2)` asks for the same, with more care.
+pub fn steady_user() -> Option<u32> {
+    // SAFETY: plain calls.
+    let (real, effective) = unsafe { (libc::getauxval(libc::AT_UID), libc::getauxval(libc::AT_EUID)) };
+    let user = effective_user();
+    (real == u64::from(user) && effective == u64::from(user)).then_some(user)
+}
+
 /// `unshare(2)`, by the system call itself: 0, or -1 with `errno` set.
 pub fn unshare(flags: libc::c_int) -> libc::c_int {
     // SAFETY: what it changes belongs to the process, which asks for it.
@@ -81,5 +106,27 @@ mod tests {
         }
         assert!(thread_exists(crate::gettid()));
         assert!(!thread_exists(0));
+        assert_eq!(steady_user(), Some(effective_user()));
+    }
+
+    #[test]
+    fn one_number_stands_for_all_users_that_a_namespace_lacks() {
+        assert!(is_one_user(0) && is_one_user(1000));
+        let ask = || i32::from(is_one_user(OVERFLOW_USER));
+        if ask() == 0 {
+            return eprintln!("SKIPPED, this is a user namespace that lacks users already");
+        }
+        // SAFETY: the child makes system calls and allocates, which it may: the parent's other
+        // threads don't hold the allocator's lock for long, and glibc gives it up on fork.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let is_alone = unshare(libc::CLONE_NEWUSER) != 0 || ask() == 0;
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(!is_alone)) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is a live integer.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
     }
 }

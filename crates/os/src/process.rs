@@ -45,6 +45,12 @@ impl ProcessWatch {
     }
 }
 
+impl From<OwnedFd> for ProcessWatch {
+    fn from(pidfd: OwnedFd) -> Self {
+        Self(pidfd)
+    }
+}
+
 impl AsFd for ProcessWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

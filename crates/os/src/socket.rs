@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
 };
 
-use crate::check;
+use crate::{ProcessWatch, check};
 
 /// Most descriptors that come with one packet.
 const MAX_DESCRIPTORS: usize = 4;
@@ -222,6 +222,33 @@ impl PacketSocket {
         Ok(Peer { pid: credentials.pid as u32, uid: credentials.uid })
     }
 
+    /// Watches the process at the other end: the one that connected or listened, never another one
+    /// that got its number since.
+    ///
+    /// Source: `SO_PEERPIDFD`, Linux 6.5. Before that the process is looked for by its number.
+    ///
+    /// # Errors
+    /// The process has ended, or can't be seen from here.
+    pub fn peer_watch(&self) -> io::Result<ProcessWatch> {
+        // Source: `include/uapi/asm-generic/socket.h`.
+        const SO_PEERPIDFD: libc::c_int = 77;
+        let mut pidfd: RawFd = -1;
+        let mut size = size_of_val(&pidfd) as libc::socklen_t;
+        // SAFETY: both pointers are to live locals, and `size` says how large the first is.
+        let result = check(unsafe {
+            let to = (&raw mut pidfd).cast();
+            libc::getsockopt(self.raw(), libc::SOL_SOCKET, SO_PEERPIDFD, to, &raw mut size)
+        });
+        match result {
+            // SAFETY: the descriptor is new and belongs to nobody else.
+            Ok(_) => Ok(unsafe { OwnedFd::from_raw_fd(pidfd) }.into()),
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+                ProcessWatch::new(self.peer()?.pid)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Moves the socket to a descriptor number that programs rarely use, if there is one.
     pub fn move_away(self) -> Self {
         Self(move_to(self.0, &RARELY_USED))
@@ -435,6 +462,7 @@ mod tests {
         let client = PacketSocket::connect(&name, 1000).unwrap();
         let server = listener.accept().unwrap().unwrap();
         assert_eq!(server.peer().unwrap().pid, std::process::id());
+        assert!(!server.peer_watch().unwrap().has_ended());
         let file = crate::create_memfd(c"passed", 4096).unwrap();
         server.send(b"hello", &[file.as_fd(), file.as_fd()]).unwrap();
         let mut buffer = [0; 64];

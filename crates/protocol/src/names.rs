@@ -1,7 +1,8 @@
 //! Where agents and sessions find each other: names of abstract Unix sockets, and environment variables.
 //!
-//! An abstract name can be taken by anybody, so it proves nothing: both sides ask the kernel who the other
-//! one is.
+//! Any user can take an abstract name, so it proves nothing: both sides ask the kernel which user
+//! the other side is. A name that another user has is passed over. So a session's own name and an
+//! attach socket's have a random part, and names that must be known beforehand have a number.
 
 /// Environment variable that tells an agent where its sessions listen: names of sockets, separated by
 /// colons.
@@ -24,26 +25,46 @@ pub const ATTACH_VARIABLE: &str = "TOMPION_ATTACH";
 
 /// How many sessions of one user can be open to all the programs that the user starts.
 pub const MAX_OPEN_SESSIONS: u32 = 8;
+/// Names under which programs look for the session of a folder, one after the other.
+pub const MAX_FOLDER_NAMES: u32 = 64;
 
-/// Where a process's agent can be asked to take part: its bell.
+/// Returns a name under which a process's agent can be asked to take part.
 ///
-/// `namespace` is the inode of the pid namespace, `pid` the process's id in it.
-pub fn bell(namespace: u64, pid: u32) -> String {
-    format!("tompion-bell-{namespace}-{pid}")
+/// `namespace` is the inode of the pid namespace, `pid` the process's id in it. The random part
+/// keeps other users from taking the name beforehand. Sessions look for it among all names
+/// (`/proc/net/unix`), and ask the kernel whether the process listens there.
+pub fn attach_socket(namespace: u64, pid: u32, random: u64) -> String {
+    format!("tompion-bell-{namespace}-{pid}-{random:016x}")
 }
 
-/// Where a session listens that is open to all programs of a user; `number` is less than
+/// Returns the pid namespace and the process id that an [`attach_socket`]'s name has.
+pub fn process_of_attach_socket(name: &str) -> Option<(u64, u32)> {
+    let mut parts = name.strip_prefix("tompion-bell-")?.splitn(3, '-');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// Name under which a session listens that is open to all programs of a user; `number` is less than
 /// [`MAX_OPEN_SESSIONS`].
 pub fn open_session(user: u32, number: u32) -> String {
     format!("tompion-open-{user}-{number}")
 }
 
-/// Where the session of a folder listens that programs of a user record themselves into.
+/// Name under which the session of a folder listens that programs of a user record themselves into,
+/// as long as no other user has it.
 ///
 /// The name has a hash of the path (FNV-1a, 64 bits): socket names are short. Two folders that share one
 /// would share a session.
 pub fn folder_session(user: u32, folder: &[u8]) -> String {
     format!("tompion-folder-{user}-{:016x}", fingerprint(folder))
+}
+
+/// Returns a folder session's name, or a further one where other users have those before; `number`
+/// is less than [`MAX_FOLDER_NAMES`].
+pub fn numbered(folder_session: &str, number: u32) -> String {
+    match number {
+        0 => folder_session.to_owned(),
+        _ => format!("{folder_session}-{number}"),
+    }
 }
 
 /// A number by which bytes are told from others where nobody wants to deceive (FNV-1a, 64 bits).
@@ -59,12 +80,22 @@ mod tests {
     #[test]
     fn names_are_short_enough_for_sockets_and_differ() {
         let longest = [
-            bell(u64::MAX, u32::MAX),
+            attach_socket(u64::MAX, u32::MAX, u64::MAX),
             open_session(u32::MAX, MAX_OPEN_SESSIONS),
-            folder_session(u32::MAX, b"/"),
+            numbered(&folder_session(u32::MAX, b"/"), MAX_FOLDER_NAMES),
         ];
         assert!(longest.iter().all(|name| name.len() < 107));
         assert_ne!(folder_session(0, b"/a"), folder_session(0, b"/b"));
         assert_ne!(folder_session(0, b"/a"), folder_session(1, b"/a"));
+        assert_ne!(numbered("a", 0), numbered("a", 1));
+    }
+
+    #[test]
+    fn attach_sockets_name_their_process() {
+        assert_eq!(process_of_attach_socket(&attach_socket(7, 42, 1)), Some((7, 42)));
+        assert_eq!(process_of_attach_socket("tompion-bell-7-42"), Some((7, 42)));
+        for other in ["tompion-bell-7-x", "tompion-bell-7", "tompion-bell--7-42", "tompion-open-7-42"] {
+            assert_eq!(process_of_attach_socket(other), None, "{other}");
+        }
     }
 }

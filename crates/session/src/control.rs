@@ -31,7 +31,7 @@ use crate::{
     context::Context,
     guests::Guests,
     jobs::JobTeller,
-    manifest,
+    listening, manifest,
     process::{self, Attention, Process},
     target::{self, Admission},
     untrusted_text::{MOST_NAME, MOST_PATH, MOST_REASON, tidy},
@@ -178,9 +178,13 @@ impl Interest {
 }
 
 impl Door {
-    /// Opens the door: processes that know the name may knock.
-    pub fn open(name: &str, terms: Terms, orders: Sender<Order>, poller: &Poller) -> io::Result<Self> {
-        let listener = Listener::bind(name)?;
+    /// Opens the door: processes that know the listener's name may knock.
+    pub fn open(
+        listener: Listener,
+        terms: Terms,
+        orders: Sender<Order>,
+        poller: &Poller,
+    ) -> io::Result<Self> {
         listener.refuse_descriptors();
         poller.add(listener.as_fd(), Interest::Listener.to_number())?;
         Ok(Self {
@@ -202,27 +206,42 @@ impl Door {
         })
     }
 
-    /// Whose programs are recorded.
-    pub fn users(&self) -> &[u32] {
-        &self.terms.users
+    /// Whether a process would be let in.
+    pub fn seeks(&self, pid: u32) -> bool {
+        target::is_of(pid, &self.terms.users) && self.terms.admission.lets_in(pid)
     }
 
-    /// Also listens where all programs look that the session's users start.
-    pub fn open_to_programs(&mut self, poller: &Poller) -> io::Result<()> {
+    /// Also listens where all programs look that the session's users start. Returns what is in the
+    /// way of that, where other users have all those names.
+    pub fn open_to_programs(&mut self, poller: &Poller) -> io::Result<Option<String>> {
+        const MAX: u32 = names::MAX_OPEN_SESSIONS;
+        let mut obstacle = None;
         for user in &self.terms.users {
-            let names = (0..names::MAX_OPEN_SESSIONS).map(|number| names::open_session(*user, number));
-            let free = names
-                .map(|name| Listener::bind(&name))
-                .find(|listener| !matches!(listener, Err(error) if error.kind() == io::ErrorKind::AddrInUse));
-            let listener = free.ok_or_else(|| {
-                let most = names::MAX_OPEN_SESSIONS;
-                io::Error::other(format!("{most} sessions already record the programs of user {user}"))
-            })??;
-            listener.refuse_descriptors();
-            poller.add(listener.as_fd(), Interest::Listener.to_number())?;
-            self.listeners.push(listener);
+            let names = (0..MAX).map(|number| names::open_session(*user, number));
+            let search = listening::listen(names, *user, MAX)?;
+            let stranger = search.describe_stranger();
+            match search.found {
+                Some((_, listener)) => {
+                    listener.refuse_descriptors();
+                    poller.add(listener.as_fd(), Interest::Listener.to_number())?;
+                    self.listeners.push(listener);
+                }
+                None if search.strangers == 0 => {
+                    let text = format!("{MAX} sessions already record the programs of user {user}");
+                    return Err(io::Error::other(text));
+                }
+                None => {
+                    let first = names::open_session(*user, 0);
+                    let count = search.strangers;
+                    obstacle = Some(format!(
+                        "{count} of the {MAX} names where programs of user {user} look for sessions \
+                         ({first} to {}) are taken {stranger}",
+                        MAX - 1
+                    ));
+                }
+            }
         }
-        Ok(())
+        Ok(obstacle)
     }
 
     /// Whether there is somebody to wait for: a member that is alive, the child of one that may still knock, or
@@ -262,6 +281,11 @@ impl Door {
     /// Makes somebody a guest, if there is room. Who goes for that was silent for long, or has said something.
     fn let_in(&mut self, socket: PacketSocket, poller: &Poller) {
         let Ok(peer) = socket.peer() else { return };
+        if !self.believes(&socket, peer) {
+            // At once: it takes no place of those who wait, and keeps no recording from its end.
+            let _ = socket.send(&ToAgent::Refused("another user's session".into()).encode(), &[]);
+            return self.complain(format!("refused process {} of user {}", peer.pid, peer.uid));
+        }
         if !self.guests.have_room_for(peer) {
             return self.complain(format!("process {} knocks again and again and says nothing", peer.pid));
         }
@@ -339,7 +363,8 @@ impl Door {
         let mut buffer = [0; MAX_MESSAGE];
         let packet = match guest.socket.hear(&mut buffer) {
             Heard::Packet(len) => buffer.get(..len).unwrap_or(&[]),
-            Heard::End => &[],
+            // It wanted to know who listens here.
+            Heard::End => return,
             Heard::Nothing => {
                 if poller.add(guest.socket.as_fd(), Interest::Socket(key).to_number()).is_ok() {
                     self.guests.put_back(key, guest);
@@ -365,10 +390,6 @@ impl Door {
         packet: &[u8],
         poller: &Poller,
     ) -> Result<(), String> {
-        if !self.terms.users.contains(&peer.uid) && !self.is_of_the_family(peer.pid) {
-            let _ = socket.send(&ToAgent::Refused("another user's session".into()).encode(), &[]);
-            return Err(format!("refused process {} of user {}", peer.pid, peer.uid));
-        }
         if !self.terms.admission.lets_in(peer.pid) {
             let _ = socket.send(&ToAgent::Refused("a session for other processes".into()).encode(), &[]);
             if target::is_gone(peer.pid) {
@@ -399,7 +420,10 @@ impl Door {
             return Err(format!("{} ({}) had ended before it could take part", hello.name, peer.pid));
         }
         let key = self.new_key();
-        let watched = ProcessWatch::new(peer.pid);
+        let watched = socket.peer_watch().and_then(|watch| match watch.has_ended() {
+            true => Err(io::Error::new(io::ErrorKind::NotFound, "it had ended before it could take part")),
+            false => Ok(watch),
+        });
         let shared = watched.and_then(|watch| Ok((watch, self.share_memory(&socket, &hello, peer, key)?)));
         let (watch, recording) = shared.map_err(|error| {
             let reason = reason(&error);
@@ -447,6 +471,16 @@ impl Door {
     /// Whether a process is a living member or descends from one: it has changed its user, and is recorded on.
     fn is_of_the_family(&self, pid: u32) -> bool {
         Admission::Family(self.members.values().map(|member| member.pid).collect()).lets_in(pid)
+    }
+
+    /// Whether a process is one of the session's users', or descends from one that is recorded.
+    ///
+    /// A descendant is known by its number, which another process may have got since: the one that
+    /// connected has to be alive, so the number is still its own.
+    fn believes(&self, socket: &PacketSocket, peer: Peer) -> bool {
+        let is_user = self.terms.users.contains(&peer.uid) && tompion_os::is_one_user(peer.uid);
+        let is_alive = || socket.peer_watch().is_ok_and(|process| !process.has_ended());
+        is_user || self.is_of_the_family(peer.pid) && is_alive()
     }
 
     /// Whether a process with this id talks to the session already. (One that has executed another program

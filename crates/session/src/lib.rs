@@ -12,6 +12,7 @@
 //! somebody else's business, and so is what a ring looks like inside.
 #![forbid(unsafe_code)]
 
+mod attach;
 mod backing;
 mod budget;
 mod clock;
@@ -25,6 +26,7 @@ mod guests;
 mod jobs;
 mod kernel;
 mod kernel_filter;
+mod listening;
 mod manifest;
 mod process;
 mod record;

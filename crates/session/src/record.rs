@@ -16,13 +16,14 @@ use std::{
 };
 
 use tompion_layout::ring::{Geometry, GeometryError};
-use tompion_os::{DirHandle, FileRights, Inheritance, Poller, ProcessWatch, Signals, User};
+use tompion_os::{DirHandle, FileRights, Inheritance, Listener, Poller, ProcessWatch, Signals, User};
 use tompion_protocol::{
-    names::{LIBRARY_VARIABLE, SESSION_VARIABLE},
+    names::{self, LIBRARY_VARIABLE, MAX_FOLDER_NAMES, SESSION_VARIABLE},
     rules::Rules,
 };
 
 use crate::{
+    attach::{self, ProgramSearch},
     backing::{self, SavedSession},
     consumer::{self, Consumer, Order, Report},
     context::Context,
@@ -30,6 +31,7 @@ use crate::{
     filter,
     jobs::JobTeller,
     kernel::{self, Kernel, KernelChoice},
+    listening,
     manifest::{self, Channel, Clock, Host, Manifest},
     rseq,
     running::{Recorder, Snapshot},
@@ -254,20 +256,20 @@ fn record_into(config: &Config, terms: Terms, notice: fn(&str)) -> Result<Outcom
     let poller = Poller::new()?;
     poller.add(signals.as_fd(), Interest::Signals.to_number())?;
     let (orders, inbox) = mpsc::channel();
-    let name = match &config.target {
-        Target::Gathering(name) => name.clone(),
-        _ => format!("tompion-{}-{:016x}", std::process::id(), uuid::Uuid::new_v4().as_u64_pair().0),
-    };
+    let (name, listener) = listen(config)?;
     let mut kernel = prepare_kernel(config, &terms, notice);
     if manifest.kernel && kernel.is_none() {
         manifest.kernel = false;
         manifest.write(&folder, terms.backing.is_some()).map_err(in_words)?;
     }
     let backing = terms.backing.clone();
-    let mut door = Door::open(&name, terms, orders.clone(), &poller)?;
+    let mut door = Door::open(listener, terms, orders.clone(), &poller)?;
     let consumer = Consumer::new(folder.clone(), backing, manifest, notice)?.telling(config.jobs.clone());
     let consumer = thread::Builder::new().name("consumer".into()).spawn(move || consumer.run(&inbox))?;
-    let child = reach(config, &name, &mut door, &poller, inheritance)?;
+    let Reached { child, search, obstacle } = reach(config, &name, &mut door, &poller, inheritance)?;
+    if let Some(obstacle) = obstacle {
+        notice(&format!("{obstacle}; programs are recorded up to 0.1 s after they start"));
+    }
     if let Some(kernel) = &mut kernel {
         kernel.start()?;
     }
@@ -283,6 +285,7 @@ fn record_into(config: &Config, terms: Terms, notice: fn(&str)) -> Result<Outcom
         orders,
         kernel,
         target: config.target.clone(),
+        search,
         command: child.as_ref().map_or(0, Child::id),
         child,
         status: None,
@@ -305,6 +308,26 @@ fn record_into(config: &Config, terms: Terms, notice: fn(&str)) -> Result<Outcom
     let report = receiver.recv().map_err(|_| io::Error::other("the consumer ended early"))?;
     let _ = consumer.join();
     Ok(Outcome { report, status, problems, processes: welcomed, folder })
+}
+
+/// Listens under the session's own name: a random one, or the first one of a folder's that no other
+/// user has.
+fn listen(config: &Config) -> io::Result<(String, Listener)> {
+    let Target::Gathering(first) = &config.target else {
+        let name = format!("tompion-{}-{:016x}", std::process::id(), uuid::Uuid::new_v4().as_u64_pair().0);
+        return Listener::bind(&name).map(|listener| (name, listener));
+    };
+    let names = (0..MAX_FOLDER_NAMES).map(|number| names::numbered(first, number));
+    let search = listening::listen(names, tompion_os::effective_user(), 1)?;
+    let stranger = search.describe_stranger();
+    search.found.ok_or_else(|| match search.sessions {
+        0 => io::Error::other(format!(
+            "all {MAX_FOLDER_NAMES} names where programs look for this session ({first}, {first}-1 and so on) are \
+             taken {stranger}"
+        )),
+        // Another program was quicker and has started one.
+        _ => io::ErrorKind::AddrInUse.into(),
+    })
 }
 
 /// The kernel's programs, attached. Where that can't be, one line says why, and programs are recorded alone.
@@ -338,7 +361,8 @@ fn terms(config: &Config, geometry: Geometry, (folder, backing): (DirHandle, Opt
     let owner = |pid: &u32| fs::metadata(format!("/proc/{pid}")).map(|metadata| metadata.uid()).ok();
     let asked = config.target.processes().iter().filter(|_| own == 0).filter_map(owner);
     // And who listens for jobs of the whole machine hears all users that have any.
-    let all = if own == 0 && config.jobs.is_some() { target::reachable_processes() } else { Vec::new() };
+    let all =
+        if own == 0 && config.jobs.is_some() { attach::attach_sockets().processes() } else { Vec::new() };
     let all = all.iter().filter_map(owner);
     Terms {
         geometry,
@@ -412,6 +436,17 @@ fn manifest(config: &Config, terms: &Terms) -> Manifest {
     }
 }
 
+/// Programs that a session has reached as it begins.
+#[derive(Default)]
+struct Reached {
+    /// The command that it has started.
+    child: Option<Child>,
+    /// The search for programs that start later, where they can't find the session.
+    search: Option<ProgramSearch>,
+    /// The reason why they can't find it.
+    obstacle: Option<String>,
+}
+
 /// Starts the command, or lets the running processes know that they are wanted.
 fn reach(
     config: &Config,
@@ -419,33 +454,36 @@ fn reach(
     door: &mut Door,
     poller: &Poller,
     inheritance: Inheritance,
-) -> Result<Option<Child>, Error> {
-    match &config.target {
-        Target::Command(_) => return spawn(config, session, inheritance).map(Some),
+) -> Result<Reached, Error> {
+    let mut search = ProgramSearch::new();
+    let obstacle = match &config.target {
+        Target::Command(_) => {
+            let child = spawn(config, session, inheritance)?;
+            return Ok(Reached { child: Some(child), ..Reached::default() });
+        }
         Target::Processes(pids) => {
-            door.open_to_programs(poller)?;
+            let obstacle = door.open_to_programs(poller)?;
             let failures: Vec<String> =
-                pids.iter().filter_map(|pid| target::ask_patiently(*pid, session).err()).collect();
+                pids.iter().filter_map(|pid| attach::ask_patiently(*pid, session).err()).collect();
             // The kernel can be asked about any process.
             if failures.len() == pids.len() && config.kernel.is_none() {
                 return Err(Error::Unreachable(failures.join("; ")));
             }
             door.problems.extend(failures);
+            obstacle
         }
         Target::Everything => {
-            door.open_to_programs(poller)?;
-            let users = door.users();
-            for pid in target::reachable_processes().into_iter().filter(|pid| target::is_of(*pid, users)) {
-                // Some end at this moment.
-                let _ = target::ask(pid, session);
-            }
+            let obstacle = door.open_to_programs(poller)?;
+            search.ask_new(session, |pid| door.seeks(pid));
+            obstacle
         }
         Target::Gathering(_) => {
             // Who started this session may have stopped waiting, and comes all the same.
             let _ = tompion_os::say_ready();
+            None
         }
-    }
-    Ok(None)
+    };
+    Ok(Reached { child: None, search: obstacle.is_some().then_some(search), obstacle })
 }
 
 /// Watches the processes that were named: their end is the recording's, whether they take part or not.
@@ -492,6 +530,8 @@ struct Control {
     kernel: Option<Kernel>,
     /// Whom the session records.
     target: Target,
+    /// The search for programs that can't find the session.
+    search: Option<ProgramSearch>,
     /// The command, until it was waited for.
     child: Option<Child>,
     /// Its process id.
@@ -534,12 +574,14 @@ impl Control {
                     }
                 }
             }
+            let search_at = self.ask_new_programs();
             let now = Instant::now();
             if self.deadline.is_some_and(|deadline| deadline <= now) && self.time_is_up() {
                 return;
             }
             // Milliseconds are rounded up, so as not to spin at the end.
-            let until = self.deadline.into_iter().chain(leave_at).chain(self.door.patience_ends()).min();
+            let others = leave_at.into_iter().chain(search_at).chain(self.door.patience_ends());
+            let until = self.deadline.into_iter().chain(others).min();
             let timeout = until.map(|until| until.saturating_duration_since(now) + Duration::from_millis(1));
             let Ok(ready) = self.poller.wait(timeout) else { return };
             for interest in ready {
@@ -552,6 +594,15 @@ impl Control {
                 }
             }
         }
+    }
+
+    /// Asks programs that have started, where they can't find the session. Returns when to ask again.
+    fn ask_new_programs(&mut self) -> Option<Instant> {
+        let search = self.search.as_mut()?;
+        if search.next() <= Instant::now() {
+            search.ask_new(&self.name, |pid| self.door.seeks(pid));
+        }
+        Some(search.next())
     }
 
     /// How long the session stays with nobody to record; none if until it is told to end.

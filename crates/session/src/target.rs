@@ -1,16 +1,7 @@
 //! Whom a session records: a command, processes that run, all programs of a user, or programs that record
 //! themselves into a folder.
 
-use std::{
-    fs, io,
-    os::unix::fs::MetadataExt,
-    path::Path,
-    thread,
-    time::{Duration, Instant},
-};
-
-use tompion_os::PacketSocket;
-use tompion_protocol::{message::ToAgent, names};
+use std::{fs, os::unix::fs::MetadataExt, path::Path, time::Duration};
 
 /// Whom a session records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,88 +95,6 @@ pub fn age_of(process: &Path) -> Option<Duration> {
     Some(Duration::from_nanos(tompion_os::boottime_ns().saturating_sub(begun.saturating_mul(10_000_000))))
 }
 
-/// How long a process that has the library is asked again, and how often.
-const PATIENCE: Duration = Duration::from_millis(500);
-const PAUSE: Duration = Duration::from_millis(5);
-
-/// As [`ask`], for a process that somebody has named: one that was started a moment ago has no bell yet, and on
-/// a busy machine it may hang up before it has heard what we want (it waits a moment for that).
-pub fn ask_patiently(pid: u32, session: &str) -> Result<(), String> {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match ask(pid, session) {
-            Err(_) if Instant::now() < until && has_library(pid) => thread::sleep(PAUSE),
-            result => return result,
-        }
-    }
-}
-
-/// Whether a process has loaded the library, as far as we can look into it.
-fn has_library(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("libtompion"))
-}
-
-/// Asks a process's agent to take part in the session of a name.
-pub fn ask(pid: u32, session: &str) -> Result<(), String> {
-    let folder = Path::new("/proc").join(pid.to_string());
-    if !folder.exists() {
-        return Err(format!("there is no process {pid}"));
-    }
-    let name = tompion_os::name_of(&pid.to_string()).unwrap_or_else(|| "process".into());
-    let Some(inner) = tompion_os::innermost_pid(pid) else {
-        return Err(format!("there is no process {pid} any more"));
-    };
-    let Some(namespace) = tompion_os::pid_namespace_of(&pid.to_string()) else {
-        return Err(format!("no right to look into {name} ({pid}): run tompion as its user or as root"));
-    };
-    ring(&names::bell(namespace, inner), pid, session).map_err(|error| {
-        let reason = match fs::read_to_string(folder.join("maps")) {
-            Ok(maps) if !maps.contains("libtompion") => {
-                "has not loaded libtompion (not linked with -ltompion?)".to_owned()
-            }
-            Ok(maps) if has_preloads(&maps) => format!(
-                "can't be asked: {error} (with events of --preload alone a program can be asked only if it was started \
-                 with TOMPION_ATTACH=1)"
-            ),
-            _ => format!(
-                "can't be asked: {error} (it has no events, TOMPION_DISABLE=1, TOMPION_ATTACH=0, or a network namespace \
-                 of its own)"
-            ),
-        };
-        format!("{name} ({pid}) {reason}")
-    })
-}
-
-/// Whether a process has loaded libraries of `--preload`.
-fn has_preloads(maps: &str) -> bool {
-    ["malloc", "pthread", "func"].iter().any(|name| maps.contains(&format!("/libtompion-{name}.so")))
-}
-
-fn ring(bell: &str, pid: u32, session: &str) -> io::Result<()> {
-    let socket = PacketSocket::connect_at_once(bell)?;
-    if socket.peer()?.pid != pid {
-        return Err(io::Error::other("its bell is somebody else's"));
-    }
-    socket.send(&ToAgent::Join(session.to_owned()).encode(), &[])
-}
-
-/// Processes of this machine that have a bell, as far as they can be seen.
-///
-/// Source: abstract names stand in /proc/net/unix (`proc_net(5)`) with an @ before them.
-pub fn reachable_processes() -> Vec<u32> {
-    let namespace = tompion_os::pid_namespace().unwrap_or(0);
-    let prefix = names::bell(namespace, 0);
-    let prefix = format!("@{}", prefix.trim_end_matches('0'));
-    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let mut pids: Vec<u32> = table
-        .lines()
-        .filter_map(|line| line.split(' ').next_back()?.strip_prefix(&prefix)?.parse().ok())
-        .collect();
-    pids.sort_unstable();
-    pids.dedup();
-    pids
-}
-
 /// Whether a process belongs to one of these users.
 pub fn is_of(pid: u32, users: &[u32]) -> bool {
     fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| users.contains(&process.uid()))
@@ -210,7 +119,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let folder = Path::new("/proc").join(child.id().to_string());
         let (begun, first) = (std::time::Instant::now(), age_of(&folder).unwrap());
-        thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
         let (second, passed) = (age_of(&folder).unwrap(), begun.elapsed());
         assert!(age_of(Path::new("/proc/1")).unwrap() > second);
         assert!(second - first <= passed && second > first, "{first:?} {second:?} {passed:?}");
@@ -226,12 +135,5 @@ mod tests {
         child.wait().unwrap();
         assert!(is_gone(pid) && !Admission::Family(vec![std::process::id()]).lets_in(pid));
         assert!(!is_gone(std::process::id()));
-    }
-
-    #[test]
-    fn processes_that_cannot_be_asked_are_named() {
-        assert_eq!(ask(u32::MAX / 2, "x").unwrap_err(), format!("there is no process {}", u32::MAX / 2));
-        let own = ask(std::process::id(), "x").unwrap_err();
-        assert!(own.contains("has not loaded libtompion") || own.contains("can't be asked"), "{own}");
     }
 }

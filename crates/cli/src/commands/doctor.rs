@@ -125,7 +125,7 @@ const CHECKS: &[Check] = &[
     Check {
         name: "sockets",
         why: "programs find their session by an abstract Unix socket",
-        look: || match tompion_os::Listener::bind(&format!("tompion-doctor-{}", std::process::id())) {
+        look: || match tompion_os::Listener::bind(&format!("tompion-doctor-{}", tompion_os::monotonic_ns())) {
             Ok(_) => Finding::good("abstract Unix sockets work"),
             Err(error) => Finding::other(State::Bad, error.to_string(), "allow Unix sockets in the sandbox"),
         },

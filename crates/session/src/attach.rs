@@ -1,0 +1,210 @@
+//! Running processes that are asked to take part, by the attach sockets of their agents.
+//!
+//! Any user can take names like those of an attach socket. The kernel tells which process listens
+//! under a name, so a stranger's name is only one more to try.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use tompion_os::PacketSocket;
+use tompion_protocol::{message::ToAgent, names};
+
+/// Time between two searches for programs that can't find the session.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a process that has the library is asked again.
+const ASK_TIMEOUT: Duration = Duration::from_millis(500);
+/// Time between two requests.
+const ASK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// As [`ask`], for a process that the user has named. One that was started a moment ago has no
+/// socket yet, and on a busy machine it may close the connection before it has heard the request.
+pub fn ask_patiently(pid: u32, session: &str) -> Result<(), String> {
+    let until = Instant::now() + ASK_TIMEOUT;
+    loop {
+        match ask(pid, session) {
+            Err(_) if Instant::now() < until && has_library(pid) => thread::sleep(ASK_INTERVAL),
+            result => return result,
+        }
+    }
+}
+
+/// Whether a process has loaded the library, as far as we can look into it.
+fn has_library(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("libtompion"))
+}
+
+/// Asks a process's agent to take part in the session of a name.
+pub fn ask(pid: u32, session: &str) -> Result<(), String> {
+    ask_at(pid, session, &attach_sockets())
+}
+
+/// As [`ask`], with the attach sockets that this machine has.
+pub fn ask_at(pid: u32, session: &str, sockets: &AttachSockets) -> Result<(), String> {
+    let folder = Path::new("/proc").join(pid.to_string());
+    if !folder.exists() {
+        return Err(format!("there is no process {pid}"));
+    }
+    let name = tompion_os::name_of(&pid.to_string()).unwrap_or_else(|| "process".into());
+    let Some(inner) = tompion_os::innermost_pid(pid) else {
+        return Err(format!("there is no process {pid} any more"));
+    };
+    let Some(namespace) = tompion_os::pid_namespace_of(&pid.to_string()) else {
+        return Err(format!("no right to look into {name} ({pid}): run tompion as its user or as root"));
+    };
+    let names = sockets.of(namespace, inner);
+    ring(names, pid, session).map_err(|error| {
+        let reason = match fs::read_to_string(folder.join("maps")) {
+            Ok(maps) if !maps.contains("libtompion") => {
+                "has not loaded libtompion (not linked with -ltompion?)".to_owned()
+            }
+            Ok(maps) if has_preloads(&maps) => format!(
+                "can't be asked: {error} (with events of --preload alone a program can be asked only if it was started \
+                 with TOMPION_ATTACH=1)"
+            ),
+            _ => format!(
+                "can't be asked: {error} (it has no events, TOMPION_DISABLE=1, TOMPION_ATTACH=0, or a network namespace \
+                 of its own)"
+            ),
+        };
+        format!("{name} ({pid}) {reason}")
+    })
+}
+
+/// Whether a process has loaded libraries of `--preload`.
+fn has_preloads(maps: &str) -> bool {
+    ["malloc", "pthread", "func"].iter().any(|name| maps.contains(&format!("/libtompion-{name}.so")))
+}
+
+/// Says the session's name at the one of these sockets where the process itself listens. The others
+/// are strangers' who have taken a name like its own.
+fn ring(names: impl Iterator<Item = String>, pid: u32, session: &str) -> io::Result<()> {
+    let mut failure = io::Error::from(io::ErrorKind::ConnectionRefused);
+    for name in names {
+        match PacketSocket::connect_at_once(&name) {
+            Ok(socket) if is_by(&socket, pid)? => {
+                return socket.send(&ToAgent::Join(session.to_owned()).encode(), &[]);
+            }
+            Ok(_) => failure = io::Error::other("another process has its name"),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+/// Whether this very process made the listening socket: the number is its own, it is alive, and so
+/// no process that had the number before, and the user is one that it is, or root.
+fn is_by(socket: &PacketSocket, pid: u32) -> io::Result<bool> {
+    let peer = socket.peer()?;
+    let is_alive = || socket.peer_watch().is_ok_and(|process| !process.has_ended());
+    Ok(peer.pid == pid && (peer.uid == 0 || users_of(pid).contains(&peer.uid)) && is_alive())
+}
+
+/// Users that a process is. Source: `Uid` in `proc_pid_status(5)`.
+fn users_of(pid: u32) -> Vec<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    line.split_whitespace().filter_map(|user| user.parse().ok()).collect()
+}
+
+/// Names of all attach sockets of this network namespace, also of those that only look like one.
+#[derive(Debug, Default)]
+pub struct AttachSockets(BTreeMap<(u64, u32), Vec<String>>);
+
+impl AttachSockets {
+    /// Reads a table of all Unix sockets. Abstract names stand there with an @ before them.
+    fn parse(table: &str) -> Self {
+        let mut sockets = Self::default();
+        let names = table.lines().filter_map(|line| line.split(' ').next_back()?.strip_prefix('@'));
+        for name in names {
+            if let Some(process) = names::process_of_attach_socket(name) {
+                sockets.0.entry(process).or_default().push(name.to_owned());
+            }
+        }
+        sockets
+    }
+
+    /// Those that may be of a process: its pid namespace and its number there.
+    fn of(&self, namespace: u64, pid: u32) -> impl Iterator<Item = String> {
+        self.0.get(&(namespace, pid)).into_iter().flatten().cloned()
+    }
+
+    /// Numbers of the processes of this pid namespace that seem to have one.
+    pub fn processes(&self) -> Vec<u32> {
+        let namespace = tompion_os::pid_namespace().unwrap_or(0);
+        self.0.keys().filter(|(other, _)| *other == namespace).map(|(_, pid)| *pid).collect()
+    }
+}
+
+/// Finds the attach sockets of this network namespace. Source: `/proc/net/unix` in `proc_net(5)`.
+pub fn attach_sockets() -> AttachSockets {
+    AttachSockets::parse(&fs::read_to_string("/proc/net/unix").unwrap_or_default())
+}
+
+/// Finds programs by their attach sockets, and asks each of them once.
+#[derive(Debug)]
+pub struct ProgramSearch {
+    asked: BTreeSet<u32>,
+    next: Instant,
+}
+
+impl ProgramSearch {
+    /// A search that has found none yet.
+    pub fn new() -> Self {
+        Self { asked: BTreeSet::new(), next: Instant::now() }
+    }
+
+    /// Returns when the next round is due.
+    pub fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// Asks the programs that have come since the last round and that `is_wanted` accepts.
+    pub fn ask_new(&mut self, session: &str, is_wanted: impl Fn(u32) -> bool) {
+        let sockets = attach_sockets();
+        let processes = sockets.processes();
+        let is_asked = |pid: &u32| {
+            // Some end at this moment, and some names are strangers'.
+            self.asked.contains(pid) || is_wanted(*pid) && ask_at(*pid, session, &sockets).is_ok()
+        };
+        // A number that is gone may come again, as another process's.
+        self.asked = processes.into_iter().filter(is_asked).collect();
+        self.next = Instant::now() + SEARCH_INTERVAL;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attach_sockets_are_found_among_all_names() {
+        let line = "0000000000000000: 00000002 00000000 00010000 0005 01 4711";
+        let other = format!("{line} /run/x\n{line} @tompion-open-0-1\n{line}\n");
+        let [one, two] = [1, 2].map(|random| names::attach_socket(9, 42, random));
+        let sockets = AttachSockets::parse(&format!("head\n{other}{line} @{one}\n{line} @{two}\n"));
+        assert_eq!(sockets.of(9, 42).collect::<Vec<_>>(), [one, two]);
+        assert_eq!(sockets.of(9, 4).count() + sockets.of(8, 42).count(), 0);
+    }
+
+    #[test]
+    fn a_socket_is_a_processs_only_if_it_made_it_and_lives() {
+        let own = std::process::id();
+        let name = format!("tompion-test-attach-{own}");
+        let _listener = tompion_os::Listener::bind(&name).unwrap();
+        let socket = PacketSocket::connect_at_once(&name).unwrap();
+        assert!(is_by(&socket, own).unwrap() && !is_by(&socket, own + 1).unwrap());
+        assert!(users_of(own).contains(&tompion_os::effective_user()));
+    }
+
+    #[test]
+    fn processes_that_cannot_be_asked_are_named() {
+        assert_eq!(ask(u32::MAX / 2, "x").unwrap_err(), format!("there is no process {}", u32::MAX / 2));
+        let own = ask(std::process::id(), "x").unwrap_err();
+        assert!(own.contains("has not loaded libtompion") || own.contains("can't be asked"), "{own}");
+    }
+}
