@@ -97,6 +97,8 @@ pub enum JobMessage {
         /// Which.
         pid: u32,
     },
+    /// The session listens: the first message of all.
+    Listening,
 }
 
 impl JobMessage {
@@ -108,6 +110,7 @@ impl JobMessage {
             Self::Lost { pid, count } => (4, 0, *pid, 0, 0, *count, ""),
             Self::Gone { pid } => (5, 0, *pid, 0, 0, 0, ""),
             Self::LossesUnknown { pid } => (6, 0, *pid, 0, 0, 0, ""),
+            Self::Listening => (7, 0, 0, 0, 0, 0, ""),
         };
         bytes.extend(kind.to_le_bytes());
         bytes.extend((text.len() as u16).to_le_bytes());
@@ -133,12 +136,28 @@ impl JobMessage {
             4 => Self::Lost { pid, count: number },
             5 => Self::Gone { pid },
             6 => Self::LossesUnknown { pid },
+            7 => Self::Listening,
             kind => {
-                let text = format!("expected a message about jobs, of kind 1 to 6; found kind {kind}");
+                let text = format!("expected a message about jobs, of kind 1 to 7; found kind {kind}");
                 return Some((Err(io::Error::new(io::ErrorKind::InvalidData, text)), size));
             }
         };
         Some((Ok(message), size))
+    }
+}
+
+impl JobMessage {
+    /// Waits until the session listens whose messages these are.
+    ///
+    /// # Errors
+    /// The session has ended before, or says something else.
+    pub fn wait_until_listening(from: &mut impl io::Read) -> io::Result<()> {
+        let mut head = [0; HEAD];
+        from.read_exact(&mut head)?;
+        match Self::decode(&head) {
+            Some((Ok(Self::Listening), _)) => Ok(()),
+            other => Err(io::Error::other(format!("expected a session that listens, found {other:?}"))),
+        }
     }
 }
 
@@ -214,6 +233,12 @@ impl JobTeller {
     fn with<T>(&self, act: impl FnOnce(&mut Telling) -> T) -> T {
         // Nobody panics while holding the lock, and what it guards is sound at any time.
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Tells that the session listens.
+    pub(crate) fn tell_listening(&self) -> io::Result<()> {
+        self.tell(&JobMessage::Listening);
+        self.flush()
     }
 
     pub(crate) fn tell(&self, message: &JobMessage) {
@@ -402,6 +427,7 @@ mod tests {
             JobMessage::Lost { pid, count: u64::MAX },
             JobMessage::Gone { pid },
             JobMessage::LossesUnknown { pid },
+            JobMessage::Listening,
         ];
         let mut bytes = Vec::new();
         messages.iter().for_each(|message| message.encode(&mut bytes));

@@ -270,6 +270,7 @@ fn record_into(config: &Config, terms: Terms, notice: fn(&str)) -> Result<Outcom
     if let Some(obstacle) = obstacle {
         notice(&format!("{obstacle}; programs are recorded up to 0.1 s after they start"));
     }
+    config.jobs.iter().try_for_each(JobTeller::tell_listening)?;
     if let Some(kernel) = &mut kernel {
         kernel.start()?;
     }

@@ -343,6 +343,7 @@ impl Watcher {
                     table.losses_unknown = table.losses_unknown.saturating_add(1);
                 }
                 Ok(JobMessage::Gone { pid }) => self.named.forget(pid),
+                Ok(JobMessage::Listening) => {}
                 Err(error) => self.fail(error.to_string()),
             }
         }

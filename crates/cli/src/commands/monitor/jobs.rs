@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use tompion_latency::{
     Monitor,
@@ -24,7 +24,7 @@ use tompion_latency::{
 use tompion_os::{Inheritance, Signals};
 use tompion_protocol::rules::Rules;
 use tompion_schema::Level;
-use tompion_session::{Config, JobTeller, Mode, Target};
+use tompion_session::{Config, JobMessage, JobTeller, Mode, Target};
 
 use crate::{
     messages::{counted, say},
@@ -101,8 +101,30 @@ impl Session {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         inheritance.hand_on(&mut command);
         let mut child = command.spawn().context("can't start the session that hears programs")?;
-        let told = child.stdout.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        let mut told = child.stdout.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        if let Some(error) = told.as_mut().and_then(|told| JobMessage::wait_until_listening(told).err()) {
+            let status = child.wait().context("can't wait for the session that hears programs")?;
+            match error.kind() {
+                io::ErrorKind::UnexpectedEof => {
+                    bail!("jobs can't be watched: the session that hears programs ended with {status}")
+                }
+                _ => bail!("jobs can't be watched: {error}"),
+            }
+        }
         Ok(Self { life: child.stdin.take(), child, told })
+    }
+
+    /// Ends the session.
+    ///
+    /// # Errors
+    /// The session has ended before, so that jobs were not watched to the end.
+    pub fn finish(mut self) -> anyhow::Result<()> {
+        match self.child.try_wait() {
+            Ok(Some(status)) => {
+                bail!("jobs were not watched to the end: the session that hears programs ended with {status}")
+            }
+            _ => Ok(()),
+        }
     }
 }
 

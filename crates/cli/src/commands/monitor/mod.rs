@@ -206,15 +206,19 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<ExitCode> {
     let keeping = |path: &Option<PathBuf>| Keeping::begin(path.as_deref(), name);
     let mut keeping = watch.history.as_ref().map(keeping).transpose()?;
     let (mut monitor, begun) = begin(name, watch)?;
-    if let Err(error) = watch.groups.begin(&monitor) {
-        // What was refused leaves nothing behind.
-        if begun == Begun::Now {
-            drop(monitor);
-            Monitor::stop(name)?;
+    let session = watch.groups.begin(&monitor);
+    let session = session.and_then(|()| watch.jobs.begin(name, &mut monitor, inheritance));
+    let session = match session {
+        Ok(session) => session,
+        Err(error) => {
+            // What was refused leaves nothing behind.
+            if begun == Begun::Now {
+                drop(monitor);
+                Monitor::stop(name)?;
+            }
+            return Err(error);
         }
-        return Err(error);
-    }
-    let _session = watch.jobs.begin(name, &mut monitor, inheritance)?;
+    };
     // To begin took far more than to look on does.
     tompion_os::give_back();
     let looked = if watch.catch.is_asked_for() {
@@ -239,7 +243,7 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<ExitCode> {
     } else if begun == Begun::Now && !watch.catch.is_asked_for() && counts_on {
         say("counting goes on in the kernel: tompion monitor shows it again, tompion monitor stop ends it");
     }
-    looked.map(|()| ExitCode::SUCCESS)
+    looked.and_then(|()| session.map_or(Ok(()), jobs::Session::finish)).map(|()| ExitCode::SUCCESS)
 }
 
 /// Begins, or goes on with what counts already. Where a history is kept, nobody may be there to mend what an earlier version has left.
