@@ -1,4 +1,4 @@
-//! Prints what traces mean: `states DIR…`, or how long all states lasted: `states --sum DIR…`.
+//! Prints the states in traces: `states DIR…`, or their total durations: `states --sum DIR…`.
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write, stdout};
@@ -19,7 +19,7 @@ impl<W: Write> Visitor for Printer<W> {
     }
 }
 
-/// Number and duration of intervals, by the kind of their state.
+/// Number and total duration of intervals, by the kind of their state.
 #[derive(Default)]
 struct Sum(BTreeMap<&'static str, (u64, i64)>);
 

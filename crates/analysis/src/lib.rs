@@ -1,10 +1,11 @@
-//! What traces mean.
+//! Derives states of threads, CPUs and programs from the events of traces.
 //!
 //! ```text
-//! TraceSet ──events in order of time──► state::Engine ──intervals, instants──► a Visitor: viewer, analyses
+//! TraceSet ──events by time──► state::Engine ──intervals, instants──► a Visitor: viewer, analyses
 //! ```
 //!
-//! Reading and merging is `tompion-reader`'s work; here events become states that last from one moment to another.
+//! Reading and merging is the job of `tompion-reader`; this crate turns events into states that
+//! last from one time to another.
 #![forbid(unsafe_code)]
 
 pub mod quick;

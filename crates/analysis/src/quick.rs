@@ -1,20 +1,22 @@
-//! Maps by small numbers that are asked for each event: the standard ones take as long as all else that is done with it.
+//! Fast hash maps with small integer keys. A lookup in a standard map for each event takes as long
+//! as all other processing of the event.
 //!
-//! Traces may come from anybody, who could choose numbers that collide; so each run has a secret of its own.
+//! Traces are untrusted, and their keys could be chosen to collide. So each process uses a random
+//! secret.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
 
-/// A map by numbers.
+/// Map with integer keys.
 pub type QuickMap<K, V> = HashMap<K, V, Quick>;
-/// A set of numbers.
+/// Set of integers.
 pub type QuickSet<K> = HashSet<K, Quick>;
 
-/// Odd, with as many ones as zeros: the golden ratio's digits.
+/// Multiplier: odd, with as many ones as zeros, from the digits of the golden ratio.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Makes hashes.
+/// Factory of hashers.
 #[derive(Clone, Copy, Debug)]
 pub struct Quick(u64);
 
@@ -33,14 +35,14 @@ impl BuildHasher for Quick {
     }
 }
 
-/// A hash that is being made.
+/// Hasher.
 #[derive(Clone, Copy, Debug)]
 pub struct Hash(u64);
 
 impl Hash {
     fn add(&mut self, number: u64) {
         let product = u128::from(self.0 ^ number) * u128::from(FACTOR);
-        // Both halves: the lower one has nothing of the number's upper bits in its own lower ones.
+        // Both halves are combined: the lower one does not depend on the number's upper bits.
         self.0 = (product as u64 ^ (product >> 64) as u64).rotate_left(23);
     }
 }
@@ -94,7 +96,7 @@ mod tests {
             low.insert(hash & 0xfff);
             high.insert(hash >> 52);
         }
-        // Of so many thrown at random into as many places, 63 % of these are met.
+        // If as many keys are placed at random, 63 % of the places are used.
         assert!(low.len() > 2000 && high.len() > 2000, "{} {}", low.len(), high.len());
     }
 

@@ -1,4 +1,4 @@
-//! What event classes mean, found once for each.
+//! Classifies event classes by their effect on states, once for each class.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use tompion_ctf::metadata::{self, EnvironmentValue};
 use tompion_reader::Trace;
 use tompion_schema::{Kind, base_name};
 
-/// A callback of a ROS 2 node, from its start to its end.
+/// Name of the span of a ROS 2 callback.
 const ROS_CALLBACK: &str = "ros2:callback";
 
-/// What an event does to states.
+/// Effect of an event on states.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     Switch,
@@ -26,7 +26,7 @@ pub(super) enum Action {
     SyscallEntry(Arc<str>),
     SyscallExit(Arc<str>),
     ProcessState,
-    /// Of the kernel, but changes no state.
+    /// An event of the kernel that changes no state.
     OtherOfKernel,
     SpanBegin(Arc<str>),
     SpanEnd(Arc<str>),
@@ -35,7 +35,7 @@ pub(super) enum Action {
 }
 
 impl Action {
-    /// Whether it is a program's.
+    /// Whether the event is a program's.
     pub fn is_of_program(&self) -> bool {
         matches!(self, Self::SpanBegin(_) | Self::SpanEnd(_) | Self::FunctionEntry | Self::FunctionExit)
     }
@@ -46,7 +46,7 @@ fn is_of_program(trace: &Trace) -> bool {
     trace.metadata().environment_value("domain").and_then(EnvironmentValue::as_text) == Some("ust")
 }
 
-/// Whether a trace is the kernel's: it says so, or has the scheduler's events.
+/// Whether a trace is the kernel's: its environment says so, or it has the scheduler's events.
 fn is_of_kernel(trace: &Trace) -> bool {
     let domain = trace.metadata().environment_value("domain").and_then(EnvironmentValue::as_text);
     let mut streams = trace.metadata().streams.iter();
@@ -54,13 +54,13 @@ fn is_of_kernel(trace: &Trace) -> bool {
     domain == Some("kernel") || domain.is_none() && streams.any(|stream| stream.events.iter().any(is_switch))
 }
 
-/// What events of a class do; nothing if they mean nothing here.
+/// Returns the effect of a class's events; `None` if they have none.
 pub(super) fn action(trace: &Trace, class: &metadata::Event) -> Option<Action> {
     let of_program = of_program(class);
     if of_program.is_some() || is_of_program(trace) {
         return of_program;
     }
-    // perf has the subsystem before the name.
+    // perf prefixes the subsystem to the name.
     let name = class.name.split_once(':').map_or(&*class.name, |(_, name)| name);
     let of_kernel = is_of_kernel(trace).then_some(Action::OtherOfKernel);
     Some(match name {
@@ -79,7 +79,7 @@ pub(super) fn action(trace: &Trace, class: &metadata::Event) -> Option<Action> {
     })
 }
 
-/// Spans and functions.
+/// Classifies spans and functions.
 fn of_program(class: &metadata::Event) -> Option<Action> {
     let kind = class.kind_info().kind;
     let name = || Arc::from(base_name(&class.name, kind));
@@ -92,14 +92,14 @@ fn of_program(class: &metadata::Event) -> Option<Action> {
         (_, "lttng_ust_cyg_profile:func_exit" | "lttng_ust_cyg_profile_fast:func_exit") => {
             Some(Action::FunctionExit)
         }
-        // ros2_tracing's.
+        // Events of ros2_tracing.
         (_, "ros2:callback_start") => Some(Action::SpanBegin(ROS_CALLBACK.into())),
         (_, "ros2:callback_end") => Some(Action::SpanEnd(ROS_CALLBACK.into())),
         _ => None,
     }
 }
 
-/// Entries and returns, also as old LTTng tracers called them.
+/// Classifies system call entries and returns, including the names of old LTTng tracers.
 fn syscall(name: &str) -> Option<Action> {
     let native = name.strip_prefix("compat_").unwrap_or(name);
     if let Some(call) = native.strip_prefix("syscall_entry_").or_else(|| native.strip_prefix("sys_enter_")) {

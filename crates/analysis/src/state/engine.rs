@@ -1,15 +1,15 @@
-//! From events to states.
+//! State engine: converts events to states.
 
 use tompion_ctf::metadata::EnvironmentValue;
 use tompion_reader::{Event, Loss, Trace, TraceSet};
 
 use super::classes::Action;
-use super::facts::{Fact, Facts, Says, number};
+use super::facts::{Fact, FactExtractor, Facts, number};
 use super::machine::{Machine, Moment};
 use super::spans::{Ended, Spans};
 use super::{Happening, Instant, MachineId, State, ThreadId, Visitor};
 
-/// Reads all events that are left, and calls the visitor with what they mean.
+/// Reads all remaining events, and calls the visitor with their states.
 ///
 /// ```no_run
 /// use tompion_analysis::state::{self, Interval, Visitor};
@@ -18,7 +18,7 @@ use super::{Happening, Instant, MachineId, State, ThreadId, Visitor};
 ///
 /// impl Visitor for Printer {
 ///     fn interval(&mut self, interval: &Interval) {
-///         println!("{:?} {:?} for {} ns", interval.track, interval.state, interval.end - interval.begin);
+///         println!("{:?} {:?} until {}", interval.track, interval.state, interval.end);
 ///     }
 /// }
 ///
@@ -42,40 +42,41 @@ pub fn run(traces: &mut TraceSet, visitor: &mut dyn Visitor) {
     engine.finish(visitor);
 }
 
-/// What goes on now, on all machines of some traces.
+/// Current states of all machines in some traces.
 ///
-/// Events are to come in order of time; one that comes too late counts as of the latest time before it.
+/// Events must come in order of time. A late event is processed as if it happened at the latest
+/// time before.
 pub struct Engine {
     machines: Vec<Machine>,
-    /// The machine of each trace.
+    /// Machine of each trace.
     machine_of: Vec<usize>,
-    says: Says,
-    /// What the event that is being taken says.
+    extractor: FactExtractor,
+    /// Facts of the current event.
     facts: Facts,
     spans: Spans,
     now: Option<i64>,
-    /// Bounds of what is known that lie ahead.
+    /// Future times at which knowledge ends.
     pending: Vec<Pending>,
     overwritten: Vec<Overwritten>,
-    /// From when to when each trace was recorded, as far as that is known.
+    /// Interval in which each trace was recorded, if known.
     recorded: Vec<Recorded>,
 }
 
-/// From when to when a trace was recorded, in nanoseconds since the epoch; nothing where that isn't known.
+/// Interval in which a trace was recorded, in nanoseconds since the epoch; `None` where unknown.
 pub type Recorded = (Option<i64>, Option<i64>);
 
-/// Events of a trace that were recorded, and overwritten by later ones.
+/// Events of a trace that were recorded, and then overwritten by later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overwritten {
-    /// The trace's index.
+    /// Index of the trace.
     pub trace: usize,
-    /// The processor on which they happened, if that is known.
+    /// CPU on which they happened, if known.
     pub cpu: Option<u32>,
-    /// Before this time, in nanoseconds since the epoch.
+    /// Time before which they happened, in nanoseconds since the epoch.
     pub until: i64,
 }
 
-/// A bound of what is known.
+/// Time at which knowledge ends.
 #[derive(Clone)]
 struct Pending {
     at: i64,
@@ -85,21 +86,21 @@ struct Pending {
 
 #[derive(Clone)]
 enum Bound {
-    /// Of a loss.
+    /// Border of an interval with lost events.
     Loss(Happening),
-    /// What was overwritten on a processor ends here.
+    /// End of the overwritten part on a CPU.
     Overwritten(Option<u32>),
-    /// The trace of a kernel ends, and it is some time to the next one.
+    /// End of a kernel trace that is not continued at once by another one.
     End,
 }
 
 impl Engine {
-    /// For the events of these traces, which know them by their indexes.
+    /// Creates an engine for events of these traces, which are identified by their indexes.
     pub fn new(traces: &[Trace]) -> Self {
         let mut engine = Self {
             machines: Vec::new(),
             machine_of: Vec::new(),
-            says: Says::new(traces),
+            extractor: FactExtractor::new(traces),
             facts: Facts::default(),
             spans: Spans::default(),
             now: None,
@@ -114,7 +115,7 @@ impl Engine {
         engine
     }
 
-    /// The machine of a trace, by its name.
+    /// Returns the machine of a trace, by its hostname.
     fn machine(&mut self, trace: &Trace) -> usize {
         let host = trace.metadata().environment_value("hostname").and_then(EnvironmentValue::as_text);
         let host = host.unwrap_or_default();
@@ -126,13 +127,14 @@ impl Engine {
         index
     }
 
-    /// An engine for the same traces, of which it was told the same, that has seen nothing: for who begins elsewhere in them.
-    pub fn anew(&self) -> Self {
+    /// Returns an engine with the same traces and settings that has seen no event, for a reader
+    /// that begins elsewhere.
+    pub fn fresh(&self) -> Self {
         let machines = self.machines.iter().map(|machine| Machine::new(machine.id, machine.host.clone()));
         Self {
             machines: machines.collect(),
             machine_of: self.machine_of.clone(),
-            says: self.says.clone(),
+            extractor: self.extractor.clone(),
             facts: Facts::default(),
             spans: Spans::default(),
             now: None,
@@ -147,36 +149,36 @@ impl Engine {
         }
     }
 
-    /// The name of a machine; empty if its traces don't say one.
+    /// Returns the hostname of a machine; empty if its traces don't state one.
     pub fn host(&self, machine: MachineId) -> Option<&str> {
         self.machines.get(usize::from(machine.0)).map(|machine| machine.host.as_str())
     }
 
-    /// The machine of a trace.
+    /// Returns the machine of a trace.
     pub fn machine_of(&self, trace: usize) -> Option<MachineId> {
         Some(self.machines.get(*self.machine_of.get(trace)?)?.id)
     }
 
-    /// The latest time of an event so far, in nanoseconds since the epoch.
+    /// Returns the latest time of an event so far, in nanoseconds since the epoch.
     pub fn now(&self) -> Option<i64> {
         self.now
     }
 
-    /// What is asked of events, for those who find facts elsewhere.
-    pub fn says(&self) -> &Says {
-        &self.says
+    /// Returns the extractor of facts, for callers that extract them elsewhere.
+    pub fn fact_extractor(&self) -> &FactExtractor {
+        &self.extractor
     }
 
-    /// Takes the next event. Those without a time say nothing.
+    /// Processes the next event. Events without a time are ignored.
     pub fn event(&mut self, event: &Event<'_>, visitor: &mut dyn Visitor) {
         let mut facts = std::mem::take(&mut self.facts);
         facts.clear();
-        self.says.add(event, &mut facts);
+        self.extractor.add(event, &mut facts);
         facts.list().iter().for_each(|fact| self.fact(&facts, fact, visitor));
         self.facts = facts;
     }
 
-    /// Takes what the next event says, which is one of these facts.
+    /// Processes the next event, given as one of these facts.
     pub fn fact(&mut self, facts: &Facts, fact: &Fact, visitor: &mut dyn Visitor) {
         let Some(time) = fact.time() else { return };
         let time = self.now.map_or(time, |now| now.max(time));
@@ -185,13 +187,13 @@ impl Engine {
         }
         self.now = Some(time);
         let trace = fact.trace as usize;
-        let (Some(action), Some(&machine)) = (self.says.action(fact.class), self.machine_of.get(trace))
+        let (Some(action), Some(&machine)) = (self.extractor.action(fact.class), self.machine_of.get(trace))
         else {
             return;
         };
         let Some(machine) = self.machines.get_mut(machine) else { return };
-        let (said, id) = (facts.said(fact), machine.id);
-        let thread = || Some((ThreadId { machine: id, tid: said.thread()? }, trace));
+        let (view, id) = (facts.view(fact), machine.id);
+        let thread = || Some((ThreadId { machine: id, tid: view.thread()? }, trace));
         match action {
             Action::SpanBegin(name) => {
                 if let Some(key) = thread() {
@@ -199,7 +201,7 @@ impl Engine {
                 }
             }
             Action::FunctionEntry => {
-                if let Some((key, address)) = thread().zip(said.number(number::OTHER)) {
+                if let Some((key, address)) = thread().zip(view.number(number::OTHER)) {
                     self.spans.begin(key, State::Function(address as u64), time);
                 }
             }
@@ -223,18 +225,19 @@ impl Engine {
                             || matches!(of_kernel, Action::ProcessState))
                 };
                 if self.overwritten.iter().any(is_before) {
-                    machine.event_before_gap(said, of_kernel, moment, visitor);
+                    machine.event_before_gap(view, of_kernel, moment, visitor);
                     return;
                 }
-                machine.event(said, of_kernel, moment, visitor);
-                if let (Action::Exit, Some(tid)) = (of_kernel, said.id(number::THREAD)) {
+                machine.event(view, of_kernel, moment, visitor);
+                if let (Action::Exit, Some(tid)) = (of_kernel, view.id(number::THREAD)) {
                     self.spans.forget_thread(ThreadId { machine: id, tid }, time, visitor);
                 }
             }
         }
     }
 
-    /// Takes a loss, as soon as it is known and before the next event: its bounds may lie before the latest event.
+    /// Processes a loss, as soon as it is known and before the next event: it may begin or end
+    /// before the latest event.
     pub fn loss(&mut self, loss: &Loss) {
         let (from, to) = loss.between;
         let bounds = [from, to.filter(|_| to != from)];
@@ -250,8 +253,9 @@ impl Engine {
         self.pending.sort_by_key(|pending| std::cmp::Reverse(pending.at));
     }
 
-    /// Says that events of a trace were overwritten, before any event is taken. What others tell of such a time, as a state dump
-    /// does, was so at its moment; what came of it nobody knows.
+    /// Announces that events of a trace were overwritten, before any event is processed. A state
+    /// dump within such a time is valid only at its own time; later changes may have been
+    /// overwritten.
     pub fn overwritten(&mut self, overwritten: Vec<Overwritten>) {
         self.pending.extend(overwritten.iter().map(|it| Pending {
             at: it.until,
@@ -262,9 +266,9 @@ impl Engine {
         self.overwritten = overwritten;
     }
 
-    /// Forgets what could have changed unseen up to a time.
+    /// Forgets states that may have changed unseen up to a time.
     fn forget_until(&mut self, time: i64, visitor: &mut dyn Visitor) {
-        // The last event of a trace happened at its end.
+        // The last event of a trace happens at its end.
         let is_there = |pending: &Pending| match pending.what {
             Bound::End => pending.at < time,
             Bound::Loss(_) | Bound::Overwritten(_) => pending.at <= time,
@@ -272,14 +276,14 @@ impl Engine {
         while self.pending.last().is_some_and(is_there) {
             let Some(Pending { at, trace, what }) = self.pending.pop() else { break };
             self.overwritten.retain(|it| it.until > at);
-            // What was reported stays so.
+            // States already reported are not revised.
             let at = self.now.map_or(at, |now| now.max(at));
             let Some(machine) =
                 self.machine_of.get(trace).and_then(|&machine| self.machines.get_mut(machine))
             else {
                 continue;
             };
-            let is_kernels = self.says.is_of_kernel(trace);
+            let is_kernels = self.extractor.is_of_kernel(trace);
             let cpu = match &what {
                 Bound::Loss(Happening::Loss { cpu, .. }) | Bound::Overwritten(cpu) => *cpu,
                 Bound::Loss(_) | Bound::End => None,
@@ -294,15 +298,16 @@ impl Engine {
         }
     }
 
-    /// Says from when to when each trace was recorded, as its packets tell, before any event is taken. What a kernel did where
-    /// no trace of it was recorded is not known, whatever others tell of such times.
+    /// Announces the interval in which each trace was recorded, according to its packets, before
+    /// any event is processed. States of a kernel outside of its traces are unknown, whatever other
+    /// traces contain.
     pub fn recorded(&mut self, recorded: Vec<Recorded>) {
         for (trace, &(_, end)) in recorded.iter().enumerate() {
-            let Some(end) = end.filter(|_| self.says.is_of_kernel(trace)) else { continue };
+            let Some(end) = end.filter(|_| self.extractor.is_of_kernel(trace)) else { continue };
             let is_other = |&(other, _): &(usize, &Recorded)| {
                 other != trace
                     && self.machine_of.get(other) == self.machine_of.get(trace)
-                    && self.says.is_of_kernel(other)
+                    && self.extractor.is_of_kernel(other)
             };
             let others = || recorded.iter().enumerate().filter(is_other).map(|(_, range)| *range);
             let goes_on = |(begin, other_end): Recorded| {
@@ -317,15 +322,15 @@ impl Engine {
         self.recorded = recorded;
     }
 
-    /// Reports everything that goes on as it stands at the end. There is nothing to be known from then on.
+    /// Reports all states that are open at the end, after which nothing is known.
     pub fn finish(&mut self, visitor: &mut dyn Visitor) {
         let Some(now) = self.now else { return };
-        // Of what lies behind the last event, nothing is reported.
+        // Nothing is reported beyond the last event.
         self.forget_until(now, visitor);
         self.spans.finish(now, visitor);
         for (number, machine) in self.machines.iter_mut().enumerate() {
             let traces = self.machine_of.iter().enumerate().filter(|(_, of)| **of == number);
-            let kernels = traces.filter(|(trace, _)| self.says.is_of_kernel(*trace));
+            let kernels = traces.filter(|(trace, _)| self.extractor.is_of_kernel(*trace));
             let ends = kernels.map(|(trace, _)| self.recorded.get(trace).and_then(|(_, end)| *end));
             let until = ends.collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().max());
             machine.finish(until, now, visitor);

@@ -1,12 +1,13 @@
-//! What events say of states, without the events: it can be found on many processors, and handed to the one that knows
-//! what went on before.
+//! Facts: content of events that affects states, detached from the events. They can be extracted on
+//! many threads, and are processed by the one that knows the preceding states.
 //!
 //! ```text
-//! Event ──Says──► Fact: time, CPU, thread, at most three numbers and two texts    64 bytes
+//! Event ──FactExtractor──► Fact: time, CPU, thread, up to three numbers and two texts (64 bytes)
 //!                   └──► Engine
 //! ```
 //!
-//! Where a class has the fields that its meaning needs is found once; of an event they are then read by their places.
+//! The fields that matter are located once for each class; in each event, they are read by
+//! position.
 
 use std::sync::Arc;
 
@@ -15,16 +16,16 @@ use tompion_reader::{Event, Trace};
 
 use super::classes::{Action, action};
 
-/// Numbers and texts of a fact.
+/// Maximum number of integers and texts in a fact.
 const NUMBERS: usize = 3;
 const TEXTS: usize = 2;
-/// No number: no field that matters has it.
+/// Absent integer: no relevant field has this value.
 const NO_NUMBER: i64 = i64::MIN;
 const NO_TEXT: (u32, u32) = (u32::MAX, 0);
 const NO_CPU: u32 = u32::MAX;
 const NO_THREAD: i32 = i32::MIN;
 
-/// What one event says.
+/// Content of one event.
 #[derive(Clone, Copy, Debug)]
 pub struct Fact {
     time: i64,
@@ -37,23 +38,24 @@ pub struct Fact {
 }
 
 impl Fact {
-    /// When, in nanoseconds since the epoch; nothing where the trace has no clock.
+    /// Returns the time in nanoseconds since the epoch; `None` without a clock.
     pub fn time(&self) -> Option<i64> {
         Some(self.time).filter(|&time| time != i64::MIN)
     }
 
-    /// The processor on which it happened, if that is known.
+    /// Returns the CPU on which the event happened, if known.
     pub fn cpu(&self) -> Option<u32> {
         Some(self.cpu).filter(|&cpu| cpu != NO_CPU)
     }
 
-    /// The thread in its context: the kernel's number, or in a program's trace the one that the program knows.
+    /// Returns the thread in the event's context: the kernel's id or, in a program's trace, the one
+    /// that the program knows.
     pub fn thread(&self) -> Option<i32> {
         Some(self.thread).filter(|&thread| thread != NO_THREAD)
     }
 }
 
-/// Facts in order, and the texts of all.
+/// Facts in order, with their texts.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     list: Vec<Fact>,
@@ -61,65 +63,65 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Them, in the order in which they were added.
+    /// Returns the facts in order.
     pub fn list(&self) -> &[Fact] {
         &self.list
     }
 
-    /// Bytes that they take.
+    /// Returns the size in bytes.
     pub fn size(&self) -> usize {
         size_of_val(self.list.as_slice()) + self.texts.len()
     }
 
-    /// Forgets them.
+    /// Removes all facts.
     pub fn clear(&mut self) {
         self.list.clear();
         self.texts.clear();
     }
 
-    /// One of them with its texts.
-    pub(super) fn said<'f>(&'f self, fact: &'f Fact) -> Said<'f> {
-        Said { fact, texts: &self.texts }
+    /// Returns a fact with its texts.
+    pub(super) fn view<'f>(&'f self, fact: &'f Fact) -> FactView<'f> {
+        FactView { fact, texts: &self.texts }
     }
 }
 
-/// A fact with its texts.
+/// Fact with its texts.
 #[derive(Clone, Copy)]
-pub(super) struct Said<'f> {
+pub(super) struct FactView<'f> {
     fact: &'f Fact,
     texts: &'f [u8],
 }
 
-/// Which number or text of a fact is what; by action.
+/// Positions of the integers in a fact; their meaning depends on the action.
 pub(super) mod number {
-    /// The thread that an event is about: it leaves a processor, is woken, ends, is told of.
+    /// Thread that the event is about: it is switched out, woken, ends, or is described.
     pub const THREAD: usize = 0;
-    /// The state in which it leaves, or is.
+    /// State in which the thread is switched out, or that is described.
     pub const STATE: usize = 1;
-    /// The thread that comes.
+    /// Thread that is switched in.
     pub const NEXT: usize = 2;
-    /// The process of which one is told.
+    /// Process of a described thread.
     pub const PROCESS: usize = 2;
     pub const PARENT: usize = 0;
     pub const CHILD: usize = 1;
-    /// An interrupt, or the address of a function.
+    /// Number of an interrupt, or address of a function.
     pub const OTHER: usize = 0;
 }
 
-/// The same for texts.
+/// Positions of the texts in a fact.
 pub(super) mod text {
-    /// The name of the thread that an event is about.
+    /// Name of the thread that the event is about.
     pub const NAME: usize = 0;
-    /// That of the thread that comes.
+    /// Name of the thread that is switched in.
     pub const NEXT: usize = 1;
 }
 
-impl<'f> Said<'f> {
+impl<'f> FactView<'f> {
     pub fn number(&self, which: usize) -> Option<i64> {
         self.fact.numbers.get(which).copied().filter(|&number| number != NO_NUMBER)
     }
 
-    /// A number that identifies a thread or process.
+    /// Returns an integer as the id of a thread or process.
     pub fn id(&self, which: usize) -> Option<i32> {
         self.number(which)?.try_into().ok()
     }
@@ -135,7 +137,7 @@ impl<'f> Said<'f> {
     }
 }
 
-/// What is done with a field.
+/// Use of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Nothing,
@@ -143,41 +145,41 @@ enum Use {
     Text(usize),
 }
 
-/// Which context has the thread's number.
+/// Context that has the thread's id.
 #[derive(Clone, Copy, Debug)]
 enum Context {
     Stream(usize),
     Event(usize),
 }
 
-/// Where a class has what matters.
+/// Positions of a class's relevant fields.
 #[derive(Clone, Debug)]
 struct Fields {
-    /// What is done with each field, up to the last one that matters.
+    /// Use of each field, up to the last relevant one.
     payload: Box<[Use]>,
     thread: Option<Context>,
 }
 
-/// What a class of events means.
+/// Event class with its effect.
 struct Class {
     action: Option<Action>,
     fields: Fields,
 }
 
-/// What the events of some traces say.
+/// Extractor of facts from the events of some traces.
 ///
-/// Copies share what was found out about classes.
+/// Clones share the properties of classes.
 #[derive(Clone)]
-pub struct Says(Arc<All>);
+pub struct FactExtractor(Arc<All>);
 
 struct All {
-    /// For each trace and stream class: the number of its first event class.
+    /// Number of the first event class, for each trace and stream class.
     first: Vec<Vec<u32>>,
     classes: Vec<Class>,
 }
 
-impl Says {
-    /// For the events of these traces, which know them by their indexes.
+impl FactExtractor {
+    /// Creates an extractor for events of these traces, which are identified by their indexes.
     pub fn new(traces: &[Trace]) -> Self {
         let (mut first, mut classes) = (Vec::new(), Vec::new());
         for trace in traces {
@@ -195,7 +197,7 @@ impl Says {
         Self(Arc::new(All { first, classes }))
     }
 
-    /// What events of a class do; nothing if they mean nothing here.
+    /// Returns the effect of a class's events; `None` if they have none.
     pub(super) fn action(&self, class: u32) -> Option<&Action> {
         self.0.classes.get(class as usize)?.action.as_ref()
     }
@@ -211,7 +213,7 @@ impl Says {
         classes.iter().filter_map(|class| class.action.as_ref()).any(|action| !action.is_of_program())
     }
 
-    /// Adds what an event says. Each event says something: that it happened.
+    /// Adds the fact of an event. Every event is at least the fact that it happened.
     pub fn add(&self, event: &Event<'_>, facts: &mut Facts) {
         let fact = self.fact(event, &mut facts.texts);
         facts.list.push(fact);
@@ -236,7 +238,7 @@ impl Says {
         fact
     }
 
-    /// The threads that an event is of, as far as it says so itself.
+    /// Returns the threads of an event, as far as the event itself states them.
     pub fn threads(&self, event: &Event<'_>) -> Threads {
         let fact = self.fact(event, &mut Vec::new());
         let number = |which: usize| {
@@ -255,12 +257,12 @@ impl Says {
     }
 }
 
-/// The threads that an event is of.
+/// Threads of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads {
-    /// The one on which it happened, if it has a context that says so.
+    /// Thread on which it happened, if a context states it.
     pub on: Option<i32>,
-    /// Those that it is about: they leave a processor or come to it, are woken, begin, end, or are told of.
+    /// Threads that it is about: switched out or in, woken, begun, ended, or described.
     pub about: [Option<i32>; 2],
 }
 
@@ -357,7 +359,7 @@ impl Fields {
     }
 }
 
-/// Where a structure has a field.
+/// Returns the position of a field in a structure.
 fn place(fields: Option<&Struct>, name: &str) -> Option<usize> {
     fields?.fields.iter().position(|field| &*field.name == name)
 }

@@ -1,55 +1,56 @@
-//! Threads and processors of one machine.
+//! Threads and CPUs of one machine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::classes::Action;
-use super::facts::{Said, number, text};
-use super::{Going, Happening, Instant, MachineId, Sleep, State, ThreadId, Track, Visitor, Waker, Why};
+use super::facts::{FactView, number, text};
+use super::{Happening, Instant, MachineId, OpenState, Sleep, State, ThreadId, Track, Visitor, Waker, Why};
 use crate::quick::QuickMap;
 
-/// Interrupts that interrupt each other: more is no nesting but lost exits.
+/// Maximum nesting of interrupts: more means lost exits.
 const MAX_NESTED: usize = 8;
-/// Bits of a thread's state when it leaves a processor: how it waits, and that it is gone.
+/// Bits of a thread's state when it is switched out: kind of sleep, or exit.
 const UNINTERRUPTIBLE: i64 = 0x02;
 const STOPPED: i64 = 0x04 | 0x08;
 const GONE: i64 = 0x10 | 0x20;
-/// What lies above says that it was preempted.
+/// Mask of these states; the bits above mean that the thread was preempted.
 const STATES: i64 = 0xff;
 
-/// A machine: what goes on there now.
+/// Current states of a machine.
 pub(super) struct Machine {
     pub id: MachineId,
     pub host: String,
-    /// When the first event of its kernel happened.
+    /// Time of the kernel's first event.
     begin: Option<i64>,
-    /// When the last one did.
+    /// Time of the kernel's last event.
     latest: i64,
     cpus: BTreeMap<u32, Cpu>,
     threads: QuickMap<i32, Thread>,
 }
 
 struct Cpu {
-    current: Going,
-    interrupts: Vec<(i64, Going)>,
-    soft: Option<Going>,
+    current: OpenState,
+    interrupts: Vec<(i64, OpenState)>,
+    soft: Option<OpenState>,
 }
 
 struct Thread {
-    state: Going,
-    syscall: Option<Going>,
+    state: OpenState,
+    syscall: Option<OpenState>,
     name: Vec<u8>,
     pid: Option<i32>,
-    /// Whether it has ended, but for its last switch.
+    /// Whether the thread is ending, and only its last switch is missing.
     exiting: bool,
 }
 
 impl Thread {
-    fn new(state: Going) -> Self {
+    fn new(state: OpenState) -> Self {
         Self { state, syscall: None, name: Vec::new(), pid: None, exiting: false }
     }
 
-    /// Reports what it was in; nobody saw how that ended, or `seen` says so of its state.
+    /// Reports the thread's open states. Their end was not observed; `seen` applies to the
+    /// scheduling state.
     fn end(self, id: ThreadId, now: i64, (seen, visitor): (bool, &mut dyn Visitor)) {
         if let Some(syscall) = self.syscall {
             visitor.interval(&syscall.end(Track::Syscall(id), now, false));
@@ -60,7 +61,7 @@ impl Thread {
     }
 }
 
-/// When and where an event happened.
+/// Time and CPU of an event.
 #[derive(Clone, Copy)]
 pub(super) struct Moment {
     pub time: i64,
@@ -76,40 +77,41 @@ impl Machine {
         ThreadId { machine: self.id, tid }
     }
 
-    /// An event of the kernel.
-    pub fn event(&mut self, said: Said<'_>, action: &Action, moment: Moment, visitor: &mut dyn Visitor) {
+    /// Processes an event of the kernel.
+    pub fn event(&mut self, fact: FactView<'_>, action: &Action, moment: Moment, visitor: &mut dyn Visitor) {
         let Moment { time, cpu } = moment;
         self.meet(moment);
         if let Some(cpu) = cpu {
-            self.learn_current(said, action, (time, cpu), visitor);
+            self.learn_current(fact, action, (time, cpu), visitor);
         }
         match action {
-            Action::Switch => self.switch(said, moment, visitor),
-            Action::Wake => self.wake(said, moment, visitor),
-            Action::Fork => self.fork(said, time, visitor),
+            Action::Switch => self.switch(fact, moment, visitor),
+            Action::Wake => self.wake(fact, moment, visitor),
+            Action::Fork => self.fork(fact, time, visitor),
             Action::Exit => {
-                if let Some(tid) = said.id(number::THREAD) {
+                if let Some(tid) = fact.id(number::THREAD) {
                     if let Some(thread) = self.threads.get_mut(&tid) {
                         thread.exiting = true;
                     }
-                    self.tell(time, Happening::Exit { tid }, visitor);
+                    self.report(time, Happening::Exit { tid }, visitor);
                 }
             }
             Action::Free => {
-                let gone = said.id(number::THREAD).and_then(|tid| Some((tid, self.threads.remove(&tid)?)));
+                let gone = fact.id(number::THREAD).and_then(|tid| Some((tid, self.threads.remove(&tid)?)));
                 if let Some((tid, thread)) = gone {
                     thread.end(self.thread_id(tid), time, (true, visitor));
-                    self.tell(time, Happening::Gone { tid }, visitor);
+                    self.report(time, Happening::Gone { tid }, visitor);
                 }
             }
-            Action::ProcessState => self.process_state(said, time, visitor),
-            Action::SyscallEntry(name) => self.syscall_entry(said, (moment, name), visitor),
+            Action::ProcessState => self.process_state(fact, time, visitor),
+            Action::SyscallEntry(name) => self.syscall_entry(fact, (moment, name), visitor),
             Action::SyscallExit(name) => {
-                let Some(tid) = self.caller(said, cpu) else { return };
+                let Some(tid) = self.caller(fact, cpu) else { return };
                 let id = self.thread_id(tid);
                 let syscall = self.threads.get_mut(&tid).and_then(|thread| thread.syscall.take());
                 if let Some(syscall) = syscall {
-                    // The return of another call than was entered: two events are missing that nobody counted.
+                    // The return of another call than was entered: two events are missing without a
+                    // count.
                     let is_same = matches!(&syscall.state, State::Syscall(open) if open == name);
                     visitor.interval(&syscall.end(Track::Syscall(id), time, is_same || name.is_empty()));
                 }
@@ -117,43 +119,44 @@ impl Machine {
             Action::InterruptEntry
             | Action::InterruptExit
             | Action::SoftInterruptEntry
-            | Action::SoftInterruptExit => self.interrupt(said, action, moment, visitor),
+            | Action::SoftInterruptExit => self.interrupt(fact, action, moment, visitor),
             _ => {}
         }
     }
 
-    /// It was recorded then, and there is this processor.
+    /// Notes that the kernel was recorded at this time, and that this CPU exists.
     fn meet(&mut self, Moment { time, cpu }: Moment) {
         let begin = *self.begin.get_or_insert(time);
         self.latest = self.latest.max(time);
         if let Some(cpu) = cpu {
-            let unknown = || Cpu { current: Going::unknown(begin), interrupts: Vec::new(), soft: None };
+            let unknown = || Cpu { current: OpenState::unknown(begin), interrupts: Vec::new(), soft: None };
             self.cpus.entry(cpu).or_insert_with(unknown);
         }
     }
 
-    /// An event of which nobody knows what came next: who there is stays so, what they do doesn't.
+    /// Processes an event after which others may be missing: threads are still known, their states
+    /// are not.
     pub fn event_before_gap(
         &mut self,
-        said: Said<'_>,
+        fact: FactView<'_>,
         action: &Action,
         moment: Moment,
         visitor: &mut dyn Visitor,
     ) {
         self.meet(moment);
-        let tid = said.id(number::THREAD).filter(|&tid| tid > 0 && matches!(action, Action::ProcessState));
-        let (Some(tid), false) = (tid, is_gone(said)) else { return };
+        let tid = fact.id(number::THREAD).filter(|&tid| tid > 0 && matches!(action, Action::ProcessState));
+        let (Some(tid), false) = (tid, is_gone(fact)) else { return };
         if !self.threads.contains_key(&tid) {
-            self.turn(tid, Going::unknown(moment.time), visitor);
+            self.turn(tid, OpenState::unknown(moment.time), visitor);
         }
-        self.name((tid, moment.time), said.text(text::NAME), said.id(number::PROCESS), visitor);
+        self.name((tid, moment.time), fact.text(text::NAME), fact.id(number::PROCESS), visitor);
     }
 
-    fn tell(&self, time: i64, what: Happening, visitor: &mut dyn Visitor) {
+    fn report(&self, time: i64, what: Happening, visitor: &mut dyn Visitor) {
         visitor.instant(&Instant { time, machine: self.id, what });
     }
 
-    /// The thread that a processor runs; 0 is its idle thread.
+    /// Returns the thread that a CPU runs; 0 is its idle thread.
     fn current(&self, cpu: Option<u32>) -> Option<i32> {
         match self.cpus.get(&cpu?)?.current.state {
             State::Runs { tid } => Some(tid),
@@ -162,15 +165,15 @@ impl Machine {
         }
     }
 
-    /// The thread that an event is of, by its context or by where it happened.
-    fn caller(&self, said: Said<'_>, cpu: Option<u32>) -> Option<i32> {
-        said.thread().or_else(|| self.current(cpu)).filter(|&tid| tid != 0)
+    /// Returns the thread of an event: by its context, or by its CPU.
+    fn caller(&self, fact: FactView<'_>, cpu: Option<u32>) -> Option<i32> {
+        fact.thread().or_else(|| self.current(cpu)).filter(|&tid| tid != 0)
     }
 
-    /// The thread in an event's context runs where the event happened. That is of use where nothing else told.
+    /// Learns from an event's context which thread runs on the CPU, if that was unknown.
     fn learn_current(
         &mut self,
-        said: Said<'_>,
+        fact: FactView<'_>,
         action: &Action,
         (time, cpu): (i64, u32),
         visitor: &mut dyn Visitor,
@@ -178,25 +181,25 @@ impl Machine {
         if matches!(action, Action::Switch | Action::ProcessState) || self.current(Some(cpu)).is_some() {
             return;
         }
-        if let Some(tid) = said.thread() {
+        if let Some(tid) = fact.thread() {
             self.put(tid, (time, cpu), false, visitor);
         }
     }
 
-    /// A processor runs a thread from now on; `seen` says whether it was put there now.
+    /// Runs a thread on a CPU from now on; `seen` states whether the switch itself was observed.
     fn put(&mut self, tid: i32, (time, cpu): (i64, u32), seen: bool, visitor: &mut dyn Visitor) {
         let state = if tid == 0 { State::Idle } else { State::Runs { tid } };
         let track = Track::Cpu(self.id, cpu);
         if let Some(known) = self.cpus.get_mut(&cpu) {
-            known.current.turn(track, Going { state, since: time, seen }, visitor);
+            known.current.turn(track, OpenState { state, since: time, seen }, visitor);
         }
         if tid != 0 {
-            self.turn(tid, Going { state: State::Running { cpu }, since: time, seen }, visitor);
+            self.turn(tid, OpenState { state: State::Running { cpu }, since: time, seen }, visitor);
         }
     }
 
-    /// A thread goes on with another state.
-    fn turn(&mut self, tid: i32, next: Going, visitor: &mut dyn Visitor) {
+    /// Changes the state of a thread.
+    fn turn(&mut self, tid: i32, next: OpenState, visitor: &mut dyn Visitor) {
         let track = Track::Thread(self.thread_id(tid));
         match self.threads.get_mut(&tid) {
             Some(thread) => thread.state.turn(track, next, visitor),
@@ -204,7 +207,7 @@ impl Machine {
         }
     }
 
-    /// Takes a thread's name and process.
+    /// Sets a thread's name and process.
     fn name(
         &mut self,
         (tid, time): (i32, i64),
@@ -220,42 +223,43 @@ impl Machine {
         thread.name = name.to_vec();
         thread.pid = pid;
         let name = String::from_utf8_lossy(name).into_owned();
-        self.tell(time, Happening::Named { tid, name, pid }, visitor);
+        self.report(time, Happening::Named { tid, name, pid }, visitor);
     }
 
-    fn switch(&mut self, said: Said<'_>, Moment { time, cpu }: Moment, visitor: &mut dyn Visitor) {
-        let (previous, next) = (said.id(number::THREAD), said.id(number::NEXT));
+    fn switch(&mut self, fact: FactView<'_>, Moment { time, cpu }: Moment, visitor: &mut dyn Visitor) {
+        let (previous, next) = (fact.id(number::THREAD), fact.id(number::NEXT));
         let (Some(previous), Some(next), Some(cpu)) = (previous, next, cpu) else { return };
-        // Where the trace contradicts itself, an event is missing that nobody counted.
+        // If the trace contradicts itself, an event is missing without a count.
         let believed = self.current(Some(cpu)).filter(|&tid| tid != previous && tid != 0);
         if let Some(tid) = believed {
-            self.turn(tid, Going::unknown(time), visitor);
+            self.turn(tid, OpenState::unknown(time), visitor);
         }
         if previous != 0 {
-            self.leave(previous, said.number(number::STATE).unwrap_or(0), (time, next), visitor);
-            self.name((previous, time), said.text(text::NAME), None, visitor);
+            self.leave(previous, fact.number(number::STATE).unwrap_or(0), (time, next), visitor);
+            self.name((previous, time), fact.text(text::NAME), None, visitor);
         }
         self.put(next, (time, cpu), true, visitor);
         if next != 0 {
-            self.name((next, time), said.text(text::NEXT), None, visitor);
+            self.name((next, time), fact.text(text::NEXT), None, visitor);
         }
     }
 
-    /// A thread leaves its processor to another one.
+    /// Switches a thread out in favour of another one.
     fn leave(&mut self, tid: i32, state: i64, (time, next): (i64, i32), visitor: &mut dyn Visitor) {
         let id = self.thread_id(tid);
         let exiting = self.threads.get(&tid).is_some_and(|thread| thread.exiting);
         let waits = state & STATES;
-        // 0x80 alone is no end, but how threads of the kernel sleep since Linux 4.14 (TASK_REPORT_IDLE).
+        // 0x80 alone is not an exit, but the sleep of kernel threads since Linux 4.14
+        // (TASK_REPORT_IDLE).
         if waits & GONE != 0 || exiting && waits != 0 {
             if let Some(thread) = self.threads.remove(&tid) {
                 thread.end(id, time, (true, visitor));
-                self.tell(time, Happening::Gone { tid }, visitor);
+                self.report(time, Happening::Gone { tid }, visitor);
             }
             return;
         }
         let syscall = self.threads.get(&tid).and_then(|thread| match &thread.syscall {
-            Some(Going { state: State::Syscall(name), .. }) => Some(name.clone()),
+            Some(OpenState { state: State::Syscall(name), .. }) => Some(name.clone()),
             _ => None,
         });
         let state = if waits == 0 {
@@ -267,24 +271,24 @@ impl Machine {
         } else {
             State::Blocked { sleep: Sleep::Interruptible, syscall }
         };
-        self.turn(tid, Going { state, since: time, seen: true }, visitor);
+        self.turn(tid, OpenState { state, since: time, seen: true }, visitor);
     }
 
-    fn wake(&mut self, said: Said<'_>, Moment { time, cpu }: Moment, visitor: &mut dyn Visitor) {
-        let Some(tid) = said.id(number::THREAD).filter(|&tid| tid != 0) else { return };
+    fn wake(&mut self, fact: FactView<'_>, Moment { time, cpu }: Moment, visitor: &mut dyn Visitor) {
+        let Some(tid) = fact.id(number::THREAD).filter(|&tid| tid != 0) else { return };
         let state = self.threads.get(&tid).map(|thread| &thread.state.state);
-        // The second event of a wake-up, or one that came before the thread had gone to sleep.
+        // The second event of a wakeup, or one that came before the thread had gone to sleep.
         if matches!(state, Some(State::Running { .. } | State::Ready(_))) {
             return;
         }
         let waker = self.waker(cpu);
         let ready = State::Ready(Why::Woken(waker));
-        self.turn(tid, Going { state: ready, since: time, seen: true }, visitor);
-        self.tell(time, Happening::Wakeup { tid, waker }, visitor);
-        self.name((tid, time), said.text(text::NAME), None, visitor);
+        self.turn(tid, OpenState { state: ready, since: time, seen: true }, visitor);
+        self.report(time, Happening::Wakeup { tid, waker }, visitor);
+        self.name((tid, time), fact.text(text::NAME), None, visitor);
     }
 
-    /// Who wakes others on a processor now.
+    /// Returns the current source of wakeups on a CPU.
     fn waker(&self, cpu: Option<u32>) -> Waker {
         let Some((number, cpu)) = cpu.and_then(|number| Some((number, self.cpus.get(&number)?))) else {
             return Waker::Unknown;
@@ -292,50 +296,50 @@ impl Machine {
         match cpu.current.state {
             _ if !cpu.interrupts.is_empty() || cpu.soft.is_some() => Waker::Interrupt { cpu: number },
             State::Runs { tid } => Waker::Thread(tid),
-            // The idle thread wakes nobody by itself, so an interrupt did of which there are no events.
+            // The idle thread wakes no thread itself, so it was an interrupt without events.
             State::Idle => Waker::Interrupt { cpu: number },
             _ => Waker::Unknown,
         }
     }
 
-    fn fork(&mut self, said: Said<'_>, time: i64, visitor: &mut dyn Visitor) {
-        let (parent, child) = (said.id(number::PARENT), said.id(number::CHILD));
+    fn fork(&mut self, fact: FactView<'_>, time: i64, visitor: &mut dyn Visitor) {
+        let (parent, child) = (fact.id(number::PARENT), fact.id(number::CHILD));
         let (Some(parent), Some(child)) = (parent, child) else { return };
-        let new = Thread::new(Going { state: State::New, since: time, seen: true });
+        let new = Thread::new(OpenState { state: State::New, since: time, seen: true });
         if let Some(before) = self.threads.insert(child, new) {
             before.end(self.thread_id(child), time, (false, visitor));
-            self.tell(time, Happening::Gone { tid: child }, visitor);
+            self.report(time, Happening::Gone { tid: child }, visitor);
         }
-        self.tell(time, Happening::Fork { parent, child }, visitor);
-        self.name((child, time), said.text(text::NAME), said.id(number::PROCESS), visitor);
+        self.report(time, Happening::Fork { parent, child }, visitor);
+        self.name((child, time), fact.text(text::NAME), fact.id(number::PROCESS), visitor);
     }
 
-    /// A state dump tells of a thread. What events have told is newer.
-    fn process_state(&mut self, said: Said<'_>, time: i64, visitor: &mut dyn Visitor) {
-        let Some(tid) = said.id(number::THREAD).filter(|&tid| tid > 0) else { return };
+    /// Processes the state dump of a thread. Information from other events is newer.
+    fn process_state(&mut self, fact: FactView<'_>, time: i64, visitor: &mut dyn Visitor) {
+        let Some(tid) = fact.id(number::THREAD).filter(|&tid| tid > 0) else { return };
         let is_known = |thread: &Thread| thread.state.state != State::Unknown;
         if !self.threads.get(&tid).is_some_and(is_known) {
-            let state = match said.number(number::STATE) {
-                Some(2) => State::Ready(Why::Told),
-                Some(1 | 5) => State::Blocked { sleep: Sleep::Told, syscall: None },
-                _ if is_gone(said) => return,
+            let state = match fact.number(number::STATE) {
+                Some(2) => State::Ready(Why::Unspecified),
+                Some(1 | 5) => State::Blocked { sleep: Sleep::Unspecified, syscall: None },
+                _ if is_gone(fact) => return,
                 _ => State::Unknown,
             };
-            self.turn(tid, Going { state, since: time, seen: false }, visitor);
+            self.turn(tid, OpenState { state, since: time, seen: false }, visitor);
         }
-        self.name((tid, time), said.text(text::NAME), said.id(number::PROCESS), visitor);
+        self.name((tid, time), fact.text(text::NAME), fact.id(number::PROCESS), visitor);
     }
 
     fn syscall_entry(
         &mut self,
-        said: Said<'_>,
+        fact: FactView<'_>,
         (Moment { time, cpu }, name): (Moment, &Arc<str>),
         visitor: &mut dyn Visitor,
     ) {
-        let Some(tid) = self.caller(said, cpu) else { return };
+        let Some(tid) = self.caller(fact, cpu) else { return };
         let id = self.thread_id(tid);
-        let thread = self.threads.entry(tid).or_insert_with(|| Thread::new(Going::unknown(time)));
-        let syscall = Going { state: State::Syscall(name.clone()), since: time, seen: true };
+        let thread = self.threads.entry(tid).or_insert_with(|| Thread::new(OpenState::unknown(time)));
+        let syscall = OpenState { state: State::Syscall(name.clone()), since: time, seen: true };
         if let Some(before) = thread.syscall.replace(syscall) {
             visitor.interval(&before.end(Track::Syscall(id), time, false));
         }
@@ -343,15 +347,15 @@ impl Machine {
 
     fn interrupt(
         &mut self,
-        said: Said<'_>,
+        fact: FactView<'_>,
         action: &Action,
         Moment { time, cpu }: Moment,
         visitor: &mut dyn Visitor,
     ) {
         let machine = self.id;
-        let number = said.number(number::OTHER).unwrap_or(-1);
+        let number = fact.number(number::OTHER).unwrap_or(-1);
         let Some((place, cpu)) = cpu.and_then(|cpu| Some((cpu, self.cpus.get_mut(&cpu)?))) else { return };
-        let begins = |state| Going { state, since: time, seen: true };
+        let begins = |state| OpenState { state, since: time, seen: true };
         match action {
             Action::InterruptEntry => {
                 if cpu.interrupts.len() >= MAX_NESTED {
@@ -377,29 +381,29 @@ impl Machine {
         }
     }
 
-    /// Events were lost on a processor, or nobody knows where: what they could have changed is unknown.
+    /// Forgets states after lost events on a CPU, or on any CPU: they may have changed.
     pub fn forget(&mut self, lost: Option<u32>, time: i64, visitor: &mut dyn Visitor) {
         let id = self.id;
         let is_lost = |cpu: u32| lost.is_none_or(|lost| lost == cpu);
         for (&place, cpu) in self.cpus.iter_mut().filter(|(cpu, _)| is_lost(**cpu)) {
-            cpu.current.turn(Track::Cpu(id, place), Going::unknown(time), visitor);
+            cpu.current.turn(Track::Cpu(id, place), OpenState::unknown(time), visitor);
             cpu.end_interrupts((id, place), (0, time), visitor);
             cpu.end_soft((id, place), (time, false), visitor);
         }
         for (&tid, thread) in &mut self.threads {
-            // Who runs elsewhere could not be touched by what happened here.
+            // A thread that runs on another CPU can't be affected by events on this one.
             if matches!(thread.state.state, State::Running { cpu } if !is_lost(cpu)) {
                 continue;
             }
             let thread_id = ThreadId { machine: id, tid };
-            thread.state.turn(Track::Thread(thread_id), Going::unknown(time), visitor);
+            thread.state.turn(Track::Thread(thread_id), OpenState::unknown(time), visitor);
             if let Some(syscall) = thread.syscall.take() {
                 visitor.interval(&syscall.end(Track::Syscall(thread_id), time, false));
             }
         }
     }
 
-    /// Reports what goes on at the end; behind the time up to which the kernel was recorded, nobody knows.
+    /// Reports open states at the end; after the end of the kernel's recording they are unknown.
     pub fn finish(&mut self, until: Option<i64>, now: i64, visitor: &mut dyn Visitor) {
         if let Some(until) = until.map(|until| until.max(self.latest)).filter(|&until| until < now) {
             self.forget(None, until, visitor);
@@ -418,13 +422,13 @@ impl Machine {
     }
 }
 
-/// Whether a state dump tells of a thread that has ended: it has nothing more to tell.
-fn is_gone(said: Said<'_>) -> bool {
-    matches!(said.number(number::STATE), Some(3 | 4 | 7))
+/// Whether a state dump describes a thread that has ended, which needs no state.
+fn is_gone(fact: FactView<'_>) -> bool {
+    matches!(fact.number(number::STATE), Some(3 | 4 | 7))
 }
 
 impl Cpu {
-    /// Ends interrupts from a depth on whose ends nobody saw.
+    /// Ends interrupts from a depth on, whose ends were not observed.
     fn end_interrupts(
         &mut self,
         (machine, place): (MachineId, u32),

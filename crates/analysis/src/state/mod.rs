@@ -1,25 +1,27 @@
-//! States: what threads, processors, interrupts, system calls and spans do from when to when.
+//! States of threads, CPUs, interrupts, system calls and spans, with their begin and end times.
 //!
-//! An [`Engine`] takes events in order of time and calls a [`Visitor`] with each [`Interval`] when it has ended, and
-//! with each [`Instant`]. It remembers what is going on now and nothing else: a few hundred bytes for each thread that
-//! lives, whatever the length of the trace.
+//! An [`Engine`] takes events in order of time. It calls a [`Visitor`] with each [`Interval`] when
+//! it has ended, and with each [`Instant`]. It stores only current states: a few hundred bytes for
+//! each live thread, whatever the length of the trace.
 //!
-//! | track | its intervals | they |
+//! | track | intervals | coverage |
 //! |---|---|---|
-//! | [`Track::Cpu`] | what the scheduler put on it | cover the time from the first event of the machine's kernel to the last |
-//! | [`Track::Thread`] | running, ready, blocked… | cover the time from the first event that tells of the thread to its end |
-//! | [`Track::Syscall`] | the system call that the thread is in | leave the rest of the time out |
-//! | [`Track::Interrupt`], [`Track::SoftInterrupt`] | handlers on a processor | the same |
-//! | [`Track::Span`] | what the thread's program says it does, one track for each depth | the same |
+//! | [`Track::Cpu`] | scheduled thread | from the first event of the machine's kernel to the last |
+//! | [`Track::Thread`] | running, runnable, blocked… | from the first event about the thread to its end |
+//! | [`Track::Syscall`] | current system call of the thread | gaps between calls |
+//! | [`Track::Interrupt`], [`Track::SoftInterrupt`] | handlers on a CPU | gaps between handlers |
+//! | [`Track::Span`] | spans of the thread's program, one track for each depth | gaps between spans |
 //!
-//! Intervals of a track never overlap and come in order of time. Those of different tracks come in the order in
-//! which they ended.
+//! Intervals of a track never overlap and come in order of time. Those of different tracks come in
+//! the order of their ends.
 //!
-//! Events are known by the names that LTTng's tracers, Tompion and perf give them. **At the start** nothing is known but
-//! what the events of a state dump say; what an event shows to have been going on, such as a system call's return,
-//! says nothing about when it began. **Where events were lost**, what they could have changed becomes
-//! [`State::Unknown`], until an event shows it again; [`Interval::seen`] says whether an interval's ends were seen.
-//! Unknown means unknown: nothing is guessed.
+//! Events are recognized by the names that LTTng's tracers, Tompion and perf use.
+//!
+//! - **At the start**, only states in a state dump are known. An event that implies an earlier
+//!   state, such as a system call's return, doesn't tell when it began.
+//! - **After lost events**, states that may have changed are [`State::Unknown`] until an event
+//!   shows them again. [`Interval::seen`] states whether an interval's ends were observed.
+//! - Unknown means unknown: nothing is guessed.
 
 mod classes;
 mod engine;
@@ -30,247 +32,248 @@ mod spans;
 use std::sync::Arc;
 
 pub use engine::{Engine, Overwritten, Recorded, run};
-pub use facts::{Fact, Facts, Says, Threads};
+pub use facts::{Fact, FactExtractor, Facts, Threads};
 
-/// A machine, by the order in which the engine met its name: traces of one host are of one machine.
+/// Number of a machine, in the order in which the engine met its hostname. Traces with one hostname
+/// belong to one machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MachineId(pub u16);
 
-/// A thread of a machine. Numbers are used again when a thread is gone.
+/// Thread of a machine. Ids are reused after a thread has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadId {
-    /// Its machine.
+    /// Machine of the thread.
     pub machine: MachineId,
-    /// Its number, as the kernel has it; as its namespace has it in traces of programs.
+    /// Thread id: the kernel's, or the one in its namespace in traces of programs.
     pub tid: i32,
 }
 
-/// What an interval is about.
+/// Subject of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Track {
-    /// A processor.
+    /// CPU.
     Cpu(MachineId, u32),
-    /// Handlers of interrupts on a processor. An interrupt that interrupts another one stands at depth 1.
+    /// Interrupt handlers on a CPU. An interrupt that interrupts another one has depth 1.
     Interrupt(MachineId, u32, u8),
-    /// Soft interrupts on a processor.
+    /// Softirqs on a CPU.
     SoftInterrupt(MachineId, u32),
-    /// A thread, as the scheduler sees it. Idle threads have none.
+    /// Thread, as seen by the scheduler. Idle threads have no track.
     Thread(ThreadId),
-    /// What the thread asked the kernel for.
+    /// System call of a thread.
     Syscall(ThreadId),
-    /// What the thread's program does, by its own events; the outermost at depth 0.
+    /// Spans of a thread's program, by its own events; the outermost has depth 0.
     Span(ThreadId, u16),
 }
 
-/// What is going on.
+/// State of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nobody saw it: before the first event that tells, or after lost ones.
+    /// Not observed: before the first event about it, or after lost events.
     Unknown,
-    /// A processor has nothing to run.
+    /// The CPU is idle.
     Idle,
-    /// A processor runs this thread. Interrupts have tracks of their own.
+    /// The CPU runs this thread. Interrupts have their own tracks.
     Runs {
-        /// The thread's number.
+        /// Id of the thread.
         tid: i32,
     },
-    /// A thread was made and not woken yet.
+    /// The thread was created, but not woken yet.
     New,
-    /// A thread runs.
+    /// The thread is running.
     Running {
-        /// On which processor.
+        /// CPU on which it runs.
         cpu: u32,
     },
-    /// A thread could run, and waits for a processor.
+    /// The thread is runnable and waits for a CPU.
     Ready(Why),
-    /// A thread waits for something else.
+    /// The thread sleeps.
     Blocked {
-        /// How it waits.
+        /// Kind of sleep.
         sleep: Sleep,
-        /// The system call that it is in, by name; none if it is in none, or none was seen.
+        /// Name of the current system call; `None` if there is none, or none was observed.
         syscall: Option<Arc<str>>,
     },
-    /// A system call, by name.
+    /// System call, by name.
     Syscall(Arc<str>),
-    /// An interrupt's number.
+    /// Number of an interrupt.
     Interrupt(i64),
-    /// A soft interrupt's number.
+    /// Number of a softirq.
     SoftInterrupt(i64),
-    /// A span, by name.
+    /// Span, by name.
     Span(Arc<str>),
-    /// A function, by its address.
+    /// Function, by address.
     Function(u64),
 }
 
-/// Why a thread could run.
+/// Reason why a thread is runnable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// It was woken.
     Woken(Waker),
-    /// It was put aside for this thread; 0 is the idle thread.
+    /// It was preempted by this thread; 0 is the idle thread.
     Preempted {
-        /// The number of the thread that ran instead.
+        /// Id of the preempting thread.
         by: i32,
     },
-    /// A state dump says so.
-    Told,
+    /// A state dump says that it is runnable, without the reason.
+    Unspecified,
 }
 
-/// Who woke a thread.
+/// Source of a wakeup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waker {
-    /// The thread of this number, or an interrupt amidst it for which there is no event: that of the processor's own
-    /// timer, for one.
+    /// Thread with this id, or an interrupt within it without an event, such as the CPU's own
+    /// timer.
     Thread(i32),
-    /// A handler of an interrupt, on this processor.
+    /// Interrupt handler on this CPU.
     Interrupt {
-        /// The processor.
+        /// CPU of the handler.
         cpu: u32,
     },
-    /// Whatever ran on a processor where that was not known.
+    /// Unknown: the state of the CPU was unknown.
     Unknown,
 }
 
-/// How a blocked thread waits.
+/// Kind of sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleep {
-    /// A signal would wake it.
+    /// Interruptible: signals wake the thread.
     Interruptible,
-    /// Nothing but what it waits for wakes it: a disk, a lock of the kernel.
+    /// Uninterruptible: only the awaited event wakes the thread, such as a disk or a kernel lock.
     Uninterruptible,
-    /// It was stopped, or is traced.
+    /// Stopped or traced.
     Stopped,
-    /// A state dump says no more than that it waits.
-    Told,
+    /// Unspecified: a state dump says only that the thread sleeps.
+    Unspecified,
 }
 
-/// Which ends of an interval were seen. The others are where knowledge begins or ends.
+/// Observed ends of an interval. The others are where knowledge begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// An event was the beginning.
+    /// Whether an event marks the beginning.
     pub begin: bool,
-    /// An event was the end.
+    /// Whether an event marks the end.
     pub end: bool,
 }
 
-/// A state from one moment to another.
+/// State between two times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// Whose state.
+    /// Subject.
     pub track: Track,
-    /// What was going on.
+    /// State.
     pub state: State,
-    /// From when, in nanoseconds since the epoch.
+    /// Begin time in nanoseconds since the epoch.
     pub begin: i64,
-    /// To when; never before `begin`. Scheduling states of no duration are left out.
+    /// End time; never before `begin`. Scheduling states without duration are omitted.
     pub end: i64,
-    /// Whether these moments were seen.
+    /// Whether the ends were observed.
     pub seen: Seen,
 }
 
-/// Something that happened at one moment.
+/// Event at one time, without duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instant {
-    /// When, in nanoseconds since the epoch.
+    /// Time in nanoseconds since the epoch.
     pub time: i64,
-    /// Where.
+    /// Machine.
     pub machine: MachineId,
-    /// What.
+    /// Kind of event.
     pub what: Happening,
 }
 
-/// What can happen at one moment.
+/// Kind of an instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {
     /// A thread was woken.
     Wakeup {
-        /// Its number.
+        /// Id of the thread.
         tid: i32,
-        /// By whom.
+        /// Source of the wakeup.
         waker: Waker,
     },
-    /// A thread was made.
+    /// A thread was created.
     Fork {
-        /// By the thread of this number.
+        /// Id of the creating thread.
         parent: i32,
-        /// The new thread.
+        /// Id of the new thread.
         child: i32,
     },
-    /// A thread has begun to end: it calls nobody any more.
+    /// A thread began to exit: it makes no more system calls.
     Exit {
-        /// Its number.
+        /// Id of the thread.
         tid: i32,
     },
-    /// A thread is no more; its number can be used again.
+    /// A thread has ended; its id can be reused.
     Gone {
-        /// Its number.
+        /// Id of the thread.
         tid: i32,
     },
-    /// The name, or the process, of a thread is known, or is another one than before.
+    /// The name or process of a thread became known or changed.
     Named {
-        /// The thread's number.
+        /// Id of the thread.
         tid: i32,
-        /// Its name.
+        /// Name of the thread.
         name: String,
-        /// The process to which it belongs, if that was told.
+        /// Process of the thread, if stated.
         pid: Option<i32>,
     },
-    /// Events were lost up to now: what they could have changed is unknown.
+    /// Events were lost up to this time: states that they may have changed are unknown.
     Loss {
-        /// On this processor, of the kernel; nothing for losses of programs.
+        /// CPU of the kernel's lost events; `None` for losses of programs.
         cpu: Option<u32>,
-        /// Since when.
+        /// Beginning of the loss.
         since: i64,
-        /// How many events, or packets.
+        /// Number of lost events or packets.
         count: u64,
     },
 }
 
-/// What is made of intervals and instants.
+/// Receiver of intervals and instants.
 pub trait Visitor {
-    /// An interval has ended.
+    /// Visits an interval that has ended.
     fn interval(&mut self, interval: &Interval);
 
-    /// Something has happened.
+    /// Visits an instant.
     fn instant(&mut self, instant: &Instant) {
         let _ = instant;
     }
 }
 
-/// A state that lasts.
+/// State that has not ended yet.
 #[derive(Clone, Debug)]
-struct Going {
+struct OpenState {
     state: State,
     since: i64,
-    /// Whether an event was its beginning.
+    /// Whether an event marks the beginning.
     seen: bool,
 }
 
-impl Going {
-    /// Unknown from a moment on.
+impl OpenState {
+    /// Creates an unknown state.
     fn unknown(since: i64) -> Self {
         Self { state: State::Unknown, since, seen: false }
     }
 
-    /// Ends it; `seen` says whether by an event.
+    /// Ends the state; `seen` states whether an event marks the end.
     fn end(self, track: Track, end: i64, seen: bool) -> Interval {
         let seen = Seen { begin: self.seen, end: seen };
         Interval { track, state: self.state, begin: self.since, end: end.max(self.since), seen }
     }
 
-    /// Goes on with another state. Reports the one before, unless it took no time.
-    fn turn(&mut self, track: Track, next: Going, visitor: &mut dyn Visitor) {
+    /// Changes to another state. Reports the previous one, unless it has no duration.
+    fn turn(&mut self, track: Track, next: OpenState, visitor: &mut dyn Visitor) {
         if next.state == State::Unknown && self.state == State::Unknown {
             return;
         }
         let (now, seen) = (next.since.max(self.since), next.seen);
-        let before = std::mem::replace(self, Going { since: now, ..next });
+        let before = std::mem::replace(self, OpenState { since: now, ..next });
         if before.since < now {
             visitor.interval(&before.end(track, now, seen));
         }
     }
 
-    /// Reports it as it stands at the end, unless it took no time.
+    /// Reports the state at the end of the trace, unless it has no duration.
     fn finish(self, track: Track, now: i64, visitor: &mut dyn Visitor) {
         if self.since < now {
             visitor.interval(&self.end(track, now, false));

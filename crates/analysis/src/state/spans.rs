@@ -1,35 +1,35 @@
-//! What programs say they do: spans, and functions that call each other.
+//! Spans of programs, and nested function calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Going, State, ThreadId, Track, Visitor};
+use super::{OpenState, State, ThreadId, Track, Visitor};
 
-/// How deep spans are reported; deeper ones are counted alone, so that their ends are not taken for others'.
+/// Maximum depth of reported spans. Deeper ones are only counted, so that their ends are matched.
 const MAX_DEPTH: usize = 1024;
 
-/// Open spans of all threads, by the trace that tells of them.
+/// Open spans of all threads, by thread and trace.
 #[derive(Default)]
 pub(super) struct Spans(BTreeMap<(ThreadId, usize), Stack>);
 
 #[derive(Default)]
 struct Stack {
-    open: Vec<Going>,
-    /// Spans below the deepest that is reported.
+    open: Vec<OpenState>,
+    /// Number of spans below the deepest reported one.
     beyond: u64,
 }
 
-/// What ends.
+/// Span that ends.
 pub(super) enum Ended<'n> {
-    /// The innermost span of this name.
+    /// Innermost span with this name.
     Span(&'n Arc<str>),
-    /// The innermost function.
+    /// Innermost function.
     Function,
 }
 
 impl Ended<'_> {
-    fn is(&self, going: &Going) -> bool {
-        match (self, &going.state) {
+    fn is(&self, open_state: &OpenState) -> bool {
+        match (self, &open_state.state) {
             (Self::Span(name), State::Span(open)) => *name == open,
             (Self::Function, State::Function(_)) => true,
             _ => false,
@@ -41,8 +41,8 @@ impl Stack {
     /// Ends spans from a depth on.
     fn cut(&mut self, thread: ThreadId, (depth, time): (usize, i64), visitor: &mut dyn Visitor) {
         while self.open.len() > depth {
-            let Some(going) = self.open.pop() else { break };
-            visitor.interval(&going.end(Track::Span(thread, self.open.len() as u16), time, false));
+            let Some(open_state) = self.open.pop() else { break };
+            visitor.interval(&open_state.end(Track::Span(thread, self.open.len() as u16), time, false));
         }
     }
 }
@@ -53,11 +53,11 @@ impl Spans {
         if stack.open.len() >= MAX_DEPTH {
             stack.beyond += 1;
         } else {
-            stack.open.push(Going { state, since: time, seen: true });
+            stack.open.push(OpenState { state, since: time, seen: true });
         }
     }
 
-    /// Ends a span, and those within it whose ends were not seen.
+    /// Ends a span, and spans within it whose ends were not observed.
     pub fn end(
         &mut self,
         (thread, trace): (ThreadId, usize),
@@ -70,17 +70,17 @@ impl Spans {
             stack.beyond -= 1;
             return;
         }
-        let Some(depth) = stack.open.iter().rposition(|going| ended.is(going)) else { return };
+        let Some(depth) = stack.open.iter().rposition(|open_state| ended.is(open_state)) else { return };
         stack.cut(thread, (depth + 1, time), visitor);
-        if let Some(going) = stack.open.pop() {
-            visitor.interval(&going.end(Track::Span(thread, depth as u16), time, true));
+        if let Some(open_state) = stack.open.pop() {
+            visitor.interval(&open_state.end(Track::Span(thread, depth as u16), time, true));
         }
         if stack.open.is_empty() {
             self.0.remove(&(thread, trace));
         }
     }
 
-    /// Events of a trace were lost: what its threads do is unknown.
+    /// Forgets the spans of a trace after lost events.
     pub fn forget(&mut self, lost: usize, time: i64, visitor: &mut dyn Visitor) {
         self.0.retain(|&(thread, trace), stack| {
             if trace == lost {
@@ -90,7 +90,7 @@ impl Spans {
         });
     }
 
-    /// A thread has ended: so has what it did.
+    /// Ends the spans of a thread that has ended.
     pub fn forget_thread(&mut self, thread: ThreadId, time: i64, visitor: &mut dyn Visitor) {
         let traces: Vec<_> = self.0.range((thread, 0)..=(thread, usize::MAX)).map(|(key, _)| *key).collect();
         for key in traces {
@@ -100,7 +100,7 @@ impl Spans {
         }
     }
 
-    /// Reports what is open at the end.
+    /// Reports the spans that are open at the end.
     pub fn finish(&mut self, now: i64, visitor: &mut dyn Visitor) {
         for ((thread, _), mut stack) in std::mem::take(&mut self.0) {
             stack.cut(thread, (0, now), visitor);

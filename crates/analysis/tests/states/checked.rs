@@ -1,19 +1,19 @@
-//! A visitor that sees to it that intervals are as promised.
+//! Visitor that checks the guarantees about intervals.
 
 use std::collections::{HashMap, HashSet};
 
 use tompion_analysis::state::{Happening, Instant, Interval, ThreadId, Track, Visitor};
 
-/// Keeps what it is told, and fails where intervals overlap, leave out time, or come too late.
+/// Stores intervals and instants, and fails if intervals overlap, leave gaps, or come too late.
 #[derive(Default)]
 pub struct Checked {
     pub intervals: Vec<Interval>,
     pub instants: Vec<Instant>,
-    /// The end of each track's last interval.
+    /// End of each track's last interval.
     ends: HashMap<Track, i64>,
     /// Threads that have ended since their last interval.
     ended: HashSet<ThreadId>,
-    /// The latest end of all.
+    /// Latest end of all intervals.
     latest: i64,
 }
 
@@ -53,17 +53,17 @@ impl Visitor for Checked {
 }
 
 impl Checked {
-    /// How many instants there were of a kind.
+    /// Returns the number of instants of a kind.
     pub fn count(&self, is_wanted: impl Fn(&Happening) -> bool) -> usize {
         self.instants.iter().filter(|instant| is_wanted(&instant.what)).count()
     }
 
-    /// How long intervals of a kind lasted together, in nanoseconds.
+    /// Returns the total duration of intervals of a kind, in nanoseconds.
     pub fn total(&self, is_wanted: impl Fn(&Interval) -> bool) -> i64 {
         self.intervals.iter().filter(|interval| is_wanted(interval)).map(|it| it.end - it.begin).sum()
     }
 
-    /// The intervals of a kind.
+    /// Returns the intervals of a kind.
     pub fn of(&self, is_wanted: impl Fn(&Interval) -> bool) -> Vec<&Interval> {
         self.intervals.iter().filter(|interval| is_wanted(interval)).collect()
     }

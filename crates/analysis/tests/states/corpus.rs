@@ -1,5 +1,5 @@
-//! Real traces, which stand outside the repository in `../shared/ctf-corpus`; without them these tests pass and say
-//! so.
+//! Real traces, which are outside the repository in `../shared/ctf-corpus`; without them these
+//! tests are skipped and say so.
 
 use std::path::PathBuf;
 
@@ -19,19 +19,19 @@ fn states(name: &str) -> Option<Checked> {
     Some(checked)
 }
 
-/// What processors ran is what threads ran.
+/// Asserts that CPUs ran threads as long as threads ran.
 fn assert_balanced(checked: &Checked) {
     let of_cpus = checked.total(|it| matches!(it.state, State::Runs { .. }));
     let of_threads = checked.total(|it| matches!(it.state, State::Running { .. }));
     assert_eq!(of_cpus, of_threads);
 }
 
-/// How many system calls were seen from entry to return.
+/// Returns the number of system calls observed from entry to return.
 fn syscalls(checked: &Checked) -> usize {
     checked.of(|it| matches!(it.track, Track::Syscall(_)) && it.seen.begin && it.seen.end).len()
 }
 
-// Numbers of calls and times are those that a script found in babeltrace2's text of the trace.
+// The numbers of calls and times were computed by a script from babeltrace2's text of the trace.
 
 #[test]
 fn a_kernel_trace_with_many_short_threads() {
@@ -53,8 +53,8 @@ fn a_kernel_trace_with_many_short_threads() {
     let by_interrupt =
         |what: &Happening| matches!(what, Happening::Wakeup { waker: Waker::Interrupt { .. }, .. });
     assert!(checked.count(by_interrupt) > 100);
-    let told = |it: &Interval| matches!(it.state, State::Blocked { sleep: Sleep::Told, .. });
-    assert!(checked.of(told).len() > 300, "threads that the state dump tells of");
+    let unspecified = |it: &Interval| matches!(it.state, State::Blocked { sleep: Sleep::Unspecified, .. });
+    assert!(checked.of(unspecified).len() > 300, "threads in the state dump");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn programs_without_spans_have_no_states() {
 fn callbacks_of_ros_nodes_are_spans() {
     let Some(checked) = states("ros2") else { return };
     let callbacks = checked.of(|it| matches!(&it.state, State::Span(name) if &**name == "ros2:callback"));
-    // babeltrace2 finds as many starts and as many ends.
+    // babeltrace2 prints as many starts and as many ends.
     assert_eq!(callbacks.len(), 6065);
     assert!(callbacks.iter().all(|it| it.seen.begin && it.seen.end));
 }

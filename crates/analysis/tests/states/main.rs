@@ -1,5 +1,5 @@
-//! States of real traces and of made-up ones.
+//! States in real traces and in synthetic ones.
 
 mod checked;
 mod corpus;
-mod made_up;
+mod fixtures;

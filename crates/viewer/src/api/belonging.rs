@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tompion_analysis::state::Says;
+use tompion_analysis::state::FactExtractor;
 use tompion_reader::{Event, EventPredicate};
 
 use super::{Question, Wrong};
@@ -21,7 +21,7 @@ const MOST_TURNS: usize = 1 << 20;
 /// Some tracks, to be asked whether an event belongs to one of them.
 pub struct Belonging {
     opened: Arc<Opened>,
-    says: Says,
+    says: FactExtractor,
     /// By how much each trace is shifted: the index knows them as they are.
     offsets: Vec<i64>,
     base: i64,
@@ -89,7 +89,7 @@ impl Belonging {
         let tracks: HashSet<u32> = wanted.iter().copied().collect();
         let mut found = Self {
             opened: opened.clone(),
-            says: Says::new(opened.set.traces()),
+            says: FactExtractor::new(opened.set.traces()),
             offsets: question.offsets.clone(),
             base: index.base,
             machines: index.machines.clone(),

@@ -366,7 +366,7 @@ impl Applier {
             State::New => (slice_kind::NEW, 0, 0),
             State::Running { cpu } => (slice_kind::RUNNING, 0, u64::from(*cpu) + 1),
             State::Ready(Why::Woken(waker)) => (slice_kind::RUNNABLE, 0, self.waker(index, machine, *waker)),
-            State::Ready(Why::Told) => (slice_kind::RUNNABLE, 0, 0),
+            State::Ready(Why::Unspecified) => (slice_kind::RUNNABLE, 0, 0),
             State::Ready(Why::Preempted { by: 0 }) => (slice_kind::RUNNABLE_PREEMPTED, 0, 0),
             State::Ready(Why::Preempted { by }) => {
                 let (track, name) = self.thread_name(index, machine, *by);
@@ -374,7 +374,7 @@ impl Applier {
             }
             State::Blocked { sleep, syscall } => {
                 let style = match sleep {
-                    Sleep::Interruptible | Sleep::Told => slice_kind::SLEEPING,
+                    Sleep::Interruptible | Sleep::Unspecified => slice_kind::SLEEPING,
                     Sleep::Uninterruptible => slice_kind::UNINTERRUPTIBLE,
                     Sleep::Stopped => slice_kind::STOPPED,
                 };

@@ -260,7 +260,7 @@ impl Builder {
 
     /// What reads parts before their turn; nothing where the index is made as fast.
     pub fn scout(&self) -> Option<Scout> {
-        Scout::new(&self.outline, (self.engine.anew(), self.teller.clone(), self.applier.clone()))
+        Scout::new(&self.outline, (self.engine.fresh(), self.teller.clone(), self.applier.clone()))
     }
 
     /// Reads the trace and completes the index. Lets those pass who look at it. Ends early, with the index incomplete, when
@@ -270,7 +270,7 @@ impl Builder {
         let applier = &mut self.applier;
         let outline = &self.outline;
         let traces = &mut self.traces;
-        let (teller, engine) = (self.teller.clone(), self.engine.anew());
+        let (teller, engine) = (self.teller.clone(), self.engine.fresh());
         let result = thread::scope(|scope| {
             let read =
                 move || Watch::new(traces, (outline, teller, way.clone()), sender).run(traces, engine, stop);

@@ -448,8 +448,8 @@ struct Sights<'s> {
 
 impl<'s> Sights<'s> {
     fn new(scout: &'s Scout) -> Self {
-        let (engine, teller) = (scout.engine.anew(), scout.teller.clone());
-        let finder = Finder::new(engine.says().clone(), teller.classes.clone(), None);
+        let (engine, teller) = (scout.engine.fresh(), scout.teller.clone());
+        let finder = Finder::new(engine.fact_extractor().clone(), teller.classes.clone(), None);
         Self { scout, finder, engine, teller, list: List::default(), losses: 0 }
     }
 

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tompion_analysis::quick::QuickSet;
-use tompion_analysis::state::{Fact, Facts, Says};
+use tompion_analysis::state::{Fact, FactExtractor, Facts};
 use tompion_ctf::decode::Value;
 use tompion_ctf::metadata::EnvironmentValue;
 use tompion_reader::{AddressNames, Event, EventCollector, Loss};
@@ -103,7 +103,7 @@ impl Found {
 
 /// Finds it. What was told is told again by another thread, or of another part.
 pub struct Finder {
-    says: Says,
+    says: FactExtractor,
     classes: Arc<Classes>,
     names: Option<Arc<Mutex<AddressNames>>>,
     /// Who is to pass.
@@ -116,7 +116,7 @@ pub struct Finder {
 
 impl Finder {
     /// For the events of some traces.
-    pub fn new(says: Says, classes: Arc<Classes>, names: Option<Arc<Mutex<AddressNames>>>) -> Self {
+    pub fn new(says: FactExtractor, classes: Arc<Classes>, names: Option<Arc<Mutex<AddressNames>>>) -> Self {
         let (met, interrupts, functions) = (QuickSet::default(), QuickSet::default(), QuickSet::default());
         Self { says, classes, names, way: None, found: Found::default(), met, interrupts, functions }
     }

@@ -111,7 +111,7 @@ impl<'t> Watch<'t> {
     /// Reads everything; the engine is one that has seen nothing.
     pub fn run(mut self, traces: &mut TraceSet, mut engine: Engine, stop: &AtomicBool) {
         let names = AddressNames::read(traces).map(|names| Arc::new(Mutex::new(names)));
-        let (says, classes) = (engine.says().clone(), self.teller.classes.clone());
+        let (says, classes) = (engine.fact_extractor().clone(), self.teller.classes.clone());
         let way = self.way.clone();
         let new = || Finder::new(says.clone(), classes.clone(), names.clone()).giving(way.clone());
         traces.collect(&new, &mut |found| {

@@ -1,4 +1,4 @@
-//! Made-up traces: some that tell a story, and many that tell nonsense.
+//! Synthetic traces: some with a scenario, and many with random contradictory events.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use tompion_analysis::state::{self, Engine, Happening, Overwritten, Seen, Sleep,
 
 use crate::checked::Checked;
 
-/// Events of a kernel and of a program, all of whose fields are signed integers of 32 bits.
+/// Events of a kernel and of a program, whose fields are all signed integers of 32 bits.
 const EVENTS: [(&str, &str); 13] = [
     ("sched_switch", "prev_tid prev_state next_tid"),
     ("sched_waking", "tid target_cpu"),
@@ -52,10 +52,10 @@ stream {{ id = 0; packet.context := struct {{ time timestamp_begin; time timesta
     text
 }
 
-/// An event: its time, its class and its numbers.
+/// Event: its time, class and field values.
 type Made = (u64, usize, Vec<i32>);
 
-/// A packet, of the processor `cpu`.
+/// Creates a packet of the CPU `cpu`.
 fn packet(cpu: u8, events: &[Made], discarded: u64) -> Vec<u8> {
     let mut content = Vec::new();
     for (time, class, numbers) in events {
@@ -72,7 +72,7 @@ fn packet(cpu: u8, events: &[Made], discarded: u64) -> Vec<u8> {
     bytes
 }
 
-/// A folder of its own for each test, removed when the test is over.
+/// Folder of a test, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -92,12 +92,12 @@ impl Folder {
         &self.0
     }
 
-    /// With what was told of the traces before they are read.
-    fn states_told(&self, tell: impl Fn(&mut Engine)) -> Checked {
+    /// Runs the engine with announcements that were made before the traces are read.
+    fn states_after(&self, announce: impl Fn(&mut Engine)) -> Checked {
         let mut traces = tompion_reader::open(std::slice::from_ref(&self.0)).unwrap();
         let mut untouched = Engine::new(traces.traces());
-        tell(&mut untouched);
-        let (mut engine, mut checked) = (untouched.anew(), Checked::default());
+        announce(&mut untouched);
+        let (mut engine, mut checked) = (untouched.fresh(), Checked::default());
         while traces.step() {
             engine.event(&traces.current().unwrap(), &mut checked);
         }
@@ -124,7 +124,7 @@ fn class(name: &str) -> usize {
     EVENTS.iter().position(|(known, _)| *known == name).unwrap()
 }
 
-/// The states of a thread as (begin, end, state).
+/// Returns the states of a thread as (begin, end, state).
 fn of_thread(checked: &Checked, wanted: i32) -> Vec<(i64, i64, State)> {
     let is_wanted = |track: Track| matches!(track, Track::Thread(thread) if thread.tid == wanted);
     checked.of(|it| is_wanted(it.track)).into_iter().map(|it| (it.begin, it.end, it.state.clone())).collect()
@@ -170,7 +170,7 @@ fn a_thread_reads_and_is_woken_by_an_interrupt() {
     assert_eq!(
         of_thread(&checked, 8),
         [
-            (100, 350, State::Blocked { sleep: Sleep::Told, syscall: None }),
+            (100, 350, State::Blocked { sleep: Sleep::Unspecified, syscall: None }),
             (350, 360, State::Ready(Why::Woken(Waker::Thread(7)))),
             (360, 400, running),
             (400, 420, State::Blocked { sleep: Sleep::Uninterruptible, syscall: None }),
@@ -221,7 +221,7 @@ fn a_thread_of_the_kernel_that_idles_sleeps_and_lives_on() {
 }
 
 #[test]
-fn what_lost_events_could_have_changed_is_unknown() {
+fn states_that_lost_events_may_have_changed_are_unknown() {
     let folder = Folder::new("loss");
     let event = |time, name: &str, numbers: &[i32]| (time, class(name), numbers.to_vec());
     let first = [event(100, "sched_switch", &[0, 0, 7]), event(110, "syscall_entry_read", &[3])];
@@ -233,7 +233,7 @@ fn what_lost_events_could_have_changed_is_unknown() {
     assert_eq!(
         of_thread(&checked, 7),
         [(100, 110, State::Running { cpu: 0 }), (110, 400, State::Unknown)],
-        "nobody knows what it does since the loss"
+        "its state is unknown since the loss"
     );
     assert_eq!(of_thread(&checked, 8), [(100, 400, State::Running { cpu: 1 })], "it ran elsewhere");
     let syscalls = checked.of(|it| matches!(it.track, Track::Syscall(_)));
@@ -242,14 +242,14 @@ fn what_lost_events_could_have_changed_is_unknown() {
     assert_eq!(checked.count(|what| matches!(what, Happening::Loss { count: 4, .. })), 2, "at both its ends");
 }
 
-/// The states of a processor as (begin, end, state).
+/// Returns the states of a CPU as (begin, end, state).
 fn of_cpu(checked: &Checked, wanted: u32) -> Vec<(i64, i64, State)> {
     let is_wanted = |track: Track| matches!(track, Track::Cpu(_, cpu) if cpu == wanted);
     checked.of(|it| is_wanted(it.track)).into_iter().map(|it| (it.begin, it.end, it.state.clone())).collect()
 }
 
 #[test]
-fn what_a_dump_tells_of_overwritten_times_is_so_at_its_moment_only() {
+fn a_dump_in_an_overwritten_time_is_valid_only_at_its_own_time() {
     let folder = Folder::new("overwritten");
     let context = "event.context := struct { i32 _tid; };";
     let event = |time, name: &str, tid: i32, numbers: &[i32]| (time, class(name), [&[tid], numbers].concat());
@@ -260,10 +260,10 @@ fn what_a_dump_tells_of_overwritten_times_is_so_at_its_moment_only() {
     folder.trace("kernel", &metadata("kernel", &EVENTS, context), &streams);
     let gap = |cpu, until| Overwritten { trace: 0, cpu: Some(cpu), until };
     let gaps = vec![gap(0, 100), gap(0, 500), gap(1, 300)];
-    let checked = folder.states_told(|engine| engine.overwritten(gaps.clone()));
+    let checked = folder.states_after(|engine| engine.overwritten(gaps.clone()));
     assert_eq!(of_cpu(&checked, 0), [(100, 500, State::Unknown), (500, 600, State::Idle)]);
-    let told = State::Blocked { sleep: Sleep::Interruptible, syscall: None };
-    assert_eq!(of_thread(&checked, 7), [(100, 500, State::Unknown), (500, 600, told)]);
+    let asleep = State::Blocked { sleep: Sleep::Interruptible, syscall: None };
+    assert_eq!(of_thread(&checked, 7), [(100, 500, State::Unknown), (500, 600, asleep)]);
     assert_eq!(of_thread(&checked, 9), []);
     assert_eq!(
         of_thread(&checked, 8),
@@ -272,7 +272,7 @@ fn what_a_dump_tells_of_overwritten_times_is_so_at_its_moment_only() {
             (400, 500, State::Blocked { sleep: Sleep::Interruptible, syscall: None }),
             (500, 600, State::Unknown),
         ],
-        "it may have been woken where nobody saw it"
+        "its wakeup may have been overwritten"
     );
 }
 
@@ -285,7 +285,7 @@ fn a_span_ends_where_its_end_may_have_been_overwritten() {
     let streams = [packet(0, &[event(500, 0), event(600, 1)], 0), packet(1, &[event(300, 0)], 0)];
     folder.trace("user", &metadata("ust", &events, context), &streams);
     let gap = |cpu, until| Overwritten { trace: 0, cpu: Some(cpu), until };
-    let checked = folder.states_told(|engine| engine.overwritten(vec![gap(0, 500), gap(1, 300)]));
+    let checked = folder.states_after(|engine| engine.overwritten(vec![gap(0, 500), gap(1, 300)]));
     let found: Vec<_> =
         checked.intervals.iter().map(|it| (it.track, it.begin, it.end, it.seen.end)).collect();
     let Track::Span(thread, _) = found[0].0 else { panic!("{found:?}") };
@@ -293,7 +293,7 @@ fn a_span_ends_where_its_end_may_have_been_overwritten() {
 }
 
 #[test]
-fn between_two_recordings_of_a_kernel_nothing_is_known() {
+fn states_between_two_recordings_of_a_kernel_are_unknown() {
     let folder = Folder::new("between");
     let event = |time, name: &str, numbers: &[i32]| (time, class(name), numbers.to_vec());
     let first = [event(100, "sched_switch", &[0, 0, 7]), event(200, "syscall_entry_read", &[3])];
@@ -301,13 +301,13 @@ fn between_two_recordings_of_a_kernel_nothing_is_known() {
     folder.trace("a", &metadata("kernel", &EVENTS, ""), &[packet(0, &first, 0)]);
     folder.trace("b", &metadata("kernel", &EVENTS, ""), &[packet(0, &second, 0)]);
     let (a, b) = ((Some(100), Some(200)), (Some(900), Some(950)));
-    let checked = folder.states_told(|engine| engine.recorded(vec![a, b]));
+    let checked = folder.states_after(|engine| engine.recorded(vec![a, b]));
     let runs = |tid| State::Runs { tid };
     assert_eq!(of_cpu(&checked, 0), [(100, 200, runs(7)), (200, 900, State::Unknown), (900, 950, runs(8))]);
     assert_eq!(of_thread(&checked, 7), [(100, 200, State::Running { cpu: 0 }), (200, 950, State::Unknown)]);
-    // A third one saw all of it, or one doesn't say when it ended: it may have seen it.
+    // A third recording covers the gap, or one doesn't state its end: it may cover the gap.
     for end in [Some(900), None] {
-        let checked = folder.states_told(|engine| engine.recorded(vec![(Some(100), end), b]));
+        let checked = folder.states_after(|engine| engine.recorded(vec![(Some(100), end), b]));
         assert_eq!(of_cpu(&checked, 0)[0], (100, 900, runs(7)));
     }
 }
@@ -320,11 +320,11 @@ fn spans_end_with_their_names() {
     let context = "event.context := struct { i32 _vtid; };";
     let event = |time, class, tid| (time, class, vec![tid, 0]);
     let made = [
-        event(10, 1, 5), // an end whose begin nobody saw
+        event(10, 1, 5), // an end without an observed begin
         event(20, 0, 5),
         event(30, 2, 5),
         event(35, 2, 6),
-        event(40, 1, 5), // the lock's end is missing
+        event(40, 1, 5), // the end of the lock is missing
         event(50, 3, 6),
         event(60, 0, 5),
         event(70, 3, 9),
@@ -352,7 +352,7 @@ fn spans_end_with_their_names() {
     );
 }
 
-/// xorshift64
+/// Xorshift64 generator.
 struct Random(u64);
 
 impl Random {
@@ -364,7 +364,7 @@ impl Random {
     }
 }
 
-/// A stream of events that contradict each other, in several packets, some after losses.
+/// Creates a stream of contradictory events in several packets, some after losses.
 fn nonsense(random: &mut Random, cpu: u8, classes: &[(&str, &str)], has_context: bool) -> Vec<u8> {
     let (mut time, mut discarded) = (random.below(50), 0);
     let mut bytes = Vec::new();
@@ -386,7 +386,7 @@ fn nonsense(random: &mut Random, cpu: u8, classes: &[(&str, &str)], has_context:
 }
 
 #[test]
-fn whatever_the_events_say_intervals_cover_the_time_and_never_overlap() {
+fn random_events_give_intervals_without_gaps_and_overlaps() {
     let spans = [("a:x begin", "n"), ("a:x end", "n"), ("a:y begin", ""), ("a:y end", ""), ("a:z", "n")];
     let context = "event.context := struct { i32 _vtid; };";
     let folder = Folder::new("nonsense");
