@@ -1,13 +1,14 @@
-//! Traces written anew: in another version of the format, in part, or several in one folder.
+//! Writes traces to new folders: in another version of the format, in part, or several in one
+//! folder.
 //!
 //! ```text
 //! folders ──reader::open──► TraceSet ──walk──► ctf::transcribe ──► folders of the same names
 //! folders ───────────────────copy────────────────────────────────► one folder
 //! ```
 //!
-//! [`rewrite()`] keeps the names of folders and files below the path that was opened: each stream file becomes a
-//! stream file, each packet a packet, with its times, its number and the losses that it counts. [`merge()`] copies
-//! files as they are.
+//! [`rewrite()`] keeps the names of folders and files below the opened path. Each stream file
+//! becomes a stream file, each packet a packet, with its times, its sequence number and its count
+//! of losses. [`merge()`] copies files unchanged.
 #![forbid(unsafe_code)]
 
 mod merge;
@@ -19,39 +20,39 @@ use std::path::PathBuf;
 pub use merge::{Merged, merge};
 pub use rewrite::{Plan, Rewritten, rewrite};
 
-/// Why traces could not be written.
+/// Reason why traces could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The folder is there already.
+    /// The output folder exists already.
     #[error("{} exists already; choose another folder with -o, or remove it", .0.display())]
     Exists(PathBuf),
     /// A file could not be read or written.
     #[error("cannot write {}", path.display())]
     Io {
-        /// The file or folder.
+        /// File or folder.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
-    /// The new format cannot say what a trace is.
+    /// The new format cannot express a trace.
     #[error("{}: {reason}", path.display())]
     Inexpressible {
-        /// The trace's folder.
+        /// Folder of the trace.
         path: PathBuf,
-        /// What is the matter.
+        /// Problem.
         reason: tompion_ctf::transcribe::Inexpressible,
     },
-    /// A value is none of its type.
+    /// A value does not have its type.
     #[error("{}: event {event}: {reason}", path.display())]
     Misfit {
-        /// The stream's file.
+        /// Stream file.
         path: PathBuf,
-        /// The event's name.
+        /// Name of the event.
         event: String,
-        /// What is the matter.
+        /// Problem.
         reason: tompion_ctf::transcribe::Misfit,
     },
-    /// A trace was named twice.
+    /// A trace was given twice.
     #[error("expected each trace once, found {} twice", .0.display())]
     Twice(PathBuf),
     /// A trace could not be read.

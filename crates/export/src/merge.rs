@@ -11,19 +11,19 @@ use tompion_reader::TraceSet;
 use crate::Error;
 use crate::output::{self, Places, in_new_folder};
 
-/// How deep folders are copied.
+/// Maximum depth of folders that are copied.
 const MAX_DEPTH: usize = 32;
 
-/// What was put together.
+/// Summary of a merge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// How many traces there are.
+    /// Number of traces.
     pub traces: usize,
-    /// Names of the machines that they are from, as far as they tell.
+    /// Hostnames of the traces, if stated.
     pub hosts: BTreeSet<String>,
-    /// How many clocks they have that are known to be different ones: of other machines, or of other boots.
+    /// Number of clocks known to be different: of other machines, or of other boots.
     pub clocks: usize,
-    /// Bytes that were copied.
+    /// Number of bytes copied.
     pub bytes: u64,
 }
 
@@ -53,14 +53,14 @@ pub fn merge(traces: &TraceSet, out: &Path) -> Result<Merged, Error> {
     merged.clocks = clocks.len();
     in_new_folder(out, |out| {
         for (root, place) in Places::new(traces.roots(), out).iter() {
-            // A folder of its own also for a single trace, so that others can be put beside it.
+            // A single trace gets its own folder too, so that others can be added beside it.
             merged.bytes += copy(root, place, out.path(), 0)?;
         }
         Ok(merged)
     })
 }
 
-/// Copies a folder's files and folders, but not the one that is written.
+/// Copies a folder's files and folders, except the output folder.
 fn copy(from: &Path, to: &DirHandle, out: &Path, depth: usize) -> Result<u64, Error> {
     to.make().map_err(Error::io(to.path()))?;
     let mut bytes = 0;

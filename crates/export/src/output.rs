@@ -1,4 +1,4 @@
-//! The folder that is written: a new one, gone again if something fails.
+//! Output folder: a new one, removed if writing fails.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -8,7 +8,7 @@ use tompion_os::DirHandle;
 
 use crate::Error;
 
-/// Makes a folder, which must not be there, and removes it if what fills it fails.
+/// Creates a folder, which must not exist, and removes it if filling it fails.
 pub(crate) fn in_new_folder<T>(
     folder: &Path,
     fill: impl FnOnce(&DirHandle) -> Result<T, Error>,
@@ -20,7 +20,7 @@ pub(crate) fn in_new_folder<T>(
         made => made.map_err(Error::io(folder))?,
     };
     fill(&made).inspect_err(|_| {
-        // Half a trace is none; what can't be removed is said by the error that led here.
+        // A partial trace is useless. If it can't be removed, the original error matters more.
         let _ = made.remove_all();
     })
 }
@@ -32,7 +32,8 @@ pub(crate) fn copy(from: &Path, folder: &DirHandle, name: impl AsRef<OsStr>) -> 
     copied().map_err(Error::io(folder.path().join(name)))
 }
 
-/// Where traces below some paths go: one path's as they stand below it, those of several below a folder for each.
+/// Output folders of traces below some paths. A single path maps to the output folder itself,
+/// several paths to a subfolder each.
 pub(crate) struct Places {
     roots: Vec<(PathBuf, DirHandle)>,
 }
@@ -47,16 +48,16 @@ impl Places {
         Self { roots: roots.iter().map(place).collect() }
     }
 
-    /// The paths and where they go.
+    /// Returns the paths with their output folders.
     pub fn iter(&self) -> impl Iterator<Item = (&Path, &DirHandle)> {
         self.roots.iter().map(|(root, place)| (root.as_path(), place))
     }
 
-    /// Where the trace in a folder goes.
+    /// Returns the output folder of the trace in a folder.
     pub fn of(&self, folder: &Path) -> Option<DirHandle> {
         let below =
             self.roots.iter().filter_map(|(root, place)| Some((folder.strip_prefix(root).ok()?, place)));
-        // The closest one, if one path lies below another.
+        // The closest one, if one path is below another.
         let closest = below.min_by_key(|(below, _)| below.components().count());
         closest.map(|(below, place)| place.join(below))
     }

@@ -1,4 +1,4 @@
-//! Traces, packet by packet into another folder.
+//! Rewrites traces packet by packet into another folder.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
@@ -13,41 +13,43 @@ use tompion_reader::{Event, PacketView, TraceSet, Visitor, manifest};
 use crate::Error;
 use crate::output::{Places, copy, in_new_folder};
 
-/// Largest packet in bytes; what is larger becomes several.
+/// Maximum size of a packet in bytes; a larger one is split.
 const MAX_PACKET: u64 = 16 << 20;
-/// How long after the end of a packet its events may have happened: old tracers took its time too early.
-const LATE: i64 = 1_000_000_000;
+/// Tolerance in nanoseconds by which events may be later than the end of their packet: old tracers
+/// took the end time too early.
+const PACKET_END_SLACK_NS: i64 = 1_000_000_000;
 
-/// What to write.
+/// Options of a rewrite.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plan {
-    /// In which version of the format; nothing for each trace's own.
+    /// Version of the format; `None` keeps each trace's own.
     pub version: Option<Version>,
-    /// Whether but a part is written: packets without events outside of this range of times, in nanoseconds since
-    /// the epoch, are left out, and so are traces without packets.
+    /// Range of times in nanoseconds since the epoch, if only a part is written. Packets without
+    /// events in the range are omitted, and so are traces without packets.
     pub part: Option<(Option<i64>, Option<i64>)>,
 }
 
-/// What was written.
+/// Summary of a rewrite.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rewritten {
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Traces.
+    /// Number of traces.
     pub traces: usize,
-    /// What had to be said otherwise.
+    /// Notes about content that had to be expressed differently.
     pub notes: BTreeSet<&'static str>,
 }
 
 /// Writes all selected events of traces into a new folder.
 ///
-/// What is damaged is left out; [`TraceSet::damages`] tells of it.
+/// Corrupt parts are omitted; [`TraceSet::corruptions`] reports them.
 ///
 /// # Errors
 ///
-/// If the folder is there, cannot be written, or a trace cannot be said in the new format; nothing is left then.
+/// Fails if the folder exists or cannot be written, or if the new format cannot express a trace;
+/// the folder is removed then.
 pub fn rewrite(traces: &mut TraceSet, plan: Plan, out: &Path) -> Result<Rewritten, Error> {
     in_new_folder(out, |out| {
         let places = Places::new(traces.roots(), out);
@@ -68,7 +70,7 @@ pub fn rewrite(traces: &mut TraceSet, plan: Plan, out: &Path) -> Result<Rewritte
         rewriter.close()?;
         let none = rewriter.written.iter().all(|written| !written);
         for trace in 0..targets.len() {
-            // A part in which nothing happened is still a trace.
+            // A part without events is still a trace.
             if plan.part.is_none() || none {
                 rewriter.describe(trace)?;
             }
@@ -85,7 +87,7 @@ pub fn rewrite(traces: &mut TraceSet, plan: Plan, out: &Path) -> Result<Rewritte
     })
 }
 
-/// Recordings keep what they say of their sources.
+/// Copies the manifests of recordings.
 fn copy_manifests(places: &Places) -> Result<(), Error> {
     for (root, place) in places.iter() {
         let from = root.join(manifest::NAME);
@@ -96,7 +98,7 @@ fn copy_manifests(places: &Places) -> Result<(), Error> {
     Ok(())
 }
 
-/// A trace and what becomes of it.
+/// Trace and its output.
 struct Target {
     transcript: Transcript,
     folder: DirHandle,
@@ -113,41 +115,41 @@ impl Target {
     }
 }
 
-/// What is known of a stream, over all of its files.
+/// State of a stream, across all of its files.
 #[derive(Clone, Copy, Debug, Default)]
 struct StreamState {
-    /// Events that were discarded before what is written.
+    /// Number of events discarded before the written part.
     discarded_before: u64,
-    /// Those that the last packet counts.
+    /// Count of discarded events in the last packet.
     discarded: u64,
-    /// Packets more than the stream had.
+    /// Number of packets added by splitting.
     added: u64,
-    /// The number of the first packet behind those that are not written.
+    /// Sequence number of the first packet in the written part.
     first: u64,
 }
 
 struct Rewriter<'t> {
     targets: &'t [Target],
-    /// Which traces have been begun.
+    /// Traces whose output was begun.
     written: Vec<bool>,
     range: (Option<i64>, Option<i64>),
     streams: Vec<StreamState>,
-    /// For trace, stream class and what a stream of it is called: which stream it is.
+    /// Stream by trace, stream class and stream number.
     instances: HashMap<(usize, usize, u64), usize>,
-    /// The files that were written: one comes again whose packets stand among those of others.
+    /// Files that were written. A file comes again if its packets alternate with those of others.
     begun: HashSet<PathBuf>,
     open: Option<Open<'t>>,
     events: u64,
     packets: u64,
 }
 
-/// The file that is being written.
+/// File that is being written.
 struct Open<'t> {
     stream: usize,
     trace: usize,
-    /// The old file.
+    /// Source file.
     from: PathBuf,
-    /// The new one, and what writes it, once there is something.
+    /// Output file, and its writer once there is content.
     to: PathBuf,
     folder: &'t DirHandle,
     file: Option<BufWriter<File>>,
@@ -155,25 +157,25 @@ struct Open<'t> {
     packet: Option<Pending>,
 }
 
-/// The packet that is being written.
+/// Packet that is being written.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pending {
     begin: Option<u64>,
     end: Option<u64>,
     discarded: u64,
-    /// The same of the packet before.
+    /// The same counts of the preceding packet.
     discarded_before: u64,
     sequence: u64,
-    /// Whether it begins before the range of times, or may end behind it.
+    /// Whether it begins before the range of times, and whether it may end after it.
     cut: (bool, bool),
-    /// Whether none of it need be in the range.
+    /// Whether the whole packet may be outside of the range.
     is_outside: bool,
     first_event: Option<u64>,
     last_event: Option<u64>,
 }
 
 impl<'t> Rewriter<'t> {
-    /// Begins a trace: its folder and description.
+    /// Begins the output of a trace: its folder and description.
     fn describe(&mut self, trace: usize) -> Result<(), Error> {
         let (Some(target), Some(written)) = (self.targets.get(trace), self.written.get_mut(trace)) else {
             return Ok(());
@@ -192,7 +194,7 @@ impl<'t> Rewriter<'t> {
         open.file.map_or(Ok(()), |mut file| file.flush()).map_err(Error::io(open.to))
     }
 
-    /// Writes the packet that was begun, unless it is of no interest.
+    /// Writes the pending packet, unless it is not needed.
     fn finish_packet(&mut self) -> Result<(), Error> {
         let Some(open) = &mut self.open else { return Ok(()) };
         let Some(packet) = open.packet.take() else { return Ok(()) };
@@ -220,7 +222,7 @@ impl<'t> Rewriter<'t> {
         Ok(())
     }
 
-    /// Writes what is there of a packet that is too large, and goes on with another one.
+    /// Writes the first part of a packet that is too large, and continues with another one.
     fn split_packet(&mut self) -> Result<(), Error> {
         let Some(Pending { discarded, end, cut, .. }) = self.open.as_ref().and_then(|open| open.packet)
         else {
@@ -230,7 +232,7 @@ impl<'t> Rewriter<'t> {
         let Some(state) = self.streams.get_mut(open.stream) else { return Ok(()) };
         let mut next = None;
         if let Some(packet) = &mut open.packet {
-            // What was lost may have been lost up to the end of the last part.
+            // The losses may have happened up to the end of the last part.
             packet.discarded = packet.discarded_before;
             packet.end = None;
             packet.cut.1 = true;
@@ -267,7 +269,7 @@ impl Pending {
             if self.cut.0 { self.first_event.or(self.begin) } else { self.begin.or(self.first_event) };
         let begin = begin.unwrap_or(0);
         let end = if self.cut.1 { self.last_event.or(self.end) } else { self.end.or(self.last_event) };
-        // Where a tracer had no time left to end the packet, its last event did.
+        // A tracer that could not end its packet: the last event gives the end time.
         let end = end.unwrap_or(begin).max(self.last_event.unwrap_or(begin)).max(begin);
         Times { begin, end, sequence: self.sequence, discarded: self.discarded }
     }
@@ -306,24 +308,25 @@ impl Visitor for Rewriter<'_> {
         let Some(state) = self.streams.get_mut(open.stream) else { return Ok(false) };
         if is_before {
             state.discarded_before = discarded;
-            // What is discarded in the first packet is known then.
+            // Discarded events of the first packet are counted then.
             state.first = view.packet.sequence.map_or(0, |sequence| sequence.saturating_add(1));
         } else if discarded < state.discarded_before {
-            // A counter that went back was begun anew.
+            // A counter that decreased was restarted.
             state.discarded_before = 0;
         }
-        let is_early =
-            end.is_some_and(|end| matches!(self.range.0, Some(from) if end < from.saturating_sub(LATE)));
+        let is_early = end.is_some_and(
+            |end| matches!(self.range.0, Some(from) if end < from.saturating_sub(PACKET_END_SLACK_NS)),
+        );
         if is_early || is_behind {
             return Ok(false);
         }
         let misfit = |reason| Error::Misfit { path: open.from.clone(), event: "(packet)".into(), reason };
-        // A packet that is cut begins with whichever event comes first.
+        // A cut packet begins with its first event.
         let begin = view.packet.begin.filter(|_| !cut.0);
         let trace = open.trace;
         let of_class = |instance| (trace, view.packet.stream, instance);
         let mut instance = view.packet.instance;
-        // Streams that say they are the same one, and aren't, are one to other readers.
+        // Streams with the same number would be one stream for other readers.
         while instance
             .is_some_and(|it| *self.instances.entry(of_class(it)).or_insert(open.stream) != open.stream)
         {

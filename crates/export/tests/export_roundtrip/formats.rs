@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use tompion_export::{Plan, Rewritten, rewrite};
 use tompion_reader::Version;
 
-use super::{babeltrace, corpus, opened, read, workshop};
+use super::{babeltrace, corpus, opened, read, test_dir};
 
-/// Sound traces, and how many events each has.
-const SOUND: [(&str, u64); 14] = [
+/// Intact traces, with their numbers of events.
+const INTACT: [(&str, u64); 14] = [
     ("many-threads", 240_644),
     ("bug446190", 31_556),
     ("glxgears-cyg-profile", 4977),
@@ -45,10 +45,10 @@ fn written(from: &Path, version: Version, to: PathBuf) -> (PathBuf, Rewritten) {
 }
 
 #[test]
-fn traces_say_the_same_in_either_format_and_back() {
+fn traces_are_equal_in_either_format_and_back() {
     let Some(folder) = corpus() else { return };
-    let shop = workshop();
-    for (name, events) in SOUND {
+    let shop = test_dir();
+    for (name, events) in INTACT {
         let original = folder.join(name);
         let expected = read(&original);
         let (two, rewritten) = written(&original, Version::Two, shop.path().join(format!("{name}.2")));
@@ -57,20 +57,21 @@ fn traces_say_the_same_in_either_format_and_back() {
         let (one, _) = written(&two, Version::One, shop.path().join(format!("{name}.1")));
         assert!(read(&one) == expected, "{name} in CTF 1.8 again");
         let Some(found) = babeltrace(&one) else { continue };
-        // Where it misreads the original, it misreads ours; CTF 2 it doesn't read at all.
+        // babeltrace2 must misread the rewritten trace in the same way as the original. It doesn't
+        // read CTF 2.
         let expected = if name.ends_with(".ctf2") { expected.0 } else { babeltrace(&original).unwrap() };
         assert!(found == expected, "{name} as babeltrace2 reads it");
     }
 }
 
-/// Types that CTF 1.8 has not; variants are among them where nothing names their options.
+/// Types that CTF 1.8 doesn't have, including variants without option names.
 const ONLY_TWO: [&str; 8] =
     ["bool", "bit-array", "bit-map", "blob", "optional", "variant", "of-variant", "var-len"];
 
 #[test]
-fn each_type_is_said_in_either_format() {
+fn each_type_is_expressed_in_either_format() {
     let Some(folder) = corpus().map(|folder| folder.join("field-cases")) else { return };
-    let shop = workshop();
+    let shop = test_dir();
     let (mut same, mut mapped, mut unread) = (0, 0, Vec::new());
     for row in fs::read_to_string(folder.join("INDEX.tsv")).unwrap().lines().skip(1) {
         let Some(name) = row.strip_suffix("\tpass").and_then(|row| row.split('\t').next()) else { continue };
@@ -97,9 +98,9 @@ fn each_type_is_said_in_either_format() {
 }
 
 #[test]
-fn what_is_there_stays_there() {
+fn an_existing_folder_is_not_changed() {
     let Some(folder) = corpus() else { return };
-    let shop = workshop();
+    let shop = test_dir();
     let mut traces = opened(&folder.join("smalltrace"));
     let error = rewrite(&mut traces, Plan::default(), shop.path()).unwrap_err().to_string();
     assert!(error.contains(" exists already; choose another folder"), "{error}");

@@ -1,5 +1,5 @@
-//! Traces of other tracers, written anew. The traces stand outside the repository, in `../shared/ctf-corpus`; without
-//! them these tests pass and say that they did nothing.
+//! Rewrites traces of other tracers. The traces are outside the repository, in
+//! `../shared/ctf-corpus`; without them these tests are skipped and say so.
 
 mod formats;
 mod merging;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tompion_reader::text::{self, ClockFormat, PrintOptions, TimeFormat};
 use tompion_reader::{LossKind, TraceSet, open};
 
-/// The folder of the traces, if it is there.
+/// Returns the folder of the traces, if it exists.
 fn corpus() -> Option<PathBuf> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/ctf-corpus"));
     if folder.is_dir() {
@@ -26,14 +26,14 @@ fn opened(folder: &Path) -> TraceSet {
     open(&[folder.to_owned()]).unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
 }
 
-fn workshop() -> TempDir {
+fn test_dir() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// What was lost: kind, how many, between which times, of which stream.
+/// Losses: kind, number, interval and stream.
 type Losses = Vec<(bool, u64, (Option<i64>, Option<i64>), Option<u64>)>;
 
-/// The whole text, and what was lost.
+/// Returns the whole text, and the losses.
 fn read(folder: &Path) -> (String, Losses) {
     let mut traces = opened(folder);
     let time = TimeFormat { clock: ClockFormat::Seconds, utc: true, ..TimeFormat::default() };
@@ -49,7 +49,7 @@ fn read(folder: &Path) -> (String, Losses) {
     (String::from_utf8(output).unwrap(), losses)
 }
 
-/// The text of babeltrace2, if it is there.
+/// Returns the text of babeltrace2, if it is installed.
 fn babeltrace(folder: &Path) -> Option<String> {
     let mut command = Command::new("babeltrace2");
     let output = command.args(["--clock-seconds", "--clock-gmt", "--no-delta"]).arg(folder).output().ok()?;

@@ -1,12 +1,12 @@
 use tompion_export::merge;
 use tompion_reader::open;
 
-use super::{babeltrace, corpus, read, workshop};
+use super::{babeltrace, corpus, read, test_dir};
 
 #[test]
 fn several_traces_are_one_folder_for_every_reader() {
     let Some(folder) = corpus() else { return };
-    let shop = workshop();
+    let shop = test_dir();
     let paths = ["session-rotation", "trace-with-index", "wk-heartbeat-u"].map(|name| folder.join(name));
     let out = shop.path().join("all");
     let traces = open(&paths).unwrap();
@@ -32,7 +32,7 @@ fn several_traces_are_one_folder_for_every_reader() {
 #[test]
 fn a_trace_is_not_merged_with_itself() {
     let Some(folder) = corpus() else { return };
-    let shop = workshop();
+    let shop = test_dir();
     let out = shop.path().join("all");
     let traces = open(&[folder.join("session-rotation/"), folder.join("session-rotation")]).unwrap();
     let error = merge(&traces, &out).unwrap_err().to_string();

@@ -3,11 +3,11 @@ use std::path::Path;
 use tompion_export::{Plan, rewrite};
 use tompion_reader::{Selection, open};
 
-use super::{babeltrace, corpus, opened, read, workshop};
+use super::{babeltrace, corpus, opened, read, test_dir};
 
 type Range = (Option<i64>, Option<i64>);
 
-/// The lines within a range of times.
+/// Returns the lines within a range of times.
 fn within(text: &str, (from, to): Range) -> String {
     let time = |line: &str| -> i64 {
         line.strip_prefix('[')
@@ -33,9 +33,9 @@ fn trim(from: &Path, (begin, end): Range, to: &Path) -> u64 {
 #[test]
 fn a_part_has_just_the_events_of_its_times() {
     let Some(folder) = corpus() else { return };
-    let shop = workshop();
+    let shop = test_dir();
     let (second, third) = (1_351_532_897_587_029_529, 1_351_532_897_588_680_018);
-    // How many events there are stands beside those traces of which their authors say it.
+    // Numbers of events are given for traces whose authors state them.
     let cases: [(&str, Range, Option<u64>); 6] = [
         ("wk-heartbeat-u", (Some(second), None), Some(18)),
         ("wk-heartbeat-u", (None, Some(third)), Some(9)),
@@ -51,7 +51,7 @@ fn a_part_has_just_the_events_of_its_times() {
         assert_eq!(found, within(&read(&folder.join(name)).0, range), "{name}");
         assert_eq!(found.lines().count() as u64, count, "{name}");
         assert!(count > 0 && events.is_none_or(|events| events == count), "{name}: {count}");
-        // It doesn't read CTF 2.
+        // babeltrace2 doesn't read CTF 2.
         let is_read = !name.ends_with(".ctf2");
         if let Some(text) = is_read.then(|| babeltrace(&part)).flatten() {
             assert_eq!(text, found, "{name}");
@@ -62,7 +62,7 @@ fn a_part_has_just_the_events_of_its_times() {
 #[test]
 fn losses_are_kept_where_they_happened() {
     let Some(folder) = corpus() else { return };
-    let shop = workshop();
+    let shop = test_dir();
     let trace = folder.join("multi-domains");
     let all = read(&trace).1;
     let [(false, 728, (Some(from), Some(to)), _)] = all[..] else { panic!("{all:?}") };
@@ -79,7 +79,7 @@ fn losses_are_kept_where_they_happened() {
 #[test]
 fn a_selection_of_names_keeps_the_packets() {
     let Some(folder) = corpus() else { return };
-    let shop = workshop();
+    let shop = test_dir();
     let part = shop.path().join("part");
     let mut traces = open(&[folder.join("many-threads")]).unwrap();
     traces.select(Selection { events: vec!["sched_switch".into()], ..Selection::default() });
@@ -93,7 +93,7 @@ fn a_selection_of_names_keeps_the_packets() {
 #[test]
 fn a_part_without_events_is_still_a_trace() {
     let Some(folder) = corpus() else { return };
-    let shop = workshop();
+    let shop = test_dir();
     let part = shop.path().join("part");
     assert_eq!(trim(&folder.join("wk-heartbeat-u"), (Some(i64::MAX), None), &part), 0);
     assert_eq!(read(&part), (String::new(), vec![]));
