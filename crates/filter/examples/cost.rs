@@ -1,7 +1,8 @@
-//! What evaluating a filter costs, in nanoseconds: `cargo run --release -p tompion-filter --example cost`.
+//! Measures the cost of evaluating a filter in nanoseconds: `cargo run --release -p tompion-filter
+//! --example cost`.
 //!
-//! Each filter is evaluated over records that differ, so that the processor can't learn one answer by
-//! heart; the figure is the smallest of many runs, without what the loop itself costs.
+//! Each filter is evaluated on records that differ, so that the CPU can't predict a single answer.
+//! The result is the minimum of many runs, without the cost of the loop itself.
 #![forbid(unsafe_code)]
 
 use std::hint::black_box;
@@ -54,7 +55,7 @@ fn find_context(_name: &Name) -> Found<'static> {
     Found { place: Place::Context(0), kind: Kind::Integer }
 }
 
-/// Nanoseconds for one call.
+/// Returns the time of one call in nanoseconds.
 fn measure(mut call: impl FnMut(usize) -> bool) -> f64 {
     let mut best = f64::MAX;
     for _ in 0..20 {

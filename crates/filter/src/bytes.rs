@@ -1,8 +1,10 @@
-//! Programs as bytes, and the verification of bytes that somebody else made.
+//! Serializes programs, and verifies bytes from untrusted sources.
 //!
 //! ```text
-//! program:      magic u32 "TFP1" │ size u16 │ code u16 │ operands u8 │ 0 u8 [3] │ operand, … │ operation, …
-//! operand:      size u16 │ scope u8 │ place u8 │ scalar u8 │ segments u8 │ tail u16 │ offset u32 │ segment, …
+//! program:      magic u32 "TFP1" │ size u16 │ code u16 │ operands u8 │ 0 u8 [3] │ operand, …
+//!               │ operation, …
+//! operand:      size u16 │ scope u8 │ place u8 │ scalar u8 │ segments u8 │ tail u16 │ offset u32
+//!               │ segment, …
 //! segment:      1 │ size u8 │ name            or   2 │ index u32
 //! operation:    code u8, then
 //!   natural     u64            an integer from 0           compare     comparison u8
@@ -10,20 +12,24 @@
 //!   float       f64                                        and, or     –
 //!   load        operand u8                                 if false    distance u16
 //!   not, ~, -   –                                          if true     distance u16
-//!   same        operand u8 │ operand u8                    is, begins, matches   operand u8 │ size u8 │ bytes
+//!   same        operand u8 │ operand u8
+//!   is, begins, matches        operand u8 │ size u8 │ bytes
 //!   with        operand u8 │ comparison u8 │ natural, negative or float
 //!   within      operand u8 │ count u8 │ (signs u8 │ low u64 │ high u64)…
 //! ```
 //!
-//! Everything is packed and little-endian; `size` is that of the whole, `code` that of all operations.
-//! Of `signs`, bit 0 says that `low` is two's complement of an integer below 0, bit 1 the same of `high`. A
-//! distance counts bytes from the end of its operation. `tail` holds the tail or the context's number, `offset` the offset or
-//! the element's index.
+//! Everything is packed and little-endian; `size` is the size of the whole, `code` that of all
+//! operations. In `signs`, bit 0 states that `low` is the two's complement of an integer below 0,
+//! and bit 1 the same of `high`. A distance counts bytes from the end of its operation. `tail`
+//! holds the number of the tail or of the context, `offset` the offset or the index of the element.
 //!
-//! [`Program::from_bytes`] takes only what an evaluation can run: each operation and operand is known, no
-//! literal has a NUL, jumps go forwards to the beginning of an operation or to the end, the stack never holds fewer values
-//! than an operation takes nor more than [`MAX_STACK`], it holds equally many on all ways to an
-//! operation, and one at the end.
+//! [`Program::from_bytes`] accepts only programs that can be evaluated:
+//!
+//! - each operation and operand is known
+//! - no literal has a NUL
+//! - jumps go forwards, to the beginning of an operation or to the end
+//! - the stack never holds fewer values than an operation takes, nor more than [`MAX_STACK`]
+//! - it holds equally many on all paths to an operation, and one at the end
 
 use crate::expression::{Logic, Unary};
 use crate::name::{Name, Scope, Segment};
@@ -59,41 +65,41 @@ mod code {
     pub const WITHIN: u8 = 19;
 }
 
-/// Why bytes are no program.
+/// Reason why bytes are not a valid program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramError {
-    /// The bytes end inside something, or a size points beyond them.
+    /// The bytes end inside an item, or a size points beyond them.
     #[error("a program is cut off in its {0}")]
     Cut(&'static str),
     /// The first word is not the expected one.
     #[error("expected a program, found the word {0:#010x}")]
     Magic(u32),
-    /// More bytes than a program may have.
+    /// The program has too many bytes.
     #[error("more than {MAX_PROGRAM} bytes")]
     TooLarge,
-    /// Sizes that contradict each other, or bytes behind the end.
+    /// Sizes contradict each other, or bytes follow the end.
     #[error("sizes in a program contradict each other")]
     Sizes,
-    /// A number that nothing has.
+    /// A code or number has no meaning.
     #[error("a program with an unknown {0} {1}")]
     Unknown(&'static str, u64),
-    /// A text literal with a NUL, which no text can have.
+    /// A text literal has a NUL, which no text can contain.
     #[error("a text in a program has a NUL")]
     Nul,
-    /// A name of an operand that is no name.
+    /// The name of an operand is invalid.
     #[error("operand {0} of a program has a name that is none")]
     Name(usize),
-    /// An operation needs more values than there are, or there is not one at the end.
+    /// An operation takes more values than the stack has, or not exactly one is left at the end.
     #[error("a program's stack has too few or too many values at operation {0}")]
     Stack(usize),
-    /// A jump that leads nowhere.
+    /// The target of a jump is not an operation.
     #[error("a program jumps to no operation at operation {0}")]
     Jump(usize),
 }
 
 type Result<T> = std::result::Result<T, ProgramError>;
 
-/// Reads numbers, never beyond the end.
+/// Reader of numbers that never reads beyond the end.
 struct Cursor<'a> {
     rest: &'a [u8],
     what: &'static str,
@@ -128,7 +134,7 @@ impl<'a> Cursor<'a> {
 }
 
 impl Program {
-    /// The program as bytes, which [`Program::from_bytes`] takes.
+    /// Serializes the program; [`Program::from_bytes`] reads it back.
     pub fn to_bytes(&self) -> Vec<u8> {
         let operands: Vec<u8> = self.operands.iter().flat_map(operand_bytes).collect();
         let code = self.code();
@@ -143,8 +149,8 @@ impl Program {
         bytes
     }
 
-    /// Reads a program. Whatever the bytes are, this neither panics nor returns a program that cannot be
-    /// evaluated.
+    /// Reads a program from untrusted bytes. Never panics, and never returns a program that cannot
+    /// be evaluated.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         if bytes.len() > MAX_PROGRAM {
             return Err(ProgramError::TooLarge);
@@ -179,7 +185,7 @@ impl Program {
         Ok(program)
     }
 
-    /// All operations as bytes.
+    /// Serializes all operations.
     fn code(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut offsets = Vec::with_capacity(self.ops.len() + 1);
@@ -284,7 +290,7 @@ impl Program {
         Ok(())
     }
 
-    /// An operation; of a jump, the distance in place of its target.
+    /// Reads an operation; a jump has the distance in place of its target.
     fn read_op(&mut self, cursor: &mut Cursor<'_>) -> Result<Op> {
         let number = cursor.u8()?;
         Ok(match number {
@@ -325,7 +331,7 @@ impl Program {
     fn read_text(&mut self, cursor: &mut Cursor<'_>, test: TextTest) -> Result<Op> {
         let operand = self.read_operand_number(cursor)?;
         let length = cursor.u8()?;
-        // A program is too short for more than a u16 of them.
+        // A program is too short for more bytes than a u16 can count.
         let begin = self.texts.len() as u16;
         let literal = cursor.take(length.into())?;
         if literal.contains(&0) {
@@ -351,7 +357,7 @@ impl Program {
     }
 }
 
-/// The end of a range; nothing if it is said to be below 0 and is not.
+/// Returns the end of a range; `None` if it is marked negative and is not.
 fn bound(word: u64, negative: u8) -> Option<i128> {
     match negative {
         0 => Some(word.into()),
@@ -414,7 +420,8 @@ fn operand_bytes(operand: &Operand) -> Vec<u8> {
     bytes
 }
 
-/// A scalar in a byte: bits 0 and 1 are the logarithm of its size, 2 and 3 its encoding, 4 the byte order.
+/// Encodes a scalar in a byte: bits 0 and 1 are the logarithm of its size, 2 and 3 its encoding, 4
+/// the byte order.
 fn scalar_code(scalar: Scalar) -> u8 {
     scalar.size.max(1).ilog2() as u8 | (scalar.encoding as u8) << 2 | u8::from(scalar.network) << 4
 }
@@ -479,16 +486,17 @@ fn read_segment(cursor: &mut Cursor<'_>, operand: usize) -> Result<Segment> {
     }
 }
 
-/// Whether the program can be told in [`MAX_PROGRAM`] bytes.
+/// Checks that the program fits in [`MAX_PROGRAM`] bytes.
 pub(crate) fn check_size(program: &Program) -> Result<()> {
     let operands: usize = program.operands.iter().map(|operand| operand_bytes(operand).len()).sum();
     let fits = HEADER + operands + program.code().len() <= MAX_PROGRAM;
     fits.then_some(()).ok_or(ProgramError::TooLarge)
 }
 
-/// The most values that the operations have on the stack at a time, or where they would reach beyond it.
+/// Returns the maximum number of values on the stack, or an error if operations would reach beyond
+/// it.
 pub(crate) fn height(ops: &[Op]) -> Result<usize> {
-    // How many values there are where a jump ends. It must be as many as without the jump.
+    // Number of values at the target of each jump. It must be the same as without the jump.
     let mut at_targets = vec![None; ops.len() + 1];
     let (mut height, mut highest) = (0usize, 0usize);
     for (index, op) in ops.iter().enumerate() {

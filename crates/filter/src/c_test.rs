@@ -1,7 +1,8 @@
-//! Operators bind as C's do: random expressions of integers are computed here and by the C compiler.
+//! Checks that operators have C's precedence: random expressions of integers are computed by the
+//! filter and by the C compiler.
 //!
-//! C computes with 128 bits, so that it agrees wherever nothing leaves the range that integers have here;
-//! other expressions are left out, by a third computation that knows both languages' limits.
+//! C computes with 128 bits, so it agrees wherever values stay within the filter's integer range.
+//! Other expressions are skipped; a third computation knows the limits of both languages.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -12,7 +13,7 @@ use crate::{NoContexts, RecordValues, compile_unbound, parse};
 
 const EXPRESSIONS: usize = 3000;
 
-/// The same numbers in every run (xorshift).
+/// Random numbers, the same in every run (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -24,7 +25,7 @@ impl Random {
     }
 }
 
-/// A filter in both languages, token for token.
+/// Filter in both languages, token for token.
 #[derive(Default)]
 struct Text {
     filter: String,
@@ -83,14 +84,14 @@ impl Text {
     }
 }
 
-/// A number, and whether it is an `int` in C: what comparisons come to.
+/// Number, and whether it has type `int` in C: the type of comparisons.
 #[derive(Clone, Copy)]
 struct Number {
     value: i128,
     int: bool,
 }
 
-/// What both languages must come to; nothing where one of them is beyond its limits.
+/// Returns the expected result of both languages; `None` beyond the limits of one.
 fn expected(expression: &Expression) -> Option<i128> {
     let mut stack: Vec<Number> = Vec::new();
     for (node, _) in &expression.nodes {
@@ -149,7 +150,7 @@ fn apply(binary: Binary, left: Number, right: Number) -> Option<Number> {
     Some(Number { value, int })
 }
 
-/// What the C compiler makes of expressions.
+/// Computes expressions with the C compiler.
 fn computed_by_c(expressions: &[Text]) -> Vec<i128> {
     let folder = std::env::temp_dir().join(format!("tompion-filter-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! From an [`Expression`] to a [`Program`].
+//! Compiles an [`Expression`] to a [`Program`].
 
 use tompion_schema::Label;
 
@@ -15,16 +15,17 @@ use crate::value::{Comparison, Value};
 
 type Result<T> = std::result::Result<T, FilterError>;
 
-/// Binds a filter to the events of a schema, checking that operators fit what they are applied to.
+/// Binds a filter to the events of a schema, and checks that operators fit their operands.
 ///
-/// A name that the schema does not know is no error: the filter may be meant for many kinds of events.
+/// A name that the schema does not have is not an error: the filter may be used for many kinds of
+/// events.
 pub fn compile(expression: &Expression, schema: &dyn Schema) -> Result<Program> {
     check(expression, &|name| schema.find(name))?;
     let too_large = |error: ProgramError| too_large(expression, &error);
     generate(expression).bind(schema).map_err(too_large)
 }
 
-/// Makes a program that looks every name up when there is an event. Only literals are checked.
+/// Compiles a program that looks up every name for each event. Only literals are checked.
 pub fn compile_unbound(expression: &Expression) -> Result<Program> {
     check(expression, &|_| Found { place: Place::ByName, kind: Kind::Any })?;
     let program = generate(expression);
@@ -43,12 +44,13 @@ fn too_large(expression: &Expression, error: &ProgramError) -> FilterError {
 }
 
 impl Program {
-    /// Binds a program to the events of a schema: says of each operand where its values are, and turns
-    /// labels into numbers. What doesn't fit becomes unknown, a label that there isn't becomes false;
+    /// Binds a program to the events of a schema: resolves where each operand's values are, and
+    /// converts labels to numbers. A mismatch becomes unknown, and a missing label becomes false;
     /// [`compile`] refuses both.
     ///
     /// # Errors
-    /// [`ProgramError::TooLarge`] when labels stand for too many ranges of numbers.
+    ///
+    /// [`ProgramError::TooLarge`] if labels expand to too many ranges of numbers.
     pub fn bind(&self, schema: &dyn Schema) -> std::result::Result<Program, ProgramError> {
         let mut bound = self.clone();
         let found: Vec<_> = self.operands.iter().map(|operand| schema.find(&operand.name)).collect();
@@ -73,7 +75,8 @@ impl Program {
     }
 }
 
-/// The numbers that wanted labels stand for, in order, without overlaps, as far as integers go.
+/// Returns the ranges of numbers of the wanted labels: sorted, without overlaps, and within the
+/// range of integers.
 fn ranges(labels: &[Label], wanted: &dyn Fn(&str) -> bool) -> Vec<(i128, i128)> {
     let within = |label: &Label| (label.low.max(i64::MIN.into()), label.high.min(u64::MAX.into()));
     let wanted = labels.iter().filter(|label| wanted(&label.name)).map(within);
@@ -89,7 +92,7 @@ fn ranges(labels: &[Label], wanted: &dyn Fn(&str) -> bool) -> Vec<(i128, i128)> 
     merged
 }
 
-/// Makes the program of an expression, its operands not yet bound.
+/// Generates the program of an expression, with unbound operands.
 fn generate(expression: &Expression) -> Program {
     let operand = |(index, name): (usize, &Name)| Operand { name: name.clone(), place: Place::ByName, index };
     let operands = expression.names.iter().enumerate().map(operand).collect();
@@ -106,14 +109,14 @@ fn generate(expression: &Expression) -> Program {
 
 struct Generator<'a> {
     program: Program,
-    /// What stands on the stack at this place.
+    /// Items on the stack at this point.
     pending: Vec<Item<'a>>,
 }
 
-/// A value that the program has on its stack, or a text, which never comes there.
+/// Value that the program has on its stack, or a text, which is never on it.
 enum Item<'a> {
     Value,
-    /// Loaded by the operation at this index, the last one.
+    /// Operand with this index, loaded by the last operation.
     Operand(u8),
     Text(&'a Pattern),
     /// Left side of `&&` or `||`, with the index of its shortcut.
@@ -186,7 +189,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Puts an operation in the place of the last ones.
+    /// Replaces the last operations by another one.
     fn replace(&mut self, count: usize, op: Op) {
         let rest = self.program.ops.len().saturating_sub(count);
         self.program.ops.truncate(rest);
@@ -227,7 +230,7 @@ impl<'a> Generator<'a> {
             Test::Begins(bytes) => (TextTest::Begins, bytes),
             Test::Matches(bytes) => (TextTest::Matches, bytes),
         };
-        // Both are bounded by the length of a filter's text.
+        // Both are limited by the maximum length of a filter's text.
         let (begin, length) = (self.program.texts.len() as u16, bytes.len() as u8);
         self.program.texts.extend(bytes);
         Op::Text { operand, test, begin, length }

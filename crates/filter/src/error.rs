@@ -1,13 +1,13 @@
-//! What is wrong with a filter, and where.
+//! Errors in filters, with their positions.
 
 use std::fmt;
 
-/// A part of a filter's text.
+/// Part of a filter's text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// Where it begins, in bytes.
+    /// Position of the beginning in bytes.
     pub offset: usize,
-    /// How long it is, in bytes.
+    /// Length in bytes.
     pub length: usize,
 }
 
@@ -16,36 +16,37 @@ impl Span {
         Self { offset: begin, length: end.saturating_sub(begin) }
     }
 
-    /// The smallest part that has both in it.
+    /// Returns the smallest span that contains both.
     pub(crate) fn with(self, other: Self) -> Self {
         let end = (self.offset + self.length).max(other.offset + other.length);
         Self::between(self.offset.min(other.offset), end)
     }
 }
 
-/// A filter that does not parse, or that does not fit the events.
+/// Error of a filter that does not parse, or that does not fit the events.
 ///
-/// `Display` says it in a line; [`FilterError::render`] shows the place as well.
+/// `Display` formats it as one line; [`FilterError::render`] also shows the position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, found {found}")]
 pub struct FilterError {
-    /// Where in the text.
+    /// Position in the text.
     pub at: Span,
-    /// What would have been right there.
+    /// Expected syntax or type.
     pub expected: String,
-    /// What is there.
+    /// Text or type found instead.
     pub found: String,
     text: String,
 }
 
 impl FilterError {
-    /// An error at a place of a filter's text. For those who look names up at run time and find none.
+    /// Creates an error at a position of a filter's text, for callers that look up names
+    /// themselves.
     pub fn new(text: &str, at: Span, expected: impl Into<String>, found: impl Into<String>) -> Self {
         Self { at, expected: expected.into(), found: found.into(), text: text.into() }
     }
 
-    /// Two lines: the filter's text (of several lines, the one that is meant), and below it a caret with
-    /// what is wrong.
+    /// Formats two lines: the filter's text (only the relevant line, if it has several), and below
+    /// it a caret with the message.
     ///
     /// ```
     /// let error = tompion_filter::parse("rows > )").unwrap_err();
@@ -85,7 +86,7 @@ impl fmt::Display for Mark<'_> {
     }
 }
 
-/// The largest boundary between characters that is not behind `offset`.
+/// Returns the largest character boundary that is not beyond `offset`.
 fn floor_boundary(text: &str, offset: usize) -> usize {
     (0..=offset.min(text.len())).rev().find(|&offset| text.is_char_boundary(offset)).unwrap_or(0)
 }

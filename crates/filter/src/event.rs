@@ -1,11 +1,11 @@
-//! Events' fields as a [`Schema`]: where each lies in records.
+//! Fields of an event as a [`Schema`], with their positions in records.
 
 use tompion_schema::{Event, Field, Integer, Type};
 
 use crate::name::{Name, Scope, Segment};
 use crate::schema::{Encoding, Found, Kind, Place, Scalar, Schema};
 
-/// The fields of an event's records, with contexts of the evaluator's own.
+/// Schema of an event's records, with additional contexts of the evaluator.
 #[derive(Clone, Copy)]
 pub struct EventSchema<'a> {
     event: &'a Event,
@@ -13,13 +13,13 @@ pub struct EventSchema<'a> {
 }
 
 impl<'a> EventSchema<'a> {
-    /// An event's fields. `contexts` says what the evaluator knows about names that begin with `$` and
-    /// are none of the event's own context fields.
+    /// Creates the schema of an event. `contexts` resolves names that begin with `$` and are not
+    /// context fields of the event itself.
     pub fn new(event: &'a Event, contexts: &'a dyn Fn(&Name) -> Found<'static>) -> Self {
         Self { event, contexts }
     }
 
-    /// An event's fields, where no other context is known: a later place may know it.
+    /// Creates the schema of an event without other contexts, which are left to a later evaluator.
     pub fn without_contexts(event: &'a Event) -> Self {
         Self { event, contexts: &|_| Found::ELSEWHERE }
     }
@@ -43,7 +43,7 @@ impl Schema for EventSchema<'_> {
     }
 }
 
-/// Where the fixed part and the tails of a run of fields begin.
+/// Positions in the fixed part and the tails where a sequence of fields begins.
 #[derive(Clone, Copy, Default)]
 struct Origin {
     offset: u32,
@@ -62,7 +62,7 @@ impl Origin {
     }
 }
 
-/// The first field of this name among those that are taken; nothing if there is none.
+/// Finds the first field with this name.
 fn find<'a>(
     fields: &'a [Field],
     name: &str,
@@ -79,7 +79,7 @@ fn find<'a>(
     None
 }
 
-/// Where a field lies, or the part of it that the rest of a path leads to.
+/// Returns the place of a field, or of the part of it that the rest of a path refers to.
 fn place<'a>(ty: &'a Type, rest: &[Segment], origin: Origin) -> Found<'a> {
     let Origin { offset, tail } = origin;
     let fixed = |scalar, kind| Found { place: Place::Fixed { offset, scalar }, kind };

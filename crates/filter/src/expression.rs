@@ -1,14 +1,13 @@
-//! A parsed filter.
+//! Parsed filters.
 
 use crate::error::Span;
 use crate::name::{Name, Scope};
 use crate::pattern::Pattern;
 use crate::value::{Arithmetic, Comparison, Repr, Value};
 
-/// A filter that was parsed, not yet bound to any event.
+/// Filter that was parsed, but not bound to any event.
 ///
-/// Kept as operands and operators in the order in which a stack machine takes them, so that nothing
-/// that walks over it needs to recurse.
+/// It is stored in postfix order, so that no operation on it needs recursion.
 #[derive(Clone, Debug)]
 pub struct Expression {
     pub(crate) text: String,
@@ -16,20 +15,20 @@ pub struct Expression {
     pub(crate) nodes: Vec<(Node, Span)>,
 }
 
-/// An operand, or an operator that takes what stands before it.
+/// Operand, or operator that takes the preceding operands.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
     Number(Value),
     Text(Pattern),
-    /// By its index in the names.
+    /// Name, by its index in the list of names.
     Name(usize),
     Unary(Unary),
     Binary(Binary),
-    /// Between both sides of `&&` and `||`: here the right side may be passed over.
+    /// Point between both sides of `&&` or `||`, where the right side may be skipped.
     Between(Logic),
 }
 
-/// `&&` or `||`.
+/// Logical operator, `&&` or `||`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Logic {
     And,
@@ -68,7 +67,7 @@ pub(crate) enum Binary {
     Arithmetic(Arithmetic),
 }
 
-/// An operator with its sign and how strongly it binds: C's order.
+/// Binary operator with its sign and its precedence, as in C.
 pub(crate) type BinarySign = (Binary, &'static str, u8);
 
 const BINARY_SIGNS: &[BinarySign] = &[
@@ -91,12 +90,12 @@ const BINARY_SIGNS: &[BinarySign] = &[
     (Binary::Arithmetic(Arithmetic::Divide), "/", 10),
     (Binary::Arithmetic(Arithmetic::Remainder), "%", 10),
 ];
-/// How strongly unary operators bind.
+/// Precedence of unary operators.
 const UNARY_POWER: u8 = 11;
-/// How strongly names, literals and parentheses hold together.
+/// Precedence of names, literals and parentheses.
 const OPERAND_POWER: u8 = 12;
 
-/// The binary operator of this sign.
+/// Returns the binary operator with this sign.
 pub(crate) fn binary_of(sign: &str) -> Option<BinarySign> {
     BINARY_SIGNS.iter().copied().find(|(_, found, _)| *found == sign)
 }
@@ -107,12 +106,12 @@ fn sign_of(binary: Binary) -> (&'static str, u8) {
 }
 
 impl Expression {
-    /// The text that was parsed.
+    /// Returns the text that was parsed.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// All names that the filter asks for, each once, with the place where it first stands.
+    /// Returns all names in the filter, each once, with its first position.
     pub fn names(&self) -> impl Iterator<Item = (&Name, Span)> {
         self.names.iter().enumerate().map(|(index, name)| {
             let place = self.nodes.iter().find(|(node, _)| *node == Node::Name(index));
@@ -120,18 +119,18 @@ impl Expression {
         })
     }
 
-    /// The event's fields that the filter asks for.
+    /// Returns the event fields that the filter uses.
     pub fn fields(&self) -> impl Iterator<Item = &Name> {
         self.names.iter().filter(|name| name.scope == Scope::Field)
     }
 
-    /// What the filter asks of the context, the application's included.
+    /// Returns the contexts that the filter uses, including the application's.
     pub fn contexts(&self) -> impl Iterator<Item = &Name> {
         self.names.iter().filter(|name| name.scope != Scope::Field)
     }
 
-    /// The filter in one way of writing: numbers in decimal, no more parentheses than it takes. Parsed
-    /// again it is the same filter.
+    /// Formats the filter canonically: numbers in decimal, no redundant parentheses. Parsing it
+    /// gives the same filter.
     pub fn to_text(&self) -> String {
         let mut stack: Vec<(String, u8)> = Vec::new();
         for (node, _) in &self.nodes {
@@ -158,7 +157,7 @@ impl Expression {
         stack.pop().map(|(text, _)| text).unwrap_or_default()
     }
 
-    /// Whether both are the same filter, wherever its parts stand in their texts.
+    /// Whether both are the same filter, ignoring positions in the text.
     pub fn is_same_as(&self, other: &Self) -> bool {
         let nodes =
             |expression: &Self| expression.nodes.iter().map(|(node, _)| node.clone()).collect::<Vec<_>>();
@@ -175,7 +174,7 @@ fn number_text(value: Value) -> String {
     match value.0 {
         Repr::Natural(number) => number.to_string(),
         Repr::Negative(number) => number.to_string(),
-        // Digits that come to the same number again, with a point or an exponent.
+        // The shortest digits that parse to the same number, with a point or an exponent.
         Repr::Float(bits) => format!("{:?}", f64::from_bits(bits)),
         Repr::Unknown => String::new(),
     }
@@ -183,7 +182,7 @@ fn number_text(value: Value) -> String {
 
 fn pattern_text(pattern: &Pattern) -> String {
     let mut text = String::from("\"");
-    // What isn't UTF-8 is written byte by byte.
+    // Invalid UTF-8 is written byte by byte.
     for chunk in pattern.bytes().utf8_chunks() {
         for character in chunk.valid().chars() {
             match character {

@@ -1,11 +1,13 @@
 //! Filters over events: `rows > 100 && table == "orders*" && $tid == 12`.
 //!
-//! One language for all who choose events: the agent before a record is written, the kernel's programs,
-//! the session, the reader. [`parse()`] makes an [`Expression`] of a text; [`compile()`] binds that to the
-//! events of one kind, [`compile_unbound`] to whoever looks names up at run time. What comes out is a
-//! [`Program`], small and verified, that runs forwards only, neither allocates nor panics, and answers
-//! true, false or *unknown*: what one place cannot know, a later one decides. At the last place unknown
-//! counts as false.
+//! One language for every component that selects events: the agent before it writes a record, the
+//! kernel's programs, the session, and the reader.
+//!
+//! [`parse()`] converts a text to an [`Expression`]. [`compile()`] binds it to one kind of events;
+//! [`compile_unbound`] leaves the lookup of names to the evaluator. The result is a [`Program`]:
+//! small, verified, without backward jumps. Its evaluation neither allocates nor panics, and yields
+//! true, false or *unknown*. An unknown verdict is decided by a later evaluator that knows more.
+//! For the last one, unknown counts as false.
 //!
 //! ```
 //! use tompion_filter::{Operand, Value, Values, Verdict, compile_unbound, parse};
@@ -26,8 +28,8 @@
 //! assert_eq!(program.evaluate(&Query { rows: 12, table: "orders_2026" }), Verdict::False);
 //! ```
 //!
-//! This crate knows neither rings nor traces: where values come from is the business of [`Values`], of
-//! which [`RecordValues`] is the one for records.
+//! This crate knows neither rings nor traces. [`Values`] supplies the values; [`RecordValues`] is
+//! its implementation for records.
 #![forbid(unsafe_code)]
 
 mod bytes;
@@ -62,19 +64,19 @@ pub use schema::{Encoding, Found, Kind, Place, Scalar, Schema};
 pub use tree::Tree;
 pub use value::{Arithmetic, Comparison, Value};
 
-/// Longest filter as text, in bytes.
+/// Maximum length of a filter's text in bytes.
 pub const MAX_TEXT: usize = 4096;
-/// Longest program as bytes.
+/// Maximum size of a serialized program in bytes.
 pub const MAX_PROGRAM: usize = 4096;
-/// Most parentheses and unary operators in each other.
+/// Maximum nesting of parentheses and unary operators.
 pub const MAX_NESTING: usize = 64;
-/// Most values that a program has at a time.
+/// Maximum number of values on a program's stack.
 pub const MAX_STACK: usize = 64;
-/// Most different fields and contexts that a filter asks for.
+/// Maximum number of different fields and contexts in a filter.
 pub const MAX_OPERANDS: usize = 64;
-/// Most parts of a name: `a.b[3]` has three.
+/// Maximum number of parts of a name: `a.b[3]` has three.
 pub const MAX_SEGMENTS: usize = 16;
-/// Longest part of a name in bytes.
+/// Maximum length of a part of a name in bytes.
 pub const MAX_NAME: usize = 255;
-/// Longest text literal in bytes, an escaped byte counted as two.
+/// Maximum length of a text literal in bytes; an escaped byte counts as two.
 pub const MAX_LITERAL: usize = 255;

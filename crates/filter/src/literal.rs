@@ -1,11 +1,11 @@
-//! Literals: numbers with their units, characters, texts with escapes and globs.
+//! Parses literals: numbers with units, characters, and texts with escapes and globs.
 
 use crate::MAX_LITERAL;
 use crate::error::Span;
 use crate::pattern::Pattern;
 use crate::value::Value;
 
-/// What is wrong with a literal, with places relative to its beginning.
+/// Error in a literal, with positions relative to its beginning.
 #[derive(Debug)]
 pub(crate) struct Wrong {
     pub at: Span,
@@ -15,12 +15,12 @@ pub(crate) struct Wrong {
 
 type Result<T> = std::result::Result<T, Wrong>;
 
-/// A literal's value, and how many bytes it takes.
+/// Value of a literal, and its length in bytes.
 pub(crate) type Taken<T> = (T, usize);
 
 const UNITS_IN_WORDS: &str = "a unit (ns, us, ms, s, m, h, K, M, G, T)";
 
-/// Units by which a number may be followed: sizes in bytes, times in nanoseconds.
+/// Units that may follow a number: sizes in bytes, times in nanoseconds.
 const UNITS: &[(&str, u64)] = &[
     ("ns", 1),
     ("us", 1_000),
@@ -49,12 +49,12 @@ fn wrong<T>(begin: usize, end: usize, expected: &'static str, found: &str) -> Re
     Err(Wrong { at: Span::between(begin, end), expected, found })
 }
 
-/// A piece of a filter's text, as messages show it.
+/// Formats a part of a filter's text for messages.
 pub(crate) fn quoted(text: &str) -> String {
     format!("`{}`", shown(text))
 }
 
-/// A text as messages show it: not too long, and without what a terminal would obey.
+/// Formats a text for messages: shortened, and without control characters.
 pub(crate) fn shown(text: &str) -> String {
     const SHOWN: usize = 40;
     let shown: String = text.chars().take(SHOWN).collect();
@@ -62,12 +62,12 @@ pub(crate) fn shown(text: &str) -> String {
     format!("{}{more}", shown.replace(char::is_control, " "))
 }
 
-/// The longest beginning of `text` whose characters are all as wanted.
+/// Returns the length of the longest prefix of `text` whose characters are all accepted.
 fn span_of(text: &str, wanted: impl Fn(char) -> bool) -> usize {
     text.find(|character| !wanted(character)).unwrap_or(text.len())
 }
 
-/// The number that `text` begins with. The first character is a digit.
+/// Parses the number at the beginning of `text`, whose first character is a digit.
 pub(crate) fn number(text: &str) -> Result<Taken<Value>> {
     let prefixed = [("0x", 16), ("0X", 16), ("0b", 2), ("0B", 2), ("0o", 8), ("0O", 8)];
     if let Some((_, radix)) = prefixed.iter().find(|(prefix, _)| text.starts_with(prefix)) {
@@ -102,7 +102,7 @@ pub(crate) fn number(text: &str) -> Result<Taken<Value>> {
     Ok((digits(text, 0, whole, if is_octal { 8 } else { 10 })?.into(), whole))
 }
 
-/// Length of the exponent that `text` begins with; 0 if it begins with none.
+/// Returns the length of the exponent at the beginning of `text`; 0 if there is none.
 fn exponent(text: &str) -> usize {
     let Some(rest) = text.strip_prefix(['e', 'E']) else { return 0 };
     let sign = usize::from(rest.starts_with(['+', '-']));
@@ -119,7 +119,7 @@ fn float(text: &str) -> Result<Value> {
     }
 }
 
-/// The digits from `begin` to `end`.
+/// Parses the digits from `begin` to `end`.
 fn digits(text: &str, begin: usize, end: usize, radix: u32) -> Result<u64> {
     const TOO_LARGE: &str = "a number up to 18446744073709551615";
     let (kind, kinds) = match radix {
@@ -143,7 +143,7 @@ fn digits(text: &str, begin: usize, end: usize, radix: u32) -> Result<u64> {
     if any { Ok(value) } else { wrong(0, end, kinds, &text[..end]) }
 }
 
-/// A number such as `1.5ms`: it must come to a whole number of bytes or nanoseconds.
+/// Parses a number such as `1.5ms`: it must be a whole number of bytes or nanoseconds.
 fn with_unit(text: &str, whole: usize, end: usize, unit: usize, factor: u64) -> Result<Taken<Value>> {
     let all = end + unit;
     let fail = |expected| wrong(0, all, expected, &text[..all]);
@@ -171,7 +171,7 @@ fn with_unit(text: &str, whole: usize, end: usize, unit: usize, factor: u64) -> 
     }
 }
 
-/// A byte that an escape stands for, and the escape's length. `text` begins behind the `\`.
+/// Parses an escape; returns its byte and length. `text` begins after the `\`.
 fn escape(text: &str, at: usize, own: &[char]) -> Result<Taken<u8>> {
     let Some(character) = text.chars().next() else { return wrong(at, at + 1, "an escape", "") };
     let plain = match character {
@@ -202,7 +202,7 @@ fn escape(text: &str, at: usize, own: &[char]) -> Result<Taken<u8>> {
     Ok((plain, 1))
 }
 
-/// The character literal that `text` begins with, quotes included: its byte.
+/// Parses the character literal at the beginning of `text`, including its quotes, to a byte.
 pub(crate) fn character_literal(text: &str) -> Result<Taken<Value>> {
     const EXPECTED: &str = "a character of ASCII between single quotes (texts stand between double quotes)";
     let inner = text.get(1..).unwrap_or_default();
@@ -223,7 +223,7 @@ pub(crate) fn character_literal(text: &str) -> Result<Taken<Value>> {
     Ok((u64::from(byte).into(), length + 2))
 }
 
-/// The text literal that `text` begins with, quotes included.
+/// Parses the text literal at the beginning of `text`, including its quotes.
 pub(crate) fn text_literal(text: &str) -> Result<Taken<Pattern>> {
     const NO_NUL: &str = "a character other than NUL in a text";
     let mut pattern = Pattern::default();

@@ -1,43 +1,43 @@
-//! Names of what filters ask for.
+//! Names of fields and contexts in filters.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::token::quote_application_name;
 
-/// What a filter asks for: a field of the event or something of its context.
+/// Name of an event field or of a context.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Name {
-    /// Where it is to be found.
+    /// Scope of the name.
     pub scope: Scope,
-    /// The way to it; never empty, and the first segment is a [`Segment::Name`].
+    /// Path in that scope; never empty, and the first segment is a [`Segment::Name`].
     pub path: Vec<Segment>,
 }
 
-/// Where names are looked up.
+/// Scope in which names are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Scope {
-    /// `rows`: the event's fields.
+    /// The event's fields: `rows`.
     Field = 0,
-    /// `$tid`: what the recording adds to events.
+    /// Context that the recording adds to events: `$tid`.
     Context = 1,
-    /// `$app.provider:name`: context that the application defines. The path's only segment is
+    /// Context that the application defines: `$app.provider:name`. The path's only segment is
     /// `provider:name`.
     Application = 2,
 }
 
-/// A step of a path.
+/// Step of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Segment {
-    /// A field, or a member of a structure.
+    /// Field, or member of a structure.
     Name(String),
-    /// An element of an array or a sequence, counted from 0.
+    /// Element of an array or a sequence, counted from 0.
     Index(u32),
 }
 
 impl Name {
-    /// The first segment's name, `a` of `a.b[3]`.
+    /// Returns the name in the first segment: `a` of `a.b[3]`.
     pub fn head(&self) -> &str {
         match self.path.first() {
             Some(Segment::Name(name)) => name,
@@ -45,8 +45,8 @@ impl Name {
         }
     }
 
-    /// The name of the field by which traces carry it: `tid` for `$tid`, and for application context as
-    /// LTTng names it, `app_provider_name` for `$app.provider:name`.
+    /// Returns the name of the field in traces: `tid` for `$tid`, and LTTng's `app_provider_name`
+    /// for the application context `$app.provider:name`.
     pub fn context_field(&self) -> Cow<'_, str> {
         match self.scope {
             Scope::Field | Scope::Context => self.head().into(),
@@ -58,7 +58,8 @@ impl Name {
         }
     }
 
-    /// Whether `text` can stand in a filter without quotes: a letter or `_`, then also digits.
+    /// Whether `text` needs no quotes in a filter: a letter or `_`, followed by letters, digits or
+    /// `_`.
     pub(crate) fn is_word(text: &str) -> bool {
         let mut bytes = text.bytes();
         bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
@@ -67,7 +68,7 @@ impl Name {
 }
 
 impl fmt::Display for Name {
-    /// As it stands in filters: `a.b[3]`, `$tid`, `$app.provider:name`.
+    /// Formats the name in the syntax of filters: `a.b[3]`, `$tid`, `$app.provider:name`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.scope {
             Scope::Field => {}

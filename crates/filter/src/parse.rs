@@ -1,4 +1,4 @@
-//! From a filter's text to an [`Expression`].
+//! Parses a filter's text to an [`Expression`].
 //!
 //! ```text
 //! filter   = operand { operator operand }         by C's precedence, from left to right
@@ -19,15 +19,16 @@ use crate::{MAX_NAME, MAX_NESTING, MAX_OPERANDS, MAX_SEGMENTS, MAX_STACK, MAX_TE
 
 type Result<T> = std::result::Result<T, FilterError>;
 
-/// Reads a filter.
+/// Parses a filter.
 ///
-/// Time is linear in the text's length; depth and size are bounded ([`MAX_TEXT`], [`MAX_NESTING`],
-/// [`MAX_STACK`], [`MAX_OPERANDS`]), and a text beyond the bounds is an error like any other.
+/// The time is linear in the text's length. Depth and size are bounded ([`MAX_TEXT`],
+/// [`MAX_NESTING`], [`MAX_STACK`], [`MAX_OPERANDS`]); a text beyond the bounds is an error like any
+/// other.
 pub fn parse(text: &str) -> Result<Expression> {
     if text.len() > MAX_TEXT {
         let at = Span::between(MAX_TEXT, text.len());
         let found = format!("{} bytes", text.len());
-        // The text itself would only drown the message.
+        // The text itself would only obscure the message.
         return Err(FilterError::new("", at, format!("a filter of at most {MAX_TEXT} bytes"), found));
     }
     let mut lexer = Lexer::new(text);
@@ -53,21 +54,21 @@ pub fn parse(text: &str) -> Result<Expression> {
 struct Parser<'a> {
     text: &'a str,
     lexer: Lexer<'a>,
-    /// The next token and its place.
+    /// Next token and its position.
     token: Token<'a>,
     span: Span,
-    /// Where the token before it ends.
+    /// End of the previous token.
     end: usize,
     names: Vec<Name>,
     nodes: Vec<(Node, Span)>,
-    /// Parentheses and unary operators around this place.
+    /// Number of enclosing parentheses and unary operators.
     nesting: usize,
-    /// Values that a stack machine would have at this place.
+    /// Number of values that a stack machine would have at this point.
     height: usize,
 }
 
 impl<'a> Parser<'a> {
-    /// Passes over the token and returns where it stood.
+    /// Advances to the next token, and returns the position of the current one.
     fn advance(&mut self) -> Result<Span> {
         let span = self.span;
         self.end = span.offset + span.length;
@@ -105,7 +106,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Operands and operators that bind at least as strongly as `least`.
+    /// Parses operands and operators of at least the precedence `least`.
     fn binary(&mut self, least: u8) -> Result<()> {
         self.operand()?;
         while let Token::Sign(sign) = self.token {
@@ -193,7 +194,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What follows a path's first word.
+    /// Parses the rest of a path after its first word.
     fn path(&mut self, scope: Scope, first: String) -> Result<Name> {
         let mut path = vec![Segment::Name(first)];
         loop {
@@ -226,7 +227,7 @@ impl<'a> Parser<'a> {
         Ok(index)
     }
 
-    /// What follows `$app`.
+    /// Parses the name after `$app`.
     fn application(&mut self) -> Result<Name> {
         const EXPECTED: &str = "the name of an application's context, as in `$app.provider:name`";
         self.advance()?;

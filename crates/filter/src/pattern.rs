@@ -1,26 +1,27 @@
-//! Texts with globs: `*` is any run of characters, `?` is any one, `\` takes the next byte as it is.
+//! Text patterns with globs: `*` matches any run of characters, `?` any single one, and `\` makes
+//! the next byte literal.
 
 use std::ffi::CStr;
 
-/// A text literal. Its bytes are escaped: `\` stands before each `*`, `?` and `\` that means itself.
+/// Text literal. Its bytes are escaped: literal `*`, `?` and `\` have a preceding `\`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Pattern {
     bytes: Vec<u8>,
 }
 
-/// What a pattern comes to.
+/// Simplest form of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Test {
-    /// These bytes and no others.
+    /// Exactly these bytes.
     Is(Vec<u8>),
-    /// These bytes, and anything behind them.
+    /// These bytes, followed by anything.
     Begins(Vec<u8>),
-    /// Whatever matches these bytes, which are escaped.
+    /// Text that matches these bytes, which are escaped.
     Matches(Vec<u8>),
 }
 
 impl Pattern {
-    /// Takes a byte that means itself.
+    /// Appends a literal byte.
     pub(crate) fn push(&mut self, byte: u8) {
         if matches!(byte, b'*' | b'?' | b'\\') {
             self.bytes.push(b'\\');
@@ -28,17 +29,17 @@ impl Pattern {
         self.bytes.push(byte);
     }
 
-    /// Takes `*` or `?`.
+    /// Appends the wildcard `*` or `?`.
     pub(crate) fn push_wild(&mut self, byte: u8) {
         self.bytes.push(byte);
     }
 
-    /// The escaped bytes.
+    /// Returns the escaped bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The simplest test that does what the pattern says.
+    /// Returns the simplest test that is equivalent to the pattern.
     pub(crate) fn test(&self) -> Test {
         let mut plain = Vec::with_capacity(self.bytes.len());
         let mut bytes = self.bytes.iter().copied();
@@ -54,7 +55,7 @@ impl Pattern {
     }
 }
 
-/// What a pattern asks of the text at its beginning.
+/// Next item of a pattern.
 enum Next {
     Byte(u8),
     One,
@@ -62,7 +63,7 @@ enum Next {
     End,
 }
 
-/// The pattern's item at `at`, and its length.
+/// Returns the pattern's item at `at`, and its length.
 fn item(pattern: &[u8], at: usize) -> (Next, usize) {
     match pattern.get(at) {
         None => (Next::End, 0),
@@ -73,7 +74,7 @@ fn item(pattern: &[u8], at: usize) -> (Next, usize) {
     }
 }
 
-/// Length of the character that `text` begins with, in bytes; 1 for a byte that begins none.
+/// Returns the length in bytes of the first character of `text`; 1 for an invalid byte.
 fn character(text: &[u8]) -> usize {
     let length = match text.first() {
         Some(0xc2..=0xdf) => 2,
@@ -85,7 +86,8 @@ fn character(text: &[u8]) -> usize {
     if continued + 1 == length { length } else { 1 }
 }
 
-/// Whether all of `text` matches `pattern`. No allocation; time at most the product of both lengths.
+/// Whether all of `text` matches `pattern`. Does not allocate; the time is at most the product of
+/// both lengths.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -108,7 +110,7 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
             t += step;
             continue;
         }
-        // What the last star has taken was too little; an end of the text that it has not reached is left.
+        // The last star matched too little; the rest of the text is left to match.
         match &mut star {
             Some((star_p, star_t)) if *star_t < text.len() => {
                 *star_t += character(text.get(*star_t..).unwrap_or_default());
@@ -119,7 +121,7 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// A text up to its first NUL, which ends it in every trace.
+/// Returns a text up to its first NUL, which ends it in every trace.
 #[inline]
 pub(crate) fn until_nul(text: &[u8]) -> &[u8] {
     CStr::from_bytes_until_nul(text).map_or(text, CStr::to_bytes)
@@ -157,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn a_question_mark_takes_a_stray_byte_as_one() {
+    fn a_question_mark_matches_an_invalid_byte() {
         assert!(matches(b"?", b"\xff"));
         assert!(matches(b"??", b"\xe2\x82"));
         assert!(!matches(b"?", b"\xe2\x82"));
     }
 
-    /// The definition itself, without cleverness.
+    /// Reference implementation, directly from the definition.
     fn by_definition(pattern: &[u8], text: &[u8]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),

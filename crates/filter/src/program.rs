@@ -1,9 +1,9 @@
 //! Programs and their evaluation.
 //!
-//! A program is a list of operations for a stack machine. Jumps go forwards only, so each operation
-//! runs at most once; how many values the stack has at each operation is known beforehand
-//! (`bytes.rs` verifies it). What an operation cannot know is [`Value::UNKNOWN`], and operators pass
-//! that on.
+//! A program is a list of operations for a stack machine. Jumps only go forwards, so each operation
+//! runs at most once. The number of values on the stack at each operation is known beforehand
+//! (`bytes.rs` verifies it). An operation without a known result yields [`Value::UNKNOWN`], and
+//! operators propagate it.
 
 use crate::expression::{Logic, Unary};
 use crate::name::Name;
@@ -11,71 +11,73 @@ use crate::pattern;
 use crate::schema::{Encoding, Place};
 use crate::value::{Arithmetic, Comparison, Repr, Value};
 
-/// A filter that can be evaluated.
+/// Filter that can be evaluated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
     pub(crate) operands: Vec<Operand>,
     pub(crate) ops: Vec<Op>,
     /// Bytes of text literals.
     pub(crate) texts: Vec<u8>,
-    /// Ranges of numbers that labels stand for, low and high.
+    /// Ranges of numbers that labels expand to: low and high.
     pub(crate) ranges: Vec<(i128, i128)>,
-    /// Most values on the stack at a time.
+    /// Maximum number of values on the stack.
     pub(crate) height: usize,
-    /// Set if the program does nothing but combine conditions by this operator, as most do: it can be
-    /// evaluated without a stack.
+    /// Operator of a program that only combines conditions by this operator, as most do. Such a
+    /// program is evaluated without a stack.
     pub(crate) chain: Option<Logic>,
 }
 
-/// Something that a program asks for.
+/// Operand of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operand {
-    /// What it is.
+    /// Name of the operand.
     pub name: Name,
-    /// How it is loaded.
+    /// Place from which it is loaded.
     pub place: Place,
-    /// Its number in the program, counted from 0.
+    /// Number of the operand in the program, counted from 0.
     pub index: usize,
 }
 
-/// What a program says about an event.
+/// Verdict of a program on an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The event is not wanted.
+    /// The event is rejected.
     False,
-    /// The event is wanted.
+    /// The event is accepted.
     True,
-    /// It can't be told here. A later place may know more; at the last place this counts as false.
+    /// The verdict is unknown here. A later evaluator may know more; for the last one, it counts as
+    /// false.
     Unknown,
 }
 
-/// Where a program's values come from.
+/// Source of a program's values.
 ///
-/// A value that is not there, or is of another kind than asked for, is unknown. Nothing here may panic.
+/// A value that is absent, or has another kind than requested, is unknown. Implementations must not
+/// panic.
 pub trait Values {
-    /// The number of an operand: an integer, a floating-point number, a boolean as 0 or 1, an
-    /// enumeration as its integer.
+    /// Returns the number of an operand: an integer, a floating-point number, a boolean as 0 or 1,
+    /// or an enumeration as its integer.
     fn number(&self, operand: &Operand) -> Value;
 
-    /// The text of an operand. What stands behind a NUL is no part of it.
+    /// Returns the text of an operand. Bytes after a NUL are not part of it.
     fn text(&self, operand: &Operand) -> Option<&[u8]>;
 
-    /// Whether `wanted` takes one of the labels that an enumeration's value has. Nothing for operands
-    /// that are no enumerations, and where labels are resolved beforehand.
+    /// Whether `wanted` accepts one of the labels of an enumeration's value. `None` for operands
+    /// that are not enumerations, and if labels are resolved beforehand.
     fn has_label(&self, operand: &Operand, wanted: &dyn Fn(&[u8]) -> bool) -> Option<bool> {
         let _ = (operand, wanted);
         None
     }
 }
 
-/// An operation. Operands are numbers of [`Program::operands`].
+/// Operation. Operands are numbers of [`Program::operands`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Op {
     Push(Value),
     Load(u8),
     Unary(Unary),
     Compare(Comparison),
-    /// Compares an operand with a literal: what most filters consist of.
+    /// Compares an operand with a literal: the most frequent operation.
     CompareWith {
         operand: u8,
         comparison: Comparison,
@@ -83,25 +85,25 @@ pub(crate) enum Op {
     },
     Arithmetic(Arithmetic),
     Combine(Logic),
-    /// If the value on top decides already (false for `&&`, true for `||`), goes to that operation with
-    /// the decision on top.
+    /// If the top value decides already (false for `&&`, true for `||`), jumps to that operation
+    /// and leaves the decision on top.
     Shortcut {
         logic: Logic,
         to: u16,
     },
-    /// Holds an operand's text, or label, against a literal.
+    /// Compares an operand's text, or label, with a literal.
     Text {
         operand: u8,
         test: TextTest,
         begin: u16,
         length: u8,
     },
-    /// Whether two operands are the same text, or the same number.
+    /// Tests whether two operands are the same text, or the same number.
     Same {
         left: u8,
         right: u8,
     },
-    /// Whether an operand's integer is in one of these ranges.
+    /// Tests whether an operand's integer is in one of these ranges.
     Within {
         operand: u8,
         begin: u16,
@@ -109,7 +111,7 @@ pub(crate) enum Op {
     },
 }
 
-/// How a text is held against a literal.
+/// Comparison of a text with a literal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextTest {
     Is,
@@ -118,10 +120,10 @@ pub(crate) enum TextTest {
 }
 
 impl TextTest {
-    /// Whether the test takes a text.
+    /// Whether the test accepts a text.
     #[inline]
     pub(crate) fn takes(self, literal: &[u8], text: &[u8]) -> bool {
-        // Literals have no NUL, so only a star could run over the one that ends the text.
+        // Literals have no NUL, so only a star could match the one that ends the text.
         match self {
             Self::Is => text.starts_with(literal) && matches!(text.get(literal.len()), None | Some(0)),
             Self::Begins => text.starts_with(literal),
@@ -139,26 +141,27 @@ impl Verdict {
         }
     }
 
-    /// What counts at the last place: whether the event is known to be wanted.
+    /// Whether the event is known to be accepted: the rule for the last evaluator.
     pub fn is_true(self) -> bool {
         self == Self::True
     }
 }
 
 impl Program {
-    /// What the program asks for.
+    /// Returns the operands of the program.
     pub fn operands(&self) -> &[Operand] {
         &self.operands
     }
 
-    /// Whether the program asks for something that only a later place can know. If it does not, then an
-    /// unknown verdict remains unknown everywhere, and counts as false at once.
+    /// Whether the program uses operands that only a later evaluator can know. If not, an unknown
+    /// verdict remains unknown everywhere, and counts as false at once.
     pub fn defers(&self) -> bool {
         self.operands.iter().any(|operand| operand.place == Place::Elsewhere)
     }
 
-    /// Whether an evaluation may compute with floating-point numbers, if operands are where they were bound to
-    /// be. Who evaluates in a process with a floating-point environment of its own must know.
+    /// Whether an evaluation may compute with floating-point numbers, if operands are where they
+    /// were bound to be. Evaluators in processes with their own floating-point environment need to
+    /// know.
     pub fn has_floats(&self) -> bool {
         let is_float = |value: &Value| matches!(value.0, Repr::Float(_));
         let is_literal = |op: &Op| match op {
@@ -184,8 +187,8 @@ impl Program {
         }
     }
 
-    /// Evaluates a chain: the first condition that decides ends it. Where none does, it comes to the other
-    /// verdict, or to none if a condition is unknown.
+    /// Evaluates a chain: the first decisive condition ends it. Without one, the result is the
+    /// opposite verdict, or unknown if a condition is unknown.
     #[inline]
     fn chained(&self, logic: Logic, values: &(impl Values + ?Sized)) -> Verdict {
         let decisive = logic == Logic::Or;
@@ -207,7 +210,7 @@ impl Program {
         verdict
     }
 
-    /// What an operation puts on the stack that takes nothing from it.
+    /// Returns the value of an operation that takes nothing from the stack.
     #[inline(never)]
     fn condition(&self, values: &(impl Values + ?Sized), op: &Op) -> Value {
         match *op {
@@ -231,7 +234,7 @@ impl Program {
 
     #[inline]
     pub(crate) fn value(&self, values: &(impl Values + ?Sized)) -> Value {
-        // Small stacks are quickly made, and few programs need more.
+        // Small stacks are cheap to create, and few programs need more.
         match self.height {
             0..=4 => self.run::<4>(values),
             5..=16 => self.run::<16>(values),
@@ -305,13 +308,13 @@ impl Program {
         }
     }
 
-    /// A text literal's bytes.
+    /// Returns the bytes of a text literal.
     pub(crate) fn literal(&self, begin: u16, length: u8) -> &[u8] {
         let begin = usize::from(begin);
         self.texts.get(begin..begin + usize::from(length)).unwrap_or_default()
     }
 
-    /// The ranges of a [`Op::Within`].
+    /// Returns the ranges of a [`Op::Within`].
     pub(crate) fn ranges(&self, begin: u16, count: u8) -> &[(i128, i128)] {
         let begin = usize::from(begin);
         self.ranges.get(begin..begin + usize::from(count)).unwrap_or_default()
@@ -319,7 +322,7 @@ impl Program {
 }
 
 impl Op {
-    /// How many values the operation takes from the stack and puts there.
+    /// Returns the number of values that the operation takes from the stack and puts there.
     pub(crate) const fn effect(self) -> (usize, usize) {
         match self {
             Self::Push(_) | Self::Load(_) | Self::CompareWith { .. } => (0, 1),
@@ -330,11 +333,12 @@ impl Op {
     }
 }
 
-/// The only operator by which operations are combined, if there is but one. (A single condition is a chain
-/// of either.)
+/// Returns the only operator by which operations are combined, if there is a single one. (A single
+/// condition is a chain of either.)
 ///
-/// Then the program's verdict is that of the operator on all its conditions, wherever its shortcuts lead:
-/// each condition on the way ends up in the result, and none is passed over before another has decided.
+/// The program's verdict is then that operator applied to all its conditions, wherever its
+/// shortcuts lead: each evaluated condition is part of the result, and none is skipped before
+/// another has decided.
 pub(crate) fn chain(ops: &[Op]) -> Option<Logic> {
     let of = |op: &Op| match op {
         Op::Combine(logic) | Op::Shortcut { logic, .. } => Some(*logic),
@@ -361,11 +365,11 @@ fn within(value: Value, ranges: &[(i128, i128)]) -> Value {
     value.as_integer().map_or(Value::UNKNOWN, |value| within(value).into())
 }
 
-/// A stack whose topmost value is at hand. Verified programs never reach beyond its ends.
+/// Stack with its top value in a separate field. Verified programs never exceed its bounds.
 struct Stack<const HEIGHT: usize> {
     top: Value,
     below: [Value; HEIGHT],
-    /// How many values there are below the top; the first one is what was there before any.
+    /// Number of values below the top; the first one is a placeholder.
     height: usize,
 }
 
@@ -379,7 +383,7 @@ impl<const HEIGHT: usize> Stack<HEIGHT> {
         self.top = value;
     }
 
-    /// Takes the value below the top.
+    /// Pops the value below the top.
     #[inline(always)]
     fn pop(&mut self) -> Value {
         self.height = self.height.wrapping_sub(1);

@@ -1,7 +1,7 @@
-//! Values from records of a ring, before they are written or after.
+//! Values of records, before or after they are written to a ring.
 //!
-//! A record's payload is its fixed part and its tails (see `tompion_layout::record`). An agent has both
-//! before it writes anything: the image on the event's stack, and pointers to the rest.
+//! A record's payload consists of a fixed part and tails (see `tompion_layout::record`). An agent
+//! has both before it writes anything: the image on the event's stack, and pointers to the rest.
 
 use tompion_schema::{Event, Field, Type};
 
@@ -9,9 +9,9 @@ use crate::program::{Operand, Values};
 use crate::schema::{Place, Scalar};
 use crate::value::Value;
 
-/// The variable-length and array fields of a record, in order.
+/// Variable-length and array fields of a record, in order.
 pub trait Tails {
-    /// The bytes of the tail with this number; nothing if there is none.
+    /// Returns the bytes of the tail with this number; `None` if there is none.
     fn tail(&self, number: usize) -> Option<&[u8]>;
 }
 
@@ -22,15 +22,15 @@ impl Tails for [&[u8]] {
     }
 }
 
-/// Context that an evaluator has at hand, by the numbers that its schema gave out ([`Place::Context`]).
+/// Contexts of an evaluator, by the numbers that its schema assigned ([`Place::Context`]).
 pub trait Contexts {
-    /// The number of a context.
+    /// Returns the number of a context.
     fn number(&self, context: u16) -> Value;
-    /// The text of a context.
+    /// Returns the text of a context.
     fn text(&self, context: u16) -> Option<&[u8]>;
 }
 
-/// An evaluator without any context.
+/// Evaluator without any context.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoContexts;
 
@@ -44,7 +44,7 @@ impl Contexts for NoContexts {
     }
 }
 
-/// The values of one record. Places that the record does not have are unknown.
+/// Values of one record. Places that the record does not have are unknown.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordValues<'a, T: ?Sized = [&'a [u8]], C: ?Sized = NoContexts> {
     fixed: &'a [u8],
@@ -53,14 +53,14 @@ pub struct RecordValues<'a, T: ?Sized = [&'a [u8]], C: ?Sized = NoContexts> {
 }
 
 impl<'a, T: Tails + ?Sized> RecordValues<'a, T> {
-    /// A record by its fixed part and its tails, without context.
+    /// Creates the values of a record from its fixed part and its tails, without contexts.
     pub fn new(fixed: &'a [u8], tails: &'a T) -> Self {
         Self { fixed, tails, contexts: &NoContexts }
     }
 }
 
 impl<'a, T: Tails + ?Sized, C: Contexts + ?Sized> RecordValues<'a, T, C> {
-    /// The same record with context.
+    /// Adds contexts to the values.
     pub fn with_contexts<D: Contexts + ?Sized>(self, contexts: &'a D) -> RecordValues<'a, T, D> {
         RecordValues { fixed: self.fixed, tails: self.tails, contexts }
     }
@@ -95,24 +95,24 @@ impl<T: Tails + ?Sized, C: ?Sized> RecordValues<'_, T, C> {
     }
 }
 
-/// How to take the payloads of an event's records apart, for those who have them in one piece.
+/// Layout of an event's payloads, by which contiguous payloads are split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     fixed_size: usize,
     tails: Vec<TailSize>,
 }
 
-/// How many bytes a tail has.
+/// Size of a tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TailSize {
-    /// Always as many.
+    /// Constant number of bytes.
     Constant(usize),
-    /// As many elements of this size as the u32 at this offset of the fixed part says.
+    /// Number of elements of this size, given by the u32 at this offset of the fixed part.
     Counted { offset: usize, element: usize },
 }
 
 impl Shape {
-    /// The shape of an event's records.
+    /// Determines the layout of an event's records.
     pub fn new(event: &Event) -> Self {
         let mut shape = Self { fixed_size: 0, tails: Vec::new() };
         shape.add(&event.fields);
@@ -143,14 +143,14 @@ impl Shape {
         }
     }
 
-    /// A payload's tails, which stand behind its fixed part. What a payload is too short for is not there.
+    /// Splits a payload into its fixed part and its tails. Tails beyond its end are absent.
     pub fn split<'a>(&'a self, payload: &'a [u8]) -> (&'a [u8], Packed<'a>) {
         let (fixed, rest) = payload.split_at_checked(self.fixed_size).unwrap_or((payload, &[]));
         (fixed, Packed { shape: self, fixed, rest })
     }
 }
 
-/// The tails of a payload in one piece.
+/// Tails of a contiguous payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Packed<'a> {
     shape: &'a Shape,

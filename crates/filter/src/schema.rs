@@ -1,4 +1,4 @@
-//! What binds a filter to events of one kind: which fields there are, and where they lie.
+//! Schemas, which bind a filter to events of one kind: available fields and their places.
 
 use std::borrow::Cow;
 
@@ -7,81 +7,83 @@ use tompion_schema::Label;
 use crate::name::Name;
 use crate::value::Value;
 
-/// Fields and contexts of events of one kind, at one place (an agent, a kernel, a reader).
+/// Fields and contexts of events of one kind, as known to one evaluator (an agent, a kernel, a
+/// reader).
 pub trait Schema {
-    /// What is known here about a name.
+    /// Resolves a name.
     fn find(&self, name: &Name) -> Found<'_>;
 }
 
-/// What a [`Schema`] knows about a name.
+/// Result of resolving a name.
 #[derive(Clone, Debug)]
 pub struct Found<'a> {
-    /// Where values are.
+    /// Place of the values.
     pub place: Place,
-    /// What they are.
+    /// Kind of the values.
     pub kind: Kind<'a>,
 }
 
 impl Found<'_> {
-    /// The event has no such thing, here or anywhere.
+    /// Result for a name that the events don't have anywhere.
     pub const ABSENT: Self = Self { place: Place::Absent, kind: Kind::Any };
-    /// Something that this place cannot know, and a later one may.
+    /// Result for a name that this evaluator cannot know, and a later one may.
     pub const ELSEWHERE: Self = Self { place: Place::Elsewhere, kind: Kind::Any };
 }
 
-/// What the values of a field or a context are.
+/// Kind of the values of a field or a context.
 #[derive(Clone, Debug)]
 pub enum Kind<'a> {
-    /// An integer; a boolean is one, too.
+    /// Integer, or boolean.
     Integer,
-    /// A floating-point number.
+    /// Floating-point number.
     Float,
-    /// A text.
+    /// Text.
     Text,
-    /// An integer with names for its values.
+    /// Integer with names for its values.
     Enumeration(Cow<'a, [Label]>),
-    /// Nothing that a filter can compare, and why: "an array", "a structure".
+    /// Type that a filter cannot compare, with its description: "an array", "a structure".
     Unusable(String),
-    /// Not known before there is a value.
+    /// Unknown until there is a value.
     Any,
 }
 
-/// How an operand is loaded. `Values` may have ways of their own and look at the operand's name alone.
+/// Place from which an operand is loaded. Implementations of `Values` may use the operand's name
+/// instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// By its name, when there is an event.
+    /// Looked up by name for each event.
     ByName,
-    /// Nowhere: the event has no such thing.
+    /// Absent: the event has no such field.
     Absent,
-    /// Not here; a later place may know it.
+    /// Unknown here; a later evaluator may know it.
     Elsewhere,
     /// In the fixed part of a record.
     Fixed {
         /// Offset in bytes.
         offset: u32,
-        /// What stands there.
+        /// Type of the number.
         scalar: Scalar,
     },
-    /// An element of an array or sequence.
+    /// Element of an array or sequence.
     Element {
         /// Number of the tail, counted from 0.
         tail: u16,
         /// Number of the element.
         index: u32,
-        /// What the elements are.
+        /// Type of the elements.
         scalar: Scalar,
     },
-    /// A text, up to its end or its first NUL.
+    /// Text, up to its end or its first NUL.
     Text {
         /// Number of the tail, counted from 0.
         tail: u16,
     },
-    /// A context, by a number of the evaluator's own.
+    /// Context, by a number that the evaluator assigned.
     Context(u16),
 }
 
 impl Place {
-    /// Whether something can be loaded from there.
+    /// Whether a value can be loaded from the place.
     pub(crate) fn is_sound(self) -> bool {
         match self {
             Self::Fixed { scalar, .. } | Self::Element { scalar, .. } => scalar.is_sound(),
@@ -90,22 +92,22 @@ impl Place {
     }
 }
 
-/// A number of fixed size in memory.
+/// Number of fixed size in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scalar {
-    /// 1, 2, 4 or 8 bytes; `Float` has 4 or 8.
+    /// Size: 1, 2, 4 or 8 bytes; 4 or 8 for `Float`.
     pub size: u8,
-    /// What the bytes mean.
+    /// Encoding of the bytes.
     pub encoding: Encoding,
-    /// Most significant byte first.
+    /// Whether the most significant byte comes first.
     pub network: bool,
 }
 
-/// What the bytes of a [`Scalar`] mean.
+/// Encoding of a [`Scalar`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Encoding {
-    /// An integer from 0.
+    /// Unsigned integer.
     Unsigned = 0,
     /// Two's complement.
     Signed = 1,
@@ -114,7 +116,7 @@ pub enum Encoding {
 }
 
 impl Scalar {
-    /// Whether there is such a number.
+    /// Whether the size is valid for the encoding.
     pub(crate) fn is_sound(self) -> bool {
         match self.encoding {
             Encoding::Unsigned | Encoding::Signed => matches!(self.size, 1 | 2 | 4 | 8),
@@ -122,11 +124,11 @@ impl Scalar {
         }
     }
 
-    /// The value of the bytes at `offset`; nothing if there are too few.
+    /// Loads the value at `offset`; `None` if there are too few bytes.
     #[inline]
     pub(crate) fn load(self, bytes: &[u8], offset: usize) -> Option<Value> {
         let bytes = bytes.get(offset..)?;
-        // Eight bytes at once, of which the number takes the first ones.
+        // Loads eight bytes at once, of which the number uses the first ones.
         let word = match bytes.first_chunk() {
             Some(chunk) => u64::from_le_bytes(*chunk),
             None => self.load_at_end(bytes)?,
@@ -141,7 +143,7 @@ impl Scalar {
         })
     }
 
-    /// The bytes of a number at the end of a record, with zeros behind them.
+    /// Loads a number at the end of a record, padded with zeros.
     #[inline(never)]
     fn load_at_end(self, bytes: &[u8]) -> Option<u64> {
         let mut word = [0; 8];

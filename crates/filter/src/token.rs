@@ -1,4 +1,4 @@
-//! A filter's text as words, literals and signs.
+//! Splits a filter's text into words, literals and signs.
 
 use crate::error::{FilterError, Span};
 use crate::literal::{self, Wrong, quoted};
@@ -6,7 +6,7 @@ use crate::name::Name;
 use crate::pattern::Pattern;
 use crate::value::Value;
 
-/// The smallest part that means something.
+/// Token of a filter.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Token<'a> {
     Number(Value),
@@ -16,13 +16,13 @@ pub(crate) enum Token<'a> {
     End,
 }
 
-/// All signs; of two that begin alike, the longer stands first.
+/// All signs; a longer sign precedes its own prefix.
 const SIGNS: &[&str] = &[
     "||", "&&", "==", "!=", "<=", ">=", "<<", ">>", "|", "^", "&", "<", ">", "+", "-", "*", "/", "%", "!",
     "~", "(", ")", "[", "]", ".", ":", "$",
 ];
 
-/// Takes tokens from a text.
+/// Lexer of a text.
 pub(crate) struct Lexer<'a> {
     text: &'a str,
     at: usize,
@@ -33,7 +33,7 @@ impl<'a> Lexer<'a> {
         Self { text, at: 0 }
     }
 
-    /// The next token and where it stands; [`Token::End`] again and again at the end.
+    /// Returns the next token with its position; [`Token::End`] repeatedly at the end.
     pub(crate) fn next(&mut self) -> Result<(Token<'a>, Span), FilterError> {
         let rest = self.text[self.at..].trim_start();
         let begin = self.text.len() - rest.len();
@@ -48,7 +48,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// The token that `rest` begins with, and its length.
+/// Returns the token at the beginning of `rest`, and its length.
 fn take(rest: &str) -> Result<(Token<'_>, usize), Wrong> {
     let Some(first) = rest.chars().next() else { return Ok((Token::End, 0)) };
     if first.is_ascii_digit() {
@@ -81,7 +81,7 @@ impl Token<'_> {
     }
 }
 
-/// `text` as a double-quoted name of an application context, if it is one: `provider:name`.
+/// Returns `text` as a quoted name of an application context, if it has the form `provider:name`.
 pub(crate) fn application_name(pattern: &Pattern) -> Option<String> {
     let text = String::from_utf8(pattern.bytes().to_vec()).ok()?;
     let (provider, name) = text.split_once(':')?;
@@ -92,7 +92,7 @@ pub(crate) fn application_name(pattern: &Pattern) -> Option<String> {
     (sound(provider) && sound(name)).then_some(text)
 }
 
-/// How an application context's name stands in a filter.
+/// Formats the name of an application context for a filter.
 pub(crate) fn quote_application_name(name: &str) -> String {
     match name.split_once(':') {
         Some((provider, rest)) if Name::is_word(provider) && Name::is_word(rest) => name.into(),

@@ -1,54 +1,54 @@
-//! A program as a tree, for those who make something else of it than a verdict: code of another machine, say.
+//! Programs as trees, for translation to other forms, such as machine code.
 
 use crate::expression::{Logic, Unary};
 use crate::program::{Op, Program, TextTest};
 use crate::value::{Arithmetic, Comparison, Value};
 
-/// A part of a filter. Operands are numbers of [`Program::operands`].
+/// Part of a filter. Operands are numbers of [`Program::operands`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tree {
-    /// A number.
+    /// Number literal.
     Literal(Value),
-    /// The number of an operand.
+    /// Operand with this number.
     Operand(usize),
-    /// `!`.
+    /// Logical negation, `!`.
     Not(Box<Tree>),
-    /// `~`.
+    /// Bitwise complement, `~`.
     Complement(Box<Tree>),
-    /// Unary `-`.
+    /// Arithmetic negation, unary `-`.
     Negate(Box<Tree>),
-    /// A comparison of two numbers.
+    /// Comparison of two numbers.
     Compare(Comparison, Box<Tree>, Box<Tree>),
-    /// An operation on two numbers.
+    /// Arithmetic or bit operation on two numbers.
     Arithmetic(Arithmetic, Box<Tree>, Box<Tree>),
-    /// `&&`, of Kleene's logic.
+    /// Conjunction `&&` in Kleene's three-valued logic.
     And(Box<Tree>, Box<Tree>),
-    /// `||`, of Kleene's logic.
+    /// Disjunction `||` in Kleene's three-valued logic.
     Or(Box<Tree>, Box<Tree>),
-    /// Whether the text of an operand is this one, or begins so.
+    /// Test whether the text of an operand equals a literal, or begins with it.
     Text {
-        /// The operand.
+        /// Number of the operand.
         operand: usize,
-        /// The text, without a NUL.
+        /// Literal, without a NUL.
         literal: Vec<u8>,
-        /// Whether anything may stand behind it.
+        /// Whether the text only needs to begin with the literal.
         begins: bool,
     },
-    /// Whether the text of an operand matches a pattern with wildcards in it.
+    /// Test whether the text of an operand matches a pattern with wildcards.
     Pattern(usize),
-    /// Whether two operands are the same text, or the same number.
+    /// Test whether two operands are the same text, or the same number.
     Same(usize, usize),
-    /// Whether an operand's integer is in one of these ranges, ends included.
+    /// Test whether an operand's integer is in one of these inclusive ranges.
     Within(usize, Vec<(i128, i128)>),
 }
 
 impl Program {
-    /// The program as a tree. What it says is what [`Program::evaluate`] says.
+    /// Converts the program to a tree with the same verdict as [`Program::evaluate`].
     pub fn tree(&self) -> Option<Tree> {
         let mut stack: Vec<Box<Tree>> = Vec::new();
         for op in &self.ops {
             let tree = match *op {
-                // A shortcut only leaves out what can't change the outcome.
+                // A shortcut only skips parts that can't change the result.
                 Op::Shortcut { .. } => continue,
                 Op::Push(value) => Tree::Literal(value),
                 Op::Load(operand) => Tree::Operand(operand.into()),

@@ -1,4 +1,4 @@
-//! Whether operators fit what they are applied to.
+//! Type checker: whether operators fit their operands.
 
 use std::borrow::Cow;
 
@@ -15,18 +15,18 @@ use crate::value::{Comparison, Repr};
 
 type Result<T> = std::result::Result<T, FilterError>;
 
-/// What is known about a part of a filter.
+/// Type of a part of a filter.
 #[derive(Clone)]
 enum Type<'a> {
     Integer,
     Float,
-    /// A number, of which kind is not known.
+    /// Number of an unknown kind.
     Number,
     Literal(&'a Pattern),
     Text,
     Labels(Cow<'a, [Label]>),
     Unusable(String),
-    /// A field or context of which nothing is known.
+    /// Field or context of unknown type.
     Any,
 }
 
@@ -45,7 +45,7 @@ impl<'a> From<Kind<'a>> for Type<'a> {
     }
 }
 
-/// Finds the first operator that doesn't fit, if there is one.
+/// Finds the first operator that doesn't fit its operands.
 pub(crate) fn check<'a>(expression: &'a Expression, find: &dyn Fn(&Name) -> Found<'a>) -> Result<()> {
     let mut checker = Checker { text: &expression.text, stack: Vec::new() };
     for (node, span) in &expression.nodes {
@@ -171,7 +171,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A text literal beside something.
+    /// Checks a text literal against the other side of a comparison.
     fn text_literal(&self, pattern: &Pattern, at: Span, (ty, other): &Typed<'a>) -> Result<()> {
         match ty {
             Type::Text | Type::Any => Ok(()),
@@ -196,7 +196,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// What `+ - * /` make of two numbers.
+/// Returns the type of `+ - * /` applied to two numbers.
 fn arithmetic_type<'a>(left: &Type<'a>, right: &Type<'a>) -> Type<'a> {
     match (left, right) {
         (Type::Float, _) | (_, Type::Float) => Type::Float,

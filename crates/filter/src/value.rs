@@ -1,27 +1,29 @@
-//! Numbers and what operators make of them.
+//! Numbers, and the results of operators.
 //!
-//! Integers are those of mathematics from −2⁶³ to 2⁶⁴−1, so that every field of 64 bits has its value,
-//! signed or not, and comparisons are right whatever they compare. Arithmetic is exact: a result beyond
-//! that range is unknown. Bit operations see two's complement without end, and keep the low 64 bits of
-//! what does not fit. `docs/design/filter.md` has the reasons.
+//! Integers range from −2⁶³ to 2⁶⁴−1. So every 64-bit field has its exact value, signed or
+//! unsigned, and comparisons are always correct. Arithmetic is exact: a result beyond the range is
+//! unknown. Bit operations use two's complement of unlimited width, and keep the low 64 bits of a
+//! result out of range. The reasons are in `docs/design/filter.md`.
 
 use std::cmp::Ordering;
 
-/// A number, or the fact that it isn't known.
+/// Number that may be unknown.
 ///
-/// Made by `From` from integers, `f64` and `bool` (false is 0, true is 1), and by [`Value::integer`].
+/// Created by `From` from integers, `f64` and `bool` (false is 0, true is 1), and by
+/// [`Value::integer`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value(pub(crate) Repr);
 
-/// 16 bytes, so that a stack of them is quickly made. Integers have one form only.
+/// Representation in 16 bytes, so that a stack of values is cheap to create. Integers have a single
+/// representation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Repr {
     Unknown,
-    /// An integer from 0.
+    /// Integer from 0.
     Natural(u64),
-    /// An integer below 0.
+    /// Integer below 0.
     Negative(i64),
-    /// A floating-point number, by its bits: so the whole is two words that fit into registers.
+    /// Floating-point number, as its bits: so the whole value is two words that fit in registers.
     Float(u64),
 }
 
@@ -55,22 +57,22 @@ impl From<bool> for Value {
     }
 }
 
-/// How two numbers are compared: a bit for each way in which they may stand to each other, 1 less, 2 equal,
-/// 4 greater, 8 neither.
+/// Comparison of two numbers: a set of the orders for which it holds. The bits are 1 less, 2 equal,
+/// 4 greater, 8 unordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Comparison {
-    /// `==`
+    /// Equal: `==`.
     Equal = 2,
-    /// `!=`
+    /// Not equal: `!=`.
     NotEqual = 1 | 4 | 8,
-    /// `<`
+    /// Less: `<`.
     Less = 1,
-    /// `<=`
+    /// Less or equal: `<=`.
     LessEqual = 1 | 2,
-    /// `>`
+    /// Greater: `>`.
     Greater = 4,
-    /// `>=`
+    /// Greater or equal: `>=`.
     GreaterEqual = 2 | 4,
 }
 
@@ -78,7 +80,7 @@ impl Comparison {
     pub(crate) const ALL: [Self; 6] =
         [Self::Equal, Self::NotEqual, Self::Less, Self::LessEqual, Self::Greater, Self::GreaterEqual];
 
-    /// The comparison with its sides exchanged.
+    /// Returns the comparison with its sides exchanged.
     pub(crate) const fn mirrored(self) -> Self {
         match self {
             Self::Less => Self::Greater,
@@ -92,17 +94,17 @@ impl Comparison {
     #[inline(always)]
     fn holds<T: PartialOrd>(self, left: T, right: T) -> bool {
         let order = u8::from(left < right) | u8::from(left == right) << 1 | u8::from(left > right) << 2;
-        // A NaN is neither; it only differs.
+        // A NaN is unordered: it only differs.
         let order = if order == 0 { 8 } else { order };
         self as u8 & order != 0
     }
 
-    /// Whether an order is among those; none is that of a NaN.
+    /// Whether the comparison holds for an order; `None` is that of a NaN.
     fn accepts(self, order: Option<Ordering>) -> bool {
         order.map_or(self == Self::NotEqual, |order| self.holds(order, Ordering::Equal))
     }
 
-    /// Compares exactly, also an integer with a floating-point number.
+    /// Compares exactly, including integers with floating-point numbers.
     #[inline(always)]
     pub(crate) fn apply(self, left: Value, right: Value) -> Value {
         match (left.0, right.0) {
@@ -132,7 +134,7 @@ impl Comparison {
     }
 }
 
-/// The order of an integer and a floating-point number, by their exact values.
+/// Returns the order of an integer and a floating-point number, by their exact values.
 fn compare_with_float(integer: i128, float: f64) -> Option<Ordering> {
     const BEYOND: f64 = 36_893_488_147_419_103_232.0; // 2⁶⁵, more than any integer here
     if float.is_nan() {
@@ -142,38 +144,38 @@ fn compare_with_float(integer: i128, float: f64) -> Option<Ordering> {
         return Some(if float > 0.0 { Ordering::Less } else { Ordering::Greater });
     }
     let whole = float.trunc();
-    // Exact: the whole part has no more than 65 bits before the point and none behind it.
+    // Exact: the integral part has at most 65 bits before the point and none after it.
     Some(integer.cmp(&(whole as i128)).then_with(|| whole.total_cmp(&float)))
 }
 
-/// An operation on two numbers.
+/// Operation on two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Arithmetic {
-    /// `|`
+    /// Bitwise or: `|`.
     BitOr,
-    /// `^`
+    /// Bitwise exclusive or: `^`.
     BitXor,
-    /// `&`
+    /// Bitwise and: `&`.
     BitAnd,
-    /// `<<`
+    /// Shift left: `<<`.
     ShiftLeft,
-    /// `>>`
+    /// Shift right: `>>`.
     ShiftRight,
-    /// `+`
+    /// Addition: `+`.
     Add,
-    /// `-`
+    /// Subtraction: `-`.
     Subtract,
-    /// `*`
+    /// Multiplication: `*`.
     Multiply,
-    /// `/`
+    /// Division: `/`.
     Divide,
-    /// `%`
+    /// Remainder: `%`.
     Remainder,
 }
 
 impl Arithmetic {
-    /// All, in the order of their numbers.
+    /// All operations, ordered by their numbers.
     pub(crate) const ALL: [Self; 10] = [
         Self::BitOr,
         Self::BitXor,
@@ -187,12 +189,12 @@ impl Arithmetic {
         Self::Remainder,
     ];
 
-    /// Whether the operation is for integers alone.
+    /// Whether the operation is only defined for integers.
     pub(crate) const fn is_integral(self) -> bool {
         !matches!(self, Self::Add | Self::Subtract | Self::Multiply | Self::Divide)
     }
 
-    /// The result; unknown when an operand is, or when there is no such result.
+    /// Returns the result; unknown if an operand is, or if there is no result.
     #[inline(never)]
     pub(crate) fn apply(self, left: Value, right: Value) -> Value {
         match (left.as_integer(), right.as_integer()) {
@@ -210,7 +212,7 @@ impl Arithmetic {
             Self::BitXor => Value::low_bits(left ^ right),
             Self::BitAnd => Value::low_bits(left & right),
             Self::ShiftLeft => match right {
-                // No bit leaves an i128: 65 of them move by 63 at most.
+                // No bit is lost in an i128: at most 65 bits are shifted by at most 63.
                 0..=63 => Value::low_bits(left << right),
                 64.. => Value::from(0u64),
                 _ => Value::UNKNOWN,
@@ -238,9 +240,9 @@ impl Arithmetic {
     }
 }
 
-/// Quotient towards zero and remainder with the dividend's sign, as in C.
+/// Returns the quotient rounded towards zero, and the remainder with the dividend's sign, as in C.
 fn divide(left: i128, right: i128) -> Option<(Value, Value)> {
-    // Division of 128 bits is slow, and hardly ever needed.
+    // Division of 128 bits is slow, and rarely needed.
     if let (Ok(left), Ok(right)) = (u64::try_from(left), u64::try_from(right)) {
         return Some((left.checked_div(right)?.into(), left.checked_rem(right)?.into()));
     }
@@ -248,10 +250,10 @@ fn divide(left: i128, right: i128) -> Option<(Value, Value)> {
 }
 
 impl Value {
-    /// Not known here, or nowhere.
+    /// Unknown value.
     pub const UNKNOWN: Self = Self(Repr::Unknown);
 
-    /// An integer; unknown when it is below −2⁶³ or above 2⁶⁴−1.
+    /// Creates an integer; unknown if it is below −2⁶³ or above 2⁶⁴−1.
     #[inline]
     pub fn integer(value: i128) -> Self {
         match (u64::try_from(value), i64::try_from(value)) {
@@ -261,7 +263,7 @@ impl Value {
         }
     }
 
-    /// An integer, or the low 64 bits of one that is out of range.
+    /// Creates an integer, or the low 64 bits of one that is out of range.
     fn low_bits(value: i128) -> Self {
         match Self::integer(value) {
             Self::UNKNOWN => Self(Natural(value as u64)),
@@ -269,7 +271,7 @@ impl Value {
         }
     }
 
-    /// The integer; nothing for others.
+    /// Returns the integer; `None` for other values.
     #[inline]
     pub fn as_integer(self) -> Option<i128> {
         match self.0 {
@@ -279,7 +281,7 @@ impl Value {
         }
     }
 
-    /// The number as the nearest floating-point one; nothing if it is unknown.
+    /// Returns the nearest floating-point number; `None` for an unknown value.
     pub fn as_float(self) -> Option<f64> {
         match self.0 {
             Float(bits) => Some(f64::from_bits(bits)),
@@ -289,7 +291,7 @@ impl Value {
         }
     }
 
-    /// Whether the number is another than 0 (a NaN is); nothing if it is unknown.
+    /// Whether the number is not 0 (a NaN is not); `None` for an unknown value.
     #[inline]
     pub fn truth(self) -> Option<bool> {
         match self.0 {
@@ -300,12 +302,12 @@ impl Value {
         }
     }
 
-    /// `!`: 1 for 0, 0 for other numbers.
+    /// Logical negation `!`: 1 for 0, 0 for other numbers.
     pub(crate) fn not(self) -> Self {
         self.truth().map_or(Self::UNKNOWN, |truth| (!truth).into())
     }
 
-    /// Unary `-`.
+    /// Arithmetic negation, unary `-`.
     pub(crate) fn negated(self) -> Self {
         match self.0 {
             Float(bits) => (-f64::from_bits(bits)).into(),
@@ -313,12 +315,12 @@ impl Value {
         }
     }
 
-    /// `~`.
+    /// Bitwise complement, `~`.
     pub(crate) fn complement(self) -> Self {
         self.as_integer().map_or(Self::UNKNOWN, |value| Self::low_bits(!value))
     }
 
-    /// `&&` as Kleene defined it: false if either side is, whatever the other.
+    /// Kleene's conjunction `&&`: false if either side is false, whatever the other.
     pub(crate) fn and(self, other: Self) -> Self {
         match (self.truth(), other.truth()) {
             (Some(false), _) | (_, Some(false)) => false.into(),
@@ -327,7 +329,7 @@ impl Value {
         }
     }
 
-    /// `||` as Kleene defined it: true if either side is, whatever the other.
+    /// Kleene's disjunction `||`: true if either side is true, whatever the other.
     pub(crate) fn or(self, other: Self) -> Self {
         match (self.truth(), other.truth()) {
             (Some(true), _) | (_, Some(true)) => true.into(),

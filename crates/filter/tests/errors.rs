@@ -1,5 +1,6 @@
-//! What is said about filters that are wrong. The words and the carets are kept in `errors.txt`, so that a
-//! change of them is a decision: `TOMPION_BLESS=1 cargo test -p tompion-filter` writes it anew.
+//! Error messages of invalid filters. Messages and carets are stored in `errors.txt`, so that a
+//! change is a conscious decision: `TOMPION_BLESS=1 cargo test -p tompion-filter` writes the file
+//! again.
 
 mod support;
 
@@ -11,7 +12,7 @@ use tompion_filter::{
 };
 
 const WRONG: &[&str] = &[
-    // Not a filter at all.
+    // Invalid syntax.
     "",
     "   ",
     "rows >",
@@ -39,7 +40,7 @@ const WRONG: &[&str] = &[
     "$app.pool:",
     "$app.\"pool\"",
     "$app.\"po*:x\"",
-    // Literals.
+    // Invalid literals.
     "rows > 18446744073709551616",
     "rows > 0x1ffffffffffffffff",
     "rows > 0x",
@@ -62,7 +63,7 @@ const WRONG: &[&str] = &[
     "table == \"\\xg0\"",
     "table == \"a\\0\"",
     "table == \"\\",
-    // Operators that do not fit.
+    // Operators that don't fit their operands.
     "table",
     "\"x\"",
     "rows == \"x\"",
@@ -109,7 +110,7 @@ fn message(text: &str) -> Option<String> {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn errors_are_reported_with_their_position() {
     let mut all = String::new();
     for text in WRONG {
         let message = message(text).unwrap_or_else(|| panic!("{text:?} is no error"));
@@ -128,32 +129,32 @@ fn what_is_wrong_is_said_with_its_place() {
 }
 
 #[test]
-fn limits_are_told() {
+fn limits_are_reported() {
     let found = |text: &str| message(text).unwrap().lines().last().unwrap().trim_start().to_owned();
-    let tells = |text: &str, expected: &str| {
+    let reports = |text: &str, expected: &str| {
         let found = found(text);
         assert!(found.contains(expected), "{found}");
     };
-    tells(
+    reports(
         &"(".repeat(1 << 20),
         &format!("expected a filter of at most {MAX_TEXT} bytes, found 1048576 bytes"),
     );
-    tells(&"(".repeat(MAX_TEXT), &format!("at most {MAX_NESTING} parentheses"));
-    tells(&"!".repeat(MAX_TEXT), &format!("at most {MAX_NESTING} parentheses"));
-    tells(&format!("a == \"{}\"", "x".repeat(MAX_LITERAL + 1)), "a text of at most 255 bytes");
-    tells(&format!("{} > 1", "x".repeat(256)), "a name of at most 255 bytes");
-    tells(&format!("x{} > 1", ".y".repeat(16)), "a name of at most 16 parts");
+    reports(&"(".repeat(MAX_TEXT), &format!("at most {MAX_NESTING} parentheses"));
+    reports(&"!".repeat(MAX_TEXT), &format!("at most {MAX_NESTING} parentheses"));
+    reports(&format!("a == \"{}\"", "x".repeat(MAX_LITERAL + 1)), "a text of at most 255 bytes");
+    reports(&format!("{} > 1", "x".repeat(256)), "a name of at most 255 bytes");
+    reports(&format!("x{} > 1", ".y".repeat(16)), "a name of at most 16 parts");
     let many: Vec<_> = (0..=MAX_OPERANDS).map(|index| format!("x{index}")).collect();
-    tells(&many.join("+"), &format!("at most {MAX_OPERANDS} different fields"));
+    reports(&many.join("+"), &format!("at most {MAX_OPERANDS} different fields"));
     let nested = format!("{}1{}", "1+2*(3|4&(".repeat(26), "))".repeat(26));
-    tells(&nested, &format!("at most {MAX_STACK} values"));
+    reports(&nested, &format!("at most {MAX_STACK} values"));
     let large = vec!["rows==1"; 300].join("||");
     assert!(large.len() < MAX_TEXT);
-    tells(&large, "a filter whose program has at most 4096 bytes, found more than 4096 bytes");
+    reports(&large, "a filter whose program has at most 4096 bytes, found more than 4096 bytes");
 }
 
 #[test]
-fn at_the_limits_all_is_well() {
+fn filters_at_the_limits_are_accepted() {
     let nested = format!("{}1{}", "(".repeat(MAX_NESTING), ")".repeat(MAX_NESTING));
     assert_eq!(message(&nested), None);
     assert_eq!(message(&format!("{}1", "!".repeat(MAX_NESTING))), None);
@@ -164,7 +165,7 @@ fn at_the_limits_all_is_well() {
     assert_eq!(message(&many.join("+")), None);
 }
 
-/// The agent parses on a thread of its own, whose stack is small.
+/// The agent parses on its own thread, whose stack is small.
 #[test]
 fn the_deepest_filters_need_little_stack() {
     const STACK: usize = 96 * 1024;
@@ -184,7 +185,7 @@ fn the_deepest_filters_need_little_stack() {
     std::thread::Builder::new().stack_size(STACK).spawn(all_in).unwrap().join().unwrap();
 }
 
-/// Labels come from traces and from other people's programs.
+/// Labels come from traces and from untrusted programs.
 #[test]
 fn labels_in_messages_are_harmless() {
     let mut sample = Sample::new();

@@ -1,6 +1,8 @@
-//! Filters and programs that nobody wrote: nothing panics, runs on, or is taken that cannot be evaluated.
+//! Random filters and programs: nothing panics or runs forever, and no program is accepted that
+//! cannot be evaluated.
 //!
-//! A few rounds in normal tests, ten million of each with `TOMPION_FULL=1`; the same in every run.
+//! A few rounds run in normal tests, ten million of each with `TOMPION_FULL=1`; they are the same
+//! in every run.
 
 mod support;
 
@@ -11,7 +13,7 @@ use tompion_filter::{
 
 const MANY: u64 = 10_000_000;
 
-/// Filters from which others are made.
+/// Filters that are mutated.
 const SEEDS: &[&str] = &[
     "rows > 100 && table == \"orders*\" && $tid == 12",
     "(flags & 0xf) << 2 | ~ret ^ small % 7",
@@ -24,7 +26,7 @@ const SEEDS: &[&str] = &[
     "none[0] == bytes[3] || (((rows))) == true",
 ];
 
-/// Words and signs that stand in filters, and some that do not.
+/// Words and signs of filters, and some invalid ones.
 const PARTS: &[&str] = &[
     "rows",
     "ret",
@@ -130,7 +132,7 @@ fn random_filter(random: &mut Random) -> String {
     text
 }
 
-/// Parses a filter, compiles it in both ways, and holds all that comes of it against each other.
+/// Parses a filter, compiles it in both ways, and compares all results.
 fn try_filter(text: &str, sample: &Sample, schema: &EventSchema<'_>) -> Option<Verdict> {
     let expression = match parse(text) {
         Ok(expression) => expression,
@@ -189,7 +191,7 @@ fn random_bytes_as_filters() {
     }
 }
 
-/// Programs from which others are made, bound and not.
+/// Programs that are mutated, bound and unbound.
 fn seed_programs(sample: &Sample) -> Vec<Vec<u8>> {
     let schema = EventSchema::new(&sample.event, &find_context);
     let mut programs = Vec::new();
@@ -201,12 +203,12 @@ fn seed_programs(sample: &Sample) -> Vec<Vec<u8>> {
     programs
 }
 
-/// Offset of the code and number of operands, as the head says.
+/// Returns the offset of the code and the number of operands in the header.
 fn code_of(bytes: &[u8]) -> (usize, u8) {
     (bytes.len() - usize::from(u16::from_le_bytes([bytes[6], bytes[7]])), bytes[8])
 }
 
-/// A copy of a program whose code was changed, its sizes kept right, or of which any byte was changed.
+/// Returns a copy of a program with changed code and correct sizes, or with any byte changed.
 fn mutate(seed: &[u8], other: &[u8], random: &mut Random) -> (Vec<u8>, bool) {
     let mut bytes = seed.to_vec();
     if random.below(4) == 0 {
@@ -240,7 +242,8 @@ fn mutate(seed: &[u8], other: &[u8], random: &mut Random) -> (Vec<u8>, bool) {
     (bytes, true)
 }
 
-/// The same program with two `!` behind it, so that no chain of conditions can be seen in it.
+/// Returns the same program with two `!` appended, so that it is not recognized as a chain of
+/// conditions.
 fn negated_twice(bytes: &[u8]) -> Vec<u8> {
     const NOT: u8 = 5;
     let mut bytes = bytes.to_vec();
@@ -303,7 +306,7 @@ fn random_bytes_as_programs() {
     }
 }
 
-/// Records whose bytes a program wrote that was told nothing of filters: counts that lie, ends that are missing.
+/// Records by a program that ignores the layout: wrong counts, missing ends.
 #[test]
 fn hostile_records() {
     let sample = Sample::new();
@@ -330,12 +333,13 @@ fn hostile_records() {
     assert!(decided > total / 50, "some must be decided, or values are not read");
 }
 
-/// A second opinion about code: where the verifier goes through once and compares heights at targets, this
-/// one walks all ways from the beginning to the end.
+/// Second implementation of the verifier. The verifier makes one pass and compares heights at
+/// targets; this one follows all paths from the beginning to the end.
 mod checker {
     use std::collections::{BTreeMap, BTreeSet};
 
-    /// An operation's length, how many values it takes, and where else than behind it it may lead.
+    /// Operation: its length, the number of values it takes, and its possible successors other than
+    /// the next one.
     struct Step {
         length: usize,
         takes: usize,

@@ -1,4 +1,4 @@
-//! What filters say about a record: the language, case by case.
+//! Verdicts of filters on a record: the language, case by case.
 
 mod support;
 
@@ -160,7 +160,7 @@ fn bits_as_in_twos_complement() {
 }
 
 #[test]
-fn what_is_not_there_is_unknown() {
+fn absent_values_are_unknown() {
     check(&[
         ("missing", Unknown),
         ("missing == 1", Unknown),
@@ -219,7 +219,7 @@ fn conditions_are_numbers() {
 }
 
 #[test]
-fn what_only_a_later_place_can_know_is_deferred() {
+fn operands_of_a_later_evaluator_are_deferred() {
     let sample = Sample::new();
     let defers = |text: &str| {
         let schema = EventSchema::without_contexts(&sample.event);
@@ -249,7 +249,7 @@ fn context_of_the_application_is_found_among_the_events_fields() {
     assert_eq!(verdict("$rows == 250"), Unknown);
 }
 
-/// A schema of somebody else's making says that there are numbers of any size.
+/// Schema with numbers of invalid sizes.
 #[test]
 fn numbers_of_impossible_sizes_are_unknown() {
     struct Impossible(u8);

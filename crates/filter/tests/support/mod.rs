@@ -1,4 +1,5 @@
-//! What the tests share: a record with a field of every kind, numbers at random, four ways to a verdict.
+//! Fixtures of the tests: a record with a field of every kind, random numbers, and four ways to a
+//! verdict.
 #![allow(dead_code)]
 
 use tompion_filter::{
@@ -7,7 +8,7 @@ use tompion_filter::{
 };
 use tompion_schema::{self as schema, Enumeration, Event, Field, Integer, Label, Type};
 
-/// Numbers that look random and are the same in every run (SplitMix64).
+/// Pseudorandom numbers, the same in every run (SplitMix64).
 pub struct Random(pub u64);
 
 impl Random {
@@ -18,7 +19,7 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }
@@ -28,12 +29,12 @@ impl Random {
     }
 }
 
-/// How many rounds a fuzzing loop does: few in normal tests, many with `TOMPION_FULL=1`.
+/// Returns the number of rounds of a fuzzing loop: few in normal tests, many with `TOMPION_FULL=1`.
 pub fn rounds(few: u64, many: u64) -> u64 {
     if std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1") { many } else { few }
 }
 
-/// The value of a field in the test's own form.
+/// Value of a field in the test's own representation.
 #[derive(Clone, Debug)]
 pub enum Held {
     Number(Value),
@@ -42,7 +43,7 @@ pub enum Held {
     Labels(Value, Vec<Label>),
 }
 
-/// An event and a record of it, in all forms.
+/// Event, and a record of it in all forms.
 pub struct Sample {
     pub event: Event,
     pub fixed: Vec<u8>,
@@ -85,7 +86,7 @@ impl Sample {
         self.add(name, ty, count.as_ref().map_or(&[], |count| &count[..]), held);
     }
 
-    /// A record with a field of every kind.
+    /// Creates a record with a field of every kind.
     pub fn new() -> Self {
         let mut sample = Self::empty();
         sample.add_numbers();
@@ -102,7 +103,7 @@ impl Sample {
         sample.add_tail("ports", Type::Sequence(u16_network), b"\0\x50\x01\xbb", numbers(&[80, 443]));
         sample.add_tail("none", Type::Sequence(Integer::unsigned(32)), b"", numbers(&[]));
         sample.add_structure();
-        // Stands behind everything, so that it shows whether all before was passed over rightly.
+        // The last field, which shows whether all preceding ones were skipped correctly.
         sample.add(
             "last",
             Type::Integer(Integer::unsigned(32)),
@@ -188,14 +189,14 @@ impl Sample {
         }
     }
 
-    /// The payload in one piece, as it stands in a ring.
+    /// Returns the contiguous payload, as in a ring.
     pub fn payload(&self) -> Vec<u8> {
         let mut payload = self.fixed.clone();
         payload.extend(self.tails.concat());
         payload
     }
 
-    /// What a bound program says about the record.
+    /// Returns the verdict of a bound program on the record.
     pub fn verdict(&self, program: &Program, contexts: &dyn Contexts) -> Verdict {
         let tails: Vec<&[u8]> = self.tails.iter().map(Vec::as_slice).collect();
         let verdict = program.evaluate(&RecordValues::new(&self.fixed, &tails[..]).with_contexts(contexts));
@@ -206,8 +207,8 @@ impl Sample {
         verdict
     }
 
-    /// What a filter says about the record. All ways lead to the same verdict: bound to the schema;
-    /// bound later, after a journey as bytes; by names at run time.
+    /// Returns the verdict of a filter on the record. All ways must agree: bound to the schema;
+    /// serialized and bound later; by names at run time.
     pub fn check(&self, text: &str) -> Verdict {
         let expression = parse(text).unwrap_or_else(|error| panic!("{}", error.render()));
         let schema = EventSchema::new(&self.event, &find_context);
@@ -224,13 +225,13 @@ impl Sample {
     }
 }
 
-/// Evaluates an expression of literals alone.
+/// Evaluates an expression of literals only.
 pub fn constant(expression: &Expression) -> Verdict {
     let program = compile_unbound(expression).unwrap_or_else(|error| panic!("{}", error.render()));
     program.evaluate(&RecordValues::new(&[], &[][..]).with_contexts(&NoContexts))
 }
 
-/// `$tid` is 12, `$comm` is "worker"; the priority is known elsewhere.
+/// Contexts: `$tid` is 12, `$comm` is "worker"; the priority is left to a later evaluator.
 pub struct TestContexts;
 
 impl Contexts for TestContexts {
@@ -251,7 +252,7 @@ pub fn find_context(name: &Name) -> Found<'static> {
     }
 }
 
-/// Looks everything up when it is asked for, as a reader may.
+/// Evaluator that looks up every name, as a reader may.
 pub struct ByName<'a>(pub &'a Sample);
 
 impl ByName<'_> {
