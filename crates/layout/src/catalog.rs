@@ -1,47 +1,49 @@
-//! The catalog: descriptions of the events that may stand in the rings.
+//! Catalog: descriptions of the events that may occur in the rings.
 //!
 //! ```text
-//! 0  used u64          bytes of complete entries behind these 8      (agent; release / session; acquire)
+//! 0  used u64          size of the complete entries after these 8 bytes
+//!                      (agent; release / session; acquire)
 //! 8  entry, entry, …   each: number u32, size u32, then `size` bytes, padded to a multiple of 8
 //!
-//! bytes of an entry    number              a description of the event with this number
-//!                      number | INITIAL    a record of it: time u64, thread u32, cpu u32, then the payload
+//! bytes of an entry    number              description of the event with this number
+//!                      number | INITIAL    a record of it: time u64, thread u32, cpu u32,
+//!                                          then the payload
 //! ```
 //!
-//! Records that stand here tell of the state in which a process was found, and of what it has become since:
-//! no ring overwrites them. They may take half of the catalog at most.
+//! Records in the catalog describe the state in which a process was found, and its later changes.
+//! No ring overwrites them. They may use at most half of the catalog.
 //!
-//! An entry is written whole before `used` is raised over it, and `used` is raised before the event is
-//! enabled, so that a record is never found without its description, not even after a kill. What the
-//! bytes of an entry say is `tompion-schema`'s business; here they are opaque. Entries never change.
+//! An entry is written completely before `used` is raised over it, and `used` is raised before the
+//! event is enabled. So a record is never found without its description, not even after a kill. The
+//! content of entries is opaque here; `tompion-schema` decodes it. Entries never change.
 
 /// Offset of the number of bytes in use.
 pub const USED: usize = 0;
 /// Offset of the first entry.
 pub const ENTRIES: usize = 8;
-/// Bytes before an entry's description: its number and size.
+/// Size of an entry's header in bytes: its number and size.
 pub const ENTRY_HEADER: usize = 8;
 
-/// Stands in the number of an entry that is a record.
+/// Flag in the number of an entry that is a record.
 pub const INITIAL: u32 = 1 << 31;
-/// Bytes before the payload of a record: its time, thread and CPU.
+/// Size of a record's header in bytes: its time, thread and CPU.
 pub const INITIAL_HEADER: usize = 16;
-/// Bytes of the catalog beyond which there is no room for records.
+/// Limit in bytes of the catalog for records.
 pub const INITIAL_ROOM: u64 = crate::control::CATALOG_SIZE / 2;
-/// Bytes of the catalog beyond which there is no room for records that take back what others said.
+/// Limit in bytes of the catalog for records that revoke earlier ones.
 pub const DOUBT_ROOM: u64 = INITIAL_ROOM + (64 << 10);
 
-/// Bytes that an entry takes whose description has `size` bytes.
+/// Returns the size in bytes of an entry whose description has `size` bytes.
 pub const fn entry_len(size: usize) -> usize {
     (ENTRY_HEADER + size + 7) & !7
 }
 
-/// Why a catalog could not be read further. What was read before stays valid.
+/// Reason why a catalog could not be read further. Entries read before stay valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CatalogError {
     /// `used` is larger than the catalog.
     Used(u64),
-    /// The entry at this offset reaches beyond the bytes in use.
+    /// The entry at this offset extends beyond the bytes in use.
     Entry(usize),
 }
 
@@ -56,25 +58,25 @@ impl std::fmt::Display for CatalogError {
 
 impl std::error::Error for CatalogError {}
 
-/// One description, or record, as it stands in the catalog.
+/// Description or record in the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UntrustedEntry<'a> {
-    /// The event's number; its records carry [`crate::record::FIRST_EVENT`] + this.
+    /// Number of the event; its records have the id [`crate::record::FIRST_EVENT`] plus this.
     pub number: u32,
-    /// The description, or the record.
+    /// Description or record.
     pub description: &'a [u8],
 }
 
-/// A record as it stands in the catalog.
+/// Record in the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UntrustedInitial<'a> {
-    /// The event's number.
+    /// Number of the event.
     pub number: u32,
-    /// When it was written, in the clock of the recording's rings.
+    /// Time of the record, in the clock of the recording's rings.
     pub time: u64,
-    /// Who wrote it.
+    /// Thread that wrote it.
     pub tid: u32,
-    /// And where.
+    /// CPU on which it was written.
     pub cpu: u32,
     /// Fixed part and tails.
     pub payload: &'a [u8],
@@ -86,7 +88,7 @@ impl<'a> UntrustedEntry<'a> {
         self.number & INITIAL != 0
     }
 
-    /// The entry as a record; none if it is a description, or too short.
+    /// Returns the entry as a record; `None` if it is a description, or too short.
     pub fn initial(&self) -> Option<UntrustedInitial<'a>> {
         let (time, rest) = self.description.split_first_chunk()?;
         let (tid, rest) = rest.split_first_chunk()?;
@@ -101,9 +103,10 @@ impl<'a> UntrustedEntry<'a> {
     }
 }
 
-/// Reads the entry at `offset` of the copied entries; also returns where the next one begins.
+/// Reads the entry at `offset` of the copied entries; also returns the offset of the next one.
 ///
-/// `None` at the end. The copy is private to the caller: live catalog bytes may change under the check.
+/// Returns `None` at the end. The copy must be private to the caller: live catalog bytes may change
+/// during the check.
 pub fn entry_at(entries: &[u8], offset: usize) -> Result<Option<(UntrustedEntry<'_>, usize)>, CatalogError> {
     let rest = entries.get(offset..).unwrap_or(&[]);
     let Some((header, body)) = rest.split_at_checked(ENTRY_HEADER) else {

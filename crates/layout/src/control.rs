@@ -1,4 +1,4 @@
-//! The control file: what the session tells the agent, and what the agent describes.
+//! Control file: settings from the session to the agent, and event descriptions from the agent.
 //!
 //! The session writes the header and the rules before it passes the file on. Later it changes only
 //! the selector and the rules (with the generation), and says that it has ended.
@@ -32,7 +32,7 @@ pub const OFFSET_SUBBUF_COUNT: usize = 24;
 pub const OFFSET_CPUS: usize = 32;
 /// Offset of the number of buffers.
 pub const OFFSET_BUFFERS: usize = 36;
-/// Offset of the buffer selector; only its lowest bit counts.
+/// Offset of the buffer selector; only its lowest bit is used.
 pub const OFFSET_SELECTOR: usize = 128;
 /// Offset of the word that isn't 0 once the session has ended. A process without a background
 /// thread learns it there, when it opens a sub-buffer. Agents of before don't look at it.
@@ -41,35 +41,35 @@ pub const OFFSET_ENDED: usize = 132;
 pub const OFFSET_GENERATION: usize = 192;
 /// Offset of the length of the rules in bytes.
 pub const OFFSET_RULES_LEN: usize = 196;
-/// Offset of the losses that belong to no ring, [`crate::loss::Cause::SLOTS`] words.
+/// Offset of the losses without a ring, [`crate::loss::Cause::SLOTS`] words.
 pub const OFFSET_LOST: usize = 256;
 
-/// Offset of the number of times that the program asked for a snapshot.
+/// Offset of the number of snapshots requested by the program.
 pub const OFFSET_SNAPSHOTS: usize = OFFSET_LOST + 8 * crate::loss::Cause::SLOTS;
 
-/// Where the rules begin.
+/// Offset of the rules.
 pub const RULES: u64 = PAGE;
-/// Room for the rules in bytes.
+/// Space for the rules in bytes.
 pub const RULES_SIZE: u64 = 16 * PAGE;
-/// Where the catalog begins.
+/// Offset of the catalog.
 pub const CATALOG: u64 = RULES + RULES_SIZE;
-/// Room for the catalog in bytes, enough for more than ten thousand events. The file is sparse: what is not
-/// used costs nothing, unless the program locks all its memory.
+/// Space for the catalog in bytes, enough for more than ten thousand events. The file is sparse:
+/// unused parts cost nothing, unless the program locks all its memory.
 pub const CATALOG_SIZE: u64 = 2 << 20;
-/// Where the events begin that a flight recorder keeps, see [`crate::kept`].
+/// Offset of the pinned events, see [`crate::kept`].
 pub const KEPT: u64 = CATALOG + CATALOG_SIZE;
-/// Room for them in bytes; sparse, too.
+/// Space for the pinned events in bytes; also sparse.
 pub const KEPT_SIZE: u64 = 1 << 20;
 /// Size of the whole control file.
 pub const FILE_SIZE: u64 = KEPT + KEPT_SIZE;
 
-/// Flag: overwrite mode (flight recorder); else discard mode.
+/// Flag: overwrite mode (flight recorder); otherwise discard mode.
 pub const FLAG_OVERWRITE: u32 = 1;
-/// Flag: timestamps are CLOCK_MONOTONIC nanoseconds; else TSC ticks.
+/// Flag: timestamps are CLOCK_MONOTONIC nanoseconds; otherwise TSC ticks.
 pub const FLAG_MONOTONIC: u32 = 2;
-/// Flag: events carry the contexts that the application defines.
+/// Flag: events have the contexts that the application defines.
 pub const FLAG_CONTEXTS: u32 = 4;
-/// Flag: the rings are in reserve form, see [`crate::record::Form`]; else in section form.
+/// Flag: the rings are in reserve form, see [`crate::record::Form`]; otherwise in section form.
 pub const FLAG_RESERVE: u32 = 8;
 /// Flag: the memory is in files that outlast the session. To make those of a child takes the
 /// session longer than to make memory, and the child should wait for it longer.

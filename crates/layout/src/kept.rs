@@ -1,9 +1,9 @@
-//! Events that a flight recorder keeps however old they become: those with the attribute `init`.
+//! Pinned events, which a flight recorder never overwrites: those with the attribute `init`.
 //!
-//! They stand in the control file, behind the catalog, one after the other, until there is no room; what comes
-//! then goes into the rings like any other event. Threads append without a lock: who turns the first word of
-//! the free place from zero into a length owns that many bytes. A thread that is killed before it has committed
-//! leaves a place that is known to be of that length, and nothing else.
+//! They are stored in the control file after the catalog, one after the other, until it is full;
+//! later ones go to the rings like any other event. Threads append without a lock: the thread that
+//! changes the first word of the free space from zero to a length owns that many bytes. A thread
+//! that is killed before it has committed leaves an entry of known length without content.
 //!
 //! ```text
 //! 0   hint u64      a place at or before the first free one               (agent)
@@ -17,27 +17,27 @@
 //!        40  payload: fixed part and tails, zeros to a multiple of 8
 //! ```
 //!
-//! The check is for lists that were in a file when the machine stopped, of which each page is from another moment.
-//! Nobody else looks at it.
+//! The check is for lists in a file when the machine stopped, whose pages may be from different
+//! times. It is not used otherwise.
 
 /// Offset of the hint.
 pub const HINT: usize = 0;
 /// Offset of the first entry.
 pub const ENTRIES: usize = 8;
-/// Bytes before an entry's payload.
+/// Size of an entry's header in bytes.
 pub const HEADER: usize = 40;
 /// Offset of the check in an entry.
 pub const CHECK: usize = 32;
-/// Stands in an entry's first word once the entry is complete.
+/// Flag in an entry's first word once the entry is complete.
 pub const COMMITTED: u64 = 1 << 63;
 
-/// Bytes of an entry with so many bytes of payload.
+/// Returns the size in bytes of an entry with this many bytes of payload.
 pub const fn entry_len(payload: usize) -> usize {
     (HEADER + payload + 7) & !7
 }
 
-/// The check of an entry at an offset in the list, of its words in order, without the first and the check itself.
-/// Never 0.
+/// Computes the check of an entry at an offset in the list, from its words in order, without the
+/// first and the check itself. Never 0.
 pub fn check(at: usize, words: impl Iterator<Item = u64>) -> u64 {
     let mixed = words.fold(at as u64 ^ 0x9e37_79b9_7f4a_7c15, |sum, word| {
         let sum = (sum ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -46,7 +46,8 @@ pub fn check(at: usize, words: impl Iterator<Item = u64>) -> u64 {
     mixed | 1
 }
 
-/// The length that an entry's first word tells; none if nothing begins there, or what cannot be.
+/// Returns the length in an entry's first word; `None` if no entry begins there, or if it is
+/// impossible.
 pub const fn length(word: u64, room: usize) -> Option<usize> {
     let length = word & !COMMITTED;
     if length % 8 != 0 || length < HEADER as u64 || length > room as u64 {

@@ -1,7 +1,8 @@
-//! The bytes that an application and a session share, drawn where they are defined.
+//! Layout of the memory that an application and a session share.
 //!
 //! Two memory files belong to one traced process in one recording. The session creates, sizes and
-//! seals both before it passes them on, so neither side can make the other fault by truncating them.
+//! seals both before it passes them on, so neither side can make the other fault by truncating
+//! them.
 //!
 //! ```text
 //! control file (see [`control`])                 ring file (see [`ring`])
@@ -16,8 +17,8 @@
 //! └───────────────────────────────┘
 //! ```
 //!
-//! This crate holds numbers and pure functions only. Who reads and writes which word, in which order
-//! and why that is safe, is the business of `tompion-ring`.
+//! This crate has numbers and pure functions only. `tompion-ring` defines which side reads and
+//! writes each word, in which order, and why that is safe.
 #![forbid(unsafe_code)]
 
 pub mod catalog;
@@ -27,8 +28,9 @@ pub mod loss;
 pub mod record;
 pub mod ring;
 
-/// Version of everything in this crate. An agent and a session that disagree do not share memory.
+/// Version of everything in this crate. An agent and a session with different versions do not share
+/// memory.
 pub const LAYOUT_VERSION: u32 = 2;
 
-/// Size of a page of memory, and so of every header that is mapped by itself, in bytes.
+/// Size of a memory page, and so of every header that is mapped by itself, in bytes.
 pub const PAGE: u64 = 4096;

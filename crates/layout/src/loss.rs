@@ -1,41 +1,43 @@
-//! Why an event was not recorded. Every loss is counted under one of these causes.
+//! Causes of lost events. Every loss is counted under one of these causes.
 
-/// A cause of loss. The list can grow; numbers are never reused.
+/// Cause of a loss. The list can grow; numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Cause {
-    /// Discard mode: the reader was behind, no free sub-buffer.
+    /// Discard mode: the reader was behind, and no sub-buffer was free.
     Full = 0,
     /// The record was larger than 64 KiB or than half a sub-buffer.
     TooLarge = 1,
     /// The append was restarted too often (a debugger stepping through it, a storm of signals).
     Retries = 2,
-    /// The thread had no restartable-sequence area, or ran on a CPU number the session doesn't know.
+    /// The thread had no restartable-sequence area, or ran on a CPU number that the session doesn't
+    /// know.
     NoRseq = 3,
     /// The thread was a vfork child, which must not touch its parent's rings.
     VforkChild = 4,
     /// The event could not be described: the catalog was full.
     CatalogFull = 5,
-    /// The reader found bytes that no sound application writes.
+    /// The reader found bytes that no correct application writes.
     Refused = 6,
     /// The trace could not be written any more (a full disk).
     NotWritten = 7,
-    /// Rings in reserve form: the record's place was taken, and its thread was killed (or had not come back when
-    /// a flight recorder was saved). Or the event would have had to go where an earlier lap has such a place.
+    /// Rings in reserve form: the record's space was reserved, and its thread was killed (or had
+    /// not resumed when a flight recorder was saved). Or the event needed space that is still
+    /// reserved from an earlier lap.
     Unfinished = 8,
-    /// It was in a ring, and had not reached the medium when the machine stopped.
+    /// The event was in a ring, and had not reached the medium when the machine stopped.
     NotOnMedium = 9,
-    /// The kernel did not start a probe, because the same one ran on that CPU already.
+    /// The kernel did not run a probe, because it was already running on that CPU.
     Nested = 10,
-    /// A CPU of which a recording of the kernel didn't know.
+    /// The CPU is unknown to the recording of the kernel.
     NoRing = 11,
 }
 
 impl Cause {
-    /// How many words a table of counters has; larger than the number of causes, for growth.
+    /// Number of words in a table of counters; larger than the number of causes, for growth.
     pub const SLOTS: usize = 16;
 
-    /// All causes, in the order of their numbers.
+    /// All causes, ordered by their numbers.
     pub const ALL: [Cause; 12] = [
         Cause::Full,
         Cause::TooLarge,
@@ -51,7 +53,7 @@ impl Cause {
         Cause::NoRing,
     ];
 
-    /// The name by which reports and `--json` call it.
+    /// Returns the name of the cause in reports and in `--json` output.
     pub const fn name(self) -> &'static str {
         match self {
             Cause::Full => "full",

@@ -1,4 +1,4 @@
-//! A ring: one header page, then its data, for each CPU of each buffer.
+//! Layout of a ring: one header page, then its data, for each CPU of each buffer.
 //!
 //! ```text
 //! header page                                   data: `subbuf_count` × `subbuf_size` bytes
@@ -8,12 +8,14 @@
 //! 192  consumed   u64  session read so far
 //! ```
 //!
-//! Positions are free-running byte counts; a position modulo the data's size is the place. `write` and
-//! `events` are stored together, 16 bytes at once, and only by the last instruction of a restartable
-//! section on the ring's own CPU: a record is counted exactly when it is there.
+//! Positions are free-running byte counts; a position modulo the data's size is the offset in the
+//! data. `write` and `events` are stored together, 16 bytes at once, and only by the last
+//! instruction of a restartable section on the ring's own CPU: a record is counted exactly when it
+//! is present.
 //!
-//! In reserve form ([`Form::Reserve`](record::Form)) the two are moved together by a 16-byte compare-and-swap of
-//! anybody, and say what was *reserved*: which of these records are there, their commit words tell.
+//! In reserve form ([`Form::Reserve`](record::Form)), any thread moves the two together by a
+//! 16-byte compare-and-swap. They count *reserved* records; the records' commit words show which
+//! are present.
 
 use crate::{PAGE, loss::Cause, record};
 
@@ -23,25 +25,25 @@ pub const WRITE: usize = 0;
 pub const EVENTS: usize = 8;
 /// Offset of the loss counters, [`Cause::SLOTS`] words.
 pub const LOST: usize = 16;
-/// Offset of `consumed`, the number of bytes the session has taken. On a cache line of its own.
+/// Offset of `consumed`, the number of bytes the session has consumed. On its own cache line.
 pub const CONSUMED: usize = 192;
-/// Offset of the data behind the ring's start.
+/// Offset of the data from the ring's start.
 pub const DATA: usize = if cfg!(loom) { 256 } else { PAGE as usize };
 
 const _: () = assert!(LOST + Cause::SLOTS * 8 <= CONSUMED);
 
-/// Smallest and largest size of a sub-buffer in bytes. (Loom explores tiny ones.)
+/// Minimum and maximum size of a sub-buffer in bytes. (Loom explores tiny ones.)
 pub const SUBBUF_SIZE: std::ops::RangeInclusive<u64> = (if cfg!(loom) { 128 } else { 4096 })..=256 << 20;
-/// Fewest and most sub-buffers of a ring.
+/// Minimum and maximum number of sub-buffers of a ring.
 pub const SUBBUF_COUNT: std::ops::RangeInclusive<u64> = 2..=4096;
-/// Most bytes of data in one ring.
+/// Maximum number of bytes of data in one ring.
 pub const MAX_RING: u64 = 1 << 32;
-/// Most bytes of a ring that are made present ahead of the writer.
+/// Maximum number of bytes of a ring that are populated ahead of the writer.
 pub const MAX_AHEAD: u64 = 16 << 20;
-/// Most CPUs.
+/// Maximum number of CPUs.
 pub const MAX_CPUS: u32 = 8192;
 
-/// Sizes of a ring file: how many rings, how large, and where each begins.
+/// Geometry of a ring file: number, sizes and positions of rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     subbuf_size: u64,
@@ -50,18 +52,18 @@ pub struct Geometry {
     buffers: u32,
 }
 
-/// What is wrong with sizes that someone asked for.
+/// Reason why requested sizes are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeometryError {
-    /// The sub-buffer's size is no power of two in [`SUBBUF_SIZE`].
+    /// The sub-buffer's size is not a power of two in [`SUBBUF_SIZE`].
     SubbufSize(u64),
-    /// The number of sub-buffers is no power of two in [`SUBBUF_COUNT`].
+    /// The number of sub-buffers is not a power of two in [`SUBBUF_COUNT`].
     SubbufCount(u64),
     /// The ring would be larger than [`MAX_RING`].
     RingSize(u64),
-    /// No CPU, or more than [`MAX_CPUS`].
+    /// There is no CPU, or more than [`MAX_CPUS`].
     Cpus(u32),
-    /// Neither one buffer nor two.
+    /// The number of buffers is neither one nor two.
     Buffers(u32),
 }
 
@@ -84,7 +86,8 @@ impl std::fmt::Display for GeometryError {
 impl std::error::Error for GeometryError {}
 
 impl Geometry {
-    /// Checks the sizes: powers of two within bounds. `buffers` is 1, or 2 where rings are switched.
+    /// Checks the sizes: powers of two within bounds. `buffers` is 1, or 2 where rings are
+    /// switched.
     pub fn new(subbuf_size: u64, subbuf_count: u64, cpus: u32, buffers: u32) -> Result<Self, GeometryError> {
         if !SUBBUF_SIZE.contains(&subbuf_size) || !subbuf_size.is_power_of_two() {
             return Err(GeometryError::SubbufSize(subbuf_size));
@@ -104,59 +107,60 @@ impl Geometry {
         Ok(Self { subbuf_size, subbuf_count, cpus, buffers })
     }
 
-    /// Bytes of one sub-buffer.
+    /// Returns the size of one sub-buffer in bytes.
     pub const fn subbuf_size(&self) -> u64 {
         self.subbuf_size
     }
 
-    /// Sub-buffers of one ring.
+    /// Returns the number of sub-buffers of one ring.
     pub const fn subbuf_count(&self) -> u64 {
         self.subbuf_count
     }
 
-    /// Rings of one buffer.
+    /// Returns the number of rings of one buffer.
     pub const fn cpus(&self) -> u32 {
         self.cpus
     }
 
-    /// Buffers that the selector chooses from.
+    /// Returns the number of buffers that the selector chooses from.
     pub const fn buffers(&self) -> u32 {
         self.buffers
     }
 
-    /// Bytes of data of one ring.
+    /// Returns the number of bytes of data of one ring.
     pub const fn ring_size(&self) -> u64 {
         self.subbuf_size * self.subbuf_count
     }
 
-    /// Distance of two CPUs' rings in the file.
+    /// Returns the distance of two CPUs' rings in the file.
     pub const fn cpu_stride(&self) -> u64 {
         DATA as u64 + self.ring_size()
     }
 
-    /// Distance of two buffers in the file.
+    /// Returns the distance of two buffers in the file.
     pub const fn buffer_stride(&self) -> u64 {
         self.cpu_stride() * self.cpus as u64
     }
 
-    /// Size of the whole ring file.
+    /// Returns the size of the whole ring file.
     pub const fn file_size(&self) -> u64 {
         self.buffer_stride() * self.buffers as u64
     }
 
-    /// Largest record that these sub-buffers take, in bytes: 64 KiB or half a sub-buffer.
+    /// Returns the maximum size of a record in these sub-buffers, in bytes: 64 KiB or half a
+    /// sub-buffer.
     pub const fn max_record(&self) -> usize {
         let half = (self.subbuf_size / 2) as usize;
         if half < record::MAX_RECORD { half } else { record::MAX_RECORD }
     }
 
-    /// Where the sub-buffer that holds `position` begins, as a position.
+    /// Returns the position at which the sub-buffer that holds `position` begins.
     pub const fn subbuf_start(&self, position: u64) -> u64 {
         position & !(self.subbuf_size - 1)
     }
 
-    /// Where the sub-buffer that holds `position` ends, as a position. The last one that a number can tell ends
-    /// with the largest number: programs may claim it.
+    /// Returns the position at which the sub-buffer that holds `position` ends. The very last one
+    /// ends at the largest number, because programs may claim such a position.
     pub const fn subbuf_end(&self, position: u64) -> u64 {
         self.subbuf_start(position).saturating_add(self.subbuf_size)
     }
@@ -187,7 +191,7 @@ impl Geometry {
         end.saturating_sub(begin)
     }
 
-    /// The place of a position in a ring's data.
+    /// Returns the offset of a position in a ring's data.
     pub const fn place(&self, position: u64) -> usize {
         (position & (self.ring_size() - 1)) as usize
     }

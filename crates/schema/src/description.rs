@@ -1,28 +1,31 @@
-//! Descriptions as bytes.
+//! Serializes event descriptions.
 //!
 //! ```text
-//! event:     magic u32 "TEV1" │ size u32 │ version u16 │ kind u8 │ level u8 │ flags u16 │ fields u16 │
-//!            provider_size u16 │ name_size u16 │ provider, NUL │ name, NUL │ field, … │ attribute, …
+//! event:     magic u32 "TEV1" │ size u32 │ version u16 │ kind u8 │ level u8 │ flags u16
+//!            │ fields u16 │ provider_size u16 │ name_size u16 │ provider, NUL │ name, NUL
+//!            │ field, … │ attribute, …
 //! field:     size u16 │ type u8 │ element u8 │ count u32 │ flags u16 │ name_size u16 │ name, NUL
 //! attribute: size u16 │ key u8 │ value
-//! enum:      magic u32 "TEN1" │ size u32 │ version u16 │ labels u16 │ name_size u16 │ name, NUL │ label, …
+//! enum:      magic u32 "TEN1" │ size u32 │ version u16 │ labels u16 │ name_size u16 │ name, NUL
+//!            │ label, …
 //! label:     low i64 │ high i64 │ name_size u16 │ name, NUL
 //! ```
 //!
 //! Everything is packed, numbers are little-endian, sizes of names include the NUL, and sizes of
-//! structures include themselves, so that later versions can append. Behind the event stand the
-//! enumerations of its `enum` fields, one for each, in order. `include/tompion/tompion.h` lays the same
-//! bytes out with the compiler's help.
+//! structures include themselves, so that later versions can append. The event is followed by the
+//! enumerations of its `enum` fields, one for each, in order. `include/tompion/tompion.h` creates
+//! the same bytes with the help of the compiler.
 //!
-//! * `fields` counts fields that are no members of structures; `count` of a structure counts its own
-//!   members, whose records come next, each followed by its members in turn.
-//! * `element` is the type of an array's or sequence's elements, and of an enumeration's integer (0 is
-//!   `i64`).
-//! * Flags of a field: 1, the integer or the elements lie most significant byte first; 2, the elements
-//!   are bytes of text; 4, the field is context. Flags of an event: 1, it belongs to the initial state.
-//! * Attribute 1 is the printf format of a mark, with a NUL. A mark's fields are called `arg1`, `arg2`, …
-//!   here, and get their names from the format. Attributes that are not known are passed over.
-//! * Labels of an unsigned integer of 64 bits are its own 64 bits.
+//! - `fields` counts fields that are not members of structures. `count` of a structure counts its
+//!   own members, whose records come next, each followed by its members in turn.
+//! - `element` is the type of an array's or sequence's elements, and of an enumeration's integer (0
+//!   is `i64`).
+//! - Flags of a field: 1, the integer or the elements have the most significant byte first; 2, the
+//!   elements are bytes of text; 4, the field is context. Flags of an event: 1, it belongs to the
+//!   initial state.
+//! - Attribute 1 is the printf format of a mark, with a NUL. A mark's fields are called `arg1`,
+//!   `arg2`, … here, and get their names from the format. Unknown attributes are ignored.
+//! - Labels of an unsigned integer of 64 bits are its own 64 bits.
 
 use crate::{
     Enumeration, Event, Field, Integer, Kind, Label, Level, MAX_DEPTH, MAX_FIELDS, MAX_NAME, Names, Type,
@@ -42,7 +45,7 @@ const EVENT_HEADER: usize = 20;
 const ENUM_HEADER: usize = 14;
 const FIELD_HEADER: usize = 12;
 
-/// Type codes, shared with the header.
+/// Type codes, shared with the C header.
 mod code {
     pub const I8: u8 = 1;
     pub const I64: u8 = 4;
@@ -59,7 +62,7 @@ mod code {
     pub const STRUCT: u8 = 22;
 }
 
-/// What is wrong with a description.
+/// Problem of a description.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DescriptionError {
     /// The bytes end too early, or a size inside them points beyond their end.
@@ -68,29 +71,29 @@ pub enum DescriptionError {
     /// The first word is not the expected one.
     #[error("expected a description, found the word {0:#010x}")]
     Magic(u32),
-    /// Written by a newer program than this reader knows.
+    /// The description has a newer version than this reader supports.
     #[error("description version {0}, this reader knows {VERSION}")]
     Version(u16),
-    /// A name is empty, too long, not UTF-8, or has characters that no name has.
+    /// A name is empty, too long, not UTF-8, or has invalid characters.
     #[error("a {0} name that is no name: {1:?}")]
     Name(&'static str, String),
-    /// A type code that is not known.
+    /// A type code is unknown.
     #[error("unknown type code {0} of field {1}")]
     Type(u8, String),
-    /// More fields than [`MAX_FIELDS`].
+    /// The event has more than [`MAX_FIELDS`] fields.
     #[error("{0} fields, more than {MAX_FIELDS}")]
     Fields(usize),
-    /// Structures deeper in each other than [`MAX_DEPTH`].
+    /// Structures are nested more than [`MAX_DEPTH`] deep.
     #[error("structure {0} stands more than {MAX_DEPTH} deep in others")]
     Depth(String),
-    /// A label without values.
+    /// A label has an empty range of values.
     #[error("label {0:?} has the empty range {1} to {2}")]
     Label(String, i64, i64),
 }
 
 type Result<T> = std::result::Result<T, DescriptionError>;
 
-/// Reads numbers and names from bytes, never beyond their end.
+/// Reader of numbers and names that never reads beyond the end.
 struct Cursor<'a> {
     rest: &'a [u8],
     what: &'static str,
@@ -124,7 +127,7 @@ impl<'a> Cursor<'a> {
         self.number().map(i64::from_le_bytes)
     }
 
-    /// A name of `size` bytes with its NUL.
+    /// Reads a name of `size` bytes, including its NUL.
     fn name(&mut self, size: u16, what: &'static str) -> Result<&'a str> {
         let bytes = self.take(usize::from(size))?;
         let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
@@ -134,7 +137,7 @@ impl<'a> Cursor<'a> {
         if sound { Ok(text) } else { Err(wrong()) }
     }
 
-    /// The structure that begins here and whose u32 size stands at byte 4.
+    /// Reads the structure that begins here and has its u32 size at byte 4.
     fn structure(&mut self, magic: u32, what: &'static str) -> Result<Cursor<'a>> {
         let mut head = Cursor { rest: self.rest, what };
         let found = head.u32()?;
@@ -165,20 +168,20 @@ fn event_head<'a>(cursor: &mut Cursor<'a>) -> Result<(Names<'a>, usize)> {
     Ok((Names { provider, name, level, kind, init }, fields))
 }
 
-/// Length in bytes of the description that begins here, without its enumerations.
+/// Returns the size in bytes of the description that begins here, without its enumerations.
 pub fn description_size(bytes: &[u8]) -> Result<usize> {
     let mut cursor = Cursor { rest: bytes, what: "event" };
     cursor.structure(EVENT_MAGIC, "event")?;
     Ok(bytes.len() - cursor.rest.len())
 }
 
-/// Names, level and kind alone, without allocating: what an agent needs to match rules.
+/// Decodes names, level and kind only, without allocating: what an agent needs to match rules.
 pub fn decode_names(bytes: &[u8]) -> Result<Names<'_>> {
     let mut cursor = Cursor { rest: bytes, what: "event" }.structure(EVENT_MAGIC, "event")?;
     event_head(&mut cursor).map(|(names, _)| names)
 }
 
-/// How many fields are enumerations, whose descriptions follow the event's.
+/// Returns the number of enumeration fields, whose descriptions follow the event's.
 pub fn enum_field_count(bytes: &[u8]) -> Result<usize> {
     let mut cursor = Cursor { rest: bytes, what: "event" }.structure(EVENT_MAGIC, "event")?;
     let (_, mut left) = event_head(&mut cursor)?;
@@ -192,12 +195,13 @@ pub fn enum_field_count(bytes: &[u8]) -> Result<usize> {
     Ok(count)
 }
 
-/// Reads a description with the enumerations behind it. Never panics, whatever the bytes are.
+/// Decodes a description with the enumerations after it. Never panics, whatever the bytes are.
 pub fn decode(bytes: &[u8]) -> Result<Event> {
     decode_with(bytes, decode_enum)
 }
 
-/// Reads a description that stands alone, as in a program's file: its enumerations have no labels.
+/// Decodes a description without its enumerations, as stored in a program's file: they have no
+/// labels.
 pub fn decode_outline(bytes: &[u8]) -> Result<Event> {
     decode_with(bytes, |_, _| Ok(Enumeration { name: String::new(), labels: Vec::new() }))
 }
@@ -225,7 +229,7 @@ fn decode_with(bytes: &[u8], read_enum: ReadEnum) -> Result<Event> {
     })
 }
 
-/// Passes over attributes; the first format is kept. It may be in any encoding.
+/// Reads the attributes; the first format is used, in any encoding.
 fn decode_format(cursor: &mut Cursor<'_>) -> Result<Option<String>> {
     cursor.what = "attributes";
     let mut format = None;
@@ -240,7 +244,7 @@ fn decode_format(cursor: &mut Cursor<'_>) -> Result<Option<String>> {
     Ok(format)
 }
 
-/// A field as it stands in the bytes.
+/// Encoded field.
 struct FieldRecord<'a> {
     code: u8,
     element: u8,
@@ -273,24 +277,24 @@ impl<'a> FieldRecord<'a> {
         Ok(Integer { network: self.flags & FIELD_NETWORK != 0, ..integer })
     }
 
-    /// The type of an array's or sequence's elements, unless they are text.
+    /// Returns the type of an array's or sequence's elements, unless they are text.
     fn element(&self) -> Result<Option<Integer>> {
         let element = self.integer(self.element)?;
         Ok(Some(element).filter(|element| element.bits != 8 || self.flags & FIELD_TEXT == 0))
     }
 }
 
-/// Reads fields, and the enumerations that belong to them.
+/// Decoder of fields and of their enumerations.
 struct Decoder<'a> {
     cursor: Cursor<'a>,
     enums: Cursor<'a>,
     read_enum: ReadEnum,
-    /// How many fields there may still be.
+    /// Number of fields that are still allowed.
     left: usize,
 }
 
 impl Decoder<'_> {
-    /// So many fields, with members of structures at this depth.
+    /// Decodes `count` fields, whose structures are at this depth.
     fn fields(&mut self, count: usize, depth: usize) -> Result<Vec<Field>> {
         self.left = self.left.checked_sub(count).ok_or(DescriptionError::Fields(count))?;
         let mut fields = Vec::with_capacity(count.min(64));
@@ -338,7 +342,7 @@ pub(crate) fn is_identifier(name: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The integer type with this code: i8…i64 are 1…4, u8…u64 5…8, x8…x64 9…12.
+/// Returns the integer type with this code: i8…i64 are 1…4, u8…u64 5…8, x8…x64 9…12.
 fn integer(number: u8) -> Option<Integer> {
     if !(code::I8..=code::X64).contains(&number) {
         return None;
@@ -394,7 +398,7 @@ fn push_name(bytes: &mut Vec<u8>, name: &str) {
     bytes.push(0);
 }
 
-/// Writes the description, and behind it the enumerations of its fields.
+/// Encodes the description, followed by the enumerations of its fields.
 pub fn encode(event: &Event) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(EVENT_MAGIC.to_le_bytes());
@@ -423,7 +427,7 @@ pub fn encode(event: &Event) -> Vec<u8> {
     bytes
 }
 
-/// Writes a field with its members; the enumerations go to a place of their own.
+/// Encodes a field with its members; the enumerations are collected separately.
 fn encode_field(bytes: &mut Vec<u8>, enums: &mut Vec<u8>, field: &Field) {
     const BYTE: Integer = Integer::unsigned(8);
     let network = |integer: &Integer| if integer.network { FIELD_NETWORK } else { 0 };
@@ -487,7 +491,7 @@ mod tests {
         Enumeration { name: name.into(), labels }
     }
 
-    /// Every type; structures within structures.
+    /// Event with every type, and nested structures.
     fn sample() -> Event {
         let color = enumeration("color", vec![label(0, 0, "red"), label(-5, i64::MAX.into(), "the others")]);
         let size =
@@ -554,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_gets_its_fields_names_from_its_format() {
+    fn a_mark_names_its_fields_by_its_format() {
         let argument = |number, ty| Field::new(&format!("arg{number}"), ty);
         let event = Event {
             kind: Kind::Mark,
@@ -575,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_attributes_are_passed_over() {
+    fn unknown_attributes_are_ignored() {
         let event = Event { format: None, fields: Vec::new(), ..sample() };
         let mut bytes = encode(&event);
         bytes.extend([3, 0, 77, 6, 0, 1, b'%', 0, b'x', 5, 0, 1, b'y', 0]);
@@ -585,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_deep_or_too_much_is_refused() {
+    fn excessive_depth_and_size_are_refused() {
         let nested = |depth| {
             let ty = (0..depth).fold(Type::Bool, |ty, _| Type::Struct(vec![Field::new("in", ty)]));
             encode(&Event { fields: vec![Field::new("f", ty)], ..sample() })
@@ -609,7 +613,7 @@ mod tests {
         let error = DescriptionError::Label("l".into(), 2, 1);
         assert_eq!(decode(&encode(&event(Integer::signed(64), 2, 1))), Err(error.clone()));
         assert_eq!(decode(&encode(&event(Integer::unsigned(64), 2, 1))), Err(error));
-        // A C program may well write -1 where it means all bits, or everything from -1 on.
+        // A C program may write -1 for all bits, or for everything from -1 on.
         for (low, high) in [(5, u64::MAX.into()), (-1, 5)] {
             let event = event(Integer::unsigned(64), low, high);
             assert_eq!(decode(&encode(&event)), Ok(event));
@@ -617,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_is_refused_and_every_changed_byte_is_survived() {
+    fn every_cut_is_refused_and_no_changed_byte_panics() {
         let bytes = encode(&sample());
         for len in 0..bytes.len() {
             assert!(decode(&bytes[..len]).is_err(), "cut at {len}");

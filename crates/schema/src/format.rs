@@ -1,62 +1,62 @@
-//! printf formats, as marks have them: their pieces, and the names that they give to arguments.
+//! Parses printf formats of marks: their pieces, and the names that they give to arguments.
 //!
 //! ```text
 //! "took %d ms, rows=%5.1f table '%s'"      conversions 1, 2, 3 of arguments 1, 2, 3
 //!                 names:  arg1, rows, table
 //! ```
 //!
-//! The language is that of C and POSIX (`fprintf(3)`), with glibc's additions and C23's `%b`: flags,
-//! width and precision (also `*`), `%1$d`. What is no conversion is text. Making messages of values is
-//! the business of `tompion-reader`.
+//! The language is that of C and POSIX (`fprintf(3)`), with glibc's additions and C23's `%b`:
+//! flags, width and precision (also `*`), `%1$d`. Anything else is text. Formatting messages is the
+//! job of `tompion-reader`.
 
 use crate::{Field, Integer, MAX_NAME, Type};
 
-/// A part of a format.
+/// Piece of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// Text that stands for itself; `%%` has become `%`.
+    /// Literal text; `%%` has become `%`.
     Text(&'a str),
-    /// What a value is put in the place of.
+    /// Conversion, which is replaced by a value.
     Conversion(Conversion),
 }
 
-/// A conversion: `%-8.3f` and the like.
+/// Conversion: `%-8.3f` and similar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conversion {
-    /// Number of the argument, from 1 on; nothing for `%m`, which takes none.
+    /// Number of the argument, from 1 on; `None` for `%m`, which has no argument.
     pub argument: Option<u32>,
-    /// `-`: to the left.
+    /// Left-aligned: `-`.
     pub left: bool,
-    /// `+`: a sign before positive numbers, too.
+    /// Sign before positive numbers: `+`.
     pub plus: bool,
-    /// Space: a space before positive numbers.
+    /// Space before positive numbers: a space.
     pub space: bool,
-    /// `#`: the other form.
+    /// Alternate form: `#`.
     pub alternate: bool,
-    /// `0`: filled with zeros.
+    /// Padded with zeros: `0`.
     pub zero: bool,
-    /// Least width in characters.
+    /// Minimum width in characters.
     pub width: Option<Size>,
-    /// Digits, or most bytes of a text.
+    /// Number of digits, or maximum number of bytes of a text.
     pub precision: Option<Size>,
-    /// Bits to which `hh` and `h` cut an integer.
+    /// Number of bits to which `hh` and `h` truncate an integer.
     pub bits: Option<u8>,
-    /// `l`: a character is a wide one.
+    /// Wide character: `l`.
     pub long: bool,
-    /// What is printed and how: one of `diouxXbBeEfFgGaAcCsSpnm`.
+    /// Conversion letter: one of `diouxXbBeEfFgGaAcCsSpnm`.
     pub letter: u8,
 }
 
-/// A width or precision.
+/// Width or precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// As the format says.
+    /// Number in the format.
     Number(u32),
-    /// As the argument of this number says, from 1 on.
+    /// Argument with this number, from 1 on.
     Argument(u32),
 }
 
-/// The pieces of a format, in order.
+/// Splits a format into its pieces, in order.
 ///
 /// ```
 /// use tompion_schema::format::{Piece, pieces};
@@ -68,11 +68,11 @@ pub fn pieces(format: &str) -> Pieces<'_> {
     Pieces { rest: format, next: 1 }
 }
 
-/// See [`pieces`].
+/// Iterator that [`pieces`] returns.
 #[derive(Clone, Debug)]
 pub struct Pieces<'a> {
     rest: &'a str,
-    /// Number of the next argument that is not told by its number.
+    /// Number of the next argument without an explicit number.
     next: u32,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Reads a conversion behind its `%`.
+/// Scanner of a conversion, starting after its `%`.
 struct Scan<'a> {
     bytes: &'a [u8],
     next: u32,
@@ -126,7 +126,7 @@ impl Scan<'_> {
         found
     }
 
-    /// Digits; as many as there are, up to the largest number.
+    /// Scans all following digits; limited to the largest number.
     fn number(&mut self) -> Option<u32> {
         let mut number = None;
         while let Some(digit) = self.peek().and_then(|byte| char::from(byte).to_digit(10)) {
@@ -136,7 +136,7 @@ impl Scan<'_> {
         number
     }
 
-    /// `3$`
+    /// Scans `3$`.
     fn position(&mut self) -> Option<u32> {
         let before = self.bytes;
         let number = self.number().filter(|&number| number > 0);
@@ -153,7 +153,7 @@ impl Scan<'_> {
         number
     }
 
-    /// A number, `*` or `*3$`.
+    /// Scans a number, `*` or `*3$`.
     fn size(&mut self) -> Option<Size> {
         if self.take_if(b'*') {
             return Some(Size::Argument(self.position().unwrap_or_else(|| self.next_argument())));
@@ -191,7 +191,7 @@ impl Scan<'_> {
                 b' ' => found.space = true,
                 b'#' => found.alternate = true,
                 b'0' => found.zero = true,
-                // Grouping and other digits depend on the locale, of which a trace knows nothing.
+                // Grouping and alternative digits depend on the locale, which a trace doesn't have.
                 b'\'' | b'I' => {}
                 _ => return,
             }
@@ -199,8 +199,8 @@ impl Scan<'_> {
         }
     }
 
-    /// `hh`, `l`, `w16` and the like; what they say of the size is in the field's own type, but for
-    /// those that cut an `int`.
+    /// Scans `hh`, `l`, `w16` and similar. The field's type has the size already, except for those
+    /// that truncate an `int`.
     fn length(&mut self, found: &mut Conversion) {
         if self.take_if(b'h') {
             found.bits = Some(if self.take_if(b'h') { 8 } else { 16 });
@@ -220,15 +220,15 @@ impl Scan<'_> {
     }
 }
 
-/// Gives the fields `arg1`, `arg2`, … the names that the format has for them, and shows in hexadecimal
-/// what the format does.
+/// Renames the fields `arg1`, `arg2`, … by the format, and displays in hexadecimal those that the
+/// format does.
 ///
-/// A name is the identifier directly before the conversion, with nothing between but spaces, `=`, `:`,
-/// opening quotes and brackets, `#` and `0x`. A word that touches the conversion before it is no name but
-/// that one's unit; nor is `arg` with a number. A second one of the same name gets a number. Where there is
-/// no name, `argN` stays.
+/// A name is the identifier directly before the conversion. Between them, only spaces, `=`, `:`,
+/// opening quotes and brackets, `#` and `0x` are allowed. A word directly after the preceding
+/// conversion is that one's unit, not a name; `arg` with a number is not a name either. Repeated
+/// names get a number. Without a name, `argN` remains.
 pub(crate) fn name_fields(format: &str, fields: &mut [Field]) {
-    // The literal text since the last conversion, and whether there was one.
+    // Literal text since the last conversion, and whether there was one.
     let (mut before, mut behind_conversion) = (String::new(), false);
     for piece in pieces(format) {
         let conversion = match piece {
@@ -253,7 +253,7 @@ pub(crate) fn name_fields(format: &str, fields: &mut [Field]) {
     }
 }
 
-/// The identifier at the end of a literal text.
+/// Returns the identifier at the end of a literal text.
 fn word_before(text: &str, behind_conversion: bool) -> Option<&str> {
     let text = text.strip_suffix("0x").or_else(|| text.strip_suffix("0X")).unwrap_or(text);
     let separator = |c: char| {
@@ -270,7 +270,7 @@ fn word_before(text: &str, behind_conversion: bool) -> Option<&str> {
     Some(word).filter(|word| !is_unit && !is_argument && crate::description::is_identifier(word))
 }
 
-/// The word, or the word with the first number that makes it unlike all fields' names.
+/// Returns the word, or the word with the first number that makes it unique among the fields.
 fn unique(word: &str, fields: &[Field]) -> Option<String> {
     let is_free = |name: &str| fields.iter().all(|field| field.name != name);
     let numbered = (2..=fields.len() + 1).map(|number| format!("{word}_{number}"));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_another_field_has_gets_a_number() {
+    fn repeated_names_get_a_number() {
         let mut fields: Vec<Field> = ["arg1", "rows"].map(|name| Field::new(name, Type::Bool)).into();
         name_fields("rows %d", &mut fields);
         assert_eq!([&*fields[0].name, &*fields[1].name], ["rows_2", "rows"]);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_conversion_is_text() {
+    fn anything_but_conversions_is_text() {
         let text = |format| {
             pieces(format)
                 .map(|piece| match piece {

@@ -1,10 +1,10 @@
-//! Log levels, with LTTng-UST's numbers and names (`lttng-ust(3)`), so that its users feel at home.
+//! Log levels, with the numbers and names of LTTng-UST (`lttng-ust(3)`).
 
-/// How important an event is; smaller is more severe.
+/// Log level of an event; smaller is more severe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Level(u8);
 
-/// Names by number.
+/// Names of the levels by number.
 const NAMES: [&str; 15] = [
     "emerg",
     "alert",
@@ -24,27 +24,27 @@ const NAMES: [&str; 15] = [
 ];
 
 impl Level {
-    /// The level of an event that says nothing: `debug_line`, as in LTTng.
+    /// Level of an event without one: `debug_line`, as in LTTng.
     pub const DEFAULT: Self = Self(13);
-    /// The least severe level.
+    /// Least severe level.
     pub const LOWEST: Self = Self(14);
 
-    /// The level with this number; numbers beyond the last one count as the last.
+    /// Returns the level with this number; numbers beyond the last one count as the last.
     pub const fn from_number(number: u8) -> Self {
         if number < NAMES.len() as u8 { Self(number) } else { Self::LOWEST }
     }
 
-    /// The level's number, 0 (most severe) to 14.
+    /// Returns the level's number, 0 (most severe) to 14.
     pub const fn number(self) -> u8 {
         self.0
     }
 
-    /// The level's name, `warning` for example.
+    /// Returns the level's name, `warning` for example.
     pub fn name(self) -> &'static str {
         NAMES[usize::from(self.0)]
     }
 
-    /// All levels' names, the most severe first.
+    /// Returns the names of all levels, the most severe first.
     pub fn names() -> &'static [&'static str] {
         &NAMES
     }

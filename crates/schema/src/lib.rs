@@ -1,10 +1,11 @@
-//! Events as their programs describe them.
+//! Model of event descriptions, as programs provide them.
 //!
-//! A program carries one description for each event, a run of bytes that needs no relocation, so that
-//! it can be read in the program's file, in its memory, and in the catalog that an agent shares with a
-//! session. [`decode`] is the one place where such bytes become trusted; [`encode`] writes them.
+//! A program has one description for each event: a sequence of bytes that needs no relocation. It
+//! can be read from the program's file, from its memory, and from the catalog that an agent shares
+//! with a session. [`decode`] is the only place where such bytes become trusted; [`encode`] writes
+//! them.
 //!
-//! What a record of the event looks like in a ring follows from the description: see
+//! The layout of an event's records in a ring follows from the description: see
 //! [`Event::fixed_size`] and `tompion_layout::record`.
 #![forbid(unsafe_code)]
 
@@ -20,56 +21,58 @@ pub use description::{
 pub use level::Level;
 pub use names::{Names, base_name, context_field};
 
-/// Most fields that an event has, members of structures included.
+/// Maximum number of fields of an event, including members of structures.
 pub const MAX_FIELDS: usize = 1024;
-/// How deep structures may stand in each other.
+/// Maximum nesting of structures.
 pub const MAX_DEPTH: usize = 8;
-/// Longest name of a provider, event, field or label in bytes.
+/// Maximum length of the name of a provider, event, field or label in bytes.
 pub const MAX_NAME: usize = 255;
 
-/// An event: its names, what it is, and its fields.
+/// Event: its names, kind and fields.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Event {
-    /// Who defines the event, `db` in `db:query_done`.
+    /// Provider that defines the event, `db` in `db:query_done`.
     pub provider: String,
-    /// The event's own name, `query_done` in `db:query_done`.
+    /// Name without the provider, `query_done` in `db:query_done`.
     pub name: String,
-    /// How important the event is.
+    /// Log level.
     pub level: Level,
-    /// What kind of thing happened.
+    /// Kind of the event.
     pub kind: Kind,
     /// Whether the event belongs to the initial state, which a flight recorder never overwrites.
     pub init: bool,
-    /// The printf format of a mark, which says how its fields make a message.
+    /// Format of a mark, in the syntax of printf, by which its fields form a message.
     pub format: Option<String>,
-    /// The fields, in order.
+    /// Fields, in order.
     pub fields: Vec<Field>,
 }
 
-/// What an event says beyond its fields, so that viewers and exporters need no guessing.
+/// Kind of an event, so that viewers and exporters need not guess.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// Something happened at one moment.
+    /// Something happened at one time.
     #[default]
     Instant = 0,
     /// A span begins on this thread.
     Begin = 1,
-    /// The thread's innermost span of this name ends.
+    /// The thread's innermost span with this name ends.
     End = 2,
     /// A quantity has a new value.
     Counter = 3,
     /// One step of a flow across threads and processes.
     Flow = 4,
-    /// A span begins that is one activation of a periodic job. Its first field, `deadline_ns`, says
-    /// within how many nanoseconds it is to end; 0 is no deadline. It ends as other spans do.
+    /// A span begins that is one activation of a periodic job. Its first field, `deadline_ns`, is
+    /// the number of nanoseconds within which it must end; 0 means no deadline. It ends like other
+    /// spans.
     Job = 5,
-    /// A printf-like marker, whose fields are the arguments of its format.
+    /// A printf-like mark, whose fields are the arguments of its format.
     Mark = 6,
 }
 
 impl Kind {
-    /// The kind with this number; an unknown one counts as an instant, so that old readers go on.
+    /// Returns the kind with this number; an unknown one counts as an instant, so that old readers
+    /// accept it.
     pub const fn from_number(number: u8) -> Self {
         match number {
             1 => Self::Begin,
@@ -82,7 +85,7 @@ impl Kind {
         }
     }
 
-    /// The word by which traces and reports call it.
+    /// Returns the name of the kind in traces and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Instant => "instant",
@@ -95,103 +98,103 @@ impl Kind {
         }
     }
 
-    /// The kind of this name.
+    /// Returns the kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         (0..=Self::Mark as u8).map(Self::from_number).find(|kind| kind.name() == name)
     }
 }
 
-/// A field of an event.
+/// Field of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Field {
-    /// A C identifier.
+    /// Name, a C identifier.
     pub name: String,
-    /// What its values are.
+    /// Type of the values.
     pub ty: Type,
-    /// Whether it says under which circumstances the event happened, not what happened: context that
-    /// the application defines. Members of structures are what their structure is.
+    /// Whether the field is context that the application defines: circumstances of the event.
+    /// Members of structures inherit this from their structure.
     pub context: bool,
 }
 
 impl Field {
-    /// A field of the event's own.
+    /// Creates a field that is not context.
     pub fn new(name: &str, ty: Type) -> Self {
         Self { name: name.into(), ty, context: false }
     }
 }
 
-/// An integer type, by itself or as an element of an array.
+/// Integer type, by itself or as an element of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Integer {
-    /// 8, 16, 32 or 64.
+    /// Size in bits: 8, 16, 32 or 64.
     pub bits: u8,
-    /// Two's complement.
+    /// Whether it is signed, in two's complement.
     pub signed: bool,
-    /// Shown in hexadecimal.
+    /// Whether it is displayed in hexadecimal.
     pub hex: bool,
-    /// Most significant byte first, as in network protocols.
+    /// Whether the most significant byte comes first, as in network protocols.
     pub network: bool,
 }
 
 impl Integer {
-    /// A signed integer, `i8` to `i64`.
+    /// Creates a signed integer, `i8` to `i64`.
     pub const fn signed(bits: u8) -> Self {
         Self { bits, signed: true, hex: false, network: false }
     }
 
-    /// An unsigned integer, `u8` to `u64`.
+    /// Creates an unsigned integer, `u8` to `u64`.
     pub const fn unsigned(bits: u8) -> Self {
         Self { bits, signed: false, hex: false, network: false }
     }
 
-    /// An unsigned integer shown in hexadecimal, `x8` to `x64`.
+    /// Creates an unsigned integer displayed in hexadecimal, `x8` to `x64`.
     pub const fn hex(bits: u8) -> Self {
         Self { bits, signed: false, hex: true, network: false }
     }
 
-    /// The same with the most significant byte first.
+    /// Returns the type with the most significant byte first.
     pub const fn network(self) -> Self {
         Self { network: true, ..self }
     }
 
-    /// Size of a value in bytes.
+    /// Returns the size of a value in bytes.
     pub const fn size(self) -> usize {
         self.bits as usize / 8
     }
 }
 
-/// The type of a field.
+/// Type of a field.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
-    /// `i8` to `i64`, `u8` to `u64`, `x8` to `x64`.
+    /// Integer: `i8` to `i64`, `u8` to `u64`, `x8` to `x64`.
     Integer(Integer),
-    /// `f32` and `f64`: IEEE 754, by its bits.
+    /// IEEE 754 number with this size in bits: `f32`, `f64`.
     Float(u8),
-    /// `bool`: one byte, 0 or 1.
+    /// Boolean: `bool`, one byte, 0 or 1.
     Bool,
-    /// `str` and `strn`: text, as long as it is.
+    /// Text of any length: `str`, `strn`.
     String,
-    /// `bytes`: anything, shown in hexadecimal.
+    /// Bytes displayed in hexadecimal: `bytes`.
     Bytes,
-    /// `array`: always this many elements.
+    /// Array with a constant number of elements: `array`.
     Array(Integer, u32),
-    /// `sequence`: as many elements as there are.
+    /// Array with a variable number of elements: `sequence`.
     Sequence(Integer),
-    /// An array of bytes that are text in UTF-8, up to its end or a NUL.
+    /// Array of bytes that are UTF-8 text, up to its end or a NUL.
     TextArray(u32),
-    /// A sequence of bytes that are text in UTF-8, up to its end or a NUL.
+    /// Sequence of bytes that are UTF-8 text, up to its end or a NUL.
     TextSequence,
-    /// `enum`: an integer with names for its values.
+    /// Integer with names for its values: `enum`.
     Enum(Integer, Enumeration),
-    /// Fields of their own.
+    /// Structure of fields.
     Struct(Vec<Field>),
 }
 
 impl Type {
-    /// Bytes that the field takes in the fixed part of a record.
+    /// Returns the size of the field in the fixed part of a record, in bytes.
     ///
-    /// Values of variable length stand there with their number of elements (u32); an array, whose
-    /// length is known, with nothing; a structure with what its members have there.
+    /// Values of variable length have their number of elements (u32) there. An array, whose length
+    /// is constant, has nothing there. A structure has what its members have.
     pub fn fixed_size(&self) -> usize {
         match self {
             Self::Integer(integer) => integer.size(),
@@ -208,25 +211,25 @@ impl Type {
 /// Names for an integer's values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Enumeration {
-    /// The enumeration's name.
+    /// Name of the enumeration.
     pub name: String,
-    /// Its labels, in the order of the program. Ranges may overlap.
+    /// Labels, in the order of the program. Ranges may overlap.
     pub labels: Vec<Label>,
 }
 
-/// A name for the values `low..=high`, as far as the enumeration's integer has them.
+/// Name for the values `low..=high` that the enumeration's integer can have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Label {
     /// Smallest value.
     pub low: i128,
     /// Largest value.
     pub high: i128,
-    /// What these values are called.
+    /// Name of these values.
     pub name: String,
 }
 
 impl std::fmt::Display for Type {
-    /// The word by which a program declares the type: `u64`, `str`, `array u8 16`, …
+    /// Formats the type as a program declares it: `u64`, `str`, `array u8 16`, …
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Integer(integer) => write!(f, "{integer}"),
@@ -271,12 +274,13 @@ impl std::fmt::Display for Integer {
 }
 
 impl Event {
-    /// `provider:name`; the name alone where there is no provider, as the kernel's events have none.
+    /// Returns `provider:name`, or the name only if there is no provider, as for the kernel's
+    /// events.
     pub fn full_name(&self) -> String {
         if self.provider.is_empty() { self.name.clone() } else { format!("{}:{}", self.provider, self.name) }
     }
 
-    /// The event's names and what else rules are matched against.
+    /// Returns the names and other properties against which rules are matched.
     pub fn names(&self) -> Names<'_> {
         Names {
             provider: &self.provider,
@@ -287,12 +291,12 @@ impl Event {
         }
     }
 
-    /// The name of the span that the event begins or ends; for others, the event's own.
+    /// Returns the name of the span that the event begins or ends; for others, the event's own.
     pub fn base_name(&self) -> &str {
         base_name(&self.name, self.kind)
     }
 
-    /// Bytes of the fixed part of the event's records.
+    /// Returns the size of the fixed part of the event's records in bytes.
     pub fn fixed_size(&self) -> usize {
         self.fields.iter().map(|field| field.ty.fixed_size()).sum()
     }

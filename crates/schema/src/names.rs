@@ -1,30 +1,32 @@
-//! What events are called.
+//! Names of events.
 
 use crate::{Kind, Level};
 
-/// An event's names and what else rules are matched against. See [`crate::decode_names`].
+/// Names and other properties of an event, against which rules are matched. See
+/// [`crate::decode_names`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names<'a> {
-    /// Who defines the event, `db` in `db:query_begin`.
+    /// Provider that defines the event, `db` in `db:query_begin`.
     pub provider: &'a str,
-    /// The event's own name, `query_begin` in `db:query_begin`.
+    /// Name without the provider, `query_begin` in `db:query_begin`.
     pub name: &'a str,
-    /// How important the event is.
+    /// Log level.
     pub level: Level,
-    /// What kind of thing happened.
+    /// Kind of the event.
     pub kind: Kind,
     /// Whether the event belongs to the initial state.
     pub init: bool,
 }
 
 impl<'a> Names<'a> {
-    /// The name of the span that the event begins or ends, `query`; for others, the event's own.
+    /// Returns the name of the span that the event begins or ends, `query`; for others, the event's
+    /// own.
     pub fn base(&self) -> &'a str {
         base_name(self.name, self.kind)
     }
 }
 
-/// The name of the field that holds an application's context, which has the name `provider:name`.
+/// Returns the name of the field for an application's context with the name `provider:name`.
 ///
 /// ```
 /// assert_eq!(tompion_schema::context_field("net:request"), "app_net_request");
@@ -33,7 +35,8 @@ pub fn context_field(name: &str) -> String {
     format!("app_{}", name.replace(':', "_"))
 }
 
-/// The name of the span that an event of this name begins or ends; for others, the name itself.
+/// Returns the name of the span that an event with this name begins or ends; for others, the name
+/// itself.
 ///
 /// ```
 /// use tompion_schema::{Kind, base_name};

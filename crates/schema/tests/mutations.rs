@@ -1,7 +1,8 @@
-//! Descriptions and formats that nobody wrote: whatever the bytes are, reading ends, with an event that can be
-//! written again or an error.
+//! Mutated descriptions and formats: whatever the bytes are, decoding ends with an error, or with
+//! an event that can be encoded again.
 //!
-//! Some rounds in normal tests, ten million of each with `TOMPION_FULL=1`; the same in every run.
+//! A few rounds run in normal tests, ten million of each with `TOMPION_FULL=1`; they are the same
+//! in every run.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use tompion_schema::{
     decode_outline, description_size, encode, enum_field_count,
 };
 
-/// Numbers that look random (xorshift64).
+/// Pseudorandom numbers (xorshift64).
 struct Random(u64);
 
 impl Random {
@@ -26,7 +27,7 @@ impl Random {
         (self.next() % limit.max(1) as u64) as usize
     }
 
-    /// Changes, cuts, doubles or inserts a few bytes.
+    /// Changes, cuts, duplicates or inserts a few bytes.
     fn mutate(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..=self.below(4) {
             let place = self.below(bytes.len());
@@ -60,7 +61,7 @@ fn event(kind: Kind, format: Option<&str>, fields: Vec<Field>) -> Event {
     Event { provider: "p".into(), name: name.into(), level: Level::DEFAULT, kind, init: true, format, fields }
 }
 
-/// A mark, an event of all types, and an empty one.
+/// Samples: a mark, an event of all types, and an empty one.
 fn samples() -> [Event; 3] {
     let argument = |number: u32| Field::new(&format!("arg{number}"), Type::Integer(Integer::signed(32)));
     let label = |low, high| Label { low, high, name: format!("from {low}") };
@@ -89,7 +90,7 @@ fn samples() -> [Event; 3] {
     ]
 }
 
-/// What every event that was read can be relied on for.
+/// Asserts the guarantees about every decoded event.
 fn assert_sound(event: &Event) {
     let names: BTreeSet<&str> = event.fields.iter().map(|field| &*field.name).collect();
     assert_eq!(names.len(), event.fields.len(), "{:?}", event.fields);
@@ -119,7 +120,7 @@ fn changed_descriptions_are_refused_or_describe_something_else() {
         assert_eq!(decode(&encode(&event)), Ok(event));
     }
     println!("{accepted} of {rounds} accepted");
-    assert!(accepted > rounds / 100, "some damage is harmless: {accepted}");
+    assert!(accepted > rounds / 100, "some mutations are harmless: {accepted}");
 }
 
 #[test]
