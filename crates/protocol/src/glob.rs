@@ -1,5 +1,5 @@
-//! Globs over event names: `*` is any run of characters, `?` any one. No allocation, linear in time
-//! but for backtracking to the last star.
+//! Globs on event names: `*` matches any run of characters, `?` any single one. Matching doesn't
+//! allocate, and is linear in time except for backtracking to the last star.
 
 /// Whether the whole of `text` matches `pattern`.
 pub fn matches(pattern: &str, text: &str) -> bool {

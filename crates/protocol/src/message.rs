@@ -4,41 +4,41 @@
 //! kind u32 │ version u32 │ body: numbers little-endian, texts as size u32 and bytes
 //! ```
 //!
-//! Sizes are checked, not believed: a message that does not parse ends the conversation.
+//! Sizes are checked, not trusted: a message that does not parse ends the connection.
 
-/// Longest message in bytes.
+/// Maximum size of a message in bytes.
 pub const MAX_MESSAGE: usize = 16 * 1024;
 
-/// What is wrong with a message.
+/// Problem of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     /// The bytes end too early.
     #[error("a message is cut off")]
     Cut,
-    /// The kind is not known.
+    /// The kind is unknown.
     #[error("unknown message {0}")]
     Kind(u32),
-    /// The other side speaks another version.
+    /// The other side uses another version.
     #[error("the other side speaks version {found}, this one {}", crate::PROTOCOL_VERSION)]
     Version {
-        /// The version that was found.
+        /// Version of the other side.
         found: u32,
     },
 }
 
-/// How a process came to its agent.
+/// Reason why a process has an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A program was started.
     Exec,
     /// A recorded process forked.
     Fork,
-    /// Somebody asked a running program to take part.
+    /// A running program was asked to take part.
     Request,
 }
 
 impl Origin {
-    /// The origin with this number; an unknown one counts as a start.
+    /// Returns the origin with this number; an unknown one counts as a start.
     const fn from_number(number: u32) -> Self {
         match number {
             1 => Self::Fork,
@@ -48,12 +48,12 @@ impl Origin {
     }
 }
 
-/// The agent introduces its process.
+/// First message of an agent, which introduces its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The process's id in its own pid namespace.
+    /// Process id in its own pid namespace.
     pub pid: u32,
-    /// How the process came to its agent.
+    /// Reason why the process has an agent.
     pub origin: Origin,
     /// Whether threads have a restartable-sequence area.
     pub rseq: bool,
@@ -61,25 +61,26 @@ pub struct Hello {
     pub tsc: bool,
     /// Version of the library, `0.1.0` for example.
     pub agent_version: String,
-    /// The process's name (comm).
+    /// Name of the process (comm).
     pub name: String,
     /// Path of its executable.
     pub executable: String,
 }
 
-/// What a session says to an agent.
+/// Message from a session to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToAgent {
-    /// Said at the agent's bell: there is a session of this name that wants the process to take part.
+    /// Request through the agent's attach socket: the session with this name wants the process to
+    /// take part.
     Join(String),
-    /// Welcome; the control file and the ring file come with this message, and where the kernel selects the buffer, the array in
-    /// whose first word it does so.
+    /// Acceptance. The control file and the ring file come with this message. If the kernel selects
+    /// the buffer, so does the array whose first word is the selector.
     Welcome,
-    /// No recording; why, in one line.
+    /// Refusal, with the reason in one line.
     Refused(String),
     /// The rules have changed.
     RulesChanged,
-    /// Make these bytes of the ring file present before the writer gets there.
+    /// Request to make these bytes of the ring file present before the writer gets there.
     Populate {
         /// Offset in the ring file.
         offset: u64,
@@ -88,14 +89,15 @@ pub enum ToAgent {
     },
 }
 
-/// What an agent says to a session.
+/// Message from an agent to a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToSession {
     /// First message.
     Hello(Hello),
-    /// The agent could not take part after all; why, in one line.
+    /// The agent could not take part after all, with the reason in one line.
     Failed(String),
-    /// Said by the child of a fork, by its parent's conversation: it could not reach the session; why, in one line.
+    /// The child of a fork could not reach the session, with the reason in one line. It is sent
+    /// over its parent's connection.
     ChildFailed(String),
 }
 
@@ -125,7 +127,7 @@ impl Writer {
         self
     }
 
-    /// A text, cut to a quarter of the largest message.
+    /// Appends a text, cut to a quarter of the maximum message.
     fn text(self, text: &str) -> Self {
         let end =
             (0..=text.len().min(MAX_MESSAGE / 4)).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
@@ -170,7 +172,7 @@ impl<'a> Reader<'a> {
 }
 
 impl ToSession {
-    /// The message as one packet.
+    /// Encodes the message as one packet.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::Hello(hello) => {
@@ -188,7 +190,7 @@ impl ToSession {
         }
     }
 
-    /// Reads a packet.
+    /// Decodes a packet.
     pub fn decode(packet: &[u8]) -> Result<Self, MessageError> {
         let mut reader = Reader(packet);
         match reader.begin()? {
@@ -214,7 +216,7 @@ impl ToSession {
 }
 
 impl ToAgent {
-    /// The message as one packet.
+    /// Encodes the message as one packet.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::Join(name) => Writer::new(JOIN).text(name).0,
@@ -225,7 +227,7 @@ impl ToAgent {
         }
     }
 
-    /// Reads a packet.
+    /// Decodes a packet.
     pub fn decode(packet: &[u8]) -> Result<Self, MessageError> {
         let mut reader = Reader(packet);
         match reader.begin()? {

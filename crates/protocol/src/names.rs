@@ -1,11 +1,11 @@
-//! Where agents and sessions find each other: names of abstract Unix sockets, and environment variables.
+//! Names by which agents and sessions find each other: abstract Unix sockets, and environment
+//! variables.
 //!
 //! Any user can take an abstract name, so it proves nothing: both sides ask the kernel which user
 //! the other side is. A name that another user has is passed over. So a session's own name and an
 //! attach socket's have a random part, and names that must be known beforehand have a number.
 
-/// Environment variable that tells an agent where its sessions listen: names of sockets, separated by
-/// colons.
+/// Environment variable with the sockets of an agent's sessions, separated by colons.
 pub const SESSION_VARIABLE: &str = "TOMPION_SESSION";
 /// Environment variable with the library's file, for programs that load it by themselves.
 pub const LIBRARY_VARIABLE: &str = "TOMPION_LIBRARY";
@@ -13,17 +13,17 @@ pub const LIBRARY_VARIABLE: &str = "TOMPION_LIBRARY";
 pub const RECORD_VARIABLE: &str = "TOMPION_RECORD";
 /// Environment variable with options of `tompion record` for such a recording, separated by blanks.
 pub const RECORD_OPTIONS_VARIABLE: &str = "TOMPION_RECORD_OPTIONS";
-/// Environment variable that, with the value 1, keeps the agent out of a process.
+/// Environment variable that, with the value 1, disables the agent in a process.
 pub const DISABLE_VARIABLE: &str = "TOMPION_DISABLE";
-/// Environment variable of a session that, with the value 0, has the programs that it records do
-/// without restartable sequences.
+/// Environment variable of a session that, with the value 0, disables restartable sequences in the
+/// programs that it records.
 pub const RSEQ_VARIABLE: &str = "TOMPION_RSEQ";
 /// Environment variable that says whether a process can be asked to take part while it runs
 /// (`record -p`), which takes a thread: `0` never, `1` also if only preloaded libraries have
 /// events. By default programs that have events of their own can be.
 pub const ATTACH_VARIABLE: &str = "TOMPION_ATTACH";
 
-/// How many sessions of one user can be open to all the programs that the user starts.
+/// Maximum number of sessions of one user that are open to all the user's programs.
 pub const MAX_OPEN_SESSIONS: u32 = 8;
 /// Names under which programs look for the session of a folder, one after the other.
 pub const MAX_FOLDER_NAMES: u32 = 64;
@@ -52,8 +52,8 @@ pub fn open_session(user: u32, number: u32) -> String {
 /// Name under which the session of a folder listens that programs of a user record themselves into,
 /// as long as no other user has it.
 ///
-/// The name has a hash of the path (FNV-1a, 64 bits): socket names are short. Two folders that share one
-/// would share a session.
+/// The name has a hash of the path (FNV-1a, 64 bits), because socket names are short. Two folders
+/// with the same hash would share a session.
 pub fn folder_session(user: u32, folder: &[u8]) -> String {
     format!("tompion-folder-{user}-{:016x}", fingerprint(folder))
 }

@@ -1,47 +1,48 @@
-//! The rules by which an agent enables events, as text in the control file.
+//! Rules by which an agent enables events, as text in the control file.
 //!
-//! One rule a line: `+LEVEL GLOB` records events that match the glob and are at least as severe as the
-//! level's number; `-LEVEL GLOB` leaves out those that match. A glob is matched against
-//! `provider:name`; of the two events of a span, also against `provider:` and the span's name. An event
-//! is recorded when some `+` takes it and no `-` does. A line `? EXPRESSION` is a filter that all events
-//! must pass as well.
+//! Each line is a rule. `+LEVEL GLOB` records events that match the glob and are at least as severe
+//! as the level's number; `-LEVEL GLOB` excludes matching events. A glob is matched against
+//! `provider:name`; for the two events of a span, also against `provider:` and the span's name. An
+//! event is recorded if some `+` matches it and no `-` does. A line `? EXPRESSION` is a filter that
+//! all events must pass as well.
 
 use tompion_schema::{Level, Names};
 
 use crate::glob;
 
-/// Which events to record.
+/// Choice of events to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Globs of events to record.
     pub include: Vec<String>,
-    /// Globs of events to leave out.
+    /// Globs of events to exclude.
     pub exclude: Vec<String>,
-    /// The least severe level that is still recorded.
+    /// Least severe level that is recorded.
     pub level: Level,
-    /// What events must say to be recorded, in the language of filters; everything passes without one.
+    /// Filter that events must pass; `None` accepts all.
     pub filter: Option<String>,
 }
 
 impl Rules {
-    /// Everything.
+    /// Returns the rules that record everything.
     pub fn all() -> Self {
         Self { include: vec!["*".into()], exclude: Vec::new(), level: Level::LOWEST, filter: None }
     }
 
-    /// The rules as text. Globs must not contain line breaks; such a glob matches nothing anyway.
+    /// Formats the rules as text. Globs must not contain line breaks; such a glob matches nothing
+    /// anyway.
     pub fn to_text(&self) -> String {
         let level = self.level.number();
         let lowest = Level::LOWEST.number();
         let include = self.include.iter().map(|glob| format!("+{level} {}\n", one_line(glob)));
         let exclude = self.exclude.iter().map(|glob| format!("-{lowest} {}\n", one_line(glob)));
         let filter = self.filter.iter().map(|filter| format!("? {}\n", one_line(filter)));
-        // The filter stands first: rules that are too long lose their end, and must not lose it.
+        // The filter comes first: rules that are too long are cut at the end, and must not lose it.
         filter.chain(include).chain(exclude).collect()
     }
 }
 
-/// The filter that rules given as text have.
+/// Returns the filter in rules given as text.
 pub fn filter(rules: &str) -> Option<&str> {
     rules.lines().find_map(|line| line.strip_prefix("? "))
 }
@@ -50,7 +51,7 @@ fn one_line(glob: &str) -> String {
     glob.replace('\n', "\u{fffd}")
 }
 
-/// Whether rules given as text take this event. Lines that are no rules are passed over.
+/// Whether rules given as text record this event. Invalid lines are ignored.
 ///
 /// Does not allocate.
 pub fn take(rules: &str, event: &Names<'_>) -> bool {
@@ -71,7 +72,7 @@ pub fn take(rules: &str, event: &Names<'_>) -> bool {
     taken
 }
 
-/// Whether a glob takes the event by its name, or by that of the span which it begins or ends.
+/// Whether a glob matches the event by its name, or by that of the span which it begins or ends.
 ///
 /// Does not allocate.
 pub fn matches_event(pattern: &str, event: &Names<'_>) -> bool {
@@ -80,7 +81,7 @@ pub fn matches_event(pattern: &str, event: &Names<'_>) -> bool {
         || base.len() < event.name.len() && matches_name(pattern, event.provider, base)
 }
 
-/// Whether a glob takes `provider:name`. A glob without a colon is matched against either.
+/// Whether a glob matches `provider:name`. A glob without a colon is matched against either part.
 pub fn matches_name(pattern: &str, provider: &str, name: &str) -> bool {
     match pattern.split_once(':') {
         Some((left, right)) => glob::matches(left, provider) && glob::matches(right, name),
@@ -118,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_no_rules_are_passed_over() {
+    fn invalid_lines_are_ignored() {
         assert!(take("\n+\nx\n+9\n+99 *\n? ?", &event("a", "b")));
         assert!(!take("", &event("a", "b")));
     }
 
     #[test]
-    fn a_spans_name_takes_both_of_its_events() {
+    fn a_spans_name_matches_both_of_its_events() {
         let span = |name, kind| Names { kind, ..event("db", name) };
         for event in
             [span("query_begin", Kind::Begin), span("query_begin", Kind::Job), span("query_end", Kind::End)]
