@@ -76,7 +76,7 @@ pub(crate) trait OrderedSink<W: WindowReader> {
     /// An error ends reading.
     fn read_on(&mut self, traces: &mut TraceSet) -> Result<u64, Self::Error>;
 
-    /// Stops: readers that wait for memory continue.
+    /// Ends all waits: readers that wait for memory continue.
     fn stop(&mut self) {}
 }
 

@@ -18,7 +18,7 @@ pub(super) enum Pass {
     Plans,
 }
 
-/// Step. All but the first begin at whole bytes.
+/// Step of skipping an event. All but the first begin at whole bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Move {
     /// Aligns to the next multiple of `mask + 1` bits.

@@ -1,8 +1,8 @@
 //! Resolves addresses in events to names.
 //!
 //! ```text
-//! lttng_ust_statedump:bin_info, lttng_ust_lib:load   which file lies where, and since when
-//! …:build_id                                         which build of it
+//! lttng_ust_statedump:bin_info, lttng_ust_lib:load   path, address and load time of a file
+//! …:build_id                                         build of the file
 //! lttng_ust_cyg_profile:func_entry addr = 0x55d4…    ──► compute(int)
 //! ```
 //!
