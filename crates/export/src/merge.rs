@@ -27,12 +27,12 @@ pub struct Merged {
     pub bytes: u64,
 }
 
-/// Copies traces into one new folder, in which readers find all of them. Nothing in them is changed: each keeps its
-/// clock with its offset.
+/// Copies traces into one new folder, in which readers find all of them. Nothing in them changes:
+/// each keeps its clock with its offset.
 ///
 /// # Errors
 ///
-/// If a trace was named twice, the folder is there, or a file cannot be copied; nothing is left then.
+/// If a trace was named twice, the folder exists, or a file can't be copied. Nothing is left then.
 pub fn merge(traces: &TraceSet, out: &Path) -> Result<Merged, Error> {
     let mut roots: BTreeSet<PathBuf> = BTreeSet::new();
     for root in traces.roots() {

@@ -63,7 +63,7 @@ impl Places {
     }
 }
 
-/// What to call a folder.
+/// Returns the name for a folder.
 fn name_of(path: &Path) -> String {
     let name = |path: &Path| match path.components().next_back() {
         Some(Component::Normal(name)) => Some(name.to_string_lossy().into_owned()),
