@@ -67,7 +67,8 @@ pub fn numbered(folder_session: &str, number: u32) -> String {
     }
 }
 
-/// A number by which bytes are told from others where nobody wants to deceive (FNV-1a, 64 bits).
+/// Returns a number that differs for different bytes, except for deliberate collisions (FNV-1a,
+/// 64 bits).
 pub fn fingerprint(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

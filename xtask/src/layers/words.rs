@@ -185,9 +185,12 @@ fn parts(name: &str) -> Vec<String> {
     parts
 }
 
-/// Prose without what stands between backticks, which is code.
+/// Prose without code between backticks and without the targets of links.
 fn without_code(text: &str) -> String {
-    text.split('`').step_by(2).collect::<Vec<_>>().join(" ")
+    let prose = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
+    let mut parts = prose.split("](");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, rest| text + " " + rest.split_once(')').map_or("", |(_, behind)| behind))
 }
 
 #[cfg(test)]
@@ -208,6 +211,7 @@ mod tests {
         check("a.rs", "// The thread who holds the lock.", &["\"who\""]);
         check("a.rs", "// Users who run it as root.", &[]);
         check("a.md", "The user `nobody` owns it.", &[]);
+        check("a.md", "See [sharing](b.md#who-may-read).", &[]);
     }
 
     #[test]
