@@ -175,6 +175,7 @@ fn who_makes_up_names_without_end_fills_no_memory() {
     innocents_are_whole(&trace, &finished.out, "names");
     let not_kept = &trace.stat()["beyond_limits"];
     assert!(not_kept["event_names"].as_u64() > Some(u64::from(times) * 1000), "{not_kept}");
-    assert!(not_kept["descriptions"].as_u64() > Some(0), "{not_kept}");
+    // Descriptions count while their participation lasts, and how many last at a time is not the
+    // program's choice: `budget.rs` has the tests of that limit.
     is_readable(&trace, "names");
 }

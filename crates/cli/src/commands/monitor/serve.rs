@@ -102,7 +102,7 @@ struct Question {
 /// Answer of the thread that has the monitor.
 enum Reply {
     Metrics(String),
-    Report(Report),
+    Report(Box<Report>),
 }
 
 /// Makes each page once for all who wait for it: many who ask cost no more than one.
@@ -115,7 +115,7 @@ fn answer_all(inbox: &Receiver<Question>, monitor: &mut Monitor, beside: &Beside
         }
         let reply = Arc::new(match page {
             Live::Metrics => Reply::Metrics(monitor.exposition(&beside.of_process())),
-            Live::Report => Reply::Report(monitor.report(None)),
+            Live::Report => Reply::Report(Box::new(monitor.report(None))),
         });
         // There is room for one answer, and whoever gave up waiting needs none.
         asked.for_each(|question| drop(question.reply.try_send(reply.clone())));
