@@ -13,6 +13,7 @@ use std::{
 
 use rustix::process::Signal;
 use serde_json::Value;
+use tompion_protocol::names;
 
 use crate::{
     monitor::{Own, fetch, page, values},
@@ -359,12 +360,12 @@ fn a_program_of_another_user_has_a_row_of_its_own_and_loses_nothing_for_others()
         .stdout(Stdio::piped())
         .spawn()
         .expect("the program");
-    // It can be asked to take part once its bell hangs.
-    wait_until("its bell", || {
+    // It can be asked to take part once its attach socket listens.
+    wait_until("its attach socket", || {
         let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-        sockets
-            .lines()
-            .any(|line| line.contains("@tompion-bell-") && line.ends_with(&format!("-{}", hostile.id())))
+        let names = sockets.lines().filter_map(|line| line.split_once('@'));
+        let mut processes = names.filter_map(|(_, name)| names::process_of_attach_socket(name));
+        processes.any(|(_, pid)| pid == hostile.id())
     });
     let (server, url) = serve(&own, &["motor:shared"]);
     let mut line = String::new();

@@ -203,6 +203,10 @@ impl<'a> Catcher<'a> {
             // The next one may have room.
             self.failed += 1;
             say(format!("what was late was not kept: {:#}", anyhow::Error::from(error)));
+            // The folder may have been removed, and made again since.
+            if let Ok(incidents) = DirHandle::open_or_create(&self.wish.incidents) {
+                self.incidents = incidents;
+            }
             return Ok(None);
         }
         self.kept += 1;
