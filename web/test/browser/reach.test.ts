@@ -88,7 +88,7 @@ describe("what can be read and reached", () => {
     await page.mouse.click(x, y);
     await page.waitForSelector('#page-detail[data-ready="true"] .answer');
     expect(await text(page, "#page-detail .answer")).toBe("312 events, 40 lost here");
-    expect(await page.textContent("#page-detail")).toContain("Events were lost here");
+    expect(await page.textContent("#page-detail")).toContain("Events were discarded here");
   });
 
   it("a lane that has nothing says what is not there, and keeps nothing of a box's colour", async () => {
