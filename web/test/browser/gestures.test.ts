@@ -169,7 +169,7 @@ describe("the timeline in the hand", () => {
     const box = await boxOf(page, "cpu", [RUNNING]);
     await page.mouse.click(box!.x, box!.y);
     await page.waitForSelector('#page-detail[data-ready="true"] .facts');
-    const begin = () => page.locator("#page-detail .facts tr", { hasText: "begin" }).first().locator("td").textContent();
+    const begin = () => page.locator("#page-detail .facts tr", { hasText: "start" }).first().locator("td").textContent();
     // The made-up machine is an hour ahead of UTC.
     expect(await begin()).toMatch(/^18:46:22\./);
     await page.keyboard.press("c");

@@ -151,7 +151,7 @@ describe.skipIf(!available("many-threads"))("many-threads", () => {
     const lines = (await saved("CSV")).toString().trimEnd().split("\n");
     expect(lines[0]).toContain("time");
     expect(lines.length).toBe(events + 1);
-    await page.waitForFunction(() => /^the table is there: [\d.]+ [kM]B$/.test(window.tompion?.app.message ?? ""));
+    await page.waitForFunction(() => /^table saved: [\d.]+ [kM]B$/.test(window.tompion?.app.message ?? ""));
     expect((await saved("PNG")).subarray(0, 8).toString("latin1")).toBe("\x89PNG\r\n\x1a\n");
     await tools.getByRole("button", { name: "Save as trace", exact: true }).click();
     await page.waitForFunction(() => window.tompion?.app.message.startsWith("trace saved in "));
