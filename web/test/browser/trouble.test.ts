@@ -87,7 +87,7 @@ describe("the page on a server that fails", () => {
     });
     await opened(page);
     fails = true;
-    await page.waitForFunction(() => document.querySelector("#message")?.textContent?.includes("the server is gone"));
+    await page.waitForFunction(() => document.querySelector("#message")?.textContent?.includes("the server has ended"));
     await expect.poll(() => failed, { timeout: DEADLINE }).toBeGreaterThan(6);
     fails = false;
     await page.waitForFunction(() => window.tompion!.app.info.progress === 1);
