@@ -17,7 +17,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tompion_os::{DirHandle, FileRights, ProcessWatch};
 
-use crate::manifest::{self, Manifest};
+use crate::{
+    manifest::{self, Manifest},
+    target::stat_field,
+};
 
 const SIGUSR1: i32 = 10;
 /// Name of the command that records.
@@ -45,10 +48,7 @@ impl Recorder {
     }
 
     fn of(process: &str) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // A name may have blanks and parentheses.
-        let (_, rest) = stat.rsplit_once(") ")?;
-        let start_ticks = rest.split(' ').nth(19)?.parse().ok()?;
+        let start_ticks = stat_field(Path::new(&format!("/proc/{process}")), 22)?;
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
         let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
         Some(Self { pid: pids.split_whitespace().next_back()?.parse().ok()?, start_ticks })

@@ -80,18 +80,23 @@ fn ancestry(pid: u32) -> impl Iterator<Item = u32> {
 
 /// A process's parent. Source: field 4 of `proc_pid_stat(5)`.
 fn parent_of(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may have anything in it, brackets too.
+    let parent = stat_field(Path::new(&format!("/proc/{pid}")), 4)?;
+    u32::try_from(parent).ok().filter(|parent| *parent != 0)
+}
+
+/// Reads a number of the `stat` file in a process's folder below `/proc`, by its position from 3 on.
+/// Source: `proc_pid_stat(5)`.
+pub fn stat_field(process: &Path, field: usize) -> Option<u64> {
+    let stat = fs::read_to_string(process.join("stat")).ok()?;
+    // The name before it may have blanks and parentheses.
     let (_, rest) = stat.rsplit_once(") ")?;
-    rest.split(' ').nth(1)?.parse().ok().filter(|parent| *parent != 0)
+    rest.split(' ').nth(field.checked_sub(3)?)?.parse().ok()
 }
 
 /// How long ago a process was made that has this folder below `/proc`. Source: field 22 of `proc_pid_stat(5)`, which is in
 /// hundredths of a second since the machine was started, on all processors that Linux has left.
 pub fn age_of(process: &Path) -> Option<Duration> {
-    let stat = fs::read_to_string(process.join("stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(") ")?;
-    let begun: u64 = rest.split(' ').nth(19)?.parse().ok()?;
+    let begun = stat_field(process, 22)?;
     Some(Duration::from_nanos(tompion_os::boottime_ns().saturating_sub(begun.saturating_mul(10_000_000))))
 }
 
