@@ -35,6 +35,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+use crate::table::Table;
 use crate::workspace::Workspace;
 use results::Results;
 
@@ -95,6 +96,18 @@ pub struct Report {
     pub markdown: String,
     /// For plots and the page.
     pub results: Results,
+}
+
+impl Report {
+    /// Report of a benchmark that shows its results in one table.
+    pub fn of_table(title: &str, method: &str, table: &Table, results: Results) -> Self {
+        let failures = results.failures();
+        Self {
+            text: format!("{title}\n{}{failures}", table.text()),
+            markdown: format!("{}{}{failures}", results.heading(title, method), table.markdown()),
+            results,
+        }
+    }
 }
 
 type Benchmark = (&'static str, fn(&Workspace, &Options) -> Result<Report>);

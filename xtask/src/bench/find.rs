@@ -226,16 +226,7 @@ fn report(results: &[(Tracer, Finding)], repetitions: usize) -> Result<Report> {
     let title = "`find /usr -regex '.*a'`, every allocation recorded";
     let figures = results.iter().map(|(tracer, finding)| figure(*tracer, finding)).collect();
     let results = Results::new("find", repetitions, figures)?;
-    let machine: String = results.machine.iter().map(|line| format!("- {line}\n")).collect();
-    let failures = results.failures();
-    Ok(Report {
-        text: format!("{title}\n{}{failures}", table.text()),
-        markdown: format!(
-            "# {title}\n\n{machine}- repetitions: {repetitions}\n\n{METHOD}\n{}{failures}",
-            table.markdown()
-        ),
-        results,
-    })
+    Ok(Report::of_table(title, METHOD, &table, results))
 }
 
 /// A finding as it is kept.

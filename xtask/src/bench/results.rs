@@ -269,10 +269,15 @@ impl Results {
         table
     }
 
+    /// Returns the title, the machine and the method, as Markdown.
+    pub fn heading(&self, title: &str, method: &str) -> String {
+        let machine: String = self.machine.iter().map(|line| format!("- {line}\n")).collect();
+        format!("# {title}\n\n{machine}- repetitions: {}\n\n{method}\n", self.repetitions)
+    }
+
     /// All groups as Markdown, below headings.
     pub fn markdown(&self, title: &str, method: &str) -> String {
-        let machine: String = self.machine.iter().map(|line| format!("- {line}\n")).collect();
-        let mut text = format!("# {title}\n\n{machine}- repetitions: {}\n\n{method}\n", self.repetitions);
+        let mut text = self.heading(title, method);
         for group in self.groups() {
             text += &format!("\n## {}\n\n{}", capitalised(group), self.table(group).markdown());
         }

@@ -264,14 +264,5 @@ fn report(figures: Vec<Figure>, repetitions: usize) -> Result<Report> {
     }
     let title = "redis and nginx while they are recorded";
     let results = Results::new("servers", repetitions, figures)?;
-    let machine: String = results.machine.iter().map(|line| format!("- {line}\n")).collect();
-    let failures = results.failures();
-    Ok(Report {
-        text: format!("{title}\n{}{failures}", table.text()),
-        markdown: format!(
-            "# {title}\n\n{machine}- repetitions: {repetitions}\n\n{METHOD}\n{}{failures}",
-            table.markdown()
-        ),
-        results,
-    })
+    Ok(Report::of_table(title, METHOD, &table, results))
 }

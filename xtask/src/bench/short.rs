@@ -126,14 +126,5 @@ fn report(figures: Vec<Figure>, processes: u32, repetitions: usize) -> Result<Re
     }
     let title = format!("{processes} short processes of a shell, every allocation recorded");
     let results = Results::new("short", repetitions, figures)?;
-    let machine: String = results.machine.iter().map(|line| format!("- {line}\n")).collect();
-    let failures = results.failures();
-    Ok(Report {
-        text: format!("{title}\n{}{failures}", table.text()),
-        markdown: format!(
-            "# {title}\n\n{machine}- repetitions: {repetitions}\n\n{METHOD}\n{}{failures}",
-            table.markdown()
-        ),
-        results,
-    })
+    Ok(Report::of_table(&title, METHOD, &table, results))
 }
