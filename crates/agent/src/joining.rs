@@ -27,18 +27,17 @@ use crate::{
     trust::{self, is_secure_exec},
 };
 
-/// How long a program's start waits for its sessions at most, all together. A session that is gone, or another user's,
-/// is known at once, and one that is there answers within a millisecond, unless it doesn't get the processor: the
-/// program's user or root has asked for its events, which are worth the wait.
-const START_PATIENCE: Duration = Duration::from_millis(500);
-/// How long a program that runs waits: the child of a fork, which may be expected to do its work at once.
-const PATIENCE: Duration = Duration::from_millis(50);
-/// The same where the session keeps its rings in files, which it makes for each process: somebody
-/// has asked for rings that outlast it. Children that can't be taken up as fast as they come slow
-/// down who makes them.
-const KEPT_PATIENCE: Duration = Duration::from_secs(2);
-/// For how long a session that was not there in time is looked for afterwards.
-const LATE_PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait of a program's start for all its sessions together. A session that has ended, or is
+/// another user's, is known at once. A running one answers within a millisecond, unless it does not
+/// get the CPU. The program's user or root has asked for the events, which are worth the wait.
+const START_TIMEOUT: Duration = Duration::from_millis(500);
+/// Longest wait of a running program: the child of a fork, which should do its work at once.
+const JOIN_TIMEOUT: Duration = Duration::from_millis(50);
+/// The same where the session keeps its rings in files, which it makes for each process: these rings
+/// were asked to outlast it. Children that come faster than they are admitted slow down their parent.
+const KEPT_JOIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time for which a session that did not answer in time is looked for afterwards.
+const LATE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two looks.
 const LATE_STEP: Duration = Duration::from_millis(10);
 /// Most sessions that are looked for afterwards at a time.
@@ -100,7 +99,7 @@ pub fn at_start() {
     // Handlers that are there first run last before a fork: the program's own may wait for threads that load
     // modules, which needs the agent's lock.
     fork::follow();
-    let deadline = Instant::now() + START_PATIENCE;
+    let deadline = Instant::now() + START_TIMEOUT;
     if let Some(names) = std::env::var_os(names::SESSION_VARIABLE) {
         let names = names.to_string_lossy().into_owned();
         for name in names.split(':').filter(|name| !name.is_empty()).take(MAX_RECORDINGS) {
@@ -129,7 +128,7 @@ pub fn wait_again(registry: &mut Registry) {
     if registry.reachable {
         return;
     }
-    let deadline = Instant::now() + START_PATIENCE;
+    let deadline = Instant::now() + START_TIMEOUT;
     for pending in std::mem::take(&mut registry.pending) {
         enter_by(registry, pending, deadline);
     }
@@ -236,14 +235,14 @@ fn tell_programs_of(registry: &Registry) {
 fn begin(socket: PacketSocket, name: &str, origin: Origin) -> io::Result<Pending> {
     let socket = listener::put_away(socket);
     // Nothing is received before it is there; this is for a kernel that says so too early.
-    socket.set_timeout(PATIENCE.as_millis() as u32)?;
+    socket.set_timeout(JOIN_TIMEOUT.as_millis() as u32)?;
     socket.send(&ToSession::Hello(introduce(origin)).encode(), &[])?;
     Ok(Pending { identity: socket.identity(), socket, name: name.to_owned() })
 }
 
 /// Joins the session that listens under a name, waiting for it as long as a running program may.
 pub fn join(registry: &mut Registry, name: &str, origin: Origin) {
-    let _ = join_by(registry, name, origin, Instant::now() + PATIENCE);
+    let _ = join_by(registry, name, origin, Instant::now() + JOIN_TIMEOUT);
 }
 
 /// Milliseconds until then, at least one: none would be for ever.
@@ -262,7 +261,7 @@ fn join_by(registry: &mut Registry, name: &str, origin: Origin, deadline: Instan
     let result = join_on(registry, trust::connect, name, origin, deadline);
     if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
         let late =
-            Late { name: name.to_owned(), origin, is_folders: false, until: Instant::now() + LATE_PATIENCE };
+            Late { name: name.to_owned(), origin, is_folders: false, until: Instant::now() + LATE_TIMEOUT };
         look_later_for(registry, late);
     }
     result
@@ -272,8 +271,8 @@ fn join_by(registry: &mut Registry, name: &str, origin: Origin, deadline: Instan
 ///
 /// While that is open, the session has the name, and no other user makes this process wait.
 fn join_inherited(registry: &mut Registry, conversation: &session::Inherited) -> io::Result<bool> {
-    let patience = if conversation.is_kept() { KEPT_PATIENCE } else { PATIENCE };
-    let deadline = Instant::now() + if conversation.is_open() { patience } else { Duration::ZERO };
+    let timeout = if conversation.is_kept() { KEPT_JOIN_TIMEOUT } else { JOIN_TIMEOUT };
+    let deadline = Instant::now() + if conversation.is_open() { timeout } else { Duration::ZERO };
     let connect = |name: &str| trust::connect_by(name, deadline);
     join_on(registry, connect, conversation.name(), Origin::Fork, deadline)
 }
@@ -373,7 +372,7 @@ fn record_into(registry: &mut Registry, folder: PathBuf, deadline: Instant) {
         return;
     }
     // It may come too late for the start, but not for the rest.
-    let until = Instant::now() + LATE_PATIENCE;
+    let until = Instant::now() + LATE_TIMEOUT;
     look_later_for(registry, Late { name, origin: Origin::Exec, is_folders: true, until });
 }
 

@@ -41,7 +41,7 @@ use crate::{
 /// Most conversations that have begun without a welcome yet.
 pub const MAX_PENDING: usize = 8;
 /// How long somebody who rings may take to say what he wants, in milliseconds.
-const RING_PATIENCE_MS: u32 = 50;
+const RING_TIMEOUT_MS: u32 = 50;
 /// How many milliseconds the thread rests, first and at most, where the program may open no more files: it can
 /// neither wait for its descriptors then, nor let in who rings, and would try for ever.
 const REST_MS: u32 = 10;
@@ -51,7 +51,7 @@ const LONGEST_REST_MS: u32 = 1000;
 const MAX_LOOKS: u32 = 20;
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// How long [`pause`] waits for the thread to be gone.
-const PAUSE_PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often [`pause`] looks.
 const PAUSE_STEP: Duration = Duration::from_micros(50);
 
@@ -169,7 +169,7 @@ pub fn look_for_retired(registry: &mut Registry) {
 pub fn while_away<T>(call: impl FnOnce() -> T) -> Option<T> {
     let is_alone_with_us = || {
         let began = Instant::now();
-        while event::is_asked_thread_here() && began.elapsed() < PAUSE_PATIENCE {
+        while event::is_asked_thread_here() && began.elapsed() < PAUSE_TIMEOUT {
             std::thread::sleep(PAUSE_STEP);
         }
         registry::lock().background.running && tompion_os::thread_count() == Some(2)
@@ -209,7 +209,7 @@ pub fn pause() -> bool {
     let began = Instant::now();
     let patient = || {
         std::thread::sleep(PAUSE_STEP);
-        began.elapsed() < PAUSE_PATIENCE
+        began.elapsed() < PAUSE_TIMEOUT
     };
     let ring = loop {
         let registry = registry::lock();
@@ -463,7 +463,7 @@ fn answer_bell(registry: &mut Registry) -> bool {
         Err(_) => return false,
     };
     let believed = socket.peer().is_ok_and(|peer| trust::believes(peer.uid));
-    if !believed || socket.set_timeout(RING_PATIENCE_MS).is_err() {
+    if !believed || socket.set_timeout(RING_TIMEOUT_MS).is_err() {
         return true;
     }
     let mut buffer = [0; 512];

@@ -10,39 +10,39 @@ use rustix::net::RecvFlags;
 use crate::{
     Limits, Request, Response,
     message::{self, Refusal},
-    places::{Place, State},
+    slots::{Slot, State},
 };
 
 /// Status by which programs refuse a peer. The connection ends then.
 const FORBIDDEN: u16 = 403;
 
 /// Answers the requests of a connection until it ends.
-pub(crate) fn serve(place: &Place, limits: &Limits, answer: &dyn Fn(&Request) -> Response) {
-    let _ = place.stream.set_nodelay(true);
+pub(crate) fn serve(slot: &Slot, limits: &Limits, answer: &dyn Fn(&Request) -> Response) {
+    let _ = slot.stream.set_nodelay(true);
     let mut pending = Vec::new();
     let mut until = Instant::now() + limits.request_timeout;
     loop {
-        let request = message::read(&mut Timed { place, until }, &mut pending);
-        // The place may be another connection's by now.
-        if !place.set_state(State::Answering) {
+        let request = message::read(&mut Timed { slot, until }, &mut pending);
+        // The slot may be another connection's by now.
+        if !slot.set_state(State::Answering) {
             return;
         }
         let mut request = match request {
             Ok(request) => request,
             Err(Refusal::Over) => return,
             Err(Refusal::Answer(response)) => {
-                let _ = write(place, limits, response, Manner { keep_alive: false, with_body: true });
+                let _ = write(slot, limits, response, Manner { keep_alive: false, with_body: true });
                 return;
             }
         };
-        request.peer = place.peer;
+        request.peer = slot.peer;
         let response = answer(&request);
         let idle = limits.idle_timeout.filter(|_| request.is_kept_alive() && response.status != FORBIDDEN);
         let manner = Manner { keep_alive: idle.is_some(), with_body: request.method != "HEAD" };
-        let is_written = write(place, limits, response, manner).is_ok();
-        let Some(idle) = idle.filter(|_| is_written && place.set_state(State::Waiting)) else { return };
+        let is_written = write(slot, limits, response, manner).is_ok();
+        let Some(idle) = idle.filter(|_| is_written && slot.set_state(State::Waiting)) else { return };
         if pending.is_empty() {
-            let mut stream = Timed { place, until: Instant::now() + idle };
+            let mut stream = Timed { slot, until: Instant::now() + idle };
             if message::read_more(&mut stream, &mut pending).is_err() {
                 return;
             }
@@ -57,16 +57,16 @@ struct Manner {
     with_body: bool,
 }
 
-fn write(place: &Place, limits: &Limits, response: Response, manner: Manner) -> io::Result<()> {
+fn write(slot: &Slot, limits: &Limits, response: Response, manner: Manner) -> io::Result<()> {
     let more = limits.min_bytes_per_second.map_or(0, |rate| response.body.len() / rate.max(1));
     let until = Instant::now() + limits.answer_timeout + Duration::from_secs(more.min(u64::from(u32::MAX)));
-    let mut stream = Timed { place, until };
+    let mut stream = Timed { slot, until };
     response.write(&mut stream, manner.keep_alive, manner.with_body)
 }
 
 /// Stream whose reads and writes all end by one time, however little each of them moves.
 struct Timed<'a> {
-    place: &'a Place,
+    slot: &'a Slot,
     until: Instant,
 }
 
@@ -78,7 +78,7 @@ impl Timed<'_> {
 
     /// Reads what is there; an error of the kind `WouldBlock` if that is nothing.
     fn read_at_once(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::net::recv(&*self.place.stream, bytes, RecvFlags::DONTWAIT)?.0)
+        Ok(rustix::net::recv(&*self.slot.stream, bytes, RecvFlags::DONTWAIT)?.0)
     }
 }
 
@@ -89,13 +89,13 @@ impl Read for Timed<'_> {
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             result => return result,
         }
-        // From here on, its place may go to another connection.
-        if !self.place.set_state(State::Waiting) {
+        // From here on, its slot may go to another connection.
+        if !self.slot.set_state(State::Waiting) {
             return Ok(0);
         }
         loop {
-            self.place.stream.set_read_timeout(self.rest()?)?;
-            match (&*self.place.stream).read(bytes) {
+            self.slot.stream.set_read_timeout(self.rest()?)?;
+            match (&*self.slot.stream).read(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result,
             }
@@ -105,8 +105,8 @@ impl Read for Timed<'_> {
 
 impl Write for Timed<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.place.stream.set_write_timeout(self.rest()?)?;
-        (&*self.place.stream).write(bytes)
+        self.slot.stream.set_write_timeout(self.rest()?)?;
+        (&*self.slot.stream).write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -2,20 +2,20 @@
 //! has an end.
 //!
 //! ```text
-//! accept thread ──peer?──► Places ──room──► thread per connection ──Request──► program's function
+//! accept thread ──peer?──► Slots ──room──► thread per connection ──Request──► program's function
 //!                            │ full: the peer's longest waiting connection is closed
 //! ```
 //!
 //! [`Server::run`] accepts in the calling thread, which does nothing else. A connection has a
-//! thread while it has a place. It loses the place when no whole request arrives in time, or when
-//! the answer isn't taken in time. It loses it, too, when a new connection needs the place while
+//! thread while it has a slot. It loses the slot when no whole request arrives in time, or when
+//! the answer isn't taken in time. It loses it, too, when a new connection needs the slot while
 //! this one has no request. So silent and slow connections keep no others out, and one user's never
-//! take the places of another's. The meaning of requests, and permissions, are left to the program.
+//! take the slots of another's. The meaning of requests, and permissions, are left to the program.
 #![forbid(unsafe_code)]
 
 mod connection;
 mod message;
-mod places;
+mod slots;
 mod socket_owner;
 
 use std::{
@@ -27,8 +27,8 @@ use std::{
 };
 
 pub use message::{Body, Query, Request, Response};
-pub use places::Peer;
-use places::Places;
+pub use slots::Peer;
+use slots::Slots;
 
 /// Pause after a connection could not be accepted: descriptors may be given back meanwhile.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
@@ -62,7 +62,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     limits: Limits,
-    places: Arc<Places>,
+    slots: Arc<Slots>,
 }
 
 impl Server {
@@ -73,7 +73,7 @@ impl Server {
     pub fn bind(address: SocketAddr, limits: Limits) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        Ok(Self { listener, address, limits, places: Arc::new(Places::new(limits)) })
+        Ok(Self { listener, address, limits, slots: Arc::new(Slots::new(limits)) })
     }
 
     /// The address that is listened on.
@@ -93,10 +93,10 @@ impl Server {
 
     /// Begins a connection's thread if its peer may have one more.
     fn admit(&self, stream: TcpStream, answer: Answer) {
-        let Some(place) = self.places.enter(Peer::of(&stream), stream) else { return };
+        let Some(slot) = self.slots.enter(Peer::of(&stream), stream) else { return };
         let limits = self.limits;
-        let serve = move || connection::serve(&place, &limits, &*answer);
-        // Where no thread can be begun, the place is given up with the closure.
+        let serve = move || connection::serve(&slot, &limits, &*answer);
+        // Where no thread can be begun, the slot is given up with the closure.
         let _ = thread::Builder::new().name("http".into()).spawn(serve);
     }
 }

@@ -1,7 +1,7 @@
-//! Places of connections: how many each peer may have, and which one makes room for a new one.
+//! Slots of connections: how many each peer may have, and which one makes room for a new one.
 //!
 //! Connections of this program's own user are counted apart from all others, so others never take
-//! their places. A connection *waits* once its thread has found that it has no whole request. Where
+//! their slots. A connection *waits* once its thread has found that it has no whole request. Where
 //! a limit is reached, the one that has waited longest is closed: of the same peer if that peer has
 //! all it may have, else of the peer that has the most. One whose request came with it doesn't
 //! wait, and so is answered whatever comes behind it.
@@ -56,18 +56,18 @@ impl Peer {
     }
 }
 
-/// All connections that have a place.
+/// All connections that have a slot.
 #[derive(Debug)]
-pub(crate) struct Places(Mutex<Table<Arc<TcpStream>>>);
+pub(crate) struct Slots(Mutex<Table<Arc<TcpStream>>>);
 
-impl Places {
+impl Slots {
     pub(crate) fn new(limits: Limits) -> Self {
         Self(Mutex::new(Table::new(limits)))
     }
 
-    /// Gives a connection a place, which another one may lose for it. Without room, the connection
+    /// Gives a connection a slot, which another one may lose for it. Without room, the connection
     /// is closed.
-    pub(crate) fn enter(self: &Arc<Self>, peer: Peer, stream: TcpStream) -> Option<Place> {
+    pub(crate) fn enter(self: &Arc<Self>, peer: Peer, stream: TcpStream) -> Option<Slot> {
         let stream = Arc::new(stream);
         for _ in 0..MAX_LOOK_WAITS {
             if self.lock().has_room(peer) {
@@ -80,7 +80,7 @@ impl Places {
             // Its thread finds the end of the connection.
             let _ = evicted.shutdown(Shutdown::Both);
         }
-        Some(Place { places: self.clone(), number: entered.number, peer, stream })
+        Some(Slot { slots: self.clone(), number: entered.number, peer, stream })
     }
 
     fn lock(&self) -> MutexGuard<'_, Table<Arc<TcpStream>>> {
@@ -88,26 +88,26 @@ impl Places {
     }
 }
 
-/// Place of one connection, given up when this is dropped.
+/// Slot of one connection, given up when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Arc<Places>,
+pub(crate) struct Slot {
+    slots: Arc<Slots>,
     number: u64,
     pub(crate) peer: Peer,
     pub(crate) stream: Arc<TcpStream>,
 }
 
-impl Place {
-    /// Notes what the connection does. False if its place went to another connection meanwhile.
+impl Slot {
+    /// Notes what the connection does. False if its slot went to another connection meanwhile.
     #[must_use]
     pub(crate) fn set_state(&self, state: State) -> bool {
-        self.places.lock().set_state(self.number, state)
+        self.slots.lock().set_state(self.number, state)
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        self.places.lock().leave(self.number);
+        self.slots.lock().leave(self.number);
     }
 }
 
@@ -139,7 +139,7 @@ struct Entry<C> {
     since: u64,
 }
 
-/// A place that was given.
+/// A slot that was given.
 struct Entered<C> {
     number: u64,
     /// The connection that lost its own for it.
@@ -171,13 +171,13 @@ impl<C> Table<C> {
         match self.crowded_peer(peer) {
             None => true,
             Some(crowded) => {
-                let place = crowded.and_then(|peer| self.longest_waiting(peer));
-                place.is_none_or(is_waiting)
+                let slot = crowded.and_then(|peer| self.longest_waiting(peer));
+                slot.is_none_or(is_waiting)
             }
         }
     }
 
-    /// Returns the peer that is to give up a place, where there is no room for another connection
+    /// Returns the peer that is to give up a slot, where there is no room for another connection
     /// of a peer.
     fn crowded_peer(&self, peer: Peer) -> Option<Option<Peer>> {
         let is_own = peer == Peer::OwnUser;
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(table.enter(peer, 3).unwrap().evicted, Some(2));
         assert!(table.has_room(peer));
         assert_eq!(table.enter(peer, 4).unwrap().evicted, Some(1));
-        assert!(!table.set_state(numbers[1], State::Answering), "its place is another one's");
+        assert!(!table.set_state(numbers[1], State::Answering), "its slot is another one's");
         assert!(!table.has_room(peer), "all that are left are new");
         assert_eq!(table.enter(peer, 5).unwrap().evicted, Some(3));
         assert_eq!(table.count(|other| other == peer), MAX_PER_PEER);
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(table.count(|peer| peer == Peer::OwnUser), MAX);
         assert_eq!(table.count(|peer| peer != Peer::OwnUser), MAX);
         assert_eq!(table.count(|peer| peer == Peer::OtherUser(1)), 1, "it had the most");
-        // And the other way round: our own user takes no place of theirs.
+        // And the other way round: our own user takes no slot of theirs.
         assert_eq!(table.enter(Peer::OwnUser, 300).unwrap().evicted, Some(0));
         assert_eq!(table.count(|peer| peer != Peer::OwnUser), MAX);
     }
