@@ -6,7 +6,10 @@ use std::{
     path::Path,
 };
 
-use crate::support::{Workshop, installed, rounds};
+use crate::{
+    recovery::kill_session,
+    support::{Workshop, installed, rounds, run, start, wait_until},
+};
 
 /// Files and folders of a recording may be so many, however many processes there were.
 const MAX_FILES: usize = 200;
@@ -89,4 +92,33 @@ fn a_flight_recorder_of_short_processes_makes_few_files() {
     assert!(files_below(&trace.folder) <= MAX_FILES);
     let told: u64 = sources.iter().filter_map(|source| source["events"].as_u64()).sum();
     assert_eq!(told, trace.events().len() as u64);
+}
+
+/// A killed recorder has not written which processes share a trace. Their events say it, and their
+/// number isn't claimed.
+#[test]
+fn given_a_killed_recorder_then_processes_that_share_a_trace_are_named_by_their_events() {
+    let shop = Workshop::new();
+    let done = shop.path("done");
+    let script = format!("{}; touch {}; sleep 10", script(60), done.display());
+    let recording = start(&mut shop.recording("trace", &["--preload", "malloc"], &[&"bash", &"-c", &script]));
+    wait_until("the last short process", || done.exists());
+    let shared = shop.path("trace/user/short-lived");
+    let has_packets = |file: fs::DirEntry| {
+        let is_stream = file.file_name().to_string_lossy().starts_with("stream");
+        is_stream && file.metadata().is_ok_and(|metadata| metadata.len() > 0)
+    };
+    wait_until("packets of short processes", || {
+        fs::read_dir(&shared).is_ok_and(|files| files.flatten().any(has_packets))
+    });
+    kill_session(recording);
+
+    let recovered = run(&mut shop.tompion(&["recover", "trace"])).succeeded();
+    assert!(recovered.err.contains(" and an unknown number of short-lived ones in "), "{}", recovered.err);
+    let trace = shop.trace("trace");
+    let listed = trace.stat()["processes"].as_array().expect("processes").clone();
+    let listed: BTreeSet<u64> = listed.iter().filter_map(|process| process["pid"].as_u64()).collect();
+    let events = trace.events();
+    let sharing: BTreeSet<u64> = events.iter().filter_map(|event| event.context["vpid"].as_u64()).collect();
+    assert!(!sharing.is_empty() && sharing.is_subset(&listed), "{sharing:?} of {listed:?}");
 }

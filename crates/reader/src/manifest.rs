@@ -91,6 +91,13 @@ pub struct Source {
     pub losses_unknown: bool,
 }
 
+impl Source {
+    /// Returns whether the source is the kernel, or a process whose id is known.
+    pub(crate) fn names_processes(&self) -> bool {
+        self.kind == "kernel" || self.pid.is_some()
+    }
+}
+
 /// Reads the manifests that belong to a set of traces.
 pub(crate) fn read_all(traces: &TraceSet) -> ManifestInfo {
     let mut folders: BTreeMap<PathBuf, Result<Option<Manifest>, Corruption>> = BTreeMap::new();

@@ -116,12 +116,15 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     summary.beyond_limits = info.beyond_limits;
     let (sources, corruptions) = (info.sources, info.corruptions);
     summary.corruptions = corruptions.iter().map(ToString::to_string).collect();
-    let known: HashSet<PathBuf> = sources.iter().map(|(path, _)| path.clone()).collect();
-    let known: Vec<bool> =
-        traces.traces().iter().map(|trace| known.contains(&manifest::plain(&trace.path))).collect();
+    let known = among(traces, sources.iter().map(|(path, _)| path));
     let is_known = |trace: usize| known.get(trace).copied().unwrap_or(false);
+    // A killed recorder leaves the trace that short-lived processes share without their names. Its
+    // events have them.
+    let named = sources.iter().filter(|(_, source)| source.names_processes());
+    let named = among(traces, named.map(|(path, _)| path));
+    let is_named = |trace: usize| named.get(trace).copied().unwrap_or(false);
 
-    let processes = count(traces, &mut summary, &is_known, threads);
+    let processes = count(traces, &mut summary, &is_named, threads);
     summary.processes = processes.into_iter().collect();
     for (_, source) in sources {
         source
@@ -152,6 +155,12 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     summary
 }
 
+/// Returns for each trace whether its folder is among these.
+fn among<'a>(traces: &TraceSet, folders: impl Iterator<Item = &'a PathBuf>) -> Vec<bool> {
+    let folders: HashSet<&PathBuf> = folders.collect();
+    traces.traces().iter().map(|trace| folders.contains(&manifest::plain(&trace.path))).collect()
+}
+
 /// Result of one reader.
 struct Counted {
     /// Number of events by trace, stream class and event class.
@@ -164,18 +173,18 @@ struct Counted {
 
 type Named = BTreeMap<(usize, i64), (Option<i64>, String)>;
 
-/// Counts events, and collects the processes of traces that no manifest describes.
+/// Counts events, and collects the processes of traces whose processes no manifest names.
 fn count(
     traces: &mut TraceSet,
     summary: &mut Summary,
-    is_known: &dyn Fn(usize) -> bool,
+    is_named: &dyn Fn(usize) -> bool,
     threads: usize,
 ) -> BTreeSet<Process> {
-    let of_traces = traces.traces().iter().enumerate().filter(|(index, _)| !is_known(*index));
+    let of_traces = traces.traces().iter().enumerate().filter(|(index, _)| !is_named(*index));
     let mut processes: BTreeSet<Process> = of_traces.filter_map(|(_, trace)| process_of(trace)).collect();
     let of_traces = traces.traces().iter().enumerate();
     let has_pid: Vec<bool> =
-        of_traces.map(|(index, trace)| !is_known(index) && names_processes(trace)).collect();
+        of_traces.map(|(index, trace)| !is_named(index) && names_processes(trace)).collect();
     let mut all = Counted::new(traces);
     if traces.can_tally(&Processes::new(&has_pid)) {
         for (processes, runs) in traces.tally(threads, &|| Processes::new(&has_pid)) {

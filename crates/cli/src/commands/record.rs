@@ -499,13 +499,22 @@ const KERNEL: &str = "kernel";
 /// Whose events were recorded.
 pub fn whose(manifest: &Manifest) -> String {
     let with_events = || manifest.sources.iter().filter(|source| source.events != 0);
-    let processes = with_events().filter(|source| source.kind != KERNEL).count() as u64;
+    let of_processes = || with_events().filter(|source| source.kind != KERNEL);
+    let processes = of_processes().filter(|source| source.pid != 0).count() as u64;
+    // A recorder that was killed has not written how many processes share a trace.
+    let is_shared = of_processes().any(|source| source.pid == 0);
     let kernel = with_events().any(|source| source.kind == KERNEL);
-    match (kernel, processes) {
-        (true, 0) => "the kernel".into(),
-        (true, _) => format!("the kernel and {}", counted(processes, "process")),
-        (false, _) => counted(processes, "process"),
+    let mut parts = Vec::new();
+    if kernel {
+        parts.push("the kernel".to_owned());
     }
+    if processes != 0 || !kernel && !is_shared {
+        parts.push(counted(processes, "process"));
+    }
+    if is_shared {
+        parts.push("an unknown number of short-lived ones".to_owned());
+    }
+    parts.join(" and ")
 }
 
 /// The sum of counts that programs may have made up.
