@@ -5,7 +5,7 @@ given  this machine's systemd and journal in Debian's real-time kernel, the unit
        nothing else
 when   the service is started, its process is killed, somebody says `reset` and then `stop`, it is started again, stopped by
        systemd, and started with another command line that keeps what is late and hears jobs
-then   it counts, serves its page and keeps a history that everybody can read; it has the three capabilities that it asks for
+then   it counts, serves its page and keeps a history that root alone can read; it has the three capabilities that it asks for
        and nothing in the way; systemd begins it again after the kill, and what came meanwhile is counted; after `stop` it stays
        ended and isn't called failed; after systemd's stop the kernel counts on; the journal has its messages and, by a field of
        its own, each incident; jobs of other services are heard
@@ -122,7 +122,8 @@ try systemd-stop systemctl stop tompion-monitor
 state stopped
 nap
 try counted tompion monitor --once --json
-try nobody su -s /bin/sh nobody -c 'tompion monitor report --json'
+try history tompion monitor report --json
+try nobody su -s /bin/sh nobody -c 'cat /var/lib/tompion/history.sqlite'
 
 # With another command line.
 mkdir -p /etc/systemd/system/tompion-monitor.service.d
@@ -239,7 +240,7 @@ def check_counting(found):
     # BPF, PERFMON, SYSLOG.
     capabilities = f"{1 << 39 | 1 << 38 | 1 << 34:016x}"
     assert status["CapEff"] == status["CapBnd"] == capabilities, status
-    assert (status["NoNewPrivs"], status["Seccomp"], status["Umask"]) == ("1", "2", "0022"), status
+    assert (status["NoNewPrivs"], status["Seccomp"], status["Umask"]) == ("1", "2", "0077"), status
     begun = report(found, "report", 1)
     assert "tompion_wakeups_total" in found["metrics"][1]
     assert state(found, "killed")[:2] == ("activating", "signal"), found["state-killed"]
@@ -259,6 +260,8 @@ def check_ends(found):
     assert state(found, "stopped") == ("inactive", "success", 0), found["state-stopped"]
     report(found, "counted", 2)
     code, out, err = found["nobody"]
+    assert code != 0 and out == "" and "Permission denied" in err, (code, out, err)
+    code, out, err = found["history"]
     assert code == 0, err
     history = json.loads(out)
     # Who was killed wrote nothing; the others did when they ended.

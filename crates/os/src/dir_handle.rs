@@ -3,7 +3,7 @@
 //! This is how commands write where somebody else may have laid something:
 //!
 //! - The way to a directory follows no link that another user laid, where the caller has root's file rights.
-//! - Below the directory no link is followed at all (`RESOLVE_BENEATH`, `RESOLVE_NO_SYMLINKS` in `openat2(2)`).
+//! - Below the directory no link is followed at all ([`crate::beneath`]).
 //! - A file is made new, or it is a regular file with one name. Nothing waits for a FIFO, no device is opened.
 //! - What is removed is what was opened, not what has its name by now.
 //!
@@ -24,13 +24,13 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use crate::{check, last_error, user};
+use crate::{
+    beneath::{open_below, open_one, with_safe},
+    check, user,
+};
 
 /// Most links on the way to a directory. Source: `path_resolution(7)`.
 const MAX_LINKS: u32 = 40;
-/// What all descriptors are opened with: no link in the last place, no terminal, no waiting for a FIFO.
-const SAFE: libc::c_int = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
-
 /// Whether what this program makes is for its user alone, whatever the umask: the program is root's, or has some of
 /// root's rights, so that it may have seen what other users must not.
 pub fn is_private() -> bool {
@@ -53,7 +53,7 @@ fn directory_mode() -> libc::mode_t {
 }
 
 /// Permissions of a new file, before the umask.
-fn file_mode() -> libc::mode_t {
+pub(crate) fn file_mode() -> libc::mode_t {
     if is_private() { 0o600 } else { 0o666 }
 }
 
@@ -520,39 +520,6 @@ fn reversed(path: &Path) -> Vec<OsString> {
         _ => None,
     };
     path.components().rev().filter_map(name).collect()
-}
-
-/// Opens what has one name in a directory, or `.`, `..` or `/`.
-fn open_one(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result<OwnedFd> {
-    let name = CString::new(name.as_bytes())?;
-    // SAFETY: the name is live and ends with a NUL.
-    let descriptor = check(unsafe { libc::openat(directory, name.as_ptr(), with_safe(flags)) })?;
-    // SAFETY: the descriptor is new, and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
-}
-
-/// Opens what is below a directory, without following a link. Source: `openat2(2)`.
-fn open_below(directory: RawFd, place: &Path, flags: libc::c_int) -> io::Result<OwnedFd> {
-    let place = CString::new(place.as_os_str().as_bytes())?;
-    // SAFETY: all-zero bytes are a valid structure.
-    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-    how.flags = with_safe(flags) as u64;
-    how.mode = if flags & libc::O_CREAT != 0 { file_mode().into() } else { 0 };
-    how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS;
-    let size = size_of::<libc::open_how>();
-    // SAFETY: the place is live and ends with a NUL; the structure is live and has this size.
-    let descriptor =
-        unsafe { libc::syscall(libc::SYS_openat2, directory, place.as_ptr(), &raw const how, size) };
-    if descriptor < 0 {
-        return Err(last_error());
-    }
-    // SAFETY: the descriptor is new, and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) })
-}
-
-/// With a descriptor of a place alone (`O_PATH`), the others of [`SAFE`] are neither needed nor permitted.
-fn with_safe(flags: libc::c_int) -> libc::c_int {
-    flags | if flags & libc::O_PATH != 0 { SAFE & (libc::O_NOFOLLOW | libc::O_CLOEXEC) } else { SAFE }
 }
 
 fn make_directory(parent: RawFd, name: &OsStr, mode: libc::mode_t) -> io::Result<()> {

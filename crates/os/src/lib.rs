@@ -5,6 +5,7 @@
 //! and atomic or volatile, so that callers need no `unsafe`.
 
 mod affinity;
+mod beneath;
 mod bpf;
 mod clock;
 mod closing;
