@@ -264,3 +264,22 @@ fn events_are_chosen_by_name() {
         assert_eq!(names, ["sched_switch", "syscall_exit_execve"].map(String::from).into());
     }
 }
+
+/// The default leaves out what comes many times a packet. A lone `-k` beside patterns adds the default to them.
+#[test]
+fn a_lone_k_beside_patterns_adds_the_default_events() {
+    if !permitted() {
+        return;
+    }
+    let names = |options: &[&str]| -> BTreeSet<String> {
+        let shop = Workshop::new();
+        let trace = shop.record(options, &[&"sleep", &"0.1"]);
+        trace.events().iter().map(|event| event.name.clone()).collect()
+    };
+    let (default, pattern) = (names(&["-k"]), names(&["-k", "irq_softirq_raise"]));
+    assert!(default.contains("sched_switch") && default.contains("irq_softirq_entry"), "{default:?}");
+    assert!(!default.contains("irq_softirq_raise"), "{default:?}");
+    assert!(pattern.iter().all(|name| name == "irq_softirq_raise"), "{pattern:?}");
+    let both = names(&["-k", "-k", "irq_softirq_raise"]);
+    assert!(both.contains("sched_switch") && both.contains("irq_softirq_raise"), "{both:?}");
+}

@@ -13,7 +13,7 @@ pub enum Group {
     Processes,
     /// Interrupts and soft interrupts.
     Interrupts,
-    /// Block devices and the network.
+    /// Block devices.
     InputOutput,
     /// What is only recorded when somebody asks for it.
     OnRequest,
@@ -179,7 +179,7 @@ pub const KNOWN: &[Known] = &[
     ),
     known("irq_softirq_entry", "softirq_entry", "softirq_entry", Interrupts, &[("vec", U32)]),
     known("irq_softirq_exit", "softirq_exit", "softirq_exit", Interrupts, &[("vec", U32)]),
-    known("irq_softirq_raise", "softirq_raise", "softirq_raise", Interrupts, &[("vec", U32)]),
+    known("irq_softirq_raise", "softirq_raise", "softirq_raise", OnRequest, &[("vec", U32)]),
     known("x86_exceptions_page_fault_user", "page_fault_user", "page_fault_user", OnRequest, FAULT),
     known("x86_exceptions_page_fault_kernel", "page_fault_kernel", "page_fault_kernel", OnRequest, FAULT),
     known("signal_generate", "signal_generate", "signal_generate", OnRequest, GENERATE),
@@ -203,9 +203,9 @@ pub const KNOWN: &[Known] = &[
     known("block_rq_insert", "block_rq_insert", "block_rq_insert", InputOutput, REQUEST),
     known("block_rq_issue", "block_rq_issue", "block_rq_issue", InputOutput, REQUEST),
     known("block_rq_complete", "block_rq_complete", "block_rq_complete", InputOutput, COMPLETE),
-    known("net_dev_queue", "net_dev_queue", "net_dev_queue", InputOutput, PACKET),
-    known("net_dev_xmit", "net_dev_xmit", "net_dev_xmit", InputOutput, TRANSMIT),
-    known("net_if_receive_skb", "netif_receive_skb", "netif_receive_skb", InputOutput, PACKET),
+    known("net_dev_queue", "net_dev_queue", "net_dev_queue", OnRequest, PACKET),
+    known("net_dev_xmit", "net_dev_xmit", "net_dev_xmit", OnRequest, TRANSMIT),
+    known("net_if_receive_skb", "netif_receive_skb", "netif_receive_skb", OnRequest, PACKET),
 ];
 
 impl Known {

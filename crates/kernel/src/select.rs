@@ -84,7 +84,8 @@ fn takes_of(pattern: &str, system: &str, name: &str) -> bool {
 }
 
 impl Selection {
-    /// Scheduling, interrupts, the lives of processes and I/O; with `syscalls`, all system calls, too.
+    /// Scheduling, interrupts, the lives of processes and block devices; with `syscalls`, all system
+    /// calls, too.
     pub fn usual(calls: &Calls, syscalls: bool) -> Self {
         let wanted = |known: &Known| known.group != Group::OnRequest;
         let all: Vec<u32> = if syscalls { calls.numbers().collect() } else { Vec::new() };
@@ -121,6 +122,18 @@ impl Selection {
             }
         }
         Ok(selection)
+    }
+
+    /// Adds what another selection has.
+    pub fn merge(&mut self, other: Self) {
+        let Self { events, entries, exits, state, tracepoints, probes, unreadable } = other;
+        self.events |= events;
+        self.state |= state;
+        self.entries.extend(entries);
+        self.exits.extend(exits);
+        self.tracepoints.extend(tracepoints);
+        self.probes.extend(probes);
+        self.unreadable.extend(unreadable);
     }
 
     /// Takes these events, too.

@@ -4,11 +4,11 @@
 //! waits for clock samples, and a storm of interrupts delays no application's events. What a ring looks like is
 //! `tompion_kernel`'s business.
 
+mod classes;
 mod context;
 mod stacks;
 
 use std::{
-    collections::HashMap,
     fs, io,
     path::Path,
     sync::{
@@ -42,12 +42,19 @@ use crate::{
     control::Terms,
     kernel_filter::{Head, KernelFilter},
     manifest::{self, KERNEL},
-    source::{ClassId, Manner, Mark, Pushed, SourceWriter},
+    source::{Manner, Mark, Pushed, SourceWriter},
 };
+use classes::Classes;
 use stacks::Stacks;
 
-/// How long the thread sleeps between two looks: the fuller the rings, the shorter.
-const SLEEP: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(4));
+/// Shortest and longest sleep between two looks at the rings.
+const MIN_SLEEP: Duration = Duration::from_micros(200);
+const MAX_SLEEP: Duration = Duration::from_millis(4);
+/// Sleep of a flight recorder: nothing waits in its rings, and orders end a sleep.
+const OVERWRITE_SLEEP: Duration = Duration::from_millis(50);
+/// Share of a ring, in percent, that is to be filled after a sleep. Each sleep preempts the recorded
+/// programs once, and a burst needs the rest of the ring.
+const TARGET_FILL: u32 = 15;
 /// A packet is written at the latest after this time.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
 /// How long programs may take to come to their end after they were detached.
@@ -174,7 +181,7 @@ struct Drain {
     folder: DirHandle,
     overwrite: bool,
     writer: SourceWriter,
-    classes: HashMap<Class, ClassId>,
+    classes: Classes,
     contexts: Contexts,
     stacks: Stacks,
     /// Context of what the recorder says itself.
@@ -220,7 +227,7 @@ impl Drain {
             overwrite: terms.overwrite,
             writer: SourceWriter::new(folder.clone(), description(terms, contexts), cpus, Manner::Now),
             folder,
-            classes: HashMap::new(),
+            classes: Classes::new(),
             contexts,
             stacks: Stacks::new(contexts, cpus),
             own: context::of_recorder(),
@@ -241,7 +248,7 @@ impl Drain {
 
     fn run(mut self) -> Outcome {
         tompion_os::prefer_this_thread();
-        let mut sleep = SLEEP.0;
+        let mut sleep = MIN_SLEEP;
         loop {
             match self.inbox.recv_timeout(sleep) {
                 Ok(Order::Snapshot(done)) => {
@@ -256,18 +263,17 @@ impl Drain {
             }
             self.take_state(false);
             self.write_definitions();
-            let fullest = if self.overwrite { 0 } else { self.collect() };
+            if self.overwrite {
+                sleep = OVERWRITE_SLEEP;
+            } else {
+                sleep = next_sleep(sleep, self.collect());
+            }
             if self.flushed.elapsed() >= FLUSH_EVERY {
                 if self.overwrite {
                     self.stacks.look_at_all(tompion_os::monotonic_ns());
                 }
                 self.flush();
             }
-            sleep = match fullest {
-                10.. => SLEEP.0,
-                3.. => sleep.min(SLEEP.1 / 4),
-                _ => (sleep * 3 / 2).min(SLEEP.1),
-            };
         }
     }
 
@@ -288,7 +294,7 @@ impl Drain {
 
     fn write_state(&mut self, stream: usize, state: &State) {
         let class = Class::State(state.place);
-        let id = class_id(&mut self.classes, &mut self.writer, &self.vocabulary, class);
+        let id = self.classes.id(class, &mut self.writer, &self.vocabulary);
         let mut context = Vec::new();
         context::encode(self.contexts, (state.tid, state.pid), &self.own, [0; 2], &mut context);
         let State { time, payload, .. } = state;
@@ -313,7 +319,7 @@ impl Drain {
         let own = (tompion_os::gettid(), std::process::id());
         context::encode(self.contexts, own, &self.own, [0; 2], &mut context);
         for definition in &definitions {
-            let id = class_id(&mut self.classes, &mut self.writer, &self.vocabulary, definition.class);
+            let id = self.classes.id(definition.class, &mut self.writer, &self.vocabulary);
             let payload = &definition.payload;
             let encoded = Record { id, time: definition.time, tid: 0, context: &context, payload };
             self.attempt(|drain| match drain.writer.push(stream, 0, 0, &encoded)? {
@@ -394,7 +400,7 @@ impl Drain {
                 self.converted[cpu] = records.position();
                 continue;
             }
-            let id = class_id(&mut self.classes, &mut self.writer, &self.vocabulary, class);
+            let id = self.classes.id(class, &mut self.writer, &self.vocabulary);
             let values = self.contexts.read(record.context);
             let stacks = self.stacks.numbers(cpu, &record, &values);
             self.context.clear();
@@ -455,7 +461,7 @@ impl Drain {
         loop {
             if self.overwrite {
                 // Programs that still run have a moment.
-                thread::sleep(SLEEP.1);
+                thread::sleep(MAX_SLEEP);
                 self.save_history();
                 break;
             }
@@ -467,7 +473,7 @@ impl Drain {
                 break;
             }
             drop(behind);
-            thread::sleep(SLEEP.0);
+            thread::sleep(MIN_SLEEP);
         }
         self.write_definitions();
         for cpu in 0..self.read.len() {
@@ -525,14 +531,12 @@ impl Drain {
     }
 }
 
-/// The class's number in the trace; it is added when it is met first.
-fn class_id(
-    classes: &mut HashMap<Class, ClassId>,
-    writer: &mut SourceWriter,
-    vocabulary: &Vocabulary,
-    class: Class,
-) -> ClassId {
-    *classes.entry(class).or_insert_with(|| writer.add_class(&vocabulary.event(class)))
+/// Returns the next sleep, behind one that filled a ring to so many percent: as long as it takes to
+/// fill the target at that rate, at most half as long again as the last one.
+fn next_sleep(last: Duration, filled_percent: u64) -> Duration {
+    let filled = u32::try_from(filled_percent).unwrap_or(u32::MAX).max(1);
+    let wanted = last.saturating_mul(TARGET_FILL) / filled;
+    wanted.min(last * 3 / 2).clamp(MIN_SLEEP, MAX_SLEEP)
 }
 
 /// Starts a thread that reads the state of the machine. It has this thread's rights to look into processes.
@@ -578,5 +582,22 @@ fn description(terms: &Terms, contexts: Contexts) -> encode::Source {
         clock_precision_ns: 1,
         tid: false,
         context: context::fields(contexts),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleep_follows_the_rate_within_its_bounds() {
+        let millis = Duration::from_millis;
+        // 30 % after 2 ms: the target is reached in half the time.
+        assert_eq!(next_sleep(millis(2), 30), millis(1));
+        assert_eq!(next_sleep(millis(2), 15), millis(2));
+        // A quiet ring lets the sleep grow, but slowly.
+        assert_eq!(next_sleep(millis(2), 0), millis(3));
+        assert_eq!(next_sleep(MAX_SLEEP, 0), MAX_SLEEP);
+        assert_eq!(next_sleep(MIN_SLEEP, u64::MAX), MIN_SLEEP);
     }
 }

@@ -215,7 +215,7 @@ impl Bench {
             Tracer::Malloc => with(self.tompion.command(), &["record", "--preload", "malloc"]),
             Tracer::PerfRecord => {
                 let events = "raw_syscalls:*,sched:sched_switch,sched:sched_waking,sched:sched_wakeup,\
-                              irq:softirq_*,net:net_dev_queue,net:net_dev_xmit,net:netif_receive_skb";
+                              irq:softirq_entry,irq:softirq_exit";
                 with(Command::new("perf"), &["record", "-q", "-a", "-m", "4M", "-e", events])
             }
             Tracer::PerfTrace => with(Command::new("perf"), &["trace"]),

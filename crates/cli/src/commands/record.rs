@@ -69,8 +69,8 @@ pub struct Arguments {
     /// that moment), kstack, ustack (the functions of the kernel and of the program that led to it)
     #[arg(short, long = "context", value_name = "LIST", value_delimiter = ',', value_parser = context)]
     contexts: Vec<ContextArgument>,
-    /// Record the kernel, too: scheduling, interrupts, the lives of processes, I/O, and the recorded processes'
-    /// system calls; or the events whose names match, 'sched_*,syscall_entry_openat' for example (see `tompion list
+    /// Record the kernel, too: scheduling, interrupts, the lives of processes, block I/O, and the recorded
+    /// processes' system calls; or the events whose names match, 'sched_*,syscall_entry_openat' for example (see `tompion list
     /// --kernel`); or probes: uprobe:BINARY:FUNCTION(NAME: TYPE, …), uretprobe:…, usdt:BINARY:PROVIDER:NAME (see `tompion
     /// list BINARY`), kprobe:FUNCTION(…), kretprobe:…
     #[arg(short, long, value_name = "GLOBS", num_args = 0..=1, default_missing_value = "", value_delimiter = ',')]
@@ -266,20 +266,22 @@ fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>
     for wish in &wishes {
         probes.extend(Wish::parse(wish).and_then(|wish| wish.find()).map_err(|error| in_words(&error))?);
     }
-    // A lone -k beside probes asks for the usual, too.
-    let asked_for_usual = patterns.iter().any(String::is_empty) || wishes.is_empty();
+    // A lone -k beside probes or patterns asks for the default events, too.
+    let wants_default = patterns.iter().any(String::is_empty) || wishes.is_empty() && patterns.is_empty();
     patterns.retain(|pattern| !pattern.is_empty());
     let offer = Offer::of_this_kernel();
-    let selection = if patterns.is_empty() && asked_for_usual {
+    let mut selection = Selection::default();
+    if wants_default {
         let follows = matches!(target, Target::Command(_) | Target::Processes(_));
-        Selection::usual(&offer.calls, follows)
-    } else {
+        selection = Selection::usual(&offer.calls, follows);
+    }
+    if !patterns.is_empty() {
         let unknown = |UnknownEvent(pattern)| {
             let near = nearest_kernel_events(&pattern);
             format!("no kernel event matches `{pattern}`{near}; see tompion list --kernel")
         };
-        Selection::matching(&offer, &patterns).map_err(unknown)?
-    };
+        selection.merge(Selection::matching(&offer, &patterns).map_err(unknown)?);
+    }
     selection.unreadable.iter().for_each(|problem| say(format!("not recorded: {problem}")));
     let mut selection = Selection { probes, ..selection };
     if contexts.has(KernelContext::UserStack) {

@@ -92,7 +92,7 @@ static ALWAYS_INLINE int net_packet(u64 *ctx, u16 event)
 	RECORD(struct net_packet, event)
 		record->skbaddr = ctx[0];
 		record->len = packet->len;
-		bpf_probe_read_kernel(record->name, sizeof record->name, &packet->dev->name);
+		copy_name(record->name, (u64 *)&packet->dev->name);
 	DONE
 }
 
@@ -113,7 +113,7 @@ SECTION("tp_btf/net_dev_xmit") int net_dev_xmit(u64 *ctx)
 		record->skbaddr = ctx[0];
 		record->rc = ctx[1];
 		record->len = ctx[3];
-		bpf_probe_read_kernel(record->name, sizeof record->name, &device->name);
+		copy_name(record->name, (u64 *)&device->name);
 	DONE
 }
 
