@@ -88,3 +88,32 @@ fn a_limit_on_the_size_of_files_is_named() {
         assert!(told.contains(&expected), "{limit}: {told}");
     }
 }
+
+/// A recording of more streams than a reader may have files open is read nevertheless.
+#[test]
+fn more_streams_than_descriptors_are_read() {
+    const METADATA: &str = r#"/* CTF 1.8 */
+trace { major = 1; minor = 8; byte_order = le; };
+stream { event.header := struct { integer { size = 8; } id; }; };
+event { id = 7; name = "seven"; fields := struct { integer { size = 16; } n; }; };
+"#;
+    const STREAMS: u16 = 700;
+    let shop = Workshop::new();
+    std::fs::create_dir(shop.path("trace")).unwrap();
+    std::fs::write(shop.path("trace/metadata"), METADATA).unwrap();
+    for stream in 0..STREAMS {
+        let [low, high] = stream.to_le_bytes();
+        std::fs::write(shop.path(&format!("trace/stream_{stream}")), [7, low, high]).unwrap();
+    }
+    let program = tompion().get_program().to_owned();
+    let read = |words: &str| {
+        let mut limited = Command::new("sh");
+        limited.args(["-c", &format!("ulimit -n 300; exec \"$0\" {words}")]).arg(&program);
+        run(limited.current_dir(shop.path("."))).succeeded()
+    };
+    let printed = read("print trace");
+    assert_eq!((printed.out.lines().count(), printed.err.as_str()), (STREAMS.into(), ""));
+    assert!(read("stat trace").out.contains("700"));
+    read("export --to ctf1 trace -o copy");
+    assert_eq!(read("print copy").out.lines().count(), usize::from(STREAMS));
+}

@@ -147,10 +147,9 @@ fn search(folder: &Path, depth: usize, found: &mut Folders) -> Result<(), Error>
             is_trace = true;
         } else if kind.is_dir() && !hidden {
             folders.push(entry.path());
-        } else if (kind.is_file() || kind.is_symlink() && leads_to_file(&entry.path()))
-            && !hidden
-            && name != "tompion.json"
-        {
+        } else if !hidden && name != "tompion.json" && !(kind.is_symlink() && entry.path().is_dir()) {
+            // What is no regular file is reported when it is opened as a stream. Links to folders
+            // may form cycles.
             files.push(entry.path());
         }
     }
@@ -167,11 +166,6 @@ fn search(folder: &Path, depth: usize, found: &mut Folders) -> Result<(), Error>
         }
     }
     Ok(())
-}
-
-/// Whether a link is a stream. Links to folders may form cycles; dangling links have no content.
-fn leads_to_file(link: &Path) -> bool {
-    fs::metadata(link).is_ok_and(|there| !there.is_dir())
 }
 
 /// Reads and compiles the description of a trace.

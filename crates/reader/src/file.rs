@@ -6,6 +6,9 @@
 //! input              └─────────────┘           from a multiple of 4096 bytes into the packet on
 //! ```
 
+mod checksum;
+mod handle;
+
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -17,6 +20,7 @@ use tompion_ctf::decode::{
 };
 
 use crate::Corruption;
+use handle::Handle;
 
 /// Maximum size of an event or a packet header, in bytes.
 const MAX_WINDOW: usize = 256 << 20;
@@ -28,8 +32,12 @@ pub(crate) struct StreamFile {
     pub path: PathBuf,
     pub decoder: Arc<Decoder>,
     pub state: State,
-    file: Arc<File>,
+    file: Handle,
     size: u64,
+    /// Size that the file had before it became shorter, until that is reported.
+    larger_size: Option<u64>,
+    /// Whether packets end with a checksum.
+    has_checksums: bool,
     buffer: Vec<u8>,
     /// Number of bytes read at once.
     window: usize,
@@ -70,15 +78,23 @@ impl StreamFile {
         Self::new(path, file, decoder, window)
     }
 
+    /// Keeps no descriptor between reads: the file is opened again for each.
+    pub fn close_between_reads(&mut self) {
+        self.file.close_between_reads();
+    }
+
     /// Reads an open file from its beginning.
     pub fn new(path: PathBuf, file: Arc<File>, decoder: Arc<Decoder>, window: usize) -> io::Result<Self> {
-        let size = file.metadata()?.len();
+        let file = Handle::new(file)?;
+        let size = file.size();
         Ok(Self {
             path,
             state: decoder.state(),
+            has_checksums: checksum::are_in(decoder.trace()),
             decoder,
             file,
             size,
+            larger_size: None,
             buffer: Vec::new(),
             window,
             buffer_start: 0,
@@ -169,16 +185,36 @@ impl StreamFile {
     /// Restricts a file that was just opened to the packets between two positions.
     pub fn narrow(&mut self, from: u64, to: Option<u64>) {
         self.packet_start = from;
+        self.expect_size(to.unwrap_or(0));
         self.size = to.map_or(self.size, |to| to.min(self.size));
+    }
+
+    /// Returns the size of the file in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// States the least size that the file had before.
+    pub fn expect_size(&mut self, size: u64) {
+        if size > self.size {
+            self.larger_size = self.larger_size.max(Some(size));
+        }
     }
 
     fn corruption(&self, error: &DecodeError) -> Corruption {
         let offset = Some(self.packet_start + self.base + error.bit / 8);
-        let message = match error.bit % 8 {
+        let mut message = match error.bit % 8 {
             0 => error.to_string(),
             bit => format!("{error}, at bit {bit}"),
         };
+        if let Some(larger) = self.larger_size {
+            message = format!("{message}: {}", self.shrinkage(larger));
+        }
         Corruption { path: self.path.clone(), offset, message }
+    }
+
+    fn shrinkage(&self, larger: u64) -> String {
+        format!("the file was cut from {larger} to {} bytes while it was read", self.size)
     }
 
     fn io_corruption(&self, offset: u64, error: &io::Error) -> Corruption {
@@ -190,17 +226,35 @@ impl StreamFile {
         let left = usize::try_from(self.size.saturating_sub(start)).unwrap_or(usize::MAX);
         self.buffer.resize(size.min(left), 0);
         self.buffer_start = start;
+        let file = self.file.open(&self.path).map_err(|error| self.io_corruption(start, &error))?;
         let mut filled = 0;
         while let Some(rest) = self.buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match self.file.read_at(rest, start + filled as u64) {
+            match file.read_at(rest, start + filled as u64) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.io_corruption(start + filled as u64, &error)),
             }
         }
-        self.buffer.truncate(filled);
+        if filled < self.buffer.len() {
+            self.buffer.truncate(filled);
+            self.shrink(start + filled as u64);
+        }
         Ok(())
+    }
+
+    /// Notes that the file is not longer than this, though it was before.
+    #[cold]
+    fn shrink(&mut self, end: u64) {
+        self.larger_size = self.larger_size.max(Some(self.size));
+        self.size = self.size.min(end);
+    }
+
+    /// Reports once that the file has become shorter, at its new end.
+    fn end_of_file(&mut self) -> Result<bool, Corruption> {
+        let Some(larger) = self.larger_size.take() else { return Ok(false) };
+        let message = self.shrinkage(larger);
+        Err(Corruption { path: self.path.clone(), offset: Some(self.size), message })
     }
 
     /// Whether the buffer reaches the end of the packet's content, or of the file.
@@ -237,13 +291,16 @@ impl StreamFile {
             let left = self.size.saturating_sub(self.packet_start);
             let size = packet.packet_bits.map_or(left, |bits| bits / 8);
             if size > left {
-                let message = format!("expected a packet of {size} bytes, found {left}");
+                let mut message = format!("expected a packet of {size} bytes, found {left}");
+                if let Some(larger) = self.larger_size.take() {
+                    message = format!("{message}: {}", self.shrinkage(larger));
+                }
                 return Err(Corruption { path: self.path.clone(), offset: Some(self.size), message });
             }
             self.packet_start += size;
         }
         if self.packet_start >= self.size {
-            return Ok(false);
+            return self.end_of_file();
         }
         (self.base, self.bit, self.is_left) = (0, 0, false);
         let before = self.state.clock();
@@ -370,6 +427,7 @@ impl StreamFile {
     /// says. Otherwise the file is searched for the magic number of packets, if they have one.
     pub fn recover(&mut self) -> Result<bool, Corruption> {
         self.corruptions += 1;
+        self.larger_size = None;
         if self.corruptions > MAX_CORRUPTIONS {
             return Ok(false);
         }

@@ -41,6 +41,10 @@ use source::Source;
 /// Approximate number of bytes that all windows take together.
 const WINDOWS_BYTES: usize = 32 << 20;
 
+/// Number of streams above which files are closed between reads. A process may often have no more
+/// than 1024 descriptors.
+const MAX_OPEN_FILES: usize = 256;
+
 /// Traces with fewer bytes are read by one thread.
 const PARALLEL_MIN_BYTES: u64 = 1 << 20;
 
@@ -186,6 +190,9 @@ pub enum LossKind {
     /// Upper bound of events that the tracer discarded. They were counted before the end of the
     /// first packet present, possibly before its beginning.
     EventsAtMost,
+    /// Events in an unknown number. The count is what the packet says, which is more than there can
+    /// have been.
+    EventsUnknown,
     /// Packets whose sequence numbers are missing.
     Packets,
 }
@@ -225,7 +232,7 @@ fn beyond_time(path: &Path, cycles: u64) -> Corruption {
 
 /// Returns the size in bytes of each of this many windows.
 fn window_size(windows: usize) -> usize {
-    (WINDOWS_BYTES / windows.max(1)).clamp(16 << 10, 128 << 10)
+    (WINDOWS_BYTES / windows.max(1)).clamp(16 << 10, 320 << 10)
 }
 
 /// Function that creates a stream from its files, which are ordered by their begin times.
@@ -272,6 +279,10 @@ impl TraceSet {
             symbols: None,
         };
         set.sources = set.group(opened.files, new_source);
+        let keeps_open = set.sources.len() <= MAX_OPEN_FILES;
+        for files in set.sources.iter_mut().filter_map(|source| Arc::get_mut(&mut source.files)) {
+            files.keeps_open = keeps_open;
+        }
         set.window = window_size(set.sources.len());
         set.select(Selection::default());
         Ok(set)
@@ -581,6 +592,8 @@ impl TraceSet {
     /// Sorts corruptions and losses, independent of the thread that found them.
     fn sort_findings(&mut self) {
         self.corruptions.sort_by(|a, b| (&a.path, a.offset).cmp(&(&b.path, b.offset)));
+        // Several readers meet the end of a file that was cut.
+        self.corruptions.dedup();
         self.losses.sort_by(|a, b| (&a.path, a.between).cmp(&(&b.path, b.between)));
     }
 
@@ -698,6 +711,12 @@ impl Selection {
         time.is_none_or(|time| {
             self.from.is_none_or(|from| time >= from) && self.to.is_none_or(|to| time <= to)
         })
+    }
+
+    /// Whether some time of an interval, each end of which may be unknown, can be selected.
+    fn takes_interval(&self, (begin, end): (Option<i64>, Option<i64>)) -> bool {
+        self.from.is_none_or(|from| end.is_none_or(|end| end >= from))
+            && self.to.is_none_or(|to| begin.is_none_or(|begin| begin <= to))
     }
 
     /// Whether no later event of the packet can be selected. Events may be slightly out of order.

@@ -147,6 +147,7 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
             LossKind::Events if !is_known(loss.trace) => summary.lost.add("discarded", loss.count),
             // They may have been discarded before the first packet present.
             LossKind::Events | LossKind::EventsAtMost => {}
+            LossKind::EventsUnknown => summary.losses_unknown |= !is_known(loss.trace),
         }
     }
     summary.timestamp_regressions = traces.timestamp_regressions().map(ToString::to_string).collect();

@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use tompion_reader::{Corruption, open};
+use tompion_reader::{
+    Corruption, Event, EventPredicate, PacketView, Selection, TraceSet, Visitor, open, stat,
+};
 
 const METADATA: &str = r#"/* CTF 1.8 */
 trace { major = 1; minor = 8; byte_order = le; uuid = "01010101-0101-0101-0101-010101010101";
@@ -113,7 +115,7 @@ fn a_stream_of_corruption_alone_ends() {
 }
 
 #[test]
-fn streams_that_lead_to_pipes_or_devices_are_reported_and_not_opened() {
+fn streams_that_are_no_files_are_reported_and_not_opened() {
     use std::os::unix::fs::symlink;
     use std::sync::mpsc;
     use std::time::Duration;
@@ -129,6 +131,9 @@ fn streams_that_lead_to_pipes_or_devices_are_reported_and_not_opened() {
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     symlink(&pipe, trace.join("to_pipe")).unwrap();
     symlink("/dev/tty", trace.join("to_device")).unwrap();
+    symlink("nowhere", trace.join("to_nothing")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(trace.join("a_pipe")).status().unwrap().success());
+    let _socket = std::os::unix::net::UnixListener::bind(trace.join("a_socket")).unwrap();
 
     let (ended, end) = mpsc::channel();
     std::thread::spawn(move || {
@@ -140,5 +145,122 @@ fn streams_that_lead_to_pipes_or_devices_are_reported_and_not_opened() {
     assert_eq!(count, 5 * EVENTS);
     let found = corruptions.iter().map(|one| (one.path.file_name().unwrap(), one.message.as_str()));
     let expected = "expected a regular file, found something else";
-    assert_eq!(found.collect::<Vec<_>>(), [("to_device".as_ref(), expected), ("to_pipe".as_ref(), expected)]);
+    let lost = "No such file or directory (os error 2): the link leads to nowhere, which does not exist";
+    let mut expected =
+        ["a_pipe", "a_socket", "to_device", "to_pipe"].map(|name| (name.as_ref(), expected)).to_vec();
+    expected.insert(3, ("to_nothing".as_ref(), lost));
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+}
+
+/// Number of times that the five packets are repeated in a long stream.
+const REPETITIONS: usize = 8000;
+
+/// Opens a long stream that is cut while it is read; returns the set and the function that cuts.
+fn shrinking(name: &str, size: usize) -> (TraceSet, impl Fn() + Clone + Send + Sync + 'static) {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("shrinking-{name}"));
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("metadata"), METADATA).unwrap();
+    fs::write(folder.join("stream"), stream().repeat(REPETITIONS)).unwrap();
+    let traces = open(std::slice::from_ref(&folder)).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(folder.join("stream")).unwrap();
+    let file = std::sync::Arc::new(file);
+    (traces, move || file.set_len(size as u64).unwrap())
+}
+
+/// Runs a reader that may not end; returns the number of events and the corruptions.
+fn ends(read: impl FnOnce() -> (u64, Vec<Corruption>) + Send + 'static) -> (u64, Vec<Corruption>) {
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || ended.send(read()));
+    end.recv_timeout(std::time::Duration::from_secs(120)).expect("reading does not end")
+}
+
+/// Checks that the packets before the cut were read once, and that the cut is reported.
+fn check_cut((count, corruptions): (u64, Vec<Corruption>), size: usize) {
+    // What was in memory already may be read as well.
+    let least = (size / PACKET * EVENTS) as u64;
+    assert!(
+        (least..least + (EVENTS * (256 << 10) / PACKET) as u64).contains(&count),
+        "{count} {corruptions:?}"
+    );
+    let [cut] = &corruptions[..] else { panic!("{corruptions:?}") };
+    let expected =
+        format!("the file was cut from {} to {size} bytes while it was read", 5 * REPETITIONS * PACKET);
+    assert!(cut.message.ends_with(&expected), "{cut}");
+}
+
+/// Positions between packets and within one.
+const CUTS: [usize; 3] = [PACKET * 20_000, PACKET * 20_000 + HEADER + 5, PACKET * 20_000 + 3];
+
+#[test]
+fn a_stream_that_shrinks_is_merged_to_its_end() {
+    for size in CUTS {
+        let (mut traces, cut) = shrinking("merged", size);
+        let found = ends(move || {
+            assert!(traces.step());
+            cut();
+            let mut count = 1;
+            while traces.next_event().is_some() {
+                count += 1;
+            }
+            (count, traces.corruptions().to_vec())
+        });
+        check_cut(found, size);
+    }
+}
+
+#[test]
+fn a_stream_that_shrinks_is_summarized_and_printed_to_its_end() {
+    for size in CUTS {
+        let cutting = move |name: &str| {
+            let (mut traces, cut) = shrinking(name, size);
+            let once = std::sync::Once::new();
+            let predicate = EventPredicate::new(move |_| {
+                once.call_once(&cut);
+                true
+            });
+            traces.select(Selection { predicate: Some(predicate), ..Selection::default() });
+            traces
+        };
+        let mut traces = cutting("summarized");
+        check_cut(ends(move || (stat::summarize(&mut traces).events, traces.corruptions().to_vec())), size);
+        let mut traces = cutting("printed");
+        let printed = ends(move || {
+            let mut text = Vec::new();
+            tompion_reader::text::print(&mut traces, &Default::default(), &mut text).unwrap();
+            let lines = text.iter().filter(|&&byte| byte == b'\n').count();
+            (lines as u64, traces.corruptions().to_vec())
+        });
+        check_cut(printed, size);
+    }
+}
+
+#[test]
+fn a_stream_that_shrinks_is_walked_to_its_end() {
+    struct Walk<C> {
+        cut: C,
+        events: u64,
+    }
+    impl<C: Fn()> Visitor for Walk<C> {
+        type Error = std::convert::Infallible;
+        fn file(&mut self, _: usize, _: usize, _: &std::path::Path) -> Result<(), Self::Error> {
+            Ok(())
+        }
+        fn packet(&mut self, _: &PacketView<'_>) -> Result<bool, Self::Error> {
+            Ok(true)
+        }
+        fn event(&mut self, _: &Event<'_>) -> Result<(), Self::Error> {
+            (self.cut)();
+            self.events += 1;
+            Ok(())
+        }
+    }
+    for size in CUTS {
+        let (mut traces, cut) = shrinking("walked", size);
+        let found = ends(move || {
+            let mut walk = Walk { cut, events: 0 };
+            let Ok(()) = traces.walk(&mut walk);
+            (walk.events, traces.corruptions().to_vec())
+        });
+        check_cut(found, size);
+    }
 }

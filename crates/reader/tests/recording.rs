@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tompion_reader::text::{ClockFormat, PrintOptions, TimeFormat};
-use tompion_reader::{Error, LossKind, TraceSet, json, open, stat, text};
+use tompion_reader::{Error, LossKind, Selection, TraceSet, json, open, stat, text};
 
 const METADATA: &str = r#"/* CTF 1.8 */
 typealias integer { size = 8; } := u8;
@@ -104,6 +104,51 @@ fn printed(traces: &mut TraceSet) -> String {
     text::print(traces, &PrintOptions { time, no_delta: false, ..PrintOptions::default() }, &mut output)
         .unwrap();
     String::from_utf8(output).unwrap()
+}
+
+/// Returns the losses that readers find between two times in nanoseconds.
+fn losses_between(folder: &Folder, from: Option<i64>, to: Option<i64>) -> Vec<(LossKind, u64)> {
+    let mut traces = folder.open();
+    let epoch = 100_000_000_000;
+    let time = |time: Option<i64>| time.map(|time| time + epoch);
+    traces.select(Selection { from: time(from), to: time(to), ..Selection::default() });
+    while traces.next_event().is_some() {}
+    traces.losses().iter().map(|loss| (loss.kind, loss.count)).collect()
+}
+
+#[test]
+fn losses_outside_the_selected_times_are_not_reported() {
+    let folder = recording("outside");
+    let (early, packets, late) = ((LossKind::Events, 3), (LossKind::Packets, 2), (LossKind::Events, 1));
+    assert_eq!(losses_between(&folder, None, None), [early, packets, late]);
+    // Three events were lost up to 30, two packets between 30 and 50, and an event up to 60.
+    assert_eq!(losses_between(&folder, Some(31), None), [packets, late]);
+    assert_eq!(losses_between(&folder, Some(51), None), [late]);
+    assert_eq!(losses_between(&folder, Some(61), None), []);
+    assert_eq!(losses_between(&folder, None, Some(29)), [early]);
+    assert_eq!(losses_between(&folder, None, Some(9)), []);
+}
+
+#[test]
+fn counters_that_cannot_be_are_unknown_losses() {
+    for discarded in [u64::MAX, 1 << 40] {
+        let folder = Folder::new(&format!("impossible-{discarded}"));
+        let mut stream = packet((10, 30), 0, 3, &[query(10, 1, "a")]);
+        stream.extend(packet((50, 60), 1, discarded, &[query(55, 2, "b")]));
+        folder.stream("stream", &stream);
+        let mut traces = folder.open();
+        printed(&mut traces);
+        let options = PrintOptions::default();
+        let warnings = text::loss_warnings(&traces, &options);
+        assert!(warnings[0].starts_with("Tracer discarded 3 events between"), "{warnings:?}");
+        assert!(
+            warnings[1].starts_with("Tracer discarded an unknown number of events between"),
+            "{warnings:?}"
+        );
+        let summary = stat::summarize(&mut folder.open());
+        assert!(summary.losses_unknown);
+        assert_eq!(summary.lost.total, 3);
+    }
 }
 
 #[test]

@@ -107,6 +107,8 @@ pub struct Process {
     filtered: u64,
     /// Whether the machine has stopped since the rings were written: see [`tompion_ring::doubtful`].
     doubtful: bool,
+    /// What was found changed in the files that its session left, one line each.
+    damage_on_medium: Vec<String>,
     /// How often the process asked for a snapshot, as far as that was heard.
     snapshots: u64,
     /// Whether writing was given up.
@@ -310,6 +312,7 @@ impl Process {
             attention,
             filtered: 0,
             doubtful: false,
+            damage_on_medium: Vec::new(),
             snapshots: 0,
             given_up: false,
             participation: Participation::begin(),

@@ -179,6 +179,9 @@ fn lock(folder: &DirHandle) -> Result<Lock, String> {
     }
 }
 
+/// More events than any recording can have lost: a damaged packet says so.
+const MAX_COUNT: u64 = 1 << 62;
+
 struct Recovery {
     folder: DirHandle,
     problems: Vec<String>,
@@ -317,7 +320,11 @@ impl Recovery {
         // What a machine had not written back when it stopped may be missing anywhere in a file.
         let trusted = self.same_boot.then_some(u64::MAX);
         match source_of(folder, self.folder.path(), trusted) {
-            Ok(source) => manifest.sources.extend(source),
+            Ok(Some((source, damage))) => {
+                manifest.sources.push(source);
+                self.problems.extend(damage);
+            }
+            Ok(None) => {}
             Err(error) => {
                 self.is_complete = false;
                 self.problems.push(error.to_string());
@@ -352,7 +359,12 @@ fn has_left(pid: u32, rings: &Path) -> bool {
 
 /// A process, or the kernel, of which only the trace is left. Its streams are cut behind their last whole packets, of
 /// which those up to the position `trusted` need no look at their bytes.
-fn source_of(folder: &DirHandle, root: &Path, trusted: Option<u64>) -> Result<Option<Source>, resume::Error> {
+/// Returns a line for each damage as well.
+fn source_of(
+    folder: &DirHandle,
+    root: &Path,
+    trusted: Option<u64>,
+) -> Result<Option<(Source, Vec<String>)>, resume::Error> {
     let Some(trace) = resume::any_metadata(folder)? else { return Ok(None) };
     let Some(uuid) = trace.uuid else { return Ok(None) };
     let mut names: Vec<String> = folder
@@ -364,16 +376,21 @@ fn source_of(folder: &DirHandle, root: &Path, trusted: Option<u64>) -> Result<Op
         .collect();
     names.sort();
     let (mut events, mut overwritten, mut lost) = (0u64, 0u64, BTreeMap::<String, u64>::new());
+    let (mut damage, mut is_unknown) = (Vec::new(), false);
     let expected = Expected { uuid, trusted, most_torn: MOST_TORN };
     for name in names {
-        let Some(Cut { data, last: Some(last), .. }) = resume::cut(folder, &name, &expected)? else {
+        let Some(Cut { data, last: Some(last), damage: found, .. }) = resume::cut(folder, &name, &expected)?
+        else {
             continue;
         };
+        damage.extend(found);
         let _ = data.sync_data();
         events = events.saturating_add(last.origin.tally.written);
         overwritten = overwritten.saturating_add(last.origin.tally.overwritten);
         for (cause, count) in [("discarded", last.origin.discarded), ("refused", last.origin.tally.refused)] {
-            if count != 0 {
+            if count > MAX_COUNT {
+                is_unknown = true;
+            } else if count != 0 {
                 let sum = lost.entry(cause.into()).or_default();
                 *sum = sum.saturating_add(count);
             }
@@ -385,7 +402,7 @@ fn source_of(folder: &DirHandle, root: &Path, trusted: Option<u64>) -> Result<Op
     };
     let path = folder.path().strip_prefix(root).unwrap_or(folder.path()).to_string_lossy().into_owned();
     let is_kernel = path == KERNEL;
-    Ok(Some(Source {
+    let source = Source {
         path,
         kind: if is_kernel { KERNEL } else { "user" }.into(),
         pid: pid_of(&trace),
@@ -396,8 +413,9 @@ fn source_of(folder: &DirHandle, root: &Path, trusted: Option<u64>) -> Result<Op
         events,
         lost,
         overwritten,
-        losses_unknown: false,
-    }))
+        losses_unknown: is_unknown || !damage.is_empty(),
+    };
+    Ok(Some((source, damage)))
 }
 
 /// The name of a trace's process, or what it is the trace of.

@@ -1,8 +1,9 @@
 //! Going on with a trace that somebody else has begun: what is whole stays, what is torn is cut off.
 //!
 //! A stream ends behind its last whole packet. A packet is whole if its beginning and trailer say so; one whose
-//! bytes may not have reached the medium is held against its checksum, too. The index is made anew from the
-//! packets. Memory is bounded by the largest packet.
+//! bytes may not have reached the medium is held against its checksum, too. Every packet's checksum is computed, so
+//! that one that was changed is named: readers leave its events out. Whole packets behind one that was changed are
+//! kept. The index is made anew from the packets. Memory is bounded by the largest packet.
 
 use std::{
     fs::File,
@@ -18,6 +19,12 @@ use tompion_ctf::{
 };
 
 use tompion_os::DirHandle;
+
+mod damage;
+#[cfg(test)]
+mod tests;
+
+use damage::Damage;
 
 use crate::{
     disk::PacketFile,
@@ -98,16 +105,17 @@ pub struct Expected {
     pub most_torn: u64,
 }
 
-/// A ring's stream, cut behind its last whole packet and ready to be continued; none if there is no such file.
+/// A ring's stream, cut behind its last whole packet and ready to be continued, with a line for each damage before
+/// that; none if there is no such file.
 pub fn stream(
     folder: &DirHandle,
     source: &encode::Source,
     ring: u32,
     expected: &Expected,
-) -> Result<Option<StreamWriter>, Error> {
+) -> Result<Option<(StreamWriter, Vec<String>)>, Error> {
     let name = format!("stream_{ring}");
     let Some(cut) = cut(folder, &name, expected)? else { return Ok(None) };
-    let Cut { data, index, size, last } = cut;
+    let Cut { data, index, size, last, damage } = cut;
     if let Some(last) = last.filter(|last| last.origin.ring_id != ring) {
         let what = format!("expected packets of ring {ring}, found ring {}", last.origin.ring_id);
         return Err(Error::damaged(&path_in(folder, &name), 0, what));
@@ -121,7 +129,8 @@ pub fn stream(
     packet.not_before(last_moment);
     let ring_end = origin.ring_end;
     let file = PacketFile::new(data, index);
-    Ok(Some(StreamWriter { file, size, packet, origin, last_moment, ring_end, unsynced: true }))
+    let writer = StreamWriter { file, size, packet, origin, last_moment, ring_end, unsynced: true };
+    Ok(Some((writer, damage)))
 }
 
 /// A stream file that ends behind a whole packet, its index, and that packet.
@@ -135,6 +144,8 @@ pub struct Cut {
     pub size: u64,
     /// The last packet.
     pub last: Option<Resumed>,
+    /// What was changed after it was written, before the end: one line each.
+    pub damage: Vec<String>,
 }
 
 /// Cuts a stream behind its last whole packet and makes its index anew; none if there is no such file.
@@ -151,16 +162,11 @@ pub fn cut(folder: &DirHandle, name: &str, expected: &Expected) -> Result<Option
     indexes.make().map_err(Error::io(indexes.path()))?;
     let mut index = BufWriter::new(indexes.create_anew(&fresh_name).map_err(Error::io(&fresh))?);
     index.write_all(&encode::index_header()).map_err(Error::io(&fresh))?;
-    let (mut size, mut last) = (0, None::<Resumed>);
-    while let Some(packet) = packet_at(&data, size, len, expected).map_err(Error::io(&path))? {
-        if last.is_some_and(|last| last.origin.sequence.wrapping_add(1) != packet.origin.sequence) {
-            break;
-        }
-        let entry = encode::index_entry(size, packet.head.info, packet.origin.ring_id.into());
-        index.write_all(&entry).map_err(Error::io(&fresh))?;
-        size += packet.head.info.size;
-        last = Some(packet);
-    }
+    let mut found = Found { index: &mut index, last: None, damage: Vec::new() };
+    found.read(&data, len, expected).map_err(Error::io(&path))?;
+    let Found { last, damage, .. } = found;
+    let size = last.map_or(0, |(at, packet)| at + packet.head.info.size);
+    let last = last.map(|(_, packet)| packet);
     if len - size > expected.most_torn {
         let what = format!(
             "expected a packet, found {} bytes of something else; that is no torn packet: restore the file, or \
@@ -175,11 +181,75 @@ pub fn cut(folder: &DirHandle, name: &str, expected: &Expected) -> Result<Option
     io::Seek::seek(&mut &data, io::SeekFrom::Start(size)).map_err(Error::io(&path))?;
     let index = index.into_inner().map_err(|error| Error::io(&fresh)(error.into_error()))?;
     indexes.rename(&fresh_name, &indexes, &index_name).map_err(Error::io(&fresh))?;
-    Ok(Some(Cut { data, index, size, last }))
+    let damage = damage.iter().map(|damage| format!("{}: {damage}", path.display())).collect();
+    Ok(Some(Cut { data, index, size, last, damage }))
 }
 
-/// The whole packet that begins there, if one does.
-fn packet_at(data: &File, at: u64, len: u64, expected: &Expected) -> io::Result<Option<Resumed>> {
+/// What was found of a stream up to its last whole packet.
+struct Found<'a> {
+    index: &'a mut BufWriter<File>,
+    /// That packet and its position.
+    last: Option<(u64, Resumed)>,
+    /// What was changed before it.
+    damage: Vec<Damage>,
+}
+
+impl Found<'_> {
+    /// Reads a stream and makes its index. What can't be believed is part of the stream only if a whole packet
+    /// follows it.
+    fn read(&mut self, data: &File, len: u64, expected: &Expected) -> io::Result<()> {
+        let mut doubtful: Vec<(Option<(u64, Resumed)>, Damage)> = Vec::new();
+        let (mut at, mut sequence) = (0, None::<u64>);
+        while at < len {
+            let packet = packet_at(data, at, len, expected)?;
+            let follows = |packet: &FoundPacket| {
+                let number = packet.resumed.origin.sequence;
+                let next = sequence.map_or(number, |sequence| sequence.wrapping_add(1));
+                number == next || packet.is_intact && number > next && !doubtful.is_empty()
+            };
+            let Some(packet) = packet.filter(follows) else {
+                let Some(next) = damage::next_packet(data, at + 1, len, expected.uuid)? else { break };
+                doubtful.push((None, Damage::Bytes { at, bytes: next - at }));
+                at = next;
+                continue;
+            };
+            let FoundPacket { resumed, is_intact, is_trusted } = packet;
+            sequence = Some(resumed.origin.sequence);
+            if !is_intact {
+                let number = resumed.origin.sequence;
+                doubtful.push((Some((at, resumed)), Damage::Packet { at, number }));
+            }
+            if is_intact || is_trusted {
+                for (packet, damage) in doubtful.drain(..) {
+                    packet.map_or(Ok(()), |(at, packet)| self.keep(at, packet))?;
+                    self.damage.push(damage);
+                }
+            }
+            if is_intact {
+                self.keep(at, resumed)?;
+            }
+            at += resumed.head.info.size;
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, at: u64, packet: Resumed) -> io::Result<()> {
+        self.last = Some((at, packet));
+        self.index.write_all(&encode::index_entry(at, packet.head.info, packet.origin.ring_id.into()))
+    }
+}
+
+/// A packet with its beginning and trailer.
+struct FoundPacket {
+    resumed: Resumed,
+    /// Whether its checksum is correct.
+    is_intact: bool,
+    /// Whether all of it is known to have been written.
+    is_trusted: bool,
+}
+
+/// The packet that begins there, if one does.
+fn packet_at(data: &File, at: u64, len: u64, expected: &Expected) -> io::Result<Option<FoundPacket>> {
     let mut head = [0; HEAD_SIZE];
     let mut trailer = [0; TRAILER_SIZE];
     if len - at < (HEAD_SIZE + TRAILER_SIZE) as u64 {
@@ -191,16 +261,12 @@ fn packet_at(data: &File, at: u64, len: u64, expected: &Expected) -> io::Result<
         return Ok(None);
     }
     data.read_exact_at(&mut trailer, at + head.info.content)?;
-    let Ok(packet) = encode::read_trailer(&trailer, &head) else { return Ok(None) };
-    let is_trusted = expected.trusted.is_some_and(|trusted| packet.origin.ring_end <= trusted);
-    if !is_trusted {
-        let mut bytes = vec![0; head.info.size as usize];
-        data.read_exact_at(&mut bytes, at)?;
-        if !encode::is_intact(&bytes) {
-            return Ok(None);
-        }
-    }
-    Ok(Some(packet))
+    let Ok(resumed) = encode::read_trailer(&trailer, &head) else { return Ok(None) };
+    let mut bytes = vec![0; head.info.size as usize];
+    data.read_exact_at(&mut bytes, at)?;
+    let is_intact = encode::is_intact(&bytes);
+    let is_trusted = expected.trusted.is_some_and(|trusted| resumed.origin.ring_end <= trusted);
+    Ok(Some(FoundPacket { resumed, is_intact, is_trusted }))
 }
 
 /// Takes a stream and its index away, if they are there.

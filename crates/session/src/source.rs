@@ -159,22 +159,29 @@ impl SourceWriter {
 
     /// Goes on with what somebody else has left in the folder, if anything: streams end behind their last whole
     /// packet, classes keep their numbers. `expected` is what is known of each ring's packets. The initial state
-    /// is written anew.
-    pub fn resume(&mut self, expected: &[resume::Expected]) -> Result<(), resume::Error> {
+    /// is written anew. Returns a line for each damage that was found.
+    pub fn resume(&mut self, expected: &[resume::Expected]) -> Result<Vec<String>, resume::Error> {
         let Some(trace) = resume::metadata(&self.folder, self.description.uuid)? else {
             // It comes before the first packet.
             let names = (0..expected.len()).map(|ring| format!("stream_{ring}"));
             return names
                 .chain([INITIAL_STREAM.into()])
-                .try_for_each(|name| resume::remove_stream(&self.folder, &name));
+                .try_for_each(|name| resume::remove_stream(&self.folder, &name))
+                .map(|()| Vec::new());
         };
         self.classes = trace.streams.into_iter().next().map_or(Vec::new(), |stream| stream.events);
         self.plans = self.classes.iter().map(|_| None).collect();
         self.described = self.classes.len();
+        let mut damage = Vec::new();
         for (ring, expected) in expected.iter().enumerate() {
-            self.streams[ring] = resume::stream(&self.folder, &self.description, ring as u32, expected)?;
+            let resumed = resume::stream(&self.folder, &self.description, ring as u32, expected)?;
+            self.streams[ring] = resumed.map(|(stream, found)| {
+                damage.extend(found);
+                stream
+            });
         }
-        resume::remove_stream(&self.folder, INITIAL_STREAM)
+        resume::remove_stream(&self.folder, INITIAL_STREAM)?;
+        Ok(damage)
     }
 
     /// What was written of a ring before; nothing if there is no stream of it.

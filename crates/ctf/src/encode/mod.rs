@@ -37,7 +37,10 @@ use crate::metadata::{
 pub(crate) use packet::PACKET_MAGIC;
 pub use packet::{Origin, Packet, PacketInfo, Record, Tally, index_entry, index_header};
 pub use payload::{Misfit, Plan};
-pub use resume::{Broken, HEAD_SIZE, Head, Resumed, TRAILER_SIZE, is_intact, read_head, read_trailer, seal};
+pub use resume::{
+    Broken, HEAD_SIZE, Head, PacketChecksum, Resumed, TRAILER_SIZE, is_intact, is_trailer, read_head,
+    read_trailer, seal,
+};
 
 /// Event numbers from this one on need the long header.
 pub(crate) const COMPACT_IDS: u32 = 31;

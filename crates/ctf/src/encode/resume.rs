@@ -143,31 +143,93 @@ pub fn read_trailer(bytes: &[u8; TRAILER_SIZE], head: &Head) -> Result<Resumed, 
 
 /// Whether the checksum of a complete packet, trailer included, is correct.
 pub fn is_intact(packet: &[u8]) -> bool {
-    let Some(content) = packet.len().checked_sub(TRAILER_SIZE) else { return false };
-    let (content, trailer) = packet.split_at(content);
-    let found = word(trailer, CHECKSUM);
-    found == checksum(checksum(SEED, content), &trailer[..CHECKSUM])
+    PacketChecksum::new().is_correct(packet)
 }
 
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Computes a checksum that detects pages missing on the medium; it does not protect against
-/// malice. Four sums run in parallel, because each multiplication depends on the previous one.
-fn checksum(sum: u64, bytes: &[u8]) -> u64 {
-    let step = |sum: u64, word: u64| {
+/// Checksum that detects changes by accident; it does not protect against malice. Four sums run in
+/// parallel, because each multiplication depends on the previous one.
+struct Sums {
+    lanes: [u64; 4],
+    bytes: u64,
+}
+
+impl Sums {
+    fn new(seed: u64) -> Self {
+        Self { lanes: [seed, !seed, seed.rotate_left(16), seed.rotate_left(48)], bytes: 0 }
+    }
+
+    fn step(sum: u64, word: u64) -> u64 {
         let product = (sum ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
         product ^ product >> 32
-    };
-    let chunks = bytes.chunks_exact(32);
-    let mut last = [0; 32];
-    last[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
-    let mut sums = [sum, !sum, sum.rotate_left(16), sum.rotate_left(48)];
-    for chunk in chunks.chain([&last[..]]) {
-        for (lane, sum) in sums.iter_mut().enumerate() {
-            *sum = step(*sum, word(chunk, 8 * lane));
+    }
+
+    /// Adds whole blocks and returns the bytes behind them.
+    fn add<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let blocks = bytes.chunks_exact(BLOCK);
+        let rest = blocks.remainder();
+        self.bytes += (bytes.len() - rest.len()) as u64;
+        for block in blocks {
+            self.add_block(block);
+        }
+        rest
+    }
+
+    fn add_block(&mut self, block: &[u8]) {
+        for (lane, sum) in self.lanes.iter_mut().enumerate() {
+            *sum = Self::step(*sum, word(block, 8 * lane));
         }
     }
-    step(sums.into_iter().fold(0, step), bytes.len() as u64)
+
+    /// Adds the last bytes and returns the sum of everything.
+    fn finish(mut self, bytes: &[u8]) -> u64 {
+        let rest = self.add(bytes);
+        let mut last = [0; BLOCK];
+        last[..rest.len()].copy_from_slice(rest);
+        self.add_block(&last);
+        Self::step(self.lanes.into_iter().fold(0, Self::step), self.bytes + rest.len() as u64)
+    }
+}
+
+/// Number of bytes that are summed at once.
+const BLOCK: usize = 32;
+
+fn checksum(seed: u64, bytes: &[u8]) -> u64 {
+    Sums::new(seed).finish(bytes)
+}
+
+/// Checksum of a packet that is read in pieces.
+pub struct PacketChecksum(Sums);
+
+impl PacketChecksum {
+    /// Divisor of the size of every piece except the last one.
+    pub const PIECE_ALIGNMENT: usize = BLOCK;
+
+    /// Starts at the beginning of a packet.
+    #[expect(clippy::new_without_default, reason = "an empty packet has no checksum")]
+    pub fn new() -> Self {
+        Self(Sums::new(SEED))
+    }
+
+    /// Adds a piece whose size is a multiple of [`Self::PIECE_ALIGNMENT`].
+    pub fn add(&mut self, piece: &[u8]) {
+        self.0.add(piece);
+    }
+
+    /// Adds the last piece, which contains the whole trailer. Returns whether the packet's checksum
+    /// is correct.
+    pub fn is_correct(self, last: &[u8]) -> bool {
+        let Some(content) = last.len().checked_sub(TRAILER_SIZE) else { return false };
+        let (content, trailer) = last.split_at(content);
+        let found = word(trailer, CHECKSUM);
+        found == checksum(self.0.finish(content), &trailer[..CHECKSUM])
+    }
+}
+
+/// Whether these bytes begin like a packet's trailer.
+pub fn is_trailer(bytes: &[u8]) -> bool {
+    bytes.starts_with(&TRAILER_MAGIC)
 }
 
 #[cfg(test)]
@@ -237,6 +299,21 @@ mod tests {
             let mut bytes = bytes.clone();
             bytes[at] ^= 4;
             assert!(!is_intact(&bytes), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn pieces_have_the_checksum_of_the_whole() {
+        let content = (0..1000u32).map(|byte| byte as u8).collect::<Vec<_>>();
+        for size in 0..content.len() {
+            let mut bytes = [&content[..size], &trailer(&origin())[..]].concat();
+            seal(&mut bytes);
+            let pieces = size / PacketChecksum::PIECE_ALIGNMENT * PacketChecksum::PIECE_ALIGNMENT;
+            for first in [0, pieces / 2 / 32 * 32, pieces] {
+                let mut sum = PacketChecksum::new();
+                sum.add(&bytes[..first]);
+                assert!(sum.is_correct(&bytes[first..]), "{first} of {size} bytes");
+            }
         }
     }
 }

@@ -54,6 +54,10 @@ impl Piece {
 pub(super) struct Files {
     list: Vec<Piece>,
     open: Mutex<Vec<(usize, Weak<File>)>>,
+    /// Whether descriptors stay open between reads.
+    pub keeps_open: bool,
+    /// Largest size in bytes that each file had when it was opened.
+    sizes: Mutex<BTreeMap<usize, u64>>,
     /// Files whose indexes are unusable, with the reason.
     bad_indexes: Mutex<BTreeMap<usize, String>>,
 }
@@ -61,7 +65,13 @@ pub(super) struct Files {
 impl Files {
     /// Creates the list without opening any file.
     pub fn new(list: Vec<Piece>) -> Self {
-        Self { list, open: Mutex::default(), bad_indexes: Mutex::default() }
+        Self {
+            list,
+            open: Mutex::default(),
+            keeps_open: true,
+            sizes: Mutex::default(),
+            bad_indexes: Mutex::default(),
+        }
     }
 
     /// Returns a piece.
@@ -112,6 +122,14 @@ impl Files {
             Some(IndexProblem { path: index::path_of(self.get(file)?.0)?, problem: problem.clone() })
         };
         bad.iter().filter_map(problem).collect()
+    }
+
+    /// Notes the size of a file that was just opened; returns the largest one noted.
+    pub fn seen_size(&self, index: usize, size: u64) -> u64 {
+        let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = sizes.entry(index).or_default();
+        *seen = size.max(*seen);
+        *seen
     }
 
     /// Opens the file of a piece, or shares it if it is open.

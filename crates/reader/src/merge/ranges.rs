@@ -196,13 +196,16 @@ impl TraceSet {
             let (file, packet) = source.end?;
             Some(Start { file, packet, before: source.before })
         });
+        // The rest of a file that cannot be read is skipped.
+        let skipped =
+            range.end.map_or(Start::default(), |(file, packet)| Start { file, packet, before: None });
         Part {
             found,
             runs,
             losses: set.losses,
             corruptions: set.corruptions,
             regression: source.and_then(|source| source.regression),
-            end: end.unwrap_or_default(),
+            end: end.unwrap_or(skipped),
         }
     }
 }

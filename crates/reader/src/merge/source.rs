@@ -1,5 +1,7 @@
 //! One data stream: its files, one after the other, and the position of its reader.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use tompion_ctf::decode::Packet;
@@ -11,6 +13,11 @@ use super::{Loss, LossKind, PACKET_END_SLACK_NS, Selection, TimestampRegression}
 use crate::Corruption;
 use crate::discover::Trace;
 use crate::file::StreamFile;
+
+/// Maximum number of discarded events in a time that is unknown.
+const MAX_DISCARDED: u64 = 1 << 62;
+/// Tolerance in nanoseconds for the times between which events were discarded.
+const CLOCK_SLACK_NS: u64 = 1_000_000_000;
 
 /// Files of a stream and the position of its reader.
 pub(super) struct Source {
@@ -38,6 +45,8 @@ pub(super) struct Source {
     pub packets: u64,
     /// Whether the files are still being written.
     pub is_growing: bool,
+    /// Whether only packet headers are read, so that packets are not checked.
+    pub reads_headers_only: bool,
     /// File that was read last, and position up to which it was read.
     pub end: Option<Place>,
     /// Packet before which reading stops, if only a part of the stream is read.
@@ -107,6 +116,7 @@ impl Source {
             before: None,
             packets: 0,
             is_growing: false,
+            reads_headers_only: false,
             end: None,
             limit: None,
             index: IndexState::default(),
@@ -177,6 +187,12 @@ impl Source {
             match opened.and_then(|file| StreamFile::new(path.clone(), file, decoder, window)) {
                 Ok(mut file) => {
                     file.narrow(piece.from, piece.to);
+                    if piece.to.is_none() {
+                        file.expect_size(self.files.seen_size(index, file.size()));
+                    }
+                    if !self.files.keeps_open {
+                        file.close_between_reads();
+                    }
                     file.is_growing = self.is_growing;
                     self.trace = trace;
                     self.file = Some(file);
@@ -187,7 +203,7 @@ impl Source {
                     corruptions.push(Corruption {
                         path: path.clone(),
                         offset: None,
-                        message: error.to_string(),
+                        message: not_opened(path, &error),
                     });
                 }
             }
@@ -226,7 +242,8 @@ impl Source {
         file.packets = self.packets;
         let stream = file.stream();
         self.time = TimeBase::new(file.decoder.clock(stream));
-        self.count_losses(losses);
+        self.check_packet(selection)?;
+        self.count_losses(selection, losses);
         let end = self.before.and_then(|before| before.end);
         if let (Some(end), Some(from)) = (end, selection.from) {
             if end < from.saturating_sub(PACKET_END_SLACK_NS) {
@@ -237,7 +254,30 @@ impl Source {
         Ok(true)
     }
 
-    fn count_losses(&mut self, losses: &mut Vec<Loss>) {
+    /// Checks the packet that was just begun, unless none of its events will be read.
+    fn check_packet(&mut self, selection: &Selection) -> Result<(), Corruption> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let Some(packet) = file.packet.as_ref().filter(|_| !self.reads_headers_only) else { return Ok(()) };
+        let nanoseconds = |cycles: Option<u64>| cycles.and_then(|cycles| self.time.nanoseconds(cycles));
+        let (begin, end) = (nanoseconds(packet.begin), nanoseconds(packet.end));
+        let is_early = |from: i64| end < Some(from.saturating_sub(PACKET_END_SLACK_NS)) && end >= begin;
+        let is_late = |to: i64| begin > Some(to.saturating_add(PACKET_END_SLACK_NS));
+        if selection.from.is_some_and(|from| end.is_some() && is_early(from))
+            || selection.to.is_some_and(is_late)
+        {
+            return Ok(());
+        }
+        let sequence = packet.sequence;
+        let result = file.check_packet();
+        if let Some(before) = self.before.as_mut().filter(|_| result.is_err()) {
+            // The packet is there: it is not reported once more as missing.
+            let next = before.sequence.map(|number| number.wrapping_add(1));
+            before.sequence = if next == sequence { sequence } else { before.sequence };
+        }
+        result
+    }
+
+    fn count_losses(&mut self, selection: &Selection, losses: &mut Vec<Loss>) {
         let Some(file) = &self.file else { return };
         let Some(packet) = &file.packet else { return };
         let nanoseconds = |cycles: Option<u64>| cycles.and_then(|cycles| self.time.nanoseconds(cycles));
@@ -247,11 +287,12 @@ impl Source {
         // A tracer that could not end its packet wrote no end, or one before the beginning.
         let end = end.filter(|&end| begin.is_none_or(|begin| end >= begin));
         let mut lose = |kind, count, to| {
-            if count > 0 {
+            let between = (self.before.and_then(|before| before.end).or(begin), to);
+            if count > 0 && selection.takes_interval(between) {
                 losses.push(Loss {
                     kind,
                     count,
-                    between: (self.before.and_then(|before| before.end).or(begin), to),
+                    between,
                     trace: self.trace,
                     path: file.path.clone(),
                     stream_class: class,
@@ -262,11 +303,23 @@ impl Source {
         };
         lose(LossKind::Packets, missing_packets(self.before, packet), begin);
         let (kind, count) = discarded_events(self.before, packet);
+        let from = self.before.and_then(|before| before.end).or(begin);
+        let kind = if count > max_discarded(from, end.or(begin)) { LossKind::EventsUnknown } else { kind };
         lose(kind, count, end.or(begin));
         self.plausible_until = end.map_or(i64::MAX, |end| end.saturating_add(PACKET_END_SLACK_NS));
         self.is_corrupt = false;
         let clock = file.state.clock();
         self.before = Some(Before { clock, discarded: packet.discarded, sequence: packet.sequence, end });
+    }
+}
+
+/// Returns the reason why a file was not opened.
+fn not_opened(path: &Path, error: &io::Error) -> String {
+    match path.read_link() {
+        Ok(target) if error.kind() == io::ErrorKind::NotFound => {
+            format!("{error}: the link leads to {}, which does not exist", target.display())
+        }
+        _ => error.to_string(),
     }
 }
 
@@ -276,6 +329,13 @@ fn missing_packets(before: Option<Before>, packet: &Packet) -> u64 {
         (Some(before), Some(now)) => now.saturating_sub(before).saturating_sub(1),
         _ => 0,
     }
+}
+
+/// Returns the number of events that a stream can have discarded between two times: to count one
+/// takes more than a nanosecond.
+fn max_discarded(from: Option<i64>, to: Option<i64>) -> u64 {
+    let span = from.zip(to).map(|(from, to)| to.saturating_sub(from).max(0).unsigned_abs());
+    span.map_or(MAX_DISCARDED, |span| span.saturating_add(CLOCK_SLACK_NS))
 }
 
 /// Returns the number of events discarded since the previous packet. A counter that decreased was

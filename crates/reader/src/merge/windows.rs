@@ -145,7 +145,8 @@ impl Scan {
     }
 
     /// Scans a source from its current position.
-    pub fn of(source: Source) -> Self {
+    pub fn of(mut source: Source) -> Self {
+        source.reads_headers_only = true;
         Self { source, selection: Selection::default(), current: None, next: None }
     }
 

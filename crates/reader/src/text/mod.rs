@@ -133,6 +133,7 @@ pub fn loss_warnings(traces: &TraceSet, options: &PrintOptions) -> Vec<String> {
 /// says that the tracer may have discarded up to that number.
 pub fn loss_warning(traces: &TraceSet, loss: &Loss, options: &PrintOptions) -> String {
     let unit = match (loss.kind, loss.count) {
+        (LossKind::EventsUnknown, _) => "events",
         (LossKind::Events | LossKind::EventsAtMost, 1) => "event",
         (LossKind::Events | LossKind::EventsAtMost, _) => "events",
         (LossKind::Packets, 1) => "packet",
@@ -141,9 +142,13 @@ pub fn loss_warning(traces: &TraceSet, loss: &Loss, options: &PrintOptions) -> S
     let mut times = Times::new(&options.time, false);
     let discarded = match loss.kind {
         LossKind::EventsAtMost => "may have discarded up to",
-        LossKind::Events | LossKind::Packets => "discarded",
+        LossKind::Events | LossKind::EventsUnknown | LossKind::Packets => "discarded",
     };
-    let mut text = format!("Tracer {discarded} {} {unit}", loss.count).into_bytes();
+    let count = match loss.kind {
+        LossKind::EventsUnknown => "an unknown number of".into(),
+        _ => loss.count.to_string(),
+    };
+    let mut text = format!("Tracer {discarded} {count} {unit}").into_bytes();
     match loss.between {
         (Some(from), Some(to)) => {
             text.extend_from_slice(b" between [");

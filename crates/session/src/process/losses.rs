@@ -149,7 +149,9 @@ impl Process {
             events: self.written(),
             lost: manifest::losses(|cause| self.lost(cause).unwrap_or(0)),
             overwritten: overwritten.unwrap_or(0),
-            losses_unknown: overwritten.is_none() || self.losses(|_| true).unknown,
+            losses_unknown: overwritten.is_none()
+                || self.losses(|_| true).unknown
+                || !self.damage_on_medium.is_empty(),
         }
     }
 

@@ -55,7 +55,7 @@ impl Process {
         let most_torn = MOST_TORN + 4 * terms.geometry.ring_size();
         let expected = |ring| Expected { uuid, trusted: Some(process.reader(ring).given_back()), most_torn };
         let expected: Vec<_> = (0..process.states.len()).map(expected).collect();
-        process.writer.resume(&expected).map_err(|error| error.to_string())?;
+        process.damage_on_medium = process.writer.resume(&expected).map_err(|error| error.to_string())?;
         for ring in 0..process.states.len() {
             let mark = process.writer.mark(ring);
             let state = &mut process.states[ring];
@@ -64,8 +64,13 @@ impl Process {
         Ok(process)
     }
 
+    /// What is wrong with the files that its session left, one line each.
+    pub fn damage(&self) -> Vec<String> {
+        self.damage_of_control().into_iter().chain(self.damage_on_medium.iter().cloned()).collect()
+    }
+
     /// What is wrong with the control file's beginning, if anything. The rest may be sound all the same.
-    pub fn damage(&self) -> Option<String> {
+    fn damage_of_control(&self) -> Option<String> {
         // Ordering: nobody writes this any more.
         let magic = self.control.word(control::OFFSET_MAGIC).load(Ordering::Relaxed);
         let folder = self.kept_in.as_ref()?.folder().display();

@@ -317,7 +317,9 @@ impl Builder {
             let which = match loss.kind {
                 tompion_reader::LossKind::Packets => 1,
                 tompion_reader::LossKind::Events if !is_told => 0,
-                tompion_reader::LossKind::Events | tompion_reader::LossKind::EventsAtMost => continue,
+                tompion_reader::LossKind::Events
+                | tompion_reader::LossKind::EventsAtMost
+                | tompion_reader::LossKind::EventsUnknown => continue,
             };
             if let Some(sum) = losses.get_mut(which) {
                 *sum = u64::saturating_add(*sum, loss.count);

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use tompion_ctf::decode::{Decoder, Input, Packet, State};
+use tompion_ctf::encode::{is_trailer, seal};
 use tompion_ctf::metadata::{ByteOrder, Form, Struct, Type};
 
 /// What a copy is later by is a multiple of this.
@@ -26,6 +27,8 @@ struct Stream {
     times: Vec<usize>,
     /// Places of counters, and by how much each grows from copy to copy.
     counters: Vec<(usize, u64)>,
+    /// Packets that end with a checksum, which is written anew as well.
+    sealed: Vec<std::ops::Range<usize>>,
     first: u64,
     last: u64,
 }
@@ -83,6 +86,7 @@ impl Stream {
             bytes: Vec::new(),
             times: Vec::new(),
             counters: Vec::new(),
+            sealed: Vec::new(),
             first: u64::MAX,
             last: 0,
         };
@@ -109,6 +113,10 @@ impl Stream {
                 sequences = Some((first, number));
             }
             discarded = packet.discarded.unwrap_or(0);
+            let content = packet.content_bits.map_or(size, |bits| bits as usize / 8);
+            if rest.get(content..size).is_some_and(is_trailer) {
+                stream.sealed.push(begin..begin + size);
+            }
             stream.events(decoder, (&packet, &mut state), rest, begin)?;
             begin += size;
         }
@@ -153,6 +161,7 @@ impl Stream {
             if copy > 0 {
                 self.times.iter().for_each(|&place| add(&mut bytes, place, period));
                 self.counters.iter().for_each(|&(place, step)| add(&mut bytes, place, step));
+                self.sealed.iter().for_each(|place| seal(&mut bytes[place.clone()]));
             }
             file.write_all(&bytes).with_context(|| format!("cannot copy {}", self.from.display()))?;
         }
