@@ -276,14 +276,16 @@ export class Selection implements Page {
       this.chosen = one.name;
       fill(place, shown(one));
     };
-    const shown = (one: Durations): HTMLElement => (mergedIn(one) > 0 ? countOf(one) : histogram(this.app, one));
+    const shown = (one: Durations): HTMLElement => (mergedIn(one) > 0 || one.count === 0 ? countOf(one) : histogram(this.app, one));
     const columns = [{ title: "name" }, { title: "count", width: COUNT }, ...["p50", "p99", "max", "total"].map((heading) => ({ title: heading, width: TIME }))];
     const rows = this.list(columns, count ?? all.length, of, (one) => {
       const name = link(shorten(one.name, 60), "Histogram of its durations", () => choose(one));
       const longest = one.longest;
       const most = longest ? link(duration(one.max), "Jump to the longest one", () => this.app.jump(longest.lane, longest.begin, longest)) : known(one.max);
-      const count = mergedIn(one) > 0 ? `≈ ${grouped(one.count)}` : grouped(one.count);
-      return [el("td", {}, name), number(count), number(known(one.p50)), number(known(one.p99)), el("td", { class: "number" }, most), number(known(one.total))];
+      const finished = mergedIn(one) > 0 ? `≈ ${grouped(one.count)}` : grouped(one.count);
+      const open = one.unfinished ?? 0;
+      const count = open > 0 ? `${finished} + ${grouped(open)} open` : finished;
+      return [el("td", {}, name), open > 0 ? openCount(count, one) : number(count), number(known(one.p50)), number(known(one.p99)), el("td", { class: "number" }, most), number(known(one.total))];
     });
     const isWhole = (one: Durations): boolean => one.count > 1 && mergedIn(one) === 0;
     const begun = all.find((one) => one.name === this.chosen) ?? all.find(isWhole) ?? first;
@@ -357,7 +359,7 @@ function atLeast(time: number, mixed: number): string {
 
 /** What stands in place of a histogram where there is none. */
 function countOf(one: Durations): HTMLElement {
-  const text = ` about ${grouped(one.count)} times; select a smaller area to measure durations`;
+  const text = one.count === 0 ? ` ${grouped(one.unfinished ?? 0)} times without an observed begin or end` : ` about ${grouped(one.count)} times; select a smaller area to measure durations`;
   return el("div", { class: "histogram" }, el("div", { class: "histogram-title" }, el("b", { text: shorten(one.name, 60) }), text));
 }
 
@@ -384,6 +386,13 @@ const STATE_NAMES: Record<number, string> = {
   [Style.stopped]: "stopped or new",
   [Style.unknown]: "unknown",
 };
+
+/** A count with what did not end, or began before the recording. */
+function openCount(text: string, one: Durations): HTMLTableCellElement {
+  const cell = number(text);
+  cell.title = `${grouped(one.unfinished ?? 0)} without an observed begin or end, in no percentile and no total: at least ${duration(one.unfinished_total ?? 0)}`;
+  return cell;
+}
 
 function number(text: string): HTMLTableCellElement {
   return el("td", { class: "number", text });

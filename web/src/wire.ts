@@ -230,7 +230,12 @@ export interface Place {
 
 export interface Durations {
   name: string;
+  /** Those whose both ends were observed. */
   count: number;
+  /** The others: they are in no percentile and no total. */
+  unfinished?: number;
+  /** How long these take at least. */
+  unfinished_total?: number;
   min: number;
   p50: number;
   p90: number;

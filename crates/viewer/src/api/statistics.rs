@@ -11,6 +11,9 @@ use crate::index::entry::Entry;
 #[derive(Debug, Default)]
 pub struct Durations(HashMap<u32, Group>);
 
+/// Value of [`Entry::seen`] if both ends were observed.
+const ALL_SEEN: u8 = 3;
+
 /// Durations of one label.
 #[derive(Debug, Default)]
 struct Group {
@@ -20,6 +23,10 @@ struct Group {
     merged: u64,
     /// How long those of which the duration is known take inside the area.
     total: u64,
+    /// How many more have a beginning or an end that was not observed. Their durations are unknown.
+    unfinished: u64,
+    /// How long these take inside the area at least.
+    unfinished_total: u64,
 }
 
 impl Durations {
@@ -31,9 +38,15 @@ impl Durations {
             group.merged = group.merged.saturating_add(entry.count);
             return;
         }
+        let inside = time.max(0) as u64;
+        if entry.seen != ALL_SEEN {
+            group.unfinished += 1;
+            group.unfinished_total = group.unfinished_total.saturating_add(inside);
+            return;
+        }
         let whole = entry.duration().max(0) as u64;
         group.all.push((whole, lane, entry.begin.saturating_add(offset)));
-        group.total = group.total.saturating_add(time.max(0) as u64);
+        group.total = group.total.saturating_add(inside);
     }
 
     /// How many labels there are.
@@ -42,12 +55,17 @@ impl Durations {
     }
 
     /// As the page wants it: so many, those that took most time, and before them those that happened most of which this is
-    /// not known. What was merged is narrower than `narrow` nanoseconds.
+    /// not known. What was merged is narrower than `narrow` nanoseconds. Percentiles, totals and `count` have only those
+    /// whose both ends were observed: `unfinished` counts the others, which take `unfinished_total` nanoseconds at least.
     pub fn into_value(self, index: &Index, (most, narrow): (usize, i64)) -> Value {
         let mut groups: Vec<(u32, Group)> = self.0.into_iter().collect();
         let merged = |group: &Group| if group.merged > 0 { group.count() } else { 0 };
         groups.sort_by_key(|(label, group)| {
-            (std::cmp::Reverse(merged(group)), std::cmp::Reverse(group.total), *label)
+            (
+                std::cmp::Reverse(merged(group)),
+                std::cmp::Reverse(group.total.saturating_add(group.unfinished_total)),
+                *label,
+            )
         });
         let values = groups.into_iter().take(most).map(|(label, group)| {
             let name = index.label(label).map(ToString::to_string).unwrap_or_default();
@@ -65,18 +83,20 @@ impl Group {
     fn into_value(mut self, name: &str, narrow: u64) -> Value {
         self.all.sort_unstable();
         let last = self.all.last().copied().unwrap_or_default();
-        if self.merged > 0 {
+        if self.merged > 0 || self.all.is_empty() {
             // What is at least as long as a cell was not merged: the longest of these is the longest of all.
             let longest = (last.0 >= narrow && !self.all.is_empty()).then_some(last);
             return json!({
-                "name": name, "count": self.count(), "merged": self.merged, "min": null, "p50": null, "p90": null,
+                "name": name, "count": self.count(), "merged": self.merged, "unfinished": self.unfinished,
+                "unfinished_total": self.unfinished_total, "min": null, "p50": null, "p90": null,
                 "p99": null, "max": longest.map(|it| it.0), "total": null, "longest": longest.map(place),
                 "histogram": [],
             });
         }
         let first = self.all.first().map_or(0, |it| it.0);
         json!({
-            "name": name, "count": self.count(), "min": first, "p50": self.at(50), "p90": self.at(90),
+            "name": name, "count": self.count(), "unfinished": self.unfinished,
+            "unfinished_total": self.unfinished_total, "min": first, "p50": self.at(50), "p90": self.at(90),
             "p99": self.at(99), "max": last.0, "total": self.total, "longest": place(last),
             "histogram": self.bins().iter().map(|bin| {
                 let longest = (bin.count > 0).then(|| place(bin.longest));
@@ -132,7 +152,7 @@ mod tests {
     fn durations(entries: &[(i64, i64, u64)]) -> Value {
         let mut durations = Durations::default();
         for &(begin, end, count) in entries {
-            let entry = Entry { begin, end, count, label: 1, ..Entry::default() };
+            let entry = Entry { begin, end, count, label: 1, seen: ALL_SEEN, ..Entry::default() };
             durations.add(7, (&entry, entry.duration()), 0);
         }
         durations.0.remove(&1).unwrap().into_value("read", 100)
@@ -154,6 +174,25 @@ mod tests {
         assert_eq!(told["max"], 150);
         assert_eq!(told["longest"], json!({ "lane": 7, "begin": 200, "end": 350 }));
         assert_eq!(told["total"], Value::Null);
+    }
+
+    #[test]
+    fn what_did_not_end_has_no_duration() {
+        let mut durations = Durations::default();
+        for (begin, end, seen) in
+            [(0, 2, ALL_SEEN), (10, 14, ALL_SEEN), (0, 5, 2), (20, 1000, 1), (0, 1000, 0)]
+        {
+            let entry = Entry { begin, end, count: 1, label: 1, seen, ..Entry::default() };
+            durations.add(7, (&entry, entry.duration()), 0);
+        }
+        let told = durations.0.remove(&1).unwrap().into_value("read", 100);
+        assert_eq!((&told["count"], &told["max"], &told["total"]), (&json!(2), &json!(4), &json!(6)));
+        assert_eq!((&told["unfinished"], &told["unfinished_total"]), (&json!(3), &json!(1985)));
+        let mut durations = Durations::default();
+        let entry = Entry { end: 9, count: 1, label: 1, seen: 1, ..Entry::default() };
+        durations.add(7, (&entry, 9), 0);
+        let told = durations.0.remove(&1).unwrap().into_value("read", 100);
+        assert_eq!((&told["count"], &told["unfinished"], &told["p50"]), (&json!(0), &json!(1), &Value::Null));
     }
 
     #[test]

@@ -162,6 +162,51 @@ fn programs_without_a_scheduler_and_old_tracers() {
     }
 }
 
+/// Sums up the system calls of an old LTTng trace from its events alone: those that begin and end, and their time.
+fn calls_of(trace: &std::path::Path) -> (u64, i64) {
+    let mut traces = tompion_reader::open(&[trace.into()]).unwrap();
+    let mut begun = std::collections::HashMap::new();
+    let (mut count, mut total) = (0, 0);
+    // The trace has no thread beside each event: what runs on a CPU is known from its switches.
+    let mut running = std::collections::HashMap::new();
+    while let Some(event) = traces.next_event() {
+        let time = event.timestamp().unwrap();
+        let field = |name: &str| event.field(name).and_then(|value| value.as_integer());
+        let cpu = field("cpu_id").unwrap();
+        let name = event.name().to_owned();
+        if name == "sched_switch" {
+            running.insert(cpu, field("next_tid").unwrap());
+            continue;
+        }
+        let Some(thread) = running.get(&cpu).copied() else { continue };
+        // Idle threads share a number.
+        let thread = if thread == 0 { -1 - cpu } else { thread };
+        if name == "exit_syscall" {
+            if let Some(since) = begun.remove(&thread) {
+                (count, total) = (count + 1, total + time - since);
+            }
+        } else if name.starts_with("sys_") || name.starts_with("compat_sys_") {
+            begun.insert(thread, time);
+        }
+    }
+    (count, total)
+}
+
+#[test]
+fn calls_that_do_not_end_are_in_no_percentile_and_no_total() {
+    let Some(desk) = Desk::corpus("bug446190") else { return };
+    let expected = calls_of(&desk.trace());
+    let client = desk.open();
+    let end = client.trace()["end"].as_i64().unwrap();
+    let found = client.get(&format!("/api/select?from=0&to={end}&most=1000"));
+    let sum = |name: &str| {
+        let calls = found["syscalls"].as_array().unwrap().iter();
+        calls.map(|call| call[name].as_i64().unwrap_or(0)).sum::<i64>()
+    };
+    assert_eq!((sum("count") as u64, sum("total")), expected);
+    assert!(sum("unfinished") > 0);
+}
+
 #[test]
 fn several_traces_on_one_axis_and_one_of_them_shifted() {
     let (Some(one), Some(other)) = (Desk::corpus("ros2"), Desk::corpus("glxgears-cyg-profile")) else {
