@@ -22,7 +22,7 @@ use crate::event_kind::EventKindInfo;
 
 pub use types::{
     Array, Base, BitArray, Blob, Encoding, Enum, Field, Float, Form, Integer, Length, Mapping, OptionRange,
-    Optional, Reference, Role, Roles, Scope, Sequence, Struct, Text, Type, Variant,
+    Optional, Reference, Role, Roles, Scope, Selection, Sequence, Struct, Text, Type, Variant,
 };
 
 /// Description of a trace.

@@ -88,10 +88,7 @@ fn events() -> Vec<Event> {
         Field::new("seq", Type::STRING.sequence(Reference::payload("_len"))),
         Field::new("txt", text_of_bytes().array(4)),
         Field::new("tag", Type::Enum(choice)),
-        Field::new(
-            "v",
-            Type::Variant(Variant { selector: Reference::payload("tag"), options, ranges: None }),
-        ),
+        Field::new("v", Type::Variant(Variant::of_labels(Reference::payload("tag"), options))),
         Field::new("sa", Type::Struct(Struct::new(vec![Field::new("z", unsigned(8))])).array(1)),
         Field::new("t2", text_of_bytes().sequence(Reference::payload("_len"))),
     ];

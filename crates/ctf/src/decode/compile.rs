@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::plan::{Choice, Count, Kind, Load, Plan, Step, plain_kind};
 use crate::metadata::{
     BitArray, Encoding, Enum, Field, Float, Form, Integer, Length, Mapping, Optional, Reference, Role, Roles,
-    Scope, Stream, Struct, Trace, Type, Variant, Version,
+    Scope, Selection, Stream, Struct, Trace, Type, Variant, Version,
 };
 
 /// Maximum alignment in bits: windows over packets begin at multiples of it.
@@ -448,9 +448,9 @@ impl<'c, 't> Compiler<'c, 't> {
             return self.wrong("expected an integer that selects an option, found something else");
         }
         let bias = bias(&source);
-        let ranges = match &variant.ranges {
-            None => ranges_of_labels(variant, &source, bias),
-            Some(ranges) => {
+        let ranges = match &variant.selection {
+            labels @ Selection::Labels(_) => ranges_of_labels(labels, &source, bias),
+            Selection::Ranges(ranges) => {
                 let ranges = ranges.iter().map(|range| (range.low, range.high, range.option as u32));
                 ranges.filter_map(|range| biased(range, &source, bias)).collect()
             }
@@ -647,14 +647,11 @@ fn biased((low, high, option): (i128, i128, u32), source: &Source<'_>, bias: u64
     (low <= high).then_some((low as u64 ^ bias, high as u64 ^ bias, option))
 }
 
-/// Returns the selector's values for each option. An option has the name of a label, apart from a
-/// `_` that the language may require.
-fn ranges_of_labels(variant: &Variant, source: &Source<'_>, bias: u64) -> Vec<(u64, u64, u32)> {
+/// Returns the selector's values for each option.
+fn ranges_of_labels(labels: &Selection, source: &Source<'_>, bias: u64) -> Vec<(u64, u64, u32)> {
     let mut ranges = Vec::new();
     for mapping in source.mappings {
-        let shown = mapping.label.strip_prefix('_').unwrap_or(&mapping.label);
-        let matches = |field: &Field| field.name == mapping.label || field.name == shown;
-        let Some(option) = variant.options.iter().position(matches) else { continue };
+        let Some(option) = labels.option_of(&mapping.label, source.mappings) else { continue };
         ranges.extend(biased((mapping.low, mapping.high, option as u32), source, bias));
     }
     ranges

@@ -17,7 +17,10 @@
 
 use super::bits::mask;
 use super::run::Input;
-use crate::metadata::{ByteOrder, Enum, Field, Form, Integer, Role, Scope, Struct, Type, Variant, Version};
+use crate::metadata::{
+    ByteOrder, Enum, Field, Form, Integer, OptionRange, Role, Scope, Selection, Struct, Type, Variant,
+    Version,
+};
 
 /// Positions of the two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,9 +71,9 @@ impl ShortHeader {
         let (time, options) = match (&first.ty, &second.ty) {
             (Type::Integer(_), Type::Integer(time)) => (time, None),
             (_, Type::Variant(variant)) if variant.selector.path == [first.name.as_str()] => {
-                let options = match (&first.ty, &variant.ranges) {
-                    (Type::Enum(labels), None) => by_label(labels, variant)?,
-                    (_, Some(_)) => by_range(variant)?,
+                let options = match (&first.ty, &variant.selection) {
+                    (Type::Enum(labels), Selection::Labels(_)) => by_label(labels, variant)?,
+                    (_, Selection::Ranges(ranges)) => by_range(variant, ranges)?,
                     _ => return None,
                 };
                 (short_time(options.short)?, Some(options))
@@ -171,7 +174,7 @@ fn is_time(integer: &Integer) -> bool {
 /// Returns the options that numbers select by their labels.
 fn by_label<'t>(labels: &Enum, variant: &'t Variant) -> Option<Options<'t>> {
     let [short, long] = labels.mappings.as_slice() else { return None };
-    let option = |label: &str| variant.options.iter().find(|option| option.name == label);
+    let option = |label: &str| variant.options.get(variant.selection.option_of(label, &labels.mappings)?);
     let limit = u64::try_from(short.high.checked_add(1)?).ok()?;
     let limits = (u64::try_from(long.low).ok()?, u64::try_from(long.high).ok()?);
     let options = Options { short: &option(&short.label)?.ty, limit, long: &option(&long.label)?.ty, limits };
@@ -179,8 +182,8 @@ fn by_label<'t>(labels: &Enum, variant: &'t Variant) -> Option<Options<'t>> {
 }
 
 /// Returns the options that numbers select by their ranges.
-fn by_range(variant: &Variant) -> Option<Options<'_>> {
-    let [first, second] = variant.ranges.as_deref()? else { return None };
+fn by_range<'t>(variant: &'t Variant, ranges: &[OptionRange]) -> Option<Options<'t>> {
+    let [first, second] = ranges else { return None };
     let (short, long) = if first.low == 0 { (first, second) } else { (second, first) };
     let option = |index: usize| variant.options.get(index);
     let limit = u64::try_from(short.high.checked_add(1)?).ok()?;
@@ -239,14 +242,13 @@ mod tests {
         let integer = Integer::unsigned(5, little).with_alignment(1);
         let labels = Enum { integer, mappings: vec![mapping(0, 30, "short"), mapping(31, 31, "long")] };
         let option = |fields: Vec<Field>| Type::Struct(Struct { alignment: 1, fields });
-        let variant = Variant {
-            selector: Reference { scope: Scope::EventHeader, path: vec!["id".into()] },
-            options: vec![
+        let variant = Variant::of_labels(
+            Reference { scope: Scope::EventHeader, path: vec!["id".into()] },
+            vec![
                 Field::new("short", option(vec![Field::new("timestamp", time(27))])),
                 Field::new("long", option(vec![Field::new("id", id), Field::new("timestamp", whole)])),
             ],
-            ranges: None,
-        };
+        );
         let fields = vec![Field::new("id", Type::Enum(labels)), Field::new("v", Type::Variant(variant))];
         let header = Struct { alignment: 8, fields };
         let form = ShortHeader::of(&header, Version::One).unwrap();

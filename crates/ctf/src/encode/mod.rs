@@ -177,14 +177,10 @@ fn event_header() -> Struct {
     };
     let compact = Struct { fields: vec![timestamp("timestamp", COMPACT_BITS)], alignment: 1 };
     let extended = Struct::new(vec![unsigned("id", 32), timestamp("timestamp", 64)]);
-    let variant = Variant {
-        selector: Reference { scope: Scope::EventHeader, path: vec!["id".into()] },
-        options: vec![
-            Field::new("compact", Type::Struct(compact)),
-            Field::new("extended", Type::Struct(extended)),
-        ],
-        ranges: None,
-    };
+    let variant = Variant::of_labels(
+        Reference { scope: Scope::EventHeader, path: vec!["id".into()] },
+        vec![Field::new("compact", Type::Struct(compact)), Field::new("extended", Type::Struct(extended))],
+    );
     Struct::new(vec![Field::new("id", Type::Enum(id)), Field::new("v", Type::Variant(variant))])
 }
 

@@ -5,7 +5,7 @@ use super::resolver::Resolver;
 use super::value::Json;
 use crate::metadata::{
     Array, Base, BitArray, Blob, ByteOrder, Encoding, Enum, Field, Float, Form, Integer, Length, Mapping,
-    OptionRange, Optional, Reference, Role, Roles, Scope, Sequence, Struct, Text, Type, Variant,
+    OptionRange, Optional, Reference, Role, Roles, Scope, Selection, Sequence, Struct, Text, Type, Variant,
 };
 
 /// Maximum number of field classes in one trace.
@@ -259,7 +259,7 @@ impl Resolver {
         if options.is_empty() {
             return inside("options", wrong("expected an option, found none"));
         }
-        Ok(Type::Variant(Variant { selector, options, ranges: Some(all) }))
+        Ok(Type::Variant(Variant { selector, options, selection: Selection::Ranges(all) }))
     }
 }
 

@@ -6,7 +6,8 @@ use super::value::Json;
 use super::{OWN_NAMESPACE, RECORD_SEPARATOR};
 use crate::metadata::{
     Base, BitArray, Blob, ByteOrder, Clock, Encoding, EnvironmentValue, Event, Field, Float, Form, Identity,
-    Integer, Length, Mapping, Optional, Reference, Role, Scope, Stream, Struct, Text, Trace, Type, Variant,
+    Integer, Length, Mapping, Optional, Reference, Role, Scope, Selection, Stream, Struct, Text, Trace, Type,
+    Variant,
 };
 
 /// Writes the description of a trace for readers of CTF 2: fragments after record separators.
@@ -354,8 +355,9 @@ fn range((low, high): (i128, i128)) -> Json {
 }
 
 fn variant(variant: &Variant, place: &mut Place) -> Json {
+    let Selection::Ranges(ranges) = &variant.selection else { return Json::Null };
     let ranges_of = |index: usize| {
-        let ranges = variant.ranges.iter().flatten().filter(move |range| range.option == index);
+        let ranges = ranges.iter().filter(move |range| range.option == index);
         Json::Array(ranges.map(|it| range((it.low, it.high))).collect())
     };
     let selector = location(&variant.selector, place);

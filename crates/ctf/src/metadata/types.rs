@@ -397,10 +397,41 @@ impl Field {
 pub struct Variant {
     /// Enumeration or integer that selects.
     pub selector: Reference,
-    /// Options; each has the name of a label, unless there are ranges.
+    /// Options.
     pub options: Vec<Field>,
-    /// Selection of options by integers instead of labels.
-    pub ranges: Option<Vec<OptionRange>>,
+    /// Values of the selector for each option.
+    pub selection: Selection,
+}
+
+impl Variant {
+    /// Creates a variant of CTF 1.8 whose options have the names of their labels.
+    pub fn of_labels(selector: Reference, options: Vec<Field>) -> Self {
+        let labels = options.iter().map(|option| option.name.clone()).collect();
+        Self { selector, options, selection: Selection::Labels(labels) }
+    }
+}
+
+/// Values of a selector for each option of a variant.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Selection {
+    /// Labels of an enumeration, one for each option. CTF 1.8 text has them as names of the
+    /// options, `_` included.
+    Labels(Vec<String>),
+    /// Ranges of integers.
+    Ranges(Vec<OptionRange>),
+}
+
+impl Selection {
+    /// Returns the option that a label selects: the one with exactly this label. An option whose
+    /// label the enumeration lacks is also selected by a label that differs in a `_` at the
+    /// beginning.
+    pub fn option_of(&self, label: &str, mappings: &[Mapping]) -> Option<usize> {
+        let Self::Labels(labels) = self else { return None };
+        let plain = |label: &str| label.strip_prefix('_').unwrap_or(label).to_owned();
+        let is_known = |option: &String| mappings.iter().any(|mapping| mapping.label == *option);
+        let exact = labels.iter().position(|option| option == label);
+        exact.or_else(|| labels.iter().position(|option| plain(option) == plain(label) && !is_known(option)))
+    }
 }
 
 /// Integers `low..=high` that select an option.

@@ -12,7 +12,7 @@
 use crate::encode::{COMPACT_BITS, COMPACT_IDS};
 use crate::metadata::{
     Array, Blob, ByteOrder, Enum, Field, Integer, Length, Mapping, OptionRange, Reference, Role, Roles,
-    Scope, Stream, Struct, Trace, Type, Uuid, Variant, Version,
+    Scope, Selection, Stream, Struct, Trace, Type, Uuid, Variant, Version,
 };
 
 const ORDER: ByteOrder = ByteOrder::Little;
@@ -120,14 +120,16 @@ impl Frame {
         let extended = Struct::new(vec![role_field("id", 64, Role::EventId), timestamp(64, 8)]);
         let ranges = [(0, last - 1, 0), (last, last, 1)];
         let ranges = ranges.map(|(low, high, option)| OptionRange { low, high, option });
-        let variant = Variant {
-            selector: Reference { scope: Scope::EventHeader, path: vec!["id".into()] },
-            options: vec![
+        let mut variant = Variant::of_labels(
+            Reference { scope: Scope::EventHeader, path: vec!["id".into()] },
+            vec![
                 Field::new("compact", Type::Struct(compact)),
                 Field::new("extended", Type::Struct(extended)),
             ],
-            ranges: (self.version == Version::Two).then(|| ranges.into()),
-        };
+        );
+        if self.version == Version::Two {
+            variant.selection = Selection::Ranges(ranges.into());
+        }
         self.placed(Struct::new(vec![
             Field::new("id", Type::Enum(id)),
             Field::new("v", Type::Variant(variant)),

@@ -10,9 +10,10 @@ use super::shape::{Shape, StreamShape};
 use crate::decode::clock_name;
 use crate::metadata::{
     Array, Base, Blob, ByteOrder, Clock, Encoding, Enum, Event, Field, Float, Form, Integer, Length, Mapping,
-    OptionRange, Optional, Reference, Roles, Scope, Sequence, Stream, Struct, Text, Trace, Type, Uuid,
-    Variant, Version,
+    OptionRange, Optional, Reference, Roles, Scope, Selection, Sequence, Stream, Struct, Text, Trace, Type,
+    Uuid, Variant, Version,
 };
+use crate::tsdl;
 
 /// Error for a trace that the new version cannot express.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -267,7 +268,7 @@ impl<'s> Translator<'s> {
     /// Whether labels of a variant's selector select the same options as the ranges.
     fn labels_select(&self, variant: &Variant) -> bool {
         let Ok(Type::Enum(Enum { mappings, .. })) = self.find_type(&variant.selector) else { return false };
-        let Some(ranges) = variant.ranges.as_ref() else { return false };
+        let Selection::Ranges(ranges) = &variant.selection else { return false };
         let is_same = |(index, option): (usize, &Field)| {
             let labels = mappings.iter().filter(|mapping| mapping.label == option.name);
             let mut labels: Vec<_> = labels.map(|mapping| (mapping.low, mapping.high)).collect();
@@ -275,7 +276,7 @@ impl<'s> Translator<'s> {
             let mut ranges: Vec<_> = ranges.map(|range| (range.low, range.high)).collect();
             labels.sort_unstable();
             ranges.sort_unstable();
-            labels == ranges && !option.name.starts_with('_') && identifier(&option.name) == option.name
+            labels == ranges && identifier(&option.name) == option.name && tsdl::is_plain(&option.name)
         };
         variant.options.iter().enumerate().all(is_same)
     }
@@ -291,6 +292,12 @@ impl<'s> Translator<'s> {
         let is_same = |option: &Field| identifier(&option.name) == name;
         let is_twice = variant.options.iter().filter(|option| is_same(option)).count() > 1;
         Some(if is_twice || name.starts_with('_') { format!("o{index}_{name}") } else { name })
+    }
+
+    /// Returns the labels that select the options in CTF 1.8.
+    fn labels(&self, variant: &Variant) -> Vec<String> {
+        let names = (0..variant.options.len()).map(|index| self.option_name(variant, index));
+        names.map(|name| tsdl::escaped_name(&name.unwrap_or_default())).collect()
     }
 
     fn ty(&mut self, source: &'s Type, tag: Option<Reference>, scope: Scope) -> Result<(Type, Shape)> {
@@ -439,17 +446,17 @@ impl<'s> Translator<'s> {
             options.push(Field { name, ty });
             shapes.push(shape);
         }
-        let ranges = match (self.from, self.to) {
-            (_, Version::One) => None,
-            (Version::Two, Version::Two) => source.ranges.clone(),
-            (Version::One, Version::Two) => Some(self.ranges(source)?),
+        let selection = match (self.from, self.to) {
+            (Version::Two, Version::One) => Selection::Labels(self.labels(source)),
+            (Version::One, Version::Two) => Selection::Ranges(self.ranges(source)?),
+            _ => source.selection.clone(),
         };
         let has_tag = tag.is_some();
         if has_tag {
             self.note("variants get their own tags");
         }
         let selector = tag.map_or_else(|| self.find(&source.selector), Ok)?;
-        let mut variant = Variant { selector, options, ranges };
+        let mut variant = Variant { selector, options, selection };
         if self.to == Version::Two {
             drop_unselected(&mut variant);
         }
@@ -460,10 +467,7 @@ impl<'s> Translator<'s> {
     /// Creates the enumeration that selects an option by its index.
     fn tag_type(&self, source: &Type) -> Type {
         let labels: Vec<String> = match source {
-            Type::Variant(variant) => {
-                let name = |index| self.option_name(variant, index).unwrap_or_default();
-                (0..variant.options.len()).map(name).collect()
-            }
+            Type::Variant(variant) => self.labels(variant),
             _ => [NONE, SOME].map(String::from).into(),
         };
         let integer = tag_integer(labels.len());
@@ -480,9 +484,7 @@ impl<'s> Translator<'s> {
         let (least, most) = integer.range();
         let mut ranges: Vec<OptionRange> = Vec::new();
         for Mapping { label, low, high } in mappings {
-            let shown = label.strip_prefix('_').unwrap_or(label);
-            let matches = |field: &Field| field.name == *label || field.name == shown;
-            let Some(option) = variant.options.iter().position(matches) else { continue };
+            let Some(option) = variant.selection.option_of(label, mappings) else { continue };
             let mut free = vec![((*low).max(least), (*high).min(most))];
             for taken in &ranges {
                 free = free.into_iter().flat_map(|range| without(range, (taken.low, taken.high))).collect();
@@ -515,7 +517,7 @@ impl<'s> Translator<'s> {
         self.note("optional fields are variants");
         let nothing = Type::Struct(Struct::default());
         let options = vec![Field::new(NONE, nothing), Field::new(SOME, element)];
-        let variant = Variant { selector, options, ranges: None };
+        let variant = Variant::of_labels(selector, options);
         Ok((Type::Variant(variant), Shape::Optional { tag: Some(tag_integer(2)), element: Box::new(shape) }))
     }
 }
@@ -550,7 +552,7 @@ fn without((low, high): (i128, i128), (from, to): (i128, i128)) -> Vec<(i128, i1
 
 /// Removes options that nothing selects, which CTF 2 doesn't allow.
 fn drop_unselected(variant: &mut Variant) {
-    let Some(ranges) = &mut variant.ranges else { return };
+    let Selection::Ranges(ranges) = &mut variant.selection else { return };
     let is_selected: Vec<bool> =
         (0..variant.options.len()).map(|index| ranges.iter().any(|range| range.option == index)).collect();
     let mut kept = is_selected.iter();

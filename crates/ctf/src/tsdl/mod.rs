@@ -21,6 +21,7 @@ mod write;
 pub use packets::text;
 pub(crate) use packets::uuid;
 pub use write::write;
+pub(crate) use write::{escaped_name, is_plain};
 
 use crate::metadata::Trace;
 

@@ -22,9 +22,9 @@ fn header() -> Struct {
         integer: Integer::unsigned(5, LITTLE),
         mappings: vec![label("compact", 0, 30), label("extended", 31, 31)],
     };
-    let variant = Variant {
-        selector: Reference { scope: Scope::EventHeader, path: vec!["id".into()] },
-        options: vec![
+    let variant = Variant::of_labels(
+        Reference { scope: Scope::EventHeader, path: vec!["id".into()] },
+        vec![
             Field::new(
                 "compact",
                 Type::Struct(Struct {
@@ -43,8 +43,7 @@ fn header() -> Struct {
                 }),
             ),
         ],
-        ranges: None,
-    };
+    );
     Struct::new(vec![Field::new("id", Type::Enum(id)), Field::new("v", Type::Variant(variant))])
 }
 

@@ -4,7 +4,7 @@ use super::resolver::{Alias, Resolver, Result, boolean, byte_order, number, text
 use super::syntax::{Declarator, Enumerator, Item, Length, TypeExpr, TypeKind, Value};
 use super::{Position, parser};
 use crate::metadata::{
-    Base, Encoding, Enum, Field, Float, Integer, Mapping, Reference, Scope, Struct, Type, Variant,
+    Base, Encoding, Enum, Field, Float, Integer, Mapping, Reference, Scope, Selection, Struct, Type, Variant,
 };
 
 /// Prefixes of absolute paths, and the structures they refer to.
@@ -182,7 +182,8 @@ impl<'a> Resolver<'a> {
         if let Some(items) = body {
             let scope = self.open_scope(scope);
             let options = self.fields(items, scope, place, false)?;
-            return Ok(Type::Variant(Variant { selector, options, ranges: None }));
+            let selection = Selection::Labels(written_names(items));
+            return Ok(Type::Variant(Variant { selector, options, selection }));
         }
         let name = format!("variant {}", name.as_deref().unwrap_or_default());
         match self.look_up(scope, &name) {
@@ -264,6 +265,15 @@ impl<'a> Resolver<'a> {
         }
         Ok(Type::Enum(Enum { integer, mappings }))
     }
+}
+
+/// Returns the names of fields as they are written.
+fn written_names(items: &[Item]) -> Vec<String> {
+    let declarators = items.iter().filter_map(|item| match item {
+        Item::Field { declarators, .. } => Some(declarators),
+        _ => None,
+    });
+    declarators.flatten().map(|declarator| declarator.name.clone()).collect()
 }
 
 /// Wraps a type in arrays; the first length is the outermost.

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use crate::metadata::{
     Array, Base, ByteOrder, Clock, Encoding, Enum, EnvironmentValue, Event, Field, Float, Integer, Reference,
-    Scope, Sequence, Stream, Struct, Trace, Type, Variant,
+    Scope, Selection, Sequence, Stream, Struct, Trace, Type, Variant,
 };
 
 /// Reserved words of TSDL.
@@ -213,7 +213,8 @@ impl<'a> Writer<'a> {
 
     fn structure(&mut self, structure: &'a Struct, place: &Place<'a>) {
         self.text.push_str("struct {\n");
-        self.fields(&structure.fields, place, field_name);
+        let names = structure.fields.iter().map(|field| field_name(place.scope, &field.name));
+        self.fields(&structure.fields, names.collect(), place);
         self.indent();
         self.text.push('}');
         if structure.alignment > 1 {
@@ -221,12 +222,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn fields(&mut self, fields: &'a [Field], place: &Place<'a>, name: fn(Scope, &str) -> String) {
+    /// Writes fields with these names.
+    fn fields(&mut self, fields: &'a [Field], names: Vec<String>, place: &Place<'a>) {
         self.depth += 1;
         let place = &place.among(fields);
-        for field in fields {
+        for (field, name) in fields.iter().zip(names) {
             self.indent();
-            self.field(field, place, &name(place.scope, &field.name));
+            self.field(field, place, &name);
         }
         self.depth -= 1;
     }
@@ -325,7 +327,12 @@ impl<'a> Writer<'a> {
 
     fn variant(&mut self, variant: &'a Variant, place: &Place<'a>, inside: &Place<'a>) {
         let _ = writeln!(self.text, "variant <{}> {{", reference(&variant.selector, place));
-        self.fields(&variant.options, inside, |_, name| escaped_name(name));
+        // Readers look for the label with exactly the option's name.
+        let names = match &variant.selection {
+            Selection::Labels(labels) => labels.clone(),
+            Selection::Ranges(_) => variant.options.iter().map(|it| escaped_name(&it.name)).collect(),
+        };
+        self.fields(&variant.options, names, inside);
         self.indent();
         self.text.push('}');
     }
@@ -340,8 +347,13 @@ fn field_name(scope: Scope, name: &str) -> String {
 }
 
 /// Escapes a name only if it is a keyword, or if readers would remove its own `_`.
-fn escaped_name(name: &str) -> String {
-    if name.starts_with('_') || KEYWORDS.contains(&name) { format!("_{name}") } else { name.into() }
+pub(crate) fn escaped_name(name: &str) -> String {
+    if is_plain(name) { name.into() } else { format!("_{name}") }
+}
+
+/// Whether a name needs no `_` before it: it is no keyword, and has none of its own.
+pub(crate) fn is_plain(name: &str) -> bool {
+    !name.starts_with('_') && !KEYWORDS.contains(&name)
 }
 
 /// Writes a reference by its bare name if that is unambiguous, otherwise by its absolute path.

@@ -3,6 +3,7 @@
 
 mod formats;
 mod merging;
+mod options;
 mod trimming;
 
 use std::path::{Path, PathBuf};
