@@ -26,8 +26,6 @@ pub mod metadata;
 pub mod transcribe;
 pub mod tsdl;
 
-pub use lint::lint;
-
 /// Reason why a description of either version could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DescriptionError {
@@ -39,12 +37,44 @@ pub enum DescriptionError {
     Two(#[from] json::Error),
 }
 
+/// Description of a trace, and what is odd about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Description {
+    /// Description.
+    pub trace: metadata::Trace,
+    /// Warnings about oddities that leave the decoding clear, one line each.
+    pub warnings: Vec<String>,
+}
+
 /// Reads a `metadata` file of either version: plain text, or packets of either byte order.
 ///
 /// # Errors
 ///
-/// Fails if the text is not a valid description.
-pub fn parse(bytes: &[u8]) -> Result<metadata::Trace, DescriptionError> {
+/// Fails if the text is not a valid description, or leaves open how events are decoded.
+///
+/// ```
+/// let text = b"/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };
+///     clock { name = c; offset_s = 9223372036; }; stream { };
+///     event { name = e; fields := struct { string s; }; };";
+/// let expected = "expected clock c to begin in a year up to 2262, \
+///     found an offset of 9223372036 s: later times cannot be shown";
+/// assert_eq!(tompion_ctf::describe(text).unwrap().warnings, [expected]);
+/// ```
+pub fn describe(bytes: &[u8]) -> Result<Description, DescriptionError> {
     let text = tsdl::text(bytes)?;
-    Ok(if json::is_json(&text) { json::parse_text(&text)? } else { tsdl::parse_text(&text)? })
+    let mut description = match json::is_json(&text) {
+        true => json::describe_text(&text)?,
+        false => tsdl::describe_text(&text)?,
+    };
+    description.warnings.extend(lint::lint(bytes, &description.trace));
+    Ok(description)
+}
+
+/// Reads a `metadata` file like [`describe`], without warnings.
+///
+/// # Errors
+///
+/// Fails like [`describe`].
+pub fn parse(bytes: &[u8]) -> Result<metadata::Trace, DescriptionError> {
+    describe(bytes).map(|description| description.trace)
 }

@@ -1,20 +1,10 @@
 //! Reports anomalies of descriptions that can be read nevertheless.
 
-use crate::metadata::{Enum, Field, Trace, Type, Version};
+use crate::metadata::{Trace, Version};
 use crate::tsdl;
 
 /// Returns warnings about a `metadata` file that was parsed as this trace, one line each.
-///
-/// ```
-/// let text = b"/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };
-///     clock { name = c; offset_s = 9223372036; }; stream { };
-///     event { name = e; fields := struct { string s; }; };";
-/// let trace = tompion_ctf::parse(text).unwrap();
-/// let expected = "expected clock c to begin in a year up to 2262, \
-///     found an offset of 9223372036 s: later times cannot be shown";
-/// assert_eq!(tompion_ctf::lint(text, &trace), [expected]);
-/// ```
-pub fn lint(bytes: &[u8], trace: &Trace) -> Vec<String> {
+pub(crate) fn lint(bytes: &[u8], trace: &Trace) -> Vec<String> {
     let mut warnings = Vec::new();
     if let (Some(expected), Some(found)) = (trace.uuid, tsdl::uuid(bytes).filter(|uuid| uuid.0 != [0; 16])) {
         if expected != found {
@@ -35,58 +25,11 @@ pub fn lint(bytes: &[u8], trace: &Trace) -> Vec<String> {
             ));
         }
     }
-    warnings.extend(missing_clocks(trace).into_iter().map(|name| {
-        format!(
-            "expected a clock named {name}, to which fields are mapped, found none: its times are unknown"
-        )
-    }));
     warnings
-}
-
-/// Returns the names of clocks that integers are mapped to but that are not described.
-fn missing_clocks(trace: &Trace) -> Vec<String> {
-    let mut missing = Vec::new();
-    let mut visit = |name: &str| {
-        if trace.clock(name).is_none() && !missing.iter().any(|known| known == name) {
-            missing.push(name.to_owned());
-        }
-    };
-    let of_streams = trace.streams.iter().flat_map(|stream| {
-        let events = stream.events.iter().flat_map(|event| [&event.context, &event.payload]);
-        [&stream.packet_context, &stream.event_header, &stream.event_context].into_iter().chain(events)
-    });
-    let structures = std::iter::once(&trace.packet_header).chain(of_streams).flatten();
-    structures.for_each(|structure| of_fields(&structure.fields, &mut visit));
-    missing
-}
-
-fn of_fields(fields: &[Field], visit: &mut dyn FnMut(&str)) {
-    fields.iter().for_each(|field| of_type(&field.ty, visit));
-}
-
-fn of_type(ty: &Type, visit: &mut dyn FnMut(&str)) {
-    match ty {
-        Type::Integer(integer) | Type::Enum(Enum { integer, .. }) => {
-            integer.clock.iter().for_each(|name| visit(name));
-        }
-        Type::Struct(structure) => of_fields(&structure.fields, visit),
-        Type::Variant(variant) => of_fields(&variant.options, visit),
-        Type::Optional(optional) => of_type(&optional.element, visit),
-        Type::Array(array) => of_type(&array.element, visit),
-        Type::Sequence(sequence) => of_type(&sequence.element, visit),
-        Type::Boolean(_)
-        | Type::Bits(_)
-        | Type::Float(_)
-        | Type::String(_)
-        | Type::Text(_)
-        | Type::Blob(_) => {}
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::lint;
-
     const EVENTS: &str = "
         trace { major = 1; minor = 8; byte_order = le; uuid = \"07070707-0707-0707-0707-070707070707\"; };
         clock { name = c; freq = 1000; };
@@ -95,7 +38,7 @@ mod tests {
         event { name = e; fields := struct { integer { size = 8; } v; }; };";
 
     fn warnings_of(bytes: &[u8]) -> Vec<String> {
-        lint(bytes, &crate::parse(bytes).unwrap())
+        crate::describe(bytes).unwrap().warnings
     }
 
     /// Puts a description into a packet with this UUID.
@@ -116,7 +59,8 @@ mod tests {
         let warnings = warnings_of(text.as_bytes());
         assert_eq!(
             warnings,
-            ["expected a clock named other, to which fields are mapped, found none: its times are unknown"]
+            ["expected a clock named other, to which fields are mapped, found none: its times are unknown, \
+                line 5, column 34"]
         );
     }
 

@@ -179,9 +179,9 @@ pub(crate) fn load(folder: &Path) -> Result<Trace, Error> {
     if bytes.len() as u64 > MAX_METADATA {
         return Err(other(format!("expected at most {MAX_METADATA} bytes, found more")));
     }
-    let trace =
-        tompion_ctf::parse(&bytes).map_err(|reason| Error::Metadata { path: path.clone(), reason })?;
-    let warnings = tompion_ctf::lint(&bytes, &trace).into();
+    let description =
+        tompion_ctf::describe(&bytes).map_err(|reason| Error::Metadata { path: path.clone(), reason })?;
+    let tompion_ctf::Description { trace, warnings } = description;
     let decoder = Decoder::new(trace).map_err(|reason| Error::Description { path, reason })?;
-    Ok(Trace { path: folder.into(), decoder: Arc::new(decoder), warnings })
+    Ok(Trace { path: folder.into(), decoder: Arc::new(decoder), warnings: warnings.into() })
 }

@@ -134,8 +134,10 @@ fn models_that_cannot_be_decoded_are_refused() {
             "event fields: expected an alignment that is a power of two up to 32768, found 65536",
         ),
     ] {
-        let text =
-            format!("typealias integer {{ size = 8; }} := u8; event {{ fields := struct {{ {fields} }}; }};");
+        let text = format!(
+            "trace {{ byte_order = le; }}; typealias integer {{ size = 8; }} := u8;
+            event {{ fields := struct {{ {fields} }}; }};"
+        );
         let error = Decoder::new(tsdl::parse_text(&text).unwrap()).unwrap_err();
         assert_eq!(error.to_string(), expected);
     }

@@ -34,7 +34,7 @@ pub use write::write;
 use std::borrow::Cow;
 
 use crate::metadata::Trace;
-use crate::tsdl;
+use crate::{Description, tsdl};
 
 /// Separator before each fragment.
 const RECORD_SEPARATOR: u8 = 0x1e;
@@ -95,6 +95,15 @@ pub fn parse(bytes: &[u8]) -> Result<Trace, Error> {
 ///
 /// Fails like [`parse`].
 pub fn parse_text(text: &str) -> Result<Trace, Error> {
+    describe_text(text).map(|description| description.trace)
+}
+
+/// Reads the text of a description, with warnings about what is odd but leaves the decoding clear.
+///
+/// # Errors
+///
+/// Fails like [`parse`].
+pub fn describe_text(text: &str) -> Result<Description, Error> {
     let text = &relaxed::without_last_commas(text);
     let mut resolver = resolver::Resolver::default();
     let mut number = 0;
@@ -119,7 +128,7 @@ pub fn parse_text(text: &str) -> Result<Trace, Error> {
     if number == 0 {
         return Err(Error::Syntax { offset: 0, message: "expected a preamble, found nothing".into() });
     }
-    Ok(resolver.trace)
+    Ok(Description { trace: resolver.trace, warnings: resolver.remarks })
 }
 
 /// Splits a text at record separators; each part comes with its position.

@@ -39,6 +39,8 @@ pub(super) struct Resolver {
     pub aliases: HashMap<String, Json>,
     /// Number of field classes built.
     pub types: usize,
+    /// Remarks on what is odd.
+    pub remarks: Vec<String>,
     has_trace_class: bool,
     events: HashSet<(u64, u64)>,
 }

@@ -108,7 +108,7 @@ fn features_of_ctf_1_8_are_expressed_in_ctf_2() {
             } elements[n];
             enum : uint8_t { negative = -3 ... -1, low = -5 ... 4, high = 250 ... 999 } label;
             uint8_t twice;
-            uint8_t twice; }; };";
+            uint8_t _twice; }; };";
     let source = crate::tsdl::parse_text(text).unwrap();
     let transcript = crate::transcribe::Transcript::new(&source, Version::Two).unwrap();
     let written = transcript.description();

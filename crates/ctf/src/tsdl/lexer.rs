@@ -1,5 +1,6 @@
 //! Splits text into tokens.
 
+use super::remarks::Remarks;
 use super::{Error, Position};
 
 /// Token with its position.
@@ -51,11 +52,14 @@ pub(super) struct Lexer<'a> {
     /// Position of the remaining text in bytes.
     byte: usize,
     position: Position,
+    /// Remarks on what is odd.
+    pub remarks: Remarks,
 }
 
 impl<'a> Lexer<'a> {
     pub fn new(text: &'a str) -> Self {
-        Self { text, byte: 0, position: Position { line: 1, column: 1 } }
+        let position = Position { line: 1, column: 1 };
+        Self { text, byte: 0, position, remarks: Remarks::default() }
     }
 
     /// Returns the next token; [`Kind::End`] repeatedly at the end.
@@ -94,11 +98,15 @@ impl<'a> Lexer<'a> {
         Error::Syntax { at: self.position, expected: expected.into(), found }
     }
 
-    /// Skips white space, comments, preprocessor leftovers and NULs (padding).
+    /// Skips white space, comments, preprocessor leftovers, and NULs up to the end.
     fn skip_space(&mut self) {
         loop {
             match self.bytes() {
-                [b' ' | b'\t' | b'\r' | b'\x0b' | b'\x0c' | 0, ..] => {
+                [0, rest @ ..] if rest.iter().all(|byte| matches!(byte, 0 | b'\n' | b' ')) => {
+                    self.remarks.add(self.position, "expected the end of the text, ignored NUL characters");
+                    self.byte = self.text.len();
+                }
+                [b' ' | b'\t' | b'\r' | b'\x0b' | b'\x0c', ..] => {
                     self.byte += 1;
                     self.position.column += 1;
                 }
@@ -109,7 +117,10 @@ impl<'a> Lexer<'a> {
                     self.advance();
                     self.advance();
                 }
-                [b'/', b'/', ..] | [b'#', ..] => {
+                [first @ (b'/' | b'#'), rest @ ..] if *first == b'#' || rest.first() == Some(&b'/') => {
+                    if *first == b'#' {
+                        self.remarks.add(self.position, "expected no line of a preprocessor, ignored one");
+                    }
                     while self.bytes().first().is_some_and(|&byte| byte != b'\n') {
                         self.advance();
                     }
@@ -167,12 +178,19 @@ impl<'a> Lexer<'a> {
     }
 
     fn string(&mut self) -> Result<Kind<'a>, Error> {
+        let at = self.position;
         while self.advance() != Some('"') {}
         let mut bytes = Vec::new();
         loop {
             match self.advance() {
-                Some('"') => return Ok(Kind::Text(String::from_utf8_lossy(&bytes).into_owned())),
+                Some('"') => {
+                    if bytes.contains(&0) {
+                        self.remarks.add(at, "expected a text without a NUL character, found one");
+                    }
+                    return Ok(Kind::Text(String::from_utf8_lossy(&bytes).into_owned()));
+                }
                 Some('\\') => self.escape(&mut bytes)?,
+                Some('\0') => return Err(self.wrong("`\"`", "a NUL character".into())),
                 Some(character) => bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
                 None => return Err(self.wrong("`\"`", Kind::End.describe())),
             }
@@ -188,7 +206,7 @@ impl<'a> Lexer<'a> {
             None => {}
         }
         match (self.advance(), bytes.first()) {
-            (Some('\''), Some(&byte)) => Ok(Kind::Number(byte.into())),
+            (Some('\''), Some(_)) => Ok(Kind::Text(String::from_utf8_lossy(&bytes).into_owned())),
             _ => Err(self.wrong("one character and `'`", "another number of characters".into())),
         }
     }
@@ -210,6 +228,9 @@ impl<'a> Lexer<'a> {
             'x' => self.digits(0, 16, 2),
             '0'..='7' => self.digits(character.to_digit(8).unwrap_or(0), 8, 2),
             other => {
+                if !matches!(other, '\'' | '"' | '?' | '\\') {
+                    self.remarks.add(self.position, format!("expected an escape of C, found `\\{other}`"));
+                }
                 bytes.extend_from_slice(other.encode_utf8(&mut [0; 4]).as_bytes());
                 return Ok(());
             }

@@ -8,10 +8,15 @@
 //! The parser knows only the grammar. The resolver resolves names. It builds a type again at every
 //! place where it is used, so that references to other fields can be followed from there.
 
+mod attributes;
 mod lexer;
 mod packets;
 mod parser;
+mod remarks;
 mod resolver;
+mod roles;
+#[cfg(test)]
+mod soundness_tests;
 mod syntax;
 #[cfg(test)]
 mod tests;
@@ -23,6 +28,7 @@ pub(crate) use packets::uuid;
 pub use write::write;
 pub(crate) use write::{escaped_name, is_plain};
 
+use crate::Description;
 use crate::metadata::Trace;
 
 /// Reason why a description could not be read.
@@ -74,5 +80,11 @@ pub fn parse(bytes: &[u8]) -> Result<Trace, Error> {
 
 /// Reads the text of a description.
 pub fn parse_text(text: &str) -> Result<Trace, Error> {
-    resolver::resolve(&parser::parse(text)?)
+    describe_text(text).map(|description| description.trace)
+}
+
+/// Reads the text of a description, with warnings about what is odd but leaves the decoding clear.
+pub fn describe_text(text: &str) -> Result<Description, Error> {
+    let (items, remarks) = parser::parse(text)?;
+    resolver::resolve(&items, remarks)
 }

@@ -1,6 +1,7 @@
 //! Parses tokens to syntax, by recursive descent.
 
 use super::lexer::{Kind, Lexer, Token};
+use super::remarks::Remarks;
 use super::syntax::{Declarator, Enumerator, Item, Length, TypeExpr, TypeKind, Value};
 use super::{Error, Position};
 
@@ -10,7 +11,7 @@ type Result<T> = std::result::Result<T, Error>;
 pub(super) const MAX_DEPTH: usize = 128;
 
 /// Parses a text.
-pub(super) fn parse(text: &str) -> Result<Vec<Item>> {
+pub(super) fn parse(text: &str) -> Result<(Vec<Item>, Remarks)> {
     let mut lexer = Lexer::new(text);
     let ahead = [lexer.next(), lexer.next(), lexer.next()];
     let mut parser = Parser { lexer, ahead, depth: 0 };
@@ -20,7 +21,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Item>> {
             items.push(parser.top_item()?);
         }
     }
-    Ok(items)
+    Ok((items, parser.lexer.remarks))
 }
 
 struct Parser<'a> {
@@ -232,6 +233,7 @@ impl<'a> Parser<'a> {
         let name = self.word("a field's name")?;
         let mut lengths = Vec::new();
         while self.take_symbol("[") {
+            self.take_symbol("+");
             lengths.push(match self.peek() {
                 Kind::Number(number) => {
                     let length = Length::Fixed(*number);

@@ -5,13 +5,18 @@
 //! (`variant <id>`) refers to the field that precedes it *there*. Building is limited in depth and
 //! in the number of types, so that aliases of aliases cannot grow without end.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
+use super::attributes::{
+    self, Names, assignments, boolean, byte_order, name, number, position, text, unknown, uuid,
+};
+use super::remarks::Remarks;
 use super::syntax::{Declarator, Item, TypeExpr, Value};
 use super::types::Place;
 use super::{Error, Position};
+use crate::Description;
 use crate::metadata::{
-    ByteOrder, Clock, Enum, EnvironmentValue, Event, Field, Scope, Stream, Struct, Trace, Type, Uuid,
+    ByteOrder, Clock, Enum, EnvironmentValue, Event, Field, Scope, Stream, Struct, Trace, Type,
 };
 
 pub(super) type Result<T> = std::result::Result<T, Error>;
@@ -21,9 +26,12 @@ const MAX_TYPES: usize = 1 << 19;
 /// Maximum nesting of types, aliases included.
 const MAX_DEPTH: usize = 128;
 
-/// Builds the model.
-pub(super) fn resolve(items: &[Item]) -> Result<Trace> {
+/// Builds the model, with remarks on what is odd.
+pub(super) fn resolve(items: &[Item], remarks: Remarks) -> Result<Description> {
     let mut resolver = Resolver {
+        remarks,
+        mapped: BTreeMap::new(),
+        stated: environment_values(items),
         trace: Trace { byte_order: byte_order_of_trace(items)?, ..Trace::default() },
         scopes: vec![NameScope::default()],
         types: 0,
@@ -33,7 +41,9 @@ pub(super) fn resolve(items: &[Item]) -> Result<Trace> {
     for item in items {
         resolver.top_item(item)?;
     }
-    resolver.finish()
+    resolver.finish()?;
+    super::roles::check(&resolver.trace)?;
+    Ok(Description { trace: resolver.trace, warnings: resolver.remarks.into_texts() })
 }
 
 /// Returns an error about invalid content.
@@ -43,60 +53,37 @@ pub(super) fn wrong<T>(at: Position, message: impl Into<String>) -> Result<T> {
 
 /// Finds the trace's byte order first: types are built while the trace is read, and need it.
 fn byte_order_of_trace(items: &[Item]) -> Result<ByteOrder> {
-    let blocks = items.iter().filter_map(|item| match item {
-        Item::Block { kind, items, .. } if kind == "trace" => Some(items),
+    let mut blocks = items.iter().filter_map(|item| match item {
+        Item::Block { kind, items, at } if kind == "trace" => Some((items, *at)),
         _ => None,
     });
-    for item in blocks.flatten() {
-        match item {
-            Item::Assign { name, value, at } if name == "byte_order" => {
-                return byte_order(value, ByteOrder::Little, *at);
-            }
-            _ => {}
-        }
+    let Some((items, at)) = blocks.next() else {
+        return wrong(Position { line: 1, column: 1 }, "expected a `trace` block, found none");
+    };
+    if let Some((_, at)) = blocks.next() {
+        return wrong(at, "expected one `trace` block, found another");
     }
-    Ok(ByteOrder::Little)
-}
-
-pub(super) fn byte_order(value: &Value, native: ByteOrder, at: Position) -> Result<ByteOrder> {
-    match text(value).as_deref() {
-        Some("le") => Ok(ByteOrder::Little),
-        Some("be" | "network") => Ok(ByteOrder::Big),
-        Some("native") => Ok(native),
-        _ => wrong(at, "expected a byte order: `le`, `be`, `network` or `native`"),
+    let order = items.iter().find_map(|item| match item {
+        Item::Assign { name, value, at } if name == "byte_order" => Some((value, *at)),
+        _ => None,
+    });
+    match order {
+        Some((value, at)) => byte_order(value, None, at),
+        None => wrong(at, "expected `byte_order` in the trace, found none"),
     }
 }
 
-/// Returns a word or a string.
-pub(super) fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::Text(text) | Value::Word(text) => Some(text.clone()),
-        Value::Number(_) => None,
-    }
-}
-
-pub(super) fn boolean(value: &Value, at: Position) -> Result<bool> {
-    match value {
-        Value::Number(number) => Ok(*number != 0),
-        Value::Word(word) | Value::Text(word) if word.eq_ignore_ascii_case("true") => Ok(true),
-        Value::Word(word) | Value::Text(word) if word.eq_ignore_ascii_case("false") => Ok(false),
-        _ => wrong(at, "expected `true` or `false`"),
-    }
-}
-
-/// Returns a number that fits the requested type.
-pub(super) fn number<N: TryFrom<i128>>(value: &Value, at: Position) -> Result<N> {
-    match value {
-        Value::Number(number) => {
-            N::try_from(*number).or_else(|_| wrong(at, format!("{number} is out of range")))
-        }
-        Value::Text(text) | Value::Word(text) => wrong(at, format!("expected a number, found {text:?}")),
-    }
-}
-
-fn uuid(value: &Value, at: Position) -> Result<Uuid> {
-    let text = text(value).unwrap_or_default();
-    Uuid::parse(&text).map_or_else(|| wrong(at, format!("expected a UUID, found {text:?}")), Ok)
+/// Finds the environment first: lengths of arrays refer to it.
+fn environment_values(items: &[Item]) -> Vec<(&str, &Value)> {
+    let blocks = items.iter().filter_map(|item| match item {
+        Item::Block { kind, items, .. } if kind == "env" => Some(items),
+        _ => None,
+    });
+    let values = blocks.flatten().filter_map(|item| match item {
+        Item::Assign { name, value, .. } => Some((name.as_str(), value)),
+        _ => None,
+    });
+    values.collect()
 }
 
 /// Scope: names of types, and the enclosing scope.
@@ -118,6 +105,11 @@ pub(super) struct Alias<'a> {
 
 pub(super) struct Resolver<'a> {
     pub trace: Trace,
+    pub remarks: Remarks,
+    /// Clocks that integers are mapped to, with the first position of each.
+    pub mapped: BTreeMap<String, Position>,
+    /// Values of the environment, to which lengths may refer.
+    pub stated: Vec<(&'a str, &'a Value)>,
     scopes: Vec<NameScope<'a>>,
     types: usize,
     depth: usize,
@@ -132,11 +124,15 @@ impl<'a> Resolver<'a> {
         self.scopes.len() - 1
     }
 
-    /// Defines the name of a type.
-    pub fn define(&mut self, scope: usize, name: String, alias: Alias<'a>) {
-        if let Some(scope) = self.scopes.get_mut(scope) {
-            scope.names.insert(name, alias);
+    /// Defines the name of a type. A type that is built again defines its own name again.
+    pub fn define(&mut self, scope: usize, name: String, alias: Alias<'a>) -> Result<()> {
+        let Some(scope) = self.scopes.get_mut(scope) else { return Ok(()) };
+        let before = scope.names.get(&name);
+        if before.is_some_and(|before| !std::ptr::eq(before.ty, alias.ty)) {
+            return wrong(alias.ty.at, format!("expected one type named `{name}`, found another"));
         }
+        scope.names.insert(name, alias);
+        Ok(())
     }
 
     /// Looks up a name in the enclosing scopes, innermost first.
@@ -171,19 +167,13 @@ impl<'a> Resolver<'a> {
     fn top_item(&mut self, item: &'a Item) -> Result<()> {
         match item {
             Item::Block { kind, items, at } => match kind.as_str() {
-                "trace" => self.trace_block(items),
+                "trace" => self.trace_block(items, *at),
                 "env" => self.environment(items),
                 "clock" => self.clock(items, *at),
                 "stream" => self.stream(items, *at),
                 "event" => self.event(items, *at),
                 _ => Ok(()),
             },
-            Item::Field { declarators, .. } => {
-                let at = declarators.first().map_or_else(Position::default, |declarator| declarator.at);
-                wrong(at, "expected a block or the declaration of a type, found a field")
-            }
-            Item::Assign { at, .. } => wrong(*at, "expected a block, found an assignment"),
-            Item::Bind { ty, .. } => wrong(ty.at, "expected a block, found an assignment"),
             other => self.declaration(other, 0),
         }
     }
@@ -191,67 +181,101 @@ impl<'a> Resolver<'a> {
     /// Defines the names in a declaration.
     pub fn declaration(&mut self, item: &'a Item, scope: usize) -> Result<()> {
         match item {
-            Item::Aliases { ty, declarators } => {
-                self.declare_names(ty, scope);
-                for declarator in declarators {
-                    let alias = Alias { ty, declarator: Some(declarator), scope };
-                    self.define(scope, declarator.name.clone(), alias);
-                }
+            Item::Aliases { ty, declarators } => self.declare(ty, declarators, scope),
+            Item::Declare { ty } => self.declare(ty, &[], scope),
+            other => {
+                let found = match other {
+                    Item::Field { .. } => "a field",
+                    Item::Block { .. } => "a block",
+                    _ => "an assignment",
+                };
+                wrong(position(other), format!("expected the declaration of a type here, found {found}"))
             }
-            Item::Declare { ty } => self.declare_names(ty, scope),
-            _ => {}
         }
-        Ok(())
     }
 
-    fn trace_block(&mut self, items: &'a [Item]) -> Result<()> {
+    fn trace_block(&mut self, items: &'a [Item], block: Position) -> Result<()> {
+        const KNOWN: [&str; 4] = ["uuid", "major", "minor", "byte_order"];
         let scope = self.open_scope(0);
+        let mut names = Names::default();
         for item in items {
             match item {
-                Item::Assign { name, value, at } => match name.as_str() {
-                    "uuid" => self.trace.uuid = Some(uuid(value, *at)?),
-                    "major" => expect_version(value, 1, *at)?,
-                    "minor" => expect_version(value, 8, *at)?,
-                    _ => {}
-                },
-                Item::Bind { name, ty } if name == "packet.header" => {
-                    self.trace.packet_header = Some(self.root(ty, scope, Scope::PacketHeader)?);
+                Item::Assign { name, value, at } => {
+                    names.once(name, *at)?;
+                    match name.as_str() {
+                        "uuid" => self.trace.uuid = Some(uuid(value, *at)?),
+                        "major" => expect_version(value, 1, *at)?,
+                        "minor" => expect_version(value, 8, *at)?,
+                        "byte_order" => {}
+                        name => unknown(name, &KNOWN, (&mut self.remarks, *at)),
+                    }
+                }
+                Item::Bind { name, ty } => {
+                    names.once(name, ty.at)?;
+                    match name.as_str() {
+                        "packet.header" => {
+                            self.trace.packet_header = Some(self.root(ty, scope, Scope::PacketHeader)?);
+                        }
+                        other => return unknown_structure(other, "packet.header", ty.at),
+                    }
                 }
                 other => self.declaration(other, scope)?,
             }
+        }
+        if !names.has("major") || !names.has("minor") {
+            self.remarks.add(block, "expected `major = 1; minor = 8;` in the trace, found no version");
         }
         Ok(())
     }
 
     fn environment(&mut self, items: &[Item]) -> Result<()> {
         for item in items {
-            let Item::Assign { name, value, at } = item else { continue };
-            self.trace.environment.push((name.clone(), environment_value(value, *at)?));
+            let Item::Assign { name, value, at } = item else {
+                self.remarks
+                    .add(position(item), "expected values in the environment, ignored something else");
+                continue;
+            };
+            let value = environment_value(value, *at)?;
+            if self.trace.environment_value(name).is_some_and(|before| *before != value) {
+                self.remarks
+                    .add(*at, format!("expected one value {name:?} in the environment, found several"));
+            }
+            self.trace.environment.push((name.clone(), value));
         }
         Ok(())
     }
 
     fn clock(&mut self, items: &[Item], block: Position) -> Result<()> {
+        const KNOWN: [&str; 8] =
+            ["name", "uuid", "description", "freq", "precision", "offset_s", "offset", "absolute"];
         let mut clock = Clock::nanoseconds("", 0);
-        for item in items {
-            let Item::Assign { name, value, at } = item else { continue };
-            match name.as_str() {
-                "name" => clock.name = text(value).unwrap_or_default(),
-                "uuid" => clock.uuid = Some(uuid(value, *at)?),
-                "description" => clock.description = text(value),
-                "freq" => clock.frequency = number(value, *at)?,
-                "precision" => clock.precision = Some(number(value, *at)?),
-                "offset_s" => clock.offset_seconds = number(value, *at)?,
-                "offset" => clock.offset_cycles = number(value, *at)?,
-                "absolute" => clock.absolute = boolean(value, *at)?,
-                _ => {}
+        for (attribute, value, at) in assignments(items, &KNOWN, &mut self.remarks)? {
+            match attribute {
+                "name" => clock.name = name(value, at)?,
+                "uuid" => clock.uuid = Some(uuid(value, at)?),
+                "description" => {
+                    clock.description = text(value);
+                    if clock.description.is_none() {
+                        self.remarks.add(at, "expected a text as the description of a clock, found a number");
+                    }
+                }
+                "freq" => clock.frequency = number(value, at)?,
+                "precision" => clock.precision = Some(number(value, at)?),
+                "offset_s" => clock.offset_seconds = number(value, at)?,
+                "offset" => clock.offset_cycles = number(value, at)?,
+                _ => clock.absolute = boolean(value, at)?,
             }
         }
         if clock.name.is_empty() {
             return wrong(block, "a clock without a name");
         }
-        if clock.frequency == 0 {
-            return wrong(block, format!("clock {} has the frequency 0", clock.name));
+        // The largest number is what tracers write for an unknown one.
+        if matches!(clock.frequency, 0 | u64::MAX) {
+            return wrong(block, format!("clock {} has the frequency {}", clock.name, clock.frequency));
+        }
+        if clock.offset_cycles < 0 {
+            let remark = format!("expected an `offset` of at least 0 cycles, found {}", clock.offset_cycles);
+            self.remarks.add(block, remark);
         }
         if self.trace.clock(&clock.name).is_some() {
             return wrong(block, format!("clock {} is defined twice", clock.name));
@@ -263,19 +287,29 @@ impl<'a> Resolver<'a> {
     fn stream(&mut self, items: &'a [Item], block: Position) -> Result<()> {
         let scope = self.open_scope(0);
         let mut stream = Stream::default();
+        let mut names = Names::default();
         for item in items {
             match item {
-                Item::Assign { name, value, at } if name == "id" => stream.id = number(value, *at)?,
-                Item::Bind { name, ty } => match name.as_str() {
-                    "packet.context" => {
-                        stream.packet_context = Some(self.root(ty, scope, Scope::PacketContext)?);
+                Item::Assign { name, value, at } => {
+                    names.once(name, *at)?;
+                    match name.as_str() {
+                        "id" => stream.id = number(value, *at)?,
+                        name => unknown(name, &["id"], (&mut self.remarks, *at)),
                     }
-                    "event.header" => stream.event_header = Some(self.root(ty, scope, Scope::EventHeader)?),
-                    "event.context" => {
-                        stream.event_context = Some(self.root(ty, scope, Scope::StreamEventContext)?);
-                    }
-                    _ => {}
-                },
+                }
+                Item::Bind { name, ty } => {
+                    names.once(name, ty.at)?;
+                    let (part, root) = match name.as_str() {
+                        "packet.context" => (&mut stream.packet_context, Scope::PacketContext),
+                        "event.header" => (&mut stream.event_header, Scope::EventHeader),
+                        "event.context" => (&mut stream.event_context, Scope::StreamEventContext),
+                        other => {
+                            let known = "packet.context, event.header or event.context";
+                            return unknown_structure(other, known, ty.at);
+                        }
+                    };
+                    *part = Some(self.root(ty, scope, root)?);
+                }
                 other => self.declaration(other, scope)?,
             }
         }
@@ -289,26 +323,49 @@ impl<'a> Resolver<'a> {
     fn event(&mut self, items: &'a [Item], block: Position) -> Result<()> {
         let scope = self.open_scope(0);
         let mut event = Event::default();
-        let mut stream = None;
+        let (mut stream, mut names) = (None, Names::default());
         for item in items {
             match item {
-                Item::Assign { name, value, at } => match name.as_str() {
-                    "name" => event.name = text(value).unwrap_or_default(),
-                    "id" => event.id = number(value, *at)?,
-                    "stream_id" => stream = Some(number(value, *at)?),
-                    "loglevel" => event.log_level = Some(number(value, *at)?),
-                    _ => event.attributes.push((name.clone(), environment_value(value, *at)?)),
-                },
-                Item::Bind { name, ty } => match name.as_str() {
-                    "context" => event.context = Some(self.root(ty, scope, Scope::EventContext)?),
-                    "fields" => event.payload = Some(self.root(ty, scope, Scope::Payload)?),
-                    _ => {}
-                },
+                Item::Assign { name, value, at } => {
+                    names.once(name, *at)?;
+                    match name.as_str() {
+                        "name" => event.name = attributes::name(value, *at)?,
+                        "id" => event.id = number(value, *at)?,
+                        "stream_id" => stream = Some(number(value, *at)?),
+                        "loglevel" => event.log_level = self.log_level(value, *at),
+                        _ => event.attributes.push((name.clone(), environment_value(value, *at)?)),
+                    }
+                }
+                Item::Bind { name, ty } => {
+                    names.once(name, ty.at)?;
+                    match name.as_str() {
+                        "context" => event.context = Some(self.root(ty, scope, Scope::EventContext)?),
+                        "fields" => event.payload = Some(self.root(ty, scope, Scope::Payload)?),
+                        other => return unknown_structure(other, "context or fields", ty.at),
+                    }
+                }
                 other => self.declaration(other, scope)?,
             }
         }
+        if !names.has("name") {
+            self.remarks.add(block, "expected the name of an event, found none");
+        }
+        let is_number =
+            |(name, value): &(String, EnvironmentValue)| name == "model.emf.uri" && value.as_text().is_none();
+        if event.attributes.iter().any(is_number) {
+            self.remarks.add(block, "expected a text as `model.emf.uri`, found a number");
+        }
         self.stream_of_events.push((stream, event, block));
         Ok(())
+    }
+
+    /// Returns a log level. One that is no small number is left out.
+    fn log_level(&mut self, value: &Value, at: Position) -> Option<i64> {
+        let level = number::<i64>(value, at).ok();
+        if level.is_none_or(|level| level < 0) {
+            self.remarks.add(at, "expected a number of at least 0 as log level, found something else");
+        }
+        level
     }
 
     /// Builds one of the outermost structures.
@@ -320,7 +377,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Assigns the events to their streams.
-    fn finish(mut self) -> Result<Trace> {
+    fn finish(&mut self) -> Result<()> {
         if self.trace.streams.is_empty() {
             self.trace.streams.push(Stream::default());
         }
@@ -329,7 +386,7 @@ impl<'a> Resolver<'a> {
             position.insert(stream.id, index);
         }
         let mut seen: HashMap<(usize, u64), ()> = HashMap::new();
-        for (stream, event, at) in self.stream_of_events {
+        for (stream, event, at) in std::mem::take(&mut self.stream_of_events) {
             let index = match stream {
                 Some(id) => position.get(&id).copied(),
                 None if self.trace.streams.len() == 1 => Some(0),
@@ -345,8 +402,14 @@ impl<'a> Resolver<'a> {
                 stream.events.push(event);
             }
         }
+        for (name, at) in std::mem::take(&mut self.mapped) {
+            if self.trace.clock(&name).is_none() {
+                let found = "to which fields are mapped, found none: its times are unknown";
+                self.remarks.add(at, format!("expected a clock named {name}, {found}"));
+            }
+        }
         map_timestamps(&mut self.trace);
-        Ok(self.trace)
+        Ok(())
     }
 }
 
@@ -390,6 +453,11 @@ fn map_timestamp(field: &mut Field, names: &[&str], clock: &str) -> bool {
         _ => return false,
     };
     fields.iter_mut().fold(false, |mapped, field| mapped | map_timestamp(field, names, clock))
+}
+
+/// Refuses a structure of unknown purpose: the bytes that it describes would be taken for others.
+fn unknown_structure(name: &str, known: &str, at: Position) -> Result<()> {
+    wrong(at, format!("expected one of the structures {known}, found `{name}`"))
 }
 
 fn environment_value(value: &Value, at: Position) -> Result<EnvironmentValue> {

@@ -20,7 +20,7 @@ pub(super) enum Item {
 }
 
 /// Right side of `=`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Number(i128),
     Text(String),

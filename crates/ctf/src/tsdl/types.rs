@@ -1,11 +1,20 @@
 //! Builds types, as a part of the resolver.
 
-use super::resolver::{Alias, Resolver, Result, boolean, byte_order, number, text, wrong};
-use super::syntax::{Declarator, Enumerator, Item, Length, TypeExpr, TypeKind, Value};
+use std::collections::HashSet;
+
+use super::attributes::{alignment, assignments, base, boolean, byte_order, clock_name, encoding, number};
+use super::resolver::{Alias, Resolver, Result, wrong};
+use super::syntax::{Declarator, Enumerator, Item, Length, TypeExpr, TypeKind};
+use super::write::is_keyword;
 use super::{Position, parser};
 use crate::metadata::{
     Base, Encoding, Enum, Field, Float, Integer, Mapping, Reference, Scope, Selection, Struct, Type, Variant,
 };
+
+/// Attributes of integers.
+const OF_INTEGERS: [&str; 7] = ["size", "align", "signed", "byte_order", "base", "encoding", "map"];
+/// Attributes of floats.
+const OF_FLOATS: [&str; 4] = ["exp_dig", "mant_dig", "align", "byte_order"];
 
 /// Prefixes of absolute paths, and the structures they refer to.
 const ROOTS: [(&str, Scope); 8] = [
@@ -21,7 +30,9 @@ const ROOTS: [(&str, Scope); 8] = [
 
 /// Position where a type is being built: the enclosing structures, and their preceding fields.
 pub(super) struct Place {
-    root: Scope,
+    /// Outermost structure; `None` for a type that is only declared, whose references are resolved
+    /// where it is used.
+    root: Option<Scope>,
     frames: Vec<Frame>,
 }
 
@@ -36,11 +47,19 @@ struct Frame {
 
 impl Place {
     pub fn new(root: Scope) -> Self {
-        Self { root, frames: Vec::new() }
+        Self { root: Some(root), frames: Vec::new() }
+    }
+
+    /// Creates the position of a type that is only declared.
+    pub fn of_declaration() -> Self {
+        Self { root: None, frames: Vec::new() }
     }
 
     /// Resolves a written reference to a field.
     fn reference(&self, written: &str, at: Position) -> Result<Reference> {
+        let Some(root) = self.root else {
+            return Ok(Reference { scope: Scope::Payload, path: Vec::new() });
+        };
         for (prefix, scope) in ROOTS {
             if let Some(rest) = written.strip_prefix(prefix) {
                 return Ok(Reference { scope, path: rest.split('.').map(shown_name).collect() });
@@ -51,7 +70,7 @@ impl Place {
         for (depth, frame) in self.frames.iter().enumerate().rev() {
             if frame.names.iter().any(|name| name == first) {
                 let parents = self.frames.iter().take(depth + 1).skip(1).map(|frame| frame.name.clone());
-                return Ok(Reference { scope: self.root, path: parents.chain(names).collect() });
+                return Ok(Reference { scope: root, path: parents.chain(names).collect() });
             }
         }
         wrong(at, format!("no field {written:?} precedes this one"))
@@ -63,27 +82,45 @@ fn shown_name(name: &str) -> String {
     name.strip_prefix('_').unwrap_or(name).into()
 }
 
+/// Returns the other written name that is shown in the same way, if there is one.
+fn twin(name: &str) -> Option<String> {
+    let other = name.strip_prefix('_').map_or_else(|| format!("_{name}"), String::from);
+    (shown_name(&other) == shown_name(name)).then_some(other)
+}
+
 impl<'a> Resolver<'a> {
     /// Defines the names in a named type with a body, and inside its enum's container.
-    pub fn declare_names(&mut self, ty: &'a TypeExpr, scope: usize) {
+    fn declare_names(&mut self, ty: &'a TypeExpr, scope: usize) -> Result<()> {
         let name = match &ty.kind {
             TypeKind::Struct { name: Some(name), body: Some(_), .. } => format!("struct {name}"),
             TypeKind::Variant { name: Some(name), body: Some(_), .. } => format!("variant {name}"),
             TypeKind::Enum { name: Some(name), body: Some(_), .. } => format!("enum {name}"),
-            _ => return,
+            _ => return Ok(()),
         };
-        self.define(scope, name, Alias { ty, declarator: None, scope });
+        self.define(scope, name, Alias { ty, declarator: None, scope })
+    }
+
+    /// Builds a type that is only declared, to find what is wrong with it, and defines its names.
+    pub fn declare(&mut self, ty: &'a TypeExpr, declarators: &'a [Declarator], scope: usize) -> Result<()> {
+        let place = &mut Place::of_declaration();
+        let built = self.build(ty, scope, place)?;
+        for declarator in declarators {
+            self.wrap(built.clone(), declarator, place)?;
+            let alias = Alias { ty, declarator: Some(declarator), scope };
+            self.define(scope, declarator.name.clone(), alias)?;
+        }
+        Ok(())
     }
 
     /// Builds a type at a position.
     pub fn build(&mut self, ty: &'a TypeExpr, scope: usize, place: &mut Place) -> Result<Type> {
-        self.declare_names(ty, scope);
+        self.declare_names(ty, scope)?;
         self.nested(ty.at, |resolver| match &ty.kind {
             TypeKind::Named(name) if name == "string" => Ok(Type::STRING),
             TypeKind::Named(name) => resolver.named(name, ty.at, scope, place),
             TypeKind::Integer(attributes) => resolver.integer(attributes, ty.at),
             TypeKind::Float(attributes) => resolver.float(attributes, ty.at),
-            TypeKind::String(attributes) => string(attributes),
+            TypeKind::String(attributes) => resolver.string(attributes),
             TypeKind::Struct { name, body, alignment } => match (body, name) {
                 (Some(items), _) => resolver.structure(items, *alignment, (scope, ty.at), place),
                 (None, name) => {
@@ -92,8 +129,10 @@ impl<'a> Resolver<'a> {
                 }
             },
             TypeKind::Variant { selector, .. } => {
-                let Some(selector) = selector else { return wrong(ty.at, "a variant without a selector") };
-                let selector = place.reference(selector, ty.at)?;
+                if selector.is_none() && place.root.is_some() {
+                    return wrong(ty.at, "a variant without a selector");
+                }
+                let selector = place.reference(selector.as_deref().unwrap_or_default(), ty.at)?;
                 resolver.variant(ty, selector, scope, place)
             }
             TypeKind::Enum { name, container, body } => match (body, name) {
@@ -118,7 +157,7 @@ impl<'a> Resolver<'a> {
             integer.base = Base::Hexadecimal;
         }
         match alias.declarator {
-            Some(declarator) => wrap(ty, declarator, place),
+            Some(declarator) => self.wrap(ty, declarator, place),
             None => Ok(ty),
         }
     }
@@ -135,7 +174,7 @@ impl<'a> Resolver<'a> {
             place.frames.push(Frame::default());
         }
         let fields = self.fields(items, scope, place, true)?;
-        Ok(Type::Struct(Struct { fields, alignment: alignment_of(alignment.unwrap_or(1), at)? }))
+        Ok(Type::Struct(Struct { fields, alignment: self::alignment(alignment.unwrap_or(1), at)? }))
     }
 
     /// Builds the fields of a structure, or the options of a variant, which cannot refer to each
@@ -147,18 +186,34 @@ impl<'a> Resolver<'a> {
         place: &mut Place,
         visible: bool,
     ) -> Result<Vec<Field>> {
-        let mut fields = Vec::new();
+        let mut fields: Vec<Field> = Vec::new();
+        let mut written = HashSet::new();
         for item in items {
             let Item::Field { ty, declarators } = item else {
                 self.declaration(item, scope)?;
                 continue;
             };
             for declarator in declarators {
+                let at = declarator.at;
                 let name = shown_name(&declarator.name);
+                if !written.insert(declarator.name.as_str()) {
+                    return wrong(
+                        at,
+                        format!("expected one field named `{}`, found another", declarator.name),
+                    );
+                }
+                if twin(&declarator.name).is_some_and(|twin| written.contains(twin.as_str())) {
+                    let twins = format!("`{name}` and `_{name}`");
+                    self.remarks.add(at, format!("two fields, {twins}, are both shown as {name:?}"));
+                }
+                if is_keyword(&declarator.name) {
+                    let remark = format!("expected a name that is no keyword, found `{}`", declarator.name);
+                    self.remarks.add(at, remark);
+                }
                 place.frames.push(Frame { name: name.clone(), names: Vec::new() });
                 let ty = self.build(ty, scope, place);
                 place.frames.pop();
-                let ty = wrap(ty?, declarator, place)?;
+                let ty = self.wrap(ty?, declarator, place)?;
                 if let Some(frame) = place.frames.last_mut().filter(|_| visible) {
                     frame.names.push(name.clone());
                 }
@@ -196,18 +251,25 @@ impl<'a> Resolver<'a> {
 
     fn integer(&mut self, attributes: &[Item], at: Position) -> Result<Type> {
         let mut integer = Integer::unsigned(0, self.trace.byte_order);
-        let mut alignment = None;
-        for (name, value, at) in assignments(attributes) {
+        let (mut alignment, mut has_size) = (None, false);
+        for (name, value, at) in assignments(attributes, &OF_INTEGERS, &mut self.remarks)? {
             match name {
                 "signed" => integer.signed = boolean(value, at)?,
-                "size" => integer.bits = number(value, at)?,
-                "align" => alignment = Some(alignment_of(number(value, at)?, at)?),
-                "byte_order" => integer.byte_order = byte_order(value, self.trace.byte_order, at)?,
+                "size" => (integer.bits, has_size) = (number(value, at)?, true),
+                "align" => alignment = Some(self::alignment(number(value, at)?, at)?),
+                "byte_order" => integer.byte_order = byte_order(value, Some(self.trace.byte_order), at)?,
                 "base" => integer.base = base(value, at)?,
                 "encoding" => integer.encoding = encoding(value, at)?,
-                "map" => integer.clock = Some(clock_name(value, at)?),
+                "map" => {
+                    let clock = clock_name(value, at)?;
+                    self.mapped.entry(clock.clone()).or_insert(at);
+                    integer.clock = Some(clock);
+                }
                 _ => {}
             }
+        }
+        if !has_size {
+            return wrong(at, "expected the size of an integer in bits, found none");
         }
         if !(1..=64).contains(&integer.bits) {
             return wrong(at, format!("expected an integer of 1 to 64 bits, found {}", integer.bits));
@@ -219,12 +281,12 @@ impl<'a> Resolver<'a> {
     fn float(&mut self, attributes: &[Item], at: Position) -> Result<Type> {
         let mut float = Float::new(0, self.trace.byte_order);
         let (mut exponent, mut mantissa) = (0u32, 0u32);
-        for (name, value, at) in assignments(attributes) {
+        for (name, value, at) in assignments(attributes, &OF_FLOATS, &mut self.remarks)? {
             match name {
                 "exp_dig" => exponent = number(value, at)?,
                 "mant_dig" => mantissa = number(value, at)?,
-                "align" => float.alignment = alignment_of(number(value, at)?, at)?,
-                "byte_order" => float.byte_order = byte_order(value, self.trace.byte_order, at)?,
+                "align" => float.alignment = self::alignment(number(value, at)?, at)?,
+                "byte_order" => float.byte_order = byte_order(value, Some(self.trace.byte_order), at)?,
                 _ => {}
             }
         }
@@ -250,6 +312,9 @@ impl<'a> Resolver<'a> {
             Some(container) => self.build(container, scope, place)?,
             None => self.named("int", at, scope, place)?,
         };
+        if labels.is_empty() {
+            return wrong(at, "expected a label of the enumeration, found none");
+        }
         let Type::Integer(integer) = container else {
             return wrong(at, "expected an integer as the container of an enumeration");
         };
@@ -265,6 +330,43 @@ impl<'a> Resolver<'a> {
         }
         Ok(Type::Enum(Enum { integer, mappings }))
     }
+    fn string(&mut self, attributes: &[Item]) -> Result<Type> {
+        let mut found = Encoding::Utf8;
+        for (_, value, at) in assignments(attributes, &["encoding"], &mut self.remarks)? {
+            found = encoding(value, at)?;
+        }
+        Ok(Type::String(found))
+    }
+
+    /// Wraps a type in arrays; the first length is the outermost.
+    fn wrap(&self, ty: Type, declarator: &Declarator, place: &Place) -> Result<Type> {
+        let mut ty = ty;
+        if declarator.lengths.len() > parser::MAX_DEPTH {
+            return wrong(declarator.at, "arrays of too many dimensions");
+        }
+        for length in declarator.lengths.iter().rev() {
+            ty = match length {
+                Length::Fixed(length) => ty.array(*length),
+                Length::Field(path) => match path.strip_prefix("env.") {
+                    Some(name) if place.root.is_some() => ty.array(self.length_of(name, declarator.at)?),
+                    _ => ty.sequence(place.reference(path, declarator.at)?),
+                },
+            };
+        }
+        Ok(ty)
+    }
+
+    /// Returns the length of an array that the environment states.
+    fn length_of(&self, name: &str, at: Position) -> Result<u64> {
+        let mut values = self.stated.iter().filter(|(key, _)| *key == name).map(|(_, value)| *value);
+        let Some(value) = values.next() else {
+            return wrong(at, format!("expected a value {name:?} in the environment, found none"));
+        };
+        if values.any(|other| other != value) {
+            return wrong(at, format!("expected one value {name:?} in the environment, found several"));
+        }
+        number(value, at)
+    }
 }
 
 /// Returns the names of fields as they are written.
@@ -274,76 +376,4 @@ fn written_names(items: &[Item]) -> Vec<String> {
         _ => None,
     });
     declarators.flatten().map(|declarator| declarator.name.clone()).collect()
-}
-
-/// Wraps a type in arrays; the first length is the outermost.
-fn wrap(ty: Type, declarator: &Declarator, place: &Place) -> Result<Type> {
-    let mut ty = ty;
-    if declarator.lengths.len() > parser::MAX_DEPTH {
-        return wrong(declarator.at, "arrays of too many dimensions");
-    }
-    for length in declarator.lengths.iter().rev() {
-        ty = match length {
-            Length::Fixed(length) => ty.array(*length),
-            Length::Field(path) => ty.sequence(place.reference(path, declarator.at)?),
-        };
-    }
-    Ok(ty)
-}
-
-fn assignments(items: &[Item]) -> impl Iterator<Item = (&str, &Value, Position)> {
-    items.iter().filter_map(|item| match item {
-        Item::Assign { name, value, at } => Some((name.as_str(), value, *at)),
-        _ => None,
-    })
-}
-
-fn alignment_of(alignment: u64, at: Position) -> Result<u32> {
-    match u32::try_from(alignment) {
-        Ok(alignment) if alignment.is_power_of_two() => Ok(alignment),
-        _ => wrong(at, format!("expected an alignment that is a power of two, found {alignment}")),
-    }
-}
-
-fn base(value: &Value, at: Position) -> Result<Base> {
-    let word = match value {
-        Value::Number(number) => number.to_string(),
-        Value::Text(word) | Value::Word(word) => word.clone(),
-    };
-    match word.as_str() {
-        "binary" | "b" | "2" => Ok(Base::Binary),
-        "octal" | "oct" | "o" | "8" => Ok(Base::Octal),
-        "decimal" | "dec" | "d" | "i" | "u" | "10" => Ok(Base::Decimal),
-        "hexadecimal" | "hex" | "x" | "X" | "p" | "16" => Ok(Base::Hexadecimal),
-        _ => wrong(at, format!("expected a base of 2, 8, 10 or 16, found {word:?}")),
-    }
-}
-
-fn encoding(value: &Value, at: Position) -> Result<Encoding> {
-    let word = text(value).unwrap_or_default();
-    match word.to_ascii_uppercase().as_str() {
-        "NONE" => Ok(Encoding::None),
-        "UTF8" | "UTF-8" => Ok(Encoding::Utf8),
-        "ASCII" => Ok(Encoding::Ascii),
-        _ => wrong(at, format!("expected an encoding: `none`, `UTF8` or `ASCII`, found {word:?}")),
-    }
-}
-
-fn string(attributes: &[Item]) -> Result<Type> {
-    let mut found = Encoding::Utf8;
-    for (name, value, at) in assignments(attributes) {
-        if name == "encoding" {
-            found = encoding(value, at)?;
-        }
-    }
-    Ok(Type::String(found))
-}
-
-/// Returns the clock name in `clock.NAME.value`.
-fn clock_name(value: &Value, at: Position) -> Result<String> {
-    let path = text(value).unwrap_or_default();
-    match path.strip_prefix("clock.").and_then(|rest| rest.strip_suffix(".value")) {
-        Some(name) => Ok(name.into()),
-        None => wrong(at, format!("expected `clock.NAME.value`, found {path:?}")),
-    }
 }

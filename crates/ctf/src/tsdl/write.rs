@@ -353,7 +353,12 @@ pub(crate) fn escaped_name(name: &str) -> String {
 
 /// Whether a name needs no `_` before it: it is no keyword, and has none of its own.
 pub(crate) fn is_plain(name: &str) -> bool {
-    !name.starts_with('_') && !KEYWORDS.contains(&name)
+    !name.starts_with('_') && !is_keyword(name)
+}
+
+/// Whether a word is reserved.
+pub(super) fn is_keyword(name: &str) -> bool {
+    KEYWORDS.contains(&name)
 }
 
 /// Writes a reference by its bare name if that is unambiguous, otherwise by its absolute path.

@@ -325,20 +325,25 @@ fn mutated_descriptions_and_events_of_ctf_2_end_in_events_or_an_error() {
 
 /// Short descriptions, each with another feature: most mutations hit something relevant.
 const SHORT: [&str; 7] = [
-    "event { fields := struct { integer { size = 8; } n; integer { size = 8; encoding = UTF8; } s[n]; string t; }; };",
-    "struct h { integer { size = 3; } a; enum : integer { size = 5; } { A, B = 2 ... 9 } k; } align(8);
+    "trace { byte_order = le; };
+     event { fields := struct { integer { size = 8; } n; integer { size = 8; encoding = UTF8; } s[n]; string t; }; };",
+    "trace { byte_order = le; };
+     struct h { integer { size = 3; } a; enum : integer { size = 5; } { A, B = 2 ... 9 } k; } align(8);
      event { fields := struct { struct h h; variant <h.k> { string A; struct h B[2]; } v; }; };",
     "typealias integer { size = 32; align = 32; byte_order = be; } := u32; typedef u32 word[3];
      trace { byte_order = le; packet.header := struct { u32 magic; }; }; event { fields := struct { word w; }; };",
-    "clock { name = c; freq = 7; offset_s = 5; }; stream { event.header := struct {
+    "trace { byte_order = le; };
+     clock { name = c; freq = 7; offset_s = 5; }; stream { event.header := struct {
      integer { size = 16; align = 8; } id; integer { size = 27; map = clock.c.value; } timestamp; }; };
      event { id = 3; fields := struct { }; }; event { id = 9; name = \"x:y\"; };",
-    "stream { id = 2; packet.context := struct { integer { size = 64; } packet_size; integer { size = 64; }
+    "trace { byte_order = le; };
+     stream { id = 2; packet.context := struct { integer { size = 64; } packet_size; integer { size = 64; }
      content_size; }; event.context := struct { integer { size = 32; signed = true; } _vtid; }; };
      event { stream_id = 2; context := struct { string c; }; };",
-    "variant v { struct { } none; floating_point { exp_dig = 8; mant_dig = 24; align = 8; } f; };
+    "trace { byte_order = le; };
+     variant v { struct { } none; floating_point { exp_dig = 8; mant_dig = 24; align = 8; } f; };
      event { fields := struct { enum : integer { size = 8; } { none, f } tag; variant v <tag> v; integer { size = 1; } b[5]; }; };",
-    "env { a = 1; b = \"x\\n\"; }; trace { major = 1; minor = 8; uuid = \"624b19d9-19cd-4eae-bab8-8342e1b96a5d\"; };
+    "env { a = 1; b = \"x\\n\"; }; trace { major = 1; minor = 8; byte_order = be; uuid = \"624b19d9-19cd-4eae-bab8-8342e1b96a5d\"; };
      callsite { name = x; }; event { loglevel = 5; model.emf.uri = \"tompion:begin\"; };",
 ];
 
