@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("TOMPION_BUILD", ROOT / "target/debug"))
 # Seconds that anything may take.
-PATIENCE = 120
+WAIT_TIMEOUT = 120
 
 PROGRAM = r"""
 #include <lttng/tracef.h>
@@ -48,15 +48,15 @@ def leave_out(why):
 
 
 def run(*command, **how):
-    how = {"check": True, "stdout": subprocess.DEVNULL, "timeout": PATIENCE} | how
+    how = {"check": True, "stdout": subprocess.DEVNULL, "timeout": WAIT_TIMEOUT} | how
     return subprocess.run([str(word) for word in command], **how)
 
 
 def wait_until(what, happened):
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + WAIT_TIMEOUT
     while not happened():
         if time.monotonic() > end:
-            raise AssertionError(f"{what}: not within {PATIENCE} s")
+            raise AssertionError(f"{what}: not within {WAIT_TIMEOUT} s")
         time.sleep(0.1)
 
 
@@ -64,7 +64,7 @@ def stop(process, how=signal.SIGTERM):
     if process.poll() is None:
         process.send_signal(how)
         try:
-            process.wait(PATIENCE)
+            process.wait(WAIT_TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -82,7 +82,7 @@ class Follower:
 
     def end(self):
         stop(self.process, signal.SIGINT)
-        self.reader.join(PATIENCE)
+        self.reader.join(WAIT_TIMEOUT)
         return self.lines
 
 
@@ -112,7 +112,7 @@ def check(shop):
             run("lttng", "stop")
             run("lttng", "start")
             wait_until("events of a program that goes on", lambda: len(numbers(follower.lines)) > 2000)
-            total = int(recorded.communicate(timeout=PATIENCE)[0])
+            total = int(recorded.communicate(timeout=WAIT_TIMEOUT)[0])
         finally:
             stop(recorded)
         run("lttng", "destroy", "follow")

@@ -27,7 +27,7 @@ from power_cut import BUILD, ROOT, left_out
 OURS = ROOT / "integrations"
 NAME = f"tompion-peers-{os.getpid()}"
 HELD_MS = 5
-PATIENCE = 120
+WAIT_TIMEOUT = 120
 # munin-node has its folder compiled in; nothing else about it is changed.
 MUNIN = """
 use Munin::Common::Defaults;
@@ -50,13 +50,13 @@ def monitor(*words):
 
 def wait_for(what, ask):
     """Asks until there is an answer."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + WAIT_TIMEOUT
     while time.monotonic() < until:
         answer = ask()
         if answer:
             return answer
         time.sleep(0.2)
-    raise AssertionError(f"waited in vain for {what}")
+    raise AssertionError(f"timed out waiting for {what}")
 
 
 def real_time(priority, work):

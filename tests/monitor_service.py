@@ -45,7 +45,7 @@ PROGRAMS = ["systemd", "systemd-journald", "systemd-executor"]
 COMMANDS = ["systemctl", "journalctl"]
 SERVICE = "tompion-monitor"
 # It waits for systemd, for its restarts, and for an emulator, in seconds.
-PATIENCE = 480
+WAIT_TIMEOUT = 480
 
 INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
@@ -299,7 +299,7 @@ def test(work, vmlinuz):
     image = initramfs(work, vmlinuz, programs, {"init": INIT, "bin/check": CHECK, "bin/told": TOLD}, MODULES)
     begin = time.monotonic()
     guest = Guest(vmlinuz, image, [tape], "loglevel=3", "-m", "1024")
-    guest.patience = PATIENCE
+    guest.wait_timeout = WAIT_TIMEOUT
     lines = guest.finish()
     assert "PACKED" in lines, "\n".join(lines[-40:])
     folder.mkdir()

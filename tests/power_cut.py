@@ -43,7 +43,7 @@ SETTINGS = [
     ("64K", 4, 30000, 0, "discard"),
     ("64K", 4, 3000, 0, "overwrite"),
 ]
-PATIENCE = 300
+WAIT_TIMEOUT = 300
 
 INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
@@ -198,7 +198,7 @@ class Guest:
             command += ["-drive", f"file={disk},format=raw,if=virtio,cache=writeback"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.lines = []
-        self.patience = PATIENCE
+        self.wait_timeout = WAIT_TIMEOUT
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
@@ -208,7 +208,7 @@ class Guest:
 
     def wait_for(self, count, begin):
         """Waits until so many lines begin with a word."""
-        until = time.monotonic() + self.patience
+        until = time.monotonic() + self.wait_timeout
         while sum(line.startswith(begin) for line in self.lines) < count:
             if self.process.poll() is not None or time.monotonic() > until:
                 self.process.kill()
@@ -222,7 +222,7 @@ class Guest:
 
     def finish(self):
         try:
-            self.process.wait(self.patience)
+            self.process.wait(self.wait_timeout)
         except subprocess.TimeoutExpired as error:
             self.kill()
             raise AssertionError("the guest did not end:\n" + "\n".join(self.lines[-30:])) from error

@@ -23,7 +23,7 @@ BUILD = Path(os.environ.get("TOMPION_BUILD", ROOT / "target/debug"))
 CORPUS = ROOT.parent / "shared/ctf-corpus"
 READER = shlex.split(os.environ.get("TOMPION_BABELTRACE2", "babeltrace2"))
 # Seconds that anything may take.
-PATIENCE = 300
+WAIT_TIMEOUT = 300
 # 2.1.1 takes a selector's bit for that of the option around it, fails where fields stand between the two, and has no
 # memory of no bytes for an empty blob: also in the cases as they are.
 THEIR_OWN = {
@@ -42,7 +42,7 @@ def leave_out(why):
 def run(*command):
     environment = dict(os.environ, LD_LIBRARY_PATH=str(BUILD)) if command[0] == BUILD / "tompion" else None
     words = [str(word) for word in command]
-    return subprocess.run(words, capture_output=True, timeout=PATIENCE, env=environment)
+    return subprocess.run(words, capture_output=True, timeout=WAIT_TIMEOUT, env=environment)
 
 
 def tompion(*words):

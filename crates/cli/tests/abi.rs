@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use object::Object;
 use serde_json::json;
 
-use crate::support::{Workshop, beside, installed, libraries, run};
+use crate::support::{TestDir, beside, installed, libraries, run};
 
 /// What stands in `crates/agent/tests/abi`.
 fn kept(name: &str) -> PathBuf {
@@ -14,13 +14,13 @@ fn kept(name: &str) -> PathBuf {
 
 /// Names and fields of what the program of a header's folder recorded.
 fn recorded(folder: &str, compiler: &str, flags: &[&str]) -> Vec<(String, serde_json::Value)> {
-    let shop = Workshop::new();
-    let program = shop.path("program");
-    let mut compile = shop.compile(compiler, &program);
+    let dir = TestDir::new();
+    let program = dir.path("program");
+    let mut compile = dir.compile(compiler, &program);
     compile.args(flags).args(["-x", if compiler.contains("++") { "c++" } else { "c" }]);
     compile.arg(kept(folder).join("program.c")).args(["-x", "none", "-ltompion"]);
     run(&mut compile).succeeded();
-    let trace = shop.record(&[], &[&program]);
+    let trace = dir.record(&[], &[&program]);
     assert_eq!(trace.agreed_text(), 9);
     trace.events().into_iter().map(|event| (event.name, event.fields)).collect()
 }

@@ -1,5 +1,6 @@
-//! `print` with all options for what is shown, held against babeltrace2's text. The traces stand outside the repository;
-//! without them, or without babeltrace2, these tests pass and say that they did nothing.
+//! `print` with all options for what is shown, held against babeltrace2's text. The traces stand
+//! outside the repository; without them, or without babeltrace2, these tests pass and say that they
+//! did nothing.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -64,7 +65,8 @@ fn words(options: &str) -> Vec<&str> {
     options.split_whitespace().collect()
 }
 
-/// Whether it is the same line. Where a text is empty, babeltrace2 2.0.4 prints that of an earlier event.
+/// Whether it is the same line. Where a text is empty, babeltrace2 2.0.4 prints that of an earlier
+/// event.
 fn is_same(ours: &str, theirs: &str) -> bool {
     let begin = |line: &str| line.split(&['{', '"'][..]).next().map(str::to_owned);
     ours == theirs || ours.contains("\"\"") && begin(ours) == begin(theirs)

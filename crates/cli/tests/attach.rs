@@ -1,4 +1,5 @@
-//! Programs that run already, that start later, and that record themselves; several recordings of one.
+//! Programs that run already, that start later, and that record themselves; several recordings of
+//! one.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -12,7 +13,7 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::support::{Event, Trace, Workshop, finish, libraries, run, signal, start, wait_until};
+use crate::support::{Event, TestDir, Trace, finish, libraries, run, signal, start, wait_until};
 
 /// A program that counts until it is told to end.
 pub struct Ticker {
@@ -64,7 +65,8 @@ pub fn wait_for_events(trace: &Path) {
     });
 }
 
-/// The numbers of a kind of event follow each other without a gap, up to the last. Returns the first.
+/// The numbers of a kind of event follow each other without a gap, up to the last. Returns the
+/// first.
 #[track_caller]
 fn assert_counted(events: &[Event], name: &str, last: u64) -> u64 {
     let numbers: Vec<u64> =
@@ -84,13 +86,13 @@ fn names(events: &[Event]) -> Vec<&str> {
 
 #[test]
 fn a_running_process_is_recorded_from_now_to_its_end() {
-    let shop = Workshop::new();
-    let ticker = Ticker::start(&mut Command::new(shop.program("ticker")));
-    let recording = start(&mut shop.tompion(&["record", "-o", "trace", "-p", &ticker.pid()]));
-    wait_for_events(&shop.path("trace"));
+    let dir = TestDir::new();
+    let ticker = Ticker::start(&mut Command::new(dir.program("ticker")));
+    let recording = start(&mut dir.tompion(&["record", "-o", "trace", "-p", &ticker.pid()]));
+    wait_for_events(&dir.path("trace"));
     let last = ticker.end();
     finish(recording, "record -p").succeeded();
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
     trace.agreed_text();
     let events = trace.events();
     assert!(assert_counted(&events, "ticker:tick", last) > 1);
@@ -99,11 +101,11 @@ fn a_running_process_is_recorded_from_now_to_its_end() {
 
 #[test]
 fn a_recording_is_printed_while_it_runs() {
-    let shop = Workshop::new();
-    let ticker = Ticker::start(&mut Command::new(shop.program("ticker")));
-    let recording = start(&mut shop.tompion(&["record", "-o", "trace", "-p", &ticker.pid()]));
-    wait_until("a trace", || shop.path("trace").join("tompion.json").exists());
-    let mut follower = start(&mut shop.tompion(&["print", "--follow", "--no-delta", "trace"]));
+    let dir = TestDir::new();
+    let ticker = Ticker::start(&mut Command::new(dir.program("ticker")));
+    let recording = start(&mut dir.tompion(&["record", "-o", "trace", "-p", &ticker.pid()]));
+    wait_until("a trace", || dir.path("trace").join("tompion.json").exists());
+    let mut follower = start(&mut dir.tompion(&["print", "--follow", "--no-delta", "trace"]));
     let mut words = BufReader::new(follower.stdout.take().expect("its words"));
     let mut text = String::new();
     words.read_line(&mut text).expect("a line while it runs");
@@ -113,7 +115,7 @@ fn a_recording_is_printed_while_it_runs() {
     // The recording has ended, and so does who follows it.
     words.read_to_string(&mut text).expect("the other lines");
     assert_eq!(finish(follower, "print --follow").succeeded().err, "");
-    let whole = run(&mut shop.tompion(&["print", "--no-delta", "trace"])).succeeded().out;
+    let whole = run(&mut dir.tompion(&["print", "--no-delta", "trace"])).succeeded().out;
     let sorted = |text: &str| {
         let mut lines: Vec<String> = text.lines().map(String::from).collect();
         lines.sort_unstable();
@@ -125,13 +127,13 @@ fn a_recording_is_printed_while_it_runs() {
 #[test]
 fn children_of_a_process_that_was_asked_follow_it() {
     for (how, children) in [("fork", 1), ("exec", 3)] {
-        let shop = Workshop::new();
-        let ticker = Ticker::start(Command::new(shop.program("ticker")).arg(how));
-        let recording = start(&mut shop.tompion(&["record", "-o", "trace", "-p", &ticker.pid()]));
-        wait_for_events(&shop.path("trace"));
+        let dir = TestDir::new();
+        let ticker = Ticker::start(Command::new(dir.program("ticker")).arg(how));
+        let recording = start(&mut dir.tompion(&["record", "-o", "trace", "-p", &ticker.pid()]));
+        wait_for_events(&dir.path("trace"));
         let last = ticker.end();
         finish(recording, "record -p").succeeded();
-        let events = shop.trace("trace").events();
+        let events = dir.trace("trace").events();
         assert_counted(&events, "ticker:tick", last);
         let count = events.iter().filter(|event| event.name == "ticker:child").count();
         assert_eq!(count, children, "{how}");
@@ -140,15 +142,15 @@ fn children_of_a_process_that_was_asked_follow_it() {
 
 #[test]
 fn a_recording_that_ends_first_leaves_the_process_alone() {
-    let shop = Workshop::new();
-    let ticker = Ticker::start(&mut Command::new(shop.program("ticker")));
+    let dir = TestDir::new();
+    let ticker = Ticker::start(&mut Command::new(dir.program("ticker")));
     for round in 0..3 {
         let name = format!("trace-{round}");
-        let recording = start(&mut shop.tompion(&["record", "-o", &name, "-p", &ticker.pid()]));
-        wait_for_events(&shop.path(&name));
+        let recording = start(&mut dir.tompion(&["record", "-o", &name, "-p", &ticker.pid()]));
+        wait_for_events(&dir.path(&name));
         signal(recording.id(), Signal::INT);
         finish(recording, "record -p").succeeded();
-        let events = shop.trace(&name).events();
+        let events = dir.trace(&name).events();
         let last = events.last().expect("events").number("number");
         assert_counted(&events, "ticker:tick", last);
     }
@@ -157,8 +159,8 @@ fn a_recording_that_ends_first_leaves_the_process_alone() {
 
 #[test]
 fn three_recordings_of_one_process_get_each_what_they_asked_for() {
-    let shop = Workshop::new();
-    let ticker = Ticker::start(&mut Command::new(shop.program("ticker")));
+    let dir = TestDir::new();
+    let ticker = Ticker::start(&mut Command::new(dir.program("ticker")));
     let pid = ticker.pid();
     let options: [&[&str]; 3] = [
         &["-e", "ticker:tick"],
@@ -168,11 +170,11 @@ fn three_recordings_of_one_process_get_each_what_they_asked_for() {
     let mut recordings = Vec::new();
     for (index, options) in options.iter().enumerate() {
         let name = index.to_string();
-        let mut record = shop.tompion(&["record", "-o", &name, "-p", &pid]);
+        let mut record = dir.tompion(&["record", "-o", &name, "-p", &pid]);
         recordings.push(start(record.args(*options)));
     }
-    wait_for_events(&shop.path("0"));
-    wait_for_events(&shop.path("2"));
+    wait_for_events(&dir.path("0"));
+    wait_for_events(&dir.path("2"));
     // The flight recorder writes nothing before its end.
     wait_until("all three in the process", || {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
@@ -180,7 +182,7 @@ fn three_recordings_of_one_process_get_each_what_they_asked_for() {
     });
     let last = ticker.end();
     recordings.into_iter().for_each(|recording| drop(finish(recording, "record -p").succeeded()));
-    let traces = ["0", "1", "2"].map(|name| shop.trace(name));
+    let traces = ["0", "1", "2"].map(|name| dir.trace(name));
     for trace in &traces {
         trace.agreed_text();
     }
@@ -196,21 +198,21 @@ fn three_recordings_of_one_process_get_each_what_they_asked_for() {
 
 #[test]
 fn programs_that_start_later_are_recorded_as_well() {
-    let shop = Workshop::new();
-    let program = shop.program("ticker");
+    let dir = TestDir::new();
+    let program = dir.program("ticker");
     let before = Ticker::start(&mut Command::new(&program));
-    let recording = start(&mut shop.tompion(&["record", "-o", "trace", "-e", "ticker:*"]));
-    wait_for_events(&shop.path("trace"));
+    let recording = start(&mut dir.tompion(&["record", "-o", "trace", "-e", "ticker:*"]));
+    wait_for_events(&dir.path("trace"));
     let after = Ticker::start(&mut Command::new(&program));
     let (first_pid, second_pid) = (before.pid(), after.pid());
     wait_until("the second program in the trace", || {
-        let sources = std::fs::read_dir(shop.path("trace/user")).into_iter().flatten().flatten();
+        let sources = std::fs::read_dir(dir.path("trace/user")).into_iter().flatten().flatten();
         sources.into_iter().any(|source| source.path().to_string_lossy().ends_with(&format!("-{second_pid}")))
     });
     let (first_last, second_last) = (before.end(), after.end());
     signal(recording.id(), Signal::INT);
     finish(recording, "record").succeeded();
-    let events = shop.trace("trace").events();
+    let events = dir.trace("trace").events();
     for (pid, last) in [(first_pid, first_last), (second_pid, second_last)] {
         let own: Vec<Event> =
             events.iter().filter(|event| event.source.ends_with(&format!("-{pid}"))).cloned().collect();
@@ -218,8 +220,8 @@ fn programs_that_start_later_are_recorded_as_well() {
     }
 }
 
-/// Waits until a process is part of the recording in a folder: under load, the session may come later than
-/// a start waits for it.
+/// Waits until a process is part of the recording in a folder: under load, the session may come
+/// later than a start waits for it.
 pub fn wait_for_process(folder: &Path, pid: &str) {
     let entries = |path: &Path| -> Vec<PathBuf> {
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
@@ -249,8 +251,8 @@ pub fn gathered(folder: &Path) -> Trace {
 
 #[test]
 fn a_program_records_itself_into_a_folder() {
-    let shop = Workshop::new();
-    let (program, folder) = (shop.program("ticker"), shop.path("traces"));
+    let dir = TestDir::new();
+    let (program, folder) = (dir.program("ticker"), dir.path("traces"));
     // The command is looked for on the path, because the library of a test stands somewhere else.
     let start = |options: &str| {
         let mut command = Command::new(&program);
@@ -278,27 +280,27 @@ fn a_program_records_itself_into_a_folder() {
 /// Nobody looks when a service starts again after its recording was killed.
 #[test]
 fn rings_that_a_killed_recording_has_left_keep_no_program_from_recording_itself() {
-    let shop = Workshop::new();
-    let (program, folder, rings) = (shop.program("ticker"), shop.path("traces"), shop.path("rings"));
+    let dir = TestDir::new();
+    let (program, folder, rings) = (dir.program("ticker"), dir.path("traces"), dir.path("rings"));
     std::fs::create_dir(&rings).expect("a folder");
     let mut command = Command::new(&program);
     command.env("TOMPION_RECORD", &folder);
     command.env("TOMPION_RECORD_OPTIONS", format!("--backing {}", rings.display()));
     let ticker = Ticker::start(&mut command);
     wait_for_process(&folder, &ticker.pid());
-    assert!(shop.path("rings-2").exists());
+    assert!(dir.path("rings-2").exists());
     ticker.end();
     assert!(!gathered(&folder).events().is_empty());
     let log = || std::fs::read_to_string(folder.join("tompion.log")).unwrap_or_default();
     let said = format!("{} exists already, so the rings are in {0}-2; ", rings.display());
     wait_until("a word of it", || log().contains(&said));
-    wait_until("the rings' end", || !shop.path("rings-2").exists());
+    wait_until("the rings' end", || !dir.path("rings-2").exists());
 }
 
 #[test]
 fn programs_that_start_together_share_one_recorder() {
-    let shop = Workshop::new();
-    let (program, folder) = (shop.program("ticker"), shop.path("traces"));
+    let dir = TestDir::new();
+    let (program, folder) = (dir.program("ticker"), dir.path("traces"));
     let starting: Vec<Child> = (0..6)
         .map(|_| {
             let mut command = Command::new(&program);
@@ -332,22 +334,22 @@ const NOBODY: u32 = 65534;
 
 #[test]
 fn root_may_record_a_process_of_somebody_else() {
-    let shop = Workshop::new();
-    let program = shop.program("ticker");
+    let dir = TestDir::new();
+    let program = dir.program("ticker");
     if !rustix::process::geteuid().is_root() {
         return eprintln!("left out: not root");
     }
-    open_to_all(&shop.path(""));
+    open_to_all(&dir.path(""));
     let reachable = libraries().ancestors().chain(program.ancestors()).all(is_open_to_all);
     if !reachable {
         return eprintln!("left out: the libraries stand where only root may read");
     }
     let ticker = Ticker::start(Command::new(&program).uid(NOBODY).gid(NOBODY));
-    let recording = start(&mut shop.tompion(&["record", "-o", "trace", "-p", &ticker.pid()]));
-    wait_for_events(&shop.path("trace"));
+    let recording = start(&mut dir.tompion(&["record", "-o", "trace", "-p", &ticker.pid()]));
+    wait_for_events(&dir.path("trace"));
     let last = ticker.end();
     finish(recording, "record").succeeded();
-    assert_counted(&shop.trace("trace").events(), "ticker:tick", last);
+    assert_counted(&dir.trace("trace").events(), "ticker:tick", last);
 }
 
 fn open_to_all(folder: &Path) {
@@ -360,17 +362,16 @@ fn is_open_to_all(path: &Path) -> bool {
 
 #[test]
 fn who_must_not_be_recorded_is_not() {
-    let shop = Workshop::new();
-    let mut command = Command::new(shop.program("ticker"));
-    let ticker =
-        Ticker::start(command.env("TOMPION_DISABLE", "1").env("TOMPION_RECORD", shop.path("traces")));
-    let refused = run(&mut shop.tompion(&["record", "-o", "trace", "-p", &ticker.pid()])).exited(1);
+    let dir = TestDir::new();
+    let mut command = Command::new(dir.program("ticker"));
+    let ticker = Ticker::start(command.env("TOMPION_DISABLE", "1").env("TOMPION_RECORD", dir.path("traces")));
+    let refused = run(&mut dir.tompion(&["record", "-o", "trace", "-p", &ticker.pid()])).exited(1);
     assert!(refused.err.contains("can't be asked"), "{}", refused.err);
     ticker.end();
-    assert!(!shop.path("trace").exists() && !shop.path("traces").exists());
-    let refused = run(&mut shop.tompion(&["record", "-o", "trace", "-p", "4194305"])).exited(1);
+    assert!(!dir.path("trace").exists() && !dir.path("traces").exists());
+    let refused = run(&mut dir.tompion(&["record", "-o", "trace", "-p", "4194305"])).exited(1);
     assert!(refused.err.contains("there is no process 4194305"), "{}", refused.err);
     let own = std::process::id().to_string();
-    let refused = run(&mut shop.tompion(&["record", "-o", "trace", "-p", &own])).exited(1);
+    let refused = run(&mut dir.tompion(&["record", "-o", "trace", "-p", &own])).exited(1);
     assert!(refused.err.contains("has not loaded libtompion"), "{}", refused.err);
 }

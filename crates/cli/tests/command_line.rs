@@ -1,7 +1,7 @@
 //! The words of the command, to the letter, and its exit codes.
 //!
-//! The files in `golden/` are sessions at a terminal: lines that begin with `$ ` are run, what follows
-//! them is what must come back. `TOMPION_BLESS=1` writes down what comes back now.
+//! The files in `golden/` are sessions at a terminal: lines that begin with `$ ` are run, what
+//! follows them is what must come back. `TOMPION_BLESS=1` writes down what comes back now.
 
 use std::{
     fs,
@@ -14,24 +14,24 @@ use std::{
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Finished, Trace, Workshop, beside, finish, libraries, run, signal, start, tompion};
+use crate::support::{Finished, TestDir, Trace, beside, finish, libraries, run, signal, start, tompion};
 
-/// A workshop with `hello` from the examples, a file that is no program, and an empty folder.
-fn with_hello() -> Workshop {
-    let shop = Workshop::new();
-    shop.link("hello", &["../../../../examples/hello.c"], &[]);
-    fs::write(shop.path("data"), "no program\n").unwrap();
-    fs::create_dir(shop.path("empty")).unwrap();
-    shop
+/// A folder with `hello` from the examples, a file that is no program, and an empty folder.
+fn with_hello() -> TestDir {
+    let dir = TestDir::new();
+    dir.link("hello", &["../../../../examples/hello.c"], &[]);
+    fs::write(dir.path("data"), "no program\n").unwrap();
+    fs::create_dir(dir.path("empty")).unwrap();
+    dir
 }
 
-/// Runs a line as a shell does, for a minute at most; both outputs as one, and the exit code if it isn't
-/// zero.
-fn answer(shop: &Workshop, line: &str) -> String {
+/// Runs a line as a shell does, for a minute at most; both outputs as one, and the exit code if it
+/// isn't zero.
+fn answer(dir: &TestDir, line: &str) -> String {
     let path = format!("{}:{}", libraries().display(), std::env::var("PATH").unwrap());
     let mut shell = Command::new("timeout");
     shell.args(["60", "sh", "-c", &format!("exec 2>&1; {line}")]).env("PATH", path).env("LC_ALL", "C");
-    shell.env("TZ", "UTC").env("COLUMNS", "100").env_remove("TOMPION_SESSION").current_dir(shop.path(""));
+    shell.env("TZ", "UTC").env("COLUMNS", "100").env_remove("TOMPION_SESSION").current_dir(dir.path(""));
     let Finished { out, status, .. } = run(&mut shell);
     match status.code() {
         Some(0) => out,
@@ -40,11 +40,10 @@ fn answer(shop: &Workshop, line: &str) -> String {
 }
 
 fn session_is_as_written(file: &str) {
-    let (shop, file) = (with_hello(), beside("golden").join(file));
+    let (dir, file) = (with_hello(), beside("golden").join(file));
     let expected = fs::read_to_string(&file).unwrap();
     let lines: Vec<&str> = expected.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
-    let found: Vec<String> =
-        lines.iter().map(|line| format!("$ {line}\n{}\n", answer(&shop, line))).collect();
+    let found: Vec<String> = lines.iter().map(|line| format!("$ {line}\n{}\n", answer(&dir, line))).collect();
     let found = found.concat();
     if std::env::var_os("TOMPION_BLESS").is_some() {
         return fs::write(&file, found).unwrap();
@@ -77,12 +76,12 @@ fn filter_guide() -> String {
 
 #[test]
 fn what_the_guide_of_filters_shows_comes_out() {
-    let (shop, guide) = (with_hello(), filter_guide());
+    let (dir, guide) = (with_hello(), filter_guide());
     let blocks = guide.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let mut commands = 0;
     for session in blocks.flat_map(|block| block.split("$ tompion ").skip(1)) {
         let (arguments, expected) = session.split_once('\n').unwrap();
-        assert_eq!(answer(&shop, &format!("tompion {arguments}")), expected, "tompion {arguments}");
+        assert_eq!(answer(&dir, &format!("tompion {arguments}")), expected, "tompion {arguments}");
         commands += 1;
     }
     assert!(commands >= 6);
@@ -104,8 +103,8 @@ fn filters_in_the_guides_tables_are_filters() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
-    let shop = Workshop::new();
-    let trace = shop.record(&["--subbuf-size", "1M"], &[&shop.program("numbered"), &"1", &"20000"]);
+    let dir = TestDir::new();
+    let trace = dir.record(&["--subbuf-size", "1M"], &[&dir.program("numbered"), &"1", &"20000"]);
     for format in ["text", "json", "csv"] {
         let mut print = start(tompion().args(["print", "--format", format]).arg(&trace.folder));
         let mut first = String::new();
@@ -116,18 +115,18 @@ fn a_reader_that_goes_away_is_no_failure() {
 }
 
 /// A trace of one stream with several packets, and the path of the stream.
-fn long_stream(shop: &Workshop) -> (Trace, PathBuf) {
+fn long_stream(dir: &TestDir) -> (Trace, PathBuf) {
     let options = ["--subbuf-size", "4M"];
-    let program = shop.program("numbered");
-    let trace = shop.record(&options, &[&"taskset", &"-c", &"0", &program, &"1", &"100000"]);
+    let program = dir.program("numbered");
+    let trace = dir.record(&options, &[&"taskset", &"-c", &"0", &program, &"1", &"100000"]);
     let source = trace.manifest()["sources"][0]["path"].as_str().unwrap().to_owned();
     let stream = trace.folder.join(source).join("stream_0");
     assert!(fs::metadata(&stream).unwrap().len() > 600_000, "several packets");
     (trace, stream)
 }
 
-/// Reads a damaged trace: the numbers up to the damage, and the one line that tells of it. A second may say that
-/// damaged bytes, read as events, went back in time.
+/// Reads a damaged trace: the numbers up to the damage, and the one line that tells of it. A second
+/// may say that damaged bytes, read as events, went back in time.
 fn read_damaged(trace: &Trace) -> (Vec<u64>, String) {
     let printed = run(tompion().arg("print").arg(&trace.folder)).exited(1);
     run(tompion().args(["stat", "--json"]).arg(&trace.folder)).exited(1);
@@ -140,8 +139,8 @@ fn read_damaged(trace: &Trace) -> (Vec<u64>, String) {
 
 #[test]
 fn a_stream_that_was_cut_is_read_up_to_the_cut() {
-    let shop = Workshop::new();
-    let (trace, stream) = long_stream(&shop);
+    let dir = TestDir::new();
+    let (trace, stream) = long_stream(&dir);
     let size = fs::metadata(&stream).unwrap().len();
     for cut in [size - 1, size - 100_000, 300_000, 100, 10] {
         fs::OpenOptions::new().write(true).open(&stream).unwrap().set_len(cut).unwrap();
@@ -155,8 +154,8 @@ fn a_stream_that_was_cut_is_read_up_to_the_cut() {
 
 #[test]
 fn random_bytes_in_a_stream_cost_nothing_that_stands_before_them() {
-    let shop = Workshop::new();
-    let (trace, stream) = long_stream(&shop);
+    let dir = TestDir::new();
+    let (trace, stream) = long_stream(&dir);
     let mut noise = vec![0; 4096];
     fs::File::open("/dev/urandom").unwrap().read_exact(&mut noise).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&stream).unwrap();
@@ -170,8 +169,8 @@ fn random_bytes_in_a_stream_cost_nothing_that_stands_before_them() {
 
 #[test]
 fn damaged_metadata_is_named() {
-    let shop = Workshop::new();
-    let (trace, stream) = long_stream(&shop);
+    let dir = TestDir::new();
+    let (trace, stream) = long_stream(&dir);
     let metadata = stream.with_file_name("metadata");
     fs::write(&metadata, "/* CTF 1.8 */\nevent { name = \n").unwrap();
     let printed = run(tompion().arg("print").arg(&trace.folder)).exited(1);
@@ -181,8 +180,8 @@ fn damaged_metadata_is_named() {
 
 #[test]
 fn a_running_process_is_listed_with_its_libraries() {
-    let shop = Workshop::new();
-    let mut running = start(&mut Command::new(shop.program("stubborn")));
+    let dir = TestDir::new();
+    let mut running = start(&mut Command::new(dir.program("stubborn")));
     let mut line = String::new();
     BufReader::new(running.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let listed = run(tompion().args(["list", line.trim()]));
@@ -208,11 +207,11 @@ fn doctor_reports_every_check_as_json() {
 
 /// Records a python script that talks to the session, then `hello` in the same recording.
 fn beside_fake_agent(what: &str) -> (Finished, u64) {
-    let shop = with_hello();
-    let (script, hello) = (beside("programs/fake_agent.py"), shop.path("hello"));
+    let dir = with_hello();
+    let (script, hello) = (beside("programs/fake_agent.py"), dir.path("hello"));
     let command: [&dyn AsRef<std::ffi::OsStr>; 4] = [&"python3", &script, &what, &hello];
-    let finished = run(&mut shop.recording("trace", &[], &command)).succeeded();
-    (finished, shop.trace("trace").agreed_count())
+    let finished = run(&mut dir.recording("trace", &[], &command)).succeeded();
+    (finished, dir.trace("trace").agreed_count())
 }
 
 fn problems(finished: &Finished) -> Vec<&str> {
@@ -244,11 +243,11 @@ fn a_silent_caller_keeps_nobody_else_waiting() {
 
 #[test]
 fn the_newest_trace_is_taken_where_none_is_named() {
-    let shop = with_hello();
-    run(&mut shop.recording("older", &[], &[&"./hello", &"1"])).succeeded();
-    run(&mut shop.recording("newer", &[], &[&"./hello", &"2"])).succeeded();
-    let printed = run(&mut shop.tompion(&["print", "-e", "db:query_start"])).succeeded();
+    let dir = with_hello();
+    run(&mut dir.recording("older", &[], &[&"./hello", &"1"])).succeeded();
+    run(&mut dir.recording("newer", &[], &[&"./hello", &"2"])).succeeded();
+    let printed = run(&mut dir.tompion(&["print", "-e", "db:query_start"])).succeeded();
     assert_eq!(printed.out.lines().count(), 2);
     assert_eq!(printed.err, "tompion: newest trace here: newer\n");
-    assert!(Path::new(&shop.path("older")).is_dir());
+    assert!(Path::new(&dir.path("older")).is_dir());
 }

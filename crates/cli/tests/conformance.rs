@@ -1,8 +1,9 @@
-//! The conformance suite of C and C++: one program with all that the header has, in the executable, in a
-//! static and in a shared library, built in every way; and many libraries with very many sites.
+//! The conformance suite of C and C++: one program with all that the header has, in the executable,
+//! in a static and in a shared library, built in every way; and many libraries with very many
+//! sites.
 //!
-//! The program of `programs/conformance` states each event that it records on its standard output, as
-//! `print --format json` is to show it. So there is nothing to keep in step here.
+//! The program of `programs/conformance` states each event that it records on its standard output,
+//! as `print --format json` is to show it. So there is nothing to keep in step here.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fallback::WITHOUT_RSEQ,
-    support::{Finished, Trace, Workshop, beside, installed, libraries, rounds, run},
+    support::{Finished, TestDir, Trace, beside, installed, libraries, rounds, run},
 };
 
 const WARNINGS: [&str; 7] =
@@ -112,15 +113,16 @@ impl Build {
             && self.has_sanitizer()
     }
 
-    /// Whether the sanitizer's own library is installed, if it needs one: clang's is a package of its own.
+    /// Whether the sanitizer's own library is installed, if it needs one: clang's is a package of
+    /// its own.
     fn has_sanitizer(&self) -> bool {
         if !self.mode.0.iter().any(|option| option.starts_with("-fsanitize")) {
             return true;
         }
-        let shop = Workshop::new();
-        std::fs::write(shop.path("main.cc"), "int main() {}\n").expect("a source");
+        let dir = TestDir::new();
+        std::fs::write(dir.path("main.cc"), "int main() {}\n").expect("a source");
         let mut command = Command::new(self.compiler.cxx);
-        command.args(self.mode.0).arg(shop.path("main.cc")).arg("-o").arg(shop.path("main"));
+        command.args(self.mode.0).arg(dir.path("main.cc")).arg("-o").arg(dir.path("main"));
         let is_there = run(&mut command).status.success();
         if !is_there {
             eprintln!("left out: {self:?} (apt install libclang-rt-dev)");
@@ -212,7 +214,8 @@ fn stated(output: &str) -> Vec<(String, Value)> {
     output.lines().map(parse).collect()
 }
 
-/// Holds the trace against what its program stated, value by value, and our text against babeltrace2's.
+/// Holds the trace against what its program stated, value by value, and our text against
+/// babeltrace2's.
 fn compare(recorded: &Finished, trace: &Trace, what: &str) {
     let expected = stated(&recorded.out);
     let found: Vec<_> = trace.events().into_iter().map(|event| (event.name, event.fields)).collect();
@@ -226,8 +229,8 @@ fn compare(recorded: &Finished, trace: &Trace, what: &str) {
 }
 
 /// Names that `tompion list` finds in a file.
-fn listed(shop: &Workshop, file: &Path) -> BTreeSet<String> {
-    let text = run(shop.tompion(&["list", "--json"]).arg(file)).succeeded().out;
+fn listed(dir: &TestDir, file: &Path) -> BTreeSet<String> {
+    let text = run(dir.tompion(&["list", "--json"]).arg(file)).succeeded().out;
     let rows: Value = serde_json::from_str(&text).expect("JSON from list");
     let names = rows.as_array().expect("rows").iter().map(|row| &row["name"]);
     names.map(|name| name.as_str().expect("a name").to_owned()).collect()
@@ -237,25 +240,25 @@ fn listed(shop: &Workshop, file: &Path) -> BTreeSet<String> {
 fn every_macro_records_what_it_was_given_however_it_is_built() {
     for build in Build::all() {
         let what = format!("{build:?}");
-        let shop = Workshop::new();
-        let program = build.program(shop.path("program").parent().expect("the workshop"));
+        let dir = TestDir::new();
+        let program = build.program(dir.path("program").parent().expect("the dir"));
         assert_eq!(run(&mut Command::new(&program)).succeeded().err, "", "{what}");
 
-        let recorded = run(&mut shop.recording("trace", &[], &[&program])).succeeded();
-        let trace = shop.trace("trace");
+        let recorded = run(&mut dir.recording("trace", &[], &[&program])).succeeded();
+        let trace = dir.trace("trace");
         compare(&recorded, &trace, &what);
 
         let clash = "program describes part:clash in 3 ways, which are kept apart";
         assert!(recorded.err.contains(clash), "{what}: {}", recorded.err);
         assert!(trace.manifest()["problems"].as_array().expect("problems").contains(&json!(clash)));
 
-        let mut without = shop.recording("without-rseq", &[], &[&program]);
+        let mut without = dir.recording("without-rseq", &[], &[&program]);
         let (name, value) = WITHOUT_RSEQ;
         let recorded = run(without.env(name, value)).succeeded();
-        compare(&recorded, &shop.trace("without-rseq"), &format!("{what}, without rseq"));
+        compare(&recorded, &dir.trace("without-rseq"), &format!("{what}, without rseq"));
 
-        let mut names = listed(&shop, &program);
-        names.extend(listed(&shop, &program.with_file_name("libshared.so")));
+        let mut names = listed(&dir, &program);
+        names.extend(listed(&dir, &program.with_file_name("libshared.so")));
         for (name, _) in stated(&recorded.out) {
             assert!(names.contains(&name), "{what}: {name} is not listed");
         }
@@ -266,7 +269,8 @@ fn every_macro_records_what_it_was_given_however_it_is_built() {
 const SITES: usize = 313;
 const LIBRARIES: usize = 32;
 
-/// A library with so many sites of its own, each with its own name, and a function that passes them all.
+/// A library with so many sites of its own, each with its own name, and a function that passes them
+/// all.
 fn source_of_library(number: usize) -> String {
     let sites: String = (0..SITES)
         .map(|site| {
@@ -282,24 +286,24 @@ fn source_of_library(number: usize) -> String {
 /// In the long form, all libraries differ; in the quick one, they are copies of one.
 #[test]
 fn ten_thousand_sites_in_thirty_two_libraries_are_recorded() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let distinct = rounds(1, LIBRARIES as u32) as usize;
-    let path = |number: usize| shop.path(&format!("crowd{number}.so"));
+    let path = |number: usize| dir.path(&format!("crowd{number}.so"));
     for number in 0..LIBRARIES {
         if number >= distinct {
             std::fs::copy(path(number % distinct), path(number)).expect("a copy of a library");
             continue;
         }
-        let source = shop.path("crowd.c");
+        let source = dir.path("crowd.c");
         std::fs::write(&source, source_of_library(number)).expect("a source file");
-        let mut cc = shop.compile("cc", &path(number));
+        let mut cc = dir.compile("cc", &path(number));
         run(cc.args(["-O0", "-shared", "-fPIC"]).arg(source).arg("-ltompion")).succeeded();
     }
-    let host = shop.link("crowd", &["crowd.c"], &["-ldl"]);
+    let host = dir.link("crowd", &["crowd.c"], &["-ldl"]);
     let files: Vec<PathBuf> = (0..LIBRARIES).map(path).collect();
     let mut command: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&host];
     command.extend(files.iter().map(|file| file as &dyn AsRef<std::ffi::OsStr>));
-    let trace = shop.record(&[], &command);
+    let trace = dir.record(&[], &command);
 
     let events = trace.events();
     let mut expected = Vec::new();

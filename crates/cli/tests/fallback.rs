@@ -1,13 +1,14 @@
-//! Programs without restartable sequences: the same values, kills, modes and forks, by the other way to append.
+//! Programs without restartable sequences: the same values, kills, modes and forks, by the other
+//! way to append.
 
 use std::{ffi::OsStr, process::Command};
 
 use serde_json::Value;
 
 use crate::{
+    emit_log::{record, recorded_by},
     kills::{Progress, ROOMY, found_in, numbers_of},
-    support::{Trace, Workshop, run, tompion},
-    told::{record, recorded_by},
+    support::{TestDir, Trace, run, tompion},
 };
 
 /// Takes a program's restartable sequences away.
@@ -25,17 +26,17 @@ fn producers(trace: &Trace) -> Vec<Value> {
 
 #[test]
 fn traces_say_how_their_processes_append() {
-    let shop = Workshop::new();
-    let program = shop.program("emitter");
+    let dir = TestDir::new();
+    let program = dir.program("emitter");
     for (without, producer) in [(true, "reserve"), (false, "rseq")] {
-        let progress = Progress::new(shop.path("progress"));
+        let progress = Progress::new(dir.path("progress"));
         let command: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &"20", &"0", &"500"];
-        let mut recording = shop.recording(producer, &[], &command);
+        let mut recording = dir.recording(producer, &[], &command);
         if without {
             recording.env(WITHOUT_RSEQ.0, WITHOUT_RSEQ.1);
         }
         run(&mut recording).succeeded();
-        let trace = shop.trace(producer);
+        let trace = dir.trace(producer);
         assert_eq!(producers(&trace), [producer]);
         assert_eq!(trace.manifest()["sources"][0]["producer"], producer);
         let text = run(tompion().arg("stat").arg(&trace.folder)).succeeded().out;
@@ -60,28 +61,28 @@ fn doctor_says_what_it_costs_to_be_without_rseq() {
 
 #[test]
 fn children_of_all_kinds_are_recorded() {
-    let shop = Workshop::new();
-    let program = shop.program("lineage");
-    let env = shop.path("without");
+    let dir = TestDir::new();
+    let program = dir.program("lineage");
+    let env = dir.path("without");
     let script = format!("#!/bin/sh\nexport {}={}\nexec \"$@\"\n", WITHOUT_RSEQ.0, WITHOUT_RSEQ.1);
     std::fs::write(&env, script).expect("a script");
     run(Command::new("chmod").arg("+x").arg(&env)).succeeded();
     for (how, role, count) in
         [("brood", "child again", 4), ("threads", "child", 4), ("clone", "grandchild", 1)]
     {
-        let recording = record(&shop, &[], &[&env, &program, &how, &"4"]);
+        let recording = record(&dir, &[], &[&env, &program, &how, &"4"]);
         assert_eq!(recording.count(role), count, "{how}");
-        let producers = producers(&shop.trace("trace"));
+        let producers = producers(&dir.trace("trace"));
         assert!(!producers.is_empty() && producers.iter().all(|producer| producer == "reserve"), "{how}");
-        std::fs::remove_dir_all(shop.path("trace")).expect("the trace can be removed");
+        std::fs::remove_dir_all(dir.path("trace")).expect("the trace can be removed");
     }
 }
 
 #[test]
 fn a_program_is_left_and_taken_again() {
-    let shop = Workshop::new();
-    let program = shop.program("emitter");
-    let progress = Progress::new(shop.path("progress"));
+    let dir = TestDir::new();
+    let program = dir.program("emitter");
+    let progress = Progress::new(dir.path("progress"));
     let mut command = Command::new(&program);
     command.arg(progress.path()).args(["20", "200", "0", "alone"]).env(WITHOUT_RSEQ.0, WITHOUT_RSEQ.1);
     let mut child = command.spawn().expect("the program");
@@ -89,9 +90,9 @@ fn a_program_is_left_and_taken_again() {
     for round in 0..6 {
         let mode: &[&str] = if round % 2 == 0 { &[] } else { &["--mode", "overwrite"] };
         let name = format!("trace-{round}");
-        let mut recording = shop.tompion(&["record", "-p", &pid, "-o", &name, "--for", "100ms"]);
+        let mut recording = dir.tompion(&["record", "-p", &pid, "-o", &name, "--for", "100ms"]);
         run(recording.args(["--subbuf-size", "64K"]).args(mode)).succeeded();
-        let trace = shop.trace(&name);
+        let trace = dir.trace(&name);
         assert_eq!(producers(&trace)[..1], ["reserve"]);
         assert!(trace.agreed_count() > 0, "round {round}");
     }
@@ -105,14 +106,14 @@ const DISTRUST: (&str, &str) = ("TOMPION_RSEQ", "0");
 
 #[test]
 fn where_sections_are_not_restarted_programs_that_have_them_reserve_their_places() {
-    let shop = Workshop::new();
-    let program = shop.program("emitter");
-    let progress = Progress::new(shop.path("progress"));
+    let dir = TestDir::new();
+    let program = dir.program("emitter");
+    let progress = Progress::new(dir.path("progress"));
     // Both threads, and the handlers that interrupt them, append on one CPU.
     let command: [&dyn AsRef<OsStr>; 8] =
         [&"taskset", &"-c", &"0", &program, &progress.path(), &"20", &"100", &"3000"];
-    run(shop.recording("trace", ROOMY, &command).env(DISTRUST.0, DISTRUST.1)).succeeded();
-    let trace = shop.trace("trace");
+    run(dir.recording("trace", ROOMY, &command).env(DISTRUST.0, DISTRUST.1)).succeeded();
+    let trace = dir.trace("trace");
     assert_eq!(producers(&trace), ["reserve"]);
     let (found, returned) = (found_in(&trace), progress.returned());
     for (source, last) in returned.into_iter().enumerate() {
@@ -123,26 +124,26 @@ fn where_sections_are_not_restarted_programs_that_have_them_reserve_their_places
 
 #[test]
 fn programs_with_areas_of_their_own_are_recorded_and_their_sections_come_out_right() {
-    let shop = Workshop::new();
-    let program = shop.program("own_rseq");
+    let dir = TestDir::new();
+    let program = dir.program("own_rseq");
     for (how, without) in [("own", true), ("long", true), ("cached", true), ("cached", false)] {
-        let mut command = shop.recording("trace", ROOMY, &[&program, &how, &"2000"]);
+        let mut command = dir.recording("trace", ROOMY, &[&program, &how, &"2000"]);
         if without {
             command.env(WITHOUT_RSEQ.0, WITHOUT_RSEQ.1);
         }
-        let recording = recorded_by(&shop, &mut command);
+        let recording = recorded_by(&dir, &mut command);
         assert_eq!(producers(&recording.trace), [if without { "reserve" } else { "rseq" }], "{how}");
-        assert_eq!(recording.told.len(), 4001, "{how}");
+        assert_eq!(recording.emitted.len(), 4001, "{how}");
         assert_eq!(recording.printed("counted "), 4000, "{how}");
     }
 }
 
 #[test]
 fn a_registration_that_a_program_takes_back_costs_its_events_and_they_are_counted() {
-    let shop = Workshop::new();
-    let program = shop.program("own_rseq");
-    let said = run(&mut shop.recording("trace", ROOMY, &[&program, &"taken", &"500"])).succeeded();
+    let dir = TestDir::new();
+    let program = dir.program("own_rseq");
+    let said = run(&mut dir.recording("trace", ROOMY, &[&program, &"taken", &"500"])).succeeded();
     assert!(said.out.contains("counted 1000"), "{}", said.out);
-    let stat = shop.trace("trace").stat();
+    let stat = dir.trace("trace").stat();
     assert_eq!((&stat["events"], &stat["lost"]["no_rseq"]), (&1.into(), &1000.into()), "{stat:#}");
 }

@@ -1,6 +1,6 @@
 //! Every type of field with the values at its edges.
 
-use crate::support::{Trace, Workshop, beside};
+use crate::support::{TestDir, Trace, beside};
 
 /// Events as babeltrace2 prints them, from the name on and without the thread's id.
 fn contents(trace: &Trace) -> Vec<String> {
@@ -22,8 +22,8 @@ fn long_text() -> String {
 
 #[test]
 fn values_at_the_edges_are_recorded_as_given() {
-    let shop = Workshop::new();
-    let trace = shop.record(&[], &[&shop.program("fields")]);
+    let dir = TestDir::new();
+    let trace = dir.record(&[], &[&dir.program("fields")]);
 
     let mut found = contents(&trace);
     assert_eq!(
@@ -39,8 +39,8 @@ fn values_at_the_edges_are_recorded_as_given() {
 
 #[test]
 fn babeltrace_prints_the_same_text_without_a_warning() {
-    let shop = Workshop::new();
-    let trace = shop.record(&[], &[&shop.program("fields")]);
+    let dir = TestDir::new();
+    let trace = dir.record(&[], &[&dir.program("fields")]);
 
     assert_eq!(trace.agreed_text(), 16);
     assert_eq!(trace.babeltrace().err, "");
@@ -48,8 +48,8 @@ fn babeltrace_prints_the_same_text_without_a_warning() {
 
 #[test]
 fn a_record_that_is_too_large_is_counted_and_harms_no_other() {
-    let shop = Workshop::new();
-    let trace = shop.record(&[], &[&shop.program("fields"), &"large"]);
+    let dir = TestDir::new();
+    let trace = dir.record(&[], &[&dir.program("fields"), &"large"]);
 
     assert_eq!(trace.agreed_text(), 17);
     assert_eq!(contents(&trace).last().unwrap(), "last: { }");
@@ -61,8 +61,8 @@ fn a_record_that_is_too_large_is_counted_and_harms_no_other() {
 
 #[test]
 fn small_subbuffers_bound_the_largest_record() {
-    let shop = Workshop::new();
-    let trace = shop.record(&["--subbuf-size", "4K", "--subbufs", "16"], &[&shop.program("fields")]);
+    let dir = TestDir::new();
+    let trace = dir.record(&["--subbuf-size", "4K", "--subbufs", "16"], &[&dir.program("fields")]);
 
     assert_eq!(trace.agreed_count(), 15);
     assert_eq!(trace.stat()["lost"], serde_json::json!({"total": 1, "too_large": 1}));

@@ -1,4 +1,5 @@
-//! Overwrite mode while it runs; and recordings that end before their program, or the other way round.
+//! Overwrite mode while it runs; and recordings that end before their program, or the other way
+//! round.
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::{
     kills::Progress,
-    support::{Trace, Workshop, finish, run, signal, start, start_group, wait_until},
+    support::{TestDir, Trace, finish, run, signal, start, start_group, wait_until},
 };
 
 /// Enough for all events of these tests.
@@ -26,15 +27,15 @@ struct Running {
     trace: Trace,
 }
 
-fn emitter(shop: &Workshop, options: &[&str], count: &str) -> Running {
-    let (program, progress) = (shop.program("emitter"), Progress::new(shop.path("progress")));
+fn emitter(dir: &TestDir, options: &[&str], count: &str) -> Running {
+    let (program, progress) = (dir.program("emitter"), Progress::new(dir.path("progress")));
     // Whoever runs the tests may have interrupts ignored, as shells do in the background.
     let reset: [&dyn AsRef<OsStr>; 2] = [&"env", &"--default-signal=INT"];
     let own: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &"20000", &"0", &count];
     let command = [&reset[..], &own].concat();
-    let recording = start_group(&mut shop.recording("trace", options, &command));
+    let recording = start_group(&mut dir.recording("trace", options, &command));
     progress.pid();
-    Running { recording, progress, trace: shop.trace("trace") }
+    Running { recording, progress, trace: dir.trace("trace") }
 }
 
 /// The numbers of a thread in the trace; each is there once.
@@ -64,8 +65,8 @@ fn stderr_of(recording: &mut Child) -> std::io::Lines<BufReader<ChildStderr>> {
 
 #[test]
 fn snapshots_and_the_end_together_save_everything_once() {
-    let shop = Workshop::new();
-    let Running { mut recording, progress, trace } = emitter(&shop, &LONG_MEMORY, "20000");
+    let dir = TestDir::new();
+    let Running { mut recording, progress, trace } = emitter(&dir, &LONG_MEMORY, "20000");
     let mut lines = stderr_of(&mut recording);
     let mut first = 0;
     for mark in [500, 1000, 2000] {
@@ -85,8 +86,8 @@ fn snapshots_and_the_end_together_save_everything_once() {
 
 #[test]
 fn snapshots_of_a_short_memory_never_repeat_an_event() {
-    let shop = Workshop::new();
-    let Running { mut recording, progress, trace } = emitter(&shop, &SHORT_MEMORY, "20000");
+    let dir = TestDir::new();
+    let Running { mut recording, progress, trace } = emitter(&dir, &SHORT_MEMORY, "20000");
     let mut lines = stderr_of(&mut recording);
     for mark in [1000, 1010, 5000] {
         wait_until("some events", || progress.returned()[0] >= mark);
@@ -105,8 +106,8 @@ fn snapshots_of_a_short_memory_never_repeat_an_event() {
 #[test]
 fn an_interrupt_ends_the_command_and_leaves_a_readable_trace() {
     for whole_group in [false, true] {
-        let shop = Workshop::new();
-        let Running { recording, progress, trace } = emitter(&shop, &[], "0");
+        let dir = TestDir::new();
+        let Running { recording, progress, trace } = emitter(&dir, &[], "0");
         wait_until("some events", || progress.returned()[0] >= 100);
         if whole_group {
             let group = Pid::from_raw(recording.id() as i32).unwrap();
@@ -126,24 +127,24 @@ fn an_interrupt_ends_the_command_and_leaves_a_readable_trace() {
 
 #[test]
 fn a_command_that_takes_no_notice_does_not_hold_up_the_end() {
-    let shop = Workshop::new();
-    let program = shop.program("stubborn");
-    let mut recording = start(&mut shop.recording("trace", &["--for", "200ms"], &[&program]));
+    let dir = TestDir::new();
+    let program = dir.program("stubborn");
+    let mut recording = start(&mut dir.recording("trace", &["--for", "200ms"], &[&program]));
     let mut said = BufReader::new(recording.stdout.take().unwrap()).lines();
     let pid: u32 = said.next().unwrap().unwrap().parse().unwrap();
     let finished = finish(recording, "record").succeeded();
 
     assert!(finished.err.contains("it is killed"), "{}", finished.err);
     assert!(!Path::new("/proc").join(pid.to_string()).exists());
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
     assert!(trace.agreed_count() >= 1, "{}", finished.err);
     assert_eq!(trace.stat()["processes"][0]["end"], "running when the recording ended");
 }
 
 #[test]
 fn a_recording_with_a_time_ends_by_itself() {
-    let shop = Workshop::new();
-    let Running { recording, progress, trace } = emitter(&shop, &["--for", "1s"], "0");
+    let dir = TestDir::new();
+    let Running { recording, progress, trace } = emitter(&dir, &["--for", "1s"], "0");
     let finished = finish(recording, "record").succeeded();
 
     assert!(finished.err.contains("ended with signal: 15"), "{}", finished.err);
@@ -154,9 +155,9 @@ fn a_recording_with_a_time_ends_by_itself() {
 #[test]
 fn a_program_outlives_its_session_unharmed() {
     for mode in ["discard", "overwrite"] {
-        let shop = Workshop::new();
+        let dir = TestDir::new();
         let options = ["--mode", mode, "--subbuf-size", "4K", "--subbufs", "2"];
-        let Running { mut recording, progress, trace } = emitter(&shop, &options, "4000");
+        let Running { mut recording, progress, trace } = emitter(&dir, &options, "4000");
         let pid = progress.pid();
         wait_until("some events", || progress.returned()[0] >= 500);
         signal(recording.id(), Signal::KILL);
@@ -171,8 +172,8 @@ fn a_program_outlives_its_session_unharmed() {
 
 #[test]
 fn what_was_flushed_before_the_session_was_killed_can_be_read() {
-    let shop = Workshop::new();
-    let Running { mut recording, progress, trace } = emitter(&shop, &[], "0");
+    let dir = TestDir::new();
+    let Running { mut recording, progress, trace } = emitter(&dir, &[], "0");
     let flushed = || run(crate::support::tompion().arg("print").arg(&trace.folder)).out.lines().count() > 0;
     wait_until("a first packet", flushed);
     signal(recording.id(), Signal::KILL);
@@ -184,11 +185,11 @@ fn what_was_flushed_before_the_session_was_killed_can_be_read() {
 
 /// Names and values of the settings in a trace of `settings`.
 fn settings(options: &[&str], word: &str) -> Vec<(String, u64)> {
-    let shop = Workshop::new();
-    let program = shop.program("settings");
+    let dir = TestDir::new();
+    let program = dir.program("settings");
     let command: [&dyn AsRef<OsStr>; 2] = [&program, &word];
-    let _ = run(&mut shop.recording("trace", options, &command));
-    let trace = shop.trace("trace");
+    let _ = run(&mut dir.recording("trace", options, &command));
+    let trace = dir.trace("trace");
     trace.agreed_text();
     let events = trace.events();
     let settings = events.iter().filter(|event| event.name == "settings:value");

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     kernel::permitted,
-    support::{Finished, Workshop, run, tompion},
+    support::{Finished, TestDir, run, tompion},
 };
 
 /// A small disk below a folder of the test's, until it is dropped.
@@ -16,8 +16,8 @@ struct Disk(PathBuf);
 
 impl Disk {
     /// None where this user can't mount any.
-    fn new(shop: &Workshop, size: &str) -> Option<Self> {
-        let place = shop.path("disk");
+    fn new(dir: &TestDir, size: &str) -> Option<Self> {
+        let place = dir.path("disk");
         std::fs::create_dir(&place).expect("a folder");
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tompion-test"]).arg(&place);
@@ -63,8 +63,8 @@ fn record(disk: &Disk, options: &[&str], command: &[&dyn AsRef<std::ffi::OsStr>]
 }
 
 /// A trace of so many events that nothing smaller than a megabyte holds.
-fn trace(shop: &Workshop) -> PathBuf {
-    shop.record(&["--subbuf-size", "4M"], &[&shop.program("order"), &"60000"]).folder
+fn trace(dir: &TestDir) -> PathBuf {
+    dir.record(&["--subbuf-size", "4M"], &[&dir.program("order"), &"60000"]).folder
 }
 
 #[test]
@@ -72,37 +72,37 @@ fn the_kernels_events_without_room_are_no_success() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
-    let order = shop.program("order");
+    let dir = TestDir::new();
+    let order = dir.program("order");
     for mode in ["discard", "overwrite"] {
-        let Some(disk) = Disk::new(&shop, "1M") else { return };
+        let Some(disk) = Disk::new(&dir, "1M") else { return };
         let options = ["-k", "syscall_*_getpgid", "-e", "nothing:*", "--subbuf-size", "4M", "--mode", mode];
         let finished = is_told(record(&disk, &options, &[&order, &"60000"]), mode);
         is_known(&disk, &finished, mode);
         drop(disk);
-        std::fs::remove_dir(shop.path("disk")).expect("an empty folder");
+        std::fs::remove_dir(dir.path("disk")).expect("an empty folder");
     }
 }
 
 #[test]
 fn events_of_programs_without_room_are_no_success() {
-    let shop = Workshop::new();
-    let order = shop.program("order");
+    let dir = TestDir::new();
+    let order = dir.program("order");
     for mode in ["discard", "overwrite"] {
-        let Some(disk) = Disk::new(&shop, "1M") else { return };
+        let Some(disk) = Disk::new(&dir, "1M") else { return };
         let options = ["--subbuf-size", "4M", "--mode", mode];
         let finished = is_told(record(&disk, &options, &[&order, &"60000"]), mode);
         is_known(&disk, &finished, mode);
         drop(disk);
-        std::fs::remove_dir(shop.path("disk")).expect("an empty folder");
+        std::fs::remove_dir(dir.path("disk")).expect("an empty folder");
     }
 }
 
 #[test]
 fn what_is_made_of_traces_without_room_is_no_success() {
-    let shop = Workshop::new();
-    let trace = trace(&shop);
-    let Some(disk) = Disk::new(&shop, "256K") else { return };
+    let dir = TestDir::new();
+    let trace = trace(&dir);
+    let Some(disk) = Disk::new(&dir, "256K") else { return };
     for words in [&["trim"][..], &["merge"], &["export", "--to", "ctf1"], &["export", "--to", "ctf2"]] {
         let mut command = tompion();
         command.args(words).arg("-o").arg(disk.path("made")).arg(&trace);
@@ -114,8 +114,8 @@ fn what_is_made_of_traces_without_room_is_no_success() {
 #[test]
 fn a_printed_trace_without_room_is_no_success() {
     let full = Path::new("/dev/full");
-    let shop = Workshop::new();
-    let trace = trace(&shop);
+    let dir = TestDir::new();
+    let trace = trace(&dir);
     for words in [&["print"][..], &["stat"], &["print", "--format", "json"]] {
         let output = std::fs::File::options().write(true).open(full).expect("a full disk");
         let mut child = tompion();

@@ -1,4 +1,5 @@
-//! What is loaded into other people's processes, and the command itself: hardened by the compiler and the linker.
+//! What is loaded into other people's processes, and the command itself: hardened by the compiler
+//! and the linker.
 
 use std::{path::Path, process::Command};
 
@@ -9,7 +10,8 @@ fn readelf(what: &str, file: &Path) -> String {
     run(Command::new("readelf").args([what, "--wide"]).arg(file)).succeeded().out
 }
 
-/// Nothing that is executed can be written, and nothing that decides what is executed, once the file is loaded.
+/// Nothing that is executed can be written, and nothing that decides what is executed, once the
+/// file is loaded.
 fn is_fixed_when_loaded(file: &Path) {
     let (dynamic, segments) = (readelf("--dynamic", file), readelf("--segments", file));
     let flags = dynamic.lines().filter(|line| line.contains("(FLAGS")).collect::<String>();

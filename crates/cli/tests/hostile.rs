@@ -1,11 +1,11 @@
-//! Programs that lie to their session in every way that they have: through the memory that they share with it,
-//! and over its socket.
+//! Programs that lie to their session in every way that they have: through the memory that they
+//! share with it, and over its socket.
 
 use std::{collections::BTreeMap, fs, process::Child, time::Duration};
 
 use crate::{
     fallback::WITHOUT_RSEQ,
-    support::{Finished, Trace, Workshop, finish, rounds, run, start, tompion},
+    support::{Finished, TestDir, Trace, finish, rounds, run, start, tompion},
 };
 
 /// What was damaged in one recording.
@@ -38,8 +38,8 @@ fn is_harmless(text: &str) -> bool {
     text.chars().all(|letter| letter == '\n' || letter == '\t' || !letter.is_control())
 }
 
-/// All tools make sense of the trace, and each innocent process has all its records, in order. `out` is what
-/// the innocents said.
+/// All tools make sense of the trace, and each innocent process has all its records, in order.
+/// `out` is what the innocents said.
 fn innocents_are_whole(trace: &Trace, out: &str, what: &str) {
     let told = out.lines().filter_map(|line| line.strip_prefix("innocent ")?.split_once(' '));
     let told: BTreeMap<&str, u64> = told.map(|(pid, count)| (pid, count.parse().expect("a count"))).collect();
@@ -70,8 +70,8 @@ fn is_readable(trace: &Trace, what: &str) {
 
 #[test]
 fn who_damages_shared_memory_harms_nobody_else() {
-    let shop = Workshop::new();
-    let program = shop.program("hostile");
+    let dir = TestDir::new();
+    let program = dir.program("hostile");
     let (mut refused, mut corruptions) = (0, 0);
     for seed in 1..=rounds(4, 56) {
         let name = format!("trace-{seed}");
@@ -86,7 +86,7 @@ fn who_damages_shared_memory_harms_nobody_else() {
         let what = format!("seed {seed}, {mode}, in files: {in_files}, rseq: {has_rseq}");
         let command: [&dyn AsRef<std::ffi::OsStr>; 3] =
             [&program, &seed.to_string(), &CORRUPTIONS.to_string()];
-        let mut recording = shop.recording(&name, &options, &command);
+        let mut recording = dir.recording(&name, &options, &command);
         if !has_rseq {
             recording.env(WITHOUT_RSEQ.0, WITHOUT_RSEQ.1);
         }
@@ -97,7 +97,7 @@ fn who_damages_shared_memory_harms_nobody_else() {
         assert!(memory < 400 << 10, "{what}: {memory} KiB");
         corruptions += CORRUPTIONS;
 
-        let trace = shop.trace(&name);
+        let trace = dir.trace(&name);
         innocents_are_whole(&trace, &finished.out, &what);
         is_readable(&trace, &what);
         let count = trace.stat()["lost"]["refused"].as_u64().unwrap_or(0);
@@ -111,28 +111,28 @@ fn who_damages_shared_memory_harms_nobody_else() {
 
 #[test]
 fn who_claims_to_fill_rings_without_end_fills_no_memory() {
-    let shop = Workshop::new();
-    let program = shop.program("hostile");
+    let dir = TestDir::new();
+    let program = dir.program("hostile");
     let fills = rounds(100, 500).to_string();
     let options = ["--subbuf-size", "64K", "--subbufs", "8", "-c", "comm,prio"];
-    let recording = start(&mut shop.recording("trace", &options, &[&program, &"1", &fills, &"flood"]));
+    let recording = start(&mut dir.recording("trace", &options, &[&program, &"1", &fills, &"flood"]));
     let (finished, memory) = finish_and_measure(recording);
     let finished = finished.succeeded();
     assert!(!finished.err.contains("panicked") && is_harmless(&finished.err), "{}", finished.err);
     println!("{fills} times a full ring: {memory} KiB, {}", finished.err);
     assert!(memory < 400 << 10, "{memory} KiB");
-    innocents_are_whole(&shop.trace("trace"), &finished.out, "flood");
+    innocents_are_whole(&dir.trace("trace"), &finished.out, "flood");
 }
 
 #[test]
 fn who_talks_nonsense_harms_nobody_else() {
-    let shop = Workshop::new();
-    let program = shop.program("hostile_talk");
+    let dir = TestDir::new();
+    let program = dir.program("hostile_talk");
     for (mode, seed) in ["overwrite", "discard"].into_iter().zip(1..) {
         let connections = rounds(2000, 20_000).to_string();
         let options = ["--mode", mode, "--subbuf-size", "64K", "--subbufs", "32"];
         let command: [&dyn AsRef<std::ffi::OsStr>; 3] = [&program, &seed.to_string(), &connections];
-        let recording = start(&mut shop.recording(mode, &options, &command));
+        let recording = start(&mut dir.recording(mode, &options, &command));
         let (finished, memory) = finish_and_measure(recording);
         let finished = finished.succeeded();
         assert!(finished.out.contains(&format!("connections {connections}\n")), "{mode}: {}", finished.err);
@@ -147,7 +147,7 @@ fn who_talks_nonsense_harms_nobody_else() {
         println!("{mode}: refusals, welcomes and resized files {heard:?}, {memory} KiB");
         assert!(heard[0] > 0 && heard[1] > 0 && heard[2] == 0, "{mode}: {heard:?}");
 
-        let trace = shop.trace(mode);
+        let trace = dir.trace(mode);
         innocents_are_whole(&trace, &finished.out, mode);
         is_readable(&trace, mode);
         let made = finished.out.lines().find_map(|line| line.strip_prefix("newcomers ")?.parse().ok());
@@ -158,11 +158,11 @@ fn who_talks_nonsense_harms_nobody_else() {
 /// Each time that it takes part it has ten thousands of new names, and one of its own.
 #[test]
 fn who_makes_up_names_without_end_fills_no_memory() {
-    let shop = Workshop::new();
-    let program = shop.program("hostile_names");
+    let dir = TestDir::new();
+    let program = dir.program("hostile_names");
     let times = rounds(300, 3000);
     let options = ["--subbuf-size", "64K", "--subbufs", "4"];
-    let recording = start(&mut shop.recording("trace", &options, &[&program, &times.to_string()]));
+    let recording = start(&mut dir.recording("trace", &options, &[&program, &times.to_string()]));
     let (finished, memory) = finish_and_measure(recording);
     let finished = finished.succeeded();
     assert!(!finished.err.contains("panicked") && is_harmless(&finished.err), "{}", finished.err);
@@ -171,7 +171,7 @@ fn who_makes_up_names_without_end_fills_no_memory() {
     // Without limits it was 4.6 MB each time.
     assert!(memory < 500 << 10, "{memory} KiB");
     assert!(finished.err.contains("beyond the limits of one recording"), "{}", finished.err);
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
     innocents_are_whole(&trace, &finished.out, "names");
     let not_kept = &trace.stat()["beyond_limits"];
     assert!(not_kept["event_names"].as_u64() > Some(u64::from(times) * 1000), "{not_kept}");

@@ -1,11 +1,11 @@
-//! The kernel's events: in one trace with programs', on one clock. Where the kernel can't be recorded, a line says so
-//! and the test is skipped.
+//! The kernel's events: in one trace with programs', on one clock. Where the kernel can't be
+//! recorded, a line says so and the test is skipped.
 
 use std::{collections::BTreeSet, fs, process::Command};
 
 use serde_json::Value;
 
-use crate::support::{Event, Trace, Workshop, installed, rounds, run, start, tompion};
+use crate::support::{Event, TestDir, Trace, installed, rounds, run, start, tompion};
 
 /// Whether the kernel can be recorded here.
 pub fn permitted() -> bool {
@@ -27,7 +27,8 @@ pub fn lost(source: &Value) -> u64 {
     source["lost"].as_object().expect("losses").values().filter_map(Value::as_u64).sum()
 }
 
-/// Both readers print the same, but where a program gave an empty path: babeltrace2 2.0.4 shows an earlier text there.
+/// Both readers print the same, but where a program gave an empty path: babeltrace2 2.0.4 shows an
+/// earlier text there.
 pub fn both_readers_agree(trace: &Trace) {
     let (ours, theirs) = (trace.printed(), trace.babeltrace().out);
     for (ours, theirs) in ours.lines().zip(theirs.lines()).filter(|(ours, _)| !ours.contains("= \"\"")) {
@@ -45,27 +46,28 @@ fn a_call_lies_between_the_events_around_it() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let count = u64::from(rounds(20_000, 1_000_000));
-    let trace = shop.record(
+    let trace = dir.record(
         &["-k", "syscall_*_getpgid", "--subbuf-size", "4M", "--subbufs", "4"],
-        &[&shop.program("order"), &count.to_string()],
+        &[&dir.program("order"), &count.to_string()],
     );
     assert_in_order(&trace, count);
 }
 
-/// The same while the clock's rate is changed, which the kernel's programs feel at once, and we see in samples.
+/// The same while the clock's rate is changed, which the kernel's programs feel at once, and we see
+/// in samples.
 #[test]
 fn a_call_lies_between_the_events_around_it_while_the_clock_changes_its_rate() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let (count, legs) = (u64::from(rounds(20_000, 300_000)), rounds(12, 60));
-    let mut record = shop.recording(
+    let mut record = dir.recording(
         "trace",
         &["-k", "syscall_*_getpgid", "--subbuf-size", "4M", "--subbufs", "4"],
-        &[&shop.program("order"), &count.to_string(), &legs.to_string()],
+        &[&dir.program("order"), &count.to_string(), &legs.to_string()],
     );
     let finished = run(&mut record);
     if finished.status.code() == Some(77) {
@@ -73,7 +75,7 @@ fn a_call_lies_between_the_events_around_it_while_the_clock_changes_its_rate() {
         return;
     }
     finished.succeeded();
-    assert_in_order(&shop.trace("trace"), count);
+    assert_in_order(&dir.trace("trace"), count);
 }
 
 /// So many rounds of the program `order`, each event where it belongs.
@@ -100,11 +102,11 @@ fn children_are_followed_and_strangers_are_not() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let mut stranger = start(Command::new("sh").args(["-c", "while :; do /bin/true; done"]));
     let script = "for i in $(seq 40); do cat /dev/null; done; (sh -c 'cat /proc/self/stat >/dev/null')";
     let options = ["-k", "--subbuf-size", "4M", "--subbufs", "4"];
-    let trace = shop.record(&options, &[&"sh", &"-c", &script]);
+    let trace = dir.record(&options, &[&"sh", &"-c", &script]);
     stranger.kill().and_then(|()| stranger.wait().map(drop)).expect("a child of this test");
     let events = trace.events();
     let manifest = trace.manifest();
@@ -144,9 +146,9 @@ fn flags_and_errors_are_explained() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let script = "cat /no/such/file 2>/dev/null; kill -USR1 99999999 2>/dev/null; : > written";
-    let trace = shop.record(&["-ksyscall_*"], &[&"sh", &"-c", &script]);
+    let trace = dir.record(&["-ksyscall_*"], &[&"sh", &"-c", &script]);
     let explain = |more: &[&str]| {
         run(tompion().args(["print", "--explain"]).args(more).arg(&trace.folder)).succeeded().out
     };
@@ -171,11 +173,11 @@ fn tiny_rings_lose_and_say_so() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let children = rounds(200, 2000);
     let script = format!("for i in $(seq {children}); do /bin/true & done; wait");
     let trace =
-        shop.record(&["--kernel=*", "--subbuf-size", "64K", "--subbufs", "2"], &[&"sh", &"-c", &script]);
+        dir.record(&["--kernel=*", "--subbuf-size", "64K", "--subbufs", "2"], &[&"sh", &"-c", &script]);
     let source = source(&trace.manifest());
     let stat = trace.stat();
     assert_eq!(stat["lost"]["total"].as_u64(), Some(lost(&source)));
@@ -191,11 +193,11 @@ fn a_flight_recorder_keeps_the_last_moments() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let script = "for i in $(seq 300); do /bin/true; done; cat /proc/self/comm";
     // Of nobody else, whatever the machine has to do.
     let options = ["-ksyscall_*", "--mode", "overwrite", "--subbuf-size", "64K", "--subbufs", "8"];
-    let trace = shop.record(&options, &[&"sh", &"-c", &script]);
+    let trace = dir.record(&options, &[&"sh", &"-c", &script]);
     let events = trace.events();
     let last = events.iter().rfind(|event| event.name == "syscall_entry_openat").expect("calls");
     assert_eq!(text(last, "filename"), "/proc/self/comm");
@@ -209,36 +211,37 @@ fn without_permission_programs_are_recorded_alone() {
     if !permitted() || !installed("setpriv") {
         return;
     }
-    let shop = Workshop::new();
-    let program = shop.program("brief");
+    let dir = TestDir::new();
+    let program = dir.program("brief");
     let record = |trace: &str, command: &[&str]| {
         let mut words = Command::new("setpriv");
         words.arg("--bounding-set=-sys_admin,-bpf,-perfmon");
         words.arg(crate::support::TOMPION).args(["record", "-o", trace, "-k", "--"]).args(command);
-        run(words.current_dir(shop.path("")))
+        run(words.current_dir(dir.path("")))
     };
     let line = "tompion: the kernel is not recorded: not permitted: loading programs takes root, or";
     let both = record("both", &[program.to_str().expect("a path")]).succeeded();
     assert_eq!(both.err.matches(line).count(), 1, "{}", both.err);
-    assert_eq!(shop.trace("both").agreed_text(), 2);
+    assert_eq!(dir.trace("both").agreed_text(), 2);
     let alone = record("alone", &["true"]).exited(1);
     assert!(alone.err.contains(line) && alone.err.contains("nothing recorded"), "{}", alone.err);
 }
 
-/// Small systems and containers have no tracefs in any folder; the kernel describes itself all the same.
+/// Small systems and containers have no tracefs in any folder; the kernel describes itself all the
+/// same.
 #[test]
 fn calls_have_names_and_paths_where_nobody_mounted_tracefs() {
     if !permitted() || !installed("unshare") {
         return;
     }
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let mut record = Command::new("unshare");
     let alone = "for place in /sys/kernel/tracing /sys/kernel/debug; do while umount -R $place; do :; done; done \
                  2>/dev/null; test ! -e /sys/kernel/tracing/events && exec \"$@\"";
     record.args(["--mount", "sh", "-c", alone, "sh", crate::support::TOMPION]);
     record.args(["record", "-o", "trace", "-ksyscall_*,sched:sched_process_wait", "--", "sh", "-c"]);
-    run(record.arg("cat /no/such/file; true").current_dir(shop.path(""))).succeeded();
-    let trace = shop.trace("trace");
+    run(record.arg("cat /no/such/file; true").current_dir(dir.path(""))).succeeded();
+    let trace = dir.trace("trace");
     let events = trace.events();
     let mut opened = events.iter().filter(|event| event.name == "syscall_entry_openat");
     assert!(opened.any(|event| text(event, "filename") == "/no/such/file"));
@@ -248,18 +251,18 @@ fn calls_have_names_and_paths_where_nobody_mounted_tracefs() {
 
 #[test]
 fn events_are_chosen_by_name() {
-    let shop = Workshop::new();
-    let wrong = run(&mut shop.recording("wrong", &["-k", "shed_switch"], &[&"true"])).exited(2);
+    let dir = TestDir::new();
+    let wrong = run(&mut dir.recording("wrong", &["-k", "shed_switch"], &[&"true"])).exited(2);
     assert!(
         wrong.err.contains("no kernel event matches `shed_switch`; nearest: sched_switch"),
         "{}",
         wrong.err
     );
-    let list = run(&mut shop.tompion(&["list", "--kernel"])).succeeded().out;
+    let list = run(&mut dir.tompion(&["list", "--kernel"])).succeeded().out;
     let switch = list.lines().find(|line| line.starts_with("sched_switch ")).expect("sched_switch");
     assert!(switch.contains("i32 prev_tid") && list.contains("syscall_entry_openat"), "{switch}");
     if permitted() {
-        let trace = shop.record(&["-ksched_switch,syscall_exit_execve"], &[&"sleep", &"0.05"]);
+        let trace = dir.record(&["-ksched_switch,syscall_exit_execve"], &[&"sleep", &"0.05"]);
         let names: BTreeSet<String> = trace.events().into_iter().map(|event| event.name).collect();
         assert_eq!(names, ["sched_switch", "syscall_exit_execve"].map(String::from).into());
     }
@@ -272,8 +275,8 @@ fn a_lone_k_beside_patterns_adds_the_default_events() {
         return;
     }
     let names = |options: &[&str]| -> BTreeSet<String> {
-        let shop = Workshop::new();
-        let trace = shop.record(options, &[&"sleep", &"0.1"]);
+        let dir = TestDir::new();
+        let trace = dir.record(options, &[&"sleep", &"0.1"]);
         trace.events().iter().map(|event| event.name.clone()).collect()
     };
     let (default, pattern) = (names(&["-k"]), names(&["-k", "irq_softirq_raise"]));

@@ -1,11 +1,12 @@
-//! What the kernel's trace has, held against counts that were taken at the same time by somebody else: the program
-//! itself, the kernel's counters for perf, and getrusage. All of it is there, or losses tell what isn't.
+//! What the kernel's trace has, held against counts that were taken at the same time by somebody
+//! else: the program itself, the kernel's counters for perf, and getrusage. All of it is there, or
+//! losses tell what isn't.
 
 use std::{collections::BTreeSet, process::Command};
 
 use crate::{
     kernel::{lost, permitted, source},
-    support::{Event, Trace, Workshop, rounds, run},
+    support::{Event, TestDir, Trace, rounds, run},
 };
 
 /// Bytes of a page.
@@ -35,8 +36,8 @@ impl Part {
     }
 }
 
-/// The thread's events, cut at its calls of getsid(): `[1]` and `[3]` have the counters' readings, `[2]` what was done
-/// between them, and so on. Nothing is lost in the trace.
+/// The thread's events, cut at its calls of getsid(): `[1]` and `[3]` have the counters' readings,
+/// `[2]` what was done between them, and so on. Nothing is lost in the trace.
 fn cut(events: &[Event], tid: u64) -> Vec<Vec<&Event>> {
     let mut pieces = vec![Vec::new()];
     for event in events.iter().filter(|event| event.context["tid"].as_u64() == Some(tid)) {
@@ -49,13 +50,15 @@ fn cut(events: &[Event], tid: u64) -> Vec<Vec<&Event>> {
     pieces
 }
 
-/// Where in the pieces a part of the program stands: behind the warm-up, a reading, the part, a reading.
+/// Where in the pieces a part of the program stands: behind the warm-up, a reading, the part, a
+/// reading.
 fn part_of(place: usize) -> usize {
     // Each reading is between two calls, so it makes two pieces; the first ones are the warm-up's.
     4 + 4 * place
 }
 
-/// At least what is there between two readings, at most what is there with them: a reading takes its time.
+/// At least what is there between two readings, at most what is there with them: a reading takes
+/// its time.
 fn bounds(pieces: &[Vec<&Event>], place: usize, counts: impl Fn(&Event) -> bool) -> (u64, u64) {
     let of = |piece: usize| pieces[piece].iter().filter(|event| counts(event)).count() as u64;
     let inner = of(part_of(place));
@@ -71,15 +74,15 @@ fn is_fault(event: &Event) -> bool {
 }
 
 /// Records the program's three parts, with room for all of it.
-fn recorded(shop: &Workshop) -> (Trace, String) {
-    let program = shop.program("known_counts");
+fn recorded(dir: &TestDir) -> (Trace, String) {
+    let program = dir.program("known_counts");
     let numbers =
         [rounds(30_000, 500_000), rounds(10_000, 200_000), rounds(5_000, 50_000)].map(|it| it.to_string());
     let options =
         ["-ksyscall_*,sched_switch,x86_exceptions_page_fault_*", "--subbuf-size", "16M", "--subbufs", "4"];
-    let mut record = shop.recording("trace", &options, &[&program, &numbers[0], &numbers[1], &numbers[2]]);
+    let mut record = dir.recording("trace", &options, &[&program, &numbers[0], &numbers[1], &numbers[2]]);
     let out = run(&mut record).succeeded().out;
-    (shop.trace("trace"), out)
+    (dir.trace("trace"), out)
 }
 
 #[test]
@@ -91,8 +94,8 @@ fn calls_switches_and_faults_are_as_many_as_others_count() {
         eprintln!("SKIPPED, perf counts system calls by a number of tracefs, which is not mounted");
         return;
     }
-    let shop = Workshop::new();
-    let (trace, out) = recorded(&shop);
+    let dir = TestDir::new();
+    let (trace, out) = recorded(&dir);
     let missing = lost(&source(&trace.manifest()));
     let events = trace.events();
     let [calls, switches, faults] = ["calls", "switches", "faults"].map(|name| Part::parse(&out, name));
@@ -112,8 +115,8 @@ fn calls_switches_and_faults_are_as_many_as_others_count() {
 
     let own = pieces[part_of(0)].iter().filter(|event| event.name == "syscall_entry_getpgid").count() as u64;
     agree("calls of the program", calls.done, (own, own));
-    // perf counts at a call's entry: the second reading's own, not the first one's; and between them the two marks,
-    // at which the pieces are cut, and the first reading's getrusage.
+    // perf counts at a call's entry: the second reading's own, not the first one's; and between
+    // them the two marks, at which the pieces are cut, and the first reading's getrusage.
     let (inner, _) = bounds(&pieces, 0, is_entry);
     agree("calls by perf", calls.perf, (inner + 4, inner + 4));
 
@@ -141,12 +144,12 @@ fn full_rings_and_losses_make_up_what_happened() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
-    let program = shop.program("known_counts");
+    let dir = TestDir::new();
+    let program = dir.program("known_counts");
     let calls = u64::from(rounds(400_000, 4_000_000));
     let options = ["-ksyscall_entry_getpgid", "--subbuf-size", "64K", "--subbufs", "2"];
-    run(&mut shop.recording("trace", &options, &[&program, &"only", &calls.to_string()])).succeeded();
-    let trace = shop.trace("trace");
+    run(&mut dir.recording("trace", &options, &[&program, &"only", &calls.to_string()])).succeeded();
+    let trace = dir.trace("trace");
     let source = source(&trace.manifest());
     let found = trace.agreed_count();
     println!("{found} of {calls} calls, {} lost", lost(&source));
@@ -159,7 +162,7 @@ fn others_who_count_the_same_events_go_on_counting() {
     if !permitted() || !crate::support::installed("perf") {
         return;
     }
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     // A tracepoint that has no program of its own: perf's events and ours hang at one list.
     let command = ["perf", "stat", "-x,", "-e", "task:task_newtask", "sh", "-c", "/bin/true; /bin/true; :"];
     let perf = run(Command::new(command[0]).args(&command[1..]));
@@ -173,7 +176,7 @@ fn others_who_count_the_same_events_go_on_counting() {
     };
     let alone = count(&perf.err);
     let command: Vec<&dyn AsRef<std::ffi::OsStr>> = command.iter().map(|word| word as _).collect();
-    let recorded = run(&mut shop.recording("trace", &["-ktask:task_newtask"], &command)).succeeded();
+    let recorded = run(&mut dir.recording("trace", &["-ktask:task_newtask"], &command)).succeeded();
     assert_eq!(count(&recorded.err), alone, "{}", recorded.err);
     assert!(alone > 0);
 }
@@ -183,11 +186,11 @@ fn what_a_filter_leaves_out_is_not_called_unseen() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let script = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.01; done";
     let options = ["-ksched_switch", "--filter", "next_comm == \"sleep\""];
-    let finished = run(&mut shop.recording("trace", &options, &[&"sh", &"-c", &script])).succeeded();
+    let finished = run(&mut dir.recording("trace", &options, &[&"sh", &"-c", &script])).succeeded();
     assert!(!finished.err.contains("did not show"), "{}", finished.err);
-    let events = shop.trace("trace").events();
+    let events = dir.trace("trace").events();
     assert!(events.len() >= 10 && events.iter().all(|event| event.fields["next_comm"] == "sleep"));
 }

@@ -1,8 +1,9 @@
-//! Filters on the kernel's events, from the command line. Where the kernel can't be recorded, a line says so.
+//! Filters on the kernel's events, from the command line. Where the kernel can't be recorded, a
+//! line says so.
 
 use crate::{
     kernel::{lost, permitted, source, text},
-    support::{Workshop, run},
+    support::{TestDir, run},
 };
 
 #[test]
@@ -10,12 +11,12 @@ fn calls_of_a_child_are_recorded_if_the_filter_wants_them() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     // The last condition is one for the session: a pattern with a star inside.
     let filter = r#"filename == "/nowhere" || ret == -2 || filename == "/*/passwd""#;
     let script = "cat /nowhere /etc/passwd /etc/hostname 2> /dev/null; true";
     let arguments = ["-k", "syscall_*_openat", "--filter", filter, "--subbuf-size", "4M"];
-    let trace = shop.record(&arguments, &[&"sh", &"-c", &script]);
+    let trace = dir.record(&arguments, &[&"sh", &"-c", &script]);
     assert_eq!(lost(&source(&trace.manifest())), 0);
     let events = trace.events();
     let paths: Vec<&str> = events.iter().map(|event| text(event, "filename")).collect();
@@ -33,8 +34,8 @@ fn calls_of_a_child_are_recorded_if_the_filter_wants_them() {
 fn what_no_place_can_decide_is_refused_in_one_line() {
     let filter = r#"$comm == "sh" && prev_comm == "*sh""#;
     let arguments = ["record", "-k", "sched_switch", "--filter", filter, "--", "true"];
-    let shop = Workshop::new();
-    let output = run(&mut shop.tompion(&arguments)).exited(2);
+    let dir = TestDir::new();
+    let output = run(&mut dir.tompion(&arguments)).exited(2);
     assert_eq!(output.err.lines().count(), 1, "{}", output.err);
     assert!(output.err.contains("$comm") && output.err.contains("sched_switch"), "{}", output.err);
 }

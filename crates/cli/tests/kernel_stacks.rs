@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use crate::{
     kernel::{lost, permitted, source},
-    support::{Event, Trace, Workshop, beside, compiler, run, tompion},
+    support::{Event, TestDir, Trace, beside, compiler, run, tompion},
 };
 
 /// The program, with frame pointers and calls that are calls.
-fn program(shop: &Workshop) {
+fn program(dir: &TestDir) {
     let options = ["-std=gnu11", "-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"];
     let mut cc = compiler();
-    cc.args(options).arg(beside("programs/stacks.c")).arg("-o").arg(shop.path("stacks"));
+    cc.args(options).arg(beside("programs/stacks.c")).arg("-o").arg(dir.path("stacks"));
     run(&mut cc).succeeded();
 }
 
@@ -45,13 +45,13 @@ fn stacks_lead_through_the_program_into_the_kernel() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
-    program(&shop);
+    let dir = TestDir::new();
+    program(&dir);
     let options = ["-k", "syscall_*_getpgid,uprobe:./stacks:middle", "-c", "kstack,ustack,comm,prio,cgroup"];
     // Two programs, one after the other, in one process.
     let script = "./stacks 300 linger; exec ./stacks 300 linger";
-    run(&mut shop.recording("trace", &options, &[&"sh", &"-c", &script])).succeeded();
-    let trace = shop.trace("trace");
+    run(&mut dir.recording("trace", &options, &[&"sh", &"-c", &script])).succeeded();
+    let trace = dir.trace("trace");
     assert_eq!(lost(&source(&trace.manifest())), 0);
     let lines = lines(&trace);
     let of = |name: &str| lines.iter().filter(|line| line.0.name == name).collect::<Vec<_>>();
@@ -117,13 +117,13 @@ fn a_flight_recorder_keeps_the_stacks_of_what_it_keeps() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
-    program(&shop);
+    let dir = TestDir::new();
+    program(&dir);
     let options = ["-k", "syscall_*_getpgid", "-c", "kstack,ustack", "--mode", "overwrite"];
     let rings = ["--subbuf-size", "64K", "--subbufs", "16"];
     let words = [&options[..], &rings].concat();
-    run(&mut shop.recording("trace", &words, &[&"./stacks", &"60000", &"linger"])).succeeded();
-    let trace = shop.trace("trace");
+    run(&mut dir.recording("trace", &words, &[&"./stacks", &"60000", &"linger"])).succeeded();
+    let trace = dir.trace("trace");
     let source = source(&trace.manifest());
     assert!(source["overwritten"].as_u64() > Some(10_000), "{source}");
     let lines = lines(&trace);
@@ -144,17 +144,17 @@ fn stacks_are_shown_a_function_a_line() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
-    program(&shop);
+    let dir = TestDir::new();
+    program(&dir);
     let options = ["-k", "syscall_entry_getpgid", "-c", "ustack"];
-    run(&mut shop.recording("trace", &options, &[&"./stacks", &"1", &"linger"])).succeeded();
-    let trace = shop.trace("trace");
+    run(&mut dir.recording("trace", &options, &[&"./stacks", &"1", &"linger"])).succeeded();
+    let trace = dir.trace("trace");
     let text =
         run(tompion().args(["print", "-e", "syscall_entry_getpgid"]).arg(&trace.folder)).succeeded().out;
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].ends_with(" }") && lines[1].starts_with("\tuser    inner+0x"), "{text}");
     assert!(lines[2].starts_with("\t        middle+0x") && lines[2].ends_with(" (stacks)"), "{text}");
-    let wrong = run(&mut shop.recording("wrong", &["-c", "kstack"], &[&"true"])).exited(2);
+    let wrong = run(&mut dir.recording("wrong", &["-c", "kstack"], &[&"true"])).exited(2);
     assert!(
         wrong.err.contains("stacks (kstack, ustack) are for events of the kernel: add -k"),
         "{}",

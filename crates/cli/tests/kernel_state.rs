@@ -4,7 +4,7 @@ use std::{fs, process::Command};
 
 use crate::{
     kernel::{both_readers_agree, permitted, text},
-    support::{Event, Workshop, start, wait_until},
+    support::{Event, TestDir, start, wait_until},
 };
 
 fn named<'a>(events: &'a [Event], kind: &str) -> Vec<&'a Event> {
@@ -17,16 +17,16 @@ fn a_flight_recorder_knows_who_was_there_and_what_they_had_open() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
-    fs::write(shop.path("held open"), "").expect("a file");
+    let dir = TestDir::new();
+    fs::write(dir.path("held open"), "").expect("a file");
     let mut holder = start(
-        Command::new("sh").args(["-c", "exec 7>>'held open'; exec sleep 100"]).current_dir(shop.path("")),
+        Command::new("sh").args(["-c", "exec 7>>'held open'; exec sleep 100"]).current_dir(dir.path("")),
     );
     let comm = format!("/proc/{}/comm", holder.id());
     wait_until("it sleeps", || fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n"));
     let script = "for i in $(seq 300); do /bin/true; done";
     let options = ["-k", "--mode", "overwrite", "--subbuf-size", "64K", "--subbufs", "2"];
-    let trace = shop.record(&options, &[&"sh", &"-c", &script]);
+    let trace = dir.record(&options, &[&"sh", &"-c", &script]);
     let pid = u64::from(holder.id());
     holder.kill().and_then(|()| holder.wait().map(drop)).expect("a child of this test");
     let events = trace.events();
@@ -63,8 +63,8 @@ fn the_state_is_there_when_it_is_asked_for() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
-    let trace = shop.record(&["-klttng_statedump_*,syscall_entry_execve"], &[&"true"]);
+    let dir = TestDir::new();
+    let trace = dir.record(&["-klttng_statedump_*,syscall_entry_execve"], &[&"true"]);
     let events = trace.events();
     assert!(named(&events, "end").len() == 1 && !named(&events, "process_state").is_empty());
 }

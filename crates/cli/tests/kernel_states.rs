@@ -1,10 +1,10 @@
-//! What the states of a recording say of the kernel and of programs. Where the kernel can't be recorded, a line says so
-//! instead.
+//! What the states of a recording say of the kernel and of programs. Where the kernel can't be
+//! recorded, a line says so instead.
 
 use tompion_analysis::state::{self, Happening, Instant, Interval, State, Track, Visitor, Why};
 
 use crate::kernel::permitted;
-use crate::support::Workshop;
+use crate::support::TestDir;
 
 #[derive(Default)]
 struct Kept(Vec<Interval>, Vec<Instant>);
@@ -24,8 +24,8 @@ fn a_sleep_is_a_blocked_state_in_its_call_that_ends_with_a_wakeup() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
-    let trace = shop.record(&["-k"], &[&"sleep", &"0.05"]);
+    let dir = TestDir::new();
+    let trace = dir.record(&["-k"], &[&"sleep", &"0.05"]);
     let mut traces = tompion_reader::open(std::slice::from_ref(&trace.folder)).expect("traces");
     let mut kept = Kept::default();
     state::run(&mut traces, &mut kept);

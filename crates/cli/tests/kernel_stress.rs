@@ -1,5 +1,5 @@
-//! Recording the kernel where it is hard: many processes at once, little memory, rings that are full. Each call is in the
-//! trace or among the losses, and nothing stays in the kernel.
+//! Recording the kernel where it is hard: many processes at once, little memory, rings that are
+//! full. Each call is in the trace or among the losses, and nothing stays in the kernel.
 
 use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
 
@@ -7,16 +7,17 @@ use rustix::process::Signal;
 
 use crate::{
     kernel::{lost, permitted, source},
-    support::{Workshop, finish, rounds, run, signal, start, wait_until},
+    support::{TestDir, finish, rounds, run, signal, start, wait_until},
 };
 
 /// Rings that are full in no time.
 const TINY: [&str; 4] = ["--subbuf-size", "64K", "--subbufs", "2"];
 
-/// Holds a recording of nothing but the entry of getpgid, which nobody else calls, against the number of calls.
+/// Holds a recording of nothing but the entry of getpgid, which nobody else calls, against the
+/// number of calls.
 #[track_caller]
-fn assert_accounted(shop: &Workshop, calls: u64) {
-    let trace = shop.trace("trace");
+fn assert_accounted(dir: &TestDir, calls: u64) {
+    let trace = dir.trace("trace");
     let source = source(&trace.manifest());
     let found = trace.agreed_count();
     println!("{found} of {calls} calls, {} lost", lost(&source));
@@ -29,15 +30,15 @@ fn each_call_of_a_large_family_is_recorded_or_counted() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let (depth, children, calls) = (3, u64::from(rounds(6, 11)), 300);
     let processes: u64 = (0..=depth).map(|level| children.pow(level)).sum();
     let words = [depth.to_string(), children.to_string(), calls.to_string()];
-    let program = shop.program("known_counts");
+    let program = dir.program("known_counts");
     let command: [&dyn AsRef<std::ffi::OsStr>; 5] = [&program, &"family", &words[0], &words[1], &words[2]];
     let options: Vec<&str> = std::iter::once("-ksyscall_entry_getpgid").chain(TINY).collect();
-    run(&mut shop.recording("trace", &options, &command)).succeeded();
-    assert_accounted(&shop, processes * calls);
+    run(&mut dir.recording("trace", &options, &command)).succeeded();
+    assert_accounted(&dir, processes * calls);
 }
 
 /// A group of processes that may have only so much memory; it goes when the test ends.
@@ -82,17 +83,17 @@ fn each_call_is_recorded_or_counted_where_memory_is_short() {
         eprintln!("SKIPPED, no group of processes with little memory can be made here");
         return;
     };
-    let shop = Workshop::new();
-    let program = shop.program("known_counts");
+    let dir = TestDir::new();
+    let program = dir.program("known_counts");
     let calls = u64::from(rounds(200_000, 2_000_000));
     // A file of four times the memory is written meanwhile: its pages have to go for others.
     let script = format!(
         "dd if=/dev/zero of={} bs=64k count=4096 status=none & {} only {calls}; wait",
-        shop.path("large").display(),
+        dir.path("large").display(),
         program.display()
     );
     let options: Vec<&str> = std::iter::once("-ksyscall_entry_getpgid").chain(TINY).collect();
-    let recording = shop.recording("trace", &options, &[&"sh", &"-c", &script]);
+    let recording = dir.recording("trace", &options, &[&"sh", &"-c", &script]);
     // The recorder itself is in the group.
     let mut confined = Command::new("sh");
     confined.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(confinement.0.join("cgroup.procs"));
@@ -103,10 +104,10 @@ fn each_call_is_recorded_or_counted_where_memory_is_short() {
             None => confined.env_remove(name),
         };
     }
-    confined.current_dir(shop.path(""));
+    confined.current_dir(dir.path(""));
     run(&mut confined).succeeded();
     assert!(confinement.was_felt(), "memory was not short");
-    assert_accounted(&shop, calls);
+    assert_accounted(&dir, calls);
 }
 
 /// Numbers of the programs that a process holds.
@@ -123,18 +124,18 @@ fn nothing_stays_attached() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let programs = || -> BTreeSet<u32> {
         aya::programs::loaded_programs().filter_map(|program| Some(program.ok()?.id())).collect()
     };
     // Programs of all kinds: their own tracepoints', the one of all others, the one of probes.
-    let probe = format!("uprobe:{}:main", shop.program("known_counts").display());
+    let probe = format!("uprobe:{}:main", dir.program("known_counts").display());
     for how in [Signal::KILL, Signal::INT] {
         let name = format!("{how:?}");
         let options = ["-k*,task:*", "-k", &probe];
-        let recording = start(&mut shop.recording(&name, &options, &[&"sleep", &"20"]));
+        let recording = start(&mut dir.recording(&name, &options, &[&"sleep", &"20"]));
         let pid = recording.id();
-        wait_until("the programs are attached", || shop.path(&name).join("kernel/metadata").exists());
+        wait_until("the programs are attached", || dir.path(&name).join("kernel/metadata").exists());
         let own = programs_of(pid);
         assert!(own.len() > 10 && own.is_subset(&programs()), "{own:?}");
         signal(pid, how);

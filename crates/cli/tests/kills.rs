@@ -1,5 +1,5 @@
-//! Programs that are killed at any instant: every append that had returned is in the trace, whole and
-//! exactly once.
+//! Programs that are killed at any instant: every append that had returned is in the trace, whole
+//! and exactly once.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::{
     fallback::WITHOUT_RSEQ,
-    support::{self, Trace, Workshop, finish, rounds, run, start, tompion, wait_until},
+    support::{self, TestDir, Trace, finish, rounds, run, start, tompion, wait_until},
 };
 
 /// Rings so large that nothing is lost.
@@ -220,7 +220,8 @@ fn kill_all(victims: &mut [Victim]) {
     });
 }
 
-/// Kills programs in the middle of their work, as often as asked for, and hands each case to the check.
+/// Kills programs in the middle of their work, as often as asked for, and hands each case to the
+/// check.
 fn kill_rounds(times: (u32, u32), options: &[&str], storm: bool, check: fn(&Plan, &Killed)) {
     kill_rounds_of(Producer::Rseq, times, options, storm, check);
 }
@@ -233,25 +234,25 @@ fn kill_rounds_of(
     storm: bool,
     check: fn(&Plan, &Killed),
 ) {
-    let shop = Workshop::new();
-    let program = shop.program("emitter");
+    let dir = TestDir::new();
+    let program = dir.program("emitter");
     let (mut kills, mut records) = (0, 0);
     for round in 0..rounds(quick, full) / PROGRAMS {
         let victim = |index| {
-            let progress = Progress::new(shop.path(&format!("progress-{index}")));
+            let progress = Progress::new(dir.path(&format!("progress-{index}")));
             Victim { plan: Plan::new(round * PROGRAMS + index, storm), progress, pid: 0 }
         };
         let mut victims: Vec<Victim> = (0..PROGRAMS).map(victim).collect();
         let words: Vec<[String; 3]> = victims.iter().map(Victim::words).collect();
         let mut command: Vec<&dyn AsRef<OsStr>> = vec![&"sh", &"-c", &ALL_AT_ONCE, &"sh", &program];
         command.extend(words.iter().flatten().map(|word| word as &dyn AsRef<OsStr>));
-        let mut record = shop.recording("trace", options, &command);
+        let mut record = dir.recording("trace", options, &command);
         producer.choose(&mut record);
         let recording = start(&mut record);
         kill_all(&mut victims);
         let said = finish(recording, "tompion record").succeeded().err;
 
-        let trace = shop.trace("trace");
+        let trace = dir.trace("trace");
         let stat = trace.stat();
         assert_eq!(stat["processes"].as_array().map(Vec::len), Some(PROGRAMS as usize), "{said}");
         assert_eq!(stat["damages"].as_array().map(Vec::len), Some(0), "{stat:#}");
@@ -303,7 +304,8 @@ fn there_are_no_gaps(plan: &Plan, killed: &Killed) {
 /// Nothing may be lost.
 fn everything_is_there(plan: &Plan, killed: &Killed) {
     if killed.lost() != 0 && plan.pause == 0 {
-        // On a busy machine the kill may come so late that a program in a hurry has filled any ring.
+        // On a busy machine the kill may come so late that a program in a hurry has filled any
+        // ring.
         return losses_are_counted(plan, killed);
     }
     assert_eq!(killed.lost(), 0, "{plan:?}");
@@ -435,21 +437,21 @@ fn without_rseq_too_every_event_is_accounted_for_in_runs_that_end_normally() {
 }
 
 fn every_event_is_accounted_for(producer: Producer) {
-    let shop = Workshop::new();
-    let program = shop.program("emitter");
+    let dir = TestDir::new();
+    let program = dir.program("emitter");
     for (index, options) in
         [ROOMY, TIGHT, SHORT_MEMORY].into_iter().cycle().take(rounds(12, 90) as usize).enumerate()
     {
-        let (progress, name) = (Progress::new(shop.path("progress")), format!("trace-{index}"));
+        let (progress, name) = (Progress::new(dir.path("progress")), format!("trace-{index}"));
         let storm = if index % 2 == 0 { "0" } else { "30" };
         let mut record =
-            shop.recording(&name, options, &[&program, &progress.path(), &"20", &storm, &"20000"]);
+            dir.recording(&name, options, &[&program, &progress.path(), &"20", &storm, &"20000"]);
         producer.choose(&mut record);
         assert_eq!(run(&mut record).succeeded().out, "all appended\n");
 
         assert!(progress.is_done());
         let emitted: u64 = progress.returned().iter().sum();
-        let (trace, count) = (shop.trace(&name), |value: &Value| value.as_u64().expect("a number"));
+        let (trace, count) = (dir.trace(&name), |value: &Value| value.as_u64().expect("a number"));
         let stat = trace.stat();
         let known = count(&stat["events"]) + count(&stat["overwritten"]) + count(&stat["lost"]["total"]);
         assert_eq!(known, emitted, "{options:?}, storm {storm}: {stat:#}");

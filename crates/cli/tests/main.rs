@@ -1,5 +1,5 @@
-//! The whole chain: real programs are compiled, recorded by the real command, and their traces read by
-//! it and by babeltrace2.
+//! The whole chain: real programs are compiled, recorded by the real command, and their traces read
+//! by it and by babeltrace2.
 //!
 //! The quick form is part of every test run; `TOMPION_FULL=1` goes round the loops longer.
 
@@ -7,12 +7,14 @@ mod support;
 
 mod abi;
 mod as_babeltrace;
-mod astray;
 mod attach;
-mod choices;
 mod command_line;
+mod config;
 mod conformance;
+mod emit_log;
+mod export_roundtrip;
 mod fallback;
+mod faulty_producers;
 mod fields;
 mod flight_recorder;
 mod full_disks;
@@ -42,7 +44,7 @@ mod processes;
 mod processes_confined;
 mod processes_copies;
 mod processes_filtered;
-mod processes_guests;
+mod processes_shared_vm;
 mod processes_short;
 mod processes_static;
 mod processes_watched;
@@ -51,18 +53,16 @@ mod realtime;
 mod recovery;
 mod recovery_hostile;
 mod report;
+mod resource_limits;
 mod root_files;
 mod rust;
 mod rust_tracing;
-mod scarce;
 mod servers;
 mod shield;
 mod snapshot;
 mod strangers;
 mod sudo;
 mod threads;
-mod told;
 mod tracepoints;
 mod view;
 mod wakeups;
-mod written_anew;

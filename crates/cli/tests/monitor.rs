@@ -107,7 +107,8 @@ fn timers_are_counted_however_a_thread_waits_for_them() {
         let mut command = tompion();
         command.args(["test", "cyclic", "--cpus", "0", "--loops", &LOOPS.to_string(), "-i", "500us"]);
         run(command.args(["--wakeup", wakeup, "--policy", policy])).succeeded();
-        // Nobody waits for a timer that goes off while its thread runs; whoever else sleeps in real time is counted, too.
+        // Nobody waits for a timer that goes off while its thread runs; whoever else sleeps in real
+        // time is counted, too.
         assert!(handled() >= LOOPS * 9 / 10, "{wakeup}: {}", handled());
     }
 }
@@ -128,7 +129,8 @@ fn a_time_is_measured_by_itself_and_ends_on_request() {
     let Some(own) = Own::new("time") else { return };
     let before = sleep_in_real_time(200);
     let reader = start(&mut own.monitor(&["--duration", "1h", "--json"]));
-    // It takes signals and its first look within no time of ours: threads come until it has seen one.
+    // It takes signals and its first look within no time of ours: threads come until it has seen
+    // one.
     let mut last = 0;
     let began = std::time::Instant::now();
     while began.elapsed() < Duration::from_secs(3) {

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     monitor::{Own, page, values},
-    support::{Workshop, finish, installed, run, signal, start, wait_until},
+    support::{TestDir, finish, installed, run, signal, start, wait_until},
 };
 
 /// How often a napper sleeps.
@@ -108,8 +108,8 @@ fn is_about(count: u64, naps: u64) -> bool {
 #[test]
 fn a_cgroup_and_those_below_it_are_counted_by_themselves() {
     let (Some(own), Some(tree)) = (Own::new("cgroup"), Tree::new("cgroup")) else { return };
-    let shop = Workshop::new();
-    let napper = shop.program("napper");
+    let dir = TestDir::new();
+    let napper = dir.program("napper");
     let path = tree.path("robot");
     let said = run(&mut own.monitor(&["--once", "--cgroup", &path])).succeeded();
     assert!(said.err.contains(&format!("there is no cgroup {path} yet")), "{}", said.err);
@@ -146,8 +146,8 @@ fn a_cgroup_and_those_below_it_are_counted_by_themselves() {
 #[test]
 fn groups_that_are_there_are_found_and_changed_while_it_counts() {
     let (Some(own), Some(tree)) = (Own::new("groups"), Tree::new("groups")) else { return };
-    let shop = Workshop::new();
-    let napper = shop.program("napper");
+    let dir = TestDir::new();
+    let napper = dir.program("napper");
     tree.make("arm-1").unwrap();
     tree.make("arm-1/hand").unwrap();
     tree.make("leg").unwrap();
@@ -179,8 +179,8 @@ fn groups_that_are_there_are_found_and_changed_while_it_counts() {
 #[test]
 fn a_cgroup_may_be_called_anything() {
     let (Some(own), Some(tree)) = (Own::new("hostile"), Tree::new("hostile")) else { return };
-    let shop = Workshop::new();
-    let napper = shop.program("napper");
+    let dir = TestDir::new();
+    let napper = dir.program("napper");
     let name = "\u{1b}]0;x\u{7}\"} 1\\";
     tree.make(name).unwrap();
     let path = tree.path(name);

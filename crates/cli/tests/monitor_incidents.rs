@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::{
     monitor::Own,
-    support::{Workshop, event, finish, installed, run, signal, start, tompion, wait_until},
+    support::{TestDir, event, finish, installed, run, signal, start, tompion, wait_until},
 };
 
 const NAME: &str = "late-cli";
@@ -28,8 +28,9 @@ fn sleep_until(what: &str, is_so: impl FnMut() -> bool) {
     sleep_as(NAME, what, is_so);
 }
 
-/// The same by another name: tests run side by side, and a monitor hears the threads of all. The thread itself does nothing but sleep:
-/// one that looks at folders waits for disks and locks, too, and is woken by no timer then.
+/// The same by another name: tests run side by side, and a monitor hears the threads of all. The
+/// thread itself does nothing but sleep: one that looks at folders waits for disks and locks, too,
+/// and is woken by no timer then.
 pub fn sleep_as(name: &str, what: &str, is_so: impl FnMut() -> bool) {
     let is_over = Over::default();
     let over = is_over.0.clone();
@@ -85,7 +86,8 @@ fn a_late_wake_up_becomes_a_folder_that_says_why() {
     explains_the_newest(&parent);
 }
 
-/// The one that was late last, whatever the folders are called: the local time goes back once a year.
+/// The one that was late last, whatever the folders are called: the local time goes back once a
+/// year.
 fn explains_the_newest(parent: &Path) {
     let time = |folder: &Path| -> u64 {
         let incident: Value =
@@ -230,16 +232,17 @@ fn what_is_no_incident_is_said() {
 #[test]
 fn what_programs_recorded_is_kept_with_it() {
     let Some(own) = Own::new("with") else { return };
-    let shop = Workshop::new();
-    let program = shop.link("hello", &["../../../../examples/hello.c"], &[]);
-    let parent = shop.path("incidents");
+    let dir = TestDir::new();
+    let program = dir.link("hello", &["../../../../examples/hello.c"], &[]);
+    let parent = dir.path("incidents");
     fs::create_dir(&parent).unwrap();
     let mut command = own.monitor(&["--threshold", "with-cli=10ns", "--with", "*", "--most", "1"]);
     let catcher = start(command.arg("--incidents").arg(&parent));
     // The recorder is there a moment after the command has begun.
     wait_until("a recording", || recording(&parent).is_some());
     thread::sleep(Duration::from_millis(500));
-    // Some are recorded before anybody is late: they run for long enough to be let in, also on a busy machine.
+    // Some are recorded before anybody is late: they run for long enough to be let in, also on a
+    // busy machine.
     (0..2).for_each(|_| drop(run(Command::new(&program).arg("1000"))));
     let looked_at = parent.clone();
     sleep_as("with-cli", "a folder", move || !folders(&looked_at).is_empty());
@@ -253,15 +256,15 @@ fn what_programs_recorded_is_kept_with_it() {
     assert_eq!(fs::read_dir(&parent).unwrap().count(), 1);
 }
 
-/// How long a ring lasts in a flood is a few milliseconds; until the command has heard of a late wake-up and the recorder of the
-/// command it takes longer.
+/// How long a ring lasts in a flood is a few milliseconds; until the command has heard of a late
+/// wake-up and the recorder of the command it takes longer.
 #[test]
 fn what_led_to_it_is_kept_however_much_programs_write_afterwards() {
     let Some(own) = Own::new("flood") else { return };
-    let shop = Workshop::new();
-    let program = shop.link("flood", &["flood.c"], &[]);
+    let dir = TestDir::new();
+    let program = dir.link("flood", &["flood.c"], &[]);
     for (name, tunables) in [("section", ""), ("reserve", "glibc.pthread.rseq=0")] {
-        let parent = shop.path(name);
+        let parent = dir.path(name);
         fs::create_dir(&parent).unwrap();
         let mut command = own.monitor(&["--threshold", "flood-cli=10ns", "--with", "flood:*", "--most", "1"]);
         let catcher = start(command.arg("--incidents").arg(&parent));

@@ -18,7 +18,7 @@ use tompion_protocol::names;
 use crate::{
     monitor::{Own, fetch, page, values},
     monitor_incidents::folders,
-    support::{Workshop, finish, run, signal, start, tompion, wait_until},
+    support::{TestDir, finish, run, signal, start, tompion, wait_until},
 };
 
 /// Activations of `programs/jobs.c`, and how many are late on purpose.
@@ -84,23 +84,26 @@ fn holds(job: &Value) {
     assert!((parts.iter().sum::<f64>() - number(&longest["response_us"])).abs() < 1.0, "{job}");
     assert_eq!(job["response"]["max_us"], longest["response_us"], "{job}");
     assert!(number(&job["response"]["p50_us"]) < 400_000.0, "{job}");
-    // Nobody saw how the first one woke up, before the monitor had heard of the thread; the others slept until a time. While some
-    // processes run, the kernel of a test's machine starts no program: on a busy one that was a sixth of them.
+    // Nobody saw how the first one woke up, before the monitor had heard of the thread; the others
+    // slept until a time. While some processes run, the kernel of a test's machine starts no
+    // program: on a busy one that was a sixth of them.
     let released = |by: &str| job["released_by"][by].as_u64().unwrap_or(0);
     assert!(released("timer") >= ACTIVATIONS / 2, "{job}");
     assert_eq!(released("timer") + released("begin") + released("wake-up"), ACTIVATIONS, "{job}");
 }
 
-/// The program with the job `motor:NAME`: monitors hear all programs, and each test only has ears for its own.
-fn program(workshop: &Workshop, name: &str) -> PathBuf {
-    workshop.link("jobs", &["jobs.c"], &[&format!("-DJOB={name}")])
+/// The program with the job `motor:NAME`: monitors hear all programs, and each test only has ears
+/// for its own.
+fn program(dir: &TestDir, name: &str) -> PathBuf {
+    dir.link("jobs", &["jobs.c"], &[&format!("-DJOB={name}")])
 }
 
 fn run_program(program: &Path) {
     run(&mut Command::new(program)).succeeded();
 }
 
-/// The same. The monitor hears of its first activation before the others: on a busy machine that takes as long as many of them.
+/// The same. The monitor hears of its first activation before the others: on a busy machine that
+/// takes as long as many of them.
 fn run_heard(program: &Path, url: &str, names: &[&str]) {
     let mut child = Command::new(program).arg("heard").stdin(Stdio::piped()).spawn().expect("the program");
     wait_until("the first activation", || have(&report(url), names, 1));
@@ -112,8 +115,8 @@ fn run_heard(program: &Path, url: &str, names: &[&str]) {
 #[test]
 fn each_activation_of_a_job_is_held_against_its_deadline() {
     let Some(own) = Own::new("jobs") else { return };
-    let workshop = Workshop::new();
-    let program = program(&workshop, "whole");
+    let dir = TestDir::new();
+    let program = program(&dir, "whole");
     let (server, url) = serve(&own, &["motor:whol*"]);
     run_heard(&program, &url, &["motor:whole"]);
     let heard = whole_report(&url, &["motor:whole"]);
@@ -128,8 +131,8 @@ fn each_activation_of_a_job_is_held_against_its_deadline() {
 #[test]
 fn jobs_are_on_the_page_with_other_deadlines_too() {
     let Some(own) = Own::new("job-page") else { return };
-    let workshop = Workshop::new();
-    let program = program(&workshop, "paged");
+    let dir = TestDir::new();
+    let program = program(&dir, "paged");
     // One that everybody misses.
     let (server, url) = serve(&own, &["motor:paged,deadline=1ns"]);
     run_program(&program);
@@ -153,8 +156,8 @@ fn jobs_are_on_the_page_with_other_deadlines_too() {
 #[test]
 fn functions_of_programs_that_say_nothing_are_jobs() {
     let Some(own) = Own::new("job-probe") else { return };
-    let workshop = Workshop::new();
-    let program = program(&workshop, "probed");
+    let dir = TestDir::new();
+    let program = program(&dir, "probed");
     let wish = format!("cycle={}:on_cycle,deadline=400ms", program.display());
     // One that the program tells of itself is there beside it.
     let (server, url) = serve(&own, &[&wish, "motor:probed"]);
@@ -168,9 +171,9 @@ fn functions_of_programs_that_say_nothing_are_jobs() {
 #[test]
 fn what_lies_between_two_marks_of_a_program_is_a_job() {
     let Some(own) = Own::new("job-marks") else { return };
-    let workshop = Workshop::new();
+    let dir = TestDir::new();
     // Nothing of ours is in it.
-    let program = workshop.link("job_marks", &["job_marks.c"], &["-Wl,--as-needed"]);
+    let program = dir.link("job_marks", &["job_marks.c"], &["-Wl,--as-needed"]);
     let path = program.display();
     let wish = format!("cycle=usdt:{path}:loop:begin,usdt:{path}:loop:end,deadline=400ms");
     let (server, url) = serve(&own, &[&wish]);
@@ -197,9 +200,9 @@ fn kept(history: &Path) -> Value {
 #[test]
 fn jobs_are_kept_in_the_history_once() {
     let Some(own) = Own::new("job-kept") else { return };
-    let workshop = Workshop::new();
-    let program = program(&workshop, "kept");
-    let history = workshop.path("history.sqlite");
+    let dir = TestDir::new();
+    let program = program(&dir, "kept");
+    let history = dir.path("history.sqlite");
     let keep = format!("--history={}", history.display());
     // Without a job, there is none.
     signal_when_begun(own.monitor(&[&keep]), &history, Signal::TERM);
@@ -259,9 +262,9 @@ fn signal_when_begun(mut command: Command, history: &Path, with: Signal) {
 #[test]
 fn a_missed_deadline_becomes_a_folder_that_says_why() {
     let Some(own) = Own::new("job-missed") else { return };
-    let workshop = Workshop::new();
-    let program = program(&workshop, "missed");
-    let parent = workshop.path("incidents");
+    let dir = TestDir::new();
+    let program = program(&dir, "missed");
+    let parent = dir.path("incidents");
     let arguments = ["--job", "motor:miss*", "--misses", "--pause", "0s", "--most", "1", "--incidents"];
     let catcher = start(own.monitor(&arguments).arg(&parent));
     // The first one may run before anybody waits for what is late.
@@ -349,10 +352,10 @@ fn a_program_of_another_user_has_a_row_of_its_own_and_loses_nothing_for_others()
         return eprintln!("SKIPPED, only root hears the programs of other users");
     }
     let Some(own) = Own::new("job-others") else { return };
-    let workshop = Workshop::new();
-    fs::set_permissions(workshop.path(""), fs::Permissions::from_mode(0o755)).expect("a folder for all");
-    let sound = program(&workshop, "shared");
-    let hostile = workshop.link("hostile_jobs", &["hostile_jobs.c"], &["-DJOB=shared"]);
+    let dir = TestDir::new();
+    fs::set_permissions(dir.path(""), fs::Permissions::from_mode(0o755)).expect("a folder for all");
+    let sound = program(&dir, "shared");
+    let hostile = dir.link("hostile_jobs", &["hostile_jobs.c"], &["-DJOB=shared"]);
     let mut hostile = Command::new(hostile)
         .uid(NOBODY)
         .gid(NOBODY)

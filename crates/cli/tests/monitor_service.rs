@@ -1,4 +1,5 @@
-//! The monitor as a service: it ends when somebody stops what it looks at, takes the place of an earlier version, and its unit is sound.
+//! The monitor as a service: it ends when somebody stops what it looks at, takes the place of an
+//! earlier version, and its unit is sound.
 
 use std::{
     fs,
@@ -64,7 +65,8 @@ fn given_another_one_in_its_place_then_who_looked_on_may_begin_again() {
     let Some(own) = Own::new("replaced") else { return };
     let server = start(&mut own.monitor(&["--listen", "127.0.0.1:0"]));
     thread::sleep(Duration::from_secs(1));
-    // It looks every few seconds: between these two it may have ended with the other status, so the pause is as short as can be.
+    // It looks every few seconds: between these two it may have ended with the other status, so the
+    // pause is as short as can be.
     run(&mut own.monitor(&["stop"])).succeeded();
     run(&mut own.monitor(&["--once"])).succeeded();
     let ended = finish(server, "--listen");

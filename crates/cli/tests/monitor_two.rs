@@ -22,7 +22,8 @@ const SECOND: &str = "peer-two";
 /// How often each thread sleeps in a round.
 const NAPS: u64 = 200;
 
-/// A command that serves what it sees, and keeps what threads of one name do late: each wake-up takes longer than that.
+/// A command that serves what it sees, and keeps what threads of one name do late: each wake-up
+/// takes longer than that.
 struct Watcher {
     child: Child,
     _output: BufReader<ChildStdout>,

@@ -1,18 +1,19 @@
 //! Plugins that come and go while they are recorded.
 
-use crate::support::{Workshop, rounds, run};
+use crate::support::{TestDir, rounds, run};
 
-/// What a plugin may leave behind each time that it is loaded, in bytes: nothing, but the C library's own
-/// fragments and pages of the rings that are touched for the first time must have room somewhere.
+/// What a plugin may leave behind each time that it is loaded, in bytes: nothing, but the C
+/// library's own fragments and pages of the rings that are touched for the first time must have
+/// room somewhere.
 const SLACK_KIB: i64 = 2048;
 
 #[test]
 fn plugins_come_and_go_without_a_crash_or_growth() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let times = rounds(3000, 100_000);
-    let plugin = shop.link("plugin.so", &["plugin.c"], &["-shared", "-fPIC"]);
-    let host = shop.link("plugin_host", &["plugin_host.c"], &["-ldl"]);
-    let recorded = run(&mut shop.recording(
+    let plugin = dir.link("plugin.so", &["plugin.c"], &["-shared", "-fPIC"]);
+    let host = dir.link("plugin_host", &["plugin_host.c"], &["-ldl"]);
+    let recorded = run(&mut dir.recording(
         "trace",
         &["--subbuf-size", "64K", "--subbufs", "16"],
         &[&host, &plugin, &times.to_string()],
@@ -21,7 +22,7 @@ fn plugins_come_and_go_without_a_crash_or_growth() {
     let (growth, enabled_unloaded) = recorded.out.trim().split_once(' ').expect("two numbers");
     assert!(growth.parse::<i64>().expect("a number") < SLACK_KIB, "grew by {growth} KiB");
     assert_eq!(enabled_unloaded, "0", "the event of an unloaded plugin was said to be enabled");
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
     trace.agreed_count();
     let calls: Vec<u64> = trace
         .events()

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ffi::OsStr, process::Command};
 
-use crate::support::{Event, Trace, Workshop, beside, installed, run};
+use crate::support::{Event, TestDir, Trace, beside, installed, run};
 
 /// The status of a wait in which the thread was cancelled.
 const ECANCELED: i64 = 125;
@@ -72,14 +72,14 @@ fn recorded(events: &[Event]) -> BTreeMap<u64, Calls> {
 
 #[test]
 fn every_call_of_threads_is_recorded_and_does_what_it_does_without() {
-    let shop = Workshop::new();
-    let program = shop.link("calls", &["pthread_calls.c"], &[]);
+    let dir = TestDir::new();
+    let program = dir.link("calls", &["pthread_calls.c"], &[]);
     let plain = run(&mut Command::new(&program)).succeeded();
-    let finished = run(&mut shop.recording("trace", &with(&["pthread"]), &[&program])).succeeded();
+    let finished = run(&mut dir.recording("trace", &with(&["pthread"]), &[&program])).succeeded();
 
     let ((threads, lines), (_, plain_lines)) = (said(&finished.out), said(&plain.out));
     assert_eq!(lines, plain_lines);
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
     let events = trace.events();
     let recorded = recorded(&events);
     assert_eq!(recorded.keys().collect::<Vec<_>>(), threads.keys().collect::<Vec<_>>());
@@ -119,15 +119,15 @@ fn creations_and_ends_belong_together(events: &[Event]) {
 
 #[test]
 fn threads_that_end_in_cpp_code_run_its_destructors() {
-    let shop = Workshop::new();
-    let program = shop.path("unwind");
-    let mut cc = shop.compile("c++", &program);
+    let dir = TestDir::new();
+    let program = dir.path("unwind");
+    let mut cc = dir.compile("c++", &program);
     run(cc.arg(beside("programs/pthread_unwind.cc"))).succeeded();
     let plain = run(&mut Command::new(&program)).succeeded();
-    let finished = run(&mut shop.recording("trace", &with(&["pthread"]), &[&program])).succeeded();
+    let finished = run(&mut dir.recording("trace", &with(&["pthread"]), &[&program])).succeeded();
 
     assert_eq!(finished.out, plain.out);
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
     let ends: Vec<_> =
         trace.events().into_iter().filter(|event| event.fields["status"] == ECANCELED).collect();
     assert_eq!(ends.len(), 1);
@@ -154,9 +154,9 @@ fn pairs_are_whole(trace: &Trace) -> usize {
 
 #[test]
 fn real_programs_with_threads_do_the_same_under_all_preloads() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let text: String = (0..400_000u64).map(|number| format!("{}\n", number * 7919 % 10007)).collect();
-    std::fs::write(shop.path("text"), &text).expect("a file to compress");
+    std::fs::write(dir.path("text"), &text).expect("a file to compress");
     let commands = [
         ("xz", &["xz", "-T2", "-0", "--block-size=256KiB", "-c", "text"][..]),
         ("zstd", &["zstd", "-q", "-T2", "-c", "text"][..]),
@@ -166,11 +166,11 @@ fn real_programs_with_threads_do_the_same_under_all_preloads() {
         let command: [&dyn AsRef<OsStr>; 3] = [&"sh", &"-c", &shell];
         let trace = format!("trace-{name}");
         let options = with(&["pthread", "malloc"]);
-        run(&mut shop.recording(&trace, &options, &command)).succeeded();
+        run(&mut dir.recording(&trace, &options, &command)).succeeded();
 
-        let unpacked = run(Command::new(name).args(["-dc"]).arg(shop.path("compressed")));
+        let unpacked = run(Command::new(name).args(["-dc"]).arg(dir.path("compressed")));
         assert!(unpacked.succeeded().out == text, "{name} packed something else");
-        let trace = shop.trace(&trace);
+        let trace = dir.trace(&trace);
         assert!(pairs_are_whole(&trace) > 10, "{name}");
         let events = trace.events();
         let some = |prefix: &str| events.iter().filter(|event| event.name.starts_with(prefix)).count();

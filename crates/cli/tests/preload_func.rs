@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
 
 use serde_json::Value;
 
-use crate::support::{Trace, Workshop, beside, finish, rounds, run, signal, start, tompion, wait_until};
+use crate::support::{TestDir, Trace, beside, finish, rounds, run, signal, start, tompion, wait_until};
 
 const INSTRUMENT: &str = "-finstrument-functions";
 /// A function that became a part of its caller is called from where that one is.
@@ -14,33 +14,33 @@ const ROOMY: [&str; 6] = ["--preload", "func", "--subbuf-size", "1M", "--subbufs
 
 /// The program that calls all kinds of functions, built with these flags, and its plugins.
 struct Calls {
-    shop: Workshop,
+    dir: TestDir,
     program: PathBuf,
     plugins: Vec<PathBuf>,
 }
 
 impl Calls {
     fn new(flags: &[&str]) -> Self {
-        let shop = Workshop::new();
+        let dir = TestDir::new();
         let object = ["-shared", "-fPIC", INSTRUMENT, AS_WRITTEN];
-        shop.link("libwork.so", &["func_library.c"], &object);
-        let folder = shop.path("");
+        dir.link("libwork.so", &["func_library.c"], &object);
+        let folder = dir.path("");
         let (search, find) = (format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display()));
         let own = [&[INSTRUMENT, AS_WRITTEN, "-lwork", "-ldl", &search, &find][..], flags].concat();
-        let program = shop.link("calls", &["func_calls.c"], &own);
+        let program = dir.link("calls", &["func_calls.c"], &own);
         let plugin = |name: &str| {
             let define = format!("-DNAME={name}");
             let flags = [&object[..], &[define.as_str()]].concat();
-            shop.link(&format!("{name}.so"), &["func_plugin.c"], &flags)
+            dir.link(&format!("{name}.so"), &["func_plugin.c"], &flags)
         };
         let plugins = vec![plugin("plugin_a"), plugin("plugin_b")];
-        Self { shop, program, plugins }
+        Self { dir, program, plugins }
     }
 
     fn record(&self, options: &[&str], rounds: &str) -> Trace {
         let mut words: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&self.program, &rounds];
         words.extend(self.plugins.iter().map(|plugin| plugin as &dyn AsRef<std::ffi::OsStr>));
-        self.shop.record(options, &words)
+        self.dir.record(options, &words)
     }
 }
 
@@ -169,10 +169,10 @@ fn plugins_that_come_and_go_are_told_apart_and_told_seldom() {
 #[test]
 fn threads_signals_and_plugins_at_once_do_no_harm() {
     let calls_of = Calls::new(&[]);
-    let storm = calls_of.shop.link("storm", &["func_storm.c"], &[INSTRUMENT, AS_WRITTEN, "-ldl"]);
+    let storm = calls_of.dir.link("storm", &["func_storm.c"], &[INSTRUMENT, AS_WRITTEN, "-ldl"]);
     let rounds = rounds(200, 2000);
     let [a, b] = &calls_of.plugins[..] else { panic!("two plugins") };
-    let trace = calls_of.shop.record(&ROOMY, &[&storm, &rounds.to_string(), a, b]);
+    let trace = calls_of.dir.record(&ROOMY, &[&storm, &rounds.to_string(), a, b]);
 
     let found = calls(&trace);
     expect_calls(&found, &["own_work from worker", "in_handler from handler", "plugin_work from use_plugin"]);
@@ -225,7 +225,7 @@ fn without_the_file_that_ran_there_are_no_names_of_it() {
     );
 
     // Another build of it says nothing.
-    calls_of.shop.link("calls", &["func_library.c", "func_calls.c"], &[INSTRUMENT, "-ldl", "-DNAME=x"]);
+    calls_of.dir.link("calls", &["func_library.c", "func_calls.c"], &[INSTRUMENT, "-ldl", "-DNAME=x"]);
     assert_eq!(inner(&trace), [] as [&str; 0]);
     fs::remove_file(&calls_of.program).unwrap();
     assert_eq!(inner(&trace), [] as [&str; 0]);
@@ -239,11 +239,11 @@ fn without_the_file_that_ran_there_are_no_names_of_it() {
 
 #[test]
 fn names_of_cpp_are_as_they_were_written() {
-    let shop = Workshop::new();
-    let program = shop.path("names");
-    let mut cc = shop.compile("c++", &program);
+    let dir = TestDir::new();
+    let program = dir.path("names");
+    let mut cc = dir.compile("c++", &program);
     run(cc.args([INSTRUMENT, AS_WRITTEN]).arg(beside("programs/func_names.cc"))).succeeded();
-    let trace = shop.record(&ROOMY, &[&program]);
+    let trace = dir.record(&ROOMY, &[&program]);
     let doubled = "geometry::Point<int>::doubled(std::__cxx11::basic_string<char, std::char_traits<char>, \
                    std::allocator<char> > const&) const from main";
     expect_calls(&calls(&trace), &[doubled, "geometry::Point<int>::Point(int) from main"]);
@@ -251,32 +251,32 @@ fn names_of_cpp_are_as_they_were_written() {
 
 #[test]
 fn a_process_that_was_attached_tells_where_its_objects_are() {
-    let shop = Workshop::new();
-    let program = shop.link("ticks", &["func_ticks.c"], &[INSTRUMENT, AS_WRITTEN]);
+    let dir = TestDir::new();
+    let program = dir.link("ticks", &["func_ticks.c"], &[INSTRUMENT, AS_WRITTEN]);
     let library = crate::support::libraries().join("libtompion-func.so");
     let running = start(Command::new(&program).env("LD_PRELOAD", &library).env("TOMPION_ATTACH", "1"));
     let pid = running.id();
-    wait_until("the program runs", || shop.path("").exists());
+    wait_until("the program runs", || dir.path("").exists());
     let options = ["record", "-o", "trace", "--for", "300ms", "-p", &pid.to_string()];
-    run(&mut shop.tompion(&options)).succeeded();
+    run(&mut dir.tompion(&options)).succeeded();
     signal(pid, rustix::process::Signal::KILL);
     finish(running, "ticks");
 
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
     expect_calls(&calls(&trace), &["tick from main"]);
     assert!(trace.events().iter().any(|event| event.name == "lttng_ust_statedump:bin_info"));
 }
 
 #[test]
 fn a_process_with_preloaded_events_alone_says_how_it_could_have_been_attached() {
-    let shop = Workshop::new();
-    let program = shop.link("ticks", &["func_ticks.c"], &[INSTRUMENT, AS_WRITTEN]);
+    let dir = TestDir::new();
+    let program = dir.link("ticks", &["func_ticks.c"], &[INSTRUMENT, AS_WRITTEN]);
     let library = crate::support::libraries().join("libtompion-func.so");
     let running = start(Command::new(&program).env("LD_PRELOAD", library));
     let pid = running.id();
     let maps = || fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     wait_until("the program has its library", || maps().contains("libtompion-func.so"));
-    let refused = run(&mut shop.tompion(&["record", "-o", "trace", "-p", &pid.to_string()])).exited(1);
+    let refused = run(&mut dir.tompion(&["record", "-o", "trace", "-p", &pid.to_string()])).exited(1);
     assert!(refused.err.contains("TOMPION_ATTACH=1"), "{}", refused.err);
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a process that runs");
     assert_eq!(tasks.count(), 1);

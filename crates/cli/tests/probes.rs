@@ -1,4 +1,5 @@
-//! Probes that users ask for: in programs, at functions and at marks (USDT); and in the kernel, where it has such.
+//! Probes that users ask for: in programs, at functions and at marks (USDT); and in the kernel,
+//! where it has such.
 
 use std::{collections::BTreeMap, fs, io::Read, process::Command};
 
@@ -7,14 +8,14 @@ use rustix::process::Signal;
 use crate::{
     kernel::{both_readers_agree, lost, permitted, source, text},
     support::{
-        Event, Trace, Workshop, beside, compiler, finish, rounds, run, signal, start, tompion, wait_until,
+        Event, TestDir, Trace, beside, compiler, finish, rounds, run, signal, start, tompion, wait_until,
     },
 };
 
 /// The program with marks and functions, and no library of ours.
-fn marks(shop: &Workshop) -> String {
+fn marks(dir: &TestDir) -> String {
     let mut cc = compiler();
-    cc.args(["-std=gnu11", "-pthread"]).arg(beside("programs/marks.c")).arg("-o").arg(shop.path("marks"));
+    cc.args(["-std=gnu11", "-pthread"]).arg(beside("programs/marks.c")).arg("-o").arg(dir.path("marks"));
     run(&mut cc).succeeded();
     "./marks".into()
 }
@@ -32,17 +33,17 @@ fn marks_are_recorded_with_their_arguments() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
-    let program = marks(&shop);
-    let list = run(&mut shop.tompion(&["list", "./marks"])).succeeded().out;
-    assert!(list.contains("usdt:shop:sale  [usdt]  i32 arg0, u64 arg1, i16 arg2, i32 arg3\n"), "{list}");
-    assert!(list.contains("usdt:shop:visit  [usdt]  u32 arg0\n"), "{list}");
-    let sale = "usdt:./marks:shop:sale(round: i32, what: str, count: i16, seven: i64)";
+    let dir = TestDir::new();
+    let program = marks(&dir);
+    let list = run(&mut dir.tompion(&["list", "./marks"])).succeeded().out;
+    assert!(list.contains("usdt:dir:sale  [usdt]  i32 arg0, u64 arg1, i16 arg2, i32 arg3\n"), "{list}");
+    assert!(list.contains("usdt:dir:visit  [usdt]  u32 arg0\n"), "{list}");
+    let sale = "usdt:./marks:dir:sale(round: i32, what: str, count: i16, seven: i64)";
     let options = ["-k", sale, "-k", "usdt:./marks:*:visit"];
-    run(&mut shop.recording("trace", &options, &[&program, &"300"])).succeeded();
-    let trace = shop.trace("trace");
+    run(&mut dir.recording("trace", &options, &[&program, &"300"])).succeeded();
+    let trace = dir.trace("trace");
     let events = trace.events();
-    let (sales, visits) = (named(&events, "shop:sale"), named(&events, "shop:visit"));
+    let (sales, visits) = (named(&events, "dir:sale"), named(&events, "dir:visit"));
     assert_eq!((sales.len(), visits.len(), events.len()), (300, 600, 900));
     for (round, sale) in (0i64..).zip(&sales) {
         assert_eq!(text(sale, "what"), format!("thing {round}"));
@@ -60,14 +61,14 @@ fn functions_are_recorded_with_what_they_get_and_return() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
-    let program = marks(&shop);
+    let dir = TestDir::new();
+    let program = marks(&dir);
     let count = u64::from(rounds(3000, 100_000));
     let call =
         "uprobe:./marks:nine(a: i32, b: i64, c: u8, text: str, e: i32, f: i32, g: i32, h: i64, i: x32)";
     let options = ["-k", call, "-k", "uretprobe:./marks:nine", "--subbuf-size", "4M", "--subbufs", "4"];
-    run(&mut shop.recording("trace", &options, &[&program, &count.to_string()])).succeeded();
-    let trace = shop.trace("trace");
+    run(&mut dir.recording("trace", &options, &[&program, &count.to_string()])).succeeded();
+    let trace = dir.trace("trace");
     assert_eq!(lost(&source(&trace.manifest())), 0);
     let mut open = BTreeMap::<u64, &Event>::new();
     let mut calls = BTreeMap::<u64, i64>::new();
@@ -91,7 +92,8 @@ fn functions_are_recorded_with_what_they_get_and_return() {
         assert_eq!(signed(event, "ret"), 35 + (*round & 0xff));
         *round += 1;
     }
-    // Of two threads on one CPU, which preempt each other wherever they are, and the last call of the main one.
+    // Of two threads on one CPU, which preempt each other wherever they are, and the last call of
+    // the main one.
     assert_eq!(events.len() as u64, 2 * (2 * count + 1));
     assert!(calls.values().filter(|rounds| **rounds == count as i64).count() == 2 && open.is_empty());
 }
@@ -102,16 +104,16 @@ const PYTHON: &str = "/usr/bin/python3";
 #[test]
 fn a_packages_binary_is_recorded_as_it_is() {
     let script = "import gc\nfor generation in (2, 0, 1): gc.collect(generation)";
-    let shop = Workshop::new();
-    let listed = run(&mut shop.tompion(&["list", PYTHON]));
+    let dir = TestDir::new();
+    let listed = run(&mut dir.tompion(&["list", PYTHON]));
     if !permitted() || !listed.out.contains("usdt:python:gc__start") {
         return eprintln!("SKIPPED, {PYTHON} has no marks");
     }
     let mark = format!("usdt:{PYTHON}:python:gc__start(generation: i32)");
     let libc = "uprobe:/lib/x86_64-linux-gnu/libc.so.6:open64(path: str)";
     let options = ["-k", &mark, "-k", libc];
-    run(&mut shop.recording("trace", &options, &[&PYTHON, &"-c", &script])).succeeded();
-    let events = shop.trace("trace").events();
+    run(&mut dir.recording("trace", &options, &[&PYTHON, &"-c", &script])).succeeded();
+    let events = dir.trace("trace").events();
     let generations: Vec<u64> =
         named(&events, "python:gc__start").iter().map(|event| event.number("generation")).collect();
     assert!(generations.windows(3).any(|three| three == [2, 0, 1]), "{generations:?}");
@@ -122,9 +124,9 @@ fn nothing_is_left_in_a_program_when_the_recorder_is_killed() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
-    marks(&shop);
-    let mut watch = start(Command::new(shop.path("marks")).arg("watch"));
+    let dir = TestDir::new();
+    marks(&dir);
+    let mut watch = start(Command::new(dir.path("marks")).arg("watch"));
     let mut heard = String::new();
     let mut stdout = watch.stdout.take().expect("a pipe");
     let mut hear = |heard: &mut String, what: &str| {
@@ -138,7 +140,7 @@ fn nothing_is_left_in_a_program_when_the_recorder_is_killed() {
     hear(&mut heard, "nobody listens\n");
     // A program that knows nothing of us, by its number.
     let pid = watch.id().to_string();
-    let mut record = shop.tompion(&["record", "-o", "killed", "-p", &pid, "-k", "usdt:./marks:shop:visit"]);
+    let mut record = dir.tompion(&["record", "-o", "killed", "-p", &pid, "-k", "usdt:./marks:dir:visit"]);
     let recording = start(&mut record);
     hear(&mut heard, "somebody listens\n");
     signal(recording.id(), Signal::KILL);
@@ -159,40 +161,40 @@ fn a_running_program_is_recorded_to_its_end() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
-    let ready = shop.path("ready");
+    let dir = TestDir::new();
+    let ready = dir.path("ready");
     let script = format!("while ! test -e '{}'; do sleep 0.01; done; ./marks 5", ready.display());
-    marks(&shop);
-    let mut shell = start(Command::new("sh").args(["-c", &script]).current_dir(shop.path("")));
+    marks(&dir);
+    let mut shell = start(Command::new("sh").args(["-c", &script]).current_dir(dir.path("")));
     let pid = shell.id().to_string();
-    let mut record = shop.tompion(&["record", "-o", "trace", "-p", &pid, "-k", "usdt:./marks:shop:sale"]);
+    let mut record = dir.tompion(&["record", "-o", "trace", "-p", &pid, "-k", "usdt:./marks:dir:sale"]);
     let recording = start(&mut record);
     wait_until("the probe is in its place", || links_of(recording.id()) != 0);
     fs::write(ready, "").expect("a file");
     assert!(shell.wait().expect("a child").success());
     let said = finish(recording, "record").succeeded();
-    let trace: Trace = shop.trace("trace");
-    assert_eq!(named(&trace.events(), "shop:sale").len(), 5, "{}", said.err);
+    let trace: Trace = dir.trace("trace");
+    assert_eq!(named(&trace.events(), "dir:sale").len(), 5, "{}", said.err);
 }
 
 #[test]
 fn what_is_wrong_with_a_probe_is_told() {
-    let shop = Workshop::new();
-    marks(&shop);
+    let dir = TestDir::new();
+    marks(&dir);
     let cases = [
         ("uprobe:./marks:nime", "no function `nime`; nearest: nine"),
-        ("usdt:./marks:shop:sales", "no USDT probe shop:sales; nearest: shop:sale"),
-        ("usdt:./marks:shop:visit(a: i32, b: i32)", "has no argument 1 that can be read"),
+        ("usdt:./marks:dir:sales", "no USDT probe dir:sales; nearest: dir:sale"),
+        ("usdt:./marks:dir:visit(a: i32, b: i32)", "has no argument 1 that can be read"),
         ("uprobe:./nothing:f", "there is no program or library `./nothing`"),
         ("uprobe:./marks:0x7fffffff", "has no code at 0x7fffffff"),
         ("uprobe:./marks:nine(a: int)", "`int` is no type of `a`; there are i8 to i64"),
     ];
     for (probe, expected) in cases {
-        let said = run(&mut shop.recording("wrong", &["-k", probe], &[&"true"])).exited(2).err;
+        let said = run(&mut dir.recording("wrong", &["-k", probe], &[&"true"])).exited(2).err;
         assert!(said.contains(expected), "{probe}: {said}");
     }
     let kernel =
-        run(&mut shop.recording("kernel", &["-k", "kprobe:vfs_reed(file: x64)"], &[&"true"])).exited(2).err;
+        run(&mut dir.recording("kernel", &["-k", "kprobe:vfs_reed(file: x64)"], &[&"true"])).exited(2).err;
     let expected = "this kernel has no kprobes (CONFIG_KPROBES";
     assert!(kernel.contains(expected) || kernel.contains("nearest: vfs_read"), "{kernel}");
 }
@@ -213,9 +215,9 @@ fn a_probe_changes_nothing_that_a_function_keeps_below_its_stack_pointer() {
     if !permitted() || !cfg!(target_arch = "x86_64") {
         return;
     }
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let mut cc = compiler();
-    cc.args(["-std=gnu11", "-O2"]).arg(beside("programs/red_zone.c")).arg("-o").arg(shop.path("red_zone"));
+    cc.args(["-std=gnu11", "-O2"]).arg(beside("programs/red_zone.c")).arg("-o").arg(dir.path("red_zone"));
     run(&mut cc).succeeded();
     let kept = red_zone_is_kept();
     // At the beginning nothing is kept yet, and one-byte nops stay what they are.
@@ -228,11 +230,11 @@ fn a_probe_changes_nothing_that_a_function_keeps_below_its_stack_pointer() {
     ];
     for (number, (probe, is_sound)) in places.into_iter().enumerate() {
         let name = format!("trace-{number}");
-        let said = run(&mut shop.recording(&name, &["-k", probe], &[&"./red_zone", &"300"]));
+        let said = run(&mut dir.recording(&name, &["-k", probe], &[&"./red_zone", &"300"]));
         if is_sound {
             let said = said.succeeded();
             assert!(said.out.contains("0 changed"), "{probe}: {}", said.out);
-            assert_eq!(shop.trace(&name).events().len(), 300, "{probe}");
+            assert_eq!(dir.trace(&name).events().len(), 300, "{probe}");
         } else {
             let said = said.exited(2).err;
             assert!(said.contains("has a 5-byte nop at 0x"), "{probe}: {said}");

@@ -10,18 +10,18 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::support::{Event, Trace, Workshop, finish, repository, run, signal, start, wait_until};
+use crate::support::{Event, TestDir, Trace, finish, repository, run, signal, start, wait_until};
 
 /// For programs that allocate a lot.
 const ROOMY: [&str; 4] = ["--subbuf-size", "4M", "--subbufs", "8"];
 
 /// Records `children HOW`; its own words are those that it says when nobody records it.
-fn children(shop: &Workshop, how: &str) -> Trace {
-    let program = shop.program("children");
+fn children(dir: &TestDir, how: &str) -> Trace {
+    let program = dir.program("children");
     let alone = run(Command::new(&program).arg(how)).succeeded();
-    let recorded = run(&mut shop.recording("trace", &[], &[&program, &how])).succeeded();
+    let recorded = run(&mut dir.recording("trace", &[], &[&program, &how])).succeeded();
     assert_eq!(recorded.out, alone.out);
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
     trace.agreed_count();
     trace
 }
@@ -48,23 +48,23 @@ fn ends(trace: &Trace) -> Vec<String> {
 
 #[test]
 fn a_forked_child_has_a_source_of_its_own() {
-    let shop = Workshop::new();
-    let trace = children(&shop, "fork");
+    let dir = TestDir::new();
+    let trace = children(&dir, "fork");
     assert_eq!(roles(&trace.events()), (vec!["child", "parent"], 2));
     assert_eq!(ends(&trace), ["ended", "exited with 0"]);
 }
 
 #[test]
 fn a_child_is_recorded_before_and_after_exec() {
-    let shop = Workshop::new();
-    let events = children(&shop, "fork+exec").events();
+    let dir = TestDir::new();
+    let events = children(&dir, "fork+exec").events();
     assert_eq!(roles(&events).0, ["child", "leaf", "parent"]);
 }
 
 #[test]
 fn the_recording_waits_for_a_daemon() {
-    let shop = Workshop::new();
-    let trace = children(&shop, "daemon");
+    let dir = TestDir::new();
+    let trace = children(&dir, "daemon");
     assert_eq!(roles(&trace.events()), (vec!["daemon", "parent"], 2));
 }
 
@@ -76,50 +76,50 @@ fn programs_started_by_vfork_spawn_and_shells_are_recorded() {
         ("system", &["leaf", "parent"]),
         ("popen", &["leaf", "parent"]),
     ] {
-        let shop = Workshop::new();
-        let events = children(&shop, how).events();
+        let dir = TestDir::new();
+        let events = children(&dir, how).events();
         assert_eq!(roles(&events), (expected.to_vec(), 2), "{how}");
     }
 }
 
 #[test]
 fn a_program_is_recorded_whose_starter_ends_at_once() {
-    let shop = Workshop::new();
-    let trace = children(&shop, "posix_spawn and go");
+    let dir = TestDir::new();
+    let trace = children(&dir, "posix_spawn and go");
     assert_eq!(roles(&trace.events()), (vec!["leaf", "parent"], 2));
 }
 
 #[test]
 fn an_event_of_a_vfork_child_is_counted_as_lost() {
-    let shop = Workshop::new();
-    let trace = children(&shop, "vfork");
+    let dir = TestDir::new();
+    let trace = children(&dir, "vfork");
     assert_eq!(roles(&trace.events()), (vec!["parent", "parent again"], 1));
     assert_eq!(trace.stat()["lost"], serde_json::json!({"total": 1, "vfork_child": 1}));
 }
 
 #[test]
 fn a_program_that_closes_all_descriptors_is_recorded_on() {
-    let shop = Workshop::new();
-    let trace = children(&shop, "closing all");
+    let dir = TestDir::new();
+    let trace = children(&dir, "closing all");
     assert_eq!(roles(&trace.events()), (vec!["after", "before", "child"], 2));
 }
 
 /// Records the allocations of a command that says the same with the recording as without it.
-fn with_malloc(shop: &Workshop, command: &[&str]) -> Trace {
+fn with_malloc(dir: &TestDir, command: &[&str]) -> Trace {
     let alone = run(Command::new(command[0]).args(&command[1..])).succeeded();
     let words: Vec<&dyn AsRef<OsStr>> = command.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
     let options = [&["--preload", "malloc"][..], &ROOMY].concat();
-    let recorded = run(&mut shop.recording("trace", &options, &words)).succeeded();
+    let recorded = run(&mut dir.recording("trace", &options, &words)).succeeded();
     assert_eq!(recorded.out, alone.out, "{command:?}");
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
     assert!(trace.agreed_count() > 0);
     trace
 }
 
 #[test]
 fn a_command_finds_its_signals_and_limits_as_they_were() {
-    let shop = Workshop::new();
-    with_malloc(&shop, &["sh", "-c", "grep ^SigBlk /proc/self/status; ulimit -a"]);
+    let dir = TestDir::new();
+    with_malloc(&dir, &["sh", "-c", "grep ^SigBlk /proc/self/status; ulimit -a"]);
 }
 
 /// The interpreter itself, not a script that looks for it.
@@ -140,8 +140,8 @@ fn find_and_python_are_recorded_without_recompiling() {
         &["find", env!("CARGO_MANIFEST_DIR"), "-name", "*.rs"][..],
         &[&python, "-c", "print(sum(len(str(n)) for n in range(1000)))"],
     ] {
-        let shop = Workshop::new();
-        let trace = with_malloc(&shop, command);
+        let dir = TestDir::new();
+        let trace = with_malloc(&dir, command);
         assert_eq!(names(&trace).len(), 1);
         assert!(trace.stat()["by_event"]["lttng_ust_libc:malloc"].as_u64() > Some(0));
     }
@@ -149,11 +149,11 @@ fn find_and_python_are_recorded_without_recompiling() {
 
 #[test]
 fn all_programs_of_a_compilation_are_recorded() {
-    let shop = Workshop::new();
-    let source = shop.path("main.c");
+    let dir = TestDir::new();
+    let source = dir.path("main.c");
     std::fs::write(&source, "int main(void) { return 42; }\n").unwrap();
-    let (source, program) = (source.display().to_string(), shop.path("main").display().to_string());
-    let trace = with_malloc(&shop, &["gcc", "-O1", &source, "-o", &program]);
+    let (source, program) = (source.display().to_string(), dir.path("main").display().to_string());
+    let trace = with_malloc(&dir, &["gcc", "-O1", &source, "-o", &program]);
 
     let names = names(&trace);
     for name in ["gcc", "cc1", "as", "ld"] {
@@ -237,14 +237,14 @@ fn child_of(parent: u32) -> u32 {
 
 #[test]
 fn servers_serve_while_they_are_recorded_and_end_when_asked() {
-    let count = servers(Workshop::new().path("").as_path(), 1).len();
+    let count = servers(TestDir::new().path("").as_path(), 1).len();
     for index in 0..count {
-        let (shop, port) = (Workshop::new(), free_port());
-        let Server { program, arguments, request, answer } = servers(&shop.path(""), port).swap_remove(index);
+        let (dir, port) = (TestDir::new(), free_port());
+        let Server { program, arguments, request, answer } = servers(&dir.path(""), port).swap_remove(index);
         let options = [&["--preload", "malloc"][..], &ROOMY].concat();
         let mut words: Vec<&dyn AsRef<OsStr>> = vec![&program];
         words.extend(arguments.iter().map(|word| word as &dyn AsRef<OsStr>));
-        let recording = start(shop.recording("trace", &options, &words).env("PATH", path_with_sbin()));
+        let recording = start(dir.recording("trace", &options, &words).env("PATH", path_with_sbin()));
 
         wait_until(program, || ask(port, request).is_some());
         for _ in 0..20 {
@@ -255,7 +255,7 @@ fn servers_serve_while_they_are_recorded_and_end_when_asked() {
         let finished = finish(recording, program);
 
         assert_eq!(finished.status.code(), Some(0), "{program}: {finished:?}");
-        assert!(shop.trace("trace").agreed_count() > 100, "{program}: {finished:?}");
+        assert!(dir.trace("trace").agreed_count() > 100, "{program}: {finished:?}");
         println!("{program}: {}", finished.err.trim());
     }
 }
@@ -266,15 +266,15 @@ fn path_with_sbin() -> String {
 
 #[test]
 fn a_program_that_only_may_have_the_library_finds_the_recorders() {
-    let shop = Workshop::new();
-    let (source, program) = (repository().join("examples/hello.c"), shop.path("hello"));
+    let dir = TestDir::new();
+    let (source, program) = (repository().join("examples/hello.c"), dir.path("hello"));
     let mut cc = Command::new("cc");
     cc.args(["-DTOMPION_OPTIONAL", "-I"]).arg(repository().join("include"));
     run(cc.arg(source).arg("-o").arg(&program)).succeeded();
     let record = |path: &str| {
-        let mut recording = shop.recording(path, &[], &[&program, &"3"]);
+        let mut recording = dir.recording(path, &[], &[&program, &"3"]);
         run(recording.env_remove("LD_LIBRARY_PATH")).succeeded();
-        shop.trace(path).agreed_count()
+        dir.trace(path).agreed_count()
     };
     assert!(record("trace") > 0);
     run(Command::new(&program).arg("3").env_remove("LD_LIBRARY_PATH")).succeeded();

@@ -1,14 +1,14 @@
-//! Children that begin with a copy of their parent's memory: `fork` and its relatives, wherever they are
-//! called.
+//! Children that begin with a copy of their parent's memory: `fork` and its relatives, wherever
+//! they are called.
 
 use crate::{
-    support::{Workshop, rounds},
-    told::{Recording, record},
+    emit_log::{Recording, record},
+    support::{TestDir, rounds},
 };
 
 fn lineage(how: &str, number: u32) -> Recording {
-    let shop = Workshop::new();
-    let recording = record(&shop, &[], &[&shop.program("lineage"), &how, &number.to_string()]);
+    let dir = TestDir::new();
+    let recording = record(&dir, &[], &[&dir.program("lineage"), &how, &number.to_string()]);
     assert_eq!(recording.lost()["total"], 0, "{how}");
     recording
 }
@@ -45,7 +45,7 @@ fn children_of_bare_fork_and_of_clone_are_recorded_and_their_children() {
 fn children_by_bare_system_calls_keep_out_until_they_execute_something() {
     for how in ["raw fork", "raw clone", "raw clone3"] {
         let recording = lineage(how, 0);
-        let roles: Vec<&str> = recording.told.iter().map(|told| told.role.as_str()).collect();
+        let roles: Vec<&str> = recording.emitted.iter().map(|told| told.role.as_str()).collect();
         assert_eq!(roles.len(), 3, "{how}: {roles:?}");
         assert_eq!(recording.count("leaf"), 1, "{how}");
     }

@@ -1,4 +1,5 @@
-//! Programs that forbid themselves system calls (seccomp): the library makes none that they don't know of.
+//! Programs that forbid themselves system calls (seccomp): the library makes none that they don't
+//! know of.
 //!
 //! The lists are in `programs/filtered.c`, and for people in `docs/design/processes.md`.
 
@@ -9,7 +10,7 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::support::{Workshop, finish, signal, start, wait_until};
+use crate::support::{TestDir, finish, signal, start, wait_until};
 
 /// A program that does its next step when it gets a word.
 struct Stepwise {
@@ -50,8 +51,8 @@ impl Stepwise {
 const RECORD: [&str; 7] = ["record", "-o", "trace", "--subbuf-size", "64K", "--subbufs", "32"];
 
 /// How many events of a role are in the trace.
-fn count(shop: &Workshop, role: &str) -> usize {
-    let events = shop.trace("trace").events();
+fn count(dir: &TestDir, role: &str) -> usize {
+    let events = dir.trace("trace").events();
     events.iter().filter(|event| event.fields["role"] == role).count()
 }
 
@@ -80,9 +81,9 @@ fn has_ended(pid: u32) -> bool {
 
 #[test]
 fn recording_goes_on_in_a_thread_that_may_only_write() {
-    let shop = Workshop::new();
-    let program = shop.program("filtered");
-    let mut program = Stepwise::start(&mut shop.recording("trace", &RECORD[3..], &[&program, &"alone"]));
+    let dir = TestDir::new();
+    let program = dir.program("filtered");
+    let mut program = Stepwise::start(&mut dir.recording("trace", &RECORD[3..], &[&program, &"alone"]));
     for word in ["ready", "filtered"] {
         program.hear(word);
         program.go_on();
@@ -90,7 +91,7 @@ fn recording_goes_on_in_a_thread_that_may_only_write() {
     program.hear(" handler");
     program.end();
     assert_eq!(
-        ["before", "thread", "filtered", "handler", "after"].map(|role| count(&shop, role)),
+        ["before", "thread", "filtered", "handler", "after"].map(|role| count(&dir, role)),
         [1, 1, 3000, 1, 1]
     );
 }
@@ -98,8 +99,8 @@ fn recording_goes_on_in_a_thread_that_may_only_write() {
 #[test]
 fn the_librarys_thread_makes_no_system_call_that_is_not_listed() {
     for asked in [false, true] {
-        let shop = Workshop::new();
-        let mut command = Command::new(shop.program("filtered"));
+        let dir = TestDir::new();
+        let mut command = Command::new(dir.program("filtered"));
         let command = command.arg("all").args(asked.then_some("asked"));
         let mut program = Stepwise::start(command);
         program.hear("ready");
@@ -109,11 +110,11 @@ fn the_librarys_thread_makes_no_system_call_that_is_not_listed() {
             program.hear("filtered");
         }
         let pid = program.child.id();
-        let mut record = shop.tompion(&RECORD);
+        let mut record = dir.tompion(&RECORD);
         let recording = start(record.args(["-p", &pid.to_string()]));
         wait_until("the program is recorded", || {
             assert!(!has_ended(pid), "the program was killed");
-            shop.path("trace/user").exists()
+            dir.path("trace/user").exists()
         });
         let ours: Vec<String> = rings(recording.id());
         if !asked {
@@ -130,6 +131,6 @@ fn the_librarys_thread_makes_no_system_call_that_is_not_listed() {
             !rings(pid).iter().any(|ring| ours.contains(ring))
         });
         program.end();
-        assert_eq!(["thread", "filtered", "handler"].map(|role| count(&shop, role)), [1, 3000, 1], "{asked}");
+        assert_eq!(["thread", "filtered", "handler"].map(|role| count(&dir, role)), [1, 3000, 1], "{asked}");
     }
 }

@@ -1,4 +1,5 @@
-//! Processes that end as soon as they have begun, many of them: all are recorded, and the trace has few files.
+//! Processes that end as soon as they have begun, many of them: all are recorded, and the trace has
+//! few files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +9,7 @@ use std::{
 
 use crate::{
     recovery::kill_session,
-    support::{Workshop, installed, rounds, run, start, wait_until},
+    support::{TestDir, installed, rounds, run, start, wait_until},
 };
 
 /// Files and folders of a recording may be so many, however many processes there were.
@@ -27,9 +28,9 @@ fn script(count: u32) -> String {
 
 #[test]
 fn hundreds_of_short_processes_are_recorded_in_few_files() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let count = rounds(200, 800);
-    let trace = shop.record(&["--preload", "malloc"], &[&"bash", &"-c", &script(count)]);
+    let trace = dir.record(&["--preload", "malloc"], &[&"bash", &"-c", &script(count)]);
 
     let sources = trace.manifest()["sources"].as_array().expect("sources").clone();
     assert_eq!(sources.len(), count as usize + 1, "the shell and its children");
@@ -59,13 +60,13 @@ fn hundreds_of_short_processes_are_recorded_in_few_files() {
 
 #[test]
 fn short_processes_at_the_same_time_have_times_in_order() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let count = rounds(40, 100);
     // Each has four children that run beside each other.
     let script = format!(
         "i=0; while [ $i -lt {count} ]; do for j in 1 2 3 4; do (echo $j >/dev/null) & done; wait; i=$((i+1)); done"
     );
-    let trace = shop.record(&["--preload", "malloc"], &[&"bash", &"-c", &script]);
+    let trace = dir.record(&["--preload", "malloc"], &[&"bash", &"-c", &script]);
 
     let stat = trace.stat();
     let sources = trace.manifest()["sources"].as_array().expect("sources").len();
@@ -82,9 +83,9 @@ fn short_processes_at_the_same_time_have_times_in_order() {
 
 #[test]
 fn a_flight_recorder_of_short_processes_makes_few_files() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let options = ["--preload", "malloc", "--mode", "overwrite"];
-    let trace = shop.record(&options, &[&"bash", &"-c", &script(100)]);
+    let trace = dir.record(&options, &[&"bash", &"-c", &script(100)]);
 
     let sources = trace.manifest()["sources"].as_array().expect("sources").clone();
     let processes: BTreeSet<u64> = sources.iter().filter_map(|source| source["pid"].as_u64()).collect();
@@ -98,12 +99,12 @@ fn a_flight_recorder_of_short_processes_makes_few_files() {
 /// number isn't claimed.
 #[test]
 fn given_a_killed_recorder_then_processes_that_share_a_trace_are_named_by_their_events() {
-    let shop = Workshop::new();
-    let done = shop.path("done");
+    let dir = TestDir::new();
+    let done = dir.path("done");
     let script = format!("{}; touch {}; sleep 10", script(60), done.display());
-    let recording = start(&mut shop.recording("trace", &["--preload", "malloc"], &[&"bash", &"-c", &script]));
+    let recording = start(&mut dir.recording("trace", &["--preload", "malloc"], &[&"bash", &"-c", &script]));
     wait_until("the last short process", || done.exists());
-    let shared = shop.path("trace/user/short-lived");
+    let shared = dir.path("trace/user/short-lived");
     let has_packets = |file: fs::DirEntry| {
         let is_stream = file.file_name().to_string_lossy().starts_with("stream");
         is_stream && file.metadata().is_ok_and(|metadata| metadata.len() > 0)
@@ -113,9 +114,9 @@ fn given_a_killed_recorder_then_processes_that_share_a_trace_are_named_by_their_
     });
     kill_session(recording);
 
-    let recovered = run(&mut shop.tompion(&["recover", "trace"])).succeeded();
+    let recovered = run(&mut dir.tompion(&["recover", "trace"])).succeeded();
     assert!(recovered.err.contains(" and an unknown number of short-lived ones in "), "{}", recovered.err);
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
     let listed = trace.stat()["processes"].as_array().expect("processes").clone();
     let listed: BTreeSet<u64> = listed.iter().filter_map(|process| process["pid"].as_u64()).collect();
     let events = trace.events();

@@ -1,4 +1,5 @@
-//! Programs that have the library in themselves: wholly static ones, and dynamic ones with `libtompion.a`.
+//! Programs that have the library in themselves: wholly static ones, and dynamic ones with
+//! `libtompion.a`.
 
 use std::{
     ffi::OsStr,
@@ -7,8 +8,8 @@ use std::{
 };
 
 use crate::{
-    support::{Workshop, beside, compiler, run, static_library},
-    told::{Recording, record},
+    emit_log::{Recording, record},
+    support::{TestDir, beside, compiler, run, static_library},
 };
 
 /// Options of the linker, by which a program comes by the library.
@@ -16,9 +17,9 @@ const WHOLLY: [&str; 2] = ["-static", "-static-pie"];
 const INTO_A_DYNAMIC_ONE: &str = "-Wl,--export-dynamic-symbol=tompion_*";
 
 /// Compiles a program and links the library into it; none where the system has no static libc.
-fn link(shop: &Workshop, name: &str, option: &str) -> Option<PathBuf> {
+fn link(dir: &TestDir, name: &str, option: &str) -> Option<PathBuf> {
     let folder = static_library();
-    let output = shop.path(name);
+    let output = dir.path(name);
     let unwinder = if WHOLLY.contains(&option) { "-lgcc_eh" } else { "-lgcc_s" };
     // (No path for shared libraries: glibc 2.36 stops at one in a static-pie program.)
     let mut cc = compiler();
@@ -27,7 +28,7 @@ fn link(shop: &Workshop, name: &str, option: &str) -> Option<PathBuf> {
         .arg(beside("programs").join(format!("{name}.c")))
         .arg(option);
     cc.arg(folder.join("libtompion.a")).args([unwinder, "-lpthread", "-lm", "-ldl", "-lc"]);
-    if WHOLLY.contains(&option) && !has_static_libc(shop, option) {
+    if WHOLLY.contains(&option) && !has_static_libc(dir, option) {
         println!("left out here: no libc for {option}");
         return None;
     }
@@ -35,24 +36,24 @@ fn link(shop: &Workshop, name: &str, option: &str) -> Option<PathBuf> {
     Some(output)
 }
 
-fn has_static_libc(shop: &Workshop, option: &str) -> bool {
-    std::fs::write(shop.path("nothing.c"), "int main(void) { return 0; }\n").expect("a source");
+fn has_static_libc(dir: &TestDir, option: &str) -> bool {
+    std::fs::write(dir.path("nothing.c"), "int main(void) { return 0; }\n").expect("a source");
     let mut cc = Command::new("cc");
-    cc.current_dir(shop.path("")).args([option, "nothing.c", "-o", "nothing"]);
+    cc.current_dir(dir.path("")).args([option, "nothing.c", "-o", "nothing"]);
     cc.output().is_ok_and(|output| output.status.success())
 }
 
-fn recorded(shop: &Workshop, program: &Path, words: &[&str]) -> Recording {
+fn recorded(dir: &TestDir, program: &Path, words: &[&str]) -> Recording {
     let mut command: Vec<&dyn AsRef<OsStr>> = vec![&program];
     command.extend(words.iter().map(|word| word as &dyn AsRef<OsStr>));
-    record(shop, &[], &command)
+    record(dir, &[], &command)
 }
 
 #[test]
 fn programs_with_the_library_in_them_are_recorded_with_their_children() {
     for option in [WHOLLY[0], WHOLLY[1], INTO_A_DYNAMIC_ONE] {
-        let shop = Workshop::new();
-        let Some(program) = link(&shop, "lineage", option) else { continue };
+        let dir = TestDir::new();
+        let Some(program) = link(&dir, "lineage", option) else { continue };
         for (how, number, role, count) in [
             ("brood", "10", "child again", 10),
             ("chain", "5", "begins", 6),
@@ -62,7 +63,7 @@ fn programs_with_the_library_in_them_are_recorded_with_their_children() {
             ("daemon", "0", "worker", 1),
             ("raw fork", "0", "leaf", 1),
         ] {
-            let recording = recorded(&shop, &program, &[how, number]);
+            let recording = recorded(&dir, &program, &[how, number]);
             assert_eq!(recording.count(role), count, "{how}, {option}");
             assert_eq!(recording.lost()["total"], 0, "{how}, {option}");
         }
@@ -70,13 +71,13 @@ fn programs_with_the_library_in_them_are_recorded_with_their_children() {
 }
 
 #[test]
-fn guests_of_programs_with_the_library_in_them_record_nothing() {
+fn shared_vm_children_of_programs_with_the_library_in_them_record_nothing() {
     for option in [WHOLLY[0], WHOLLY[1], INTO_A_DYNAMIC_ONE] {
-        let shop = Workshop::new();
-        let Some(program) = link(&shop, "guests", option) else { continue };
+        let dir = TestDir::new();
+        let Some(program) = link(&dir, "shared_vm", option) else { continue };
         for how in ["vfork", "clone and wait", "clone beside", "spawn"] {
-            let recording = recorded(&shop, &program, &[how, "2"]);
-            assert_eq!(recording.lost()["total"], recording.printed("unheard "), "{how}, {option}");
+            let recording = recorded(&dir, &program, &[how, "2"]);
+            assert_eq!(recording.lost()["total"], recording.printed("unrecorded "), "{how}, {option}");
             assert!(recording.count("parent again") > 0 || recording.count("leaf") > 0);
         }
     }
@@ -85,12 +86,12 @@ fn guests_of_programs_with_the_library_in_them_record_nothing() {
 /// The preloaded wrapper brings the shared library, which stands back.
 #[test]
 fn libraries_that_record_find_the_agent_of_the_program() {
-    let shop = Workshop::new();
-    let program = link(&shop, "lineage", INTO_A_DYNAMIC_ONE).expect("a dynamic program");
+    let dir = TestDir::new();
+    let program = link(&dir, "lineage", INTO_A_DYNAMIC_ONE).expect("a dynamic program");
     let options = ["--preload", "malloc", "--subbuf-size", "1M"];
-    run(&mut shop.recording("trace", &options, &[&program, &"brood", &"3"])).succeeded();
-    let events = shop.trace("trace").events();
+    run(&mut dir.recording("trace", &options, &[&program, &"brood", &"3"])).succeeded();
+    let events = dir.trace("trace").events();
     let count = |name: &str| events.iter().filter(|event| event.name.starts_with(name)).count();
-    assert_eq!(count("told:step"), 8);
+    assert_eq!(count("emit_log:step"), 8);
     assert!(count("lttng_ust_libc:") > 0);
 }

@@ -3,16 +3,16 @@
 use std::{ffi::OsStr, process::Command};
 
 use crate::{
+    emit_log::record,
     kills::Progress,
-    support::{Workshop, beside, compiler, installed, libraries, rounds, run},
-    told::record,
+    support::{TestDir, beside, compiler, installed, libraries, rounds, run},
 };
 
 /// Whether a compiler has what it takes for a sanitizer.
-fn has_sanitizer(shop: &Workshop, cc: &str, sanitizer: &str) -> bool {
-    std::fs::write(shop.path("nothing.c"), "int main(void) { return 0; }\n").expect("a source");
+fn has_sanitizer(dir: &TestDir, cc: &str, sanitizer: &str) -> bool {
+    std::fs::write(dir.path("nothing.c"), "int main(void) { return 0; }\n").expect("a source");
     let mut cc = Command::new(cc);
-    cc.current_dir(shop.path("")).args([&format!("-fsanitize={sanitizer}"), "nothing.c", "-o", "nothing"]);
+    cc.current_dir(dir.path("")).args([&format!("-fsanitize={sanitizer}"), "nothing.c", "-o", "nothing"]);
     cc.output().is_ok_and(|output| output.status.success())
 }
 
@@ -21,18 +21,18 @@ fn has_sanitizer(shop: &Workshop, cc: &str, sanitizer: &str) -> bool {
 fn programs_under_sanitizers_are_recorded_without_complaint() {
     for cc in ["gcc", "clang"].into_iter().filter(|cc| installed(cc)) {
         for sanitizer in ["address", "thread", "undefined"] {
-            let shop = Workshop::new();
-            if !has_sanitizer(&shop, cc, sanitizer) {
+            let dir = TestDir::new();
+            if !has_sanitizer(&dir, cc, sanitizer) {
                 println!("left out here: {sanitizer} of {cc}");
                 continue;
             }
-            let program = shop.path("lineage");
-            let mut command = shop.compile(cc, &program);
+            let program = dir.path("lineage");
+            let mut command = dir.compile(cc, &program);
             command.args(["-std=gnu11", "-O1", "-g", "-Wno-pedantic", "-fno-sanitize-recover=all"]);
             command.arg(format!("-fsanitize={sanitizer}"));
             run(command.arg(beside("programs/lineage.c")).arg("-ltompion")).succeeded();
             for (how, role) in [("brood", "child again"), ("threads", "child"), ("clone", "grandchild")] {
-                let recording = record(&shop, &[], &[&program, &how, &"4"]);
+                let recording = record(&dir, &[], &[&program, &how, &"4"]);
                 let count = if how == "clone" { 1 } else { 4 };
                 assert_eq!(recording.count(role), count, "{how}, {sanitizer} of {cc}");
                 assert!(!recording.said.err.contains("WARNING: Thread"), "{}", recording.said.err);
@@ -46,14 +46,14 @@ fn under_valgrind_a_program_is_recorded() {
     if !installed("valgrind") {
         return;
     }
-    let shop = Workshop::new();
-    let program = shop.program("emitter");
-    let progress = Progress::new(shop.path("progress"));
+    let dir = TestDir::new();
+    let program = dir.program("emitter");
+    let progress = Progress::new(dir.path("progress"));
     let words: [&dyn AsRef<OsStr>; 8] =
         [&"valgrind", &"--quiet", &"--error-exitcode=9", &program, &progress.path(), &"20", &"0", &"300"];
-    let finished = run(&mut shop.recording("trace", &[], &words)).succeeded();
+    let finished = run(&mut dir.recording("trace", &[], &words)).succeeded();
     assert!(!finished.err.contains("=="), "{}", finished.err);
-    let stat = shop.trace("trace").stat();
+    let stat = dir.trace("trace").stat();
     let known = stat["events"].as_u64().unwrap() + stat["lost"]["total"].as_u64().unwrap();
     assert_eq!(known, progress.returned().iter().sum::<u64>(), "{stat:#}");
     assert!(progress.is_done() && known > 0);
@@ -62,8 +62,8 @@ fn under_valgrind_a_program_is_recorded() {
 
 /// Records a program under a debugger that gets these commands.
 fn debugged(commands: &[&str]) {
-    let shop = Workshop::new();
-    let program = shop.path("stepped");
+    let dir = TestDir::new();
+    let program = dir.path("stepped");
     let mut cc = compiler();
     cc.args(["-O0", "-g"]).arg(beside("programs/stepped.c")).arg("-L").arg(libraries()).arg("-ltompion");
     run(cc.arg(format!("-Wl,-rpath,{}", libraries().display())).arg("-o").arg(&program)).succeeded();
@@ -72,13 +72,13 @@ fn debugged(commands: &[&str]) {
         words.extend([&"-ex" as &dyn AsRef<OsStr>, command]);
     }
     words.push(&program);
-    let finished = run(&mut shop.recording("trace", &[], &words)).succeeded();
+    let finished = run(&mut dir.recording("trace", &[], &words)).succeeded();
     assert!(finished.out.contains("unharmed"), "{}{}", finished.out, finished.err);
-    let events = shop.trace("trace").events();
+    let events = dir.trace("trace").events();
     let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
     let expected = ["stepped:first", "stepped:second", "stepped:third"];
     assert_eq!(names, [expected, expected].concat(), "{commands:?}: {}", finished.out);
-    assert_eq!(shop.trace("trace").stat()["lost"]["total"], 0, "{commands:?}");
+    assert_eq!(dir.trace("trace").stat()["lost"]["total"], 0, "{commands:?}");
 }
 
 #[test]
@@ -87,7 +87,8 @@ fn a_debugger_may_step_through_events() {
         return;
     }
     let quiet = ["set pagination off", "set debuginfod enabled off", "set confirm off"];
-    // Over them by lines; into them by instructions, and on; and with a stop in the middle of the library.
+    // Over them by lines; into them by instructions, and on; and with a stop in the middle of the
+    // library.
     let by_lines = [&["break first", "break second", "break third", "run"][..], &["next"; 3], &["delete"]];
     let inside = [&["break first", "run", "delete"][..], &["stepi 700", "next 2", "stepi 40"], &["finish"]];
     let within = [&["break first", "run", "break tompion_append_image"][..], &["continue"], &["stepi 15"]];
@@ -105,8 +106,8 @@ const PROMISED_WITH_CONTEXTS: u64 = 8192;
 
 #[test]
 fn an_event_needs_little_of_a_small_stack() {
-    let shop = Workshop::new();
-    let program = shop.program("small_stacks");
+    let dir = TestDir::new();
+    let program = dir.program("small_stacks");
     let numbers = |out: &str, word: &str| -> Vec<u64> {
         out.lines().filter_map(|line| line.strip_prefix(word)?.trim().parse().ok()).collect()
     };
@@ -115,27 +116,27 @@ fn an_event_needs_little_of_a_small_stack() {
     for (options, count, promised) in
         [(&[][..], 8, PROMISED), (&filter, 4, PROMISED), (&["-c", "app"], 8, PROMISED_WITH_CONTEXTS)]
     {
-        let generous = run(&mut shop.recording("roomy", options, &[&program])).succeeded();
+        let generous = run(&mut dir.recording("roomy", options, &[&program])).succeeded();
         let frame = numbers(&generous.out, "frame ").into_iter().max().expect("a frame");
         let needs = numbers(&generous.out, "need ");
         assert_eq!(needs.len(), 6);
         println!("{options:?}: frame {frame}, needs {needs:?}");
         assert!(needs.iter().all(|need| *need <= promised), "{options:?}: {needs:?}");
-        std::fs::remove_dir_all(shop.path("roomy")).unwrap();
+        std::fs::remove_dir_all(dir.path("roomy")).unwrap();
 
         let size = (frame + promised).to_string();
-        let trace = shop.recording("trace", options, &[&program, &size]);
+        let trace = dir.recording("trace", options, &[&program, &size]);
         run(&mut { trace }).succeeded();
-        assert_eq!(shop.trace("trace").events().len(), count, "{options:?}");
-        std::fs::remove_dir_all(shop.path("trace")).unwrap();
+        assert_eq!(dir.trace("trace").events().len(), count, "{options:?}");
+        std::fs::remove_dir_all(dir.path("trace")).unwrap();
     }
 }
 
 #[test]
 fn threads_and_programs_are_recorded_to_their_last_destructor() {
-    let shop = Workshop::new();
-    let program = shop.path("endings");
-    let mut cc = shop.compile("c++", &program);
+    let dir = TestDir::new();
+    let program = dir.path("endings");
+    let mut cc = dir.compile("c++", &program);
     cc.args(["-std=c++17", "-O2", "-Wno-pedantic"]);
     run(cc.arg(beside("programs/endings.cc")).arg("-ltompion")).succeeded();
     let begin = ["global begins", "thread_local begins", "thread", "thread_local ends"];
@@ -146,8 +147,8 @@ fn threads_and_programs_are_recorded_to_their_last_destructor() {
             [("return", &end[..]), ("pthread_exit", &end), ("quick_exit", &["at_quick_exit"]), ("_Exit", &[])]
         {
             let name = format!("{how}{round}");
-            run(&mut shop.recording(&name, &[], &[&program, &how])).succeeded();
-            let events = shop.trace(&name).events();
+            run(&mut dir.recording(&name, &[], &[&program, &how])).succeeded();
+            let events = dir.trace(&name).events();
             let roles: Vec<&str> = events.iter().filter_map(|event| event.fields["role"].as_str()).collect();
             assert_eq!(roles, [&begin[..], ends].concat(), "{how}");
         }

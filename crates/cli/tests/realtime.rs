@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     kernel::permitted,
-    support::{Workshop, installed, libraries, run, tompion},
+    support::{TestDir, installed, libraries, run, tompion},
 };
 
 /// `tompion test …`, with the libraries where it finds them.
@@ -54,20 +54,20 @@ fn a_loop_without_events_is_measured_alone() {
 
 #[test]
 fn the_trace_has_an_event_for_each_loop() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let words =
         ["test", "npt", "--trace", "user", "--loops", "100k", "--rate", "500k", "-o", "trace", "--json"];
-    let result = json(&mut shop.tompion(&words));
+    let result = json(&mut dir.tompion(&words));
     holds_together(&result, 100_000);
     assert_eq!((number(&result["events"]), number(&result["lost"])), (100_000, 0));
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
     assert_eq!(number(&trace.stat()["by_event"]["npt:loop"]), 100_000);
     let mut numbers = trace.events().into_iter().filter(|event| event.name == "npt:loop");
     assert!(
         (1..=100_000).all(|expected| numbers.next().is_some_and(|event| event.number("number") == expected))
     );
 
-    let again = run(&mut shop.tompion(&words)).exited(1);
+    let again = run(&mut dir.tompion(&words)).exited(1);
     assert_eq!(again.err, "tompion: trace exists already; choose another folder with -o, or remove it\n");
 }
 

@@ -1,5 +1,5 @@
-//! Sessions that are killed: what the programs had appended is in the trace all the same, once `tompion recover` has
-//! been there, whole and exactly once.
+//! Sessions that are killed: what the programs had appended is in the trace all the same, once
+//! `tompion recover` has been there, whole and exactly once.
 
 use std::{
     ffi::OsStr,
@@ -15,12 +15,12 @@ use serde_json::Value;
 use crate::{
     kernel,
     kills::{Found, Plan, Producer, Progress, ROOMY, SHORT_MEMORY, SOURCES, TIGHT, found_in, numbers_of},
-    support::{self, Finished, Trace, Workshop, finish, rounds, run, start, wait_until},
+    support::{self, Finished, TestDir, Trace, finish, rounds, run, start, wait_until},
 };
 
 /// A recording of `emitter` with its rings kept, which is killed.
 pub struct Killed {
-    pub shop: Workshop,
+    pub dir: TestDir,
     /// What had been appended for certain when the session was killed.
     pub before: [u64; SOURCES],
     /// What had been appended when the program was killed.
@@ -42,12 +42,12 @@ pub fn kill(options: &[&str], plan: &Plan, victim: Victim) -> Killed {
 
 /// The same, of a program that appends in this way.
 fn kill_of(producer: Producer, options: &[&str], plan: &Plan, victim: Victim) -> Killed {
-    let shop = Workshop::new();
-    let program = shop.program("emitter");
-    let progress = Progress::new(shop.path("progress"));
+    let dir = TestDir::new();
+    let program = dir.program("emitter");
+    let progress = Progress::new(dir.path("progress"));
     let words = [plan.pause.to_string(), plan.storm_us.to_string()];
     let command: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &words[0], &words[1], &"0"];
-    let mut recording = shop.recording("trace", options, &command);
+    let mut recording = dir.recording("trace", options, &command);
     producer.choose(&mut recording);
     let recording = start(&mut recording);
     let pid = progress.pid();
@@ -65,7 +65,7 @@ fn kill_of(producer: Producer, options: &[&str], plan: &Plan, victim: Victim) ->
         wait_until("the program's end", || !Path::new(&format!("/proc/{pid}/maps")).exists());
     }
     let after = progress.returned();
-    Killed { shop, before, after }
+    Killed { dir, before, after }
 }
 
 pub fn kill_session(mut recording: Child) {
@@ -79,15 +79,15 @@ pub fn kept<'a>(options: &[&'a str]) -> Vec<&'a str> {
 
 impl Killed {
     pub fn recover(&self) -> Finished {
-        run(&mut self.shop.tompion(&["recover", "trace"]))
+        run(&mut self.dir.tompion(&["recover", "trace"]))
     }
 
     pub fn trace(&self) -> Trace {
-        self.shop.trace("trace")
+        self.dir.trace("trace")
     }
 
     pub fn rings(&self) -> PathBuf {
-        self.shop.path("rings")
+        self.dir.path("rings")
     }
 }
 
@@ -96,16 +96,16 @@ fn count(value: &Value) -> u64 {
 }
 
 /// Nobody says of the trace that nothing was lost: neither recovery, nor a second one, nor `stat`.
-pub fn losses_are_not_known(shop: &Workshop, recovered: &Finished) {
-    let again = run(&mut shop.tompion(&["recover", "trace"])).succeeded();
+pub fn losses_are_not_known(dir: &TestDir, recovered: &Finished) {
+    let again = run(&mut dir.tompion(&["recover", "trace"])).succeeded();
     for said in [&recovered.err, &again.err] {
         let last = said.lines().last().unwrap_or_default();
         assert!(last.contains(", losses not known; next: ") || last.contains(" LOST at least ("), "{said}");
     }
-    let stat = run(&mut shop.tompion(&["stat", "trace"])).succeeded();
+    let stat = run(&mut dir.tompion(&["stat", "trace"])).succeeded();
     let line = stat.out.lines().find(|line| line.starts_with("lost  ")).unwrap_or_default();
     assert!(line.contains("not known") || line.contains(" at least"), "{}", stat.out);
-    assert_eq!(shop.trace("trace").stat()["losses_unknown"], true);
+    assert_eq!(dir.trace("trace").stat()["losses_unknown"], true);
 }
 
 /// Has a file of a recording say that it was made in another boot of the machine.
@@ -156,7 +156,8 @@ fn check_history(killed: &Killed, plan: &Plan) {
     let before: u64 = killed.before.iter().sum();
     assert!((before..=before + SOURCES as u64).contains(&known), "{plan:?}: {known} are known of {before}");
     if lost > 0 {
-        // Without restartable sequences: what was never completed, and what came upon it a lap later.
+        // Without restartable sequences: what was never completed, and what came upon it a lap
+        // later.
         let unfinished = count(&stat["lost"]["unfinished"]);
         return assert_eq!(lost, unfinished, "{plan:?}: {}", stat["lost"]);
     }
@@ -228,7 +229,7 @@ fn a_killed_recovery_is_done_again() {
         let plan = Plan { delay: Duration::from_millis(200), pause: 100, storm_us: 0 };
         let killed = kill(&kept(ROOMY), &plan, Victim::Both);
         for attempt in 0..12 {
-            let recovery = start(&mut killed.shop.tompion(&["recover", "trace"]));
+            let recovery = start(&mut killed.dir.tompion(&["recover", "trace"]));
             std::thread::sleep(Duration::from_micros(u64::from(round * 37 % 200 + attempt * 700)));
             kill_session(recovery);
         }
@@ -241,7 +242,7 @@ fn a_killed_recovery_is_done_again() {
 fn a_second_recovery_changes_nothing_and_says_so() {
     let plan = Plan { delay: Duration::from_millis(700), pause: 2000, storm_us: 0 };
     let killed = kill(&kept(ROOMY), &plan, Victim::Both);
-    let said = run(&mut killed.shop.tompion(&["stat", "trace"])).succeeded();
+    let said = run(&mut killed.dir.tompion(&["stat", "trace"])).succeeded();
     assert!(
         said.err.contains("trace is incomplete: its session was killed; tompion recover trace"),
         "{}",
@@ -250,7 +251,7 @@ fn a_second_recovery_changes_nothing_and_says_so() {
     assert!(said.out.contains("lost         not known"), "{}", said.out);
     assert_eq!(killed.trace().stat()["incomplete"], true);
     // By the folder of the rings.
-    let first = run(&mut killed.shop.tompion(&["recover", "rings"])).succeeded();
+    let first = run(&mut killed.dir.tompion(&["recover", "rings"])).succeeded();
     assert!(first.err.contains(" none lost; next: tompion print "), "{}", first.err);
     let bytes = |folder: &Path| {
         let mut files = Vec::new();
@@ -280,7 +281,7 @@ fn without_backing_what_was_written_is_completed() {
     let killed = kill(ROOMY, &plan, Victim::Both);
     let said = killed.recover().succeeded();
     assert!(said.err.contains("recorded without --backing: what the rings held"), "{}", said.err);
-    losses_are_not_known(&killed.shop, &said);
+    losses_are_not_known(&killed.dir, &said);
     let found = found_in(&killed.trace());
     assert!(!found.is_empty());
     for source in 0..SOURCES {
@@ -299,25 +300,25 @@ fn after_a_power_cut_losses_are_not_known() {
     boot_again(&killed.rings().join("session.json"));
     let said = killed.recover().succeeded();
     assert!(said.err.contains("the machine has stopped since"), "{}", said.err);
-    losses_are_not_known(&killed.shop, &said);
+    losses_are_not_known(&killed.dir, &said);
 }
 
 /// The terms are there before the clock, and processes after it.
 #[test]
 fn a_session_that_was_killed_as_it_began_is_recovered_as_nothing() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let words = ["record", "--backing", "rings", "-o", "trace"];
-    let session = start(&mut shop.tompion(&words));
-    let kept = shop.path("rings/clock");
+    let session = start(&mut dir.tompion(&words));
+    let kept = dir.path("rings/clock");
     wait_until("the clock is kept", || kept.exists());
-    wait_until("the trace has begun", || shop.path("trace/tompion.json").exists());
+    wait_until("the trace has begun", || dir.path("trace/tompion.json").exists());
     kill_session(session);
     fs::remove_file(&kept).expect("the clock");
-    let said = run(&mut shop.tompion(&["recover", "trace"])).succeeded();
+    let said = run(&mut dir.tompion(&["recover", "trace"])).succeeded();
     assert!(!said.err.contains("No such file"), "{}", said.err);
-    let again = run(&mut shop.tompion(&["recover", "trace"])).succeeded();
+    let again = run(&mut dir.tompion(&["recover", "trace"])).succeeded();
     assert!(again.err.contains("nothing to recover, recovered already"), "{}", again.err);
-    assert!(!shop.path("rings").exists());
+    assert!(!dir.path("rings").exists());
 }
 
 /// A page of a stream that was not written back is no events: its packet is left out, and named.
@@ -341,7 +342,7 @@ fn without_backing_packets_that_a_stopped_machine_tore_are_not_believed() {
     let is_changed = said.err.contains("was changed after it was written");
     assert!(is_changed || said.err.contains("bytes that are none"), "the page is believed: {}", said.err);
     assert!(said.err.contains("losses not known"), "{}", said.err);
-    let printed = run(&mut killed.shop.tompion(&["print", "trace"])).exited(1);
+    let printed = run(&mut killed.dir.tompion(&["print", "trace"])).exited(1);
     assert!(!printed.out.is_empty(), "nothing is left");
     for source in 0..SOURCES {
         let number = |line: &str| {
@@ -352,31 +353,32 @@ fn without_backing_packets_that_a_stopped_machine_tore_are_not_believed() {
     }
 }
 
-/// The kernel's rings go with the session, so its trace ends with the last packet: one that is whole.
+/// The kernel's rings go with the session, so its trace ends with the last packet: one that is
+/// whole.
 #[test]
 fn the_kernels_trace_is_completed_with_what_was_written() {
     if !kernel::permitted() {
         return;
     }
     for backing in [&["--backing", "rings"][..], &[]] {
-        let shop = Workshop::new();
+        let dir = TestDir::new();
         let options = [&["-k"], backing].concat();
-        let recording = start(&mut shop.recording("trace", &options, &[&"sleep", &"30"]));
-        let stream = shop.path("trace/kernel/stream_0");
+        let recording = start(&mut dir.recording("trace", &options, &[&"sleep", &"30"]));
+        let stream = dir.path("trace/kernel/stream_0");
         let len = || fs::metadata(&stream).map_or(0, |file| file.len());
         wait_until("a packet of the kernel", || len() > 1 << 10);
         kill_session(recording);
         let torn = fs::OpenOptions::new().write(true).open(&stream).expect("the kernel's stream");
         torn.set_len(len() - 100).expect("a shorter file");
-        let said = run(&mut shop.tompion(&["recover", "trace"])).succeeded();
+        let said = run(&mut dir.tompion(&["recover", "trace"])).succeeded();
         assert!(
             said.err.contains("what the kernel's rings still held went with the session"),
             "{}",
             said.err
         );
         assert!(said.err.contains(" of the kernel in trace, "), "{}", said.err);
-        losses_are_not_known(&shop, &said);
-        let trace = shop.trace("trace");
+        losses_are_not_known(&dir, &said);
+        let trace = dir.trace("trace");
         let (manifest, stat) = (trace.manifest(), trace.stat());
         let sources = manifest["sources"].as_array().expect("sources");
         let of_kernel: Vec<_> = sources.iter().filter(|source| source["kind"] == "kernel").collect();
@@ -389,23 +391,24 @@ fn the_kernels_trace_is_completed_with_what_was_written() {
 
 #[test]
 fn a_recording_that_goes_on_is_not_recovered() {
-    let shop = Workshop::new();
-    let progress = Progress::new(shop.path("progress"));
-    let program = shop.program("emitter");
+    let dir = TestDir::new();
+    let progress = Progress::new(dir.path("progress"));
+    let program = dir.program("emitter");
     let command: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &"2000", &"0", &"0"];
-    let recording = start(&mut shop.recording("trace", &kept(ROOMY), &command));
+    let recording = start(&mut dir.recording("trace", &kept(ROOMY), &command));
     let pid = progress.pid();
-    let said = run(&mut shop.tompion(&["recover", "trace"])).exited(1);
+    let said = run(&mut dir.tompion(&["recover", "trace"])).exited(1);
     assert!(said.err.contains("trace is still being recorded"), "{}", said.err);
-    let mut second = shop.recording("other", &kept(ROOMY), &[&"true"]);
+    let mut second = dir.recording("other", &kept(ROOMY), &[&"true"]);
     assert!(run(&mut second).exited(1).err.contains("rings exists already; if a recording was killed there"));
     support::signal(pid, Signal::KILL);
     finish(recording, "tompion record").succeeded();
-    assert!(!shop.path("rings").exists());
-    assert_eq!(shop.trace("trace").manifest()["state"], "complete");
+    assert!(!dir.path("rings").exists());
+    assert_eq!(dir.trace("trace").manifest()["state"], "complete");
 }
 
-/// What a filter asks of threads that the session had no time to look at, nobody knows any more: all is there.
+/// What a filter asks of threads that the session had no time to look at, nobody knows any more:
+/// all is there.
 #[test]
 fn events_of_threads_that_nobody_saw_are_recovered() {
     let by_name: &[&str] = &["-c", "comm", "--filter", "$comm == \"emitter\""];
@@ -423,22 +426,22 @@ fn events_of_threads_that_nobody_saw_are_recovered() {
 /// Processes that had ended are complete already; those that had not are completed.
 #[test]
 fn processes_that_come_and_go_are_all_there() {
-    let shop = Workshop::new();
-    let program = shop.program("emitter");
+    let dir = TestDir::new();
+    let program = dir.program("emitter");
     let progress: Vec<Progress> =
-        (0..3).map(|index| Progress::new(shop.path(&format!("progress-{index}")))).collect();
+        (0..3).map(|index| Progress::new(dir.path(&format!("progress-{index}")))).collect();
     let emit = |index: usize, count| {
         format!("{} {} 400 0 {count}", program.display(), progress[index].path().display())
     };
     let script = format!("{}; {} & {}; wait", emit(0, 3000), emit(1, 0), emit(2, 0));
     let options = kept(&["--subbuf-size", "16M", "-c", "comm,pid", "--filter", "$comm == \"emitter\""]);
-    let recording = start(&mut shop.recording("trace", &options, &[&"sh", &"-c", &script]));
+    let recording = start(&mut dir.recording("trace", &options, &[&"sh", &"-c", &script]));
     let pids = [1, 2].map(|index: usize| progress[index].pid());
     std::thread::sleep(Duration::from_millis(300));
     pids.into_iter().for_each(|pid| support::signal(pid, Signal::KILL));
     kill_session(recording);
-    run(&mut shop.tompion(&["recover", "trace"])).succeeded();
-    let (trace, returned) = (shop.trace("trace"), progress.iter().flat_map(|progress| progress.returned()));
+    run(&mut dir.tompion(&["recover", "trace"])).succeeded();
+    let (trace, returned) = (dir.trace("trace"), progress.iter().flat_map(|progress| progress.returned()));
     let (found, stat) = (found_in(&trace), trace.stat());
     let (known, returned) = (found.len() as u64 + count(&stat["lost"]["total"]), returned.sum::<u64>());
     assert!((returned..=returned + 4).contains(&known), "{known} of {returned}: {stat:#}");
@@ -450,13 +453,13 @@ fn processes_that_come_and_go_are_all_there() {
 /// counted once.
 #[test]
 fn a_storm_of_children_is_recorded_into_files() {
-    let shop = Workshop::new();
-    let storm = shop.program("storm");
+    let dir = TestDir::new();
+    let storm = dir.program("storm");
     let count = rounds(400, 2000);
     let command: [&dyn AsRef<std::ffi::OsStr>; 3] = [&storm, &count.to_string(), &"32"];
-    let finished = run(&mut shop.recording("trace", &["--backing", "rings"], &command)).succeeded();
+    let finished = run(&mut dir.recording("trace", &["--backing", "rings"], &command)).succeeded();
     println!("{}", finished.err);
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
     let manifest = trace.manifest();
     let sources = manifest["sources"].as_array().expect("sources");
     let recorded = sources.iter().filter(|source| source["events"].as_u64() > Some(0)).count() as u64;
@@ -468,5 +471,5 @@ fn a_storm_of_children_is_recorded_into_files() {
     if trace.left_out() > 0 {
         assert!(finished.err.contains(" NOT RECORDED, none lost of the others"), "{}", finished.err);
     }
-    assert!(!shop.path("rings").exists());
+    assert!(!dir.path("rings").exists());
 }

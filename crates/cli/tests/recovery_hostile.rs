@@ -1,4 +1,5 @@
-//! What is left of a killed session can be anything: files that were cut, that lie, or are somebody else's.
+//! What is left of a killed session can be anything: files that were cut, that lie, or are somebody
+//! else's.
 
 use std::{
     fs::{self, OpenOptions},
@@ -11,7 +12,7 @@ use std::{
 use crate::{
     kills::{Plan, Progress, ROOMY, found_in},
     recovery::{Killed, Victim, kept, kill},
-    support::{self, Finished, Workshop, finish, installed, rounds, run, start},
+    support::{self, Finished, TestDir, finish, installed, rounds, run, start},
 };
 
 /// All files below a folder.
@@ -65,7 +66,7 @@ fn killed() -> Killed {
 fn mutated_files_are_recovered_or_refused_in_a_line() {
     let killed = killed();
     let (trace, rings) = (killed.trace().folder, killed.rings());
-    let (trace_before, rings_before) = (killed.shop.path("trace.before"), killed.shop.path("rings.before"));
+    let (trace_before, rings_before) = (killed.dir.path("trace.before"), killed.dir.path("rings.before"));
     copy(&trace, &trace_before);
     copy(&rings, &rings_before);
     let mut random = Random(0x5eed_1234_5678_9abc);
@@ -76,9 +77,9 @@ fn mutated_files_are_recovered_or_refused_in_a_line() {
         let victim = &all[random.below(all.len() as u64) as usize];
         let what = format!("round {round}, {}", victim.display());
         mutate(victim, &mut random);
-        is_civil(&run(&mut killed.shop.tompion(&["recover", "trace"])), &what);
-        is_civil(&run(&mut killed.shop.tompion(&["recover", "trace"])), &what);
-        let said = run(&mut killed.shop.tompion(&["stat", "trace"]));
+        is_civil(&run(&mut killed.dir.tompion(&["recover", "trace"])), &what);
+        is_civil(&run(&mut killed.dir.tompion(&["recover", "trace"])), &what);
+        let said = run(&mut killed.dir.tompion(&["stat", "trace"]));
         assert!(matches!(said.status.code(), Some(0 | 1)), "{what}: {}", said.err);
         let _ = fs::remove_dir_all(&rings);
     }
@@ -117,7 +118,7 @@ fn missing_files_are_named() {
         ("trace/tompion.json", "expected a recording's folder"),
     ] {
         let killed = killed();
-        let path = killed.shop.path(remove);
+        let path = killed.dir.path(remove);
         if path.is_dir() {
             fs::remove_dir_all(path).unwrap()
         } else {
@@ -131,22 +132,22 @@ fn missing_files_are_named() {
 /// A program that cuts its own rings off harms nobody else, nor the session.
 #[test]
 fn a_program_that_cuts_its_rings_off_harms_itself_alone() {
-    let shop = Workshop::new();
-    let program = shop.program("emitter");
-    let progress = [0, 1].map(|index| Progress::new(shop.path(&format!("progress-{index}"))));
+    let dir = TestDir::new();
+    let program = dir.program("emitter");
+    let progress = [0, 1].map(|index| Progress::new(dir.path(&format!("progress-{index}"))));
     let [first, second] = [0, 1].map(|index: usize| {
         let count = [0, 40_000][index];
         format!("{} {} 4000 0 {count}", program.display(), progress[index].path().display())
     });
     let script = format!("{first} & {second}; kill -9 $! 2>/dev/null; wait; exit 0");
-    let recording = start(&mut shop.recording("trace", &kept(ROOMY), &[&"sh", &"-c", &script]));
+    let recording = start(&mut dir.recording("trace", &kept(ROOMY), &[&"sh", &"-c", &script]));
     let victim = progress[0].pid();
     progress[1].pid();
-    let rings = shop.path(&format!("rings/emitter-{victim}/rings"));
+    let rings = dir.path(&format!("rings/emitter-{victim}/rings"));
     OpenOptions::new().write(true).open(rings).unwrap().set_len(4096).unwrap();
     let said = finish(recording, "tompion record").succeeded();
     assert!(said.err.contains(&format!("emitter ({victim}) cut off its own rings")), "{}", said.err);
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
     let manifest = trace.manifest();
     let of = |pid: u32| {
         let sources = manifest["sources"].as_array().expect("processes");
@@ -161,14 +162,14 @@ fn a_program_that_cuts_its_rings_off_harms_itself_alone() {
 }
 
 /// Runs a script where a folder of so many KiB can be mounted; false if that can't be.
-fn with_small_disk(shop: &Workshop, size: u32, script: &str) -> Option<Finished> {
-    fs::create_dir(shop.path("disk")).unwrap();
+fn with_small_disk(dir: &TestDir, size: u32, script: &str) -> Option<Finished> {
+    fs::create_dir(dir.path("disk")).unwrap();
     let mount = format!("mount -t tmpfs -o size={size}k tmpfs disk");
-    let probe = run(shop.tompion(&[]).env_clear().arg("--version"));
+    let probe = run(dir.tompion(&[]).env_clear().arg("--version"));
     assert!(probe.status.success());
     let mut command = Command::new("unshare");
     command.args(["-rm", "sh", "-ec", &format!("{mount} 2>/dev/null || exit 77\n{script}")]);
-    command.current_dir(shop.path("")).env("TZ", "UTC").env("T", support::TOMPION);
+    command.current_dir(dir.path("")).env("TZ", "UTC").env("T", support::TOMPION);
     let said = run(&mut command);
     if !installed("unshare") || said.status.code() == Some(77) {
         println!("left out: no right to mount");
@@ -179,15 +180,15 @@ fn with_small_disk(shop: &Workshop, size: u32, script: &str) -> Option<Finished>
 
 #[test]
 fn a_full_disk_for_the_rings_is_told_at_once_and_kills_nobody() {
-    let shop = Workshop::new();
-    let program = shop.program("emitter");
-    let progress = Progress::new(shop.path("progress"));
+    let dir = TestDir::new();
+    let program = dir.program("emitter");
+    let progress = Progress::new(dir.path("progress"));
     let script = format!(
         "$T record --backing disk/rings -o trace -- {} {} 0 0 1000 alone || test $? = 1; ls disk",
         program.display(),
         progress.path().display()
     );
-    let Some(said) = with_small_disk(&shop, 4096, &script) else { return };
+    let Some(said) = with_small_disk(&dir, 4096, &script) else { return };
     let said = said.succeeded();
     assert!(said.out.contains("all appended"), "{}{}", said.out, said.err);
     assert!(said.err.contains("is not recorded: can't reserve "), "{}", said.err);
@@ -197,19 +198,19 @@ fn a_full_disk_for_the_rings_is_told_at_once_and_kills_nobody() {
 
 #[test]
 fn what_a_full_disk_kept_out_of_the_trace_stays_in_the_rings() {
-    let shop = Workshop::new();
-    let program = shop.program("emitter");
-    let progress = Progress::new(shop.path("progress"));
+    let dir = TestDir::new();
+    let program = dir.program("emitter");
+    let progress = Progress::new(dir.path("progress"));
     let script = format!(
         "$T record --backing rings --subbuf-size 4M -o disk/trace -- {} {} 0 0 20000 || test $? = 1\n\
          mount -o remount,size=1g disk\n$T recover disk/trace\ncp -r disk/trace trace",
         program.display(),
         progress.path().display()
     );
-    let Some(said) = with_small_disk(&shop, 900, &script) else { return };
+    let Some(said) = with_small_disk(&dir, 900, &script) else { return };
     let said = said.succeeded();
     assert!(said.err.contains("what the rings hold stays in "), "{}", said.err);
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
     assert_eq!(trace.stat()["lost"]["total"], 0, "{}", said.err);
     assert_eq!(found_in(&trace).len(), 40_000);
 }

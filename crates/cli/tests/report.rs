@@ -1,19 +1,20 @@
-//! `tompion test report`: a page that needs nothing else, the same as JSON, and two of them held against each other.
+//! `tompion test report`: a page that needs nothing else, the same as JSON, and two of them held
+//! against each other.
 
 use serde_json::Value;
 
-use crate::support::{Workshop, libraries, run, tompion};
+use crate::support::{TestDir, libraries, run, tompion};
 
 #[test]
 fn a_report_is_made_and_compared() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     libraries();
     let words =
         ["test", "report", "--duration", "3s", "--rounds", "1", "--load", "none", "--name", "here & now"];
-    let said = run(shop.tompion(&words).args(["--rate", "50k", "-o", "report.html"])).succeeded().err;
+    let said = run(dir.tompion(&words).args(["--rate", "50k", "-o", "report.html"])).succeeded().err;
     assert!(said.ends_with("tompion: written: report.html and report.json\n"), "{said}");
 
-    let text = std::fs::read_to_string(shop.path("report.json")).expect("JSON");
+    let text = std::fs::read_to_string(dir.path("report.json")).expect("JSON");
     let report: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(
         (&report["test"], &report["name"], &report["format"]),
@@ -30,7 +31,7 @@ fn a_report_is_made_and_compared() {
     assert!(report["cyclic"][0]["outcome"]["cpus"][0]["late"]["count"].as_u64() > Some(100));
     assert!(report["machine"].as_array().is_some_and(|facts| facts.len() >= 5));
 
-    let page = std::fs::read_to_string(shop.path("report.html")).expect("a page");
+    let page = std::fs::read_to_string(dir.path("report.html")).expect("a page");
     assert!(
         page.contains("Real-time report: here &amp; now") && page.contains("class=\"verdict "),
         "no verdict"
@@ -41,17 +42,17 @@ fn a_report_is_made_and_compared() {
     }
 
     let compare = ["test", "report", "--compare", "report.json", "report.json", "-o", "both.html"];
-    run(&mut shop.tompion(&compare)).succeeded();
-    let page = std::fs::read_to_string(shop.path("both.html")).expect("a page");
+    run(&mut dir.tompion(&compare)).succeeded();
+    let page = std::fs::read_to_string(dir.path("both.html")).expect("a page");
     assert!(page.contains("Side by side") && page.contains(">+0 %<"), "{page}");
 }
 
 #[test]
 fn what_is_no_report_is_one_line() {
-    let shop = Workshop::new();
-    std::fs::write(shop.path("other.json"), "{\"test\":\"npt\"}").expect("a file");
+    let dir = TestDir::new();
+    std::fs::write(dir.path("other.json"), "{\"test\":\"npt\"}").expect("a file");
     let compare = |first: &str| {
-        run(&mut shop.tompion(&["test", "report", "--compare", first, "other.json", "-o", "x.html"]))
+        run(&mut dir.tompion(&["test", "report", "--compare", first, "other.json", "-o", "x.html"]))
             .exited(1)
             .err
     };
@@ -62,7 +63,7 @@ fn what_is_no_report_is_one_line() {
         "{said}"
     );
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(!shop.path("x.html").exists());
+    assert!(!dir.path("x.html").exists());
 
     let usage = |words: &[&str], code, expected: &str| {
         let said = run(tompion().args(["test", "report"]).args(words)).exited(code).err;

@@ -1,5 +1,6 @@
-//! Root's commands in folders of another user, who lays links there and swaps folders while they run: nothing of root's is
-//! written, removed or given away. Under sudo as without it. Needs root, as sudo gives it.
+//! Root's commands in folders of another user, who lays links there and swaps folders while they
+//! run: nothing of root's is written, removed or given away. Under sudo as without it. Needs root,
+//! as sudo gives it.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +14,7 @@ use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, makedev, mknodat};
 use serde_json::Value;
 use tompion_latency::history::{Fact, Row, Store, simulate::Machine};
 
-use crate::support::{Finished, TOMPION, Trace, Workshop, rounds, run};
+use crate::support::{Finished, TOMPION, TestDir, Trace, rounds, run};
 
 /// A user and group that every machine has, with no rights.
 const NOBODY: u32 = 65534;
@@ -33,7 +34,7 @@ const BOTH: [By; 2] = [By::Sudo, By::Root];
 
 /// A folder of the user's, and one of root's beside it that nobody else may look into.
 struct Scene {
-    shop: Workshop,
+    dir: TestDir,
 }
 
 impl Scene {
@@ -43,8 +44,8 @@ impl Scene {
             eprintln!("SKIPPED, only root can be who sudo makes of a user");
             return None;
         }
-        let scene = Self { shop: Workshop::new() };
-        fs::set_permissions(scene.shop.path(""), Permissions::from_mode(0o755)).expect("our folder");
+        let scene = Self { dir: TestDir::new() };
+        fs::set_permissions(scene.dir.path(""), Permissions::from_mode(0o755)).expect("our folder");
         for folder in ["vault", "vault/NAME", "vault/NAME/user", "vault/index", "desk"] {
             fs::create_dir(scene.path(folder)).expect("a folder");
         }
@@ -63,7 +64,7 @@ impl Scene {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.shop.path(name)
+        self.dir.path(name)
     }
 
     /// The user's folder.
@@ -76,10 +77,10 @@ impl Scene {
         self.command_after(by, "", words)
     }
 
-    /// The same, with what a shell does before. Descriptor 3 is that by which a program tells who has started it that
-    /// it is ready.
+    /// The same, with what a shell does before. Descriptor 3 is that by which a program tells who
+    /// has started it that it is ready.
     fn command_after(&self, by: By, before: &str, words: &[&str]) -> Command {
-        self.shop.tompion(&[]);
+        self.dir.tompion(&[]);
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{before} exec \"$@\" 3>/dev/null"), "sh", TOMPION]).args(words);
         command.env("TZ", "UTC").env_remove("TOMPION_SESSION").env_remove("LD_PRELOAD");
@@ -117,9 +118,9 @@ impl Scene {
 
     /// A trace of the user's whose session was killed, so that `recover` has something to do.
     fn interrupted(&self, name: &str) -> PathBuf {
-        let program = self.shop.program("brief");
+        let program = self.dir.program("brief");
         let folder = self.path(name);
-        run(&mut self.shop.recording(name, &[], &[&program])).succeeded();
+        run(&mut self.dir.recording(name, &[], &[&program])).succeeded();
         let manifest = folder.join("tompion.json");
         let text = fs::read_to_string(&manifest).expect("a manifest");
         let mut text: Value = serde_json::from_str(&text).expect("JSON");
@@ -176,7 +177,8 @@ fn a_recording_without_events_is_removed_where_it_was_made() {
         fs::create_dir(scene.desk("d")).expect("a folder");
         give_away(&scene.desk("d"));
         let before = scene.vault();
-        // What the user does while root records: another folder has the name now, with one of the trace's name in it.
+        // What the user does while root records: another folder has the name now, with one of the
+        // trace's name in it.
         let swap = format!("mv d moved && ln -s {} d", scene.path("vault").display());
         let user = NOBODY.to_string();
         let mut words = vec!["record", "-o", "d/NAME", "--"];
@@ -196,7 +198,7 @@ fn a_recording_without_events_is_removed_where_it_was_made() {
 fn what_is_recorded_stays_in_the_folder_that_was_made() {
     for by in BOTH {
         let Some(scene) = Scene::new() else { return };
-        let program = scene.shop.program("brief");
+        let program = scene.dir.program("brief");
         fs::create_dir(scene.desk("d")).expect("a folder");
         give_away(&scene.desk("d"));
         let before = scene.vault();
@@ -238,7 +240,8 @@ fn recovery_writes_through_no_link() {
         laid.iter().for_each(|name| scene.link(&secret, name));
         let recovered = run(&mut scene.command(by, &["recover", "trace"]));
         assert_eq!(scene.vault(), before, "{by:?}: {recovered:?}");
-        // With the lock's name taken, it refuses; without that it completes the trace, and what was laid is gone.
+        // With the lock's name taken, it refuses; without that it completes the trace, and what was
+        // laid is gone.
         recovered.exited(1);
         fs::remove_file(&laid[1]).expect("a link");
         run(&mut scene.command(by, &["recover", "trace"])).succeeded();
@@ -294,7 +297,7 @@ fn a_log_is_not_written_through_a_link() {
 #[test]
 fn all_that_root_records_is_roots_alone_to_read() {
     let Some(scene) = Scene::new() else { return };
-    let program = scene.shop.program("brief");
+    let program = scene.dir.program("brief");
     let program = program.to_str().expect("a path of text");
     for by in BOTH {
         let open = |words: &[&str]| run(&mut scene.command_after(by, "umask 0;", words)).succeeded();
@@ -461,7 +464,8 @@ fn hostile_layouts_lead_no_command_to_what_is_roots() {
         let words = WRITERS[random.below(WRITERS.len())];
         let by = BOTH[random.below(2)];
         let Finished { status, err, .. } = run(&mut scene.command(by, words));
-        // A hard link gives the user's folder a name of root's file, whose mode and owner are not the name's.
+        // A hard link gives the user's folder a name of root's file, whose mode and owner are not
+        // the name's.
         assert_eq!(scene.vault(), before, "round {round}: {by:?} {words:?} {laid:#?}\n{err}");
         assert!(status.code().is_some(), "round {round}: {by:?} {words:?} {laid:#?}: {status}\n{err}");
         failed += u32::from(!status.success());

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     attach::{gathered, wait_for_events, wait_for_process},
-    support::{Finished, TOMPION, Trace, Workshop, beside, finish, libraries, rounds, run, start, tompion},
+    support::{Finished, TOMPION, TestDir, Trace, beside, finish, libraries, rounds, run, start, tompion},
 };
 
 /// A way to build the programs.
@@ -93,7 +93,8 @@ impl Build {
     }
 }
 
-/// Builds an example of one of the workspace's packages, beside the command, and returns where it is.
+/// Builds an example of one of the workspace's packages, beside the command, and returns where it
+/// is.
 pub fn example(package: &str, name: &str) -> PathBuf {
     let folder = libraries();
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
@@ -107,11 +108,11 @@ pub fn example(package: &str, name: &str) -> PathBuf {
 }
 
 /// Records one of the programs.
-fn record(shop: &Workshop, build: Build, program: &str, arguments: &[&str]) -> Trace {
+fn record(dir: &TestDir, build: Build, program: &str, arguments: &[&str]) -> Trace {
     let program = build.programs().join(program);
     let mut command: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&program];
     command.extend(arguments.iter().map(|argument| argument as &dyn AsRef<std::ffi::OsStr>));
-    shop.record(&[], &command)
+    dir.record(&[], &command)
 }
 
 /// Names and fields of the trace's events, and the messages of marks.
@@ -144,8 +145,8 @@ pub fn assert_same(found: &[Value], expected: &[Value]) {
 
 #[track_caller]
 fn assert_all_fields(build: Build) {
-    let shop = Workshop::new();
-    let trace = record(&shop, build, "fields", &[]);
+    let dir = TestDir::new();
+    let trace = record(&dir, build, "fields", &[]);
     assert_same(&contents(&trace), &golden("rust_fields.jsonl"));
 }
 
@@ -163,8 +164,8 @@ pub fn lines(trace: &Trace) -> Vec<String> {
 
 #[test]
 fn every_field_is_recorded_as_given() {
-    let shop = Workshop::new();
-    let trace = record(&shop, DEBUG, "fields", &[]);
+    let dir = TestDir::new();
+    let trace = record(&dir, DEBUG, "fields", &[]);
     assert_same(&contents(&trace), &golden("rust_fields.jsonl"));
     assert_eq!(trace.agreed_text() as usize, golden("rust_fields.jsonl").len());
     assert_eq!(trace.babeltrace().err, "");
@@ -206,8 +207,8 @@ fn is_installed(triple: &str) -> bool {
 #[test]
 fn instances_closures_and_other_crates_have_their_own_events() {
     for build in builds(&[DEBUG, RELEASE], &[ONE_UNIT, MANY_UNITS]) {
-        let shop = Workshop::new();
-        let trace = record(&shop, build, "places", &["generic"]);
+        let dir = TestDir::new();
+        let trace = record(&dir, build, "places", &["generic"]);
         assert_eq!(
             lines(&trace),
             [
@@ -230,16 +231,16 @@ fn instances_closures_and_other_crates_have_their_own_events() {
 
 #[test]
 fn events_before_and_after_main_are_recorded() {
-    let shop = Workshop::new();
-    let trace = record(&shop, RELEASE, "places", &["early"]);
+    let dir = TestDir::new();
+    let trace = record(&dir, RELEASE, "places", &["early"]);
     assert_eq!(lines(&trace), ["places:before_main", "places:in_main", "places:after_main"]);
 }
 
 #[test]
 fn threads_lose_nothing() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let count = rounds(1000, 5000);
-    let trace = record(&shop, RELEASE, "places", &["threads", "4", &count.to_string()]);
+    let trace = record(&dir, RELEASE, "places", &["threads", "4", &count.to_string()]);
     assert_eq!(trace.stat()["lost"], json!({"total": 0}));
     let mut next = [0; 4];
     for event in trace.events().iter().filter(|event| event.name == "places:numbered") {
@@ -252,8 +253,8 @@ fn threads_lose_nothing() {
 
 #[test]
 fn threads_outside_main_are_recorded() {
-    let shop = Workshop::new();
-    let trace = record(&shop, DEBUG, "places", &["endless"]);
+    let dir = TestDir::new();
+    let trace = record(&dir, DEBUG, "places", &["endless"]);
     assert_eq!(trace.stat()["lost"], json!({"total": 0}));
     let (mut next, mut others) = ([0; 3], Vec::new());
     for event in trace.events() {
@@ -272,8 +273,8 @@ fn threads_outside_main_are_recorded() {
 
 #[test]
 fn a_panic_ends_the_spans_that_it_leaves() {
-    let shop = Workshop::new();
-    let trace = record(&shop, DEBUG, "places", &["panics"]);
+    let dir = TestDir::new();
+    let trace = record(&dir, DEBUG, "places", &["panics"]);
     assert_eq!(
         lines(&trace)[1..],
         [
@@ -288,8 +289,8 @@ fn a_panic_ends_the_spans_that_it_leaves() {
 
 #[test]
 fn children_of_forks_go_on() {
-    let shop = Workshop::new();
-    let trace = record(&shop, DEBUG, "places", &["fork"]);
+    let dir = TestDir::new();
+    let trace = record(&dir, DEBUG, "places", &["fork"]);
     assert_eq!(
         lines(&trace)[1..],
         ["places:parent number=1", "places:child number=2", "places:parent number=3"]
@@ -299,11 +300,11 @@ fn children_of_forks_go_on() {
 #[test]
 fn plugins_come_and_go() {
     for build in [DEBUG, RELEASE] {
-        let shop = Workshop::new();
+        let dir = TestDir::new();
         let plugin = build.programs().join("libplugin.so");
         let count = rounds(20, 2000);
         let arguments = ["plugin", plugin.to_str().expect("a path in UTF-8"), &count.to_string()];
-        let trace = record(&shop, build, "places", &arguments);
+        let trace = record(&dir, build, "places", &arguments);
         let found = lines(&trace);
         let rounds = (0..count).flat_map(|round| {
             [
@@ -319,13 +320,13 @@ fn plugins_come_and_go() {
 
 #[test]
 fn c_programs_have_rust_inside() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     for build in [DEBUG, RELEASE] {
         let library = build.programs().join("libplugin.a");
         let program =
-            shop.link("c_and_rust", &["c_and_rust.c"], &[library.to_str().expect("a path in UTF-8")]);
+            dir.link("c_and_rust", &["c_and_rust.c"], &[library.to_str().expect("a path in UTF-8")]);
         let trace = format!("trace-{}", build.name);
-        run(&mut shop.recording(&trace, &[], &[&program])).succeeded();
+        run(&mut dir.recording(&trace, &[], &[&program])).succeeded();
         let expected = [
             "c:before number=1",
             "plugin:work_begin number=2",
@@ -333,7 +334,7 @@ fn c_programs_have_rust_inside() {
             "plugin:work_end",
             "c:after number=3",
         ];
-        assert_eq!(lines(&shop.trace(&trace)), expected);
+        assert_eq!(lines(&dir.trace(&trace)), expected);
     }
 }
 
@@ -348,8 +349,8 @@ fn without_circumstances(line: &str) -> String {
 
 #[test]
 fn the_guide_shows_what_its_program_records() {
-    let shop = Workshop::new();
-    let trace = shop.record(&["-e", "db:*"], &[&example("tompion", "hello"), &"2"]);
+    let dir = TestDir::new();
+    let trace = dir.record(&["-e", "db:*"], &[&example("tompion", "hello"), &"2"]);
     let found: Vec<_> = trace.printed().lines().map(without_circumstances).collect();
     let guide = fs::read_to_string(beside("../../../docs/guide/rust.md")).expect("the guide");
     let told = guide.lines().filter(|line| line.starts_with('[') && line.contains(":hello:("));
@@ -380,9 +381,9 @@ fn list_finds_the_events_of_a_program_and_of_a_plugin() {
 
 #[test]
 fn rules_take_a_span_by_its_name() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let program = DEBUG.programs().join("fields");
-    let trace = shop.record(&["-e", "t:query"], &[&program]);
+    let trace = dir.record(&["-e", "t:query"], &[&program]);
     assert_eq!(lines(&trace), [r#"t:query_begin table="orders""#, "t:query_end"]);
 }
 
@@ -414,12 +415,12 @@ fn the_library_is_loaded_only_when_asked_for() {
 
 #[test]
 fn a_program_may_be_linked_with_the_library() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let mut command = Command::new(LINKED.programs().join("places"));
     command.arg("disabled").env_remove("TOMPION_SESSION").env_remove("TOMPION_RECORD");
     let said = run(&mut command).succeeded().out;
     assert_eq!(said, "computed 0, enabled false, library true, snapshot false\n");
-    let trace = record(&shop, LINKED, "places", &["early"]);
+    let trace = record(&dir, LINKED, "places", &["early"]);
     assert_eq!(lines(&trace), ["places:before_main", "places:in_main", "places:after_main"]);
 }
 
@@ -450,44 +451,45 @@ fn assert_ticks(trace: &Trace) {
 
 #[test]
 fn a_program_records_itself_without_a_launcher() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let tompion = Path::new(TOMPION).parent().expect("a folder");
     let path = format!("{}:{}", tompion.display(), std::env::var("PATH").unwrap_or_default());
     let start = |program: &str| {
         let mut command = Command::new(DEBUG.programs().join("places"));
-        command.arg(program).env("TOMPION_RECORD", shop.path("traces")).env("PATH", &path);
+        command.arg(program).env("TOMPION_RECORD", dir.path("traces")).env("PATH", &path);
         command.env("TOMPION_LIBRARY", libraries().join("libtompion.so.0"));
         command
     };
-    // A start waits half a second for the session at most, so one that lasts sees to it that there is one.
+    // A start waits half a second for the session at most, so one that lasts sees to it that there
+    // is one.
     let mut first = start("ticks").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program");
-    wait_for_process(&shop.path("traces"), &first.id().to_string());
+    wait_for_process(&dir.path("traces"), &first.id().to_string());
     let mut second = start("generic").spawn().expect("the program");
     assert!(second.wait().expect("a child of this test").success());
     drop(first.stdin.take());
     assert!(first.wait().expect("a child of this test").success());
-    let mut events = gathered(&shop.path("traces")).events();
+    let mut events = gathered(&dir.path("traces")).events();
     events.retain(|event| event.source.ends_with(&format!("-{}", second.id())));
     assert_eq!(events.len(), 12, "{events:#?}");
 }
 
 #[test]
 fn a_program_that_loaded_the_library_is_recorded_later() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let program = ticking();
     let pid = program.id().to_string();
-    let recording = start(&mut shop.tompion(&["record", "-o", "trace", "-p", &pid]));
-    wait_for_events(&shop.path("trace"));
+    let recording = start(&mut dir.tompion(&["record", "-o", "trace", "-p", &pid]));
+    wait_for_events(&dir.path("trace"));
     end_of(program);
     finish(recording, "record -p").succeeded();
-    assert_ticks(&shop.trace("trace"));
+    assert_ticks(&dir.trace("trace"));
 }
 
 #[test]
 fn contexts_of_the_program_go_with_its_events() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let program = DEBUG.programs().join("places");
-    let trace = shop.record(&["-c", "app", "-e", "places:*"], &[&program, &"contexts"]);
+    let trace = dir.record(&["-c", "app", "-e", "places:*"], &[&program, &"contexts"]);
     let json = run(tompion().args(["print", "--format", "json"]).arg(&trace.folder)).succeeded().out;
     let mut found = Vec::new();
     for line in json.lines().skip(1) {
@@ -508,11 +510,11 @@ fn contexts_of_the_program_go_with_its_events() {
 
 #[test]
 fn a_program_asks_for_its_flight_recorder() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let program = DEBUG.programs().join("places");
     let said =
-        run(&mut shop.recording("trace", &["--mode", "overwrite"], &[&program, &"snapshot"])).succeeded();
+        run(&mut dir.recording("trace", &["--mode", "overwrite"], &[&program, &"snapshot"])).succeeded();
     assert!(said.err.contains("events, as places ("), "{}", said.err);
-    let found = lines(&shop.trace("trace"));
+    let found = lines(&dir.trace("trace"));
     assert_eq!(found[1..], ["places:kept number=1", "places:asked asked=1"]);
 }

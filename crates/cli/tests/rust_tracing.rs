@@ -11,18 +11,19 @@ use serde_json::{Value, json};
 use crate::{
     attach::wait_for_events,
     rust::{assert_same, contents, example, golden, lines},
-    support::{Trace, Workshop, finish, libraries, run, start},
+    support::{TestDir, Trace, finish, libraries, run, start},
 };
 
 fn everything() -> PathBuf {
     example("tompion-tracing", "everything")
 }
 
-fn record(shop: &Workshop, options: &[&str], mode: &str) -> Trace {
-    shop.record(options, &[&everything(), &mode])
+fn record(dir: &TestDir, options: &[&str], mode: &str) -> Trace {
+    dir.record(options, &[&everything(), &mode])
 }
 
-/// As [`contents`]; events that are called by their place have no line, so that the example may change.
+/// As [`contents`]; events that are called by their place have no line, so that the example may
+/// change.
 fn without_lines(trace: &Trace) -> Vec<Value> {
     let mut events = contents(trace);
     for event in &mut events {
@@ -35,8 +36,8 @@ fn without_lines(trace: &Trace) -> Vec<Value> {
 
 #[test]
 fn every_type_is_recorded_as_given() {
-    let shop = Workshop::new();
-    let trace = record(&shop, &[], "fields");
+    let dir = TestDir::new();
+    let trace = record(&dir, &[], "fields");
     assert_same(&without_lines(&trace), &golden("rust_tracing_fields.jsonl"));
     assert_eq!(trace.agreed_text() as usize, golden("rust_tracing_fields.jsonl").len());
     assert_eq!(trace.babeltrace().err, "");
@@ -44,8 +45,8 @@ fn every_type_is_recorded_as_given() {
 
 #[test]
 fn spans_begin_and_end_with_their_fields() {
-    let shop = Workshop::new();
-    let trace = record(&shop, &[], "spans");
+    let dir = TestDir::new();
+    let trace = record(&dir, &[], "spans");
     assert_eq!(
         lines(&trace),
         [
@@ -74,21 +75,21 @@ fn spans_begin_and_end_with_their_fields() {
 
 #[test]
 fn rules_and_filters_take_what_they_name() {
-    let shop = Workshop::new();
-    let trace = record(&shop, &["-e", "everything:query"], "spans");
+    let dir = TestDir::new();
+    let trace = record(&dir, &["-e", "everything:query"], "spans");
     assert_eq!(lines(&trace), [r#"everything:query_begin table="orders""#, "everything:query_end"]);
-    let shop = Workshop::new();
-    let trace = record(&shop, &["--level", "warning"], "levels");
+    let dir = TestDir::new();
+    let trace = record(&dir, &["--level", "warning"], "levels");
     assert_eq!(lines(&trace), [r#"everything:error message="1""#, r#"everything:warn message="2""#]);
 }
 
 #[test]
 fn a_filter_on_a_field_that_is_sometimes_there_finds_it() {
-    let shop = Workshop::new();
-    let trace = record(&shop, &["--filter", "rows > 100"], "optional");
+    let dir = TestDir::new();
+    let trace = record(&dir, &["--filter", "rows > 100"], "optional");
     assert_eq!(lines(&trace), ["everything:optional rows=200"]);
-    let shop = Workshop::new();
-    let trace = record(&shop, &[], "optional");
+    let dir = TestDir::new();
+    let trace = record(&dir, &[], "optional");
     assert_eq!(
         lines(&trace),
         [
@@ -102,8 +103,8 @@ fn a_filter_on_a_field_that_is_sometimes_there_finds_it() {
 
 #[test]
 fn threads_lose_nothing() {
-    let shop = Workshop::new();
-    let trace = record(&shop, &["--subbuf-size", "1M"], "threads");
+    let dir = TestDir::new();
+    let trace = record(&dir, &["--subbuf-size", "1M"], "threads");
     assert_eq!(trace.stat()["lost"], json!({"total": 0}));
     let mut next = [[0; 3]; 4];
     for event in trace.events() {
@@ -122,8 +123,8 @@ fn threads_lose_nothing() {
 
 #[test]
 fn nothing_is_allocated_after_the_first_time() {
-    let shop = Workshop::new();
-    let trace = record(&shop, &["--preload", "malloc"], "steady");
+    let dir = TestDir::new();
+    let trace = record(&dir, &["--preload", "malloc"], "steady");
     let names: Vec<_> = trace.events().into_iter().map(|event| event.name).collect();
     let marks: Vec<_> = (0..names.len()).filter(|&at| names[at] == "steady:mark").collect();
     let between = &names[marks[0]..=marks[1]];
@@ -135,19 +136,19 @@ fn nothing_is_allocated_after_the_first_time() {
 
 #[test]
 fn a_recording_may_come_later() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let mut command = Command::new(everything());
     command.arg("late").env("TOMPION_LIBRARY", libraries().join("libtompion.so.0"));
     let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program");
     let mut ready = [0; 6];
     program.stdout.as_mut().expect("a pipe").read_exact(&mut ready).expect("a word");
     let recording =
-        start(&mut shop.tompion(&["record", "-o", "trace", "-e", "tick", "-p", &program.id().to_string()]));
-    wait_for_events(&shop.path("trace"));
+        start(&mut dir.tompion(&["record", "-o", "trace", "-e", "tick", "-p", &program.id().to_string()]));
+    wait_for_events(&dir.path("trace"));
     drop(program.stdin.take());
     assert!(program.wait().expect("a child of this test").success());
     finish(recording, "record -p").succeeded();
-    let numbers: Vec<u64> = shop.trace("trace").events().iter().map(|event| event.number("number")).collect();
+    let numbers: Vec<u64> = dir.trace("trace").events().iter().map(|event| event.number("number")).collect();
     let expected: Vec<u64> = (numbers[0]..).take(numbers.len()).collect();
     assert_eq!(numbers, expected);
 }

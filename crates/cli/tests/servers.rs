@@ -1,4 +1,5 @@
-//! Servers under connections that say nothing, or a byte at a time: others are answered, and what is done beside goes on.
+//! Servers under connections that say nothing, or a byte at a time: others are answered, and what
+//! is done beside goes on.
 
 use std::{
     fs,
@@ -16,14 +17,15 @@ use rustix::process::Signal;
 use crate::{
     monitor::Own,
     monitor_incidents::{folders, sleep_as},
-    support::{Workshop, finish, signal, start, tompion, wait_until},
+    support::{TestDir, finish, signal, start, tompion, wait_until},
 };
 
 /// A user without any rights.
 const NOBODY: u32 = 65_534;
 /// Connections of each flood: more than a server has places.
 const COUNT: &str = "120";
-/// Connects, and connects again when a connection is closed. Each sends a byte of a request that never becomes whole.
+/// Connects, and connects again when a connection is closed. Each sends a byte of a request that
+/// never becomes whole.
 const SCRIPT: &str = r#"
 trap '' PIPE
 connect() { eval "exec $1<>/dev/tcp/$2/$3"; } 2>/dev/null
@@ -77,8 +79,8 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").expect("a process").uid() == 0
 }
 
-/// The answer to a request. A burst of our own user's connections may close one before its request is sent, so a client
-/// asks again, as browsers do.
+/// The answer to a request. A burst of our own user's connections may close one before its request
+/// is sent, so a client asks again, as browsers do.
 fn ask(address: &str, path: &str) -> std::io::Result<String> {
     let answer = || ask_once(address, path).ok().filter(|answer| !answer.is_empty());
     (0..10).find_map(|_| answer()).ok_or_else(|| std::io::ErrorKind::ConnectionReset.into())
@@ -149,10 +151,10 @@ fn given_hundreds_of_silent_connections_then_late_wake_ups_are_kept_and_the_page
 
 #[test]
 fn given_hundreds_of_slow_connections_then_the_viewers_page_is_served() {
-    let shop = Workshop::new();
-    let hello = shop.link("hello", &["../../../../examples/hello.c"], &[]);
-    shop.record(&[], &[&hello]);
-    let mut server = start(tompion().args(["view", "--no-open"]).arg(shop.path("trace")));
+    let dir = TestDir::new();
+    let hello = dir.link("hello", &["../../../../examples/hello.c"], &[]);
+    dir.record(&[], &[&hello]);
+    let mut server = start(tompion().args(["view", "--no-open"]).arg(dir.path("trace")));
     let mut url = String::new();
     BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut url).unwrap();
     let (address, token) = url.trim().strip_prefix("http://").unwrap().split_once('/').unwrap();

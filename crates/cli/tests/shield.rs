@@ -1,5 +1,5 @@
-//! `tompion shield` and `tompion doctor --rt`: in a made-up tree, whose files only keep what is written, and when
-//! it is asked for on this machine itself.
+//! `tompion shield` and `tompion doctor --rt`: in a made-up tree, whose files only keep what is
+//! written, and when it is asked for on this machine itself.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use std::{
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Finished, Workshop, finish, run, signal, start, tompion, wait_until};
+use crate::support::{Finished, TestDir, finish, run, signal, start, tompion, wait_until};
 
 /// Four CPUs, and an interrupt that may come to each.
 const TREE: &[(&str, &str)] = &[
@@ -24,39 +24,39 @@ const TREE: &[(&str, &str)] = &[
 ];
 const INTERRUPT: &str = "proc/irq/24/smp_affinity_list";
 
-/// A workshop with the tree.
-fn tree() -> Workshop {
-    let shop = Workshop::new();
+/// A folder with the tree.
+fn tree() -> TestDir {
+    let dir = TestDir::new();
     for (path, text) in TREE {
-        let place = shop.path(path);
+        let place = dir.path(path);
         fs::create_dir_all(place.parent().unwrap()).unwrap();
         fs::write(place, text).unwrap();
     }
-    shop
+    dir
 }
 
-fn shield(shop: &Workshop, words: &[&str]) -> Command {
+fn shield(dir: &TestDir, words: &[&str]) -> Command {
     let mut command = tompion();
-    command.arg("shield").arg("--root").arg(shop.path("")).args(words);
+    command.arg("shield").arg("--root").arg(dir.path("")).args(words);
     command
 }
 
-fn is_as_before(shop: &Workshop) -> bool {
-    fs::read_to_string(shop.path(INTERRUPT)).unwrap() == "0-3" && !shop.path("cg/tompion-shield").exists()
+fn is_as_before(dir: &TestDir) -> bool {
+    fs::read_to_string(dir.path(INTERRUPT)).unwrap() == "0-3" && !dir.path("cg/tompion-shield").exists()
 }
 
 /// A shield of CPU 3 whose command says its number, and ends with code 9 when it is asked to.
-fn with_stubborn_command(shop: &Workshop) -> (Child, u32) {
+fn with_stubborn_command(dir: &TestDir) -> (Child, u32) {
     let script = "trap 'exit 9' TERM; echo $$; for i in $(seq 5000); do sleep 0.02; done";
-    let mut running = start(&mut shield(shop, &["3", "--", "sh", "-c", script]));
+    let mut running = start(&mut shield(dir, &["3", "--", "sh", "-c", script]));
     let mut line = String::new();
     BufReader::new(running.stdout.take().unwrap()).read_line(&mut line).unwrap();
     (running, line.trim().parse().unwrap())
 }
 
 /// The number of the process that watches this shield.
-fn guardian(shop: &Workshop) -> Option<u32> {
-    let tree = shop.path("").canonicalize().unwrap();
+fn guardian(dir: &TestDir) -> Option<u32> {
+    let tree = dir.path("").canonicalize().unwrap();
     let is_guardian = |folder: &Path| {
         let words = fs::read(folder.join("cmdline")).unwrap_or_default();
         let words: Vec<String> =
@@ -76,52 +76,52 @@ fn number_of(folder: &Path) -> Option<u32> {
 
 #[test]
 fn the_command_runs_in_the_group_and_its_exit_code_is_passed_on() {
-    let shop = tree();
-    let interrupt = shop.path(INTERRUPT).display().to_string();
-    let script = format!("cat {interrupt} {}/cg/tompion-shield/cpuset.cpus; exit 7", shop.path("").display());
-    let finished = run(&mut shield(&shop, &["2-3", "--", "sh", "-c", &script])).exited(7);
+    let dir = tree();
+    let interrupt = dir.path(INTERRUPT).display().to_string();
+    let script = format!("cat {interrupt} {}/cg/tompion-shield/cpuset.cpus; exit 7", dir.path("").display());
+    let finished = run(&mut shield(&dir, &["2-3", "--", "sh", "-c", &script])).exited(7);
     assert_eq!(finished.out, "0-12-3");
     assert_eq!(finished.err, "tompion: CPUs 2-3 are free: 1 interrupt and 0 kernel threads moved away\n");
-    assert!(is_as_before(&shop));
+    assert!(is_as_before(&dir));
 
-    run(&mut shield(&shop, &["3", "--", "sh", "-c", "kill -KILL $$"])).exited(137);
-    let missing = run(&mut shield(&shop, &["3", "--", "no-such-program"])).exited(127);
+    run(&mut shield(&dir, &["3", "--", "sh", "-c", "kill -KILL $$"])).exited(137);
+    let missing = run(&mut shield(&dir, &["3", "--", "no-such-program"])).exited(127);
     assert!(missing.err.contains("can't run no-such-program: "), "{}", missing.err);
-    run(&mut shield(&shop, &["3", "--", "/"])).exited(126);
-    assert!(is_as_before(&shop));
+    run(&mut shield(&dir, &["3", "--", "/"])).exited(126);
+    assert!(is_as_before(&dir));
 }
 
 #[test]
 fn signals_are_passed_on() {
-    let shop = tree();
-    let (running, _) = with_stubborn_command(&shop);
+    let dir = tree();
+    let (running, _) = with_stubborn_command(&dir);
     signal(running.id(), Signal::TERM);
     finish(running, "shield").exited(9);
-    assert!(is_as_before(&shop));
+    assert!(is_as_before(&dir));
 }
 
 #[test]
 fn when_the_tool_is_killed_everything_is_put_back() {
-    let shop = tree();
-    let (mut running, command) = with_stubborn_command(&shop);
-    assert!(!is_as_before(&shop));
+    let dir = tree();
+    let (mut running, command) = with_stubborn_command(&dir);
+    assert!(!is_as_before(&dir));
     signal(running.id(), Signal::KILL);
     running.wait().unwrap();
-    wait_until("the guardian puts everything back", || is_as_before(&shop));
-    wait_until("the guardian ends", || guardian(&shop).is_none());
+    wait_until("the guardian puts everything back", || is_as_before(&dir));
+    wait_until("the guardian ends", || guardian(&dir).is_none());
     // The command goes on, on the CPUs of everybody else.
     signal(command, Signal::TERM);
-    let restored = run(&mut shield(&shop, &["--restore"])).succeeded();
+    let restored = run(&mut shield(&dir, &["--restore"])).succeeded();
     assert_eq!(restored.err, "tompion: nothing to put back\n");
 }
 
 #[test]
 fn when_the_guardian_is_killed_too_the_notes_are_left() {
-    let shop = tree();
-    let (mut running, command) = with_stubborn_command(&shop);
-    signal(guardian(&shop).expect("a guardian"), Signal::KILL);
-    wait_until("the guardian is gone", || guardian(&shop).is_none());
-    let busy = run(&mut shield(&shop, &["--restore"])).exited(1);
+    let dir = tree();
+    let (mut running, command) = with_stubborn_command(&dir);
+    signal(guardian(&dir).expect("a guardian"), Signal::KILL);
+    wait_until("the guardian is gone", || guardian(&dir).is_none());
+    let busy = run(&mut shield(&dir, &["--restore"])).exited(1);
     assert_eq!(
         busy.err,
         format!("tompion: process {} keeps CPUs free already; one can at a time\n", running.id())
@@ -129,16 +129,16 @@ fn when_the_guardian_is_killed_too_the_notes_are_left() {
     signal(running.id(), Signal::KILL);
     running.wait().unwrap();
     signal(command, Signal::TERM);
-    assert!(!is_as_before(&shop));
-    let restored = run(&mut shield(&shop, &["--restore"])).succeeded();
+    assert!(!is_as_before(&dir));
+    let restored = run(&mut shield(&dir, &["--restore"])).succeeded();
     assert_eq!(restored.err, "tompion: everything was put back\n");
-    assert!(is_as_before(&shop));
+    assert!(is_as_before(&dir));
 }
 
 #[test]
 fn what_is_wrong_is_one_line() {
-    let shop = tree();
-    let said = |words: &[&str], code| run(&mut shield(&shop, words)).exited(code).err;
+    let dir = tree();
+    let said = |words: &[&str], code| run(&mut shield(&dir, words)).exited(code).err;
     assert_eq!(said(&["3-9", "--", "true"], 1), "tompion: CPUs 4-9 are not online; there are 0-3\n");
     assert_eq!(
         said(&["0-3", "--", "true"], 1),
@@ -146,12 +146,12 @@ fn what_is_wrong_is_one_line() {
     );
     assert!(said(&["some", "--", "true"], 2).contains("expected CPUs such as 2-3,5, found `some`"));
     assert!(said(&["3"], 2).contains("<CMD>"));
-    fs::write(shop.path("proc/self/mountinfo"), "").unwrap();
+    fs::write(dir.path("proc/self/mountinfo"), "").unwrap();
     assert!(
         said(&["3", "--", "true"], 1)
             .starts_with("tompion: no control groups with cpusets are mounted; mount")
     );
-    assert!(is_as_before(&shop));
+    assert!(is_as_before(&dir));
 }
 
 /// What a shield may change, by path.

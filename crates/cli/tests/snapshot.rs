@@ -1,4 +1,5 @@
-//! `tompion snapshot`: a flight recorder is saved on request, by whoever may, and nobody else is harmed.
+//! `tompion snapshot`: a flight recorder is saved on request, by whoever may, and nobody else is
+//! harmed.
 
 use std::{
     os::unix::process::CommandExt as _,
@@ -9,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::{
     kills::Progress,
-    support::{Finished, Workshop, finish, run, signal, start, tompion, wait_until},
+    support::{Finished, TestDir, finish, run, signal, start, tompion, wait_until},
 };
 
 const NOBODY: u32 = 65_534;
@@ -21,12 +22,12 @@ struct Recording {
 }
 
 impl Recording {
-    fn start(shop: &Workshop, name: &str, mode: &str) -> Self {
+    fn start(dir: &TestDir, name: &str, mode: &str) -> Self {
         let (program, progress) =
-            (shop.program("emitter"), Progress::new(shop.path(&format!("{name}.progress"))));
+            (dir.program("emitter"), Progress::new(dir.path(&format!("{name}.progress"))));
         let options = ["--mode", mode, "--subbuf-size", "1M", "--subbufs", "8"];
         let child =
-            start(&mut shop.recording(name, &options, &[&program, &progress.path(), &"20000", &"0", &"0"]));
+            start(&mut dir.recording(name, &options, &[&program, &progress.path(), &"20000", &"0", &"0"]));
         progress.pid();
         wait_until("some events", || progress.returned()[0] >= 500);
         Self { child, progress }
@@ -38,8 +39,8 @@ impl Recording {
     }
 }
 
-fn snapshot(shop: &Workshop, arguments: &[&str]) -> Finished {
-    run(shop.tompion(&["snapshot"]).args(arguments))
+fn snapshot(dir: &TestDir, arguments: &[&str]) -> Finished {
+    run(dir.tompion(&["snapshot"]).args(arguments))
 }
 
 /// How many events were saved.
@@ -52,75 +53,75 @@ fn saved(finished: Finished) -> u64 {
 
 #[test]
 fn a_flight_recorder_is_saved_by_its_folder_and_by_its_process() {
-    let shop = Workshop::new();
-    let recording = Recording::start(&shop, "trace", "overwrite");
-    let by_folder = saved(snapshot(&shop, &["trace"]));
+    let dir = TestDir::new();
+    let recording = Recording::start(&dir, "trace", "overwrite");
+    let by_folder = saved(snapshot(&dir, &["trace"]));
     assert!(by_folder >= 500);
     // It is on disk by now.
-    let printed = || shop.trace("trace").printed().lines().count() as u64;
+    let printed = || dir.trace("trace").printed().lines().count() as u64;
     assert_eq!(printed(), by_folder);
-    let by_process = saved(snapshot(&shop, &[&recording.child.id().to_string()]));
+    let by_process = saved(snapshot(&dir, &[&recording.child.id().to_string()]));
     assert_eq!(printed(), by_folder + by_process);
-    let manifest = shop.trace("trace").manifest();
+    let manifest = dir.trace("trace").manifest();
     assert_eq!(manifest["recorder"]["pid"], recording.child.id());
     assert_eq!(manifest["snapshot"]["events"], by_process);
     recording.end();
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
     assert_eq!(
         (trace.manifest()["recorder"].is_null(), trace.manifest()["snapshot"].is_null()),
         (true, true)
     );
     assert!(trace.agreed_count() >= by_folder + by_process);
-    let over = snapshot(&shop, &["trace"]).exited(1).err;
+    let over = snapshot(&dir, &["trace"]).exited(1).err;
     assert!(over.contains("trace is not being recorded any more"), "{over}");
 }
 
 #[test]
 fn what_holds_nothing_back_is_not_asked() {
-    let shop = Workshop::new();
-    let recording = Recording::start(&shop, "trace", "discard");
-    let refused = snapshot(&shop, &["trace"]).exited(1).err;
+    let dir = TestDir::new();
+    let recording = Recording::start(&dir, "trace", "discard");
+    let refused = snapshot(&dir, &["trace"]).exited(1).err;
     assert!(refused.contains("in discard mode") && refused.lines().count() == 1, "{refused}");
-    let refused = snapshot(&shop, &[&std::process::id().to_string()]).exited(1).err;
+    let refused = snapshot(&dir, &[&std::process::id().to_string()]).exited(1).err;
     assert!(refused.contains("is no running recording"), "{refused}");
-    let refused = snapshot(&shop, &["no-such-trace"]).exited(1).err;
+    let refused = snapshot(&dir, &["no-such-trace"]).exited(1).err;
     assert!(refused.contains("no-such-trace") && refused.lines().count() == 1, "{refused}");
     // The program that is recorded is no recorder.
-    let refused = snapshot(&shop, &[&recording.progress.pid().to_string()]).exited(1).err;
+    let refused = snapshot(&dir, &[&recording.progress.pid().to_string()]).exited(1).err;
     assert!(refused.contains("is no running recording"), "{refused}");
     recording.end();
 }
 
 #[test]
 fn a_recording_whose_recorder_was_killed_is_not_asked() {
-    let shop = Workshop::new();
-    let mut recording = Recording::start(&shop, "trace", "overwrite");
+    let dir = TestDir::new();
+    let mut recording = Recording::start(&dir, "trace", "overwrite");
     signal(recording.child.id(), Signal::KILL);
     recording.child.wait().unwrap();
     signal(recording.progress.pid(), Signal::KILL);
-    let refused = snapshot(&shop, &["trace"]).exited(1).err;
+    let refused = snapshot(&dir, &["trace"]).exited(1).err;
     assert!(refused.contains("next: tompion recover trace"), "{refused}");
 }
 
 #[test]
 fn a_manifest_that_names_another_process_leads_nowhere() {
-    let shop = Workshop::new();
-    let recording = Recording::start(&shop, "trace", "overwrite");
+    let dir = TestDir::new();
+    let recording = Recording::start(&dir, "trace", "overwrite");
     let mut victim = start(Command::new("sleep").arg("600"));
-    std::fs::create_dir(shop.path("made-up")).unwrap();
+    std::fs::create_dir(dir.path("made-up")).unwrap();
     for pid in [victim.id(), recording.child.id()] {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         let ticks: u64 = stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap().parse().unwrap();
-        let mut manifest = shop.trace("trace").manifest();
+        let mut manifest = dir.trace("trace").manifest();
         manifest["recorder"] = serde_json::json!({ "pid": pid, "start_ticks": ticks });
-        std::fs::write(shop.path("made-up/tompion.json"), manifest.to_string()).unwrap();
-        let refused = snapshot(&shop, &["made-up"]).exited(1).err;
+        std::fs::write(dir.path("made-up/tompion.json"), manifest.to_string()).unwrap();
+        let refused = snapshot(&dir, &["made-up"]).exited(1).err;
         assert!(refused.contains("nobody records made-up"), "{refused}");
     }
     assert!(victim.try_wait().unwrap().is_none(), "it got no signal");
     victim.kill().unwrap();
     victim.wait().unwrap();
-    assert!(shop.trace("trace").manifest()["snapshot"].is_null());
+    assert!(dir.trace("trace").manifest()["snapshot"].is_null());
     recording.end();
 }
 
@@ -131,8 +132,8 @@ fn without_an_argument_the_only_one_is_saved_and_several_are_listed() {
     if tompion_os::effective_user() != 0 {
         return eprintln!("SKIPPED, another user: only root can be one");
     }
-    let shop = Workshop::new();
-    let folder = shop.path("");
+    let dir = TestDir::new();
+    let folder = dir.path("");
     std::os::unix::fs::chown(&folder, Some(USER), Some(USER)).unwrap();
     let as_user = |arguments: &[&str]| {
         let mut command = tompion();
@@ -174,10 +175,10 @@ fn without_an_argument_the_only_one_is_saved_and_several_are_listed() {
 /// The signal that a recorder takes, and its neighbour, sent to everybody of that name.
 #[test]
 fn signals_that_mean_nothing_to_a_command_end_none() {
-    let shop = Workshop::new();
-    let hello = shop.link("hello", &["../../../../examples/hello.c"], &[]);
-    shop.record(&[], &[&hello]);
-    let trace = shop.path("trace");
+    let dir = TestDir::new();
+    let hello = dir.link("hello", &["../../../../examples/hello.c"], &[]);
+    dir.record(&[], &[&hello]);
+    let trace = dir.path("trace");
     let mut view = tompion().args(["view", "--no-open"]).arg(&trace).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(view.stdout.as_mut().unwrap()), &mut line)
@@ -193,6 +194,6 @@ fn signals_that_mean_nothing_to_a_command_end_none() {
 
     // What is recorded has the signals' usual actions.
     let words: [&dyn AsRef<std::ffi::OsStr>; 3] = [&"sh", &"-c", &"kill -USR2 $$"];
-    let recorded = run(&mut shop.recording("children", &[], &words));
+    let recorded = run(&mut dir.recording("children", &[], &words));
     assert!(recorded.err.contains("ended with signal: 12"), "{}", recorded.err);
 }

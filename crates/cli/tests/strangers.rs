@@ -18,7 +18,7 @@ use tompion_protocol::{message::ToAgent, names};
 use crate::{
     attach::{Ticker, gathered, wait_for_events, wait_for_process},
     monitor::Own,
-    support::{Workshop, beside, finish, rounds, run, signal, start, wait_until},
+    support::{TestDir, beside, finish, rounds, run, signal, start, wait_until},
 };
 
 /// A user that every machine has, with no rights.
@@ -140,8 +140,8 @@ fn given_a_strangers_session_in_the_environment_then_it_hears_nothing() {
     if !has_own_names() {
         return;
     }
-    let shop = Workshop::new();
-    let program = shop.program("ticker");
+    let dir = TestDir::new();
+    let program = dir.program("ticker");
     for how in ["silent", "full", "deaf", "unsealed", "populate"] {
         assert_eq!(heard_by_session(NOBODY, how, &program), 0, "{how}");
     }
@@ -152,12 +152,12 @@ fn given_a_killed_recorder_whose_name_a_stranger_took_then_later_children_tell_i
     if !has_own_names() {
         return;
     }
-    let shop = Workshop::new();
-    let program = shop.program("ticker");
+    let dir = TestDir::new();
+    let program = dir.program("ticker");
     for child in ["fork", "exec"] {
-        let mut recording = shop.recording(child, &[], &[&program, &child]);
+        let mut recording = dir.recording(child, &[], &[&program, &child]);
         let ticker = Ticker::start(&mut recording);
-        wait_for_events(&shop.path(child));
+        wait_for_events(&dir.path(child));
         let name = session_name();
         signal(ticker.pid().parse().expect("the recorder"), Signal::KILL);
         wait_until("the name's end", || !all_names().contains(&name));
@@ -173,10 +173,10 @@ fn given_a_stranger_that_connects_all_the_time_then_the_recording_ends() {
     if !has_own_names() {
         return;
     }
-    let shop = Workshop::new();
-    let mut recording = shop.recording("trace", &[], &[&shop.program("ticker")]);
+    let dir = TestDir::new();
+    let mut recording = dir.recording("trace", &[], &[&dir.program("ticker")]);
     let ticker = Ticker::start(&mut recording);
-    wait_for_events(&shop.path("trace"));
+    wait_for_events(&dir.path("trace"));
     let stranger = Hostile::start(NOBODY, &["knock"], &[session_name()]);
     let_it_be();
     ticker.end();
@@ -188,8 +188,8 @@ fn given_a_strangers_name_from_whom_asks_then_it_hears_nothing() {
     if !has_own_names() {
         return;
     }
-    let shop = Workshop::new();
-    let ticker = Ticker::start(&mut Command::new(shop.program("ticker")));
+    let dir = TestDir::new();
+    let ticker = Ticker::start(&mut Command::new(dir.program("ticker")));
     let (attach, name) = (attach_socket(&ticker.pid()), new_name());
     let session = Hostile::start(NOBODY, &["unsealed"], std::slice::from_ref(&name));
     // The recorder that asked has ended, and its name has gone to another user.
@@ -206,8 +206,8 @@ fn given_a_believed_session_then_it_can_neither_end_the_program_nor_fill_its_mem
     if !has_own_names() {
         return;
     }
-    let shop = Workshop::new();
-    let program = shop.program("ticker");
+    let dir = TestDir::new();
+    let program = dir.program("ticker");
     for how in ["unsealed", "file", "foreign", "populate", "silent"] {
         assert_eq!(heard_by_session(0, how, &program), 1, "{how}");
     }
@@ -218,8 +218,8 @@ fn given_900_names_like_an_attach_sockets_then_the_process_is_recorded() {
     if !has_own_names() {
         return;
     }
-    let shop = Workshop::new();
-    let program = shop.program("ticker");
+    let dir = TestDir::new();
+    let program = dir.program("ticker");
     let namespace = pid_namespace();
     // Beforehand, for all processes that come next; then for the one that has come.
     let next = std::process::id()..;
@@ -231,11 +231,11 @@ fn given_900_names_like_an_attach_sockets_then_the_process_is_recorded() {
     let own = pid.parse().expect("a number");
     let alike: Vec<_> = (0..900).map(|random| names::attach_socket(namespace, own, random)).collect();
     let alike = Hostile::start(NOBODY, &["silent"], &alike);
-    let recording = start(&mut shop.tompion(&["record", "-o", "trace", "-p", &pid]));
-    wait_for_events(&shop.path("trace"));
+    let recording = start(&mut dir.tompion(&["record", "-o", "trace", "-p", &pid]));
+    wait_for_events(&dir.path("trace"));
     ticker.end();
     finish(recording, "record -p").succeeded();
-    assert!(!shop.trace("trace").events().is_empty());
+    assert!(!dir.trace("trace").events().is_empty());
     assert_eq!(before.end() + alike.end(), 0);
 }
 
@@ -250,15 +250,15 @@ fn given_all_open_names_taken_then_programs_are_recorded_and_it_is_said() {
     if !has_own_names() {
         return;
     }
-    let shop = Workshop::new();
-    let program = shop.program("ticker");
+    let dir = TestDir::new();
+    let program = dir.program("ticker");
     for how in ["silent", "deaf", "full"] {
         let strangers = take_open_names(how);
         let before = Ticker::start(&mut Command::new(&program));
-        let recording = start(&mut shop.tompion(&["record", "-o", how]));
-        wait_for_process_in(&shop.path(how), &before.pid());
+        let recording = start(&mut dir.tompion(&["record", "-o", how]));
+        wait_for_process_in(&dir.path(how), &before.pid());
         let after = Ticker::start(&mut Command::new(&program));
-        wait_for_process_in(&shop.path(how), &after.pid());
+        wait_for_process_in(&dir.path(how), &after.pid());
         before.end();
         after.end();
         signal(recording.id(), Signal::INT);
@@ -271,8 +271,8 @@ fn given_all_open_names_taken_then_programs_are_recorded_and_it_is_said() {
         // The same of processes that are named, and of those that they start.
         let named = Ticker::start(Command::new(&program).arg("exec"));
         let trace = format!("{how}-named");
-        let recording = start(&mut shop.tompion(&["record", "-o", &trace, "-p", &named.pid()]));
-        wait_for_process_in(&shop.path(&trace), &named.pid());
+        let recording = start(&mut dir.tompion(&["record", "-o", &trace, "-p", &named.pid()]));
+        wait_for_process_in(&dir.path(&trace), &named.pid());
         named.end();
         let said = finish(recording, "record -p").succeeded().err;
         assert!(said.contains(expected), "{said}");
@@ -295,13 +295,13 @@ fn given_some_open_names_taken_then_the_next_free_one_is_used() {
     if !has_own_names() {
         return;
     }
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let names: Vec<_> = (0..7).map(|number| names::open_session(0, number)).collect();
     let strangers = Hostile::start(NOBODY, &["deaf"], &names);
-    let recording = start(&mut shop.tompion(&["record", "-o", "trace"]));
+    let recording = start(&mut dir.tompion(&["record", "-o", "trace"]));
     wait_until("the last name", || all_names().contains(&names::open_session(0, 7)));
-    let ticker = Ticker::start(&mut Command::new(shop.program("ticker")));
-    wait_for_process_in(&shop.path("trace"), &ticker.pid());
+    let ticker = Ticker::start(&mut Command::new(dir.program("ticker")));
+    wait_for_process_in(&dir.path("trace"), &ticker.pid());
     ticker.end();
     signal(recording.id(), Signal::INT);
     let said = finish(recording, "record").succeeded().err;
@@ -329,11 +329,11 @@ fn given_eight_sessions_then_a_ninth_says_why_it_is_none() {
         return;
     }
     let Some(own) = Own::new("ninth") else { return };
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let names: Vec<_> = (0..names::MAX_OPEN_SESSIONS).map(|number| names::open_session(0, number)).collect();
     let sessions = Hostile::start(0, &["silent"], &names);
     let reason = "8 sessions already record the programs of user 0";
-    let refused = run(&mut shop.tompion(&["record", "-o", "trace"])).exited(1);
+    let refused = run(&mut dir.tompion(&["record", "-o", "trace"])).exited(1);
     assert!(refused.err.contains(reason), "{}", refused.err);
     let refused = run(&mut own.monitor(&["--job", "motor:*", "--duration", "1s"])).exited(1);
     assert!(refused.err.contains(reason), "{}", refused.err);
@@ -346,8 +346,8 @@ fn given_a_folders_names_taken_then_its_session_has_the_next_one() {
     if !has_own_names() {
         return;
     }
-    let shop = Workshop::new();
-    let (program, folder) = (shop.program("ticker"), shop.path("traces"));
+    let dir = TestDir::new();
+    let (program, folder) = (dir.program("ticker"), dir.path("traces"));
     let first = names::folder_session(0, folder.as_os_str().as_encoded_bytes());
     let taken: Vec<_> = (0..3).map(|number| names::numbered(&first, number)).collect();
     let strangers = Hostile::start(NOBODY, &["silent"], &taken);
@@ -370,12 +370,12 @@ fn given_hostile_sessions_clients_and_names_then_nothing_crosses_to_another_user
     if !has_own_names() {
         return;
     }
-    let shop = Workshop::new();
-    fs::set_permissions(shop.path(""), fs::Permissions::from_mode(0o755)).expect("an open folder");
-    let (ticker, brief) = (shop.program("ticker"), shop.program("brief"));
+    let dir = TestDir::new();
+    fs::set_permissions(dir.path(""), fs::Permissions::from_mode(0o755)).expect("an open folder");
+    let (ticker, brief) = (dir.program("ticker"), dir.program("brief"));
     let witness = Ticker::start(&mut Command::new(&ticker));
-    let recording = start(&mut shop.tompion(&["record", "-o", "trace", "-p", &witness.pid()]));
-    wait_for_events(&shop.path("trace"));
+    let recording = start(&mut dir.tompion(&["record", "-o", "trace", "-p", &witness.pid()]));
+    wait_for_events(&dir.path("trace"));
     let mut sessions = 0;
     for seed in 1..=rounds(2, 50) {
         let mut taken: Vec<_> = (0..EACH).map(|_| new_name()).collect();
@@ -394,7 +394,7 @@ fn given_hostile_sessions_clients_and_names_then_nothing_crosses_to_another_user
     let finished = finish(recording, "record -p").succeeded();
     println!("{sessions} sessions; {}", finished.err);
     assert!(finished.err.lines().count() < 200, "{}", finished.err);
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
     let events = trace.events();
     // Nothing is missing since the first, and nothing is there of any other process.
     let ticks: Vec<_> = events.iter().filter(|event| event.name == "ticker:tick").collect();

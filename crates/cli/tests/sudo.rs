@@ -1,4 +1,5 @@
-//! Under sudo the command runs as the user who typed it, and the trace is that user's. Needs root, as sudo gives it.
+//! Under sudo the command runs as the user who typed it, and the trace is that user's. Needs root,
+//! as sudo gives it.
 
 use std::{
     fs,
@@ -7,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use crate::support::{Workshop, run};
+use crate::support::{TestDir, run};
 
 /// A user and group that every machine has, with no rights.
 const NOBODY: u32 = 65534;
@@ -40,22 +41,22 @@ fn the_command_and_the_trace_are_the_invoking_users() {
     if !is_root() {
         return;
     }
-    let shop = Workshop::new();
-    chown(shop.path(""), Some(NOBODY), Some(NOBODY)).expect("root gives away");
-    let program = shop.program("brief");
+    let dir = TestDir::new();
+    chown(dir.path(""), Some(NOBODY), Some(NOBODY)).expect("root gives away");
+    let program = dir.program("brief");
     let script = format!(
         "id -u; id -g; id -G; echo $USER $LOGNAME ${{SUDO_UID-none}} $HOME; grep -h CapEff /proc/self/status; \
          touch /etc/tompion-test 2>/dev/null || echo refused; exec {}",
         program.display()
     );
     for (name, options) in [("alone", &[][..]), ("kernel", &["-k"]), ("kept", &["--backing", "rings"])] {
-        let mut record = shop.recording(name, options, &[&"sh", &"-c", &script]);
+        let mut record = dir.recording(name, options, &[&"sh", &"-c", &script]);
         let out = run(as_sudo_does(&mut record)).succeeded().out;
         let words: Vec<&str> = out.lines().collect();
         assert_eq!(words[..3], ["65534", "65534", "65534"], "{out}");
         assert_eq!(words[3], "nobody nobody none /nonexistent", "{out}");
         assert_eq!(words[4..], ["CapEff:\t0000000000000000", "refused"], "{out}");
-        let trace = shop.trace(name);
+        let trace = dir.trace(name);
         let own = trace.events().into_iter().filter(|event| event.name.starts_with("brief:")).count();
         assert_eq!(own, 2, "{name}");
         for path in everything_in(&trace.folder) {
@@ -70,17 +71,17 @@ fn a_folder_that_is_not_the_users_is_refused() {
     if !is_root() {
         return;
     }
-    let shop = Workshop::new();
-    let mut record = shop.recording("refused", &[], &[&"true"]);
+    let dir = TestDir::new();
+    let mut record = dir.recording("refused", &[], &[&"true"]);
     let err = run(as_sudo_does(&mut record)).exited(1).err;
     assert!(
         err.contains("user 65534, who started sudo and is to own the trace, can't create the folder"),
         "{err}"
     );
-    assert!(!shop.path("refused").exists());
+    assert!(!dir.path("refused").exists());
     // Root's own recordings are root's, also through sudo.
-    let program = shop.program("brief");
-    let mut record = shop.recording("root", &[], &[&program]);
+    let program = dir.program("brief");
+    let mut record = dir.recording("root", &[], &[&program]);
     run(as_sudo_does(&mut record).env("SUDO_UID", "0")).succeeded();
-    assert_eq!(fs::metadata(shop.path("root")).expect("a trace").uid(), 0);
+    assert_eq!(fs::metadata(dir.path("root")).expect("a trace").uid(), 0);
 }

@@ -1,4 +1,4 @@
-//! What the tests share: a workshop of one's own, the command, and the traces it leaves behind.
+//! Test support: a temporary folder per test, the command, and the traces that it writes.
 
 use std::{
     ffi::OsStr,
@@ -16,15 +16,15 @@ use serde_json::Value;
 /// The command under test.
 pub const TOMPION: &str = env!("CARGO_BIN_EXE_tompion");
 
-/// How long anything may take before a test gives up on it. No test measures time by this.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time after which a test fails that waits for something. No test measures time by this.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// `quick` times, or `full` times where the long form is asked for.
 pub fn rounds(quick: u32, full: u32) -> u32 {
     if std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1") { full } else { quick }
 }
 
-/// What stands in `crates/cli/tests`.
+/// Path of a file in `crates/cli/tests`.
 pub fn beside(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
 }
@@ -41,7 +41,7 @@ pub fn libraries() -> &'static Path {
     folder
 }
 
-/// What stands in `crates/agent/preload`.
+/// Names of the preload libraries in `crates/agent/preload`.
 const PRELOADS: [&str; 4] = ["malloc", "pthread", "func", "npt"];
 
 /// The library by cargo, the preload wrappers by the C compiler, all beside the command.
@@ -111,16 +111,16 @@ pub fn installed(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// A folder of one test, with the programs and traces that it makes.
-pub struct Workshop(tempfile::TempDir);
+/// Temporary folder of one test, with the programs and traces that the test makes.
+pub struct TestDir(tempfile::TempDir);
 
-impl Workshop {
-    /// An empty one.
+impl TestDir {
+    /// Creates an empty folder.
     pub fn new() -> Self {
         Self(tempfile::Builder::new().prefix("tompion-test-").tempdir().expect("a folder for the test"))
     }
 
-    /// A place in it.
+    /// Path of a file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
@@ -130,7 +130,8 @@ impl Workshop {
         self.link(name, &[&format!("{name}.c")], &[])
     }
 
-    /// Compiles sources of `programs/` into one program or library; its libraries are found where they are.
+    /// Compiles sources of `programs/` into one program or library; its libraries are found where
+    /// they are.
     pub fn link(&self, name: &str, sources: &[&str], flags: &[&str]) -> PathBuf {
         let output = self.path(name);
         let mut cc = compiler();
@@ -142,7 +143,8 @@ impl Workshop {
         output
     }
 
-    /// A named compiler that makes `output` and finds the library; sources and `-ltompion` are to follow.
+    /// A named compiler that makes `output` and finds the library; sources and `-ltompion` are to
+    /// follow.
     pub fn compile(&self, compiler: &str, output: &Path) -> Command {
         let mut cc = Command::new(compiler);
         cc.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"]).current_dir(self.0.path());
@@ -151,7 +153,7 @@ impl Workshop {
         cc
     }
 
-    /// `tompion record -o NAME OPTIONS -- COMMAND`, to be run in the workshop.
+    /// `tompion record -o NAME OPTIONS -- COMMAND`, to be run in the folder.
     pub fn recording(&self, trace: &str, options: &[&str], command: &[&dyn AsRef<OsStr>]) -> Command {
         let mut record = self.tompion(&["record", "-o", trace]);
         record.args(options).arg("--").args(command.iter().map(|word| word.as_ref()));
@@ -169,7 +171,7 @@ impl Workshop {
         Trace { folder: self.path(name) }
     }
 
-    /// The command, to be run in the workshop.
+    /// The command, to be run in the folder.
     pub fn tompion(&self, arguments: &[&str]) -> Command {
         libraries();
         let mut command = tompion();
@@ -185,7 +187,7 @@ pub fn tompion() -> Command {
     command
 }
 
-/// What a program said, and how it ended.
+/// Output and exit status of a program.
 #[derive(Debug)]
 pub struct Finished {
     command: String,
@@ -195,13 +197,13 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// With exit code 0, or the test ends here.
+    /// Checks that the exit code is 0.
     #[track_caller]
     pub fn succeeded(self) -> Self {
         self.exited(0)
     }
 
-    /// With this exit code, or the test ends here.
+    /// Checks the exit code.
     #[track_caller]
     pub fn exited(self, code: i32) -> Self {
         assert_eq!(
@@ -222,8 +224,8 @@ pub fn run(command: &mut Command) -> Finished {
     finish(start(command), &format!("{command:?}"))
 }
 
-/// Starts a program whose words are kept. It ends with the test, at the latest: one that failed leaves nobody who records the
-/// programs of others.
+/// Starts a program with captured output. It ends with the test at the latest, so that a failed
+/// test leaves no recorder that would record other tests' programs.
 pub fn start(command: &mut Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     tompion_os::Inheritance::current().hand_on_to_companion(command);
@@ -247,12 +249,12 @@ pub fn signal(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid as i32).expect("a process"), signal).expect("a process that is there");
 }
 
-/// Waits until something is so.
+/// Polls until the condition holds; fails after [`WAIT_TIMEOUT`].
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(begin.elapsed() < WAIT_TIMEOUT, "timed out waiting for: {what}");
         std::thread::sleep(Duration::from_micros(200));
     }
 }
@@ -312,7 +314,7 @@ impl Trace {
         json.lines().map(event).collect()
     }
 
-    /// How many processes asked to take part and could not.
+    /// Number of processes that asked to take part and were rejected.
     pub fn left_out(&self) -> u64 {
         self.stat()["left_out"].as_u64().unwrap_or(0)
     }
@@ -328,8 +330,8 @@ impl Trace {
 
     /// The same, where babeltrace2's text is the same, too.
     ///
-    /// It need not be where events of two processes have one time, or a text is empty: babeltrace2 2.0.4
-    /// then shows the text of an earlier event.
+    /// It need not be where events of two processes have one time, or a text is empty: babeltrace2
+    /// 2.0.4 then shows the text of an earlier event.
     pub fn agreed_text(&self) -> u64 {
         let (ours, theirs) = (self.printed(), self.babeltrace().out);
         for (ours, theirs) in ours.lines().zip(theirs.lines()) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{Event, Workshop, rounds};
+use crate::support::{Event, TestDir, rounds};
 
 const COUNT: u64 = 3000;
 
@@ -17,14 +17,14 @@ fn numbers_by_thread(events: &[Event]) -> BTreeMap<u64, Vec<u64>> {
 
 #[test]
 fn every_thread_counts_without_a_gap() {
-    let shop = Workshop::new();
-    let program = shop.program("numbered");
+    let dir = TestDir::new();
+    let program = dir.program("numbered");
     for threads in 1..=8 {
         let name = format!("trace-{threads}");
         let sizes = ["--subbuf-size", "1M", "--subbufs", "8"];
         let command: [&dyn AsRef<std::ffi::OsStr>; 3] = [&program, &threads.to_string(), &COUNT.to_string()];
-        crate::support::run(&mut shop.recording(&name, &sizes, &command)).succeeded();
-        let trace = shop.trace(&name);
+        crate::support::run(&mut dir.recording(&name, &sizes, &command)).succeeded();
+        let trace = dir.trace(&name);
 
         let found = numbers_by_thread(&trace.events());
         assert_eq!(found.len() as u64, threads);
@@ -39,12 +39,12 @@ fn every_thread_counts_without_a_gap() {
 
 #[test]
 fn nothing_is_too_early_or_too_late_to_be_recorded() {
-    let shop = Workshop::new();
-    shop.link("libplaces.so", &["places_library.c"], &["-shared", "-fPIC"]);
-    let here = format!("-Wl,-rpath,{}", shop.path("").display());
-    let folder = format!("-L{}", shop.path("").display());
-    let program = shop.link("places", &["places.c", "places_second.c"], &[&folder, "-lplaces", &here]);
-    let trace = shop.record(&[], &[&program]);
+    let dir = TestDir::new();
+    dir.link("libplaces.so", &["places_library.c"], &["-shared", "-fPIC"]);
+    let here = format!("-Wl,-rpath,{}", dir.path("").display());
+    let folder = format!("-L{}", dir.path("").display());
+    let program = dir.link("places", &["places.c", "places_second.c"], &[&folder, "-lplaces", &here]);
+    let trace = dir.record(&[], &[&program]);
 
     let names: Vec<String> = trace.events().into_iter().map(|event| event.name).collect();
     let expected = [
@@ -67,12 +67,12 @@ fn nothing_is_too_early_or_too_late_to_be_recorded() {
 
 #[test]
 fn one_event_at_several_places_is_described_once() {
-    let shop = Workshop::new();
-    shop.link("libplaces.so", &["places_library.c"], &["-shared", "-fPIC"]);
+    let dir = TestDir::new();
+    dir.link("libplaces.so", &["places_library.c"], &["-shared", "-fPIC"]);
     let (here, folder) =
-        (format!("-Wl,-rpath,{}", shop.path("").display()), format!("-L{}", shop.path("").display()));
-    let program = shop.link("places", &["places.c", "places_second.c"], &[&folder, "-lplaces", &here]);
-    let trace = shop.record(&["-e", "places:shared"], &[&program]);
+        (format!("-Wl,-rpath,{}", dir.path("").display()), format!("-L{}", dir.path("").display()));
+    let program = dir.link("places", &["places.c", "places_second.c"], &[&folder, "-lplaces", &here]);
+    let trace = dir.record(&["-e", "places:shared"], &[&program]);
 
     let from: Vec<u64> = trace.events().iter().map(|event| event.number("from")).collect();
     assert_eq!(from, [2, 3, 1]);
@@ -83,12 +83,12 @@ fn one_event_at_several_places_is_described_once() {
 
 #[test]
 fn a_program_that_ends_at_once_is_recorded_whole() {
-    let shop = Workshop::new();
-    let program = shop.program("brief");
+    let dir = TestDir::new();
+    let program = dir.program("brief");
     for round in 0..rounds(50, 500) {
         let name = format!("trace-{round}");
-        crate::support::run(&mut shop.recording(&name, &[], &[&program])).succeeded();
-        let events = shop.trace(&name).events();
+        crate::support::run(&mut dir.recording(&name, &[], &[&program])).succeeded();
+        let events = dir.trace(&name).events();
         let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
         assert_eq!(names, ["brief:first", "brief:last"], "round {round}");
     }

@@ -1,5 +1,5 @@
-//! Tracepoints without programs of their own, held against what tracefs shows of the same events in an instance of
-//! its own. Where that can't be, a line says so and the test is skipped.
+//! Tracepoints without programs of their own, held against what tracefs shows of the same events in
+//! an instance of its own. Where that can't be, a line says so and the test is skipped.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,23 +13,24 @@ use tompion_kernel::events::KNOWN;
 
 use crate::{
     kernel::{both_readers_agree, lost, permitted, source},
-    support::{Event, Workshop, rounds, run},
+    support::{Event, TestDir, rounds, run},
 };
 
 /// Folders of tracefs whose events are compared.
 const SYSTEMS: [&str; 8] = ["workqueue", "timer", "tlb", "task", "skb", "sock", "filemap", "napi"];
 /// Those of the long form, in addition: the kernel takes seconds to let them go.
 const MORE: [&str; 5] = ["net", "tcp", "ipi", "csd", "neigh"];
-/// How far from an event of ours that of tracefs is looked for: the clock is the same, and times there are rounded,
-/// but an interrupt may come between the two that record.
+/// How far from an event of ours that of tracefs is looked for: the clock is the same, and times
+/// there are rounded, but an interrupt may come between the two that record.
 const SLACK_NS: i64 = 20_000_000;
 /// What is left out at both ends of what one of the two has.
 const MARGIN_NS: i64 = 1_000_000;
-/// The share of a kind's events that may be missing in tracefs, in percent: it refuses events in interrupts that come
-/// while it records, and a machine that stands still between the two that record puts them far apart.
+/// The share of a kind's events that may be missing in tracefs, in percent: it refuses events in
+/// interrupts that come while it records, and a machine that stands still between the two that
+/// record puts them far apart.
 const STRANGERS: usize = 1;
-/// The threads that have a CPU when nobody wants it. Some kernels' tracefs shows nothing of what they do outside of
-/// interrupts.
+/// The threads that have a CPU when nobody wants it. Some kernels' tracefs shows nothing of what
+/// they do outside of interrupts.
 const IDLE: u64 = 0;
 
 /// An instance of tracefs, which goes when the test ends.
@@ -166,9 +167,10 @@ fn records_are_what_tracefs_has_of_the_same_events() {
     let systems: Vec<&str> = SYSTEMS.iter().chain(if full { &MORE[..] } else { &[] }).copied().collect();
     let Some(instance) = Instance::new(&systems) else { return };
     let first = threads_of_the_first();
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let patterns: Vec<String> = systems.iter().map(|system| format!("{system}:*")).collect();
-    // Programs of other tests set timers by the thousand: the instance must not go round while ours are let go.
+    // Programs of other tests set timers by the thousand: the instance must not go round while ours
+    // are let go.
     let name = format!("mark-{}", std::process::id());
     let script = format!(
         "printf {name} > /proc/$$/comm; for i in 1 2 3 4 5; do echo a > f$i; cat f$i > /dev/null; sync f$i; (sleep 0.01) & done; wait; rm f?; \
@@ -176,7 +178,7 @@ fn records_are_what_tracefs_has_of_the_same_events() {
         instance.0.display()
     );
     let options = [&format!("-k{}", patterns.join(",")), "--subbuf-size", "16M", "--subbufs", "4"];
-    let trace = shop.record(&options, &[&"bash", &"-c", &script]);
+    let trace = dir.record(&options, &[&"bash", &"-c", &script]);
     let theirs = instance.events();
     let events = trace.events();
     let manifest = trace.manifest();
@@ -221,7 +223,8 @@ fn records_are_what_tracefs_has_of_the_same_events() {
     both_readers_agree(&trace);
 }
 
-/// Our events by CPU and name, without those that have programs of their own, whose fields are LTTng's.
+/// Our events by CPU and name, without those that have programs of their own, whose fields are
+/// LTTng's.
 fn by_kind<'a>(
     events: &'a [Event],
     manifest: &Value,
@@ -237,15 +240,15 @@ fn by_kind<'a>(
     lists
 }
 
-/// Threads of the machine's first process. There are kernels (in sandboxes, whose agent it is) that start no programs
-/// while it runs; then a recording with switches says so.
+/// Threads of the machine's first process. There are kernels (in sandboxes, whose agent it is) that
+/// start no programs while it runs; then a recording with switches says so.
 fn threads_of_the_first() -> BTreeSet<u64> {
     let threads = fs::read_dir("/proc/1/task").expect("the first process's threads");
     threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// From when to when tracefs has a CPU's events: it may have overwritten older ones. Events at the ends, which one
-/// of the two clocks puts inside and the other outside, are left out.
+/// From when to when tracefs has a CPU's events: it may have overwritten older ones. Events at the
+/// ends, which one of the two clocks puts inside and the other outside, are left out.
 fn known_times(theirs: &BTreeMap<(u32, String), Vec<Theirs>>) -> BTreeMap<u32, RangeInclusive<i64>> {
     let ends =
         theirs.iter().filter_map(|((cpu, _), list)| Some((*cpu, list.first()?.time, list.last()?.time)));
@@ -258,8 +261,8 @@ fn known_times(theirs: &BTreeMap<(u32, String), Vec<Theirs>>) -> BTreeMap<u32, R
     known
 }
 
-/// From when to when we have all of a CPU's kinds. Tracepoints are attached one after the other; all are there when the
-/// command starts, whose first deed is to take this name.
+/// From when to when we have all of a CPU's kinds. Tracepoints are attached one after the other;
+/// all are there when the command starts, whose first deed is to take this name.
 fn recorded_times(
     ours: &BTreeMap<(u32, String), Vec<Ours<'_>>>,
     name: &str,
@@ -293,7 +296,8 @@ struct Pairs {
 }
 
 impl Pairs {
-    /// How many of ours there are where it is asked for, and how many of those tracefs doesn't have.
+    /// How many of ours there are where it is asked for, and how many of those tracefs doesn't
+    /// have.
     fn ours(&self, ours: &[Ours<'_>], wanted: impl Fn(&Ours<'_>) -> bool) -> (usize, usize) {
         let chosen = || ours.iter().zip(&self.ours).filter(|(event, _)| wanted(event));
         (chosen().count(), chosen().filter(|(_, found)| !**found).count())
@@ -306,8 +310,8 @@ impl Pairs {
     }
 }
 
-/// Finds for each event of ours the nearest one in tracefs that has its thread and fields. (Both have them in the
-/// same order, but where an interrupt came between the two that record.)
+/// Finds for each event of ours the nearest one in tracefs that has its thread and fields. (Both
+/// have them in the same order, but where an interrupt came between the two that record.)
 fn pair(ours: &[Ours<'_>], theirs: &[Theirs]) -> Pairs {
     let mut pairs = Pairs { ours: vec![false; ours.len()], theirs: vec![false; theirs.len()], fields: 0 };
     for (event, found) in ours.iter().zip(&mut pairs.ours) {
@@ -327,12 +331,12 @@ fn pair(ours: &[Ours<'_>], theirs: &[Theirs]) -> Pairs {
 
 #[test]
 fn tracepoints_are_chosen_by_name_and_folder() {
-    let shop = Workshop::new();
-    let list = run(&mut shop.tompion(&["list", "--kernel"])).succeeded().out;
+    let dir = TestDir::new();
+    let list = run(&mut dir.tompion(&["list", "--kernel"])).succeeded().out;
     if !permitted() || !list.contains("task_newtask ") {
         return;
     }
-    let trace = shop.record(&["-ktask:*,sched:sched_process_exec"], &[&"sh", &"-c", &"true; /bin/true"]);
+    let trace = dir.record(&["-ktask:*,sched:sched_process_exec"], &[&"sh", &"-c", &"true; /bin/true"]);
     let mut names: Vec<String> = trace.events().into_iter().map(|event| event.name).collect();
     names.sort();
     names.dedup();

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{
     kernel::permitted,
-    support::{Workshop, tompion, wait_until},
+    support::{TestDir, tompion, wait_until},
 };
 
 /// A server of the command, which ends with the test.
@@ -68,16 +68,16 @@ fn names<'a>(tracks: &'a Value, kind: &'a str) -> Vec<&'a str> {
 
 #[test]
 fn a_program_of_ours_is_shown() {
-    let shop = Workshop::new();
-    let hello = shop.link("hello", &["../../../../examples/hello.c"], &[]);
-    let trace = shop.record(&[], &[&hello]);
-    let server = Server::start(&shop.path("trace"));
+    let dir = TestDir::new();
+    let hello = dir.link("hello", &["../../../../examples/hello.c"], &[]);
+    let trace = dir.record(&[], &[&hello]);
+    let server = Server::start(&dir.path("trace"));
     let whole = server.whole();
     assert_eq!(whole["events"], trace.stat()["events"]);
     assert_eq!(whole["growing"], false);
     let tracks = server.get("/api/tracks?");
     assert!(names(&tracks, "thread").contains(&"hello"), "{tracks}");
-    assert!(shop.path("trace/.tompion-view").is_dir());
+    assert!(dir.path("trace/.tompion-view").is_dir());
     // What is kept beside a trace is none of its events.
     assert_eq!(trace.agreed_count(), whole["events"].as_u64().expect("a number"));
 }
@@ -87,10 +87,10 @@ fn a_program_and_the_kernel_are_shown_on_one_time_line() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
-    let hello = shop.link("hello", &["../../../../examples/hello.c"], &[]);
-    let trace = shop.record(&["-k"], &[&hello]);
-    let server = Server::start(&shop.path("trace"));
+    let dir = TestDir::new();
+    let hello = dir.link("hello", &["../../../../examples/hello.c"], &[]);
+    let trace = dir.record(&["-k"], &[&hello]);
+    let server = Server::start(&dir.path("trace"));
     let whole = server.whole();
     assert_eq!(whole["events"], trace.stat()["events"]);
     let tracks = server.get("/api/tracks?");
@@ -110,29 +110,29 @@ fn a_program_and_the_kernel_are_shown_on_one_time_line() {
 
 #[test]
 fn a_picture_takes_the_place_of_an_older_one_when_it_is_there() {
-    let shop = Workshop::new();
-    let hello = shop.link("hello", &["../../../../examples/hello.c"], &[]);
-    shop.record(&[], &[&hello]);
-    let browsers = shop.path("browsers");
+    let dir = TestDir::new();
+    let hello = dir.link("hello", &["../../../../examples/hello.c"], &[]);
+    dir.record(&[], &[&hello]);
+    let browsers = dir.path("browsers");
     std::fs::create_dir(&browsers).expect("a folder");
     let browser = |does: &str| {
         let file = browsers.join("chromium");
         std::fs::write(&file, format!("#!/bin/sh\n{does}\n")).expect("a script");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("permissions");
     };
-    let picture = shop.path("pictures/one.png");
-    std::fs::create_dir(shop.path("pictures")).expect("a folder");
+    let picture = dir.path("pictures/one.png");
+    std::fs::create_dir(dir.path("pictures")).expect("a folder");
     std::fs::write(&picture, "old").expect("a picture");
     let save = || {
         let mut command = tompion();
-        command.arg("view").arg("--png").arg(&picture).arg(shop.path("trace"));
+        command.arg("view").arg("--png").arg(&picture).arg(dir.path("trace"));
         let path = std::env::var_os("PATH").unwrap_or_default();
         let paths = std::iter::once(browsers.clone()).chain(std::env::split_paths(&path));
         command.env("PATH", std::env::join_paths(paths).expect("paths"));
         command.output().expect("the command")
     };
     let pictures = || {
-        let names = std::fs::read_dir(shop.path("pictures")).expect("a folder");
+        let names = std::fs::read_dir(dir.path("pictures")).expect("a folder");
         names.map(|entry| entry.expect("an entry").file_name()).collect::<Vec<_>>()
     };
     browser("exit 1");
@@ -147,11 +147,11 @@ fn a_picture_takes_the_place_of_an_older_one_when_it_is_there() {
 
 #[test]
 fn where_nothing_can_be_shown_it_says_why() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let run = |arguments: &[&str]| {
         let mut command: Command = tompion();
         let output =
-            command.arg("view").args(arguments).current_dir(shop.path("")).output().expect("the command");
+            command.arg("view").args(arguments).current_dir(dir.path("")).output().expect("the command");
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let (code, said) = run(&["--no-open", "nothing"]);
@@ -161,8 +161,8 @@ fn where_nothing_can_be_shown_it_says_why() {
 }
 
 /// A program by this name, which is found before all others.
-fn stand_in(shop: &Workshop, name: &str, does: &str) -> std::ffi::OsString {
-    let folder = shop.path("stand-ins");
+fn stand_in(dir: &TestDir, name: &str, does: &str) -> std::ffi::OsString {
+    let folder = dir.path("stand-ins");
     std::fs::create_dir_all(&folder).expect("a folder");
     let file = folder.join(name);
     std::fs::write(&file, format!("#!/bin/sh\n{does}\n")).expect("a script");
@@ -172,28 +172,28 @@ fn stand_in(shop: &Workshop, name: &str, does: &str) -> std::ffi::OsString {
 }
 
 /// A recorded trace that another user may read and write beside, and that user's number.
-fn trace_of_nobody() -> Option<(Workshop, u32)> {
+fn trace_of_nobody() -> Option<(TestDir, u32)> {
     const NOBODY: u32 = 65_534;
     if tompion_os::effective_user() != 0 {
         eprintln!("SKIPPED, sudo: only root can be started by it");
         return None;
     }
-    let shop = Workshop::new();
-    let hello = shop.link("hello", &["../../../../examples/hello.c"], &[]);
-    shop.record(&[], &[&hello]);
-    std::fs::set_permissions(shop.path(""), std::fs::Permissions::from_mode(0o755)).expect("permissions");
-    let owned = Command::new("chown").args(["-R", &NOBODY.to_string()]).arg(shop.path("")).status();
+    let dir = TestDir::new();
+    let hello = dir.link("hello", &["../../../../examples/hello.c"], &[]);
+    dir.record(&[], &[&hello]);
+    std::fs::set_permissions(dir.path(""), std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    let owned = Command::new("chown").args(["-R", &NOBODY.to_string()]).arg(dir.path("")).status();
     assert!(owned.expect("chown").success());
-    Some((shop, NOBODY))
+    Some((dir, NOBODY))
 }
 
 #[test]
 fn no_browser_is_started_as_root() {
-    let Some((shop, user)) = trace_of_nobody() else { return };
-    let path = stand_in(&shop, "xdg-open", "id -u > opened.new && mv opened.new opened");
+    let Some((dir, user)) = trace_of_nobody() else { return };
+    let path = stand_in(&dir, "xdg-open", "id -u > opened.new && mv opened.new opened");
     for is_sudo in [true, false] {
         let mut command = tompion();
-        command.arg("view").arg(shop.path("trace")).current_dir(shop.path("")).env("PATH", &path);
+        command.arg("view").arg(dir.path("trace")).current_dir(dir.path("")).env("PATH", &path);
         command.env("DISPLAY", ":77").stdout(Stdio::null()).stderr(Stdio::piped());
         command.env_remove("SUDO_UID").env_remove("SUDO_GID");
         if is_sudo {
@@ -201,10 +201,10 @@ fn no_browser_is_started_as_root() {
         }
         let mut child = command.spawn().expect("the command");
         if is_sudo {
-            wait_until("a browser", || shop.path("opened").exists());
-            let opened = std::fs::read_to_string(shop.path("opened")).expect("a number");
+            wait_until("a browser", || dir.path("opened").exists());
+            let opened = std::fs::read_to_string(dir.path("opened")).expect("a number");
             assert_eq!(opened.trim(), user.to_string());
-            std::fs::remove_file(shop.path("opened")).expect("it was there");
+            std::fs::remove_file(dir.path("opened")).expect("it was there");
         } else {
             let mut said = String::new();
             // The first line may say that the other user's index is not used.
@@ -214,7 +214,7 @@ fn no_browser_is_started_as_root() {
                 line.contains("no browser is started as root")
             });
             assert!(is_said, "{said}");
-            assert!(!shop.path("opened").exists());
+            assert!(!dir.path("opened").exists());
         }
         let _ = child.kill().and_then(|()| child.wait());
     }
@@ -222,13 +222,13 @@ fn no_browser_is_started_as_root() {
 
 #[test]
 fn chromium_keeps_its_sandbox_except_as_root() {
-    let Some((shop, user)) = trace_of_nobody() else { return };
+    let Some((dir, user)) = trace_of_nobody() else { return };
     let draws = "for word; do case $word in --screenshot=*) (id -u; echo \"$@\") > \"${word#--screenshot=}\";; esac; done";
-    let path = stand_in(&shop, "chromium", draws);
-    let picture = shop.path("picture.png");
+    let path = stand_in(&dir, "chromium", draws);
+    let picture = dir.path("picture.png");
     for (is_sudo, has_sandbox) in [(true, true), (false, false)] {
         let mut command = tompion();
-        command.arg("view").arg("--png").arg(&picture).arg(shop.path("trace")).env("PATH", &path);
+        command.arg("view").arg("--png").arg(&picture).arg(dir.path("trace")).env("PATH", &path);
         command.env_remove("SUDO_UID").env_remove("SUDO_GID");
         if is_sudo {
             command.env("SUDO_UID", user.to_string()).env("SUDO_GID", user.to_string());
@@ -243,9 +243,9 @@ fn chromium_keeps_its_sandbox_except_as_root() {
     // Where the system has none, it is said.
     let refuses =
         "case \"$*\" in *--no-sandbox*) ;; *) echo 'FATAL: No usable sandbox!' >&2; exit 1;; esac\n";
-    let path = stand_in(&shop, "chromium", &format!("{refuses}{draws}"));
+    let path = stand_in(&dir, "chromium", &format!("{refuses}{draws}"));
     let mut command = tompion();
-    command.arg("view").arg("--png").arg(&picture).arg(shop.path("trace")).env("PATH", &path);
+    command.arg("view").arg("--png").arg(&picture).arg(dir.path("trace")).env("PATH", &path);
     let output = command.env("SUDO_UID", user.to_string()).env("SUDO_GID", user.to_string()).output();
     let output = output.expect("the command");
     assert!(

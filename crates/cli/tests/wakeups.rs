@@ -1,5 +1,5 @@
-//! `tompion test cyclic`, `preempt` and `hwgap`: as often as asked, on the CPUs that were asked for; what could not be had is
-//! told.
+//! `tompion test cyclic`, `preempt` and `hwgap`: as often as asked, on the CPUs that were asked
+//! for; what could not be had is told.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     kernel::permitted,
-    support::{Workshop, finish, run, signal, start, tompion, wait_until},
+    support::{TestDir, finish, run, signal, start, tompion, wait_until},
 };
 
 fn test(arguments: &[&str]) -> Command {
@@ -97,11 +97,11 @@ fn a_late_wake_up_has_the_recording_saved() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let command: [&dyn AsRef<std::ffi::OsStr>; 6] =
         [&crate::support::TOMPION, &"test", &"cyclic", &"--json", &"--break-trace", &"1ns"];
     let recorded =
-        run(&mut shop.recording("trace", &["-k", "sched_*", "--mode", "overwrite"], &command)).succeeded();
+        run(&mut dir.recording("trace", &["-k", "sched_*", "--mode", "overwrite"], &command)).succeeded();
     assert!(recorded.err.contains("was asked to save what led to it"), "{}", recorded.err);
     let result = json(recorded.out.split_inclusive("\n}\n").next().expect("a result"));
     assert!(number(&result["broken"]["asked"]) > 1);

@@ -1,4 +1,5 @@
-/* `children HOW`: a process has a child in every way that there is. Each tells its role by an event. */
+/* `children HOW`: a process has a child in every way that there is. Each tells its role by an
+ * event. */
 #define _GNU_SOURCE
 #include <spawn.h>
 #include <stdio.h>

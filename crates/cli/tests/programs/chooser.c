@@ -1,6 +1,6 @@
 /*
- * Three threads with names of their own, which count under a context of their own; before and after, the
- * main thread. With `snapshot` it asks for one in the middle, from a signal handler.
+ * Three threads with names of their own, which count under a context of their own; before and
+ * after, the main thread. With `snapshot` it asks for one in the middle, from a signal handler.
  */
 #define _GNU_SOURCE
 #include <tompion/tompion.h>

@@ -1,5 +1,5 @@
-/* `confined HOW`: a program that gives things up while it runs (descriptors, namespaces, roots, users) or
- * forbids itself system calls. What it tells must be in the trace all the same. */
+/* `confined HOW`: a program that gives things up while it runs (descriptors, namespaces, roots,
+ * users) or forbids itself system calls. What it tells must be in the trace all the same. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "told.h"
+#include "emit_log.h"
 
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x80
@@ -35,20 +35,20 @@ static int wait_for(pid_t child)
 
 static int with_child(const char *parent, const char *role)
 {
-    tell(parent);
+    emit(parent);
     pid_t child = fork();
     if (child == 0) {
-        tell(role);
+        emit(role);
         _exit(0);
     }
     return wait_for(child);
 }
 
-/* ---- Descriptors ---------------------------------------------------------------------------------- */
+/* ---- Descriptors ---------------------------------------------------------------------------- */
 
 static int closing(const char *how)
 {
-    tell("before");
+    emit("before");
     if (strcmp(how, "closefrom") == 0)
         closefrom(2);
     else if (strcmp(how, "close_range") == 0)
@@ -66,18 +66,18 @@ static int numbers(int rounds)
     int first = open("/dev/null", O_RDONLY), wrong = 0;
     MUST(first);
     close(first);
-    tell("before");
+    emit("before");
     for (int round = 0; round < rounds; round++) {
         int one = open("/dev/null", O_RDONLY), two = dup(one);
         wrong += one != first || two != first + 1;
         wrong += close(two) != 0;
         wrong += close(one) != 0;
     }
-    tell("after");
+    emit("after");
     return wrong != 0;
 }
 
-/* ---- Namespaces and roots ------------------------------------------------------------------------- */
+/* ---- Namespaces and roots ------------------------------------------------------------------- */
 
 /* Says what the new user namespace calls this user, so that the rest is allowed. */
 static void be_root_inside(void)
@@ -106,15 +106,15 @@ static int unsharing(const char *what)
     for (unsigned index = 0; index < sizeof kinds / sizeof *kinds; index++)
         if (strcmp(kinds[index].name, what) == 0)
             flags = kinds[index].flags;
-    tell("before");
+    emit("before");
     MUST(unshare(flags));
     if (flags & CLONE_NEWUSER)
         be_root_inside();
-    tell("after");
+    emit("after");
     pid_t child = fork();
     if (child == 0) {
         /* In a network of its own it can't reach the session, but say that. */
-        tell("child");
+        emit("child");
         _exit(0);
     }
     return wait_for(child);
@@ -131,7 +131,7 @@ static int entering(void)
     int ready[2], end[2];
     char byte, path[64];
 
-    tell("before");
+    emit("before");
     MUST(pipe(ready));
     MUST(pipe(end));
     pid_t child = fork();
@@ -139,7 +139,7 @@ static int entering(void)
         close(end[1]);
         MUST(unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWPID | CLONE_NEWTIME));
         be_root_inside();
-        tell("child");
+        emit("child");
         if (write(ready[1], "r", 1) != 1 || read(end[0], &byte, 1) != 0)
             _exit(1);
         _exit(0);
@@ -155,11 +155,11 @@ static int entering(void)
     for (int index = 0; index < 6; index++) {
         /* Some without saying what it is. */
         MUST(setns(spaces[index], index % 3 ? 0 : kinds[index].kind));
-        tell(kinds[index].name);
+        emit(kinds[index].name);
     }
     close(end[1]);
     int failed = wait_for(child);
-    tell("after");
+    emit("after");
     return failed;
 }
 
@@ -178,10 +178,10 @@ static int refused(void)
     pthread_barrier_init(&barrier, NULL, 2);
     pthread_create(&thread, NULL, wait_in_thread, &barrier);
     pthread_barrier_wait(&barrier);
-    tell("before");
+    emit("before");
     errno = 0;
     int result = unshare(CLONE_NEWUSER), error = errno;
-    tell("after");
+    emit("after");
     pthread_barrier_wait(&barrier);
     pthread_join(thread, NULL);
     return result != -1 || error != EINVAL;
@@ -189,17 +189,17 @@ static int refused(void)
 
 static int changing_root(const char *place)
 {
-    tell("before");
+    emit("before");
     MUST(chroot(place));
     MUST(chdir("/"));
     return with_child("after", "child");
 }
 
-/* ---- Users ---------------------------------------------------------------------------------------- */
+/* ---- Users ---------------------------------------------------------------------------------- */
 
 static int dropping(char *self)
 {
-    tell("root");
+    emit("root");
     MUST(setgid(65534));
     MUST(setuid(65534));
     if (with_child("nobody", "nobody's child"))
@@ -219,8 +219,8 @@ static int asked_to_tell(void)
 {
     if (write(1, "ready\n", 6) != 6)
         return 1;
-    tell_until_a_word();
-    tell("after");
+    emit_until_input();
+    emit("after");
     return 0;
 }
 
@@ -229,7 +229,7 @@ static int run(const char *how, const char *what, char *self)
     if (strcmp(how, "asked") == 0)
         return asked_to_tell();
     if (strcmp(how, "unheard") == 0) {
-        tell_nobody("unheard");
+        emit_unlogged("unheard");
         return 0;
     }
     if (strcmp(how, "closing") == 0)
@@ -246,7 +246,7 @@ static int run(const char *how, const char *what, char *self)
         return changing_root(what);
     if (strcmp(how, "dropping") == 0)
         return dropping(self);
-    tell("leaf");
+    emit("leaf");
     return 0;
 }
 

@@ -1,12 +1,13 @@
 /*
- * `emitter PROGRESS PAUSE STORM COUNT [alone]`: two threads append numbered records that carry their own proof,
- * PAUSE empty rounds apart; with STORM a timer interrupts each of them every STORM microseconds, and the
- * handler appends as well. What was appended is told in the file PROGRESS, number by number, after the
- * append has returned. With COUNT each thread ends after so many records, else never. It waits for a session, unless
- * it is to begin `alone`.
+ * `emitter PROGRESS PAUSE STORM COUNT [alone]`: two threads append numbered records that carry
+ * their own proof, PAUSE empty rounds apart; with STORM a timer interrupts each of them every STORM
+ * microseconds, and the handler appends as well. What was appended is told in the file PROGRESS,
+ * number by number, after the append has returned. With COUNT each thread ends after so many
+ * records, else never. It waits for a session, unless it is to begin `alone`.
  *
- * PROGRESS: lines of 64 bytes. Line 0: the process id, once there is an event; then 1 when all is done.
- * Line 1 + n: the last number of source n; sources 0 and 1 are the threads, 2 and 3 their handlers.
+ * PROGRESS: lines of 64 bytes. Line 0: the process id, once there is an event; then 1 when all is
+ * done. Line 1 + n: the last number of source n; sources 0 and 1 are the threads, 2 and 3 their
+ * handlers.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -31,8 +32,8 @@ static char letters[26][LONGEST + 1];
 static __thread uint64_t handled;
 static __thread int self;
 
-/* Every 97th record is too long for an image on the stack. No text is empty: babeltrace2 2.0.4 shows the
- * text before it instead. */
+/* Every 97th record is too long for an image on the stack. No text is empty: babeltrace2 2.0.4
+ * shows the text before it instead. */
 static const char *proof(uint64_t number)
 {
     unsigned length = number % 97 == 0 ? LONGEST - number % 50 : 1 + number % 48;
@@ -52,8 +53,8 @@ static void on_timer(int signal)
     append(2 + (unsigned)self, ++handled);
 }
 
-/* On a busy machine the session may not have answered when the program begins; what is appended until then
- * isn't recorded, and nobody's loss. */
+/* On a busy machine the session may not have answered when the program begins; what is appended
+ * until then isn't recorded, and nobody's loss. */
 static void wait_for_session(void)
 {
     for (int tries = 0; !TOMPION_EVENT_ENABLED(emitter, step); tries++) {

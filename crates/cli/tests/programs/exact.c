@@ -1,4 +1,5 @@
-/* A program that bears no floating-point exception: the first one kills it. Nor may its flags change. */
+/* A program that bears no floating-point exception: the first one kills it. Nor may its flags
+ * change. */
 #define _GNU_SOURCE
 #include <tompion/tompion.h>
 

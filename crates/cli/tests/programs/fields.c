@@ -1,4 +1,5 @@
-/* Every type of field with the values at its edges. `fields large` adds a record that no ring takes. */
+/* Every type of field with the values at its edges. `fields large` adds a record that no ring
+ * takes. */
 #include <float.h>
 #include <limits.h>
 #include <math.h>

@@ -1,5 +1,6 @@
-/* `filtered alone | all [asked]`: forbids itself (or all its threads, the library's too) every system call but
- * those that it makes itself, and those that docs/design/processes.md lists. Any other one kills it. */
+/* `filtered alone | all [asked]`: forbids itself (or all its threads, the library's too) every
+ * system call but those that it makes itself, and those that docs/design/processes.md lists. Any
+ * other one kills it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
-#include "told.h"
+#include "emit_log.h"
 
 /* What this program does. */
 static const int own[] = {SYS_write, SYS_read, SYS_getpid, SYS_gettid, SYS_tgkill, SYS_rt_sigreturn,
@@ -56,7 +57,7 @@ static void forbid_the_rest(int of_all_threads, int may_be_asked)
 static void on_signal(int signal)
 {
     (void)signal;
-    tell("handler");
+    emit("handler");
 }
 
 static volatile int stage;
@@ -66,7 +67,7 @@ static void *run(void *unused)
 {
     while (stage == 0)
         ;
-    tell("thread");
+    emit("thread");
     stage = 2;
     while (stage == 2)
         ;
@@ -87,19 +88,19 @@ int main(int argc, char **argv)
 
     signal(SIGUSR1, on_signal);
     pthread_create(&thread, NULL, run, NULL);
-    tell("before");
+    emit("before");
     say("ready\n");
-    tell_until_a_word();
+    emit_until_input();
     forbid_the_rest(all, may_be_asked);
     say("filtered\n");
-    tell_until_a_word();
+    emit_until_input();
     stage = 1;
     while (stage != 2)
         ;
     for (int number = 0; number < 3000; number++)
-        tell("filtered");
+        emit("filtered");
     syscall(SYS_tgkill, self, self, SIGUSR1);
-    tell_until_a_word();
-    tell("after");
+    emit_until_input();
+    emit("after");
     syscall(SYS_exit_group, 0);
 }

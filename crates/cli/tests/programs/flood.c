@@ -1,6 +1,6 @@
 /*
- * Writes events as fast as it can, each with a time by CLOCK_MONOTONIC at which it was not written yet, until its standard
- * input ends. Says when its events are recorded.
+ * Writes events as fast as it can, each with a time by CLOCK_MONOTONIC at which it was not written
+ * yet, until its standard input ends. Says when its events are recorded.
  */
 #include <tompion/tompion.h>
 

@@ -1,7 +1,8 @@
 /*
  * Calls functions in all kinds of places: func_calls ROUNDS PLUGIN…
  *
- * Its own, a linked library's, and in each round those of each plugin, which is loaded for that; then in a child.
+ * Its own, a linked library's, and in each round those of each plugin, which is loaded for that;
+ * then in a child.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -50,7 +51,8 @@ int main(int count, char **words)
 {
     int numbers[] = {2, 1}, status;
     pid_t child;
-    /* Where the program is not position-independent, this is the function's address for the library, too. */
+    /* Where the program is not position-independent, this is the function's address for the
+     * library, too. */
     int (*volatile work)(int) = library_work;
     qsort(numbers, 2, sizeof *numbers, compare);
     printf("%d\n", own_work(1) + work(1) + numbers[0]);

@@ -1,7 +1,8 @@
 /*
  * Instrumented functions everywhere at once: func_storm ROUNDS PLUGIN…
  *
- * One thread loads and unloads plugins, others call functions, a signal handler calls some in between.
+ * One thread loads and unloads plugins, others call functions, a signal handler calls some in
+ * between.
  */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /*
- * `hostile SEED CORRUPTIONS [flood]`: damages all that it shares with its session, at random and knowing what
- * stands where, and traces all the while. Children that were forked before it began to do so trace, too, and
- * mean no harm. With `flood` it claims to fill its rings as fast as it can.
+ * `hostile SEED CORRUPTIONS [flood]`: damages all that it shares with its session, at random and
+ * knowing what stands where, and traces all the while. Children that were forked before it began to
+ * do so trace, too, and mean no harm. With `flood` it claims to fill its rings as fast as it can.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -109,7 +109,8 @@ static char *some_ring(void)
     return rings.begin + next() % ring_count * (RING_DATA + ring_size);
 }
 
-/* A whole ring of records that could be, but for what they say; many of them in a time that is not theirs. */
+/* A whole ring of records that could be, but for what they say; many of them in a time that is
+ * not theirs. */
 static void fill(char *ring, int lie)
 {
     uint64_t begin = (get(ring + RING_CONSUMED) + subbuf_size - 1) / subbuf_size * subbuf_size;

@@ -1,6 +1,6 @@
 /*
- * `hostile_talk SEED CONNECTIONS`: says all sorts of things to its session over the socket, while children that were
- * forked before trace and mean no harm.
+ * `hostile_talk SEED CONNECTIONS`: says all sorts of things to its session over the socket, while
+ * children that were forked before trace and mean no harm.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -172,7 +172,8 @@ static void abuse_memory(int talk)
     }
 }
 
-/* Whether the session can keep others from sending descriptors. Source: SO_PASSRIGHTS, Linux 6.16. */
+/* Whether the session can keep others from sending descriptors. Source: SO_PASSRIGHTS, Linux
+ * 6.16. */
 static int can_be_refused(int talk)
 {
     int value;

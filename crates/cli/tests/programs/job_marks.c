@@ -1,6 +1,7 @@
 /*
- * A periodic job that is late twice, on purpose, of a program that knows nothing of Tompion: marks (USDT) stand where an
- * activation begins and ends. 300 activations, 1 ms from one to the next. It waits until somebody listens.
+ * A periodic job that is late twice, on purpose, of a program that knows nothing of Tompion: marks
+ * (USDT) stand where an activation begins and ends. 300 activations, 1 ms from one to the next. It
+ * waits until somebody listens.
  */
 #include <sched.h>
 #include <time.h>

@@ -1,7 +1,8 @@
 /*
- * A periodic job that is late twice, on purpose: 300 activations, 1 ms from one to the next. It waits until somebody watches it.
- * Each test has one of its own name (-DJOB=name), because monitors hear all programs. With an argument, it goes on behind the first
- * activation when its input ends: who watches knows the thread by then.
+ * A periodic job that is late twice, on purpose: 300 activations, 1 ms from one to the next. It
+ * waits until somebody watches it. Each test has one of its own name (-DJOB=name), because monitors
+ * hear all programs. With an argument, it goes on behind the first activation when its input ends:
+ * who watches knows the thread by then.
  */
 #include <sched.h>
 #include <stdint.h>

@@ -1,6 +1,7 @@
 /*
- * Does things whose number is known: system calls, context switches, page faults. Counters of the kernel's own (perf's
- * and getrusage's) are read before and after each, between two calls of getsid(), by which the trace is cut.
+ * Does things whose number is known: system calls, context switches, page faults. Counters of the
+ * kernel's own (perf's and getrusage's) are read before and after each, between two calls of
+ * getsid(), by which the trace is cut.
  *
  *   known_counts CALLS SWITCHES PAGES      prints, for each of the three: its name, the thread, how many the
  *                                          program did, what perf counted, what getrusage counted, and where it

@@ -1,4 +1,5 @@
-/* `lineage HOW [NUMBER]`: children that begin with a copy of their parent's memory, in every way. */
+/* `lineage HOW [NUMBER]`: children that begin with a copy of their parent's memory, in every
+ * way. */
 #define _GNU_SOURCE
 #include <linux/sched.h>
 #include <pthread.h>
@@ -11,7 +12,7 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
-#include "told.h"
+#include "emit_log.h"
 
 static int wait_for(pid_t child)
 {
@@ -24,14 +25,14 @@ static int wait_for(pid_t child)
 /* Each has one child. */
 static int chain(int depth)
 {
-    tell("begins");
+    emit("begins");
     if (depth == 0)
         return 0;
     pid_t child = fork();
     if (child == 0)
         exit(chain(depth - 1));
     int failed = wait_for(child);
-    tell("ends");
+    emit("ends");
     return failed;
 }
 
@@ -39,11 +40,11 @@ static int chain(int depth)
 static int brood(int count)
 {
     int failed = 0, living = 0;
-    tell("parent");
+    emit("parent");
     for (int index = 0; index < count; index++) {
         if (fork() == 0) {
-            tell("child");
-            tell("child again");
+            emit("child");
+            emit("child again");
             exit(0);
         }
         if (++living == 8) {
@@ -53,18 +54,18 @@ static int brood(int count)
     }
     while (living-- > 0)
         failed |= wait_for(-1);
-    tell("parent again");
+    emit("parent again");
     return failed;
 }
 
 static int bare_fork(void)
 {
-    tell("parent");
+    emit("parent");
     pid_t child = _Fork();
-    tell(child == 0 ? "child" : "parent again");
+    emit(child == 0 ? "child" : "parent again");
     if (child == 0) {
         pid_t grandchild = fork();
-        tell(grandchild == 0 ? "grandchild" : "child again");
+        emit(grandchild == 0 ? "grandchild" : "child again");
         if (grandchild == 0)
             _exit(0);
         _exit(wait_for(grandchild));
@@ -74,9 +75,9 @@ static int bare_fork(void)
 
 static int cloned(void *argument)
 {
-    tell(argument);
+    emit(argument);
     pid_t grandchild = fork();
-    tell(grandchild == 0 ? "grandchild" : "child again");
+    emit(grandchild == 0 ? "grandchild" : "child again");
     if (grandchild == 0)
         _exit(0);
     return wait_for(grandchild);
@@ -85,42 +86,43 @@ static int cloned(void *argument)
 static int copied_by_clone(void)
 {
     static char stack[256 * 1024] __attribute__((aligned(16)));
-    tell("parent");
+    emit("parent");
     pid_t child = clone(cloned, stack + sizeof stack, SIGCHLD, "child");
-    tell("parent again");
+    emit("parent again");
     return child < 0 || wait_for(child);
 }
 
 /* By the bare system call: nobody has told the library, so it must keep out, children included. */
 static int strays(const char *how, char *self)
 {
-    tell("parent");
+    emit("parent");
     struct clone_args arguments = {.exit_signal = SIGCHLD};
     long child = strcmp(how, "raw fork") == 0    ? syscall(SYS_fork)
                  : strcmp(how, "raw clone") == 0 ? syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)
                                                  : syscall(SYS_clone3, &arguments, sizeof arguments);
     if (child == 0) {
-        tell_nobody("stray");
+        emit_unlogged("stray");
         pid_t grandchild = fork();
         if (grandchild == 0) {
-            tell_nobody("stray's child");
+            emit_unlogged("stray's child");
             execl(self, self, "leaf", NULL);
         }
-        tell_nobody("stray again");
+        emit_unlogged("stray again");
         _exit(wait_for(grandchild));
     }
-    tell("parent again");
+    emit("parent again");
     return child < 0 || wait_for(child);
 }
 
-/* Two forks, a session of its own, no descriptor kept but standard output; its parents are long gone. */
+/* Two forks, a session of its own, no descriptor kept but standard output; its parents are long
+ * gone. */
 static int daemonize(void)
 {
-    tell("starter");
+    emit("starter");
     if (fork() != 0)
         return 0;
     setsid();
-    tell("leader");
+    emit("leader");
     if (fork() != 0)
         _exit(0);
     for (int number = 2; number < 65536; number++)
@@ -131,14 +133,14 @@ static int daemonize(void)
     while (getppid() != 1)
         usleep(1000);
     usleep(200 * 1000);
-    tell("daemon");
+    emit("daemon");
     pid_t worker = fork();
-    tell(worker == 0 ? "worker" : "daemon again");
+    emit(worker == 0 ? "worker" : "daemon again");
     return worker == 0 ? 0 : wait_for(worker);
 }
 
-/* A module of one's own with copies of the program's sites, to keep the library busy: each loading takes its
- * lock and its heap. */
+/* A module of one's own with copies of the program's sites, to keep the library busy: each
+ * loading takes its lock and its heap. */
 struct busy {
     struct tompion_module module;
     struct tompion_site sites[16], *pointers[16];
@@ -179,7 +181,7 @@ static void fork_in_handler(int signal)
         return;
     pid_t child = by_bare_fork ? _Fork() : fork();
     if (child == 0) {
-        tell("child of a handler");
+        emit("child of a handler");
         _exit(0);
     }
 }
@@ -192,7 +194,7 @@ static int forks_in_handlers(int count)
     pthread_t other;
     struct busy busy;
 
-    tell("parent");
+    emit("parent");
     forks_left = count;
     pthread_create(&other, NULL, load_until_the_end, NULL);
     sigaction(SIGALRM, &action, NULL);
@@ -205,14 +207,14 @@ static int forks_in_handlers(int count)
     int failed = 0;
     for (int index = 0; index < count; index++)
         failed |= wait_for(-1);
-    tell("parent again");
+    emit("parent again");
     return failed;
 }
 
-static void *tell_until_the_end(void *unused)
+static void *emit_until_the_end(void *unused)
 {
     while (working) {
-        tell("thread");
+        emit("thread");
         usleep(500);
     }
     return unused;
@@ -224,10 +226,10 @@ static int forks_among_threads(int count)
     pthread_t threads[6];
     int failed = 0;
     for (int index = 0; index < 6; index++)
-        pthread_create(&threads[index], NULL, index < 5 ? tell_until_the_end : load_until_the_end, NULL);
+        pthread_create(&threads[index], NULL, index < 5 ? emit_until_the_end : load_until_the_end, NULL);
     for (int index = 0; index < count; index++) {
         pid_t child = fork();
-        tell(child == 0 ? "child" : "parent");
+        emit(child == 0 ? "child" : "parent");
         if (child == 0)
             _exit(0);
         failed |= wait_for(child);
@@ -260,6 +262,6 @@ int main(int argc, char **argv)
         return forks_in_handlers(number);
     if (strcmp(how, "threads") == 0)
         return forks_among_threads(number);
-    tell("leaf");
+    emit("leaf");
     return 0;
 }

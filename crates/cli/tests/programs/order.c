@@ -1,9 +1,11 @@
 /*
- * order ROUNDS [LEGS]: an event, a system call, an event; over and over, while the thread is moved from CPU to CPU and
- * all CPUs have other things to do. The system call is one that nobody else makes.
+ * order ROUNDS [LEGS]: an event, a system call, an event; over and over, while the thread is moved
+ * from CPU to CPU and all CPUs have other things to do. The system call is one that nobody else
+ * makes.
  *
- * With LEGS the clock's rate is changed at the beginning of each, by 100 or 500 millionths up or down. Exit code 77:
- * that isn't permitted. Whatever becomes of the program, a child puts back the rate that was.
+ * With LEGS the clock's rate is changed at the beginning of each, by 100 or 500 millionths up or
+ * down. Exit code 77: that isn't permitted. Whatever becomes of the program, a child puts back the
+ * rate that was.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -60,7 +62,8 @@ static int set_rate(long millionths_of_65536)
     return adjtimex(&change) < 0;
 }
 
-/* A process that puts the rate back when this one has ended, however it ended. Returns what keeps it waiting. */
+/* A process that puts the rate back when this one has ended, however it ended. Returns what
+ * keeps it waiting. */
 static int keep_rate(pid_t *keeper)
 {
     struct timex now = {.modes = 0};

@@ -21,7 +21,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "told.h"
+#include "emit_log.h"
 
 #ifndef SYS_rseq
 #define SYS_rseq 334
@@ -107,7 +107,7 @@ static void *work(void *role)
         if (cached)
             __atomic_store_n(&area->cpu_id_start, 0x80000000u | (uint32_t)number, __ATOMIC_RELAXED);
         add_in_section();
-        tell(role);
+        emit(role);
     }
     return NULL;
 }
@@ -125,7 +125,7 @@ int main(int argc, char **argv)
     CPU_ZERO(&one);
     CPU_SET(sched_getcpu(), &one);
     sched_setaffinity(0, sizeof one, &one);
-    tell("main");
+    emit("main");
     for (int index = 0; index < 2; index++)
         pthread_create(&threads[index], NULL, work, index ? "second" : "first");
     for (int index = 0; index < 2; index++)

@@ -1,6 +1,7 @@
 /*
- * Loads a plugin, calls it, and unloads it, so many times; a second thread asks all the while whether the
- * plugin's event is enabled. Prints by how much the process has grown since a tenth of the way, in KiB.
+ * Loads a plugin, calls it, and unloads it, so many times; a second thread asks all the while
+ * whether the plugin's event is enabled. Prints by how much the process has grown since a tenth of
+ * the way, in KiB.
  *
  *   plugin_host PLUGIN TIMES
  */

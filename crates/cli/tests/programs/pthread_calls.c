@@ -3,7 +3,8 @@
  *
  *     THREAD TID CALL STATUS
  *
- * with ECANCELED for a wait that was cancelled. But for the ids, the same is said with the wrapper and without.
+ * with ECANCELED for a wait that was cancelled. But for the ids, the same is said with the wrapper
+ * and without.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -46,7 +47,8 @@ static void say(const char *call, int status)
     mine->used += n;
 }
 
-/* errno must be as the call left it: no function of this family changes it, but those that return -1. */
+/* errno must be as the call left it: no function of this family changes it, but those that
+ * return -1. */
 #define ERROR(call, name)                                                  \
     do {                                                                   \
         int status_;                                                       \

@@ -1,5 +1,5 @@
-/* `small_stacks SIZE`: a signal handler records on an alternate stack of this size, and says how much of it was
- * used beyond what a handler uses that does nothing. */
+/* `small_stacks SIZE`: a signal handler records on an alternate stack of this size, and says how
+ * much of it was used beyond what a handler uses that does nothing. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

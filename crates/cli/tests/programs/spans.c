@@ -1,6 +1,6 @@
 /*
- * Spans within each other, with and without fields that a filter can ask for. Before that, it waits until its
- * standard input ends.
+ * Spans within each other, with and without fields that a filter can ask for. Before that, it waits
+ * until its standard input ends.
  */
 #include <poll.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * Counts in events until its standard input ends, one of each kind a millisecond; then, if asked to, has a
- * child count on. Prints the last number.
+ * Counts in events until its standard input ends, one of each kind a millisecond; then, if asked
+ * to, has a child count on. Prints the last number.
  *
  *   ticker [fork | exec]
  */

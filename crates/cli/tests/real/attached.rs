@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::{
     attach::Ticker,
-    support::{Workshop, finish, rounds, signal, start, wait_until},
+    support::{TestDir, finish, rounds, signal, start, wait_until},
 };
 
 /// What a process occupies, as the kernel counts it, and in how many mappings.
@@ -32,31 +32,31 @@ fn occupied(pid: &str) -> Occupied {
 }
 
 /// Attaches a recorder to a process, and detaches it once the process takes part.
-fn attach_and_detach(shop: &Workshop, pid: &str, options: &[&str]) {
-    let mut command = shop.tompion(&["record", "-o", "trace", "-p", pid]);
+fn attach_and_detach(dir: &TestDir, pid: &str, options: &[&str]) {
+    let mut command = dir.tompion(&["record", "-o", "trace", "-p", pid]);
     let recording = start(command.args(options));
     wait_until("rings in the process", || maps(pid).contains("tompion-rings"));
     signal(recording.id(), Signal::INT);
     // It may have recorded nothing in this moment.
     finish(recording, "record -p");
     wait_until("no rings in the process", || !maps(pid).contains("/memfd:tompion-"));
-    let _ = fs::remove_dir_all(shop.path("trace"));
+    let _ = fs::remove_dir_all(dir.path("trace"));
 }
 
 #[test]
 fn a_process_occupies_the_same_memory_after_a_thousand_attaches_as_before() {
-    let shop = Workshop::new();
-    let program = shop.program("locked_loop");
+    let dir = TestDir::new();
+    let program = dir.program("locked_loop");
     let ticker = Ticker::start(&mut Command::new(program));
     let pid = ticker.pid();
     // The first attaches let the agent's heap grow to what it needs.
     let options: [&[&str]; 2] = [&["--subbuf-size", "16K"], &["--subbuf-size", "64K", "--mode", "overwrite"]];
     for options in options.iter().cycle().take(4) {
-        attach_and_detach(&shop, &pid, options);
+        attach_and_detach(&dir, &pid, options);
     }
     let before = occupied(&pid);
     for options in options.iter().cycle().take(rounds(30, 1000) as usize) {
-        attach_and_detach(&shop, &pid, options);
+        attach_and_detach(&dir, &pid, options);
     }
     assert_eq!(occupied(&pid), before);
     ticker.end();

@@ -3,7 +3,7 @@
 
 use std::{ffi::OsStr, fs, os::unix::fs::PermissionsExt, path::PathBuf, process::Command};
 
-use crate::support::{Finished, Workshop, beside, installed, libraries, run};
+use crate::support::{Finished, TestDir, beside, installed, libraries, run};
 
 /// Programs that nobody instrumented can have these.
 const PRELOADS: [&str; 3] = ["malloc", "pthread", "func"];
@@ -51,19 +51,19 @@ impl Ran {
 
 /// Runs a command by itself, with each preloaded library, and recorded with each: `same` compares
 /// the first with the others. Returns how many events each recording has.
-fn compare(shop: &Workshop, words: &[&str], same: impl Fn(&Ran, &Ran, &str)) -> Vec<u64> {
-    let alone = Ran::of(run(plain(words, None).current_dir(shop.path(""))));
+fn compare(dir: &TestDir, words: &[&str], same: impl Fn(&Ran, &Ran, &str)) -> Vec<u64> {
+    let alone = Ran::of(run(plain(words, None).current_dir(dir.path(""))));
     let mut counts = Vec::new();
     for preload in PRELOADS {
-        let unrecorded = run(plain(words, Some(preload)).current_dir(shop.path("")));
+        let unrecorded = run(plain(words, Some(preload)).current_dir(dir.path("")));
         same(&alone, &Ran::of(unrecorded), preload);
         let command: Vec<&dyn AsRef<OsStr>> = words.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
         let options = [&["--preload", preload][..], &ROOMY].concat();
-        let recorded = run(&mut shop.recording("trace", &options, &command));
+        let recorded = run(&mut dir.recording("trace", &options, &command));
         same(&alone, &Ran::recorded(recorded), &format!("{preload}, recorded"));
-        let exists = shop.path("trace").exists();
-        counts.push(if exists { shop.trace("trace").stat()["events"].as_u64().unwrap() } else { 0 });
-        let _ = fs::remove_dir_all(shop.path("trace"));
+        let exists = dir.path("trace").exists();
+        counts.push(if exists { dir.trace("trace").stat()["events"].as_u64().unwrap() } else { 0 });
+        let _ = fs::remove_dir_all(dir.path("trace"));
     }
     counts
 }
@@ -80,9 +80,9 @@ fn chromium_shows_a_page() {
     if !installed("chromium") {
         return eprintln!("SKIPPED, chromium is not installed");
     }
-    let shop = Workshop::new();
-    fs::write(shop.path("page.html"), "<p id=x></p><script>x.textContent = 6 * 7</script>").expect("a page");
-    let (profile, page) = (shop.path("profile"), shop.path("page.html"));
+    let dir = TestDir::new();
+    fs::write(dir.path("page.html"), "<p id=x></p><script>x.textContent = 6 * 7</script>").expect("a page");
+    let (profile, page) = (dir.path("profile"), dir.path("page.html"));
     let (profile, page) =
         (format!("--user-data-dir={}", profile.display()), format!("file://{}", page.display()));
     let words = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", &profile, "--dump-dom", &page];
@@ -90,24 +90,24 @@ fn chromium_shows_a_page() {
     if !alone.out.contains("42") {
         return eprintln!("SKIPPED, chromium doesn't show a page here: {}", alone.err);
     }
-    let counts = compare(&shop, &words, same_output);
+    let counts = compare(&dir, &words, same_output);
     assert!(counts[0] > 1000, "{counts:?}");
 }
 
-/// As a user who has no rights, Chromium runs in its sandbox: namespaces, and filters of system calls
-/// for all threads.
+/// As a user who has no rights, Chromium runs in its sandbox: namespaces, and filters of system
+/// calls for all threads.
 #[test]
 fn chromium_shows_a_page_in_its_sandbox() {
     if !installed("chromium") || !rustix::process::geteuid().is_root() {
         return eprintln!("SKIPPED, chromium is not installed, or this is not root, who can become nobody");
     }
-    let shop = Workshop::new();
-    fs::write(shop.path("page.html"), "<p id=x></p><script>x.textContent = 6 * 7</script>").expect("a page");
+    let dir = TestDir::new();
+    fs::write(dir.path("page.html"), "<p id=x></p><script>x.textContent = 6 * 7</script>").expect("a page");
     for name in ["tompion", "libtompion.so.0", "libtompion-malloc.so"] {
-        fs::copy(libraries().join(name), shop.path(name)).expect("a copy that anybody may read");
+        fs::copy(libraries().join(name), dir.path(name)).expect("a copy that anybody may read");
     }
-    fs::set_permissions(shop.path(""), fs::Permissions::from_mode(0o777)).expect("a folder for anybody");
-    let folder = shop.path("").display().to_string();
+    fs::set_permissions(dir.path(""), fs::Permissions::from_mode(0o777)).expect("a folder for anybody");
+    let folder = dir.path("").display().to_string();
     let page = format!("file://{folder}/page.html");
     let profile = format!("--user-data-dir={folder}/profile");
     let browser = ["chromium", "--headless", "--disable-gpu", &profile, "--dump-dom", &page];
@@ -135,15 +135,15 @@ fn clang_compiles_the_same() {
     if !installed("clang") {
         return eprintln!("SKIPPED, clang is not installed");
     }
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let source = beside("programs/pthread_calls.c");
     let source = source.to_str().expect("a path in UTF-8");
     let include = format!("-I{}", crate::support::repository().join("include").display());
     let words = ["clang", "-std=gnu11", "-O2", &include, "-c", "-o", "object", source];
-    let object = shop.path("object");
-    run(plain(&words, None).current_dir(shop.path(""))).succeeded();
+    let object = dir.path("object");
+    run(plain(&words, None).current_dir(dir.path(""))).succeeded();
     let expected = fs::read(&object).expect("an object file");
-    let counts = compare(&shop, &words, |alone, other, how| {
+    let counts = compare(&dir, &words, |alone, other, how| {
         same_output(alone, other, how);
         assert!(fs::read(&object).is_ok_and(|bytes| bytes == expected), "{how}");
         let _ = fs::remove_file(&object);
@@ -163,8 +163,8 @@ fn sanitizer_builds() -> Vec<(&'static str, Vec<&'static str>)> {
 }
 
 /// Builds `sanitized.c`. None where the compiler can't.
-fn sanitized(shop: &Workshop, cc: &str, flags: &[&str]) -> Option<PathBuf> {
-    let program = shop.path("sanitized");
+fn sanitized(dir: &TestDir, cc: &str, flags: &[&str]) -> Option<PathBuf> {
+    let program = dir.path("sanitized");
     let mut command = Command::new(cc);
     command
         .args(["-O1", "-g", "-pthread"])
@@ -186,16 +186,16 @@ fn sanitized(shop: &Workshop, cc: &str, flags: &[&str]) -> Option<PathBuf> {
 #[test]
 fn programs_with_sanitizers_find_the_same() {
     for (cc, flags) in sanitizer_builds() {
-        let shop = Workshop::new();
+        let dir = TestDir::new();
         let name = format!("{cc} {}", flags.join(" "));
-        let Some(program) = sanitized(&shop, cc, &flags) else {
+        let Some(program) = sanitized(&dir, cc, &flags) else {
             eprintln!("SKIPPED, programs can't be built with {name}, or don't run");
             continue;
         };
         let program = program.to_str().expect("a path in UTF-8");
         for fault in ["none", "race", "freed"] {
             println!("{name}, {fault}");
-            let counts = compare(&shop, &[program, fault], |alone, other, how| {
+            let counts = compare(&dir, &[program, fault], |alone, other, how| {
                 same_output(alone, other, &format!("{name}, {fault}, {how}"));
                 let has_report = |ran: &Ran| ran.err.contains("SUMMARY: ");
                 assert_eq!(has_report(other), has_report(alone), "{name}, {fault}, {how}: {}", other.err);
@@ -241,20 +241,20 @@ fn programs_in_go_do_the_same() {
         .into_iter()
         .find(|go| Command::new(go).arg("version").output().is_ok_and(|output| output.status.success()));
     let Some(go) = go else { return eprintln!("SKIPPED, Go is not installed") };
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let cgo = "// #include <stdlib.h>\nimport \"C\"\n";
     for (name, import, call) in [("pure", "", "0"), ("cgo", cgo, "C.abs(-3)")] {
-        let source = shop.path(&format!("{name}.go"));
+        let source = dir.path(&format!("{name}.go"));
         fs::write(&source, GO.replace("%IMPORT%", import).replace("%CALL%", call)).expect("a source");
         let mut build = Command::new(go);
-        build.args(["build", "-o", name]).arg(&source).current_dir(shop.path(""));
+        build.args(["build", "-o", name]).arg(&source).current_dir(dir.path(""));
         build.env("CGO_ENABLED", if name == "cgo" { "1" } else { "0" }).env("GOPROXY", "off");
         if std::env::var_os("HOME").is_none() {
-            build.env("GOCACHE", shop.path("cache"));
+            build.env("GOCACHE", dir.path("cache"));
         }
         run(&mut build).succeeded();
-        let program = shop.path(name);
-        let counts = compare(&shop, &[program.to_str().expect("a path in UTF-8")], same_output);
+        let program = dir.path(name);
+        let counts = compare(&dir, &[program.to_str().expect("a path in UTF-8")], same_output);
         assert!(counts[0] > 0 || name == "pure", "{counts:?}");
     }
 }
@@ -262,8 +262,8 @@ fn programs_in_go_do_the_same() {
 /// A shell has one thread, which it counts.
 #[test]
 fn no_thread_is_started_in_programs_that_have_no_events_of_their_own() {
-    let shop = Workshop::new();
-    compare(&shop, &["sh", "-c", "ls /proc/$$/task | wc -l"], |alone, other, how| {
+    let dir = TestDir::new();
+    compare(&dir, &["sh", "-c", "ls /proc/$$/task | wc -l"], |alone, other, how| {
         assert_eq!(alone.out.trim(), "1");
         same_output(alone, other, how);
     });

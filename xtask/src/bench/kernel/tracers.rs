@@ -114,7 +114,7 @@ pub const USUAL: Events = Events {
 /// Bytes of a CPU's ring, for all of them.
 const RING_KIB: &str = "4096";
 /// How long a tracer may take to begin and to end.
-const PATIENCE: Duration = Duration::from_secs(90);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long perf takes until all of its events are there.
 const PERF_STARTS: Duration = Duration::from_millis(800);
 /// Time between two looks.
@@ -278,8 +278,8 @@ fn interrupt(child: &mut Child) -> Result<()> {
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
     let begin = Instant::now();
     while !is_so() {
-        if begin.elapsed() > PATIENCE {
-            bail!("waited in vain for {what}");
+        if begin.elapsed() > WAIT_TIMEOUT {
+            bail!("timed out waiting for {what}");
         }
         sleep(LOOK / 10);
     }

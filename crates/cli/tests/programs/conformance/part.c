@@ -1,7 +1,7 @@
 /*
- * A part of the program: of the executable itself, of a static library, of a shared library, whose name is
- * PART. All parts have some events in common, with one description; and one name that each uses for
- * something else, with a description of its own.
+ * A part of the program: of the executable itself, of a static library, of a shared library, whose
+ * name is PART. All parts have some events in common, with one description; and one name that each
+ * uses for something else, with a description of its own.
  */
 #include "state.h"
 

@@ -1,4 +1,5 @@
-// Inline code that the program and its shared library both have: the linker and the loader choose one copy.
+// Inline code that the program and its shared library both have: the linker and the loader choose
+// one copy.
 #ifndef SHARED_H
 #define SHARED_H
 

@@ -1,6 +1,6 @@
 /*
- * What a program records it states as well, as `tompion print --format json` is to show it: one line on
- * standard output for each event, in the same order.
+ * What a program records it states as well, as `tompion print --format json` is to show it: one
+ * line on standard output for each event, in the same order.
  */
 #ifndef STATE_H
 #define STATE_H
@@ -9,7 +9,8 @@
 
 #include <tompion/tompion.h>
 
-/* Fields without the braces around them. At once, so that it is also said in constructors and destructors. */
+/* Fields without the braces around them. At once, so that it is also said in constructors and
+ * destructors. */
 static inline void state(const char *event, const char *fields)
 {
     dprintf(1, "{\"event\":\"%s\",\"fields\":{%s}}\n", event, fields);

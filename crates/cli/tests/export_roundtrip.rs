@@ -1,10 +1,10 @@
 //! Recordings in another format, in part, and together.
 
-use crate::support::{Trace, Workshop, run};
+use crate::support::{TestDir, Trace, run};
 
 /// Runs `tompion ARGUMENTS` and returns what it said.
-fn tompion(shop: &Workshop, arguments: &[&str]) -> String {
-    run(&mut shop.tompion(arguments)).succeeded().err
+fn tompion(dir: &TestDir, arguments: &[&str]) -> String {
+    run(&mut dir.tompion(arguments)).succeeded().err
 }
 
 fn words(text: &str) -> Vec<&str> {
@@ -13,20 +13,20 @@ fn words(text: &str) -> Vec<&str> {
 
 #[test]
 fn a_recording_says_the_same_in_either_format() {
-    let shop = Workshop::new();
-    let trace = shop.record(&[], &[&shop.program("fields")]);
-    let said = tompion(&shop, &words("export --to ctf2 trace -o two"));
+    let dir = TestDir::new();
+    let trace = dir.record(&[], &[&dir.program("fields")]);
+    let said = tompion(&dir, &words("export --to ctf2 trace -o two"));
     assert!(said.contains("tompion: 16 events in "), "{said}");
-    let two = shop.trace("two");
+    let two = dir.trace("two");
     let metadata = |trace: &Trace| {
         let user = std::fs::read_dir(trace.folder.join("user")).unwrap().next().unwrap().unwrap();
         std::fs::read_to_string(user.path().join("metadata")).unwrap()
     };
     assert!(metadata(&two).starts_with("\u{1e}{\"type\":\"preamble\",\"version\":2,"));
     // It has none of what only CTF 2 can say, so nothing is said otherwise.
-    let said = tompion(&shop, &words("export --to ctf1 two -o one"));
+    let said = tompion(&dir, &words("export --to ctf1 two -o one"));
     assert!(!said.contains("note:"), "{said}");
-    let one = shop.trace("one");
+    let one = dir.trace("one");
     assert!(metadata(&one).starts_with("/* CTF 1.8 */"));
     assert_eq!(two.printed(), trace.printed());
     assert_eq!(one.printed(), trace.printed());
@@ -38,11 +38,11 @@ fn a_recording_says_the_same_in_either_format() {
 
 #[test]
 fn losses_stay_where_they_were() {
-    let shop = Workshop::new();
-    let trace = shop.record(&[], &[&shop.program("fields"), &"large"]);
-    tompion(&shop, &words("export --to ctf2 trace -o two"));
-    tompion(&shop, &words("export --to ctf1 two -o one"));
-    let one = shop.trace("one");
+    let dir = TestDir::new();
+    let trace = dir.record(&[], &[&dir.program("fields"), &"large"]);
+    tompion(&dir, &words("export --to ctf2 trace -o two"));
+    tompion(&dir, &words("export --to ctf1 two -o one"));
+    let one = dir.trace("one");
     assert_eq!(one.stat()["lost"], serde_json::json!({"total": 1, "too_large": 1}));
     let warning = |trace: &Trace| trace.babeltrace().err.split(" in trace ").next().map(str::to_owned);
     assert_eq!(warning(&one), warning(&trace));
@@ -50,31 +50,31 @@ fn losses_stay_where_they_were() {
 
 #[test]
 fn a_part_and_all_together_are_traces_too() {
-    let shop = Workshop::new();
-    let hello = shop.link("hello", &["../../../../examples/hello.c"], &[]);
-    let trace = shop.record(&[], &[&hello, &"20"]);
+    let dir = TestDir::new();
+    let hello = dir.link("hello", &["../../../../examples/hello.c"], &[]);
+    let trace = dir.record(&[], &[&hello, &"20"]);
     let all = trace.events();
     let second = all[1].time;
     let from = format!("{}.{:09}", second / 1_000_000_000, second % 1_000_000_000);
-    tompion(&shop, &["trim", "-e", "db:query_done", "--from", &from, "trace", "-o", "part"]);
+    tompion(&dir, &["trim", "-e", "db:query_done", "--from", &from, "trace", "-o", "part"]);
     let expected: Vec<i64> = all
         .iter()
         .filter(|event| event.time >= second && event.name == "db:query_done")
         .map(|e| e.time)
         .collect();
-    let part = shop.trace("part");
+    let part = dir.trace("part");
     assert_eq!(part.events().iter().map(|event| event.time).collect::<Vec<_>>(), expected);
     assert_eq!(part.agreed_count(), expected.len() as u64);
 
-    tompion(&shop, &words("trim --last 1h trace -o all"));
-    assert_eq!(shop.trace("all").printed(), trace.printed());
+    tompion(&dir, &words("trim --last 1h trace -o all"));
+    assert_eq!(dir.trace("all").printed(), trace.printed());
 
-    let said = tompion(&shop, &words("merge trace part -o both"));
+    let said = tompion(&dir, &words("merge trace part -o both"));
     assert!(said.ends_with("tompion: 2 traces in both; next: tompion print both\n"), "{said}");
-    let both = shop.trace("both");
+    let both = dir.trace("both");
     assert_eq!(both.printed().lines().count(), all.len() + expected.len());
-    let again = run(&mut shop.tompion(&words("merge trace part -o both"))).exited(1).err;
+    let again = run(&mut dir.tompion(&words("merge trace part -o both"))).exited(1).err;
     assert_eq!(again, "tompion: both exists already; choose another folder with -o, or remove it\n");
-    let twice = run(&mut shop.tompion(&words("merge trace trace/ -o other"))).exited(1).err;
+    let twice = run(&mut dir.tompion(&words("merge trace trace/ -o other"))).exited(1).err;
     assert_eq!(twice, "tompion: expected each trace once, found trace/ twice\n");
 }

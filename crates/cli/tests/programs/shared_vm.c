@@ -1,5 +1,5 @@
-/* `guests HOW [ROUNDS]`: children that run on their parent's memory, which POSIX forbids to do anything and
- * which do. Their events must be lost and counted, and do no harm. */
+/* `shared_vm HOW [ROUNDS]`: children that run on their parent's memory, which POSIX forbids to
+ * do anything and which do. Their events must be lost and counted, and do no harm. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -13,17 +13,17 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
-#include "told.h"
+#include "emit_log.h"
 
 extern char **environ;
 
 /* How many events were told to nobody. */
-static atomic_ulong unheard;
+static atomic_ulong unrecorded;
 
-static void be_unheard(const char *role)
+static void emit_unrecorded(const char *role)
 {
-    tell_nobody(role);
-    unheard++;
+    emit_unlogged(role);
+    unrecorded++;
 }
 
 static int wait_for(pid_t child)
@@ -37,23 +37,23 @@ static int wait_for(pid_t child)
 static void on_signal(int signal)
 {
     (void)signal;
-    be_unheard("handler of a guest");
+    emit_unrecorded("handler of a child");
 }
 
 /* A child by vfork that records, takes a signal, calls other functions, and leaves. */
 static int by_vfork(void)
 {
     signal(SIGUSR1, on_signal);
-    tell("parent");
+    emit("parent");
     pid_t child = vfork();
     if (child == 0) {
-        be_unheard("guest");
+        emit_unrecorded("child");
         raise(SIGUSR1);
-        be_unheard("guest again");
+        emit_unrecorded("child again");
         _exit(0);
     }
     int failed = wait_for(child);
-    tell("parent again");
+    emit("parent again");
     return failed;
 }
 
@@ -70,21 +70,21 @@ static void await(int wanted)
         sched_yield();
 }
 
-static int brief_guest(void *unused)
+static int brief_child(void *unused)
 {
     (void)unused;
-    be_unheard("guest");
+    emit_unrecorded("child");
     return 0;
 }
 
 /* Runs at the same time as its parent, each waiting for the other to record. */
-static int slow_guest(void *unused)
+static int slow_child(void *unused)
 {
     (void)unused;
-    be_unheard("guest");
+    emit_unrecorded("child");
     reach(1);
     await(2);
-    be_unheard("guest again");
+    emit_unrecorded("child again");
     reach(3);
     return 0;
 }
@@ -94,32 +94,32 @@ static char stack[STACK_SIZE] __attribute__((aligned(16)));
 
 static int by_clone_and_waiting(void)
 {
-    tell("parent");
-    pid_t child = clone(brief_guest, stack + STACK_SIZE, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
-    tell("parent again");
+    emit("parent");
+    pid_t child = clone(brief_child, stack + STACK_SIZE, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
+    emit("parent again");
     return child < 0 || wait_for(child);
 }
 
 static int by_clone_beside(int more_flags, void *storage)
 {
     static int thread_id;
-    tell("parent");
+    emit("parent");
     int flags = CLONE_VM | (more_flags & CLONE_THREAD ? 0 : SIGCHLD) | more_flags;
     thread_id = -1;
-    int child = clone(slow_guest, stack + STACK_SIZE, flags | CLONE_CHILD_CLEARTID, NULL, NULL, storage,
+    int child = clone(slow_child, stack + STACK_SIZE, flags | CLONE_CHILD_CLEARTID, NULL, NULL, storage,
                       &thread_id);
     if (child < 0)
         return 1;
     await(1);
-    tell("parent beside");
+    emit("parent beside");
     reach(2);
     await(3);
-    tell("parent again");
+    emit("parent again");
     if (!(more_flags & CLONE_THREAD))
         return wait_for(child);
     while (*(volatile int *)&thread_id != 0)
         sched_yield();
-    tell("parent alone");
+    emit("parent alone");
     return 0;
 }
 
@@ -159,10 +159,10 @@ static int by_spawn(char *self, int rounds)
     posix_spawn_file_actions_addclose(&actions, 5);
     for (int round = 0; round < rounds; round++) {
         pid_t child;
-        tell("parent");
+        emit("parent");
         if (posix_spawn(&child, self, &actions, &attributes, arguments, environ) != 0)
             return 1;
-        tell("parent beside");
+        emit("parent beside");
         failed |= wait_for(child);
     }
     char command[4096];
@@ -174,7 +174,7 @@ static int by_spawn(char *self, int rounds)
     return failed | pclose(pipe);
 }
 
-/* ---- All at once ---------------------------------------------------------------------------------- */
+/* ---- All at once ---------------------------------------------------------------------------- */
 
 enum { THREADS = 3 };
 static atomic_ulong counts[THREADS + 2]; /* of the threads, of main, of signal handlers */
@@ -183,13 +183,13 @@ static atomic_int working = 1;
 static void count(int source)
 {
     unsigned long number = ++counts[source];
-    TOMPION_EVENT(guests, count, (u32, source, source), (u64, number, number));
+    TOMPION_EVENT(shared_vm, count, (u32, source, source), (u64, number, number));
 }
 
 static void count_signal(int signal)
 {
     (void)signal;
-    /* Only main takes signals, and it is the parent: a guest gets none of its timers. */
+    /* Only main takes signals, and it is the parent: a child gets none of its timers. */
     count(THREADS + 1);
 }
 
@@ -215,30 +215,31 @@ static void move_to_another_cpu(pid_t thread, int round)
     sched_setaffinity(thread, sizeof one, &one);
 }
 
-static pid_t guest_by_vfork(void)
+static pid_t child_by_vfork(void)
 {
     pid_t child = vfork();
     if (child == 0) {
         for (int index = 0; index < 5; index++)
-            be_unheard("guest");
+            emit_unrecorded("child");
         _exit(0);
     }
     return child;
 }
 
-static pid_t guest_by_clone(void)
+static pid_t child_by_clone(void)
 {
-    return clone(brief_guest, stack + STACK_SIZE, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
+    return clone(brief_child, stack + STACK_SIZE, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
 }
 
-/* Guests of two kinds come and go, signals come, threads trace, and main is moved from CPU to CPU. */
+/* Guests of two kinds come and go, signals come, threads trace, and main is moved from CPU to
+ * CPU. */
 static int crowd(int milliseconds)
 {
     struct sigaction action = {.sa_handler = count_signal, .sa_flags = SA_RESTART};
     struct itimerval often = {{0, 400}, {0, 400}}, never = {0};
     struct timespec now, end;
     pthread_t threads[THREADS];
-    unsigned long guests = 0;
+    unsigned long children = 0;
     int failed = 0;
 
     for (intptr_t index = 0; index < THREADS; index++)
@@ -251,8 +252,8 @@ static int crowd(int milliseconds)
     for (int round = 0; !failed; round++) {
         move_to_another_cpu(0, round);
         count(THREADS);
-        pid_t child = round % 2 ? guest_by_vfork() : guest_by_clone();
-        guests++;
+        pid_t child = round % 2 ? child_by_vfork() : child_by_clone();
+        children++;
         count(THREADS);
         failed |= child < 0 || wait_for(child);
         clock_gettime(CLOCK_MONOTONIC, &now);
@@ -267,7 +268,7 @@ static int crowd(int milliseconds)
         pthread_join(threads[index], NULL);
     for (int source = 0; source < THREADS + 2; source++)
         printf("source %d counted to %lu\n", source, (unsigned long)counts[source]);
-    printf("guests %lu\n", guests);
+    printf("children %lu\n", children);
     return failed;
 }
 
@@ -287,7 +288,7 @@ static int run(const char *how, int rounds, char *self)
         return by_spawn(self, rounds);
     if (strcmp(how, "crowd") == 0)
         return crowd(rounds);
-    tell("leaf");
+    emit("leaf");
     return 0;
 }
 
@@ -297,6 +298,6 @@ int main(int argc, char **argv)
     int failed = run(how, argc > 2 ? atoi(argv[2]) : 1, argv[0]);
     fflush(stdout);
     if (strcmp(how, "leaf") != 0)
-        printf("unheard %lu\n", (unsigned long)unheard);
+        printf("unrecorded %lu\n", (unsigned long)unrecorded);
     return failed;
 }

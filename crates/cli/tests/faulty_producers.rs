@@ -1,5 +1,5 @@
-//! Programs that go astray: what they have appended is in the trace, and what is not is counted as often as it is
-//! missing.
+//! Programs that go astray: what they have appended is in the trace, and what is not is counted as
+//! often as it is missing.
 
 use std::{
     fs::OpenOptions,
@@ -14,17 +14,17 @@ use crate::{
     fallback::WITHOUT_RSEQ,
     kills::{Plan, ROOMY, found_in},
     recovery::{Victim, kept, kill},
-    support::{Workshop, run, start_group},
+    support::{TestDir, run, start_group},
 };
 
 /// Without restartable sequences, a thread that is killed amid an append leaves it reserved.
 #[test]
 fn an_append_that_never_ended_is_counted_by_recovery() {
     for mode in ["discard", "overwrite"] {
-        let shop = Workshop::new();
-        let program = shop.program("astray");
+        let dir = TestDir::new();
+        let program = dir.program("faulty");
         let options = kept(&["--subbuf-size", "64K", "--mode", mode]);
-        let mut recording = shop.recording("trace", &options, &[&program, &"torn"]);
+        let mut recording = dir.recording("trace", &options, &[&program, &"torn"]);
         recording.env(WITHOUT_RSEQ.0, WITHOUT_RSEQ.1);
         let mut session = start_group(&mut recording);
         let mut line = String::new();
@@ -33,9 +33,9 @@ fn an_append_that_never_ended_is_counted_by_recovery() {
         let group = Pid::from_raw(session.id() as i32).expect("a process");
         kill_process_group(group, Signal::KILL).expect("the session and its program");
         session.wait().expect("a child of this test");
-        let said = run(&mut shop.tompion(&["recover", "trace"])).succeeded().err;
+        let said = run(&mut dir.tompion(&["recover", "trace"])).succeeded().err;
         assert!(said.contains("8 events of 1 process in trace, 1 LOST (unfinished: 1)"), "{mode}: {said}");
-        let stat = shop.trace("trace").stat();
+        let stat = dir.trace("trace").stat();
         assert_eq!((&stat["events"], &stat["lost"]["total"]), (&8.into(), &1.into()), "{mode}: {stat:#}");
         assert_eq!(stat["overwritten"], 0, "{mode}");
     }
@@ -43,10 +43,10 @@ fn an_append_that_never_ended_is_counted_by_recovery() {
 
 #[test]
 fn a_position_that_cannot_be_is_refused_once() {
-    let shop = Workshop::new();
-    let program = shop.program("astray");
-    run(&mut shop.recording("trace", &[], &[&program, &"far"])).succeeded();
-    let stat = shop.trace("trace").stat();
+    let dir = TestDir::new();
+    let program = dir.program("faulty");
+    run(&mut dir.recording("trace", &[], &[&program, &"far"])).succeeded();
+    let stat = dir.trace("trace").stat();
     assert_eq!(stat["events"], 10);
     // Its thread may have been moved.
     let refused = stat["lost"]["refused"].as_u64().expect("a number");
@@ -55,12 +55,12 @@ fn a_position_that_cannot_be_is_refused_once() {
 
 #[test]
 fn programs_that_may_not_use_membarrier_are_recorded_without_sections() {
-    let shop = Workshop::new();
-    let program = shop.program("astray");
-    run(&mut shop.recording("trace", &[], &[&program, &"barred"])).succeeded();
-    let stat = shop.trace("trace").stat();
+    let dir = TestDir::new();
+    let program = dir.program("faulty");
+    run(&mut dir.recording("trace", &[], &[&program, &"barred"])).succeeded();
+    let stat = dir.trace("trace").stat();
     assert_eq!((&stat["events"], &stat["lost"]["total"]), (&10.into(), &0.into()), "{stat:#}");
-    let sources = shop.trace("trace").manifest()["sources"].take();
+    let sources = dir.trace("trace").manifest()["sources"].take();
     let of_events = sources.as_array().expect("sources").iter().find(|source| source["events"] == 10);
     assert_eq!(of_events.expect("its trace")["producer"], "reserve");
 }

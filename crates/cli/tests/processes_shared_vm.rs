@@ -1,58 +1,60 @@
-//! Children that run on their parent's memory. What they record is lost and counted, and harms nobody.
+//! Children that run on their parent's memory. What they record is lost and counted, and harms
+//! nobody.
 
 use std::process::Command;
 
 use crate::{
-    support::{Workshop, beside, libraries, rounds, run, tompion},
-    told::{Recording, record},
+    emit_log::{Recording, record},
+    support::{TestDir, beside, libraries, rounds, run, tompion},
 };
 
-fn guests(how: &str, rounds: u32) -> Recording {
-    let shop = Workshop::new();
-    let recording = record(&shop, &[], &[&shop.program("guests"), &how, &rounds.to_string()]);
-    let unheard = recording.printed("unheard ");
+fn shared_vm(how: &str, rounds: u32) -> Recording {
+    let dir = TestDir::new();
+    let recording = record(&dir, &[], &[&dir.program("shared_vm"), &how, &rounds.to_string()]);
+    let unrecorded = recording.printed("unrecorded ");
     let lost = recording.lost();
-    assert_eq!(lost["total"], unheard, "{how}: {lost}");
-    assert_eq!(lost["vfork_child"].as_u64().unwrap_or(0), unheard, "{how}: {lost}");
+    assert_eq!(lost["total"], unrecorded, "{how}: {lost}");
+    assert_eq!(lost["vfork_child"].as_u64().unwrap_or(0), unrecorded, "{how}: {lost}");
     recording
 }
 
 #[test]
 fn a_vfork_child_and_its_signal_handlers_record_nothing() {
-    let recording = guests("vfork", 1);
-    assert_eq!(recording.printed("unheard "), 3);
+    let recording = shared_vm("vfork", 1);
+    assert_eq!(recording.printed("unrecorded "), 3);
     assert_eq!((recording.count("parent"), recording.count("parent again")), (1, 1));
 }
 
 #[test]
 fn a_clone_that_shares_memory_records_nothing_while_its_parent_waits() {
-    let recording = guests("clone and wait", 1);
-    assert_eq!(recording.printed("unheard "), 1);
+    let recording = shared_vm("clone and wait", 1);
+    assert_eq!(recording.printed("unrecorded "), 1);
     assert_eq!((recording.count("parent"), recording.count("parent again")), (1, 1));
 }
 
 /// The library stands before libc although only a preloaded one needs it.
 #[test]
 fn a_vfork_child_of_a_program_without_the_library_records_nothing() {
-    let (shop, folder) = (Workshop::new(), libraries());
-    let (source, program) = (beside("programs").join("guest_allocates.c"), shop.path("guest"));
+    let (dir, folder) = (TestDir::new(), libraries());
+    let (source, program) = (beside("programs").join("shared_vm_allocates.c"), dir.path("child"));
     run(Command::new("cc").arg(source).arg("-o").arg(&program)).succeeded();
-    let trace = shop.record(&["--preload", "malloc"], &[&program]);
+    let trace = dir.record(&["--preload", "malloc"], &[&program]);
     assert_eq!(trace.stat()["lost"]["vfork_child"], 100);
     let events = trace.events();
     assert!(events.iter().all(|event| event.fields["size"] != 200));
     // The same if who starts the program names that library alone.
-    let mut recording = shop.recording("by-hand", &[], &[&program]);
+    let mut recording = dir.recording("by-hand", &[], &[&program]);
     run(recording.env("LD_PRELOAD", folder.join("libtompion-malloc.so"))).succeeded();
-    assert_eq!(shop.trace("by-hand").stat()["lost"]["vfork_child"], 100);
+    assert_eq!(dir.trace("by-hand").stat()["lost"]["vfork_child"], 100);
 }
 
-/// With its parent's thread-local storage, with its own, and as a thread that the C library doesn't know.
+/// With its parent's thread-local storage, with its own, and as a thread that the C library doesn't
+/// know.
 #[test]
 fn a_clone_that_shares_memory_records_nothing_while_its_parent_records() {
     for how in ["clone beside", "clone with storage", "thread by hand"] {
-        let recording = guests(how, 1);
-        assert_eq!(recording.printed("unheard "), 2, "{how}");
+        let recording = shared_vm(how, 1);
+        assert_eq!(recording.printed("unrecorded "), 2, "{how}");
         for role in ["parent", "parent beside", "parent again"] {
             assert_eq!(recording.count(role), 1, "{role}: {how}");
         }
@@ -61,21 +63,21 @@ fn a_clone_that_shares_memory_records_nothing_while_its_parent_records() {
 
 #[test]
 fn posix_spawn_with_file_actions_system_and_popen_start_recorded_programs() {
-    let recording = guests("spawn", 5);
+    let recording = shared_vm("spawn", 5);
     assert_eq!(recording.count("leaf"), 7);
     assert_eq!(recording.count("parent beside"), 5);
-    assert_eq!(recording.printed("unheard "), 0);
+    assert_eq!(recording.printed("unrecorded "), 0);
 }
 
 /// Guests, signals, migrations and other threads at once: every event of the parent exactly once.
 #[test]
-fn guests_and_their_parents_threads_do_not_get_in_each_others_way() {
-    let shop = Workshop::new();
+fn children_and_their_parents_threads_do_not_get_in_each_others_way() {
+    let dir = TestDir::new();
     let milliseconds = rounds(1500, 60_000).to_string();
     let options = ["--subbuf-size", "1M", "--subbufs", "8"];
-    let mut command = shop.recording("trace", &options, &[&shop.program("guests"), &"crowd", &milliseconds]);
+    let mut command = dir.recording("trace", &options, &[&dir.program("shared_vm"), &"crowd", &milliseconds]);
     let said = run(&mut command).succeeded();
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
 
     // The text is walked by hand: a minute's events are some millions.
     let text = run(tompion().args(["print", "--no-delta"]).arg(&trace.folder)).succeeded().out;
@@ -97,7 +99,7 @@ fn guests_and_their_parents_threads_do_not_get_in_each_others_way() {
         assert_eq!(counted, number(&format!("source {source} counted to ")), "source {source}");
     }
     let lost = &trace.stat()["lost"];
-    assert_eq!(lost["vfork_child"], number("unheard "), "{lost}");
-    assert_eq!(lost["total"], number("unheard "), "{lost}");
-    println!("{} guests, {} events of their parents", number("guests "), text.lines().count());
+    assert_eq!(lost["vfork_child"], number("unrecorded "), "{lost}");
+    assert_eq!(lost["total"], number("unrecorded "), "{lost}");
+    println!("{} children, {} events of their parents", number("children "), text.lines().count());
 }

@@ -1,24 +1,26 @@
-//! What is recorded of an event's circumstances, and which events are: contexts, filters, snapshots.
+//! What is recorded of an event's circumstances, and which events are: contexts, filters,
+//! snapshots.
 
 use std::process::Command;
 
 use crate::{
     attach::{Ticker, wait_for_events},
-    support::{Event, Trace, Workshop, event, finish, run, start, tompion},
+    support::{Event, TestDir, Trace, event, finish, run, start, tompion},
 };
 
-fn record(options: &[&str]) -> (Workshop, Trace) {
-    let shop = Workshop::new();
-    let program = shop.program("chooser");
-    let trace = shop.record(options, &[&program]);
-    (shop, trace)
+fn record(options: &[&str]) -> (TestDir, Trace) {
+    let dir = TestDir::new();
+    let program = dir.program("chooser");
+    let trace = dir.record(options, &[&program]);
+    (dir, trace)
 }
 
 fn steps(trace: &Trace) -> Vec<Event> {
     trace.events().into_iter().filter(|event| event.name == "chooser:step").collect()
 }
 
-/// The workers and numbers of recorded steps, sorted. The worker is told by the application's context.
+/// The workers and numbers of recorded steps, sorted. The worker is told by the application's
+/// context.
 fn chosen(options: &[&str]) -> Vec<(u64, u64)> {
     let (_shop, trace) = record(&[&["-c", "app"], options].concat());
     trace.agreed_text();
@@ -105,8 +107,8 @@ fn filters_choose_by_what_the_application_and_the_session_know() {
 
 #[test]
 fn filters_know_the_process_also_in_a_child() {
-    let shop = Workshop::new();
-    let trace = shop.record(&["--filter", "own == $pid && own != of"], &[&shop.program("careful")]);
+    let dir = TestDir::new();
+    let trace = dir.record(&["--filter", "own == $pid && own != of"], &[&dir.program("careful")]);
     let events = trace.events();
     let processes = |name: &str| {
         let own = events.iter().filter(|event| event.name == name).map(|event| event.number("own"));
@@ -117,11 +119,12 @@ fn filters_know_the_process_also_in_a_child() {
     assert_ne!(parent, child);
 }
 
-/// A length of -1 harms as little as without a filter: nothing is read, the event is counted as lost.
+/// A length of -1 harms as little as without a filter: nothing is read, the event is counted as
+/// lost.
 #[test]
 fn filters_read_no_more_than_a_record_can_hold() {
-    let shop = Workshop::new();
-    let program = shop.program("careful");
+    let dir = TestDir::new();
+    let program = dir.program("careful");
     for (number, (filter, expected)) in [
         ("list[4000000000] == 1 || i == 3", &[3][..]),
         ("list[1] == 'b'", &[0, 1, 3]),
@@ -132,8 +135,8 @@ fn filters_read_no_more_than_a_record_can_hold() {
     {
         let name = format!("trace-{number}");
         let options = ["-e", "filtered:list", "--filter", filter];
-        run(&mut shop.recording(&name, &options, &[&program])).succeeded();
-        let trace = shop.trace(&name);
+        run(&mut dir.recording(&name, &options, &[&program])).succeeded();
+        let trace = dir.trace(&name);
         let numbers: Vec<_> = trace.events().iter().map(|event| event.number("i")).collect();
         assert_eq!(numbers, expected, "{filter}");
         let lost = if filter.contains("i > 2") {
@@ -145,11 +148,12 @@ fn filters_read_no_more_than_a_record_can_hold() {
     }
 }
 
-/// What a filter computes is rounded as everywhere, and the program's floating-point exceptions are its own.
+/// What a filter computes is rounded as everywhere, and the program's floating-point exceptions are
+/// its own.
 #[test]
 fn filters_leave_floating_point_to_the_program() {
-    let shop = Workshop::new();
-    let program = shop.link("exact", &["exact.c"], &["-lm"]);
+    let dir = TestDir::new();
+    let program = dir.link("exact", &["exact.c"], &["-lm"]);
     for (number, (filter, expected)) in [
         ("odd * 2 == odd || third + large > huge * 1e10 || i < 60", 60),
         ("third * 0.1 == 0.03333333333333333 && quiet != quiet && i >= 50", 10),
@@ -159,23 +163,23 @@ fn filters_leave_floating_point_to_the_program() {
     .enumerate()
     {
         let name = format!("trace-{number}");
-        let said = run(&mut shop.recording(&name, &["--filter", filter], &[&program])).succeeded();
+        let said = run(&mut dir.recording(&name, &["--filter", filter], &[&program])).succeeded();
         assert_eq!(said.out, "exceptions 0, rounding upwards\n", "{filter}");
-        assert_eq!(shop.trace(&name).events().len(), expected, "{filter}");
+        assert_eq!(dir.trace(&name).events().len(), expected, "{filter}");
     }
 }
 
 #[test]
 fn a_filter_that_nothing_passes_or_that_is_none_is_said() {
-    let shop = Workshop::new();
-    let program = shop.program("chooser");
-    let said = run(&mut shop.recording("trace", &["--filter", "i > 1000"], &[&program])).exited(1);
+    let dir = TestDir::new();
+    let program = dir.program("chooser");
+    let said = run(&mut dir.recording("trace", &["--filter", "i > 1000"], &[&program])).exited(1);
     assert!(said.err.contains("nothing recorded: no event passed the filter"), "{}", said.err);
-    let said = run(&mut shop.recording("trace", &["--filter", "i > (1000"], &[&program])).exited(2);
+    let said = run(&mut dir.recording("trace", &["--filter", "i > (1000"], &[&program])).exited(2);
     assert!(said.err.contains("i > (1000\n") && said.err.contains("^ expected `)`"), "{}", said.err);
-    let said = run(&mut shop.recording("trace", &["--filter", "$thread == 1"], &[&program])).exited(2);
+    let said = run(&mut dir.recording("trace", &["--filter", "$thread == 1"], &[&program])).exited(2);
     assert!(said.err.contains("$thread == 1\n^^^^^^^ expected a context ("), "{}", said.err);
-    let said = run(&mut shop.recording("trace", &["-c", "comn"], &[&program])).exited(2);
+    let said = run(&mut dir.recording("trace", &["-c", "comn"], &[&program])).exited(2);
     assert!(said.err.contains("did you mean `comm`?"), "{}", said.err);
 }
 
@@ -208,14 +212,14 @@ fn contexts_stand_with_every_event() {
 
 #[test]
 fn a_program_asks_for_a_snapshot_from_a_signal_handler() {
-    let shop = Workshop::new();
-    let program = shop.program("chooser");
+    let dir = TestDir::new();
+    let program = dir.program("chooser");
     let options = ["--mode", "overwrite"];
-    let said = run(&mut shop.recording("trace", &options, &[&program, &"snapshot"])).succeeded();
+    let said = run(&mut dir.recording("trace", &options, &[&program, &"snapshot"])).succeeded();
     // The event of the request itself is in it or not, as the session comes sooner or later.
     let saved = ["saved 32 events, as chooser (", "saved 33 events, as chooser ("];
     assert!(saved.iter().any(|words| said.err.contains(words)), "{}", said.err);
-    let trace = shop.trace("trace");
+    let trace = dir.trace("trace");
     assert_eq!(trace.agreed_text(), 34);
     let events = trace.events();
     let asked = events.iter().find(|event| event.name == "chooser:asked").expect("the handler's event");
@@ -242,8 +246,8 @@ fn spans(trace: &Trace) -> Vec<String> {
 
 #[test]
 fn a_span_that_passes_a_filter_is_recorded_with_its_end_and_no_other_end() {
-    let shop = Workshop::new();
-    let program = shop.program("spans");
+    let dir = TestDir::new();
+    let program = dir.program("spans");
     for (filter, expected) in [
         ("rows > 6", expected_spans(|rows| rows > 6, false)),
         ("$tid > 0 && rows == 5", expected_spans(|rows| rows == 5, false)),
@@ -251,7 +255,7 @@ fn a_span_that_passes_a_filter_is_recorded_with_its_end_and_no_other_end() {
         // The program knows the one, the session the other.
         (r#"rows > 6 && $comm == "spans*""#, expected_spans(|rows| rows > 6, false)),
     ] {
-        let trace = shop.record(&["--filter", filter], &[&program]);
+        let trace = dir.record(&["--filter", filter], &[&program]);
         assert_eq!(spans(&trace), expected, "{filter}");
         std::fs::remove_dir_all(&trace.folder).unwrap();
     }
@@ -259,25 +263,25 @@ fn a_span_that_passes_a_filter_is_recorded_with_its_end_and_no_other_end() {
 
 #[test]
 fn a_filter_of_the_session_that_nothing_passes_stops_nothing() {
-    let shop = Workshop::new();
+    let dir = TestDir::new();
     let options = ["--filter", r#"$comm == "nobody""#];
-    let recording = run(&mut shop.recording("trace", &options, &[&shop.program("spans")])).exited(1);
+    let recording = run(&mut dir.recording("trace", &options, &[&dir.program("spans")])).exited(1);
     assert_eq!(recording.err, "tompion: nothing recorded: no event passed the filter\n");
 }
 
 #[test]
 fn two_recordings_of_a_process_get_each_the_ends_of_their_own_spans() {
-    let shop = Workshop::new();
-    let process = Ticker::start(&mut Command::new(shop.program("spans")));
+    let dir = TestDir::new();
+    let process = Ticker::start(&mut Command::new(dir.program("spans")));
     let pid = process.pid();
     let options: [(&str, &[&str]); 2] = [("all", &[]), ("few", &["--filter", "rows < 2"])];
     let recordings = options.map(|(name, options)| {
-        let recording = start(shop.tompion(&["record", "-o", name, "-p", &pid]).args(options));
-        wait_for_events(&shop.path(name));
+        let recording = start(dir.tompion(&["record", "-o", name, "-p", &pid]).args(options));
+        wait_for_events(&dir.path(name));
         recording
     });
     process.end();
     recordings.into_iter().for_each(|recording| drop(finish(recording, "record -p").succeeded()));
-    assert_eq!(spans(&shop.trace("all")), expected_spans(|_| true, true));
-    assert_eq!(spans(&shop.trace("few")), expected_spans(|rows| rows < 2, false));
+    assert_eq!(spans(&dir.trace("all")), expected_spans(|_| true, true));
+    assert_eq!(spans(&dir.trace("few")), expected_spans(|rows| rows < 2, false));
 }

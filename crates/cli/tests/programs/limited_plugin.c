@@ -2,13 +2,13 @@
 #include <tompion/tompion.h>
 
 #define EVENT(n)                                                                                        \
-    void scarce_event_##n(int value);                                                                   \
-    void scarce_event_##n(int value)                                                                    \
+    void limited_event_##n(int value);                                                                   \
+    void limited_event_##n(int value)                                                                    \
     {                                                                                                   \
         EVENT_OF(event_with_a_long_name_that_has_to_be_noted_##n);                                      \
     }
 #define EVENT_OF(name) \
-    TOMPION_EVENT(scarce, name, (i32, a_field_with_a_long_name, value), (i32, another_such_field, value))
+    TOMPION_EVENT(limited, name, (i32, a_field_with_a_long_name, value), (i32, another_such_field, value))
 
 #define TEN(n)                                                                                          \
     EVENT(n##0)                                                                                         \

@@ -1,7 +1,8 @@
-/* `scarce memory BYTES PLUGIN`: loads a plugin with so many bytes of address space left.
- * `scarce files`: says "ready", may open no more files, and says at the end (of its input) how many milliseconds
+/* `limited memory BYTES PLUGIN`: loads a plugin with so many bytes of address space left.
+ * `limited files`: says "ready", may open no more files, and says at the end (of its input) how
+ * many milliseconds
  *     of the processor's time it took from then on.
- * `scarce stack`: records in signal handlers that have a small stack, with context of its own. */
+ * `limited stack`: records in signal handlers that have a small stack, with context of its own. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -49,7 +50,7 @@ static int with_little_memory(long room, const char *plugin)
     if (loaded)
         puts("loaded");
     for (int i = 0; i < 10; i++)
-        TOMPION_EVENT(scarce, tick, (i32, number, i));
+        TOMPION_EVENT(limited, tick, (i32, number, i));
     if (loaded)
         dlclose(loaded);
     puts("went on");
@@ -60,7 +61,7 @@ static int without_files(void)
 {
     char byte;
     clock_t begin;
-    TOMPION_EVENT(scarce, tick, (i32, number, 0));
+    TOMPION_EVENT(limited, tick, (i32, number, 0));
     puts("ready");
     fflush(stdout);
     if (read(0, &byte, 1) != 1)
@@ -88,11 +89,12 @@ static size_t tenant(char *buffer, size_t size)
 
 static void handle(int signal)
 {
-    TOMPION_EVENT(scarce, handled, (i32, signal, signal), (str, text, "a text"), (bytes, data, "12345", 5));
-    TOMPION_EVENT_INIT(scarce, noted, (i32, signal, signal), (str, text, "a text"));
+    TOMPION_EVENT(limited, handled, (i32, signal, signal), (str, text, "a text"), (bytes, data, "12345", 5));
+    TOMPION_EVENT_INIT(limited, noted, (i32, signal, signal), (str, text, "a text"));
 }
 
-/* As large as stacks for signals are by default, where the processor's state leaves 4.5 KiB of that. */
+/* As large as stacks for signals are by default, where the processor's state leaves 4.5 KiB of
+ * that. */
 static int with_a_small_stack(void)
 {
     const size_t state = getauxval(AT_MINSIGSTKSZ), size = (state > 2048 ? state : 2048) + 4608;
@@ -103,7 +105,7 @@ static int with_a_small_stack(void)
     if (memory == MAP_FAILED || mprotect(memory, page, PROT_NONE) != 0)
         return 1;
     stack.ss_sp = memory + page;
-    if (tompion_context_i64("scarce:request", request) | tompion_context_text("scarce:tenant", tenant))
+    if (tompion_context_i64("limited:request", request) | tompion_context_text("limited:tenant", tenant))
         return 1;
     if (sigaltstack(&stack, NULL) != 0 || sigaction(SIGUSR1, &action, NULL) != 0)
         return 1;

@@ -1,5 +1,5 @@
-//! Programs that have hardly any memory, descriptors or room in a ring: recorded or not, they run as they
-//! would alone.
+//! Programs that have hardly any memory, descriptors or room in a ring: recorded or not, they run
+//! as they would alone.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -9,19 +9,20 @@ use std::{
 
 use crate::support::*;
 
-/// A plugin of many events is loaded where the memory doesn't suffice for what the agent would note of them.
+/// A plugin of many events is loaded where the memory doesn't suffice for what the agent would note
+/// of them.
 #[test]
 fn a_program_without_memory_for_its_events_runs_on() {
-    let shop = Workshop::new();
-    let program = shop.program("scarce");
-    let plugin = shop.link("plugin.so", &["scarce_plugin.c"], &["-shared", "-fPIC"]);
+    let dir = TestDir::new();
+    let program = dir.program("limited");
+    let plugin = dir.link("plugin.so", &["limited_plugin.c"], &["-shared", "-fPIC"]);
     let mut short = 0;
     for room in (2..16).map(|step| step * 50_000) {
         let (trace, room) = (format!("room{room}"), room.to_string());
         let recording =
-            run(&mut shop.recording(&trace, &[], &[&program, &"memory", &room, &plugin])).succeeded();
+            run(&mut dir.recording(&trace, &[], &[&program, &"memory", &room, &plugin])).succeeded();
         assert!(recording.out.contains("went on"), "{room}: {recording:?}");
-        let trace = shop.trace(&trace);
+        let trace = dir.trace(&trace);
         assert_eq!(trace.events().len(), 10, "{room}");
         let lost = trace.manifest()["sources"][0]["lost"]["catalog_full"].as_u64();
         short += u32::from(recording.out.contains("loaded") && lost.is_some_and(|lost| lost != 0));
@@ -32,8 +33,8 @@ fn a_program_without_memory_for_its_events_runs_on() {
 /// Whoever asks a program that may open no files can't be let in, which must not keep it busy.
 #[test]
 fn a_program_that_may_open_no_files_can_be_asked_in_vain() {
-    let shop = Workshop::new();
-    let program = shop.program("scarce");
+    let dir = TestDir::new();
+    let program = dir.program("limited");
     let mut command = Command::new(program);
     command.arg("files").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program");
@@ -43,32 +44,32 @@ fn a_program_that_may_open_no_files_can_be_asked_in_vain() {
     assert_eq!(line(), "ready");
     let pid = child.id().to_string();
     // Once it answers, its bell hangs.
-    run(&mut shop.tompion(&["record", "-o", "first", "-p", &pid, "--for", "1ms"]));
+    run(&mut dir.tompion(&["record", "-o", "first", "-p", &pid, "--for", "1ms"]));
     stdin.write_all(b"x").expect("a program that reads");
     assert_eq!(line(), "none");
-    let asked = run(&mut shop.tompion(&["record", "-o", "trace", "-p", &pid, "--for", "1s"]));
+    let asked = run(&mut dir.tompion(&["record", "-o", "trace", "-p", &pid, "--for", "1s"]));
     assert_eq!(asked.status.code(), Some(1), "{asked:?}");
     std::thread::sleep(Duration::from_secs(1));
     drop(stdin);
     let busy: u32 = line().parse().expect("a number");
     assert!(busy < 200, "{busy} ms of the processor's time");
-    finish(child, "scarce").succeeded();
+    finish(child, "limited").succeeded();
 }
 
 /// What no sub-buffer has room for is lost, and nothing else is for its sake.
 #[test]
 fn numbers_that_fill_more_than_a_sub_buffer_harm_nobody_else() {
-    let shop = Workshop::new();
-    let program = shop.program("large");
+    let dir = TestDir::new();
+    let program = dir.program("large");
     for mode in ["discard", "overwrite"] {
         let options = ["--subbuf-size", "4K", "--mode", mode];
-        run(&mut shop.recording(mode, &options, &[&program])).succeeded();
-        let trace = shop.trace(mode);
+        run(&mut dir.recording(mode, &options, &[&program])).succeeded();
+        let trace = dir.trace(mode);
         assert_eq!(trace.events().len(), 20, "{mode}");
         assert_eq!(trace.manifest()["sources"][0]["lost"]["too_large"], 20, "{mode}");
     }
-    run(&mut shop.recording("default", &[], &[&program])).succeeded();
-    let events = shop.trace("default").events();
+    run(&mut dir.recording("default", &[], &[&program])).succeeded();
+    let events = dir.trace("default").events();
     assert_eq!(events.len(), 40);
     assert!(events.iter().skip(1).step_by(2).zip(0..).all(|(event, i)| event.fields["s9"]["h7"] == i));
 }
@@ -76,13 +77,13 @@ fn numbers_that_fill_more_than_a_sub_buffer_harm_nobody_else() {
 /// The limit on the size of files is also one on the size of rings.
 #[test]
 fn a_limit_on_the_size_of_files_is_named() {
-    let shop = Workshop::new();
-    let program = shop.program("large");
+    let dir = TestDir::new();
+    let program = dir.program("large");
     for (limit, words) in [("0", "can't set up the session"), ("64", ") is not recorded")] {
-        let record = shop.recording("trace", &[], &[&program]);
+        let record = dir.recording("trace", &[], &[&program]);
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("ulimit -f {limit}; exec \"$0\" \"$@\"")]);
-        shell.arg(record.get_program()).args(record.get_args()).current_dir(shop.path(""));
+        shell.arg(record.get_program()).args(record.get_args()).current_dir(dir.path(""));
         let told = run(&mut shell).exited(1).err;
         let expected = format!("{words}: a file has reached the limit for files' sizes (ulimit -f)");
         assert!(told.contains(&expected), "{limit}: {told}");
@@ -98,18 +99,18 @@ stream { event.header := struct { integer { size = 8; } id; }; };
 event { id = 7; name = "seven"; fields := struct { integer { size = 16; } n; }; };
 "#;
     const STREAMS: u16 = 700;
-    let shop = Workshop::new();
-    std::fs::create_dir(shop.path("trace")).unwrap();
-    std::fs::write(shop.path("trace/metadata"), METADATA).unwrap();
+    let dir = TestDir::new();
+    std::fs::create_dir(dir.path("trace")).unwrap();
+    std::fs::write(dir.path("trace/metadata"), METADATA).unwrap();
     for stream in 0..STREAMS {
         let [low, high] = stream.to_le_bytes();
-        std::fs::write(shop.path(&format!("trace/stream_{stream}")), [7, low, high]).unwrap();
+        std::fs::write(dir.path(&format!("trace/stream_{stream}")), [7, low, high]).unwrap();
     }
     let program = tompion().get_program().to_owned();
     let read = |words: &str| {
         let mut limited = Command::new("sh");
         limited.args(["-c", &format!("ulimit -n 300; exec \"$0\" {words}")]).arg(&program);
-        run(limited.current_dir(shop.path("."))).succeeded()
+        run(limited.current_dir(dir.path("."))).succeeded()
     };
     let printed = read("print trace");
     assert_eq!((printed.out.lines().count(), printed.err.as_str()), (STREAMS.into(), ""));

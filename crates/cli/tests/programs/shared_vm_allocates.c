@@ -1,6 +1,6 @@
 /*
- * guest_allocates: a vfork child allocates on its parent's memory. Not linked with the library: what it does is
- * seen through a preloaded one.
+ * shared_vm_allocates: a vfork child allocates on its parent's memory. Not linked with the library:
+ * what it does is seen through a preloaded one.
  */
 #include <stdlib.h>
 #include <sys/wait.h>

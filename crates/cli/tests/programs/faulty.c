@@ -1,8 +1,8 @@
-/* `astray HOW`: programs that go astray in one way each.
+/* `faulty HOW`: programs that go astray in one way each.
  *
  *   torn      is caught in the midst of an event for ever (a field's memory can't be read), after others
  *   far       stores a position into its rings that can't be, once, and stays for a second
- *   barred    forbids itself membarrier(2), and becomes `astray calm`
+ *   barred    forbids itself membarrier(2), and becomes `faulty calm`
  *   calm      records ten events
  */
 #define _GNU_SOURCE
