@@ -5,8 +5,9 @@
  *     sudo tompion record -k -o late-trace -- ./late
  *     tompion view late-trace
  *
- * The loop runs each 10 ms and works for 2 ms; its deadline is 5 ms. On the same CPU, a thread of higher
- * priority comes each 70 ms and computes for 8 ms, and a third one holds a lock that the loop needs.
+ * The loop runs each 10 ms and works for 2 ms; its deadline is 5 ms. On the same CPU, a thread of
+ * higher priority comes each 70 ms and computes for 8 ms, and a third one holds a lock that the
+ * loop needs.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -33,7 +34,8 @@ static uint64_t now(clockid_t clock)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* Computes until this thread itself has had so much of a CPU. To ask for that is a system call, so it is rare. */
+/* Computes until this thread itself has had so much of a CPU. To ask for that is a system call,
+ * so it is rare. */
 static void work(uint64_t nanoseconds)
 {
     uint64_t end = now(CLOCK_THREAD_CPUTIME_ID) + nanoseconds;

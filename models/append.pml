@@ -7,16 +7,18 @@
  *   writer, put      ring/src/section/x86_64.rs, tompion_section_put
  *   reader           ring/src/reader.rs, RingReader::take; ring/src/records.rs, Records::next
  *
- * Threads change their CPU between any two sections, and lose sections at any instruction. One ring is looked
- * at, and to whatever other CPU a thread has gone it is lost to the model; what was left by it stays. With
- * -DCPUS=2 there are two rings, for the ways from one to the other. A
- * signal handler that records is one more thread to the ring. Memory is sequentially consistent here: on
- * x86-64 stores become visible in program order, and a thread's stores are seen by the next one on its CPU.
+ * Threads change their CPU between any two sections, and lose sections at any instruction. One ring
+ * is looked at, and to whatever other CPU a thread has gone it is lost to the model; what was left
+ * by it stays. With -DCPUS=2 there are two rings, for the ways from one to the other. A signal
+ * handler that records is one more thread to the ring. Memory is sequentially consistent here: on
+ * x86-64 stores become visible in program order, and a thread's stores are seen by the next one on
+ * its CPU.
  *
- * Checked: what the reader finds below the write position is whole and was committed; each committed record
- * is found once, nothing else is; the number of events is that of the records; each event is there or is
- * counted as lost; times never go backwards within a ring (with -DTIME). The audit is what a reader finds
- * when all threads are killed right now; it changes nothing, so it happens in every state.
+ * Checked: what the reader finds below the write position is whole and was committed; each
+ * committed record is found once, nothing else is; the number of events is that of the records;
+ * each event is there or is counted as lost; times never go backwards within a ring (with -DTIME).
+ * The audit is what a reader finds when all threads are killed right now; it changes nothing, so it
+ * happens in every state.
  *
  * Variants that must fail:
  *   BROKEN_NO_RESTART        sections that go on after a preemption
@@ -194,8 +196,8 @@ next:		atomic { event++; finished++; position = 0; inside = 0; start = 0; size =
 }
 
 /*
- * Looks at the word at position `at` of what was copied from ring `cpu`: `left` words of record `id` are
- * still to come. `seen` gets the records that begin.
+ * Looks at the word at position `at` of what was copied from ring `cpu`: `left` words of record
+ * `id` are still to come. `seen` gets the records that begin.
  */
 inline look(seen)
 {
@@ -218,8 +220,9 @@ inline look(seen)
 }
 
 /*
- * Takes what one ring has, while the writers go on. All words are looked at in the last moment of the copy:
- * whatever was changed during it is still changed then, because no two records have a word in common.
+ * Takes what one ring has, while the writers go on. All words are looked at in the last moment of
+ * the copy: whatever was changed during it is still changed then, because no two records have a
+ * word in common.
  */
 inline take()
 {

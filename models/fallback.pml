@@ -1,6 +1,7 @@
 /*
- * The fallback: how programs without restartable sequences append, killed at any step. Reserve and commit as in
- * reserve.pml, and a commit word in front of each record, by which the reader goes, and recovery.
+ * The fallback: how programs without restartable sequences append, killed at any step. Reserve and
+ * commit as in reserve.pml, and a commit word in front of each record, by which the reader goes,
+ * and recovery.
  *
  *   here             in the code
  *   writer, append   ring/src/reserve.rs, append: loads the position, reads the clock, reserves by compare-and-swap,
@@ -10,14 +11,14 @@
  *   history          ring/src/reader.rs, copy_history
  *   audit            what a recovery finds that skips unfinished records
  *
- * Writers interleave at will: there is no order among threads without restartable sections. Who finds no room in
- * a sub-buffer reserves its rest, the next one's header, and the record, in one step. Sub-buffers of 4 words: a
- * header, and records of 2 or 3.
+ * Writers interleave at will: there is no order among threads without restartable sections. Who
+ * finds no room in a sub-buffer reserves its rest, the next one's header, and the record, in one
+ * step. Sub-buffers of 4 words: a header, and records of 2 or 3.
  *
- * Checked: what the reader takes is whole, each record once; after a kill in any state recovery finds each
- * committed record that wasn't taken, and nothing else; each event is there, unfinished, or counted as lost; an event
- * is refused because of an unfinished one only if there is one; when nobody writes, everything can be read; times
- * never go backwards in a ring (with -DTIME).
+ * Checked: what the reader takes is whole, each record once; after a kill in any state recovery
+ * finds each committed record that wasn't taken, and nothing else; each event is there, unfinished,
+ * or counted as lost; an event is refused because of an unfinished one only if there is one; when
+ * nobody writes, everything can be read; times never go backwards in a ring (with -DTIME).
  *
  * Variants that must fail:
  *   BROKEN_PLAIN_RESERVE     the position is stored without comparing
@@ -184,7 +185,8 @@ next:		atomic { event++; finished++; id = 0; size = 0; old = 0; start = 0; place
 	od
 }
 
-/* Goes on from `at` by what its word says: `word` is 0 where a record is unfinished, else `at` is behind it. */
+/* Goes on from `at` by what its word says: `word` is 0 where a record is unfinished, else `at`
+ * is behind it. */
 inline pass()
 {
 	word = data[at % RING];

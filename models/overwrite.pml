@@ -5,9 +5,10 @@
  *   writer   ring/src/section/x86_64.rs, tompion_append_image and tompion_section_put; ring/src/producer.rs, make_room
  *   reader   ring/src/reader.rs, RingReader::copy_history
  *
- * Threads lose sections at any instruction and may go on elsewhere; what they left behind the write position
- * stays. The reader copies all words of the last lap in any order, so it is enough to follow one of them,
- * whichever it is: it notes the position, copies the word later, and later looks at the position again.
+ * Threads lose sections at any instruction and may go on elsewhere; what they left behind the write
+ * position stays. The reader copies all words of the last lap in any order, so it is enough to
+ * follow one of them, whichever it is: it notes the position, copies the word later, and later
+ * looks at the position again.
  *
  * Checked: a word that the rule lets through is what was committed there.
  *

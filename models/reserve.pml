@@ -1,21 +1,22 @@
 /*
- * Reserve and commit: how probes in the kernel write to a CPU's ring, where nothing can be restarted. It is the
- * algorithm of Desnoyers and Dagenais, "Lockless Multi-Core High-Throughput Buffering Scheme for Kernel
- * Tracing" (section 4), with a commit counter for each sub-buffer that only ever grows.
+ * Reserve and commit: how probes in the kernel write to a CPU's ring, where nothing can be
+ * restarted. It is the algorithm of Desnoyers and Dagenais, "Lockless Multi-Core High-Throughput
+ * Buffering Scheme for Kernel Tracing" (section 4), with a commit counter for each sub-buffer that
+ * only ever grows.
  *
  *   here      what it is to be
  *   writer    a probe: reserves by compare-and-swap, fills, then adds to the sub-buffer's commit counter
  *   reader    user space: takes full sub-buffers, and partial ones
  *
- * Writers interleave at will. On a CPU that is more than can happen between task, softirq, interrupt and NMI,
- * which nest, and what can happen between tasks that a uprobe runs in.
+ * Writers interleave at will. On a CPU that is more than can happen between task, softirq,
+ * interrupt and NMI, which nest, and what can happen between tasks that a uprobe runs in.
  *
- * With -DOVERWRITE, full rings go on: a writer that would enter a sub-buffer of which an earlier lap isn't
- * committed yet drops its record instead, and the reader copies a committed sub-buffer and then looks whether
- * writers have come to it meanwhile.
+ * With -DOVERWRITE, full rings go on: a writer that would enter a sub-buffer of which an earlier
+ * lap isn't committed yet drops its record instead, and the reader copies a committed sub-buffer
+ * and then looks whether writers have come to it meanwhile.
  *
- * Checked: what the reader takes is whole, each record once (in discard mode: all of them); each record is
- * there or counted as lost; times never go backwards in a ring (with -DTIME).
+ * Checked: what the reader takes is whole, each record once (in discard mode: all of them); each
+ * record is there or counted as lost; times never go backwards in a ring (with -DTIME).
  *
  * Variants that must fail:
  *   BROKEN_NO_COMMIT          the reader goes by the write position alone
@@ -189,8 +190,9 @@ inline look()
 #define LAP_BASE(position) (((position) / RING) * SUBBUF)
 
 /*
- * Takes what is committed behind `at`: the rest of a full sub-buffer, or the part that is there. All words are
- * looked at in the last moment of the copy, because whatever was changed during it is still changed then.
+ * Takes what is committed behind `at`: the rest of a full sub-buffer, or the part that is there.
+ * All words are looked at in the last moment of the copy, because whatever was changed during it is
+ * still changed then.
  */
 proctype reader()
 {

@@ -1,6 +1,6 @@
 /*
- * A consumer that is killed and started again, and a machine whose power fails, with rings in a file
- * (`--backing`): everything is in the trace exactly once.
+ * A consumer that is killed and started again, and a machine whose power fails, with rings in a
+ * file (`--backing`): everything is in the trace exactly once.
  *
  *   here              in the code
  *   writer            an append as append.pml has it: the record, then the position
@@ -11,14 +11,15 @@
  *   restart           session/src/resume.rs: a torn packet is cut off, reading goes on at the last one's ring_end
  *   writeback         the kernel, which writes pages back when it likes, in any order
  *
- * A recovery is a consumer too, and may be killed like the first one. When the power fails, what the medium has is
- * what remains: pages of the ring from different moments, and the trace's files up to some byte behind what was
- * synced. Records are told from older ones in their place by their position.
+ * A recovery is a consumer too, and may be killed like the first one. When the power fails, what
+ * the medium has is what remains: pages of the ring from different moments, and the trace's files
+ * up to some byte behind what was synced. Records are told from older ones in their place by their
+ * position.
  *
- * Checked: no record stands in the trace twice, or without having been appended; when the consumer has caught up
- * the trace has everything; whoever is told that there is room overwrites nothing that isn't in the trace on the
- * medium; after a power failure each record below the ring's position on the medium is in the trace or counted as
- * missing.
+ * Checked: no record stands in the trace twice, or without having been appended; when the consumer
+ * has caught up the trace has everything; whoever is told that there is room overwrites nothing
+ * that isn't in the trace on the medium; after a power failure each record below the ring's
+ * position on the medium is in the trace or counted as missing.
  *
  * Variants that must fail:
  *   BROKEN_RAISED_EARLY     room is given back when the bytes were copied
@@ -81,7 +82,8 @@ inline fail()
 	consumed = on_medium_consumed;
 	data[0] = on_medium[0];
 	data[1] = on_medium[1];
-	/* The file has any length from what was synced to what was written, cut in a packet or between two. */
+	/* The file has any length from what was synced to what was written, cut in a packet or between
+	 * two. */
 	do
 	:: file > synced ->
 		torn = 1;

@@ -7,8 +7,9 @@
  *
  * Buffers are counters here: what a record is made of is the business of the other models.
  *
- * Checked: each event is in one buffer; a section that begins after the switch writes to the new buffer, so
- * each CPU adds at most one record to the old one after it; after the barrier nobody adds any.
+ * Checked: each event is in one buffer; a section that begins after the switch writes to the new
+ * buffer, so each CPU adds at most one record to the old one after it; after the barrier nobody
+ * adds any.
  *
  * Variants that must fail:
  *   BROKEN_SELECTED_EARLY   the selector is loaded before the section

@@ -218,9 +218,11 @@ def check_munin(work):
         assert first["tompion_latency"] == first["tompion_latency.timer_wakeup_all"] > HELD_MS * 500, first
         assert first["tompion_latency.preempted"] > HELD_MS * 500, first
         longest(port)
-        # Another thread of the machine's may be preempted at any time, but not for as long again and again.
+        # Another thread of the machine's may be preempted at any time, but not for as long again
+        # and again.
         wait_for("five minutes without a disturbance", lambda: rest() or longest(port)["tompion_latency"] < HELD_MS * 500)
-        # Another monitor has fewer in most places of its histograms: nothing of the first one is subtracted from them.
+        # Another monitor has fewer in most places of its histograms: nothing of the first one is
+        # subtracted from them.
         subprocess.run(monitor("stop"), capture_output=True, check=True)
         subprocess.run(monitor("--once"), capture_output=True, check=True)
         rest()

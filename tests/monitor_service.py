@@ -138,7 +138,8 @@ try more systemctl start tompion-monitor
 wait_until page metrics
 late &
 late=$!
-# Again and again: the first ones may be over before anybody listens. (The shell has a command of that name, too.)
+# Again and again: the first ones may be over before anybody listens. (The shell has a command of
+# that name, too.)
 (while true; do /bin/jobs; done) &
 jobs=$!
 heard() { page metrics | grep -q '^tompion_job_activations_total{name="motor:control".* [1-9]'; }

@@ -33,8 +33,9 @@ RT_KERNEL = "linux-image-rt-amd64"
 CACHES = {KERNEL: "power-cut", RT_KERNEL: "rt-kernel"}
 MODULES = """crc16 crc32c_generic libcrc32c mbcache jbd2 ext4 virtio virtio_ring virtio_pci_modern_dev
 virtio_pci_legacy_dev virtio_pci virtio_blk""".split()
-# Sizes of the rings, the emitter's pause, whether it has restartable sequences, and the mode: large rings are recovered
-# from their first lap, small ones from a later; a flight recorder's pages may be of many laps.
+# Sizes of the rings, the emitter's pause, whether it has restartable sequences, and the mode: large
+# rings are recovered from their first lap, small ones from a later; a flight recorder's pages may
+# be of many laps.
 SETTINGS = [
     ("4M", 4, 3000, 1, "discard"),
     ("64K", 4, 30000, 1, "discard"),
@@ -162,7 +163,8 @@ def initramfs(work, vmlinuz, programs, scripts, wanted):
     for name in ("proc", "sys", "dev", "tmp"):
         (root / name).mkdir(parents=True)
     put(shutil.which("busybox"), root / "bin/busybox")
-    # Without what debuggers want to know, which is most of a debug build and would not fit into the guest's memory.
+    # Without what debuggers want to know, which is most of a debug build and would not fit into the
+    # guest's memory.
     (root / "bin").mkdir(exist_ok=True)
     run("strip", "--strip-debug", "-o", root / "bin/tompion", BUILD / "tompion")
     for path in programs:

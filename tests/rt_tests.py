@@ -68,7 +68,8 @@ late=$!
 try late timeout 150 tompion monitor --threshold victim=30ms --most 8 --pause 0s --incidents late --cgroup robot
 kill $late
 try grouped tompion monitor --once --json
-# Again and again: the first ones may be over before anybody watches. (The shell has a command of that name, too.)
+# Again and again: the first ones may be over before anybody watches. (The shell has a command of
+# that name, too.)
 (while true; do /bin/jobs; done) &
 jobs=$!
 try missed timeout 150 tompion monitor --job 'motor:*' --misses --most 2 --pause 0s --incidents missed
@@ -105,17 +106,20 @@ def check_monitor(found):
     """Of each cyclic thread under a real-time scheduler all wake-ups: two CPUs, 50 each."""
     succeeded(found, "begun")
     report = succeeded(found, "monitor")
-    # An interrupt amidst a program of a wake-up's whose handler wakes somebody is told as one that was not started.
+    # An interrupt amidst a program of a wake-up's whose handler wakes somebody is told as one that
+    # was not started.
     woken, missed = report["wakeups"]["woken"], report["not_started"]
     assert report["wakeups"]["difference"] == 0 and missed * 100 <= woken, (report["wakeups"], missed)
     threads = [thread for thread in report["threads"] if thread["name"] == "tompion"]
     real_time = [thread for thread in threads if thread["priority"] in ("rt 80", "deadline") and thread["count"] >= 40]
     assert len(real_time) == 6, [(thread["name"], thread["priority"], thread["count"]) for thread in report["threads"]]
-    # More than 50 where it waits for locks of the kernel, which sleep there, or is throttled (deadlines).
+    # More than 50 where it waits for locks of the kernel, which sleep there, or is throttled
+    # (deadlines).
     assert all(thread["count"] <= 500 and thread["max_us"] > 0 for thread in real_time), real_time
     for cpu in report["cpus"]:
         kinds = cpu["kinds"]
-        # Timers of real-time threads go off in interrupts there; all others' in threads (ktimers), which are woken, too.
+        # Timers of real-time threads go off in interrupts there; all others' in threads (ktimers),
+        # which are woken, too.
         assert kinds["missed-timer"]["count"] > 0 and kinds["timer-wakeup-all"]["count"] > 0, kinds.keys()
         for kind in kinds.values():
             assert sum(count for _, count in kind["histogram"]) == kind["count"], kind

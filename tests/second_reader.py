@@ -24,8 +24,8 @@ CORPUS = ROOT.parent / "shared/ctf-corpus"
 READER = shlex.split(os.environ.get("TOMPION_BABELTRACE2", "babeltrace2"))
 # Seconds that anything may take.
 WAIT_TIMEOUT = 300
-# 2.1.1 takes a selector's bit for that of the option around it, fails where fields stand between the two, and has no
-# memory of no bytes for an empty blob: also in the cases as they are.
+# 2.1.1 takes a selector's bit for that of the option around it, fails where fields stand between
+# the two, and has no memory of no bytes for an empty blob: also in the cases as they are.
 THEIR_OWN = {
     "ctf-2-pass-optional-nested-leaf-disabled",
     "ctf-2-pass-optional-nested-leaf-enabled",

@@ -1,4 +1,5 @@
-// The page is embedded in the command and committed, so its files have fixed names and equal bytes everywhere.
+// The page is embedded in the command and committed, so its files have fixed names and equal bytes
+// everywhere.
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({

@@ -1,6 +1,6 @@
 /*
- * What `steps` counts: nothing, and events, between two breakpoints each. Several times, because now and
- * then an event opens a new sub-buffer; the smallest number counts.
+ * What `steps` counts: nothing, and events, between two breakpoints each. Several times, because
+ * now and then an event opens a new sub-buffer; the smallest number counts.
  *
  *   counted expect-enabled | expect-disabled
  */

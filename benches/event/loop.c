@@ -8,11 +8,11 @@
  * burst   EVENTS rounds a batch, then a pause, so that a consumer can keep up
  *
  * All threads begin a batch together. A warm-up of bursts with pauses comes first: it touches the
- * rings and gives a listener time to populate them. It is counted in "warmup" of the last line, which
- * tells how many events were emitted in all.
+ * rings and gives a listener time to populate them. It is counted in "warmup" of the last line,
+ * which tells how many events were emitted in all.
  *
- * With more threads than CPUs they share these, and what counts is the CPU time of each, not the time that
- * it waits for its turn.
+ * With more threads than CPUs they share these, and what counts is the CPU time of each, not the
+ * time that it waits for its turn.
  */
 #define _GNU_SOURCE
 #include "loop.h"
@@ -88,7 +88,8 @@ static void *measure(void *argument)
 	return NULL;
 }
 
-/* The CPUs that this process may use, from the last: interrupts and housekeeping prefer the first. */
+/* The CPUs that this process may use, from the last: interrupts and housekeeping prefer the
+ * first. */
 static int find_cpus(void)
 {
 	cpu_set_t set;

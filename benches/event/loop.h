@@ -30,7 +30,8 @@ static inline __attribute__((always_inline)) uint64_t work_once(uint64_t state)
 	return state;
 }
 
-/* Defines tight_NAME and work_NAME. STATEMENT sees `i`, the number of the round, and may add to `sink`. */
+/* Defines tight_NAME and work_NAME. STATEMENT sees `i`, the number of the round, and may add to
+ * `sink`. */
 #define BODY(name, statement)                                                                          \
 	static __attribute__((noinline)) void tight_##name(uint64_t count)                             \
 	{                                                                                              \

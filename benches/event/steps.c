@@ -1,15 +1,17 @@
 /*
- * Counts the instructions that a program executes between two breakpoints, by stepping through them.
+ * Counts the instructions that a program executes between two breakpoints, by stepping through
+ * them.
  *
  *   steps PROGRAM ARGUMENTS…
  *
  * The program marks what it wants counted with two `int3`, the first with a number in rax (see
  * counted.c). For each pair a JSON line is printed.
  *
- * A restartable section cannot be stepped through: every stop is a preemption, and the kernel restarts
- * the section, for ever. So, after each step, the section is disarmed: `rseq_cs` in the thread's rseq
- * area is set to zero, as if there were no section. Nobody else writes to the ring of this thread's CPU
- * meanwhile, because the program is pinned, has one thread that records, and gets no signals.
+ * A restartable section cannot be stepped through: every stop is a preemption, and the kernel
+ * restarts the section, for ever. So, after each step, the section is disarmed: `rseq_cs` in the
+ * thread's rseq area is set to zero, as if there were no section. Nobody else writes to the ring of
+ * this thread's CPU meanwhile, because the program is pinned, has one thread that records, and gets
+ * no signals.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,6 +1,6 @@
 /*
- * The events through libtompion.so. Those with numbers are equal to LTTng's in lttng-provider.h, field for
- * field.
+ * The events through libtompion.so. Those with numbers are equal to LTTng's in lttng-provider.h,
+ * field for field.
  */
 #include "loop.h"
 #include "values.h"

@@ -1,4 +1,5 @@
-/* What the events' fields are filled with. The compiler sees no contents: texts have to be measured. */
+/* What the events' fields are filled with. The compiler sees no contents: texts have to be
+ * measured. */
 #ifndef BENCH_VALUES_H
 #define BENCH_VALUES_H
 

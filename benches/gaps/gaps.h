@@ -1,16 +1,16 @@
 /*
- * How long a single append takes, of very many: a whole program around EVENT(i), which the file that
- * includes this one defines, after _GNU_SOURCE.
+ * How long a single append takes, of very many: a whole program around EVENT(i), which the file
+ * that includes this one defines, after _GNU_SOURCE.
  *
  *   gaps BURSTS EVENTS
  *
- * Bursts of so many events with pauses of 5 ms, in which a consumer can keep up. Around each event the cycle
- * counter is read, the second time when the event is over; the gap goes into a histogram after that, so
- * that its own accounting is in no gap. Prints a JSON line: the histogram as [ticks, count] of each place
- * that is not empty.
+ * Bursts of so many events with pauses of 5 ms, in which a consumer can keep up. Around each event
+ * the cycle counter is read, the second time when the event is over; the gap goes into a histogram
+ * after that, so that its own accounting is in no gap. Prints a JSON line: the histogram as [ticks,
+ * count] of each place that is not empty.
  *
- * The thread is pinned, under SCHED_FIFO, and memory is locked, where that is allowed; the line tells.
- * A first part, an eighth of the bursts but at most 64, is warm-up and in no histogram.
+ * The thread is pinned, under SCHED_FIFO, and memory is locked, where that is allowed; the line
+ * tells. A first part, an eighth of the bursts but at most 64, is warm-up and in no histogram.
  */
 #include <sched.h>
 #include <stdint.h>
@@ -25,7 +25,8 @@
 #define MOST_WARM_BURSTS 64
 #define PRIORITY 50
 
-/* Places of the histogram: each number of ticks below EXACT, then STEPS places for each power of two. */
+/* Places of the histogram: each number of ticks below EXACT, then STEPS places for each power of
+ * two. */
 #define EXACT_BITS 12
 #define EXACT (1u << EXACT_BITS)
 #define STEP_BITS 6

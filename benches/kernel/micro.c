@@ -1,6 +1,6 @@
 /*
- * micro WHAT COUNT CPUS: does something of the kernel's so often, on each of so many CPUs at the same time, and prints
- * how many nanoseconds one took (the mean of the slowest process). WHAT:
+ * micro WHAT COUNT CPUS: does something of the kernel's so often, on each of so many CPUs at the
+ * same time, and prints how many nanoseconds one took (the mean of the slowest process). WHAT:
  *
  *   null      the system call getppid
  *   read      a byte from /dev/zero

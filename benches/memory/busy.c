@@ -3,10 +3,10 @@
  *
  *   busy BODY THREADS MILLISECONDS [parent|PREFIX]
  *
- * Threads are pinned to CPUs of their own and emit 1,000 events in each millisecond. Then, with the threads
- * still there, a JSON line is printed for this process and for the others: its parent, or all whose name
- * begins with the prefix. RSS is what a process has in memory, PSS the same with shared pages divided among
- * those who share them; both in KiB.
+ * Threads are pinned to CPUs of their own and emit 1,000 events in each millisecond. Then, with the
+ * threads still there, a JSON line is printed for this process and for the others: its parent, or
+ * all whose name begins with the prefix. RSS is what a process has in memory, PSS the same with
+ * shared pages divided among those who share them; both in KiB.
  */
 #define _GNU_SOURCE
 #include "loop.h"

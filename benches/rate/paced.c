@@ -3,9 +3,10 @@
  *
  *   paced BODY PRODUCERS EVENTS_PER_SECOND MILLISECONDS
  *
- * Each producer, pinned to a CPU of its own, emits its share in each millisecond and sleeps for the rest of
- * it, if there is any. Before that, a warm-up of bursts with pauses touches the rings. Prints a JSON line:
- * all events emitted, warm-up and all, and by which factor the paced part took longer than it should.
+ * Each producer, pinned to a CPU of its own, emits its share in each millisecond and sleeps for the
+ * rest of it, if there is any. Before that, a warm-up of bursts with pauses touches the rings.
+ * Prints a JSON line: all events emitted, warm-up and all, and by which factor the paced part took
+ * longer than it should.
  */
 #define _GNU_SOURCE
 #include "loop.h"

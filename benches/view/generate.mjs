@@ -1,4 +1,5 @@
-// Makes a kernel's trace of any size: eight processors on which threads take turns, wake each other and call the system.
+// Makes a kernel's trace of any size: eight processors on which threads take turns, wake each other
+// and call the system.
 //
 //   node benches/view/generate.mjs EVENTS FOLDER [THREADS]
 

@@ -1,14 +1,17 @@
-// What looking at a trace costs: the first picture, the answers to gestures, the page's main thread, memory.
+// What looking at a trace costs: the first picture, the answers to gestures, the page's main
+// thread, memory.
 //
-//   node benches/view/measure.mjs [--events 1e6,1e8] [--corpus DIR] [--binary target/release/tompion] [--folder DIR] [TRACE…]
+//   node benches/view/measure.mjs [--events 1e6,1e8] [--corpus DIR] [--binary
+//   target/release/tompion] [--folder DIR] [TRACE…]
 //
-// Traces of so many events are generated in DIR, and used again when they are there; those of the corpus of which the
-// viewer's documentation speaks are copied there. Or else those that are named are measured. What is measured is told as
-// tables in Markdown: one for each trace, and one of all. It wants the machine for itself: a browser that waits for a processor
-// measures its neighbours.
+// Traces of so many events are generated in DIR, and used again when they are there; those of the
+// corpus of which the viewer's documentation speaks are copied there. Or else those that are named
+// are measured. What is measured is told as tables in Markdown: one for each trace, and one of all.
+// It wants the machine for itself: a browser that waits for a processor measures its neighbours.
 //
-// First pictures are counted from the command's start to the frame that shows lanes up to the trace's end, as the page itself
-// tells: in a new tab of a browser that is there, and in a new window, for which Chromium loads a page of its own meanwhile.
+// First pictures are counted from the command's start to the frame that shows lanes up to the
+// trace's end, as the page itself tells: in a new tab of a browser that is there, and in a new
+// window, for which Chromium loads a page of its own meanwhile.
 
 import { spawn } from "node:child_process";
 import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";

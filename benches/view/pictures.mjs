@@ -1,6 +1,8 @@
-// Makes the pictures of the viewer in docs/images, of the trace in examples and of those of the corpus.
+// Makes the pictures of the viewer in docs/images, of the trace in examples and of those of the
+// corpus.
 //
-//   node benches/view/pictures.mjs [--corpus DIR] [--binary target/release/tompion] [--out docs/images] [NAME…]
+//   node benches/view/pictures.mjs [--corpus DIR] [--binary target/release/tompion] [--out
+//   docs/images] [NAME…]
 
 import { spawn } from "node:child_process";
 import { cpSync, existsSync, mkdtempSync, rmSync } from "node:fs";

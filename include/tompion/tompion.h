@@ -5,20 +5,21 @@
  *
  *     TOMPION_EVENT(db, query_done, (u64, rows, n), (str, table, name), (f64, ms, t));
  *
- * Compile as C11 or C++17 (or later) with gcc or clang and link with -ltompion. There is nothing else:
- * no provider file, no list of events, no start-up call. The guide is docs/guide/instrument.md.
+ * Compile as C11 or C++17 (or later) with gcc or clang and link with -ltompion. There is nothing
+ * else: no provider file, no list of events, no start-up call. The guide is
+ * docs/guide/instrument.md.
  *
- * Costs. While no recording takes the event: one load and one branch; no value is computed. While one
- * does: the fields are gathered on the stack and copied into a ring, without a lock, a system call or an
- * allocation.
+ * Costs. While no recording takes the event: one load and one branch; no value is computed. While
+ * one does: the fields are gathered on the stack and copied into a ring, without a lock, a system
+ * call or an allocation.
  *
- * Threads and signals. Every macro may be used from any thread at any time, also in signal handlers, in
- * constructors and in destructors, and after fork(). No macro changes errno, unless a value's own
- * expression does.
+ * Threads and signals. Every macro may be used from any thread at any time, also in signal
+ * handlers, in constructors and in destructors, and after fork(). No macro changes errno, unless a
+ * value's own expression does.
  *
- * Where. In any function, inline ones, templates, lambdas and constexpr ones of C++ included (at compile
- * time nothing is recorded). An event may be used in many places with the same fields. A use inside a
- * value of another event is not possible.
+ * Where. In any function, inline ones, templates, lambdas and constexpr ones of C++ included (at
+ * compile time nothing is recorded). An event may be used in many places with the same fields. A
+ * use inside a value of another event is not possible.
  *
  * Names that begin with tompion_priv_ or TOMPION_PRIV_ are not for use.
  *
@@ -42,8 +43,8 @@
 /*
  * #define TOMPION_OPTIONAL before the #include makes the library optional: link without -ltompion, and
  * the program runs without it. It is then loaded (libtompion.so.0) when the program starts, if the
- * environment has TOMPION_SESSION, as it has under `tompion record`, or TOMPION_RECORD. Needs -ldl before
- * glibc 2.34. Use it in all files of a program or shared object, or in none.
+ * environment has TOMPION_SESSION, as it has under `tompion record`, or TOMPION_RECORD. Needs -ldl
+ * before glibc 2.34. Use it in all files of a program or shared object, or in none.
  */
 
 #include "private/abi.h"
@@ -79,17 +80,19 @@
  *     (struct, name, field...)             a structure of 1 to 64 fields; a structure may stand in
  *                                          a structure, but no deeper
  *
- * where element is one of i8 to x64 or n16 to nx64, and the pointer points to integers of that size (or
- * to void or bytes, which need no alignment). Values are converted as by a C cast. Each is evaluated
- * once, in the order of the fields, and only if the event is recorded; do not leave side effects in them.
+ * where element is one of i8 to x64 or n16 to nx64, and the pointer points to integers of that size
+ * (or to void or bytes, which need no alignment). Values are converted as by a C cast. Each is
+ * evaluated once, in the order of the fields, and only if the event is recorded; do not leave side
+ * effects in them.
  *
- * provider, name, the field's type and the field's name are words, never expanded as macros: they may
- * be `linux`, `errno` or `bool`. (A macro around TOMPION_EVENT that passes its own arguments on does
- * expand them.) Fields' names are C identifiers, each used once in an event or structure.
+ * provider, name, the field's type and the field's name are words, never expanded as macros: they
+ * may be `linux`, `errno` or `bool`. (A macro around TOMPION_EVENT that passes its own arguments on
+ * does expand them.) Fields' names are C identifiers, each used once in an event or structure.
  *
- * A text's length is taken once. If another thread changes the text meanwhile, the record has the old
- * length and any mixture of the two texts. A record is at most 64 KiB long, all fields and a header of
- * 16 bytes together, and at most half a sub-buffer; a larger one is not recorded but counted as lost.
+ * A text's length is taken once. If another thread changes the text meanwhile, the record has the
+ * old length and any mixture of the two texts. A record is at most 64 KiB long, all fields and a
+ * header of 16 bytes together, and at most half a sub-buffer; a larger one is not recorded but
+ * counted as lost.
  */
 #define TOMPION_EVENT(...) \
     TOMPION_PRIV_STATEMENT(, tompion_priv_kind_INSTANT, 0, "", DEBUG_LINE, ##__VA_ARGS__)
@@ -97,10 +100,10 @@
 /*
  * TOMPION_EVENT_LEVEL(level, provider, name, field...);
  *
- * The same with a log level, from the most severe: EMERG (0), ALERT, CRIT, ERR, WARNING, NOTICE, INFO,
- * DEBUG_SYSTEM, DEBUG_PROGRAM, DEBUG_PROCESS, DEBUG_MODULE, DEBUG_UNIT, DEBUG_FUNCTION, DEBUG_LINE (13,
- * which macros without a level have), DEBUG (14). Levels are words too, whatever <syslog.h> or others
- * define.
+ * The same with a log level, from the most severe: EMERG (0), ALERT, CRIT, ERR, WARNING, NOTICE,
+ * INFO, DEBUG_SYSTEM, DEBUG_PROGRAM, DEBUG_PROCESS, DEBUG_MODULE, DEBUG_UNIT, DEBUG_FUNCTION,
+ * DEBUG_LINE (13, which macros without a level have), DEBUG (14). Levels are words too, whatever
+ * <syslog.h> or others define.
  *
  *     TOMPION_EVENT_LEVEL(WARNING, db, slow_query, (str, text, query), (u32, seconds, s));
  */
@@ -135,10 +138,10 @@
 /*
  * TOMPION_ENUM(enumeration, label...);
  *
- * Defines an enumeration for `enum` fields of this file, at file or namespace scope, with 1 to 64 labels.
- * A label is (word, value) or (word, low, high); values are constant expressions within int64_t (for
- * fields of type enum_u64, within uint64_t), low <= high; words are not expanded. A value that no label
- * covers is shown as a number.
+ * Defines an enumeration for `enum` fields of this file, at file or namespace scope, with 1 to 64
+ * labels. A label is (word, value) or (word, low, high); values are constant expressions within
+ * int64_t (for fields of type enum_u64, within uint64_t), low <= high; words are not expanded. A
+ * value that no label covers is shown as a number.
  *
  *     TOMPION_ENUM(machine_state, (idle, 0), (running, STATE_RUNNING), (failed, -9, -1));
  *     ...
@@ -151,10 +154,10 @@
 /*
  * TOMPION_SPAN(provider, name, field...);
  *
- * A declaration: a span of the thread's time, from here to the end of the scope, however that is left:
- * in C++ by an exception, too. It is recorded as the events provider:name_begin, with the fields, and
- * provider:name_end. The end goes to those recordings that have the begin: a span that began while
- * nobody recorded has none. Not in constexpr functions.
+ * A declaration: a span of the thread's time, from here to the end of the scope, however that is
+ * left: in C++ by an exception, too. It is recorded as the events provider:name_begin, with the
+ * fields, and provider:name_end. The end goes to those recordings that have the begin: a span that
+ * began while nobody recorded has none. Not in constexpr functions.
  *
  *     void query(const char *table)
  *     {
@@ -162,8 +165,8 @@
  *         ...
  *     }
  *
- * Where nothing runs at the end of a scope, nothing is recorded: longjmp(), exit(), and in C without
- * -fexceptions pthread_exit() and cancellation.
+ * Where nothing runs at the end of a scope, nothing is recorded: longjmp(), exit(), and in C
+ * without -fexceptions pthread_exit() and cancellation.
  */
 #define TOMPION_SPAN(...) TOMPION_PRIV_SPAN(, tompion_priv_kind_BEGIN, DEBUG_LINE, ##__VA_ARGS__)
 #define TOMPION_SPAN_LEVEL(...) TOMPION_PRIV_SPAN(, tompion_priv_kind_BEGIN, ##__VA_ARGS__)
@@ -172,8 +175,8 @@
  * TOMPION_BEGIN(provider, name, field...);
  * TOMPION_END(provider, name, field...);
  *
- * The same as two statements, for spans that don't end where they began. Spans of one thread that have
- * the same name end in the reverse order. The end is recorded whether or not the begin was.
+ * The same as two statements, for spans that don't end where they began. Spans of one thread that
+ * have the same name end in the reverse order. The end is recorded whether or not the begin was.
  */
 #define TOMPION_BEGIN(...) \
     TOMPION_PRIV_STATEMENT(, tompion_priv_kind_BEGIN, 0, "_begin", DEBUG_LINE, ##__VA_ARGS__)
@@ -187,8 +190,8 @@
  * TOMPION_JOB(provider, name, deadline_ns, field...);
  *
  * A span, as TOMPION_SPAN, that is one activation of a periodic job. It should last no longer than
- * deadline_ns nanoseconds (uint64_t; 0: no matter how long), which stands in the field `deadline_ns`
- * before the 0 to 63 others.
+ * deadline_ns nanoseconds (uint64_t; 0: no matter how long), which stands in the field
+ * `deadline_ns` before the 0 to 63 others.
  *
  *     for (;;) {
  *         wait_for_next_period();
@@ -214,8 +217,8 @@
 /*
  * TOMPION_COUNTER(provider, name, value);
  *
- * A statement: a quantity has a new value. It is recorded as i64, u64 or f64: as floating point if the
- * value's type is one, as unsigned if that is unsigned, else as signed.
+ * A statement: a quantity has a new value. It is recorded as i64, u64 or f64: as floating point if
+ * the value's type is one, as unsigned if that is unsigned, else as signed.
  */
 #define TOMPION_COUNTER(...) TOMPION_PRIV_COUNTER(, DEBUG_LINE, ##__VA_ARGS__)
 #define TOMPION_COUNTER_LEVEL(...) TOMPION_PRIV_COUNTER(, ##__VA_ARGS__)
@@ -226,8 +229,8 @@
 /*
  * TOMPION_FLOW(provider, name, id);
  *
- * A statement: a piece of work, known by its id (an integer or a pointer), passes here. The steps of a
- * flow have the same names and id, in whichever threads and processes they happen.
+ * A statement: a piece of work, known by its id (an integer or a pointer), passes here. The steps
+ * of a flow have the same names and id, in whichever threads and processes they happen.
  */
 #define TOMPION_FLOW(...) TOMPION_PRIV_FLOW(, DEBUG_LINE, ##__VA_ARGS__)
 #define TOMPION_FLOW_LEVEL(...) TOMPION_PRIV_FLOW(, ##__VA_ARGS__)
@@ -238,17 +241,17 @@
  * TOMPION_MARK(name, format, argument...);
  *
  * A statement: the event mark:name with the message that printf would make of the format, a string
- * literal, and 0 to 32 arguments. The compiler checks them as it checks printf's (-Wformat). The message
- * is made when the trace is read: recorded are the arguments, as fields that are called after the word
- * before their conversion.
+ * literal, and 0 to 32 arguments. The compiler checks them as it checks printf's (-Wformat). The
+ * message is made when the trace is read: recorded are the arguments, as fields that are called
+ * after the word before their conversion.
  *
  *     TOMPION_MARK(loaded, "rows %d table %s", n, name);        fields rows and table
  *
- * Arguments are evaluated once, and only if the mark is recorded. Integers have the size that printf
- * gets, double and long double become f64, a text is copied: as much of it as printf would read, so
- * "%.*s" and "%.5s" may take text without a NUL. Pointers, wide strings (%ls) among them, are recorded as
- * addresses. %n and %m are refused where the compiler can tell (pass errno to %d); else the one records
- * an address and the other nothing.
+ * Arguments are evaluated once, and only if the mark is recorded. Integers have the size that
+ * printf gets, double and long double become f64, a text is copied: as much of it as printf would
+ * read, so "%.*s" and "%.5s" may take text without a NUL. Pointers, wide strings (%ls) among them,
+ * are recorded as addresses. %n and %m are refused where the compiler can tell (pass errno to %d);
+ * else the one records an address and the other nothing.
  */
 #define TOMPION_MARK(...) TOMPION_PRIV_MARK(, DEBUG_LINE, ##__VA_ARGS__)
 #define TOMPION_MARK_LEVEL(...) TOMPION_PRIV_MARK(, ##__VA_ARGS__)
@@ -263,8 +266,8 @@ extern "C" {
  * Asks that what the flight recorders of this process have now be saved (`tompion record --mode
  * overwrite` and the like). Does not wait until it is.
  *
- * Returns 0 if somebody was asked, -1 if there is no flight recorder, or none that can be asked. May be
- * called from any thread and in signal handlers; keeps errno.
+ * Returns 0 if somebody was asked, -1 if there is no flight recorder, or none that can be asked.
+ * May be called from any thread and in signal handlers; keeps errno.
  */
 TOMPION_PRIV_INLINE int tompion_snapshot(void)
 {
@@ -276,18 +279,19 @@ TOMPION_PRIV_INLINE int tompion_snapshot(void)
 /* ---- Context --------------------------------------------------------------------------------------- */
 
 /*
- * Defines context of the application's own, which recordings can add to every event: the number of the
- * request at hand, the name of the tenant. `name` is "provider:name" and is copied. `get` returns the
- * value at the moment of the call; text is written to `buffer`, at most `size` bytes (64 or fewer)
- * without a NUL, and the number of bytes returned.
+ * Defines context of the application's own, which recordings can add to every event: the number of
+ * the request at hand, the name of the tenant. `name` is "provider:name" and is copied. `get`
+ * returns the value at the moment of the call; text is written to `buffer`, at most `size` bytes
+ * (64 or fewer) without a NUL, and the number of bytes returned.
  *
- * `get` is called for every event that is recorded with this context, in the thread that records it: in
- * any thread, at any time, in signal handlers, too. It must be quick, and must not lock, allocate, or
- * record events. Defining a name again replaces it; with NULL it is 0 or empty from then on. A library that
- * is unloaded takes its contexts back like that, when its functions can't be running any more.
+ * `get` is called for every event that is recorded with this context, in the thread that records
+ * it: in any thread, at any time, in signal handlers, too. It must be quick, and must not lock,
+ * allocate, or record events. Defining a name again replaces it; with NULL it is 0 or empty from
+ * then on. A library that is unloaded takes its contexts back like that, when its functions can't
+ * be running any more.
  *
- * Return 0, or -1 if the library is absent or can't take it (a name that isn't two words with a `:`, one
- * that has the other type, more than 8). Not in signal handlers.
+ * Return 0, or -1 if the library is absent or can't take it (a name that isn't two words with a
+ * `:`, one that has the other type, more than 8). Not in signal handlers.
  */
 TOMPION_PRIV_INLINE int tompion_context_i64(const char *name, int64_t (*get)(void))
 {

@@ -17,7 +17,8 @@ const NEAR = 500;
 /** So often are notes written anew together with those that others wrote meanwhile. */
 const MOST_ATTEMPTS = 5;
 
-/** What a lane that has nothing at a moment says by that: its boxes are all that was recorded of their kind. */
+/** What a lane that has nothing at a moment says by that: its boxes are all that was recorded of
+ * their kind. */
 const NOTHING: Partial<Record<LaneKind, [string, string]>> = {
   interrupt: ["no interrupt", "None was recorded on this CPU at this time."],
   softirq: ["no softirq", "None was recorded on this CPU at this time."],
@@ -311,7 +312,8 @@ export class App {
     }
   }
 
-  /** Writes the notes in the place of those that were read; where others have written some meanwhile, with these. */
+  /** Writes the notes in the place of those that were read; where others have written some
+   * meanwhile, with these. */
   private async writeNotes(): Promise<void> {
     for (let attempt = 0; ; attempt++) {
       if (this.keptNotes.version === null || attempt > 0) await this.loadNotes();

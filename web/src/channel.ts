@@ -1,4 +1,5 @@
-// Asks for lanes in a worker. A browser takes some time to begin one: what is asked for before that is fetched here.
+// Asks for lanes in a worker. A browser takes some time to begin one: what is asked for before that
+// is fetched here.
 
 import { type AbortRequest, Fetcher, type LanesRequest } from "./worker";
 

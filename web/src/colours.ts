@@ -1,8 +1,9 @@
 // The page's colours: those of states after Okabe and Ito, those of threads by their names.
 //
-// Meaning never hangs on colour alone: running is high, blocked is low and thin, losses are hatched, who was preempted has
-// stripes, and a late job has teeth. What stands beside each other can be told apart by those who don't see red, green or blue
-// (tests simulate that), and what is too pale for its ground has an edge below it.
+// Meaning never hangs on colour alone: running is high, blocked is low and thin, losses are
+// hatched, who was preempted has stripes, and a late job has teeth. What stands beside each other
+// can be told apart by those who don't see red, green or blue (tests simulate that), and what is
+// too pale for its ground has an edge below it.
 
 import { Style } from "./wire";
 
@@ -46,13 +47,15 @@ export interface Palette {
 export interface Shade {
   packed: Uint32Array;
   names: Uint32Array;
-  /** The line below a box, which can be told from every ground: the box's colour, or one like it that is far enough from the ground's. */
+  /** The line below a box, which can be told from every ground: the box's colour, or one like it
+   * that is far enough from the ground's. */
   edges: Uint32Array;
   nameEdges: Uint32Array;
 }
 
 const NAMES = 24;
-/** How much of the ground's colour boxes have in which several are one: paler, since it is not known what share of it they fill. */
+/** How much of the ground's colour boxes have in which several are one: paler, since it is not
+ * known what share of it they fill. */
 const SEVERAL = 0.18;
 /** The same of samples: what was seen at their beginning may have been so for a moment only. */
 const SAMPLED = 0.5;
@@ -146,7 +149,8 @@ export function mix(first: Packed, second: Packed, share: number): Packed {
   return mixParts(first, second, share <= 0 ? 0 : share >= 1 ? 256 : (share * 256) | 0) >>> 0;
 }
 
-/** The same of so many parts in 256, as what an array of packed colours takes: numbers with a sign need no memory of their own. */
+/** The same of so many parts in 256, as what an array of packed colours takes: numbers with a
+ * sign need no memory of their own. */
 export function mixParts(first: Packed, second: Packed, part: number): number {
   const rest = 256 - part;
   const even = ((Math.imul(first & 0xff00ff, rest) + Math.imul(second & 0xff00ff, part)) >>> 8) & 0xff00ff;
@@ -268,7 +272,8 @@ function make(theme: Theme): Palette {
 
 const made: Partial<Record<Theme, Palette>> = {};
 
-/** A theme's colours. They are made when they are asked for: a page has one theme, and shows itself as soon as it can. */
+/** A theme's colours. They are made when they are asked for: a page has one theme, and shows
+ * itself as soon as it can. */
 export function paletteOf(theme: Theme): Palette {
   return (made[theme] ??= make(theme));
 }

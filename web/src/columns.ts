@@ -1,5 +1,5 @@
-// Counters and channels are drawn column by column, each a pixel wide: what stands within one is put together, so a lane costs
-// as much as it has pixels, however often its value changes there.
+// Counters and channels are drawn column by column, each a pixel wide: what stands within one is
+// put together, so a lane costs as much as it has pixels, however often its value changes there.
 
 import { mix, type Packed } from "./colours";
 import type { Picture } from "./picture";
@@ -40,8 +40,8 @@ export class Columns {
     }
   }
 
-  /** Draws a counter: steps from value to value, of a line so thick, with a tint below. `row` says how high a value stands;
-   * returns whether there was anything. */
+  /** Draws a counter: steps from value to value, of a line so thick, with a tint below. `row`
+   * says how high a value stands; returns whether there was anything. */
   counter(place: Place, cover: Cover, row: (value: number) => number, look: { colour: Packed; thick: number; tint: number }): boolean {
     this.begin();
     const { high, low } = this;
@@ -86,7 +86,8 @@ export class Columns {
     return true;
   }
 
-  /** Draws how many events a channel has; returns where some were lost, and where history was overwritten. */
+  /** Draws how many events a channel has; returns where some were lost, and where history was
+   * overwritten. */
   density(place: Place, cover: Cover, colour: Packed): { lost: Run[]; overwritten: Run[] } {
     this.begin();
     const { high: events, missing } = this;
@@ -123,7 +124,8 @@ export class Columns {
   }
 }
 
-/** Marked columns that stand side by side; at least three wide, for what is missing must not be overlooked. */
+/** Marked columns that stand side by side; at least three wide, for what is missing must not be
+ * overlooked. */
 function runs(marked: Uint8Array): Run[] {
   const found: Run[] = [];
   for (let x = 0; x < marked.length; x++) {

@@ -63,7 +63,8 @@ export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** How large an element is, in pixels: to ask it in each frame would have the browser lay out the page anew. */
+/** How large an element is, in pixels: to ask it in each frame would have the browser lay out the
+ * page anew. */
 export class Size {
   private known = { width: 0, height: 0 };
 
@@ -91,7 +92,8 @@ export class Size {
   }
 }
 
-/** A text cut in the middle of nowhere helps nobody: at most so many characters, then an ellipsis. What stands beside it is not turned round by it. */
+/** A text cut in the middle of nowhere helps nobody: at most so many characters, then an
+ * ellipsis. What stands beside it is not turned round by it. */
 export function shorten(text: string, most: number): string {
   return apart(text.length <= most ? text : `${text.slice(0, most - 1)}…`);
 }
@@ -99,7 +101,8 @@ export function shorten(text: string, most: number): string {
 /** Letters that are written from right to left, and characters that say what is. */
 const TURNS = /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufdff\ufe70-\ufefc]|[\ud802\ud803\ud83a\ud83b]/;
 
-/** A text that has its own direction, whatever it says of directions, and leaves that of a number behind it as it is. */
+/** A text that has its own direction, whatever it says of directions, and leaves that of a number
+ * behind it as it is. */
 export function apart(text: string): string {
   if (!TURNS.test(text)) return text;
   let [inner, open] = ["", 0];

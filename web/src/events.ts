@@ -1,7 +1,8 @@
-// The tab "Events": every event in order of time, as a table of any length, in step with the timeline.
+// The tab "Events": every event in order of time, as a table of any length, in step with the
+// timeline.
 //
-// Rows are fetched in pages of 100. A table of a hundred million rows would be higher than a browser can
-// scroll, so the bar's place is a share of the rows, and the wheel moves row by row.
+// Rows are fetched in pages of 100. A table of a hundred million rows would be higher than a
+// browser can scroll, so the bar's place is a share of the rows, and the wheel moves row by row.
 
 import { api, type EventQuery, reason, wasAborted } from "./api";
 import { type App, stretchOf, tracksOf } from "./app";
@@ -14,7 +15,8 @@ import type { EventRow, EventRows } from "./wire";
 const ROW = 20;
 const PAGE = 100;
 const MOST_PAGES = 60;
-/** A filter is counted a quarter of a second at a time: so often is asked where a moment is among what it takes. */
+/** A filter is counted a quarter of a second at a time: so often is asked where a moment is among
+ * what it takes. */
 const MOST_LOOKS = 8;
 /** Browsers lose count of pixels beyond this. */
 const MOST_HEIGHT = 4_000_000;
@@ -34,7 +36,8 @@ export class Events implements Page {
   private readonly tall = el("div", { class: "tall" });
   private readonly view = el("div", { class: "table-view", attributes: { id: "event-rows", role: "rowgroup" } });
   private pages = new Map<number, EventRow[]>();
-  /** Pages that couldn't be had: they are asked for again a moment later, or when the reader does something. */
+  /** Pages that couldn't be had: they are asked for again a moment later, or when the reader does
+   * something. */
   private readonly failed = new Set<number>();
   private retry = 0;
   /** What was known of the trace when the rows were asked for. */
@@ -133,7 +136,8 @@ export class Events implements Page {
     return query;
   }
 
-  /** What may change which rows there are. What a filter takes is looked for in all the trace, read or not; whose they are is known of what was read. */
+  /** What may change which rows there are. What a filter takes is looked for in all the trace,
+   * read or not; whose they are is known of what was read. */
   private knownNow(): { of: string; generation: number } {
     const { generation = 0, progress, events, end } = this.app.info;
     const { filter, e, tracks } = this.query();
@@ -141,7 +145,8 @@ export class Events implements Page {
     return { of: JSON.stringify([generation, progress >= 1, ...counts]), generation };
   }
 
-  /** More of the trace is known than when the rows were asked for: how many there are, and those that weren't there. */
+  /** More of the trace is known than when the rows were asked for: how many there are, and those
+   * that weren't there. */
   private async renew(): Promise<void> {
     if (!this.built || this.root.hidden || this.renewing) return;
     const [now, before] = [this.knownNow(), this.known];
@@ -198,7 +203,8 @@ export class Events implements Page {
     if (this.total !== before) this.scrollTo(this.first);
   }
 
-  /** A page that isn't there is asked for again after a second; one that is there stays as it was till then. */
+  /** A page that isn't there is asked for again after a second; one that is there stays as it was
+   * till then. */
   private fail(page: number, error: unknown): void {
     if (this.pages.get(page)?.length === 0) this.pages.delete(page);
     this.failed.add(page);
@@ -217,7 +223,8 @@ export class Events implements Page {
     this.draw();
   }
 
-  /** Filtered rows may take the server several looks, of which each has those behind the ones before. */
+  /** Filtered rows may take the server several looks, of which each has those behind the ones
+   * before. */
   private async ask(page: number): Promise<EventRows> {
     const { request } = this;
     const rows: EventRow[] = [];
@@ -290,7 +297,8 @@ export class Events implements Page {
     if (selected.begin >= from && selected.begin <= to) void this.goTo(selected.begin);
   }
 
-  /** Shows the first row at or after a moment: as many are before it as the table has up to there. */
+  /** Shows the first row at or after a moment: as many are before it as the table has up to
+   * there. */
   async goTo(time: number): Promise<void> {
     const turn = ++this.turn;
     const query = this.query();

@@ -56,7 +56,8 @@ export function placeFlame(nodes: readonly FlameNode[], root: number): { placed:
   return { placed, depth: deepest + 1 };
 }
 
-/** The box that an arrow leads to from one: its parent above, its first child below, its neighbours of the same depth. */
+/** The box that an arrow leads to from one: its parent above, its first child below, its
+ * neighbours of the same depth. */
 export function beside(placed: readonly Placed[], from: number, arrow: string): number {
   const here = placed.find((one) => one.at === from);
   if (here === undefined) return placed[0]?.at ?? -1;
@@ -138,7 +139,8 @@ export class Flame implements Page {
     this.timer = window.setTimeout(() => this.show(), 250);
   }
 
-  /** What the graph is to be of. While the trace is read, it is of what was read when it was asked for, until all is. */
+  /** What the graph is to be of. While the trace is read, it is of what was read when it was
+   * asked for, until all is. */
   private wanted(): { stretch: Stretch; key: string } {
     const { area, view, info } = this.app;
     const screen = { from: Math.max(info.begin, Math.floor(view.begin)), to: Math.min(info.end, Math.ceil(view.end)) };

@@ -13,7 +13,8 @@ export function match(typed: string, name: string): Match | null {
   return score === null ? null : { score, places };
 }
 
-/** The same of small letters; which were meant is told only where somebody wants to know it: of a hundred thousand names, few are shown. */
+/** The same of small letters; which were meant is told only where somebody wants to know it: of a
+ * hundred thousand names, few are shown. */
 function scoreOf(needle: string, hay: string, places: number[] | null): number | null {
   if (needle === "") return 0;
   const whole = hay.indexOf(needle);

@@ -16,7 +16,8 @@ function lossLines({ events, packets = 0, overwritten = 0 }: Losses): string[] {
   return kinds.filter(([count]) => count > 0).map(([count, what]) => `${grouped(count)} ${what}`);
 }
 
-/** As much of a line as there is room for at the top: its first part, with the names of files without their folders. */
+/** As much of a line as there is room for at the top: its first part, with the names of files
+ * without their folders. */
 export function brief(line: string): string {
   const [first = ""] = line.split("; ");
   const gone = /^(.*) is not there any more$/.exec(first)?.[1];

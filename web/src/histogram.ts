@@ -1,4 +1,5 @@
-// How long something took, how often: one bar for each range of durations. A bar leads to its longest.
+// How long something took, how often: one bar for each range of durations. A bar leads to its
+// longest.
 
 import type { App } from "./app";
 import { el, link, shorten } from "./dom";

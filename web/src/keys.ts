@@ -289,7 +289,8 @@ type Pressed = Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "shiftKey"> &
 /** What keys that have no letter of ours mean by where they are. */
 const BY_PLACE: Record<string, [string, string]> = { Period: [".", ">"], Comma: [",", "<"], Slash: ["/", "?"] };
 
-/** What a key says: a Latin letter is the same whether Caps Lock is on, and another script's is what stands there on Latin keyboards. */
+/** What a key says: a Latin letter is the same whether Caps Lock is on, and another script's is
+ * what stands there on Latin keyboards. */
 function letterOf({ key, code = "", shiftKey }: Pressed): string {
   if (key.length !== 1) return key;
   if (/^[a-z]$/i.test(key)) return shiftKey ? key.toUpperCase() : key.toLowerCase();
@@ -309,7 +310,8 @@ export function nameOf(event: Pressed): string {
   return control + shift + (control !== "" ? key.toLowerCase() : key);
 }
 
-/** The same where a key with nothing of ours on it is meant by its place: French keyboards type digits with Shift only. */
+/** The same where a key with nothing of ours on it is meant by its place: French keyboards type
+ * digits with Shift only. */
 function nameByPlace({ code, ctrlKey, metaKey, altKey }: KeyboardEvent): string {
   return ctrlKey || metaKey || altKey ? "" : (/^Digit(\d)$/.exec(code)?.[1] ?? "");
 }

@@ -38,7 +38,8 @@ export class Labels {
     return number;
   }
 
-  /** Where there are many, forgets those that no box has: the others get other numbers, which these lists of them have then. */
+  /** Where there are many, forgets those that no box has: the others get other numbers, which
+   * these lists of them have then. */
   forget(lists: () => Iterable<Int32Array>): void {
     if (this.bytes <= this.most) return;
     const before = this.texts.splice(0);

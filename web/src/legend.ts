@@ -28,7 +28,8 @@ export function patchOf(app: App, lane: number, style: number, name: string): HT
   return patch(app, style, nameColour(name));
 }
 
-/** A patch of a style's colour, or of the colour of a name with this number, as the timeline draws it. */
+/** A patch of a style's colour, or of the colour of a name with this number, as the timeline
+ * draws it. */
 export function patch(app: App, style: number, name?: number): HTMLElement {
   const { palette } = app;
   const isMark = style === Style.mark;

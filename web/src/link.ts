@@ -1,11 +1,13 @@
 // A link that restores the view: what the screen shows, in the address after `#`.
 //
-// Numbers of tracks are those of one reading of the trace, and links outlive it. So a track is named by what it is:
+// Numbers of tracks are those of one reading of the trace, and links outlive it. So a track is
+// named by what it is:
 //
 //   kind:number-or-name[@machine][;how-many-th of those with this name, from 1 on]     thread:55   counter:app%3Aqueue@left   thread:55;1
 //   a lane of it: track/kind[.depth]                                                  thread:55/span.1
 //
-// Links of earlier versions have plain numbers, which mean something for as long as the same index is read.
+// Links of earlier versions have plain numbers, which mean something for as long as the same index
+// is read.
 
 import { api, reason } from "./api";
 import { TABS, type App, type Tab } from "./app";
@@ -86,7 +88,8 @@ export function ofIncident({ begin, end, tid }: Incident): LinkState {
   return { begin: begin - span / 3, end: end + span / 3, area: { begin, end, tracks: [`thread:${tid}`] }, tab: "selection" };
 }
 
-/** What an address has the page show at first: what it says, and if it says nothing, where the incident is; so also in a picture. */
+/** What an address has the page show at first: what it says, and if it says nothing, where the
+ * incident is; so also in a picture. */
 export function atFirst(hash: string, incident: Incident | null | undefined): LinkState {
   const isBare = hash === "" || hash === PICTURE;
   return isBare && incident ? ofIncident(incident) : read(hash);
@@ -132,7 +135,8 @@ export class TrackNames {
 
   constructor(private readonly tracks: Tracks) {
     const seen = new Map<string, number>();
-    // Of threads that had a number one after the other, the one that was there first has the smallest number here.
+    // Of threads that had a number one after the other, the one that was there first has the
+    // smallest number here.
     for (const id of [...tracks.all.keys()].sort((a, b) => a - b)) {
       const track = tracks.all.get(id);
       if (track === undefined) continue;

@@ -27,11 +27,12 @@ import type { TraceInfo, WireTrack } from "./wire";
 const POLL = 1000;
 /** The same while a trace is read for the first time: what is looked at is read first. */
 const POLL_READING = 250;
-/** The same at first, when a small trace is about to be whole, and while nothing but channels is known of a large one. */
+/** The same at first, when a small trace is about to be whole, and while nothing but channels is
+ * known of a large one. */
 const POLL_EARLY = 60;
 const EARLY = 3000;
-/** While nothing was looked at before its turn, new boxes come more seldom, and what was read whole even more so; and new names
- * of tracks, where there are no new lanes. */
+/** While nothing was looked at before its turn, new boxes come more seldom, and what was read
+ * whole even more so; and new names of tracks, where there are no new lanes. */
 const PROGRESS = 1000;
 const WHOLE = 5000;
 const NAMES = 10_000;
@@ -69,7 +70,8 @@ class Page {
   private failures = 0;
   /** What was said of boxes that couldn't be had. */
   private missing = "";
-  /** When all were told of what is new, of so many lanes; when boxes were asked for again, and all of them. */
+  /** When all were told of what is new, of so many lanes; when boxes were asked for again, and
+   * all of them. */
   private told = { at: 0, lanes: -1 };
   private refreshed = { at: 0, glimpses: 0 };
   private renewed = 0;
@@ -212,7 +214,8 @@ class Page {
     app.tell("tracks");
     this.panel.show();
     link.restore(app, link.atFirst(hash, app.info.incident));
-    // What is in sight is asked for before the first frame is drawn, which a browser that is just begun lets wait.
+    // What is in sight is asked for before the first frame is drawn, which a browser that is just
+    // begun lets wait.
     this.timeline.look();
     app.drawnBy(() => this.frame());
     document.documentElement.dataset["loaded"] = "true";
@@ -221,7 +224,8 @@ class Page {
     this.poll();
   }
 
-  /** Asks what is open; its tracks. The page's HTML has the browser ask for both while it reads this script. */
+  /** Asks what is open; its tracks. The page's HTML has the browser ask for both while it reads
+   * this script. */
   private async open(): Promise<WireTrack[]> {
     const words = "looking for the trace's packets; a large trace that is not cached takes as long as its disk";
     const late = window.setTimeout(() => this.app.say(words), LONG);
@@ -234,7 +238,8 @@ class Page {
     return isOld ? (await api.tracks()).tracks : tracks;
   }
 
-  /** For a picture, the page has the picture's size: a browser without a window gives it that only when it takes it. */
+  /** For a picture, the page has the picture's size: a browser without a window gives it that
+   * only when it takes it. */
   private hold(): void {
     Object.assign(document.body.style, { width: "1600px", height: "900px" });
   }
@@ -252,7 +257,8 @@ class Page {
     this.app.say(line);
   }
 
-  /** Asks again each second while the trace grows or is still being read; later now and then, for it may vanish. */
+  /** Asks again each second while the trace grows or is still being read; later now and then, for
+   * it may vanish. */
   private poll(): void {
     const { info } = this.app;
     const reading = this.isBare || performance.now() < EARLY ? POLL_EARLY : POLL_READING;
@@ -297,7 +303,8 @@ class Page {
     this.poll();
   }
 
-  /** Whether to ask now for what is new: not while the reader moves, and more seldom than it comes. */
+  /** Whether to ask now for what is new: not while the reader moves, and more seldom than it
+   * comes. */
   private isTime(info: TraceInfo): boolean {
     if (info.progress >= 1 || this.isBare) return true;
     const now = performance.now();
@@ -312,13 +319,15 @@ class Page {
     return true;
   }
 
-  /** Whether new tracks and numbers can wait, and new boxes are all that is shown of what was read meanwhile. */
+  /** Whether new tracks and numbers can wait, and new boxes are all that is shown of what was
+   * read meanwhile. */
   private canWait(info: TraceInfo): boolean {
     const pace = info.lanes === this.told.lanes ? NAMES : POLL;
     return performance.now() - this.told.at < pace && info.progress < 1 && !this.isBare;
   }
 
-  /** Has boxes asked for again; those of what was read whole more seldom, for they may still end later. */
+  /** Has boxes asked for again; those of what was read whole more seldom, for they may still end
+   * later. */
   private refresh(): void {
     const { info, tiles } = this.app;
     const now = performance.now();
@@ -328,7 +337,8 @@ class Page {
     tiles.outdated(all);
   }
 
-  /** Takes what is new of a trace; one that was read anew may have fewer tracks, and the others have their numbers. */
+  /** Takes what is new of a trace; one that was read anew may have fewer tracks, and the others
+   * have their numbers. */
   private async grown(anew: boolean): Promise<void> {
     const { app } = this;
     const isBare = this.isBare;
@@ -348,7 +358,8 @@ class Page {
     else this.refresh();
     app.tell("tracks");
     app.tell("info");
-    // New lanes in sight are wanted from now on, not from the next frame on: what is there of the others is not all.
+    // New lanes in sight are wanted from now on, not from the next frame on: what is there of the
+    // others is not all.
     this.timeline.look();
     void this.minimap.refresh(this.overview);
     await this.findNotes();

@@ -1,4 +1,5 @@
-// The whole trace in a strip: how dense it is, where something was lost, and which part the screen shows.
+// The whole trace in a strip: how dense it is, where something was lost, and which part the screen
+// shows.
 
 import type { App } from "./app";
 import type { Channel } from "./channel";

@@ -16,7 +16,8 @@ export class Notes implements Page {
     app.on("clock", () => this.show());
   }
 
-  /** A bookmark: of the area, of what is chosen, of the pointer's moment, or of the screen's middle. */
+  /** A bookmark: of the area, of what is chosen, of the pointer's moment, or of the screen's
+   * middle. */
   add(): void {
     const { app } = this;
     const { area, selected, hover, view } = app;

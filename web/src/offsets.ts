@@ -1,4 +1,5 @@
-// The dialog "Traces": several traces on one axis, and by how much each is shifted, typed or dragged.
+// The dialog "Traces": several traces on one axis, and by how much each is shifted, typed or
+// dragged.
 
 import { api, reason } from "./api";
 import type { App } from "./app";
@@ -19,7 +20,8 @@ export function offsetOf(text: string): number | string {
   return `expected milliseconds, such as -2.5, at most 104 days of them; found “${shorten(typed, 40)}”`;
 }
 
-/** What traces are called beside each other: where some have the same name, with as many of the folders in front as tell all apart. */
+/** What traces are called beside each other: where some have the same name, with as many of the
+ * folders in front as tell all apart. */
 export function namesOf(parts: readonly Pick<TracePart, "name" | "path">[]): string[] {
   const folders = parts.map(({ name, path }) => {
     // A trace is mostly called what its folder is.
@@ -70,7 +72,8 @@ export class Offsets {
     this.status.hidden = line === "";
   }
 
-  /** Rows stay the elements that they are: one of them may have the focus, or is being typed into. */
+  /** Rows stay the elements that they are: one of them may have the focus, or is being typed
+   * into. */
   private update(): void {
     const { traces } = this.app.info;
     const begin = Math.min(...traces.map((part) => part.begin));

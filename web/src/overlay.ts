@@ -72,7 +72,8 @@ export class Overlay {
     return (time) => ((time - begin) / span) * width;
   }
 
-  /** Where the trace wasn't read so far, there are samples at most: that must look neither like rest nor like all there is. */
+  /** Where the trace wasn't read so far, there are samples at most: that must look neither like
+   * rest nor like all there is. */
   private unread(drawing: CanvasRenderingContext2D, x: (time: number) => number, [width, height]: [number, number]): void {
     const { info, palette } = this.app;
     const gaps = unreadIn(info).map(([begin, end]): [number, number] => [Math.max(0, x(begin)), Math.min(width, x(end))]);
@@ -254,7 +255,8 @@ export function unreadIn(info: TraceInfo): [number, number][] {
   return gaps;
 }
 
-/** Where each visible lane stands. Where one is there twice, the one counts that isn't a thin line, or else the pinned one. */
+/** Where each visible lane stands. Where one is there twice, the one counts that isn't a thin
+ * line, or else the pinned one. */
 export function lanePlaces(rows: PlacedRow[]): Map<number, LanePlace> {
   const places = new Map<number, LanePlace>();
   for (const { row, y, pinned } of rows) {
@@ -267,7 +269,8 @@ export function lanePlaces(rows: PlacedRow[]): Map<number, LanePlace> {
   return places;
 }
 
-/** Whether a lane can be seen: what is scrolled below the pinned rows can't, be its row still there. */
+/** Whether a lane can be seen: what is scrolled below the pinned rows can't, be its row still
+ * there. */
 export function isInSight(place: LanePlace, divider: number): boolean {
   return place.pinned ? middle(place) < divider : middle(place) >= divider;
 }

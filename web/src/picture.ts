@@ -1,5 +1,6 @@
-// The picture of all lanes, pixel by pixel. The browser's canvas takes a whole picture as fast as memory is copied; what it is
-// told in lines and rectangles it draws later, on the page's own thread too: a shape of a thousand bars takes it 90 ms.
+// The picture of all lanes, pixel by pixel. The browser's canvas takes a whole picture as fast as
+// memory is copied; what it is told in lines and rectangles it draws later, on the page's own
+// thread too: a shape of a thousand bars takes it 90 ms.
 
 import { mix, type Packed } from "./colours";
 

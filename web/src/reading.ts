@@ -1,4 +1,5 @@
-// What counters and channels say at a moment, which have no boxes: a value, or how many events are there and how many are missing.
+// What counters and channels say at a moment, which have no boxes: a value, or how many events are
+// there and how many are missing.
 
 import { grouped, quantity } from "./time";
 import { levelFor, type Tile, type Tiles } from "./tiles";
@@ -9,10 +10,12 @@ export type Reading =
   | { shape: "points"; begin: number; end: number; value: number; least: number; most: number }
   | ({ shape: "bins"; begin: number; end: number } & Amounts);
 
-/** Where on a counter's lane a value stands: 0 is its lower edge, and the least that it has, 1 the greatest. */
+/** Where on a counter's lane a value stands: 0 is its lower edge, and the least that it has, 1
+ * the greatest. */
 export function scaleOf({ min = 0, max = 0 }: Pick<WireLane, "min" | "max">): (value: number) => number {
   const span = max - min;
-  // What has one value only is drawn in the middle; halves, for the greatest numbers have no difference.
+  // What has one value only is drawn in the middle; halves, for the greatest numbers have no
+  // difference.
   if (!(span > 0)) return () => 0.5;
   return (value) => Math.min(1, Math.max(0, (value / 2 - min / 2) / (max / 2 - min / 2)));
 }
@@ -35,7 +38,8 @@ export function collectBins(
   }
 }
 
-/** What a lane of points or bins says at a moment; `pixel` is how many nanoseconds the screen's are. */
+/** What a lane of points or bins says at a moment; `pixel` is how many nanoseconds the screen's
+ * are. */
 export function readingAt(tiles: Tiles, lane: WireLane, time: number, pixel: number): Reading | null {
   return lane.kind === "counter" ? pointAt(tiles, lane.id, time, pixel) : binsAt(tiles, lane.id, time, pixel);
 }

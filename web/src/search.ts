@@ -1,4 +1,5 @@
-// The search box: the next or the previous event whose name or value has the text, or that a filter matches.
+// The search box: the next or the previous event whose name or value has the text, or that a filter
+// matches.
 
 import { api, reason, wasAborted } from "./api";
 import type { App } from "./app";

@@ -363,7 +363,8 @@ function countOf(one: Durations): HTMLElement {
   return el("div", { class: "histogram" }, el("div", { class: "histogram-title" }, el("b", { text: shorten(one.name, 60) }), text));
 }
 
-/** Lists by what is most in them. What has no times, since much of it was merged, comes first, by how often it happened. */
+/** Lists by what is most in them. What has no times, since much of it was merged, comes first, by
+ * how often it happened. */
 function sorted(found: Statistics): Statistics {
   const oftenIn = (one: Durations): number => (mergedIn(one) > 0 ? one.count : 0);
   const byTotal = (all: Durations[]): Durations[] => [...all].sort((a, b) => oftenIn(b) - oftenIn(a) || b.total - a.total);

@@ -1,5 +1,6 @@
-// Boxes are drawn into a strip: three rows of pixels for a lane, which are copied to the lane's height afterwards: its upper and
-// its lower part, and the edge below them. So a hundred thousand boxes cost a hundred thousand writes to memory.
+// Boxes are drawn into a strip: three rows of pixels for a lane, which are copied to the lane's
+// height afterwards: its upper and its lower part, and the edge below them. So a hundred thousand
+// boxes cost a hundred thousand writes to memory.
 
 import { mix, mixParts, type Packed, type Palette, type Shade } from "./colours";
 import type { Picture } from "./picture";
@@ -111,7 +112,8 @@ export class Strips {
     return decor;
   }
 
-  /** Copies the strip into the picture, between two of its rows; `ratio` is how many of them a pixel of the page has. */
+  /** Copies the strip into the picture, between two of its rows; `ratio` is how many of them a
+   * pixel of the page has. */
   copy(picture: Picture, top: number, bottom: number, ratio: number): void {
     const high = bottom - top;
     const edge = bottom - Math.max(1, Math.round((high > TALL * ratio ? EDGE : 1) * ratio));
@@ -135,7 +137,8 @@ class LanePainter {
   /** The colour of the edge of what is being painted. */
   private edge: Packed = 0;
   private lastMark = Number.NEGATIVE_INFINITY;
-  /** What is too dense to be told apart has one shade; single events have the colours of their names. */
+  /** What is too dense to be told apart has one shade; single events have the colours of their
+   * names. */
   private readonly shade: Packed;
 
   constructor(
@@ -163,7 +166,8 @@ class LanePainter {
       const x0 = (start - begin) * scale;
       const x1 = (end - begin) * scale;
       if (x1 < 0 || x0 >= width) continue;
-      // Most boxes are narrow ones inside of their tile; each takes some nanoseconds here, and ten times as many below.
+      // Most boxes are narrow ones inside of their tile; each takes some nanoseconds here, and ten
+      // times as many below.
       const inside = x0 >= 0 && x1 < width && start > tile.from && end < to;
       if (inside && x1 - x0 < 1 && !isDimmed && ODD[styles[at] ?? 0] === 0) this.narrow(tile, at, x0, x1 - x0);
       else this.box(tile, at, Math.max(0, x0), Math.min(width, x1), start, end);

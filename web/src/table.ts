@@ -1,5 +1,5 @@
-// A table of any length of which only the rows in sight are there. All rows are equally high; widths of columns are
-// given, so that nothing moves while it is scrolled.
+// A table of any length of which only the rows in sight are there. All rows are equally high;
+// widths of columns are given, so that nothing moves while it is scrolled.
 
 import { el } from "./dom";
 

@@ -1,5 +1,6 @@
-// The cache of what lanes show. Time is cut into tiles: at level L, one has 1024 pixels of 2^L nanoseconds.
-// What the screen needs is asked of the server; until it comes, other levels' tiles stand in.
+// The cache of what lanes show. Time is cut into tiles: at level L, one has 1024 pixels of 2^L
+// nanoseconds. What the screen needs is asked of the server; until it comes, other levels' tiles
+// stand in.
 
 import { address, asked } from "./api";
 import type { Channel } from "./channel";
@@ -23,7 +24,8 @@ export interface Tile extends LaneData {
   to: number;
   /** The frame that drew it last. */
   used: number;
-  /** Tiles of an index that has grown since are asked for again, and drawn until the answer comes. */
+  /** Tiles of an index that has grown since are asked for again, and drawn until the answer
+   * comes. */
   generation: number;
   /** Whether all of it was read when it was asked for. */
   whole: boolean;
@@ -51,7 +53,8 @@ interface Underway extends Job {
   generation: number;
 }
 
-/** The level for a scale in nanoseconds a pixel: its own pixels are never coarser than the screen's. */
+/** The level for a scale in nanoseconds a pixel: its own pixels are never coarser than the
+ * screen's. */
 export function levelFor(scale: number): number {
   return Math.min(LEVELS, Math.max(0, Math.floor(Math.log2(Math.max(1, scale)))));
 }
@@ -116,7 +119,8 @@ export class Tiles {
     return this.missing(false).length === 0;
   }
 
-  /** Tiles are of an older state of the index: all of them, or those alone of which something was not read. */
+  /** Tiles are of an older state of the index: all of them, or those alone of which something was
+   * not read. */
   outdated(all = true): void {
     this.generation += 1;
     if (all) this.least = this.generation;
@@ -295,7 +299,8 @@ export class Tiles {
     }
   }
 
-  /** Visits what is known of a lane between two moments, in order of time and without overlap, best first. */
+  /** Visits what is known of a lane between two moments, in order of time and without overlap,
+   * best first. */
   cover(lane: number, begin: number, end: number, scale: number, visit: (tile: Tile, from: number, to: number) => void): void {
     const tiles = this.lanes.get(lane);
     if (tiles === undefined) return;
@@ -325,7 +330,8 @@ export class Tiles {
     }
   }
 
-  /** Up to where, or to what is seen at most, no tile of the level itself takes over from a coarser one. */
+  /** Up to where, or to what is seen at most, no tile of the level itself takes over from a
+   * coarser one. */
   private reach(tiles: Map<number, Tile>, level: number, index: number, end: number, tile: Tile): number {
     const span = tileSpan(level);
     if (tile.to - tile.from <= span) return tile.to;

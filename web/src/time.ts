@@ -53,7 +53,8 @@ export function sizeText(bytes: number): string {
   return `${text} ${units[unit] ?? ""}`;
 }
 
-/** A number that is no count, with as many digits as tell apart what lies so far apart: `0.25`, `1 000 010`. */
+/** A number that is no count, with as many digits as tell apart what lies so far apart: `0.25`,
+ * `1 000 010`. */
 export function quantity(value: number, apart = 0): string {
   const size = Math.abs(value);
   if (Number.isInteger(value) && size < 1e15) return grouped(value);

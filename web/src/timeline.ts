@@ -325,7 +325,8 @@ export class Timeline {
     return this.app.tiles.settled && !this.app.view.moving;
   }
 
-  /** Whether everything in sight has been drawn from the right level, be it from before the server knew more. */
+  /** Whether everything in sight has been drawn from the right level, be it from before the
+   * server knew more. */
   get there(): boolean {
     return this.app.tiles.there && !this.app.view.moving;
   }

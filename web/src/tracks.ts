@@ -97,7 +97,8 @@ export class Tracks {
     return fresh;
   }
 
-  /** Takes the tracks of a trace that was read anew; what was open and pinned stays so, as far as it is there. */
+  /** Takes the tracks of a trace that was read anew; what was open and pinned stays so, as far as
+   * it is there. */
   replace(wire: WireTrack[]): void {
     const [open, known] = [new Set(this.open), new Set(this.all.keys())];
     for (const all of [this.all, this.laneTrack, this.laneKind, this.open]) all.clear();
@@ -146,7 +147,8 @@ export class Tracks {
     this.sort();
   }
 
-  /** Processes in the order in which people look for them: those that tell of themselves, then those that worked most. */
+  /** Processes in the order in which people look for them: those that tell of themselves, then
+   * those that worked most. */
   private sort(): void {
     const ranks = new Map<number, number>();
     for (const track of this.all.values()) {
@@ -175,7 +177,8 @@ export class Tracks {
     }, track.busy);
   }
 
-  /** Opens what is worth it: groups, and the processes that worked most, until the screen has enough. */
+  /** Opens what is worth it: groups, and the processes that worked most, until the screen has
+   * enough. */
   openAtFirst(): void {
     const processes: Track[] = [];
     for (const track of this.all.values()) {
@@ -285,7 +288,8 @@ export class Tracks {
     return false;
   }
 
-  /** Which tracks are meant where these are marked: a heading stands for all below it, unless some of that is marked, too. */
+  /** Which tracks are meant where these are marked: a heading stands for all below it, unless
+   * some of that is marked, too. */
   meant(ids: readonly number[]): number[] {
     const marked = [...new Set(ids)];
     const isMarkedBelow = (id: number): boolean => marked.some((other) => other !== id && this.isIn(other, new Set([id])));

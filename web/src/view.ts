@@ -7,7 +7,8 @@ export interface Span {
 
 /** Nothing is gained by less than so many nanoseconds on the screen. */
 const LEAST = 40;
-/** So long that the eye can follow, so short that the new place is there within a tenth of a second. */
+/** So long that the eye can follow, so short that the new place is there within a tenth of a
+ * second. */
 const ANIMATION = 70;
 /** Movements with less than this between them are taken back together. */
 const PAUSE = 500;

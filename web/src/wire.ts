@@ -1,4 +1,5 @@
-// What the server and the page say to each other. All times are nanoseconds after the trace's `base`.
+// What the server and the page say to each other. All times are nanoseconds after the trace's
+// `base`.
 
 /** What a box shows; the numbers are the server's. */
 export const Style = {
@@ -73,7 +74,8 @@ export interface TraceInfo {
   error?: string | null;
   /** Says so, when the trace is no longer where it was. */
   gone?: string | null;
-  /** While the trace is read: how often something was read before its turn, and from when to when all was. */
+  /** While the trace is read: how often something was read before its turn, and from when to when
+   * all was. */
   glimpses?: number;
   seen?: [number, number][];
   /** The folder in which notes are kept, and what was found out. */

@@ -1,4 +1,5 @@
-// Fetches lanes and makes compact arrays of them, so that the page's own thread never parses an answer.
+// Fetches lanes and makes compact arrays of them, so that the page's own thread never parses an
+// answer.
 
 import { reason, refusal } from "./api";
 import type { WireLanes } from "./wire";

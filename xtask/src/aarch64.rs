@@ -11,8 +11,8 @@ use crate::workspace::Workspace;
 /// What is built for.
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 
-/// The crates that have code of their own for an architecture, or numbers of its system calls. The other crates differ
-/// by nothing, and what they need takes minutes to compile.
+/// The crates that have code of their own for an architecture, or numbers of its system calls. The
+/// other crates differ by nothing, and what they need takes minutes to compile.
 const CONCERNED: [&str; 8] = [
     "tompion",
     "tompion-agent",
@@ -31,13 +31,14 @@ pub fn unavailable() -> Option<String> {
     (!library.is_dir()).then(|| format!("Rust's library for aarch64 is missing (rustup target add {TARGET})"))
 }
 
-/// Compiles the crates that it concerns, or all of them, and assembles what has assembly in it, which `check` doesn't.
-/// No linker is needed.
+/// Compiles the crates that it concerns, or all of them, and assembles what has assembly in it,
+/// which `check` doesn't. No linker is needed.
 pub fn command(workspace: &Workspace, full: bool) -> Result<()> {
     let cargo = |words: &[&str]| {
         let mut cargo = shell::cargo();
         cargo.args(words).args(["--quiet", "--target", TARGET]).current_dir(&workspace.root);
-        // SQLite is C, which would want a compiler and headers for the other architecture; nothing is linked here.
+        // SQLite is C, which would want a compiler and headers for the other architecture; nothing
+        // is linked here.
         cargo.env("LIBSQLITE3_SYS_USE_PKG_CONFIG", "1").env("SQLITE3_LIB_DIR", "/nonexistent");
         shell::run(&mut cargo)
     };

@@ -1,7 +1,8 @@
 //! `x test advisories`: known vulnerabilities of the crates in `Cargo.lock`, by cargo-audit.
 //!
-//! Part of the full run, which is the scheduled one: what is found depends on the day, not on the change. Without the
-//! program, or without its database (a machine that is offline), the step is left out.
+//! Part of the full run, which is the scheduled one: what is found depends on the day, not on the
+//! change. Without the program, or without its database (a machine that is offline), the step is
+//! left out.
 
 use anyhow::{Result, bail};
 use serde_json::Value;

@@ -13,8 +13,8 @@ use crate::workspace::Workspace;
 /// The name by which programs find the library.
 pub const SONAME: &str = "libtompion.so.0";
 
-/// Compiler options of all preload wrappers, in a file that the tests use, too: optimized, and hardened, because they
-/// stand in other people's processes.
+/// Compiler options of all preload wrappers, in a file that the tests use, too: optimized, and
+/// hardened, because they stand in other people's processes.
 const PRELOAD_OPTIONS: &str = "crates/agent/preload/options";
 
 /// Which of cargo's profiles.
@@ -53,8 +53,8 @@ pub fn build(workspace: &Workspace, profile: Profile) -> Result<()> {
     build_targets(workspace, profile, &[])
 }
 
-/// The same with the programs of tests. Cargo chooses the features of libraries for all that it builds at once: were the
-/// tests built afterwards, many libraries would be built twice.
+/// The same with the programs of tests. Cargo chooses the features of libraries for all that it
+/// builds at once: were the tests built afterwards, many libraries would be built twice.
 pub fn build_with_tests(workspace: &Workspace) -> Result<()> {
     build_targets(workspace, Profile::Debug, &["--all-targets"])
 }

@@ -52,8 +52,8 @@ pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The picture of the trace, beside it, opened where there is a screen. It takes Chromium; without it the demo
-/// goes on, and what the viewer says of that is the reader's.
+/// The picture of the trace, beside it, opened where there is a screen. It takes Chromium; without
+/// it the demo goes on, and what the viewer says of that is the reader's.
 fn picture(tompion: &Path, start: &Path, folder: &Path) {
     let mut file = start.join(folder).into_os_string();
     file.push(".png");
@@ -99,8 +99,8 @@ fn may_record_kernel(tompion: &Path) -> bool {
     checks.is_some_and(|checks| checks.as_array().is_some_and(|checks| checks.iter().any(is_good)))
 }
 
-/// Sizes from a command that prints events as JSON. Its warnings of losses are left out: the summary
-/// has told of them.
+/// Sizes from a command that prints events as JSON. Its warnings of losses are left out: the
+/// summary has told of them.
 fn allocation_sizes(print: &mut Command) -> Result<HashMap<u64, u64>> {
     let child = print.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut child = child.with_context(|| format!("cannot run `{}`", shell::describe(print)))?;

@@ -1,5 +1,5 @@
-//! `x fuzz [rings | streams | tsdl | json]… [EXECUTIONS]`: untrusted bytes through what reads them, on all processors,
-//! with overflow checks and little memory.
+//! `x fuzz [rings | streams | tsdl | json]… [EXECUTIONS]`: untrusted bytes through what reads them,
+//! on all processors, with overflow checks and little memory.
 //!
 //! The executions themselves are tests, which do a few of them whenever the tests run.
 

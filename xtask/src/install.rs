@@ -78,7 +78,8 @@ fn libraries(built: &Path, lib: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What monitoring tools of others need, and a unit for systemd that names the command where it will be.
+/// What monitoring tools of others need, and a unit for systemd that names the command where it
+/// will be.
 fn integrations(from: &Path, place: &Place) -> Result<()> {
     for tool in ["grafana", "munin", "prometheus"] {
         tree(&from.join(tool), &place.staged.join("share/tompion").join(tool))?;
@@ -111,7 +112,8 @@ fn tree(from: &Path, to: &Path) -> Result<()> {
 /// How a program comes by the library.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Linking {
-    /// As a shared library; with `pkg-config --static` and `cc -static`, all of it into the program.
+    /// As a shared library; with `pkg-config --static` and `cc -static`, all of it into the
+    /// program.
     Usual,
     /// The library into the program, which is linked dynamically else.
     Static,

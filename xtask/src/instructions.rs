@@ -1,7 +1,7 @@
 //! The number of instructions on the event path, held to stored figures.
 //!
-//! Times differ from machine to machine and from minute to minute; instructions do not. They differ a
-//! little between compilers, so a few more than stored are borne with.
+//! Times differ from machine to machine and from minute to minute; instructions do not. They differ
+//! a little between compilers, so a few more than stored are borne with.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,8 @@ use crate::workspace::Workspace;
 /// Instructions above the stored figure that another compiler may add.
 const SLACK: u64 = 4;
 
-/// How much a count may grow. A filter's way is long, and compilers see to it differently from build to build.
+/// How much a count may grow. A filter's way is long, and compilers see to it differently from
+/// build to build.
 fn slack(stored: u64) -> u64 {
     SLACK.max(stored / 25)
 }

@@ -1,4 +1,5 @@
-//! The house's rules, checked: which crate may see which, where `unsafe` may stand, how long a file is.
+//! The house's rules, checked: which crate may see which, where `unsafe` may stand, how long a file
+//! is.
 //!
 //! Edges of dev-dependencies are free: what a test needs is no part of the product.
 

@@ -1,5 +1,5 @@
-//! The links of the documentation, checked: a relative link names a file and a heading that exist, and
-//! so does inline code such as `ring/src/lib.rs`. Addresses on the net are not checked.
+//! The links of the documentation, checked: a relative link names a file and a heading that exist,
+//! and so does inline code such as `ring/src/lib.rs`. Addresses on the net are not checked.
 
 use std::collections::HashMap;
 use std::fs;
@@ -96,7 +96,8 @@ fn relative_targets(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the source files that a document names in inline code, such as `ring/src/section/mod.rs`.
+/// Returns the source files that a document names in inline code, such as
+/// `ring/src/section/mod.rs`.
 fn source_paths(text: &str) -> Vec<String> {
     let mut fenced = false;
     let is_prose = |line: &&str| {
@@ -154,7 +155,8 @@ fn anchors(text: &str) -> Vec<String> {
     anchors
 }
 
-/// The name of a heading: small letters, blanks as hyphens, and nothing else but digits, `-` and `_`.
+/// The name of a heading: small letters, blanks as hyphens, and nothing else but digits, `-` and
+/// `_`.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.collect::<String>().to_lowercase().replace(' ', "-")

@@ -1,5 +1,5 @@
-//! The Promela models in `models/`: Spin explores each of them to the end, and must find the fault in each
-//! variant that has one.
+//! The Promela models in `models/`: Spin explores each of them to the end, and must find the fault
+//! in each variant that has one.
 
 use std::fs;
 use std::path::Path;
@@ -148,7 +148,8 @@ impl Run {
         let mut compiler = shell::c_compiler();
         // A fault is found long before a better program would be compiled.
         let optimized = if broken.is_some() { "-O0" } else { "-O2" };
-        // Only what can be violated by a finite run is looked for; states are stored whole, but packed.
+        // Only what can be violated by a finite run is looked for; states are stored whole, but
+        // packed.
         compiler.args([optimized, "-w", "-DSAFETY", "-DCOLLAPSE", "-o", "pan", "pan.c"]);
         shell::run(compiler.current_dir(&folder))?;
         let mut explorer = Command::new(folder.join("pan"));

@@ -1,4 +1,5 @@
-//! `x test musl`: the library works with the other C library, whose threads have no restartable sequences.
+//! `x test musl`: the library works with the other C library, whose threads have no restartable
+//! sequences.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,8 +48,8 @@ pub fn command(workspace: &Workspace) -> Result<()> {
     record(workspace, &work, &program)
 }
 
-/// Rust links `gcc_s`, which musl's distributions have and others have for glibc only. There, gcc's static unwinder
-/// takes its place.
+/// Rust links `gcc_s`, which musl's distributions have and others have for glibc only. There, gcc's
+/// static unwinder takes its place.
 fn link_unwinder(work: &Path) -> Result<()> {
     let archive = |name: &str| -> Result<String> {
         Ok(shell::capture(Command::new("gcc").arg(format!("-print-file-name={name}")))?.trim().to_owned())

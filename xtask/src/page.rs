@@ -1,7 +1,8 @@
-//! `x test page`: the viewer's page. Its types hold, what is committed is what its sources make, it does in a browser
-//! what it should.
+//! `x test page`: the viewer's page. Its types hold, what is committed is what its sources make, it
+//! does in a browser what it should.
 //!
-//! Cargo needs none of this: the page is committed as it was built, and embedded. Only who changes it needs Node.
+//! Cargo needs none of this: the page is committed as it was built, and embedded. Only who changes
+//! it needs Node.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,8 @@ pub fn unavailable(workspace: &Workspace) -> Option<String> {
     if !shell::exists(CHROMIUM) {
         return Some("Chromium is missing (apt install chromium)".into());
     }
-    // A lock file that doesn't fit package.json is a mistake of ours: `command` meets it again, and fails.
+    // A lock file that doesn't fit package.json is a mistake of ours: `command` meets it again, and
+    // fails.
     install(workspace).err().filter(|error| !error.to_string().contains("EUSAGE")).map(|error| {
         let line = format!("{error:#}").replace('\n', " ");
         format!("what the page is built with can't be had: {}", line.chars().take(300).collect::<String>())
@@ -50,8 +52,8 @@ fn node_version(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// What `package-lock.json` names, from npm's registry: once again if it fails, since networks do. What is there
-/// from an earlier time is as good, where the lock file is still the same.
+/// What `package-lock.json` names, from npm's registry: once again if it fails, since networks do.
+/// What is there from an earlier time is as good, where the lock file is still the same.
 fn install(workspace: &Workspace) -> Result<()> {
     let web = folder(workspace);
     let lock = fs::read(web.join("package-lock.json")).context("cannot read web/package-lock.json")?;

@@ -15,10 +15,11 @@ pub fn cargo() -> Command {
     cargo
 }
 
-/// This program anew, without the folders of debug builds that `cargo run` puts on the library path.
+/// This program anew, without the folders of debug builds that `cargo run` puts on the library
+/// path.
 ///
-/// Programs that are measured or shown would find their `libtompion.so` there, not beside them. None
-/// when cargo added nothing.
+/// Programs that are measured or shown would find their `libtompion.so` there, not beside them.
+/// None when cargo added nothing.
 pub fn without_cargos_libraries() -> Option<Command> {
     const PATH: &str = "LD_LIBRARY_PATH";
     let program = std::env::current_exe().ok()?;

@@ -67,7 +67,8 @@ const QUICK: [&str; 5] = ["layers", "links", "format", "clippy", "units"];
 /// Steps that run only if they are named, or for the quick tier: `tests` has all of them.
 const PARTS_OF_TESTS: [Step; 2] = [("units", units), ("real", real_programs)];
 
-/// Step that only the full tier, which is run on a schedule, and its name run: its result changes with the day.
+/// Step that only the full tier, which is run on a schedule, and its name run: its result changes
+/// with the day.
 const ADVISORIES: (&str, StepFunction) = ("advisories", |workspace, _| advisories(workspace));
 
 type StepFunction = fn(&Workspace, &Options) -> Outcome;
@@ -231,8 +232,8 @@ fn docs(workspace: &Workspace) -> Result<()> {
     })
 }
 
-/// What loom tries on the ring's own code: see `crates/ring/src/explored.rs`. Built apart, because all of it has
-/// other atomics, and optimized, because it is run a million times.
+/// What loom tries on the ring's own code: see `crates/ring/src/explored.rs`. Built apart, because
+/// all of it has other atomics, and optimized, because it is run a million times.
 fn loom(workspace: &Workspace, options: &Options) -> Outcome {
     let words = ["test", "--quiet", "--release", "--package", "tompion-ring", "--lib", "explored::"];
     let mut command = cargo(workspace, &words);
@@ -258,7 +259,8 @@ fn tests(workspace: &Workspace, options: &Options) -> Outcome {
     outcome
 }
 
-/// Names failed, flaky and skipped tests. A few flaky tests are noise of the machine; many are a fault.
+/// Names failed, flaky and skipped tests. A few flaky tests are noise of the machine; many are a
+/// fault.
 fn summarize(results: &suite::Results) -> Outcome {
     for name in &results.failed {
         println!("failed: {name}");
@@ -292,8 +294,8 @@ fn counted(command: &mut Command) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Every program in `tests/`: passed when it exits with 0, left out when with 77. All at a time: most of them wait
-/// for a virtual machine, which has one processor.
+/// Every program in `tests/`: passed when it exits with 0, left out when with 77. All at a time:
+/// most of them wait for a virtual machine, which has one processor.
 fn scripts(workspace: &Workspace, options: &Options) -> Outcome {
     let run = |script: &Path| {
         let name = script.strip_prefix(&workspace.root).unwrap_or(script).display().to_string();

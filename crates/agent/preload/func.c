@@ -1,19 +1,21 @@
 /*
- * libtompion-func.so: entry and exit of functions, of programs compiled with -finstrument-functions.
+ * libtompion-func.so: entry and exit of functions, of programs compiled with
+ * -finstrument-functions.
  *
  *     LD_PRELOAD=libtompion-func.so ./program          (`tompion record --preload func` does it)
  *
  * Built as malloc.c is.
  *
- * Events have the names and fields that LTTng's cyg-profile helper gives them. Addresses mean something only
- * to those who know which file lies where, so the agent is told of each executable and library before the
- * first event with an address in it: of all that the program begins with, and of a library that is loaded
- * later when an address in it comes up for the first time.
+ * Events have the names and fields that LTTng's cyg-profile helper gives them. Addresses mean
+ * something only to those who know which file lies where, so the agent is told of each executable
+ * and library before the first event with an address in it: of all that the program begins with,
+ * and of a library that is loaded later when an address in it comes up for the first time.
  *
- * An event costs two look-ups of pages that are known, without a lock. A page that isn't known costs a question
- * to the C library, which answers without a lock, too; the agent, which has one, is asked once for an object.
- * Once dlclose() has been called, the same addresses can be another library's, so everything is asked anew; and
- * while it is at work nothing is known. dlopen() is none of our business: what it does depends on who calls it.
+ * An event costs two look-ups of pages that are known, without a lock. A page that isn't known
+ * costs a question to the C library, which answers without a lock, too; the agent, which has one,
+ * is asked once for an object. Once dlclose() has been called, the same addresses can be another
+ * library's, so everything is asked anew; and while it is at work nothing is known. dlopen() is
+ * none of our business: what it does depends on who calls it.
  *
  * Safe in signal handlers: nothing here is left half done. errno is kept.
  */
@@ -49,8 +51,8 @@ int tompion_object_v1(const struct loaded_object *object) __attribute__((weak));
 /* -- What is known -- */
 
 /*
- * dlclose() calls: those that are at work in the lower 16 bits, above them those that are done. Words of the
- * tables below are valid for one value of it.
+ * dlclose() calls: those that are at work in the lower 16 bits, above them those that are done.
+ * Words of the tables below are valid for one value of it.
  */
 static atomic_uint_least64_t closes;
 
@@ -111,7 +113,8 @@ static const void *build_id_in(const char *notes, size_t size, uint32_t *id_size
     return NULL;
 }
 
-/* Tells the agent of an object that is loaded for as long as this takes: an address in it is in use. */
+/* Tells the agent of an object that is loaded for as long as this takes: an address in it is in
+ * use. */
 static void tell(const struct dl_find_object *found)
 {
     const ElfW(Ehdr) *head = found->dlfo_map_start;
@@ -157,7 +160,8 @@ static __attribute__((noinline, cold)) void find(uintptr_t address, uint64_t sta
 static inline const void *told(const void *address)
 {
     const uintptr_t number = (uintptr_t)address;
-    /* Ordering: pairs with the release in dlclose(): who runs code that was loaded after it sees it. */
+    /* Ordering: pairs with the release in dlclose(): who runs code that was loaded after it sees
+     * it. */
     const uint64_t state = atomic_load_explicit(&closes, memory_order_acquire);
     if (__builtin_expect((state & CLOSES_AT_WORK) != 0 || !is_known(known_pages, number, word_of(number, state)), 0))
         find(number, state);

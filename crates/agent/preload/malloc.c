@@ -6,23 +6,26 @@
  * Built with
  *
  *     cc -std=gnu11 -O2 -fPIC -shared -fno-builtin -ftls-model=initial-exec -Iinclude malloc.c
- *        -o libtompion-malloc.so -L… -ltompion -ldl -Wl,-soname,libtompion-malloc.so '-Wl,-rpath,$ORIGIN'
- *        -Wl,--auxiliary=libtompion.so.0
+ *        -o libtompion-malloc.so -L… -ltompion -ldl -Wl,-soname,libtompion-malloc.so
+ *        '-Wl,-rpath,$ORIGIN' -Wl,--auxiliary=libtompion.so.0
  *
- * The last option puts libtompion before all other libraries, where its vfork, clone and others must stand.
+ * The last option puts libtompion before all other libraries, where its vfork, clone and others
+ * must stand.
  *
- * Events have the names and fields that LTTng's libc wrapper gives them, provider lttng_ust_libc, so that
- * analyses made for those work; reallocarray and aligned_alloc, which it does not know, follow their
- * manner. free is recorded before the memory goes back, so that no other thread's record of getting the
- * same memory can come first; all others are recorded after the call, with its result.
+ * Events have the names and fields that LTTng's libc wrapper gives them, provider lttng_ust_libc,
+ * so that analyses made for those work; reallocarray and aligned_alloc, which it does not know,
+ * follow their manner. free is recorded before the memory goes back, so that no other thread's
+ * record of getting the same memory can come first; all others are recorded after the call, with
+ * its result.
  *
- * Functions of the program behave as without this library: same results, same errno. No lock is held at
- * any time, so fork() needs no care. Recording allocates nothing from here (the library has a heap of
- * its own), so no call comes back to us. valloc, pvalloc and malloc_usable_size are not touched.
+ * Functions of the program behave as without this library: same results, same errno. No lock is
+ * held at any time, so fork() needs no care. Recording allocates nothing from here (the library has
+ * a heap of its own), so no call comes back to us. valloc, pvalloc and malloc_usable_size are not
+ * touched.
  *
- * The next library's functions are looked up at the first call, which may come before any constructor
- * of ours. dlsym itself may allocate: these calls are served from a small block that is never freed.
- * Calls before our constructor are not recorded.
+ * The next library's functions are looked up at the first call, which may come before any
+ * constructor of ours. dlsym itself may allocate: these calls are served from a small block that is
+ * never freed. Calls before our constructor are not recorded.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

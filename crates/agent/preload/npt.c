@@ -3,8 +3,8 @@
  *
  *     LD_PRELOAD=libtompion-npt.so PROGRAM            (`tompion test npt` does it)
  *
- * Built as malloc.c is. The loop calls these functions of whichever tracer's library was loaded; LTTng's is
- * crates/rttest/src/peer/npt-lttng.c, with the same fields.
+ * Built as malloc.c is. The loop calls these functions of whichever tracer's library was loaded;
+ * LTTng's is crates/rttest/src/peer/npt-lttng.c, with the same fields.
  */
 #include <stdint.h>
 

@@ -1,5 +1,6 @@
 /*
- * libtompion-pthread.so: locks, waits and the lives of threads as events, without recompiling the program.
+ * libtompion-pthread.so: locks, waits and the lives of threads as events, without recompiling the
+ * program.
  *
  *     LD_PRELOAD=libtompion-pthread.so ./program       (`tompion record --preload pthread` does it)
  *
@@ -12,24 +13,24 @@
  *     NAME_begin, NAME_end    before and after any other call that may wait
  *     NAME                    after any other call
  *
- * `status` is what the function returned, or errno for the functions that return -1: 0, EBUSY, ETIMEDOUT...
- * A wait that ends because the thread is cancelled has status ECANCELED. What wakes other threads (signal,
- * broadcast, post, and create's own start) is recorded before the call where that is possible, so that no
- * event of the thread that wakes comes first; unlock is recorded after it, as LTTng does, so that the next
- * owner's NAME_acq can stand before it, by a moment.
+ * `status` is what the function returned, or errno for the functions that return -1: 0, EBUSY,
+ * ETIMEDOUT... A wait that ends because the thread is cancelled has status ECANCELED. What wakes
+ * other threads (signal, broadcast, post, and create's own start) is recorded before the call where
+ * that is possible, so that no event of the thread that wakes comes first; unlock is recorded after
+ * it, as LTTng does, so that the next owner's NAME_acq can stand before it, by a moment.
  *
- * Functions of the program behave as without this library: same results, same errno, same cancellation
- * points. No lock is held at any time, so fork() needs no care. Recording itself calls none of these
- * functions; the agent's own thread is known by who creates it and is left alone.
+ * Functions of the program behave as without this library: same results, same errno, same
+ * cancellation points. No lock is held at any time, so fork() needs no care. Recording itself calls
+ * none of these functions; the agent's own thread is known by who creates it and is left alone.
  *
- * A thread's id (pthread_t) is told by pthread_start, not by pthread_create, which could only read it from
- * the caller's memory after the call: by then the new thread may have freed that memory. start_routine, arg
- * and creator say which creation it was.
+ * A thread's id (pthread_t) is told by pthread_start, not by pthread_create, which could only read
+ * it from the caller's memory after the call: by then the new thread may have freed that memory.
+ * start_routine, arg and creator say which creation it was.
  *
- * The next library's functions are looked up at the first call, which may come before any constructor of
- * ours; on the C libraries that we support, dlsym needs nothing from here for that. Calls before our
- * constructor are not recorded. Functions that the C library calls within itself (<threads.h>, stdio's
- * locks) are not seen.
+ * The next library's functions are looked up at the first call, which may come before any
+ * constructor of ours; on the C libraries that we support, dlsym needs nothing from here for that.
+ * Calls before our constructor are not recorded. Functions that the C library calls within itself
+ * (<threads.h>, stdio's locks) are not seen.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -50,7 +51,8 @@
 
 /* -- The next library's functions -- */
 
-/* Name, result, parameters. Of these, the C library also has functions for programs of before 2003. */
+/* Name, result, parameters. Of these, the C library also has functions for programs of before
+ * 2003. */
 #define VERSIONED_FUNCTIONS(F)                                                                         \
     F(pthread_cond_wait, int, (pthread_cond_t *, pthread_mutex_t *))                                   \
     F(pthread_cond_timedwait, int, (pthread_cond_t *, pthread_mutex_t *, const struct timespec *))     \
@@ -252,8 +254,8 @@ EXPORT int pthread_rwlock_unlock(pthread_rwlock_t *rwlock)
 /* -- Waits that a cancellation can end -- */
 
 /*
- * The end of such a wait is recorded by a cleanup handler if the thread is cancelled in it. The handler
- * costs something; unless the end is recorded, the call is made plainly.
+ * The end of such a wait is recorded by a cleanup handler if the thread is cancelled in it. The
+ * handler costs something; unless the end is recorded, the call is made plainly.
  */
 #define WAIT(event, cleanup, argument, call, end)      \
     if (ENABLED(event##_end)) {                        \
@@ -441,7 +443,8 @@ static int is_agents(const void *caller)
     return (uintptr_t)caller >= agent_begin && (uintptr_t)caller < agent_end;
 }
 
-/* The memory between the two threads is the next library's: the program's malloc may be traced itself. */
+/* The memory between the two threads is the next library's: the program's malloc may be traced
+ * itself. */
 EXPORT int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes,
                           void *(*routine)(void *), void *restrict argument)
 {

@@ -1,7 +1,7 @@
 //! The face towards instrumented programs, as `include/tompion/tompion.h` declares it.
 //!
-//! One symbol, [`tompion_agent_v1`]; everything else goes through pointers that it hands out. Structures
-//! only ever grow at their end, told by `abi`.
+//! One symbol, [`tompion_agent_v1`]; everything else goes through pointers that it hands out.
+//! Structures only ever grow at their end, told by `abi`.
 
 use std::{
     ffi::c_void,
@@ -19,8 +19,8 @@ pub const ABI: u32 = 1;
 #[repr(C)]
 #[derive(Debug)]
 pub struct Site {
-    /// Bit n: recording n takes the event. Bit [`event::END_SHIFT`] + n: it takes the event where that ends
-    /// a span whose begin it has. The rest is [`event::SLOW`] and [`event::KEPT`].
+    /// Bit n: recording n takes the event. Bit [`event::END_SHIFT`] + n: it takes the event where
+    /// that ends a span whose begin it has. The rest is [`event::SLOW`] and [`event::KEPT`].
     pub enabled: AtomicU32,
     /// Half of the head of the event's records, see [`tompion_layout::record::Head::empty`].
     pub head: AtomicU32,
@@ -84,8 +84,9 @@ const LOAD: u32 = 1;
 /// Verb: the program asks that its flight recorders be saved. The module doesn't matter.
 const SNAPSHOT: u32 = 2;
 
-/// Takes a module's sites, or lets them go; or asks for a snapshot, which may be done in signal handlers.
-/// Returns 0, or -1 for what it doesn't understand, and for a snapshot where nobody records.
+/// Takes a module's sites, or lets them go; or asks for a snapshot, which may be done in signal
+/// handlers. Returns 0, or -1 for what it doesn't understand, and for a snapshot where nobody
+/// records.
 ///
 /// # Safety
 /// `module` and the sites it points to stay valid between the two calls.
@@ -124,11 +125,12 @@ pub unsafe extern "C" fn tompion_agent_v1(module: *mut Module, verb: u32) -> i32
     })
 }
 
-/// Whether the program has another agent than this library: one that was linked into it. Everybody finds that
-/// one, so this one must not take its place in the sessions.
+/// Whether the program has another agent than this library: one that was linked into it. Everybody
+/// finds that one, so this one must not take its place in the sessions.
 #[cfg(feature = "shared")]
 pub fn another_agent_is_meant() -> bool {
-    // Its own name may lead this library to the other one, too; the event path's address never does.
+    // Its own name may lead this library to the other one, too; the event path's address never
+    // does.
     tompion_os::is_defined_elsewhere(c"tompion_agent_v1", event::append as *const c_void)
 }
 
@@ -146,7 +148,8 @@ impl Module {
         let (begin, end) = (self.sites_begin, self.sites_end);
         let count = (end as usize).saturating_sub(begin as usize) / size_of::<*const Site>();
         let count = if begin.is_null() { 0 } else { count };
-        // SAFETY: the linker laid the pointers out between the two addresses; a null one is passed over.
+        // SAFETY: the linker laid the pointers out between the two addresses; a null one is passed
+        // over.
         (0..count).filter_map(move |index| unsafe { (*begin.add(index)).as_ref() })
     }
 }
@@ -155,8 +158,9 @@ impl Site {
     /// All bits of `enabled`.
     #[inline]
     pub fn takers(&self) -> u32 {
-        // Ordering: pairs with the release stores of the registry: who sees a bit sees the event's number, and
-        // what was made ready before: the recordings' page, and where threads have their rseq areas.
+        // Ordering: pairs with the release stores of the registry: who sees a bit sees the event's
+        // number, and what was made ready before: the recordings' page, and where threads have
+        // their rseq areas.
         self.enabled.load(Ordering::Acquire)
     }
 

@@ -1,8 +1,8 @@
-//! Context that the application defines: values that go along with every event of a recording that asks
-//! for them.
+//! Context that the application defines: values that go along with every event of a recording that
+//! asks for them.
 //!
-//! The application registers a function for each. It is called on the event path, in whatever thread and
-//! signal handler the event is recorded, and must itself be fit for that.
+//! The application registers a function for each. It is called on the event path, in whatever
+//! thread and signal handler the event is recorded, and must itself be fit for that.
 
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -67,8 +67,9 @@ pub fn wanted() -> u32 {
 
 /// From which event number on events have how many contexts: number << 8 | contexts, in order.
 ///
-/// A record has the contexts that its event's description names. So when contexts are added, events get new
-/// numbers and descriptions, and who still records under an old number adds the contexts of that time.
+/// A record has the contexts that its event's description names. So when contexts are added, events
+/// get new numbers and descriptions, and who still records under an old number adds the contexts of
+/// that time.
 static EPOCHS: [AtomicU32; MAX_CONTEXTS + 1] = [const { AtomicU32::new(0) }; MAX_CONTEXTS + 1];
 
 /// Events with numbers from `first` on have this many contexts.
@@ -85,7 +86,8 @@ pub fn begin_epoch(first: u32, contexts: u32) {
 
 /// How many contexts go with events of a number.
 fn count_at(number: u32) -> u32 {
-    // Ordering: pairs with the release store in `begin_epoch`, which came before any event had the number.
+    // Ordering: pairs with the release store in `begin_epoch`, which came before any event had the
+    // number.
     let epochs = EPOCHS.iter().map(|place| place.load(Ordering::Acquire));
     epochs.filter(|epoch| epoch >> 8 <= number).max().unwrap_or(0) & 0xff
 }
@@ -191,7 +193,8 @@ impl Extended {
 
     fn push(&mut self, bytes: &[u8]) {
         let start = self.fixed.as_mut_ptr().cast::<u8>();
-        // SAFETY: the image and eight bytes for each context fit into the array, which is this structure's.
+        // SAFETY: the image and eight bytes for each context fit into the array, which is this
+        // structure's.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(self.fixed_len), bytes.len()) };
         self.fixed_len += bytes.len();
     }
@@ -210,12 +213,12 @@ fn number_or_zero(index: usize) -> i64 {
     number(index as u16).unwrap_or(0)
 }
 
-/// Registers a context, or gives one a new function (null: none from now on). Returns 0, or -1 for a name
-/// or type that can't be, a known name with another type, or when there are too many.
+/// Registers a context, or gives one a new function (null: none from now on). Returns 0, or -1 for
+/// a name or type that can't be, a known name with another type, or when there are too many.
 ///
 /// # Safety
-/// `name` is NUL-terminated text; `get` is null or a function of the type, and stays one until it is
-/// replaced.
+/// `name` is NUL-terminated text; `get` is null or a function of the type, and stays one until it
+/// is replaced.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tompion_context_v1(name: *const c_char, kind: u32, get: *mut c_void) -> i32 {
     shielded(-1, || {

@@ -46,11 +46,13 @@ pub fn prepare() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The thread that [`tid_place_in_all_threads`] asks: 0 without one, [`UNBORN`] before it has said its id.
+/// The thread that [`tid_place_in_all_threads`] asks: 0 without one, [`UNBORN`] before it has said
+/// its id.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 const UNBORN: u32 = u32::MAX;
 
-/// Whether the thread that was asked where ids are is still there. Its answer comes a little before its end.
+/// Whether the thread that was asked where ids are is still there. Its answer comes a little before
+/// its end.
 pub fn is_asked_thread_here() -> bool {
     // Ordering: callers look again until it is gone.
     match ASKED.load(Ordering::Relaxed) {
@@ -118,13 +120,13 @@ pub fn place(slot: usize) -> *mut Recording {
 /// The recording in a slot, which may have none.
 #[inline]
 fn recording<'a>(slot: u32) -> Option<&'a Recording> {
-    // SAFETY: null, or memory for `MAX_RECORDINGS` recordings that stays for ever; zeros are a recording
-    // that takes nothing.
+    // SAFETY: null, or memory for `MAX_RECORDINGS` recordings that stays for ever; zeros are a
+    // recording that takes nothing.
     unsafe { place(slot as usize).as_ref() }
 }
 
-/// Asks every session to save what its flight recorder holds of this process. Returns 0, or -1 if there is
-/// none. Safe in signal handlers.
+/// Asks every session to save what its flight recorder holds of this process. Returns 0, or -1 if
+/// there is none. Safe in signal handlers.
 pub fn request_snapshot() -> i32 {
     let asked =
         (0..MAX_RECORDINGS as u32).filter_map(recording).filter(|recording| recording.request_snapshot());
@@ -138,7 +140,8 @@ pub fn given_time() -> u64 {
 
 /// Takers of an event that goes the shortest way: the recording in the first place, and no other.
 const FAST: u32 = 1;
-/// Stands among an event's takers if it must not go the shortest way: it is filtered or has context.
+/// Stands among an event's takers if it must not go the shortest way: it is filtered or has
+/// context.
 pub const SLOW: u32 = 1 << 31;
 
 /// Stands among an event's takers if flight recorders keep it.
@@ -146,12 +149,12 @@ pub const KEPT: u32 = 1 << 30;
 
 /// Recordings among the bits of a site.
 pub const RECORDINGS_MASK: u32 = (1 << MAX_RECORDINGS) - 1;
-/// Where those stand that take the event only as the end of a span that they have: their filter asks for
-/// what the end doesn't have.
+/// Where those stand that take the event only as the end of a span that they have: their filter
+/// asks for what the end doesn't have.
 pub const END_SHIFT: u32 = 16;
 
-/// Whether a recording may have the first place, whose events go the shortest way: by restartable sections, with
-/// timestamps from the TSC.
+/// Whether a recording may have the first place, whose events go the shortest way: by restartable
+/// sections, with timestamps from the TSC.
 pub fn may_be_first(form: Form, given_time: bool) -> bool {
     form == Form::Section && !given_time
 }
@@ -177,8 +180,9 @@ pub unsafe extern "C" fn append(site: *const Site, image: *const u8, size: usize
     if tid == 0 {
         return deliver_image(site, image, size);
     }
-    // SAFETY: only recordings that `may_be_first` are in the first place, and no site is enabled before
-    // there are places. The image is readable as the caller promises; a guest has no noted id.
+    // SAFETY: only recordings that `may_be_first` are in the first place, and no site is enabled
+    // before there are places. The image is readable as the caller promises; a guest has no noted
+    // id.
     unsafe { (*place(0)).append_image(head(site), tid, image, size) };
 }
 
@@ -199,8 +203,8 @@ fn id(site: &Site) -> u16 {
     head(site) as u16
 }
 
-/// Records an event with fields of variable size: small ones by way of a copy on the stack, so that the
-/// section is short.
+/// Records an event with fields of variable size: small ones by way of a copy on the stack, so that
+/// the section is short.
 ///
 /// # Safety
 /// As [`append`]; and `tails` points to `count` tails, whose bytes are readable.
@@ -264,8 +268,8 @@ pub unsafe extern "C" fn append_begin(
     FAST
 }
 
-/// Records the end of a span in those of the recordings that still take it, whatever their filters: they
-/// have let the begin through.
+/// Records the end of a span in those of the recordings that still take it, whatever their filters:
+/// they have let the begin through.
 ///
 /// # Safety
 /// The site is one of a loaded module, whose event has no fields.
@@ -309,8 +313,9 @@ impl Buffer {
     unsafe fn fill(&self, (image, image_len): (*const u8, usize), tails: &[Tail], total: usize) {
         let start = self.0.get().cast::<u8>();
         let mut at = image_len;
-        // SAFETY: `total` bytes fit into the buffer, which nobody else has. Sources are readable as the caller
-        // promises; that another thread changes a string meanwhile harms nothing but its text.
+        // SAFETY: `total` bytes fit into the buffer, which nobody else has. Sources are readable as
+        // the caller promises; that another thread changes a string meanwhile harms nothing but its
+        // text.
         unsafe {
             start.add(total & !7 & (record::MAX_IMAGE - 8)).cast::<u64>().write(0);
             ptr::copy_nonoverlapping(image, start, image_len);

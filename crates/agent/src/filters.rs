@@ -1,14 +1,15 @@
 //! Filters on the event path: what an event says decides whether a recording takes it.
 //!
-//! For each recording that has a filter there is a table from event numbers to programs. Programs are
-//! compiled when an event is enabled, and never freed, because a thread may run one at any time; the same
-//! filter on the same event is compiled once. Tables are read without a lock.
+//! For each recording that has a filter there is a table from event numbers to programs. Programs
+//! are compiled when an event is enabled, and never freed, because a thread may run one at any
+//! time; the same filter on the same event is compiled once. Tables are read without a lock.
 //!
 //! What a program cannot know here (a context that only the session knows) is left to the session.
 //!
-//! Programs are made here, of the filter's text: bytes that somebody else made never come this far. What
-//! they read is the program's own memory, as the event's caller described it, and no more of it than a
-//! record can hold: where an event without a filter would do no harm, one with a filter does none either.
+//! Programs are made here, of the filter's text: bytes that somebody else made never come this far.
+//! What they read is the program's own memory, as the event's caller described it, and no more of
+//! it than a record can hold: where an event without a filter would do no harm, one with a filter
+//! does none either.
 
 use std::{
     cell::OnceCell,
@@ -82,7 +83,8 @@ fn compile(filter: &str, description: &[u8]) -> Option<Program> {
     can_be_true(&program).then_some(program)
 }
 
-/// Whether there is something to find out. Not so if the event has nothing of what the filter asks for.
+/// Whether there is something to find out. Not so if the event has nothing of what the filter asks
+/// for.
 fn can_be_true(program: &Program) -> bool {
     let nothing: &[&[u8]] = &[];
     program.operands().iter().any(|operand| operand.place != Place::Absent)
@@ -121,8 +123,8 @@ pub fn set(slot: usize, number: u32, filter: Option<&'static Filter>) {
         place.store(chunk, Ordering::Release);
     }
     if filter.is_some() {
-        // Ordering: before the release store below, and the child of a fork comes here again before any of
-        // its events is filtered.
+        // Ordering: before the release store below, and the child of a fork comes here again before
+        // any of its events is filtered.
         OWN_PID.store(std::process::id(), Ordering::Relaxed);
     }
     let filter = filter.map_or(ptr::null_mut(), |filter| ptr::from_ref(filter).cast_mut());
@@ -145,7 +147,8 @@ fn of(slot: u32, number: u32) -> Option<&'static Filter> {
     unsafe { filter.as_ref() }
 }
 
-/// Of the recordings that take an event, those whose filters let it through or leave it to the session.
+/// Of the recordings that take an event, those whose filters let it through or leave it to the
+/// session.
 #[inline]
 pub fn passing(takers: u32, number: u32, tid: u32, (image, tails): (&[u8], &[Tail])) -> u32 {
     let mut passing = takers;
@@ -182,8 +185,8 @@ fn with_floats(filter: &Filter, values: &dyn Values) -> Verdict {
     tompion_os::with_default_floats(|| filter.program.evaluate(values))
 }
 
-/// Whether a record has room for a tail. What an event says of a larger one may be a mistake, a length of
-/// -1 for example, which must harm no more than without a filter: nobody reads it.
+/// Whether a record has room for a tail. What an event says of a larger one may be a mistake, a
+/// length of -1 for example, which must harm no more than without a filter: nobody reads it.
 fn fits(tail: &Tail) -> bool {
     tail.size <= record::MAX_RECORD
 }

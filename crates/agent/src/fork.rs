@@ -1,12 +1,14 @@
-//! Children that begin with a copy of their parent's memory: `fork`, `_Fork`, and `clone` without `CLONE_VM`.
+//! Children that begin with a copy of their parent's memory: `fork`, `_Fork`, and `clone` without
+//! `CLONE_VM`.
 //!
-//! The recordings' memory is wiped in such a child, so its events go nowhere until it has introduced itself
-//! to the session as a process of its own. The agent's lock is kept across the copying: what the child finds
-//! is whole.
+//! The recordings' memory is wiped in such a child, so its events go nowhere until it has
+//! introduced itself to the session as a process of its own. The agent's lock is kept across the
+//! copying: what the child finds is whole.
 //!
-//! A child that was made by a bare system call has not been through here. It is a *stray*: its copy of the
-//! agent may be half changed, and its lock taken by a thread that it doesn't have. It knows itself by a word
-//! that was wiped, and leaves the agent alone; so do its own children, until they execute something.
+//! A child that was made by a bare system call has not been through here. It is a *stray*: its copy
+//! of the agent may be half changed, and its lock taken by a thread that it doesn't have. It knows
+//! itself by a word that was wiped, and leaves the agent alone; so do its own children, until they
+//! execute something.
 
 use std::{
     ffi::c_int,
@@ -15,15 +17,16 @@ use std::{
 
 use crate::{joining, lock, shielded, writer};
 
-/// A word that is not 0, in memory that is wiped in the child of any kind of fork; null before [`follow`].
+/// A word that is not 0, in memory that is wiped in the child of any kind of fork; null before
+/// [`follow`].
 static PRESENCE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
 /// libc's own `_Fork`; null where it has none.
 #[cfg(feature = "shared")]
 static REAL_FORK: AtomicPtr<std::ffi::c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Whether this process began without libc knowing of a fork: its locks may be taken by threads that are not
-/// here, so nothing may be asked of it that takes one.
+/// Whether this process began without libc knowing of a fork: its locks may be taken by threads
+/// that are not here, so nothing may be asked of it that takes one.
 static BARE: AtomicBool = AtomicBool::new(false);
 
 /// How a process came to its copy of the memory.
@@ -98,7 +101,8 @@ extern "C" fn in_forked_child() {
 
 /// Begins a child's own life. Its only thread is the one that was copied, which has kept the lock.
 pub fn in_copy(how: Copied) {
-    // A stray's children are strays. It hasn't taken the lock, so nobody has it, or a thread that isn't here.
+    // A stray's children are strays. It hasn't taken the lock, so nobody has it, or a thread that
+    // isn't here.
     let Some(presence) = presence().filter(|_| lock::is_mine()) else { return };
     // Ordering: nobody else is here.
     presence.store(1, Ordering::Relaxed);
@@ -114,7 +118,8 @@ pub fn in_copy(how: Copied) {
     unsafe { lock::release_kept() };
 }
 
-/// Has a child made that gets a copy of this process's memory, by means of which libc doesn't tell us.
+/// Has a child made that gets a copy of this process's memory, by means of which libc doesn't tell
+/// us.
 ///
 /// In the child, `copy` returns 0, or it calls [`in_copy`] itself and doesn't return.
 pub fn around_copying(copy: impl Fn() -> c_int) -> c_int {
@@ -133,7 +138,8 @@ pub fn around_copying(copy: impl Fn() -> c_int) -> c_int {
 
 /// libc's `_Fork`, which runs no handlers. As `fork(2)`, and safe in signal handlers.
 ///
-/// Linked statically, this library can't stand before libc's: there, children by `_Fork` are strays.
+/// Linked statically, this library can't stand before libc's: there, children by `_Fork` are
+/// strays.
 #[cfg(feature = "shared")]
 #[unsafe(no_mangle)]
 pub extern "C" fn _Fork() -> c_int {

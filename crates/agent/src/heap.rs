@@ -1,11 +1,12 @@
 //! The agent's own heap: the host's may be traced, replaced, broken or in use.
 //!
-//! It is guarded by the agent's lock and by no other, so that a fork, which keeps that lock, never copies a
-//! heap that somebody is changing.
+//! It is guarded by the agent's lock and by no other, so that a fork, which keeps that lock, never
+//! copies a heap that somebody is changing.
 //!
-//! Rust ends a program that gets no memory, with a message, and this is somebody else's program. So there is a
-//! reserve, which costs nothing before it is used: who gets no memory from the kernel gets some of that, and
-//! whatever would need more of it looks first whether it should ([`Heap::is_short`]), and leaves it.
+//! Rust ends a program that gets no memory, with a message, and this is somebody else's program. So
+//! there is a reserve, which costs nothing before it is used: who gets no memory from the kernel
+//! gets some of that, and whatever would need more of it looks first whether it should
+//! ([`Heap::is_short`]), and leaves it.
 
 use std::{
     alloc::{GlobalAlloc, Layout},
@@ -120,8 +121,8 @@ impl Reserve {
     }
 }
 
-// SAFETY: memory comes from an allocator that keeps the contract of `GlobalAlloc`, or is a piece of the reserve
-// that nobody else has; the lock lets one thread at a time in.
+// SAFETY: memory comes from an allocator that keeps the contract of `GlobalAlloc`, or is a piece of
+// the reserve that nobody else has; the lock lets one thread at a time in.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _held = lock::hold();
@@ -180,8 +181,8 @@ unsafe impl GlobalAlloc for Heap {
         }
         let place = inside.or_reserve(usual, new_layout);
         if !place.is_null() {
-            // SAFETY: both places are as large as their layouts say, and unlike each other; the old one is the
-            // caller's, with `layout`.
+            // SAFETY: both places are as large as their layouts say, and unlike each other; the old
+            // one is the caller's, with `layout`.
             unsafe {
                 place.copy_from_nonoverlapping(start, layout.size().min(new_size));
                 if is_reserved {

@@ -1,9 +1,10 @@
 //! `setuid` and its kin.
 //!
-//! Users, groups and capabilities belong to threads. libc has every thread of the process make such a call, and
-//! aborts the program if the kernel doesn't answer all of them alike. The agent's thread has the capabilities
-//! that the program began with; the program may have given itself others since. So where there is no thread
-//! but the program's one and the agent's, the latter ends before the call, and begins anew after it.
+//! Users, groups and capabilities belong to threads. libc has every thread of the process make such
+//! a call, and aborts the program if the kernel doesn't answer all of them alike. The agent's
+//! thread has the capabilities that the program began with; the program may have given itself
+//! others since. So where there is no thread but the program's one and the agent's, the latter ends
+//! before the call, and begins anew after it.
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -42,7 +43,8 @@ macro_rules! stand_before {
                 if real.is_null() {
                     return tompion_os::fail_as_missing();
                 }
-                // SAFETY: libc's function of this name has this type; the arguments are the caller's.
+                // SAFETY: libc's function of this name has this type; the arguments are the
+                // caller's.
                 let call = || unsafe {
                     let real: unsafe extern "C" fn($($kind),+) -> c_int = std::mem::transmute(real);
                     real($($argument),+)

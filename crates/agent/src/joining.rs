@@ -1,7 +1,8 @@
 //! Which sessions the process takes part in: those of its environment, those that are open to all
 //! programs of its user, those that ask, and those of its parent.
 //!
-//! Only a program whose environment asks for it ever waits at its start, and for half a second at most.
+//! Only a program whose environment asks for it ever waits at its start, and for half a second at
+//! most.
 
 use std::{
     io,
@@ -33,8 +34,9 @@ use crate::{
 const START_TIMEOUT: Duration = Duration::from_millis(500);
 /// Longest wait of a running program: the child of a fork, which should do its work at once.
 const JOIN_TIMEOUT: Duration = Duration::from_millis(50);
-/// The same where the session keeps its rings in files, which it makes for each process: these rings
-/// were asked to outlast it. Children that come faster than they are admitted slow down their parent.
+/// The same where the session keeps its rings in files, which it makes for each process: these
+/// rings were asked to outlast it. Children that come faster than they are admitted slow down their
+/// parent.
 const KEPT_JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for which a session that did not answer in time is looked for afterwards.
 const LATE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -68,7 +70,8 @@ impl Pending {
         ours.then_some(&self.socket)
     }
 
-    /// Takes the conversation over in the calling thread's table of descriptors, unless it is there.
+    /// Takes the conversation over in the calling thread's table of descriptors, unless it is
+    /// there.
     pub fn take_back(&mut self, socket: PacketSocket) {
         if socket.identity() == self.identity && self.socket().is_none() {
             std::mem::forget(std::mem::replace(&mut self.socket, socket.move_away()));
@@ -96,14 +99,15 @@ pub fn at_start() {
     if is_secure_exec() {
         return;
     }
-    // Handlers that are there first run last before a fork: the program's own may wait for threads that load
-    // modules, which needs the agent's lock.
+    // Handlers that are there first run last before a fork: the program's own may wait for threads
+    // that load modules, which needs the agent's lock.
     fork::follow();
     let deadline = Instant::now() + START_TIMEOUT;
     if let Some(names) = std::env::var_os(names::SESSION_VARIABLE) {
         let names = names.to_string_lossy().into_owned();
         for name in names.split(':').filter(|name| !name.is_empty()).take(MAX_RECORDINGS) {
-            // Without a session that is gone, another user's or of another version, the program runs on.
+            // Without a session that is gone, another user's or of another version, the program
+            // runs on.
             let _ = join_by(&mut registry, name, Origin::Exec, deadline);
         }
     } else if let Some(folder) = std::env::var_os(names::RECORD_VARIABLE).filter(|name| !name.is_empty()) {
@@ -122,8 +126,8 @@ pub fn may_be_attached(is_passive: bool) -> bool {
     }
 }
 
-/// Waits once more for sessions that have not answered, when a preloaded library's module is loaded.
-/// In a process that has only such modules, no thread takes a late answer.
+/// Waits once more for sessions that have not answered, when a preloaded library's module is
+/// loaded. In a process that has only such modules, no thread takes a late answer.
 pub fn wait_again(registry: &mut Registry) {
     if registry.reachable {
         return;
@@ -135,8 +139,8 @@ pub fn wait_again(registry: &mut Registry) {
     look_for_late_sessions(registry);
 }
 
-/// When a module with events is loaded: has the background thread hang up the bell, and knock where a session
-/// is open to all programs of the user. Doesn't wait.
+/// When a module with events is loaded: has the background thread hang up the bell, and knock where
+/// a session is open to all programs of the user. Doesn't wait.
 pub fn be_reachable(registry: &mut Registry) {
     if registry.stays_out || std::mem::replace(&mut registry.reachable, true) {
         return;
@@ -185,8 +189,8 @@ pub fn in_child() {
         }
     }
     if !registry.reachable {
-        // No thread takes a late answer. The session counts a process that has closed the conversation;
-        // children of this one try again.
+        // No thread takes a late answer. The session counts a process that has closed the
+        // conversation; children of this one try again.
         for pending in std::mem::take(&mut registry.pending) {
             let (name, until) = (pending.name.clone(), Instant::now());
             registry.late.push(Late { name, origin: Origin::Fork, is_folders: false, until });
@@ -212,8 +216,8 @@ fn forget_pending(registry: &mut Registry) -> Vec<(String, bool)> {
     names
 }
 
-/// In the child of a fork: programs that it starts find the sessions that the environment doesn't name yet,
-/// because they asked for the process while it ran.
+/// In the child of a fork: programs that it starts find the sessions that the environment doesn't
+/// name yet, because they asked for the process while it ran.
 fn tell_programs_of(registry: &Registry) {
     let known = std::env::var_os(names::SESSION_VARIABLE).unwrap_or_default();
     let known = known.to_string_lossy();
@@ -250,7 +254,8 @@ fn milliseconds_until(deadline: Instant) -> u32 {
     (deadline.saturating_duration_since(Instant::now()).as_millis() as u32).max(1)
 }
 
-/// Joins the session of a name that another user may have. Returns whether the process takes part by then.
+/// Joins the session of a name that another user may have. Returns whether the process takes part
+/// by then.
 ///
 /// Where the session has no room, the background thread tries again: another user could have filled
 /// its own queue to make this process wait.

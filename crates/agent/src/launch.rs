@@ -8,10 +8,11 @@ use std::{
 use tompion_os::Ready;
 use tompion_protocol::names;
 
-/// Starts `tompion record` for a folder, under the name where programs look for it. None if there is no
-/// such command beside this library or on the path.
+/// Starts `tompion record` for a folder, under the name where programs look for it. None if there
+/// is no such command beside this library or on the path.
 ///
-/// Should another program do the same at this moment, one of the two sessions finds the name taken and ends.
+/// Should another program do the same at this moment, one of the two sessions finds the name taken
+/// and ends.
 pub fn start_session(folder: &Path, name: &str) -> Option<Ready> {
     let programs = candidates();
     let programs: Vec<&Path> = programs.iter().map(PathBuf::as_path).collect();

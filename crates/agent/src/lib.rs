@@ -1,14 +1,14 @@
 //! libtompion.so: the agent inside every instrumented program.
 //!
 //! Programs hand over their event sites when they are loaded ([`abi`]). If the environment names a
-//! session, the agent introduces its process there ([`joining`], [`launch`]) and gets memory files with rings
-//! ([`session`]); it describes events in the shared catalog and enables their sites ([`registry`]). From then on an event
-//! goes from its site straight into a ring ([`event`]), and a background thread waits for what the
-//! session has to say ([`listener`]).
+//! session, the agent introduces its process there ([`joining`], [`launch`]) and gets memory files
+//! with rings ([`session`]); it describes events in the shared catalog and enables their sites
+//! ([`registry`]). From then on an event goes from its site straight into a ring ([`event`]), and a
+//! background thread waits for what the session has to say ([`listener`]).
 //!
-//! The host comes first: nothing here aborts, prints, or keeps a program from ending, and nothing on the
-//! event path makes a system call, allocates or takes a lock. Whatever goes wrong, the program runs on
-//! without being recorded.
+//! The host comes first: nothing here aborts, prints, or keeps a program from ending, and nothing
+//! on the event path makes a system call, allocates or takes a lock. Whatever goes wrong, the
+//! program runs on without being recorded.
 
 mod abi;
 mod clone;
@@ -45,8 +45,8 @@ fn shielded<T>(otherwise: T, body: impl FnOnce() -> T + std::panic::UnwindSafe) 
     tompion_os::keeping_errno(|| std::panic::catch_unwind(body).unwrap_or(otherwise))
 }
 
-/// Begins the agent's life, once. A shared library's begins before the constructors of the objects that need
-/// it; linked statically, it may be one of their constructors that comes first.
+/// Begins the agent's life, once. A shared library's begins before the constructors of the objects
+/// that need it; linked statically, it may be one of their constructors that comes first.
 fn begin() {
     static BEGUN: std::sync::Once = std::sync::Once::new();
     BEGUN.call_once(|| {
@@ -71,6 +71,7 @@ extern "C" fn on_load() {
 }
 
 #[used]
-// SAFETY: the loader calls the functions of this section once, with arguments that `on_load` ignores.
+// SAFETY: the loader calls the functions of this section once, with arguments that `on_load`
+// ignores.
 #[unsafe(link_section = ".init_array")]
 static ON_LOAD: extern "C" fn() = on_load;

@@ -1,13 +1,14 @@
 //! The background thread: waits for what sessions have to say, and for being asked to take part.
 //!
-//! A process has one, however many recordings it is part of. It sleeps in the kernel nearly always, in
-//! `poll`. It notices when a session is gone and then ends the recording, so that the program runs on as if
-//! it had never been recorded.
+//! A process has one, however many recordings it is part of. It sleeps in the kernel nearly always,
+//! in `poll`. It notices when a session is gone and then ends the recording, so that the program
+//! runs on as if it had never been recorded.
 //!
-//! Programs close and reuse descriptors that aren't theirs, and may count on the numbers that they get. So the
-//! thread has a table of descriptors of its own: what it opens and closes is nobody else's business. Where the
-//! kernel doesn't allow that, it looks before each wait, and again before it reads, whether its descriptors
-//! still are what they were, and forgets those that aren't.
+//! Programs close and reuse descriptors that aren't theirs, and may count on the numbers that they
+//! get. So the thread has a table of descriptors of its own: what it opens and closes is nobody
+//! else's business. Where the kernel doesn't allow that, it looks before each wait, and again
+//! before it reads, whether its descriptors still are what they were, and forgets those that
+//! aren't.
 //!
 //! ```text
 //! descriptor                    in the program's table           in the thread's
@@ -42,8 +43,9 @@ use crate::{
 pub const MAX_PENDING: usize = 8;
 /// How long somebody who rings may take to say what he wants, in milliseconds.
 const RING_TIMEOUT_MS: u32 = 50;
-/// How many milliseconds the thread rests, first and at most, where the program may open no more files: it can
-/// neither wait for its descriptors then, nor let in who rings, and would try for ever.
+/// How many milliseconds the thread rests, first and at most, where the program may open no more
+/// files: it can neither wait for its descriptors then, nor let in who rings, and would try for
+/// ever.
 const REST_MS: u32 = 10;
 const LONGEST_REST_MS: u32 = 1000;
 /// How often the thread looks for memory that can be unmapped behind a recording's end, and the
@@ -164,8 +166,8 @@ pub fn look_for_retired(registry: &mut Registry) {
     }
 }
 
-/// Makes a call while the thread is away. None, and no call, where that can't be, or where the program has other
-/// threads: those are none of our business. `errno` is the call's.
+/// Makes a call while the thread is away. None, and no call, where that can't be, or where the
+/// program has other threads: those are none of our business. `errno` is the call's.
 pub fn while_away<T>(call: impl FnOnce() -> T) -> Option<T> {
     let is_alone_with_us = || {
         let began = Instant::now();
@@ -184,7 +186,8 @@ pub fn while_away<T>(call: impl FnOnce() -> T) -> Option<T> {
 
 /// Whether the calling thread is the agent's own and has its own descriptors.
 fn has_own_table() -> bool {
-    // Ordering: only changed by the thread itself, and in the child of a fork, which doesn't have it.
+    // Ordering: only changed by the thread itself, and in the child of a fork, which doesn't have
+    // it.
     lock::is_the_agents_thread() && OWN_TABLE.load(Ordering::Relaxed)
 }
 
@@ -201,8 +204,9 @@ pub fn wake(registry: &Registry) {
     }
 }
 
-/// Ends the thread and waits until the kernel has none of it left, so that a program may do what only one
-/// with a single thread may. Returns whether there was one, and is none now. Recordings go on meanwhile.
+/// Ends the thread and waits until the kernel has none of it left, so that a program may do what
+/// only one with a single thread may. Returns whether there was one, and is none now. Recordings go
+/// on meanwhile.
 ///
 /// Every call needs one of [`resume`], whatever it returned.
 pub fn pause() -> bool {
@@ -389,7 +393,8 @@ fn run() {
         if is_able {
             rest = REST_MS;
         } else {
-            // Not by a system call that the thread doesn't make anyway: the program may forbid itself others.
+            // Not by a system call that the thread doesn't make anyway: the program may forbid
+            // itself others.
             tompion_os::wait_readable(&[], Some(rest));
             rest = (rest * 2).min(LONGEST_REST_MS);
         }
@@ -420,7 +425,8 @@ fn end(registry: &mut Registry) {
             let mut ours = Watched::new();
             ours.add_all(registry);
             for index in 0..ours.count {
-                // SAFETY: the registry's lock is held, and the thread's descriptors are nobody else's.
+                // SAFETY: the registry's lock is held, and the thread's descriptors are nobody
+                // else's.
                 let descriptor = unsafe { BorrowedFd::borrow_raw(ours.descriptors[index]) };
                 let _ = socket.send(&ours.sources[index].to_bytes(), &[descriptor]);
             }
@@ -446,8 +452,8 @@ fn watch_all(registry: &mut Registry, watched: &mut Watched) -> bool {
     watched.count != 0 || registry.background.retry.is_some()
 }
 
-/// Somebody rings: a session that wants the process, the program that has something to do, or [`pause`], which
-/// stays in the queue. False if whoever it is can't be let in.
+/// Somebody rings: a session that wants the process, the program that has something to do, or
+/// [`pause`], which stays in the queue. False if whoever it is can't be let in.
 fn answer_bell(registry: &mut Registry) -> bool {
     // Ordering: pairs with the store in `pause`, under the same lock.
     if PAUSED.load(Ordering::Relaxed) {

@@ -1,11 +1,11 @@
 //! The agent's one lock. It guards the registry and the heap.
 //!
-//! The event path never takes it. Whoever has it is not disturbed: no signal handler runs and no cancellation
-//! happens in that thread until it lets go, so nobody ever finds in his own thread, below him, an agent that
-//! is half changed. A thread that has the lock may take it again.
+//! The event path never takes it. Whoever has it is not disturbed: no signal handler runs and no
+//! cancellation happens in that thread until it lets go, so nobody ever finds in his own thread,
+//! below him, an agent that is half changed. A thread that has the lock may take it again.
 //!
-//! The lock is kept across a fork, so the child gets a state in which nobody was changing anything, and the
-//! right to use it.
+//! The lock is kept across a fork, so the child gets a state in which nobody was changing anything,
+//! and the right to use it.
 //!
 //! ```text
 //! state   FREE ─► TAKEN ─► FREE                 by whoever takes it and lets go
@@ -81,8 +81,8 @@ pub fn hold() -> Held {
 
 /// Waits for the lock, and keeps it until [`release_kept`], on both sides of a fork.
 ///
-/// `inside_others`: whether a sanitizer's own function may be our caller; it then has locks of its own, and must
-/// not be told of ours.
+/// `inside_others`: whether a sanitizer's own function may be our caller; it then has locks of its
+/// own, and must not be told of ours.
 pub fn keep_for_fork(inside_others: bool) {
     std::mem::forget(take_or_deepen(inside_others));
 }
@@ -106,7 +106,8 @@ fn take_or_deepen(unwatched: bool) -> Held {
 }
 
 fn take() {
-    // Ordering: acquire pairs with the release in `Held::drop`; a failure is followed by another attempt.
+    // Ordering: acquire pairs with the release in `Held::drop`; a failure is followed by another
+    // attempt.
     if LOCK.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok() {
         return;
     }

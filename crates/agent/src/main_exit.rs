@@ -1,5 +1,5 @@
-//! `pthread_exit` of the main thread. The program then ends with the last of its threads, which must not be
-//! the agent's: it would never come to its end.
+//! `pthread_exit` of the main thread. The program then ends with the last of its threads, which
+//! must not be the agent's: it would never come to its end.
 
 use std::{
     ffi::c_void,
@@ -20,7 +20,8 @@ pub fn find_libcs_own() {
     REAL_EXIT.store(tompion_os::next_function(c"pthread_exit"), Ordering::Relaxed);
 }
 
-/// libc's `pthread_exit`. If the main thread calls it, the agent's thread ends first. Recordings go on.
+/// libc's `pthread_exit`. If the main thread calls it, the agent's thread ends first. Recordings go
+/// on.
 ///
 /// # Safety
 /// As `pthread_exit(3)`.
@@ -33,8 +34,8 @@ pub unsafe extern "C-unwind" fn pthread_exit(value: *mut c_void) -> ! {
     if REAL_EXIT.load(Ordering::Relaxed).is_null() {
         find_libcs_own();
     }
-    // SAFETY: libc's function of this name has this type; it has been there since the first libc with threads.
-    // It unwinds through this frame, where nothing is left to be dropped.
+    // SAFETY: libc's function of this name has this type; it has been there since the first libc
+    // with threads. It unwinds through this frame, where nothing is left to be dropped.
     unsafe {
         let real: Exit = std::mem::transmute(REAL_EXIT.load(Ordering::Relaxed));
         real(value)

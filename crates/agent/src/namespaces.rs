@@ -1,8 +1,9 @@
-//! `unshare` and `setns` of namespaces that the kernel only lets processes with a single thread change.
+//! `unshare` and `setns` of namespaces that the kernel only lets processes with a single thread
+//! change.
 //!
-//! The agent's background thread makes two of one. So when the kernel refuses, the thread ends, the call is
-//! made again, and the thread begins anew. The library puts itself before libc's functions; who makes the
-//! system call himself finds the thread in his way.
+//! The agent's background thread makes two of one. So when the kernel refuses, the thread ends, the
+//! call is made again, and the thread begins anew. The library puts itself before libc's functions;
+//! who makes the system call himself finds the thread in his way.
 
 use std::{ffi::c_int, time::Duration};
 
@@ -33,9 +34,10 @@ fn with_one_thread(call: impl Fn() -> c_int) -> c_int {
     listener::while_away(|| until_counted_out(call)).unwrap_or(result)
 }
 
-/// Makes the call until the kernel no longer counts a thread that has ended. It forgets the thread's id first and
-/// what it shared with others a moment later (`__exit_signal`, kernel/exit.c), which is longer where a hypervisor
-/// stops the processor in between; nothing tells a program when that is done.
+/// Makes the call until the kernel no longer counts a thread that has ended. It forgets the
+/// thread's id first and what it shared with others a moment later (`__exit_signal`,
+/// kernel/exit.c), which is longer where a hypervisor stops the processor in between; nothing tells
+/// a program when that is done.
 fn until_counted_out(call: impl Fn() -> c_int) -> c_int {
     for attempt in 0..ATTEMPTS {
         let result = call();

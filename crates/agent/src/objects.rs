@@ -1,13 +1,14 @@
 //! Executables and shared libraries that are loaded, for readers that turn addresses into names.
 //!
-//! Whoever records addresses (libtompion-func.so) says in which object they lie, by [`tompion_object_v1`].
-//! Every recording gets records of them, with the names and fields that LTTng gives them, in the catalog, where
-//! no ring overwrites them: of all when it begins (`lttng_ust_statedump`), and of each that is new afterwards
-//! (`lttng_ust_lib`).
+//! Whoever records addresses (libtompion-func.so) says in which object they lie, by
+//! [`tompion_object_v1`]. Every recording gets records of them, with the names and fields that
+//! LTTng gives them, in the catalog, where no ring overwrites them: of all when it begins
+//! (`lttng_ust_statedump`), and of each that is new afterwards (`lttng_ust_lib`).
 //!
-//! That an object has gone is not told. What is said later of a range of addresses replaces what was said
-//! before, and an object that comes back to its place is known, so plugins that come and go cost nothing. When
-//! there is no more room to tell of those that take each other's place, that is said once of each place.
+//! That an object has gone is not told. What is said later of a range of addresses replaces what
+//! was said before, and an object that comes back to its place is known, so plugins that come and
+//! go cost nothing. When there is no more room to tell of those that take each other's place, that
+//! is said once of each place.
 
 use std::{
     ffi::{CStr, OsStr, c_char},
@@ -205,8 +206,8 @@ fn absolute(path: &[u8]) -> Vec<u8> {
     path
 }
 
-/// Says where an object is loaded whose addresses are about to stand in events. Returns 0, or -1 where that
-/// can't be noted. Knows what it was told; takes the agent's lock.
+/// Says where an object is loaded whose addresses are about to stand in events. Returns 0, or -1
+/// where that can't be noted. Knows what it was told; takes the agent's lock.
 ///
 /// # Safety
 /// `object` is null or valid, and so are its pointers.

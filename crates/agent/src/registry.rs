@@ -1,7 +1,7 @@
 //! Which modules, sites, events and recordings this process has.
 //!
-//! The agent's lock guards it all. Who takes it: whoever loads or unloads a module, or joins or leaves a
-//! session.
+//! The agent's lock guards it all. Who takes it: whoever loads or unloads a module, or joins or
+//! leaves a session.
 
 use std::{
     cell::UnsafeCell,
@@ -72,7 +72,8 @@ struct Guarded {
     registry: UnsafeCell<Registry>,
 }
 
-// SAFETY: the registry is only reached through `lock`, which lets one thread in at a time, and once.
+// SAFETY: the registry is only reached through `lock`, which lets one thread in at a time, and
+// once.
 unsafe impl Sync for Guarded {}
 
 static REGISTRY: Guarded = Guarded {
@@ -217,8 +218,8 @@ impl Registry {
         self.answer_who_asks();
     }
 
-    /// A site that asks answers for the events of its name, wherever they are: a module that comes or goes
-    /// can change what others are told.
+    /// A site that asks answers for the events of its name, wherever they are: a module that comes
+    /// or goes can change what others are told.
     fn answer_who_asks(&mut self) {
         let mut takers = BTreeMap::<(String, String), u32>::new();
         let sites = |wanted: bool| {
@@ -251,8 +252,8 @@ impl Registry {
         }
     }
 
-    /// Describes the site's event to every session, wanted or not (so that a session can say which events
-    /// there are), then enables it where it is wanted.
+    /// Describes the site's event to every session, wanted or not (so that a session can say which
+    /// events there are), then enables it where it is wanted.
     fn enable_site(&mut self, site: &Site) {
         if crate::is_short_of_memory() {
             for (slot, joined) in self.recordings.iter().enumerate() {
@@ -281,7 +282,8 @@ impl Registry {
                     None if joined.contexts => 1 << slot | event::SLOW,
                     None => 1 << slot,
                     Some(Some(_)) => 1 << slot | event::SLOW,
-                    // The filter can't be true for this event, but may have been for the span's begin.
+                    // The filter can't be true for this event, but may have been for the span's
+                    // begin.
                     Some(None) if names.kind == Kind::End => 1 << slot << event::END_SHIFT,
                     Some(None) => 0,
                 };
@@ -306,8 +308,9 @@ impl Registry {
         number
     }
 
-    /// The application has more contexts than before, or a recording was joined, which may want them: gives
-    /// events new numbers where the contexts are not those that their numbers stand for.
+    /// The application has more contexts than before, or a recording was joined, which may want
+    /// them: gives events new numbers where the contexts are not those that their numbers stand
+    /// for.
     pub fn contexts_changed(&mut self) {
         let contexts = context::count();
         if self.numbered_contexts != contexts && context::wanted() != 0 {
@@ -368,8 +371,9 @@ impl Registry {
             for site in unsafe { (*module).sites() } {
                 let others = site.takers() & !(1 << slot | 1 << slot << event::END_SHIFT);
                 let takers = if others & !(event::SLOW | event::KEPT) == 0 { 0 } else { others };
-                // Ordering: only changed under the registry's lock; whoever saw the bit finds out later. Release
-                // for the bits that stay: pairs with the acquire load in `Site::takers`.
+                // Ordering: only changed under the registry's lock; whoever saw the bit finds out
+                // later. Release for the bits that stay: pairs with the acquire load in
+                // `Site::takers`.
                 site.enabled.store(takers, Ordering::Release);
             }
         }
@@ -385,8 +389,8 @@ impl Registry {
         listener::look_for_retired(self);
     }
 
-    /// In the child of a fork: the parent's recordings are not ours. Returns its conversations, which are to
-    /// be closed.
+    /// In the child of a fork: the parent's recordings are not ours. Returns its conversations,
+    /// which are to be closed.
     pub fn forget_recordings(&mut self) -> Vec<Inherited> {
         let mut conversations = Vec::new();
         for slot in 0..MAX_RECORDINGS {

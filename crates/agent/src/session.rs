@@ -52,8 +52,8 @@ pub struct Joined {
     doubted: Vec<Range<u64>>,
 }
 
-/// A parent's conversation in the child of a fork. While it is open the session knows that the child may
-/// still introduce itself, even if the parent has gone.
+/// A parent's conversation in the child of a fork. While it is open the session knows that the
+/// child may still introduce itself, even if the parent has gone.
 #[derive(Debug)]
 pub struct Inherited {
     name: String,
@@ -137,7 +137,8 @@ pub fn unmap_retired(registry: &mut Registry) {
     }
 }
 
-/// Receives the welcome of a session that was told hello, and begins its recording. Returns the slot.
+/// Receives the welcome of a session that was told hello, and begins its recording. Returns the
+/// slot.
 pub fn be_let_in(registry: &mut Registry, socket: PacketSocket, name: String) -> Option<usize> {
     let mut buffer = vec![0; MAX_MESSAGE];
     let received = socket.receive(&mut buffer).ok()?;
@@ -202,7 +203,8 @@ fn take_over(received: &Received, registry: &mut Registry) -> Result<(usize, Sha
     }
     let rings = SharedMap::received(ring_file.as_fd(), geometry.file_size(), trust::believes)
         .map_err(|error| format!("can't map the rings: {error}"))?;
-    // The first events should not wait for pages. (Where others are missing, the kernel supplies them.)
+    // The first events should not wait for pages. (Where others are missing, the kernel supplies
+    // them.)
     let warm = geometry.cpu_stride() * u64::from(tompion_os::current_cpu().min(geometry.cpus() - 1));
     tompion_os::populate(rings.base().wrapping_add(warm as usize), WARM_BYTES.min(rings.len()));
     let shared = Shared { control, rings, selector, geometry, form, populated: 0 };
@@ -283,8 +285,8 @@ impl Joined {
         Self { name, socket, identity, shared, rules, contexts, is_kept, described, doubted }
     }
 
-    /// The conversation with the session, as long as its descriptor is ours. (The program may have closed it
-    /// at any time, and use the number itself.)
+    /// The conversation with the session, as long as its descriptor is ours. (The program may have
+    /// closed it at any time, and use the number itself.)
     pub fn conversation(&mut self) -> Option<&PacketSocket> {
         if let Some(lost) = self.socket.take_if(|socket| socket.identity() != self.identity) {
             std::mem::forget(lost);
@@ -292,7 +294,8 @@ impl Joined {
         self.socket.as_ref()
     }
 
-    /// Takes the conversation over in the calling thread's table of descriptors, unless it is there.
+    /// Takes the conversation over in the calling thread's table of descriptors, unless it is
+    /// there.
     pub fn take_back(&mut self, socket: PacketSocket) {
         if socket.identity() == self.identity && self.conversation().is_none() {
             self.socket = Some(socket.move_away());
@@ -304,8 +307,8 @@ impl Joined {
         self.rules = read_rules(&self.shared.control);
     }
 
-    /// Puts an event into the catalog, unless it is there, with the first `contexts` contexts if the
-    /// recording wants them. False if there is no room.
+    /// Puts an event into the catalog, unless it is there, with the first `contexts` contexts if
+    /// the recording wants them. False if there is no room.
     pub fn describe(&mut self, number: u32, description: &[u8], contexts: u32) -> bool {
         let (index, bit) = (number as usize / 64, 1u64 << (number % 64));
         if self.described[index] & bit != 0 {
@@ -317,7 +320,8 @@ impl Joined {
         described
     }
 
-    /// Puts a record of the process's state into the catalog. False if that would make it larger than `room`.
+    /// Puts a record of the process's state into the catalog. False if that would make it larger
+    /// than `room`.
     pub fn record_initial(&mut self, number: u32, who: (u32, u32), payload: &[u8], room: u64) -> bool {
         let (time, (tid, cpu)) = (self.time(), who);
         let parts = [&time.to_le_bytes()[..], &tid.to_le_bytes(), &cpu.to_le_bytes(), payload];

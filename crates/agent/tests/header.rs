@@ -1,8 +1,8 @@
 //! The C header against the schema: what compilers make of the macros is what the library expects.
 //!
-//! `header/fields.c` and `header/second.c` are compiled by each compiler that is installed, in every mode
-//! that changes what it or the linker does with sections and constants, and run with `header/mock.c` in
-//! the library's place, which writes down all descriptions, images and tails.
+//! `header/fields.c` and `header/second.c` are compiled by each compiler that is installed, in
+//! every mode that changes what it or the linker does with sections and constants, and run with
+//! `header/mock.c` in the library's place, which writes down all descriptions, images and tails.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -373,7 +373,8 @@ fn descriptions_and_images_are_what_the_schema_says_whoever_compiles_them() {
     }
 }
 
-/// Descriptions can be found in the program's file, one after the other, with nothing but zeros between.
+/// Descriptions can be found in the program's file, one after the other, with nothing but zeros
+/// between.
 #[test]
 fn descriptions_are_read_in_the_file() {
     let folder = folder("section");

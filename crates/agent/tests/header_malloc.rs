@@ -44,7 +44,8 @@ fn preload(name: &str) -> PathBuf {
     folder
 }
 
-/// Runs the program without and with the library; expects the same output and at least `least` events.
+/// Runs the program without and with the library; expects the same output and at least `least`
+/// events.
 fn same_with_preload(folder: &Path, program: &str, args: &[&str], least: u64) {
     let command = || {
         let mut command = Command::new(program);

@@ -1,7 +1,8 @@
 //! How many interrupts have come since a real-time thread was switched to.
 //!
-//! A thread that looks right after it has read the clock knows whether something came between the switch and that. What the
-//! kernel doesn't know of, such as a hypervisor that let the CPU wait, isn't counted.
+//! A thread that looks right after it has read the clock knows whether something came between the
+//! switch and that. What the kernel doesn't know of, such as a hypervisor that let the CPU wait,
+//! isn't counted.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -53,8 +54,8 @@ impl Interruptions {
         Ok(Self { counts, cpus: cpus as usize, _programs: programs })
     }
 
-    /// How many interrupts, hard and soft ones, have come on a CPU since a real-time thread was switched to there; 0 for a CPU
-    /// that the machine doesn't have.
+    /// How many interrupts, hard and soft ones, have come on a CPU since a real-time thread was
+    /// switched to there; 0 for a CPU that the machine doesn't have.
     pub fn since_switch(&self, cpu: u32) -> u64 {
         let cpu = cpu as usize;
         if cpu < self.cpus { self.counts.word(cpu * ENTRY).load(Relaxed) } else { 0 }

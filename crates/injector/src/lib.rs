@@ -1,14 +1,17 @@
-//! Delays on purpose, in the kernel: what the latency monitor's accuracy and its explanations are held against.
+//! Delays on purpose, in the kernel: what the latency monitor's accuracy and its explanations are
+//! held against.
 //!
-//! A thread that is chosen orders a delay for itself, and then does what leads to its place ([`Place`]): the CPU spins
-//! there, with interrupts or preemption off, for as long as was ordered. BPF programs do that (`src/bpf/injector.bpf.c`); no
-//! module, no patch, and nothing is left when an [`Injector`] is dropped. No other thread is touched, no delay is longer
-//! than [`MOST`], and each order is done once.
+//! A thread that is chosen orders a delay for itself, and then does what leads to its place
+//! ([`Place`]): the CPU spins there, with interrupts or preemption off, for as long as was ordered.
+//! BPF programs do that (`src/bpf/injector.bpf.c`); no module, no patch, and nothing is left when
+//! an [`Injector`] is dropped. No other thread is touched, no delay is longer than [`MOST`], and
+//! each order is done once.
 //!
-//! For tests and benchmarks alone: the command doesn't carry it (`./x test layers`). When to delay, and what should come of
-//! it, is theirs.
+//! For tests and benchmarks alone: the command doesn't carry it (`./x test layers`). When to delay,
+//! and what should come of it, is theirs.
 //!
-//! What else comes between a switch and the moment when a thread goes on is told by [`Interruptions`].
+//! What else comes between a switch and the moment when a thread goes on is told by
+//! [`Interruptions`].
 #![forbid(unsafe_code)]
 
 mod interruptions;
@@ -40,11 +43,14 @@ pub const MOST: Duration = Duration::from_millis(1);
 pub enum Place {
     /// With interrupts off: when the thread arms a timer next, as every sleep does.
     InterruptsOff = 1,
-    /// With preemption off: when the thread enters its next system call. Interrupts come; nobody else runs.
+    /// With preemption off: when the thread enters its next system call. Interrupts come; nobody
+    /// else runs.
     PreemptionOff = 2,
-    /// In a hard interrupt: when the timer of the thread's sleep goes off, on the CPU where it does.
+    /// In a hard interrupt: when the timer of the thread's sleep goes off, on the CPU where it
+    /// does.
     HardInterrupt = 3,
-    /// In a soft interrupt: when one runs next on top of this thread (a datagram sent to oneself does that).
+    /// In a soft interrupt: when one runs next on top of this thread (a datagram sent to oneself
+    /// does that).
     SoftInterrupt = 4,
     /// When a CPU leaves idling next, whichever it is: an order for thread 0.
     IdleExit = 5,
@@ -119,9 +125,10 @@ impl Injector {
         Ok(Self { orders, _programs: programs })
     }
 
-    /// Orders a delay for a thread, at most [`MOST`]. It is done once, when the thread comes to that place; one that was
-    /// ordered before and not done is forgotten. A thread orders for itself, or for one that sleeps. Threads whose numbers have
-    /// the lowest twelve bits in common share one place.
+    /// Orders a delay for a thread, at most [`MOST`]. It is done once, when the thread comes to
+    /// that place; one that was ordered before and not done is forgotten. A thread orders for
+    /// itself, or for one that sleeps. Threads whose numbers have the lowest twelve bits in common
+    /// share one place.
     pub fn order(&self, tid: u32, place: Place, delay: Duration) {
         let at = at(tid);
         self.orders.word(at + DELAY).store(0, Relaxed);

@@ -35,7 +35,8 @@ fn a_thread_is_delayed_once_for_each_order_and_no_other_one_is() {
     let injector = Injector::load(&places).unwrap_or_else(|error| panic!("{error}"));
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     for place in places {
-        // Each in a thread of its own, whose place in the array is fresh but for threads of the same low bits.
+        // Each in a thread of its own, whose place in the array is fresh but for threads of the
+        // same low bits.
         thread::scope(|scope| {
             scope.spawn(|| {
                 let tid = gettid();
@@ -87,7 +88,8 @@ fn interrupts_since_the_switch_to_a_real_time_thread_are_counted() {
                 most = most.max(interruptions.since_switch(cpu));
             }
             assert!(most >= 3, "ticks come while it runs: {most}");
-            // One that has just been switched to has seen few of them; now and then one comes in this very moment.
+            // One that has just been switched to has seen few of them; now and then one comes in
+            // this very moment.
             let fewest = (0..50).map(|_| {
                 thread::sleep(Duration::from_millis(1));
                 interruptions.since_switch(cpu)

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, fmt};
 
-/// Highest number of a processor plus one: more than any kernel is built for (`NR_CPUS` is 8192 at most).
+/// Highest number of a processor plus one: more than any kernel is built for (`NR_CPUS` is 8192 at
+/// most).
 const MOST: u32 = 1 << 16;
 /// Bits in a group of a mask.
 const GROUP: u32 = 32;
@@ -17,7 +18,8 @@ pub struct CpuSet(BTreeSet<u32>);
 pub struct NoCpus(String);
 
 impl CpuSet {
-    /// A list as people write it, and the kernel in files that end with `_list`; an empty text is an empty set.
+    /// A list as people write it, and the kernel in files that end with `_list`; an empty text is
+    /// an empty set.
     ///
     /// # Errors
     /// The text has something else, a range that goes down, or a number above 65535.

@@ -1,6 +1,8 @@
-//! What of a machine's settings matters to real-time programs: what it is now, why it matters, how it is changed.
+//! What of a machine's settings matters to real-time programs: what it is now, why it matters, how
+//! it is changed.
 //!
-//! Each check looks at a few files below a [`Root`] and judges nothing that it can't read. Nothing is changed.
+//! Each check looks at a few files below a [`Root`] and judges nothing that it can't read. Nothing
+//! is changed.
 
 mod kernel;
 mod limits;
@@ -36,7 +38,8 @@ pub struct Finding {
     pub found: String,
     /// Why it matters.
     pub why: &'static str,
-    /// What changes it, a step on each line, most of them commands for root's shell; none where it is good.
+    /// What changes it, a step on each line, most of them commands for root's shell; none where it
+    /// is good.
     pub mend: Option<String>,
 }
 
@@ -73,7 +76,8 @@ struct Check {
     look: fn(&Root) -> Look,
 }
 
-/// Looks at everything, in the order of a reader's interest: the kernel, its processors, memory, the user.
+/// Looks at everything, in the order of a reader's interest: the kernel, its processors, memory,
+/// the user.
 pub fn examine(root: &Root) -> Vec<Finding> {
     let checks = [kernel::CHECKS, processors::CHECKS, memory::CHECKS, limits::CHECKS].into_iter().flatten();
     let findings = checks.map(|check| {
@@ -89,7 +93,8 @@ fn chosen(text: &str) -> Option<&str> {
     text.split_whitespace().find(marked).map(|word| word.trim_matches(['[', ']', '(', ')']))
 }
 
-/// The value of a parameter that the kernel was started with: `NAME=VALUE`, the last one if there are several.
+/// The value of a parameter that the kernel was started with: `NAME=VALUE`, the last one if there
+/// are several.
 fn boot_parameter(root: &Root, name: &str) -> Option<String> {
     let line = root.read_if_any("/proc/cmdline")?;
     let mut values = line.split_whitespace().filter_map(|word| word.strip_prefix(name)?.strip_prefix('='));
@@ -106,7 +111,8 @@ fn online(root: &Root) -> Option<CpuSet> {
     CpuSet::from_list(&root.read_if_any("/sys/devices/system/cpu/online")?).ok()
 }
 
-/// The CPUs that the scheduler spreads nothing to, as the kernel was started, or by cpusets (Linux 6.7 and later).
+/// The CPUs that the scheduler spreads nothing to, as the kernel was started, or by cpusets (Linux
+/// 6.7 and later).
 fn isolated(root: &Root) -> Option<CpuSet> {
     let files = ["/sys/devices/system/cpu/isolated", "/sys/fs/cgroup/cpuset.cpus.isolated"];
     let texts = files.iter().filter_map(|file| root.read_if_any(file));
@@ -141,7 +147,8 @@ impl MadeUp {
     }
 }
 
-/// What the check `name` finds on a machine of these files: its state, and that the words are in what it says.
+/// What the check `name` finds on a machine of these files: its state, and that the words are in
+/// what it says.
 #[cfg(test)]
 #[track_caller]
 fn check(name: &str, files: &[(&str, &str)], (state, words): (State, &[&str])) {

@@ -6,8 +6,9 @@
 //!            └────────────────────────────────────────────────────┘ and the next start, and `restore`
 //! ```
 //!
-//! Every change is noted before it is made, so whoever finds the notes can put everything back. One shield is up at
-//! a time: its folder is locked by a process, and the kernel opens the lock when that process is gone, however it went.
+//! Every change is noted before it is made, so whoever finds the notes can put everything back. One
+//! shield is up at a time: its folder is locked by a process, and the kernel opens the lock when
+//! that process is gone, however it went.
 
 mod groups;
 mod interrupts;
@@ -37,8 +38,8 @@ pub struct Config {
     pub root: Root,
     /// The CPUs to keep free.
     pub cpus: CpuSet,
-    /// The program that watches this one, and what it is called with before this process's number; none for no
-    /// guardian. It calls [`guard`].
+    /// The program that watches this one, and what it is called with before this process's number;
+    /// none for no guardian. It calls [`guard`].
     pub guardian: Option<(PathBuf, Vec<String>)>,
 }
 
@@ -104,7 +105,8 @@ pub struct Moved {
     pub problems: Vec<String>,
 }
 
-/// CPUs that are kept free, until [`Shield::lower`] is called. Dropped without it, the guardian puts things back.
+/// CPUs that are kept free, until [`Shield::lower`] is called. Dropped without it, the guardian
+/// puts things back.
 #[derive(Debug)]
 pub struct Shield {
     root: Root,
@@ -118,7 +120,8 @@ pub struct Shield {
 impl Shield {
     /// Keeps the CPUs free.
     ///
-    /// What a killed shield left behind is put back first. When this fails, everything is as before.
+    /// What a killed shield left behind is put back first. When this fails, everything is as
+    /// before.
     ///
     /// # Errors
     /// See [`Error`]. What can't be moved alone is no error: it is told in [`Moved::problems`].
@@ -160,8 +163,8 @@ impl Shield {
         Ok(())
     }
 
-    /// Puts everything back. Returns a line for each thing that could not be; it is tried again by the next shield and
-    /// by [`restore`].
+    /// Puts everything back. Returns a line for each thing that could not be; it is tried again by
+    /// the next shield and by [`restore`].
     pub fn lower(mut self) -> Vec<String> {
         self.notes.undo()
     }
@@ -209,7 +212,8 @@ fn start_guardian(config: &Config) -> Result<(), Error> {
     if ready { Ok(()) } else { Err(Error::NoGuardian) }
 }
 
-/// What the guardian does: says that it is `ready`, waits until the process has ended, and puts back what it left.
+/// What the guardian does: says that it is `ready`, waits until the process has ended, and puts
+/// back what it left.
 ///
 /// # Errors
 /// The notes can't be opened.

@@ -14,7 +14,8 @@ use crate::check;
 /// A set of CPUs as the kernel takes it: 8192 of them, the most that Linux can be built for.
 type Mask = [u64; 128];
 
-/// The CPUs that a thread (0 for the calling one) may run on, in order; none if there is no such thread.
+/// The CPUs that a thread (0 for the calling one) may run on, in order; none if there is no such
+/// thread.
 ///
 /// Source: `sched_setaffinity(2)`; the kernel's set may be larger than the C library's `cpu_set_t`.
 pub fn affinity(tid: u32) -> Vec<u32> {
@@ -35,8 +36,8 @@ pub fn allowed_cpus() -> Vec<u32> {
 /// Lets a thread (0 for the calling one) run on these CPUs alone. Source: `sched_setaffinity(2)`.
 ///
 /// # Errors
-/// There is no such CPU, or the thread is bound to its own (`EINVAL`); the thread has ended (`ESRCH`), or is somebody
-/// else's (`EPERM`).
+/// There is no such CPU, or the thread is bound to its own (`EINVAL`); the thread has ended
+/// (`ESRCH`), or is somebody else's (`EPERM`).
 pub fn set_affinity(tid: u32, cpus: &[u32]) -> io::Result<()> {
     let mut mask: Mask = [0; 128];
     for cpu in cpus {

@@ -1,8 +1,8 @@
 //! Opening of files below a directory that is held open, without following a symbolic link.
 //!
 //! `openat2(2)` does it in one call. A seccomp filter may refuse that call, since it can't see the
-//! flags in memory: systemd does with `RestrictSUIDSGID=`, and so do older container runtimes. Linux
-//! before 5.6 hasn't got it. Then [`open_stepwise`] opens one directory after the other.
+//! flags in memory: systemd does with `RestrictSUIDSGID=`, and so do older container runtimes.
+//! Linux before 5.6 hasn't got it. Then [`open_stepwise`] opens one directory after the other.
 
 use std::{
     ffi::{CString, OsStr},
@@ -38,8 +38,8 @@ pub(crate) fn open_one(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io
 /// Opens a relative path below a directory. No component may be a link or lead out of it.
 pub(crate) fn open_below(directory: RawFd, place: &Path, flags: libc::c_int) -> io::Result<OwnedFd> {
     match open_at_once(directory, place, flags) {
-        // EPERM: what filters answered before ENOSYS became the custom. The steps fail with it again
-        // if it is the file's own answer.
+        // EPERM: what filters answered before ENOSYS became the custom. The steps fail with it
+        // again if it is the file's own answer.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
             open_stepwise(directory, place, flags)
         }

@@ -33,17 +33,19 @@ pub fn bpf_map_id(map: BorrowedFd<'_>) -> io::Result<u32> {
     id.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "expected a BPF map"))
 }
 
-/// Takes the right to change a map from user space, for ever: by what descriptor ever, it can then only be read and mapped to be read.
-/// Programs in the kernel still change it.
+/// Takes the right to change a map from user space, for ever: by what descriptor ever, it can then
+/// only be read and mapped to be read. Programs in the kernel still change it.
 ///
-/// A descriptor that can only be read (`BPF_F_RDONLY`) would be no use: it can't be mapped. Source: `bpf(2)`, `BPF_MAP_FREEZE`; Linux 5.2.
+/// A descriptor that can only be read (`BPF_F_RDONLY`) would be no use: it can't be mapped. Source:
+/// `bpf(2)`, `BPF_MAP_FREEZE`; Linux 5.2.
 ///
 /// # Errors
 /// `EBUSY` if somebody has mapped it to be written, or if that was done before.
 pub fn freeze_bpf_map(map: BorrowedFd<'_>) -> io::Result<()> {
     const MAP_FREEZE: libc::c_long = 22;
     let number = map.as_raw_fd() as u32;
-    // SAFETY: the structure of this command is the number alone, which is live and as large as the call is told.
+    // SAFETY: the structure of this command is the number alone, which is live and as large as the
+    // call is told.
     let result = unsafe { libc::syscall(libc::SYS_bpf, MAP_FREEZE, &raw const number, size_of::<u32>()) };
     check(result as libc::c_int).map(drop)
 }

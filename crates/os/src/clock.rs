@@ -1,8 +1,9 @@
 //! Clocks: the TSC, CLOCK_MONOTONIC and CLOCK_REALTIME.
 //!
-//! What is called the TSC here and elsewhere is the counter that user space can read by itself: the time stamp
-//! counter of x86-64, the generic timer's virtual counter of aarch64 (`CNTVCT_EL0`), which ticks at some 20 MHz to
-//! 1 GHz. How fast it ticks is not asked for: the session's samples of both clocks say it.
+//! What is called the TSC here and elsewhere is the counter that user space can read by itself: the
+//! time stamp counter of x86-64, the generic timer's virtual counter of aarch64 (`CNTVCT_EL0`),
+//! which ticks at some 20 MHz to 1 GHz. How fast it ticks is not asked for: the session's samples
+//! of both clocks say it.
 
 /// Nanoseconds of a clock.
 fn clock_ns(clock: libc::clockid_t) -> u64 {
@@ -17,8 +18,8 @@ pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// CLOCK_MONOTONIC in nanoseconds, by a real system call: the usual way reads the TSC in user space, which
-/// a process can forbid.
+/// CLOCK_MONOTONIC in nanoseconds, by a real system call: the usual way reads the TSC in user
+/// space, which a process can forbid.
 pub fn monotonic_ns_without_tsc() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a writable structure of the right type.
@@ -48,8 +49,8 @@ pub fn tsc() -> u64 {
     #[cfg(target_arch = "aarch64")]
     {
         let ticks;
-        // SAFETY: reading the counter has no effect; Linux lets every program do it. The barrier puts the
-        // reading behind all before it.
+        // SAFETY: reading the counter has no effect; Linux lets every program do it. The barrier
+        // puts the reading behind all before it.
         unsafe {
             core::arch::asm!("isb", "mrs {}, cntvct_el0", out(reg) ticks, options(nostack, preserves_flags));
         }

@@ -11,8 +11,8 @@ use crate::check;
 /// Most threads that close at a time.
 const MOST_THREADS: usize = 64;
 
-/// Closes descriptors side by side, where each makes its closer wait for a moment at which no CPU is in something, and
-/// one such moment serves all who wait. Returns when all are closed.
+/// Closes descriptors side by side, where each makes its closer wait for a moment at which no CPU
+/// is in something, and one such moment serves all who wait. Returns when all are closed.
 pub fn close_side_by_side(descriptors: Vec<OwnedFd>) {
     let share = descriptors.len().div_ceil(MOST_THREADS).max(1);
     let mut descriptors = descriptors.into_iter();
@@ -28,8 +28,9 @@ pub fn close_side_by_side(descriptors: Vec<OwnedFd>) {
     threads.into_iter().for_each(|thread| drop(thread.join()));
 }
 
-/// Gives descriptors to a process of their own, which closes them and ends: for those whose closing takes long, one
-/// after the other, and concerns nobody. The process is nobody's child, has no other descriptor, and does nothing else.
+/// Gives descriptors to a process of their own, which closes them and ends: for those whose closing
+/// takes long, one after the other, and concerns nobody. The process is nobody's child, has no
+/// other descriptor, and does nothing else.
 ///
 /// # Errors
 /// If there can be no such process; then they are closed here.
@@ -67,8 +68,8 @@ fn gaps(mut kept: Vec<RawFd>) -> Vec<(u32, u32)> {
     gaps
 }
 
-/// In the new process: starts one that has nobody to answer to, which closes all others at once, so that no pipe waits
-/// for it, and ends. As it ends the kernel closes those that are left.
+/// In the new process: starts one that has nobody to answer to, which closes all others at once, so
+/// that no pipe waits for it, and ends. As it ends the kernel closes those that are left.
 fn close_and_end(others: &[(u32, u32)]) -> ! {
     // SAFETY: only system calls, on a copy of the caller's memory that nobody else uses.
     unsafe {

@@ -11,7 +11,8 @@ use crate::{
     probe::{EventAttributes, open_event},
 };
 
-/// A counter of a CPU. It costs nothing until somebody reads it, which interrupts the CPU if it is another one.
+/// A counter of a CPU. It costs nothing until somebody reads it, which interrupts the CPU if it is
+/// another one.
 #[derive(Debug)]
 pub struct Counter(OwnedFd);
 
@@ -34,11 +35,12 @@ impl Counter {
         open_event(&EventAttributes::of_counter(kind, config), cpu).map(Self)
     }
 
-    /// Opens a CPU's counter of system management interrupts: firmware, which takes the processor from the kernel.
+    /// Opens a CPU's counter of system management interrupts: firmware, which takes the processor
+    /// from the kernel.
     ///
     /// # Errors
-    /// `Unsupported` where the processor has none, and below a hypervisor, whose host's interrupts are not counted; else as
-    /// [`Counter::open`].
+    /// `Unsupported` where the processor has none, and below a hypervisor, whose host's interrupts
+    /// are not counted; else as [`Counter::open`].
     pub fn of_firmware(cpu: u32) -> io::Result<Self> {
         if is_below_hypervisor() {
             return Err(io::ErrorKind::Unsupported.into());
@@ -53,7 +55,8 @@ impl Counter {
     /// If the CPU was switched off.
     pub fn read(&self) -> io::Result<u64> {
         let mut bytes = [0u8; 8];
-        // SAFETY: the bytes are live and writable, and as many as the call is told; the descriptor is open.
+        // SAFETY: the bytes are live and writable, and as many as the call is told; the descriptor
+        // is open.
         let read = unsafe { libc::read(self.0.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
         match check(read as libc::c_int)? {
             8 => Ok(u64::from_ne_bytes(bytes)),
@@ -61,7 +64,8 @@ impl Counter {
         }
     }
 
-    /// Gives it to BPF programs: puts it into a map of perf's events, for as long as the map is open.
+    /// Gives it to BPF programs: puts it into a map of perf's events, for as long as the map is
+    /// open.
     ///
     /// # Errors
     /// If the map is of another kind or has no place for the CPU.
@@ -76,13 +80,15 @@ impl Counter {
             flags: 0,
         };
         let size = size_of::<ElementAttributes>();
-        // SAFETY: the structure, the key and the value live throughout the call; both have the four bytes of such a map's.
+        // SAFETY: the structure, the key and the value live throughout the call; both have the four
+        // bytes of such a map's.
         let updated = unsafe { libc::syscall(libc::SYS_bpf, UPDATE_ELEMENT, &raw const attributes, size) };
         check(updated as libc::c_int).map(drop)
     }
 }
 
-/// Whether the processor says that it is a hypervisor's. On large machines that takes milliseconds, and is asked once for each CPU.
+/// Whether the processor says that it is a hypervisor's. On large machines that takes milliseconds,
+/// and is asked once for each CPU.
 fn is_below_hypervisor() -> bool {
     static IS: OnceLock<bool> = OnceLock::new();
     *IS.get_or_init(|| {

@@ -11,11 +11,12 @@ use std::{
 
 use crate::check;
 
-/// Lets a command have a descriptor of this process, under the number that is returned. See [`take_inherited`].
+/// Lets a command have a descriptor of this process, under the number that is returned. See
+/// [`take_inherited`].
 pub fn hand_down(command: &mut Command, descriptor: OwnedFd) -> RawFd {
     let number = descriptor.as_raw_fd();
-    // SAFETY: the closure runs in the forked child and makes one system call, which is async-signal-safe. It owns the
-    // descriptor, which therefore is open there.
+    // SAFETY: the closure runs in the forked child and makes one system call, which is
+    // async-signal-safe. It owns the descriptor, which therefore is open there.
     unsafe {
         command.pre_exec(move || check(libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFD, 0)).map(drop));
     }
@@ -27,7 +28,8 @@ pub fn hand_down(command: &mut Command, descriptor: OwnedFd) -> RawFd {
 /// # Errors
 /// If nothing is open there.
 pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: plain system calls on a number; an open descriptor there is only kept from the programs that this one starts.
+    // SAFETY: plain system calls on a number; an open descriptor there is only kept from the
+    // programs that this one starts.
     let copy = unsafe {
         check(libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC))?;
         check(libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3))?
@@ -36,22 +38,23 @@ pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
-/// Gives the calling thread a table of descriptors of its own, which has only those of the process that are to
-/// be kept, under the same numbers. What the thread opens and closes from then on concerns nobody else, and what
-/// other threads do doesn't concern it. False, and nothing has changed, where the kernel can't or may not do so.
+/// Gives the calling thread a table of descriptors of its own, which has only those of the process
+/// that are to be kept, under the same numbers. What the thread opens and closes from then on
+/// concerns nobody else, and what other threads do doesn't concern it. False, and nothing has
+/// changed, where the kernel can't or may not do so.
 ///
 /// Source: `CLOSE_RANGE_UNSHARE` in `close_range(2)`, Linux 5.9.
 pub fn take_own_table(keep: &mut [RawFd]) -> bool {
     keep.sort_unstable();
-    // From below, where most descriptors are: what is in the first range is never copied (before Linux 6.12:
-    // copied and closed at once, unless the range reaches to the end).
+    // From below, where most descriptors are: what is in the first range is never copied (before
+    // Linux 6.12: copied and closed at once, unless the range reaches to the end).
     let mut flags = libc::CLOSE_RANGE_UNSHARE;
     let mut first = 0;
     for next in keep.iter().map(|number| *number as u32).chain([u32::MAX]) {
         if first < next {
             let last = if next == u32::MAX { next } else { next - 1 };
-            // SAFETY: with the flag, the call touches the calling thread's descriptors only, and later calls
-            // find a table that nobody else has.
+            // SAFETY: with the flag, the call touches the calling thread's descriptors only, and
+            // later calls find a table that nobody else has.
             let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
             if flags != 0 && result != 0 {
                 return false;

@@ -32,7 +32,8 @@ impl Ready {
     }
 }
 
-/// Says through [`READY_DESCRIPTOR`] that the calling program, started by [`start_detached`], is ready.
+/// Says through [`READY_DESCRIPTOR`] that the calling program, started by [`start_detached`], is
+/// ready.
 pub fn say_ready() -> io::Result<()> {
     // SAFETY: the starter opened the descriptor for this; it is closed here, once.
     unsafe {
@@ -50,11 +51,12 @@ struct Plan {
     ready: RawFd,
 }
 
-/// Starts the first of these programs that can be run, with these arguments behind its name, and with the
-/// environment without the variables that `drop_variable` takes. Its standard streams are /dev/null.
+/// Starts the first of these programs that can be run, with these arguments behind its name, and
+/// with the environment without the variables that `drop_variable` takes. Its standard streams are
+/// /dev/null.
 ///
-/// The program is nobody's child: the caller's `wait` never sees it and no SIGCHLD comes. It has a session
-/// of its own (setsid), and runs on after the caller has ended.
+/// The program is nobody's child: the caller's `wait` never sees it and no SIGCHLD comes. It has a
+/// session of its own (setsid), and runs on after the caller has ended.
 pub fn start_detached(
     programs: &[&Path],
     arguments: &[&[u8]],
@@ -120,8 +122,8 @@ fn become_detached(plan: &Plan) -> ! {
 /// The caller has this process for itself.
 unsafe fn run(plan: &Plan) {
     const NULL: &CStr = c"/dev/null";
-    // SAFETY: only system calls, with strings that the plan keeps alive; signals go back to what a new
-    // program expects.
+    // SAFETY: only system calls, with strings that the plan keeps alive; signals go back to what a
+    // new program expects.
     unsafe {
         let null = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, NULL.as_ptr(), libc::O_RDWR) as RawFd;
         let ready = libc::syscall(libc::SYS_fcntl, plan.ready, libc::F_DUPFD, 10) as RawFd;

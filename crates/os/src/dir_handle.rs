@@ -1,10 +1,13 @@
-//! Directories that are held open: whatever somebody puts in their place later, files are found and made in these.
+//! Directories that are held open: whatever somebody puts in their place later, files are found and
+//! made in these.
 //!
 //! This is how commands write where somebody else may have laid something:
 //!
-//! - The way to a directory follows no link that another user laid, where the caller has root's file rights.
+//! - The way to a directory follows no link that another user laid, where the caller has root's
+//!   file rights.
 //! - Below the directory no link is followed at all ([`crate::beneath`]).
-//! - A file is made new, or it is a regular file with one name. Nothing waits for a FIFO, no device is opened.
+//! - A file is made new, or it is a regular file with one name. Nothing waits for a FIFO, no device
+//!   is opened.
 //! - What is removed is what was opened, not what has its name by now.
 //!
 //! Who may look at what is made is decided here, too: [`is_private`].
@@ -31,8 +34,8 @@ use crate::{
 
 /// Most links on the way to a directory. Source: `path_resolution(7)`.
 const MAX_LINKS: u32 = 40;
-/// Whether what this program makes is for its user alone, whatever the umask: the program is root's, or has some of
-/// root's rights, so that it may have seen what other users must not.
+/// Whether what this program makes is for its user alone, whatever the umask: the program is
+/// root's, or has some of root's rights, so that it may have seen what other users must not.
 pub fn is_private() -> bool {
     static PRIVATE: OnceLock<bool> = OnceLock::new();
     *PRIVATE.get_or_init(|| {
@@ -72,8 +75,8 @@ impl DirHandle {
     /// Opens a directory.
     ///
     /// # Errors
-    /// If it is none, or can't be opened, or the way there leads over a link that another user laid and the caller has root's
-    /// file rights.
+    /// If it is none, or can't be opened, or the way there leads over a link that another user laid
+    /// and the caller has root's file rights.
     pub fn open(path: &Path) -> io::Result<Self> {
         let directory = walk(path, Missing::Error)?;
         Ok(Self::held(directory, path))
@@ -91,7 +94,8 @@ impl DirHandle {
     /// Makes a directory in one that is there.
     ///
     /// # Errors
-    /// `AlreadyExists` if there is something of this name; as [`DirHandle::open`], or if it can't be made.
+    /// `AlreadyExists` if there is something of this name; as [`DirHandle::open`], or if it can't
+    /// be made.
     pub fn create(path: &Path) -> io::Result<Self> {
         Self::create_in(walk(parent_of(path), Missing::Error)?, path, directory_mode())
     }
@@ -222,7 +226,8 @@ impl DirHandle {
         with_one_name(regular(file)?)
     }
 
-    /// Writes a file beside the old one, then puts it in its place; `durable`: the medium has it on return.
+    /// Writes a file beside the old one, then puts it in its place; `durable`: the medium has it on
+    /// return.
     ///
     /// # Errors
     /// If it can't be written; then the old one stays.
@@ -244,7 +249,8 @@ impl DirHandle {
         })
     }
 
-    /// A new file in the place of whatever has its name: left behind by a program that was killed, or laid there.
+    /// A new file in the place of whatever has its name: left behind by a program that was killed,
+    /// or laid there.
     ///
     /// # Errors
     /// If that can't be removed, or the file not made.
@@ -259,8 +265,8 @@ impl DirHandle {
         }
     }
 
-    /// Gives a file or directory another name, in this directory or another; what had that name is gone, unless it is a
-    /// directory that isn't empty.
+    /// Gives a file or directory another name, in this directory or another; what had that name is
+    /// gone, unless it is a directory that isn't empty.
     ///
     /// # Errors
     /// If that can't be.
@@ -273,7 +279,8 @@ impl DirHandle {
         check(result).map(drop)
     }
 
-    /// Gives a directory below an open one the name and place of another one, which must not be there or be empty.
+    /// Gives a directory below an open one the name and place of another one, which must not be
+    /// there or be empty.
     ///
     /// # Errors
     /// If that can't be.
@@ -300,7 +307,8 @@ impl DirHandle {
         unlink(&self.reach()?, name.as_ref(), 0)
     }
 
-    /// Removes all that is in the directory, and the directory itself, whatever it is called by now.
+    /// Removes all that is in the directory, and the directory itself, whatever it is called by
+    /// now.
     ///
     /// # Errors
     /// If something can't be removed; the rest is.
@@ -347,7 +355,8 @@ impl DirHandle {
         File::from(self.reach_to_read()?).sync_all()
     }
 
-    /// Sees to it that the medium has the entries of this directory and of those up to the open one.
+    /// Sees to it that the medium has the entries of this directory and of those up to the open
+    /// one.
     ///
     /// # Errors
     /// As [`DirHandle::sync`].
@@ -363,8 +372,9 @@ impl DirHandle {
         File::from(open_one(self.reach()?.as_raw_fd(), "..".as_ref(), libc::O_DIRECTORY)?).sync_all()
     }
 
-    /// Gives the calling thread the file rights of the directory's owner, where the caller has root's and the owner is
-    /// another user: what they laid there can then lead nowhere that they could not go alone.
+    /// Gives the calling thread the file rights of the directory's owner, where the caller has
+    /// root's and the owner is another user: what they laid there can then lead nowhere that they
+    /// could not go alone.
     ///
     /// # Errors
     /// If the system refuses, or others than the owner may write to the directory.
@@ -382,7 +392,8 @@ impl DirHandle {
         }
     }
 
-    /// A file for [`crate::try_lock`], which its owner alone can open, whoever this program's other files are for.
+    /// A file for [`crate::try_lock`], which its owner alone can open, whoever this program's other
+    /// files are for.
     pub(crate) fn lock_file(&self, name: &OsStr) -> io::Result<File> {
         let (own, name) = (self.reach()?, plain(name)?);
         let flags = with_safe(libc::O_RDWR | libc::O_CREAT);
@@ -392,8 +403,9 @@ impl DirHandle {
         regular(unsafe { File::from_raw_fd(descriptor) })
     }
 
-    /// An error if the caller has root's file rights and another user could put something else in the place of the directory or
-    /// of one on the way to it. For files that others' code opens by their paths.
+    /// An error if the caller has root's file rights and another user could put something else in
+    /// the place of the directory or of one on the way to it. For files that others' code opens by
+    /// their paths.
     ///
     /// # Errors
     /// Which directory it is.
@@ -438,8 +450,8 @@ impl DirHandle {
     }
 }
 
-/// Writes a file that somebody named, in the place of an older one. What a shell or the system names for a stream
-/// (`/dev/stdout`, `/dev/fd/63`) is written to.
+/// Writes a file that somebody named, in the place of an older one. What a shell or the system
+/// names for a stream (`/dev/stdout`, `/dev/fd/63`) is written to.
 ///
 /// # Errors
 /// If it can't be written, or something else than a file has the name.
@@ -569,7 +581,8 @@ fn regular(file: File) -> io::Result<File> {
     }
 }
 
-/// With root's file rights, a file that has another name may be one of root's, which somebody gave a name here.
+/// With root's file rights, a file that has another name may be one of root's, which somebody gave
+/// a name here.
 fn with_one_name(file: File) -> io::Result<File> {
     match user::file_user() == 0 && file.metadata()?.nlink() != 1 {
         false => Ok(file),

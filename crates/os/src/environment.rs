@@ -8,16 +8,16 @@ unsafe extern "C" {
 
 /// Puts a variable into the environment that programs inherit which this process starts.
 ///
-/// Without libc's `setenv`, which takes locks and allocates: in the child of a fork another thread may have
-/// held them. The old environment stays where it is, and both stay for ever.
+/// Without libc's `setenv`, which takes locks and allocates: in the child of a fork another thread
+/// may have held them. The old environment stays where it is, and both stay for ever.
 ///
 /// # Safety
 /// The process has one thread, as after a fork.
 pub unsafe fn put_into_environment(name: &str, value: &str) {
     let Ok(own) = CString::new(format!("{name}={value}")) else { return };
     let prefix = own.as_bytes().get(..=name.len()).unwrap_or_default().to_vec();
-    // SAFETY: `environ` is null or a list of NUL-terminated texts that ends with a null pointer; nobody else
-    // changes it, as the caller promises.
+    // SAFETY: `environ` is null or a list of NUL-terminated texts that ends with a null pointer;
+    // nobody else changes it, as the caller promises.
     unsafe {
         let mut entries = Vec::new();
         let mut next = environ;
@@ -38,8 +38,8 @@ mod tests {
 
     #[test]
     fn a_variable_is_replaced_or_added() {
-        // In a child, because the test has more than one thread.
-        // SAFETY: the child makes nothing that another thread could have locked, but reads its environment.
+        // In a child, because the test has more than one thread. SAFETY: the child makes nothing
+        // that another thread could have locked, but reads its environment.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: the child has one thread.

@@ -1,10 +1,11 @@
-//! The floating-point environment of threads that aren't ours, and of ours that were born in theirs.
+//! The floating-point environment of threads that aren't ours, and of ours that were born in
+//! theirs.
 //!
-//! A program may have asked for a signal at each inexact result (`feenableexcept(3)`), may count what was
-//! inexact (`fetestexcept(3)`) or round upwards (`fesetround(3)`); new threads inherit it.
+//! A program may have asked for a signal at each inexact result (`feenableexcept(3)`), may count
+//! what was inexact (`fetestexcept(3)`) or round upwards (`fesetround(3)`); new threads inherit it.
 
-/// Computes in the environment that programs begin with, and puts the caller's back: what is computed neither
-/// raises a signal nor shows afterwards, and comes out the same in all programs.
+/// Computes in the environment that programs begin with, and puts the caller's back: what is
+/// computed neither raises a signal nor shows afterwards, and comes out the same in all programs.
 #[inline]
 pub fn with_default_floats<T>(compute: impl FnOnce() -> T) -> T {
     let own = environment();
@@ -25,8 +26,8 @@ fn apart<T>(compute: impl FnOnce() -> T) -> T {
     compute()
 }
 
-/// Exceptions raise no signal, and none has happened; results are rounded to the nearest; tiny numbers are what
-/// they are. Source: System V ABI, AMD64 supplement, section 3.2.1 ("MXCSR").
+/// Exceptions raise no signal, and none has happened; results are rounded to the nearest; tiny
+/// numbers are what they are. Source: System V ABI, AMD64 supplement, section 3.2.1 ("MXCSR").
 #[cfg(target_arch = "x86_64")]
 const DEFAULT: u64 = 0x1f80;
 
@@ -44,8 +45,8 @@ fn environment() -> u64 {
 #[inline(always)]
 fn set_environment(new: u64) {
     let new = new as u32;
-    // SAFETY: reads the four bytes of a local. They are the default, which all Rust code assumes, or what the
-    // register held for the caller: no bit that it hasn't.
+    // SAFETY: reads the four bytes of a local. They are the default, which all Rust code assumes,
+    // or what the register held for the caller: no bit that it hasn't.
     unsafe { core::arch::asm!("ldmxcsr [{}]", in(reg) &raw const new, options(nostack, preserves_flags)) };
 }
 

@@ -1,9 +1,10 @@
-//! Mappings of files that others can make smaller: what was cut off reads as zeros, instead of ending the process.
+//! Mappings of files that others can make smaller: what was cut off reads as zeros, instead of
+//! ending the process.
 //!
-//! The kernel answers an access beyond a file's end with SIGBUS. The handler puts an empty page there if the
-//! address lies in a guarded range, and leaves every other fault to whoever was responsible before. Reading
-//! by `pread` instead would cost a system call for each look at a ring, and say nothing of the order in which
-//! words are read.
+//! The kernel answers an access beyond a file's end with SIGBUS. The handler puts an empty page
+//! there if the address lies in a guarded range, and leaves every other fault to whoever was
+//! responsible before. Reading by `pread` instead would cost a system call for each look at a ring,
+//! and say nothing of the order in which words are read.
 
 use std::{
     io,
@@ -18,7 +19,8 @@ use crate::check;
 
 const PAGE: usize = 4096;
 
-/// A range under guard. Nodes are never freed, because the handler may be looking at one; they are used again.
+/// A range under guard. Nodes are never freed, because the handler may be looking at one; they are
+/// used again.
 #[derive(Debug)]
 struct Node {
     /// 0 where the node is free.
@@ -123,8 +125,8 @@ extern "C" fn on_fault(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc:
 fn put_empty_page(page: usize) -> bool {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the page lies in a mapping that is under guard, which its owner keeps while it is looked at; what
-    // was there is gone. `mmap` is a bare system call.
+    // SAFETY: the page lies in a mapping that is under guard, which its owner keeps while it is
+    // looked at; what was there is gone. `mmap` is a bare system call.
     let place = unsafe { libc::mmap(without_provenance_mut(page), PAGE, protection, flags, -1, 0) };
     place != libc::MAP_FAILED
 }

@@ -4,14 +4,15 @@ use std::ffi::CStr;
 
 use crate::thread::weak_symbol;
 
-/// The function that a program would call by this name if the calling library had none of that name; null if
-/// there is none. Source: `RTLD_NEXT` in `dlsym(3)`.
+/// The function that a program would call by this name if the calling library had none of that
+/// name; null if there is none. Source: `RTLD_NEXT` in `dlsym(3)`.
 pub fn next_function(name: &CStr) -> *mut libc::c_void {
     // SAFETY: `name` is NUL-terminated.
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
-/// libc's own `clone`, behind a library's; null if there is none. glibc has a name of its own for it.
+/// libc's own `clone`, behind a library's; null if there is none. glibc has a name of its own for
+/// it.
 pub fn clone_of_libc() -> *const libc::c_void {
     let known = weak_symbol!(__clone);
     if known.is_null() { next_function(c"clone") } else { known }
@@ -37,8 +38,8 @@ fn place_of(address: *const libc::c_void) -> Option<(*mut libc::c_void, bool)> {
         let known = unsafe { libc::dladdr(address, &raw mut object) } != 0;
         return known.then_some((object.dli_fbase, !object.dli_saddr.is_null()));
     }
-    // SAFETY: glibc's function of this type; the address is compared and not followed, and both answers have their
-    // places.
+    // SAFETY: glibc's function of this type; the address is compared and not followed, and both
+    // answers have their places.
     let known = unsafe {
         let dladdr1 = std::mem::transmute::<*const libc::c_void, Dladdr1>(dladdr1);
         dladdr1(address, &raw mut object, &raw mut symbol, RTLD_DL_SYMENT)
@@ -48,11 +49,11 @@ fn place_of(address: *const libc::c_void) -> Option<(*mut libc::c_void, bool)> {
     known.then(|| (object.dli_fbase, symbol.is_some_and(|symbol| symbol.st_shndx != 0)))
 }
 
-/// Whether the function that a program calls by this name is defined in another object than the one in which
-/// `own` lies.
+/// Whether the function that a program calls by this name is defined in another object than the one
+/// in which `own` lies.
 ///
-/// An executable at a fixed address may have a stub of that name, by which it calls the function of a library and
-/// which stands for its address; that is no definition.
+/// An executable at a fixed address may have a stub of that name, by which it calls the function of
+/// a library and which stands for its address; that is no definition.
 pub fn is_defined_elsewhere(name: &CStr, own: *const libc::c_void) -> bool {
     // SAFETY: `name` is NUL-terminated. Source: `RTLD_DEFAULT` in `dlsym(3)`.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };

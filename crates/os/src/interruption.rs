@@ -1,11 +1,13 @@
-//! Whether the kernel has come in between: a mark in the processor that every return from an interrupt or an
-//! exception wipes away, so that a loop can ask without a system call, at the cost of reading a register.
+//! Whether the kernel has come in between: a mark in the processor that every return from an
+//! interrupt or an exception wipes away, so that a loop can ask without a system call, at the cost
+//! of reading a register.
 //!
-//! The mark is the selector in the segment register ES, which 64-bit programs have no use for. Selectors 0 to 3 are
-//! all null; a program starts with 0, and [`mark`] puts 3 there. A return to a less privileged level (`iret`) makes 0 of
-//! each null selector; one from a system call (`sysret`) leaves it alone, and so does a hypervisor that lets the
-//! machine stand still. (Sources: `IRET` in Intel's manual, volume 2, RETURN-TO-OUTER-PRIVILEGE-LEVEL; AMD's manual,
-//! volume 3. Zhang and others, "SegScope", HPCA 2024, found it on processors of both.) Where the kernel returns by
+//! The mark is the selector in the segment register ES, which 64-bit programs have no use for.
+//! Selectors 0 to 3 are all null; a program starts with 0, and [`mark`] puts 3 there. A return to a
+//! less privileged level (`iret`) makes 0 of each null selector; one from a system call (`sysret`)
+//! leaves it alone, and so does a hypervisor that lets the machine stand still. (Sources: `IRET` in
+//! Intel's manual, volume 2, RETURN-TO-OUTER-PRIVILEGE-LEVEL; AMD's manual, volume 3. Zhang and
+//! others, "SegScope", HPCA 2024, found it on processors of both.) Where the kernel returns by
 //! `eret` (FRED, aarch64) the mark stays, which [`marks_work`] finds out.
 
 /// What is put into ES.
@@ -16,14 +18,15 @@ const MARK: u16 = 3;
 #[inline(always)]
 pub fn mark() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a null selector can be loaded into ES at any time, and in 64-bit mode nothing is addressed through ES.
+    // SAFETY: a null selector can be loaded into ES at any time, and in 64-bit mode nothing is
+    // addressed through ES.
     unsafe {
         core::arch::asm!("mov es, {0:x}", in(reg) MARK, options(nomem, nostack, preserves_flags));
     }
 }
 
-/// Whether the mark is still there: neither interrupt nor exception has come to the calling thread since. Always true
-/// on other processors than x86-64.
+/// Whether the mark is still there: neither interrupt nor exception has come to the calling thread
+/// since. Always true on other processors than x86-64.
 #[inline(always)]
 pub fn is_marked() -> bool {
     #[cfg(target_arch = "x86_64")]

@@ -1,8 +1,8 @@
 //! The operating system, as far as Tompion needs it. The sole caller of libc.
 //!
-//! Everything here is a thin, safe face of a system call or of a register: it decides nothing. Memory
-//! that another process can change is only reached through [`SharedMap`], whose accesses are checked
-//! and atomic or volatile, so that callers need no `unsafe`.
+//! Everything here is a thin, safe face of a system call or of a register: it decides nothing.
+//! Memory that another process can change is only reached through [`SharedMap`], whose accesses are
+//! checked and atomic or volatile, so that callers need no `unsafe`.
 
 mod affinity;
 mod beneath;

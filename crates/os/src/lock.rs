@@ -1,7 +1,7 @@
 //! Locks on directories, which the kernel opens when their holder is gone, however it went.
 //!
-//! What is locked is a file in the directory that its owner alone can open. Whoever may read a directory can lock the
-//! directory itself, and keep everybody else out.
+//! What is locked is a file in the directory that its owner alone can open. Whoever may read a
+//! directory can lock the directory itself, and keep everybody else out.
 
 use std::{
     ffi::OsStr,

@@ -34,7 +34,8 @@ pub fn create_memfd(name: &CStr, size: u64) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Gives an empty file a size with all its space reserved, so that no store to a mapping of it finds the disk full.
+/// Gives an empty file a size with all its space reserved, so that no store to a mapping of it
+/// finds the disk full.
 ///
 /// Unlike a sealed memory file it can be made smaller by whoever has it open for writing.
 /// Source: `fallocate(2)`.
@@ -167,13 +168,15 @@ impl SharedMap {
 
     /// Maps an array of BPF programs, made with `BPF_F_MMAPABLE`, from its beginning.
     ///
-    /// Such an array never changes its size. Source: `bpf(2)`, and `map_type` in `/proc/PID/fdinfo`.
+    /// Such an array never changes its size. Source: `bpf(2)`, and `map_type` in
+    /// `/proc/PID/fdinfo`.
     pub fn of_bpf_array(map: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
         Self::bpf_array(map, 0..size, libc::PROT_READ | libc::PROT_WRITE)
     }
 
-    /// The same of a part, in bytes. The mapping begins where the page does in which the part lies: the second is where in the
-    /// mapping that is. The kernel makes all pages of such a mapping present at once, so who needs little maps little.
+    /// The same of a part, in bytes. The mapping begins where the page does in which the part lies:
+    /// the second is where in the mapping that is. The kernel makes all pages of such a mapping
+    /// present at once, so who needs little maps little.
     pub fn of_bpf_array_part(map: BorrowedFd<'_>, part: Range<u64>) -> io::Result<(Self, usize)> {
         // SAFETY: a plain question.
         let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1);
@@ -201,8 +204,8 @@ impl SharedMap {
             return Err(refuse("the BPF array is smaller than expected"));
         }
         let (len, first) = ((part.end - part.start) as usize, part.start as libc::off_t);
-        // SAFETY: a new mapping at an address of the kernel's choice. The array has all of these bytes for as long
-        // as it is mapped, which holds a reference to it.
+        // SAFETY: a new mapping at an address of the kernel's choice. The array has all of these
+        // bytes for as long as it is mapped, which holds a reference to it.
         let base = unsafe {
             libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, map.as_raw_fd(), first)
         };
@@ -237,10 +240,12 @@ impl SharedMap {
     /// The 64-bit word at an offset that is a multiple of 8.
     ///
     /// # Panics
-    /// If the word isn't inside the mapping: offsets come from checked geometry, never from the memory.
+    /// If the word isn't inside the mapping: offsets come from checked geometry, never from the
+    /// memory.
     pub fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset % 8 == 0 && offset.checked_add(8).is_some_and(|end| end <= self.len));
-        // SAFETY: inside the mapping, aligned (the mapping begins at a page), and only used atomically.
+        // SAFETY: inside the mapping, aligned (the mapping begins at a page), and only used
+        // atomically.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
@@ -260,9 +265,10 @@ impl SharedMap {
     /// As [`SharedMap::word`].
     pub fn copy_out(&self, offset: usize, to: &mut [u8]) {
         assert!(offset.checked_add(to.len()).is_some_and(|end| end <= self.len));
-        // SAFETY: the source is inside the mapping, the destination is a private slice. The other process
-        // may write the source meanwhile: the bytes are then arbitrary, which callers must expect, but
-        // they are plain bytes, and `memcpy` reads each of them without assuming that it is stable.
+        // SAFETY: the source is inside the mapping, the destination is a private slice. The other
+        // process may write the source meanwhile: the bytes are then arbitrary, which callers must
+        // expect, but they are plain bytes, and `memcpy` reads each of them without assuming that
+        // it is stable.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 self.base.as_ptr().add(offset).cast_const(),
@@ -303,13 +309,15 @@ impl Drop for SharedMap {
 /// Source: `MADV_POPULATE_WRITE` in `madvise(2)`, Linux 5.14.
 pub fn populate(base: *mut u8, len: usize) {
     const MADV_POPULATE_WRITE: libc::c_int = 23;
-    // SAFETY: populating changes no content; a range that isn't mapped yields an error, which is ignored.
+    // SAFETY: populating changes no content; a range that isn't mapped yields an error, which is
+    // ignored.
     unsafe { libc::madvise(base.cast(), len, MADV_POPULATE_WRITE) };
 }
 
 /// Address space that a mapping has left, filled with private, empty memory.
 ///
-/// Whoever still writes there writes into nothing that anybody reads; the address never becomes invalid.
+/// Whoever still writes there writes into nothing that anybody reads; the address never becomes
+/// invalid.
 #[derive(Debug)]
 pub struct Retired(*mut u8, usize);
 

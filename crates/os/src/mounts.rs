@@ -16,11 +16,12 @@ const FSMOUNT_CLOEXEC: libc::c_uint = 1;
 /// Read only, and no devices, no programs and no privileges in it.
 const ATTRIBUTES: libc::c_uint = 1 | 2 | 4 | 8;
 
-/// Mounts a file system that needs no disk, such as `tracefs`, in no folder: nobody else sees it, its files stand
-/// below `/proc/self/fd/N`, and it goes with the descriptor.
+/// Mounts a file system that needs no disk, such as `tracefs`, in no folder: nobody else sees it,
+/// its files stand below `/proc/self/fd/N`, and it goes with the descriptor.
 ///
 /// # Errors
-/// `EPERM` without CAP_SYS_ADMIN, `ENODEV` where the kernel has no such file system, `ENOSYS` before Linux 5.2.
+/// `EPERM` without CAP_SYS_ADMIN, `ENODEV` where the kernel has no such file system, `ENOSYS`
+/// before Linux 5.2.
 pub fn mount_detached(file_system: &CStr) -> io::Result<OwnedFd> {
     // SAFETY: the name is a string that ends with NUL; the call reads nothing else.
     let context = unsafe { libc::syscall(libc::SYS_fsopen, file_system.as_ptr(), FSOPEN_CLOEXEC) };
@@ -38,11 +39,13 @@ pub fn mount_detached(file_system: &CStr) -> io::Result<OwnedFd> {
     owned(mount)
 }
 
-/// Mounts a file system that needs no disk, such as `bpf`, in a folder, for everybody, without devices, programs and
-/// privileges in it. Options are the file system's own, `mode=0700` for example.
+/// Mounts a file system that needs no disk, such as `bpf`, in a folder, for everybody, without
+/// devices, programs and privileges in it. Options are the file system's own, `mode=0700` for
+/// example.
 ///
 /// # Errors
-/// `EPERM` without CAP_SYS_ADMIN, `ENOENT` where the folder isn't there, `ENODEV` where the kernel has no such file system.
+/// `EPERM` without CAP_SYS_ADMIN, `ENOENT` where the folder isn't there, `ENODEV` where the kernel
+/// has no such file system.
 pub fn mount(file_system: &CStr, folder: &CStr, options: &CStr) -> io::Result<()> {
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
     let name = file_system.as_ptr();

@@ -45,8 +45,9 @@ pub fn is_one_user(user: u32) -> bool {
 
 /// Returns the user that this program was started as, if it still is that user.
 ///
-/// A process that was another user at its start may have memory of that user's, and may be it again.
-/// Source: `AT_UID`, `AT_EUID` in `getauxval(3)`; `ptrace(2)` asks for the same, with more care.
+/// A process that was another user at its start may have memory of that user's, and may be it
+/// again. Source: `AT_UID`, `AT_EUID` in `getauxval(3)`; `ptrace(2)` asks for the same, with more
+/// care.
 pub fn steady_user() -> Option<u32> {
     // SAFETY: plain calls.
     let (real, effective) = unsafe { (libc::getauxval(libc::AT_UID), libc::getauxval(libc::AT_EUID)) };
@@ -66,8 +67,8 @@ pub fn set_namespace(descriptor: libc::c_int, kind: libc::c_int) -> libc::c_int 
     unsafe { libc::syscall(libc::SYS_setns, descriptor, kind) as libc::c_int }
 }
 
-/// Whether the last call failed as those do that need a process with a single thread. Sources: `unshare(2)`,
-/// `setns(2)`, `time_namespaces(7)`.
+/// Whether the last call failed as those do that need a process with a single thread. Sources:
+/// `unshare(2)`, `setns(2)`, `time_namespaces(7)`.
 pub fn failed_for_threads() -> bool {
     matches!(crate::last_error().raw_os_error(), Some(libc::EINVAL | libc::EUSERS))
 }

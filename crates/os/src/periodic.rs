@@ -30,8 +30,8 @@ pub fn sleep_until(ns: u64) {
     {}
 }
 
-/// Sleeps while the word has this value, until a time or for a shorter one. Source: `futex(2)`, FUTEX_WAIT_BITSET, whose
-/// time is absolute.
+/// Sleeps while the word has this value, until a time or for a shorter one. Source: `futex(2)`,
+/// FUTEX_WAIT_BITSET, whose time is absolute.
 pub fn futex_wait_until(word: &AtomicU32, value: u32, ns: u64) {
     let time = timespec(ns);
     let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
@@ -80,8 +80,8 @@ impl TimerDescriptor {
     }
 }
 
-/// A POSIX timer that sends a signal to the thread that made it, which waits for it. Source: `timer_create(2)`,
-/// SIGEV_THREAD_ID; `sigwaitinfo(2)`.
+/// A POSIX timer that sends a signal to the thread that made it, which waits for it. Source:
+/// `timer_create(2)`, SIGEV_THREAD_ID; `sigwaitinfo(2)`.
 #[derive(Debug)]
 pub struct SignalTimer {
     timer: libc::timer_t,
@@ -91,7 +91,8 @@ pub struct SignalTimer {
 }
 
 impl SignalTimer {
-    /// Expires at this time, and then after each interval. Blocks the signal in the calling thread, which is to wait.
+    /// Expires at this time, and then after each interval. Blocks the signal in the calling thread,
+    /// which is to wait.
     ///
     /// # Errors
     /// The kernel has no POSIX timers, or no room for one more.
@@ -99,8 +100,8 @@ impl SignalTimer {
         let signal = libc::SIGRTMIN();
         let times = from(first_ns, interval_ns);
         block(signal);
-        // SAFETY: all-zero bytes are valid for the structures; the kernel writes the timer's number into a live local,
-        // and reads the others.
+        // SAFETY: all-zero bytes are valid for the structures; the kernel writes the timer's number
+        // into a live local, and reads the others.
         unsafe {
             let mut event: libc::sigevent = std::mem::zeroed();
             event.sigev_notify = libc::SIGEV_THREAD_ID;

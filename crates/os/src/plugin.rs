@@ -26,8 +26,8 @@ impl LoopEvent {
         if record.is_null() || is_enabled.is_null() {
             return None;
         }
-        // SAFETY: functions of these types; a library that defines these names defines them as agreed, and one that
-        // was loaded before the program stays loaded.
+        // SAFETY: functions of these types; a library that defines these names defines them as
+        // agreed, and one that was loaded before the program stays loaded.
         unsafe {
             Some(Self {
                 record: std::mem::transmute::<*mut libc::c_void, Record>(record),

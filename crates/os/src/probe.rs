@@ -1,4 +1,5 @@
-//! Attaching loaded programs to places in code: of files (uprobes) and of the kernel (kprobes, tracepoints).
+//! Attaching loaded programs to places in code: of files (uprobes) and of the kernel (kprobes,
+//! tracepoints).
 
 use std::{
     ffi::CStr,
@@ -13,7 +14,8 @@ use crate::check;
 pub struct ProbePlace<'a> {
     /// Number of the kernel's kind of event (`/sys/bus/event_source/devices/{uprobe,kprobe}/type`).
     pub kind: u32,
-    /// What the kind wants to know: 1 for a function's return; a semaphore's place in the file in the upper half.
+    /// What the kind wants to know: 1 for a function's return; a semaphore's place in the file in
+    /// the upper half.
     pub config: u64,
     /// The file, or the kernel's function.
     pub target: &'a CStr,
@@ -61,11 +63,12 @@ const CLOSE_ON_EXEC: libc::c_ulong = 8;
 /// For events that are not a CPU's.
 const ANY_CPU: u32 = 0;
 
-/// Has a program run at a place, on all CPUs and in all processes, until the result is closed, or its owner has ended.
-/// The program is told the cookie.
+/// Has a program run at a place, on all CPUs and in all processes, until the result is closed, or
+/// its owner has ended. The program is told the cookie.
 ///
 /// # Errors
-/// `EACCES` without CAP_PERFMON, `ENOENT` where there is no such function or file, and what else the system says.
+/// `EACCES` without CAP_PERFMON, `ENOENT` where there is no such function or file, and what else
+/// the system says.
 pub fn attach_probe(program: BorrowedFd<'_>, place: ProbePlace<'_>, cookie: u64) -> io::Result<OwnedFd> {
     let attributes = EventAttributes {
         kind: place.kind,
@@ -114,14 +117,16 @@ fn open_event_of(
     let attributes = EventAttributes { size: size_of::<EventAttributes>() as u32, ..*attributes };
     let group: libc::c_int = -1;
     let call = libc::SYS_perf_event_open;
-    // SAFETY: the structure and the text that it points to live throughout the call; the descriptor is new.
+    // SAFETY: the structure and the text that it points to live throughout the call; the descriptor
+    // is new.
     let event = unsafe { libc::syscall(call, &raw const attributes, pid, cpu, group, CLOSE_ON_EXEC) };
     let event = check(event as libc::c_int)?;
     // SAFETY: new, and owned by nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(event) })
 }
 
-/// Attaches a program to an event of perf, for as long as the result is open. The program is told the cookie.
+/// Attaches a program to an event of perf, for as long as the result is open. The program is told
+/// the cookie.
 ///
 /// Source: `bpf(2)`, `BPF_LINK_CREATE`; Linux 5.15.
 pub fn attach_program(program: BorrowedFd<'_>, event: &OwnedFd, cookie: u64) -> io::Result<OwnedFd> {
@@ -133,7 +138,8 @@ pub fn attach_program(program: BorrowedFd<'_>, event: &OwnedFd, cookie: u64) -> 
         cookie,
     };
     let size = size_of::<LinkAttributes>();
-    // SAFETY: the structure is live and has as many bytes as the call is told; the descriptor is new.
+    // SAFETY: the structure is live and has as many bytes as the call is told; the descriptor is
+    // new.
     let link = unsafe { libc::syscall(libc::SYS_bpf, LINK_CREATE, &raw const attributes, size) };
     let link = check(link as libc::c_int)?;
     // SAFETY: new, and owned by nobody else.

@@ -26,13 +26,15 @@ impl ProcessWatch {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(raw) }))
     }
 
-    /// Sends the process a signal; never another one that has got its number. Source: `pidfd_send_signal(2)`.
+    /// Sends the process a signal; never another one that has got its number. Source:
+    /// `pidfd_send_signal(2)`.
     ///
     /// # Errors
     /// The process has ended (`ESRCH`), or the caller may not send it signals (`EPERM`).
     pub fn send_signal(&self, signal: i32) -> io::Result<()> {
         let (raw, none) = (self.0.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
-        // SAFETY: a plain system call on an open descriptor; without information, the kernel makes its own.
+        // SAFETY: a plain system call on an open descriptor; without information, the kernel makes
+        // its own.
         let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, raw, signal, none, 0) };
         check(result as libc::c_int).map(drop)
     }
@@ -63,14 +65,14 @@ pub fn kill(pid: u32, signal: i32) -> io::Result<()> {
     check(unsafe { libc::kill(pid as libc::pid_t, signal) }).map(drop)
 }
 
-/// Has these signals do nothing to the calling process where they would end it. Programs that it executes get what it was
-/// started with: a signal that is caught has its default action again in them (`execve(2)`), which one that is ignored
-/// has not.
+/// Has these signals do nothing to the calling process where they would end it. Programs that it
+/// executes get what it was started with: a signal that is caught has its default action again in
+/// them (`execve(2)`), which one that is ignored has not.
 pub fn ignore_until_exec(signals: &[i32]) {
     extern "C" fn nothing(_: libc::c_int) {}
     for signal in signals {
-        // SAFETY: all-zero bytes are a valid structure, without a mask; the handler does nothing, and what a signal does
-        // that somebody ignores or handles is left as it is.
+        // SAFETY: all-zero bytes are a valid structure, without a mask; the handler does nothing,
+        // and what a signal does that somebody ignores or handles is left as it is.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             if libc::sigaction(*signal, std::ptr::null(), &raw mut action) != 0
@@ -104,8 +106,8 @@ pub fn executable_of(pid: &str) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-/// Whether the program was started with more rights than its starter has (set-user-id and the like), so
-/// that it must not follow its environment. Source: `AT_SECURE` in `getauxval(3)`.
+/// Whether the program was started with more rights than its starter has (set-user-id and the
+/// like), so that it must not follow its environment. Source: `AT_SECURE` in `getauxval(3)`.
 pub fn is_privileged_start() -> bool {
     // SAFETY: a plain call.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -120,7 +122,8 @@ pub fn on_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: ex
             in_child: extern "C" fn(),
         ) -> libc::c_int;
     }
-    // SAFETY: the functions live as long as the program: the library that has them is never unloaded.
+    // SAFETY: the functions live as long as the program: the library that has them is never
+    // unloaded.
     unsafe { pthread_atfork(before, in_parent, in_child) };
 }
 
@@ -147,7 +150,8 @@ pub fn raise_file_limit() {
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks these signals in the calling thread (and in those that it starts later) and takes them.
+    /// Blocks these signals in the calling thread (and in those that it starts later) and takes
+    /// them.
     pub fn take(signals: &[i32]) -> io::Result<Self> {
         // SAFETY: the set is initialised by `sigemptyset` before use; the descriptor is new.
         unsafe {
@@ -162,8 +166,8 @@ impl Signals {
         }
     }
 
-    /// The next signal that has arrived, and whether the kernel sent it (a terminal's Ctrl-C, which the
-    /// whole process group gets) rather than a process.
+    /// The next signal that has arrived, and whether the kernel sent it (a terminal's Ctrl-C, which
+    /// the whole process group gets) rather than a process.
     pub fn next(&self) -> Option<(i32, bool)> {
         const SI_KERNEL: i32 = 0x80;
         // SAFETY: all-zero bytes are a valid structure.
@@ -205,7 +209,8 @@ impl Inheritance {
     /// Source: `PR_SET_PDEATHSIG` in `prctl(2)`.
     pub fn hand_on_to_companion(self, command: &mut Command) {
         self.hand_on(command);
-        // SAFETY: the closure runs in the forked child and makes one system call, which is async-signal-safe.
+        // SAFETY: the closure runs in the forked child and makes one system call, which is
+        // async-signal-safe.
         unsafe {
             command.pre_exec(|| check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM)).map(drop));
         }

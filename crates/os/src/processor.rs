@@ -7,9 +7,11 @@ use crate::{current_cpu, thread_pointer};
 /// What not every processor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Processor {
-    /// Sixteen bytes can be compared and exchanged at once (`cmpxchg16b`; every aarch64 has a way to it).
+    /// Sixteen bytes can be compared and exchanged at once (`cmpxchg16b`; every aarch64 has a way
+    /// to it).
     pub exchanges_16_bytes: bool,
-    /// The time stamp counter and the CPU's number can be read at once (`rdtscp`), and the number is Linux's.
+    /// The time stamp counter and the CPU's number can be read at once (`rdtscp`), and the number
+    /// is Linux's.
     pub has_rdtscp: bool,
     /// The CPU's number can be read alone (`rdpid`).
     pub has_rdpid: bool,
@@ -17,12 +19,13 @@ pub struct Processor {
 
 /// Asks the processor.
 ///
-/// Source: CPUID in the Intel 64 manual, volume 2A: leaf 1 (ECX bit 13), leaf 7 (ECX bit 22) and leaf 0x80000001
-/// (EDX bit 27).
+/// Source: CPUID in the Intel 64 manual, volume 2A: leaf 1 (ECX bit 13), leaf 7 (ECX bit 22) and
+/// leaf 0x80000001 (EDX bit 27).
 #[cfg(target_arch = "x86_64")]
 pub fn processor() -> Processor {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
-    // SAFETY: every x86-64 processor has the instruction; leaves beyond the largest one are not asked for.
+    // SAFETY: every x86-64 processor has the instruction; leaves beyond the largest one are not
+    // asked for.
     #[allow(unused_unsafe, reason = "newer compilers know that it is safe")]
     let (basic, features, structured, extended) = unsafe {
         let basic = __cpuid(0).eax;
@@ -50,8 +53,9 @@ pub fn processor() -> Processor {
 /// How many numbers [`cpu_or_thread`] may make up; 0 before [`processor`] was asked.
 static CPUS: AtomicU32 = AtomicU32::new(0);
 
-/// The CPU on which the caller runs, where that can be found without a system call. aarch64 knows no such way:
-/// there it is the number of some CPU, always the same one for a thread, so that threads spread over the rings.
+/// The CPU on which the caller runs, where that can be found without a system call. aarch64 knows
+/// no such way: there it is the number of some CPU, always the same one for a thread, so that
+/// threads spread over the rings.
 #[inline(always)]
 pub fn cpu_or_thread() -> u32 {
     if cfg!(target_arch = "x86_64") {
@@ -63,13 +67,13 @@ pub fn cpu_or_thread() -> u32 {
     (mixed as u32).checked_rem(CPUS.load(Ordering::Relaxed)).unwrap_or(0)
 }
 
-/// Linux keeps the CPU's number in the lowest twelve bits of what `rdtscp` and `rdpid` tell. (Source:
-/// `vdso_encode_cpunode` in `arch/x86/include/asm/segment.h`.)
+/// Linux keeps the CPU's number in the lowest twelve bits of what `rdtscp` and `rdpid` tell.
+/// (Source: `vdso_encode_cpunode` in `arch/x86/include/asm/segment.h`.)
 #[cfg(target_arch = "x86_64")]
 const CPU_BITS: u32 = 0xfff;
 
-/// Whether the number that comes with the counter is the one that the kernel tells: others could be the host's,
-/// where a kernel of another kind runs the program.
+/// Whether the number that comes with the counter is the one that the kernel tells: others could be
+/// the host's, where a kernel of another kind runs the program.
 #[cfg(target_arch = "x86_64")]
 fn rdtscp_tells_the_cpu() -> bool {
     // The thread may move between the two questions.
@@ -79,14 +83,15 @@ fn rdtscp_tells_the_cpu() -> bool {
     })
 }
 
-/// The time stamp counter and the number of the CPU that it was read on, in one instruction, which waits for
-/// all loads before it. Only where [`Processor::has_rdtscp`].
+/// The time stamp counter and the number of the CPU that it was read on, in one instruction, which
+/// waits for all loads before it. Only where [`Processor::has_rdtscp`].
 #[inline(always)]
 pub fn tsc_and_cpu() -> (u64, u32) {
     #[cfg(target_arch = "x86_64")]
     {
         let mut cpu = 0;
-        // SAFETY: the processor has the instruction, as callers know; it writes the number to a local.
+        // SAFETY: the processor has the instruction, as callers know; it writes the number to a
+        // local.
         let tsc = unsafe { core::arch::x86_64::__rdtscp(&raw mut cpu) };
         (tsc, cpu & CPU_BITS)
     }
@@ -121,7 +126,8 @@ pub fn cpu_by_rdpid() -> u32 {
     #[cfg(target_arch = "x86_64")]
     {
         let number: u64;
-        // SAFETY: the processor has the instruction, as callers know; it changes nothing but the register.
+        // SAFETY: the processor has the instruction, as callers know; it changes nothing but the
+        // register.
         unsafe {
             core::arch::asm!("rdpid {number}", number = out(reg) number,
                 options(nomem, nostack, preserves_flags));
@@ -132,8 +138,9 @@ pub fn cpu_by_rdpid() -> u32 {
     0
 }
 
-/// Compares two words, the first of which stands at a multiple of 16 bytes, with old values, and exchanges both
-/// for new ones if they are the same; all at once. Orders everything before and after it.
+/// Compares two words, the first of which stands at a multiple of 16 bytes, with old values, and
+/// exchanges both for new ones if they are the same; all at once. Orders everything before and
+/// after it.
 ///
 /// # Safety
 /// The words are valid, and the processor [exchanges 16 bytes](Processor::exchanges_16_bytes).
@@ -163,8 +170,8 @@ pub unsafe fn exchange_pair(words: *mut u64, old: (u64, u64), new: (u64, u64)) -
     #[cfg(target_arch = "aarch64")]
     {
         let failed: u64;
-        // SAFETY: as the caller promises. What the exclusive load finds is of one moment only if the exclusive store
-        // succeeds; where the words seem to differ, callers look again.
+        // SAFETY: as the caller promises. What the exclusive load finds is of one moment only if
+        // the exclusive store succeeds; where the words seem to differ, callers look again.
         unsafe {
             core::arch::asm!(
                 "2:",

@@ -1,15 +1,18 @@
-//! What a thread that measures time asks for: the first place among its CPU's threads, memory that stays; and what the kernel knows of how often and how long it was kept from running.
+//! What a thread that measures time asks for: the first place among its CPU's threads, memory that
+//! stays; and what the kernel knows of how often and how long it was kept from running.
 
 use std::io;
 
 use crate::{check, last_error};
 
-/// Puts the calling thread before all threads of ordinary and of lower real-time priority on its CPU: SCHED_FIFO.
+/// Puts the calling thread before all threads of ordinary and of lower real-time priority on its
+/// CPU: SCHED_FIFO.
 ///
 /// `priority` is 1 (lowest) to 99.
 ///
 /// # Errors
-/// If that isn't allowed (`sched(7)`: root, CAP_SYS_NICE, or RLIMIT_RTPRIO), or the priority doesn't exist.
+/// If that isn't allowed (`sched(7)`: root, CAP_SYS_NICE, or RLIMIT_RTPRIO), or the priority
+/// doesn't exist.
 pub fn run_fifo(priority: u32) -> io::Result<()> {
     run_under(libc::SCHED_FIFO, priority)
 }
@@ -23,19 +26,22 @@ pub fn run_round_robin(priority: u32) -> io::Result<()> {
 }
 
 fn run_under(policy: libc::c_int, priority: u32) -> io::Result<()> {
-    // SAFETY: numbers alone, for which zero is a value; musl's structure has more of them than glibc's.
+    // SAFETY: numbers alone, for which zero is a value; musl's structure has more of them than
+    // glibc's.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     parameters.sched_priority = priority.try_into().unwrap_or(0);
-    // The system call itself: musl's function knows no policies. SAFETY: the structure is only read.
+    // The system call itself: musl's function knows no policies. SAFETY: the structure is only
+    // read.
     let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const parameters) };
     check(result as libc::c_int).map(drop)
 }
 
-/// Lets the calling thread have this much time in each period, before all other threads: SCHED_DEADLINE.
+/// Lets the calling thread have this much time in each period, before all other threads:
+/// SCHED_DEADLINE.
 ///
 /// # Errors
-/// `EPERM`: not allowed, or the thread may not run on all CPUs of its domain; `EBUSY`: the CPUs are promised to others;
-/// `EINVAL`: less than a microsecond, or more than the period.
+/// `EPERM`: not allowed, or the thread may not run on all CPUs of its domain; `EBUSY`: the CPUs are
+/// promised to others; `EINVAL`: less than a microsecond, or more than the period.
 pub fn run_deadline(runtime_ns: u64, period_ns: u64) -> io::Result<()> {
     /// `struct sched_attr` in its first version. Source: `sched_setattr(2)`.
     #[repr(C)]
@@ -64,10 +70,12 @@ pub fn run_deadline(runtime_ns: u64, period_ns: u64) -> io::Result<()> {
     check(result as libc::c_int).map(drop)
 }
 
-/// Keeps all memory of the process from being paged out, that which it has and that which it will have.
+/// Keeps all memory of the process from being paged out, that which it has and that which it will
+/// have.
 ///
 /// # Errors
-/// If that isn't allowed (`mlockall(2)`: root, CAP_IPC_LOCK, or an RLIMIT_MEMLOCK as large as the process).
+/// If that isn't allowed (`mlockall(2)`: root, CAP_IPC_LOCK, or an RLIMIT_MEMLOCK as large as the
+/// process).
 pub fn lock_memory() -> io::Result<()> {
     // SAFETY: a plain system call.
     check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) }).map(drop)
@@ -108,8 +116,8 @@ pub fn thread_usage() -> io::Result<ThreadUsage> {
     })
 }
 
-/// Time that the calling thread has run, in nanoseconds: without what other threads took from it, and without what a
-/// hypervisor took where the kernel knows of that.
+/// Time that the calling thread has run, in nanoseconds: without what other threads took from it,
+/// and without what a hypervisor took where the kernel knows of that.
 pub fn thread_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a writable structure of the right type.
@@ -117,7 +125,8 @@ pub fn thread_cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The time stamp counter at a place in the program: after all that stands before it, before all behind.
+/// The time stamp counter at a place in the program: after all that stands before it, before all
+/// behind.
 #[inline(always)]
 pub fn tsc_in_place() -> u64 {
     #[cfg(target_arch = "x86_64")]

@@ -85,8 +85,8 @@ fn file_offset(address: usize) -> io::Result<u64> {
         .ok_or_else(|| io::Error::other("this code is not in the file of its program"))
 }
 
-/// Stores numbers in the red zone, passes a 5-byte nop, and returns whether they are unchanged, with
-/// the nop's address.
+/// Stores numbers in the red zone, passes a 5-byte nop, and returns whether they are unchanged,
+/// with the nop's address.
 #[inline(never)]
 fn use_red_zone(value: u64) -> (bool, usize) {
     #[cfg(target_arch = "x86_64")]

@@ -7,15 +7,16 @@ use std::{
     path::Path,
 };
 
-/// Opens a regular file for reading. Opens nothing else on the way: opening a pipe waits, and opening a
-/// device may do something.
+/// Opens a regular file for reading. Opens nothing else on the way: opening a pipe waits, and
+/// opening a device may do something.
 ///
-/// A check before `open` is not enough, as the path may lead to something else by then. So the kernel is
-/// asked for a descriptor that only names the file (`O_PATH`), and that same file is opened if it is
-/// regular. Source: `open(2)`.
+/// A check before `open` is not enough, as the path may lead to something else by then. So the
+/// kernel is asked for a descriptor that only names the file (`O_PATH`), and that same file is
+/// opened if it is regular. Source: `open(2)`.
 ///
 /// # Errors
-/// `InvalidInput` if the path leads to something else, and what `open(2)` returns. It needs `/proc`.
+/// `InvalidInput` if the path leads to something else, and what `open(2)` returns. It needs
+/// `/proc`.
 pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
     let named = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
     if !named.metadata()?.is_file() {

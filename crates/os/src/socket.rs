@@ -29,7 +29,8 @@ pub struct PacketSocket(OwnedFd);
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
-/// What a descriptor stands for, whoever holds its number now: the kernel's device and inode numbers.
+/// What a descriptor stands for, whoever holds its number now: the kernel's device and inode
+/// numbers.
 pub type Identity = (u64, u64);
 
 /// What came of an attempt to receive that doesn't wait.
@@ -97,8 +98,9 @@ impl Listener {
         Ok(Self(socket))
     }
 
-    /// Lets nobody send descriptors over the connections that are accepted from now on, where the kernel knows how
-    /// (Linux 6.16): closing a descriptor that somebody made can take as long as that somebody likes.
+    /// Lets nobody send descriptors over the connections that are accepted from now on, where the
+    /// kernel knows how (Linux 6.16): closing a descriptor that somebody made can take as long as
+    /// that somebody likes.
     pub fn refuse_descriptors(&self) {
         // Source: `include/uapi/asm-generic/socket.h`.
         const SO_PASSRIGHTS: libc::c_int = 83;
@@ -121,7 +123,8 @@ impl Listener {
         Self(move_to(self.0, &RARELY_USED))
     }
 
-    /// Moves the socket away from the numbers of the standard streams, in a table of the caller's own.
+    /// Moves the socket away from the numbers of the standard streams, in a table of the caller's
+    /// own.
     pub fn move_off_streams(self) -> Self {
         Self(move_to(self.0, &[BEHIND_STREAMS]))
     }
@@ -131,7 +134,8 @@ impl Listener {
         identity(self.0.as_raw_fd())
     }
 
-    /// Closes the descriptor if it is still what it was; else forgets it, because it is somebody else's.
+    /// Closes the descriptor if it is still what it was; else forgets it, because it is somebody
+    /// else's.
     pub fn close_if_still(self, known: Option<Identity>) {
         close_if_still(self.0, known);
     }
@@ -254,7 +258,8 @@ impl PacketSocket {
         Self(move_to(self.0, &RARELY_USED))
     }
 
-    /// Moves the socket away from the numbers of the standard streams, in a table of the caller's own.
+    /// Moves the socket away from the numbers of the standard streams, in a table of the caller's
+    /// own.
     pub fn move_off_streams(self) -> Self {
         Self(move_to(self.0, &[BEHIND_STREAMS]))
     }
@@ -264,7 +269,8 @@ impl PacketSocket {
         identity(self.raw())
     }
 
-    /// Closes the descriptor if it is still what it was; else forgets it, because it is somebody else's.
+    /// Closes the descriptor if it is still what it was; else forgets it, because it is somebody
+    /// else's.
     pub fn close_if_still(self, known: Option<Identity>) {
         close_if_still(self.0, known);
     }
@@ -285,7 +291,8 @@ impl PacketSocket {
             // Of another type in each C library.
             message.msg_controllen = unsafe { libc::CMSG_SPACE(size as u32) } as _;
             assert!(raws.len() <= MAX_DESCRIPTORS && message.msg_controllen as usize <= CONTROL_SIZE);
-            // SAFETY: the buffer is aligned and larger than the header and the descriptors together.
+            // SAFETY: the buffer is aligned and larger than the header and the descriptors
+            // together.
             unsafe {
                 let header = libc::CMSG_FIRSTHDR(&raw const message);
                 (*header).cmsg_level = libc::SOL_SOCKET;
@@ -395,13 +402,14 @@ fn close_if_still(descriptor: OwnedFd, known: Option<Identity>) {
     }
 }
 
-/// Waits until one of the descriptors is readable, closed or broken, for at most `timeout_ms` (for ever
-/// without one). Bit n of the answer tells of the nth descriptor. Does not allocate.
+/// Waits until one of the descriptors is readable, closed or broken, for at most `timeout_ms` (for
+/// ever without one). Bit n of the answer tells of the nth descriptor. Does not allocate.
 ///
 /// The descriptors are numbers because a library's may be closed by the program that it lives in.
 ///
-/// At most 32 descriptors are waited for. None where they can't be waited for: a program may have no more than
-/// it may open (`RLIMIT_NOFILE`), which has to be asked for again after a while, by a wait for none.
+/// At most 32 descriptors are waited for. None where they can't be waited for: a program may have
+/// no more than it may open (`RLIMIT_NOFILE`), which has to be asked for again after a while, by a
+/// wait for none.
 pub fn wait_readable(descriptors: &[RawFd], timeout_ms: Option<u32>) -> Option<u32> {
     let mut polls = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 32];
     for (poll, descriptor) in polls.iter_mut().zip(descriptors) {
@@ -433,8 +441,8 @@ impl Default for ControlBuffer {
 /// Takes ownership of the descriptors that the kernel put into a received message.
 fn take_descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
     let mut descriptors = Vec::new();
-    // SAFETY: the kernel filled the control buffer, which is still alive; CMSG_* walk only inside it, and
-    // each descriptor in it is new and belongs to nobody else.
+    // SAFETY: the kernel filled the control buffer, which is still alive; CMSG_* walk only inside
+    // it, and each descriptor in it is new and belongs to nobody else.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while !header.is_null() {

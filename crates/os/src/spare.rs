@@ -5,12 +5,15 @@ use std::{ffi::c_void, ptr, slice};
 /// A segment that can be written to, in `p_flags` (`elf(5)`).
 const PF_W: u32 = 2;
 
-/// Gives back to the kernel what a process took that begins with much work and then lives for months with little: memory of the heap
-/// that was freed, and pages of the program that were read from its file. What is needed again is mapped again from the page cache.
+/// Gives back to the kernel what a process took that begins with much work and then lives for
+/// months with little: memory of the heap that was freed, and pages of the program that were read
+/// from its file. What is needed again is mapped again from the page cache.
 ///
-/// Breakpoints and probes in this very process are lost by it. The C library keeps what was freed for whoever asks next.
+/// Breakpoints and probes in this very process are lost by it. The C library keeps what was freed
+/// for whoever asks next.
 ///
-/// Source: `malloc_trim(3)`, of the GNU C library, others give back by themselves, or never; `MADV_DONTNEED` in `madvise(2)`.
+/// Source: `malloc_trim(3)`, of the GNU C library, others give back by themselves, or never;
+/// `MADV_DONTNEED` in `madvise(2)`.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it may be called at any time, from any thread.
@@ -21,7 +24,8 @@ pub fn give_back() {
     unsafe { libc::dl_iterate_phdr(Some(give_back_pages), ptr::null_mut()) };
 }
 
-/// Forgets what is mapped of the program's code and constants. Called for the program and for each library.
+/// Forgets what is mapped of the program's code and constants. Called for the program and for each
+/// library.
 unsafe extern "C" fn give_back_pages(
     object: *mut libc::dl_phdr_info,
     _size: usize,
@@ -47,8 +51,9 @@ unsafe extern "C" fn give_back_pages(
     for header in headers.iter().filter(from_file) {
         let (first, last) = (begin(header), begin(header) + header.p_memsz as usize);
         let first = first - first % page;
-        // SAFETY: it is the part of this program's file that nobody could write to since it was mapped, so whoever touches a page next
-        // finds the same bytes. Our own objects have no relocations in their code.
+        // SAFETY: it is the part of this program's file that nobody could write to since it was
+        // mapped, so whoever touches a page next finds the same bytes. Our own objects have no
+        // relocations in their code.
         unsafe { libc::madvise(first as *mut c_void, last - first, libc::MADV_DONTNEED) };
     }
     1

@@ -23,7 +23,8 @@ pub fn current_cpu() -> u32 {
 
 /// How many CPU numbers this machine can ever use: the highest possible number plus one.
 ///
-/// Source: `/sys/devices/system/cpu/possible` in the kernel's `Documentation/admin-guide/cputopology.rst`.
+/// Source: `/sys/devices/system/cpu/possible` in the kernel's
+/// `Documentation/admin-guide/cputopology.rst`.
 pub fn possible_cpus() -> u32 {
     cpu_numbers("possible")
 }
@@ -43,8 +44,8 @@ fn cpu_numbers(list: &str) -> u32 {
     }
 }
 
-/// The calling thread's thread pointer: a number that no two living threads of a process share, at the cost
-/// of one load. (A `vfork` child has its parent's.)
+/// The calling thread's thread pointer: a number that no two living threads of a process share, at
+/// the cost of one load. (A `vfork` child has its parent's.)
 #[inline]
 pub fn thread_pointer() -> usize {
     let pointer: usize;
@@ -61,8 +62,8 @@ pub fn thread_pointer() -> usize {
     pointer
 }
 
-/// Until it is dropped, nothing interrupts the calling thread that could call the interrupted code again:
-/// signals wait, and so does cancellation (`pthread_cancel(3)`).
+/// Until it is dropped, nothing interrupts the calling thread that could call the interrupted code
+/// again: signals wait, and so does cancellation (`pthread_cancel(3)`).
 #[derive(Debug)]
 pub struct Undisturbed {
     signals: libc::sigset_t,
@@ -81,8 +82,9 @@ impl Undisturbed {
         const PTHREAD_CANCEL_DISABLE: libc::c_int = 1;
         let (mut all, mut signals) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         let mut cancellation = 0;
-        // SAFETY: all pointers are to live locals; the first call fills in `all`, the second one `signals`.
-        // glibc keeps its own signals, which change users in all threads, out of the set.
+        // SAFETY: all pointers are to live locals; the first call fills in `all`, the second one
+        // `signals`. glibc keeps its own signals, which change users in all threads, out of the
+        // set.
         unsafe {
             libc::sigfillset(all.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), signals.as_mut_ptr());
@@ -91,7 +93,8 @@ impl Undisturbed {
         }
     }
 
-    /// Lets the signals come in the calling thread that came before: for a child that shares the memory.
+    /// Lets the signals come in the calling thread that came before: for a child that shares the
+    /// memory.
     pub fn let_signals_come(&self) {
         // SAFETY: the mask is the one that `begin` found.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.signals, std::ptr::null_mut()) };
@@ -119,8 +122,8 @@ pub fn prefer_this_thread() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, gettid(), -10) };
 }
 
-/// Asks the scheduler to run the calling thread as soon as it wakes, even if another one runs, for a short time each. It gets
-/// no more of the processor by that.
+/// Asks the scheduler to run the calling thread as soon as it wakes, even if another one runs, for
+/// a short time each. It gets no more of the processor by that.
 ///
 /// Source: custom slices in `sched_setattr(2)`, Linux 6.12; before, nothing changes.
 pub fn ask_for_short_slices() {
@@ -159,9 +162,9 @@ pub struct RseqArea {
 
 /// The address of a symbol that may be missing; null then.
 ///
-/// Older libraries, and others than glibc, lack some. A weak reference finds what there is in statically linked
-/// programs too, where nothing can be looked up by name. It is said to be weak wherever it is made: each object
-/// file that mentions the symbol has to.
+/// Older libraries, and others than glibc, lack some. A weak reference finds what there is in
+/// statically linked programs too, where nothing can be looked up by name. It is said to be weak
+/// wherever it is made: each object file that mentions the symbol has to.
 macro_rules! weak_symbol {
     ($name:ident) => {{
         let address: *const libc::c_void;
@@ -219,11 +222,12 @@ fn membarrier(command: libc::c_int) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } as libc::c_int).map(drop)
 }
 
-/// Where glibc keeps a thread's id, as a distance from the thread pointer (modulo 2⁶⁴), if it can be found.
+/// Where glibc keeps a thread's id, as a distance from the thread pointer (modulo 2⁶⁴), if it can
+/// be found.
 ///
-/// The place is no documented interface. It has been the same in every glibc for x86-64 since 2.10, and for
-/// aarch64 from the thread's handle, which lies before the thread pointer; and
-/// it is checked here against the calling thread's real id, and again by each background thread; where it
+/// The place is no documented interface. It has been the same in every glibc for x86-64 since 2.10,
+/// and for aarch64 from the thread's handle, which lies before the thread pointer; and it is
+/// checked here against the calling thread's real id, and again by each background thread; where it
 /// does not hold, callers use [`gettid`]. glibc keeps it right in the children of fork as well.
 pub fn tid_offset() -> Option<usize> {
     if weak_symbol!(gnu_get_libc_version).is_null() {
@@ -274,27 +278,29 @@ extern "C" fn run_background(body: *mut libc::c_void) -> *mut libc::c_void {
     crate::floats::set_default_floats();
     // SAFETY: `spawn_background` passed a `fn()` of this type.
     let body: fn() = unsafe { std::mem::transmute(body) };
-    // A panic must not reach the host; there is nothing better to do with it than to end the thread.
+    // A panic must not reach the host; there is nothing better to do with it than to end the
+    // thread.
     let _ = std::panic::catch_unwind(body);
     std::ptr::null_mut()
 }
 
 /// Starts a detached thread that takes no signals, for a library inside somebody else's program.
 ///
-/// Uses a small stack where the program's thread-local storage allows it. Starts none in a process that a
-/// sanitizer watches: its forks would not be safe any more.
+/// Uses a small stack where the program's thread-local storage allows it. Starts none in a process
+/// that a sanitizer watches: its forks would not be safe any more.
 pub fn spawn_background(body: fn()) -> io::Result<()> {
     const STACK: usize = 256 * 1024;
     if crate::sanitizer::is_watched() {
         return Err(io::Error::from(io::ErrorKind::Unsupported));
     }
-    // SAFETY: all-zero bytes are valid for these plain structures, which the calls below initialise.
+    // SAFETY: all-zero bytes are valid for these plain structures, which the calls below
+    // initialise.
     let (mut all, mut old, mut attributes): (libc::sigset_t, libc::sigset_t, libc::pthread_attr_t) =
         unsafe { std::mem::zeroed() };
     // A number or a pointer, as the C library has it.
     let mut thread = std::mem::MaybeUninit::<libc::pthread_t>::uninit();
-    // SAFETY: every pointer is to a live local of the right type; the attributes are initialised before use
-    // and destroyed after it; the signal mask is put back before returning.
+    // SAFETY: every pointer is to a live local of the right type; the attributes are initialised
+    // before use and destroyed after it; the signal mask is put back before returning.
     let result = unsafe {
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old);

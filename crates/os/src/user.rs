@@ -30,7 +30,8 @@ pub struct User {
 }
 
 impl User {
-    /// Who has started this program through sudo; nobody if that was root, or if it doesn't run as root.
+    /// Who has started this program through sudo; nobody if that was root, or if it doesn't run as
+    /// root.
     pub fn behind_sudo() -> Option<Self> {
         // SAFETY: a plain system call that can't fail.
         if unsafe { libc::geteuid() } != 0 {
@@ -41,7 +42,8 @@ impl User {
         Some(Self::new(uid, number("SUDO_GID").unwrap_or(uid)))
     }
 
-    /// The user as the machine's data base has him; one whom it doesn't know has these two numbers alone.
+    /// The user as the machine's data base has him; one whom it doesn't know has these two numbers
+    /// alone.
     pub(crate) fn new(uid: u32, gid: u32) -> Self {
         let Some(entry) = Entry::of(uid) else {
             return Self { uid, gid, groups: vec![gid], own: Vec::new() };
@@ -65,14 +67,16 @@ impl User {
         self.uid
     }
 
-    /// Lets a command run as the user: with his numbers, groups and environment, and no more rights than he has.
+    /// Lets a command run as the user: with his numbers, groups and environment, and no more rights
+    /// than he has.
     pub fn run(&self, command: &mut Command) {
         command.envs(self.own.iter().cloned());
         for name in TOLD_BY_SUDO {
             command.env_remove(name);
         }
         let Self { uid, gid, groups, .. } = self.clone();
-        // SAFETY: the closure runs in the forked child, which has one thread, and makes only system calls.
+        // SAFETY: the closure runs in the forked child, which has one thread, and makes only system
+        // calls.
         unsafe {
             command.pre_exec(move || {
                 check(libc::setgroups(groups.len(), groups.as_ptr()))?;
@@ -84,8 +88,8 @@ impl User {
 
     /// Gives the calling thread the user's file rights until the result is dropped.
     ///
-    /// The thread, and those that it starts meanwhile, open and create files as the user would: with no more rights,
-    /// and the files are the user's. All other rights of the thread stay.
+    /// The thread, and those that it starts meanwhile, open and create files as the user would:
+    /// with no more rights, and the files are the user's. All other rights of the thread stay.
     pub fn own_files(&self) -> io::Result<FileRights> {
         let before = FileRights::current()?;
         FileRights { uid: self.uid, gid: self.gid, groups: self.groups.clone(), of_one_thread: PhantomData }
@@ -94,10 +98,12 @@ impl User {
     }
 }
 
-/// Gives the program the file rights of the user who started it through sudo, for the rest of its life.
+/// Gives the program the file rights of the user who started it through sudo, for the rest of its
+/// life.
 ///
 /// Call it before any other thread exists. What needs root's own rights asks for them by
-/// [`FileRights::of_the_process`], for as long as it needs them. Returns the user; `None` where there is none.
+/// [`FileRights::of_the_process`], for as long as it needs them. Returns the user; `None` where
+/// there is none.
 ///
 /// # Errors
 /// If the system refuses: then nothing must be opened or written.
@@ -118,9 +124,11 @@ pub struct FileRights {
 }
 
 impl FileRights {
-    /// Gives the calling thread those of its process until the result is dropped: root's, under sudo.
+    /// Gives the calling thread those of its process until the result is dropped: root's, under
+    /// sudo.
     ///
-    /// Only paths that root alone can change belong into such a scope, never one that a user has named.
+    /// Only paths that root alone can change belong into such a scope, never one that a user has
+    /// named.
     pub fn of_the_process() -> io::Result<Self> {
         let before = Self::current()?;
         // SAFETY: plain system calls that can't fail.
@@ -145,9 +153,11 @@ impl FileRights {
         result
     }
 
-    /// Sources: `setfsuid(2)`, `setgroups(2)`. The C library's `setgroups` would change all threads.
+    /// Sources: `setfsuid(2)`, `setgroups(2)`. The C library's `setgroups` would change all
+    /// threads.
     ///
-    /// The kernel forgets the signal at the parent's end when these rights change (`PR_SET_PDEATHSIG` in `prctl(2)`).
+    /// The kernel forgets the signal at the parent's end when these rights change
+    /// (`PR_SET_PDEATHSIG` in `prctl(2)`).
     fn set(&self) -> io::Result<()> {
         let at_end_of_parent = signal_at_end_of_parent();
         let result = self.set_ids();
@@ -224,7 +234,8 @@ impl Entry {
             match unsafe { libc::getpwuid_r(uid, &raw mut entry, to, size, &raw mut found) } {
                 libc::ERANGE if size < MOST_ENTRY => buffer.resize(size * 4, 0),
                 0 if !found.is_null() => {
-                    // SAFETY: the texts of an entry that was found end with a NUL and lie in `buffer`.
+                    // SAFETY: the texts of an entry that was found end with a NUL and lie in
+                    // `buffer`.
                     let text = |text: *mut libc::c_char| unsafe { CStr::from_ptr(text) }.to_owned();
                     let path = |text: CString| PathBuf::from(OsStr::from_bytes(text.to_bytes()));
                     return Some(Self {

@@ -1,20 +1,23 @@
-//! A ring's bytes after a power cut: each page is from the moment at which it was last written to the medium.
+//! A ring's bytes after a power cut: each page is from the moment at which it was last written to
+//! the medium.
 //!
-//! So between sound records there may be pages that were never written (zeros), and pages of an earlier lap or, in
-//! a flight recorder, of a later one. What can be told apart, and by what:
+//! So between sound records there may be pages that were never written (zeros), and pages of an
+//! earlier lap or, in a flight recorder, of a later one. What can be told apart, and by what:
 //!
 //! * a sub-buffer's beginning, by the position in its header;
-//! * a record, by its time, the last of its words to be stored: it lies between the openings of its own and the next
-//!   sub-buffer, and where the clock was read inside the section it is not less than the one before;
+//! * a record, by its time, the last of its words to be stored: it lies between the openings of its
+//!   own and the next sub-buffer, and where the clock was read inside the section it is not less
+//!   than the one before;
 //! * zeros, which look like padding, by the number of events that the next header counts.
 //!
-//! In reserve form each record has a word that tells its position and lap, and which was stored last: a record within
-//! one page is believed by that word alone, and one that reaches into another page never.
+//! In reserve form each record has a word that tells its position and lap, and which was stored
+//! last: a record within one page is believed by that word alone, and one that reaches into another
+//! page never.
 //!
-//! Otherwise, a record that begins in one page and ends in the next is believed only if another sound one begins behind it
-//! in that page: the next page's part of it could be an earlier lap's otherwise. So a record may be counted as
-//! missing although it is there; none is shown that isn't. What can't be told is a page in the middle of a
-//! record that is longer than a page.
+//! Otherwise, a record that begins in one page and ends in the next is believed only if another
+//! sound one begins behind it in that page: the next page's part of it could be an earlier lap's
+//! otherwise. So a record may be counted as missing although it is there; none is shown that isn't.
+//! What can't be told is a page in the middle of a record that is longer than a page.
 
 use std::ops::Range;
 
@@ -50,7 +53,8 @@ pub struct Manner {
     pub subbuf_size: u64,
     /// Whether times never decrease from record to record.
     pub ordered: bool,
-    /// Whether laps are overwritten that nobody has read: pages may be from later laps than the position.
+    /// Whether laps are overwritten that nobody has read: pages may be from later laps than the
+    /// position.
     pub overwrite: bool,
 }
 
@@ -60,8 +64,8 @@ struct Walked {
     time: u64,
 }
 
-/// What of the bytes of one sub-buffer, which begins at `begin`, can be believed, as positions in their order. Each
-/// part begins with a record.
+/// What of the bytes of one sub-buffer, which begins at `begin`, can be believed, as positions in
+/// their order. Each part begins with a record.
 pub fn sound_parts(bytes: &[u8], begin: u64, manner: Manner, next: Next) -> Vec<Range<u64>> {
     if manner.form == Form::Reserve {
         return committed_parts(bytes, begin, manner.subbuf_size);
@@ -95,14 +99,15 @@ fn is_in_one_page(record: &Range<u64>) -> bool {
 
 /// The complete records in reserve form that lie in one page each.
 ///
-/// A commit word is of one position and lap, and was stored after its record: a page that has it has all of the record
-/// that lies in that page. The next page may be older than the commit word, even if it has later records: writers
-/// complete theirs in any order.
+/// A commit word is of one position and lap, and was stored after its record: a page that has it
+/// has all of the record that lies in that page. The next page may be older than the commit word,
+/// even if it has later records: writers complete theirs in any order.
 fn committed_parts(bytes: &[u8], begin: u64, subbuf_size: u64) -> Vec<Range<u64>> {
     let mut records = Records::new(bytes, begin, subbuf_size).in_form(Form::Reserve);
     let mut parts: Vec<Range<u64>> = Vec::new();
     loop {
-        // Where padding comes before it, this is not the next record's beginning, and there is none in this sub-buffer.
+        // Where padding comes before it, this is not the next record's beginning, and there is none
+        // in this sub-buffer.
         let begin = records.stream_position();
         let Some(record) = records.next() else { return parts };
         let end = records.stream_position();
@@ -178,8 +183,8 @@ fn count_of_this_lap(walked: &[Walked], open: std::ops::RangeInclusive<u64>, ord
         };
         return walked.iter().take_while(follows).count();
     }
-    // A preempted thread may have appended an older time, and opened a sub-buffer with one. But a page of another
-    // lap is foreign to its end.
+    // A preempted thread may have appended an older time, and opened a sub-buffer with one. But a
+    // page of another lap is foreign to its end.
     let foreign_page = |(index, record): (usize, &Walked)| {
         let page = record.begin / PAGE;
         let mut rest = walked[index..].iter().take_while(|other| other.begin / PAGE == page);
@@ -285,7 +290,8 @@ mod tests {
         assert!(parts.iter().all(is_in_one_page), "{parts:?}");
         // What follows the later page would go back in time.
         assert_eq!(lens, [40 + 126 * LEN, 127 * LEN]);
-        // In discard mode there are no such pages: all is believed up to where the record across the page's end begins.
+        // In discard mode there are no such pages: all is believed up to where the record across
+        // the page's end begins.
         assert_eq!(end_of(&bytes, MANNER, next), 2 * PAGE - 24);
     }
 

@@ -1,9 +1,12 @@
-//! Loom tries the ways in which threads can take turns, and what their loads may return, on the code of this crate.
+//! Loom tries the ways in which threads can take turns, and what their loads may return, on the
+//! code of this crate.
 //!
-//! Given rings of two sub-buffers with room for three small records each, when writers, readers and takers meet, then
-//! every record is found whole and once, in the order of time, or is counted. Each known mistake is noticed.
+//! Given rings of two sub-buffers with room for three small records each, when writers, readers and
+//! takers meet, then every record is found whole and once, in the order of time, or is counted.
+//! Each known mistake is noticed.
 //!
-//! `TOMPION_FULL` has more tried: one more preemption in a run, of which there are too many to try them all. So it ends after a time.
+//! `TOMPION_FULL` has more tried: one more preemption in a run, of which there are too many to try
+//! them all. So it ends after a time.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -161,7 +164,8 @@ impl Found {
     }
 }
 
-/// Two writers of one event each and a reader, behind `before` events of which `taken` says whether they were read.
+/// Two writers of one event each and a reader, behind `before` events of which `taken` says whether
+/// they were read.
 fn discarding(before: u16, taken: bool) -> impl Fn() + Sync + Send + Clone + 'static {
     move || {
         let ring = Ring::new(false);
@@ -273,7 +277,8 @@ impl Section {
         self.map.publish(self.write, self.events);
     }
 
-    /// Appends an event, with a sub-buffer's header before it where that is due. False if the ring is full.
+    /// Appends an event, with a sub-buffer's header before it where that is due. False if the ring
+    /// is full.
     fn append(&mut self, number: u16) -> bool {
         let inside = self.write % SUBBUF;
         if inside == 0 || inside + 24 > SUBBUF {

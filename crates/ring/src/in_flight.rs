@@ -70,7 +70,8 @@ mod process {
     static COUNTS: [Shard; SHARDS] = [const { Shard(AtomicU32::new(0)) }; SHARDS];
 
     impl InFlight<'static> {
-        /// Counts the caller: from now on, no memory is unmapped of a recording that it finds active.
+        /// Counts the caller: from now on, no memory is unmapped of a recording that it finds
+        /// active.
         #[inline]
         pub(crate) fn enter() -> Self {
             Self::enter_at(&COUNTS[section::current_cpu() as usize % SHARDS])

@@ -56,8 +56,8 @@ pub(crate) unsafe fn append(
         list.store(at + 8 + index * 8, value, Ordering::Relaxed);
     }
     let mut place = at + kept::HEADER;
-    // SAFETY: `reserve` gave `len` bytes at `at` to this thread alone, and `len` has room for the header and
-    // the parts, which are readable as the caller promises.
+    // SAFETY: `reserve` gave `len` bytes at `at` to this thread alone, and `len` has room for the
+    // header and the parts, which are readable as the caller promises.
     unsafe {
         list.copy_in(place, event.image, event.image_len);
         place += event.image_len;
@@ -99,7 +99,8 @@ fn reserve(list: &Part<'_>, size: usize, len: usize) -> Option<usize> {
 
 /// Reads what was kept since the offset `read` (0 at first), and moves that on.
 ///
-/// At an entry that isn't complete yet it stops, unless this is the `last` time: then its writer is gone.
+/// At an entry that isn't complete yet it stops, unless this is the `last` time: then its writer is
+/// gone.
 pub fn take(control: &SharedMap, read: &mut usize, last: bool, out: &mut Vec<UntrustedKept>) {
     let size = KEPT_SIZE as usize;
     take_from(&Part::of(control, KEPT as usize, size), size, (read, last), out);
@@ -138,8 +139,9 @@ fn entry(list: &Part<'_>, at: usize, len: usize) -> UntrustedKept {
     UntrustedKept { number, tid, cpu, time, payload }
 }
 
-/// Reads what of a list reached the medium: each page is from the moment at which it was last written back. Returns
-/// in how many places something is missing, each of which may have been several events.
+/// Reads what of a list reached the medium: each page is from the moment at which it was last
+/// written back. Returns in how many places something is missing, each of which may have been
+/// several events.
 pub fn take_sound(control: &SharedMap, out: &mut Vec<UntrustedKept>) -> u64 {
     let size = KEPT_SIZE as usize;
     let list = Part::of(control, KEPT as usize, size);

@@ -1,9 +1,10 @@
 //! The memory that rings live in: words that several threads and processes use at once.
 //!
-//! Under `--cfg loom` it is a model: words that remember their last values, and who may still see which. Rings are
-//! then so small that loom tries all ways in which threads can take turns, and all values that each load may
-//! return by the rules of the language's memory model, which are weaker than the processor's. The code above it is
-//! the same in both cases. [`Fault`] puts known mistakes into it, for tests of these tests.
+//! Under `--cfg loom` it is a model: words that remember their last values, and who may still see
+//! which. Rings are then so small that loom tries all ways in which threads can take turns, and all
+//! values that each load may return by the rules of the language's memory model, which are weaker
+//! than the processor's. The code above it is the same in both cases. [`Fault`] puts known mistakes
+//! into it, for tests of these tests.
 
 #[cfg(loom)]
 mod model;

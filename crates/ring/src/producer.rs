@@ -1,9 +1,9 @@
 //! Appending to a ring.
 //!
-//! Who touches what: a [`Recording`] is written by one thread while `cpus` is zero, then only read by
-//! the event path. A ring's `write`, `events` and losses are written by sections on the ring's own CPU,
-//! `consumed` by the reader alone. Everything is safe in signal handlers: an append that interrupts
-//! another one completes first, and the interrupted one starts again.
+//! Who touches what: a [`Recording`] is written by one thread while `cpus` is zero, then only read
+//! by the event path. A ring's `write`, `events` and losses are written by sections on the ring's
+//! own CPU, `consumed` by the reader alone. Everything is safe in signal handlers: an append that
+//! interrupts another one completes first, and the interrupted one starts again.
 
 use std::{
     ffi::c_void,
@@ -62,8 +62,8 @@ pub struct Recording {
     pub(crate) lost: *const AtomicU64,
     /// Where events stand that are kept.
     pub(crate) kept: *const AtomicU64,
-    /// The [`ReserveRings`], if the rings are in reserve form; null otherwise, and where there is no recording. Then `cpus` is 0:
-    /// no section ever finds such a ring.
+    /// The [`ReserveRings`], if the rings are in reserve form; null otherwise, and where there is
+    /// no recording. Then `cpus` is 0: no section ever finds such a ring.
     reserve: AtomicPtr<c_void>,
 }
 
@@ -184,7 +184,8 @@ impl Recording {
         self.cpus.load(Ordering::Relaxed) != 0 || self.in_reserve().is_some()
     }
 
-    /// The rings, if they are in reserve form. Nothing restarts who has looked: so he keeps to what he found.
+    /// The rings, if they are in reserve form. Nothing restarts who has looked: so he keeps to what
+    /// he found.
     #[inline(always)]
     fn in_reserve(&self) -> Option<&'static ReserveRings<'static>> {
         // SAFETY: null, or rings that stay for ever.
@@ -210,8 +211,8 @@ impl Recording {
         section::set_rseq_offset(rseq.offset);
         let second = if geometry.buffers() == 2 { geometry.buffer_stride() as usize } else { 0 };
         let flags = if overwrite { FLAG_OVERWRITE } else { 0 } | if given_time { FLAG_GIVEN_TIME } else { 0 };
-        // SAFETY: the caller promises a valid place that the event path doesn't read beyond `cpus` while
-        // that is zero. `second` is inside the mapping by the geometry.
+        // SAFETY: the caller promises a valid place that the event path doesn't read beyond `cpus`
+        // while that is zero. `second` is inside the mapping by the geometry.
         unsafe {
             (*place).flags = flags;
             (*place).selector = selector_in(control, selector);
@@ -228,12 +229,14 @@ impl Recording {
         }
     }
 
-    /// Sets up a recording at `place` in a process without restartable sequences, whose rings are in reserve form.
-    /// Fails where the processor can't write such rings. Allocates a little, which stays for ever.
+    /// Sets up a recording at `place` in a process without restartable sequences, whose rings are
+    /// in reserve form. Fails where the processor can't write such rings. Allocates a little, which
+    /// stays for ever.
     ///
     /// # Safety
-    /// `place` is valid and has no recording, and nobody else sets it up at the same time. `rings` is at least as
-    /// large as the geometry says; its addresses, and `control`, stay mapped for as long as the process lives.
+    /// `place` is valid and has no recording, and nobody else sets it up at the same time. `rings`
+    /// is at least as large as the geometry says; its addresses, and `control`, stay mapped for as
+    /// long as the process lives.
     pub unsafe fn begin_reserve(
         place: *mut Recording,
         setup: &InReserve,
@@ -255,8 +258,8 @@ impl Recording {
             lost: control.word(tompion_layout::control::OFFSET_LOST),
         };
         let kept = control.word(tompion_layout::control::KEPT as usize).as_ptr().cast();
-        // SAFETY: as the caller promises; the list is inside the control file. All offsets come from the geometry and
-        // from the list's size.
+        // SAFETY: as the caller promises; the list is inside the control file. All offsets come
+        // from the geometry and from the list's size.
         let rings = unsafe {
             let kept = Part::new(kept, tompion_layout::control::KEPT_SIZE as usize);
             ReserveRings::new(Part::new(rings, geometry.file_size() as usize), kept, &setup)
@@ -311,10 +314,11 @@ impl Recording {
         if self.cpus.load(Ordering::Acquire) == 0 {
             return false;
         }
-        // SAFETY: the word stands in the control file behind the table of losses, see `layout::control`.
+        // SAFETY: the word stands in the control file behind the table of losses, see
+        // `layout::control`.
         let counter = unsafe { &*self.lost.add(Cause::SLOTS) };
-        // Ordering: release, pairs with the session's acquire load: who sees the request sees what was
-        // appended before it.
+        // Ordering: release, pairs with the session's acquire load: who sees the request sees what
+        // was appended before it.
         counter.fetch_add(1, Ordering::Release);
         true
     }
@@ -324,7 +328,8 @@ impl Recording {
     /// No system call, lock or allocation; bounded; safe in signal handlers.
     ///
     /// # Safety
-    /// The event's image and tails are readable. The thread is one of this process's own (no vfork child).
+    /// The event's image and tails are readable. The thread is one of this process's own (no vfork
+    /// child).
     #[inline]
     pub unsafe fn append(&self, event: &Event<'_>) -> Outcome {
         if let Some(rings) = self.in_reserve() {
@@ -346,20 +351,20 @@ impl Recording {
         }
     }
 
-    /// Appends an event that is an image alone, by the shortest way; `empty` is [`Head::empty`] of its id.
-    /// What the returned number means is this module's business; losses have been counted.
+    /// Appends an event that is an image alone, by the shortest way; `empty` is [`Head::empty`] of
+    /// its id. What the returned number means is this module's business; losses have been counted.
     ///
     /// # Safety
-    /// As [`Recording::append`]; the image has at most [`record::MAX_IMAGE`] bytes, and the recording does
-    /// not want given times.
+    /// As [`Recording::append`]; the image has at most [`record::MAX_IMAGE`] bytes, and the
+    /// recording does not want given times.
     #[inline(always)]
     pub unsafe fn append_image(&self, empty: u32, tid: u32, image: *const u8, image_len: usize) -> u32 {
         // As `Head::to_word`, in fewer steps.
         let len = (image_len as u64 + 7) & !7;
         let head = ((tid as u64) << 32 | u64::from(empty)) + (len << 13);
         debug_assert_eq!(Head::from_word(head).len(), record::record_len(image_len));
-        // SAFETY: a record of an image alone fits into every sub-buffer. The section looks itself whether
-        // there is a recording, whose mappings then stay; the image is readable.
+        // SAFETY: a record of an image alone fits into every sub-buffer. The section looks itself
+        // whether there is a recording, whose mappings then stay; the image is readable.
         unsafe { section::tompion_append_image(self, image, image_len, head, len) }
     }
 
@@ -394,14 +399,14 @@ impl Recording {
             saved_head: head,
         };
         let len = (len - record::HEADER) as u64;
-        // SAFETY: as in `append`; the payload was held against `max_record`; the parts up to `parts_end` are
-        // initialised, and they and the extras outlive the call.
+        // SAFETY: as in `append`; the payload was held against `max_record`; the parts up to
+        // `parts_end` are initialised, and they and the extras outlive the call.
         let outcome = unsafe { section::tompion_append_parts(self, image, &raw const extras, head, len) };
         Outcome::from_number(outcome)
     }
 
-    /// Puts an event where a flight recorder doesn't overwrite it. False if there is no flight recorder, or no
-    /// room.
+    /// Puts an event where a flight recorder doesn't overwrite it. False if there is no flight
+    /// recorder, or no room.
     ///
     /// # Safety
     /// As [`Recording::append`].
@@ -413,19 +418,20 @@ impl Recording {
             return false;
         }
         let time = if self.wants_given_time() { event.time } else { tompion_os::tsc() };
-        // SAFETY: `begin` set the pointer to `KEPT_SIZE` bytes of a mapping that stays; the event's parts are
-        // readable as the caller promises.
+        // SAFETY: `begin` set the pointer to `KEPT_SIZE` bytes of a mapping that stays; the event's
+        // parts are readable as the caller promises.
         unsafe {
             let list = Part::new(self.kept.cast_mut().cast(), KEPT_SIZE as usize);
             kept::append(&list, KEPT_SIZE as usize, event, (section::current_cpu(), time))
         }
     }
 
-    /// Pads the current CPU's sub-buffer, or opens the next one, whichever is due. Whatever has changed
-    /// meanwhile is left to the next attempt.
+    /// Pads the current CPU's sub-buffer, or opens the next one, whichever is due. Whatever has
+    /// changed meanwhile is left to the next attempt.
     fn make_room(&self, len: u64, time: u64) -> Result<(), Cause> {
         if len > u64::from(self.max_record) {
-            // No sub-buffer has room for it: images aren't held against this where they are appended.
+            // No sub-buffer has room for it: images aren't held against this where they are
+            // appended.
             return Err(Cause::TooLarge);
         }
         let Some((cpu, ring)) = self.current_ring() else { return Ok(()) };
@@ -456,8 +462,8 @@ impl Recording {
         let start = position.wrapping_add(if inside == 0 { 0 } else { size - inside });
         // Ordering: pairs with the reader's release store: what it has taken may be overwritten.
         let behind = start.wrapping_add(size).wrapping_sub(consumed.load(Ordering::Acquire)) as i64;
-        // Negative if the position was read so long ago that the reader is beyond it: then the section finds
-        // the ring changed.
+        // Negative if the position was read so long ago that the reader is beyond it: then the
+        // section finds the ring changed.
         if self.flags & FLAG_OVERWRITE == 0 && behind > (self.ring_mask + 1) as i64 {
             return Err(Cause::Full);
         }
@@ -472,8 +478,8 @@ impl Recording {
             lost: lost_in(ring),
             time,
         };
-        // SAFETY: the ring is inside the mapping, which stays; the section checks that it is still this CPU's
-        // and unchanged; padding and header lie inside the sub-buffer.
+        // SAFETY: the ring is inside the mapping, which stays; the section checks that it is still
+        // this CPU's and unchanged; padding and header lie inside the sub-buffer.
         match unsafe { section::tompion_section_put(self, &raw mut put) } {
             section::RESTARTED_TOO_OFTEN => Err(Cause::Retries),
             _ => Ok(()),
@@ -501,8 +507,8 @@ impl Recording {
         if cpu >= self.cpus.load(Ordering::Acquire) {
             return None;
         }
-        // SAFETY: null where a signal handler has forked and we are its child; else `begin` pointed it at a
-        // word of the control file, whose mapping stays.
+        // SAFETY: null where a signal handler has forked and we are its child; else `begin` pointed
+        // it at a word of the control file, whose mapping stays.
         let selector = unsafe { self.selector.as_ref()?.load(Ordering::Relaxed) } & self.selector_mask;
         // SAFETY: inside the buffer, because the number is below `cpus`.
         let ring =

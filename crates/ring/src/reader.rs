@@ -1,8 +1,9 @@
-//! Reading a ring: what lies below the write position, or a copy of one that goes on being overwritten.
+//! Reading a ring: what lies below the write position, or a copy of one that goes on being
+//! overwritten.
 //!
-//! A reader copies first and looks at its private copy afterwards. It never believes a number in shared
-//! memory: a position that cannot be is refused, counted, and reading goes on from where the writer
-//! claims to be.
+//! A reader copies first and looks at its private copy afterwards. It never believes a number in
+//! shared memory: a position that cannot be is refused, counted, and reading goes on from where the
+//! writer claims to be.
 
 use std::sync::atomic::Ordering;
 
@@ -49,7 +50,8 @@ pub struct Span {
     pub begin: u64,
     /// Position behind the last byte.
     pub end: u64,
-    /// How many events were appended to the ring before `end` since it was made, where that is known.
+    /// How many events were appended to the ring before `end` since it was made, where that is
+    /// known.
     pub events: Option<u64>,
 }
 
@@ -82,8 +84,8 @@ impl<'a> RingReader<'a> {
 
     /// Everything appended so far, as a position. In reserve form: everything reserved.
     pub fn written(&self) -> u64 {
-        // Ordering: pairs with the committing stores of the sections (plain ones on x86-64, where each is a
-        // release): who sees the position sees the records below it.
+        // Ordering: pairs with the committing stores of the sections (plain ones on x86-64, where
+        // each is a release): who sees the position sees the records below it.
         self.ring.appended(Ordering::Acquire).0
     }
 
@@ -97,8 +99,8 @@ impl<'a> RingReader<'a> {
     fn written_with_events(&self) -> (u64, Option<u64>) {
         let (mut written, mut events) = self.ring.appended(Ordering::Acquire);
         for _ in 0..MOST_LOOKS {
-            // Ordering: keeps the loads in order. Positions only grow: if this one is still the same, it was so
-            // when the number was read.
+            // Ordering: keeps the loads in order. Positions only grow: if this one is still the
+            // same, it was so when the number was read.
             fence(Ordering::Acquire);
             let again = self.ring.appended(Ordering::Acquire);
             if again.0 == written {
@@ -115,10 +117,11 @@ impl<'a> RingReader<'a> {
         self.ring.load(ring::LOST + cause as usize * 8, Ordering::Relaxed)
     }
 
-    /// Copies what was appended since position `read` into `bytes`, instead of what is there, and gives the room back.
+    /// Copies what was appended since position `read` into `bytes`, instead of what is there, and
+    /// gives the room back.
     ///
-    /// For discard mode: nobody overwrites the bytes until this returns. In reserve form it ends before the first
-    /// record that isn't complete.
+    /// For discard mode: nobody overwrites the bytes until this returns. In reserve form it ends
+    /// before the first record that isn't complete.
     ///
     /// # Errors
     /// When the writer's position cannot be; the room is given back up to it all the same.
@@ -145,8 +148,8 @@ impl<'a> RingReader<'a> {
         copied
     }
 
-    /// As [`RingReader::copy_new`] for the last time: nobody who has not completed a record will do so any more. So
-    /// those are copied, too, for [`Records`] to skip.
+    /// As [`RingReader::copy_new`] for the last time: nobody who has not completed a record will do
+    /// so any more. So those are copied, too, for [`Records`] to skip.
     ///
     /// # Errors
     /// When the writer's position cannot be.
@@ -156,8 +159,8 @@ impl<'a> RingReader<'a> {
         copied.map(|span| Span { events, ..span })
     }
 
-    /// Copies what was appended since position `read`, as [`RingReader::take`] does, and leaves the room to be given
-    /// back later.
+    /// Copies what was appended since position `read`, as [`RingReader::take`] does, and leaves the
+    /// room to be given back later.
     ///
     /// # Errors
     /// When the writer's position cannot be.
@@ -181,10 +184,11 @@ impl<'a> RingReader<'a> {
         self.ring.load(ring::CONSUMED, Ordering::Relaxed)
     }
 
-    /// Lets writers have the room below a position, all of which was complete and is safe elsewhere.
+    /// Lets writers have the room below a position, all of which was complete and is safe
+    /// elsewhere.
     pub fn give_back(&self, position: u64) {
-        // Ordering: pairs with the acquire loads in the producers' `make_room` and `may_open`: the copy is complete
-        // before a writer may overwrite it.
+        // Ordering: pairs with the acquire loads in the producers' `make_room` and `may_open`: the
+        // copy is complete before a writer may overwrite it.
         self.ring.store(ring::CONSUMED, position, Ordering::Release);
     }
 
@@ -203,16 +207,17 @@ impl<'a> RingReader<'a> {
         Ok(Span { begin: read, end: claimed, events: None })
     }
 
-    /// Copies the newest history of a ring that goes on being written in overwrite mode, and returns
-    /// which part of the copy stayed intact.
+    /// Copies the newest history of a ring that goes on being written in overwrite mode, and
+    /// returns which part of the copy stayed intact.
     ///
-    /// In section form, bytes up to one record past the write position may be dirty (from a section that was
-    /// abandoned and went on elsewhere), so everything up to the end of the sub-buffer that holds the position, one
-    /// lap earlier, is dropped. In reserve form, writers may be anywhere below the position, which is less. `bytes`
-    /// is replaced. Records that are not complete are left in it for [`Records`] to skip.
+    /// In section form, bytes up to one record past the write position may be dirty (from a section
+    /// that was abandoned and went on elsewhere), so everything up to the end of the sub-buffer
+    /// that holds the position, one lap earlier, is dropped. In reserve form, writers may be
+    /// anywhere below the position, which is less. `bytes` is replaced. Records that are not
+    /// complete are left in it for [`Records`] to skip.
     ///
-    /// Sub-buffers are copied from the newest to the oldest, and each is looked after by itself: writers that are
-    /// fast, or a reader that is interrupted, cost the oldest ones only.
+    /// Sub-buffers are copied from the newest to the oldest, and each is looked after by itself:
+    /// writers that are fast, or a reader that is interrupted, cost the oldest ones only.
     ///
     /// # Errors
     /// When the writer's position cannot be.
@@ -227,7 +232,8 @@ impl<'a> RingReader<'a> {
         Ok(copied)
     }
 
-    /// As [`RingReader::copy_history`], which has nothing if even the newest sub-buffer was overwritten meanwhile.
+    /// As [`RingReader::copy_history`], which has nothing if even the newest sub-buffer was
+    /// overwritten meanwhile.
     fn copy_newest(&self, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
         let size = self.geometry.ring_size();
         let (before, events) = self.written_with_events();
@@ -241,9 +247,10 @@ impl<'a> RingReader<'a> {
         while begin > oldest {
             let start = self.geometry.subbuf_start(begin - 1);
             self.copy_to(start, &mut bytes[(start - oldest) as usize..(begin - oldest) as usize]);
-            // Ordering: the copy's loads come before the second look at the position; a writer stores what it
-            // dirties only after the position that leads there. (On aarch64, pairs with the barrier before a
-            // record's first store; in reserve form, with the fence in `ReserveRings::reserve`.)
+            // Ordering: the copy's loads come before the second look at the position; a writer
+            // stores what it dirties only after the position that leads there. (On aarch64, pairs
+            // with the barrier before a record's first store; in reserve form, with the fence in
+            // `ReserveRings::reserve`.)
             fence(Ordering::Acquire);
             let after = if has(Fault::NoSecondLook) { before } else { self.written() };
             if after < before {
@@ -278,8 +285,8 @@ impl<'a> RingReader<'a> {
         }
     }
 
-    /// Which bytes of the ring file hold the sub-buffers up to `ahead` bytes after the write position,
-    /// as (offset, length) in the file; for making them present in time.
+    /// Which bytes of the ring file hold the sub-buffers up to `ahead` bytes after the write
+    /// position, as (offset, length) in the file; for making them present in time.
     pub fn data_range(&self) -> (u64, u64) {
         ((self.offset + ring::DATA) as u64, self.geometry.ring_size())
     }

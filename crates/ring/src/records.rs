@@ -25,8 +25,8 @@ pub enum UntrustedRecord<'a> {
         /// How many events it had taken until then.
         events: u64,
     },
-    /// Bytes of records that were reserved and never completed, in reserve form. How many records they are, the
-    /// number of events in the next sub-buffer's header tells.
+    /// Bytes of records that were reserved and never completed, in reserve form. How many records
+    /// they are, the number of events in the next sub-buffer's header tells.
     Unfinished {
         /// Position of the first byte.
         position: u64,
@@ -94,7 +94,8 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Walks `bytes`, which stood at position `begin` of a ring with sub-buffers of this size, in section form.
+    /// Walks `bytes`, which stood at position `begin` of a ring with sub-buffers of this size, in
+    /// section form.
     ///
     /// `begin` is where a record or a sub-buffer begins.
     pub fn new(bytes: &'a [u8], begin: u64, subbuf_size: u64) -> Self {
@@ -106,8 +107,8 @@ impl<'a> Records<'a> {
         Self { form, ..self }
     }
 
-    /// The next record, if it is a sound event: not the first record of a sub-buffer, no padding and nothing that
-    /// must be refused. It stays the next one until [`Records::pass`].
+    /// The next record, if it is a sound event: not the first record of a sub-buffer, no padding
+    /// and nothing that must be refused. It stays the next one until [`Records::pass`].
     #[inline(always)]
     pub fn next_event(&self) -> Option<UntrustedEvent<'a>> {
         let position = self.stream_position();
@@ -136,12 +137,13 @@ impl<'a> Records<'a> {
         self.at = event.next;
     }
 
-    /// The records that follow, as far as each is as long as an event that [`Records::next_event`] has returned and has
-    /// its number: for many events of one kind and of a fixed size, which need not be looked at one by one. They begin
-    /// below the position `until` and stay the next ones until [`Records::pass_alike`].
+    /// The records that follow, as far as each is as long as an event that [`Records::next_event`]
+    /// has returned and has its number: for many events of one kind and of a fixed size, which need
+    /// not be looked at one by one. They begin below the position `until` and stay the next ones
+    /// until [`Records::pass_alike`].
     ///
-    /// None where the event's payload has another length than `PAYLOAD`, and none in reserve form, whose records are
-    /// told one by one.
+    /// None where the event's payload has another length than `PAYLOAD`, and none in reserve form,
+    /// whose records are told one by one.
     #[inline(always)]
     pub fn alike<const PAYLOAD: usize>(&self, event: &UntrustedEvent<'a>, until: u64) -> Alike<'a, PAYLOAD> {
         let len = record::HEADER + PAYLOAD;

@@ -8,9 +8,9 @@
 //! count     the sub-buffer's counter grows by what was committed
 //! ```
 //!
-//! A reader sees of each record whether it is complete. Who is killed between reserving and committing leaves a place
-//! that never is: it is skipped, and counted, once the process has died. Until then readers wait for it, because its
-//! thread may only have been preempted.
+//! A reader sees of each record whether it is complete. Who is killed between reserving and
+//! committing leaves a place that never is: it is skipped, and counted, once the process has died.
+//! Until then readers wait for it, because its thread may only have been preempted.
 //!
 //! | word | written by | ordering, and what it pairs with |
 //! |---|---|---|
@@ -20,9 +20,9 @@
 //! | a sub-buffer's counter | who committed in it | release, pairs with the acquire load of who enters the next lap |
 //! | `consumed` | the reader | release, pairs with the acquire load of who enters (discard mode) |
 //!
-//! Safe in signal handlers: who interrupts an append takes the place behind it, and the interrupted one has either
-//! its place already or takes a later one. No system call, lock or allocation; bounded. `docs/design/ring.md` has the
-//! argument.
+//! Safe in signal handlers: who interrupts an append takes the place behind it, and the interrupted
+//! one has either its place already or takes a later one. No system call, lock or allocation;
+//! bounded. `docs/design/ring.md` has the argument.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -40,11 +40,12 @@ use crate::{
     memory::{self, Clock, Fault, Part},
 };
 
-/// How often an append may find that others were faster, or itself on another CPU, before its event is lost.
+/// How often an append may find that others were faster, or itself on another CPU, before its event
+/// is lost.
 const MAX_ATTEMPTS: u32 = if cfg!(loom) { 8 } else { 10_000 };
 
-/// Rings in reserve form, as their writers see them. Nothing here ever changes, so that whoever has found one knows
-/// all of it, even if the recording ends meanwhile.
+/// Rings in reserve form, as their writers see them. Nothing here ever changes, so that whoever has
+/// found one knows all of it, even if the recording ends meanwhile.
 #[derive(Debug)]
 pub struct ReserveRings<'a> {
     rings: Part<'a>,
@@ -57,7 +58,8 @@ pub struct ReserveRings<'a> {
     kept: Part<'a>,
 }
 
-// SAFETY: immutable; the pointers lead to words that are only used atomically and stay as long as the rings.
+// SAFETY: immutable; the pointers lead to words that are only used atomically and stay as long as
+// the rings.
 unsafe impl Send for ReserveRings<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for ReserveRings<'_> {}
@@ -75,8 +77,8 @@ pub struct ReserveSetup {
     pub processor: Processor,
     /// Where the number of the active buffer stands.
     pub selector: *const AtomicU32,
-    /// Counters of losses that no ring can count, [`Cause::SLOTS`] words, with the number of requested snapshots
-    /// behind them.
+    /// Counters of losses that no ring can count, [`Cause::SLOTS`] words, with the number of
+    /// requested snapshots behind them.
     pub lost: *const AtomicU64,
 }
 
@@ -135,7 +137,8 @@ impl<'a> ReserveRings<'a> {
             };
             match self.reserve(&ring, cpu, len) {
                 Ok(reservation) => {
-                    // SAFETY: the parts are readable, as the caller promises, and have the length that was reserved.
+                    // SAFETY: the parts are readable, as the caller promises, and have the length
+                    // that was reserved.
                     unsafe { self.fill(&ring, &reservation, event) };
                     return Outcome::Written;
                 }
@@ -170,11 +173,12 @@ impl<'a> ReserveRings<'a> {
     #[inline(always)]
     fn reserve(&self, ring: &Part<'_>, cpu: u32, len: u64) -> Result<Reservation, Failure> {
         let early = memory::has(Fault::TimeOutside).then(|| memory::now(self.clock, ring));
-        // Ordering: pairs with the compare-and-swap of whoever moved the position here: the clock is read after his.
+        // Ordering: pairs with the compare-and-swap of whoever moved the position here: the clock
+        // is read after his.
         let (position, events) = ring.appended(Ordering::Acquire);
         if position % 8 != 0 {
-            // The program has damaged its ring: what is written must stay inside it all the same. (All sums here wrap,
-            // for a position may be any number.)
+            // The program has damaged its ring: what is written must stay inside it all the same.
+            // (All sums here wrap, for a position may be any number.)
             return Err(Failure::Lost(Cause::Retries));
         }
         let start = self.geometry.subbuf_start(position);
@@ -200,15 +204,15 @@ impl<'a> ReserveRings<'a> {
         if now.cpu != cpu {
             return Err(Failure::Again(now.cpu));
         }
-        // The position waits for the clock, so that the processor can't move it before the clock was read. (No clock
-        // shows 2^63.)
+        // The position waits for the clock, so that the processor can't move it before the clock
+        // was read. (No clock shows 2^63.)
         let end = begin.wrapping_add(len + (now.time >> 63));
         if !ring.advance((position, events), (end, events.wrapping_add(1))) {
             return Err(Failure::Again(cpu));
         }
         if !memory::has(Fault::NoReleaseFence) {
-            // Ordering: pairs with the fence in `copy_history`: who has copied any of what is stored from here on sees
-            // the position that allowed it.
+            // Ordering: pairs with the fence in `copy_history`: who has copied any of what is
+            // stored from here on sees the position that allowed it.
             memory::fence(Ordering::Release);
         }
         Ok(Reservation { position, events, opened, begin, end, time: now.time })
@@ -219,14 +223,16 @@ impl<'a> ReserveRings<'a> {
     fn may_open(&self, ring: &Part<'_>, start: u64) -> Result<(), Cause> {
         let subbuf_size = self.geometry.subbuf_size();
         if self.overwrite {
-            // Ordering: pairs with the release additions of all who committed there: their stores come before ours.
+            // Ordering: pairs with the release additions of all who committed there: their stores
+            // come before ours.
             let committed = ring.load(self.place(start) + SubbufferHeader::COMMITTED, Ordering::Acquire);
             let laps = start / self.geometry.ring_size();
             if committed != laps.wrapping_mul(subbuf_size) && !memory::has(Fault::CounterIgnored) {
                 return Err(Cause::Unfinished);
             }
         } else {
-            // Ordering: pairs with the reader's release store: what it has taken may be overwritten.
+            // Ordering: pairs with the reader's release store: what it has taken may be
+            // overwritten.
             let behind =
                 start.wrapping_add(subbuf_size).wrapping_sub(ring.load(ring::CONSUMED, Ordering::Acquire));
             if behind > self.geometry.ring_size() && !memory::has(Fault::FullIgnored) {
@@ -264,11 +270,13 @@ impl<'a> ReserveRings<'a> {
         let head = Head { id: event.id, words: (end.wrapping_sub(begin) / 8) as u16, tid: event.tid };
         let place = self.place(begin);
         let mut at = place + Form::Reserve.header_len();
-        // Ordering: all of it is published by the commit word. (The last word may have padding in it.)
+        // Ordering: all of it is published by the commit word. (The last word may have padding in
+        // it.)
         ring.store(self.place(end.wrapping_sub(8)), 0, Ordering::Relaxed);
         ring.store(place + 8, head.to_word(), Ordering::Relaxed);
         ring.store(place + 16, time, Ordering::Relaxed);
-        // SAFETY: image and tails are readable; they fit between header and end, which are in one sub-buffer.
+        // SAFETY: image and tails are readable; they fit between header and end, which are in one
+        // sub-buffer.
         unsafe {
             ring.copy_in(at, event.image, event.image_len);
             at += event.image_len;
@@ -283,7 +291,8 @@ impl<'a> ReserveRings<'a> {
 
     #[inline(always)]
     fn commit(&self, ring: &Part<'_>, position: u64, stamp: u64) {
-        // Ordering: pairs with the acquiring loads of `Part::copy_out_in_order`: who sees the stamp sees the record.
+        // Ordering: pairs with the acquiring loads of `Part::copy_out_in_order`: who sees the stamp
+        // sees the record.
         ring.store(self.place(position), stamp, Ordering::Release);
     }
 
@@ -315,9 +324,9 @@ impl<'a> ReserveRings<'a> {
     /// Asks the session to save what the rings hold.
     #[cfg(not(loom))]
     pub(crate) fn request_snapshot(&self) {
-        // SAFETY: the word stands behind the table of losses, see `layout::control`.
-        // Ordering: release, pairs with the session's acquire load: who sees the request sees what was appended
-        // before it.
+        // SAFETY: the word stands behind the table of losses, see `layout::control`. Ordering:
+        // release, pairs with the session's acquire load: who sees the request sees what was
+        // appended before it.
         unsafe { (*self.lost.add(Cause::SLOTS)).fetch_add(1, Ordering::Release) };
     }
 

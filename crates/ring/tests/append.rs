@@ -1,4 +1,5 @@
-//! Given a ring in a memory file, when events are appended by either producer, then a reader finds them.
+//! Given a ring in a memory file, when events are appended by either producer, then a reader finds
+//! them.
 #![cfg(not(loom))]
 
 #[path = "support/mod.rs"]

@@ -1,5 +1,6 @@
-//! Given rings that hold a few records only, when threads append to them without restartable sequences, and timer
-//! signals interrupt them to append more, then every event is read once, or is counted as lost or overwritten.
+//! Given rings that hold a few records only, when threads append to them without restartable
+//! sequences, and timer signals interrupt them to append more, then every event is read once, or is
+//! counted as lost or overwritten.
 #![cfg(not(loom))]
 
 use std::{
@@ -34,7 +35,8 @@ struct Rings {
     written: AtomicU64,
 }
 
-// SAFETY: the recording is only read after `new`; its pointers stay valid as long as the maps beside it.
+// SAFETY: the recording is only read after `new`; its pointers stay valid as long as the maps
+// beside it.
 unsafe impl Sync for Rings {}
 
 /// What the signal handler appends to.

@@ -1,7 +1,8 @@
 //! Statistics of very many values: smallest, mean, largest, variance, percentiles, histogram.
 //!
-//! The memory is there from the beginning, a third of a megabyte, of which a loop with even gaps touches a few lines.
-//! Values have no unit here; [`Counts::summary`] is told how many of them a nanosecond has.
+//! The memory is there from the beginning, a third of a megabyte, of which a loop with even gaps
+//! touches a few lines. Values have no unit here; [`Counts::summary`] is told how many of them a
+//! nanosecond has.
 //!
 //! ```text
 //! places   0 … 4095          one value each

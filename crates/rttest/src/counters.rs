@@ -1,4 +1,5 @@
-//! What the kernel counts for a CPU: interrupts and soft interrupts by kind, time stolen by a hypervisor.
+//! What the kernel counts for a CPU: interrupts and soft interrupts by kind, time stolen by a
+//! hypervisor.
 
 use std::{collections::BTreeMap, fs};
 
@@ -84,7 +85,8 @@ fn interrupts(table: &str, cpu: u32) -> Vec<Interrupt> {
         let count = words.get(column)?.parse().ok()?;
         let what = words.get(columns..)?;
         let name = name.trim();
-        // Behind a number stand the controller, its line, and then the device; behind a name the meaning.
+        // Behind a number stand the controller, its line, and then the device; behind a name the
+        // meaning.
         let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
         let what = if is_number { what.last().copied().unwrap_or("").into() } else { what.join(" ") };
         Some(Interrupt { name: name.into(), what, count })

@@ -1,7 +1,8 @@
 //! Periodic wake-ups: how late does a thread go on that wanted to be woken at a time?
 //!
-//! A thread on each CPU sleeps until the next multiple of an interval, reads the clock, and accounts how late it is. What
-//! a wake-up costs depends on who wakes: all ways that programs use are there ([`Wakeup`]).
+//! A thread on each CPU sleeps until the next multiple of an interval, reads the clock, and
+//! accounts how late it is. What a wake-up costs depends on who wakes: all ways that programs use
+//! are there ([`Wakeup`]).
 
 use std::{
     fs::File,
@@ -274,7 +275,8 @@ impl Shared {
             late.record(this);
             slot.take(this);
             left -= 1;
-            // Timers go on by themselves, and say how far; the others begin anew at the next multiple.
+            // Timers go on by themselves, and say how far; the others begin anew at the next
+            // multiple.
             let passed = expired.unwrap_or(1 + this / interval);
             next += passed * interval;
             slot.missed.store(slot.missed.load(Relaxed) + passed - 1, Relaxed);

@@ -1,12 +1,14 @@
-//! Gaps that no software explains: the time that firmware (SMI) or a hypervisor takes from a processor.
+//! Gaps that no software explains: the time that firmware (SMI) or a hypervisor takes from a
+//! processor.
 //!
-//! A thread on each CPU reads the counter again and again. Between two readings lie some nanoseconds; where there lies
-//! more, something came in between. What the kernel knows of (interrupts, switches, page faults) is told apart by
-//! [`crate::witness`]; the rest is a gap of the hardware, or of who plays it. User space can't turn interrupts off, so
-//! a gap of the hardware inside an interrupt is not seen as such: the kernel's own tracers can ([`tracer`]).
+//! A thread on each CPU reads the counter again and again. Between two readings lie some
+//! nanoseconds; where there lies more, something came in between. What the kernel knows of
+//! (interrupts, switches, page faults) is told apart by [`crate::witness`]; the rest is a gap of
+//! the hardware, or of who plays it. User space can't turn interrupts off, so a gap of the hardware
+//! inside an interrupt is not seen as such: the kernel's own tracers can ([`tracer`]).
 //!
-//! The threads rest for a part of each window: real-time threads that never sleep would be throttled, and would keep all
-//! else from running.
+//! The threads rest for a part of each window: real-time threads that never sleep would be
+//! throttled, and would keep all else from running.
 
 pub mod tracer;
 
@@ -74,7 +76,8 @@ pub struct Measured {
     pub looked_ns: u64,
     /// Gaps that are longer than the threshold, by their cause.
     pub causes: Vec<Disturbance>,
-    /// System management interrupts meanwhile, where the processor counts them and the count can be read.
+    /// System management interrupts meanwhile, where the processor counts them and the count can be
+    /// read.
     pub smi: Option<u64>,
 }
 

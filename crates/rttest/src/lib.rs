@@ -6,9 +6,9 @@
 //!      └─────────────────────────────────────────────┴────────────────┘
 //! ```
 //!
-//! What is measured runs in a process of its own, so that it is recorded as any program is, and so that it is the
-//! same whoever records it. [`cyclic`], [`preempt`] and [`hwgap`] measure the machine alone, in threads of the command.
-//! The modules that every test needs:
+//! What is measured runs in a process of its own, so that it is recorded as any program is, and so
+//! that it is the same whoever records it. [`cyclic`], [`preempt`] and [`hwgap`] measure the
+//! machine alone, in threads of the command. The modules that every test needs:
 //!
 //! - [`prepare`]: a CPU of its own, SCHED_FIFO, locked memory, and words for what could not be had;
 //! - [`ticks`]: how long a tick of the counter is, and what reading it takes;

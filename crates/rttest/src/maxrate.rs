@@ -1,5 +1,5 @@
-//! The highest rate of events that is recorded without loss, found by halving the interval between a rate that is
-//! borne and one that is not.
+//! The highest rate of events that is recorded without loss, found by halving the interval between
+//! a rate that is borne and one that is not.
 
 use std::{
     ffi::OsString,
@@ -53,7 +53,8 @@ pub struct Plan {
     pub producers: u32,
     /// How long a rate has to be borne.
     pub time: Duration,
-    /// The search ends when the rate that is borne and the one that is not are that near, as a ratio.
+    /// The search ends when the rate that is borne and the one that is not are that near, as a
+    /// ratio.
     pub near: f64,
     /// The rings.
     pub buffers: Buffers,
@@ -122,7 +123,8 @@ pub fn run(plan: &Plan, lttng: Option<&Lttng>, progress: &mut dyn FnMut(&Trial))
     Ok(Found { load, producers, buffers, events_per_second: best, trials })
 }
 
-/// The highest rate that is borne, near enough: by doubling or halving from a guess, then by halving the interval.
+/// The highest rate that is borne, near enough: by doubling or halving from a guess, then by
+/// halving the interval.
 fn highest(near: f64, mut is_borne: impl FnMut(f64) -> Result<bool, Error>) -> Result<f64, Error> {
     let (mut borne, mut too_much) = (None, None);
     let mut rate = FIRST_GUESS;
@@ -213,7 +215,8 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// The program under test: `tompion test produce SPEC RESULT`.
 ///
-/// Each thread records its share in each millisecond and sleeps for the rest of it, if there is any.
+/// Each thread records its share in each millisecond and sleeps for the rest of it, if there is
+/// any.
 ///
 /// # Errors
 /// If there are fewer CPUs than threads, or nobody records the events.

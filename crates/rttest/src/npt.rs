@@ -1,7 +1,9 @@
-//! The Non-Preempt Test: how long a real-time loop is kept from going on, and what recording adds to it.
+//! The Non-Preempt Test: how long a real-time loop is kept from going on, and what recording adds
+//! to it.
 //!
-//! Source: Beamonte and Dagenais, "Linux Low-Latency Tracing for Multicore Hard Real-Time Systems", 2015. Since Linux
-//! 5.5 no program can keep interrupts away (`iopl` doesn't let it any more), so each long gap is told by its cause.
+//! Source: Beamonte and Dagenais, "Linux Low-Latency Tracing for Multicore Hard Real-Time Systems",
+//! 2015. Since Linux 5.5 no program can keep interrupts away (`iopl` doesn't let it any more), so
+//! each long gap is told by its cause.
 
 mod burst;
 
@@ -104,7 +106,8 @@ pub struct Outcome {
     /// All gaps.
     #[serde(flatten)]
     pub gaps: Summary,
-    /// Without those in which an interrupt came, another thread ran, or the hypervisor took the CPU.
+    /// Without those in which an interrupt came, another thread ran, or the hypervisor took the
+    /// CPU.
     pub undisturbed: Summary,
     /// Gaps that have a cause.
     pub causes: Vec<Disturbance>,
@@ -233,8 +236,8 @@ fn outcome(spec: &Spec, found: Found, trace: Option<Arrived>) -> Outcome {
     }
 }
 
-/// A real-time thread that never sleeps is stopped for 50 ms of each second (`sched_rt_runtime_us`, the fair server of
-/// Linux 6.12), so the loop rests before that.
+/// A real-time thread that never sleeps is stopped for 50 ms of each second (`sched_rt_runtime_us`,
+/// the fair server of Linux 6.12), so the loop rests before that.
 const SPIN: Duration = Duration::from_millis(50);
 const REST: Duration = Duration::from_millis(5);
 /// How long the event may take to be enabled.

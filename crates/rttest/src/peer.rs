@@ -1,4 +1,5 @@
-//! LTTng-UST beside Tompion: the same loop, the same fields, equal buffers, its own daemon and consumer.
+//! LTTng-UST beside Tompion: the same loop, the same fields, equal buffers, its own daemon and
+//! consumer.
 
 use std::{
     fs,

@@ -1,7 +1,7 @@
 //! Can a thread of higher priority interrupt one of lower priority, and how fast?
 //!
-//! Two threads on one CPU. The lower one never gives up the CPU by itself while it waits; the higher one sleeps, and is
-//! woken in two ways:
+//! Two threads on one CPU. The lower one never gives up the CPU by itself while it waits; the
+//! higher one sleeps, and is woken in two ways:
 //!
 //! ```text
 //! by the lower one   lower:  reads the clock ─ wakes ─┆                     ┆─ goes on
@@ -10,8 +10,8 @@
 //!                    higher:        (timer is due)    ┆ reads the clock ─ ok┆
 //! ```
 //!
-//! It was preempted if the higher one ran before the lower one went on. In a kernel that doesn't preempt, the lower one
-//! goes on, and gives up in the end.
+//! It was preempted if the higher one ran before the lower one went on. In a kernel that doesn't
+//! preempt, the lower one goes on, and gives up in the end.
 
 use std::{
     sync::{
@@ -77,11 +77,13 @@ const BY_TIMER: u32 = 1;
 /// What the two threads share. Each word has one writer.
 #[derive(Debug, Default)]
 struct Table {
-    /// The lower one's: the round that the higher one is to wait for, the way in its lowest bit; the largest number ends it.
+    /// The lower one's: the round that the higher one is to wait for, the way in its lowest bit;
+    /// the largest number ends it.
     round: AtomicU32,
     /// The lower one's: when the round's wake-up is due.
     due: AtomicU64,
-    /// The lower one's: the round in which it went on after waking, before it saw that the other one had run.
+    /// The lower one's: the round in which it went on after waking, before it saw that the other
+    /// one had run.
     went_on: AtomicU32,
     /// The higher one's: the round that it is ready for.
     ready: AtomicU32,
@@ -120,7 +122,8 @@ fn lower(table: &Table, config: Config) -> Prepared {
                 break;
             }
             let round = number << 1 | way;
-            // The higher one sleeps, or is about to: it has the CPU whenever it wants, if it is preferred at all.
+            // The higher one sleeps, or is about to: it has the CPU whenever it wants, if it is
+            // preferred at all.
             wait_for(&table.ready, round);
             sleep_until(monotonic_ns() + REST_NS);
             let now = monotonic_ns();
@@ -229,7 +232,8 @@ mod tests {
         }
         let [lower, higher] = &outcome.threads;
         if (lower.fifo, higher.fifo) == (Some(1), Some(2)) {
-            // Linux lets a woken thread of higher priority run before the waker's system call returns.
+            // Linux lets a woken thread of higher priority run before the waker's system call
+            // returns.
             assert!(outcome.by_thread.preempted >= 1 && outcome.by_timer.preempted >= 1, "{outcome:?}");
         } else {
             assert!(!lower.could_not.is_empty());

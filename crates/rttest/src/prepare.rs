@@ -1,5 +1,6 @@
-//! Before something is measured: a CPU, a place before all other threads, memory that stays. What could not be had is
-//! said, because a figure from a thread that others interrupt is another figure.
+//! Before something is measured: a CPU, a place before all other threads, memory that stays. What
+//! could not be had is said, because a figure from a thread that others interrupt is another
+//! figure.
 
 use std::{fs, io};
 
@@ -31,7 +32,8 @@ pub struct Prepared {
     pub could_not: Vec<String>,
 }
 
-/// The CPU for a test: the wanted one, or the last of those that the kernel keeps free (`isolcpus`), or the last.
+/// The CPU for a test: the wanted one, or the last of those that the kernel keeps free
+/// (`isolcpus`), or the last.
 ///
 /// # Errors
 /// [`Error::NoCpu`] if this process may not use the wanted one.
@@ -63,8 +65,9 @@ fn can_pin(cpu: u32) -> bool {
     attempt.join().unwrap_or(false)
 }
 
-/// Gets for the calling thread what can be had. Memory is locked before the priority is raised: all of it is brought in then, and in
-/// a real-time kernel threads that do so at once wait for each other's locks a thousand times.
+/// Gets for the calling thread what can be had. Memory is locked before the priority is raised: all
+/// of it is brought in then, and in a real-time kernel threads that do so at once wait for each
+/// other's locks a thousand times.
 pub fn prepare(wish: Wish) -> Prepared {
     let mut prepared = Prepared { cpu: wish.cpu, ..Prepared::default() };
     match tompion_os::set_affinity(0, &[wish.cpu]) {

@@ -102,7 +102,8 @@ impl Subject<'_> {
         let words = self.words(spec)?;
         let (program, arguments) = words.split_first().ok_or_else(|| Error::Failed("no program".into()))?;
         let mut command = Command::new(program);
-        // It leaves its result where we may write, so it has our rights, and not those of the user who called sudo.
+        // It leaves its result where we may write, so it has our rights, and not those of the user
+        // who called sudo.
         command.env_remove("SUDO_UID").args(arguments);
         let output = run(&mut command)?;
         self.take(&output)
@@ -116,7 +117,8 @@ impl Subject<'_> {
         options: &[OsString],
     ) -> Result<R, Error> {
         let mut record = Command::new(self.tompion);
-        // The program under test needs root's rights, if we have them, and not those of who called sudo.
+        // The program under test needs root's rights, if we have them, and not those of who called
+        // sudo.
         record.env_remove("SUDO_UID").args(["record", "--mode", "discard", "--no-tid"]);
         record.args(options).arg("-o").arg(trace).arg("--").args(self.words(spec)?);
         let output = run(&mut record)?;

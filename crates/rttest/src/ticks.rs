@@ -46,7 +46,8 @@ impl Calibrator {
         Ok(Self { first: sample_clocks() })
     }
 
-    /// The counter's rate since the beginning, in ticks a nanosecond. Waits if that was a moment ago.
+    /// The counter's rate since the beginning, in ticks a nanosecond. Waits if that was a moment
+    /// ago.
     pub fn rate(&self) -> f64 {
         let spent = Duration::from_nanos(tompion_os::monotonic_ns().saturating_sub(self.first.ns));
         if let Some(rest) = COMPARE_FOR.checked_sub(spent) {

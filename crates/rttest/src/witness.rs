@@ -1,10 +1,10 @@
-//! What came between two iterations of a loop: an interrupt, another thread, the hypervisor, a page fault, or
-//! something that the kernel does not know of.
+//! What came between two iterations of a loop: an interrupt, another thread, the hypervisor, a page
+//! fault, or something that the kernel does not know of.
 //!
-//! Interrupts are seen by a mark in the processor (`tompion_os::mark`), in each iteration; where there is none, by the
-//! sum of `/proc/interrupts`, which is read after long gaps only. Switches and faults are counted by the kernel for
-//! the thread. Stolen time is what the counter advanced while the kernel says that the thread did not run, and was
-//! not switched away.
+//! Interrupts are seen by a mark in the processor (`tompion_os::mark`), in each iteration; where
+//! there is none, by the sum of `/proc/interrupts`, which is read after long gaps only. Switches
+//! and faults are counted by the kernel for the thread. Stolen time is what the counter advanced
+//! while the kernel says that the thread did not run, and was not switched away.
 
 use std::{fs::File, os::unix::fs::FileExt};
 
@@ -23,7 +23,8 @@ pub enum Cause {
     Steal,
     /// A page of the program or of the recorder's rings was not there.
     Faults,
-    /// Nothing that the kernel knows of: a system call of the recorder, a hypervisor that does not tell, firmware.
+    /// Nothing that the kernel knows of: a system call of the recorder, a hypervisor that does not
+    /// tell, firmware.
     Unknown,
 }
 
@@ -50,7 +51,8 @@ pub struct Disturbance {
     pub together_ns: f64,
 }
 
-/// By so much two clocks may differ that are read one after the other, and whose rates are adjusted.
+/// By so much two clocks may differ that are read one after the other, and whose rates are
+/// adjusted.
 const NOISE_NS: f64 = 2000.0;
 
 /// Sees what comes between.
@@ -65,7 +67,8 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// A witness for the calling thread, which stays on this CPU. To be made before memory is locked.
+    /// A witness for the calling thread, which stays on this CPU. To be made before memory is
+    /// locked.
     pub fn new(cpu: u32, ticks_per_ns: f64) -> Self {
         let table = if tompion_os::marks_work() { None } else { InterruptTable::open(cpu) };
         let mut witness = Self { ticks_per_ns, usage: ThreadUsage::default(), cpu_ns: 0, ticks: 0, table };
@@ -84,7 +87,8 @@ impl Witness {
         mark();
     }
 
-    /// Whether an interrupt or an exception has come since this was last asked. False where there is no mark.
+    /// Whether an interrupt or an exception has come since this was last asked. False where there
+    /// is no mark.
     #[inline(always)]
     pub fn was_interrupted(&self) -> bool {
         if is_marked() || self.table.is_some() {
@@ -94,7 +98,8 @@ impl Witness {
         true
     }
 
-    /// What made a gap of so many ticks, which has just ended. `interrupted` is what [`Self::was_interrupted`] said.
+    /// What made a gap of so many ticks, which has just ended. `interrupted` is what
+    /// [`Self::was_interrupted`] said.
     #[cold]
     pub fn cause(&mut self, gap: u64, interrupted: bool) -> Cause {
         // What comes in here is in no gap.
@@ -133,7 +138,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// The one that says most: a thread that was switched away was interrupted before, and did not run meanwhile.
+    /// The one that says most: a thread that was switched away was interrupted before, and did not
+    /// run meanwhile.
     fn cause(self) -> Cause {
         match self {
             Self { switched: true, .. } => Cause::Switches,

@@ -16,9 +16,10 @@ const MAX_NAME: usize = 64;
 
 /// Offers an integer that recordings may take with every event of the program.
 ///
-/// `name` is `provider:name`, two words of letters, digits and `_`, 63 bytes together. `get` is called for
-/// each event that is recorded with it, on the event's own thread, also in signal handlers: no lock, no
-/// allocation, no panic, no event. It is a function or a closure that captures nothing.
+/// `name` is `provider:name`, two words of letters, digits and `_`, 63 bytes together. `get` is
+/// called for each event that is recorded with it, on the event's own thread, also in signal
+/// handlers: no lock, no allocation, no panic, no event. It is a function or a closure that
+/// captures nothing.
 ///
 /// Returns false where there is no library, for what is no name, for the name of a text, and if the
 /// program has eight contexts already. A known name gets the new function.
@@ -38,8 +39,8 @@ pub fn context<F: Fn() -> i64 + Copy + 'static>(name: &str, get: F) -> bool {
 
 /// Offers a text that recordings may take with every event of the program.
 ///
-/// `get` writes the text into the buffer, of which the library has 64 bytes, and returns how many bytes it
-/// wrote. All else is as for [`context`](fn@context).
+/// `get` writes the text into the buffer, of which the library has 64 bytes, and returns how many
+/// bytes it wrote. All else is as for [`context`](fn@context).
 ///
 /// ```
 /// tompion::text_context("control:phase", |buffer| {
@@ -52,8 +53,8 @@ pub fn text_context<F: Fn(&mut [u8]) -> usize + Copy + 'static>(name: &str, get:
     offer(name, TEXT, get, call as *mut c_void)
 }
 
-/// Takes back a context that was offered: from now on its value is 0, or an empty text. A plugin does so
-/// before it is unloaded. Returns false where there is no library.
+/// Takes back a context that was offered: from now on its value is 0, or an empty text. A plugin
+/// does so before it is unloaded. Returns false where there is no library.
 pub fn withdraw_context(name: &str) -> bool {
     // One of the two types is the context's; the other one is refused.
     [INTEGER, TEXT].into_iter().any(|ty| {

@@ -1,9 +1,9 @@
 //! Descriptions of events as bytes, built while the program is compiled.
 //!
-//! The bytes are those of `tompion-schema` (`crates/schema/src/description.rs`), which the tests hold
-//! against these. An event's names come from the macro ([`Outline`]), its types from the values' types
-//! ([`Shapes`]); here the two are joined by const functions. What is wrong with an event stops the
-//! compiler.
+//! The bytes are those of `tompion-schema` (`crates/schema/src/description.rs`), which the tests
+//! hold against these. An event's names come from the macro ([`Outline`]), its types from the
+//! values' types ([`Shapes`]); here the two are joined by const functions. What is wrong with an
+//! event stops the compiler.
 //!
 //! ```text
 //! unit 0           event description │ 0… │ first enumeration │ 0… │ second enumeration │ 0…
@@ -313,8 +313,8 @@ pub const fn write<const UNITS: usize>(
     writer.units
 }
 
-/// Stops the compiler if the event could not be described. In the macros' own place, so that the error
-/// points there.
+/// Stops the compiler if the event could not be described. In the macros' own place, so that the
+/// error points there.
 pub const fn check(outline: &Outline) {
     check_name(outline.provider.as_bytes(), 0);
     check_has_no_colon(outline.provider.as_bytes());
@@ -414,8 +414,8 @@ pub struct Head<'a> {
     pub suffix: &'a str,
 }
 
-/// The description of an event with fields of plain types; none if it takes more units. Names have been
-/// checked.
+/// The description of an event with fields of plain types; none if it takes more units. Names have
+/// been checked.
 pub fn describe<const UNITS: usize>(head: &Head<'_>, fields: &[(u8, String)]) -> Option<Box<[u128]>> {
     let mut sizes = Sizes { units: 0, event: 0, enums: 0, offsets: [0; MAX_ENUMS] };
     // First to measure.

@@ -1,7 +1,8 @@
-//! Events that are described while the program runs: for bridges from other ways to instrument programs.
+//! Events that are described while the program runs: for bridges from other ways to instrument
+//! programs.
 //!
-//! Who writes events by hand uses the macros, which describe an event while the program is compiled. A
-//! bridge knows an event's fields only when it first happens:
+//! Who writes events by hand uses the macros, which describe an event while the program is
+//! compiled. A bridge knows an event's fields only when it first happens:
 //!
 //! ```
 //! use tompion::{Level, dynamic::{Event, Kind, Outline, Values}};
@@ -62,7 +63,8 @@ pub struct Outline<'a> {
     pub kind: Kind,
     /// How important it is.
     pub level: Level,
-    /// Who defines it. A module's path is written with dots, because elsewhere a colon ends the provider.
+    /// Who defines it. A module's path is written with dots, because elsewhere a colon ends the
+    /// provider.
     pub provider: &'a str,
     /// Its name.
     pub name: &'a str,
@@ -82,9 +84,9 @@ pub struct Event {
 impl Event {
     /// Describes an event that has fields like these values. `name_of` tells the name for each key.
     ///
-    /// Names become what names can be: letters, digits and `_` for fields, of which a second one of the
-    /// same name becomes `name_2`. Where there is no library, and if the description would be larger than
-    /// 8 KiB, the event is never recorded.
+    /// Names become what names can be: letters, digits and `_` for fields, of which a second one of
+    /// the same name becomes `name_2`. Where there is no library, and if the description would be
+    /// larger than 8 KiB, the event is never recorded.
     pub fn describe<'n>(outline: &Outline<'_>, values: &Values, name_of: impl Fn(u8) -> &'n str) -> Self {
         let signature = values.signature();
         let tails = signature.iter().filter(|field| has_tail(type_of(**field))).count();
@@ -115,12 +117,13 @@ impl Event {
         if values.only_types || !self.takes(values) {
             return false;
         }
-        // SAFETY: the values have this event's types; the image has been written, and a word behind it.
+        // SAFETY: the values have this event's types; the image has been written, and a word behind
+        // it.
         unsafe { self.append(values.image.as_ptr().cast(), values.image_len, values.texts.as_ptr().cast()) }
     }
 
-    /// A copy of the values, from which the event can be recorded at any time; none if they are not for
-    /// this event.
+    /// A copy of the values, from which the event can be recorded at any time; none if they are not
+    /// for this event.
     pub fn keep(&'static self, values: &Values) -> Option<Kept> {
         if values.only_types || !self.takes(values) {
             return None;
@@ -140,8 +143,8 @@ impl Event {
     /// Records the event if a recording takes it.
     ///
     /// # Safety
-    /// `image` is `len` bytes of fields of this event, readable up to a multiple of 8 bytes; `texts` points to
-    /// the bytes of its texts, one behind the other.
+    /// `image` is `len` bytes of fields of this event, readable up to a multiple of 8 bytes;
+    /// `texts` points to the bytes of its texts, one behind the other.
     unsafe fn append(&self, image: *const u8, len: usize, texts: *const u8) -> bool {
         let Some(site) = self.site.filter(|site| site.is_enabled()) else { return false };
         // Ordering: as in `Probe::taken`.
@@ -188,8 +191,8 @@ impl Kept {
 
 /// The values of an event, each with a key of the caller's.
 ///
-/// They lie on the stack, some five kilobytes. At most [`MAX_FIELDS`] are taken, and [`MAX_TEXT`] bytes of
-/// text altogether; what is beyond is left out.
+/// They lie on the stack, some five kilobytes. At most [`MAX_FIELDS`] are taken, and [`MAX_TEXT`]
+/// bytes of text altogether; what is beyond is left out.
 pub struct Values {
     image: MaybeUninit<[u64; MAX_IMAGE / 8 + 1]>,
     image_len: usize,
@@ -209,14 +212,15 @@ impl Values {
         Self::empty(false)
     }
 
-    /// Values of which only the types are taken, to find the event that they are for: texts are not copied
-    /// and nothing is formatted. They can't be recorded.
+    /// Values of which only the types are taken, to find the event that they are for: texts are not
+    /// copied and nothing is formatted. They can't be recorded.
     #[inline]
     pub fn only_types() -> Self {
         Self::empty(true)
     }
 
-    /// Field by field: as an expression it would be one constant, with five kilobytes of zeros to copy.
+    /// Field by field: as an expression it would be one constant, with five kilobytes of zeros to
+    /// copy.
     #[inline(always)]
     fn empty(only_types: bool) -> Self {
         let mut values = MaybeUninit::<Self>::uninit();
@@ -251,7 +255,8 @@ impl Values {
         }
         self.signature[self.count].write(u16::from(key) << 8 | u16::from(ty));
         self.count += 1;
-        // SAFETY: each of at most `MAX_FIELDS` fields takes at most 8 bytes, and there is one word more.
+        // SAFETY: each of at most `MAX_FIELDS` fields takes at most 8 bytes, and there is one word
+        // more.
         unsafe {
             let end = self.image.as_mut_ptr().cast::<u8>().add(self.image_len);
             end.cast::<[u8; N]>().write(bytes);

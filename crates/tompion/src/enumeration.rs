@@ -14,8 +14,8 @@ pub const fn label(name: &'static str, low: i128, high: i128, bits: u32) -> Labe
 
 /// Defines a type of field whose values have names.
 ///
-/// Either names for an integer's values, single ones and ranges; the type that it defines is made of the
-/// integer where the event stands:
+/// Either names for an integer's values, single ones and ranges; the type that it defines is made
+/// of the integer where the event stands:
 ///
 /// ```
 /// tompion::enumeration! {
@@ -45,8 +45,8 @@ pub const fn label(name: &'static str, low: i128, high: i128, bits: u32) -> Labe
 /// ```
 ///
 /// A label is a word. Values are literals or, in parentheses, constant expressions: `(LOW)`,
-/// `(LOW)..=(HIGH)`. A value that no label covers is shown as a number. The integer is one of `i8` to
-/// `i64` and `u8` to `u64`.
+/// `(LOW)..=(HIGH)`. A value that no label covers is shown as a number. The integer is one of `i8`
+/// to `i64` and `u8` to `u64`.
 #[macro_export]
 macro_rules! enumeration {
     ($(#[$attribute:meta])* $visibility:vis enum $name:ident: $integer:ident { $($labels:tt)* }) => {

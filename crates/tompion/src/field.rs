@@ -6,8 +6,9 @@
 //! tails    (name's bytes, length)                  Chain<(), Chain<Tail, Chain<(), ()>>>
 //! ```
 //!
-//! The list's type says all about the event's layout while the program is compiled: the description, the
-//! image's size, the number of tails. Nothing is measured or allocated when an event is recorded.
+//! The list's type says all about the event's layout while the program is compiled: the
+//! description, the image's size, the number of tails. Nothing is measured or allocated when an
+//! event is recorded.
 
 use std::{
     borrow::Cow,
@@ -56,13 +57,13 @@ pub struct Chain<A, B>(A, B);
 /// | [`hex`], [`network`], [`text`] of one of these | the same, shown otherwise |
 /// | `&T`, `&mut T`, `Box<T>`, `Rc<T>`, `Arc<T>`, `Cow<T>` | what `T` is |
 ///
-/// A structure needs no type of its own: `point = { x = 1, y = 2 }`. An `Option` has no one type of field:
-/// say what stands for `None`, `rows = rows.unwrap_or(0)`.
+/// A structure needs no type of its own: `point = { x = 1, y = 2 }`. An `Option` has no one type of
+/// field: say what stands for `None`, `rows = rows.unwrap_or(0)`.
 ///
 /// # Safety
-/// `Image` and `Tails` lie in memory as the library expects them of a type of this `SHAPE`; `Tails` is a
-/// number of `Tail`s and nothing else. The tails that `capture` returns point to bytes that can be read
-/// while neither `self` nor `scratch` is moved or changed.
+/// `Image` and `Tails` lie in memory as the library expects them of a type of this `SHAPE`; `Tails`
+/// is a number of `Tail`s and nothing else. The tails that `capture` returns point to bytes that
+/// can be read while neither `self` nor `scratch` is moved or changed.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a field of an event",
     label = "no type of field",
@@ -348,8 +349,8 @@ pub const fn hex<T: Integers>(value: T) -> Hex<T> {
     Hex(value)
 }
 
-/// Integers that lie in memory with the most significant byte first, as in network protocols. They are
-/// recorded as they lie there, and shown as what they mean.
+/// Integers that lie in memory with the most significant byte first, as in network protocols. They
+/// are recorded as they lie there, and shown as what they mean.
 ///
 /// ```
 /// # let header = 0x0050_u16.to_be();

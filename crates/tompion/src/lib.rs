@@ -57,14 +57,14 @@ pub mod private {
 
 /// Asks that the flight recorders which record this program be saved, now.
 ///
-/// Returns whether anybody was asked: false where nothing records the program as a flight recorder. Does
-/// not wait until it is done. May be called from any thread, also in signal handlers.
+/// Returns whether anybody was asked: false where nothing records the program as a flight recorder.
+/// Does not wait until it is done. May be called from any thread, also in signal handlers.
 pub fn snapshot() -> bool {
     platform::request_snapshot()
 }
 
-/// Brings the library into a program that was started without a recording, so that `tompion record -p`
-/// can take it in later. Returns whether the library is there.
+/// Brings the library into a program that was started without a recording, so that `tompion record
+/// -p` can take it in later. Returns whether the library is there.
 ///
 /// Programs that are started under a recording need not call this.
 pub fn load() -> bool {

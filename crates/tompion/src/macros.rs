@@ -10,14 +10,16 @@
 //! }
 //! ```
 //!
-//! The values stand where none of the macro's own items is in scope, and within a `match`, so that their
-//! temporaries live as long as the event. They are no part of a closure: `?` and `.await` work in them.
+//! The values stand where none of the macro's own items is in scope, and within a `match`, so that
+//! their temporaries live as long as the event. They are no part of a closure: `?` and `.await`
+//! work in them.
 //!
 //! Macros whose names begin with `__` are steps of the others.
 
 /// Records an event: `event!("provider", "name", field = value, …)`.
 ///
-/// Provider and name are constant expressions of type `&'static str`; a provider has no colon. A field is
+/// Provider and name are constant expressions of type `&'static str`; a provider has no colon. A
+/// field is
 ///
 /// - `name = value`, where the value is of any type that is a [`Field`](crate::Field);
 /// - `name` alone, for a variable of that name;
@@ -34,23 +36,23 @@
 /// tompion::event!(level: Warning, "robot", "lost", at = { x, y }, path = &[1u16, 2, 3][..]);
 /// ```
 ///
-/// While no recording takes the event, this is a load and a branch, and no value is computed; so keep
-/// side effects out of values. While one does, each value is computed once, in order, and the record is
-/// copied into a ring: no lock, no system call, no allocation.
+/// While no recording takes the event, this is a load and a branch, and no value is computed; so
+/// keep side effects out of values. While one does, each value is computed once, in order, and the
+/// record is copied into a ring: no lock, no system call, no allocation.
 ///
-/// The compiler refuses more than 512 bytes of fields of fixed size, and descriptions (names, types and
-/// labels) of more than 8 KiB. A record is at most 64 KiB long and at most half a sub-buffer; larger ones
-/// are counted as lost.
+/// The compiler refuses more than 512 bytes of fields of fixed size, and descriptions (names, types
+/// and labels) of more than 8 KiB. A record is at most 64 KiB long and at most half a sub-buffer;
+/// larger ones are counted as lost.
 ///
-/// Usable from any thread, in signal handlers, and in generic functions, where each instance describes
-/// its own types.
+/// Usable from any thread, in signal handlers, and in generic functions, where each instance
+/// describes its own types.
 #[macro_export]
 macro_rules! event {
     ($($tokens:tt)+) => { $crate::__attributes!(__event [DebugLine false] $($tokens)+) };
 }
 
-/// Whether a recording takes an event: `enabled!("provider", "name")`. For values that are costly to
-/// prepare.
+/// Whether a recording takes an event: `enabled!("provider", "name")`. For values that are costly
+/// to prepare.
 ///
 /// ```
 /// # fn plan_to_text() -> String { String::new() }
@@ -74,8 +76,9 @@ macro_rules! enabled {
 /// Begins a span that ends when the returned [`Span`](crate::Span) is dropped:
 /// `let _span = span!("provider", "name", field = value, …)`.
 ///
-/// Two events, `name_begin` with the fields, and `name_end`; recording `provider:name` takes both. The
-/// end is recorded only if the beginning was. Attributes and fields are those of [`event!`](crate::event).
+/// Two events, `name_begin` with the fields, and `name_end`; recording `provider:name` takes both.
+/// The end is recorded only if the beginning was. Attributes and fields are those of
+/// [`event!`](crate::event).
 ///
 /// ```
 /// fn query(table: &str) -> Result<u32, String> {
@@ -155,16 +158,16 @@ macro_rules! job {
 /// Records a mark, a line of text whose arguments are recorded in binary:
 /// `mark!("name", "format", argument, …)`.
 ///
-/// The event is `mark:name`. Its fields are called by the words before them in the format, here `rows`
-/// and `table`; readers make the text when they show it.
+/// The event is `mark:name`. Its fields are called by the words before them in the format, here
+/// `rows` and `table`; readers make the text when they show it.
 ///
 /// ```
 /// # let (n, name) = (3, "orders");
 /// tompion::mark!("loaded", "rows {} table {:?}, {:.1} %", n, name, 99.5);
 /// ```
 ///
-/// Formats are those of `format!`, as far as printf has the like: no `^`, no fill but a space, no width
-/// or precision from an argument, no names in the braces. Arguments are numbers and text.
+/// Formats are those of `format!`, as far as printf has the like: no `^`, no fill but a space, no
+/// width or precision from an argument, no names in the braces. Arguments are numbers and text.
 #[macro_export]
 macro_rules! mark {
     ($($tokens:tt)+) => { $crate::__attributes!(__mark [DebugLine false] $($tokens)+) };

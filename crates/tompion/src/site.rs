@@ -1,5 +1,5 @@
-//! Where an event stands in a program: a site, which the agent enables, and the way from there into a
-//! record.
+//! Where an event stands in a program: a site, which the agent enables, and the way from there into
+//! a record.
 //!
 //! ```text
 //! tompion_sites        pointers to sites; the linker knows the section's bounds
@@ -7,13 +7,14 @@
 //! tompion_events       descriptions, each with its enumerations behind it
 //! ```
 //!
-//! A site's description depends on the types of the values, which the compiler infers, and so may be
-//! another one in each instance of a generic function. Rust has no statics that are generic, but an
-//! instance of a generic function can contain assembler text, and that can fill other sections. So a
-//! site is born where [`site_of`] is instantiated: the description's bytes are constants of the instance
-//! and become operands of one `asm!`, whose result is the site's address. Wherever the compiler copies
-//! the code it copies the site too, and where it drops the code there is no site; both are right, because
-//! many sites of one event are one event. docs/design/rust.md weighs the alternatives.
+//! A site's description depends on the types of the values, which the compiler infers, and so may
+//! be another one in each instance of a generic function. Rust has no statics that are generic, but
+//! an instance of a generic function can contain assembler text, and that can fill other sections.
+//! So a site is born where [`site_of`] is instantiated: the description's bytes are constants of
+//! the instance and become operands of one `asm!`, whose result is the site's address. Wherever the
+//! compiler copies the code it copies the site too, and where it drops the code there is no site;
+//! both are right, because many sites of one event are one event. docs/design/rust.md weighs the
+//! alternatives.
 
 use std::{
     marker::PhantomData,
@@ -60,8 +61,8 @@ impl Site {
     /// Whether a recording takes the event.
     #[inline(always)]
     pub fn is_enabled(&self) -> bool {
-        // Ordering: relaxed for the many that find it disabled; `Probe::taken` and `Span` go on with a
-        // fence.
+        // Ordering: relaxed for the many that find it disabled; `Probe::taken` and `Span` go on
+        // with a fence.
         self.enabled.load(Ordering::Relaxed) != 0
     }
 }
@@ -93,8 +94,8 @@ impl<D: Described, F: Fields> Probe<D, F> {
             return None;
         }
         seldom();
-        // Ordering: pairs with the agent's release store of `enabled`, so that the module's functions and
-        // the event's number are there.
+        // Ordering: pairs with the agent's release store of `enabled`, so that the module's
+        // functions and the event's number are there.
         fence(Ordering::Acquire);
         Some(Taken { site, fields: PhantomData })
     }
@@ -130,8 +131,8 @@ impl<F: Fields> Taken<F> {
         let (image, tails) = fields.capture(&mut scratch);
         let mut place = MaybeUninit::<Padded<F::Image>>::uninit();
         let start = place.as_mut_ptr().cast::<u8>();
-        // SAFETY: the place is as large as the image and up to a multiple of 8 bytes; what remains of the
-        // last word is 0.
+        // SAFETY: the place is as large as the image and up to a multiple of 8 bytes; what remains
+        // of the last word is 0.
         unsafe {
             if size % 8 != 0 {
                 start.add(size - size % 8).cast::<u64>().write(0);
@@ -143,8 +144,8 @@ impl<F: Fields> Taken<F> {
             assert!(count <= MAX_TAILS, "tompion: more than 64 fields are text, slices or arrays");
             count
         };
-        // SAFETY: the site is enabled; the image is complete; the tails are `count` tails, whose bytes live
-        // as long as `fields` and `scratch`, as `Field` promises.
+        // SAFETY: the site is enabled; the image is complete; the tails are `count` tails, whose
+        // bytes live as long as `fields` and `scratch`, as `Field` promises.
         unsafe {
             if count == 0 {
                 platform::append(self.site, start, size);
@@ -155,10 +156,11 @@ impl<F: Fields> Taken<F> {
     }
 }
 
-/// A span, which ends when this is dropped: made by [`span!`](crate::span) and [`job!`](crate::job).
+/// A span, which ends when this is dropped: made by [`span!`](crate::span) and
+/// [`job!`](crate::job).
 ///
-/// It stays on its thread, because a span belongs to the thread that begins it. If nothing recorded the
-/// beginning, the end is not recorded either.
+/// It stays on its thread, because a span belongs to the thread that begins it. If nothing recorded
+/// the beginning, the end is not recorded either.
 #[must_use = "the span ends when this is dropped, here at once; write `let _span = …`"]
 #[derive(Debug)]
 pub struct Span {

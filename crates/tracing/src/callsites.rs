@@ -1,16 +1,17 @@
 //! The places in the program that `tracing` calls callsites, with the events that happen there.
 //!
-//! `tracing` says a callsite's names before its first event, but no types. So an event is described when it
-//! first happens, and once more for each other combination of types that comes later: a generic function has
-//! one callsite for all its instances, and a field that is `None` or `Empty` isn't there at all.
+//! `tracing` says a callsite's names before its first event, but no types. So an event is described
+//! when it first happens, and once more for each other combination of types that comes later: a
+//! generic function has one callsite for all its instances, and a field that is `None` or `Empty`
+//! isn't there at all.
 //!
 //! ```text
 //! callsite's address ─► table of 256 places ─► … of 512 ─► …        nothing is ever moved or freed
 //!                          └► Callsite ─► event ─► event of other types ─► …
 //! ```
 //!
-//! Looking up is free of locks. A place or an event that is missing is filled in by a `OnceLock`: who
-//! comes at the same time waits until it is described.
+//! Looking up is free of locks. A place or an event that is missing is filled in by a `OnceLock`:
+//! who comes at the same time waits until it is described.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -124,8 +125,8 @@ impl Callsite {
             if event.is_enabled() {
                 return true;
             }
-            // An event that lacks a field says nothing about those that have it, since a filter may ask for
-            // the field. Spans mostly lack what they get later, always the same.
+            // An event that lacks a field says nothing about those that have it, since a filter may
+            // ask for the field. Spans mostly lack what they get later, always the same.
             is_known |= self.metadata.is_span() || event.fields() == count;
         }
         !is_known

@@ -25,8 +25,8 @@ use crate::{
 
 /// The layer that records spans and events with Tompion.
 ///
-/// It has a filter of its own, so that an event that no recording takes ends there, whatever other layers do
-/// with it. Where the library is not in the process, nothing is asked of it at all: see
+/// It has a filter of its own, so that an event that no recording takes ends there, whatever other
+/// layers do with it. Where the library is not in the process, nothing is asked of it at all: see
 /// [`tompion::is_loaded`].
 ///
 /// ```
@@ -77,8 +77,8 @@ where
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         let callsite = callsite(event.metadata());
         if !callsite.is_enabled() {
-            // Perhaps of types that were not seen yet, which a recording takes. That is found out without
-            // formatting anything.
+            // Perhaps of types that were not seen yet, which a recording takes. That is found out
+            // without formatting anything.
             let mut types = Values::only_types();
             event.record(&mut Visitor(&mut types));
             if !callsite.event(Role::Main, &types).is_enabled() {

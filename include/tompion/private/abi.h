@@ -38,13 +38,13 @@ struct tompion_tail {
 };
 
 /*
- * One executable or shared object. All its files share one, a weak hidden symbol, whichever headers they
- * were compiled with; so it never changes its size.
+ * One executable or shared object. All its files share one, a weak hidden symbol, whichever headers
+ * they were compiled with; so it never changes its size.
  *
- * `image` is the fixed part of the record, image_size bytes of fixed-size fields without padding, where
- * a field of variable length stands with its number of elements (uint32_t) and an array with nothing.
- * It may be read up to the next multiple of 8 bytes; what is there is 0. The bytes of the tails follow
- * in the order of their fields. The functions keep errno and allocate nothing.
+ * `image` is the fixed part of the record, image_size bytes of fixed-size fields without padding,
+ * where a field of variable length stands with its number of elements (uint32_t) and an array with
+ * nothing. It may be read up to the next multiple of 8 bytes; what is there is 0. The bytes of the
+ * tails follow in the order of their fields. The functions keep errno and allocate nothing.
  *
  * append_begin is both in one, and returns the recordings that have the event now, a bit each.
  * append_end records an event without fields in those of the given recordings that still take it,
@@ -88,7 +88,8 @@ enum {
 
 int tompion_agent_v1(struct tompion_module *module, uint32_t verb) TOMPION_PRIV_OPTIONAL;
 
-/* type 1: get is an int64_t (*)(void); 2: a size_t (*)(char *buffer, size_t size). Returns 0 or -1. */
+/* type 1: get is an int64_t (*)(void); 2: a size_t (*)(char *buffer, size_t size). Returns 0 or
+ * -1. */
 int tompion_context_v1(const char *name, uint32_t type, void *get) TOMPION_PRIV_OPTIONAL;
 
 #ifdef __cplusplus

@@ -35,8 +35,8 @@
 #define TOMPION_PRIV_SECTION(name) __attribute__((__section__(name), __aligned__(8)))
 
 /*
- * C forbids inline functions that other files see to have objects of their own, and clang says so. Here
- * each file may have its own.
+ * C forbids inline functions that other files see to have objects of their own, and clang says so.
+ * Here each file may have its own.
  */
 #ifdef __clang__
 #define TOMPION_PRIV_QUIETLY                                                                          \
@@ -76,7 +76,8 @@
 /* -- Records -- */
 
 /*
- * A statement that hands the event to `append`, and what that returns to `also`, as tompion_priv_result.
+ * A statement that hands the event to `append`, and what that returns to `also`, as
+ * tompion_priv_result.
  */
 #define TOMPION_PRIV_RECORD(e, append, also, kind, flags, suffix, level, p, n, ...)                   \
     do {                                                                                              \

@@ -3,12 +3,12 @@
  *
  * Part of <tompion/tompion.h>; not to be included by itself.
  *
- * Templates and inline functions may be compiled many times over; what stands in them the linker would
- * merge, and g++ then puts it into no section of ours. So each use of an event's macro defines only a
- * local structure, tompion_priv_here, that can describe the event. A template makes description and site
- * of it: for each instantiation of the code around it, and because of tompion_priv_file for each file,
- * as objects that no other file knows. The sections that tools and library look into get their entries by
- * the assembler:
+ * Templates and inline functions may be compiled many times over; what stands in them the linker
+ * would merge, and g++ then puts it into no section of ours. So each use of an event's macro
+ * defines only a local structure, tompion_priv_here, that can describe the event. A template makes
+ * description and site of it: for each instantiation of the code around it, and because of
+ * tompion_priv_file for each file, as objects that no other file knows. The sections that tools and
+ * library look into get their entries by the assembler:
  *
  *     tompion_sites     the address of the site
  *     tompion_events    where the description is: the word TOMPION_PRIV_ELSEWHERE_MAGIC, and the distance
@@ -144,8 +144,8 @@ struct tompion_site tompion_priv_event<Here, File, KIND>::tompion_priv_site
 #define TOMPION_PRIV_METHOD __attribute__((__always_inline__)) inline
 
 /*
- * A record in the making: its image and its tails, and how far they are filled. All its calls stand in one
- * expression, so that what values refer to is there until all is recorded.
+ * A record in the making: its image and its tails, and how far they are filled. All its calls stand
+ * in one expression, so that what values refer to is there until all is recorded.
  */
 template <size_t SIZE, size_t TAILS> struct tompion_priv_parts {
     uint64_t image[TOMPION_PRIV_LAST_WORD(SIZE) + 1];
@@ -221,7 +221,8 @@ template <class T, class U> TOMPION_PRIV_METHOD const T *tompion_priv_pointer(co
 }
 
 /*
- * A statement that hands the event to `append`, and what that returns to `also`, as tompion_priv_result.
+ * A statement that hands the event to `append`, and what that returns to `also`, as
+ * tompion_priv_result.
  */
 #define TOMPION_PRIV_RECORD(e, append, also, kind, flags, suffix, level, p, n, ...)                   \
     do {                                                                                              \

@@ -3,10 +3,11 @@
  *
  * Part of <tompion/tompion.h>; not to be included by itself.
  *
- * Macros go over an event's fields several times. Each such pass has a name: MEMBER and INIT (of the
- * description), ENUM_OF (the enumerations), TAIL and SIZE (of the record), CHECK, SET (the record's
- * values), GIVEN (C++ only). Each type belongs to a class, by which its arguments are read; what a pass
- * does for a class is TOMPION_PRIV_PASS_CLASS(each, next, type, code, field, name, e, argument...).
+ * Macros go over an event's fields several times. Each such pass has a name: MEMBER and INIT (of
+ * the description), ENUM_OF (the enumerations), TAIL and SIZE (of the record), CHECK, SET (the
+ * record's values), GIVEN (C++ only). Each type belongs to a class, by which its arguments are
+ * read; what a pass does for a class is TOMPION_PRIV_PASS_CLASS(each, next, type, code, field,
+ * name, e, argument...).
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -429,7 +430,8 @@ TOMPION_PRIV_INLINE uint32_t tompion_priv_append(const struct tompion_site *site
     return 0;
 }
 
-/* The last 8-byte word of an image that has a byte of the fixed part; the only one with a gap, if any. */
+/* The last 8-byte word of an image that has a byte of the fixed part; the only one with a gap,
+ * if any. */
 #define TOMPION_PRIV_LAST_WORD(size) (((size) - ((size) != 0)) / 8)
 
 /* These three fill a tail and return its number of elements. */
@@ -461,7 +463,8 @@ TOMPION_PRIV_INLINE uint32_t tompion_priv_text_at_most(struct tompion_tail *tail
         text = "(null)";
     if (max > UINT32_MAX)
         max = UINT32_MAX;
-    /* memchr reads no further than to the NUL; a compiler that knows max and the text's size warns. */
+    /* memchr reads no further than to the NUL; a compiler that knows max and the text's size
+     * warns. */
     __asm__("" : "+r"(max));
     nul = __builtin_memchr(text, 0, max);
     return tompion_priv_elements(tail, text, nul ? (size_t)((const char *)nul - text) : max, 1);
@@ -511,7 +514,8 @@ tompion_priv_finish(const struct tompion_site *end, uint32_t begun)
     if ((enabled & begun) == 0)
         return;
     if ((enabled & others) != 0) {
-        /* The library looks at the copy, where it can't see to it that the bits come before the number. */
+        /* The library looks at the copy, where it can't see to it that the bits come before the
+         * number. */
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
         copy.enabled = enabled & ~others;
         copy.number = end->number;

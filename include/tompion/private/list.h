@@ -1,5 +1,6 @@
 /*
- * Lists: what is done for each field of an event, each member of a structure, each argument of a mark.
+ * Lists: what is done for each field of an event, each member of a structure, each argument of a
+ * mark.
  *
  * Part of <tompion/tompion.h>; not to be included by itself.
  *
@@ -11,9 +12,10 @@
 #pragma GCC system_header
 
 /*
- * Words must not be expanded: they may be `linux`, `errno` or `bool`. An operand of ## never is, so every
- * macro passes words on by ##: lists by `, ##__VA_ARGS__`, single parameters by e##word, where e is an
- * empty argument handed through for that purpose. The macros that meet a word at last use it only with
+ * Words must not be expanded: they may be `linux`, `errno` or `bool`. An operand of ## never is, so
+ * every macro passes words on by ##: lists by `, ##__VA_ARGS__`, single parameters by e##word,
+ * where e is an empty argument handed through for that purpose. The macros that meet a word at last
+ * use it only with
  * # and ##.
  */
 
@@ -30,8 +32,8 @@
         a57, a58, a59, a60, a61, a62, a63, a64, n, ...) n
 
 /*
- * TOMPION_PRIV_EACH(m, e, (a), (b)...) is m(a) m(b)..., nothing if there is no item. A macro does not
- * expand within itself, so each level of structures has lists of its own.
+ * TOMPION_PRIV_EACH(m, e, (a), (b)...) is m(a) m(b)..., nothing if there is no item. A macro does
+ * not expand within itself, so each level of structures has lists of its own.
  */
 #define TOMPION_PRIV_EACH(m, e, ...) \
     TOMPION_PRIV_EACH_N(TOMPION_PRIV_COUNT(e, ##__VA_ARGS__), m, e, ##__VA_ARGS__)
@@ -245,7 +247,8 @@
 #define TOMPION_PRIV_G64(m, e, x, ...) m e##x TOMPION_PRIV_G63(m, e, ##__VA_ARGS__)
 
 /*
- * TOMPION_PRIV_ARGUMENTS(m, a, b...) is m(1, a) m(2, b)..., for 0 to 32 expressions, which are expanded.
+ * TOMPION_PRIV_ARGUMENTS(m, a, b...) is m(1, a) m(2, b)..., for 0 to 32 expressions, which are
+ * expanded.
  */
 #define TOMPION_PRIV_ARGUMENTS(m, ...) \
     TOMPION_PRIV_ARGUMENTS_N(TOMPION_PRIV_COUNT(, ##__VA_ARGS__), m, ##__VA_ARGS__)

@@ -4,9 +4,9 @@
  * Part of <tompion/tompion.h>; not to be included by itself.
  *
  * An argument's type, after the promotions that it undergoes in a call of printf, decides how it is
- * recorded: as an integer, a double, a text or (any other pointer) an address. Text is read only where
- * the format's conversion would read it, and no further: a `char *` that goes to %p, or to no conversion,
- * is recorded as the text of its address.
+ * recorded: as an integer, a double, a text or (any other pointer) an address. Text is read only
+ * where the format's conversion would read it, and no further: a `char *` that goes to %p, or to no
+ * conversion, is recorded as the text of its address.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */

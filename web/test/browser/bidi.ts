@@ -1,4 +1,5 @@
-// Drives Firefox by WebDriver BiDi, which it speaks itself: JSON over a WebSocket, of which Node 20 has no client.
+// Drives Firefox by WebDriver BiDi, which it speaks itself: JSON over a WebSocket, of which Node 20
+// has no client.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";

@@ -1,4 +1,5 @@
-// A hundred thousand threads: what the page has in sight bounds what it asks for, draws and keeps, not what there is.
+// A hundred thousand threads: what the page has in sight bounds what it asks for, draws and keeps,
+// not what there is.
 
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync } from "node:fs";

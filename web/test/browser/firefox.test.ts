@@ -1,4 +1,5 @@
-// Firefox opens the page and draws, zooms, chooses and measures: what Chromium's tests look at in detail.
+// Firefox opens the page and draws, zooms, chooses and measures: what Chromium's tests look at in
+// detail.
 
 import { existsSync } from "node:fs";
 import { describe, expect, it } from "vitest";

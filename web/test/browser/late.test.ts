@@ -1,5 +1,5 @@
-// The walk of docs/guide/why-late.md: three clicks from a late job to its reason, in the trace that lies in the repository, and in
-// one that is recorded here.
+// The walk of docs/guide/why-late.md: three clicks from a late job to its reason, in the trace that
+// lies in the repository, and in one that is recorded here.
 
 import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";

@@ -1,4 +1,5 @@
-// The page in a browser, on data that no trace at hand has: HTML in names, losses, two traces, a hundred million rows.
+// The page in a browser, on data that no trace at hand has: HTML in names, losses, two traces, a
+// hundred million rows.
 
 import { beforeAll, describe, expect, it } from "vitest";
 import type { Browser, Page } from "playwright-core";

@@ -1,4 +1,5 @@
-// What can be read and reached: counters and channels, names that come later, links, keys alone, what assistive programs are told.
+// What can be read and reached: counters and channels, names that come later, links, keys alone,
+// what assistive programs are told.
 
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { Browser, Page } from "playwright-core";

@@ -1,4 +1,5 @@
-// The page on a trace that is still being read when it is opened: what becomes known later is shown as if it had been there.
+// The page on a trace that is still being read when it is opened: what becomes known later is shown
+// as if it had been there.
 
 import { afterEach, describe, expect, it } from "vitest";
 import type { Page, Route } from "playwright-core";

@@ -1,4 +1,5 @@
-// Starts what the browser tests look at: the debug binary on a trace, or the mock server; and the browser.
+// Starts what the browser tests look at: the debug binary on a trace, or the mock server; and the
+// browser.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { cpSync, existsSync, mkdtempSync, rmSync } from "node:fs";

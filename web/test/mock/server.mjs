@@ -1,5 +1,6 @@
-// A server that speaks the page's side of the interface with made-up data: for work on the page without a trace,
-// and for what no trace at hand has (names that are HTML, losses, a server that fails).
+// A server that speaks the page's side of the interface with made-up data: for work on the page
+// without a trace, and for what no trace at hand has (names that are HTML, losses, a server that
+// fails).
 //
 //   node test/mock/server.mjs [PORT]
 

@@ -7,7 +7,8 @@ import { Style } from "../../src/wire";
 
 type Matrix = [number, number, number][];
 
-/** Machado, Oliveira, Fernandes 2009: linear light as it is seen without one kind of cones, severity 1. */
+/** Machado, Oliveira, Fernandes 2009: linear light as it is seen without one kind of cones,
+ * severity 1. */
 const EYES: Record<string, Matrix> = {
   all: [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
   protanopia: [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
@@ -28,7 +29,8 @@ function lab([r = 0, g = 0, b = 0]: number[]): number[] {
   return [116 * y - 16, 500 * (x - y), 200 * (y - z)];
 }
 
-/** How far apart two colours are to an eye (ΔE, 1976): some 2 can just be told apart side by side. */
+/** How far apart two colours are to an eye (ΔE, 1976): some 2 can just be told apart side by
+ * side. */
 function difference(one: string, other: string, eye: Matrix): number {
   const seen = (colour: string): number[] => {
     const light = linear(colour);

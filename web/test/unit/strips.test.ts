@@ -37,7 +37,8 @@ function tileOf(from: number, to: number, boxes: Box[]): Tile {
   };
 }
 
-/** What is painted of tiles, a nanosecond a pixel: the upper and the lower row of pixels, the edge, and what else is to be drawn. */
+/** What is painted of tiles, a nanosecond a pixel: the upper and the lower row of pixels, the
+ * edge, and what else is to be drawn. */
 function painted(kind: LaneKind, ...all: Tile[]) {
   const strips = new Strips();
   strips.begin(WIDTH);

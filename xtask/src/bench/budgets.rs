@@ -1,5 +1,5 @@
-//! The budgets of the design, and how a run stands against them. All but one are ratios of things that were
-//! measured in the same run.
+//! The budgets of the design, and how a run stands against them. All but one are ratios of things
+//! that were measured in the same run.
 
 use super::kernel::{ADDED, BOTH_EVENTS};
 use super::monitor;

@@ -1,4 +1,5 @@
-//! `x bench cyclic`: how late threads are woken, by `tompion test cyclic` and by cyclictest in turns.
+//! `x bench cyclic`: how late threads are woken, by `tompion test cyclic` and by cyclictest in
+//! turns.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt as _;

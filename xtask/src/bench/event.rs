@@ -1,5 +1,5 @@
-//! What one event costs: the loop program in its variants, run and checked; and `x bench event`, an event
-//! with two 8-byte fields beside clocks, a queue and LTTng.
+//! What one event costs: the loop program in its variants, run and checked; and `x bench event`, an
+//! event with two 8-byte fields beside clocks, a queue and LTTng.
 
 mod report;
 pub mod variant;
@@ -109,7 +109,8 @@ impl Bench {
         Ok(Self { folder, plain, tompion, lttng, quick: options.quick })
     }
 
-    /// Measures all variants that can be measured here, interleaved. What fails is noted and passed over.
+    /// Measures all variants that can be measured here, interleaved. What fails is noted and passed
+    /// over.
     pub fn all(&self, variants: Vec<Variant>, repetitions: usize) -> Vec<(Variant, Finding)> {
         let can = variants.into_iter().filter(|variant| self.can(variant));
         let mut measured: Vec<_> = can.map(|variant| (variant, Finding::default())).collect();
@@ -237,11 +238,12 @@ impl Bench {
         Output::parse(&shell::capture(&mut command)?)
     }
 
-    /// Counts a trace's events, and makes sure that the last ones of each batch are among them: of the
-    /// last batch only, where the earlier ones were overwritten.
+    /// Counts a trace's events, and makes sure that the last ones of each batch are among them: of
+    /// the last batch only, where the earlier ones were overwritten.
     fn arrived(&self, variant: &Variant, recording: Recording, trace: &Path) -> Result<u64> {
         let (events, _) = variant.size(self.quick);
-        // A filter that is never true would leave a trace that is none; so it lets the first ones pass.
+        // A filter that is never true would leave a trace that is none; so it lets the first ones
+        // pass.
         let numbered = variant.is_numbered() && recording.context != Context::FilterFalse;
         let text = if numbered { format!(" a = {},", events - 1) } else { String::new() };
         let counted = count::trace(trace, &text)?;

@@ -1,4 +1,5 @@
-//! `x bench find`: the table of the 2009 paper, `find /usr -regex '.*a'` with its allocations recorded.
+//! `x bench find`: the table of the 2009 paper, `find /usr -regex '.*a'` with its allocations
+//! recorded.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,4 +1,5 @@
-//! `x bench monitor-history`: what ten years of the latency monitor's history take on the disk, and how long reading them takes.
+//! `x bench monitor-history`: what ten years of the latency monitor's history take on the disk, and
+//! how long reading them takes.
 
 use std::fs;
 use std::path::{Path, PathBuf};

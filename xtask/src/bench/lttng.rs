@@ -1,4 +1,5 @@
-//! LTTng as its users run it: a session daemon, and a session with one channel for each measurement.
+//! LTTng as its users run it: a session daemon, and a session with one channel for each
+//! measurement.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! `x bench memory`: what recording adds to a program's memory, and what the recorder's own processes take.
+//! `x bench memory`: what recording adds to a program's memory, and what the recorder's own
+//! processes take.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -236,8 +237,8 @@ impl Bench {
     }
 }
 
-/// The program's command line; one with a single thread stays on one CPU from its beginning, so that the
-/// others are never used.
+/// The program's command line; one with a single thread stays on one CPU from its beginning, so
+/// that the others are never used.
 fn words(program: &Path, threads: usize) -> Vec<OsString> {
     let pinned = if threads == 1 { &["taskset", "--cpu-list", "0"][..] } else { &[] };
     pinned.iter().map(OsString::from).chain([program.into()]).collect()

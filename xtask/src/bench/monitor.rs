@@ -1,5 +1,5 @@
-//! `x bench monitor-accuracy`, `x bench monitor-overhead` and `x bench monitor-soak`: whether the latency monitor is right, what
-//! it costs, and whether it lasts.
+//! `x bench monitor-accuracy`, `x bench monitor-overhead` and `x bench monitor-soak`: whether the
+//! latency monitor is right, what it costs, and whether it lasts.
 
 pub mod accuracy;
 pub mod budgets;

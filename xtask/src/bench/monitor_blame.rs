@@ -1,5 +1,6 @@
-//! `x bench monitor-blame`: whether `tompion monitor` names the one who made a thread late. Delays are made on purpose; the
-//! test that does it in a few seconds (`crates/latency/tests/blame.rs`) goes round longer here.
+//! `x bench monitor-blame`: whether `tompion monitor` names the one who made a thread late. Delays
+//! are made on purpose; the test that does it in a few seconds (`crates/latency/tests/blame.rs`)
+//! goes round longer here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

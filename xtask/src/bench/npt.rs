@@ -1,4 +1,5 @@
-//! `x bench npt`: the papers' experiment, what recording adds to a real-time loop's gaps, by all recorders in turns.
+//! `x bench npt`: the papers' experiment, what recording adds to a real-time loop's gaps, by all
+//! recorders in turns.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +47,8 @@ const MEASURES: [(&str, &str); 8] = [
     ("longest", "max_ns"),
 ];
 
-/// Command lines of a round. The fourth measures LTTng, with its read timer and without, after Tompion.
+/// Command lines of a round. The fourth measures LTTng, with its read timer and without, after
+/// Tompion.
 const TURNS: [&[&str]; 6] = [
     &["--trace", "none"],
     &["--trace", "clock"],

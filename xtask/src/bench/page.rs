@@ -95,7 +95,8 @@ fn text(stored: &Stored, pictures: &Path) -> String {
 /// Widest line of a paragraph.
 const COLUMNS: usize = 115;
 
-/// The same text with its paragraphs' lines broken; tables, lists, plots and the like stay as they are.
+/// The same text with its paragraphs' lines broken; tables, lists, plots and the like stay as they
+/// are.
 fn wrapped(text: &str) -> String {
     let mut page = String::new();
     let mut is_code = false;

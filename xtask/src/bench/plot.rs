@@ -1,7 +1,9 @@
-//! Plots as SVG: bars with whiskers, and lines. Drawn by hand, because a plot here is a few hundred lines and
-//! has to do what plotting libraries don't: follow the reader's light or dark colours, within one file.
+//! Plots as SVG: bars with whiskers, and lines. Drawn by hand, because a plot here is a few hundred
+//! lines and has to do what plotting libraries don't: follow the reader's light or dark colours,
+//! within one file.
 //!
-//! Colours are those of Okabe and Ito, which colour-blind readers tell apart; lines differ in their marks, too.
+//! Colours are those of Okabe and Ito, which colour-blind readers tell apart; lines differ in their
+//! marks, too.
 
 mod bars;
 mod lines;

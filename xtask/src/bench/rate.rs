@@ -185,7 +185,8 @@ impl Bench {
         Ok(())
     }
 
-    /// A rate that is borne for longer: a little less than the least that was found, or less than that.
+    /// A rate that is borne for longer: a little less than the least that was found, or less than
+    /// that.
     fn hold(&self, search: &Search) -> Result<f64> {
         let least = search.rate.values.first().context("no rate was found")? * 1e6;
         for share in [HELD, HELD * HELD, 0.5 * HELD] {
@@ -238,7 +239,8 @@ impl Bench {
     }
 }
 
-/// The highest rate that is borne, by doubling or halving from a guess, then by halving the interval.
+/// The highest rate that is borne, by doubling or halving from a guess, then by halving the
+/// interval.
 fn highest(guess: f64, step: f64, near: f64, mut is_borne: impl FnMut(f64) -> Result<bool>) -> Result<f64> {
     let (mut borne, mut too_much) = (None, None);
     let mut rate = guess;

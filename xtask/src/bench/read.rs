@@ -163,7 +163,8 @@ fn prepare(workspace: &Workspace, tompion: &Tompion, folder: &Path, events: u64)
     Ok(traces)
 }
 
-/// Whether both readers print the same, but for empty texts: babeltrace2 2.0.4 shows the text of an earlier event.
+/// Whether both readers print the same, but for empty texts: babeltrace2 2.0.4 shows the text of an
+/// earlier event.
 fn same_text(tompion: &Tompion, trace: &Path) -> Result<()> {
     let text = |command: &mut Command, name: &str| -> Result<BufReader<File>> {
         let file = trace.with_extension(name);

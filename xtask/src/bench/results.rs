@@ -1,4 +1,5 @@
-//! Results as data: what a benchmark found, kept as JSON, from which tables, plots and the page are made.
+//! Results as data: what a benchmark found, kept as JSON, from which tables, plots and the page are
+//! made.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -220,7 +221,8 @@ impl Results {
         self.figures.iter().find(wanted)
     }
 
-    /// A group as a table: a row for each place, a column for each label, and Tompion's ratio to its peer's.
+    /// A group as a table: a row for each place, a column for each label, and Tompion's ratio to
+    /// its peer's.
     pub fn table(&self, group: &str) -> Table {
         let labels = distinct(self.group(group).map(|figure| figure.label.as_str()));
         let places = distinct(self.group(group).map(|figure| figure.at.as_str()));

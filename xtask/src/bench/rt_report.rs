@@ -1,4 +1,5 @@
-//! `docs/rt-report/`: the papers' experiment and the wake-ups, as tables and plots, from the newest results.
+//! `docs/rt-report/`: the papers' experiment and the wake-ups, as tables and plots, from the newest
+//! results.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! `x bench servers`: requests a second of redis and nginx on the loopback device, while they are recorded.
+//! `x bench servers`: requests a second of redis and nginx on the loopback device, while they are
+//! recorded.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! `x bench shapes`: what an event costs by its number of fields, their type, the threads that record at
-//! once, and what else is recorded with it.
+//! `x bench shapes`: what an event costs by its number of fields, their type, the threads that
+//! record at once, and what else is recorded with it.
 
 use anyhow::Result;
 

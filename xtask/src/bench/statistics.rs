@@ -41,8 +41,9 @@ impl Series {
         self.0.get((3 * self.0.len()).div_ceil(4).saturating_sub(1)).copied().unwrap_or(f64::NAN)
     }
 
-    /// How far the median may be off: two medians that are further apart than both together differ with a certainty of
-    /// about 95 %. Source: McGill, Tukey and Larsen, "Variations of Box Plots", 1978.
+    /// How far the median may be off: two medians that are further apart than both together differ
+    /// with a certainty of about 95 %. Source: McGill, Tukey and Larsen, "Variations of Box Plots",
+    /// 1978.
     pub fn doubt(&self) -> f64 {
         1.57 * (self.upper_quartile() - self.lower_quartile()) / (self.0.len() as f64).sqrt()
     }
@@ -66,7 +67,8 @@ impl FromIterator<f64> for Series {
     }
 }
 
-/// What this share of all values does not exceed; the keys are values, with how many of each there are.
+/// What this share of all values does not exceed; the keys are values, with how many of each there
+/// are.
 pub fn quantile(histogram: &BTreeMap<u64, u64>, share: f64) -> Option<f64> {
     let total: u64 = histogram.values().sum();
     let wanted = (total as f64 * share).ceil() as u64;
@@ -80,7 +82,8 @@ pub fn quantile(histogram: &BTreeMap<u64, u64>, share: f64) -> Option<f64> {
 /// The next point of a curve has at least this much more than the last one.
 const CURVE_STEP: f64 = 1.02;
 
-/// For each value, in units of so many, the share of values that are at least as large, thinned out.
+/// For each value, in units of so many, the share of values that are at least as large, thinned
+/// out.
 pub fn curve(histogram: &BTreeMap<u64, u64>, unit: f64) -> Vec<(f64, f64)> {
     let total: u64 = histogram.values().sum();
     let mut left = total;

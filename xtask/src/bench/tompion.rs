@@ -62,7 +62,8 @@ pub struct Tompion {
 }
 
 impl Tompion {
-    /// Builds command and library as users have them, or tells nothing of them where they do not exist.
+    /// Builds command and library as users have them, or tells nothing of them where they do not
+    /// exist.
     pub fn build(workspace: &Workspace) -> Result<Option<Self>> {
         Self::build_with(workspace, Profile::Release)
     }

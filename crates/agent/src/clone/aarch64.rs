@@ -1,5 +1,5 @@
-//! `vfork` on aarch64, in the steps of `clone/x86_64.rs`. Here the return address is in a register as it is, and the
-//! kernel changes none but the one with its result.
+//! `vfork` on aarch64, in the steps of `clone/x86_64.rs`. Here the return address is in a register
+//! as it is, and the kernel changes none but the one with its result.
 
 use std::arch::global_asm;
 

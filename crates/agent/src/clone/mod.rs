@@ -1,11 +1,12 @@
 //! Children that run on their parent's memory: `vfork`, and `clone` with `CLONE_VM`.
 //!
-//! The kernel doesn't restart their sections, so none of their events may go into a ring; [`crate::writer`]
-//! knows them by what is noted here before they begin. Their events are counted as lost. The library puts
-//! itself before libc's functions; who makes such a child by a bare system call must not record in it.
+//! The kernel doesn't restart their sections, so none of their events may go into a ring;
+//! [`crate::writer`] knows them by what is noted here before they begin. Their events are counted
+//! as lost. The library puts itself before libc's functions; who makes such a child by a bare
+//! system call must not record in it.
 //!
-//! `posix_spawn`, `system` and `popen` make such children too, inside libc and with all signals blocked: no
-//! code of the program runs in them.
+//! `posix_spawn`, `system` and `popen` make such children too, inside libc and with all signals
+//! blocked: no code of the program runs in them.
 
 use std::ffi::{c_int, c_void};
 
@@ -27,9 +28,9 @@ mod x86_64;
 /// As `vfork(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vfork() -> i32 {
-    // SAFETY: a jump that leaves the stack as the caller made it: this function has no frame of its own,
-    // having neither locals nor calls. (Not so with forced frame pointers: such a build
-    // fails its tests of vfork.)
+    // SAFETY: a jump that leaves the stack as the caller made it: this function has no frame of its
+    // own, having neither locals nor calls. (Not so with forced frame pointers: such a build fails
+    // its tests of vfork.)
     #[cfg(target_arch = "x86_64")]
     unsafe {
         core::arch::asm!("jmp tompion_vfork", options(noreturn, nostack))
@@ -87,8 +88,8 @@ pub unsafe extern "C" fn clone(
     };
     let has = |flag| flags & flag != 0;
     match (has(CLONE_VM), has(CLONE_SETTLS), has(CLONE_VFORK)) {
-        // The lock can't be kept for as long as such a child likes, and a child that has its parent's
-        // descriptors must not close any: they are strays.
+        // The lock can't be kept for as long as such a child likes, and a child that has its
+        // parent's descriptors must not close any: they are strays.
         (false, ..) if has(CLONE_VFORK) || has(CLONE_FILES) => go(function, argument),
         (false, ..) => {
             let start = Start { body, argument };

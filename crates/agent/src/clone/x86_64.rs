@@ -1,11 +1,12 @@
 //! `vfork` on x86-64.
 //!
-//! `vfork` returns twice on one stack, so its return address must be kept in a register while the child
-//! runs (the child's own calls overwrite the place where it stood). The words are the thread's: the parent's
-//! thread sleeps until the child has let go of its memory, other threads trace on.
+//! `vfork` returns twice on one stack, so its return address must be kept in a register while the
+//! child runs (the child's own calls overwrite the place where it stood). The words are the
+//! thread's: the parent's thread sleeps until the child has let go of its memory, other threads
+//! trace on.
 //!
-//! Signals that come meanwhile would be handled as soon as the parent wakes, before it has taken its storage
-//! back. So they wait a moment longer; the child gets its signals at once.
+//! Signals that come meanwhile would be handled as soon as the parent wakes, before it has taken
+//! its storage back. So they wait a moment longer; the child gets its signals at once.
 
 use std::arch::global_asm;
 

@@ -1,4 +1,5 @@
-//! The thread-local words on aarch64: at a distance from the thread pointer that the loader has put into a table.
+//! The thread-local words on aarch64: at a distance from the thread pointer that the loader has put
+//! into a table.
 
 /// Reads one of this library's thread-local words. The compiler's own way would call a function.
 macro_rules! thread_word {

@@ -9,11 +9,11 @@
 //!                     at the same time; 0: never
 //! ```
 //!
-//! Why it matters: a child that runs on its parent's memory (`vfork`, `clone` with `CLONE_VM`) has its
-//! parent's rings before it, but the kernel doesn't restart its sections. So it must never enter one. If it
-//! also has its parent's thread-local storage, it finds there what its parent noted; [`crate::clone`] changes
-//! that in time. If it has storage of its own, nobody has noted anything there, and the C library's own note
-//! of the thread's id is missing too.
+//! Why it matters: a child that runs on its parent's memory (`vfork`, `clone` with `CLONE_VM`) has
+//! its parent's rings before it, but the kernel doesn't restart its sections. So it must never
+//! enter one. If it also has its parent's thread-local storage, it finds there what its parent
+//! noted; [`crate::clone`] changes that in time. If it has storage of its own, nobody has noted
+//! anything there, and the C library's own note of the thread's id is missing too.
 
 use std::{
     arch::global_asm,
@@ -93,7 +93,8 @@ pub fn who() -> Writer {
         offset => unsafe { tid_from_thread_block(offset) },
     };
     if tid == 0 {
-        // Made by hand: the C library knows nothing of this thread, and has not registered its sections.
+        // Made by hand: the C library knows nothing of this thread, and has not registered its
+        // sections.
         return Writer::Guest;
     }
     set_thread_word!("tompion_thread_id", tid);
@@ -124,8 +125,8 @@ impl Drop for Lent {
     }
 }
 
-/// From now on, and for as long as it lives, the calling thread shares its storage with a child that runs at
-/// the same time: each event asks the kernel who writes it.
+/// From now on, and for as long as it lives, the calling thread shares its storage with a child
+/// that runs at the same time: each event asks the kernel who writes it.
 pub fn share_storage() {
     if thread_word!("tompion_shared") == 0 {
         set_thread_word!("tompion_shared", gettid());

@@ -1,13 +1,14 @@
 /*
- * A library in libtompion's place: it enables every site and writes down, line by line, what it is told.
+ * A library in libtompion's place: it enables every site and writes down, line by line, what it is
+ * told.
  *
  *     load | unload
  *     site KIND DESCRIPTION       the event's description with its enumerations, in hexadecimal
  *     event PROVIDER:NAME IMAGE TAIL...      each in hexadecimal, "-" if empty
  *
  * Lines go to the file that MOCK_OUT names, else to standard error. With MOCK_IDLE set, no site is
- * enabled; with MOCK_QUIET, events are counted and the number is written at the end ("events N"). It
- * allocates nothing, so that it can stand below the malloc preload.
+ * enabled; with MOCK_QUIET, events are counted and the number is written at the end ("events N").
+ * It allocates nothing, so that it can stand below the malloc preload.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 /*
- * Delays on purpose: a chosen thread keeps its CPU busy for a while, once for each order, at a place where the kernel
- * has interrupts or preemption off. No module, no patch; a delay ends by the clock and by a count, whatever happens.
+ * Delays on purpose: a chosen thread keeps its CPU busy for a while, once for each order, at a
+ * place where the kernel has interrupts or preemption off. No module, no patch; a delay ends by the
+ * clock and by a count, whatever happens.
  */
 #include "injector.h"
 
@@ -96,7 +97,8 @@ SECTION("tp_btf/hrtimer_expire_entry") int in_hard_interrupt(u64 *arguments)
 	return delay(tid, HARD_INTERRUPT);
 }
 
-/* Leaving is told by the state ~0. The idle thread's number is 0 on all CPUs: who orders sees to it that the others don't idle. */
+/* Leaving is told by the state ~0. The idle thread's number is 0 on all CPUs: who orders sees to
+ * it that the others don't idle. */
 SECTION("tp_btf/cpu_idle") int while_leaving_idle(u64 *arguments)
 {
 	return (u32)arguments[0] == ~0u ? delay(0, IDLE_EXIT) : 0;

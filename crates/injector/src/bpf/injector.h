@@ -1,6 +1,7 @@
 /*
- * What the injector's programs and its owner share: arrays that are mapped into the owner, whose readers and writers are
- * crates/injector/src/lib.rs and interruptions.rs. Times are CLOCK_MONOTONIC, in nanoseconds.
+ * What the injector's programs and its owner share: arrays that are mapped into the owner, whose
+ * readers and writers are crates/injector/src/lib.rs and interruptions.rs. Times are
+ * CLOCK_MONOTONIC, in nanoseconds.
  *
  *   orders         by the low bits of a thread's number: what is ordered for it, and what came of it (struct order)
  *   interruptions  an entry for each CPU (struct interruptions)

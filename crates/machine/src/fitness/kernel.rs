@@ -162,7 +162,8 @@ fn throttling(root: &Root) -> Look {
     Look::drawback(told, mend.join("\n"))
 }
 
-/// Since Linux 6.12 a deadline server runs ordinary threads that starve, whatever the throttling says.
+/// Since Linux 6.12 a deadline server runs ordinary threads that starve, whatever the throttling
+/// says.
 fn fair_server(root: &Root) -> Option<String> {
     const FOLDER: &str = "/sys/kernel/debug/sched/fair_server";
     let times = root.numbered(FOLDER, "cpu").into_iter().filter_map(|(_, cpu)| {

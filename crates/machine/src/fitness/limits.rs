@@ -18,7 +18,8 @@ pub(super) const CHECKS: &[Check] = &[
 
 /// Highest priority of SCHED_FIFO and SCHED_RR.
 const HIGHEST: u64 = 99;
-/// Less than this is too little for a program with its libraries and the stacks of a few threads, in bytes.
+/// Less than this is too little for a program with its libraries and the stacks of a few threads,
+/// in bytes.
 const ENOUGH_LOCKED: u64 = 256 << 20;
 const CAP_IPC_LOCK: u32 = 14;
 const CAP_SYS_NICE: u32 = 23;
@@ -57,7 +58,8 @@ fn mend(rule: &str) -> String {
     )
 }
 
-/// What a limit comes to, for users without the capability that outweighs it; `judge` is asked for numbers.
+/// What a limit comes to, for users without the capability that outweighs it; `judge` is asked for
+/// numbers.
 fn look(root: &Root, (capability, good): (u32, &str), name: &str, judge: impl FnOnce(u64) -> Look) -> Look {
     if is_capable(root, capability) {
         return Look::good(good);

@@ -1,4 +1,5 @@
-//! The processors: which are kept free, who interrupts them, how they sleep, and whether they are real.
+//! The processors: which are kept free, who interrupts them, how they sleep, and whether they are
+//! real.
 
 use super::{Check, Look, boot_parameter, isolated, online};
 use crate::{CpuSet, Root};
@@ -241,7 +242,8 @@ fn governor(root: &Root) -> Look {
     )
 }
 
-/// Wake-ups from states that take no longer than this, in microseconds, are lost among other costs of a wake-up.
+/// Wake-ups from states that take no longer than this, in microseconds, are lost among other costs
+/// of a wake-up.
 const SHALLOW: u64 = 5;
 
 fn idle_states(root: &Root) -> Look {

@@ -38,7 +38,8 @@ pub(super) fn make(places: Places<'_>, notes: &mut Notes, moved: &mut Moved) -> 
 
 /// Looks for the mounted hierarchy whose controllers include that of CPUs.
 ///
-/// Source: `proc_pid_mountinfo(5)`; `Documentation/admin-guide/cgroup-v2.rst` and `cgroup-v1/cpusets.rst`.
+/// Source: `proc_pid_mountinfo(5)`; `Documentation/admin-guide/cgroup-v2.rst` and
+/// `cgroup-v1/cpusets.rst`.
 fn hierarchy(root: &Root) -> Result<Hierarchy, Error> {
     let mounts = root.read("/proc/self/mountinfo")?;
     let mut version_1 = None;
@@ -115,7 +116,8 @@ fn partition(places: Places<'_>, notes: &mut Notes, top: &str) -> Result<String,
     }
 }
 
-/// The group of version 2 in which this process is, to which the command belongs when its own is gone.
+/// The group of version 2 in which this process is, to which the command belongs when its own is
+/// gone.
 fn own_group(root: &Root, top: &str) -> String {
     let groups = root.read_if_any("/proc/self/cgroup").unwrap_or_default();
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
@@ -123,13 +125,15 @@ fn own_group(root: &Root, top: &str) -> String {
     if root.place(&own).is_dir() { own } else { top.to_owned() }
 }
 
-/// Version 1: everybody at the top moves to a group without the CPUs, and only that one is balanced.
+/// Version 1: everybody at the top moves to a group without the CPUs, and only that one is
+/// balanced.
 fn split(places: Places<'_>, notes: &mut Notes, top: &str, moved: &mut Moved) -> Result<String, Error> {
     let Places { root, cpus, rest } = places;
     let memory = root.read(&format!("{top}/cpuset.mems"))?;
     warn_of_others(places, top, moved);
     let everybody = super::cpus_of(root, &format!("{top}/cpuset.cpus"))?;
-    // Undone after the groups, as noted before: the kernel forgets the own choice of who is moved (before Linux 6.2).
+    // Undone after the groups, as noted before: the kernel forgets the own choice of who is moved
+    // (before Linux 6.2).
     for thread in members(root, top) {
         note_choice(root, notes, thread, &everybody)?;
     }

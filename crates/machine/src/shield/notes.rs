@@ -19,8 +19,8 @@ pub const FOLDER: &str = "/run/tompion/shield";
 const CHANGES: &str = "/run/tompion/shield/changes";
 const HOLDER: &str = "/run/tompion/shield/holder";
 
-/// How long whoever has the notes is waited for: the guardian of a shield that was just lowered looks into them, and a
-/// program that was just begun has its copy of the lock until it executes.
+/// How long whoever has the notes is waited for: the guardian of a shield that was just lowered
+/// looks into them, and a program that was just begun has its copy of the lock until it executes.
 const PATIENCE_WITH_HOLDERS: Duration = Duration::from_secs(1);
 /// How long a group may take to become empty.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -33,7 +33,8 @@ pub(super) enum Change {
     Setting { path: String, before: String },
     /// The controller of CPUs is turned on for the groups in this folder.
     Controller { folder: String },
-    /// A control group is made. Who is in it when it goes away moves to another one; both by files of this name.
+    /// A control group is made. Who is in it when it goes away moves to another one; both by files
+    /// of this name.
     Group { folder: String, home: String, members: String },
     /// A thread may run on other CPUs. It is the one that started then, in the kernel's ticks.
     Thread { tid: u32, started: u64, before: String },
@@ -100,7 +101,8 @@ impl Notes {
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// Undoes all changes, the last one first. What could not be undone stays noted, and is told in a line each.
+    /// Undoes all changes, the last one first. What could not be undone stays noted, and is told in
+    /// a line each.
     pub(super) fn undo(&mut self) -> Vec<String> {
         let (mut problems, mut kept) = (Vec::new(), Vec::new());
         for change in self.changes().into_iter().rev() {
@@ -164,7 +166,8 @@ impl Notes {
         let begin = Instant::now();
         loop {
             for member in self.root.read_if_any(&format!("{folder}/{members}")).unwrap_or_default().lines() {
-                // Those that have ended, or that can't be moved, are seen when the group is removed.
+                // Those that have ended, or that can't be moved, are seen when the group is
+                // removed.
                 let _ = self.root.write(&format!("{home}/{members}"), member);
             }
             match self.remove(&place) {
@@ -178,7 +181,8 @@ impl Notes {
         }
     }
 
-    /// A control group is removed although there are files in it; in a made-up tree they are removed first.
+    /// A control group is removed although there are files in it; in a made-up tree they are
+    /// removed first.
     fn remove(&self, place: &PathBuf) -> io::Result<()> {
         if self.root.is_real() { fs::remove_dir(place) } else { fs::remove_dir_all(place) }
     }

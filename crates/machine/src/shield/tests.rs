@@ -79,7 +79,8 @@ impl Tree {
         Shield::raise(&Config { root: self.root(), cpus, guardian: None })
     }
 
-    /// Raises a shield where one was: a test beside this one that has just forked may hold its lock for a moment more.
+    /// Raises a shield where one was: a test beside this one that has just forked may hold its lock
+    /// for a moment more.
     #[track_caller]
     fn raise_again(&self, cpus: &str) -> Shield {
         when_free(|| self.raise(cpus))
@@ -104,7 +105,8 @@ impl Tree {
         assert_eq!(self.root().read(path).ok().as_deref(), Some(text), "{path}");
     }
 
-    /// All settings, by their paths: not the notes, and not lists of members, which are no lists here.
+    /// All settings, by their paths: not the notes, and not lists of members, which are no lists
+    /// here.
     fn settings(&self) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         collect(self.0.path(), &mut found);

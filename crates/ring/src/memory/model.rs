@@ -33,7 +33,8 @@ fn released(ordering: Ordering) -> Ordering {
     if ordering == Ordering::Release && has(Fault::NoRelease) { Ordering::Relaxed } else { ordering }
 }
 
-/// The words of a mapping. `write` and `events` of a ring are one of loom's words, since they are changed at once.
+/// The words of a mapping. `write` and `events` of a ring are one of loom's words, since they are
+/// changed at once.
 #[derive(Debug)]
 struct Words {
     /// None for counters.
@@ -41,8 +42,9 @@ struct Words {
     /// Losses: nothing depends on their order.
     counters: Vec<Counter>,
     clock: AtomicU64,
-    /// Of each word loom remembers only who used it last, and doesn't try what would have been if somebody had moved
-    /// the position before another one looked, when a third has looked since. This word is never only looked at.
+    /// Of each word loom remembers only who used it last, and doesn't try what would have been if
+    /// somebody had moved the position before another one looked, when a third has looked since.
+    /// This word is never only looked at.
     turn: AtomicU64,
 }
 
@@ -80,14 +82,15 @@ impl SharedMap {
         self.0.words.is_empty()
     }
 
-    /// Does what a restartable section's last instruction does: says that everything below a position is there.
+    /// Does what a restartable section's last instruction does: says that everything below a
+    /// position is there.
     pub fn publish(&self, write: u64, events: u64) {
         self.whole().take_turn();
         self.whole().store(ring::WRITE, write | events << EVENTS_SHIFT, Ordering::Release);
     }
 
-    /// Stores a word as a restartable section does before its last instruction. (On x86-64 each store is seen behind
-    /// those before it.)
+    /// Stores a word as a restartable section does before its last instruction. (On x86-64 each
+    /// store is seen behind those before it.)
     pub fn put(&self, offset: usize, value: u64) {
         self.whole().store(offset, value, Ordering::Release);
     }

@@ -22,7 +22,8 @@ pub(crate) const fn has(_: Fault) -> bool {
 
 /// A part of shared memory.
 ///
-/// Offsets that are used are inside, and those of words multiples of 8, as is promised where a part is made.
+/// Offsets that are used are inside, and those of words multiples of 8, as is promised where a part
+/// is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part<'a> {
     base: *mut u8,
@@ -39,8 +40,8 @@ impl<'a> Part<'a> {
     /// The part with this address and length.
     ///
     /// # Safety
-    /// It is shared memory that stays as long as the part, begins at a page, and whoever uses the part uses offsets
-    /// inside it.
+    /// It is shared memory that stays as long as the part, begins at a page, and whoever uses the
+    /// part uses offsets inside it.
     pub(crate) const unsafe fn new(base: *mut u8, len: usize) -> Self {
         Self { base, len, memory: PhantomData }
     }
@@ -63,7 +64,8 @@ impl<'a> Part<'a> {
     #[inline(always)]
     fn word(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset % 8 == 0 && offset + 8 <= self.len);
-        // SAFETY: inside the memory and aligned, as users of the part promise; only used atomically.
+        // SAFETY: inside the memory and aligned, as users of the part promise; only used
+        // atomically.
         unsafe { AtomicU64::from_ptr(self.base.add(offset).cast()) }
     }
 
@@ -99,11 +101,13 @@ impl<'a> Part<'a> {
         (self.load(ring::WRITE, ordering), self.load(ring::EVENTS, Ordering::Relaxed))
     }
 
-    /// Moves a ring's `write` and `events` at once, unless they have changed. Acquires and releases.
+    /// Moves a ring's `write` and `events` at once, unless they have changed. Acquires and
+    /// releases.
     #[inline(always)]
     pub(crate) fn advance(&self, old: (u64, u64), new: (u64, u64)) -> bool {
         let words = self.word(ring::WRITE).as_ptr();
-        // SAFETY: the two words begin a page. Rings in reserve form are only written where the processor can.
+        // SAFETY: the two words begin a page. Rings in reserve form are only written where the
+        // processor can.
         unsafe { tompion_os::exchange_pair(words, old, new) }
     }
 
@@ -114,8 +118,9 @@ impl<'a> Part<'a> {
     #[inline(always)]
     pub(crate) unsafe fn copy_in(&self, offset: usize, from: *const u8, len: usize) {
         debug_assert!(offset + len <= self.len);
-        // SAFETY: the place is inside the memory, as users of the part promise, and its writer's own until a word
-        // says otherwise; readers that come sooner copy plain bytes, and throw them away.
+        // SAFETY: the place is inside the memory, as users of the part promise, and its writer's
+        // own until a word says otherwise; readers that come sooner copy plain bytes, and throw
+        // them away.
         unsafe { self.base.add(offset).copy_from(from, len) };
     }
 
@@ -130,8 +135,8 @@ impl<'a> Part<'a> {
     /// Copies whole words out, the first one first, each with an acquiring load.
     pub(crate) fn copy_out_in_order(&self, offset: usize, to: &mut [u8]) {
         for (index, bytes) in to.chunks_exact_mut(8).enumerate() {
-            // Ordering: pairs with the release store of a commit word: what is copied after it is as its writer left
-            // it.
+            // Ordering: pairs with the release store of a commit word: what is copied after it is
+            // as its writer left it.
             bytes.copy_from_slice(&self.load(offset + index * 8, Ordering::Acquire).to_le_bytes());
         }
     }

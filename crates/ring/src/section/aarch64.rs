@@ -1,6 +1,7 @@
 //! The sections for aarch64.
 //!
-//! Other processors see a processor's stores and loads in any order that nothing forbids. What forbids it here:
+//! Other processors see a processor's stores and loads in any order that nothing forbids. What
+//! forbids it here:
 //!
 //! | here | orders | so that |
 //! |---|---|---|
@@ -9,14 +10,16 @@
 //! | `isb` before the counter | its reading behind all before it | time never goes backwards within a ring |
 //! | `stlxp`, `stlr` of `write` | the record's bytes, and with them the time, before the position | who sees the position sees the records below it (pairs with the acquire load in `written`) |
 //!
-//! One store has to move `write` and `events` together, also as the processor's own interrupts see it. `stp` of
-//! an aligned pair is one store only where the processor has LSE2; elsewhere an interrupt may come between its
-//! halves, and the section would be restarted with the record half there. `stlxp` is one store on every
-//! processor, if it stores at all: when it says that it did not, the section begins again, which counts as a
-//! restart. `ldxp` right before it is for its sake only; nobody else writes these words.
+//! One store has to move `write` and `events` together, also as the processor's own interrupts see
+//! it. `stp` of an aligned pair is one store only where the processor has LSE2; elsewhere an
+//! interrupt may come between its halves, and the section would be restarted with the record half
+//! there. `stlxp` is one store on every processor, if it stores at all: when it says that it did
+//! not, the section begins again, which counts as a restart. `ldxp` right before it is for its sake
+//! only; nobody else writes these words.
 //!
-//! The ABI keeps nothing below the stack pointer from signal handlers, so restarts are counted down in a
-//! register. (A thread that was restarted has the registers that it had when it was interrupted.)
+//! The ABI keeps nothing below the stack pointer from signal handlers, so restarts are counted down
+//! in a register. (A thread that was restarted has the registers that it had when it was
+//! interrupted.)
 
 use core::{
     arch::{asm, global_asm},
@@ -46,8 +49,8 @@ pub(crate) fn current_cpu() -> u32 {
     cpu
 }
 
-// The section's descriptor, `struct rseq_cs`: version, flags, start, length, abort address. The table
-// is writable only because its addresses are relocated when the library is loaded.
+// The section's descriptor, `struct rseq_cs`: version, flags, start, length, abort address. The
+// table is writable only because its addresses are relocated when the library is loaded.
 global_asm!(
     r#"
     .pushsection .bss.tompion_rseq_offset, "aw", @nobits
@@ -69,8 +72,8 @@ tompion_rseq_offset:
     .popsection
     .endm
 
-    // Arms the section, and begins it. Throughout: x6 restarts that are left, x7 the thread's area, x8 the
-    // descriptor.
+    // Arms the section, and begins it. Throughout: x6 restarts that are left, x7 the thread's area,
+    // x8 the descriptor.
     .macro TOMPION_BEGIN name
     mov w6, #{restarts}
     adrp x7, tompion_rseq_offset
@@ -84,7 +87,8 @@ tompion_rseq_offset:
     \name\()_start:
     .endm
 
-    // The address of the current CPU's ring in the selected buffer -> x9, or leave. Clobbers x10 to x12.
+    // The address of the current CPU's ring in the selected buffer -> x9, or leave. Clobbers x10 to
+    // x12.
     .macro TOMPION_FIND_RING name
     ldr w9, [x7, #4]
     ldar w10, [x0]                      // before the recording's other words
@@ -106,8 +110,9 @@ tompion_rseq_offset:
     mrs \register, cntvct_el0
     .endm
 
-    // Where the kernel goes on after an abort: counts down and restarts. The signature right before the
-    // address proves to the kernel that it may jump there; as an instruction it is a breakpoint.
+    // Where the kernel goes on after an abort: counts down and restarts. The signature right before
+    // the address proves to the kernel that it may jump there; as an instruction it is a
+    // breakpoint.
     .macro TOMPION_ABORT name
     .inst 0xd428bc00
     \name\()_abort:
@@ -116,9 +121,10 @@ tompion_rseq_offset:
     b \name\()_too_often
     .endm
 
-    // Kept throughout the append: x0 the recording, x1 the image, x3 the head, x4 the length without header,
-    // x5 the extras, with a one in the lowest bit where the caller wants to know the outcome itself. x9 is
-    // the ring, x10 the record, x11 and x12 what the last instruction stores; x2 and x13 to x17 are free.
+    // Kept throughout the append: x0 the recording, x1 the image, x3 the head, x4 the length
+    // without header, x5 the extras, with a one in the lowest bit where the caller wants to know
+    // the outcome itself. x9 is the ring, x10 the record, x11 and x12 what the last instruction
+    // stores; x2 and x13 to x17 are free.
     .text
     .balign 16
     .globl tompion_append_again

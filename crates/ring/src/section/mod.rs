@@ -1,9 +1,10 @@
 //! The restartable sections: the one place where an event reaches a ring.
 //!
-//! A section is a run of instructions that the kernel promises to abandon when the thread is preempted,
-//! migrated or gets a signal inside it (`rseq(2)`, `Documentation/userspace-api/rseq.rst`). So, between
-//! `start` and `commit`, the thread owns its CPU's ring alone, without a lock and without an atomic
-//! instruction. The last instruction before `commit` is the only store that others act upon.
+//! A section is a run of instructions that the kernel promises to abandon when the thread is
+//! preempted, migrated or gets a signal inside it (`rseq(2)`,
+//! `Documentation/userspace-api/rseq.rst`). So, between `start` and `commit`, the thread owns its
+//! CPU's ring alone, without a lock and without an atomic instruction. The last instruction before
+//! `commit` is the only store that others act upon.
 //!
 //! | function | its committing instruction |
 //! |---|---|
@@ -11,13 +12,15 @@
 //! | `tompion_section_put` | stores `write`: a sub-buffer is padded, or a new one opened |
 //! | `tompion_section_count` | adds one to a loss counter |
 //!
-//! After an abort the registers are as they were, so whatever a restart needs is never changed inside, and
-//! the stack pointer isn't touched at all.
+//! After an abort the registers are as they were, so whatever a restart needs is never changed
+//! inside, and the stack pointer isn't touched at all.
 //!
-//! The append takes its operands in registers and leaves them there for whoever goes on where it can't,
-//! because the processor hides some ninety instructions behind the clock's, and every one more costs.
+//! The append takes its operands in registers and leaves them there for whoever goes on where it
+//! can't, because the processor hides some ninety instructions behind the clock's, and every one
+//! more costs.
 //!
-//! The sections are written anew for each architecture; `docs/design/ring.md` has the argument for both.
+//! The sections are written anew for each architecture; `docs/design/ring.md` has the argument for
+//! both.
 
 use core::sync::atomic::{AtomicI64, Ordering};
 
@@ -77,14 +80,15 @@ unsafe extern "C" {
     pub(crate) fn tompion_section_count(recording: *const Recording, offset: u64) -> u32;
 
     /// Distance of threads' rseq areas from their thread pointers. The same for the whole life of a
-    /// process, and not among what a fork wipes: a section that begins in a child must still find it.
+    /// process, and not among what a fork wipes: a section that begins in a child must still find
+    /// it.
     static tompion_rseq_offset: AtomicI64;
 }
 
 /// Says where threads have their rseq areas; before any section runs.
 pub(crate) fn set_rseq_offset(offset: isize) {
-    // Ordering: relaxed; who comes to a section has seen something that was published after the first
-    // recording began (in the agent, a site's bit).
-    // SAFETY: a word of this library's own, defined below, only used atomically.
+    // Ordering: relaxed; who comes to a section has seen something that was published after the
+    // first recording began (in the agent, a site's bit). SAFETY: a word of this library's own,
+    // defined below, only used atomically.
     unsafe { tompion_rseq_offset.store(offset as i64, Ordering::Relaxed) };
 }

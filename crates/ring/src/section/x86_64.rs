@@ -1,9 +1,9 @@
 //! The sections for x86-64.
 //!
-//! The word below the stack pointer, which the ABI keeps from signal handlers (the red zone), counts restarts
-//! down. Stores are seen in program order, and loads are done in it, so a reader that sees `write` sees the
-//! record (pairs with the acquire loads in `reader`), and one that sees a byte of a record sees the position
-//! where it begins.
+//! The word below the stack pointer, which the ABI keeps from signal handlers (the red zone),
+//! counts restarts down. Stores are seen in program order, and loads are done in it, so a reader
+//! that sees `write` sees the record (pairs with the acquire loads in `reader`), and one that sees
+//! a byte of a record sees the position where it begins.
 
 use core::{arch::global_asm, mem::offset_of, sync::atomic::Ordering};
 
@@ -12,8 +12,8 @@ use tompion_layout::{record, ring};
 use super::{CHANGED, FLAG_GIVEN_TIME, NEEDS_SUBBUFFER, NO_RING, RESTARTED_TOO_OFTEN, tompion_rseq_offset};
 use crate::producer::{Extras, MAX_RESTARTS, Put, Recording, tompion_append_otherwise};
 
-/// How far ahead of a record lines are fetched, in bytes: some thirty events of two fields, which take longer than a
-/// line takes from the other end of the machine.
+/// How far ahead of a record lines are fetched, in bytes: some thirty events of two fields, which
+/// take longer than a line takes from the other end of the machine.
 const AHEAD: usize = 1024;
 
 /// The CPU number that the kernel keeps in the thread's rseq area; large where there is none.
@@ -28,8 +28,8 @@ pub(crate) fn current_cpu() -> u32 {
     cpu
 }
 
-// The section's descriptor, `struct rseq_cs`: version, flags, start, length, abort address. The table
-// is writable only because its addresses are relocated when the library is loaded.
+// The section's descriptor, `struct rseq_cs`: version, flags, start, length, abort address. The
+// table is writable only because its addresses are relocated when the library is loaded.
 global_asm!(
     r#"
     .pushsection .bss.tompion_rseq_offset, "aw", @nobits
@@ -73,8 +73,8 @@ tompion_rseq_offset:
     add r10, [rdi + rax * 8 + {buffers}]
     .endm
 
-    // Where the kernel goes on after an abort: counts down and restarts. The signature right before the
-    // address proves to the kernel that it may jump there.
+    // Where the kernel goes on after an abort: counts down and restarts. The signature right before
+    // the address proves to the kernel that it may jump there.
     .macro TOMPION_ABORT name
     .pushsection .text.unlikely, "ax"
     .byte 0x0f, 0xb9, 0x3d
@@ -86,11 +86,12 @@ tompion_rseq_offset:
     .popsection
     .endm
 
-    // Where the record stands -> r9, and what the last instruction stores -> xmm0, or leave. The record has r8
-    // bytes behind its header. Clobbers rax, rdx and xmm1.
-    // The processor fetches lines ahead by itself, but not across pages, and the reader's processor has them all:
-    // so the line in which a record will soon begin is asked for, to be written to. It may lie behind the ring or
-    // not be there at all, which a prefetch forgives; without the instruction (CPUID PRFCHW) it does nothing.
+    // Where the record stands -> r9, and what the last instruction stores -> xmm0, or leave. The
+    // record has r8 bytes behind its header. Clobbers rax, rdx and xmm1. The processor fetches
+    // lines ahead by itself, but not across pages, and the reader's processor has them all: so the
+    // line in which a record will soon begin is asked for, to be written to. It may lie behind the
+    // ring or not be there at all, which a prefetch forgives; without the instruction (CPUID
+    // PRFCHW) it does nothing.
     .macro TOMPION_RESERVE name
     mov r9, [r10 + {write}]
     lea rdx, [r9 + r8 + {header} - 1]   // its last byte
@@ -107,8 +108,8 @@ tompion_rseq_offset:
     prefetchw [r9 + {ahead}]
     .endm
 
-    // Copies an image to behind the header of the record at r9, and the head: two words at a time, from its end,
-    // and then the one that may be left. Clobbers rax and rdx.
+    // Copies an image to behind the header of the record at r9, and the head: two words at a time,
+    // from its end, and then the one that may be left. Clobbers rax and rdx.
     .macro TOMPION_COPY_IMAGE
     mov [r9], rcx
     mov rdx, r8
@@ -133,8 +134,8 @@ tompion_rseq_offset:
     or rax, rdx
     .endm
 
-    // Kept throughout the append: rdi the recording, rsi the image, r8 the length without header, rcx the
-    // head. r10 is the ring, r9 the record; rax and rdx are free.
+    // Kept throughout the append: rdi the recording, rsi the image, r8 the length without header,
+    // rcx the head. r10 is the ring, r9 the record; rax and rdx are free.
     .text
     .balign 64
     .globl tompion_append_image
@@ -165,7 +166,8 @@ tompion_image_too_often:
     TOMPION_ABORT tompion_image
     .size tompion_append_image, . - tompion_append_image
 
-    // The same with extras in r11, whose lowest bit is one where the caller wants to know the outcome himself.
+    // The same with extras in r11, whose lowest bit is one where the caller wants to know the
+    // outcome himself.
     .balign 16
     .globl tompion_append_again
     .hidden tompion_append_again

@@ -11,8 +11,9 @@ use crate::{
     support::Bench,
 };
 
-// Appends an image of two words inside a sub-buffer of the first lap. Operands: rdi the first ring, rsi the
-// image, r8 the rings' distance, rcx the head, r9 the rseq area's offset from the thread pointer.
+// Appends an image of two words inside a sub-buffer of the first lap. Operands: rdi the first ring,
+// rsi the image, r8 the rings' distance, rcx the head, r9 the rseq area's offset from the thread
+// pointer.
 global_asm!(
     r#"
     .macro BROKEN name, fault
@@ -133,7 +134,8 @@ pub const BROKEN: [Variant; 4] = [
 
 /// The sections of [`SOUND`] and [`BROKEN`], in this order.
 pub fn sections() -> Vec<Section> {
-    // SAFETY: only descriptors stand between the marks, and of the function only the address is taken.
+    // SAFETY: only descriptors stand between the marks, and of the function only the address is
+    // taken.
     unsafe { sections::between(&__start_broken_sections, &raw const __stop_broken_sections, &[(0, APPEND)]) }
 }
 
@@ -141,8 +143,8 @@ fn append(bench: &Bench, event: &Proven, function: *const u8) -> Outcome {
     let rseq = tompion_os::rseq_area().expect("rseq");
     let words = event.words();
     assert_eq!(words.len(), 2);
-    // SAFETY: the function is one of those above, with its operands: a first ring that is mapped, an image of
-    // two words, and registers that are its own or given up here.
+    // SAFETY: the function is one of those above, with its operands: a first ring that is mapped,
+    // an image of two words, and registers that are its own or given up here.
     unsafe {
         std::arch::asm!("call {function}", function = in(reg) function,
             in("rdi") bench.rings.base(), in("rsi") words.as_ptr(), in("rcx") event.head(),

@@ -1,13 +1,14 @@
 //! A debugger for restartable sections.
 //!
-//! A thread that is stopped inside a section has been preempted: the kernel sends it to the abort handler when
-//! it goes on. So a section can't be single-stepped, and each run of it can be stopped once. Up to that stop it
-//! runs as it always does, by a breakpoint register of the processor, which changes neither code nor data.
+//! A thread that is stopped inside a section has been preempted: the kernel sends it to the abort
+//! handler when it goes on. So a section can't be single-stepped, and each run of it can be stopped
+//! once. Up to that stop it runs as it always does, by a breakpoint register of the processor,
+//! which changes neither code nor data.
 //!
-//! To stop where a loop comes by the second time, or in the middle of a `rep movsb`, the section is disarmed
-//! (its descriptor is taken out of the thread's rseq area, as if there were no section), stepped through, and
-//! armed again at the wanted place. Nothing else differs from an interrupt there. Where there are no breakpoint
-//! registers, all stops are made in this way.
+//! To stop where a loop comes by the second time, or in the middle of a `rep movsb`, the section is
+//! disarmed (its descriptor is taken out of the thread's rseq area, as if there were no section),
+//! stepped through, and armed again at the wanted place. Nothing else differs from an interrupt
+//! there. Where there are no breakpoint registers, all stops are made in this way.
 
 use std::{io, mem::offset_of, ptr};
 
@@ -46,8 +47,8 @@ pub struct Place {
 }
 
 impl Debugger {
-    /// Forks a child that runs `body`, and stops it before. `body` is called in a copy of one thread of this
-    /// process: it must not allocate or lock.
+    /// Forks a child that runs `body`, and stops it before. `body` is called in a copy of one
+    /// thread of this process: it must not allocate or lock.
     pub fn start(body: impl FnOnce()) -> Self {
         // SAFETY: the child calls only `body`, which the caller restricts, and system calls.
         let pid = unsafe { libc::fork() };
@@ -86,8 +87,8 @@ impl Debugger {
         self.pid
     }
 
-    /// Runs the child to a place in a section, and delivers a signal on the way (0: none). The section is armed
-    /// there.
+    /// Runs the child to a place in a section, and delivers a signal on the way (0: none). The
+    /// section is armed there.
     pub fn run_to(&self, place: Place, section: &Section, signal: i32) -> State {
         let mut left = place.time;
         if self.has_breakpoints {
@@ -199,8 +200,8 @@ impl Debugger {
 
     fn try_request(&self, request: libc::c_uint, address: u64, data: u64) -> io::Result<()> {
         let pointer = ptr::without_provenance_mut::<libc::c_void>;
-        // SAFETY: what is asked for goes to memory of the caller's, large enough by the request's kind; all
-        // else is the stopped child's.
+        // SAFETY: what is asked for goes to memory of the caller's, large enough by the request's
+        // kind; all else is the stopped child's.
         let result =
             unsafe { libc::ptrace(request, self.pid, pointer(address as usize), data as *mut libc::c_void) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -210,7 +211,8 @@ impl Debugger {
 impl Drop for Debugger {
     fn drop(&mut self) {
         // Only when a check has failed half way: else the child has ended and been waited for.
-        // SAFETY: system calls; a child that is no longer there is no longer this process's to wait for.
+        // SAFETY: system calls; a child that is no longer there is no longer this process's to wait
+        // for.
         unsafe {
             if libc::waitpid(self.pid, ptr::null_mut(), libc::WNOHANG | libc::__WALL) == 0 {
                 libc::kill(self.pid, libc::SIGKILL);

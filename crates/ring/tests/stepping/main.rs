@@ -1,21 +1,24 @@
-//! Given a thread that is stopped at an instruction of a restartable section, when it is killed, aborted, moved
-//! or overtaken there, then the rings hold every append exactly once and whole.
+//! Given a thread that is stopped at an instruction of a restartable section, when it is killed,
+//! aborted, moved or overtaken there, then the rings hold every append exactly once and whole.
 //!
-//! Each play has rings of its own and a child that appends once. The child is stopped by a debugger, one of the
-//! actions happens to it, others append behind it on both CPUs, and the production reader must find just what
-//! was appended. What an action tests:
+//! Each play has rings of its own and a child that appends once. The child is stopped by a
+//! debugger, one of the actions happens to it, others append behind it on both CPUs, and the
+//! production reader must find just what was appended. What an action tests:
 //!
-//! - A stopped thread has been preempted: it goes on in the abort handler. So `GoOn` is a preemption there.
+//! - A stopped thread has been preempted: it goes on in the abort handler. So `GoOn` is a
+//!   preemption there.
 //! - `Kill` ends the thread where it stands: the instructions before are all that it ever did.
-//! - `Signal` is an abort by a signal's delivery, and an append that is nested into the aborted one.
-//! - `Migrate` and `Depart` abort it and let it begin again with another CPU's ring, while what it stored lies
-//!   behind the first ring's position, where (`Depart`) others append then.
-//! - `Other` and `OthersFill` are threads that run on its CPU in between. The test itself is that thread: a ring
-//!   is memory that all who map it share, and a section is nobody's but its thread's.
+//! - `Signal` is an abort by a signal's delivery, and an append that is nested into the aborted
+//!   one.
+//! - `Migrate` and `Depart` abort it and let it begin again with another CPU's ring, while what it
+//!   stored lies behind the first ring's position, where (`Depart`) others append then.
+//! - `Other` and `OthersFill` are threads that run on its CPU in between. The test itself is that
+//!   thread: a ring is memory that all who map it share, and a section is nobody's but its
+//!   thread's.
 //! - `NotStopped` takes the section away before it goes on: the run that was stopped completes.
 //!
-//! In the long form threads are aborted first and come to the same place again, or are killed after something else
-//! has happened, and loops are stopped in their later rounds as well.
+//! In the long form threads are aborted first and come to the same place again, or are killed after
+//! something else has happened, and loops are stopped in their later rounds as well.
 #![cfg(target_arch = "x86_64")]
 
 #[path = "../support/mod.rs"]
@@ -52,7 +55,8 @@ const PARTS: [Kind; 5] = [
 /// One of the kinds is larger than any record: it is counted as lost in either mode.
 const TOO_LARGE: usize = 2032;
 
-/// The scenarios of a mode. In the quick form only two of the kinds meet other states of the ring than the first.
+/// The scenarios of a mode. In the quick form only two of the kinds meet other states of the ring
+/// than the first.
 fn scenarios(overwrite: bool, cpus: [usize; 2]) -> Vec<Scenario> {
     use Before::{Boundary, Crossing, Full, Inside, SecondLap, Unused};
     let breakpoints = Debugger::start(|| ()).has_breakpoints();
@@ -110,7 +114,8 @@ fn two_cpus() -> [usize; 2] {
     [first, allowed.next().unwrap_or(first)]
 }
 
-/// The rounds of a loop in which a thread is stopped: the first, and the later ones at its ends and in the middle.
+/// The rounds of a loop in which a thread is stopped: the first, and the later ones at its ends and
+/// in the middle.
 fn rounds(times: usize) -> BTreeSet<usize> {
     if support::is_full() { [1, 2, times / 2, times].into() } else { [1, times].into() }
 }

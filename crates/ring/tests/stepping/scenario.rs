@@ -73,7 +73,8 @@ pub enum Action {
     Migrate,
     /// Another thread appends on its CPU.
     Other,
-    /// Another thread appends on its CPU until it has gone once round the ring, or the ring is full.
+    /// Another thread appends on its CPU until it has gone once round the ring, or the ring is
+    /// full.
     OthersFill,
     /// It is moved to another CPU, and another thread appends on the one it left.
     Depart,
@@ -99,7 +100,8 @@ const SUBBUF_SIZE: u64 = 4096;
 /// Length of an image in the handler, and of those with which rings are filled.
 const SHORT: usize = 16;
 
-/// What the child has in memory that it shares with the test: how often each source began, and what came of it.
+/// What the child has in memory that it shares with the test: how often each source began, and what
+/// came of it.
 struct Report(SharedMap);
 
 impl Report {
@@ -137,7 +139,8 @@ impl Report {
     }
 }
 
-/// What the child's signal handler needs. Its memory is a copy of this process's, so nobody else has set it.
+/// What the child's signal handler needs. Its memory is a copy of this process's, so nobody else
+/// has set it.
 static HANDLED: AtomicPtr<Handled> = AtomicPtr::new(ptr::null_mut());
 
 struct Handled {
@@ -190,8 +193,8 @@ impl Scenario {
         times
     }
 
-    /// Plays the append: at the place the first action happens, then each time the thread comes there again the
-    /// next. The number of actions that there were, or what was wrong in the end.
+    /// Plays the append: at the place the first action happens, then each time the thread comes
+    /// there again the next. The number of actions that there were, or what was wrong in the end.
     pub fn play(&self, place: Place, section: &Section, actions: &[Action]) -> Result<usize, String> {
         let bench = self.bench();
         let mut play = Play::new(self, &bench);
@@ -199,7 +202,8 @@ impl Scenario {
         play.run_out(&debugger, (place, section), actions)
     }
 
-    /// Stops the append at a place as often as it comes there. How often that was, and what became of it.
+    /// Stops the append at a place as often as it comes there. How often that was, and what became
+    /// of it.
     pub fn play_for_ever(&self, place: Place, section: &Section) -> (usize, Option<Outcome>) {
         let bench = self.bench();
         let mut play = Play::new(self, &bench);
@@ -302,7 +306,8 @@ impl<'a> Play<'a> {
         let mut debugger = Debugger::start(|| {
             // Ordering: for this thread's own handler.
             HANDLED.store(&raw mut handled, Ordering::Relaxed);
-            // SAFETY: all bytes zero are such an action but for the handler, which is safe to be called.
+            // SAFETY: all bytes zero are such an action but for the handler, which is safe to be
+            // called.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = on_signal as extern "C" fn(i32) as usize;
@@ -395,7 +400,8 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// After the child's end: its appends are known, others go on in its rings, and all must be there.
+    /// After the child's end: its appends are known, others go on in its rings, and all must be
+    /// there.
     fn ended(&mut self, is_killed: bool) -> Result<(), String> {
         self.hear();
         if !is_killed && !self.heard.contains(&MAIN) {

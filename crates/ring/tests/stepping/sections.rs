@@ -1,5 +1,6 @@
-//! Which instructions there are to be stopped at: those of every section that the linker collected, as a
-//! disassembler sees them. So a new instruction, or a new section, asks to be covered by itself.
+//! Which instructions there are to be stopped at: those of every section that the linker collected,
+//! as a disassembler sees them. So a new instruction, or a new section, asks to be covered by
+//! itself.
 
 use std::slice;
 
@@ -23,7 +24,8 @@ pub struct Section {
     pub descriptor: u64,
     /// Address of its first instruction.
     pub start: u64,
-    /// Address of the first instruction behind it: when a thread is there, the last one has been executed.
+    /// Address of the first instruction behind it: when a thread is there, the last one has been
+    /// executed.
     pub commit: u64,
     /// Where it can be stopped: before each of its instructions, and at `commit`.
     pub places: Vec<u64>,
@@ -32,7 +34,8 @@ pub struct Section {
 impl Section {
     fn new(descriptor: &'static Descriptor, names: &[(u64, &'static str)]) -> Self {
         let Descriptor { version: _, flags: _, start, length, abort: _ } = *descriptor;
-        // SAFETY: the descriptor says where code of this program stands, which is readable and never changes.
+        // SAFETY: the descriptor says where code of this program stands, which is readable and
+        // never changes.
         let code = unsafe { slice::from_raw_parts(start as *const u8, length as usize) };
         let instructions = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
         let mut places: Vec<u64> = instructions
@@ -81,8 +84,8 @@ pub fn of_the_ring() -> Vec<Section> {
         static tompion_section_put: u8;
         static tompion_section_count: u8;
     }
-    // SAFETY: only addresses are taken, of functions; the linker makes the marks for the kernel's name of
-    // the section, in which only descriptors stand.
+    // SAFETY: only addresses are taken, of functions; the linker makes the marks for the kernel's
+    // name of the section, in which only descriptors stand.
     unsafe {
         let names = [
             (&raw const tompion_append_image as u64, APPEND),

@@ -1,5 +1,6 @@
-//! What the production reader finds, held against what can be: each record whole, once, in its order, at a time
-//! that is not before the last one's, and at the place that the ring's own count says.
+//! What the production reader finds, held against what can be: each record whole, once, in its
+//! order, at a time that is not before the last one's, and at the place that the ring's own count
+//! says.
 
 use tompion_layout::{loss::Cause, record::Form};
 use tompion_ring::{
@@ -158,7 +159,8 @@ impl<'a> Checker<'a> {
                     events = Some(place.index + 1);
                     time
                 }
-                // How many they are is not known yet. What comes behind them is found in another copy.
+                // How many they are is not known yet. What comes behind them is found in another
+                // copy.
                 UntrustedRecord::Unfinished { .. } if self.overwrite => break,
                 UntrustedRecord::Unfinished { position, .. } => {
                     return Err(format!("something unfinished at {position}"));

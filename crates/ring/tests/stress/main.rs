@@ -1,8 +1,9 @@
-//! Given many threads on few CPUs, storms of signals whose handlers append, threads that are moved about, and rings
-//! of two pages, when they append as fast as they can, then each record is found whole and once, or is counted.
+//! Given many threads on few CPUs, storms of signals whose handlers append, threads that are moved
+//! about, and rings of two pages, when they append as fast as they can, then each record is found
+//! whole and once, or is counted.
 //!
-//! A few million records in normal tests, a thousand million in all with `TOMPION_FULL=1`. They are checked while
-//! they are written, by the production reader.
+//! A few million records in normal tests, a thousand million in all with `TOMPION_FULL=1`. They are
+//! checked while they are written, by the production reader.
 
 #[path = "../support/mod.rs"]
 mod support;

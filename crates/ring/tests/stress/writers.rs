@@ -21,7 +21,8 @@ pub struct Source {
     lost: AtomicU64,
 }
 
-// Ordering, throughout: a source is one thread's or one handler's own; others look after that thread's end.
+// Ordering, throughout: a source is one thread's or one handler's own; others look after that
+// thread's end.
 impl Source {
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
@@ -66,8 +67,8 @@ fn storm_signal() -> i32 {
 
 /// Sets the handler of storms, once.
 pub fn prepare_storms() {
-    // SAFETY: all bytes zero are an action but for the handler, which is safe to be called whenever a timer of
-    // [`Writer::begin_storm`] asks for it.
+    // SAFETY: all bytes zero are an action but for the handler, which is safe to be called whenever
+    // a timer of [`Writer::begin_storm`] asks for it.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction =

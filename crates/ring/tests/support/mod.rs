@@ -34,7 +34,8 @@ pub struct Bench {
     pub geometry: Geometry,
 }
 
-// SAFETY: the recording is only read after `new`; its pointers stay valid as long as the maps beside it.
+// SAFETY: the recording is only read after `new`; its pointers stay valid as long as the maps
+// beside it.
 unsafe impl Sync for Bench {}
 
 impl Bench {
@@ -54,7 +55,8 @@ impl Bench {
         let (rings, control) = Self::memory(&geometry);
         let mut recording = Recording::none();
         let setup = InReserve { geometry, overwrite, clock: Clock::Tsc, selector: None };
-        // SAFETY: the place is a fresh local, the rings have the geometry's size and live as long as `Bench`.
+        // SAFETY: the place is a fresh local, the rings have the geometry's size and live as long
+        // as `Bench`.
         let begun = unsafe { Recording::begin_reserve(&raw mut recording, &setup, rings.base(), &control) };
         begun.expect("a processor with cmpxchg16b");
         Self { form, recording, rings, control, geometry }
@@ -73,7 +75,8 @@ impl Bench {
         let rseq = tompion_os::rseq_area().expect("these tests need glibc 2.35 with rseq");
         let mut recording = Recording::none();
         let setup = Setup { geometry, overwrite, given_time, rseq, selector: None };
-        // SAFETY: the place is a fresh local, the rings have the geometry's size and live as long as `Bench`.
+        // SAFETY: the place is a fresh local, the rings have the geometry's size and live as long
+        // as `Bench`.
         unsafe { Recording::begin(&raw mut recording, &setup, rings.base(), &control) };
         Self { form: Form::Section, recording, rings, control, geometry }
     }

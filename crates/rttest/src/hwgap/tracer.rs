@@ -1,5 +1,6 @@
-//! The kernel's own searches: the tracer `hwlat`, a thread that looks with interrupts turned off, on one CPU after the
-//! other, and `osnoise`, a thread on each CPU that tells noise of the hardware from that of interrupts and threads.
+//! The kernel's own searches: the tracer `hwlat`, a thread that looks with interrupts turned off,
+//! on one CPU after the other, and `osnoise`, a thread on each CPU that tells noise of the hardware
+//! from that of interrupts and threads.
 //!
 //! Each runs in an instance of tracefs of its own, which goes away afterwards. Sources:
 //! `Documentation/trace/hwlat_detector.rst`, `Documentation/trace/osnoise-tracer.rst`.
@@ -139,7 +140,8 @@ fn cpu(line: &str) -> Option<u32> {
     line.split(['[', ']']).nth(1)?.trim().parse().ok()
 }
 
-/// `<...>-1729 [001] d... 678.473449: #1 inner/outer(us): 12/14 ts:1581527483.343962693 count:6 nmi-count:0`
+/// `<...>-1729 [001] d... 678.473449: #1 inner/outer(us): 12/14 ts:1581527483.343962693 count:6
+/// nmi-count:0`
 fn hwlat(line: &str) -> Option<Sample> {
     let (before, after) = line.split_once("inner/outer(us):")?;
     let (inner, outer) = after.split_whitespace().next()?.split_once('/')?;
@@ -147,9 +149,9 @@ fn hwlat(line: &str) -> Option<Sample> {
     Some(Sample { cpu: cpu(before)?, longest_us: inner.max(outer), hardware: 1 })
 }
 
-/// `<...>-859 [000] .... 81.637220: 1000000 190 99.98100 9 18 0 1007 18 1`: after the time the period and the noise in
-/// it, in microseconds, the share that was left, the longest single noise, and how often it came from the hardware,
-/// from NMIs, interrupts, soft interrupts and threads.
+/// `<...>-859 [000] .... 81.637220: 1000000 190 99.98100 9 18 0 1007 18 1`: after the time the
+/// period and the noise in it, in microseconds, the share that was left, the longest single noise,
+/// and how often it came from the hardware, from NMIs, interrupts, soft interrupts and threads.
 fn osnoise(line: &str) -> Option<Sample> {
     let (before, after) = line.split_once(": ")?;
     let mut numbers = after.split_whitespace().skip(3).map(str::parse::<u64>);

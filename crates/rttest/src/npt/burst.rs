@@ -7,11 +7,12 @@
 //!          └──────── gap ────────┘└──── aside ────────────┘
 //! ```
 //!
-//! A gap is what lies between two readings of the counter, with the event in it and nothing else. The accounting is
-//! done aside, one iteration later. An interrupt may come then as well, and would be seen in no gap: so the time aside
-//! is measured, too, and where it is longer than [`LONG_NS`], which accounting never is, it is added to the gap before
-//! it. At the beginning of each iteration the loop asks whether it was interrupted since the last time: whatever
-//! comes while the counter is read is taken at its end, after the number was, and so belongs to what follows.
+//! A gap is what lies between two readings of the counter, with the event in it and nothing else.
+//! The accounting is done aside, one iteration later. An interrupt may come then as well, and would
+//! be seen in no gap: so the time aside is measured, too, and where it is longer than [`LONG_NS`],
+//! which accounting never is, it is added to the gap before it. At the beginning of each iteration
+//! the loop asks whether it was interrupted since the last time: whatever comes while the counter
+//! is read is taken at its end, after the number was, and so belongs to what follows.
 
 use serde::{Deserialize, Serialize};
 use tompion_os::{LoopEvent, tsc, tsc_in_place};
@@ -24,12 +25,14 @@ use crate::{
 /// Gaps that are longer have a cause, in nanoseconds.
 pub const LONG_NS: f64 = 1000.0;
 
-/// So many loops at the end of each warm-up follow each other without a pause: they make caches warm.
+/// So many loops at the end of each warm-up follow each other without a pause: they make caches
+/// warm.
 pub const WARM: u64 = 64;
 
 /// The event in the loop.
 pub trait Event: Copy {
-    /// Records it: the number of the iteration from 1 on, 0 in the warm-up, and the ticks of the gap before.
+    /// Records it: the number of the iteration from 1 on, 0 in the warm-up, and the ticks of the
+    /// gap before.
     fn record(self, number: u64, gap: u64);
 }
 
@@ -101,7 +104,8 @@ pub struct Measurement {
 pub struct Gaps {
     /// Gaps that are the program's own.
     pub own: Counts,
-    /// Gaps in which an interrupt came, another thread ran, or the hypervisor let the CPU stand still.
+    /// Gaps in which an interrupt came, another thread ran, or the hypervisor let the CPU stand
+    /// still.
     pub machine: Counts,
     /// Gaps that have a cause.
     pub causes: Vec<(Cause, Tally)>,
@@ -114,8 +118,8 @@ impl Measurement {
         Self { pace, witness, own, machine, tallies: Default::default() }
     }
 
-    /// Iterates `warm` times without accounting, then from the number `next` to `last`, or until a rest is due, but once
-    /// at least. Returns the number that is next.
+    /// Iterates `warm` times without accounting, then from the number `next` to `last`, or until a
+    /// rest is due, but once at least. Returns the number that is next.
     #[inline(never)]
     pub fn burst<E: Event>(&mut self, event: E, warm: u64, (next, last): (u64, u64)) -> u64 {
         self.witness.begin();
@@ -131,7 +135,8 @@ impl Measurement {
             event.record(this, gap);
             let end = tsc_in_place();
             let aside = begin.wrapping_sub(ended);
-            // While the loop waited for its time, the end of the wait was the end: then `begin` may lie before it.
+            // While the loop waited for its time, the end of the wait was the end: then `begin` may
+            // lie before it.
             let aside = if aside > long && aside < u64::MAX / 2 { aside } else { 0 };
             ended = end;
             if is_counted && self.account(gap + aside, interrupted) {

@@ -1,11 +1,12 @@
 //! The one agent of the process: finding it, and handing it this object's sites.
 //!
-//! The crate is linked into every program and plugin that has events, the agent into none of them. It is
-//! in the process already (something was linked with `-ltompion`, or `LD_PRELOAD` brought it), or it is
-//! loaded because the environment asks for a recording, or it is absent and nothing is recorded.
+//! The crate is linked into every program and plugin that has events, the agent into none of them.
+//! It is in the process already (something was linked with `-ltompion`, or `LD_PRELOAD` brought
+//! it), or it is loaded because the environment asks for a recording, or it is absent and nothing
+//! is recorded.
 //!
-//! [`OBJECT`] is handed over by a constructor of the object, before the program's own, and taken back by
-//! a destructor, after the program's own. The agent's functions come in it.
+//! [`OBJECT`] is handed over by a constructor of the object, before the program's own, and taken
+//! back by a destructor, after the program's own. The agent's functions come in it.
 
 use std::{
     arch::{asm, global_asm},
@@ -92,8 +93,8 @@ pub struct Object {
     _hooks: [&'static Hook; 2],
 }
 
-// SAFETY: the places are written by the agent while the object is loaded, before it enables the first
-// site, and read only where a site was found enabled. The rest never changes.
+// SAFETY: the places are written by the agent while the object is loaded, before it enables the
+// first site, and read only where a site was found enabled. The rest never changes.
 unsafe impl Sync for Object {}
 
 type Hook = extern "C" fn();
@@ -104,8 +105,8 @@ unsafe extern "C" {
     static __stop_tompion_sites: [*const Site; 0];
 }
 
-// One null pointer, which the agent passes over, so that the section exists in programs without events.
-// With the flags that `super::site` uses.
+// One null pointer, which the agent passes over, so that the section exists in programs without
+// events. With the flags that `super::site` uses.
 global_asm!(".pushsection tompion_sites,\"awR\",@progbits", ".balign 8", ".quad 0", ".popsection",);
 
 /// This object.
@@ -118,8 +119,9 @@ pub static OBJECT: Object = Object {
 static AGENT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 #[used]
-// SAFETY: the loader calls the functions of this section once, with arguments that this one ignores. The
-// number puts it before the program's own, where the C header has its constructor, too.
+// SAFETY: the loader calls the functions of this section once, with arguments that this one
+// ignores. The number puts it before the program's own, where the C header has its constructor,
+// too.
 #[unsafe(link_section = ".init_array.00101")]
 static CONSTRUCTOR: Hook = construct;
 
@@ -146,8 +148,8 @@ extern "C" fn destruct() {
 /// Gives the module to the agent, unless one has it.
 pub fn hand_over(agent: AgentFunction) -> bool {
     let address = agent as *mut c_void;
-    // Ordering: release and acquire pair among callers, so that one that comes second finds the module
-    // handed over or being so; the agent has a lock of its own.
+    // Ordering: release and acquire pair among callers, so that one that comes second finds the
+    // module handed over or being so; the agent has a lock of its own.
     let before = AGENT.compare_exchange(ptr::null_mut(), address, Ordering::AcqRel, Ordering::Acquire);
     if before.is_err() {
         return true;
@@ -168,8 +170,8 @@ fn find() -> Option<AgentFunction> {
         .or_else(loader::open_if_asked)
 }
 
-/// The address of the library's function in a program that was linked with the library, else null: a weak
-/// reference, which Rust has no words for.
+/// The address of the library's function in a program that was linked with the library, else null:
+/// a weak reference, which Rust has no words for.
 fn linked() -> *mut c_void {
     let place: *const *mut c_void;
     // SAFETY: the instructions compute an address. The section is data that nothing else defines.
@@ -193,8 +195,8 @@ fn linked() -> *mut c_void {
 /// An address as a function; nothing if it is null.
 pub fn function<F: Copy>(address: *mut c_void) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) }
-    // SAFETY: of the same size, and `F` is a type of function; the address is that of the function of this
-    // type, as the symbol's name says.
+    // SAFETY: of the same size, and `F` is a type of function; the address is that of the function
+    // of this type, as the symbol's name says.
     (!address.is_null()).then(|| unsafe { mem::transmute_copy(&address) })
 }
 
@@ -257,8 +259,8 @@ pub unsafe fn provide_context(name: &CStr, ty: u32, get: *mut c_void) -> bool {
 /// The site is enabled; `image` is readable for `size` bytes, rounded up to a multiple of 8.
 #[inline(always)]
 pub unsafe fn append(site: &'static Site, image: *const u8, size: usize) {
-    // SAFETY: no site is enabled before the agent has set its functions, which it doesn't change; the
-    // caller saw the site enabled, and put a fence behind it.
+    // SAFETY: no site is enabled before the agent has set its functions, which it doesn't change;
+    // the caller saw the site enabled, and put a fence behind it.
     unsafe { OBJECT.module.append.get().unwrap_unchecked()(site, image, size) }
 }
 

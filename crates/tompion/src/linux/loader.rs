@@ -65,8 +65,8 @@ pub fn open() -> Option<AgentFunction> {
 
 /// A variable of the environment; nothing in a program with more rights than who started it.
 fn variable(name: &CStr) -> Option<&'static CStr> {
-    // SAFETY: the name is text; nobody changes the environment while constructors run, and who calls
-    // `load` later keeps to the rules of `std::env::set_var`.
+    // SAFETY: the name is text; nobody changes the environment while constructors run, and who
+    // calls `load` later keeps to the rules of `std::env::set_var`.
     let value = unsafe { secure_getenv(name.as_ptr()) };
     // SAFETY: null, or text.
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })

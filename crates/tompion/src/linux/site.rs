@@ -40,14 +40,14 @@ pub(super) use address_of_label_2;
 
 /// The site of a description that has at most these units and these enumerations.
 ///
-/// Label 2 is the site, 3 the description, 4 the addresses of the enumerations. Labels of digits may be
-/// defined many times, so the text may be copied. Operands behind the last unit and the last enumeration
-/// are not used.
+/// Label 2 is the site, 3 the description, 4 the addresses of the enumerations. Labels of digits
+/// may be defined many times, so the text may be copied. Operands behind the last unit and the last
+/// enumeration are not used.
 macro_rules! emit {
     ($class:ident; $($unit:literal)*; $($enumeration:literal)*) => {{
         let site: *const Site;
-        // SAFETY: the instructions only compute an address. The sections are data that nothing else in the
-        // program defines; every one is left as it was entered.
+        // SAFETY: the instructions only compute an address. The sections are data that nothing else
+        // in the program defines; every one is left as it was entered.
         unsafe {
             asm!(
                 address_of_label_2!(),

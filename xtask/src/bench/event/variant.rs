@@ -14,7 +14,8 @@ pub enum Context {
     Thread,
     /// Its thread and a value that the program defines (Tompion).
     Application,
-    /// Process and the program's name with each event (LTTng; Tompion has both once for each process).
+    /// Process and the program's name with each event (LTTng; Tompion has both once for each
+    /// process).
     Process,
     /// Nothing, behind a filter that all pass.
     FilterTrue,

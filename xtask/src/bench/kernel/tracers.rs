@@ -167,7 +167,8 @@ impl Tracers {
         Ok(Some(running))
     }
 
-    /// Stopped it is attached for a process that sleeps: its programs run at each event, and let it go.
+    /// Stopped it is attached for a process that sleeps: its programs run at each event, and let it
+    /// go.
     fn start_tompion(&self, running: &mut Running, events: &Events) -> Result<()> {
         let tompion = self.tompion.as_ref().context("Tompion is not built")?;
         let mut command = tompion.command();
@@ -190,7 +191,8 @@ impl Tracers {
         })
     }
 
-    /// As `trace-cmd record -B` does it: an instance, and a process for each CPU that writes the ring's pages to a file.
+    /// As `trace-cmd record -B` does it: an instance, and a process for each CPU that writes the
+    /// ring's pages to a file.
     fn start_ftrace(&self, running: &mut Running, events: &Events) -> Result<()> {
         let instance = Instance::new()?;
         instance.write("buffer_size_kb", RING_KIB)?;
@@ -339,7 +341,8 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Whoever looks at the machine finds it if it stays: while somebody reads its pages it can't go.
+        // Whoever looks at the machine finds it if it stays: while somebody reads its pages it
+        // can't go.
         let _ = self.write("events/enable", "0");
         let _ = wait_until("readers to leave", || fs::remove_dir(&self.0).is_ok());
     }

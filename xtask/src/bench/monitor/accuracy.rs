@@ -1,4 +1,5 @@
-//! `x bench monitor-accuracy`: the same wake-ups by the monitor and by a program that reads the clock.
+//! `x bench monitor-accuracy`: the same wake-ups by the monitor and by a program that reads the
+//! clock.
 
 use std::process::Command;
 
@@ -144,7 +145,8 @@ mod tests {
     use super::super::budgets::of_accuracy;
     use super::*;
 
-    /// Results of wake-ups that the program sees later by `more` µs than the monitor, of which some are stretched.
+    /// Results of wake-ups that the program sees later by `more` µs than the monitor, of which some
+    /// are stretched.
     fn results(more: f64, stretch: f64) -> Results {
         let line = |(at, late): (u64, f64)| {
             let intended = at * 1_000_000;

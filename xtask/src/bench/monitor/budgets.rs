@@ -9,8 +9,9 @@ fn most(what: &str, measured: f64, limit: f64) -> Budget {
     Budget { what: what.into(), measured, at_best: None, limit, at_least: false }
 }
 
-/// How the monitor's wake-ups agree with a program's. The line and how well it fits are those of wake-ups in which nothing came
-/// between the switch, where the monitor's latency ends, and the program's look at the clock; the page has those of all beside.
+/// How the monitor's wake-ups agree with a program's. The line and how well it fits are those of
+/// wake-ups in which nothing came between the switch, where the monitor's latency ends, and the
+/// program's look at the clock; the page has those of all beside.
 pub fn of_accuracy(results: &Results) -> Vec<Budget> {
     let value = |label| results.find(accuracy::GROUP, label, accuracy::TOGETHER)?.median();
     let budget = |what: &str, measured: Option<f64>, limit, at_least| {
@@ -50,11 +51,13 @@ pub fn of_accuracy(results: &Results) -> Vec<Budget> {
     .collect()
 }
 
-/// What the monitor costs. A pair of ordinary tasks is judged twice: where each switch has a wake-up, and where only about half of them do;
-/// by the median of the differences within rounds, beside the shortest rounds. The lower quartile of the latter is no judge: rounds
-/// with and without differ there by more than what is added.
+/// What the monitor costs. A pair of ordinary tasks is judged twice: where each switch has a
+/// wake-up, and where only about half of them do; by the median of the differences within rounds,
+/// beside the shortest rounds. The lower quartile of the latter is no judge: rounds with and
+/// without differ there by more than what is added.
 ///
-/// Of the ratio to ftrace, what disturbs both only ever makes a round longer: the lower quartiles of rounds are compared.
+/// Of the ratio to ftrace, what disturbs both only ever makes a round longer: the lower quartiles
+/// of rounds are compared.
 pub fn of_overhead(results: &Results) -> Vec<Budget> {
     let added = |label, place, statistic| added(results, (label, place), statistic);
     let taken = |place| results.find(overhead::TAKEN, overhead::MONITOR, place)?.median();

@@ -1,5 +1,5 @@
-//! The same wake-ups by two measurements: matched one by one, fitted by a line, and asked for the longest of each tenth of a
-//! second.
+//! The same wake-ups by two measurements: matched one by one, fitted by a line, and asked for the
+//! longest of each tenth of a second.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -94,7 +94,8 @@ impl Pairs {
         self.matched.iter().filter(|pair| !pair.alone).count() as f64 / self.matched.len().max(1) as f64
     }
 
-    /// The line through all; or through those alone in which no interrupt came between. None without two that differ.
+    /// The line through all; or through those alone in which no interrupt came between. None
+    /// without two that differ.
     pub fn fit(&self, alone: bool) -> Option<Fit> {
         let wanted = || self.matched.iter().filter(move |pair| pair.alone || !alone);
         let count = wanted().count() as f64;
@@ -111,8 +112,8 @@ impl Pairs {
         (xx > 0.0 && yy > 0.0).then(|| Fit { slope, intercept: y - slope * x, r: xy / (xx * yy).sqrt() })
     }
 
-    /// In what share of the intervals of each thread the wake-up that was the longest for the program was so for the
-    /// monitor too, or as long; and how many intervals there were.
+    /// In what share of the intervals of each thread the wake-up that was the longest for the
+    /// program was so for the monitor too, or as long; and how many intervals there were.
     pub fn same_longest(&self) -> (f64, usize) {
         let mut intervals: BTreeMap<(u32, u64), Vec<&Pair>> = BTreeMap::new();
         for pair in &self.matched {

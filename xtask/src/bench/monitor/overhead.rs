@@ -1,4 +1,5 @@
-//! `x bench monitor-overhead`: what the monitor adds to a wake-up and switch, beside ftrace, and what it takes by itself.
+//! `x bench monitor-overhead`: what the monitor adds to a wake-up and switch, beside ftrace, and
+//! what it takes by itself.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -259,8 +260,8 @@ struct RunTime {
     ns: f64,
 }
 
-/// Runs a command of the shell's. How many nanoseconds passed and how many real-time threads were woken, and what the kernel
-/// measured of each program.
+/// Runs a command of the shell's. How many nanoseconds passed and how many real-time threads were
+/// woken, and what the kernel measured of each program.
 fn measured(cost: &Path, words: &str, most_seconds: u64) -> Result<((f64, f64), Vec<RunTime>)> {
     let mut command = Command::new(cost);
     command.args(["sh", "-c", words]);

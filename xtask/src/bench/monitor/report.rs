@@ -1,4 +1,5 @@
-//! `docs/monitor-report/`: whether the monitor is right, what it costs and whether it lasts, from the newest results.
+//! `docs/monitor-report/`: whether the monitor is right, what it costs and whether it lasts, from
+//! the newest results.
 
 use std::fs;
 use std::path::Path;
@@ -166,8 +167,8 @@ pub fn soak_table(results: &Results) -> Table {
     table
 }
 
-/// Writes what was found now, and what was kept of the other one; the plot, if there are wake-ups for it. A quick run shows
-/// that the page can be made, elsewhere.
+/// Writes what was found now, and what was kept of the other one; the plot, if there are wake-ups
+/// for it. A quick run shows that the page can be made, elsewhere.
 pub fn write(
     workspace: &Workspace,
     options: &Options,

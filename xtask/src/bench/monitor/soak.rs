@@ -74,7 +74,8 @@ struct Seen {
     kills: u32,
     memory: Vec<f64>,
     difference: u64,
-    /// What was said while the threads were there: of those that are gone the scheduler's count is gone, too.
+    /// What was said while the threads were there: of those that are gone the scheduler's count is
+    /// gone, too.
     beside: Value,
 }
 

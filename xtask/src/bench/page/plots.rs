@@ -165,7 +165,8 @@ fn gaps(results: &Results) -> String {
     shares(results.figures.iter(), "Appends that take at least so long", across)
 }
 
-/// For each duration the share of what takes at least as long: a line for each figure that has a curve.
+/// For each duration the share of what takes at least as long: a line for each figure that has a
+/// curve.
 pub fn shares<'a>(figures: impl Iterator<Item = &'a Figure>, title: &str, across: &str) -> String {
     let line = |figure: &Figure| {
         let point = |&(x, y): &(f64, f64)| Point { x, y, spread: None };

@@ -1,4 +1,5 @@
-//! Points of two measurements of the same things, in square panels: how dense they lie, and the line through them.
+//! Points of two measurements of the same things, in square panels: how dense they lie, and the
+//! line through them.
 
 use super::{Anchor, Drawing, WIDTH, linear_ticks, plain_number};
 

@@ -1,8 +1,8 @@
 //! Traces made long: the packets of each stream again and again, each time later.
 //!
-//! Only what changes from one copy to the next is written anew: the times and counters of packets, and whole
-//! timestamps in event headers. A copy is later by a multiple of 2³² cycles, so that timestamps of which only the
-//! lowest bits are recorded stay as they are.
+//! Only what changes from one copy to the next is written anew: the times and counters of packets,
+//! and whole timestamps in event headers. A copy is later by a multiple of 2³² cycles, so that
+//! timestamps of which only the lowest bits are recorded stay as they are.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};

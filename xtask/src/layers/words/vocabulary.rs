@@ -1,8 +1,13 @@
 //! The word list as tables: what is not to be written, and the word of the field to use instead.
 
-/// Files that the check leaves out: they quote the words, or nobody wrote them by hand.
-pub const EXEMPT: &[&str] =
-    &["docs/style.md", "docs/glossary.md", "xtask/src/layers/words", "crates/viewer/page/"];
+/// Files that the check leaves out: they quote the words, are generated, or must stay as released.
+pub const EXEMPT: &[&str] = &[
+    "crates/agent/tests/abi/",
+    "crates/viewer/page/",
+    "docs/glossary.md",
+    "docs/style.md",
+    "xtask/src/layers/words",
+];
 
 /// Paths that still break the rules. One leaves the list when the last break in it is gone; the
 /// check fails on an entry that has none left.
@@ -44,13 +49,11 @@ pub const PENDING: &[&str] = &[
     "docs/guide/rust.md",
     "docs/monitor-report/README.md",
     "docs/rt-report/README.md",
-    "examples/",
     "include/",
     "models/",
     "tests/",
     "web/src/",
     "web/test/",
-    "web/vite.config.ts",
     "xtask/",
 ];
 
