@@ -1,5 +1,4 @@
-//! Context that the application defines: values that go along with every event of a recording that
-//! asks for them.
+//! Contexts of the application: values recorded beside every event of a recording that wants them.
 //!
 //! The application registers a function for each. It is called on the event path, in whatever
 //! thread and signal handler the event is recorded, and must itself be fit for that.
@@ -13,16 +12,14 @@ use std::{
 use tompion_layout::record;
 use tompion_ring::producer::{MAX_TAILS, Tail};
 
-use crate::{registry, shielded};
-
-/// Most contexts of an application.
+/// Maximum number of contexts of an application.
 pub const MAX_CONTEXTS: usize = 8;
-/// Longest name, `provider:name`, in bytes.
+/// Maximum length of a name, `provider:name`, in bytes.
 const MAX_NAME: usize = 63;
-/// Longest text of a context in bytes.
+/// Maximum length of a context's text in bytes.
 pub const MAX_TEXT: usize = 64;
 
-/// What the values are.
+/// Type of a context's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// `int64_t get(void)`
@@ -34,9 +31,9 @@ pub enum Type {
 type GetInteger = extern "C" fn() -> i64;
 type GetText = extern "C" fn(*mut c_char, usize) -> usize;
 
-/// A context; entries are only ever added.
+/// Registered context; entries are only ever added.
 struct Context {
-    /// The function; null once the application has taken it back.
+    /// The function; null after the application has unregistered it.
     get: AtomicPtr<c_void>,
     ty: AtomicU32,
     name: AtomicPtr<c_char>,
@@ -53,8 +50,8 @@ static CONTEXTS: [Context; MAX_CONTEXTS] = [const {
 /// Recordings that want the application's contexts with their events, one bit each.
 static WANTED: AtomicU32 = AtomicU32::new(0);
 
-/// Says whether a recording wants the contexts.
-pub fn want(slot: usize, wanted: bool) {
+/// Sets whether a recording wants the contexts.
+pub fn set_wanted(slot: usize, wanted: bool) {
     // Ordering: only changed under the registry's lock, before the recording takes an event.
     let others = WANTED.load(Ordering::Relaxed) & !(1 << slot);
     WANTED.store(others | u32::from(wanted) << slot, Ordering::Relaxed);
@@ -65,14 +62,14 @@ pub fn wanted() -> u32 {
     WANTED.load(Ordering::Relaxed)
 }
 
-/// From which event number on events have how many contexts: number << 8 | contexts, in order.
+/// First event number of each number of contexts, in order: number << 8 | contexts.
 ///
 /// A record has the contexts that its event's description names. So when contexts are added, events
 /// get new numbers and descriptions, and who still records under an old number adds the contexts of
 /// that time.
 static EPOCHS: [AtomicU32; MAX_CONTEXTS + 1] = [const { AtomicU32::new(0) }; MAX_CONTEXTS + 1];
 
-/// Events with numbers from `first` on have this many contexts.
+/// Gives events with numbers from `first` on this many contexts.
 pub fn begin_epoch(first: u32, contexts: u32) {
     // Ordering: only changed under the registry's lock; no event has such a number yet.
     let place = EPOCHS.iter().skip(1).find(|place| {
@@ -84,7 +81,7 @@ pub fn begin_epoch(first: u32, contexts: u32) {
     }
 }
 
-/// How many contexts go with events of a number.
+/// Number of contexts of the event of a number.
 fn count_at(number: u32) -> u32 {
     // Ordering: pairs with the release store in `begin_epoch`, which came before any event had the
     // number.
@@ -92,12 +89,12 @@ fn count_at(number: u32) -> u32 {
     epochs.filter(|epoch| epoch >> 8 <= number).max().unwrap_or(0) & 0xff
 }
 
-/// How many there are.
+/// Number of entries of [`CONTEXTS`].
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// Number of contexts.
 pub fn count() -> u32 {
-    // Ordering: pairs with the release store in `register`: who sees the number sees the entries.
+    // Ordering: pairs with the release store in `add`: a reader that sees the number sees the entries.
     COUNT.load(Ordering::Acquire).min(MAX_CONTEXTS as u32)
 }
 
@@ -126,7 +123,7 @@ pub fn find(name: &str) -> Option<(u16, Type)> {
 /// The value of an integer context in the calling thread.
 pub fn number(index: u16) -> Option<i64> {
     let context = CONTEXTS.get(usize::from(index)).filter(|context| ty(context) == Type::Integer)?;
-    // Ordering: pairs with the release store in `register`; a null one was taken back.
+    // Ordering: pairs with the release store in `register`; a null one was unregistered.
     let get = context.get.load(Ordering::Acquire);
     if get.is_null() {
         return None;
@@ -136,7 +133,7 @@ pub fn number(index: u16) -> Option<i64> {
     Some(get())
 }
 
-/// Has the application write the value of a text context; returns its length.
+/// Writes the value of a text context in the calling thread; returns its length.
 pub fn text(index: u16, buffer: &mut [u8; MAX_TEXT]) -> Option<usize> {
     let context = CONTEXTS.get(usize::from(index)).filter(|context| ty(context) == Type::Text)?;
     // Ordering: as in `number`.
@@ -149,8 +146,8 @@ pub fn text(index: u16, buffer: &mut [u8; MAX_TEXT]) -> Option<usize> {
     Some(get(buffer.as_mut_ptr().cast(), buffer.len()).min(buffer.len()))
 }
 
-/// The parts of a record with the contexts of the calling thread.
-pub struct Extended {
+/// Image and tails of a record with the contexts of the calling thread.
+pub struct EventWithContexts {
     fixed: [u64; (record::MAX_IMAGE + MAX_CONTEXTS * 8) / 8 + 1],
     fixed_len: usize,
     texts: [[u8; MAX_TEXT]; MAX_CONTEXTS],
@@ -158,7 +155,7 @@ pub struct Extended {
     tail_count: usize,
 }
 
-impl Extended {
+impl EventWithContexts {
     /// Adds the contexts to an event's image and tails; none if the event is too large for that.
     #[inline(always)]
     pub fn new(number: u32, image: &[u8], tails: &[Tail]) -> Option<Self> {
@@ -182,7 +179,7 @@ impl Extended {
                     let size = text(index as u16, &mut extended.texts[index]).unwrap_or(0);
                     extended.push(&(size as u32).to_le_bytes());
                     extended.tails[extended.tail_count].size = size;
-                    // Which text it is; its address is not known before the structure stands still.
+                    // The text's index; its address is not known before the structure has its final place.
                     extended.tails[extended.tail_count].data = ptr::without_provenance(index);
                     extended.tail_count += 1;
                 }
@@ -213,41 +210,33 @@ fn number_or_zero(index: usize) -> i64 {
     number(index as u16).unwrap_or(0)
 }
 
-/// Registers a context, or gives one a new function (null: none from now on). Returns 0, or -1 for
-/// a name or type that can't be, a known name with another type, or when there are too many.
-///
-/// # Safety
-/// `name` is NUL-terminated text; `get` is null or a function of the type, and stays one until it
-/// is replaced.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tompion_context_v1(name: *const c_char, kind: u32, get: *mut c_void) -> i32 {
-    shielded(-1, || {
-        if name.is_null() {
-            return -1;
+/// Result of registering a context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registration {
+    /// A context was added: events need new descriptions.
+    Added,
+    /// A known context has another function.
+    Replaced,
+    /// The name or the type is invalid, or there are too many.
+    Rejected,
+}
+
+/// Registers a context, or replaces the function of one. The caller holds the registry's lock.
+pub fn register(name: &str, kind: u32, get: *mut c_void) -> Registration {
+    let kind = match kind {
+        1 => Type::Integer,
+        2 => Type::Text,
+        _ => return Registration::Rejected,
+    };
+    match find(name) {
+        Some((index, known)) if known == kind => {
+            // Ordering: pairs with the acquire loads in `number` and `text`.
+            CONTEXTS[usize::from(index)].get.store(get, Ordering::Release);
+            Registration::Replaced
         }
-        let mut registry = registry::lock();
-        // SAFETY: the caller promises NUL-terminated text.
-        let Ok(name) = unsafe { CStr::from_ptr(name) }.to_str() else { return -1 };
-        let kind = match kind {
-            1 => Type::Integer,
-            2 => Type::Text,
-            _ => return -1,
-        };
-        match find(name) {
-            Some((index, known)) if known == kind => {
-                // Ordering: pairs with the acquire loads in `number` and `text`.
-                CONTEXTS[usize::from(index)].get.store(get, Ordering::Release);
-                return 0;
-            }
-            Some(_) => return -1,
-            None => {}
-        }
-        if !is_name(name) || !add(name, kind, get) {
-            return -1;
-        }
-        registry.contexts_changed();
-        0
-    })
+        None if is_name(name) && add(name, kind, get) => Registration::Added,
+        _ => Registration::Rejected,
+    }
 }
 
 /// `provider:name`, two words of letters, digits and `_`.

@@ -21,9 +21,9 @@ use tompion_ring::{
 };
 
 use crate::{
-    abi::Site,
-    context::{self, Extended},
+    context::{self, EventWithContexts},
     filters, lock,
+    site::{END_SHIFT, PINNED, RECORDINGS_MASK, Site},
     writer::{self, Writer},
 };
 
@@ -38,7 +38,7 @@ pub fn prepare() -> std::io::Result<()> {
     // Ordering: callers hold the registry's lock; the event path only follows a site's bit.
     if RECORDINGS.load(Ordering::Relaxed).is_null() {
         let page = tompion_os::open_private_page(size_of::<Recording>() * MAX_RECORDINGS)?;
-        writer::set_tid_offset(tid_place_in_all_threads());
+        writer::set_tid_offset(common_tid_offset());
         TSC_FORBIDDEN.store(!tompion_os::tsc_is_usable(), Ordering::Relaxed);
         // Ordering: pairs with the acquire load in `place`.
         RECORDINGS.store(page.as_ptr().cast(), Ordering::Release);
@@ -46,62 +46,62 @@ pub fn prepare() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The thread that [`tid_place_in_all_threads`] asks: 0 without one, [`UNBORN`] before it has said
+/// The thread that [`common_tid_offset`] asks: 0 without one, [`STARTING`] before it has said
 /// its id.
-static ASKED: AtomicU32 = AtomicU32::new(0);
-const UNBORN: u32 = u32::MAX;
+static PROBE_THREAD: AtomicU32 = AtomicU32::new(0);
+const STARTING: u32 = u32::MAX;
 
 /// Whether the thread that was asked where ids are is still there. Its answer comes a little before
 /// its end.
-pub fn is_asked_thread_here() -> bool {
+pub fn probe_thread_exists() -> bool {
     // Ordering: callers look again until it is gone.
-    match ASKED.load(Ordering::Relaxed) {
+    match PROBE_THREAD.load(Ordering::Relaxed) {
         0 => false,
-        UNBORN => true,
+        STARTING => true,
         thread => tompion_os::thread_exists(thread),
     }
 }
 
 /// In the child of a fork, which doesn't have that thread.
-pub fn forget_asked_thread() {
-    ASKED.store(0, Ordering::Relaxed);
+pub fn forget_probe_thread() {
+    PROBE_THREAD.store(0, Ordering::Relaxed);
 }
 
 /// Where the agent's thread was started from keeps its id: 0 before, and where that isn't known.
-static STARTERS_TID_PLACE: AtomicUsize = AtomicUsize::new(0);
+static STARTER_TID_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
 /// Before the agent's thread is started: looks where its starter keeps its id.
 pub fn note_starter() {
     // Ordering: the thread that reads it is started behind this.
-    STARTERS_TID_PLACE.store(tompion_os::tid_offset().unwrap_or(0), Ordering::Relaxed);
+    STARTER_TID_OFFSET.store(tompion_os::tid_offset().unwrap_or(0), Ordering::Relaxed);
 }
 
 /// Where threads keep their ids, held against the real ids of this thread and of another one.
-fn tid_place_in_all_threads() -> Option<usize> {
+fn common_tid_offset() -> Option<usize> {
     static ANSWER: AtomicUsize = AtomicUsize::new(UNKNOWN);
     const UNKNOWN: usize = usize::MAX;
     let here = tompion_os::tid_offset()?;
-    if lock::is_the_agents_thread() {
+    if lock::is_agent_thread() {
         // A new thread's memory would come from libc, which would reserve 64 MiB for this thread
         // (an arena).
-        return (STARTERS_TID_PLACE.load(Ordering::Relaxed) == here).then_some(here);
+        return (STARTER_TID_OFFSET.load(Ordering::Relaxed) == here).then_some(here);
     }
     ANSWER.store(UNKNOWN, Ordering::Relaxed);
     // Ordering: relaxed; the answer is all there is to see.
     let ask = || {
-        ASKED.store(tompion_os::gettid(), Ordering::Relaxed);
+        PROBE_THREAD.store(tompion_os::gettid(), Ordering::Relaxed);
         ANSWER.store(tompion_os::tid_offset().unwrap_or(0), Ordering::Relaxed);
     };
     // Ordering: the thread is made behind this, and says its id behind that.
-    ASKED.store(UNBORN, Ordering::Relaxed);
+    PROBE_THREAD.store(STARTING, Ordering::Relaxed);
     if tompion_os::spawn_background(ask).is_err() {
-        forget_asked_thread();
+        forget_probe_thread();
         return None;
     }
     let pause = || std::thread::sleep(std::time::Duration::from_micros(10));
     // Until it is gone, too: a program may count its threads as the first thing that it does.
     for _ in 0..1000 {
-        if ANSWER.load(Ordering::Relaxed) != UNKNOWN && !is_asked_thread_here() {
+        if ANSWER.load(Ordering::Relaxed) != UNKNOWN && !probe_thread_exists() {
             break;
         }
         pause();
@@ -138,20 +138,8 @@ pub fn given_time() -> u64 {
     if TSC_FORBIDDEN.load(Ordering::Relaxed) { monotonic_ns_without_tsc() } else { monotonic_ns() }
 }
 
-/// Takers of an event that goes the shortest way: the recording in the first place, and no other.
+/// Recording mask of an event that goes the shortest way: the recording in the first place, and no other.
 const FAST: u32 = 1;
-/// Stands among an event's takers if it must not go the shortest way: it is filtered or has
-/// context.
-pub const SLOW: u32 = 1 << 31;
-
-/// Stands among an event's takers if flight recorders keep it.
-pub const KEPT: u32 = 1 << 30;
-
-/// Recordings among the bits of a site.
-pub const RECORDINGS_MASK: u32 = (1 << MAX_RECORDINGS) - 1;
-/// Where those stand that take the event only as the end of a span that they have: their filter
-/// asks for what the end doesn't have.
-pub const END_SHIFT: u32 = 16;
 
 /// Whether a recording may have the first place, whose events go the shortest way: by restartable
 /// sections, with timestamps from the TSC.
@@ -189,7 +177,7 @@ pub unsafe extern "C" fn append(site: *const Site, image: *const u8, size: usize
 /// The calling thread, if the site's events go the shortest way and it may take it; else 0.
 #[inline(always)]
 fn fast_writer(site: &Site) -> u32 {
-    if site.takers() == FAST { writer::noted_thread_id() } else { 0 }
+    if site.recording_mask() == FAST { writer::noted_thread_id() } else { 0 }
 }
 
 /// Half of the head of the site's records, see [`record::Head::empty`].
@@ -341,31 +329,36 @@ extern "C" fn deliver(
     tails: *const Tail,
     count: usize,
 ) -> u32 {
-    let takers = site.recordings();
-    let Writer::Thread(tid) = writer::who() else { return refuse_guest(takers) };
+    let recording_mask = site.recordings();
+    let Writer::Thread(tid) = writer::current() else { return count_shared_vm_child(recording_mask) };
     // SAFETY: the image and the tails of the event that is being recorded, or no tails.
     let (fixed, tails) = unsafe {
         let tails = if count == 0 { &[][..] } else { std::slice::from_raw_parts(tails, count) };
         (std::slice::from_raw_parts(image, image_len), tails)
     };
-    let takers = filters::passing(takers, number(site), tid, (fixed, tails));
-    let keep = site.takers() & KEPT != 0;
-    append_chosen(takers, site, Event { id: id(site), tid, time: 0, image, image_len, tails, keep }, fixed);
-    takers
+    let recording_mask = filters::passing(recording_mask, number(site), tid, (fixed, tails));
+    let keep = site.recording_mask() & PINNED != 0;
+    append_chosen(
+        recording_mask,
+        site,
+        Event { id: id(site), tid, time: 0, image, image_len, tails, keep },
+        fixed,
+    );
+    recording_mask
 }
 
 /// Appends the end of a span to those recordings that have its begin.
 #[cold]
 #[inline(never)]
 extern "C" fn deliver_end(site: &Site, recordings: u32, image: *const u8) {
-    let takers = site.takers();
-    let takers = (takers | takers >> END_SHIFT) & recordings & RECORDINGS_MASK;
-    match writer::who() {
+    let recording_mask = site.recording_mask();
+    let recording_mask = (recording_mask | recording_mask >> END_SHIFT) & recordings & RECORDINGS_MASK;
+    match writer::current() {
         Writer::Thread(tid) => {
             let event = Event { id: id(site), tid, time: 0, image, image_len: 0, tails: &[], keep: false };
-            append_chosen(takers, site, event, &[]);
+            append_chosen(recording_mask, site, event, &[]);
         }
-        _ => _ = refuse_guest(takers),
+        _ => _ = count_shared_vm_child(recording_mask),
     }
 }
 
@@ -376,27 +369,27 @@ fn number(site: &Site) -> u32 {
 
 /// Appends the event to these recordings, with the application's contexts where they are wanted.
 #[inline(always)]
-fn append_chosen(takers: u32, site: &Site, event: Event<'_>, fixed: &[u8]) {
-    let extended = takers & context::wanted();
+fn append_chosen(recording_mask: u32, site: &Site, event: Event<'_>, fixed: &[u8]) {
+    let extended = recording_mask & context::wanted();
     if extended != 0 {
         append_extended(extended, number(site), event, fixed);
     }
-    if takers & !extended != 0 {
-        append_to_all(takers & !extended, event);
+    if recording_mask & !extended != 0 {
+        append_to_all(recording_mask & !extended, event);
     }
 }
 
 /// Appends the event with the application's contexts.
 #[cold]
 #[inline(never)]
-fn append_extended(takers: u32, number: u32, event: Event<'_>, fixed: &[u8]) {
-    match Extended::new(number, fixed, event.tails) {
+fn append_extended(recording_mask: u32, number: u32, event: Event<'_>, fixed: &[u8]) {
+    match EventWithContexts::new(number, fixed, event.tails) {
         Some(mut extended) => {
             let (image, image_len, tails) = extended.parts(event.tails.len());
-            append_to_all(takers, Event { image, image_len, tails, ..event });
+            append_to_all(recording_mask, Event { image, image_len, tails, ..event });
         }
         None => {
-            for slot in (0..MAX_RECORDINGS as u32).filter(|slot| takers & (1 << slot) != 0) {
+            for slot in (0..MAX_RECORDINGS as u32).filter(|slot| recording_mask & (1 << slot) != 0) {
                 if let Some(recording) = recording(slot) {
                     recording.count_without_ring(Cause::TooLarge);
                 }
@@ -405,7 +398,7 @@ fn append_extended(takers: u32, number: u32, event: Event<'_>, fixed: &[u8]) {
     }
 }
 
-fn append_to_all(mut takers: u32, mut event: Event<'_>) {
+fn append_to_all(mut recording_mask: u32, mut event: Event<'_>) {
     let buffer = Buffer::new();
     let total = total_len(event.image_len, event.tails);
     if !event.tails.is_empty() && total <= record::MAX_IMAGE {
@@ -413,8 +406,8 @@ fn append_to_all(mut takers: u32, mut event: Event<'_>) {
         unsafe { buffer.fill((event.image, event.image_len), event.tails, total) };
         event = Event { image: buffer.start(), image_len: total, tails: &[], ..event };
     }
-    while takers != 0 {
-        if let Some(recording) = recording(takers.trailing_zeros()) {
+    while recording_mask != 0 {
+        if let Some(recording) = recording(recording_mask.trailing_zeros()) {
             if recording.wants_given_time() {
                 event.time = given_time();
             }
@@ -422,14 +415,14 @@ fn append_to_all(mut takers: u32, mut event: Event<'_>) {
             // What was lost has been counted.
             let _ = unsafe { recording.append(&event) };
         }
-        takers &= takers - 1;
+        recording_mask &= recording_mask - 1;
     }
 }
 
 /// Counts an event that a guest can't record. Returns that no recording has it.
 #[cold]
-fn refuse_guest(takers: u32) -> u32 {
-    for slot in (0..MAX_RECORDINGS as u32).filter(|slot| takers & (1 << slot) != 0) {
+fn count_shared_vm_child(recording_mask: u32) -> u32 {
+    for slot in (0..MAX_RECORDINGS as u32).filter(|slot| recording_mask & (1 << slot) != 0) {
         if let Some(recording) = recording(slot) {
             recording.count_without_ring(Cause::VforkChild);
         }

@@ -6,7 +6,7 @@
 //!
 //! What a program cannot know here (a context that only the session knows) is left to the session.
 //!
-//! Programs are made here, of the filter's text: bytes that somebody else made never come this far.
+//! Programs are compiled in this process, from the filter's text: bytes that somebody else made never come this far.
 //! What they read is the program's own memory, as the event's caller described it, and no more of
 //! it than a record can hold: where an event without a filter would do no harm, one with a filter
 //! does none either.
@@ -47,7 +47,7 @@ static TABLES: [Table; MAX_RECORDINGS] =
 /// Contexts by their numbers in programs: those of the agent, then those of the application.
 const TID: u16 = 0;
 const PID: u16 = 1;
-const FIRST_OF_APPLICATION: u16 = 16;
+const FIRST_APPLICATION_CONTEXT: u16 = 16;
 
 /// This process's id. Asking the kernel on the event path is out of the question.
 static OWN_PID: AtomicU32 = AtomicU32::new(0);
@@ -99,8 +99,8 @@ fn find_context(name: &Name) -> Found<'static> {
         (Scope::Context, "tid") => known(TID, Kind::Integer),
         (Scope::Context, "pid") => known(PID, Kind::Integer),
         (Scope::Application, name) => match context::find(name) {
-            Some((index, context::Type::Integer)) => known(FIRST_OF_APPLICATION + index, Kind::Integer),
-            Some((index, context::Type::Text)) => known(FIRST_OF_APPLICATION + index, Kind::Text),
+            Some((index, context::Type::Integer)) => known(FIRST_APPLICATION_CONTEXT + index, Kind::Integer),
+            Some((index, context::Type::Text)) => known(FIRST_APPLICATION_CONTEXT + index, Kind::Text),
             None => Found::ABSENT,
         },
         _ => Found::ELSEWHERE,
@@ -123,7 +123,7 @@ pub fn set(slot: usize, number: u32, filter: Option<&'static Filter>) {
         place.store(chunk, Ordering::Release);
     }
     if filter.is_some() {
-        // Ordering: before the release store below, and the child of a fork comes here again before
+        // Ordering: before the release store below, and the child of a fork comes thread again before
         // any of its events is filtered.
         OWN_PID.store(std::process::id(), Ordering::Relaxed);
     }
@@ -150,15 +150,15 @@ fn of(slot: u32, number: u32) -> Option<&'static Filter> {
 /// Of the recordings that take an event, those whose filters let it through or leave it to the
 /// session.
 #[inline]
-pub fn passing(takers: u32, number: u32, tid: u32, (image, tails): (&[u8], &[Tail])) -> u32 {
-    let mut passing = takers;
-    let mut rest = takers;
+pub fn passing(recording_mask: u32, number: u32, tid: u32, (image, tails): (&[u8], &[Tail])) -> u32 {
+    let mut passing = recording_mask;
+    let mut rest = recording_mask;
     while rest != 0 {
         let slot = rest.trailing_zeros();
         rest &= rest - 1;
         let Some(filter) = of(slot, number) else { continue };
-        let (tails, here) = (TailBytes(tails), Here { tid, texts: OnceCell::new() });
-        let values = RecordValues::new(image, &tails).with_contexts(&here);
+        let (tails, thread) = (TailBytes(tails), ThreadContexts { tid, texts: OnceCell::new() });
+        let values = RecordValues::new(image, &tails).with_contexts(&thread);
         let verdict =
             if filter.has_floats { with_floats(filter, &values) } else { filter.program.evaluate(&values) };
         let passes = match verdict {
@@ -210,19 +210,19 @@ type Text = ([u8; context::MAX_TEXT], usize);
 type Texts = [OnceCell<Text>; context::MAX_CONTEXTS];
 
 /// The calling thread, with the texts that were asked for.
-struct Here {
+struct ThreadContexts {
     tid: u32,
     /// Hardly ever needed, and long to prepare.
     texts: OnceCell<Texts>,
 }
 
-impl Contexts for Here {
+impl Contexts for ThreadContexts {
     fn number(&self, context: u16) -> Value {
         match context {
             TID => u64::from(self.tid).into(),
             // Ordering: pairs with the release store of the program, in `set`.
             PID => u64::from(OWN_PID.load(Ordering::Relaxed)).into(),
-            number => match number.checked_sub(FIRST_OF_APPLICATION).and_then(context::number) {
+            number => match number.checked_sub(FIRST_APPLICATION_CONTEXT).and_then(context::number) {
                 Some(value) => value.into(),
                 None => Value::UNKNOWN,
             },
@@ -230,7 +230,7 @@ impl Contexts for Here {
     }
 
     fn text(&self, context: u16) -> Option<&[u8]> {
-        let index = context.checked_sub(FIRST_OF_APPLICATION)?;
+        let index = context.checked_sub(FIRST_APPLICATION_CONTEXT)?;
         let texts = self.texts.get_or_init(Texts::default);
         let (buffer, len) = texts.get(usize::from(index))?.get_or_init(|| {
             let mut buffer = [0; context::MAX_TEXT];

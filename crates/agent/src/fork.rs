@@ -12,10 +12,13 @@
 
 use std::{
     ffi::c_int,
-    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering},
+    },
 };
 
-use crate::{joining, lock, shielded, writer};
+use crate::{host::protect_host, lock, writer};
 
 /// A word that is not 0, in memory that is wiped in the child of any kind of fork; null before
 /// [`follow`].
@@ -42,9 +45,17 @@ pub enum Copied {
 
 /// Finds libc's `_Fork` while there is time: later it may be called in a signal handler.
 #[cfg(feature = "shared")]
-pub fn find_libcs_own() {
+pub fn resolve_libc_functions() {
     // Ordering: the address is all there is to see.
     REAL_FORK.store(tompion_os::next_function(c"_Fork"), Ordering::Relaxed);
+}
+
+/// Function that a tracked child runs, as its only thread, with the agent's lock.
+static CHILD_HANDLER: OnceLock<fn()> = OnceLock::new();
+
+/// Sets the function that tracked children run. Later calls change nothing.
+pub fn set_child_handler(handler: fn()) {
+    let _ = CHILD_HANDLER.set(handler);
 }
 
 /// Follows the forks of this process, once in its life.
@@ -70,7 +81,7 @@ fn presence() -> Option<&'static AtomicU32> {
 }
 
 /// Whether this process must leave the agent alone.
-pub fn is_stray() -> bool {
+pub fn is_untracked_child() -> bool {
     // Ordering: changed by the only thread of a new process, before it has others.
     presence().is_some_and(|word| word.load(Ordering::Relaxed) == 0)
 }
@@ -82,13 +93,13 @@ pub fn may_start_threads() -> bool {
 
 /// Nobody changes the agent's state, or uses its heap, while the process is copied.
 extern "C" fn before() {
-    if !is_stray() {
+    if !is_untracked_child() {
         lock::keep_for_fork(false);
     }
 }
 
 extern "C" fn in_parent() {
-    if !is_stray() {
+    if !is_untracked_child() {
         // SAFETY: `before` kept the lock in this thread.
         unsafe { lock::release_kept() };
     }
@@ -113,7 +124,9 @@ pub fn in_copy(how: Copied) {
         // libc has not noted it either.
         writer::set_tid_offset(None);
     }
-    shielded((), joining::in_child);
+    if let Some(&handler) = CHILD_HANDLER.get() {
+        protect_host((), handler);
+    }
     // SAFETY: this thread has the lock.
     unsafe { lock::release_kept() };
 }
@@ -123,7 +136,7 @@ pub fn in_copy(how: Copied) {
 ///
 /// In the child, `copy` returns 0, or it calls [`in_copy`] itself and doesn't return.
 pub fn around_copying(copy: impl Fn() -> c_int) -> c_int {
-    if presence().is_none() || is_stray() {
+    if presence().is_none() || is_untracked_child() {
         return copy();
     }
     lock::keep_for_fork(true);
@@ -145,7 +158,7 @@ pub fn around_copying(copy: impl Fn() -> c_int) -> c_int {
 pub extern "C" fn _Fork() -> c_int {
     if REAL_FORK.load(Ordering::Relaxed).is_null() {
         // Called before this library was initialised, or there is none.
-        find_libcs_own();
+        resolve_libc_functions();
     }
     let real = REAL_FORK.load(Ordering::Relaxed);
     if real.is_null() {

@@ -23,8 +23,16 @@ const RESERVE: usize = 256 * 1024;
 /// What must be to be had for the heap to be no longer short, in bytes.
 const ENOUGH: usize = 64 * 1024;
 
+#[global_allocator]
+static HEAP: Heap = Heap::new();
+
+/// Returns whether hardly any memory is left: work that can be left undone should not begin.
+pub fn is_short() -> bool {
+    HEAP.is_short()
+}
+
 /// All memory that the agent allocates.
-pub struct Heap(UnsafeCell<Inside>);
+struct Heap(UnsafeCell<Inside>);
 
 struct Inside {
     usual: Dlmalloc,
@@ -55,13 +63,13 @@ unsafe impl Sync for Heap {}
 
 impl Heap {
     /// An empty heap.
-    pub const fn new() -> Self {
+    const fn new() -> Self {
         let reserve = Reserve { used: 0, living: 0 };
         Self(UnsafeCell::new(Inside { usual: Dlmalloc::new(), reserve, is_short: false }))
     }
 
     /// Whether there is hardly any memory left, so that what can be left undone should be.
-    pub fn is_short(&self) -> bool {
+    fn is_short(&self) -> bool {
         let _held = lock::hold();
         // SAFETY: nobody else has the heap.
         let inside = unsafe { &mut *self.0.get() };

@@ -11,12 +11,12 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-use crate::listener;
+use crate::background_thread;
 
 /// Puts this library's functions before libc's.
 macro_rules! stand_before {
     ($($name:ident($($argument:ident: $kind:ty),+);)+) => {
-        /// libc's own; null before [`find_libcs_own`].
+        /// libc's own; null before [`resolve_libc_functions`].
         #[allow(non_upper_case_globals)]
         mod real {
             use super::*;
@@ -24,7 +24,7 @@ macro_rules! stand_before {
         }
 
         /// Finds libc's own while there is time: programs may call them in signal handlers.
-        pub fn find_libcs_own() {
+        pub fn resolve_libc_functions() {
             // Ordering: the address is all there is to see.
             $(real::$name.store(next(concat!(stringify!($name), "\0")), Ordering::Relaxed);)+
         }
@@ -37,7 +37,7 @@ macro_rules! stand_before {
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $kind),+) -> c_int {
                 if real::$name.load(Ordering::Relaxed).is_null() {
-                    find_libcs_own();
+                    resolve_libc_functions();
                 }
                 let real = real::$name.load(Ordering::Relaxed);
                 if real.is_null() {
@@ -49,7 +49,7 @@ macro_rules! stand_before {
                     let real: unsafe extern "C" fn($($kind),+) -> c_int = std::mem::transmute(real);
                     real($($argument),+)
                 };
-                listener::while_away(call).unwrap_or_else(call)
+                background_thread::with_thread_stopped(call).unwrap_or_else(call)
             }
         )+
     };

@@ -54,18 +54,18 @@ static LOCK: Lock = Lock {
 static OWN_THREAD: AtomicUsize = AtomicUsize::new(0);
 
 /// Says that the calling thread is the agent's own: it takes the lock without a system call.
-pub fn this_is_the_agents_thread() {
+pub fn mark_agent_thread() {
     // Ordering: only compared with the thread's own pointer.
     OWN_THREAD.store(tompion_os::thread_pointer(), Ordering::Relaxed);
 }
 
 /// Says that the agent has no thread any more. Another one may get its thread pointer.
-pub fn there_is_no_agents_thread() {
+pub fn forget_agent_thread() {
     OWN_THREAD.store(0, Ordering::Relaxed);
 }
 
 /// Whether the calling thread is the agent's own.
-pub fn is_the_agents_thread() -> bool {
+pub fn is_agent_thread() -> bool {
     // Ordering: as above.
     OWN_THREAD.load(Ordering::Relaxed) == tompion_os::thread_pointer()
 }
@@ -94,7 +94,7 @@ fn take_or_deepen(unwatched: bool) -> Held {
         return Held(PhantomData);
     }
     let me = tompion_os::thread_pointer();
-    let undisturbed = (!is_the_agents_thread()).then(Undisturbed::begin);
+    let undisturbed = (!is_agent_thread()).then(Undisturbed::begin);
     take();
     if !unwatched {
         tompion_os::note_acquire(&LOCK);

@@ -6,16 +6,16 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-use crate::{fork, listener, lock, shielded};
+use crate::{background_thread, fork, host::protect_host, lock};
 
 /// libc's own.
 type Exit = unsafe extern "C-unwind" fn(*mut c_void) -> !;
 
-/// libc's own; null before [`find_libcs_own`].
+/// libc's own; null before [`resolve_libc_functions`].
 static REAL_EXIT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Finds libc's `pthread_exit`.
-pub fn find_libcs_own() {
+pub fn resolve_libc_functions() {
     // Ordering: the address is all there is to see.
     REAL_EXIT.store(tompion_os::next_function(c"pthread_exit"), Ordering::Relaxed);
 }
@@ -27,12 +27,12 @@ pub fn find_libcs_own() {
 /// As `pthread_exit(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pthread_exit(value: *mut c_void) -> ! {
-    if tompion_os::is_main_thread() && !fork::is_stray() && !lock::is_mine() {
+    if tompion_os::is_main_thread() && !fork::is_untracked_child() && !lock::is_mine() {
         // If it can't be paused, the program may live longer than it should.
-        let _ = shielded(false, listener::pause);
+        let _ = protect_host(false, background_thread::pause);
     }
     if REAL_EXIT.load(Ordering::Relaxed).is_null() {
-        find_libcs_own();
+        resolve_libc_functions();
     }
     // SAFETY: libc's function of this name has this type; it has been there since the first libc
     // with threads. It unwinds through this frame, where nothing is left to be dropped.

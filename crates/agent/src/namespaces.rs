@@ -7,7 +7,7 @@
 
 use std::{ffi::c_int, time::Duration};
 
-use crate::listener;
+use crate::background_thread;
 
 /// Pauses between attempts once the thread is gone; they double, and are 13 ms together.
 const ATTEMPTS: u32 = 8;
@@ -31,7 +31,7 @@ fn with_one_thread(call: impl Fn() -> c_int) -> c_int {
     if result == 0 || !tompion_os::failed_for_threads() {
         return result;
     }
-    listener::while_away(|| until_counted_out(call)).unwrap_or(result)
+    background_thread::with_thread_stopped(|| until_counted_out(call)).unwrap_or(result)
 }
 
 /// Makes the call until the kernel no longer counts a thread that has ended. It forgets the

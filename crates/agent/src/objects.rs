@@ -19,11 +19,6 @@ use std::{
 
 use tompion_schema::{Event, Field, Integer, Kind, Level, Type};
 
-use crate::{
-    fork, registry, shielded,
-    writer::{self, Writer},
-};
-
 /// Longest path that is told, in bytes.
 const MAX_PATH: usize = 4096;
 /// Longest build id that is told, in bytes.
@@ -110,7 +105,7 @@ impl Object {
     ///
     /// # Safety
     /// Pointers are null or valid, for as many bytes as they say; the path ends with a NUL.
-    unsafe fn new(loaded: &LoadedObject) -> Self {
+    pub unsafe fn new(loaded: &LoadedObject) -> Self {
         // SAFETY: as the caller promises.
         let path = match unsafe { loaded.path.as_ref() } {
             // SAFETY: as the caller promises.
@@ -148,7 +143,7 @@ impl Object {
     }
 
     /// The record that takes back what was told of its place: something without a name is there.
-    pub fn doubted(&self) -> Record {
+    pub fn unknown_object(&self) -> Record {
         Self { path: Vec::new(), build_id: Vec::new(), ..self.clone() }.record(LOADED)
     }
 
@@ -204,30 +199,6 @@ fn absolute(path: &[u8]) -> Vec<u8> {
     let mut path = whole.map_or_else(|| path.to_vec(), |path| path.as_os_str().as_bytes().to_vec());
     path.truncate(MAX_PATH);
     path
-}
-
-/// Says where an object is loaded whose addresses are about to stand in events. Returns 0, or -1
-/// where that can't be noted. Knows what it was told; takes the agent's lock.
-///
-/// # Safety
-/// `object` is null or valid, and so are its pointers.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tompion_object_v1(object: *const LoadedObject) -> i32 {
-    shielded(-1, || {
-        // SAFETY: as the caller promises.
-        let Some(object) = (unsafe { object.as_ref() }) else { return -1 };
-        if fork::is_stray() || writer::who() == Writer::Guest {
-            return -1;
-        }
-        let mut registry = registry::lock();
-        if crate::is_short_of_memory() {
-            return -1;
-        }
-        // SAFETY: as the caller promises.
-        let object = unsafe { Object::new(object) };
-        registry.note_object(object);
-        0
-    })
 }
 
 #[cfg(test)]

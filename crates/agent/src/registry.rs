@@ -13,20 +13,20 @@ use std::{
 use tompion_layout::{catalog, record};
 use tompion_os::Retired;
 use tompion_protocol::{MAX_RECORDINGS, rules};
+use tompion_ring::in_flight;
 use tompion_schema::Kind;
 
 use crate::{
-    abi::{Module, SITE_ASKS, Site},
-    context, event, filters,
-    joining::{self, Late, Pending},
-    listener::{self, Background},
-    lock,
+    context, filters, heap, lock,
     objects::{self, Object, Objects},
-    session::{self, Inherited, Joined},
+    pending::{Pending, RetryLater},
+    recording::{InheritedConnection, JoinedRecording},
+    site::{END_SHIFT, Module, PINNED, SITE_ASKS, SLOW, Site},
+    thread_state::Background,
     writer::{self, Writer},
 };
 
-/// Events beyond this number cannot be told in a record.
+/// Events beyond this number cannot be recorded in a record.
 const MAX_EVENTS: u32 = (u16::MAX - record::FIRST_EVENT) as u32;
 
 /// The agent's state.
@@ -44,18 +44,18 @@ pub struct Registry {
     /// Executables and libraries whose addresses stand in events.
     pub objects: Objects,
     /// The recordings, by slot.
-    pub recordings: [Option<Joined>; MAX_RECORDINGS],
+    pub recordings: [Option<JoinedRecording>; MAX_RECORDINGS],
     /// Memory of ended recordings that some thread may still write, to be unmapped when there is
     /// none.
     pub retired: Vec<Retired>,
     /// Conversations that have begun, without a welcome yet.
     pub pending: Vec<Pending>,
     /// Whether the background thread is to look for sessions that are open to all programs.
-    pub knocks: bool,
+    pub probe_due: bool,
     /// Sessions that are being started for this process, or had no room for it.
-    pub late: Vec<Late>,
+    pub retries: Vec<RetryLater>,
     /// The name under which the session of the environment's folder is, or would be.
-    pub gathers_in: Option<String>,
+    pub shared_folder_session: Option<String>,
     /// The background thread.
     pub background: Background,
     /// Whether the process follows its forks already.
@@ -63,7 +63,7 @@ pub struct Registry {
     /// Whether the process can be asked to take part, for which it has a background thread.
     pub reachable: bool,
     /// Whether the agent keeps out of this process.
-    pub stays_out: bool,
+    pub disabled: bool,
 }
 
 struct Guarded {
@@ -88,13 +88,13 @@ static REGISTRY: Guarded = Guarded {
         recordings: [const { None }; MAX_RECORDINGS],
         retired: Vec::new(),
         pending: Vec::new(),
-        knocks: false,
-        late: Vec::new(),
-        gathers_in: None,
+        probe_due: false,
+        retries: Vec::new(),
+        shared_folder_session: None,
         background: Background::new(),
         follows_forks: false,
         reachable: false,
-        stays_out: false,
+        disabled: false,
     }),
 };
 
@@ -167,21 +167,19 @@ unsafe fn sized_bytes<'a>(start: *const u8) -> Option<&'a [u8]> {
 }
 
 impl Registry {
-    /// Takes a module's sites.
-    pub fn load(&mut self, module: *mut Module) {
-        if !self.modules.contains(&module) {
+    /// Adds a module. Returns false if it is known.
+    pub fn add_module(&mut self, module: *mut Module) -> bool {
+        let is_new = !self.modules.contains(&module);
+        if is_new {
             self.modules.push(module);
-            // SAFETY: the module was just loaded.
-            let (has_sites, is_passive) =
-                unsafe { ((*module).sites().next().is_some(), (*module).is_passive()) };
-            if has_sites && joining::may_be_attached(is_passive) {
-                joining::be_reachable(self);
-            } else if is_passive {
-                joining::wait_again(self);
-            }
-            if self.is_recording() {
-                self.enable(&[module]);
-            }
+        }
+        is_new
+    }
+
+    /// Enables the sites of a module that was just added.
+    pub fn enable_module(&mut self, module: *mut Module) {
+        if self.is_recording() {
+            self.enable(&[module]);
         }
     }
 
@@ -194,7 +192,7 @@ impl Registry {
         }
         if self.is_recording() {
             // Others may ask for events that were only there.
-            self.answer_who_asks();
+            self.update_query_sites();
         }
     }
 
@@ -215,13 +213,13 @@ impl Registry {
                 self.enable_site(site);
             }
         }
-        self.answer_who_asks();
+        self.update_query_sites();
     }
 
     /// A site that asks answers for the events of its name, wherever they are: a module that comes
-    /// or goes can change what others are told.
-    fn answer_who_asks(&mut self) {
-        let mut takers = BTreeMap::<(String, String), u32>::new();
+    /// or goes can change what others are recorded.
+    fn update_query_sites(&mut self) {
+        let mut recording_mask = BTreeMap::<(String, String), u32>::new();
         let sites = |wanted: bool| {
             // SAFETY: modules in the list are loaded.
             let sites = self.modules.iter().flat_map(|&module| unsafe { (*module).sites() });
@@ -236,18 +234,18 @@ impl Registry {
             return;
         }
         for site in sites(false).filter(|site| site.recordings() != 0) {
-            if crate::is_short_of_memory() {
+            if heap::is_short() {
                 break;
             }
             if let Some((provider, name, base)) = name(site) {
                 // A span is asked for by its own name.
-                *takers.entry((provider.clone(), base)).or_default() |= site.recordings();
-                *takers.entry((provider, name)).or_default() |= site.recordings();
+                *recording_mask.entry((provider.clone(), base)).or_default() |= site.recordings();
+                *recording_mask.entry((provider, name)).or_default() |= site.recordings();
             }
         }
         for site in sites(true) {
             let name = name(site).map(|(provider, name, _)| (provider, name));
-            let mask = name.and_then(|name| takers.get(&name)).copied().unwrap_or(0);
+            let mask = name.and_then(|name| recording_mask.get(&name)).copied().unwrap_or(0);
             site.enabled.store(mask, Ordering::Relaxed);
         }
     }
@@ -255,7 +253,7 @@ impl Registry {
     /// Describes the site's event to every session, wanted or not (so that a session can say which
     /// events there are), then enables it where it is wanted.
     fn enable_site(&mut self, site: &Site) {
-        if crate::is_short_of_memory() {
+        if heap::is_short() {
             for (slot, joined) in self.recordings.iter().enumerate() {
                 joined.iter().for_each(|joined| joined.count_undescribed(slot));
             }
@@ -269,7 +267,7 @@ impl Registry {
             return;
         }
         site.head.store(record::Head::empty(record::FIRST_EVENT + number as u16), Ordering::Relaxed);
-        let mut takers = 0;
+        let mut recording_mask = 0;
         for (slot, joined) in self.recordings.iter_mut().enumerate() {
             let Some(joined) = joined else { continue };
             if !joined.describe(number, &description, self.numbered_contexts) {
@@ -278,22 +276,22 @@ impl Registry {
                 let filter = rules::filter(&joined.rules);
                 let program = filter.map(|filter| self.filters.program(filter, &description));
                 filters::set(slot, number, program.flatten());
-                takers |= match program {
-                    None if joined.contexts => 1 << slot | event::SLOW,
+                recording_mask |= match program {
+                    None if joined.contexts => 1 << slot | SLOW,
                     None => 1 << slot,
-                    Some(Some(_)) => 1 << slot | event::SLOW,
+                    Some(Some(_)) => 1 << slot | SLOW,
                     // The filter can't be true for this event, but may have been for the span's
                     // begin.
-                    Some(None) if names.kind == Kind::End => 1 << slot << event::END_SHIFT,
+                    Some(None) if names.kind == Kind::End => 1 << slot << END_SHIFT,
                     Some(None) => 0,
                 };
             }
         }
-        if takers != 0 && names.init {
-            takers |= event::SLOW | event::KEPT;
+        if recording_mask != 0 && names.init {
+            recording_mask |= SLOW | PINNED;
         }
-        // Ordering: pairs with the acquire load in `Site::takers`: who sees a bit finds the id.
-        site.enabled.store(takers, Ordering::Release);
+        // Ordering: pairs with the acquire load in `Site::recording_mask`: who sees a bit finds the id.
+        site.enabled.store(recording_mask, Ordering::Release);
     }
 
     fn number_of(&mut self, description: &[u8]) -> u32 {
@@ -331,15 +329,16 @@ impl Registry {
                 continue;
             }
             // What was said of its place before must not be believed.
-            let doubted = self.recordings[slot].as_mut().is_some_and(|joined| joined.doubt(object.range()));
-            if doubted {
-                self.record_initial(slot, &[object.doubted()], catalog::DOUBT_ROOM);
+            let is_new =
+                self.recordings[slot].as_mut().is_some_and(|joined| joined.invalidate(object.range()));
+            if is_new {
+                self.record_initial(slot, &[object.unknown_object()], catalog::DOUBT_ROOM);
             }
         }
     }
 
     /// Tells a recording that has just begun of the objects that are loaded.
-    pub fn tell_objects(&mut self, slot: usize) {
+    pub fn record_objects(&mut self, slot: usize) {
         let records: Vec<objects::Record> =
             self.objects.iter().flat_map(|object| object.records(objects::FOUND)).collect();
         self.record_initial(slot, &records, catalog::INITIAL_ROOM);
@@ -347,16 +346,16 @@ impl Registry {
 
     /// Puts records where no ring overwrites them. False if some had no room.
     fn record_initial(&mut self, slot: usize, records: &[objects::Record], room: u64) -> bool {
-        let Writer::Thread(tid) = writer::who() else { return true };
+        let Writer::Thread(tid) = writer::current() else { return true };
         let cpu = tompion_os::current_cpu();
         for record in records {
             let number = self.number_of(&record.description);
             let Some(joined) = &mut self.recordings[slot] else { return true };
             // Their descriptions have no contexts of the application, and neither have the records.
-            let told = number < MAX_EVENTS
+            let recorded = number < MAX_EVENTS
                 && joined.describe(number, &record.description, 0)
                 && joined.record_initial(number, (tid, cpu), &record.payload, room);
-            if !told {
+            if !recorded {
                 joined.count_undescribed(slot);
                 return false;
             }
@@ -369,12 +368,12 @@ impl Registry {
         for &module in &self.modules {
             // SAFETY: modules in the list are loaded.
             for site in unsafe { (*module).sites() } {
-                let others = site.takers() & !(1 << slot | 1 << slot << event::END_SHIFT);
-                let takers = if others & !(event::SLOW | event::KEPT) == 0 { 0 } else { others };
+                let others = site.recording_mask() & !(1 << slot | 1 << slot << END_SHIFT);
+                let recording_mask = if others & !(SLOW | PINNED) == 0 { 0 } else { others };
                 // Ordering: only changed under the registry's lock; whoever saw the bit finds out
                 // later. Release for the bits that stay: pairs with the acquire load in
-                // `Site::takers`.
-                site.enabled.store(takers, Ordering::Release);
+                // `Site::recording_mask`.
+                site.enabled.store(recording_mask, Ordering::Release);
             }
         }
     }
@@ -385,13 +384,30 @@ impl Registry {
         if let Some(joined) = self.recordings[slot].take() {
             self.retired.extend(joined.leave(slot));
         }
-        session::unmap_retired(self);
-        listener::look_for_retired(self);
+        self.unmap_retired();
+        self.schedule_unmap_check();
+    }
+
+    /// Unmaps the memory of ended recordings, once no thread uses it any more.
+    pub fn unmap_retired(&mut self) {
+        if !self.retired.is_empty() && !in_flight::is_any() {
+            for retired in std::mem::take(&mut self.retired) {
+                // SAFETY: only the memory of ended recordings in section form is in the list, whose
+                // sections were restarted. No thread is in the slow part of an append.
+                unsafe { retired.unmap() };
+            }
+        }
+    }
+
+    /// Makes the background thread check a few times whether memory can be unmapped.
+    pub fn schedule_unmap_check(&mut self) {
+        let is_done = self.retired.is_empty();
+        self.background.schedule_unmap_check(is_done);
     }
 
     /// In the child of a fork: the parent's recordings are not ours. Returns its conversations,
     /// which are to be closed.
-    pub fn forget_recordings(&mut self) -> Vec<Inherited> {
+    pub fn forget_recordings(&mut self) -> Vec<InheritedConnection> {
         let mut conversations = Vec::new();
         for slot in 0..MAX_RECORDINGS {
             if let Some(joined) = self.recordings[slot].take() {

@@ -14,7 +14,7 @@ use tompion_os::Undisturbed;
 
 use crate::{
     fork::{self, Copied},
-    writer::{self, Lent},
+    writer::{self, StorageLoan},
 };
 
 #[cfg(target_arch = "aarch64")]
@@ -101,10 +101,11 @@ pub unsafe extern "C" fn clone(
         (true, false, true) => {
             // Signals wait, as in `vfork`. The child has the use of this frame until it is gone.
             let undisturbed = Undisturbed::begin();
-            let lent = Lent::begin();
-            let start = GuestStart { start: Start { body, argument }, undisturbed: &raw const undisturbed };
+            let lent = StorageLoan::begin();
+            let start =
+                SharedVmStart { start: Start { body, argument }, undisturbed: &raw const undisturbed };
             let place = (&raw const start).cast_mut().cast();
-            let result = go(Some(run_guest), place);
+            let result = go(Some(run_shared_vm_child), place);
             drop(lent);
             tompion_os::keeping_errno(|| drop(undisturbed));
             result
@@ -123,15 +124,15 @@ struct Start {
 }
 
 /// What the child of a `clone` that shares memory finds in its parent's frame.
-struct GuestStart {
+struct SharedVmStart {
     start: Start,
     undisturbed: *const Undisturbed,
 }
 
-extern "C" fn run_guest(start: *mut c_void) -> c_int {
+extern "C" fn run_shared_vm_child(start: *mut c_void) -> c_int {
     // SAFETY: the parent's local, and the parent waits for this child.
-    let GuestStart { start: Start { body, argument }, undisturbed } =
-        unsafe { start.cast::<GuestStart>().read() };
+    let SharedVmStart { start: Start { body, argument }, undisturbed } =
+        unsafe { start.cast::<SharedVmStart>().read() };
     // SAFETY: as above.
     unsafe { (*undisturbed).let_signals_come() };
     body(argument)

@@ -59,7 +59,7 @@ global_asm!(
     "#
 );
 
-/// The calling thread's id, if it was noted; 0 says that it is to be asked [`who`] it is.
+/// The calling thread's id, if it was noted; 0 says that it is to be asked [`current`] it is.
 ///
 /// One word answers two questions of the event path: who is writing, and may it write.
 #[inline(always)]
@@ -73,19 +73,19 @@ pub enum Writer {
     /// A thread of this process, with its id.
     Thread(u32),
     /// A child that runs on this process's memory, and must not touch its rings.
-    Guest,
+    SharedVmChild,
 }
 
 /// Finds out who calls, and notes it if it can't change.
 ///
 /// No system call, unless the place of the thread's id is unknown or its storage was once shared.
-pub fn who() -> Writer {
+pub fn current() -> Writer {
     if thread_word!("tompion_lent") != 0 {
-        return Writer::Guest;
+        return Writer::SharedVmChild;
     }
     let owner = thread_word!("tompion_shared");
     if owner != 0 {
-        return if gettid() == owner { Writer::Thread(owner) } else { Writer::Guest };
+        return if gettid() == owner { Writer::Thread(owner) } else { Writer::SharedVmChild };
     }
     let tid = match TID_OFFSET.load(Ordering::Relaxed) {
         0 => gettid(),
@@ -95,7 +95,7 @@ pub fn who() -> Writer {
     if tid == 0 {
         // Made by hand: the C library knows nothing of this thread, and has not registered its
         // sections.
-        return Writer::Guest;
+        return Writer::SharedVmChild;
     }
     set_thread_word!("tompion_thread_id", tid);
     Writer::Thread(tid)
@@ -108,9 +108,9 @@ pub fn forget_thread_id() {
 
 /// Until it is dropped, a child runs on the calling thread's storage, and the thread waits for it.
 #[derive(Debug)]
-pub struct Lent(());
+pub struct StorageLoan(());
 
-impl Lent {
+impl StorageLoan {
     /// From now on.
     pub fn begin() -> Self {
         add_to_thread_word!("tompion_lent", 1);
@@ -119,7 +119,7 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for StorageLoan {
     fn drop(&mut self) {
         add_to_thread_word!("tompion_lent", -1);
     }

@@ -14,112 +14,44 @@
 //! descriptor                    in the program's table           in the thread's
 //! conversations begun at start  as long as the program likes     copies
 //! all other conversations       while the thread is paused       yes
-//! the bell                      while the thread is paused       yes
+//! the attach_socket                      while the thread is paused       yes
 //! memory files, who rings       never                            while they are looked at
 //! ```
 
 use std::{
-    io,
     os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
-use tompion_os::{Heard, Identity, Listener, PacketSocket};
+use tompion_os::{Heard, Listener, PacketSocket};
 use tompion_protocol::{
     MAX_RECORDINGS,
     message::{MAX_MESSAGE, Origin, ToAgent},
-    names,
 };
 
 use crate::{
-    event, fork, joining, lock,
+    connect, event, fork, heap,
+    host::protect_host,
+    lock,
+    pending::MAX_PENDING,
+    recording::JoinedRecording,
     registry::{self, Registry},
-    session::{self, Joined},
-    shielded, trust,
+    thread_state::{AttachSocket, Background, OWN_TABLE, PAUSED, THREAD, has_own_table},
+    trust,
 };
 
-/// Most conversations that have begun without a welcome yet.
-pub const MAX_PENDING: usize = 8;
 /// How long somebody who rings may take to say what he wants, in milliseconds.
-const RING_TIMEOUT_MS: u32 = 50;
+const REQUEST_TIMEOUT_MS: u32 = 50;
 /// How many milliseconds the thread rests, first and at most, where the program may open no more
 /// files: it can neither wait for its descriptors then, nor let in who rings, and would try for
 /// ever.
-const REST_MS: u32 = 10;
-const LONGEST_REST_MS: u32 = 1000;
-/// How often the thread looks for memory that can be unmapped behind a recording's end, and the
-/// time between two looks.
-const MAX_LOOKS: u32 = 20;
-const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+const IDLE_INTERVAL_MS: u32 = 10;
+const MAX_IDLE_INTERVAL_MS: u32 = 1000;
 /// How long [`pause`] waits for the thread to be gone.
 const PAUSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often [`pause`] looks.
-const PAUSE_STEP: Duration = Duration::from_micros(50);
-
-/// The id of the thread while there is one; 0 without.
-static THREAD: AtomicU32 = AtomicU32::new(0);
-/// Whether the thread is to end.
-static PAUSED: AtomicBool = AtomicBool::new(false);
-/// Whether the thread has descriptors of its own.
-static OWN_TABLE: AtomicBool = AtomicBool::new(false);
-
-/// What the registry knows of the thread.
-#[derive(Debug)]
-pub struct Background {
-    /// Whether the thread was started and has not said goodbye.
-    running: bool,
-    /// Whether it has come so far that it waits, or is about to.
-    ready: bool,
-    /// Where the process can be asked to take part, and by which the thread is woken.
-    bell: Option<Bell>,
-    /// When the thread should look for its late sessions again.
-    retry: Option<Instant>,
-    /// How often it looks again, at most, for memory that can be unmapped: a thread that never
-    /// comes back from an append keeps it for ever.
-    looks_left: u32,
-}
-
-impl Background {
-    /// There is none yet.
-    pub const fn new() -> Self {
-        Self { running: false, ready: false, bell: None, retry: None, looks_left: MAX_LOOKS }
-    }
-}
-
-/// Names that are tried for the bell: each has a random part, so the first one is free.
-const BELL_NAMES: u64 = 16;
-
-/// The bell, as it was made.
-#[derive(Debug)]
-struct Bell {
-    listener: Listener,
-    identity: Option<Identity>,
-    name: String,
-}
-
-impl Bell {
-    fn hang() -> io::Result<Self> {
-        let (namespace, pid) = (tompion_os::pid_namespace().unwrap_or(0), std::process::id());
-        // Where the loader has put things is random, and so is the moment.
-        let seed = tompion_os::tsc() ^ (&raw const THREAD as u64).rotate_left(32);
-        let mut names = (0..BELL_NAMES).map(|number| {
-            names::attach_socket(namespace, pid, names::fingerprint(&(seed ^ number).to_le_bytes()))
-        });
-        let bind = |name: String| Listener::bind(&name).ok().map(|listener| (listener, name));
-        let (listener, name) = names.find_map(bind).ok_or(io::ErrorKind::AddrInUse)?;
-        let listener = if has_own_table() { listener.move_off_streams() } else { listener.move_away() };
-        Ok(Self { identity: listener.identity(), listener, name })
-    }
-
-    fn is_ours(&self) -> bool {
-        self.identity.is_some() && self.listener.identity() == self.identity
-    }
-
-    fn take_down(self) {
-        self.listener.close_if_still(self.identity);
-    }
-}
+const PAUSE_INTERVAL: Duration = Duration::from_micros(50);
 
 /// Starts the thread, unless it runs, in a process that can be asked to take part. No other gets a
 /// thread.
@@ -138,69 +70,44 @@ pub fn ensure(registry: &mut Registry) {
     background.running = tompion_os::spawn_background(run).is_ok();
 }
 
-/// In the child of a fork, where the thread doesn't exist and the bell is the parent's.
+/// In the child of a fork, where the thread doesn't exist and the attach_socket is the parent's.
 pub fn forget_in_child(registry: &mut Registry) {
-    lock::there_is_no_agents_thread();
+    lock::forget_agent_thread();
     THREAD.store(0, Ordering::Relaxed);
-    event::forget_asked_thread();
+    event::forget_probe_thread();
     PAUSED.store(false, Ordering::Relaxed);
     OWN_TABLE.store(false, Ordering::Relaxed);
     let background = std::mem::replace(&mut registry.background, Background::new());
-    if let Some(bell) = background.bell {
-        bell.take_down();
-    }
-}
-
-/// Has the thread look soon whether a session that was late has come.
-pub fn look_again_at(registry: &mut Registry, when: Instant) {
-    registry.background.retry = Some(when);
-}
-
-/// Has the thread look a few times whether memory of ended recordings can be unmapped.
-pub fn look_for_retired(registry: &mut Registry) {
-    if registry.retired.is_empty() {
-        registry.background.looks_left = MAX_LOOKS;
-    } else if let Some(left) = registry.background.looks_left.checked_sub(1) {
-        registry.background.looks_left = left;
-        look_again_at(registry, Instant::now() + LOOK_INTERVAL);
+    if let Some(attach_socket) = background.attach_socket {
+        attach_socket.close();
     }
 }
 
 /// Makes a call while the thread is away. None, and no call, where that can't be, or where the
 /// program has other threads: those are none of our business. `errno` is the call's.
-pub fn while_away<T>(call: impl FnOnce() -> T) -> Option<T> {
+pub fn with_thread_stopped<T>(call: impl FnOnce() -> T) -> Option<T> {
     let is_alone_with_us = || {
         let began = Instant::now();
-        while event::is_asked_thread_here() && began.elapsed() < PAUSE_TIMEOUT {
-            std::thread::sleep(PAUSE_STEP);
+        while event::probe_thread_exists() && began.elapsed() < PAUSE_TIMEOUT {
+            std::thread::sleep(PAUSE_INTERVAL);
         }
         registry::lock().background.running && tompion_os::thread_count() == Some(2)
     };
-    if fork::is_stray() || lock::is_mine() || !shielded(false, is_alone_with_us) {
+    if fork::is_untracked_child() || lock::is_mine() || !protect_host(false, is_alone_with_us) {
         return None;
     }
-    let result = shielded(false, pause).then(call);
-    shielded((), resume);
+    let result = protect_host(false, pause).then(call);
+    protect_host((), resume);
     result
-}
-
-/// Whether the calling thread is the agent's own and has its own descriptors.
-fn has_own_table() -> bool {
-    // Ordering: only changed by the thread itself, and in the child of a fork, which doesn't have
-    // it.
-    lock::is_the_agents_thread() && OWN_TABLE.load(Ordering::Relaxed)
-}
-
-/// Moves a socket to where it is in nobody's way.
-pub fn put_away(socket: PacketSocket) -> PacketSocket {
-    if has_own_table() { socket.move_off_streams() } else { socket.move_away() }
 }
 
 /// Has the thread look at once what there is to do.
 pub fn wake(registry: &Registry) {
     // A thread that isn't ready yet looks anyway.
-    if let Some(bell) = registry.background.bell.as_ref().filter(|_| registry.background.ready) {
-        drop(PacketSocket::connect_at_once(&bell.name));
+    if let Some(attach_socket) =
+        registry.background.attach_socket.as_ref().filter(|_| registry.background.ready)
+    {
+        drop(attach_socket.connect());
     }
 }
 
@@ -211,53 +118,57 @@ pub fn wake(registry: &Registry) {
 /// Every call needs one of [`resume`], whatever it returned.
 pub fn pause() -> bool {
     let began = Instant::now();
-    let patient = || {
-        std::thread::sleep(PAUSE_STEP);
+    let keep_waiting = || {
+        std::thread::sleep(PAUSE_INTERVAL);
         began.elapsed() < PAUSE_TIMEOUT
     };
-    let ring = loop {
+    let wakeup = loop {
         let registry = registry::lock();
         if !registry.background.running {
             PAUSED.store(true, Ordering::Relaxed);
             return false;
         }
         if registry.background.ready {
-            let name = registry.background.bell.as_ref().map(|bell| bell.name.as_str());
-            let ring = name.and_then(|name| PacketSocket::connect_at_once(name).ok());
-            // Ordering: pairs with the loads in `watch_all` and `answer_bell`, under the same lock.
+            let socket = registry.background.attach_socket.as_ref();
+            let wakeup = socket.and_then(|socket| socket.connect().ok());
+            // Ordering: pairs with the loads in `collect_sources` and `answer_attach_socket`, under the same lock.
             PAUSED.store(true, Ordering::Relaxed);
-            break ring;
+            break wakeup;
         }
         drop(registry);
-        if !patient() {
+        if !keep_waiting() {
             return false;
         }
     };
-    let Some(ring) = ring else { return false };
+    let Some(wakeup) = wakeup else { return false };
     // Ordering: pairs with the release in `run`, which the thread did before it was ready.
     let thread = THREAD.load(Ordering::Acquire);
     while registry::lock().background.running || tompion_os::thread_exists(thread) {
-        if !patient() {
+        if !keep_waiting() {
             return false;
         }
     }
-    take_back(&mut registry::lock(), &ring);
+    take_back(&mut registry::lock(), &wakeup);
     true
 }
 
 /// Takes back the descriptors of a thread that has ended.
-fn take_back(registry: &mut Registry, ring: &PacketSocket) {
+fn take_back(registry: &mut Registry, wakeup: &PacketSocket) {
     let mut message = [0; 2];
-    while let Ok(mut received) = ring.receive(&mut message) {
+    while let Ok(mut received) = wakeup.receive(&mut message) {
         let Some(descriptor) = received.descriptors.pop().filter(|_| received.len == message.len()) else {
             return;
         };
         let index = usize::from(message[1]);
         match Source::from_bytes(message) {
-            Source::Bell => {
-                if let Some(bell) = registry.background.bell.as_mut().filter(|bell| !bell.is_ours()) {
-                    let listener = Listener::from(descriptor).move_away();
-                    std::mem::forget(std::mem::replace(&mut bell.listener, listener));
+            Source::AttachSocket => {
+                if let Some(attach_socket) = registry
+                    .background
+                    .attach_socket
+                    .as_mut()
+                    .filter(|attach_socket| !attach_socket.is_ours())
+                {
+                    attach_socket.take_back(Listener::from(descriptor));
                 }
             }
             Source::Recording(_) => {
@@ -284,7 +195,7 @@ pub fn resume() {
 /// What the thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    Bell,
+    AttachSocket,
     Recording(usize),
     Pending(usize),
 }
@@ -292,7 +203,7 @@ enum Source {
 impl Source {
     fn to_bytes(self) -> [u8; 2] {
         match self {
-            Self::Bell => [0, 0],
+            Self::AttachSocket => [0, 0],
             Self::Recording(slot) => [1, slot as u8],
             Self::Pending(index) => [2, index as u8],
         }
@@ -300,7 +211,7 @@ impl Source {
 
     fn from_bytes([kind, index]: [u8; 2]) -> Self {
         match kind {
-            0 => Self::Bell,
+            0 => Self::AttachSocket,
             1 => Self::Recording(index.into()),
             _ => Self::Pending(index.into()),
         }
@@ -316,17 +227,19 @@ struct Watched {
 
 impl Watched {
     const fn new() -> Self {
-        const MOST: usize = MAX_RECORDINGS + MAX_PENDING + 1;
-        Self { descriptors: [-1; MOST], sources: [Source::Bell; MOST], count: 0 }
+        const COUNT: usize = MAX_RECORDINGS + MAX_PENDING + 1;
+        Self { descriptors: [-1; COUNT], sources: [Source::AttachSocket; COUNT], count: 0 }
     }
 
     /// All that the registry has.
     fn add_all(&mut self, registry: &mut Registry) {
-        if let Some(bell) = registry.background.bell.as_ref().filter(|bell| bell.is_ours()) {
-            self.add(bell.listener.as_fd().as_raw_fd(), Source::Bell);
+        if let Some(attach_socket) =
+            registry.background.attach_socket.as_ref().filter(|attach_socket| attach_socket.is_ours())
+        {
+            self.add(attach_socket.as_fd().as_raw_fd(), Source::AttachSocket);
         }
         for (slot, joined) in registry.recordings.iter_mut().enumerate() {
-            if let Some(socket) = joined.as_mut().and_then(Joined::conversation) {
+            if let Some(socket) = joined.as_mut().and_then(JoinedRecording::connection) {
                 self.add(socket.as_fd().as_raw_fd(), Source::Recording(slot));
             }
         }
@@ -338,7 +251,7 @@ impl Watched {
     }
 
     /// Those that can be asked without waiting, one bit each.
-    fn unawaited(&self) -> u32 {
+    fn readable_without_waiting(&self) -> u32 {
         let sources = self.sources.iter().take(self.count).enumerate();
         sources.map(|(index, source)| u32::from(!matches!(source, Source::Pending(_))) << index).sum()
     }
@@ -354,16 +267,16 @@ impl Watched {
 
 /// The thread.
 fn run() {
-    lock::this_is_the_agents_thread();
+    lock::mark_agent_thread();
     // Ordering: pairs with the acquire in `pause`.
     THREAD.store(tompion_os::gettid(), Ordering::Release);
     begin(&mut registry::lock());
     let mut buffer = [0; MAX_MESSAGE / 4];
-    let mut rest = REST_MS;
+    let mut idle_ms = IDLE_INTERVAL_MS;
     loop {
         let mut watched = Watched::new();
         let mut registry = registry::lock();
-        if !watch_all(&mut registry, &mut watched) {
+        if !collect_sources(&mut registry, &mut watched) {
             return end(&mut registry);
         }
         let timeout = registry
@@ -374,29 +287,29 @@ fn run() {
         let ready = tompion_os::wait_readable(&watched.descriptors[..watched.count], timeout);
         let mut registry = registry::lock();
         let mut is_able = ready.is_some();
-        let ready = ready.unwrap_or_else(|| watched.unawaited());
+        let ready = ready.unwrap_or_else(|| watched.readable_without_waiting());
         // From the last: a pending conversation that is over leaves the list.
         for index in (0..watched.count).rev().filter(|index| ready & (1 << index) != 0) {
             match watched.sources[index] {
-                Source::Bell => is_able &= answer_bell(&mut registry),
-                Source::Recording(slot) => hear(&mut registry, slot, &mut buffer),
-                Source::Pending(index) => joining::be_welcomed(&mut registry, index),
+                Source::AttachSocket => is_able &= answer_attach_socket(&mut registry),
+                Source::Recording(slot) => receive(&mut registry, slot, &mut buffer),
+                Source::Pending(index) => connect::finish_pending(&mut registry, index),
             }
         }
         if registry.background.retry.is_some_and(|when| when <= Instant::now()) {
             registry.background.retry = None;
-            joining::look_for_late_sessions(&mut registry);
-            session::unmap_retired(&mut registry);
-            look_for_retired(&mut registry);
+            connect::retry_sessions(&mut registry);
+            registry.unmap_retired();
+            registry.schedule_unmap_check();
         }
         drop(registry);
         if is_able {
-            rest = REST_MS;
+            idle_ms = IDLE_INTERVAL_MS;
         } else {
             // Not by a system call that the thread doesn't make anyway: the program may forbid
             // itself others.
-            tompion_os::wait_readable(&[], Some(rest));
-            rest = (rest * 2).min(LONGEST_REST_MS);
+            tompion_os::wait_readable(&[], Some(idle_ms));
+            idle_ms = (idle_ms * 2).min(MAX_IDLE_INTERVAL_MS);
         }
     }
 }
@@ -407,9 +320,9 @@ fn begin(registry: &mut Registry) {
     ours.add_all(registry);
     // Ordering: see `has_own_table`.
     OWN_TABLE.store(tompion_os::take_own_table(&mut ours.descriptors[..ours.count]), Ordering::Relaxed);
-    if registry.background.bell.is_none() {
-        // Without a bell the process can't be asked, and nothing else is missing.
-        registry.background.bell = Bell::hang().ok();
+    if registry.background.attach_socket.is_none() {
+        // Without a attach_socket the process can't be asked, and nothing else is missing.
+        registry.background.attach_socket = AttachSocket::bind().ok();
     }
     registry.background.ready = true;
 }
@@ -418,8 +331,13 @@ fn begin(registry: &mut Registry) {
 fn end(registry: &mut Registry) {
     if has_own_table() {
         let own = std::process::id();
-        let next =
-            || registry.background.bell.as_ref().and_then(|bell| bell.listener.accept().ok().flatten());
+        let next = || {
+            registry
+                .background
+                .attach_socket
+                .as_ref()
+                .and_then(|attach_socket| attach_socket.listener().accept().ok().flatten())
+        };
         let waiting = std::iter::from_fn(next).find(|socket| socket.peer().is_ok_and(|peer| peer.pid == own));
         if let Some(socket) = waiting {
             let mut ours = Watched::new();
@@ -432,20 +350,22 @@ fn end(registry: &mut Registry) {
             }
         }
     }
-    lock::there_is_no_agents_thread();
+    lock::forget_agent_thread();
     registry.background.running = false;
 }
 
 /// Collects what there is to wait for. False if the thread is to end.
-fn watch_all(registry: &mut Registry, watched: &mut Watched) -> bool {
+fn collect_sources(registry: &mut Registry, watched: &mut Watched) -> bool {
     if PAUSED.load(Ordering::Relaxed) {
         return false;
     }
-    if let Some(bell) = registry.background.bell.take_if(|bell| !bell.is_ours()) {
-        bell.take_down();
+    if let Some(attach_socket) =
+        registry.background.attach_socket.take_if(|attach_socket| !attach_socket.is_ours())
+    {
+        attach_socket.close();
     }
-    if std::mem::take(&mut registry.knocks) {
-        joining::knock(registry);
+    if std::mem::take(&mut registry.probe_due) {
+        connect::probe_open_sessions(registry);
     }
     watched.add_all(registry);
     // With nothing to wait for, only a retry gives the thread a reason to stay.
@@ -454,13 +374,13 @@ fn watch_all(registry: &mut Registry, watched: &mut Watched) -> bool {
 
 /// Somebody rings: a session that wants the process, the program that has something to do, or
 /// [`pause`], which stays in the queue. False if whoever it is can't be let in.
-fn answer_bell(registry: &mut Registry) -> bool {
+fn answer_attach_socket(registry: &mut Registry) -> bool {
     // Ordering: pairs with the store in `pause`, under the same lock.
     if PAUSED.load(Ordering::Relaxed) {
         return true;
     }
-    let socket = match &registry.background.bell {
-        Some(bell) if bell.is_ours() => bell.listener.accept(),
+    let socket = match &registry.background.attach_socket {
+        Some(attach_socket) if attach_socket.is_ours() => attach_socket.listener().accept(),
         _ => return true,
     };
     let socket = match socket {
@@ -469,21 +389,21 @@ fn answer_bell(registry: &mut Registry) -> bool {
         Err(_) => return false,
     };
     let believed = socket.peer().is_ok_and(|peer| trust::believes(peer.uid));
-    if !believed || socket.set_timeout(RING_TIMEOUT_MS).is_err() {
+    if !believed || socket.set_timeout(REQUEST_TIMEOUT_MS).is_err() {
         return true;
     }
     let mut buffer = [0; 512];
     let Some(len) = socket.receive_bare(&mut buffer) else { return true };
     if let Some(Ok(ToAgent::Join(name))) = buffer.get(..len).map(ToAgent::decode) {
-        joining::join(registry, &name, Origin::Request);
+        connect::join(registry, &name, Origin::Request);
     }
     true
 }
 
 /// A session has said something, or is gone.
-fn hear(registry: &mut Registry, slot: usize, buffer: &mut [u8]) {
+fn receive(registry: &mut Registry, slot: usize, buffer: &mut [u8]) {
     let Some(joined) = &mut registry.recordings[slot] else { return };
-    let Some(heard) = joined.conversation().map(|socket| socket.hear(buffer)) else { return };
+    let Some(heard) = joined.connection().map(|socket| socket.hear(buffer)) else { return };
     let message = match heard {
         Heard::Nothing => return,
         Heard::Packet(len) => buffer.get(..len).and_then(|packet| ToAgent::decode(packet).ok()),
@@ -491,7 +411,7 @@ fn hear(registry: &mut Registry, slot: usize, buffer: &mut [u8]) {
     };
     match message {
         // Who has no memory for the new rules goes on with the old ones.
-        Some(ToAgent::RulesChanged) if crate::is_short_of_memory() => {}
+        Some(ToAgent::RulesChanged) if heap::is_short() => {}
         Some(ToAgent::RulesChanged) => {
             joined.refresh_rules();
             registry.enable_all();

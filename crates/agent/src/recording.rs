@@ -1,0 +1,303 @@
+//! Recordings that this process is part of: their connection, mapped memory, rules and catalog.
+
+use std::{ops::Range, sync::atomic::Ordering};
+
+use tompion_layout::{
+    catalog, control,
+    loss::Cause,
+    record::Form,
+    ring::{self, Geometry},
+};
+use tompion_os::{Identity, PacketSocket, Retired, SharedMap};
+use tompion_protocol::message::ToSession;
+use tompion_ring::in_flight;
+use tompion_schema::{Field, Integer, Type};
+
+use crate::{context, event};
+
+/// Recording that this process is part of.
+#[derive(Debug)]
+pub struct JoinedRecording {
+    /// The name under which the session listens.
+    pub name: String,
+    /// The connection; none once the program has closed its descriptor.
+    socket: Option<PacketSocket>,
+    /// Identity of the socket when it was created, see [`PacketSocket::identity`].
+    identity: Option<Identity>,
+    memory: SharedMemory,
+    /// The rules as text.
+    pub rules: String,
+    /// Whether events carry the application's contexts.
+    pub contexts: bool,
+    /// Whether the session keeps its rings in files, so that it admits processes more slowly.
+    has_persistent_rings: bool,
+    /// One bit for each event number that the catalog has.
+    described: Vec<u64>,
+    /// Address ranges whose objects are unknown from now on.
+    invalidated: Vec<Range<u64>>,
+}
+
+/// Connection of a parent's recording in the child of a fork. While it is open, the session expects a
+/// `Hello` of the child, even if the parent has exited.
+#[derive(Debug)]
+pub struct InheritedConnection {
+    name: String,
+    socket: Option<PacketSocket>,
+    identity: Option<Identity>,
+    has_persistent_rings: bool,
+}
+
+impl InheritedConnection {
+    /// Returns whether the session keeps its rings in files.
+    pub fn has_persistent_rings(&self) -> bool {
+        self.has_persistent_rings
+    }
+
+    /// The name of the parent's session.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns whether the session still has its end, unless the program has closed this one.
+    pub fn is_open(&self) -> bool {
+        self.socket().is_some_and(PacketSocket::is_open)
+    }
+
+    /// Reports to the session that this child could not join it, unless the program has closed the
+    /// connection.
+    pub fn report_failure(&self, error: &std::io::Error) {
+        if let Some(socket) = self.socket() {
+            let _ = socket.send(&ToSession::ChildFailed(error.to_string()).encode(), &[]);
+        }
+    }
+
+    /// Closes it, unless the program has done so.
+    pub fn close(self) {
+        if let Some(socket) = self.socket {
+            socket.close_if_still(self.identity);
+        }
+    }
+
+    /// The socket, as long as the descriptor is still the agent's.
+    fn socket(&self) -> Option<&PacketSocket> {
+        self.socket.as_ref().filter(|socket| socket.identity() == self.identity)
+    }
+}
+
+/// Mapped memory of a recording.
+#[derive(Debug)]
+pub struct SharedMemory {
+    control: SharedMap,
+    rings: SharedMap,
+    /// The array of a BPF program that selects the buffer.
+    selector: Option<SharedMap>,
+    geometry: Geometry,
+    form: Form,
+    /// Bytes that were populated at the session's request.
+    populated: u64,
+}
+
+impl SharedMemory {
+    /// Groups the maps of one recording.
+    pub fn new(
+        control: SharedMap,
+        rings: SharedMap,
+        selector: Option<SharedMap>,
+        geometry: Geometry,
+        form: Form,
+    ) -> Self {
+        Self { control, rings, selector, geometry, form, populated: 0 }
+    }
+
+    /// The control file.
+    pub fn control(&self) -> &SharedMap {
+        &self.control
+    }
+
+    /// The rings.
+    pub fn rings(&self) -> &SharedMap {
+        &self.rings
+    }
+
+    /// The word that selects the buffer.
+    pub fn selector(&self) -> Option<&SharedMap> {
+        self.selector.as_ref()
+    }
+
+    /// Releases the memory of a recording that has ended. In section form it is unmapped if no thread
+    /// uses it any more. Else private memory replaces it, which is returned, to be unmapped later.
+    ///
+    /// In reserve form nothing tells whether a thread is still inside an append: the addresses stay
+    /// for good, with nothing behind them.
+    fn release(self, no_sections: bool) -> Vec<Retired> {
+        if self.form == Form::Section && no_sections && !in_flight::is_any() {
+            return Vec::new();
+        }
+        let maps = [Some(self.control), Some(self.rings), self.selector];
+        let retired = maps.into_iter().flatten().map(Retired::new).collect();
+        if self.form == Form::Section { retired } else { Vec::new() }
+    }
+}
+
+/// An event's description with the application's contexts behind its own fields.
+fn with_contexts(description: &[u8], contexts: u32) -> Option<Vec<u8>> {
+    let mut event = tompion_schema::decode(description).ok()?;
+    for (name, ty) in context::all(contexts) {
+        let ty = match ty {
+            context::Type::Integer => Type::Integer(Integer::signed(64)),
+            context::Type::Text => Type::String,
+        };
+        event.fields.push(Field { name: tompion_schema::context_field(name), ty, context: true });
+    }
+    Some(tompion_schema::encode(&event))
+}
+
+/// The rules as they stand in the control file.
+fn read_rules(control: &SharedMap) -> String {
+    // Ordering: pairs with the session's release store of the length, behind the text.
+    let len = control.half(control::OFFSET_RULES_LEN).load(Ordering::Acquire);
+    let mut text = vec![0; (len as usize).min(control::RULES_SIZE as usize)];
+    control.copy_out(control::RULES as usize, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+impl JoinedRecording {
+    /// Describes a recording that has just begun.
+    pub fn new(name: String, socket: PacketSocket, memory: SharedMemory) -> Self {
+        let rules = read_rules(&memory.control);
+        let identity = socket.identity();
+        let described = vec![0; usize::from(u16::MAX) / 64 + 1];
+        let flags = memory.control.half(control::OFFSET_FLAGS).load(Ordering::Relaxed);
+        let contexts = flags & control::FLAG_CONTEXTS != 0;
+        let has_persistent_rings = flags & control::FLAG_KEPT != 0;
+        let (socket, invalidated) = (Some(socket), Vec::new());
+        Self { name, socket, identity, memory, rules, contexts, has_persistent_rings, described, invalidated }
+    }
+
+    /// The connection to the session, as long as its descriptor is the agent's. (The program may have
+    /// closed it at any time, and use the number itself.)
+    pub fn connection(&mut self) -> Option<&PacketSocket> {
+        if let Some(lost) = self.socket.take_if(|socket| socket.identity() != self.identity) {
+            std::mem::forget(lost);
+        }
+        self.socket.as_ref()
+    }
+
+    /// Takes the conversation over in the calling thread's table of descriptors, unless it is
+    /// there.
+    pub fn take_back(&mut self, socket: PacketSocket) {
+        if socket.identity() == self.identity && self.connection().is_none() {
+            self.socket = Some(socket.move_away());
+        }
+    }
+
+    /// Reads the rules again.
+    pub fn refresh_rules(&mut self) {
+        self.rules = read_rules(&self.memory.control);
+    }
+
+    /// Puts an event into the catalog, unless it is there, with the first `contexts` contexts if
+    /// the recording wants them. False if there is no room.
+    pub fn describe(&mut self, number: u32, description: &[u8], contexts: u32) -> bool {
+        let (index, bit) = (number as usize / 64, 1u64 << (number % 64));
+        if self.described[index] & bit != 0 {
+            return true;
+        }
+        let extended = self.contexts.then(|| with_contexts(description, contexts)).flatten();
+        let described = self.add(number, &[extended.as_deref().unwrap_or(description)], u64::MAX);
+        self.described[index] |= if described { bit } else { 0 };
+        described
+    }
+
+    /// Adds a record of the process's initial state to the catalog. False if the catalog would get
+    /// larger than `room`.
+    pub fn record_initial(&mut self, number: u32, writer: (u32, u32), payload: &[u8], room: u64) -> bool {
+        let (time, (tid, cpu)) = (self.time(), writer);
+        let parts = [&time.to_le_bytes()[..], &tid.to_le_bytes(), &cpu.to_le_bytes(), payload];
+        self.add(number | catalog::INITIAL, &parts, room)
+    }
+
+    /// Marks addresses whose object is unknown from now on. False if they were marked before.
+    pub fn invalidate(&mut self, addresses: Range<u64>) -> bool {
+        let covers = |known: &Range<u64>| known.start <= addresses.start && addresses.end <= known.end;
+        let is_new = !self.invalidated.iter().any(covers);
+        self.invalidated.extend(is_new.then_some(addresses));
+        is_new
+    }
+
+    /// Bytes of address space that the rings take.
+    pub fn mapped_bytes(&self) -> u64 {
+        self.memory.rings.len() as u64
+    }
+
+    /// Adds an entry to the catalog, unless that would make it larger than `limit`.
+    fn add(&mut self, number: u32, parts: &[&[u8]], limit: u64) -> bool {
+        let control = &self.memory.control;
+        let used = control.word(control::CATALOG as usize + catalog::USED);
+        // Ordering: only this process's registry, under its lock, writes the catalog.
+        let end = used.load(Ordering::Relaxed);
+        let size: usize = parts.iter().map(|part| part.len()).sum();
+        let new_end = end.saturating_add(catalog::entry_len(size) as u64);
+        if new_end > (control::CATALOG_SIZE - catalog::ENTRIES as u64).min(limit) {
+            return false;
+        }
+        let mut at = control::CATALOG as usize + catalog::ENTRIES + end as usize;
+        for part in [&number.to_le_bytes()[..], &(size as u32).to_le_bytes()].iter().chain(parts) {
+            control.copy_in(at, part);
+            at += part.len();
+        }
+        // Ordering: pairs with the session's acquire load: a reader that sees the length sees the entry.
+        used.store(new_end, Ordering::Release);
+        true
+    }
+
+    /// Present time on the clock of the rings.
+    fn time(&self) -> u64 {
+        let flags = self.memory.control.half(control::OFFSET_FLAGS).load(Ordering::Relaxed);
+        if flags & control::FLAG_MONOTONIC != 0 { event::given_time() } else { tompion_os::tsc() }
+    }
+
+    /// Counts an event that could not be described.
+    pub fn count_undescribed(&self, slot: usize) {
+        // SAFETY: the place of a slot in use is valid.
+        if let Some(recording) = unsafe { event::place(slot).as_ref() } {
+            recording.count_without_ring(Cause::CatalogFull);
+        }
+    }
+
+    /// Populates pages of the rings that the writer needs next. Other requests of the session, and
+    /// repeated ones, are ignored: the kernel supplies those pages.
+    pub fn populate(&mut self, offset: u64, len: u64) {
+        let SharedMemory { rings, geometry, populated, .. } = &mut self.memory;
+        let Some(ring) = geometry.ring_of(offset) else { return };
+        // Ordering: only a hint; nothing else is read by it.
+        let write = rings.word(ring as usize + ring::WRITE).load(Ordering::Relaxed);
+        let len = geometry.ahead(offset, len, write);
+        if len != 0 && *populated + len <= rings.len() as u64 {
+            *populated += len;
+            tompion_os::populate(rings.base().wrapping_add(offset as usize), len as usize);
+        }
+    }
+
+    /// Leaves the recording in a running process. Afterwards no append reaches the session. Returns
+    /// memory that a thread may still write.
+    pub fn leave(self, slot: usize) -> Vec<Retired> {
+        // SAFETY: the place of a slot in use is valid.
+        if let Some(recording) = unsafe { event::place(slot).as_ref() } {
+            recording.end();
+        }
+        // A thread inside a section restarts and finds the recording ended. In reserve form no thread
+        // is restarted: an append that has begun completes.
+        let no_sections = self.memory.form == Form::Section && tompion_os::barrier_all_sections().is_ok();
+        let (connection, retired) = self.abandon(no_sections);
+        connection.close();
+        retired
+    }
+
+    /// Releases the memory of a recording that has ended, or whose page was wiped by a fork.
+    /// `no_sections`: no thread is inside a section. Returns memory that a thread may still write.
+    pub fn abandon(self, no_sections: bool) -> (InheritedConnection, Vec<Retired>) {
+        let Self { name, socket, identity, has_persistent_rings, memory, .. } = self;
+        (InheritedConnection { name, socket, identity, has_persistent_rings }, memory.release(no_sections))
+    }
+}
