@@ -11,7 +11,7 @@ use std::{
 
 use tompion_layout::{
     loss::Cause,
-    record::{self, Form},
+    record::{self, WriteProtocol},
 };
 use tompion_os::{monotonic_ns, monotonic_ns_without_tsc};
 use tompion_protocol::MAX_RECORDINGS;
@@ -143,8 +143,8 @@ const FAST: u32 = 1;
 
 /// Whether a recording may have the first place, whose events go the shortest way: by restartable
 /// sections, with timestamps from the TSC.
-pub fn may_be_first(form: Form, given_time: bool) -> bool {
-    form == Form::Section && !given_time
+pub fn may_be_first(form: WriteProtocol, given_time: bool) -> bool {
+    form == WriteProtocol::Rseq && !given_time
 }
 
 /// What a recording's timestamps come from where writers read the clock in the midst of an append.
@@ -337,11 +337,11 @@ extern "C" fn deliver(
         (std::slice::from_raw_parts(image, image_len), tails)
     };
     let recording_mask = filters::passing(recording_mask, number(site), tid, (fixed, tails));
-    let keep = site.recording_mask() & PINNED != 0;
+    let is_pinned = site.recording_mask() & PINNED != 0;
     append_chosen(
         recording_mask,
         site,
-        Event { id: id(site), tid, time: 0, image, image_len, tails, keep },
+        Event { id: id(site), tid, time: 0, image, image_len, tails, is_pinned },
         fixed,
     );
     recording_mask
@@ -355,7 +355,8 @@ extern "C" fn deliver_end(site: &Site, recordings: u32, image: *const u8) {
     let recording_mask = (recording_mask | recording_mask >> END_SHIFT) & recordings & RECORDINGS_MASK;
     match writer::current() {
         Writer::Thread(tid) => {
-            let event = Event { id: id(site), tid, time: 0, image, image_len: 0, tails: &[], keep: false };
+            let event =
+                Event { id: id(site), tid, time: 0, image, image_len: 0, tails: &[], is_pinned: false };
             append_chosen(recording_mask, site, event, &[]);
         }
         _ => _ = count_shared_vm_child(recording_mask),

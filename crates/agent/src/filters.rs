@@ -123,7 +123,7 @@ pub fn set(slot: usize, number: u32, filter: Option<&'static Filter>) {
         place.store(chunk, Ordering::Release);
     }
     if filter.is_some() {
-        // Ordering: before the release store below, and the child of a fork comes thread again before
+        // Ordering: before the release store below, and the child of a fork comes here again before
         // any of its events is filtered.
         OWN_PID.store(std::process::id(), Ordering::Relaxed);
     }

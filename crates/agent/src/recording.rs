@@ -5,7 +5,7 @@ use std::{ops::Range, sync::atomic::Ordering};
 use tompion_layout::{
     catalog, control,
     loss::Cause,
-    record::Form,
+    record::WriteProtocol,
     ring::{self, Geometry},
 };
 use tompion_os::{Identity, PacketSocket, Retired, SharedMap};
@@ -92,7 +92,7 @@ pub struct SharedMemory {
     /// The array of a BPF program that selects the buffer.
     selector: Option<SharedMap>,
     geometry: Geometry,
-    form: Form,
+    form: WriteProtocol,
     /// Bytes that were populated at the session's request.
     populated: u64,
 }
@@ -104,7 +104,7 @@ impl SharedMemory {
         rings: SharedMap,
         selector: Option<SharedMap>,
         geometry: Geometry,
-        form: Form,
+        form: WriteProtocol,
     ) -> Self {
         Self { control, rings, selector, geometry, form, populated: 0 }
     }
@@ -130,12 +130,12 @@ impl SharedMemory {
     /// In reserve form nothing tells whether a thread is still inside an append: the addresses stay
     /// for good, with nothing behind them.
     fn release(self, no_sections: bool) -> Vec<Retired> {
-        if self.form == Form::Section && no_sections && !in_flight::is_any() {
+        if self.form == WriteProtocol::Rseq && no_sections && !in_flight::is_any() {
             return Vec::new();
         }
         let maps = [Some(self.control), Some(self.rings), self.selector];
         let retired = maps.into_iter().flatten().map(Retired::new).collect();
-        if self.form == Form::Section { retired } else { Vec::new() }
+        if self.form == WriteProtocol::Rseq { retired } else { Vec::new() }
     }
 }
 
@@ -169,7 +169,7 @@ impl JoinedRecording {
         let described = vec![0; usize::from(u16::MAX) / 64 + 1];
         let flags = memory.control.half(control::OFFSET_FLAGS).load(Ordering::Relaxed);
         let contexts = flags & control::FLAG_CONTEXTS != 0;
-        let has_persistent_rings = flags & control::FLAG_KEPT != 0;
+        let has_persistent_rings = flags & control::FLAG_PERSISTENT != 0;
         let (socket, invalidated) = (Some(socket), Vec::new());
         Self { name, socket, identity, memory, rules, contexts, has_persistent_rings, described, invalidated }
     }
@@ -288,7 +288,8 @@ impl JoinedRecording {
         }
         // A thread inside a section restarts and finds the recording ended. In reserve form no thread
         // is restarted: an append that has begun completes.
-        let no_sections = self.memory.form == Form::Section && tompion_os::barrier_all_sections().is_ok();
+        let no_sections =
+            self.memory.form == WriteProtocol::Rseq && tompion_os::barrier_all_sections().is_ok();
         let (connection, retired) = self.abandon(no_sections);
         connection.close();
         retired

@@ -5,13 +5,13 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use tompion_layout::{LAYOUT_VERSION, control, record::Form, ring::Geometry};
+use tompion_layout::{LAYOUT_VERSION, control, record::WriteProtocol, ring::Geometry};
 use tompion_os::{PacketSocket, Received, SharedMap};
 use tompion_protocol::{
     MAX_RECORDINGS,
     message::{MAX_MESSAGE, ToAgent, ToSession},
 };
-use tompion_ring::producer::{InReserve, Recording, Setup};
+use tompion_ring::producer::{Recording, ReserveSetup, RseqSetup};
 
 use crate::{
     context, event,
@@ -87,7 +87,7 @@ fn map_selector(array: BorrowedFd<'_>) -> Option<SharedMap> {
 /// Properties of a recording, from the session's control file.
 struct RecordingSetup {
     geometry: Geometry,
-    form: Form,
+    form: WriteProtocol,
     overwrite: bool,
     given_time: bool,
 }
@@ -110,7 +110,11 @@ impl RecordingSetup {
         let flags = half(control::OFFSET_FLAGS);
         Ok(Self {
             geometry: geometry.map_err(|error| error.to_string())?,
-            form: if flags & control::FLAG_RESERVE != 0 { Form::Reserve } else { Form::Section },
+            form: if flags & control::FLAG_RESERVE != 0 {
+                WriteProtocol::ReserveCommit
+            } else {
+                WriteProtocol::Rseq
+            },
             overwrite: flags & control::FLAG_OVERWRITE != 0,
             given_time: flags & control::FLAG_MONOTONIC != 0,
         })
@@ -125,8 +129,8 @@ fn begin(slot: usize, setup: &RecordingSetup, memory: &SharedMemory) -> Result<(
         // SAFETY: the word stays as long as the rings: `SharedMemory::release` releases both.
         unsafe { &*std::ptr::from_ref(array.half(0)) }
     });
-    if form == Form::Reserve {
-        let setup = InReserve { geometry, overwrite, clock: event::clock(given_time), selector };
+    if form == WriteProtocol::ReserveCommit {
+        let setup = ReserveSetup { geometry, overwrite, clock: event::clock(given_time), selector };
         // SAFETY: the slot has no recording; the rings are mapped as large as the geometry says. The
         // addresses of rings and `control` stay valid, though with nothing behind them once the
         // recording has ended: `SharedMemory::release` never unmaps them in this form.
@@ -135,7 +139,7 @@ fn begin(slot: usize, setup: &RecordingSetup, memory: &SharedMemory) -> Result<(
     }
     let rseq = tompion_os::rseq_area().ok_or("this process has no restartable sequences (rseq)")?;
     tompion_os::prepare_section_barrier().map_err(|error| format!("no section barrier: {error}"))?;
-    let setup = Setup { geometry, overwrite, given_time, rseq, selector };
+    let setup = RseqSetup { geometry, overwrite, given_time, rseq, selector };
     // SAFETY: the slot has no recording; the rings are mapped as large as the geometry says. All of
     // `memory` stays until no thread uses it, see `SharedMemory::release`.
     unsafe { Recording::begin(place, &setup, rings, control) };

@@ -56,12 +56,12 @@ pub const CATALOG: u64 = RULES + RULES_SIZE;
 /// Space for the catalog in bytes, enough for more than ten thousand events. The file is sparse:
 /// unused parts cost nothing, unless the program locks all its memory.
 pub const CATALOG_SIZE: u64 = 2 << 20;
-/// Offset of the pinned events, see [`crate::kept`].
-pub const KEPT: u64 = CATALOG + CATALOG_SIZE;
+/// Offset of the pinned events, see [`crate::pinned`].
+pub const PINNED: u64 = CATALOG + CATALOG_SIZE;
 /// Space for the pinned events in bytes; also sparse.
-pub const KEPT_SIZE: u64 = 1 << 20;
+pub const PINNED_SIZE: u64 = 1 << 20;
 /// Size of the whole control file.
-pub const FILE_SIZE: u64 = KEPT + KEPT_SIZE;
+pub const FILE_SIZE: u64 = PINNED + PINNED_SIZE;
 
 /// Flag: overwrite mode (flight recorder); otherwise discard mode.
 pub const FLAG_OVERWRITE: u32 = 1;
@@ -69,8 +69,8 @@ pub const FLAG_OVERWRITE: u32 = 1;
 pub const FLAG_MONOTONIC: u32 = 2;
 /// Flag: events have the contexts that the application defines.
 pub const FLAG_CONTEXTS: u32 = 4;
-/// Flag: the rings are in reserve form, see [`crate::record::Form`]; otherwise in section form.
+/// Flag: the rings are in reserve form, see [`crate::record::WriteProtocol`]; otherwise in section form.
 pub const FLAG_RESERVE: u32 = 8;
 /// Flag: the memory is in files that outlast the session. To make those of a child takes the
 /// session longer than to make memory, and the child should wait for it longer.
-pub const FLAG_KEPT: u32 = 16;
+pub const FLAG_PERSISTENT: u32 = 16;

@@ -23,8 +23,8 @@
 
 pub mod catalog;
 pub mod control;
-pub mod kept;
 pub mod loss;
+pub mod pinned;
 pub mod record;
 pub mod ring;
 

@@ -22,7 +22,7 @@
 //! little-endian (the native order on every supported platform), except fields that their
 //! description declares in network order.
 
-/// Form of the records in a ring.
+/// WriteProtocol of the records in a ring.
 ///
 /// In *section* form, a record is present as soon as the ring's write position is behind it: the
 /// writer is restarted as a whole. Without restartable sequences in a process, rings are in
@@ -40,20 +40,20 @@
 ///   a record begins after one that was never finished. `words` includes this word.
 /// - Padding is the single word [`padding_stamp`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
+pub enum WriteProtocol {
     /// Records of restartable sections, which are complete as soon as they are present.
     #[default]
-    Section,
+    Rseq,
     /// Records that are reserved, filled, and committed.
-    Reserve,
+    ReserveCommit,
 }
 
-impl Form {
+impl WriteProtocol {
     /// Returns the number of bytes before a record's head.
     pub const fn commit_len(self) -> usize {
         match self {
-            Self::Section => 0,
-            Self::Reserve => 8,
+            Self::Rseq => 0,
+            Self::ReserveCommit => 8,
         }
     }
 
@@ -70,8 +70,8 @@ impl Form {
     /// Returns the length of a sub-buffer's header in bytes.
     pub const fn subbuffer_header_len(self) -> usize {
         match self {
-            Self::Section => SubbufferHeader::LEN,
-            Self::Reserve => SubbufferHeader::RESERVE_LEN,
+            Self::Rseq => SubbufferHeader::LEN,
+            Self::ReserveCommit => SubbufferHeader::RESERVE_LEN,
         }
     }
 }
@@ -185,7 +185,7 @@ impl SubbufferHeader {
     /// Length of the record in reserve form, in bytes.
     pub const RESERVE_LEN: usize = Self::LEN + 16;
     /// Offset of the committed bytes in reserve form. (All other offsets are relative to
-    /// [`Form::commit_len`].)
+    /// [`WriteProtocol::commit_len`].)
     pub const COMMITTED: usize = 8 + Self::LEN;
 
     /// Returns the record's first word.

@@ -31,7 +31,7 @@ pub struct Event<'a> {
     /// What follows it.
     pub tails: &'a [Tail],
     /// Whether a flight recorder must not overwrite it.
-    pub keep: bool,
+    pub is_pinned: bool,
 }
 
 impl Event<'_> {

@@ -87,9 +87,9 @@ mod process {
 #[cfg(not(loom))]
 pub use process::is_any;
 
-/// Loom's tests: their names begin as those in `explored.rs`.
+/// Loom's tests: their names begin as those in `loom_tests.rs`.
 #[cfg(all(test, loom))]
-mod explored {
+mod loom_tests {
     use std::sync::Arc;
 
     use loom::{cell::UnsafeCell, thread};

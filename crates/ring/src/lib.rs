@@ -4,20 +4,19 @@
 //! instruction stores the new write position: whatever interrupts it before that instruction leaves
 //! nothing behind. [`reserve`] appends where there are no such sections. [`reader`] takes what lies
 //! below the write position, or copies a ring that goes on being overwritten and keeps what stayed
-//! intact. [`records`] walks the copied bytes, which it does not trust. [`kept`] is for the few
+//! intact. [`records`] walks the copied bytes, which it does not trust. [`pinned_events`] is for the few
 //! events that must not be overwritten. [`in_flight`] tells when a recording's memory can be
 //! unmapped.
 //!
 //! The bytes themselves are drawn in `tompion-layout`; `docs/design/ring.md` has the argument why
 //! readers and writers agree. This crate knows nothing of events, files or sockets.
 
-pub mod doubtful;
 mod event;
-#[cfg(all(test, loom))]
-mod explored;
 pub mod in_flight;
-pub mod kept;
+#[cfg(all(test, loom))]
+mod loom_tests;
 pub mod memory;
+pub mod pinned_events;
 #[cfg(not(loom))]
 pub mod producer;
 pub mod reader;
@@ -25,3 +24,4 @@ pub mod records;
 pub mod reserve;
 #[cfg(not(loom))]
 mod section;
+pub mod torn_pages;

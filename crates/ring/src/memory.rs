@@ -54,7 +54,7 @@ pub enum Fault {
     /// The history's reader doesn't look again at the position.
     NoSecondLook,
     /// The reader gives room back before it has copied.
-    GivenBackEarly,
+    ReleasedEarly,
     /// Sub-buffers are entered whatever was committed of an earlier lap.
     CounterIgnored,
     /// Sub-buffers are entered whatever the reader has taken.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use tompion_layout::{
-    control::{KEPT_SIZE, OFFSET_ENDED, OFFSET_LOST},
+    control::{OFFSET_ENDED, OFFSET_LOST, PINNED_SIZE},
     loss::Cause,
     record::{self, Head, SubbufferHeader},
     ring::{self, Geometry},
@@ -23,9 +23,9 @@ use tompion_os::{RseqArea, SharedMap};
 pub use crate::event::{Event, MAX_TAILS, Outcome, Tail};
 use crate::{
     in_flight::InFlight,
-    kept,
     memory::{Clock, Part},
-    reserve::{ReserveRings, ReserveSetup},
+    pinned_events,
+    reserve::{ReserveParts, ReserveRings},
     section,
 };
 
@@ -60,8 +60,8 @@ pub struct Recording {
     pub(crate) ring_mask: u64,
     /// Counters of losses that no ring can count.
     pub(crate) lost: *const AtomicU64,
-    /// Where events stand that are kept.
-    pub(crate) kept: *const AtomicU64,
+    /// List of the pinned events.
+    pub(crate) pinned: *const AtomicU64,
     /// The [`ReserveRings`], if the rings are in reserve form; null otherwise, and where there is
     /// no recording. Then `cpus` is 0: no section ever finds such a ring.
     reserve: AtomicPtr<c_void>,
@@ -69,7 +69,7 @@ pub struct Recording {
 
 /// What a recording is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct Setup {
+pub struct RseqSetup {
     /// Sizes of the rings.
     pub geometry: Geometry,
     /// Whether old records are overwritten; else new ones are discarded when a ring is full.
@@ -85,14 +85,14 @@ pub struct Setup {
 
 /// What a recording in reserve form is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct InReserve {
+pub struct ReserveSetup {
     /// Sizes of the rings.
     pub geometry: Geometry,
     /// Whether old records are overwritten; else new ones are discarded when a ring is full.
     pub overwrite: bool,
     /// Which clock gives the timestamps.
     pub clock: Clock,
-    /// As in [`Setup`].
+    /// As in [`RseqSetup`].
     pub selector: Option<&'static AtomicU32>,
 }
 
@@ -173,7 +173,7 @@ impl Recording {
             subbuf_mask: 0,
             ring_mask: 0,
             lost: std::ptr::null(),
-            kept: std::ptr::null(),
+            pinned: std::ptr::null(),
             reserve: AtomicPtr::new(ptr::null_mut()),
         }
     }
@@ -206,8 +206,8 @@ impl Recording {
     /// until the recording has ended, [`tompion_os::barrier_all_sections`] was called behind that,
     /// and [`crate::in_flight::is_any`] has said that nobody is left. (Other memory that may be
     /// written can take their place before.)
-    pub unsafe fn begin(place: *mut Recording, setup: &Setup, rings: *mut u8, control: &SharedMap) {
-        let Setup { geometry, overwrite, given_time, rseq, selector } = *setup;
+    pub unsafe fn begin(place: *mut Recording, setup: &RseqSetup, rings: *mut u8, control: &SharedMap) {
+        let RseqSetup { geometry, overwrite, given_time, rseq, selector } = *setup;
         section::set_rseq_offset(rseq.offset);
         let second = if geometry.buffers() == 2 { geometry.buffer_stride() as usize } else { 0 };
         let flags = if overwrite { FLAG_OVERWRITE } else { 0 } | if given_time { FLAG_GIVEN_TIME } else { 0 };
@@ -223,7 +223,7 @@ impl Recording {
             (*place).subbuf_mask = !(geometry.subbuf_size() - 1);
             (*place).ring_mask = geometry.ring_size() - 1;
             (*place).lost = control.word(tompion_layout::control::OFFSET_LOST);
-            (*place).kept = control.word(tompion_layout::control::KEPT as usize);
+            (*place).pinned = control.word(tompion_layout::control::PINNED as usize);
             // Ordering: pairs with the acquire load in `append`: who sees the number sees the rest.
             (*place).cpus.store(geometry.cpus(), Ordering::Release);
         }
@@ -239,17 +239,17 @@ impl Recording {
     /// long as the process lives.
     pub unsafe fn begin_reserve(
         place: *mut Recording,
-        setup: &InReserve,
+        setup: &ReserveSetup,
         rings: *mut u8,
         control: &SharedMap,
     ) -> Result<(), &'static str> {
-        let InReserve { geometry, overwrite, clock, selector } = *setup;
+        let ReserveSetup { geometry, overwrite, clock, selector } = *setup;
         let processor = tompion_os::processor();
         if !processor.exchanges_16_bytes {
             return Err("the processor can't exchange 16 bytes at once (cmpxchg16b)");
         }
         let clock = if clock == Clock::Tsc && !processor.has_rdtscp { Clock::TscAlone } else { clock };
-        let setup = ReserveSetup {
+        let setup = ReserveParts {
             geometry,
             overwrite,
             clock,
@@ -257,12 +257,12 @@ impl Recording {
             selector: selector_in(control, selector),
             lost: control.word(tompion_layout::control::OFFSET_LOST),
         };
-        let kept = control.word(tompion_layout::control::KEPT as usize).as_ptr().cast();
+        let pinned = control.word(tompion_layout::control::PINNED as usize).as_ptr().cast();
         // SAFETY: as the caller promises; the list is inside the control file. All offsets come
         // from the geometry and from the list's size.
         let rings = unsafe {
-            let kept = Part::new(kept, tompion_layout::control::KEPT_SIZE as usize);
-            ReserveRings::new(Part::new(rings, geometry.file_size() as usize), kept, &setup)
+            let pinned = Part::new(pinned, tompion_layout::control::PINNED_SIZE as usize);
+            ReserveRings::new(Part::new(rings, geometry.file_size() as usize), pinned, &setup)
         };
         let rings: *mut ReserveRings<'static> = Box::into_raw(Box::new(rings));
         // Ordering: pairs with the acquire load in `in_reserve`.
@@ -337,7 +337,7 @@ impl Recording {
             return unsafe { rings.append(event) };
         }
         // SAFETY: as the caller promises.
-        if event.keep && unsafe { self.keep(event) } {
+        if event.is_pinned && unsafe { self.append_pinned(event) } {
             return Outcome::Written;
         }
         if event.tails.is_empty() && event.image_len <= record::MAX_IMAGE && !self.wants_given_time() {
@@ -377,7 +377,7 @@ impl Recording {
         if !self.is_active() {
             return Outcome::NotRecording;
         }
-        let Event { id, tid, image, image_len, tails, time, keep: _ } = *event;
+        let Event { id, tid, image, image_len, tails, time, is_pinned: _ } = *event;
         let payload = event.payload_len();
         if tails.len() > MAX_TAILS || payload > (self.max_record as usize).saturating_sub(record::HEADER) {
             return self.lose(Cause::TooLarge);
@@ -411,18 +411,18 @@ impl Recording {
     /// # Safety
     /// As [`Recording::append`].
     #[cold]
-    unsafe fn keep(&self, event: &Event<'_>) -> bool {
+    unsafe fn append_pinned(&self, event: &Event<'_>) -> bool {
         let _counted = InFlight::enter();
         // Ordering: pairs with the release store in `begin`.
         if self.cpus.load(Ordering::Acquire) == 0 || self.flags & FLAG_OVERWRITE == 0 {
             return false;
         }
         let time = if self.wants_given_time() { event.time } else { tompion_os::tsc() };
-        // SAFETY: `begin` set the pointer to `KEPT_SIZE` bytes of a mapping that stays; the event's
+        // SAFETY: `begin` set the pointer to `PINNED_SIZE` bytes of a mapping that stays; the event's
         // parts are readable as the caller promises.
         unsafe {
-            let list = Part::new(self.kept.cast_mut().cast(), KEPT_SIZE as usize);
-            kept::append(&list, KEPT_SIZE as usize, event, (section::current_cpu(), time))
+            let list = Part::new(self.pinned.cast_mut().cast(), PINNED_SIZE as usize);
+            pinned_events::append(&list, PINNED_SIZE as usize, event, (section::current_cpu(), time))
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use tompion_layout::{
     loss::Cause,
-    record::{Form, padding_stamp, stamp},
+    record::{WriteProtocol, padding_stamp, stamp},
     ring::{self, Geometry},
 };
 
@@ -19,17 +19,17 @@ use crate::{
 };
 
 /// How often the position and the number of events are read until both are of one moment.
-const MOST_LOOKS: usize = 1000;
+const MAX_REREADS: usize = 1000;
 
 /// How often a history is copied of which nothing stays.
-const MOST_COPIES: u32 = 16;
+const MAX_COPY_ATTEMPTS: u32 = 16;
 
 /// One ring of a ring file, seen from the session's side.
 #[derive(Debug)]
 pub struct RingReader<'a> {
     ring: Part<'a>,
     geometry: Geometry,
-    form: Form,
+    form: WriteProtocol,
     /// Offset of the ring's header in the file.
     offset: usize,
 }
@@ -74,11 +74,11 @@ impl<'a> RingReader<'a> {
         let offset = offset as usize;
         // All offsets below are inside the ring, because places are positions modulo its size.
         let ring = Part::of(map, offset, geometry.cpu_stride() as usize);
-        Self { ring, geometry, form: Form::Section, offset }
+        Self { ring, geometry, form: WriteProtocol::Rseq, offset }
     }
 
     /// The same ring, if it is of another form.
-    pub fn in_form(self, form: Form) -> Self {
+    pub fn in_form(self, form: WriteProtocol) -> Self {
         Self { form, ..self }
     }
 
@@ -98,7 +98,7 @@ impl<'a> RingReader<'a> {
     /// The position with the number of events before it.
     fn written_with_events(&self) -> (u64, Option<u64>) {
         let (mut written, mut events) = self.ring.appended(Ordering::Acquire);
-        for _ in 0..MOST_LOOKS {
+        for _ in 0..MAX_REREADS {
             // Ordering: keeps the loads in order. Positions only grow: if this one is still the
             // same, it was so when the number was read.
             fence(Ordering::Acquire);
@@ -125,26 +125,26 @@ impl<'a> RingReader<'a> {
     ///
     /// # Errors
     /// When the writer's position cannot be; the room is given back up to it all the same.
-    pub fn take(&self, read: u64, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
-        if has(Fault::GivenBackEarly) {
-            self.give_back(self.written());
+    pub fn consume(&self, read: u64, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
+        if has(Fault::ReleasedEarly) {
+            self.release(self.written());
         }
         let copied = self.copy_new(read, bytes);
         match copied {
             Ok(span) if span.is_empty() => {}
-            Ok(span) => self.give_back(span.end),
-            Err(bad) => self.give_back(bad.claimed),
+            Ok(span) => self.release(span.end),
+            Err(bad) => self.release(bad.claimed),
         }
         copied
     }
 
-    /// As [`RingReader::take`] for the last time: see [`RingReader::copy_rest`].
+    /// As [`RingReader::take`] for the last time: see [`RingReader::copy_final`].
     ///
     /// # Errors
     /// As [`RingReader::take`].
-    pub fn take_rest(&self, read: u64, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
-        let copied = self.copy_rest(read, bytes);
-        self.give_back(copied.map_or_else(|bad| bad.claimed, |span| span.end));
+    pub fn consume_final(&self, read: u64, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
+        let copied = self.copy_final(read, bytes);
+        self.release(copied.map_or_else(|bad| bad.claimed, |span| span.end));
         copied
     }
 
@@ -153,7 +153,7 @@ impl<'a> RingReader<'a> {
     ///
     /// # Errors
     /// When the writer's position cannot be.
-    pub fn copy_rest(&self, read: u64, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
+    pub fn copy_final(&self, read: u64, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
         let (claimed, events) = self.written_with_events();
         let copied = self.copy_until(read, claimed, bytes);
         copied.map(|span| Span { events, ..span })
@@ -166,11 +166,11 @@ impl<'a> RingReader<'a> {
     /// When the writer's position cannot be.
     pub fn copy_new(&self, read: u64, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
         let claimed = self.written();
-        if self.form == Form::Reserve && claimed != read && !self.has_complete_at(read) {
+        if self.form == WriteProtocol::ReserveCommit && claimed != read && !self.has_complete_at(read) {
             return Ok(Span { begin: read, end: read, events: None });
         }
         let mut span = self.copy_until(read, claimed, bytes)?;
-        if self.form == Form::Reserve {
+        if self.form == WriteProtocol::ReserveCommit {
             let records = Records::new(bytes, read, self.geometry.subbuf_size()).in_form(self.form);
             span.end = records.complete_until();
             bytes.truncate((span.end - span.begin) as usize);
@@ -179,14 +179,14 @@ impl<'a> RingReader<'a> {
     }
 
     /// Up to where room was given back.
-    pub fn given_back(&self) -> u64 {
+    pub fn released(&self) -> u64 {
         // Ordering: a word of the reader's own.
         self.ring.load(ring::CONSUMED, Ordering::Relaxed)
     }
 
     /// Lets writers have the room below a position, all of which was complete and is safe
     /// elsewhere.
-    pub fn give_back(&self, position: u64) {
+    pub fn release(&self, position: u64) {
         // Ordering: pairs with the acquire loads in the producers' `make_room` and `may_open`: the
         // copy is complete before a writer may overwrite it.
         self.ring.store(ring::CONSUMED, position, Ordering::Release);
@@ -223,7 +223,7 @@ impl<'a> RingReader<'a> {
     /// When the writer's position cannot be.
     pub fn copy_history(&self, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
         let mut copied = self.copy_newest(bytes)?;
-        for _ in 1..MOST_COPIES {
+        for _ in 1..MAX_COPY_ATTEMPTS {
             if !copied.is_empty() || copied.end == 0 {
                 break;
             }
@@ -279,9 +279,9 @@ impl<'a> RingReader<'a> {
     fn copy_to(&self, begin: u64, to: &mut [u8]) {
         let place = ring::DATA + self.geometry.place(begin);
         match self.form {
-            Form::Section => self.ring.copy_out(place, to),
+            WriteProtocol::Rseq => self.ring.copy_out(place, to),
             // A commit word tells of what is copied after it.
-            Form::Reserve => self.ring.copy_out_in_order(place, to),
+            WriteProtocol::ReserveCommit => self.ring.copy_out_in_order(place, to),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Walking a private copy of ring bytes, none of which is trusted.
 
-use tompion_layout::record::{self, Form, Head, SubbufferHeader};
+use tompion_layout::record::{self, Head, SubbufferHeader, WriteProtocol};
 
 /// A record in copied bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,13 +52,13 @@ pub struct UntrustedEvent<'a> {
 
 /// Events of one kind and length: thread, timestamp and payload of each, none of which is trusted.
 #[derive(Clone, Debug)]
-pub struct Alike<'a, const PAYLOAD: usize> {
+pub struct SameSizeRun<'a, const PAYLOAD: usize> {
     records: std::slice::ChunksExact<'a, u8>,
     /// The lower half of each record's first word.
     kind: u32,
 }
 
-impl<'a, const PAYLOAD: usize> Iterator for Alike<'a, PAYLOAD> {
+impl<'a, const PAYLOAD: usize> Iterator for SameSizeRun<'a, PAYLOAD> {
     type Item = (u32, u64, &'a [u8; PAYLOAD]);
 
     #[inline(always)]
@@ -90,7 +90,7 @@ pub struct Records<'a> {
     begin: u64,
     at: usize,
     subbuf_size: u64,
-    form: Form,
+    form: WriteProtocol,
 }
 
 impl<'a> Records<'a> {
@@ -99,11 +99,11 @@ impl<'a> Records<'a> {
     ///
     /// `begin` is where a record or a sub-buffer begins.
     pub fn new(bytes: &'a [u8], begin: u64, subbuf_size: u64) -> Self {
-        Self { bytes, begin, at: 0, subbuf_size, form: Form::Section }
+        Self { bytes, begin, at: 0, subbuf_size, form: WriteProtocol::Rseq }
     }
 
     /// The same for a ring of another form.
-    pub fn in_form(self, form: Form) -> Self {
+    pub fn in_form(self, form: WriteProtocol) -> Self {
         Self { form, ..self }
     }
 
@@ -122,7 +122,7 @@ impl<'a> Records<'a> {
         if within == 0 || len < self.form.header_len() || len > left {
             return None;
         }
-        if self.form == Form::Reserve && self.word(self.at) != record::stamp(position) {
+        if self.form == WriteProtocol::ReserveCommit && self.word(self.at) != record::stamp(position) {
             return None;
         }
         let number = head.id.checked_sub(record::FIRST_EVENT)?;
@@ -140,26 +140,31 @@ impl<'a> Records<'a> {
     /// The records that follow, as far as each is as long as an event that [`Records::next_event`]
     /// has returned and has its number: for many events of one kind and of a fixed size, which need
     /// not be looked at one by one. They begin below the position `until` and stay the next ones
-    /// until [`Records::pass_alike`].
+    /// until [`Records::skip_run`].
     ///
     /// None where the event's payload has another length than `PAYLOAD`, and none in reserve form,
     /// whose records are told one by one.
     #[inline(always)]
-    pub fn alike<const PAYLOAD: usize>(&self, event: &UntrustedEvent<'a>, until: u64) -> Alike<'a, PAYLOAD> {
+    pub fn same_size_run<const PAYLOAD: usize>(
+        &self,
+        event: &UntrustedEvent<'a>,
+        until: u64,
+    ) -> SameSizeRun<'a, PAYLOAD> {
         let len = record::HEADER + PAYLOAD;
         let is_first = self.stream_position() & (self.subbuf_size - 1) == 0;
-        let end = match is_first || self.form == Form::Reserve || event.payload.len() != PAYLOAD {
-            true => self.at,
-            false => self.subbuffer_end().min(until.saturating_sub(self.begin) as usize),
-        };
+        let end =
+            match is_first || self.form == WriteProtocol::ReserveCommit || event.payload.len() != PAYLOAD {
+                true => self.at,
+                false => self.subbuffer_end().min(until.saturating_sub(self.begin) as usize),
+            };
         let records = self.bytes.get(self.at..end).unwrap_or_default().chunks_exact(len);
         let head = Head { id: event.number + record::FIRST_EVENT, words: (len / 8) as u16, tid: 0 };
-        Alike { records, kind: head.to_word() as u32 }
+        SameSizeRun { records, kind: head.to_word() as u32 }
     }
 
-    /// Goes on behind so many of the records that [`Records::alike`] has returned.
+    /// Goes on behind so many of the records that [`Records::same_size_run`] has returned.
     #[inline(always)]
-    pub fn pass_alike<const PAYLOAD: usize>(&mut self, count: usize) {
+    pub fn skip_run<const PAYLOAD: usize>(&mut self, count: usize) {
         self.at += count * (record::HEADER + PAYLOAD);
     }
 
@@ -207,8 +212,8 @@ impl<'a> Records<'a> {
     fn is_padding(&self) -> Result<bool, &'static str> {
         let word = self.word(self.at);
         match self.form {
-            Form::Reserve => Ok(word == record::padding_stamp(self.stream_position())),
-            Form::Section => match Head::from_word(word) {
+            WriteProtocol::ReserveCommit => Ok(word == record::padding_stamp(self.stream_position())),
+            WriteProtocol::Rseq => match Head::from_word(word) {
                 Head { id: record::PADDING, words: 0, tid: 0 } => Ok(true),
                 Head { id: record::PADDING, .. } => Err("padding with a length"),
                 _ => Ok(false),
@@ -246,7 +251,7 @@ impl<'a> Iterator for Records<'a> {
                 Ok(false) => {}
                 Err(what) => return Some(Err(self.refuse(what))),
             }
-            if self.form == Form::Reserve && !self.is_committed(self.at) {
+            if self.form == WriteProtocol::ReserveCommit && !self.is_committed(self.at) {
                 return Some(Ok(self.skip_unfinished()));
             }
             let at = self.at + self.form.commit_len();
@@ -315,14 +320,14 @@ mod tests {
             let mut records = Records::new(bytes, SUBBUF, SUBBUF);
             records.next().unwrap().unwrap();
             let first = records.next_event().unwrap();
-            assert_eq!(records.alike::<16>(&first, until).next(), None, "another length");
+            assert_eq!(records.same_size_run::<16>(&first, until).next(), None, "another length");
             records.pass(&first);
-            let found = records.alike::<8>(&first, until).map(|(tid, time, payload)| {
+            let found = records.same_size_run::<8>(&first, until).map(|(tid, time, payload)| {
                 assert_eq!((tid, time), (77, 6));
                 u64::from_le_bytes(*payload)
             });
             let found: Vec<u64> = found.collect();
-            records.pass_alike::<8>(found.len());
+            records.skip_run::<8>(found.len());
             let next = records.next_event().map(|event| event.number);
             (found, next)
         };
@@ -380,7 +385,7 @@ mod tests {
         let whole =
             committed(start, &[reserved_header(start), reserved(1, 1), reserved(2, 2), reserved(3, 3)]);
         let walk = |bytes: &[u8]| {
-            let records = Records::new(bytes, start, SUBBUF).in_form(Form::Reserve);
+            let records = Records::new(bytes, start, SUBBUF).in_form(WriteProtocol::ReserveCommit);
             let numbers = records.clone().map(|record| match record.unwrap() {
                 UntrustedRecord::Event { number, payload, .. } => {
                     i64::from(number) * 10 + i64::from(payload[0])

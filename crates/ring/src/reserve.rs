@@ -27,17 +27,17 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tompion_layout::{
-    control::KEPT_SIZE,
+    control::PINNED_SIZE,
     loss::Cause,
-    record::{self, Form, Head, SubbufferHeader},
+    record::{self, Head, SubbufferHeader, WriteProtocol},
     ring::{self, Geometry},
 };
 use tompion_os::Processor;
 
 use crate::{
     event::{Event, MAX_TAILS, Outcome},
-    kept,
     memory::{self, Clock, Fault, Part},
+    pinned_events,
 };
 
 /// How often an append may find that others were faster, or itself on another CPU, before its event
@@ -55,7 +55,7 @@ pub struct ReserveRings<'a> {
     processor: Processor,
     selector: *const AtomicU32,
     lost: *const AtomicU64,
-    kept: Part<'a>,
+    pinned: Part<'a>,
 }
 
 // SAFETY: immutable; the pointers lead to words that are only used atomically and stay as long as
@@ -66,7 +66,7 @@ unsafe impl Sync for ReserveRings<'_> {}
 
 /// What rings in reserve form are made of.
 #[derive(Clone, Copy, Debug)]
-pub struct ReserveSetup {
+pub struct ReserveParts {
     /// Sizes of the rings.
     pub geometry: Geometry,
     /// Whether old records are overwritten; else new ones are discarded when a ring is full.
@@ -107,10 +107,10 @@ enum Failure {
 }
 
 impl<'a> ReserveRings<'a> {
-    /// Rings in memory of the geometry's size, with a list of kept events.
-    pub(crate) const fn new(rings: Part<'a>, kept: Part<'a>, setup: &ReserveSetup) -> Self {
-        let ReserveSetup { geometry, overwrite, clock, processor, selector, lost } = *setup;
-        Self { rings, geometry, overwrite, clock, processor, selector, lost, kept }
+    /// Rings in memory of the geometry's size, with a list of pinned events.
+    pub(crate) const fn new(rings: Part<'a>, pinned: Part<'a>, setup: &ReserveParts) -> Self {
+        let ReserveParts { geometry, overwrite, clock, processor, selector, lost } = *setup;
+        Self { rings, geometry, overwrite, clock, processor, selector, lost, pinned }
     }
 
     /// Appends an event. As [`crate::producer::Recording::append`].
@@ -119,17 +119,17 @@ impl<'a> ReserveRings<'a> {
     /// The event's image and tails are readable.
     pub unsafe fn append(&self, event: &Event<'_>) -> Outcome {
         // SAFETY: as the caller promises.
-        if event.keep && self.overwrite && unsafe { self.keep(event) } {
+        if event.is_pinned && self.overwrite && unsafe { self.append_pinned(event) } {
             return Outcome::Written;
         }
         let mut cpu = memory::likely_cpu(self.clock, self.processor);
         let payload = event.payload_len();
         if event.tails.len() > MAX_TAILS
-            || payload > self.geometry.max_record().saturating_sub(Form::Reserve.header_len())
+            || payload > self.geometry.max_record().saturating_sub(WriteProtocol::ReserveCommit.header_len())
         {
             return self.lose(cpu, Cause::TooLarge);
         }
-        let len = Form::Reserve.record_len(payload) as u64;
+        let len = WriteProtocol::ReserveCommit.record_len(payload) as u64;
         for _ in 0..MAX_ATTEMPTS {
             let Some(ring) = self.ring(cpu) else {
                 self.count_without_ring(Cause::NoRseq);
@@ -269,7 +269,7 @@ impl<'a> ReserveRings<'a> {
         }
         let head = Head { id: event.id, words: (end.wrapping_sub(begin) / 8) as u16, tid: event.tid };
         let place = self.place(begin);
-        let mut at = place + Form::Reserve.header_len();
+        let mut at = place + WriteProtocol::ReserveCommit.header_len();
         // Ordering: all of it is published by the commit word. (The last word may have padding in
         // it.)
         ring.store(self.place(end.wrapping_sub(8)), 0, Ordering::Relaxed);
@@ -335,10 +335,10 @@ impl<'a> ReserveRings<'a> {
     /// # Safety
     /// As [`ReserveRings::append`].
     #[cold]
-    unsafe fn keep(&self, event: &Event<'_>) -> bool {
+    unsafe fn append_pinned(&self, event: &Event<'_>) -> bool {
         let now = memory::now(self.clock, &self.rings);
-        // SAFETY: as the caller promises; the list has `KEPT_SIZE` bytes.
-        unsafe { kept::append(&self.kept, KEPT_SIZE as usize, event, (now.cpu, now.time)) }
+        // SAFETY: as the caller promises; the list has `PINNED_SIZE` bytes.
+        unsafe { pinned_events::append(&self.pinned, PINNED_SIZE as usize, event, (now.cpu, now.time)) }
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use tompion_layout::{control, loss::Cause, record::Form};
+use tompion_layout::{control, loss::Cause, record::WriteProtocol};
 use tompion_ring::{
     producer::{Outcome, Tail},
     reader::RingReader,
@@ -35,7 +35,7 @@ fn events(bench: &Bench, bytes: &[u8], begin: u64) -> Vec<(u16, Vec<u8>)> {
                 last = time;
             }
             // Others are in the midst of it while a history is copied.
-            UntrustedRecord::Unfinished { .. } => assert_eq!(bench.form, Form::Reserve),
+            UntrustedRecord::Unfinished { .. } => assert_eq!(bench.form, WriteProtocol::ReserveCommit),
         }
     }
     found
@@ -46,7 +46,7 @@ fn images_and_tails_of_every_length_arrive() {
     FORMS.into_iter().for_each(images_and_tails_of_every_length_arrive_in);
 }
 
-fn images_and_tails_of_every_length_arrive_in(form: Form) {
+fn images_and_tails_of_every_length_arrive_in(form: WriteProtocol) {
     let bench = Bench::of(form, 1 << 20, 4, false, 1);
     let text: Vec<u8> = (0..200u32).map(|i| i as u8).collect();
     let mut expected = Vec::new();
@@ -68,7 +68,7 @@ fn images_and_tails_of_every_length_arrive_in(form: Form) {
     let mut found = Vec::new();
     for reader in bench.readers(0) {
         let mut bytes = Vec::new();
-        let span = reader.take(0, &mut bytes).unwrap();
+        let span = reader.consume(0, &mut bytes).unwrap();
         found.extend(events(&bench, &bytes, span.begin));
     }
     found.sort();
@@ -86,7 +86,7 @@ fn a_full_ring_discards_and_counts() {
     FORMS.into_iter().for_each(a_full_ring_discards_and_counts_in);
 }
 
-fn a_full_ring_discards_and_counts_in(form: Form) {
+fn a_full_ring_discards_and_counts_in(form: WriteProtocol) {
     let bench = Bench::of(form, 4096, 2, false, 1);
     let outcomes: Vec<_> = (0..10_000).map(|i| bench.append(0, &[i, i], &[])).collect();
     let written = outcomes.iter().filter(|&&outcome| outcome == Outcome::Written).count();
@@ -102,7 +102,7 @@ fn an_event_too_large_is_lost_by_itself() {
     FORMS.into_iter().for_each(an_event_too_large_is_lost_by_itself_in);
 }
 
-fn an_event_too_large_is_lost_by_itself_in(form: Form) {
+fn an_event_too_large_is_lost_by_itself_in(form: WriteProtocol) {
     let bench = Bench::of(form, 4096, 2, false, 1);
     let large = vec![0u8; 2048 - form.header_len()];
     let tail = |size| [Tail { data: large.as_ptr(), size }];
@@ -116,7 +116,7 @@ fn the_selector_switches_buffers_at_once() {
     FORMS.into_iter().for_each(the_selector_switches_buffers_at_once_in);
 }
 
-fn the_selector_switches_buffers_at_once_in(form: Form) {
+fn the_selector_switches_buffers_at_once_in(form: WriteProtocol) {
     let bench = Bench::of(form, 4096, 2, true, 2);
     let selector = bench.control.half(control::OFFSET_SELECTOR);
     for round in 0..100 {
@@ -134,7 +134,7 @@ fn a_recording_that_ended_takes_nothing() {
     FORMS.into_iter().for_each(a_recording_that_ended_takes_nothing_in);
 }
 
-fn a_recording_that_ended_takes_nothing_in(form: Form) {
+fn a_recording_that_ended_takes_nothing_in(form: WriteProtocol) {
     let bench = Bench::of(form, 4096, 2, true, 1);
     bench.recording.end();
     assert_eq!(bench.append(0, &[1], &[]), Outcome::NotRecording);
@@ -158,7 +158,7 @@ fn a_history_copied_while_it_is_overwritten_is_unbroken() {
     FORMS.into_iter().for_each(a_history_copied_while_it_is_overwritten_is_unbroken_in);
 }
 
-fn a_history_copied_while_it_is_overwritten_is_unbroken_in(form: Form) {
+fn a_history_copied_while_it_is_overwritten_is_unbroken_in(form: WriteProtocol) {
     let bench = Bench::of(form, 4096, 4, true, 1);
     let stop = AtomicBool::new(false);
     let copies = AtomicU64::new(0);
@@ -170,7 +170,8 @@ fn a_history_copied_while_it_is_overwritten_is_unbroken_in(form: Form) {
                 while !stop.load(Ordering::Relaxed) {
                     let outcome = bench.append(writer as u16, &[i, !i, i ^ writer], &[]);
                     // Another thread may have been preempted in the midst of an append, a lap ago.
-                    let waits = bench.form == Form::Reserve && outcome == Outcome::Lost(Cause::Unfinished);
+                    let waits = bench.form == WriteProtocol::ReserveCommit
+                        && outcome == Outcome::Lost(Cause::Unfinished);
                     assert!(waits || outcome == Outcome::Written, "{outcome:?}");
                     i += 1;
                 }
@@ -200,7 +201,7 @@ fn what_many_threads_append_is_read_exactly_once() {
     FORMS.into_iter().for_each(what_many_threads_append_is_read_exactly_once_in);
 }
 
-fn what_many_threads_append_is_read_exactly_once_in(form: Form) {
+fn what_many_threads_append_is_read_exactly_once_in(form: WriteProtocol) {
     const EVENTS: u64 = 200_000;
     const WRITERS: u64 = 4;
     let bench = Bench::of(form, 16 * 1024, 4, false, 1);
@@ -226,7 +227,7 @@ fn what_many_threads_append_is_read_exactly_once_in(form: Form) {
             let finished = done.load(Ordering::Acquire) == WRITERS;
             for (reader, read) in readers.iter().zip(&mut read) {
                 let mut bytes = Vec::new();
-                let span = reader.take(*read, &mut bytes).unwrap();
+                let span = reader.consume(*read, &mut bytes).unwrap();
                 *read = span.end;
                 for (_, payload) in events(&bench, &bytes, span.begin) {
                     let word = |i: usize| u64::from_le_bytes(payload[i * 8..][..8].try_into().unwrap());

@@ -12,13 +12,13 @@ use std::{
 use tompion_layout::{
     control,
     loss::Cause,
-    record::{self, Form},
+    record::{self, WriteProtocol},
     ring::Geometry,
 };
 use tompion_os::{SharedMap, create_memfd};
 use tompion_ring::{
     memory::Clock,
-    producer::{Event, InReserve, Outcome, Recording},
+    producer::{Event, Outcome, Recording, ReserveSetup},
     reader::RingReader,
     records::{Records, UntrustedRecord},
 };
@@ -53,7 +53,7 @@ impl Rings {
         let mut recording = Recording::none();
         // SAFETY: the place is a fresh local, the rings have the geometry's size and stay with it.
         unsafe {
-            let setup = InReserve { geometry, overwrite, clock, selector: None };
+            let setup = ReserveSetup { geometry, overwrite, clock, selector: None };
             Recording::begin_reserve(&raw mut recording, &setup, map.base(), &control).expect("cmpxchg16b");
         }
         let (appended, written) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -67,7 +67,7 @@ impl Rings {
         let image_len = if key % 3 == 0 { 16 } else { 32 };
         let image = image.as_ptr().cast();
         let id = record::FIRST_EVENT + number;
-        let event = Event { id, tid: 1, time: 0, image, image_len, tails: &[], keep: false };
+        let event = Event { id, tid: 1, time: 0, image, image_len, tails: &[], is_pinned: false };
         // SAFETY: the image is a live local, and larger than told.
         if unsafe { self.recording.append(&event) } == Outcome::Written {
             self.written.fetch_add(1, Ordering::Relaxed);
@@ -75,7 +75,8 @@ impl Rings {
     }
 
     fn readers(&self) -> Vec<RingReader<'_>> {
-        let reader = |cpu| RingReader::new(&self.map, self.geometry, 0, cpu).in_form(Form::Reserve);
+        let reader =
+            |cpu| RingReader::new(&self.map, self.geometry, 0, cpu).in_form(WriteProtocol::ReserveCommit);
         (0..self.geometry.cpus()).map(reader).collect()
     }
 
@@ -121,7 +122,7 @@ impl Seen {
     /// Looks at copied bytes; each key comes once, each event before the next is counted.
     fn look(&mut self, bytes: &[u8], begin: u64, keys: &mut std::collections::HashSet<u64>) -> bool {
         let mut has_unfinished = false;
-        for found in Records::new(bytes, begin, SUBBUF).in_form(Form::Reserve) {
+        for found in Records::new(bytes, begin, SUBBUF).in_form(WriteProtocol::ReserveCommit) {
             match found.unwrap() {
                 UntrustedRecord::Event { time, payload, .. } => {
                     assert!(time >= self.time, "time went from {} to {time}", self.time);
@@ -184,7 +185,7 @@ fn discarding(clock: Clock, each: u64) {
     write_from_threads(rings, each, &mut |_| {
         for (reader, seen) in readers.iter().zip(&mut seen) {
             bytes.clear();
-            let span = reader.take(seen.read, &mut bytes).unwrap();
+            let span = reader.consume(seen.read, &mut bytes).unwrap();
             assert_eq!(span.end - span.begin, bytes.len() as u64);
             assert!(!seen.look(&bytes, span.begin, &mut keys), "something unfinished was taken");
             seen.read = span.end;

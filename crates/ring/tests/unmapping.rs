@@ -16,7 +16,7 @@ use tompion_layout::{control, record, ring::Geometry};
 use tompion_os::{SharedMap, create_memfd};
 use tompion_ring::{
     in_flight,
-    producer::{Event, Outcome, Recording, Setup},
+    producer::{Event, Outcome, Recording, RseqSetup},
 };
 
 /// A recording that begins and ends again and again.
@@ -26,8 +26,8 @@ struct Place(UnsafeCell<Recording>);
 unsafe impl Sync for Place {}
 
 impl Place {
-    /// Appends an event that flight recorders keep, or one that they overwrite.
-    fn append(&self, keep: bool) -> Outcome {
+    /// Appends an event that flight recorders pin, or one that they overwrite.
+    fn append(&self, is_pinned: bool) -> Outcome {
         let image = [1u64, 2];
         let event = Event {
             id: record::FIRST_EVENT,
@@ -36,7 +36,7 @@ impl Place {
             image: image.as_ptr().cast(),
             image_len: size_of_val(&image),
             tails: &[],
-            keep,
+            is_pinned,
         };
         // SAFETY: the image is alive. Of the recording's words only `cpus` is read while it isn't
         // active.
@@ -71,7 +71,7 @@ fn memory_is_unmapped_beneath_threads_that_append() {
         for round in 0..rounds {
             let (rings, control) = map(&geometry);
             let overwrite = round % 2 == 0;
-            let setup = Setup { geometry, overwrite, given_time: false, rseq, selector: None };
+            let setup = RseqSetup { geometry, overwrite, given_time: false, rseq, selector: None };
             let before = appended.load(Ordering::Relaxed);
             // SAFETY: there is no recording, and nobody in flight in an earlier one. The maps are
             // dropped behind the recording's end, when nobody uses them.

@@ -14,7 +14,7 @@ use tompion_ctf::{
     encode,
     metadata::{EnvironmentValue, Uuid},
 };
-use tompion_layout::{LAYOUT_VERSION, control, record::Form, ring::Geometry};
+use tompion_layout::{LAYOUT_VERSION, control, record::WriteProtocol, ring::Geometry};
 use tompion_os::{
     DirHandle, Heard, Listener, PacketSocket, Peer, Poller, ProcessWatch, SharedMap, create_memfd,
 };
@@ -572,12 +572,12 @@ impl Door {
         socket.send(&ToAgent::Welcome.encode(), &files)
     }
 
-    fn fill_in(&self, map: &SharedMap, form: Form, given_time: bool) {
+    fn fill_in(&self, map: &SharedMap, form: WriteProtocol, given_time: bool) {
         let geometry = self.terms.geometry;
         let flags = if self.terms.overwrite { control::FLAG_OVERWRITE } else { 0 }
             | if given_time { control::FLAG_MONOTONIC } else { 0 }
-            | if form == Form::Reserve { control::FLAG_RESERVE } else { 0 }
-            | if self.terms.backing.is_some() { control::FLAG_KEPT } else { 0 }
+            | if form == WriteProtocol::ReserveCommit { control::FLAG_RESERVE } else { 0 }
+            | if self.terms.backing.is_some() { control::FLAG_PERSISTENT } else { 0 }
             | if self.terms.application_contexts { control::FLAG_CONTEXTS } else { 0 };
         // Ordering: the file is passed on afterwards, by a system call.
         let half = |offset, value| map.half(offset).store(value, Ordering::Relaxed);
@@ -737,8 +737,8 @@ fn read_hello(packet: &[u8]) -> Result<Hello, String> {
 }
 
 /// The form of a process's rings: without restartable sequences it has to reserve its records.
-pub const fn form_for(hello: &Hello) -> Form {
-    if hello.rseq { Form::Section } else { Form::Reserve }
+pub const fn form_for(hello: &Hello) -> WriteProtocol {
+    if hello.rseq { WriteProtocol::Rseq } else { WriteProtocol::ReserveCommit }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tompion_layout::{loss::Cause, record::Form};
+use tompion_layout::{loss::Cause, record::WriteProtocol};
 use tompion_os::DirHandle;
 
 use crate::{
@@ -163,10 +163,10 @@ impl Source {
 }
 
 /// What traces call the way in which a process with rings of this form writes its events.
-pub const fn producer(form: Form) -> &'static str {
+pub const fn producer(form: WriteProtocol) -> &'static str {
     match form {
-        Form::Section => "rseq",
-        Form::Reserve => "reserve",
+        WriteProtocol::Rseq => "rseq",
+        WriteProtocol::ReserveCommit => "reserve",
     }
 }
 

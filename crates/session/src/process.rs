@@ -12,11 +12,11 @@ use std::{
 };
 
 use tompion_ctf::encode;
-use tompion_layout::{catalog, control, record::Form, ring::Geometry};
+use tompion_layout::{catalog, control, record::WriteProtocol, ring::Geometry};
 use tompion_os::{DirHandle, PacketSocket, Peer, SharedMap};
 use tompion_protocol::message::{Hello, ToAgent};
 use tompion_ring::{
-    kept::UntrustedKept,
+    pinned_events::UntrustedPinned,
     reader::{RingReader, Span},
 };
 use tompion_schema::{Event, Field};
@@ -69,7 +69,7 @@ pub struct Process {
     /// Where the memory is kept, if it is to outlast the machine.
     kept_in: Option<ProcessBacking>,
     geometry: Geometry,
-    form: Form,
+    form: WriteProtocol,
     overwrite: bool,
     given_time: bool,
     socket: Option<Arc<PacketSocket>>,
@@ -99,14 +99,14 @@ pub struct Process {
     /// Up to where they are known to be on the medium.
     kept_synced: usize,
     /// Places in their list that did not reach the medium.
-    kept_missing: u64,
+    pinned_missing: u64,
     /// What was refused that came from no ring.
     refused: u64,
     attention: Attention,
     /// Events that the session's part of the filter did not let through.
     filtered: u64,
-    /// Whether the machine has stopped since the rings were written: see [`tompion_ring::doubtful`].
-    doubtful: bool,
+    /// Whether the machine has stopped since the rings were written: see [`tompion_ring::torn_pages`].
+    may_have_torn_pages: bool,
     /// What was found changed in the files that its session left, one line each.
     damage_on_medium: Vec<String>,
     /// How often the process asked for a snapshot, as far as that was heard.
@@ -181,7 +181,7 @@ pub struct Recording {
     /// Sizes of its rings.
     pub geometry: Geometry,
     /// How records stand in them: in processes without restartable sequences they are reserved.
-    pub form: Form,
+    pub form: WriteProtocol,
     /// Overwrite mode; else discard mode.
     pub overwrite: bool,
     /// Timestamps are CLOCK_MONOTONIC already.
@@ -216,16 +216,16 @@ pub struct Attention {
 impl RingState {
     /// Accounts for events that the ring had taken before a sub-buffer was opened, and that weren't met: a flight
     /// recorder has overwritten them by design, or they did not reach the medium.
-    fn pass_over(&mut self, events: u64, position: u64, overwrite: bool, doubtful: bool) {
+    fn pass_over(&mut self, events: u64, position: u64, overwrite: bool, may_have_torn_pages: bool) {
         let tally = &mut self.mark.tally;
         let Some(passed) = events.checked_sub(tally.accounted) else { return };
-        let by_design = overwrite && (!doubtful || position == self.history_begin);
+        let by_design = overwrite && (!may_have_torn_pages || position == self.history_begin);
         if by_design {
             tally.overwritten = tally.overwritten.saturating_add(passed);
-        } else if doubtful {
+        } else if may_have_torn_pages {
             tally.missing = tally.missing.saturating_add(passed);
         }
-        if by_design || doubtful {
+        if by_design || may_have_torn_pages {
             tally.accounted = events;
         }
     }
@@ -243,9 +243,9 @@ impl From<catalog::UntrustedInitial<'_>> for Initial {
     }
 }
 
-impl From<UntrustedKept> for Initial {
-    fn from(event: UntrustedKept) -> Self {
-        let UntrustedKept { number, time, tid, cpu, payload } = event;
+impl From<UntrustedPinned> for Initial {
+    fn from(event: UntrustedPinned) -> Self {
+        let UntrustedPinned { number, time, tid, cpu, payload } = event;
         Self { own: true, number, time, tid, cpu, payload }
     }
 }
@@ -307,11 +307,11 @@ impl Process {
             initial: Vec::new(),
             kept_read: 0,
             kept_synced: 0,
-            kept_missing: 0,
+            pinned_missing: 0,
             refused: 0,
             attention,
             filtered: 0,
-            doubtful: false,
+            may_have_torn_pages: false,
             damage_on_medium: Vec::new(),
             snapshots: 0,
             given_up: false,
@@ -382,9 +382,9 @@ impl Process {
             // nobody completes a record any more.
             let taken = match (self.is_durable(), self.end.is_some()) {
                 (true, false) => reader.copy_new(read, &mut bytes),
-                (true, true) => reader.copy_rest(read, &mut bytes),
-                (false, false) => reader.take(read, &mut bytes),
-                (false, true) => reader.take_rest(read, &mut bytes),
+                (true, true) => reader.copy_final(read, &mut bytes),
+                (false, false) => reader.consume(read, &mut bytes),
+                (false, true) => reader.consume_final(read, &mut bytes),
             };
             let state = &mut self.states[ring];
             match taken {

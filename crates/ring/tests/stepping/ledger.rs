@@ -68,7 +68,7 @@ impl Proven {
             image: self.words.as_ptr().cast(),
             image_len: self.image_len,
             tails: &self.tails,
-            keep: false,
+            is_pinned: false,
         };
         // SAFETY: image and tails lie in the words.
         unsafe { bench.recording.append(&event) }
@@ -178,7 +178,7 @@ impl<'a> Ledger<'a> {
         for index in 0..self.rings.len() {
             let Ring { reader, known } = &mut self.rings[index];
             let mut bytes = Vec::new();
-            let span = reader.take(known.read, &mut bytes).map_err(|bad| format!("{bad:?}"))?;
+            let span = reader.consume(known.read, &mut bytes).map_err(|bad| format!("{bad:?}"))?;
             known.read = span.end;
             self.walk(index, &bytes, span)?;
         }

@@ -2,7 +2,7 @@
 //! order, at a time that is not before the last one's, and at the place that the ring's own count
 //! says.
 
-use tompion_layout::{loss::Cause, record::Form};
+use tompion_layout::{loss::Cause, record::WriteProtocol};
 use tompion_ring::{
     reader::RingReader,
     records::{Records, UntrustedRecord},
@@ -86,7 +86,7 @@ impl<'a> Checker<'a> {
             let span = if self.overwrite {
                 ring.reader.copy_history(&mut bytes)
             } else {
-                ring.reader.take(ring.read, &mut bytes)
+                ring.reader.consume(ring.read, &mut bytes)
             };
             let span = span.map_err(|bad| format!("{bad:?}"))?;
             ring.read = span.end;
@@ -138,7 +138,7 @@ impl<'a> Checker<'a> {
                     }
                     let most: u64 = Cause::ALL.iter().map(|&cause| ring.reader.lost(cause)).sum();
                     // Where nothing is restarted, the next header may be written before this one.
-                    let is_ordered = !self.overwrite && self.bench.form == Form::Section;
+                    let is_ordered = !self.overwrite && self.bench.form == WriteProtocol::Rseq;
                     if lost > most || (is_ordered && lost < ring.lost) {
                         return Err(format!(
                             "a sub-buffer counts {lost} losses, {} to {most} are",

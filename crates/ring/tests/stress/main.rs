@@ -19,7 +19,7 @@ use std::{
 };
 
 use tompion_layout::{
-    record::{Form, SubbufferHeader},
+    record::{SubbufferHeader, WriteProtocol},
     ring::{DATA, EVENTS, WRITE},
 };
 use tompion_ring::producer::{Event, Outcome};
@@ -31,7 +31,7 @@ use writers::{Source, Writer};
 
 /// One way to make life hard.
 struct Weather {
-    form: Form,
+    form: WriteProtocol,
     overwrite: bool,
     subbuf_size: u64,
     subbufs: u64,
@@ -102,7 +102,7 @@ fn endure(weathers: &[Weather]) {
 
 const DISCARD: [Weather; 3] = [
     Weather {
-        form: Form::Section,
+        form: WriteProtocol::Rseq,
         overwrite: false,
         subbuf_size: 4096,
         subbufs: 2,
@@ -111,7 +111,7 @@ const DISCARD: [Weather; 3] = [
         records: 100,
     },
     Weather {
-        form: Form::Section,
+        form: WriteProtocol::Rseq,
         overwrite: false,
         subbuf_size: 4096,
         subbufs: 2,
@@ -120,7 +120,7 @@ const DISCARD: [Weather; 3] = [
         records: 40,
     },
     Weather {
-        form: Form::Section,
+        form: WriteProtocol::Rseq,
         overwrite: false,
         subbuf_size: 16384,
         subbufs: 4,
@@ -132,7 +132,7 @@ const DISCARD: [Weather; 3] = [
 
 const OVERWRITE: [Weather; 3] = [
     Weather {
-        form: Form::Section,
+        form: WriteProtocol::Rseq,
         overwrite: true,
         subbuf_size: 4096,
         subbufs: 2,
@@ -141,7 +141,7 @@ const OVERWRITE: [Weather; 3] = [
         records: 200,
     },
     Weather {
-        form: Form::Section,
+        form: WriteProtocol::Rseq,
         overwrite: true,
         subbuf_size: 4096,
         subbufs: 2,
@@ -150,7 +150,7 @@ const OVERWRITE: [Weather; 3] = [
         records: 50,
     },
     Weather {
-        form: Form::Section,
+        form: WriteProtocol::Rseq,
         overwrite: true,
         subbuf_size: 4096,
         subbufs: 4,
@@ -162,7 +162,11 @@ const OVERWRITE: [Weather; 3] = [
 
 /// The same weathers, of fewer records, without restartable sequences.
 fn in_reserve_form(weathers: [Weather; 3]) -> [Weather; 3] {
-    weathers.map(|weather| Weather { form: Form::Reserve, records: weather.records / 4, ..weather })
+    weathers.map(|weather| Weather {
+        form: WriteProtocol::ReserveCommit,
+        records: weather.records / 4,
+        ..weather
+    })
 }
 
 #[test]

@@ -75,7 +75,7 @@ pub fn append(bench: &Bench, append: Append, source: u16, number: u64) -> Outcom
         image: image.as_ptr().cast(),
         image_len: shape.words * 8,
         tails: &tails[..count],
-        keep: false,
+        is_pinned: false,
     };
     append(bench, &event)
 }

@@ -7,13 +7,13 @@ use std::os::fd::AsFd;
 use tompion_layout::{
     control,
     loss::Cause,
-    record::{self, Form},
+    record::{self, WriteProtocol},
     ring::Geometry,
 };
 use tompion_os::{SharedMap, create_memfd};
 use tompion_ring::{
     memory::Clock,
-    producer::{Event, InReserve, Outcome, Recording, Setup, Tail},
+    producer::{Event, Outcome, Recording, ReserveSetup, RseqSetup, Tail},
     reader::RingReader,
 };
 
@@ -23,11 +23,11 @@ pub fn is_full() -> bool {
 }
 
 /// Both ways to append: by restartable sections, and by reserving.
-pub const FORMS: [Form; 2] = [Form::Section, Form::Reserve];
+pub const FORMS: [WriteProtocol; 2] = [WriteProtocol::Rseq, WriteProtocol::ReserveCommit];
 
 /// A recording into rings of its own, as an agent would have it.
 pub struct Bench {
-    pub form: Form,
+    pub form: WriteProtocol,
     pub recording: Recording,
     pub rings: SharedMap,
     pub control: SharedMap,
@@ -46,15 +46,21 @@ impl Bench {
     }
 
     /// The same, in either form.
-    pub fn of(form: Form, subbuf_size: u64, subbuf_count: u64, overwrite: bool, buffers: u32) -> Self {
+    pub fn of(
+        form: WriteProtocol,
+        subbuf_size: u64,
+        subbuf_count: u64,
+        overwrite: bool,
+        buffers: u32,
+    ) -> Self {
         let cpus = tompion_os::possible_cpus();
         let geometry = Geometry::new(subbuf_size, subbuf_count, cpus, buffers).unwrap();
-        if form == Form::Section {
+        if form == WriteProtocol::Rseq {
             return Self::with(geometry, overwrite, false);
         }
         let (rings, control) = Self::memory(&geometry);
         let mut recording = Recording::none();
-        let setup = InReserve { geometry, overwrite, clock: Clock::Tsc, selector: None };
+        let setup = ReserveSetup { geometry, overwrite, clock: Clock::Tsc, selector: None };
         // SAFETY: the place is a fresh local, the rings have the geometry's size and live as long
         // as `Bench`.
         let begun = unsafe { Recording::begin_reserve(&raw mut recording, &setup, rings.base(), &control) };
@@ -74,11 +80,11 @@ impl Bench {
         let (rings, control) = Self::memory(&geometry);
         let rseq = tompion_os::rseq_area().expect("these tests need glibc 2.35 with rseq");
         let mut recording = Recording::none();
-        let setup = Setup { geometry, overwrite, given_time, rseq, selector: None };
+        let setup = RseqSetup { geometry, overwrite, given_time, rseq, selector: None };
         // SAFETY: the place is a fresh local, the rings have the geometry's size and live as long
         // as `Bench`.
         unsafe { Recording::begin(&raw mut recording, &setup, rings.base(), &control) };
-        Self { form: Form::Section, recording, rings, control, geometry }
+        Self { form: WriteProtocol::Rseq, recording, rings, control, geometry }
     }
 
     /// Appends an image of whole words and tails.
@@ -90,7 +96,7 @@ impl Bench {
             image: image.as_ptr().cast(),
             image_len: size_of_val(image),
             tails,
-            keep: false,
+            is_pinned: false,
         };
         // SAFETY: image and tails are live slices.
         unsafe { self.recording.append(&event) }

@@ -7,11 +7,11 @@
 use std::io;
 
 use tompion_ctf::encode::Record;
-use tompion_layout::record::Form;
+use tompion_layout::record::WriteProtocol;
 use tompion_ring::{
-    kept,
+    pinned_events,
     reader::Span,
-    records::{Alike, Records, UntrustedEvent, UntrustedRecord},
+    records::{Records, SameSizeRun, UntrustedEvent, UntrustedRecord},
 };
 use tompion_schema::Kind;
 
@@ -81,7 +81,7 @@ impl Process {
         let Some(id) = self.class_id(number) else {
             match self.states.get_mut(stream) {
                 // Its description is on another page.
-                Some(state) if self.doubtful => state.mark.tally.missing += 1,
+                Some(state) if self.may_have_torn_pages => state.mark.tally.missing += 1,
                 _ => self.refuse(stream),
             }
             return Ok(());
@@ -155,10 +155,10 @@ impl Process {
     /// Reads the events that the program wants to be kept.
     pub(super) fn read_kept(&mut self) {
         let mut kept = Vec::new();
-        if self.doubtful {
-            self.kept_missing = kept::take_sound(&self.control, &mut kept);
+        if self.may_have_torn_pages {
+            self.pinned_missing = pinned_events::take_sound(&self.control, &mut kept);
         } else {
-            kept::take(&self.control, &mut self.kept_read, self.end.is_some(), &mut kept);
+            pinned_events::take(&self.control, &mut self.kept_read, self.end.is_some(), &mut kept);
         }
         let cpus = self.geometry.cpus();
         for event in kept {
@@ -195,7 +195,7 @@ impl Process {
                 return Ok(position - span.begin);
             }
             let Some(record) = records.next() else {
-                if let (Form::Reserve, Some(events)) = (self.form, span.events) {
+                if let (WriteProtocol::ReserveCommit, Some(events)) = (self.form, span.events) {
                     self.account(ring, events, span.end);
                 }
                 self.states[ring].mark.ring_end = span.end;
@@ -251,7 +251,7 @@ impl Process {
             records.pass(&event);
             count += 1;
             if !self.given_time && pushed == Pushed::Taken {
-                count += convert_alike((&mut packet, id), records, (&event, enough), clock.line());
+                count += convert_run((&mut packet, id), records, (&event, enough), clock.line());
             }
         }
         if count > 0 {
@@ -281,12 +281,12 @@ impl Process {
     fn account(&mut self, ring: usize, events: u64, position: u64) {
         let state = &mut self.states[ring];
         let has_gap = std::mem::take(&mut state.has_gap);
-        if self.form == Form::Reserve && !has_gap && !self.doubtful {
+        if self.form == WriteProtocol::ReserveCommit && !has_gap && !self.may_have_torn_pages {
             let tally = &mut state.mark.tally;
             tally.unfinished = tally.unfinished.saturating_add(events.saturating_sub(tally.accounted));
             tally.accounted = tally.accounted.max(events);
         } else {
-            state.pass_over(events, position, self.overwrite, self.doubtful);
+            state.pass_over(events, position, self.overwrite, self.may_have_torn_pages);
         }
     }
 
@@ -312,7 +312,7 @@ impl Process {
 /// Converts the events behind one that are of its kind and length and lie on the same line of the clock, up to a position:
 /// a loop without a choice in it costs a quarter of what each would cost by itself. Returns how many they were.
 #[inline(always)]
-fn convert_alike(
+fn convert_run(
     to: (&mut OpenPacket<'_>, ClassId),
     records: &mut Records<'_>,
     event: (&UntrustedEvent<'_>, u64),
@@ -341,15 +341,15 @@ fn convert_alike_of<const PAYLOAD: usize>(
     (event, enough): (&UntrustedEvent<'_>, u64),
     line: Line,
 ) -> u64 {
-    let events = OnLine { alike: records.alike::<PAYLOAD>(event, enough), line };
+    let events = OnLine { run: records.same_size_run::<PAYLOAD>(event, enough), line };
     let count = packet.push_run(id, events);
-    records.pass_alike::<PAYLOAD>(count);
+    records.skip_run::<PAYLOAD>(count);
     count as u64
 }
 
 /// Events with their moments, up to the first that does not lie on the clock's line.
 struct OnLine<'a, const PAYLOAD: usize> {
-    alike: Alike<'a, PAYLOAD>,
+    run: SameSizeRun<'a, PAYLOAD>,
     line: Line,
 }
 
@@ -358,7 +358,7 @@ impl<'a, const PAYLOAD: usize> Iterator for OnLine<'a, PAYLOAD> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        let (tid, time, payload) = self.alike.next()?;
+        let (tid, time, payload) = self.run.next()?;
         Some((tid, self.line.to_ns(time)?, payload))
     }
 }

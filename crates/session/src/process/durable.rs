@@ -98,7 +98,7 @@ impl Process {
         let state = &mut self.states[ring];
         if position > state.consumed && !self.overwrite {
             state.consumed = position;
-            self.reader(ring).give_back(position);
+            self.reader(ring).release(position);
         }
     }
 }

@@ -9,7 +9,7 @@ use tompion_ctf::{
     metadata::{Event as EventClass, Uuid},
     tsdl,
 };
-use tompion_layout::{record::Form, ring};
+use tompion_layout::{record::WriteProtocol, ring};
 use tompion_os::{ClockPair, DirHandle, create_memfd};
 use tompion_protocol::message::Origin;
 use tompion_ring::records::{Records, UntrustedRecord};
@@ -88,7 +88,7 @@ struct Fixture {
     process: Process,
     clock: ClockMap,
     images: Vec<Image>,
-    form: Form,
+    form: WriteProtocol,
     decoder: Decoder,
     /// The trace goes with it.
     _folder: Folder,
@@ -142,7 +142,7 @@ impl Fixture {
             executable: String::new(),
         };
         let filter = (random.below(4) == 0).then(|| "$cpu == 0 && f1 < 9 || $tid == 3".to_owned());
-        let form = [Form::Section, Form::Section, Form::Reserve][random.below(3)];
+        let form = [WriteProtocol::Rseq, WriteProtocol::Rseq, WriteProtocol::ReserveCommit][random.below(3)];
         let recording = Recording {
             geometry,
             form,
@@ -193,7 +193,7 @@ impl Fixture {
         let sound_events = (is_fresh && damages == 0).then_some(image.events);
         let before = self.process.states[0].read;
         tally.executions += 1;
-        if self.form == Form::Reserve {
+        if self.form == WriteProtocol::ReserveCommit {
             return self.execute_reserve(sound_events, random, tally);
         }
         if self.process.overwrite {
@@ -209,12 +209,13 @@ impl Fixture {
     fn execute_reserve(&mut self, sound_events: Option<u64>, random: &mut Random, tally: &mut Tally) {
         let geometry = self.process.geometry;
         let before = self.process.states[0].read;
-        let reader = RingReader::new(&self.process.rings, geometry, 0, 0).in_form(Form::Reserve);
+        let reader =
+            RingReader::new(&self.process.rings, geometry, 0, 0).in_form(WriteProtocol::ReserveCommit);
         let mut bytes = Vec::new();
         let way = random.below(3);
         let copied = match way {
-            0 => reader.take(before, &mut bytes),
-            1 => reader.take_rest(before, &mut bytes),
+            0 => reader.consume(before, &mut bytes),
+            1 => reader.consume_final(before, &mut bytes),
             _ => reader.copy_history(&mut bytes),
         };
         tally.reserved += 1;
@@ -229,7 +230,7 @@ impl Fixture {
         assert_eq!(span.end - span.begin, bytes.len() as u64);
         assert!(way == 2 || span.begin == before);
         self.process.states[0].read = span.end;
-        let walked = walk(span, &bytes, geometry, Form::Reserve);
+        let walked = walk(span, &bytes, geometry, WriteProtocol::ReserveCommit);
         assert!(way != 0 || walked.unfinished == 0, "what isn't complete is left in the ring");
         if let (Some(expected), 0 | 1) = (sound_events, way) {
             assert_eq!((walked.events, walked.refusals, walked.unfinished), (expected, 0, 0));
@@ -259,7 +260,7 @@ impl Fixture {
         let counts = |process: &Process| (process.writer.events_of(0), process.refused(), process.filtered);
         let before = counts(process);
         let pending = process.states[0].pending.front();
-        let walked = pending.map(|(span, bytes)| walk(*span, bytes, process.geometry, Form::Section));
+        let walked = pending.map(|(span, bytes)| walk(*span, bytes, process.geometry, WriteProtocol::Rseq));
         let walked = walked.unwrap_or_default();
         let size = process.pending_bytes();
         while process.convert_some(Share::All, &mut self.clock).unwrap() != 0 {}
@@ -286,7 +287,7 @@ impl Fixture {
         let initial = self.process.writer.initial_stream();
         self.process.end = Some("ended".into());
         self.process.convert_initial(&mut self.clock).unwrap();
-        assert!(self.process.kept_read <= control::KEPT_SIZE as usize);
+        assert!(self.process.kept_read <= control::PINNED_SIZE as usize);
         let events = self.process.writer.events_of(initial);
         let packet = self.process.writer.take_packet(initial);
         tally.kept += decode(&self.decoder, &packet, events);
@@ -324,7 +325,7 @@ struct Walked {
 }
 
 /// Walks a span. All of it is an event, refused, unfinished, padding, or the header of a sub-buffer.
-fn walk(span: Span, bytes: &[u8], geometry: Geometry, form: Form) -> Walked {
+fn walk(span: Span, bytes: &[u8], geometry: Geometry, form: WriteProtocol) -> Walked {
     let mut records = Records::new(bytes, span.begin, geometry.subbuf_size()).in_form(form);
     let (mut at, mut walked) = (span.begin, Walked::default());
     while let Some(record) = records.next() {

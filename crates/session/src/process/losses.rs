@@ -115,7 +115,7 @@ impl Process {
             Cause::Refused => return Some(self.refused()),
             Cause::NotOnMedium => {
                 let missing = self.states.iter().map(|state| state.mark.tally.missing);
-                missing.fold(self.kept_missing, u64::saturating_add)
+                missing.fold(self.pinned_missing, u64::saturating_add)
             }
             Cause::NotWritten => self.not_written(),
             _ => self.lost_in_shared(cause),

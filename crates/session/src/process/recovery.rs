@@ -5,9 +5,9 @@ use std::{io, sync::atomic::Ordering};
 use tompion_ctf::metadata::Uuid;
 use tompion_layout::control;
 use tompion_ring::{
-    doubtful::{self, Manner, Next},
     reader::Span,
     records::{Records, UntrustedRecord},
+    torn_pages::{self, Next, RingFormat},
 };
 
 use super::{Attention, Process, Recording, Share, losses::Participation};
@@ -25,13 +25,13 @@ use crate::{
 const MOST_TORN: u64 = 64 << 20;
 
 impl Process {
-    /// A process that a session has left behind, and its trace as far as it got. `doubtful`: the machine has
+    /// A process that a session has left behind, and its trace as far as it got. `may_have_torn_pages`: the machine has
     /// stopped since, and the pages of the rings may be from different times. Errors are lines for people.
     pub fn resume(
         kept_in: ProcessBacking,
         saved: &SavedProcess,
         terms: &Terms,
-        doubtful: bool,
+        may_have_torn_pages: bool,
     ) -> Result<Self, String> {
         let hello = saved.hello();
         let uuid = Uuid::parse(&saved.uuid).ok_or_else(|| format!("`{}` is no trace's id", saved.uuid))?;
@@ -51,9 +51,9 @@ impl Process {
             budget: Budget::default(),
         };
         let mut process = Self::new(saved.key, saved.pid, hello, None, recording);
-        process.doubtful = doubtful;
+        process.may_have_torn_pages = may_have_torn_pages;
         let most_torn = MOST_TORN + 4 * terms.geometry.ring_size();
-        let expected = |ring| Expected { uuid, trusted: Some(process.reader(ring).given_back()), most_torn };
+        let expected = |ring| Expected { uuid, trusted: Some(process.reader(ring).released()), most_torn };
         let expected: Vec<_> = (0..process.states.len()).map(expected).collect();
         process.damage_on_medium = process.writer.resume(&expected).map_err(|error| error.to_string())?;
         for ring in 0..process.states.len() {
@@ -103,23 +103,23 @@ impl Process {
         let read = self.states[ring].read;
         let state = &mut self.states[ring];
         (state.read, state.history_begin) = (span.end.max(read), span.begin);
-        if !self.doubtful {
+        if !self.may_have_torn_pages {
             return self.behind(read, span, &bytes).into_iter().collect();
         }
         let size = self.geometry.subbuf_size();
         let (form, overwrite) = (self.form, self.overwrite);
-        let manner = Manner { form, subbuf_size: size, ordered: !self.given_time, overwrite };
+        let format = RingFormat { form, subbuf_size: size, ordered: !self.given_time, overwrite };
         let mut pieces = Vec::new();
         let mut begin = span.begin;
         while begin < span.end {
             let end = self.geometry.subbuf_end(begin).min(span.end);
             let place = |position: u64| (position - span.begin) as usize;
-            let next = match header_at(&bytes[place(end)..], end, manner) {
+            let next = match header_at(&bytes[place(end)..], end, format) {
                 _ if end == span.end => Next::End { events: self.reader(ring).events() },
                 Some((time, events)) => Next::Subbuffer { time, events },
                 None => Next::Unreadable,
             };
-            for sound in doubtful::sound_parts(&bytes[place(begin)..place(end)], begin, manner, next) {
+            for sound in torn_pages::intact_ranges(&bytes[place(begin)..place(end)], begin, format, next) {
                 let part = &bytes[place(sound.start)..place(sound.end)];
                 let span = Span { begin: sound.start, end: sound.end, events: None };
                 pieces.extend(self.behind(read, span, part));
@@ -156,7 +156,7 @@ impl Process {
         };
         if span.end <= read {
             // After a power cut the trace may have more than the ring.
-            let is_strange = span.end < read && !self.doubtful;
+            let is_strange = span.end < read && !self.may_have_torn_pages;
             self.states[ring].mark.tally.refused += u64::from(is_strange);
             return None;
         }
@@ -168,7 +168,7 @@ impl Process {
 
     /// Events that the ring had taken, and that weren't met.
     fn count_missing(&mut self, ring: usize) {
-        if self.doubtful {
+        if self.may_have_torn_pages {
             let appended = self.reader(ring).events();
             let tally = &mut self.states[ring].mark.tally;
             let missing = appended.saturating_sub(tally.accounted);
@@ -179,9 +179,9 @@ impl Process {
 }
 
 /// Time and number of events of a sub-buffer's header, if one stands there.
-fn header_at(bytes: &[u8], position: u64, manner: Manner) -> Option<(u64, u64)> {
-    let bytes = bytes.get(..manner.form.subbuffer_header_len())?;
-    match Records::new(bytes, position, manner.subbuf_size).in_form(manner.form).next()? {
+fn header_at(bytes: &[u8], position: u64, format: RingFormat) -> Option<(u64, u64)> {
+    let bytes = bytes.get(..format.form.subbuffer_header_len())?;
+    match Records::new(bytes, position, format.subbuf_size).in_form(format.form).next()? {
         Ok(UntrustedRecord::Subbuffer { time, events, .. }) => Some((time, events)),
         _ => None,
     }

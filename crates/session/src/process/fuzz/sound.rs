@@ -4,8 +4,8 @@
 use std::sync::{OnceLock, atomic::Ordering};
 
 use tompion_layout::{
-    catalog, control, kept,
-    record::{FIRST_EVENT, Form, Head, SubbufferHeader, padding_stamp, stamp},
+    catalog, control, pinned,
+    record::{FIRST_EVENT, Head, SubbufferHeader, WriteProtocol, padding_stamp, stamp},
     ring::{self, Geometry},
 };
 use tompion_os::SharedMap;
@@ -132,26 +132,26 @@ pub struct Image {
 }
 
 /// The header of a sub-buffer: its time, its position, what was lost, how many events there were.
-fn header(form: Form, words: [u64; 4]) -> Vec<u8> {
+fn header(form: WriteProtocol, words: [u64; 4]) -> Vec<u8> {
     let mut all = match form {
-        Form::Section => vec![SubbufferHeader::head().to_word()],
-        Form::Reserve => vec![stamp(words[1]), SubbufferHeader::reserve_head().to_word()],
+        WriteProtocol::Rseq => vec![SubbufferHeader::head().to_word()],
+        WriteProtocol::ReserveCommit => vec![stamp(words[1]), SubbufferHeader::reserve_head().to_word()],
     };
     all.extend(words);
-    if form == Form::Reserve {
+    if form == WriteProtocol::ReserveCommit {
         all.push(words[1]);
     }
     all.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
 /// An event's record at a position.
-fn event(form: Form, at: u64, time: u64, random: &mut Random) -> Vec<u8> {
+fn event(form: WriteProtocol, at: u64, time: u64, random: &mut Random) -> Vec<u8> {
     let number = random.below(classes().len());
     let payload = payload(&classes()[number].fields, random);
     let len = (form.header_len() + payload.len()).next_multiple_of(8);
     let id = FIRST_EVENT + number as u16;
     let head = Head { id, words: (len / 8) as u16, tid: random.below(4) as u32 };
-    let commit = (form == Form::Reserve).then(|| stamp(at));
+    let commit = (form == WriteProtocol::ReserveCommit).then(|| stamp(at));
     let words = commit.into_iter().chain([head.to_word(), time]);
     let mut record: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
     record.extend(payload);
@@ -160,7 +160,7 @@ fn event(form: Form, at: u64, time: u64, random: &mut Random) -> Vec<u8> {
 }
 
 impl Image {
-    pub fn new(random: &mut Random, geometry: Geometry, form: Form) -> Self {
+    pub fn new(random: &mut Random, geometry: Geometry, form: WriteProtocol) -> Self {
         let (size, subbuf) = (geometry.ring_size(), geometry.subbuf_size());
         let lap = [0, random.next() >> 50, random.next() >> 16][random.below(3)];
         let start = lap * size + random.below(geometry.subbuf_count() as usize) as u64 * subbuf;
@@ -182,7 +182,7 @@ impl Image {
             };
             let next = at + record.len() as u64;
             if next > geometry.subbuf_end(at) {
-                if at % subbuf != 0 && form == Form::Reserve {
+                if at % subbuf != 0 && form == WriteProtocol::ReserveCommit {
                     put(&mut bytes, at, &padding_stamp(at).to_le_bytes());
                 }
                 at = geometry.subbuf_end(at);
@@ -219,7 +219,7 @@ impl Image {
 }
 
 const CATALOG: usize = control::CATALOG as usize;
-const KEPT: usize = control::KEPT as usize;
+const PINNED: usize = control::PINNED as usize;
 
 /// The catalog as it should be, as bytes.
 fn sound_catalog() -> Vec<u8> {
@@ -271,29 +271,29 @@ pub fn damage_catalog(control: &SharedMap, random: &mut Random) {
 
 /// Appends an event to the kept ones, or something that is none.
 pub fn damage_kept(control: &SharedMap, random: &mut Random) {
-    let mut at = kept::ENTRIES;
-    let load = |at: usize| control.word(KEPT + at).load(Ordering::Relaxed);
-    while let Some(len) = kept::length(load(at), control::KEPT_SIZE as usize - at) {
+    let mut at = pinned::ENTRIES;
+    let load = |at: usize| control.word(PINNED + at).load(Ordering::Relaxed);
+    while let Some(len) = pinned::length(load(at), control::PINNED_SIZE as usize - at) {
         at += len;
-        if at + 512 > control::KEPT_SIZE as usize {
+        if at + 512 > control::PINNED_SIZE as usize {
             return;
         }
     }
     let number = random.below(classes().len() + 1);
     let payload = payload(classes().get(number).map_or(&[], |class| &class.fields), random);
-    let len = kept::entry_len(payload.len()) as u64;
+    let len = pinned::entry_len(payload.len()) as u64;
     let header = [
-        len | kept::COMMITTED,
+        len | pinned::COMMITTED,
         number as u64 | (random.below(2) as u64) << 32,
         EPOCH + random.next() % 1000,
         7 | (payload.len() as u64) << 32,
     ];
-    control.copy_in(KEPT + at, &header.map(u64::to_le_bytes).concat());
-    control.copy_in(KEPT + at + kept::HEADER, &payload);
-    let lie = [len, u64::MAX, random.next() & 0xfff8 | kept::COMMITTED, random.next()][random.below(4)];
+    control.copy_in(PINNED + at, &header.map(u64::to_le_bytes).concat());
+    control.copy_in(PINNED + at + pinned::HEADER, &payload);
+    let lie = [len, u64::MAX, random.next() & 0xfff8 | pinned::COMMITTED, random.next()][random.below(4)];
     match random.below(40) {
-        0 => control.word(KEPT + at).store(lie, Ordering::Relaxed),
-        1..8 => control.word(KEPT + at + 8 * (1 + random.below(5))).store(random.next(), Ordering::Relaxed),
+        0 => control.word(PINNED + at).store(lie, Ordering::Relaxed),
+        1..8 => control.word(PINNED + at + 8 * (1 + random.below(5))).store(random.next(), Ordering::Relaxed),
         _ => {}
     }
 }

@@ -19,20 +19,20 @@ use std::{
 
 use loom::thread;
 use tompion_layout::{
-    kept,
     loss::Cause,
-    record::{self, Form, Head, SubbufferHeader},
+    pinned,
+    record::{self, Head, SubbufferHeader, WriteProtocol},
     ring::{self, Geometry},
 };
 use tompion_os::Processor;
 
 use crate::{
     event::{Event, Outcome},
-    kept as list,
     memory::{Clock, Fault, Part, SharedMap, break_by},
+    pinned_events as list,
     reader::RingReader,
     records::{Records, UntrustedRecord},
-    reserve::{ReserveRings, ReserveSetup},
+    reserve::{ReserveParts, ReserveRings},
 };
 
 const SUBBUF: u64 = 128;
@@ -73,7 +73,7 @@ struct Ring {
 }
 
 /// An event of one word; the image must outlive its append.
-fn event(number: u16, image: &[u64; 1], keep: bool) -> Event<'static> {
+fn event(number: u16, image: &[u64; 1], is_pinned: bool) -> Event<'static> {
     Event {
         id: record::FIRST_EVENT + number,
         tid: 7,
@@ -81,7 +81,7 @@ fn event(number: u16, image: &[u64; 1], keep: bool) -> Event<'static> {
         image: image.as_ptr().cast(),
         image_len: 8,
         tails: &[],
-        keep,
+        is_pinned,
     }
 }
 
@@ -98,7 +98,7 @@ impl Ring {
     fn append(&self, number: u16) -> Outcome {
         let image = [u64::from(number) * 3 + 1];
         let event = event(number, &image, false);
-        let setup = ReserveSetup {
+        let setup = ReserveParts {
             geometry: Self::geometry(),
             overwrite: self.overwrite,
             clock: Clock::Tsc,
@@ -112,7 +112,7 @@ impl Ring {
     }
 
     fn reader(&self) -> RingReader<'_> {
-        RingReader::new(&self.map, Self::geometry(), 0, 0).in_form(Form::Reserve)
+        RingReader::new(&self.map, Self::geometry(), 0, 0).in_form(WriteProtocol::ReserveCommit)
     }
 
     fn lost(&self, cause: Cause) -> u64 {
@@ -132,7 +132,7 @@ struct Found {
 }
 
 impl Found {
-    fn look(&mut self, form: Form, bytes: &[u8], begin: u64) {
+    fn look(&mut self, form: WriteProtocol, bytes: &[u8], begin: u64) {
         for found in Records::new(bytes, begin, SUBBUF).in_form(form) {
             match found.expect("a sound record") {
                 UntrustedRecord::Event { number, tid, time, payload } => {
@@ -155,11 +155,14 @@ impl Found {
     fn take(&mut self, ring: &Ring, last: bool) {
         let mut bytes = Vec::new();
         let reader = ring.reader();
-        let taken =
-            if last { reader.take_rest(self.read, &mut bytes) } else { reader.take(self.read, &mut bytes) };
+        let taken = if last {
+            reader.consume_final(self.read, &mut bytes)
+        } else {
+            reader.consume(self.read, &mut bytes)
+        };
         let span = taken.expect("a sound position");
         self.read = span.end;
-        self.look(Form::Reserve, &bytes, span.begin);
+        self.look(WriteProtocol::ReserveCommit, &bytes, span.begin);
         assert!(!self.unfinished, "what is not complete is left alone");
     }
 }
@@ -205,7 +208,7 @@ fn mistakes_in_discard_mode_are_noticed() {
     must_fail(Fault::CopyInAnyOrder, 2, discarding(1, true));
     must_fail(Fault::TimeOutside, 2, discarding(1, true));
     must_fail(Fault::FullIgnored, 2, discarding(4, false));
-    must_fail(Fault::GivenBackEarly, 2, discarding(4, false));
+    must_fail(Fault::ReleasedEarly, 2, discarding(4, false));
 }
 
 /// A writer and another one with two events, while a history is copied.
@@ -225,13 +228,13 @@ fn overwriting(before: u16, events: [u16; 2]) -> impl Fn() + Sync + Send + Clone
         });
         let mut bytes = Vec::new();
         let span = ring.reader().copy_history(&mut bytes).expect("a sound position");
-        Found::default().look(Form::Reserve, &bytes, span.begin);
+        Found::default().look(WriteProtocol::ReserveCommit, &bytes, span.begin);
         let written =
             usize::from(before) + writers.map(|writer| writer.join().unwrap()).iter().sum::<usize>();
         // At rest everything is complete, and counted.
         let span = ring.reader().copy_history(&mut bytes).expect("a sound position");
         let mut found = Found::default();
-        found.look(Form::Reserve, &bytes, span.begin);
+        found.look(WriteProtocol::ReserveCommit, &bytes, span.begin);
         assert!(!found.unfinished);
         let appended = usize::from(before) + usize::from(events[0] + events[1]);
         assert_eq!(ring.lost(Cause::Unfinished) as usize, appended - written);
@@ -315,20 +318,20 @@ fn sections(before: u16, events: u16, overwrite: bool) -> impl Fn() + Sync + Sen
         let (mut found, mut bytes) = (Found::default(), Vec::new());
         if overwrite {
             let span = reader.copy_history(&mut bytes).expect("a sound position");
-            found.look(Form::Section, &bytes, span.begin);
+            found.look(WriteProtocol::Rseq, &bytes, span.begin);
             let _ = writer.join().unwrap();
             return;
         }
         for _ in 0..2 {
             bytes.clear();
-            let span = reader.take(found.read, &mut bytes).expect("a sound position");
-            found.look(Form::Section, &bytes, span.begin);
+            let span = reader.consume(found.read, &mut bytes).expect("a sound position");
+            found.look(WriteProtocol::Rseq, &bytes, span.begin);
             found.read = span.end;
         }
         let written = writer.join().unwrap() + usize::from(before);
         bytes.clear();
-        let span = reader.take_rest(found.read, &mut bytes).expect("a sound position");
-        found.look(Form::Section, &bytes, span.begin);
+        let span = reader.consume_final(found.read, &mut bytes).expect("a sound position");
+        found.look(WriteProtocol::Rseq, &bytes, span.begin);
         assert_eq!((found.numbers.len(), span.events), (written, Some(written as u64)));
     }
 }
@@ -344,11 +347,11 @@ fn sections_and_readers() {
 #[test]
 fn mistakes_of_a_sections_reader_are_noticed() {
     must_fail(Fault::NoRelease, 2, sections(1, 1, false));
-    must_fail(Fault::GivenBackEarly, 2, sections(6, 2, false));
+    must_fail(Fault::ReleasedEarly, 2, sections(6, 2, false));
     must_fail(Fault::NoSecondLook, 2, sections(5, 3, true));
 }
 
-/// Two threads keep an event each, while the list is read.
+/// Two threads append a pinned event each, while the list is read.
 fn keeping() -> impl Fn() + Sync + Send + Clone + 'static {
     || {
         const SIZE: usize = 160;
@@ -368,7 +371,7 @@ fn keeping() -> impl Fn() + Sync + Send + Clone + 'static {
         list::take_from(&Part::of(&map, 0, SIZE), SIZE, (&mut read, true), &mut found);
         let mut numbers: Vec<u32> = found.iter().map(|event| event.number).collect();
         numbers.sort_unstable();
-        assert_eq!((numbers, read), (vec![0, 1], kept::ENTRIES + 2 * kept::entry_len(8)));
+        assert_eq!((numbers, read), (vec![0, 1], pinned::ENTRIES + 2 * pinned::entry_len(8)));
         for event in found {
             assert_eq!((event.tid, event.time), (7, 5));
             assert_eq!(event.payload, (u64::from(event.number) * 3 + 1).to_le_bytes());
@@ -377,7 +380,7 @@ fn keeping() -> impl Fn() + Sync + Send + Clone + 'static {
 }
 
 #[test]
-fn events_that_are_kept_are_read_whole_and_once() {
+fn pinned_events_are_read_whole_and_once() {
     explore(3, keeping());
     must_fail(Fault::NoRelease, 3, keeping());
 }

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use tompion_layout::{
-    control::{KEPT, KEPT_SIZE},
-    kept, record,
+    control::{PINNED, PINNED_SIZE},
+    pinned, record,
 };
 
 use crate::{
@@ -13,13 +13,13 @@ use crate::{
 };
 
 /// How many words are looked at, at most, to find sound entries behind a page that isn't there.
-const MOST_SEARCHED: usize = 1 << 24;
+const MAX_SEARCHED_WORDS: usize = 1 << 24;
 /// How many entries of others a writer passes before it gives up.
-const MOST_PASSED: usize = 1 << 16;
+const MAX_SKIPPED_ENTRIES: usize = 1 << 16;
 
 /// An event that was kept. Nothing of it was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UntrustedKept {
+pub struct UntrustedPinned {
     /// Number of the event in the catalog.
     pub number: u32,
     /// The writing thread, as it says.
@@ -46,7 +46,7 @@ pub(crate) unsafe fn append(
     if payload > record::MAX_RECORD {
         return false;
     }
-    let len = kept::entry_len(payload);
+    let len = pinned::entry_len(payload);
     let Some(at) = reserve(list, size, len) else { return false };
     let number = u32::from(event.id.wrapping_sub(record::FIRST_EVENT));
     let header =
@@ -55,7 +55,7 @@ pub(crate) unsafe fn append(
         // Ordering: published by the commit below.
         list.store(at + 8 + index * 8, value, Ordering::Relaxed);
     }
-    let mut place = at + kept::HEADER;
+    let mut place = at + pinned::HEADER;
     // SAFETY: `reserve` gave `len` bytes at `at` to this thread alone, and `len` has room for the
     // header and the parts, which are readable as the caller promises.
     unsafe {
@@ -67,31 +67,31 @@ pub(crate) unsafe fn append(
         }
     }
     // Ordering: this thread's own stores, as far as the bytes are its own; published by the commit.
-    list.store(at + kept::CHECK, check_of(list, at, len), Ordering::Relaxed);
+    list.store(at + pinned::CHECK, check_of(list, at, len), Ordering::Relaxed);
     // Ordering: release, pairs with the reader's acquire load: who sees the commit sees the entry.
-    list.store(at, len as u64 | kept::COMMITTED, Ordering::Release);
+    list.store(at, len as u64 | pinned::COMMITTED, Ordering::Release);
     // Ordering: a hint.
-    list.raise(kept::HINT, (at + len) as u64, Ordering::Relaxed);
+    list.raise(pinned::HINT, (at + len) as u64, Ordering::Relaxed);
     true
 }
 
 /// The check of what stands in `len` bytes at `at`.
 fn check_of(list: &Part<'_>, at: usize, len: usize) -> u64 {
-    let offsets = (8..len).step_by(8).filter(|&offset| offset != kept::CHECK);
-    kept::check(at, offsets.map(|offset| list.load(at + offset, Ordering::Relaxed)))
+    let offsets = (8..len).step_by(8).filter(|&offset| offset != pinned::CHECK);
+    pinned::check(at, offsets.map(|offset| list.load(at + offset, Ordering::Relaxed)))
 }
 
 /// Makes the first free `len` bytes the caller's.
 fn reserve(list: &Part<'_>, size: usize, len: usize) -> Option<usize> {
-    let hint = list.load(kept::HINT, Ordering::Relaxed);
-    let mut at = usize::try_from(hint).ok().filter(|hint| hint % 8 == 0)?.max(kept::ENTRIES);
-    for _ in 0..MOST_PASSED {
+    let hint = list.load(pinned::HINT, Ordering::Relaxed);
+    let mut at = usize::try_from(hint).ok().filter(|hint| hint % 8 == 0)?.max(pinned::ENTRIES);
+    for _ in 0..MAX_SKIPPED_ENTRIES {
         if at.checked_add(len).is_none_or(|end| end > size) {
             return None;
         }
         match list.claim(at, len as u64) {
             Ok(_) => return Some(at),
-            Err(taken) => at += kept::length(taken, size - at)?,
+            Err(taken) => at += pinned::length(taken, size - at)?,
         }
     }
     None
@@ -101,23 +101,23 @@ fn reserve(list: &Part<'_>, size: usize, len: usize) -> Option<usize> {
 ///
 /// At an entry that isn't complete yet it stops, unless this is the `last` time: then its writer is
 /// gone.
-pub fn take(control: &SharedMap, read: &mut usize, last: bool, out: &mut Vec<UntrustedKept>) {
-    let size = KEPT_SIZE as usize;
-    take_from(&Part::of(control, KEPT as usize, size), size, (read, last), out);
+pub fn take(control: &SharedMap, read: &mut usize, last: bool, out: &mut Vec<UntrustedPinned>) {
+    let size = PINNED_SIZE as usize;
+    take_from(&Part::of(control, PINNED as usize, size), size, (read, last), out);
 }
 
 pub(crate) fn take_from(
     list: &Part<'_>,
     size: usize,
     (read, last): (&mut usize, bool),
-    out: &mut Vec<UntrustedKept>,
+    out: &mut Vec<UntrustedPinned>,
 ) {
-    let mut at = (*read).max(kept::ENTRIES);
-    while at + kept::HEADER <= size {
+    let mut at = (*read).max(pinned::ENTRIES);
+    while at + pinned::HEADER <= size {
         // Ordering: pairs with the release store in `append`.
         let first = list.load(at, Ordering::Acquire);
-        let Some(len) = kept::length(first, size - at) else { break };
-        let is_complete = first & kept::COMMITTED != 0;
+        let Some(len) = pinned::length(first, size - at) else { break };
+        let is_complete = first & pinned::COMMITTED != 0;
         if !is_complete && !last {
             break;
         }
@@ -130,30 +130,31 @@ pub(crate) fn take_from(
 }
 
 /// The entry of `len` bytes at `at`.
-fn entry(list: &Part<'_>, at: usize, len: usize) -> UntrustedKept {
+fn entry(list: &Part<'_>, at: usize, len: usize) -> UntrustedPinned {
     let word = |index: usize| list.load(at + index * 8, Ordering::Relaxed);
     let (ids, time, tail) = (word(1), word(2), word(3));
-    let mut payload = vec![0; ((tail >> 32) as usize).min(len - kept::HEADER)];
-    list.copy_out(at + kept::HEADER, &mut payload);
+    let mut payload = vec![0; ((tail >> 32) as usize).min(len - pinned::HEADER)];
+    list.copy_out(at + pinned::HEADER, &mut payload);
     let (number, cpu, tid) = (ids as u32, (ids >> 32) as u32, tail as u32);
-    UntrustedKept { number, tid, cpu, time, payload }
+    UntrustedPinned { number, tid, cpu, time, payload }
 }
 
 /// Reads what of a list reached the medium: each page is from the moment at which it was last
 /// written back. Returns in how many places something is missing, each of which may have been
 /// several events.
-pub fn take_sound(control: &SharedMap, out: &mut Vec<UntrustedKept>) -> u64 {
-    let size = KEPT_SIZE as usize;
-    let list = Part::of(control, KEPT as usize, size);
+pub fn take_sound(control: &SharedMap, out: &mut Vec<UntrustedPinned>) -> u64 {
+    let size = PINNED_SIZE as usize;
+    let list = Part::of(control, PINNED as usize, size);
     // The hint may be older than the list; what it tells of was there once.
-    let hint = usize::try_from(list.load(kept::HINT, Ordering::Relaxed)).unwrap_or(0).min(size);
-    let (mut at, mut missing, mut is_gap, mut left) = (kept::ENTRIES, 0, false, MOST_SEARCHED);
+    let hint = usize::try_from(list.load(pinned::HINT, Ordering::Relaxed)).unwrap_or(0).min(size);
+    let (mut at, mut missing, mut is_gap, mut left) = (pinned::ENTRIES, 0, false, MAX_SEARCHED_WORDS);
     let mut sound_end = at;
-    while at + kept::HEADER <= size && left > 0 {
+    while at + pinned::HEADER <= size && left > 0 {
         let first = list.load(at, Ordering::Relaxed);
-        let len = kept::length(first, size - at).filter(|_| first & kept::COMMITTED != 0);
+        let len = pinned::length(first, size - at).filter(|_| first & pinned::COMMITTED != 0);
         left = left.saturating_sub(len.unwrap_or(0) / 8 + 1);
-        match len.filter(|&len| check_of(&list, at, len) == list.load(at + kept::CHECK, Ordering::Relaxed)) {
+        match len.filter(|&len| check_of(&list, at, len) == list.load(at + pinned::CHECK, Ordering::Relaxed))
+        {
             Some(len) => {
                 out.push(entry(&list, at, len));
                 missing += u64::from(std::mem::take(&mut is_gap));
@@ -184,7 +185,7 @@ mod tests {
     }
 
     fn list(control: &SharedMap) -> Part<'_> {
-        Part::of(control, KEPT as usize, KEPT_SIZE as usize)
+        Part::of(control, PINNED as usize, PINNED_SIZE as usize)
     }
 
     fn keep(control: &SharedMap, number: u16, image: u64, tail: &[u8]) -> bool {
@@ -196,13 +197,13 @@ mod tests {
             image: image.as_ptr(),
             image_len: 8,
             tails: &tails,
-            keep: true,
+            is_pinned: true,
         };
         // SAFETY: the parts are locals.
-        unsafe { append(&list(control), KEPT_SIZE as usize, &event, (3, 99)) }
+        unsafe { append(&list(control), PINNED_SIZE as usize, &event, (3, 99)) }
     }
 
-    fn all(control: &SharedMap, last: bool) -> Vec<UntrustedKept> {
+    fn all(control: &SharedMap, last: bool) -> Vec<UntrustedPinned> {
         let mut out = Vec::new();
         take(control, &mut 0, last, &mut out);
         out
@@ -215,7 +216,7 @@ mod tests {
         let (mut read, mut out) = (0, Vec::new());
         take(&control, &mut read, false, &mut out);
         let payload = [&1u64.to_le_bytes()[..], b"abc"].concat();
-        assert_eq!(out[0], UntrustedKept { number: 5, tid: 7, cpu: 3, time: 99, payload });
+        assert_eq!(out[0], UntrustedPinned { number: 5, tid: 7, cpu: 3, time: 99, payload });
         assert_eq!((out.len(), out[1].number), (2, 6));
         take(&control, &mut read, false, &mut out);
         assert_eq!(out.len(), 2);
@@ -225,8 +226,8 @@ mod tests {
     fn a_writer_that_was_killed_leaves_a_gap() {
         let control = control();
         assert!(keep(&control, 1, 1, b""));
-        let at = reserve(&list(&control), KEPT_SIZE as usize, 64).unwrap();
-        assert_eq!(at, kept::ENTRIES + kept::entry_len(8));
+        let at = reserve(&list(&control), PINNED_SIZE as usize, 64).unwrap();
+        assert_eq!(at, pinned::ENTRIES + pinned::entry_len(8));
         assert!(keep(&control, 2, 2, b"x"));
         assert_eq!(all(&control, false).len(), 1);
         assert_eq!(all(&control, true).iter().map(|event| event.number).collect::<Vec<_>>(), [1, 2]);
@@ -245,7 +246,9 @@ mod tests {
         });
         let found = all(&control, false);
         assert_eq!(found.len(), kept);
-        assert!(kept * kept::entry_len(108) + kept::entry_len(108) + kept::ENTRIES > KEPT_SIZE as usize);
+        assert!(
+            kept * pinned::entry_len(108) + pinned::entry_len(108) + pinned::ENTRIES > PINNED_SIZE as usize
+        );
         for thread in 0..4 {
             let own = found.iter().filter(|event| event.number == thread);
             let rounds = own.map(|event| {
@@ -270,15 +273,15 @@ mod tests {
         let all = (0..40).collect::<Vec<u32>>();
         assert_eq!(numbers(&control), (all.clone(), 0));
         // Who was killed amid an append is none that is missing on the medium, and looks the same.
-        let len = kept::entry_len(1008);
+        let len = pinned::entry_len(1008);
         let page = 4096;
         for gone in [1, 3, 9] {
             let mut bytes = vec![0; page];
-            let place = KEPT as usize + gone * page;
+            let place = PINNED as usize + gone * page;
             control.copy_out(place, &mut bytes);
             control.copy_in(place, &vec![0; page]);
             let touches = |number: &u32| {
-                let begin = kept::ENTRIES + *number as usize * len;
+                let begin = pinned::ENTRIES + *number as usize * len;
                 begin < (gone + 1) * page && begin + len > gone * page
             };
             let (found, missing) = numbers(&control);
@@ -286,7 +289,7 @@ mod tests {
             assert_eq!(missing, 1);
             control.copy_in(place, &bytes);
         }
-        let end = KEPT as usize + 10 * page;
+        let end = PINNED as usize + 10 * page;
         control.copy_in(end, &vec![0; 2 * page]);
         assert_eq!(numbers(&control).1, 1);
         assert_eq!(numbers(&control).0.len(), 39);
@@ -296,16 +299,18 @@ mod tests {
     fn hostile_words_end_the_list() {
         let control = control();
         assert!(keep(&control, 1, 1, b""));
-        for word in [1, 8, 31, u64::MAX, KEPT_SIZE, kept::COMMITTED | 32] {
-            control.word(KEPT as usize + kept::ENTRIES + kept::entry_len(8)).store(word, Ordering::Relaxed);
-            control.word(KEPT as usize + kept::HINT).store(0, Ordering::Relaxed);
+        for word in [1, 8, 31, u64::MAX, PINNED_SIZE, pinned::COMMITTED | 32] {
+            control
+                .word(PINNED as usize + pinned::ENTRIES + pinned::entry_len(8))
+                .store(word, Ordering::Relaxed);
+            control.word(PINNED as usize + pinned::HINT).store(0, Ordering::Relaxed);
             assert_eq!(all(&control, true).len(), 1);
             assert!(!keep(&control, 1, 1, b""));
-            control.word(KEPT as usize + kept::HINT).store(word, Ordering::Relaxed);
+            control.word(PINNED as usize + pinned::HINT).store(word, Ordering::Relaxed);
             keep(&control, 1, 1, b"");
         }
-        let lies = kept::ENTRIES + 24;
-        control.word(KEPT as usize + lies).store(u64::MAX, Ordering::Relaxed);
+        let lies = pinned::ENTRIES + 24;
+        control.word(PINNED as usize + lies).store(u64::MAX, Ordering::Relaxed);
         assert_eq!(all(&control, true)[0].payload.len(), 8);
     }
 }

@@ -21,7 +21,7 @@
 
 use std::ops::Range;
 
-use tompion_layout::{PAGE, record::Form};
+use tompion_layout::{PAGE, record::WriteProtocol};
 
 use crate::records::{Records, UntrustedRecord};
 
@@ -46,9 +46,9 @@ pub enum Next {
 
 /// How a ring was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manner {
+pub struct RingFormat {
     /// How records stand in it.
-    pub form: Form,
+    pub form: WriteProtocol,
     /// Bytes of a sub-buffer.
     pub subbuf_size: u64,
     /// Whether times never decrease from record to record.
@@ -66,19 +66,19 @@ struct Walked {
 
 /// What of the bytes of one sub-buffer, which begins at `begin`, can be believed, as positions in
 /// their order. Each part begins with a record.
-pub fn sound_parts(bytes: &[u8], begin: u64, manner: Manner, next: Next) -> Vec<Range<u64>> {
-    if manner.form == Form::Reserve {
-        return committed_parts(bytes, begin, manner.subbuf_size);
+pub fn intact_ranges(bytes: &[u8], begin: u64, format: RingFormat, next: Next) -> Vec<Range<u64>> {
+    if format.form == WriteProtocol::ReserveCommit {
+        return committed_parts(bytes, begin, format.subbuf_size);
     }
-    let Some(walk) = walk(bytes, begin, manner, next) else { return Vec::new() };
-    if manner.overwrite && !matches!(next, Next::Subbuffer { .. }) {
+    let Some(walk) = walk(bytes, begin, format, next) else { return Vec::new() };
+    if format.overwrite && !matches!(next, Next::Subbuffer { .. }) {
         // Nothing tells when this lap ended, so any page may be of a later one.
         let mut parts = Vec::new();
         add_part(&mut parts, begin..walk.header_end);
         walk.records.iter().for_each(|record| add_part(&mut parts, record.begin..record.end));
         return parts;
     }
-    let end = sound_end(&walk, begin + bytes.len() as u64, manner.subbuf_size);
+    let end = sound_end(&walk, begin + bytes.len() as u64, format.subbuf_size);
     Vec::from_iter(Some(begin..end))
 }
 
@@ -103,7 +103,7 @@ fn is_in_one_page(record: &Range<u64>) -> bool {
 /// has all of the record that lies in that page. The next page may be older than the commit word,
 /// even if it has later records: writers complete theirs in any order.
 fn committed_parts(bytes: &[u8], begin: u64, subbuf_size: u64) -> Vec<Range<u64>> {
-    let mut records = Records::new(bytes, begin, subbuf_size).in_form(Form::Reserve);
+    let mut records = Records::new(bytes, begin, subbuf_size).in_form(WriteProtocol::ReserveCommit);
     let mut parts: Vec<Range<u64>> = Vec::new();
     loop {
         // Where padding comes before it, this is not the next record's beginning, and there is none
@@ -128,8 +128,8 @@ struct Walk {
 }
 
 /// Walks the bytes of one sub-buffer, which begins at `begin`. None if it has no header.
-fn walk(bytes: &[u8], begin: u64, manner: Manner, next: Next) -> Option<Walk> {
-    let mut records = Records::new(bytes, begin, manner.subbuf_size);
+fn walk(bytes: &[u8], begin: u64, format: RingFormat, next: Next) -> Option<Walk> {
+    let mut records = Records::new(bytes, begin, format.subbuf_size);
     let Some(Ok(UntrustedRecord::Subbuffer { time: opened, events: before, .. })) = records.next() else {
         return None;
     };
@@ -146,7 +146,7 @@ fn walk(bytes: &[u8], begin: u64, manner: Manner, next: Next) -> Option<Walk> {
         }
     };
     let closed = if let Next::Subbuffer { time, .. } = next { time } else { u64::MAX };
-    let sound = count_of_this_lap(&walked, opened..=closed, manner.ordered);
+    let sound = count_of_this_lap(&walked, opened..=closed, format.ordered);
     let is_counted = match next {
         Next::End { events } | Next::Subbuffer { events, .. } => {
             before.checked_add(sound as u64) == Some(events)
@@ -200,7 +200,8 @@ mod tests {
     use super::*;
 
     const SIZE: u64 = 4 * PAGE;
-    const MANNER: Manner = Manner { form: Form::Section, subbuf_size: SIZE, ordered: true, overwrite: false };
+    const FORMAT: RingFormat =
+        RingFormat { form: WriteProtocol::Rseq, subbuf_size: SIZE, ordered: true, overwrite: false };
     /// Four words: 128 fill a page, and none crosses one but for the header's eight odd bytes.
     const LEN: u64 = 32;
 
@@ -227,14 +228,14 @@ mod tests {
 
     fn sound(bytes: &[u8], next: Next) -> u64 {
         let [ordered, unordered] =
-            [true, false].map(|ordered| end_of(bytes, Manner { ordered, ..MANNER }, next));
+            [true, false].map(|ordered| end_of(bytes, RingFormat { ordered, ..FORMAT }, next));
         assert_eq!(ordered, unordered);
         ordered
     }
 
     /// How many bytes are believed of a sub-buffer of the first lap, which are one part.
-    fn end_of(bytes: &[u8], manner: Manner, next: Next) -> u64 {
-        match &sound_parts(bytes, 4 * SIZE, manner, next)[..] {
+    fn end_of(bytes: &[u8], format: RingFormat, next: Next) -> u64 {
+        match &intact_ranges(bytes, 4 * SIZE, format, next)[..] {
             [] => 0,
             [part] => part.end - 4 * SIZE,
             parts => panic!("{parts:?}"),
@@ -257,7 +258,7 @@ mod tests {
                     let mut bytes = bytes.clone();
                     let place = (page * PAGE) as usize..((page + 1) * PAGE) as usize;
                     bytes[place.clone()].copy_from_slice(&other[place]);
-                    let end = end_of(&bytes, Manner { ordered, ..MANNER }, next(1, count));
+                    let end = end_of(&bytes, RingFormat { ordered, ..FORMAT }, next(1, count));
                     // The record that reaches into the foreign page is not believed.
                     let expected = (page * PAGE).saturating_sub(LEN)..page * PAGE + 1;
                     assert!(expected.contains(&end), "page {page}: {end}");
@@ -283,16 +284,16 @@ mod tests {
         // As many records, at the same places.
         let page = PAGE as usize..2 * PAGE as usize;
         bytes[page.clone()].copy_from_slice(&subbuffer(2).0[page]);
-        let manner = Manner { overwrite: true, ..MANNER };
+        let format = RingFormat { overwrite: true, ..FORMAT };
         let next = Next::End { events: 10_000 + count };
-        let parts = sound_parts(&bytes, 4 * SIZE, manner, next);
+        let parts = intact_ranges(&bytes, 4 * SIZE, format, next);
         let lens: Vec<u64> = parts.iter().map(|part| part.end - part.start).collect();
         assert!(parts.iter().all(is_in_one_page), "{parts:?}");
         // What follows the later page would go back in time.
         assert_eq!(lens, [40 + 126 * LEN, 127 * LEN]);
         // In discard mode there are no such pages: all is believed up to where the record across
         // the page's end begins.
-        assert_eq!(end_of(&bytes, MANNER, next), 2 * PAGE - 24);
+        assert_eq!(end_of(&bytes, FORMAT, next), 2 * PAGE - 24);
     }
 
     /// A sub-buffer of a lap in reserve form, full of records of 48 bytes.
@@ -314,7 +315,7 @@ mod tests {
 
     #[test]
     fn in_reserve_form_each_record_of_a_page_is_believed_by_itself() {
-        let manner = Manner { form: Form::Reserve, ..MANNER };
+        let format = RingFormat { form: WriteProtocol::ReserveCommit, ..FORMAT };
         let begin = 4 * SIZE;
         let straddles = |place: u64| place / PAGE != (place + 47) / PAGE;
         for old in 0..5 {
@@ -323,7 +324,7 @@ mod tests {
                 let page = (old * PAGE) as usize..((old + 1) * PAGE) as usize;
                 bytes[page.clone()].copy_from_slice(&reserved_subbuffer(0)[page]);
             }
-            let believed: Vec<u64> = sound_parts(&bytes, begin, manner, Next::Unreadable)
+            let believed: Vec<u64> = intact_ranges(&bytes, begin, format, Next::Unreadable)
                 .into_iter()
                 .flat_map(|part| {
                     let first = if part.start == begin { begin + 56 } else { part.start };
