@@ -182,7 +182,7 @@ struct TailBytes<'a>(&'a [Tail]);
 /// Apart from the evaluation of most filters, which so stays in one piece with its caller.
 #[inline(never)]
 fn with_floats(filter: &Filter, values: &dyn Values) -> Verdict {
-    tompion_os::with_default_floats(|| filter.program.evaluate(values))
+    tompion_os::with_default_fp_env(|| filter.program.evaluate(values))
 }
 
 /// Whether a record has room for a tail. What an event says of a larger one may be a mistake, a

@@ -47,7 +47,7 @@ pub enum Copied {
 #[cfg(feature = "shared")]
 pub fn resolve_libc_functions() {
     // Ordering: the address is all there is to see.
-    REAL_FORK.store(tompion_os::next_function(c"_Fork"), Ordering::Relaxed);
+    REAL_FORK.store(tompion_os::next_libc_function(c"_Fork"), Ordering::Relaxed);
 }
 
 /// Function that a tracked child runs, as its only thread, with the agent's lock.
@@ -162,7 +162,7 @@ pub extern "C" fn _Fork() -> c_int {
     }
     let real = REAL_FORK.load(Ordering::Relaxed);
     if real.is_null() {
-        return tompion_os::fail_as_missing();
+        return tompion_os::fail_with_enosys();
     }
     // SAFETY: libc's function of this name has this type.
     let real: extern "C" fn() -> c_int = unsafe { std::mem::transmute(real) };

@@ -41,7 +41,7 @@ macro_rules! stand_before {
                 }
                 let real = real::$name.load(Ordering::Relaxed);
                 if real.is_null() {
-                    return tompion_os::fail_as_missing();
+                    return tompion_os::fail_with_enosys();
                 }
                 // SAFETY: libc's function of this name has this type; the arguments are the
                 // caller's.
@@ -68,5 +68,5 @@ stand_before! {
 }
 
 fn next(name: &str) -> *mut c_void {
-    CStr::from_bytes_with_nul(name.as_bytes()).map_or(std::ptr::null_mut(), tompion_os::next_function)
+    CStr::from_bytes_with_nul(name.as_bytes()).map_or(std::ptr::null_mut(), tompion_os::next_libc_function)
 }

@@ -21,7 +21,7 @@ pub fn start_session(folder: &Path, name: &str) -> Option<Ready> {
     let fixed: [&[u8]; 5] =
         [b"record", b"--gather-in", folder.as_os_str().as_bytes(), b"--gather-as", name.as_bytes()];
     let arguments: Vec<&[u8]> = fixed.into_iter().chain(options).collect();
-    tompion_os::start_detached(&programs, &arguments, is_for_programs).ok()
+    tompion_os::spawn_detached(&programs, &arguments, is_for_programs).ok()
 }
 
 /// Variables that are meant for the programs that are recorded, not for who records them.

@@ -20,7 +20,7 @@ use std::{
     sync::atomic::{AtomicU32, AtomicUsize, Ordering},
 };
 
-use tompion_os::Undisturbed;
+use tompion_os::InterruptionBlock;
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
@@ -38,7 +38,7 @@ struct Inside {
     /// Whether nobody is told of this.
     unwatched: bool,
     /// None for a thread that nothing disturbs anyway.
-    undisturbed: Option<Undisturbed>,
+    undisturbed: Option<InterruptionBlock>,
 }
 
 // SAFETY: `inside` is only touched by the thread that has the lock.
@@ -94,7 +94,7 @@ fn take_or_deepen(unwatched: bool) -> Held {
         return Held(PhantomData);
     }
     let me = tompion_os::thread_pointer();
-    let undisturbed = (!is_agent_thread()).then(Undisturbed::begin);
+    let undisturbed = (!is_agent_thread()).then(InterruptionBlock::begin);
     take();
     if !unwatched {
         tompion_os::note_acquire(&LOCK);

@@ -17,7 +17,7 @@ static REAL_EXIT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// Finds libc's `pthread_exit`.
 pub fn resolve_libc_functions() {
     // Ordering: the address is all there is to see.
-    REAL_EXIT.store(tompion_os::next_function(c"pthread_exit"), Ordering::Relaxed);
+    REAL_EXIT.store(tompion_os::next_libc_function(c"pthread_exit"), Ordering::Relaxed);
 }
 
 /// libc's `pthread_exit`. If the main thread calls it, the agent's thread ends first. Recordings go

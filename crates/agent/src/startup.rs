@@ -30,7 +30,7 @@ pub fn start_once() {
 #[cfg(feature = "shared")]
 fn program_has_own_agent() -> bool {
     // The library's own name may resolve to the other one, too. The event path's address never does.
-    tompion_os::is_defined_elsewhere(c"tompion_agent_v1", event::append as *const std::ffi::c_void)
+    tompion_os::has_other_definition(c"tompion_agent_v1", event::append as *const std::ffi::c_void)
 }
 
 /// Runs when the library is loaded.

@@ -299,10 +299,10 @@ mod tests {
         writer.append(64).unwrap();
         let unfinished = writer.reserve(64).unwrap();
         writer.append(64).unwrap();
-        assert!(writer.reader().consume(0, &mut bytes).unwrap().is_empty());
+        assert!(writer.reader().take(0, &mut bytes).unwrap().is_empty());
         writer.put(unfinished, &[64, 0, 3, 0]);
         writer.commit(unfinished, 64);
-        let span = writer.reader().consume(0, &mut bytes).unwrap();
+        let span = writer.reader().take(0, &mut bytes).unwrap();
         assert_eq!((span.end, records(span, &bytes)), (192, 3));
     }
 
@@ -331,7 +331,7 @@ mod tests {
                 appended += usize::from(writer.append(24 + (round * 7 + step) % 60 * 8).is_some());
             }
             let mut bytes = Vec::new();
-            let span = writer.reader().consume(read, &mut bytes).unwrap();
+            let span = writer.reader().take(read, &mut bytes).unwrap();
             assert_eq!((span.begin, span.end - span.begin), (read, bytes.len() as u64));
             taken += records(span, &bytes);
             read = span.end;
@@ -362,8 +362,8 @@ mod tests {
     fn positions_that_cannot_be_are_refused() {
         let writer = Writer::new(2);
         writer.word(WRITE).store(u64::MAX - 7, Ordering::Relaxed);
-        assert_eq!(writer.reader().consume(0, &mut Vec::new()), Err(UntrustedPosition(u64::MAX - 7)));
+        assert_eq!(writer.reader().take(0, &mut Vec::new()), Err(UntrustedPosition(u64::MAX - 7)));
         writer.word(WRITE).store(8, Ordering::Relaxed);
-        assert!(writer.reader().consume(16, &mut Vec::new()).is_err());
+        assert!(writer.reader().take(16, &mut Vec::new()).is_err());
     }
 }

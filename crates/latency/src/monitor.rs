@@ -104,7 +104,7 @@ impl Monitor {
             return Err(error);
         }
         // The kernel's types took far more than counting does.
-        tompion_os::give_back();
+        tompion_os::release_unused_memory();
         let begun = if pins.publish(&fresh)? { Begun::Now } else { Begun::Before };
         if begun == Begun::Now {
             // From a monitor before this one, that was ended by other means.

@@ -207,7 +207,7 @@ fn start_guardian(config: &Config) -> Result<(), Error> {
     let Some((program, words)) = &config.guardian else { return Ok(()) };
     let own = std::process::id().to_string();
     let words: Vec<&[u8]> = words.iter().map(String::as_bytes).chain([own.as_bytes()]).collect();
-    let started = tompion_os::start_detached(&[program], &words, |_| false);
+    let started = tompion_os::spawn_detached(&[program], &words, |_| false);
     let ready = started.is_ok_and(|ready| ready.wait(Instant::now() + PATIENCE));
     if ready { Ok(()) } else { Err(Error::NoGuardian) }
 }

@@ -8,16 +8,14 @@ mod affinity;
 mod beneath;
 mod bpf;
 mod clock;
-mod closing;
 mod counter;
+mod deferred_close;
 mod descriptors;
-mod detached;
 mod dir_handle;
 mod environment;
-mod floats;
+mod fp_env;
 mod futex;
-mod guard;
-mod interposed;
+mod interposition;
 mod interruption;
 mod lock;
 mod memory;
@@ -33,10 +31,12 @@ mod red_zone;
 mod regular_file;
 mod rseq_check;
 mod sanitizer;
+mod sigbus_guard;
 mod socket;
-mod spare;
+mod spawn_detached;
 mod terminal;
 mod thread;
+mod unused_memory;
 mod user;
 
 pub use affinity::{affinity, allowed_cpus, begin_in_groups, set_affinity};
@@ -45,15 +45,14 @@ pub use clock::{
     COUNTER_NAME, ClockPair, boottime_ns, monotonic_ns, monotonic_ns_without_tsc, realtime_ns, sample_clocks,
     tsc, tsc_is_usable, tsc_state,
 };
-pub use closing::{close_elsewhere, close_side_by_side};
 pub use counter::Counter;
+pub use deferred_close::{close_in_background, close_in_parallel};
 pub use descriptors::{hand_down, take_inherited, take_own_table};
-pub use detached::{READY_DESCRIPTOR, Ready, say_ready, start_detached};
 pub use dir_handle::{DirHandle, is_private, write_file};
 pub use environment::put_into_environment;
-pub use floats::with_default_floats;
+pub use fp_env::with_default_fp_env;
 pub use futex::{futex_wait, futex_wake_one};
-pub use interposed::{clone_of_libc, fail_as_missing, is_defined_elsewhere, next_function};
+pub use interposition::{fail_with_enosys, has_other_definition, libc_clone, next_libc_function};
 pub use interruption::{is_marked, mark, marks_work};
 pub use lock::{Lock, is_unlocked, try_lock, try_lock_directory};
 pub use memory::{Retired, SharedMap, create_memfd, open_private_page, populate, reserve};
@@ -81,13 +80,14 @@ pub use regular_file::{BoundedFile, open_regular};
 pub use rseq_check::{Disturbance, RseqVerdict, rseq_verdict};
 pub use sanitizer::{note_acquire, note_release};
 pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};
-pub use spare::give_back;
+pub use spawn_detached::{READY_DESCRIPTOR, Ready, report_ready, spawn_detached};
 pub use terminal::terminal_size;
 pub use thread::{
-    RseqArea, Undisturbed, ask_for_short_slices, barrier_all_sections, current_cpu, gettid, is_main_thread,
-    online_cpus, possible_cpus, prefer_this_thread, prepare_section_barrier, rseq_area, spawn_background,
-    thread_count, thread_pointer, tid_from_thread_block, tid_offset,
+    InterruptionBlock, RseqArea, ask_for_short_slices, barrier_all_sections, current_cpu, gettid,
+    is_main_thread, online_cpus, possible_cpus, prefer_this_thread, prepare_section_barrier, rseq_area,
+    spawn_background, thread_count, thread_pointer, tid_from_thread_block, tid_offset,
 };
+pub use unused_memory::release_unused_memory;
 pub use user::{FileRights, User, act_as_invoking_user, file_user};
 
 /// The last system call's error.

@@ -12,9 +12,8 @@ use std::{
 
 use crate::{
     bpf::MapFacts,
-    check,
-    guard::{self, Guard},
-    last_error,
+    check, last_error,
+    sigbus_guard::{self, Guard},
 };
 
 /// Creates a sparse memory file of a size and seals it, so that nobody can resize it any more.
@@ -144,7 +143,7 @@ impl SharedMap {
             return refuse("the memory file has space that is not reserved".into());
         }
         let mut map = Self::map(file, size)?;
-        map.guard = Some(guard::watch(map.base.as_ptr() as usize, map.len)?);
+        map.guard = Some(sigbus_guard::watch(map.base.as_ptr() as usize, map.len)?);
         Ok(map)
     }
 

@@ -16,8 +16,8 @@ use std::{
 };
 
 use crate::{
-    Undisturbed, ask_for_short_slices, barrier_all_sections, check, current_cpu, prepare_section_barrier,
-    rseq_area, set_affinity, thread_pointer,
+    InterruptionBlock, ask_for_short_slices, barrier_all_sections, check, current_cpu,
+    prepare_section_barrier, rseq_area, set_affinity, thread_pointer,
 };
 
 /// Result of the check.
@@ -59,7 +59,7 @@ const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") { 0xd428_bc00 } else { 0
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     /// It ended by itself: nothing happened.
-    Undisturbed,
+    InterruptionBlock,
     /// It went on although it was disturbed.
     WentOn,
     /// It was restarted.
@@ -191,7 +191,7 @@ fn disturb(shared: &Shared, disturbance: Disturbance, cpu: u32) {
 fn spin(shared: &Shared, setup: CheckSetup, cpu: u32) -> io::Result<RseqVerdict> {
     be_ordinary();
     // A handler would restart the section as well.
-    let _undisturbed = Undisturbed::begin();
+    let _undisturbed = InterruptionBlock::begin();
     let area = Area::registered(setup.registration)?;
     if setup.disturbance == Disturbance::Preemption {
         set_affinity(0, &[cpu])?;
@@ -200,7 +200,7 @@ fn spin(shared: &Shared, setup: CheckSetup, cpu: u32) -> io::Result<RseqVerdict>
     let mut restarts = 0;
     while Instant::now() < deadline {
         match area.section(shared, setup.announced) {
-            Ended::Undisturbed => {}
+            Ended::InterruptionBlock => {}
             Ended::WentOn => return Ok(RseqVerdict::Broken(setup.disturbance)),
             Ended::Restarted => restarts += 1,
         }
@@ -250,7 +250,7 @@ impl Area {
         // four bytes and the next.
         let descriptor = if announced { unsafe { self.place.add(8).cast() } } else { &raw mut nowhere };
         match spin_in_section(descriptor, &shared.disturbed, &shared.begun) {
-            0 => Ended::Undisturbed,
+            0 => Ended::InterruptionBlock,
             1 => Ended::WentOn,
             _ => Ended::Restarted,
         }

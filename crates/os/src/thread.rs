@@ -65,7 +65,7 @@ pub fn thread_pointer() -> usize {
 /// Until it is dropped, nothing interrupts the calling thread that could call the interrupted code
 /// again: signals wait, and so does cancellation (`pthread_cancel(3)`).
 #[derive(Debug)]
-pub struct Undisturbed {
+pub struct InterruptionBlock {
     signals: libc::sigset_t,
     cancellation: libc::c_int,
     /// Both belong to the thread.
@@ -76,7 +76,7 @@ unsafe extern "C" {
     fn pthread_setcancelstate(state: libc::c_int, old: *mut libc::c_int) -> libc::c_int;
 }
 
-impl Undisturbed {
+impl InterruptionBlock {
     /// From now on.
     pub fn begin() -> Self {
         const PTHREAD_CANCEL_DISABLE: libc::c_int = 1;
@@ -101,7 +101,7 @@ impl Undisturbed {
     }
 }
 
-impl Drop for Undisturbed {
+impl Drop for InterruptionBlock {
     fn drop(&mut self) {
         // SAFETY: the value is the one that `begin` found.
         unsafe { pthread_setcancelstate(self.cancellation, std::ptr::null_mut()) };
@@ -275,7 +275,7 @@ extern "C" fn run_background(body: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: the name is NUL-terminated and has less than 16 bytes.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"tompion".as_ptr()) };
     // The program's own may raise signals.
-    crate::floats::set_default_floats();
+    crate::fp_env::set_default_floats();
     // SAFETY: `spawn_background` passed a `fn()` of this type.
     let body: fn() = unsafe { std::mem::transmute(body) };
     // A panic must not reach the host; there is nothing better to do with it than to end the

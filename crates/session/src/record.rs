@@ -480,7 +480,7 @@ fn reach(
         }
         Target::Gathering(_) => {
             // Who started this session may have stopped waiting, and comes all the same.
-            let _ = tompion_os::say_ready();
+            let _ = tompion_os::report_ready();
             None
         }
     };

@@ -17,7 +17,7 @@ mod site;
     any(target_arch = "x86_64", target_arch = "aarch64"),
     not(miri)
 )))]
-#[path = "elsewhere.rs"]
+#[path = "noop.rs"]
 mod platform;
 #[cfg(all(
     target_os = "linux",

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod callsites;
-mod late;
+mod deferred_fields;
 mod visit;
 
 use tompion::dynamic::{Kept, Values};
@@ -19,7 +19,7 @@ use tracing_subscriber::{
 
 use crate::{
     callsites::{Role, callsite},
-    late::Late,
+    deferred_fields::DeferredFields,
     visit::Visitor,
 };
 
@@ -106,9 +106,9 @@ where
         let Some(span) = context.span(id) else { return };
         let callsite = callsite(span.metadata());
         let mut extensions = span.extensions_mut();
-        let mut late = extensions.remove::<Late>().unwrap_or_default();
-        late.add(record, callsite);
-        extensions.replace(late);
+        let mut deferred = extensions.remove::<DeferredFields>().unwrap_or_default();
+        deferred.add(record, callsite);
+        extensions.replace(deferred);
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
@@ -121,7 +121,7 @@ where
 
     fn on_exit(&self, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        match span.extensions().get::<Late>().and_then(Late::end) {
+        match span.extensions().get::<DeferredFields>().and_then(DeferredFields::end) {
             Some(kept) => kept.record(),
             None => callsite(span.metadata()).record_empty(Role::End),
         };

@@ -10,7 +10,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use tompion_os::Undisturbed;
+use tompion_os::InterruptionBlock;
 
 use crate::{
     fork::{self, Copied},
@@ -75,10 +75,10 @@ pub unsafe extern "C" fn clone(
     tls: *mut c_void,
     child_tid: *mut c_int,
 ) -> c_int {
-    let clone = tompion_os::clone_of_libc();
+    let clone = tompion_os::libc_clone();
     // SAFETY: null, or a function of this type.
     let Some(clone) = (unsafe { std::mem::transmute::<*const c_void, Option<Clone>>(clone) }) else {
-        return tompion_os::fail_as_missing();
+        return tompion_os::fail_with_enosys();
     };
     // SAFETY: what the caller promised to `clone`.
     let go =
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn clone(
         (true, true, _) => go(function, argument),
         (true, false, true) => {
             // Signals wait, as in `vfork`. The child has the use of this frame until it is gone.
-            let undisturbed = Undisturbed::begin();
+            let undisturbed = InterruptionBlock::begin();
             let lent = StorageLoan::begin();
             let start =
                 SharedVmStart { start: Start { body, argument }, undisturbed: &raw const undisturbed };
@@ -126,7 +126,7 @@ struct Start {
 /// What the child of a `clone` that shares memory finds in its parent's frame.
 struct SharedVmStart {
     start: Start,
-    undisturbed: *const Undisturbed,
+    undisturbed: *const InterruptionBlock,
 }
 
 extern "C" fn run_shared_vm_child(start: *mut c_void) -> c_int {

@@ -66,7 +66,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let _rights = if root.is_real() { FileRights::of_the_process().ok() } else { None };
     if let Some(pid) = arguments.guard {
         // Nobody hears this process; what it can't put back stays noted.
-        shield::guard(&root, pid, || drop(tompion_os::say_ready()))?;
+        shield::guard(&root, pid, || drop(tompion_os::report_ready()))?;
         return Ok(ExitCode::SUCCESS);
     }
     match (&arguments.cpus, arguments.restore) {

@@ -34,7 +34,7 @@ pub(crate) struct Attached(Vec<OwnedFd>);
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        tompion_os::close_side_by_side(std::mem::take(&mut self.0));
+        tompion_os::close_in_parallel(std::mem::take(&mut self.0));
     }
 }
 

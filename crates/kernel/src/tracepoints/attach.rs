@@ -51,7 +51,7 @@ impl Attachments {
 
     /// Ends the program's runs.
     pub(crate) fn detach(&mut self) {
-        tompion_os::close_side_by_side(std::mem::take(&mut self.links));
+        tompion_os::close_in_parallel(std::mem::take(&mut self.links));
     }
 }
 
@@ -59,7 +59,7 @@ impl Drop for Attachments {
     fn drop(&mut self) {
         self.detach();
         // Where there can be no other process, they are closed here, which only takes longer.
-        let _ = tompion_os::close_elsewhere(std::mem::take(&mut self.events));
+        let _ = tompion_os::close_in_background(std::mem::take(&mut self.events));
     }
 }
 

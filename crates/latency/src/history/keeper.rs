@@ -153,7 +153,7 @@ impl Keeper {
         }
         self.slot = now.slot();
         let written = self.write(monitor);
-        tompion_os::give_back();
+        tompion_os::release_unused_memory();
         written.map(|()| true)
     }
 

@@ -132,7 +132,7 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        tompion_os::close_side_by_side(std::mem::take(&mut self.probes));
+        tompion_os::close_in_parallel(std::mem::take(&mut self.probes));
     }
 }
 

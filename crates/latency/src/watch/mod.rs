@@ -173,7 +173,7 @@ impl Watch {
         memory.empty(before);
         memory.arm();
         drop(btf);
-        tompion_os::give_back();
+        tompion_os::release_unused_memory();
         let counts_firmware = !counters.is_empty();
         Ok(Self { memory, messages, waiting, counts_firmware, _links: links, ebpf })
     }
@@ -199,7 +199,7 @@ impl Watch {
 
     /// Keeps the next one, after a pause.
     pub fn go_on(&self, side: u32, pause: Duration) {
-        tompion_os::give_back();
+        tompion_os::release_unused_memory();
         self.memory.empty(side);
         self.memory.save_from(tompion_os::monotonic_ns() + pause.as_nanos() as u64);
         self.memory.arm();

@@ -220,7 +220,7 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<ExitCode> {
         }
     };
     // To begin took far more than to look on does.
-    tompion_os::give_back();
+    tompion_os::release_unused_memory();
     let looked = if watch.catch.is_asked_for() {
         let mut catcher = Catcher::begin((name, &monitor), &watch.catch, &end, inheritance)?;
         let mut beside = Beside { keeping: keeping.as_mut(), catcher: Some(&mut catcher) };

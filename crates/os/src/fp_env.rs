@@ -7,7 +7,7 @@
 /// Computes in the environment that programs begin with, and puts the caller's back: what is
 /// computed neither raises a signal nor shows afterwards, and comes out the same in all programs.
 #[inline]
-pub fn with_default_floats<T>(compute: impl FnOnce() -> T) -> T {
+pub fn with_default_fp_env<T>(compute: impl FnOnce() -> T) -> T {
     let own = environment();
     set_environment(DEFAULT);
     let result = apart(compute);
@@ -86,7 +86,7 @@ mod tests {
         const INEXACT: u64 = 0x20;
         let outer = environment();
         set_environment(UPWARDS);
-        let third = with_default_floats(|| {
+        let third = with_default_fp_env(|| {
             assert_eq!(environment(), DEFAULT);
             black_box(1.0f64) / black_box(3.0)
         });

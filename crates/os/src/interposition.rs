@@ -6,16 +6,16 @@ use crate::thread::weak_symbol;
 
 /// The function that a program would call by this name if the calling library had none of that
 /// name; null if there is none. Source: `RTLD_NEXT` in `dlsym(3)`.
-pub fn next_function(name: &CStr) -> *mut libc::c_void {
+pub fn next_libc_function(name: &CStr) -> *mut libc::c_void {
     // SAFETY: `name` is NUL-terminated.
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
 /// libc's own `clone`, behind a library's; null if there is none. glibc has a name of its own for
 /// it.
-pub fn clone_of_libc() -> *const libc::c_void {
+pub fn libc_clone() -> *const libc::c_void {
     let known = weak_symbol!(__clone);
-    if known.is_null() { next_function(c"clone") } else { known }
+    if known.is_null() { next_libc_function(c"clone") } else { known }
 }
 
 /// Source: `dladdr1(3)`.
@@ -54,7 +54,7 @@ fn place_of(address: *const libc::c_void) -> Option<(*mut libc::c_void, bool)> {
 ///
 /// An executable at a fixed address may have a stub of that name, by which it calls the function of
 /// a library and which stands for its address; that is no definition.
-pub fn is_defined_elsewhere(name: &CStr, own: *const libc::c_void) -> bool {
+pub fn has_other_definition(name: &CStr, own: *const libc::c_void) -> bool {
     // SAFETY: `name` is NUL-terminated. Source: `RTLD_DEFAULT` in `dlsym(3)`.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     let (Some((base, is_defined)), Some((own_base, _))) = (place_of(found), place_of(own)) else {
@@ -64,7 +64,7 @@ pub fn is_defined_elsewhere(name: &CStr, own: *const libc::c_void) -> bool {
 }
 
 /// What a function returns that this system doesn't have: -1, with `errno` set.
-pub fn fail_as_missing() -> libc::c_int {
+pub fn fail_with_enosys() -> libc::c_int {
     // SAFETY: the address of the calling thread's own `errno`.
     unsafe { *libc::__errno_location() = libc::ENOSYS };
     -1

@@ -13,7 +13,7 @@ const MOST_THREADS: usize = 64;
 
 /// Closes descriptors side by side, where each makes its closer wait for a moment at which no CPU
 /// is in something, and one such moment serves all who wait. Returns when all are closed.
-pub fn close_side_by_side(descriptors: Vec<OwnedFd>) {
+pub fn close_in_parallel(descriptors: Vec<OwnedFd>) {
     let share = descriptors.len().div_ceil(MOST_THREADS).max(1);
     let mut descriptors = descriptors.into_iter();
     let mut threads = Vec::new();
@@ -34,7 +34,7 @@ pub fn close_side_by_side(descriptors: Vec<OwnedFd>) {
 ///
 /// # Errors
 /// If there can be no such process; then they are closed here.
-pub fn close_elsewhere(descriptors: Vec<OwnedFd>) -> io::Result<()> {
+pub fn close_in_background(descriptors: Vec<OwnedFd>) -> io::Result<()> {
     if descriptors.is_empty() {
         return Ok(());
     }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_is_given_away_is_closed_by_somebody() {
-        for close in [close_side_by_side, |all| close_elsewhere(all).unwrap()] {
+        for close in [close_in_parallel, |all| close_in_background(all).unwrap()] {
             let (readers, writers) = pairs(100);
             close(writers);
             for mut reader in readers {

@@ -12,7 +12,7 @@ use crate::{
     site::Site,
 };
 
-static NOWHERE: Site = Site {
+static DISABLED: Site = Site {
     enabled: AtomicU32::new(0),
     number: AtomicU32::new(0),
     description: ptr::null(),
@@ -25,7 +25,7 @@ static NOWHERE: Site = Site {
 #[inline(always)]
 pub fn site_of<D: Described, F: Fields>() -> &'static Site {
     const { measure(&D::OUTLINE, F::SHAPES) };
-    &NOWHERE
+    &DISABLED
 }
 
 /// Records nothing.

@@ -14,7 +14,7 @@ const PF_W: u32 = 2;
 ///
 /// Source: `malloc_trim(3)`, of the GNU C library, others give back by themselves, or never;
 /// `MADV_DONTNEED` in `madvise(2)`.
-pub fn give_back() {
+pub fn release_unused_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it may be called at any time, from any thread.
     unsafe {
@@ -40,7 +40,7 @@ unsafe extern "C" fn give_back_pages(
     let headers = unsafe { slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()) };
     let from_file = |header: &&libc::Elf64_Phdr| header.p_type == libc::PT_LOAD && header.p_flags & PF_W == 0;
     let begin = |header: &libc::Elf64_Phdr| (object.dlpi_addr + header.p_vaddr) as usize;
-    let own = give_back as *const () as usize;
+    let own = release_unused_memory as *const () as usize;
     let is_own =
         |header: &libc::Elf64_Phdr| begin(header) <= own && own - begin(header) < header.p_memsz as usize;
     if !headers.iter().filter(from_file).any(is_own) {
@@ -74,7 +74,7 @@ mod tests {
             if let Some((begin, end)) = first.split_once('-') {
                 let address = |text| usize::from_str_radix(text, 16).unwrap();
                 mapping = address(begin)..address(end);
-            } else if first == "Rss:" && mapping.contains(&(give_back as *const () as usize)) {
+            } else if first == "Rss:" && mapping.contains(&(release_unused_memory as *const () as usize)) {
                 mapped = words.next().unwrap().parse::<u64>().unwrap() << 10;
                 break;
             }
@@ -92,7 +92,7 @@ mod tests {
             // SAFETY: it only maps what is there.
             unsafe { libc::madvise(place.start as *mut c_void, place.len(), MADV_POPULATE_READ) };
             let before = code().1;
-            give_back();
+            release_unused_memory();
             let after = code().1;
             assert!(before > 0 && after > 0);
             // To read this needs code all over the place.

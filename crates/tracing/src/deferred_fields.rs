@@ -15,7 +15,7 @@ use crate::{
 
 /// The fields so far, and the event that ends the span with them.
 #[derive(Default)]
-pub struct Late {
+pub struct DeferredFields {
     fields: BTreeMap<u8, Value>,
     end: Option<Kept>,
 }
@@ -29,7 +29,7 @@ enum Value {
     Bytes(Vec<u8>),
 }
 
-impl Late {
+impl DeferredFields {
     /// Adds fields, or gives them new values.
     pub fn add(&mut self, record: &Record<'_>, callsite: &'static Callsite) {
         record.record(self);
@@ -53,7 +53,7 @@ impl Late {
     }
 }
 
-impl Visit for Late {
+impl Visit for DeferredFields {
     fn record_i64(&mut self, field: &Field, value: i64) {
         self.fields.insert(key(field), Value::Signed(value));
     }

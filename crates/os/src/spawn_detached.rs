@@ -32,9 +32,9 @@ impl Ready {
     }
 }
 
-/// Says through [`READY_DESCRIPTOR`] that the calling program, started by [`start_detached`], is
+/// Says through [`READY_DESCRIPTOR`] that the calling program, started by [`spawn_detached`], is
 /// ready.
-pub fn say_ready() -> io::Result<()> {
+pub fn report_ready() -> io::Result<()> {
     // SAFETY: the starter opened the descriptor for this; it is closed here, once.
     unsafe {
         let written = libc::write(READY_DESCRIPTOR, c"r".as_ptr().cast(), 1);
@@ -57,7 +57,7 @@ struct Plan {
 ///
 /// The program is nobody's child: the caller's `wait` never sees it and no SIGCHLD comes. It has a
 /// session of its own (setsid), and runs on after the caller has ended.
-pub fn start_detached(
+pub fn spawn_detached(
     programs: &[&Path],
     arguments: &[&[u8]],
     drop_variable: impl Fn(&[u8]) -> bool,
@@ -152,7 +152,7 @@ mod tests {
 
     fn start(script: &str) -> Ready {
         let arguments: [&[u8]; 2] = [b"-c", script.as_bytes()];
-        start_detached(&[Path::new("/nonexistent"), Path::new("/bin/sh")], &arguments, |_| false).unwrap()
+        spawn_detached(&[Path::new("/nonexistent"), Path::new("/bin/sh")], &arguments, |_| false).unwrap()
     }
 
     #[test]
