@@ -1,5 +1,5 @@
-//! Functions that instrumented programs and preloaded libraries call, as `include/tompion/tompion.h`
-//! declares them.
+//! Functions that instrumented programs and preloaded libraries call, as
+//! `include/tompion/tompion.h` declares them.
 //!
 //! Sites go through one symbol, [`tompion_agent_v1`]; everything else goes through pointers that it
 //! hands out.
@@ -93,8 +93,8 @@ unsafe fn load(module: *mut Module) {
 /// invalid name or type, a known name with another type, or when there are too many.
 ///
 /// # Safety
-/// `name` is NUL-terminated text; `get` is null or a function of the type, and stays one until it is
-/// replaced.
+/// `name` is NUL-terminated text; `get` is null or a function of the type, and stays one until it
+/// is replaced.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tompion_context_v1(name: *const c_char, kind: u32, get: *mut c_void) -> i32 {
     protect_host(-1, || {
@@ -115,8 +115,8 @@ pub unsafe extern "C" fn tompion_context_v1(name: *const c_char, kind: u32, get:
     })
 }
 
-/// Notes where an object is loaded whose addresses events will carry. Returns 0, or -1 if it can't be
-/// noted. A known object is not noted again. Takes the agent's lock.
+/// Notes where an object is loaded whose addresses events will carry. Returns 0, or -1 if it can't
+/// be noted. A known object is not noted again. Takes the agent's lock.
 ///
 /// # Safety
 /// `object` is null or valid, and so are its pointers.

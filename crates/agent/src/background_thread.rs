@@ -131,7 +131,8 @@ pub fn pause() -> bool {
         if registry.background.ready {
             let socket = registry.background.attach_socket.as_ref();
             let wakeup = socket.and_then(|socket| socket.connect().ok());
-            // Ordering: pairs with the loads in `collect_sources` and `answer_attach_socket`, under the same lock.
+            // Ordering: pairs with the loads in `collect_sources` and `answer_attach_socket`, under
+            // the same lock.
             PAUSED.store(true, Ordering::Relaxed);
             break wakeup;
         }

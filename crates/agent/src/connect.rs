@@ -38,7 +38,8 @@ const START_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum wait of a running program: the child of a fork, which should do its work at once.
 const JOIN_TIMEOUT: Duration = Duration::from_millis(50);
 /// The same if the session keeps its rings in files, which it makes for each process: these rings
-/// were asked to outlast it. Children that come faster than they are admitted slow down their parent.
+/// were asked to outlast it. Children that come faster than they are admitted slow down their
+/// parent.
 const PERSISTENT_JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns whether the environment disables the agent in this process.
@@ -56,8 +57,8 @@ pub fn connect_from_env() {
     if is_secure_exec() {
         return;
     }
-    // Fork handlers that are registered first run last before a fork. The program's own may wait for
-    // threads that load modules, which needs the agent's lock.
+    // Fork handlers that are registered first run last before a fork. The program's own may wait
+    // for threads that load modules, which needs the agent's lock.
     fork::follow();
     let deadline = Instant::now() + START_TIMEOUT;
     if let Some(names) = std::env::var_os(names::SESSION_VARIABLE) {
@@ -82,8 +83,8 @@ pub fn accepts_attach(is_passive: bool) -> bool {
     }
 }
 
-/// Waits once more for sessions that have not answered, when a preloaded library's module is loaded.
-/// A process that has only such modules has no thread that could take a late answer.
+/// Waits once more for sessions that have not answered, when a preloaded library's module is
+/// loaded. A process that has only such modules has no thread that could take a late answer.
 pub fn wait_for_late_answers(registry: &mut Registry) {
     if registry.reachable {
         return;
@@ -141,8 +142,8 @@ pub fn rejoin_in_child(registry: &mut Registry) {
         }
     }
     if !registry.reachable {
-        // No thread takes a late answer. The session counts a process that has closed the connection;
-        // children of this one try again.
+        // No thread takes a late answer. The session counts a process that has closed the
+        // connection; children of this one try again.
         for pending in std::mem::take(&mut registry.pending) {
             let (name, deadline) = (pending.name.clone(), Instant::now());
             let origin = Origin::Fork;
@@ -169,8 +170,8 @@ fn forget_pending(registry: &mut Registry) -> Vec<(String, bool)> {
     names
 }
 
-/// In the child of a fork: adds to the environment the sessions that joined the process while it ran,
-/// so that programs that the child starts find them.
+/// In the child of a fork: adds to the environment the sessions that joined the process while it
+/// ran, so that programs that the child starts find them.
 fn export_sessions(registry: &Registry) {
     let known = std::env::var_os(names::SESSION_VARIABLE).unwrap_or_default();
     let known = known.to_string_lossy();
@@ -208,8 +209,8 @@ fn milliseconds_until(deadline: Instant) -> u32 {
     (deadline.saturating_duration_since(Instant::now()).as_millis() as u32).max(1)
 }
 
-/// Joins the session of a name that another user may have. Returns whether the process takes part by
-/// then.
+/// Joins the session of a name that another user may have. Returns whether the process takes part
+/// by then.
 ///
 /// If the session has no room, the background thread tries again: another user could have filled
 /// its own queue to make this process wait.
@@ -307,7 +308,8 @@ fn hello(origin: Origin) -> Hello {
     Hello {
         pid: std::process::id(),
         origin,
-        // Without a barrier no thread could leave a ring, so its events take the other protocol, too.
+        // Without a barrier no thread could leave a ring, so its events take the other protocol,
+        // too.
         rseq: tompion_os::rseq_area().is_some() && tompion_os::prepare_section_barrier().is_ok(),
         tsc: tompion_os::tsc_is_usable(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),

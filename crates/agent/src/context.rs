@@ -94,7 +94,8 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// Number of contexts.
 pub fn count() -> u32 {
-    // Ordering: pairs with the release store in `add`: a reader that sees the number sees the entries.
+    // Ordering: pairs with the release store in `add`: a reader that sees the number sees the
+    // entries.
     COUNT.load(Ordering::Acquire).min(MAX_CONTEXTS as u32)
 }
 
@@ -179,7 +180,8 @@ impl EventWithContexts {
                     let size = text(index as u16, &mut extended.texts[index]).unwrap_or(0);
                     extended.push(&(size as u32).to_le_bytes());
                     extended.tails[extended.tail_count].size = size;
-                    // The text's index; its address is not known before the structure has its final place.
+                    // The text's index; its address is not known before the structure has its final
+                    // place.
                     extended.tails[extended.tail_count].data = ptr::without_provenance(index);
                     extended.tail_count += 1;
                 }

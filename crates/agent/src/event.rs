@@ -138,7 +138,8 @@ pub fn given_time() -> u64 {
     if TSC_FORBIDDEN.load(Ordering::Relaxed) { monotonic_ns_without_tsc() } else { monotonic_ns() }
 }
 
-/// Recording mask of an event that goes the shortest way: the recording in the first place, and no other.
+/// Recording mask of an event that goes the shortest way: the recording in the first place, and no
+/// other.
 const FAST: u32 = 1;
 
 /// Whether a recording may have the first place, whose events go the shortest way: by restartable

@@ -6,10 +6,10 @@
 //!
 //! What a program cannot know here (a context that only the session knows) is left to the session.
 //!
-//! Programs are compiled in this process, from the filter's text: bytes that somebody else made never come this far.
-//! What they read is the program's own memory, as the event's caller described it, and no more of
-//! it than a record can hold: where an event without a filter would do no harm, one with a filter
-//! does none either.
+//! Programs are compiled in this process, from the filter's text: bytes that somebody else made
+//! never come this far. What they read is the program's own memory, as the event's caller described
+//! it, and no more of it than a record can hold: where an event without a filter would do no harm,
+//! one with a filter does none either.
 
 use std::{
     cell::OnceCell,

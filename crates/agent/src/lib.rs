@@ -6,9 +6,9 @@
 //! ([`registry`]). From then on an event goes from its site straight into a ring ([`event`]), and a
 //! background thread waits for messages of the sessions ([`background_thread`]).
 //!
-//! The host comes first: nothing here aborts, prints, or keeps a program from ending. Nothing on the
-//! event path makes a system call, allocates or takes a lock. Whatever goes wrong, the program runs
-//! on without being recorded.
+//! The host comes first: nothing here aborts, prints, or keeps a program from ending. Nothing on
+//! the event path makes a system call, allocates or takes a lock. Whatever goes wrong, the program
+//! runs on without being recorded.
 //!
 //! Modules use only those that stand below them:
 //!

@@ -37,8 +37,8 @@ pub struct JoinedRecording {
     invalidated: Vec<Range<u64>>,
 }
 
-/// Connection of a parent's recording in the child of a fork. While it is open, the session expects a
-/// `Hello` of the child, even if the parent has exited.
+/// Connection of a parent's recording in the child of a fork. While it is open, the session expects
+/// a `Hello` of the child, even if the parent has exited.
 #[derive(Debug)]
 pub struct InheritedConnection {
     name: String,
@@ -124,8 +124,9 @@ impl SharedMemory {
         self.selector.as_ref()
     }
 
-    /// Releases the memory of a recording that has ended. In section form it is unmapped if no thread
-    /// uses it any more. Else private memory replaces it, which is returned, to be unmapped later.
+    /// Releases the memory of a recording that has ended. In section form it is unmapped if no
+    /// thread uses it any more. Else private memory replaces it, which is returned, to be unmapped
+    /// later.
     ///
     /// In reserve form nothing tells whether a thread is still inside an append: the addresses stay
     /// for good, with nothing behind them.
@@ -174,8 +175,8 @@ impl JoinedRecording {
         Self { name, socket, identity, memory, rules, contexts, has_persistent_rings, described, invalidated }
     }
 
-    /// The connection to the session, as long as its descriptor is the agent's. (The program may have
-    /// closed it at any time, and use the number itself.)
+    /// The connection to the session, as long as its descriptor is the agent's. (The program may
+    /// have closed it at any time, and use the number itself.)
     pub fn connection(&mut self) -> Option<&PacketSocket> {
         if let Some(lost) = self.socket.take_if(|socket| socket.identity() != self.identity) {
             std::mem::forget(lost);
@@ -246,7 +247,8 @@ impl JoinedRecording {
             control.copy_in(at, part);
             at += part.len();
         }
-        // Ordering: pairs with the session's acquire load: a reader that sees the length sees the entry.
+        // Ordering: pairs with the session's acquire load: a reader that sees the length sees the
+        // entry.
         used.store(new_end, Ordering::Release);
         true
     }
@@ -286,8 +288,8 @@ impl JoinedRecording {
         if let Some(recording) = unsafe { event::place(slot).as_ref() } {
             recording.end();
         }
-        // A thread inside a section restarts and finds the recording ended. In reserve form no thread
-        // is restarted: an append that has begun completes.
+        // A thread inside a section restarts and finds the recording ended. In reserve form no
+        // thread is restarted: an append that has begun completes.
         let no_sections =
             self.memory.form == WriteProtocol::Rseq && tompion_os::barrier_all_sections().is_ok();
         let (connection, retired) = self.abandon(no_sections);

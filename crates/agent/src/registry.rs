@@ -290,7 +290,8 @@ impl Registry {
         if recording_mask != 0 && names.init {
             recording_mask |= SLOW | PINNED;
         }
-        // Ordering: pairs with the acquire load in `Site::recording_mask`: who sees a bit finds the id.
+        // Ordering: pairs with the acquire load in `Site::recording_mask`: who sees a bit finds the
+        // id.
         site.enabled.store(recording_mask, Ordering::Release);
     }
 

@@ -47,8 +47,8 @@ pub fn accept_session(registry: &mut Registry, socket: PacketSocket, name: Strin
     }
 }
 
-/// Maps the files that came with the answer and begins the recording. The session shows errors to its
-/// user.
+/// Maps the files that came with the answer and begins the recording. The session shows errors to
+/// its user.
 fn begin_recording(received: &Received, registry: &mut Registry) -> Result<(usize, SharedMemory), String> {
     let (control_file, ring_file, selector) = match &received.descriptors[..] {
         [control, rings] => (control, rings, None),
@@ -131,8 +131,8 @@ fn begin(slot: usize, setup: &RecordingSetup, memory: &SharedMemory) -> Result<(
     });
     if form == WriteProtocol::ReserveCommit {
         let setup = ReserveSetup { geometry, overwrite, clock: event::clock(given_time), selector };
-        // SAFETY: the slot has no recording; the rings are mapped as large as the geometry says. The
-        // addresses of rings and `control` stay valid, though with nothing behind them once the
+        // SAFETY: the slot has no recording; the rings are mapped as large as the geometry says.
+        // The addresses of rings and `control` stay valid, though with nothing behind them once the
         // recording has ended: `SharedMemory::release` never unmaps them in this form.
         unsafe { Recording::begin_reserve(place, &setup, rings, control) }?;
         return Ok(());

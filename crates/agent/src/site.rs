@@ -100,7 +100,8 @@ impl Module {
         let (begin, end) = (self.sites_begin, self.sites_end);
         let count = (end as usize).saturating_sub(begin as usize) / size_of::<*const Site>();
         let count = if begin.is_null() { 0 } else { count };
-        // SAFETY: the linker laid the pointers out between the two addresses; null ones are skipped.
+        // SAFETY: the linker laid the pointers out between the two addresses; null ones are
+        // skipped.
         (0..count).filter_map(move |index| unsafe { (*begin.add(index)).as_ref() })
     }
 }
@@ -109,8 +110,8 @@ impl Site {
     /// All bits of `enabled`.
     #[inline]
     pub fn recording_mask(&self) -> u32 {
-        // Ordering: pairs with the release stores of the registry. A thread that sees a bit sees the
-        // event's number, the recordings' page, and the offset of thread ids.
+        // Ordering: pairs with the release stores of the registry. A thread that sees a bit sees
+        // the event's number, the recordings' page, and the offset of thread ids.
         self.enabled.load(Ordering::Acquire)
     }
 

@@ -29,7 +29,8 @@ pub fn start_once() {
 /// library must not take its place in the sessions.
 #[cfg(feature = "shared")]
 fn program_has_own_agent() -> bool {
-    // The library's own name may resolve to the other one, too. The event path's address never does.
+    // The library's own name may resolve to the other one, too. The event path's address never
+    // does.
     tompion_os::has_other_definition(c"tompion_agent_v1", event::append as *const std::ffi::c_void)
 }
 

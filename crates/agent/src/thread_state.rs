@@ -57,8 +57,8 @@ impl Background {
         self.retry = Some(when);
     }
 
-    /// Schedules a check for memory that can be unmapped, unless none is left (`is_done`) or too many
-    /// were made.
+    /// Schedules a check for memory that can be unmapped, unless none is left (`is_done`) or too
+    /// many were made.
     pub fn schedule_unmap_check(&mut self, is_done: bool) {
         if is_done {
             self.unmap_checks_left = MAX_UNMAP_CHECKS;
@@ -131,7 +131,8 @@ impl AttachSocket {
 
 /// Returns whether the calling thread is the agent's own and has its own descriptor table.
 pub fn has_own_table() -> bool {
-    // Ordering: only changed by the thread itself, and in the child of a fork, which doesn't have it.
+    // Ordering: only changed by the thread itself, and in the child of a fork, which doesn't have
+    // it.
     lock::is_agent_thread() && OWN_TABLE.load(Ordering::Relaxed)
 }
 

@@ -69,7 +69,8 @@ pub const FLAG_OVERWRITE: u32 = 1;
 pub const FLAG_MONOTONIC: u32 = 2;
 /// Flag: events have the contexts that the application defines.
 pub const FLAG_CONTEXTS: u32 = 4;
-/// Flag: the rings are in reserve form, see [`crate::record::WriteProtocol`]; otherwise in section form.
+/// Flag: the rings are in reserve form, see [`crate::record::WriteProtocol`]; otherwise in section
+/// form.
 pub const FLAG_RESERVE: u32 = 8;
 /// Flag: the memory is in files that outlast the session. To make those of a child takes the
 /// session longer than to make memory, and the child should wait for it longer.

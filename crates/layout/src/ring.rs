@@ -13,9 +13,9 @@
 //! instruction of a restartable section on the ring's own CPU: a record is counted exactly when it
 //! is present.
 //!
-//! In reserve form ([`WriteProtocol::ReserveCommit`](record::WriteProtocol)), any thread moves the two together by a
-//! 16-byte compare-and-swap. They count *reserved* records; the records' commit words show which
-//! are present.
+//! In reserve form ([`WriteProtocol::ReserveCommit`](record::WriteProtocol)), any thread moves the
+//! two together by a 16-byte compare-and-swap. They count *reserved* records; the records' commit
+//! words show which are present.
 
 use crate::{PAGE, loss::Cause, record};
 

@@ -4,9 +4,9 @@
 //! instruction stores the new write position: whatever interrupts it before that instruction leaves
 //! nothing behind. [`reserve`] appends where there are no such sections. [`reader`] takes what lies
 //! below the write position, or copies a ring that goes on being overwritten and keeps what stayed
-//! intact. [`records`] walks the copied bytes, which it does not trust. [`pinned_events`] is for the few
-//! events that must not be overwritten. [`in_flight`] tells when a recording's memory can be
-//! unmapped.
+//! intact. [`records`] walks the copied bytes, which it does not trust. [`pinned_events`] is for
+//! the few events that must not be overwritten. [`in_flight`] tells when a recording's memory can
+//! be unmapped.
 //!
 //! The bytes themselves are drawn in `tompion-layout`; `docs/design/ring.md` has the argument why
 //! readers and writers agree. This crate knows nothing of events, files or sockets.

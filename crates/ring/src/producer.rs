@@ -418,8 +418,8 @@ impl Recording {
             return false;
         }
         let time = if self.wants_given_time() { event.time } else { tompion_os::tsc() };
-        // SAFETY: `begin` set the pointer to `PINNED_SIZE` bytes of a mapping that stays; the event's
-        // parts are readable as the caller promises.
+        // SAFETY: `begin` set the pointer to `PINNED_SIZE` bytes of a mapping that stays; the
+        // event's parts are readable as the caller promises.
         unsafe {
             let list = Part::new(self.pinned.cast_mut().cast(), PINNED_SIZE as usize);
             pinned_events::append(&list, PINNED_SIZE as usize, event, (section::current_cpu(), time))
