@@ -11,9 +11,12 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use tompion_analysis::state::{self, Interval, Track, Visitor};
+use tompion_reader::{Loss, LossKind};
+
 use crate::{
     kills::Progress,
-    support::{TestDir, Trace, finish, run, signal, start, start_group, wait_until},
+    support::{TestDir, Trace, finish, run, signal, start, start_group, tompion, wait_until},
 };
 
 /// Enough for all events of these tests.
@@ -101,6 +104,59 @@ fn snapshots_of_a_short_memory_never_repeat_an_event() {
     assert_eq!(stat["events"], found);
     assert_eq!(found as u64 + stat["overwritten"].as_u64().unwrap(), 40_000);
     assert_eq!(trace.agreed_count(), found as u64);
+}
+
+/// Intervals of a trace, and the losses that its packets tell.
+fn states_and_losses(trace: &Trace) -> (Vec<Interval>, Vec<Loss>) {
+    #[derive(Default)]
+    struct Kept(Vec<Interval>);
+    impl Visitor for Kept {
+        fn interval(&mut self, interval: &Interval) {
+            self.0.push(interval.clone());
+        }
+    }
+    let mut traces = tompion_reader::open(std::slice::from_ref(&trace.folder)).expect("traces");
+    let mut kept = Kept::default();
+    state::run(&mut traces, &mut kept);
+    (kept.0, traces.losses().to_vec())
+}
+
+/// A program that asks for snapshots while its jobs go on has gaps between them, and no job lasts over one.
+#[test]
+fn what_was_overwritten_between_snapshots_is_a_gap_for_every_reader() {
+    let shop = TestDir::new();
+    let trace = shop.record(&SHORT_MEMORY, &[&shop.program("late_cycles")]);
+    let numbers: Vec<_> = trace
+        .events()
+        .iter()
+        .filter(|event| event.name == "motor:cycle_begin")
+        .map(|event| (event.time, event.number("number")))
+        .collect();
+    let jumps: Vec<_> = numbers.windows(2).filter(|pair| pair[0].1 + 1 != pair[1].1).collect();
+    assert!(!jumps.is_empty(), "no snapshot found overwritten events: {} jobs", numbers.len());
+    let (intervals, losses) = states_and_losses(&trace);
+    let gaps: Vec<(i64, i64)> = losses
+        .iter()
+        .map(|loss| {
+            assert_eq!((loss.kind, loss.count), (LossKind::Packets, 1), "{loss:?}");
+            (loss.between.0.expect("a begin"), loss.between.1.expect("an end"))
+        })
+        .collect();
+    for jump in &jumps {
+        let is_in = |&&(from, to): &&(i64, i64)| jump[0].0 <= from && to <= jump[1].0;
+        assert_eq!(gaps.iter().filter(is_in).count(), 1, "{jump:?} in {gaps:?}");
+    }
+    assert_eq!(gaps.len(), jumps.len(), "{gaps:?}");
+    for span in intervals.iter().filter(|it| matches!(it.track, Track::Span(..))) {
+        let is_over = |&(from, to): &(i64, i64)| span.begin < to && from < span.end;
+        assert!(!gaps.iter().copied().any(|gap| is_over(&gap)), "{span:?} lasts over a gap");
+    }
+    assert_eq!(trace.stat()["overwritten_gaps"], gaps.len());
+    assert_eq!(trace.stat()["lost_packets"], 0);
+    let warned = run(tompion().arg("print").arg(&trace.folder)).succeeded().err;
+    assert_eq!(warned.matches("Tracer discarded 1 packet between [").count(), gaps.len(), "{warned}");
+    let theirs = trace.babeltrace().err;
+    assert_eq!(theirs.matches("Tracer discarded 1 packet between [").count(), gaps.len(), "{theirs}");
 }
 
 #[test]

@@ -35,6 +35,9 @@ pub struct Summary {
     pub lost_packets: u64,
     /// Number of events that a flight recorder overwrote by design.
     pub overwritten: u64,
+    /// Number of times between snapshots in which a flight recorder overwrote events of a stream.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub overwritten_gaps: u64,
     /// Time of the first event, in nanoseconds since the epoch.
     pub begin_ns: Option<i64>,
     /// Time of the last event, in nanoseconds since the epoch.
@@ -123,6 +126,9 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     let named = sources.iter().filter(|(_, source)| source.names_processes());
     let named = among(traces, named.map(|(path, _)| path));
     let is_named = |trace: usize| named.get(trace).copied().unwrap_or(false);
+    let overwrites = sources.iter().filter(|(_, source)| source.overwritten > 0);
+    let overwrites = among(traces, overwrites.map(|(path, _)| path));
+    let overwrites = |trace: usize| overwrites.get(trace).copied().unwrap_or(false);
 
     let processes = count(traces, &mut summary, &is_named, threads);
     summary.processes = processes.into_iter().collect();
@@ -143,6 +149,9 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     summary.processes.sort();
     for loss in traces.losses() {
         match loss.kind {
+            LossKind::Packets if overwrites(loss.trace) => {
+                summary.overwritten_gaps = summary.overwritten_gaps.saturating_add(1);
+            }
             LossKind::Packets => summary.lost_packets = summary.lost_packets.saturating_add(loss.count),
             LossKind::Events if !is_known(loss.trace) => summary.lost.add("discarded", loss.count),
             // They may have been discarded before the first packet present.

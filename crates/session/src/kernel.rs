@@ -419,6 +419,7 @@ impl Drain {
 
     /// Records of a CPU are missing before those that come next.
     fn interrupt(&mut self, cpu: usize) {
+        self.attempt(|drain| drain.writer.interrupt(cpu, drain.mark(cpu)));
         if let Some(unseen) = &mut self.unseen {
             unseen.interrupt(cpu);
         }

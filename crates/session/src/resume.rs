@@ -205,7 +205,7 @@ impl Found<'_> {
             let follows = |packet: &FoundPacket| {
                 let number = packet.resumed.origin.sequence;
                 let next = sequence.map_or(number, |sequence| sequence.wrapping_add(1));
-                number == next || packet.is_intact && number > next && !doubtful.is_empty()
+                is_next(number, next) || packet.is_intact && number > next && !doubtful.is_empty()
             };
             let Some(packet) = packet.filter(follows) else {
                 let Some(next) = damage::next_packet(data, at + 1, len, expected.uuid)? else { break };
@@ -237,6 +237,12 @@ impl Found<'_> {
         self.last = Some((at, packet));
         self.index.write_all(&encode::index_entry(at, packet.head.info, packet.origin.ring_id.into()))
     }
+}
+
+/// Whether a packet's sequence number is the expected one, or the one behind it, where a flight recorder
+/// has overwritten events before the packet.
+fn is_next(number: u64, expected: u64) -> bool {
+    matches!(number.wrapping_sub(expected), 0 | 1)
 }
 
 /// A packet with its beginning and trailer.

@@ -54,6 +54,8 @@ pub struct SourceWriter {
     begun: u64,
     /// One for each ring, and one for the initial state.
     streams: Vec<Option<StreamWriter>>,
+    /// Streams whose ring has overwritten events since the last packet.
+    interrupted: Vec<bool>,
     /// What is beyond them, if processes share the trace.
     shared: Option<Shared>,
 }
@@ -153,6 +155,7 @@ impl SourceWriter {
             manner,
             begun: tompion_os::monotonic_ns(),
             streams: (0..=rings).map(|_| None).collect(),
+            interrupted: vec![false; rings + 1],
             shared: None,
         }
     }
@@ -277,6 +280,9 @@ impl SourceWriter {
         writer.origin.cpu = cpu;
         if writer.packet.is_empty() {
             writer.origin.ring_begin = position;
+            if std::mem::take(&mut self.interrupted[stream]) {
+                writer.origin.sequence = writer.origin.sequence.wrapping_add(1);
+            }
         }
         Ok(OpenPacket { packet: &mut writer.packet, plans: &self.plans }.push(record))
     }
@@ -320,6 +326,13 @@ impl SourceWriter {
             }
         }
         Ok(())
+    }
+
+    /// Ends the stream's packet, since the ring has overwritten what came behind it. The next packet's
+    /// sequence number leaves one out, by which every reader knows that events are missing between them.
+    pub fn interrupt(&mut self, stream: usize, mark: Mark) -> io::Result<()> {
+        self.interrupted[stream] = true;
+        self.flush(stream, mark)
     }
 
     /// Writes the stream's packet, if it has events.

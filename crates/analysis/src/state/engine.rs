@@ -1,7 +1,7 @@
 //! State engine: converts events to states.
 
 use tompion_ctf::metadata::EnvironmentValue;
-use tompion_reader::{Event, Loss, Trace, TraceSet};
+use tompion_reader::{Event, Loss, LossKind, Trace, TraceSet};
 
 use super::classes::Action;
 use super::facts::{Fact, FactExtractor, Facts, number};
@@ -87,10 +87,23 @@ struct Pending {
 #[derive(Clone)]
 enum Bound {
     /// Border of an interval with lost events.
-    Loss(Happening),
+    Loss(Border, Happening),
     /// End of the overwritten part on a CPU.
     Overwritten(Option<u32>),
     /// End of a kernel trace that is not continued at once by another one.
+    End,
+}
+
+/// Border of an interval with lost events.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Border {
+    /// Beginning of a gap, from which a CPU has no events at all.
+    GapBegin,
+    /// End of a gap.
+    GapEnd,
+    /// Beginning of an interval in which single events were lost, or the only known time of it.
+    Begin,
+    /// End of such an interval.
     End,
 }
 
@@ -131,7 +144,7 @@ impl Engine {
     /// that begins elsewhere.
     pub fn fresh(&self) -> Self {
         let machines = self.machines.iter().map(|machine| Machine::new(machine.id, machine.host.clone()));
-        Self {
+        let mut fresh = Self {
             machines: machines.collect(),
             machine_of: self.machine_of.clone(),
             extractor: self.extractor.clone(),
@@ -141,11 +154,23 @@ impl Engine {
             pending: self
                 .pending
                 .iter()
-                .filter(|pending| !matches!(pending.what, Bound::Loss(_)))
+                .filter(|pending| !matches!(pending.what, Bound::Loss(..)))
                 .cloned()
                 .collect(),
             overwritten: self.overwritten.clone(),
             recorded: self.recorded.clone(),
+        };
+        fresh.begin_in_gaps();
+        fresh
+    }
+
+    /// Opens a gap on each CPU whose first events were overwritten.
+    fn begin_in_gaps(&mut self) {
+        for &Overwritten { trace, cpu, .. } in &self.overwritten {
+            let machine = self.machine_of.get(trace).and_then(|&machine| self.machines.get_mut(machine));
+            if let Some(machine) = machine.filter(|_| self.extractor.is_of_kernel(trace)) {
+                machine.open_gap(cpu);
+            }
         }
     }
 
@@ -240,11 +265,16 @@ impl Engine {
     /// before the latest event.
     pub fn loss(&mut self, loss: &Loss) {
         let (from, to) = loss.between;
-        let bounds = [from, to.filter(|_| to != from)];
+        let to = to.filter(|_| to != from);
+        let borders = match loss.kind {
+            LossKind::Packets if from.is_some() && to.is_some() => [Border::GapBegin, Border::GapEnd],
+            _ => [Border::Begin, Border::End],
+        };
         let cpu = loss.cpu.and_then(|cpu| cpu.try_into().ok());
-        for at in bounds.into_iter().flatten() {
+        for (at, border) in [from, to].into_iter().zip(borders) {
+            let Some(at) = at else { continue };
             let what = Happening::Loss { cpu, since: from.unwrap_or(at), count: loss.count };
-            self.pending.push(Pending { at, trace: loss.trace, what: Bound::Loss(what) });
+            self.pending.push(Pending { at, trace: loss.trace, what: Bound::Loss(border, what) });
         }
         self.sort_pending();
     }
@@ -264,6 +294,7 @@ impl Engine {
         }));
         self.sort_pending();
         self.overwritten = overwritten;
+        self.begin_in_gaps();
     }
 
     /// Forgets states that may have changed unseen up to a time.
@@ -271,7 +302,7 @@ impl Engine {
         // The last event of a trace happens at its end.
         let is_there = |pending: &Pending| match pending.what {
             Bound::End => pending.at < time,
-            Bound::Loss(_) | Bound::Overwritten(_) => pending.at <= time,
+            Bound::Loss(..) | Bound::Overwritten(_) => pending.at <= time,
         };
         while self.pending.last().is_some_and(is_there) {
             let Some(Pending { at, trace, what }) = self.pending.pop() else { break };
@@ -285,14 +316,22 @@ impl Engine {
             };
             let is_kernels = self.extractor.is_of_kernel(trace);
             let cpu = match &what {
-                Bound::Loss(Happening::Loss { cpu, .. }) | Bound::Overwritten(cpu) => *cpu,
-                Bound::Loss(_) | Bound::End => None,
+                Bound::Loss(_, Happening::Loss { cpu, .. }) | Bound::Overwritten(cpu) => *cpu,
+                Bound::Loss(..) | Bound::End => None,
             };
             if is_kernels {
                 machine.forget(cpu, at, visitor);
+                match &what {
+                    Bound::Loss(Border::GapBegin, _) => machine.open_gap(cpu),
+                    Bound::Loss(Border::GapEnd, _) | Bound::Overwritten(_) => machine.close_gap(cpu),
+                    Bound::Loss(..) | Bound::End => {}
+                }
             }
-            self.spans.forget(trace, at, visitor);
-            if let Bound::Loss(what) = what {
+            // At the end of a loss, a span that began within it may have ended within it.
+            let may_have_ended =
+                matches!(what, Bound::Loss(Border::GapEnd | Border::End, _) | Bound::Overwritten(_));
+            self.spans.forget(trace, (at, may_have_ended), visitor);
+            if let Bound::Loss(_, what) = what {
                 visitor.instant(&Instant { time: at, machine: machine.id, what });
             }
         }

@@ -27,6 +27,9 @@ pub(super) struct Machine {
     latest: i64,
     cpus: BTreeMap<u32, Cpu>,
     threads: QuickMap<i32, Thread>,
+    /// CPUs whose events are missing at present; `None` is any CPU. A thread that does not run on
+    /// another one may be woken or run there.
+    gaps: Vec<Option<u32>>,
 }
 
 struct Cpu {
@@ -70,7 +73,15 @@ pub(super) struct Moment {
 
 impl Machine {
     pub fn new(id: MachineId, host: String) -> Self {
-        Self { id, host, begin: None, latest: i64::MIN, cpus: BTreeMap::new(), threads: QuickMap::default() }
+        Self {
+            id,
+            host,
+            begin: None,
+            latest: i64::MIN,
+            cpus: BTreeMap::new(),
+            threads: QuickMap::default(),
+            gaps: Vec::new(),
+        }
     }
 
     fn thread_id(&self, tid: i32) -> ThreadId {
@@ -198,8 +209,24 @@ impl Machine {
         }
     }
 
-    /// Changes the state of a thread.
-    fn turn(&mut self, tid: i32, next: OpenState, visitor: &mut dyn Visitor) {
+    /// Begins a time in which all events of a CPU, or of any CPU, are missing.
+    pub fn open_gap(&mut self, cpu: Option<u32>) {
+        self.gaps.push(cpu);
+    }
+
+    /// Ends such a time.
+    pub fn close_gap(&mut self, cpu: Option<u32>) {
+        if let Some(known) = self.gaps.iter().position(|gap| *gap == cpu) {
+            self.gaps.swap_remove(known);
+        }
+    }
+
+    /// Changes the state of a thread. What it does off the CPU is unknown while events of some CPU
+    /// are missing.
+    fn turn(&mut self, tid: i32, mut next: OpenState, visitor: &mut dyn Visitor) {
+        if !self.gaps.is_empty() && !matches!(next.state, State::Running { .. }) {
+            next.state = State::Unknown;
+        }
         let track = Track::Thread(self.thread_id(tid));
         match self.threads.get_mut(&tid) {
             Some(thread) => thread.state.turn(track, next, visitor),
@@ -272,6 +299,11 @@ impl Machine {
             State::Blocked { sleep: Sleep::Interruptible, syscall }
         };
         self.turn(tid, OpenState { state, since: time, seen: true }, visitor);
+        // While events are missing, the call may end without an event.
+        let cut = self.threads.get_mut(&tid).filter(|_| !self.gaps.is_empty());
+        if let Some(syscall) = cut.and_then(|thread| thread.syscall.take()) {
+            visitor.interval(&syscall.end(Track::Syscall(id), time, false));
+        }
     }
 
     fn wake(&mut self, fact: FactView<'_>, Moment { time, cpu }: Moment, visitor: &mut dyn Visitor) {

@@ -17,6 +17,8 @@ struct Stack {
     open: Vec<OpenState>,
     /// Number of spans below the deepest reported one.
     beyond: u64,
+    /// Time of the latest event about these spans, at which the open ones were open for certain.
+    latest: i64,
 }
 
 /// Span that ends.
@@ -50,6 +52,7 @@ impl Stack {
 impl Spans {
     pub fn begin(&mut self, (thread, trace): (ThreadId, usize), state: State, time: i64) {
         let stack = self.0.entry((thread, trace)).or_default();
+        stack.latest = time;
         if stack.open.len() >= MAX_DEPTH {
             stack.beyond += 1;
         } else {
@@ -66,6 +69,7 @@ impl Spans {
         visitor: &mut dyn Visitor,
     ) {
         let Some(stack) = self.0.get_mut(&(thread, trace)) else { return };
+        stack.latest = time;
         if stack.beyond > 0 {
             stack.beyond -= 1;
             return;
@@ -80,11 +84,13 @@ impl Spans {
         }
     }
 
-    /// Forgets the spans of a trace after lost events.
-    pub fn forget(&mut self, lost: usize, time: i64, visitor: &mut dyn Visitor) {
+    /// Forgets the spans of a trace after lost events. They end at this time or, if they may have
+    /// ended before, at the latest event about them.
+    pub fn forget(&mut self, lost: usize, (time, may_have_ended): (i64, bool), visitor: &mut dyn Visitor) {
         self.0.retain(|&(thread, trace), stack| {
             if trace == lost {
-                stack.cut(thread, (0, time), visitor);
+                let end = if may_have_ended { stack.latest.min(time) } else { time };
+                stack.cut(thread, (0, end), visitor);
             }
             trace != lost
         });

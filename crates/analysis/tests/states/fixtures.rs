@@ -35,7 +35,7 @@ clock {{ name = c; freq = 1000000000; offset = 0; }};
 typealias integer {{ size = 64; align = 8; map = clock.c.value; }} := time;
 typealias integer {{ size = 64; align = 8; }} := u64;
 stream {{ id = 0; packet.context := struct {{ time timestamp_begin; time timestamp_end; u64 content_size;
-    u64 packet_size; u64 events_discarded; u8 cpu_id; }};
+    u64 packet_size; u64 events_discarded; u64 packet_seq_num; u8 cpu_id; }};
     event.header := struct {{ u8 id; time timestamp; }}; {of_events} }};\n"
     );
     for (id, (name, fields)) in events.iter().enumerate() {
@@ -55,18 +55,25 @@ stream {{ id = 0; packet.context := struct {{ time timestamp_begin; time timesta
 /// Event: its time, class and field values.
 type Made = (u64, usize, Vec<i32>);
 
-/// Creates a packet of the CPU `cpu`.
+/// Creates the first packet of the CPU `cpu`.
 fn packet(cpu: u8, events: &[Made], discarded: u64) -> Vec<u8> {
+    numbered_packet((cpu, 0), events, discarded)
+}
+
+/// Creates a packet of the CPU `cpu` with a sequence number.
+fn numbered_packet((cpu, sequence): (u8, u64), events: &[Made], discarded: u64) -> Vec<u8> {
     let mut content = Vec::new();
     for (time, class, numbers) in events {
         content.push(*class as u8);
         content.extend(time.to_le_bytes());
         numbers.iter().for_each(|number| content.extend(number.to_le_bytes()));
     }
-    let size = (1 + 5 * 8 + 1 + content.len() as u64) * 8;
+    let size = (1 + 6 * 8 + 1 + content.len() as u64) * 8;
     let (begin, end) = (events.first().map_or(0, |it| it.0), events.last().map_or(0, |it| it.0));
     let mut bytes = vec![0];
-    [begin, end, size, size, discarded].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    [begin, end, size, size, discarded, sequence]
+        .iter()
+        .for_each(|number| bytes.extend(number.to_le_bytes()));
     bytes.push(cpu);
     bytes.extend(content);
     bytes
@@ -267,11 +274,7 @@ fn a_dump_in_an_overwritten_time_is_valid_only_at_its_own_time() {
     assert_eq!(of_thread(&checked, 9), []);
     assert_eq!(
         of_thread(&checked, 8),
-        [
-            (300, 400, State::Running { cpu: 1 }),
-            (400, 500, State::Blocked { sleep: Sleep::Interruptible, syscall: None }),
-            (500, 600, State::Unknown),
-        ],
+        [(300, 400, State::Running { cpu: 1 }), (400, 600, State::Unknown)],
         "its wakeup may have been overwritten"
     );
 }
@@ -289,7 +292,79 @@ fn a_span_ends_where_its_end_may_have_been_overwritten() {
     let found: Vec<_> =
         checked.intervals.iter().map(|it| (it.track, it.begin, it.end, it.seen.end)).collect();
     let Track::Span(thread, _) = found[0].0 else { panic!("{found:?}") };
-    assert_eq!(found, [(Track::Span(thread, 0), 300, 500, false), (Track::Span(thread, 0), 500, 600, true)]);
+    assert_eq!(found, [(Track::Span(thread, 0), 300, 300, false), (Track::Span(thread, 0), 500, 600, true)]);
+}
+
+/// Streams of two CPUs. The first has a packet before a gap in the sequence numbers, and one behind
+/// it.
+fn with_gap(events: [&[Made]; 3]) -> [Vec<u8>; 2] {
+    let [before, behind, other] = events;
+    [[packet(0, before, 0), numbered_packet((0, 2), behind, 0)].concat(), packet(1, other, 0)]
+}
+
+#[test]
+fn states_within_a_gap_are_unknown() {
+    let folder = Folder::new("gap");
+    let context = "event.context := struct { i32 _tid; };";
+    let event = |time, name: &str, tid: i32, numbers: &[i32]| (time, class(name), [&[tid], numbers].concat());
+    let before = [event(100, "sched_switch", 0, &[0, 0, 7]), event(200, "syscall_entry_read", 7, &[3])];
+    let behind = [event(900, "sched_switch", 0, &[0, 0, 9]), event(950, "sched_switch", 9, &[9, 1, 0])];
+    let other = [
+        event(150, "sched_switch", 0, &[0, 0, 8]),
+        event(300, "syscall_entry_read", 8, &[3]),
+        event(400, "sched_switch", 8, &[8, 1, 0]),
+        event(500, "sched_waking", 0, &[8, 1]),
+        event(600, "sched_switch", 0, &[0, 0, 8]),
+        event(990, "sched_switch", 8, &[8, 1, 0]),
+        event(1000, "irq_handler_entry", 0, &[1]),
+    ];
+    folder.trace("kernel", &metadata("kernel", &EVENTS, context), &with_gap([&before, &behind, &other]));
+    let checked = folder.states();
+    let runs = |tid| State::Runs { tid };
+    let of_first = [(100, 200, runs(7)), (200, 900, State::Unknown), (900, 950, runs(9))];
+    assert_eq!(of_cpu(&checked, 0)[..3], of_first);
+    assert_eq!(
+        of_thread(&checked, 7),
+        [(100, 200, State::Running { cpu: 0 }), (200, 1000, State::Unknown)],
+        "how long it ran was not seen"
+    );
+    let asleep = State::Blocked { sleep: Sleep::Interruptible, syscall: None };
+    assert_eq!(
+        of_thread(&checked, 8),
+        [
+            (150, 400, State::Running { cpu: 1 }),
+            (400, 600, State::Unknown),
+            (600, 990, State::Running { cpu: 1 }),
+            (990, 1000, asleep),
+        ],
+        "it may have run on the other CPU from 400 to 600"
+    );
+    let calls = checked.of(|it| matches!(it.track, Track::Syscall(_)));
+    let calls: Vec<_> = calls.iter().map(|it| (it.begin, it.end, it.seen.end)).collect();
+    assert_eq!(calls, [(200, 200, false), (300, 400, false)], "they may have returned in the gap");
+}
+
+#[test]
+fn a_span_lasts_no_longer_than_it_was_seen_before_a_gap_or_in_it() {
+    let folder = Folder::new("gap-spans");
+    let events = [("motor:cycle begin", "number"), ("motor:cycle end", "number")];
+    let context = "event.context := struct { i32 _vtid; };";
+    let event = |time, class, tid| (time, class, vec![tid, 0]);
+    let before = [event(100, 0, 5), event(200, 0, 6), event(250, 1, 6)];
+    let behind = [event(900, 0, 5), event(950, 1, 5)];
+    let other = [event(500, 0, 7), event(600, 0, 8), event(700, 1, 8), event(990, 0, 9)];
+    folder.trace("user", &metadata("ust", &events, context), &with_gap([&before, &behind, &other]));
+    let checked = folder.states();
+    let found: Vec<_> = checked.intervals.iter().map(|it| (it.begin, it.end, it.seen.end)).collect();
+    let expected = [
+        (200, 250, true),
+        (100, 250, false), // open when the gap began
+        (600, 700, true),
+        (500, 500, false), // began in the gap, and may have ended in it
+        (900, 950, true),
+        (990, 990, false),
+    ];
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -102,7 +102,11 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         writeln!(output, "lost packets {}", grouped(summary.lost_packets))?;
     }
     if summary.overwritten != 0 {
-        writeln!(output, "overwritten  {}  (by design)", grouped(summary.overwritten))?;
+        let gaps = match summary.overwritten_gaps {
+            0 => String::new(),
+            gaps => format!("; {} between snapshots", counted(gaps, "gap")),
+        };
+        writeln!(output, "overwritten  {}  (by design{gaps})", grouped(summary.overwritten))?;
     }
     if let (Some(begin), Some(end)) = (summary.begin_ns, summary.end_ns) {
         let span = (end - begin) as f64 / 1e9;

@@ -183,7 +183,13 @@ impl Process {
         let done_before = bytes.len() - (span.end - span.begin) as usize;
         let records = Records::new(&bytes[done_before..], span.begin, self.geometry.subbuf_size());
         let mut records = records.in_form(self.form);
-        self.states[ring].has_gap |= span.begin > self.states[ring].converted;
+        if span.begin > self.states[ring].converted {
+            self.states[ring].has_gap = true;
+            if self.overwrite {
+                self.sync_catalog()?;
+                self.writer.interrupt(ring, self.mark(ring))?;
+            }
+        }
         let enough = span.begin.saturating_add(STEP_BYTES);
         loop {
             if self.convert_events(ring, &mut records, enough, clock) {

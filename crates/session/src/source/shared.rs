@@ -75,6 +75,7 @@ impl SourceWriter {
     pub fn begin_process(&mut self, rings: usize) {
         self.end_process();
         self.streams = (0..=rings).map(|_| None).collect();
+        self.interrupted = vec![false; rings + 1];
         let events_before = self.written();
         if let Some(shared) = &mut self.shared {
             shared.events_before = events_before;
