@@ -2,7 +2,7 @@
 //!
 //! Names and fields are those of LTTng's kernel tracer, so that analyses written for it know them.
 
-use tompion_schema::{Event, Field, Integer, Kind, Level, Type};
+use tompion_schema::{Enumeration, Event, Field, Integer, Kind, Label, Level, Type};
 
 /// What an event belongs to, for those who choose by that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub enum Of {
     U64,
     /// 64 bits in hexadecimal.
     X64,
+    /// One of [`WAKER_CONTEXTS`], in 32 bits.
+    WakerContext,
     /// The 16 bytes in which the kernel keeps the name of a thread or a device.
     Name,
     /// Text of any length.
@@ -47,10 +49,25 @@ impl Of {
             Self::I64 => Type::Integer(Integer::signed(64)),
             Self::U64 => Type::Integer(Integer::unsigned(64)),
             Self::X64 => Type::Integer(Integer::hex(64)),
+            Self::WakerContext => Type::Enum(
+                Integer::unsigned(32),
+                Enumeration { name: "waker_context".into(), labels: waker_labels() },
+            ),
             Self::Name => Type::TextArray(16),
             Self::Text => Type::String,
         }
     }
+}
+
+/// Contexts from which a thread is woken, by their numbers: unknown; the thread that runs; a softirq; an
+/// interrupt; the interrupt of a timer; of the timer that ends the woken thread's own sleep.
+///
+/// Analyses know them by these numbers, as `src/bpf/wakers.h` does.
+pub const WAKER_CONTEXTS: [&str; 6] = ["unknown", "thread", "softirq", "interrupt", "timer", "own_timer"];
+
+fn waker_labels() -> Vec<Label> {
+    let label = |(name, value): (&&str, i128)| Label { low: value, high: value, name: (*name).into() };
+    WAKER_CONTEXTS.iter().zip(0..).map(label).collect()
 }
 
 /// An event with a program of its own.
@@ -92,7 +109,7 @@ const fn known(
 }
 
 use Group::{InputOutput, Interrupts, OnRequest, Processes, Scheduling};
-use Of::{I32, I64, Name, Text, U32, U64, X64};
+use Of::{I32, I64, Name, Text, U32, U64, WakerContext, X64};
 
 const SWITCH: &[(&str, Of)] = &[
     ("prev_comm", Name),
@@ -104,6 +121,8 @@ const SWITCH: &[(&str, Of)] = &[
     ("next_prio", I32),
 ];
 const WAKEUP: &[(&str, Of)] = &[("comm", Name), ("tid", I32), ("prio", I32), ("target_cpu", I32)];
+const WAKING: &[(&str, Of)] =
+    &[("comm", Name), ("tid", I32), ("prio", I32), ("target_cpu", I32), ("waker_context", WakerContext)];
 const MIGRATE: &[(&str, Of)] =
     &[("comm", Name), ("tid", I32), ("prio", I32), ("orig_cpu", I32), ("dest_cpu", I32)];
 const FORK: &[(&str, Of)] = &[
@@ -149,7 +168,7 @@ pub const KNOWN: &[Known] = &[
         program_of_old: Some("sched_switch_old"),
         ..known("sched_switch", "sched_switch", "sched_switch", Scheduling, SWITCH)
     },
-    known("sched_waking", "sched_waking", "sched_waking", Scheduling, WAKEUP),
+    known("sched_waking", "sched_waking", "sched_waking", Scheduling, WAKING),
     known("sched_wakeup", "sched_wakeup", "sched_wakeup", Scheduling, WAKEUP),
     known("sched_wakeup_new", "sched_wakeup_new", "sched_wakeup_new", Scheduling, WAKEUP),
     known("sched_migrate_task", "sched_migrate_task", "sched_migrate_task", Scheduling, MIGRATE),

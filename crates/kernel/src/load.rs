@@ -24,6 +24,7 @@ use crate::{
     probes::{self, Attached, Probe},
     ring::{Geometry, RingReader},
     select::Selection,
+    stacks::KernelSymbols,
     syscalls::{Calls, TABLE},
     tracepoints::{Tracepoint, attach::Attachments},
 };
@@ -82,6 +83,8 @@ pub struct Recorder {
     geometry: Geometry,
     /// Programs that are loaded.
     loaded: Vec<&'static str>,
+    /// Those of them that record nothing, and tell where wake-ups come from.
+    wakers: Vec<&'static str>,
     links: Vec<BtfTracePointLink>,
     /// Probes that were asked for.
     probes: Vec<Probe>,
@@ -98,6 +101,40 @@ pub struct Recorder {
 /// The program for those.
 const FOR_TRACEPOINTS: &str = "any_tracepoint";
 
+/// Programs that tell where wake-ups come from (`src/bpf/wakers.h`), and their tracepoints. Ends stand before
+/// begins: none that begins when they are attached is taken to go on for ever.
+const WAKERS: [(&str, &str); 16] = [
+    ("device_ends", "irq_handler_exit"),
+    ("ipi_ends", "ipi_exit"),
+    ("local_timer_ends", "local_timer_exit"),
+    ("call_function_ends", "call_function_exit"),
+    ("call_function_single_ends", "call_function_single_exit"),
+    ("irq_work_ends", "irq_work_exit"),
+    ("soft_ends", "softirq_exit"),
+    ("timer_ends", "hrtimer_expire_exit"),
+    ("device_begins", "irq_handler_entry"),
+    ("ipi_begins", "ipi_entry"),
+    ("local_timer_begins", "local_timer_entry"),
+    ("call_function_begins", "call_function_entry"),
+    ("call_function_single_begins", "call_function_single_entry"),
+    ("irq_work_begins", "irq_work_entry"),
+    ("soft_begins", "softirq_entry"),
+    ("timer_begins", "hrtimer_expire_entry"),
+];
+/// Those of them without which a wake-up's context is unknown: where a CPU's own timer is no device.
+const NEEDED_WAKERS: &[&str] = if cfg!(target_arch = "x86_64") {
+    &[
+        "irq_handler_entry",
+        "irq_handler_exit",
+        "softirq_entry",
+        "softirq_exit",
+        "local_timer_entry",
+        "local_timer_exit",
+    ]
+} else {
+    &["irq_handler_entry", "irq_handler_exit", "softirq_entry", "softirq_exit"]
+};
+
 /// The programs that system calls take.
 const SYSCALLS: [(u16, &str, &str); 2] =
     [(SYSCALL_ENTRY, "sys_enter", "syscall_entry"), (SYSCALL_EXIT, "sys_exit", "syscall_exit")];
@@ -113,6 +150,7 @@ impl Recorder {
         let (overwrite, follow) = (u32::from(options.overwrite), u32::from(!options.follow.is_empty()));
         let (filtered, recorder) = (u32::from(options.filter.is_some()), std::process::id());
         let stacks_last = context::stacks_last(geometry.subbufs, options.overwrite);
+        let wakes_sleeper = KernelSymbols::named(&["hrtimer_wakeup"]).address("hrtimer_wakeup").unwrap_or(0);
         let maps = probes::maps(&selection.probes, geometry.cpus);
         let mut loader = EbpfLoader::new();
         for (name, entries) in maps.into_iter().chain(context::maps(options.contexts, geometry.cpus)) {
@@ -129,6 +167,8 @@ impl Recorder {
             .set_global("recorder", &recorder, true)
             .set_global("contexts", &options.contexts.bits(), true)
             .set_global("stacks_last", &stacks_last, true)
+            .set_global("wakes_sleeper", &wakes_sleeper, true)
+            .set_max_entries("handlers", geometry.cpus)
             .set_max_entries("rings", geometry.cpus)
             .set_max_entries("data", geometry.all_subbufs())
             .load(&programs(options.filter.as_ref())?)
@@ -143,6 +183,7 @@ impl Recorder {
             data,
             geometry: *geometry,
             loaded: Vec::new(),
+            wakers: Vec::new(),
             links: Vec::new(),
             probes: selection.probes.clone(),
             attached: Attached::default(),
@@ -157,6 +198,10 @@ impl Recorder {
 
     fn load_programs(&mut self, options: &Options, btf: &Btf) -> Result<(), Error> {
         let selection = &options.selection;
+        let waking = KNOWN.iter().zip(FIRST..).find(|(known, _)| known.name == "sched_waking");
+        if waking.is_some_and(|(_, number)| selection.has(number)) {
+            self.load_wakers(btf)?;
+        }
         for (known, number) in KNOWN.iter().zip(FIRST..) {
             let follows = matches!(known.name, "sched_process_fork" | "sched_process_exit");
             if selection.has(number) || !options.follow.is_empty() && follows {
@@ -177,6 +222,25 @@ impl Recorder {
             }
         }
         Ok(())
+    }
+
+    /// Loads what tells where wake-ups come from. They are attached before what records.
+    fn load_wakers(&mut self, btf: &Btf) -> Result<(), Error> {
+        let mut is_known = true;
+        for (name, tracepoint) in WAKERS {
+            let loaded = program(&mut self.ebpf, name).and_then(|program| program.load(tracepoint, btf));
+            match loaded {
+                Ok(()) => self.wakers.push(name),
+                // Each architecture has some of these tracepoints.
+                Err(_) => is_known &= !NEEDED_WAKERS.contains(&tracepoint),
+            }
+        }
+        let mut handlers = array::<[u64; 6]>(&mut self.ebpf, "handlers")
+            .map_err(|error| Error::Refused("the map handlers".into(), chain(&error)))?;
+        let entry = [u64::from(is_known), 0, 0, 0, 0, 0];
+        (0..self.geometry.cpus)
+            .try_for_each(|cpu| handlers.set(cpu, entry, 0))
+            .map_err(|error| Error::Refused("the map handlers".into(), chain(&error)))
     }
 
     /// The one program was refused (before Linux 5.15): the rest is recorded, if there is any.
@@ -216,7 +280,7 @@ impl Recorder {
 
     /// Begins to record.
     pub fn attach(&mut self) -> Result<(), Error> {
-        for name in self.loaded.clone() {
+        for name in self.wakers.iter().chain(&self.loaded).copied().collect::<Vec<_>>() {
             let link = program(&mut self.ebpf, name).and_then(|program| {
                 let id = program.attach()?;
                 program.take_link(id)

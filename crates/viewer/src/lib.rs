@@ -17,6 +17,7 @@ mod page;
 mod recording;
 pub mod slice_kind;
 mod view;
+mod wakeup_source;
 pub mod way;
 
 use std::io;

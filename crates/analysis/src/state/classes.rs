@@ -23,6 +23,8 @@ pub(super) enum Action {
     InterruptExit,
     SoftInterruptEntry,
     SoftInterruptExit,
+    TimerEntry,
+    TimerExit,
     SyscallEntry(Arc<str>),
     SyscallExit(Arc<str>),
     ProcessState,
@@ -74,6 +76,14 @@ pub(super) fn action(trace: &Trace, class: &metadata::Event) -> Option<Action> {
         "irq_handler_exit" => Action::InterruptExit,
         "irq_softirq_entry" | "softirq_entry" => Action::SoftInterruptEntry,
         "irq_softirq_exit" | "softirq_exit" => Action::SoftInterruptExit,
+        "timer_hrtimer_expire_entry"
+        | "hrtimer_expire_entry"
+        | "local_timer_entry"
+        | "x86_irq_vectors_local_timer_entry" => Action::TimerEntry,
+        "timer_hrtimer_expire_exit"
+        | "hrtimer_expire_exit"
+        | "local_timer_exit"
+        | "x86_irq_vectors_local_timer_exit" => Action::TimerExit,
         "lttng_statedump_process_state" => Action::ProcessState,
         _ => return syscall(name).or(of_kernel),
     })

@@ -121,9 +121,12 @@ impl Engine {
             overwritten: Vec::new(),
             recorded: Vec::new(),
         };
-        for trace in traces {
+        for (number, trace) in traces.iter().enumerate() {
             let machine = engine.machine(trace);
             engine.machine_of.push(machine);
+            if let Some(machine) = engine.machines.get_mut(machine) {
+                machine.tells_timers |= engine.extractor.tells_timers(number);
+            }
         }
         engine
     }
@@ -143,7 +146,7 @@ impl Engine {
     /// Returns an engine with the same traces and settings that has seen no event, for a reader
     /// that begins elsewhere.
     pub fn fresh(&self) -> Self {
-        let machines = self.machines.iter().map(|machine| Machine::new(machine.id, machine.host.clone()));
+        let machines = self.machines.iter().map(Machine::fresh);
         let mut fresh = Self {
             machines: machines.collect(),
             machine_of: self.machine_of.clone(),

@@ -98,6 +98,8 @@ pub(super) mod number {
     pub const THREAD: usize = 0;
     /// State in which the thread is switched out, or that is described.
     pub const STATE: usize = 1;
+    /// Context from which the thread is woken: `waker_context` of Tompion's kernel traces.
+    pub const CONTEXT: usize = 1;
     /// Thread that is switched in.
     pub const NEXT: usize = 2;
     /// Process of a described thread.
@@ -204,13 +206,23 @@ impl FactExtractor {
 
     /// Whether a trace has events of a kernel.
     pub(super) fn is_of_kernel(&self, trace: usize) -> bool {
+        self.actions(trace).any(|action| !action.is_of_program())
+    }
+
+    /// Whether a trace has events of a CPU's timer interrupts.
+    pub(super) fn tells_timers(&self, trace: usize) -> bool {
+        self.actions(trace).any(|action| matches!(action, Action::TimerEntry))
+    }
+
+    /// Returns the effects of a trace's classes.
+    fn actions(&self, trace: usize) -> impl Iterator<Item = &Action> {
         let bound = |trace: usize| self.0.first.get(trace).and_then(|streams| streams.first().copied());
-        let Some(begin) = bound(trace) else { return false };
+        let begin = bound(trace).map_or(self.0.classes.len(), |begin| begin as usize);
         // Traces without streams have no number.
         let behind = (trace + 1..self.0.first.len()).find_map(bound);
         let end = behind.map_or(self.0.classes.len(), |end| end as usize);
-        let classes = self.0.classes.get(begin as usize..end).unwrap_or_default();
-        classes.iter().filter_map(|class| class.action.as_ref()).any(|action| !action.is_of_program())
+        let classes = self.0.classes.get(begin..end).unwrap_or_default();
+        classes.iter().filter_map(|class| class.action.as_ref())
     }
 
     /// Adds the fact of an event. Every event is at least the fact that it happened.
@@ -296,6 +308,7 @@ impl Fields {
             }
             Some(Action::Wake | Action::Exit | Action::Free) => {
                 use_as(&["tid", "pid"], Use::Number(number::THREAD));
+                use_as(&["waker_context"], Use::Number(number::CONTEXT));
                 use_as(&["comm"], Use::Text(text::NAME));
             }
             Some(Action::Fork) => {

@@ -14,8 +14,23 @@ const MAX_NESTED: usize = 8;
 const UNINTERRUPTIBLE: i64 = 0x02;
 const STOPPED: i64 = 0x04 | 0x08;
 const GONE: i64 = 0x10 | 0x20;
-/// Mask of these states; the bits above mean that the thread was preempted.
+/// Other states in which a thread leaves its CPU for the last time, after its exit: `TASK_DEAD` of
+/// old kernels, and as the kernel itself has it.
+const DEAD: i64 = 0x40 | 0x80;
+/// Uninterruptible sleep that is no wait for anything, of idle threads of the kernel
+/// (`TASK_UNINTERRUPTIBLE | TASK_NOLOAD`), where a trace has the kernel's own numbers.
+const IDLE: i64 = UNINTERRUPTIBLE | 0x400;
+/// Mask of the states that are reported; the bits above mean that the thread was preempted.
 const STATES: i64 = 0xff;
+
+/// Values of `waker_context`.
+mod context {
+    pub const THREAD: i64 = 1;
+    pub const SOFTIRQ: i64 = 2;
+    pub const INTERRUPT: i64 = 3;
+    pub const TIMER: i64 = 4;
+    pub const OWN_TIMER: i64 = 5;
+}
 
 /// Current states of a machine.
 pub(super) struct Machine {
@@ -27,6 +42,8 @@ pub(super) struct Machine {
     latest: i64,
     cpus: BTreeMap<u32, Cpu>,
     threads: QuickMap<i32, Thread>,
+    /// Whether traces have events of the CPUs' own timers.
+    pub tells_timers: bool,
     /// CPUs whose events are missing at present; `None` is any CPU. A thread that does not run on
     /// another one may be woken or run there.
     gaps: Vec<Option<u32>>,
@@ -36,6 +53,8 @@ struct Cpu {
     current: OpenState,
     interrupts: Vec<(i64, OpenState)>,
     soft: Option<OpenState>,
+    /// Whether the handler of a timer runs.
+    timer: bool,
 }
 
 struct Thread {
@@ -80,8 +99,14 @@ impl Machine {
             latest: i64::MIN,
             cpus: BTreeMap::new(),
             threads: QuickMap::default(),
+            tells_timers: false,
             gaps: Vec::new(),
         }
+    }
+
+    /// Returns the same machine without anything that events have told.
+    pub fn fresh(&self) -> Self {
+        Self { tells_timers: self.tells_timers, ..Self::new(self.id, self.host.clone()) }
     }
 
     fn thread_id(&self, tid: i32) -> ThreadId {
@@ -131,6 +156,11 @@ impl Machine {
             | Action::InterruptExit
             | Action::SoftInterruptEntry
             | Action::SoftInterruptExit => self.interrupt(fact, action, moment, visitor),
+            Action::TimerEntry | Action::TimerExit => {
+                if let Some(cpu) = cpu.and_then(|cpu| self.cpus.get_mut(&cpu)) {
+                    cpu.timer = matches!(action, Action::TimerEntry);
+                }
+            }
             _ => {}
         }
     }
@@ -140,7 +170,12 @@ impl Machine {
         let begin = *self.begin.get_or_insert(time);
         self.latest = self.latest.max(time);
         if let Some(cpu) = cpu {
-            let unknown = || Cpu { current: OpenState::unknown(begin), interrupts: Vec::new(), soft: None };
+            let unknown = || Cpu {
+                current: OpenState::unknown(begin),
+                interrupts: Vec::new(),
+                soft: None,
+                timer: false,
+            };
             self.cpus.entry(cpu).or_insert_with(unknown);
         }
     }
@@ -278,7 +313,7 @@ impl Machine {
         let waits = state & STATES;
         // 0x80 alone is not an exit, but the sleep of kernel threads since Linux 4.14
         // (TASK_REPORT_IDLE).
-        if waits & GONE != 0 || exiting && waits != 0 {
+        if waits & GONE != 0 || exiting && waits & DEAD != 0 {
             if let Some(thread) = self.threads.remove(&tid) {
                 thread.end(id, time, (true, visitor));
                 self.report(time, Happening::Gone { tid }, visitor);
@@ -289,9 +324,10 @@ impl Machine {
             Some(OpenState { state: State::Syscall(name), .. }) => Some(name.clone()),
             _ => None,
         });
+        let is_idle = state & IDLE == IDLE;
         let state = if waits == 0 {
             State::Ready(Why::Preempted { by: next })
-        } else if waits & UNINTERRUPTIBLE != 0 {
+        } else if waits & UNINTERRUPTIBLE != 0 && !is_idle {
             State::Blocked { sleep: Sleep::Uninterruptible, syscall }
         } else if waits & STOPPED != 0 {
             State::Blocked { sleep: Sleep::Stopped, syscall }
@@ -313,21 +349,36 @@ impl Machine {
         if matches!(state, Some(State::Running { .. } | State::Ready(_))) {
             return;
         }
-        let waker = self.waker(cpu);
+        let waker = self.waker(fact, cpu);
         let ready = State::Ready(Why::Woken(waker));
         self.turn(tid, OpenState { state: ready, since: time, seen: true }, visitor);
         self.report(time, Happening::Wakeup { tid, waker }, visitor);
         self.name((tid, time), fact.text(text::NAME), None, visitor);
     }
 
-    /// Returns the current source of wakeups on a CPU.
-    fn waker(&self, cpu: Option<u32>) -> Waker {
-        let Some((number, cpu)) = cpu.and_then(|number| Some((number, self.cpus.get(&number)?))) else {
-            return Waker::Unknown;
+    /// Returns the source of a wakeup that happens on a CPU: as the event states it, or else as the
+    /// events before tell.
+    fn waker(&self, fact: FactView<'_>, cpu: Option<u32>) -> Waker {
+        let known = cpu.and_then(|number| Some((number, self.cpus.get(&number)?)));
+        let Some((number, cpu)) = known else { return Waker::Unknown };
+        let during = match cpu.current.state {
+            State::Runs { tid } => Some(tid),
+            _ => fact.thread().filter(|&tid| tid != 0),
         };
+        let by_thread = during.map_or(Waker::Unknown, Waker::Thread);
+        let context = fact.number(number::CONTEXT);
+        match context {
+            Some(context::THREAD) => return by_thread,
+            Some(context::SOFTIRQ | context::INTERRUPT) => return Waker::Interrupt { cpu: number },
+            Some(context::TIMER) => return Waker::Timer { cpu: number },
+            Some(context::OWN_TIMER) => return Waker::OwnTimer { cpu: number },
+            _ => {}
+        }
         match cpu.current.state {
+            _ if cpu.timer => Waker::Timer { cpu: number },
             _ if !cpu.interrupts.is_empty() || cpu.soft.is_some() => Waker::Interrupt { cpu: number },
-            State::Runs { tid } => Waker::Thread(tid),
+            State::Runs { .. } if context.is_none() && self.tells_timers => by_thread,
+            State::Runs { tid } => Waker::During(tid),
             // The idle thread wakes no thread itself, so it was an interrupt without events.
             State::Idle => Waker::Interrupt { cpu: number },
             _ => Waker::Unknown,
@@ -421,6 +472,7 @@ impl Machine {
             cpu.current.turn(Track::Cpu(id, place), OpenState::unknown(time), visitor);
             cpu.end_interrupts((id, place), (0, time), visitor);
             cpu.end_soft((id, place), (time, false), visitor);
+            cpu.timer = false;
         }
         for (&tid, thread) in &mut self.threads {
             // A thread that runs on another CPU can't be affected by events on this one.

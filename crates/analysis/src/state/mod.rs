@@ -122,12 +122,23 @@ pub enum Why {
 /// Source of a wakeup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waker {
-    /// Thread with this id, or an interrupt within it without an event, such as the CPU's own
-    /// timer.
+    /// Thread with this id.
     Thread(i32),
-    /// Interrupt handler on this CPU.
+    /// This thread or an interrupt within it, while it ran: the trace doesn't tell which.
+    During(i32),
+    /// Interrupt handler or softirq on this CPU.
     Interrupt {
         /// CPU of the handler.
+        cpu: u32,
+    },
+    /// Timer that expired on this CPU.
+    Timer {
+        /// CPU of the timer's interrupt.
+        cpu: u32,
+    },
+    /// Timer that ends the thread's own sleep.
+    OwnTimer {
+        /// CPU of the timer's interrupt.
         cpu: u32,
     },
     /// Unknown: the state of the CPU was unknown.

@@ -178,7 +178,7 @@ fn a_thread_reads_and_is_woken_by_an_interrupt() {
         of_thread(&checked, 8),
         [
             (100, 350, State::Blocked { sleep: Sleep::Unspecified, syscall: None }),
-            (350, 360, State::Ready(Why::Woken(Waker::Thread(7)))),
+            (350, 360, State::Ready(Why::Woken(Waker::During(7)))),
             (360, 400, running),
             (400, 420, State::Blocked { sleep: Sleep::Uninterruptible, syscall: None }),
         ]
@@ -247,6 +247,89 @@ fn states_that_lost_events_may_have_changed_are_unknown() {
     assert_eq!(syscalls.len(), 1);
     assert_eq!(syscalls[0].seen, Seen { begin: true, end: false });
     assert_eq!(checked.count(|what| matches!(what, Happening::Loss { count: 4, .. })), 2, "at both its ends");
+}
+
+#[test]
+fn a_wakeup_is_a_threads_only_where_the_trace_says_so() {
+    let kernel = [("sched_switch", "prev_tid prev_state next_tid"), ("sched_waking", "tid waker_context")];
+    let timers = [
+        ("sched_switch", "prev_tid prev_state next_tid"),
+        ("sched_waking", "tid"),
+        ("timer_hrtimer_expire_entry", "now"),
+        ("timer_hrtimer_expire_exit", "now"),
+    ];
+    let wakers = |name: &str, events: &[(&str, &str)], made: &[Made]| {
+        let folder = Folder::new(name);
+        folder.trace("kernel", &metadata("kernel", events, ""), &[packet(0, made, 0)]);
+        let instants = folder.states().instants.into_iter().filter_map(|instant| match instant.what {
+            Happening::Wakeup { tid, waker } => Some((tid, waker)),
+            _ => None,
+        });
+        instants.collect::<Vec<_>>()
+    };
+    let switch = (100, 0, vec![0, 0, 7]);
+    let woken = |context: i32| (110 + context as u64, 1, vec![20 + context, context]);
+    let stated: Vec<Made> = [switch.clone()].into_iter().chain((0..6).map(woken)).collect();
+    let (thread, interrupt) = (Waker::Thread(7), Waker::Interrupt { cpu: 0 });
+    let (timer, own) = (Waker::Timer { cpu: 0 }, Waker::OwnTimer { cpu: 0 });
+    assert_eq!(
+        wakers("stated", &kernel, &stated),
+        [(20, Waker::During(7)), (21, thread), (22, interrupt), (23, interrupt), (24, timer), (25, own)]
+    );
+    let seen = [
+        switch,
+        (110, 1, vec![20]),
+        (120, 2, vec![0]),
+        (121, 1, vec![21]),
+        (122, 3, vec![0]),
+        (130, 1, vec![22]),
+    ];
+    assert_eq!(wakers("timers", &timers, &seen), [(20, thread), (21, timer), (22, thread)]);
+}
+
+#[test]
+fn an_idle_thread_of_the_kernel_is_not_in_uninterruptible_sleep() {
+    let folder = Folder::new("idle");
+    let event = |time, name: &str, numbers: &[i32]| (time, class(name), numbers.to_vec());
+    // TASK_UNINTERRUPTIBLE | TASK_NOLOAD, as the kernel itself has it.
+    let events = [
+        event(100, "sched_switch", &[0, 0, 7]),
+        event(110, "sched_switch", &[7, 0x402, 8]),
+        event(120, "sched_switch", &[8, 2, 0]),
+        event(130, "irq_handler_entry", &[1]),
+    ];
+    folder.trace("kernel", &metadata("kernel", &EVENTS, ""), &[packet(0, &events, 0)]);
+    let checked = folder.states();
+    let sleep = |sleep| State::Blocked { sleep, syscall: None };
+    assert_eq!(of_thread(&checked, 7)[1], (110, 130, sleep(Sleep::Interruptible)));
+    assert_eq!(of_thread(&checked, 8)[1], (120, 130, sleep(Sleep::Uninterruptible)));
+}
+
+#[test]
+fn a_thread_that_sleeps_in_its_exit_is_one_thread() {
+    let folder = Folder::new("exit");
+    let event = |time, name: &str, numbers: &[i32]| (time, class(name), numbers.to_vec());
+    let events = [
+        event(100, "sched_switch", &[0, 0, 7]),
+        event(110, "sched_process_exit", &[7]),
+        event(120, "sched_switch", &[7, 2, 0]),
+        event(130, "sched_waking", &[7, 0]),
+        event(140, "sched_switch", &[0, 0, 7]),
+        event(150, "sched_switch", &[7, 0x10, 0]),
+        event(160, "irq_handler_entry", &[1]),
+    ];
+    folder.trace("kernel", &metadata("kernel", &EVENTS, ""), &[packet(0, &events, 0)]);
+    let checked = folder.states();
+    let gone: Vec<_> = checked
+        .instants
+        .iter()
+        .filter(|it| it.what == Happening::Gone { tid: 7 })
+        .map(|it| it.time)
+        .collect();
+    assert_eq!(gone, [150], "with its last switch");
+    let states = of_thread(&checked, 7);
+    assert_eq!(states[1], (120, 130, State::Blocked { sleep: Sleep::Uninterruptible, syscall: None }));
+    assert_eq!(states.last().unwrap(), &(140, 150, State::Running { cpu: 0 }));
 }
 
 /// Returns the states of a CPU as (begin, end, state).

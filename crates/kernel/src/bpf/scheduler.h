@@ -3,6 +3,7 @@
 #define TOMPION_BPF_SCHEDULER_H
 
 #include "process.h"
+#include "wakers.h"
 
 struct sched_switch {
 	s32 prev_tid, prev_prio;
@@ -78,7 +79,24 @@ static ALWAYS_INLINE int wakeup(u64 *ctx, u16 event)
 	DONE
 }
 
-SECTION("tp_btf/sched_waking") int sched_waking(u64 *ctx) { return wakeup(ctx, SCHED_WAKING); }
+struct sched_waking {
+	s32 tid, prio, target_cpu;
+	u32 waker_context;
+	char comm[16];
+};
+
+SECTION("tp_btf/sched_waking") int sched_waking(u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0];
+	RECORD(struct sched_waking, SCHED_WAKING)
+		record->tid = task->pid;
+		record->prio = task->prio - 100;
+		record->target_cpu = cpu_of(task);
+		record->waker_context = waker_context(task);
+		read_comm(record->comm, task);
+	DONE
+}
+
 SECTION("tp_btf/sched_wakeup") int sched_wakeup(u64 *ctx) { return wakeup(ctx, SCHED_WAKEUP); }
 SECTION("tp_btf/sched_wakeup_new") int sched_wakeup_new(u64 *ctx) { return wakeup(ctx, SCHED_WAKEUP_NEW); }
 

@@ -1,7 +1,7 @@
 //! An incident as a trace: the noted moments in the words of the kernel's events, and the segments as spans of the thread
 //! that was late, so that every reader shows both.
 
-use tompion_kernel::events::KNOWN;
+use tompion_kernel::events::{KNOWN, WAKER_CONTEXTS};
 use tompion_schema::{Event, Field, Integer, Kind, Level, Type};
 use tompion_session::{Told, ToldBy, ToldEvent};
 
@@ -94,8 +94,10 @@ fn kernel(caught: &Caught) -> Told {
             _ => None,
         });
         let mut thread = first.unwrap_or_default();
+        let mut context = Context::default();
         for moment in &noted.moments {
-            let told = told(&moment.what, moment.time, &thread);
+            context.follow(&moment.what);
+            let told = told(&moment.what, moment.time, (&thread, &context));
             if let Some((class, payload)) = told {
                 events.push(ToldEvent {
                     class: class as usize,
@@ -114,14 +116,68 @@ fn kernel(caught: &Caught) -> Told {
     Told { by: ToldBy::Kernel, classes, events, overwritten: caught.overwritten.iter().sum() }
 }
 
+/// The kernel's own number of a thread's state as its events report it (`__task_state_index`).
+fn reported(state: u32) -> u64 {
+    const UNINTERRUPTIBLE: u32 = 0x2;
+    const DEAD: u32 = 0x80;
+    const IDLE: u32 = UNINTERRUPTIBLE | 0x400;
+    const WAITS_FOR_LOCK: u32 = 0x1000;
+    match state {
+        // EXIT_DEAD, which the kernel adds from another place.
+        _ if state & DEAD != 0 => 0x10,
+        _ if state & IDLE == IDLE => 0x80,
+        _ if state & WAITS_FOR_LOCK != 0 => UNINTERRUPTIBLE.into(),
+        _ => (state & 0x7f).checked_ilog2().map_or(0, |bit| 1 << bit),
+    }
+}
+
+/// What runs on a CPU beside its thread, from which wake-ups come. Unknown until a switch, which no interrupt
+/// does, or the begin of a handler.
+#[derive(Debug, Default)]
+struct Context {
+    is_known: bool,
+    hard: u32,
+    soft: bool,
+    timer: bool,
+}
+
+impl Context {
+    fn follow(&mut self, what: &What) {
+        match what {
+            What::Switch { .. } => *self = Self { is_known: true, ..Self::default() },
+            What::HardEntry { .. } => self.hard += 1,
+            What::HardExit(_) => self.hard = self.hard.saturating_sub(1),
+            What::SoftEntry(_) => self.soft = true,
+            What::SoftExit(_) => self.soft = false,
+            What::TimerEntry { .. } => self.timer = true,
+            What::TimerExit => self.timer = false,
+            _ => {}
+        }
+    }
+
+    /// The number of it in [`tompion_kernel::events::WAKER_CONTEXTS`].
+    fn number(&self) -> i32 {
+        let name = match self {
+            _ if self.timer => "timer",
+            _ if self.hard > 0 => "interrupt",
+            _ if self.soft => "softirq",
+            _ if self.is_known => "thread",
+            _ => "unknown",
+        };
+        WAKER_CONTEXTS.iter().zip(0..).find(|(known, _)| **known == name).map_or(0, |(_, number)| number)
+    }
+}
+
 /// A moment as an event of the kernel's. Interrupts that are no device's are told as those of devices, by their vectors, so that
 /// readers show all alike.
-fn told(what: &What, time: u64, thread: &Thread) -> Option<(KernelClass, Vec<u8>)> {
+fn told(what: &What, time: u64, (thread, context): (&Thread, &Context)) -> Option<(KernelClass, Vec<u8>)> {
     let payload = Payload::default();
     Some(match what {
         What::Switch { next, previous, state } => {
-            let from =
-                payload.half(previous.tid as i32).half(previous.priority - NO_PRIORITY).word((*state).into());
+            let from = payload
+                .half(previous.tid as i32)
+                .half(previous.priority - NO_PRIORITY)
+                .word(reported(*state));
             let to = from.half(next.tid as i32).half(next.priority - NO_PRIORITY);
             (KernelClass::Switch, to.name(&thread.name).name(&next.name).done())
         }
@@ -139,7 +195,7 @@ fn told(what: &What, time: u64, thread: &Thread) -> Option<(KernelClass, Vec<u8>
         What::TimerExit => (KernelClass::TimerExit, payload.word(0).done()),
         What::Woken { thread, cpu, .. } => {
             let woken = payload.half(thread.tid as i32).half(thread.priority - NO_PRIORITY).half(*cpu as i32);
-            (KernelClass::Waking, woken.name(&thread.name).done())
+            (KernelClass::Waking, woken.half(context.number()).name(&thread.name).done())
         }
         What::Migration { thread, from, to } => {
             let moved = payload.half(thread.tid as i32).half(thread.priority - NO_PRIORITY);
@@ -204,4 +260,42 @@ fn spans(incident: &Incident) -> Told {
 /// `interrupts_off`.
 fn name_of(cause: Cause) -> String {
     cause.name().replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_reported_as_the_kernels_events_do() {
+        // (the kernel's own, as reported): running, sleep, disk, stopped, parked, idle, dead, a lock.
+        let states = [(0, 0), (1, 1), (2, 2), (4, 4), (0x40, 0x40), (0x402, 0x80), (0x80, 0x10), (0x1000, 2)];
+        for (own, expected) in states {
+            assert_eq!(reported(own), expected, "{own:#x}");
+        }
+    }
+
+    #[test]
+    fn wake_ups_come_from_what_runs() {
+        let mut context = Context::default();
+        assert_eq!(context.number(), 0, "nothing is known at the beginning");
+        let entry = What::HardEntry { number: 1, name: "eth0".into(), runs: None };
+        let timer = What::TimerEntry { intended: 0, function: 1, soft: false };
+        let thread = Thread::default();
+        let switch = What::Switch { next: thread.clone(), previous: thread, state: 0 };
+        let steps = [
+            (What::HardExit(1), 0),
+            (switch, 1),
+            (What::SoftEntry(1), 2),
+            (entry, 3),
+            (timer, 4),
+            (What::TimerExit, 3),
+            (What::HardExit(1), 2),
+            (What::SoftExit(1), 1),
+        ];
+        for (what, expected) in steps {
+            context.follow(&what);
+            assert_eq!(context.number(), expected, "{what:?}");
+        }
+    }
 }

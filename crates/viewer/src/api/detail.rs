@@ -1,16 +1,23 @@
 //! One box: what it says, what is before and behind it, and the event that it began with.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value, json};
 use tompion_reader::{Event, Selection, text};
 use tompion_schema::{Kind, base_name};
 
 use super::{Answer, Question, Wrong, amount};
 use crate::index::entry::Entry;
+use crate::index::lane::Slice;
+use crate::index::store::Store;
 use crate::index::{Index, Lane, LaneKind, Track, TrackKind};
-use crate::slice_kind;
+use crate::{slice_kind, wakeup_source};
 
 /// Most events that are looked at in search of one.
 const MOST_LOOKED_AT: usize = 1000;
+
+/// Most threads of which is told for how long each ran while another one waited.
+const MOST_SHARES: usize = 12;
 
 /// Entries of a lane around a time.
 pub struct Around {
@@ -99,15 +106,19 @@ pub fn at(question: &Question<'_>) -> Answer {
     if let Some(woken) = &woken {
         tell_waker(&index, (lane, woken), around.offset, object);
     }
-    // Who took its place is known; of who ran while it waited to run, the longest.
-    let culprit = match object.get("by").cloned() {
-        Some(Value::Object(mut by)) => {
-            by.insert("time".into(), entry.begin.saturating_add(around.offset).into());
-            Some(Value::Object(by))
-        }
-        _ => others.culprit.and_then(|entry| culprit(&index, &entry, around.offset)),
-    };
-    object.extend(culprit.map(|culprit| ("culprit".to_owned(), culprit)));
+    if let Some(culprit) = others.ran.first() {
+        object.extend(culprit_value(&index, culprit, around.offset).map(|value| ("culprit".into(), value)));
+    }
+    if !others.ran.is_empty() {
+        let ran: Vec<Value> = others
+            .ran
+            .iter()
+            .take(MOST_SHARES)
+            .filter_map(|ran| culprit_value(&index, ran, around.offset))
+            .collect();
+        object.insert("ran".into(), ran.into());
+        object.insert("ran_others".into(), others.ran.len().saturating_sub(MOST_SHARES).into());
+    }
     if let Some(interrupt) = others.interrupt {
         let name = index.label(interrupt.label).map_or_else(|| "interrupt".into(), ToString::to_string);
         let time = woken.unwrap_or(entry).begin.saturating_add(around.offset);
@@ -127,13 +138,13 @@ fn is_asleep(style: u8) -> bool {
 fn tell_waker(index: &Index, (lane, woken): (&Lane, &Entry), offset: i64, object: &mut Map<String, Value>) {
     let mut found = Map::new();
     relations(index, (lane, woken), offset, &mut found);
-    let Some(waker) = found.remove("waker") else { return };
-    let track = waker["track"].as_u64().and_then(|track| u32::try_from(track).ok());
-    let name = track.and_then(|track| describe(index, track));
-    if let (Some(name), Some(Value::String(why))) = (name, object.get_mut("why")) {
-        why.push_str(&format!(", woken by {name}"));
+    if let (Some(words), Some(Value::String(why))) = (wakeup_words(index, woken.extra), object.get_mut("why"))
+    {
+        why.push_str(&format!(", {words}"));
     }
-    object.insert("waker".into(), waker);
+    if let Some(waker) = found.remove("waker") {
+        object.insert("waker".into(), waker);
+    }
 }
 
 fn kind_of(question: &Question<'_>, id: u32) -> Option<LaneKind> {
@@ -143,8 +154,8 @@ fn kind_of(question: &Question<'_>, id: u32) -> Option<LaneKind> {
 /// What other lanes tell of a thread that was ready.
 #[derive(Default)]
 struct Others {
-    /// What its processor ran meanwhile for the longest time.
-    culprit: Option<Entry>,
+    /// The threads that its CPU ran meanwhile, and for how long; the longest first.
+    ran: Vec<(Entry, i64)>,
     /// The interrupt that woke it.
     interrupt: Option<Entry>,
 }
@@ -176,10 +187,11 @@ fn others(
             .and_then(|next| cpu(next.extra.checked_sub(1)?));
         let ran = ran.and_then(|track| index.lane_of(track, LaneKind::Cpu));
         let window = (entry.begin, entry.end);
-        let slices = ran.map(|lane| index.slice(lane, window, (entry.duration() / 1000).max(1)));
-        let woken_at = (entry.style == slice_kind::RUNNABLE && entry.extra & 3 == 2)
-            .then(|| cpu(entry.extra >> 2))
-            .flatten();
+        let slices = ran.map(|lane| index.slice(lane, window, 0));
+        let woken_at = match wakeup_source::parts(entry.extra) {
+            (wakeup_source::INTERRUPT, number) if entry.style == slice_kind::RUNNABLE => cpu(number),
+            _ => None,
+        };
         let lanes =
             woken_at.and_then(|track| index.tracks.get(track as usize)).map_or(&[][..], |track| &track.lanes);
         let is_interrupt = |lane: &&u32| {
@@ -191,20 +203,9 @@ fn others(
             lanes.iter().filter(is_interrupt).map(|lane| index.slice(*lane, moment, 0)).collect();
         (index.store.clone(), slices, interrupts)
     };
-    let mut times: Vec<(Entry, i64)> = Vec::new();
     if let Some(slice) = slices {
-        slice.read(&store, (entry.begin, entry.end), &mut |ran| {
-            let time = ran.end.min(entry.end).saturating_sub(ran.begin.max(entry.begin));
-            if ran.style == slice_kind::RUNNING && time > 0 {
-                match times.iter_mut().find(|(known, _)| known.extra == ran.extra) {
-                    Some((_, sum)) => *sum += time,
-                    None => times.push((*ran, time)),
-                }
-            }
-            true
-        })?;
+        others.ran = shares(&slice, &store, (entry.begin, entry.end))?;
     }
-    others.culprit = times.into_iter().max_by_key(|(_, time)| *time).map(|(entry, _)| entry);
     for slice in interrupts {
         slice.read(&store, (entry.begin, entry.begin), &mut |interrupt| {
             others.interrupt = Some(*interrupt);
@@ -214,11 +215,31 @@ fn others(
     Ok(others)
 }
 
-/// The thread that ran meanwhile, and when it began to.
-fn culprit(index: &Index, entry: &Entry, offset: i64) -> Option<Value> {
+/// Adds up for how long each thread ran on a CPU from one time to another; the longest comes first.
+fn shares(slice: &Slice, store: &Store, (from, to): (i64, i64)) -> std::io::Result<Vec<(Entry, i64)>> {
+    let mut times: Vec<(Entry, i64)> = Vec::new();
+    let mut places: HashMap<u64, usize> = HashMap::new();
+    slice.read(store, (from, to), &mut |ran| {
+        let time = ran.end.min(to).saturating_sub(ran.begin.max(from));
+        if ran.style == slice_kind::RUNNING && time > 0 {
+            let place = *places.entry(ran.extra).or_insert(times.len());
+            match times.get_mut(place) {
+                Some((_, sum)) => *sum += time,
+                None => times.push((*ran, time)),
+            }
+        }
+        true
+    })?;
+    times.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+    Ok(times)
+}
+
+/// A thread that ran meanwhile, when it began to, and for how long.
+fn culprit_value(index: &Index, (entry, ns): &(Entry, i64), offset: i64) -> Option<Value> {
     let mut value = thread_value(index, u32::try_from(entry.extra.checked_sub(1)?).ok()?)?;
-    let time = entry.begin.saturating_add(offset);
-    value.as_object_mut()?.insert("time".into(), time.into());
+    let object = value.as_object_mut()?;
+    object.insert("time".into(), entry.begin.saturating_add(offset).into());
+    object.insert("ns".into(), (*ns).into());
     Some(value)
 }
 
@@ -269,24 +290,23 @@ pub fn relations(
     match (lane.kind, entry.style) {
         (LaneKind::Thread, slice_kind::RUNNABLE_PREEMPTED) => {
             let by = other().and_then(|track| describe(index, track));
-            why = Some(format!("preempted by {}", by.unwrap_or_else(|| "the idle thread".into())));
+            why = Some(format!("preempted, first by {}", by.unwrap_or_else(|| "the idle thread".into())));
             if let Some(by) = other().and_then(|track| thread_value(index, track)) {
                 object.insert("by".into(), by);
             }
         }
-        (LaneKind::Thread, slice_kind::RUNNABLE) => match (entry.extra & 3, entry.extra >> 2) {
-            (1, number) => {
-                let waker = number.checked_sub(1).and_then(|track| u32::try_from(track).ok());
-                let name = waker.and_then(|track| describe(index, track));
-                why = Some(format!("woken by {}, waiting for a CPU", name.unwrap_or_default()));
-                if let Some(Value::Object(mut waker)) = waker.and_then(|track| thread_value(index, track)) {
-                    waker.insert("time".into(), entry.begin.saturating_add(offset).into());
-                    object.insert("waker".into(), Value::Object(waker));
-                }
+        (LaneKind::Thread, slice_kind::RUNNABLE) => {
+            let (kind, number) = wakeup_source::parts(entry.extra);
+            let waker = number.checked_sub(1).and_then(|track| u32::try_from(track).ok());
+            let waker = waker.filter(|_| kind == wakeup_source::THREAD);
+            if let Some(Value::Object(mut waker)) = waker.and_then(|track| thread_value(index, track)) {
+                waker.insert("time".into(), entry.begin.saturating_add(offset).into());
+                object.insert("waker".into(), Value::Object(waker));
             }
-            (2, cpu) => why = Some(format!("woken by an interrupt on CPU {cpu}, waiting for a CPU")),
-            _ => why = Some("waiting for a CPU".into()),
-        },
+            let source =
+                wakeup_words(index, entry.extra).map(|words| format!("{words}, ")).unwrap_or_default();
+            why = Some(format!("{source}waiting for a CPU"));
+        }
         (LaneKind::Thread, slice_kind::SLEEPING | slice_kind::UNINTERRUPTIBLE | slice_kind::STOPPED) => {
             let how = slice_kind::name(entry.style);
             why = Some(match index.label(entry.label) {
@@ -318,6 +338,23 @@ fn duration(nanoseconds: u64) -> String {
     };
     let text = format!("{:.3}", nanoseconds as f64 / divisor);
     format!("{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// What woke a thread, as far as events tell.
+fn wakeup_words(index: &Index, source: u64) -> Option<String> {
+    let (kind, number) = wakeup_source::parts(source);
+    let thread = || {
+        let track = number.checked_sub(1).and_then(|track| u32::try_from(track).ok());
+        track.and_then(|track| describe(index, track)).unwrap_or_else(|| "a thread".into())
+    };
+    match kind {
+        wakeup_source::THREAD => Some(format!("woken by {}", thread())),
+        wakeup_source::INTERRUPT => Some(format!("woken by an interrupt on CPU {number}")),
+        wakeup_source::TIMER => Some(format!("woken by a timer on CPU {number}")),
+        wakeup_source::OWN_TIMER => Some(format!("woken by its own timer on CPU {number}")),
+        wakeup_source::DURING => Some(format!("woken while {} ran, by it or by an interrupt", thread())),
+        _ => None,
+    }
 }
 
 /// `name (tid 55)`

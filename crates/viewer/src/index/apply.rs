@@ -10,7 +10,7 @@ use tompion_analysis::state::{
 
 use super::entry::{Entry, Values};
 use super::{Index, LaneKind, PartRows, Track, TrackKind};
-use crate::slice_kind;
+use crate::{slice_kind, wakeup_source};
 
 /// Steps of flows and jobs that are remembered until the next one comes.
 const MOST_OPEN: usize = 1 << 18;
@@ -402,9 +402,15 @@ impl Applier {
         match waker {
             Waker::Thread(tid) => {
                 let track = self.thread(index, ThreadId { machine, tid });
-                (u64::from(track) + 1) << 2 | 1
+                wakeup_source::number(wakeup_source::THREAD, u64::from(track) + 1)
             }
-            Waker::Interrupt { cpu } => u64::from(cpu) << 2 | 2,
+            Waker::Interrupt { cpu } => wakeup_source::number(wakeup_source::INTERRUPT, cpu.into()),
+            Waker::Timer { cpu } => wakeup_source::number(wakeup_source::TIMER, cpu.into()),
+            Waker::OwnTimer { cpu } => wakeup_source::number(wakeup_source::OWN_TIMER, cpu.into()),
+            Waker::During(tid) => {
+                let track = self.thread(index, ThreadId { machine, tid });
+                wakeup_source::number(wakeup_source::DURING, u64::from(track) + 1)
+            }
             Waker::Unknown => 0,
         }
     }
@@ -423,17 +429,10 @@ impl Applier {
             Happening::Wakeup { tid, waker } => {
                 let kernel = self.kernel_of(machine);
                 let to = self.living(index, ThreadId { machine, tid });
-                let from = match waker {
-                    Waker::Thread(tid) => {
-                        let track = self.thread(index, ThreadId { machine, tid });
-                        index.lane(track, (LaneKind::Thread, 0), kernel)
-                    }
-                    Waker::Interrupt { cpu } => {
-                        let track = self.cpu(index, machine, cpu);
-                        index.lane(track, (LaneKind::Cpu, 0), kernel)
-                    }
-                    Waker::Unknown => None,
-                };
+                // Only a thread wakes others; what interrupts it is no doing of its.
+                let Waker::Thread(waker) = waker else { return Ok(()) };
+                let track = self.thread(index, ThreadId { machine, tid: waker });
+                let from = index.lane(track, (LaneKind::Thread, 0), kernel);
                 let to = index.lane(to, (LaneKind::Thread, 0), kernel);
                 let time = instant.time.saturating_sub(index.base);
                 if let Some((from, to)) = from.zip(to) {
