@@ -59,7 +59,7 @@ fn a_reader_of_a_pipe_is_woken_by_the_thread_that_writes() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = TestDir::new();
     let trace = shop.record(&["-k"], &[&"sh", &"-c", &"(sleep 0.05; echo x) | cat"]);
     let mut traces = tompion_reader::open(std::slice::from_ref(&trace.folder)).expect("traces");
     let mut kept = Kept::default();
