@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod exit_status;
 mod filter;
 mod messages;
 mod selection;
@@ -80,13 +81,16 @@ fn main() -> ExitCode {
         messages::say(format!("can't take on the rights of the user who started sudo: {error}"));
         return ExitCode::from(messages::FAILED);
     }
-    let cli = match Cli::try_parse() {
+    let words = commands::record::separate_command(std::env::args_os().collect(), &Cli::command());
+    let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => {
             commands::record::prepare_for_usage_error();
-            return messages::usage(&error);
+            let code = messages::usage(&error);
+            return if error.use_stderr() { commands::record::usage_status().unwrap_or(code) } else { code };
         }
     };
+    let is_recording = matches!(cli.command, Command::Record(_));
     let result = match cli.command {
         Command::Record(arguments) => commands::record::run(arguments),
         Command::Print(arguments) => commands::print::run(&arguments),
@@ -105,7 +109,10 @@ fn main() -> ExitCode {
         Command::Man(arguments) => commands::manual::write_pages(&arguments, Cli::command()),
         Command::Completions(arguments) => commands::manual::write_completions(&arguments, Cli::command()),
     };
-    result.unwrap_or_else(|error| messages::failure(&error, cli.verbose))
+    result.unwrap_or_else(|error| {
+        let code = messages::failure(&error, cli.verbose);
+        if is_recording { commands::record::failure_status(&error) } else { code }
+    })
 }
 
 #[cfg(test)]

@@ -365,13 +365,13 @@ fn who_must_not_be_recorded_is_not() {
     let dir = TestDir::new();
     let mut command = Command::new(dir.program("ticker"));
     let ticker = Ticker::start(command.env("TOMPION_DISABLE", "1").env("TOMPION_RECORD", dir.path("traces")));
-    let refused = run(&mut dir.tompion(&["record", "-o", "trace", "-p", &ticker.pid()])).exited(1);
+    let refused = run(&mut dir.tompion(&["record", "-o", "trace", "-p", &ticker.pid()])).exited(125);
     assert!(refused.err.contains("can't be asked"), "{}", refused.err);
     ticker.end();
     assert!(!dir.path("trace").exists() && !dir.path("traces").exists());
-    let refused = run(&mut dir.tompion(&["record", "-o", "trace", "-p", "4194305"])).exited(1);
+    let refused = run(&mut dir.tompion(&["record", "-o", "trace", "-p", "4194305"])).exited(125);
     assert!(refused.err.contains("there is no process 4194305"), "{}", refused.err);
     let own = std::process::id().to_string();
-    let refused = run(&mut dir.tompion(&["record", "-o", "trace", "-p", &own])).exited(1);
+    let refused = run(&mut dir.tompion(&["record", "-o", "trace", "-p", &own])).exited(125);
     assert!(refused.err.contains("has not loaded libtompion"), "{}", refused.err);
 }

@@ -173,13 +173,13 @@ fn filters_leave_floating_point_to_the_program() {
 fn a_filter_that_nothing_passes_or_that_is_none_is_said() {
     let dir = TestDir::new();
     let program = dir.program("chooser");
-    let said = run(&mut dir.recording("trace", &["--filter", "i > 1000"], &[&program])).exited(1);
+    let said = run(&mut dir.recording("trace", &["--filter", "i > 1000"], &[&program])).exited(125);
     assert!(said.err.contains("nothing recorded: no event passed the filter"), "{}", said.err);
-    let said = run(&mut dir.recording("trace", &["--filter", "i > (1000"], &[&program])).exited(2);
+    let said = run(&mut dir.recording("trace", &["--filter", "i > (1000"], &[&program])).exited(125);
     assert!(said.err.contains("i > (1000\n") && said.err.contains("^ expected `)`"), "{}", said.err);
-    let said = run(&mut dir.recording("trace", &["--filter", "$thread == 1"], &[&program])).exited(2);
+    let said = run(&mut dir.recording("trace", &["--filter", "$thread == 1"], &[&program])).exited(125);
     assert!(said.err.contains("$thread == 1\n^^^^^^^ expected a context ("), "{}", said.err);
-    let said = run(&mut dir.recording("trace", &["-c", "comn"], &[&program])).exited(2);
+    let said = run(&mut dir.recording("trace", &["-c", "comn"], &[&program])).exited(125);
     assert!(said.err.contains("did you mean `comm`?"), "{}", said.err);
 }
 
@@ -265,7 +265,7 @@ fn a_span_that_passes_a_filter_is_recorded_with_its_end_and_no_other_end() {
 fn a_filter_of_the_session_that_nothing_passes_stops_nothing() {
     let dir = TestDir::new();
     let options = ["--filter", r#"$comm == "nobody""#];
-    let recording = run(&mut dir.recording("trace", &options, &[&dir.program("spans")])).exited(1);
+    let recording = run(&mut dir.recording("trace", &options, &[&dir.program("spans")])).exited(125);
     assert_eq!(recording.err, "tompion: nothing recorded: no event passed the filter\n");
 }
 

@@ -171,7 +171,7 @@ fn an_interrupt_ends_the_command_and_leaves_a_readable_trace() {
         } else {
             signal(recording.id(), Signal::INT);
         }
-        let finished = finish(recording, "record").succeeded();
+        let finished = finish(recording, "record").killed_by(Signal::INT);
 
         assert!(finished.err.contains("ended with signal: 2"), "{}", finished.err);
         let lost = trace.stat()["lost"]["total"].as_u64().unwrap();

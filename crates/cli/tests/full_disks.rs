@@ -40,9 +40,9 @@ impl Drop for Disk {
     }
 }
 
-/// One line says why, and the exit status is 1.
-fn is_told(finished: Finished, what: &str) -> Finished {
-    let finished = finished.exited(1);
+/// One line says why, and this is the exit status.
+fn is_told(finished: Finished, status: i32, what: &str) -> Finished {
+    let finished = finished.exited(status);
     let lines = finished.err.lines().filter(|line| line.contains("No space left on device"));
     assert_eq!(lines.count(), 1, "{what}: {}", finished.err);
     assert!(!finished.err.contains("panicked"), "{what}: {}", finished.err);
@@ -77,7 +77,7 @@ fn the_kernels_events_without_room_are_no_success() {
     for mode in ["discard", "overwrite"] {
         let Some(disk) = Disk::new(&dir, "1M") else { return };
         let options = ["-k", "syscall_*_getpgid", "-e", "nothing:*", "--subbuf-size", "4M", "--mode", mode];
-        let finished = is_told(record(&disk, &options, &[&order, &"60000"]), mode);
+        let finished = is_told(record(&disk, &options, &[&order, &"60000"]), 125, mode);
         is_known(&disk, &finished, mode);
         drop(disk);
         std::fs::remove_dir(dir.path("disk")).expect("an empty folder");
@@ -91,7 +91,7 @@ fn events_of_programs_without_room_are_no_success() {
     for mode in ["discard", "overwrite"] {
         let Some(disk) = Disk::new(&dir, "1M") else { return };
         let options = ["--subbuf-size", "4M", "--mode", mode];
-        let finished = is_told(record(&disk, &options, &[&order, &"60000"]), mode);
+        let finished = is_told(record(&disk, &options, &[&order, &"60000"]), 125, mode);
         is_known(&disk, &finished, mode);
         drop(disk);
         std::fs::remove_dir(dir.path("disk")).expect("an empty folder");
@@ -106,7 +106,7 @@ fn what_is_made_of_traces_without_room_is_no_success() {
     for words in [&["trim"][..], &["merge"], &["export", "--to", "ctf1"], &["export", "--to", "ctf2"]] {
         let mut command = tompion();
         command.args(words).arg("-o").arg(disk.path("made")).arg(&trace);
-        is_told(run(&mut command), words[0]);
+        is_told(run(&mut command), 1, words[0]);
         let _ = std::fs::remove_dir_all(disk.path("made"));
     }
 }

@@ -223,7 +223,7 @@ fn without_permission_programs_are_recorded_alone() {
     let both = record("both", &[program.to_str().expect("a path")]).succeeded();
     assert_eq!(both.err.matches(line).count(), 1, "{}", both.err);
     assert_eq!(dir.trace("both").agreed_text(), 2);
-    let alone = record("alone", &["true"]).exited(1);
+    let alone = record("alone", &["true"]).exited(125);
     assert!(alone.err.contains(line) && alone.err.contains("nothing recorded"), "{}", alone.err);
 }
 
@@ -252,7 +252,7 @@ fn calls_have_names_and_paths_where_nobody_mounted_tracefs() {
 #[test]
 fn events_are_chosen_by_name() {
     let dir = TestDir::new();
-    let wrong = run(&mut dir.recording("wrong", &["-k", "shed_switch"], &[&"true"])).exited(2);
+    let wrong = run(&mut dir.recording("wrong", &["-k", "shed_switch"], &[&"true"])).exited(125);
     assert!(
         wrong.err.contains("no kernel event matches `shed_switch`; nearest: sched_switch"),
         "{}",

@@ -35,7 +35,7 @@ fn what_no_place_can_decide_is_refused_in_one_line() {
     let filter = r#"$comm == "sh" && prev_comm == "*sh""#;
     let arguments = ["record", "-k", "sched_switch", "--filter", filter, "--", "true"];
     let dir = TestDir::new();
-    let output = run(&mut dir.tompion(&arguments)).exited(2);
+    let output = run(&mut dir.tompion(&arguments)).exited(125);
     assert_eq!(output.err.lines().count(), 1, "{}", output.err);
     assert!(output.err.contains("$comm") && output.err.contains("sched_switch"), "{}", output.err);
 }

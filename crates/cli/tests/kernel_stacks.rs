@@ -154,7 +154,7 @@ fn stacks_are_shown_a_function_a_line() {
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].ends_with(" }") && lines[1].starts_with("\tuser    inner+0x"), "{text}");
     assert!(lines[2].starts_with("\t        middle+0x") && lines[2].ends_with(" (stacks)"), "{text}");
-    let wrong = run(&mut dir.recording("wrong", &["-c", "kstack"], &[&"true"])).exited(2);
+    let wrong = run(&mut dir.recording("wrong", &["-c", "kstack"], &[&"true"])).exited(125);
     assert!(
         wrong.err.contains("stacks (kstack, ustack) are for events of the kernel: add -k"),
         "{}",

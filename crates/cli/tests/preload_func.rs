@@ -276,7 +276,7 @@ fn a_process_with_preloaded_events_alone_says_how_it_could_have_been_attached() 
     let pid = running.id();
     let maps = || fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     wait_until("the program has its library", || maps().contains("libtompion-func.so"));
-    let refused = run(&mut dir.tompion(&["record", "-o", "trace", "-p", &pid.to_string()])).exited(1);
+    let refused = run(&mut dir.tompion(&["record", "-o", "trace", "-p", &pid.to_string()])).exited(125);
     assert!(refused.err.contains("TOMPION_ATTACH=1"), "{}", refused.err);
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a process that runs");
     assert_eq!(tasks.count(), 1);

@@ -190,11 +190,11 @@ fn what_is_wrong_with_a_probe_is_told() {
         ("uprobe:./marks:nine(a: int)", "`int` is no type of `a`; there are i8 to i64"),
     ];
     for (probe, expected) in cases {
-        let said = run(&mut dir.recording("wrong", &["-k", probe], &[&"true"])).exited(2).err;
+        let said = run(&mut dir.recording("wrong", &["-k", probe], &[&"true"])).exited(125).err;
         assert!(said.contains(expected), "{probe}: {said}");
     }
     let kernel =
-        run(&mut dir.recording("kernel", &["-k", "kprobe:vfs_reed(file: x64)"], &[&"true"])).exited(2).err;
+        run(&mut dir.recording("kernel", &["-k", "kprobe:vfs_reed(file: x64)"], &[&"true"])).exited(125).err;
     let expected = "this kernel has no kprobes (CONFIG_KPROBES";
     assert!(kernel.contains(expected) || kernel.contains("nearest: vfs_read"), "{kernel}");
 }
@@ -236,7 +236,7 @@ fn a_probe_changes_nothing_that_a_function_keeps_below_its_stack_pointer() {
             assert!(said.out.contains("0 changed"), "{probe}: {}", said.out);
             assert_eq!(dir.trace(&name).events().len(), 300, "{probe}");
         } else {
-            let said = said.exited(2).err;
+            let said = said.exited(125).err;
             assert!(said.contains("has a 5-byte nop at 0x"), "{probe}: {said}");
             assert!(said.contains("overwrites what the function keeps"), "{probe}: {said}");
         }

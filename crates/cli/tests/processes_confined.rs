@@ -167,7 +167,7 @@ fn a_set_user_id_program_does_not_follow_its_starter() {
     let program = set_user_id(&dir);
     let mut words: Vec<&dyn AsRef<OsStr>> = AS_NOBODY.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
     words.extend([&program as &dyn AsRef<OsStr>, &"unheard"]);
-    let finished = run(&mut dir.recording("trace", &[], &words)).exited(1);
+    let finished = run(&mut dir.recording("trace", &[], &words)).exited(125);
     assert!(finished.err.contains("nothing recorded"), "{}", finished.err);
     // Started by its owner it has no more rights than its starter.
     assert_eq!(roles(&record(&dir, &[], &[&program, &"leaf"])), ["leaf"]);

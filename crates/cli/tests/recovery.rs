@@ -400,9 +400,11 @@ fn a_recording_that_goes_on_is_not_recovered() {
     let said = run(&mut dir.tompion(&["recover", "trace"])).exited(1);
     assert!(said.err.contains("trace is still being recorded"), "{}", said.err);
     let mut second = dir.recording("other", &kept(ROOMY), &[&"true"]);
-    assert!(run(&mut second).exited(1).err.contains("rings exists already; if a recording was killed there"));
+    assert!(
+        run(&mut second).exited(125).err.contains("rings exists already; if a recording was killed there")
+    );
     support::signal(pid, Signal::KILL);
-    finish(recording, "tompion record").succeeded();
+    finish(recording, "tompion record").killed_by(Signal::KILL);
     assert!(!dir.path("rings").exists());
     assert_eq!(dir.trace("trace").manifest()["state"], "complete");
 }

@@ -184,7 +184,7 @@ fn a_full_disk_for_the_rings_is_told_at_once_and_kills_nobody() {
     let program = dir.program("emitter");
     let progress = Progress::new(dir.path("progress"));
     let script = format!(
-        "$T record --backing disk/rings -o trace -- {} {} 0 0 1000 alone || test $? = 1; ls disk",
+        "$T record --backing disk/rings -o trace -- {} {} 0 0 1000 alone || test $? = 125; ls disk",
         program.display(),
         progress.path().display()
     );
@@ -202,7 +202,7 @@ fn what_a_full_disk_kept_out_of_the_trace_stays_in_the_rings() {
     let program = dir.program("emitter");
     let progress = Progress::new(dir.path("progress"));
     let script = format!(
-        "$T record --backing rings --subbuf-size 4M -o disk/trace -- {} {} 0 0 20000 || test $? = 1\n\
+        "$T record --backing rings --subbuf-size 4M -o disk/trace -- {} {} 0 0 20000 || test $? = 125\n\
          mount -o remount,size=1g disk\n$T recover disk/trace\ncp -r disk/trace trace",
         program.display(),
         progress.path().display()

@@ -186,7 +186,7 @@ fn a_recording_without_events_is_removed_where_it_was_made() {
             words.extend(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups"]);
         }
         words.extend(["sh", "-c", &swap]);
-        let err = run(&mut scene.command(by, &words)).exited(1).err;
+        let err = run(&mut scene.command(by, &words)).exited(125).err;
         assert!(err.contains("nothing recorded"), "{by:?}: {err}");
         assert!(scene.desk("d").is_symlink(), "the swap came to pass");
         assert_eq!(scene.vault(), before, "{by:?}");

@@ -333,7 +333,7 @@ fn given_eight_sessions_then_a_ninth_says_why_it_is_none() {
     let names: Vec<_> = (0..names::MAX_OPEN_SESSIONS).map(|number| names::open_session(0, number)).collect();
     let sessions = Hostile::start(0, &["silent"], &names);
     let reason = "8 sessions already record the programs of user 0";
-    let refused = run(&mut dir.tompion(&["record", "-o", "trace"])).exited(1);
+    let refused = run(&mut dir.tompion(&["record", "-o", "trace"])).exited(125);
     assert!(refused.err.contains(reason), "{}", refused.err);
     let refused = run(&mut own.monitor(&["--job", "motor:*", "--duration", "1s"])).exited(1);
     assert!(refused.err.contains(reason), "{}", refused.err);

@@ -73,7 +73,7 @@ fn a_folder_that_is_not_the_users_is_refused() {
     }
     let dir = TestDir::new();
     let mut record = dir.recording("refused", &[], &[&"true"]);
-    let err = run(as_sudo_does(&mut record)).exited(1).err;
+    let err = run(as_sudo_does(&mut record)).exited(125).err;
     assert!(
         err.contains("user 65534, who started sudo and is to own the trace, can't create the folder"),
         "{err}"

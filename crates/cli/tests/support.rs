@@ -203,6 +203,14 @@ impl Finished {
         self.exited(0)
     }
 
+    /// By this signal, or the test ends here.
+    #[track_caller]
+    pub fn killed_by(self, signal: Signal) -> Self {
+        use std::os::unix::process::ExitStatusExt as _;
+        assert_eq!(self.status.signal(), Some(signal.as_raw()), "{self:?}");
+        self
+    }
+
     /// Checks the exit code.
     #[track_caller]
     pub fn exited(self, code: i32) -> Self {

@@ -100,8 +100,7 @@ fn a_late_wake_up_has_the_recording_saved() {
     let dir = TestDir::new();
     let command: [&dyn AsRef<std::ffi::OsStr>; 6] =
         [&crate::support::TOMPION, &"test", &"cyclic", &"--json", &"--break-trace", &"1ns"];
-    let recorded =
-        run(&mut dir.recording("trace", &["-k", "sched_*", "--mode", "overwrite"], &command)).succeeded();
+    let recorded = run(&mut dir.recording("trace", &["-k", "sched_*", "--mode", "overwrite"], &command));
     assert!(recorded.err.contains("was asked to save what led to it"), "{}", recorded.err);
     let result = json(recorded.out.split_inclusive("\n}\n").next().expect("a result"));
     assert!(number(&result["broken"]["asked"]) > 1);

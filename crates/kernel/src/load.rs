@@ -7,6 +7,7 @@ use std::{
     borrow::Cow,
     fs,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
+    sync::atomic::Ordering,
 };
 
 use aya::{
@@ -297,6 +298,20 @@ impl Recorder {
         Ok(())
     }
 
+    /// Follows more processes while the programs run, with the children that they will have.
+    pub fn follow(&self, pids: &[u32]) -> Result<(), Error> {
+        let Some(Map::Array(map)) = self.ebpf.map("followed") else {
+            return Err(Error::Refused("the set of processes".into(), "it is no array".into()));
+        };
+        for pid in pids.iter().map(|pid| u64::from(*pid)) {
+            let word = pid / 64 * 8;
+            let (map, place) = SharedMap::of_bpf_array_part(map.fd().as_fd(), word..word + 8)?;
+            // Ordering: each bit stands for itself; programs that run set and clear others of the word.
+            map.word(place).fetch_or(1 << (pid % 64), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     /// Ends recording. What the rings have can still be read.
     pub fn detach(&mut self) {
         self.links.clear();
@@ -390,7 +405,7 @@ fn tell_calls(ebpf: &mut Ebpf, selection: &Selection, calls: &Calls) -> Result<(
     tell(ebpf).map_err(|error| Error::Refused("the table of system calls".into(), chain(&error)))
 }
 
-/// Tells the programs whom to follow: a bit for each process. Nobody else writes there before they are attached.
+/// Tells the programs whom to follow before they are attached: a bit for each process.
 fn tell_followed(ebpf: &mut Ebpf, pids: &[u32]) -> Result<(), Error> {
     let tell = |ebpf| -> Result<(), MapError> {
         let mut words = array::<u64>(ebpf, "followed")?;

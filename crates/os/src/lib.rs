@@ -65,7 +65,7 @@ pub use periodic::{SignalTimer, TimerDescriptor, futex_wait_until, sleep_until};
 pub use plugin::LoopEvent;
 pub use probe::{ProbePlace, attach_probe, attach_program, open_tracepoint};
 pub use process::{
-    Inheritance, Interest, Poller, ProcessWatch, Signals, executable_of, ignore_until_exec,
+    Inheritance, Interest, Poller, ProcessWatch, Signals, end_by_signal, executable_of, ignore_until_exec,
     is_privileged_start, kill, kill_group, name_of, on_fork, raise_file_limit, replace_standard_error,
 };
 pub use processor::{

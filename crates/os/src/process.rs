@@ -87,6 +87,24 @@ pub fn ignore_until_exec(signals: &[i32]) {
     }
 }
 
+/// Ends the calling process by a signal, without a core file. Returns only if the signal does not
+/// end processes, or its action can't be set.
+pub fn end_by_signal(signal: i32) {
+    let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both structures are live and of the right types, and all-zero bytes are a valid action,
+    // the default one; the set is initialised before use.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
+        let action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+        libc::raise(signal);
+    }
+}
+
 /// Sends a signal to all processes of the group that this one leads.
 ///
 /// # Errors

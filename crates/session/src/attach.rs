@@ -21,9 +21,24 @@ const ASK_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time between two requests.
 const ASK_INTERVAL: Duration = Duration::from_millis(5);
 
+/// Reason why a process can't be asked.
+#[derive(Debug)]
+pub struct AskError {
+    /// The reason in a line.
+    pub text: String,
+    /// Whether the process has loaded the library, or may have.
+    pub has_library: bool,
+}
+
+impl From<String> for AskError {
+    fn from(text: String) -> Self {
+        Self { text, has_library: true }
+    }
+}
+
 /// As [`ask`], for a process that the user has named. One that was started a moment ago has no
 /// socket yet, and on a busy machine it may close the connection before it has heard the request.
-pub fn ask_patiently(pid: u32, session: &str) -> Result<(), String> {
+pub fn ask_patiently(pid: u32, session: &str) -> Result<(), AskError> {
     let until = Instant::now() + ASK_TIMEOUT;
     loop {
         match ask(pid, session) {
@@ -39,27 +54,30 @@ fn has_library(pid: u32) -> bool {
 }
 
 /// Asks a process's agent to take part in the session of a name.
-pub fn ask(pid: u32, session: &str) -> Result<(), String> {
+pub fn ask(pid: u32, session: &str) -> Result<(), AskError> {
     ask_at(pid, session, &attach_sockets())
 }
 
 /// As [`ask`], with the attach sockets that this machine has.
-pub fn ask_at(pid: u32, session: &str, sockets: &AttachSockets) -> Result<(), String> {
+pub fn ask_at(pid: u32, session: &str, sockets: &AttachSockets) -> Result<(), AskError> {
     let folder = Path::new("/proc").join(pid.to_string());
     if !folder.exists() {
-        return Err(format!("there is no process {pid}"));
+        return Err(format!("there is no process {pid}").into());
     }
     let name = tompion_os::name_of(&pid.to_string()).unwrap_or_else(|| "process".into());
     let Some(inner) = tompion_os::innermost_pid(pid) else {
-        return Err(format!("there is no process {pid} any more"));
+        return Err(format!("there is no process {pid} any more").into());
     };
     let Some(namespace) = tompion_os::pid_namespace_of(&pid.to_string()) else {
-        return Err(format!("no right to look into {name} ({pid}): run tompion as its user or as root"));
+        let reason = "run tompion as its user or as root";
+        return Err(format!("no right to look into {name} ({pid}): {reason}").into());
     };
     let names = sockets.of(namespace, inner);
     ring(names, pid, session).map_err(|error| {
+        let mut has_library = true;
         let reason = match fs::read_to_string(folder.join("maps")) {
             Ok(maps) if !maps.contains("libtompion") => {
+                has_library = false;
                 "has not loaded libtompion (not linked with -ltompion?)".to_owned()
             }
             Ok(maps) if has_preloads(&maps) => format!(
@@ -71,7 +89,7 @@ pub fn ask_at(pid: u32, session: &str, sockets: &AttachSockets) -> Result<(), St
                  of its own)"
             ),
         };
-        format!("{name} ({pid}) {reason}")
+        AskError { text: format!("{name} ({pid}) {reason}"), has_library }
     })
 }
 
@@ -203,8 +221,8 @@ mod tests {
 
     #[test]
     fn processes_that_cannot_be_asked_are_named() {
-        assert_eq!(ask(u32::MAX / 2, "x").unwrap_err(), format!("there is no process {}", u32::MAX / 2));
-        let own = ask(std::process::id(), "x").unwrap_err();
+        assert_eq!(ask(u32::MAX / 2, "x").unwrap_err().text, format!("there is no process {}", u32::MAX / 2));
+        let own = ask(std::process::id(), "x").unwrap_err().text;
         assert!(own.contains("has not loaded libtompion") || own.contains("can't be asked"), "{own}");
     }
 }

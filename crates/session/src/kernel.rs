@@ -43,6 +43,7 @@ use crate::{
     kernel_filter::{Head, KernelFilter},
     manifest::{self, KERNEL},
     source::{Manner, Mark, Pushed, SourceWriter},
+    target::Family,
 };
 use classes::Classes;
 use stacks::Stacks;
@@ -82,7 +83,7 @@ pub struct Plan<'a> {
     /// Bytes of a CPU's ring.
     pub ring_size: u64,
     /// Processes whose system calls are recorded, with their children's; none for all processes'.
-    pub follow: Vec<u32>,
+    pub follow: Family,
     /// Tells the user something at once.
     pub notice: fn(&str),
 }
@@ -122,12 +123,13 @@ impl Kernel {
             selection: choice.selection.clone(),
             overwrite: terms.overwrite,
             geometry,
-            follow: follow.clone(),
+            follow: follow.members().collect(),
             filter: choice.filter.clone(),
             contexts: choice.contexts,
         };
         let mut recorder = Recorder::load(&options, &choice.calls)?;
         recorder.attach()?;
+        follow_newcomers(&recorder, follow)?;
         let (orders, inbox) = mpsc::channel();
         let KernelChoice { selection, calls, filter, contexts } = choice;
         let vocabulary = Vocabulary {
@@ -167,6 +169,20 @@ impl Kernel {
     pub fn finish(mut self) -> Option<Outcome> {
         let _ = self.orders.send(Order::Finish);
         self.thread.take()?.join().ok()
+    }
+}
+
+/// Follows descendants that were made after the family was counted and before the programs were
+/// attached. From then on the programs follow each child of a process that they know.
+fn follow_newcomers(recorder: &Recorder, family: &Family) -> Result<(), Error> {
+    let mut family = family.clone();
+    loop {
+        let found = family.find_more();
+        if found.is_empty() {
+            return Ok(());
+        }
+        recorder.follow(&found)?;
+        family.descendants.extend(found);
     }
 }
 

@@ -51,5 +51,5 @@ pub use manifest::{FILE as MANIFEST_FILE, Manifest, Source};
 pub use record::{Config, Error, Mode, Outcome, record};
 pub use recover::{Recovered, incomplete, recover};
 pub use running::{Recorder, Running, Saved, Snapshot, SnapshotError};
-pub use target::Target;
+pub use target::{Family, Target, process_names, processes_named};
 pub use told::{Told, ToldBy, ToldEvent, write_told};

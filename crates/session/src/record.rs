@@ -35,7 +35,7 @@ use crate::{
     manifest::{self, Channel, Clock, Host, Manifest},
     rseq,
     running::{Recorder, Snapshot},
-    target::{self, Admission, Target},
+    target::{self, Admission, Family, Target},
 };
 
 /// How long the command may take to end after it was asked to.
@@ -163,12 +163,23 @@ pub struct Outcome {
     pub report: Report,
     /// The command's exit status, if it ended.
     pub status: Option<ExitStatus>,
+    /// Whether the command was asked to end because the time was up.
+    pub time_was_up: bool,
     /// What users should know, one line each.
     pub problems: Vec<String>,
     /// How many processes took part.
     pub processes: u64,
     /// The trace's folder.
     pub folder: DirHandle,
+}
+
+impl Outcome {
+    /// Returns how the command ended, if it failed. One that ended by the session's own signal,
+    /// because the time was up, did not fail.
+    pub fn failure(&self) -> Option<ExitStatus> {
+        let is_ours = |status: &ExitStatus| matches!(status.signal(), Some(SIGTERM | SIGKILL));
+        self.status.filter(|status| !(status.success() || self.time_was_up && is_ours(status)))
+    }
 }
 
 /// How many folders for rings may stand beside each other, each of a recording that was killed.
@@ -299,7 +310,7 @@ fn record_into(config: &Config, terms: Terms, notice: fn(&str)) -> Result<Outcom
     control.run(notice);
     control.leave_command(notice);
     let (sender, receiver) = mpsc::channel();
-    let Control { door, orders, status, kernel, .. } = control;
+    let Control { door, orders, status, kernel, timed: time_was_up, .. } = control;
     let Door { mut problems, welcomed, .. } = door.close();
     if let Some(outcome) = kernel.and_then(Kernel::finish) {
         problems.extend(outcome.problems.iter().cloned());
@@ -308,7 +319,7 @@ fn record_into(config: &Config, terms: Terms, notice: fn(&str)) -> Result<Outcom
     let _ = orders.send(Order::Finish(sender));
     let report = receiver.recv().map_err(|_| io::Error::other("the consumer ended early"))?;
     let _ = consumer.join();
-    Ok(Outcome { report, status, problems, processes: welcomed, folder })
+    Ok(Outcome { report, status, time_was_up, problems, processes: welcomed, folder })
 }
 
 /// Listens under the session's own name: a random one, or the first one of a folder's that no other
@@ -342,9 +353,9 @@ fn prepare_kernel(config: &Config, terms: &Terms, notice: fn(&str)) -> Option<Ke
         ring_size: config.subbuf_size.saturating_mul(config.subbufs),
         follow: match &config.target {
             // Its children: the command is to be.
-            Target::Command(_) => vec![std::process::id()],
-            Target::Processes(pids) => pids.clone(),
-            Target::Everything | Target::Gathering(_) => Vec::new(),
+            Target::Command(_) => Family::new(vec![std::process::id()], false),
+            Target::Processes(family) => family.clone(),
+            Target::Everything | Target::Gathering(_) => Family::default(),
         },
         notice,
     };
@@ -360,7 +371,8 @@ fn terms(config: &Config, geometry: Geometry, (folder, backing): (DirHandle, Opt
     let sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok()).filter(|_| own == 0);
     // Root may name other users' processes.
     let owner = |pid: &u32| fs::metadata(format!("/proc/{pid}")).map(|metadata| metadata.uid()).ok();
-    let asked = config.target.processes().iter().filter(|_| own == 0).filter_map(owner);
+    let processes = config.target.processes();
+    let asked = processes.iter().filter(|_| own == 0).filter_map(owner);
     // And who listens for jobs of the whole machine hears all users that have any.
     let all =
         if own == 0 && config.jobs.is_some() { attach::attach_sockets().processes() } else { Vec::new() };
@@ -389,7 +401,7 @@ fn terms(config: &Config, geometry: Geometry, (folder, backing): (DirHandle, Opt
             .into_iter()
             .collect(),
         admission: match &config.target {
-            Target::Processes(pids) => Admission::Family(pids.clone()),
+            Target::Processes(family) => Admission::Family(family.members().collect()),
             _ => Admission::Anyone,
         },
         backing,
@@ -462,15 +474,9 @@ fn reach(
             let child = spawn(config, session, inheritance)?;
             return Ok(Reached { child: Some(child), ..Reached::default() });
         }
-        Target::Processes(pids) => {
+        Target::Processes(family) => {
             let obstacle = door.open_to_programs(poller)?;
-            let failures: Vec<String> =
-                pids.iter().filter_map(|pid| attach::ask_patiently(*pid, session).err()).collect();
-            // The kernel can be asked about any process.
-            if failures.len() == pids.len() && config.kernel.is_none() {
-                return Err(Error::Unreachable(failures.join("; ")));
-            }
-            door.problems.extend(failures);
+            ask_family(family, session, config.kernel.is_some(), &mut door.problems)?;
             obstacle
         }
         Target::Everything => {
@@ -485,6 +491,28 @@ fn reach(
         }
     };
     Ok(Reached { child: None, search: obstacle.is_some().then_some(search), obstacle })
+}
+
+/// Asks running processes to take part. The kernel can record those without the library, and of
+/// descendants nobody has said that they have it.
+fn ask_family(
+    family: &Family,
+    session: &str,
+    has_kernel: bool,
+    problems: &mut Vec<String>,
+) -> Result<(), Error> {
+    let ask = |pid: u32| attach::ask_patiently(pid, session);
+    let named: Vec<_> = family.named.iter().filter_map(|pid| ask(*pid).err()).collect();
+    let others: Vec<_> = family.descendants.iter().filter_map(|pid| ask(*pid).err()).collect();
+    let is_reached = named.len() < family.named.len() || others.len() < family.descendants.len();
+    if !is_reached && !has_kernel {
+        let reasons: Vec<String> = named.into_iter().map(|failure| failure.text).collect();
+        return Err(Error::Unreachable(reasons.join("; ")));
+    }
+    let named = named.into_iter().filter(|failure| failure.has_library || !has_kernel);
+    let others = others.into_iter().filter(|failure| failure.has_library);
+    problems.extend(named.chain(others).map(|failure| failure.text));
+    Ok(())
 }
 
 /// Watches the processes that were named: their end is the recording's, whether they take part or not.

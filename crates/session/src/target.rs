@@ -1,15 +1,23 @@
 //! Whom a session records: a command, processes that run, all programs of a user, or programs that record
 //! themselves into a folder.
 
-use std::{fs, os::unix::fs::MetadataExt, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    time::Duration,
+};
+
+use crate::consumer::some_of;
 
 /// Whom a session records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A command that the session starts, and all programs that inherit its environment.
     Command(Vec<String>),
-    /// Processes that run already, by id, and the children that they have from now on.
-    Processes(Vec<u32>),
+    /// Processes that run already, and the children that they have from now on.
+    Processes(Family),
     /// All instrumented programs of the user, those that run and those that start later.
     Everything,
     /// Programs that were told to record themselves into a folder; the name under which they look for the
@@ -26,11 +34,11 @@ impl Target {
         }
     }
 
-    /// The processes, if they are the target.
-    pub fn processes(&self) -> &[u32] {
+    /// The processes that run already, if they are the target: named ones first.
+    pub fn processes(&self) -> Vec<u32> {
         match self {
-            Self::Processes(pids) => pids,
-            _ => &[],
+            Self::Processes(family) => family.members().collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -38,14 +46,112 @@ impl Target {
     pub fn describe(&self) -> String {
         match self {
             Self::Command(words) => format!("`{}`", words.first().map_or("", String::as_str)),
-            Self::Processes(pids) => match pids[..] {
+            Self::Processes(family) => match family.named[..] {
                 [pid] => format!("process {pid}"),
-                _ => format!("{} processes", pids.len()),
+                _ => format!("{} processes", family.named.len()),
             },
             Self::Everything => "the programs of this user".into(),
             Self::Gathering(_) => "the program".into(),
         }
     }
+}
+
+/// Processes that the user has named, and their descendants that run already.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Family {
+    /// Ids of the processes that were named, each once.
+    pub named: Vec<u32>,
+    /// Ids of their descendants that are recorded as well.
+    pub descendants: Vec<u32>,
+    /// Whether descendants that run already belong to the family.
+    pub has_descendants: bool,
+}
+
+impl Family {
+    /// The named processes, and if wanted all descendants that they have now.
+    pub fn new(named: Vec<u32>, has_descendants: bool) -> Self {
+        let mut known = BTreeSet::new();
+        let named: Vec<u32> = named.into_iter().filter(|pid| known.insert(*pid)).collect();
+        let mut family = Self { named, descendants: Vec::new(), has_descendants };
+        family.descendants = family.find_more();
+        family
+    }
+
+    /// Finds descendants that the family does not have yet.
+    pub fn find_more(&self) -> Vec<u32> {
+        if !self.has_descendants {
+            return Vec::new();
+        }
+        let children = children_of_all();
+        let mut known: BTreeSet<u32> = self.members().collect();
+        let mut found = Vec::new();
+        let mut parents: Vec<u32> = self.members().collect();
+        while let Some(parent) = parents.pop() {
+            for child in children.get(&parent).into_iter().flatten() {
+                if known.insert(*child) {
+                    found.push(*child);
+                    parents.push(*child);
+                }
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    /// All processes of the family, named ones first.
+    pub fn members(&self) -> impl Iterator<Item = u32> {
+        self.named.iter().chain(&self.descendants).copied()
+    }
+
+    /// Describes the family in words, with its descendants.
+    pub fn describe(&self) -> String {
+        let name = |pid: &u32| match tompion_os::name_of(&pid.to_string()) {
+            Some(name) => format!("{name} ({pid})"),
+            None => pid.to_string(),
+        };
+        let named = some_of(&self.named.iter().map(name).collect::<Vec<_>>());
+        match self.descendants.len() {
+            0 => named,
+            1 => format!("{named} and 1 child that runs already"),
+            count => format!("{named} and {count} descendants that run already"),
+        }
+    }
+}
+
+/// Children of each process, of those that can be seen.
+fn children_of_all() -> BTreeMap<u32, Vec<u32>> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for pid in all_processes() {
+        if let Some(parent) = parent_of(pid) {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    children
+}
+
+/// Ids of all processes that can be seen.
+fn all_processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Finds the processes of a name: that of the process, of which Linux keeps 15 bytes, or that of its
+/// executable. The caller is never among them.
+pub fn processes_named(name: &str) -> Vec<u32> {
+    let is_named = |pid: &u32| {
+        let pid = pid.to_string();
+        let program = || tompion_os::executable_of(&pid).and_then(|path| Some(path.file_name()? == name));
+        tompion_os::name_of(&pid).is_some_and(|found| found == name) || program() == Some(true)
+    };
+    let own = std::process::id();
+    let mut found: Vec<u32> = all_processes().filter(|pid| *pid != own).filter(is_named).collect();
+    found.sort_unstable();
+    found
+}
+
+/// Names of all processes that can be seen.
+pub fn process_names() -> BTreeSet<String> {
+    all_processes().filter_map(|pid| tompion_os::name_of(&pid.to_string())).collect()
 }
 
 /// Whom the door lets in.
@@ -117,6 +223,26 @@ mod tests {
         assert!(Admission::Family(vec![own]).lets_in(own));
         assert!(Admission::Family(vec![parent]).lets_in(own));
         assert!(!Admission::Family(vec![own]).lets_in(parent));
+    }
+
+    #[test]
+    fn descendants_that_run_already_belong_to_a_family() {
+        let mut shell = std::process::Command::new("sh");
+        let mut shell = shell.args(["-c", "sleep 60 & wait"]).spawn().unwrap();
+        let child = loop {
+            let alone = Family::new(vec![shell.id(), shell.id()], false);
+            assert_eq!(alone.members().collect::<Vec<_>>(), [shell.id()]);
+            let family = Family::new(vec![shell.id()], true);
+            if let [child] = family.descendants[..] {
+                assert!(family.find_more().is_empty());
+                break child;
+            }
+        };
+        // It is called `sh` until it has executed its program.
+        while !processes_named("sleep").contains(&child) {}
+        assert!(process_names().contains("sleep") && processes_named("no-such-process").is_empty());
+        tompion_os::kill(child, 9).unwrap();
+        shell.wait().unwrap();
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `tompion record`.
 
+mod command_start;
+
 use std::{
     ffi::OsStr,
     io::{ErrorKind, Write as _},
@@ -22,10 +24,15 @@ use tompion_kernel::{
 use tompion_os::{DirHandle, User};
 use tompion_protocol::rules::{Rules, matches_name};
 use tompion_schema::Level;
-use tompion_session::{Config, Context, Error, KernelChoice, Manifest, Mode, Outcome, Report, Target};
+use tompion_session::{
+    Config, Context, Error, Family, KernelChoice, Manifest, Mode, Outcome, Report, Target, process_names,
+    processes_named,
+};
+
+pub use command_start::separate as separate_command;
 
 use crate::{
-    filter,
+    exit_status, filter,
     messages::{self, counted, grouped, nearest, say},
     units,
 };
@@ -43,9 +50,13 @@ use crate::{
     tompion record -k sched_switch -c kstack,ustack -- ./server    # where it waits\n  \
     tompion record -k 'uprobe:bash:readline(prompt: str)' -p 4711\n  \
     tompion record -k 'usdt:python3:python:gc__*' -- python3 job.py\n  \
-    tompion record -p 4711 --for 10s        # a program that runs already\n  \
+    tompion record -p 4711 --for 10s        # a program that runs already, and its children\n  \
+    tompion record -k -p nginx,redis-server --for 10s\n  \
     tompion record --backing /var/tmp/rings -o run -- ./robot    # outlasts power cuts\n  \
     tompion record                          # all instrumented programs of this user, until Ctrl-C\n\n\
+Exit status: the command's own, and its death by a signal is passed on. 125 if the command succeeded and tompion \
+did not (nothing recorded, disk full), or tompion could not begin; 126 if the command can't be run, 127 if there is \
+none. A command that --for ends has succeeded.\n\n\
 Without a launcher: TOMPION_RECORD=DIR in a program's environment records it below DIR, with the options in \
 TOMPION_RECORD_OPTIONS. TOMPION_DISABLE=1 keeps a program out of all recordings.")]
 pub struct Arguments {
@@ -101,9 +112,13 @@ pub struct Arguments {
     /// End the recording, and the command if there is one, after this time: 10s for example
     #[arg(long = "for", value_name = "TIME", value_parser = units::time)]
     time: Option<Duration>,
-    /// Record a running process and the children that it will have (repeatable)
-    #[arg(short, long = "pid", value_name = "PID", conflicts_with = "command")]
-    pids: Vec<u32>,
+    /// Record running processes by id or name, with the children that they have and will have: 4711,nginx
+    /// for example (repeatable)
+    #[arg(short, long = "pid", value_name = "LIST", value_delimiter = ',', conflicts_with = "command")]
+    pids: Vec<String>,
+    /// With -p, leave out children that run already
+    #[arg(long, requires = "pids")]
+    no_children: bool,
     /// Folder below which programs record themselves (used by libtompion for TOMPION_RECORD)
     #[arg(long, hide = true, value_name = "DIR", requires = "gather_as", conflicts_with_all = ["command", "pids", "output"])]
     gather_in: Option<PathBuf>,
@@ -115,7 +130,7 @@ pub struct Arguments {
     selector: Option<i32>,
     /// The command to run and record, with its arguments [default: record every instrumented program of this
     /// user]
-    #[arg(last = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<String>,
 }
 
@@ -177,12 +192,18 @@ fn level(text: &str) -> Result<Level, String> {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let target = target(&arguments);
+    let target = match target(&arguments) {
+        Ok(target) => target,
+        Err(problem) => {
+            say(problem);
+            return Ok(ExitCode::from(exit_status::OWN_FAILURE));
+        }
+    };
     let kernel = match kernel(&arguments, &target) {
         Ok(kernel) => kernel,
         Err(problem) => {
             say(problem);
-            return Ok(ExitCode::from(messages::WRONG_USAGE));
+            return Ok(ExitCode::from(exit_status::OWN_FAILURE));
         }
     };
     if let Some(parent) = &arguments.gather_in {
@@ -225,7 +246,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         match tompion_session::record(&config, |text| say(text)) {
             Err(Error::Geometry(error)) => {
                 say(error);
-                return Ok(ExitCode::from(messages::WRONG_USAGE));
+                return Ok(ExitCode::from(exit_status::OWN_FAILURE));
             }
             // Another recording has taken the name since it was chosen.
             Err(Error::FolderExists(_)) if arguments.output.is_none() => {
@@ -237,9 +258,36 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             {
                 return Ok(ExitCode::SUCCESS);
             }
-            outcome => return Ok(conclude(&config, &arguments, &outcome?)),
+            outcome => {
+                let outcome = outcome?;
+                let is_complete = conclude(&config, &arguments, &outcome);
+                return Ok(status_of(&outcome, is_complete));
+            }
         }
     }
+}
+
+/// Returns the exit status after a recording: the command's, or what became of the recording.
+fn status_of(outcome: &Outcome, is_complete: bool) -> ExitCode {
+    match outcome.failure() {
+        Some(status) => exit_status::pass_on(status),
+        None if is_complete => ExitCode::SUCCESS,
+        None => ExitCode::from(exit_status::OWN_FAILURE),
+    }
+}
+
+/// Returns the exit status for a recording that could not begin.
+pub fn failure_status(error: &anyhow::Error) -> ExitCode {
+    match error.downcast_ref::<Error>() {
+        Some(Error::Command(_, error)) => exit_status::of_spawn_error(error),
+        _ => ExitCode::from(exit_status::OWN_FAILURE),
+    }
+}
+
+/// Returns the exit status for a wrong command line, if that was one of `record`.
+pub fn usage_status() -> Option<ExitCode> {
+    let subcommand = std::env::args_os().skip(1).find(|word| !word.as_encoded_bytes().starts_with(b"-"));
+    (subcommand? == "record").then(|| ExitCode::from(exit_status::OWN_FAILURE))
 }
 
 fn selector(number: Option<i32>) -> anyhow::Result<Option<Arc<OwnedFd>>> {
@@ -373,13 +421,40 @@ fn kernel_contexts(arguments: &[ContextArgument]) -> Contexts {
     arguments.iter().filter_map(of_kernel).collect()
 }
 
-fn target(arguments: &Arguments) -> Target {
-    match (&arguments.gather_as, &arguments.pids[..], &arguments.command[..]) {
+fn target(arguments: &Arguments) -> Result<Target, String> {
+    Ok(match (&arguments.gather_as, &arguments.pids[..], &arguments.command[..]) {
         (Some(name), _, _) => Target::Gathering(name.clone()),
         (None, [], []) => Target::Everything,
         (None, [], command) => Target::Command(command.to_vec()),
-        (None, pids, _) => Target::Processes(pids.to_vec()),
+        (None, words, _) => Target::Processes(family(words, !arguments.no_children)?),
+    })
+}
+
+/// Finds the processes that were named by id or name.
+fn family(words: &[String], has_descendants: bool) -> Result<Family, String> {
+    let mut named = Vec::new();
+    for word in words.iter().map(|word| word.trim()) {
+        match word.parse() {
+            Ok(pid) => named.push(pid),
+            Err(_) => named.extend(processes_of_name(word)?),
+        }
     }
+    let family = Family::new(named, has_descendants);
+    if !family.descendants.is_empty() {
+        say(format!("recording {}", family.describe()));
+    }
+    Ok(family)
+}
+
+fn processes_of_name(name: &str) -> Result<Vec<u32>, String> {
+    let found = processes_named(name);
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let names = process_names();
+    let near = nearest(name, names.iter().map(String::as_str));
+    let hint = if near.is_empty() { String::new() } else { format!("; nearest: {}", near.join(", ")) };
+    Err(format!("no process is named `{name}`{hint}"))
 }
 
 /// A session that a program has started has no terminal: what it has to say goes into a file.
@@ -415,7 +490,7 @@ fn name_of(target: &Target) -> String {
     let file_name = |path: &str| Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
     match target {
         Target::Command(words) => words.first().and_then(|word| file_name(word)).unwrap_or_default(),
-        Target::Processes(pids) => match pids[..] {
+        Target::Processes(family) => match family.named[..] {
             [pid] => tompion_os::name_of(&pid.to_string()).unwrap_or_else(|| pid.to_string()),
             _ => "processes".into(),
         },
@@ -446,8 +521,9 @@ fn preloads(wanted: &[Preload]) -> anyhow::Result<Vec<PathBuf>> {
     libraries.collect::<anyhow::Result<_>>().context("--preload")
 }
 
-/// Says what came of it. The trace of a recording without events is taken away again.
-fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCode {
+/// Says what came of it. The trace of a recording without events is taken away again. Returns whether
+/// there is a trace with all that was to be written.
+fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> bool {
     let Report { manifest, known, stopped } = &outcome.report;
     for problem in &outcome.problems {
         say(problem);
@@ -466,10 +542,10 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCo
         let _ = outcome.folder.remove_all();
         if lost != 0 {
             say(format!("nothing recorded, {}", losses(manifest, lost)));
-            return ExitCode::from(messages::FAILED);
+            return false;
         }
         say(format!("nothing recorded: {}", why_nothing(config, arguments, outcome)));
-        return ExitCode::from(messages::FAILED);
+        return false;
     }
     // Where not all names are known, nobody can say that one is missing.
     for glob in arguments.events.iter().filter(|_| beyond.event_names == 0) {
@@ -486,9 +562,7 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> ExitCo
     ));
     // Also where only one process's events could not be written: the line above says how many those
     // are.
-    let is_written =
-        stopped.is_none() && !manifest.sources.iter().any(|source| source.lost.contains_key(NOT_WRITTEN));
-    if is_written { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) }
+    stopped.is_none() && !manifest.sources.iter().any(|source| source.lost.contains_key(NOT_WRITTEN))
 }
 
 /// The cause of losses under which events stand that could not be written, on a full disk for
@@ -607,12 +681,10 @@ fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> Str
     }
 }
 
-/// Exit status of a program that was not found, or whose libraries were not.
-const NOT_FOUND: i32 = 127;
-
 fn not_loaded(command: &str, arguments: &Arguments, config: &Config, outcome: &Outcome) -> String {
     let folder = config.library.as_deref().and_then(Path::parent);
-    if let (Some(NOT_FOUND), Some(folder)) = (outcome.status.and_then(|status| status.code()), folder) {
+    let is_missing = outcome.status.and_then(|status| status.code()) == Some(exit_status::NOT_FOUND.into());
+    if let (true, Some(folder)) = (is_missing, folder) {
         return format!(
             "{command} or a library that it needs was not found; libtompion is in {0} (link with \
              -Wl,-rpath,{0}, or set LD_LIBRARY_PATH={0})",

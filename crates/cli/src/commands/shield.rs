@@ -2,7 +2,6 @@
 
 use std::{
     io,
-    os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::{Child, Command, ExitCode, ExitStatus},
 };
@@ -15,7 +14,10 @@ use tompion_machine::{
 };
 use tompion_os::{FileRights, Inheritance, Poller, Signals, User};
 
-use crate::messages::{self, counted, say};
+use crate::{
+    exit_status,
+    messages::{self, counted, say},
+};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -53,12 +55,6 @@ const SIGUSR1: i32 = 10;
 const SIGUSR2: i32 = 12;
 const SIGTERM: i32 = 15;
 const SIGCHLD: i32 = 17;
-
-/// Exit codes that shells have for a command that isn't there, or can't be run.
-const NOT_FOUND: u8 = 127;
-const NOT_RUN: u8 = 126;
-/// What shells add to the number of the signal that ended a command.
-const BY_SIGNAL: i32 = 128;
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let root = Root::new(&arguments.root);
@@ -103,7 +99,7 @@ fn keep_free(arguments: &Arguments, root: Root, cpus: &CpuSet) -> anyhow::Result
         std::iter::from_fn(|| signals.next()).map(|(signal, _)| signal).find(|signal| *signal != SIGCHLD);
     if let Some(signal) = early {
         shield.lower().iter().for_each(say);
-        return Ok(ExitCode::from(u8::try_from(BY_SIGNAL + signal).unwrap_or(messages::FAILED)));
+        return Ok(exit_status::of_signal(signal));
     }
     let ended = spawn(arguments, &shield, inheritance).map(|child| wait(child, &signals));
     let problems = shield.lower();
@@ -112,12 +108,11 @@ fn keep_free(arguments: &Arguments, root: Root, cpus: &CpuSet) -> anyhow::Result
         say("tompion shield --restore tries again");
     }
     match ended {
-        Ok(status) => Ok(code_of(status?)),
+        Ok(status) => Ok(exit_status::of_command(status?)),
         Err(error) => {
             let name = arguments.command.first().map_or("", String::as_str);
-            let not_found = error.kind() == io::ErrorKind::NotFound;
             say(format!("can't run {name}: {error}"));
-            Ok(ExitCode::from(if not_found { NOT_FOUND } else { NOT_RUN }))
+            Ok(exit_status::of_spawn_error(&error))
         }
     }
 }
@@ -158,9 +153,4 @@ fn wait(mut child: Child, signals: &Signals) -> io::Result<ExitStatus> {
             }
         }
     }
-}
-
-fn code_of(status: ExitStatus) -> ExitCode {
-    let code = status.code().or(status.signal().map(|signal| BY_SIGNAL + signal));
-    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(messages::FAILED))
 }

@@ -2,7 +2,9 @@
  * Counts in events until its standard input ends, one of each kind a millisecond; then, if asked
  * to, has a child count on. Prints the last number.
  *
- *   ticker [fork | exec]
+ *   ticker [fork | exec | worker]
+ *
+ * As a worker it counts in a child, which runs before anything is said.
  */
 #include <tompion/tompion.h>
 
@@ -27,6 +29,14 @@ int main(int count, char **arguments)
 		usleep(100 * 1000);
 		TOMPION_EVENT(ticker, child, (u32, number, number + 1));
 		return 0;
+	}
+	if (strcmp(how, "worker") == 0) {
+		pid_t worker = fork();
+		if (worker != 0) {
+			waitpid(worker, NULL, 0);
+			return 0;
+		}
+		how = "";
 	}
 	printf("ready\n");
 	fflush(stdout);

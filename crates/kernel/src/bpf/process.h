@@ -18,6 +18,7 @@ const volatile u64 wanted = ~0ull;
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(map_flags, BPF_F_MMAPABLE);
 	NUMBER(max_entries, PIDS / 64);
 	TYPE(key, u32);
 	TYPE(value, u64);

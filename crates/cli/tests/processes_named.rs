@@ -1,0 +1,88 @@
+//! Running processes that are named by id or by name, and their children that run already.
+
+use std::process::{Child, Command};
+
+use rustix::process::Signal;
+
+use crate::{
+    attach::{Ticker, wait_for_events},
+    kernel::permitted,
+    support::{Finished, TestDir, finish, run, signal, start, wait_until},
+};
+
+#[test]
+fn workers_that_run_already_are_recorded_with_their_parent() {
+    let dir = TestDir::new();
+    let ticker = Ticker::start(Command::new(dir.program("ticker")).arg("worker"));
+    let recording = start(&mut dir.tompion(&["record", "-o", "trace", "-p", &ticker.pid()]));
+    wait_for_events(&dir.path("trace"));
+    ticker.end();
+    let finished = finish(recording, "record -p").succeeded();
+    assert!(finished.err.contains("and 1 child that runs already"), "{}", finished.err);
+    assert!(dir.trace("trace").events().iter().any(|event| event.name == "ticker:tick"));
+}
+
+#[test]
+fn workers_that_run_already_can_be_left_out() {
+    let dir = TestDir::new();
+    let ticker = Ticker::start(Command::new(dir.program("ticker")).arg("worker"));
+    let words = ["record", "-o", "trace", "--no-children", "--for", "300ms", "-p", &ticker.pid()];
+    run(&mut dir.tompion(&words)).exited(125);
+    ticker.end();
+}
+
+#[test]
+fn processes_are_found_by_their_names() {
+    let dir = TestDir::new();
+    let (program, other) = (dir.link("one-named-ticker", &["ticker.c"], &[]), dir.path("other-named-ticker"));
+    std::fs::copy(&program, &other).unwrap();
+    let tickers = [&program, &other].map(|program| Ticker::start(&mut Command::new(program)));
+    let list = format!("one-named-ticker,{}", tickers[1].pid());
+    let recording = start(&mut dir.tompion(&["record", "-o", "trace", "-p", &list]));
+    wait_until("both in the trace", || {
+        dir.path("trace/user").read_dir().is_ok_and(|entries| entries.count() == 2)
+    });
+    for ticker in tickers {
+        ticker.end();
+    }
+    finish(recording, "record -p").succeeded();
+    let wrong = run(&mut dir.tompion(&["record", "-o", "none", "-p", "no-process-of-this-name"])).exited(125);
+    assert!(wrong.err.contains("no process is named `no-process-of-this-name`"), "{}", wrong.err);
+}
+
+/// A shell whose child starts programs all the time, as a server's worker does.
+fn server() -> Child {
+    let mut command = Command::new("sh");
+    let server = start(command.args(["-c", "while :; do sleep 0.01; done & wait"]));
+    wait_until("a worker", || !children(server.id()).is_empty());
+    server
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn record_calls(dir: &TestDir, server: &Child, trace: &str, options: &[&str]) -> Finished {
+    let mut record = dir.tompion(&["record", "-o", trace, "-k", "syscall_entry_clock_nanosleep"]);
+    run(record.args(["--for", "500ms", "-p", &server.id().to_string()]).args(options))
+}
+
+#[test]
+fn system_calls_of_workers_that_run_already_are_recorded() {
+    if !permitted() {
+        return;
+    }
+    let dir = TestDir::new();
+    let server = server();
+    let with = record_calls(&dir, &server, "trace", &[]);
+    let without = record_calls(&dir, &server, "none", &["--no-children"]);
+    for pid in children(server.id()).into_iter().chain([server.id()]) {
+        signal(pid, Signal::KILL);
+    }
+    finish(server, "the server");
+    assert!(!with.succeeded().err.contains("libtompion"));
+    assert!(dir.trace("trace").events().len() > 5);
+    assert!(without.exited(125).err.contains("nothing recorded"));
+}
