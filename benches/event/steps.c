@@ -34,7 +34,7 @@
 /* linux/ptrace.h and sys/ptrace.h do not go together everywhere. */
 #define GET_RSEQ_CONFIGURATION 0x420f
 #define RSEQ_CS_OFFSET 8
-#define MOST_STEPS 1000000
+#define MAX_STEPS 1000000
 
 struct rseq_configuration {
 	uint64_t area;
@@ -100,7 +100,7 @@ static uint64_t count_steps(void)
 {
 	uint64_t area = rseq_area();
 	int code = 0;
-	for (uint64_t steps = 0; steps < MOST_STEPS; steps++) {
+	for (uint64_t steps = 0; steps < MAX_STEPS; steps++) {
 		disarm(area);
 		if (ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) != 0)
 			die("PTRACE_SINGLESTEP");
@@ -112,7 +112,7 @@ static uint64_t count_steps(void)
 		if (at_breakpoint())
 			return steps;
 	}
-	fprintf(stderr, "steps: no second breakpoint within %d instructions\n", MOST_STEPS);
+	fprintf(stderr, "steps: no second breakpoint within %d instructions\n", MAX_STEPS);
 	kill(child, SIGKILL);
 	exit(1);
 }

@@ -22,7 +22,7 @@
 #include <x86intrin.h>
 
 #define PAUSE_US 5000
-#define MOST_WARM_BURSTS 64
+#define MAX_WARM_BURSTS 64
 #define PRIORITY 50
 
 /* Places of the histogram: each number of ticks below EXACT, then STEPS places for each power of
@@ -123,7 +123,7 @@ int main(int count, char **arguments)
 	int locked = mlockall(MCL_CURRENT | MCL_FUTURE) == 0;
 	struct sched_param priority = { .sched_priority = PRIORITY };
 	int fifo = sched_setscheduler(0, SCHED_FIFO, &priority) == 0;
-	uint64_t warm_bursts = bursts / 8 < MOST_WARM_BURSTS ? bursts / 8 + 1 : MOST_WARM_BURSTS;
+	uint64_t warm_bursts = bursts / 8 < MAX_WARM_BURSTS ? bursts / 8 + 1 : MAX_WARM_BURSTS;
 	for (uint64_t warm = 0; warm < warm_bursts; warm++) {
 		burst(events, unused);
 		usleep(PAUSE_US);

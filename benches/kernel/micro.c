@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 #define PAGE 4096
-#define MOST_PAGES 4096
-#define MOST_CPUS 64
+#define MAX_PAGES 4096
+#define MAX_CPUS 64
 
 static void fail(const char *what)
 {
@@ -65,7 +65,7 @@ static void read_bytes(long count)
 static void touch_pages(long count)
 {
     while (count > 0) {
-        long pages = count < MOST_PAGES ? count : MOST_PAGES;
+        long pages = count < MAX_PAGES ? count : MAX_PAGES;
         char *memory = mmap(0, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED)
             fail("mmap");
@@ -136,7 +136,7 @@ int main(int words, char **word)
     void (*act)(long count) = deed(word[1]);
     long count = atol(word[2]);
     int cpus = atoi(word[3]), start[2], done[2];
-    if (cpus < 1 || cpus > MOST_CPUS || pipe(start) || pipe(done))
+    if (cpus < 1 || cpus > MAX_CPUS || pipe(start) || pipe(done))
         return 2;
     for (int cpu = 0; cpu < cpus; cpu++) {
         if (fork())

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define PAIRS 1000
-#define MOST_CHUNKS 10000
+#define MAX_CHUNKS 10000
 
 static void fail(const char *what)
 {
@@ -71,7 +71,7 @@ static double chunk(int there, int back)
 
 int main(int words, char **word)
 {
-    static double took[MOST_CHUNKS];
+    static double took[MAX_CHUNKS];
     int there[2], back[2], chunks;
     char byte;
     if (words != 3)
@@ -87,7 +87,7 @@ int main(int words, char **word)
         _exit(0);
     }
     close(there[0]);
-    while (scanf("%d", &chunks) == 1 && chunks > 0 && chunks <= MOST_CHUNKS) {
+    while (scanf("%d", &chunks) == 1 && chunks > 0 && chunks <= MAX_CHUNKS) {
         for (int i = 0; i < chunks; i++)
             took[i] = chunk(there[1], back[0]);
         qsort(took, chunks, sizeof *took, by_size);

@@ -29,7 +29,7 @@ use notes::Notes;
 use crate::{CpuSet, NoCpus, Root, Unread};
 
 /// How long the guardian may take to be there, and anybody to let go of the lock.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a shield is to be.
 #[derive(Clone, Debug)]
@@ -208,7 +208,7 @@ fn start_guardian(config: &Config) -> Result<(), Error> {
     let own = std::process::id().to_string();
     let words: Vec<&[u8]> = words.iter().map(String::as_bytes).chain([own.as_bytes()]).collect();
     let started = tompion_os::spawn_detached(&[program], &words, |_| false);
-    let ready = started.is_ok_and(|ready| ready.wait(Instant::now() + PATIENCE));
+    let ready = started.is_ok_and(|ready| ready.wait(Instant::now() + WAIT_TIMEOUT));
     if ready { Ok(()) } else { Err(Error::NoGuardian) }
 }
 
@@ -227,7 +227,7 @@ pub fn guard(root: &Root, pid: u32, ready: impl FnOnce()) -> Result<(), Error> {
     loop {
         match lock(root) {
             // A shield that has come up meanwhile has put everything back.
-            Err(Error::Busy(_)) if begin.elapsed() < PATIENCE => {
+            Err(Error::Busy(_)) if begin.elapsed() < WAIT_TIMEOUT => {
                 std::thread::sleep(Duration::from_millis(20))
             }
             Err(Error::Busy(_)) => return Ok(()),

@@ -9,12 +9,12 @@ use std::{
 use crate::check;
 
 /// Most threads that close at a time.
-const MOST_THREADS: usize = 64;
+const MAX_THREADS: usize = 64;
 
 /// Closes descriptors side by side, where each makes its closer wait for a moment at which no CPU
 /// is in something, and one such moment serves all who wait. Returns when all are closed.
 pub fn close_in_parallel(descriptors: Vec<OwnedFd>) {
-    let share = descriptors.len().div_ceil(MOST_THREADS).max(1);
+    let share = descriptors.len().div_ceil(MAX_THREADS).max(1);
     let mut descriptors = descriptors.into_iter();
     let mut threads = Vec::new();
     loop {

@@ -12,9 +12,9 @@ use std::{
 use crate::{check, last_error};
 
 /// Largest entry of the users' data base that is read.
-const MOST_ENTRY: usize = 1 << 20;
+const MAX_ENTRY: usize = 1 << 20;
 /// Most groups of a user (`NGROUPS_MAX`).
-const MOST_GROUPS: usize = 65536;
+const MAX_GROUPS: usize = 65536;
 /// What sudo tells the programs that it runs, and only those. Source: `sudo(8)`.
 const TOLD_BY_SUDO: [&str; 7] =
     ["SUDO_COMMAND", "SUDO_UID", "SUDO_GID", "SUDO_USER", "SUDO_HOME", "SUDO_TTY", "SUDO_ASKPASS"];
@@ -232,7 +232,7 @@ impl Entry {
             let (to, size) = (buffer.as_mut_ptr(), buffer.len());
             // SAFETY: the buffer has `size` writable bytes, and both structures are live.
             match unsafe { libc::getpwuid_r(uid, &raw mut entry, to, size, &raw mut found) } {
-                libc::ERANGE if size < MOST_ENTRY => buffer.resize(size * 4, 0),
+                libc::ERANGE if size < MAX_ENTRY => buffer.resize(size * 4, 0),
                 0 if !found.is_null() => {
                     // SAFETY: the texts of an entry that was found end with a NUL and lie in
                     // `buffer`.
@@ -257,7 +257,7 @@ fn groups_of(name: &CStr, gid: u32) -> Vec<u32> {
         let mut count = groups.len() as libc::c_int;
         // SAFETY: the array has as many elements as the count says; the name ends with a NUL.
         let result = unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
-        if result >= 0 || groups.len() >= MOST_GROUPS {
+        if result >= 0 || groups.len() >= MAX_GROUPS {
             groups.truncate(count.max(1) as usize);
             return groups;
         }

@@ -20,8 +20,8 @@ const EXACT_BITS: u32 = 12;
 const STEPS: u64 = 1 << STEP_BITS;
 const STEP_BITS: u32 = 10;
 /// Values from 2 to the power of this on are counted at the last place.
-const MOST_BITS: u32 = 48;
-const PLACES: usize = (EXACT + (MOST_BITS - EXACT_BITS) as u64 * STEPS) as usize;
+const MAX_BITS: u32 = 48;
+const PLACES: usize = (EXACT + (MAX_BITS - EXACT_BITS) as u64 * STEPS) as usize;
 
 /// Takes values in, a few instructions each, without allocating.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ fn place_of(value: u64) -> usize {
         return value as usize;
     }
     let top = value.ilog2();
-    if top >= MOST_BITS {
+    if top >= MAX_BITS {
         return PLACES - 1;
     }
     let step = (value >> (top - STEP_BITS)) & (STEPS - 1);
@@ -234,7 +234,7 @@ mod tests {
             let place = place_of(value);
             let lowest = lowest_at(place);
             assert!(lowest <= value && place < PLACES, "{value}");
-            if value < 1 << MOST_BITS {
+            if value < 1 << MAX_BITS {
                 assert!(value < lowest_at(place + 1), "{value}");
                 assert!(value - lowest <= value / 1000, "{value} is off by {}", value - lowest);
             }

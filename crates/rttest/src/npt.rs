@@ -241,7 +241,7 @@ fn outcome(spec: &Spec, found: Found, trace: Option<Arrived>) -> Outcome {
 const SPIN: Duration = Duration::from_millis(50);
 const REST: Duration = Duration::from_millis(5);
 /// How long the event may take to be enabled.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The program under test: `tompion test loop SPEC RESULT`.
 ///
@@ -265,7 +265,7 @@ pub fn run_loop(spec: &str, result: &Path) -> Result<(), Error> {
 
 /// Waits for a recorder that takes the event.
 pub(crate) fn wait_until_enabled(event: LoopEvent) -> Result<(), Error> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + WAIT_TIMEOUT;
     while !event.is_enabled() {
         if Instant::now() > until {
             return Err(Error::Failed(format!("nobody records {LOOP}")));

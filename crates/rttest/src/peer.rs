@@ -16,7 +16,7 @@ use crate::{
 const SOURCE: &str = include_str!("peer/npt-lttng.c");
 const HEADER: &str = include_str!("peer/npt-lttng.h");
 /// How long the daemon may take to answer, or to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(50);
 const SIGTERM: i32 = 15;
 const INSTALL: &str = "apt install lttng-tools liblttng-ust-dev";
@@ -60,7 +60,7 @@ impl Lttng {
             .spawn()
             .map_err(|_| missing("lttng-sessiond"))?;
         let lttng = Self { library, daemon: Some(child), _scratch: scratch };
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + WAIT_TIMEOUT;
         while !answers().unwrap_or(false) {
             if Instant::now() > until {
                 return Err(Error::NoPeer("lttng-sessiond does not answer".into()));
@@ -104,7 +104,7 @@ impl Drop for Lttng {
         let Some(child) = &mut self.daemon else { return };
         // With SIGTERM the daemon takes its consumer and its sockets with it.
         let _ = tompion_os::kill(child.id(), SIGTERM);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + WAIT_TIMEOUT;
         while matches!(child.try_wait(), Ok(None)) {
             if Instant::now() > until {
                 let _ = child.kill();

@@ -64,7 +64,7 @@ pub struct Outcome {
 }
 
 /// How long the lower one waits for the higher one to interrupt it, before it gives way.
-const PATIENCE: Duration = Duration::from_millis(20);
+const WAIT_TIMEOUT: Duration = Duration::from_millis(20);
 /// How far ahead the timer is set.
 const AHEAD_NS: u64 = 100_000;
 /// Between two rounds both sleep, so that the machine breathes.
@@ -162,7 +162,7 @@ fn spin_until_due(table: &Table, round: u32) {
 
 /// Holds the CPU until the other one has run, or for too long.
 fn spin(table: &Table, round: u32, from: u64) {
-    let limit = from + PATIENCE.as_nanos() as u64;
+    let limit = from + WAIT_TIMEOUT.as_nanos() as u64;
     while table.ran.load(SeqCst) != round && monotonic_ns() < limit {
         std::hint::spin_loop();
     }

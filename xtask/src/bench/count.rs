@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use crate::shell;
 
 /// More than any program can lose while it is measured.
-const MOST_DISCARDED: u64 = 1 << 40;
+const MAX_DISCARDED: u64 = 1 << 40;
 
 /// What a trace holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub fn trace(folder: &Path, text: &str) -> Result<Counted> {
     ensure!(status.success(), "babeltrace2 cannot read {}: {}", folder.display(), said.trim_end());
     counted.discarded = said.lines().filter_map(discarded).fold(0, u64::saturating_add);
     ensure!(
-        counted.discarded <= MOST_DISCARDED,
+        counted.discarded <= MAX_DISCARDED,
         "babeltrace2 tells of losses that cannot be: {}",
         said.trim_end()
     );

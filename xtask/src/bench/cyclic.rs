@@ -27,7 +27,7 @@ const GRACE: u64 = 60;
 const INTERVAL_US: &str = "1000";
 const PRIORITY: &str = "80";
 /// cyclictest has a place for each nanosecond below this.
-const MOST_NS: &str = "1000000";
+const MAX_NS: &str = "1000000";
 /// The table, and the shares in it.
 pub const GROUP: &str = "wake-ups are late by";
 const SHARES: [(&str, f64); 4] = [("median", 0.5), ("99 %", 0.99), ("99.9 %", 0.999), ("99.99 %", 0.9999)];
@@ -125,7 +125,7 @@ fn measure(workspace: &Workspace, tompion: &Tompion, tool: Tool, seconds: u64) -
         Tool::Cyclictest => {
             let file = programs::folder(workspace)?.join("cyclictest.json");
             let mut command = Command::new("cyclictest");
-            command.args(["-m", "-S", "-q", "-N", "-p", PRIORITY, "-i", INTERVAL_US, "-h", MOST_NS]);
+            command.args(["-m", "-S", "-q", "-N", "-p", PRIORITY, "-i", INTERVAL_US, "-h", MAX_NS]);
             command.args(["-D", &seconds.to_string()]).arg(format!("--json={}", file.display()));
             shell::run_quietly(&mut shell::limited(seconds + GRACE, &command))?;
             let text = std::fs::read_to_string(&file).context("cyclictest left no JSON")?;

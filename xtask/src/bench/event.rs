@@ -21,7 +21,7 @@ use crate::workspace::Workspace;
 use variant::{Context, Recording, Surroundings, Tracer, Variant};
 
 /// A program that measures longer hangs.
-const MOST_SECONDS: u64 = 120;
+const MAX_SECONDS: u64 = 120;
 
 /// What one variant showed over all repetitions.
 #[derive(Default)]
@@ -217,7 +217,7 @@ impl Bench {
 
     /// The program without a recorder around it.
     fn alone(&self, variant: &Variant) -> Result<Command> {
-        Ok(shell::limited(MOST_SECONDS, &Command::new(self.program(variant)?)))
+        Ok(shell::limited(MAX_SECONDS, &Command::new(self.program(variant)?)))
     }
 
     fn program(&self, variant: &Variant) -> Result<&PathBuf> {

@@ -26,7 +26,7 @@ the thread of each event. The cost of an event is the added time divided by the 
 wrapper recorded and lost while writing to disk.\n";
 
 /// The table is the same after more of them.
-const MOST_REPETITIONS: usize = 5;
+const MAX_REPETITIONS: usize = 5;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ struct Bench {
 
 /// Runs the benchmark.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
-    let repetitions = options.repetitions.min(MOST_REPETITIONS);
+    let repetitions = options.repetitions.min(MAX_REPETITIONS);
     let bench = Bench::prepare(workspace)?;
     let tracers: Vec<Tracer> = ALL.into_iter().filter(|tracer| bench.can(*tracer)).collect();
     bench.measure(Tracer::Plain, &mut Finding::default())?; // fills the cache

@@ -30,7 +30,7 @@ const BURSTS: u64 = 500;
 const QUICK_BURSTS: u64 = 10;
 const EVENTS: u64 = 20_000;
 /// A run that takes longer hangs.
-const MOST_SECONDS: u64 = 120;
+const MAX_SECONDS: u64 = 120;
 /// How often LTTng's consumer looks when it is not woken up, in microseconds.
 const READ_TIMER: u32 = 10_000;
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -176,7 +176,7 @@ impl Bench {
 
     fn measure(&self, tracer: Tracer, gaps: &mut Gaps) -> Result<()> {
         let (block, trace) = match tracer {
-            Tracer::Bare => (self.run(shell::limited(MOST_SECONDS, &Command::new(&self.plain)))?, None),
+            Tracer::Bare => (self.run(shell::limited(MAX_SECONDS, &Command::new(&self.plain)))?, None),
             Tracer::Tompion | Tracer::Fallback => {
                 let (tompion, program) = self.tompion.as_ref().context("Tompion is not built")?;
                 let mut command = tompion.record(&tompion::Settings {
@@ -198,7 +198,7 @@ impl Bench {
                     ..lttng::Settings::new(&self.trace, "bench:*")
                 };
                 let session = lttng::Session::start(&settings)?;
-                let block = self.run(shell::limited(MOST_SECONDS, &Command::new(program)))?;
+                let block = self.run(shell::limited(MAX_SECONDS, &Command::new(program)))?;
                 (block, Some(session.finish()?))
             }
         };

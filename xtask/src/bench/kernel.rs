@@ -32,7 +32,7 @@ pub const ADDED: &str = "added to a system call";
 /// Its place.
 pub const BOTH_EVENTS: &str = "null call, both events";
 /// All variants take minutes.
-const MOST_REPETITIONS: usize = 3;
+const MAX_REPETITIONS: usize = 3;
 /// Rounds of the null call for each repetition of the others.
 const ROUNDS: usize = 3;
 
@@ -89,7 +89,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
         workloads: Workloads::prepare(workspace, options.quick)?,
         most_cpus: std::thread::available_parallelism().map_or(1, usize::from).min(2),
     };
-    let repetitions = options.repetitions.min(MOST_REPETITIONS);
+    let repetitions = options.repetitions.min(MAX_REPETITIONS);
     let mut figures = Figures::default();
     for round in 1..=repetitions * ROUNDS {
         progress(&format!("null call, round {round}/{}", repetitions * ROUNDS));

@@ -13,7 +13,7 @@ use super::{Buffers, Mode};
 use crate::shell;
 
 /// A call of the `lttng` command that takes longer hangs.
-const MOST_SECONDS: u64 = 60;
+const MAX_SECONDS: u64 = 60;
 
 /// The session daemon: ours, or the one that was there.
 pub struct Daemon {
@@ -178,5 +178,5 @@ impl Drop for Session {
 }
 
 fn lttng(arguments: &[&str]) -> Result<()> {
-    shell::run_quietly(&mut shell::limited(MOST_SECONDS, Command::new("lttng").args(arguments)))
+    shell::run_quietly(&mut shell::limited(MAX_SECONDS, Command::new("lttng").args(arguments)))
 }

@@ -25,9 +25,9 @@ any tracer. Recorders: `tompion record`; LTTng's session daemon, consumer and th
 const MILLISECONDS: &str = "1500";
 const QUICK_MILLISECONDS: &str = "300";
 /// A run that takes longer hangs.
-const MOST_SECONDS: u64 = 60;
+const MAX_SECONDS: u64 = 60;
 /// Memory hardly varies.
-const MOST_REPETITIONS: usize = 5;
+const MAX_REPETITIONS: usize = 5;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tracer {
@@ -86,7 +86,7 @@ struct Bench {
 /// Runs the benchmark.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
     let bench = Bench::prepare(workspace, options)?;
-    let repetitions = options.repetitions.min(MOST_REPETITIONS);
+    let repetitions = options.repetitions.min(MAX_REPETITIONS);
     let most_threads = std::thread::available_parallelism().map_or(1, usize::from).min(2);
     let mut figures = Vec::new();
     for repetition in 1..=repetitions {
@@ -249,7 +249,7 @@ fn alone(program: &Path, threads: usize) -> Command {
     let words = words(program, threads);
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
-    shell::limited(MOST_SECONDS, &command)
+    shell::limited(MAX_SECONDS, &command)
 }
 
 /// Makes sure that something was recorded, then removes it.

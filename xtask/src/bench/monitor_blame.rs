@@ -23,7 +23,7 @@ latency. Cases of which less than half was done on purpose are left out: the hyp
 const CASES: u64 = 600;
 const QUICK_CASES: u64 = 10;
 /// A run that takes longer hangs.
-const MOST_SECONDS: u64 = 3600;
+const MAX_SECONDS: u64 = 3600;
 /// The table.
 pub const GROUP: &str = "late on purpose, and charged rightly";
 
@@ -38,7 +38,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
     let mut command = Command::new("cargo");
     command.current_dir(&workspace.root).args(["test", "--package", "tompion-latency", "--test", "blame"]);
     command.env("TOMPION_BLAME_CASES", cases.to_string()).env("TOMPION_BLAME_RESULT", &file);
-    let output = shell::limited(MOST_SECONDS, &command).output().context("cannot run cargo")?;
+    let output = shell::limited(MAX_SECONDS, &command).output().context("cannot run cargo")?;
     progress("");
     if !output.status.success() {
         bail!("the test failed:\n{}", String::from_utf8_lossy(&output.stdout));

@@ -25,7 +25,7 @@ const LOOPS: &str = "2M";
 const QUICK_LOOPS: &str = "100k";
 const RATE: &str = "500k";
 /// A run that takes longer hangs.
-const MOST_SECONDS: u64 = 300;
+const MAX_SECONDS: u64 = 300;
 
 /// Tables: what is left out, and where that stands in a result.
 pub const UNDISTURBED: &str = "undisturbed gaps";
@@ -83,7 +83,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
             let words = turn.iter().filter(|word| daemon.is_some() || !["--peer", "lttng"].contains(word));
             let mut command = tompion.command();
             command.args(["test", "npt", "--json", "--loops", loops, "--rate", RATE]).args(words);
-            let text = shell::capture(&mut shell::limited(MOST_SECONDS, &command))?;
+            let text = shell::capture(&mut shell::limited(MAX_SECONDS, &command))?;
             take(&text, &mut found)?;
         }
     }

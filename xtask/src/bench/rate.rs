@@ -29,8 +29,8 @@ const MILLISECONDS: u64 = 1_500;
 const QUICK_MILLISECONDS: u64 = 150;
 const HELD_MILLISECONDS: u64 = 6_000;
 /// A run that takes longer hangs.
-const MOST_SECONDS: u64 = 60;
-const MOST_REPETITIONS: usize = 3;
+const MAX_SECONDS: u64 = 60;
+const MAX_REPETITIONS: usize = 3;
 /// Events a second at which a first search begins.
 const FIRST_GUESS: f64 = 2e6;
 /// Nothing lies beyond these.
@@ -75,7 +75,7 @@ struct Bench {
 /// Runs the benchmark.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
     let bench = Bench::prepare(workspace, options)?;
-    let repetitions = options.repetitions.min(MOST_REPETITIONS);
+    let repetitions = options.repetitions.min(MAX_REPETITIONS);
     let mut searches = bench.searches(workspace)?;
     for repetition in 1..=repetitions {
         for search in &mut searches {
@@ -220,7 +220,7 @@ impl Bench {
                 ..lttng::Settings::new(trace, "bench:*")
             };
             let session = lttng::Session::start(&settings)?;
-            let text = shell::capture(&mut shell::limited(MOST_SECONDS, Command::new(program).args(words)))?;
+            let text = shell::capture(&mut shell::limited(MAX_SECONDS, Command::new(program).args(words)))?;
             session.finish()?;
             text
         } else {

@@ -87,7 +87,7 @@ longest gaps of twenty rounds are its own, whoever records. Why an event between
 than such a reading does stands in [the design](../design/rttest.md#where-an-events-time-goes).
 ";
 
-const NOBODY: &str = "nothing recorded";
+const NO_FIGURE: &str = "nothing recorded";
 /// What no recorder can do without.
 const CLOCK: &str = "clock read, nothing recorded";
 const TOMPION: &str = "Tompion";
@@ -108,7 +108,7 @@ impl Addition {
             let figure = results.find(npt::UNDISTURBED, label, measure)?;
             Some((figure.median()?, figure.doubt()?))
         };
-        let ((median, doubt), (nothing, doubt_of_nothing)) = (found(label)?, found(NOBODY)?);
+        let ((median, doubt), (nothing, doubt_of_nothing)) = (found(label)?, found(NO_FIGURE)?);
         Some(Self { ns: median - nothing, doubt: doubt + doubt_of_nothing })
     }
 
@@ -195,7 +195,7 @@ mod tests {
             figure
         };
         let mut figures = Vec::new();
-        for (label, longest) in [NOBODY, TOMPION, PEER].into_iter().zip(longest) {
+        for (label, longest) in [NO_FIGURE, TOMPION, PEER].into_iter().zip(longest) {
             figures.extend([figure(label, "longest", longest), figure(label, "mean", longest / 10.0)]);
         }
         figures.push(figure(CLOCK, "mean", 20.0));

@@ -18,7 +18,7 @@ threads as CPUs each has one of its own and the slowest counts; more threads sha
 then is their CPU time. Every trace was read with babeltrace2.\n";
 
 /// More repetitions would not fit into a run of everything.
-const MOST_REPETITIONS: usize = 5;
+const MAX_REPETITIONS: usize = 5;
 
 /// The number of 8-byte fields.
 const FIELDS: [(&str, &str); 7] = [
@@ -55,7 +55,7 @@ type Planned = (Variant, Figure);
 
 /// Runs `x bench shapes`.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
-    let repetitions = options.repetitions.min(MOST_REPETITIONS);
+    let repetitions = options.repetitions.min(MAX_REPETITIONS);
     let bench = Bench::prepare(workspace, options)?;
     let mut planned = plan();
     let mut variants: Vec<Variant> = Vec::new();

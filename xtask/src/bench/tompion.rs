@@ -12,7 +12,7 @@ use crate::shell;
 use crate::workspace::Workspace;
 
 /// A recording that takes longer hangs.
-const MOST_SECONDS: u64 = 180;
+const MAX_SECONDS: u64 = 180;
 
 /// What a recording records.
 pub struct Settings<'a> {
@@ -116,7 +116,7 @@ impl Tompion {
             command.args(["--filter", filter]);
         }
         command.arg("-o").arg(settings.folder).arg("--");
-        Ok(shell::limited(MOST_SECONDS, &command))
+        Ok(shell::limited(MAX_SECONDS, &command))
     }
 }
 

@@ -29,8 +29,8 @@ struct {
 /* Linux 5.17. */
 static long (*const bpf_loop)(u32 times, void *body, void *context, u64 flags) = (void *)181;
 
-/* Each round reads the clock, which takes 20 ns and more: an order of MOST_NS is done before. */
-#define MOST_ROUNDS (1 << 16)
+/* Each round reads the clock, which takes 20 ns and more: an order of MAX_NS is done before. */
+#define MAX_ROUNDS (1 << 16)
 
 struct until {
 	u64 end;
@@ -53,8 +53,8 @@ static ALWAYS_INLINE int delay(u32 tid, enum place place)
 	if (!length)
 		return 0;
 	u64 begun = bpf_ktime_get_ns();
-	struct until until = {.end = begun + (length < MOST_NS ? length : MOST_NS)};
-	bpf_loop(MOST_ROUNDS, is_over, &until, 0);
+	struct until until = {.end = begun + (length < MAX_NS ? length : MAX_NS)};
+	bpf_loop(MAX_ROUNDS, is_over, &until, 0);
 	order->begun = begun;
 	order->ended = bpf_ktime_get_ns();
 	/* Orders memory: who sees the new count sees the times, too. */

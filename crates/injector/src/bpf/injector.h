@@ -12,7 +12,7 @@
 #include "kernel.h"
 
 /* A longer one is cut: no thread of the machine's shall wait for more than this. */
-#define MOST_NS 1000000
+#define MAX_NS 1000000
 
 enum place {
 	NOWHERE,

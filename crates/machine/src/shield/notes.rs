@@ -21,9 +21,9 @@ const HOLDER: &str = "/run/tompion/shield/holder";
 
 /// How long whoever has the notes is waited for: the guardian of a shield that was just lowered
 /// looks into them, and a program that was just begun has its copy of the lock until it executes.
-const PATIENCE_WITH_HOLDERS: Duration = Duration::from_secs(1);
+const HOLDER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a group may take to become empty.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A change, with what undoes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ impl Notes {
         let folder = DirHandle::open_or_create(&root.place(FOLDER)).map_err(unwritten)?;
         let begin = Instant::now();
         let mut lock = tompion_os::try_lock(&folder).map_err(unwritten)?;
-        while lock.is_none() && begin.elapsed() < PATIENCE_WITH_HOLDERS {
+        while lock.is_none() && begin.elapsed() < HOLDER_TIMEOUT {
             thread::sleep(Duration::from_millis(10));
             lock = tompion_os::try_lock(&folder).map_err(unwritten)?;
         }
@@ -173,7 +173,7 @@ impl Notes {
             match self.remove(&place) {
                 Ok(()) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                Err(error) if begin.elapsed() >= PATIENCE => {
+                Err(error) if begin.elapsed() >= WAIT_TIMEOUT => {
                     return Err(format!("control group {folder} stays: {}", words_of(&error)));
                 }
                 Err(_) => thread::sleep(Duration::from_millis(10)),

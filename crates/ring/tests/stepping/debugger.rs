@@ -18,7 +18,7 @@ const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
 /// Offset of the pointer to the current descriptor in a thread's rseq area.
 const ARMED: u64 = 8;
 /// Steps after which a stop is given up.
-const MOST_STEPS: usize = 100_000;
+const MAX_STEPS: usize = 100_000;
 
 /// The child's state after it ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl Debugger {
             left -= usize::from(self.instruction() == place.address);
         }
         let stepped = left > 0 || !self.has_breakpoints;
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             if left == 0 {
                 if stepped && section.contains(place.address) {
                     self.poke(self.rseq_area + ARMED, section.descriptor);
@@ -122,7 +122,7 @@ impl Debugger {
             }
             left -= usize::from(self.instruction() == place.address);
         }
-        panic!("{place:x?} is not reached within {MOST_STEPS} steps");
+        panic!("{place:x?} is not reached within {MAX_STEPS} steps");
     }
 
     /// Executes one instruction, outside of any section.

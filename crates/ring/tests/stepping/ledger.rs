@@ -24,13 +24,13 @@ pub const HANDLER: Source = 1;
 pub const OTHER: Source = 2;
 
 /// Most words of a payload.
-pub const MOST_WORDS: usize = 300;
+pub const MAX_WORDS: usize = 300;
 
 /// An event whose every byte proves whose it is.
 pub struct Proven {
     source: Source,
     number: u32,
-    words: [u64; MOST_WORDS],
+    words: [u64; MAX_WORDS],
     image_len: usize,
     tails: Vec<Tail>,
     len: usize,

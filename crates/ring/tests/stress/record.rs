@@ -24,7 +24,7 @@ const fn mix(value: u64) -> u64 {
 }
 
 /// Most words of an image.
-const MOST_WORDS: usize = 8;
+const MAX_WORDS: usize = 8;
 
 /// What the record of a source with a number is made of.
 struct Shape {
@@ -41,7 +41,7 @@ impl Shape {
         let second = if proof % 128 == 0 { (proof >> 16) as usize % 1500 } else { 0 };
         let at = (proof >> 32) as usize % 2048;
         let tails = [&PATTERN[at..at + first], &PATTERN[at + 100..at + 100 + second]];
-        Self { proof, words: 1 + (proof >> 40) as usize % MOST_WORDS, tails }
+        Self { proof, words: 1 + (proof >> 40) as usize % MAX_WORDS, tails }
     }
 
     fn word(&self, index: usize) -> u64 {
@@ -62,7 +62,7 @@ pub fn as_recorded(bench: &Bench, event: &Event<'_>) -> Outcome {
 #[inline]
 pub fn append(bench: &Bench, append: Append, source: u16, number: u64) -> Outcome {
     let shape = Shape::new(source, number);
-    let mut image = [number; MOST_WORDS];
+    let mut image = [number; MAX_WORDS];
     for (index, word) in image[..shape.words].iter_mut().enumerate().skip(1) {
         *word = shape.word(index);
     }

@@ -11,7 +11,7 @@ use crate::shell;
 use crate::workspace::Workspace;
 
 /// A run that takes longer hangs.
-const MOST_SECONDS: u64 = 60;
+const MAX_SECONDS: u64 = 60;
 /// How long `tbench` has for its server to be there.
 const SERVER_STARTS: Duration = Duration::from_millis(300);
 
@@ -98,7 +98,7 @@ impl Workloads {
         let count = if self.quick { what.count / 20 } else { what.count };
         let mut command = Command::new(&self.micro);
         command.args([what.word, &count.to_string(), &cpus.to_string()]);
-        number(&shell::capture(&mut shell::limited(MOST_SECONDS, &command))?)
+        number(&shell::capture(&mut shell::limited(MAX_SECONDS, &command))?)
     }
 
     /// Seconds, or megabytes a second.
@@ -160,7 +160,7 @@ fn served(seconds: &str, cpus: usize, program: &str, behind: &[&str]) -> Command
 
 /// Runs a program on the first CPUs alone.
 fn capture(command: Command, cpus: usize) -> Result<String> {
-    shell::capture(&mut shell::limited(MOST_SECONDS, &on_cpus(&command, cpus)))
+    shell::capture(&mut shell::limited(MAX_SECONDS, &on_cpus(&command, cpus)))
 }
 
 fn on_cpus(command: &Command, cpus: usize) -> Command {

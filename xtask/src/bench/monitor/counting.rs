@@ -12,7 +12,7 @@ use super::super::tompion::Tompion;
 use crate::shell;
 
 /// How long a page may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What counts, in the kernel; it goes with this.
 pub struct Counting<'a> {
@@ -85,7 +85,7 @@ impl Serving {
     /// The body of a page.
     pub fn ask(&self, path: &str) -> Result<String> {
         let mut connection = TcpStream::connect(&self.address)?;
-        connection.set_read_timeout(Some(PATIENCE))?;
+        connection.set_read_timeout(Some(WAIT_TIMEOUT))?;
         write!(connection, "GET {path} HTTP/1.1\r\n\r\n")?;
         let (mut text, begin) = (String::new(), Instant::now());
         connection.read_to_string(&mut text)?;

@@ -62,7 +62,7 @@ const QUICK_CHUNKS: u32 = 10;
 const ROUNDS: usize = 4;
 /// A program that runs fewer times has no mean worth telling.
 const FEWEST_RUNS: f64 = 1000.0;
-const MOST_SECONDS: u64 = 60;
+const MAX_SECONDS: u64 = 60;
 const SECONDS: u64 = 30;
 const QUICK_SECONDS: u64 = 2;
 const READINGS: u32 = 20;
@@ -196,13 +196,13 @@ impl Bench {
         let mut figures = Vec::new();
         for (place, how) in PLACES {
             let pairs = format!("echo {} | {} {} {how}", self.chunks, self.pairs.display(), last_cpu());
-            let (_, programs) = measured(cost, &pairs, MOST_SECONDS)?;
+            let (_, programs) = measured(cost, &pairs, MAX_SECONDS)?;
             figures.extend(run_times(place, &programs));
         }
         let cyclic = shell::describe(self.tompion.command().args(["test", "cyclic", "--json", "-i", "1ms"]));
         // Two threads on each CPU.
         let both = format!("for i in 1 2; do {cyclic} -p 80 --duration {seconds}s >/dev/null & done; wait");
-        let ((passed, wakeups), programs) = measured(cost, &both, seconds + MOST_SECONDS)?;
+        let ((passed, wakeups), programs) = measured(cost, &both, seconds + MAX_SECONDS)?;
         figures.extend(run_times(CYCLIC, &programs));
         ensure!(wakeups > passed / 1e9 * 1000.0, "only {wakeups} wake-ups in {passed} ns");
         let within: f64 = programs.iter().map(|program| program.ns).sum();

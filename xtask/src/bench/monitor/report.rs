@@ -21,7 +21,7 @@ use crate::table::Table;
 use crate::workspace::Workspace;
 
 /// Where the plot's axes end, in microseconds.
-const MOST_US: f64 = 450.0;
+const MAX_US: f64 = 450.0;
 
 const INTRODUCTION: &str = "\
 # The latency monitor, measured
@@ -228,7 +228,7 @@ fn plot(phases: &[(&str, Pairs)]) -> String {
     Scatter {
         title: "The same wake-ups by a program and by the monitor".into(),
         axes: ["how late by the monitor, \u{b5}s".into(), "how late by the program, \u{b5}s".into()],
-        most: MOST_US,
+        most: MAX_US,
         panels: phases.iter().filter(|(name, _)| *name != SLOW).filter_map(panel).collect(),
     }
     .svg()

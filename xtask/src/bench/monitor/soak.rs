@@ -46,7 +46,7 @@ const LOOK: Duration = Duration::from_secs(5);
 const TURN: Duration = Duration::from_secs(20);
 /// Kills in all, where there is time for them.
 const KILLS: u32 = 40;
-const LONGEST_TURN: Duration = Duration::from_secs(45);
+const MAX_TURN: Duration = Duration::from_secs(45);
 /// Beside the CPUs: memory, disk and timers.
 const STRESS: [&str; 12] =
     ["--cpu", "1", "--vm", "1", "--vm-bytes", "64M", "--io", "1", "--timer", "1", "--switch", "1"];
@@ -94,7 +94,7 @@ fn soak(tompion: &Tompion, file: &Path, length: Duration) -> Result<Vec<Figure>>
     let mut serving = counting.serve(&[&keep])?;
     let sleepers = [sleepers(tompion, length)?, sleepers(tompion, length)?];
     let (begin, mut seen) = (Instant::now(), Seen::default());
-    let turn = (length / KILLS).clamp(LOOK, LONGEST_TURN);
+    let turn = (length / KILLS).clamp(LOOK, MAX_TURN);
     let mut load = None;
     let (mut turns, mut kill_at) = (0, turn);
     while begin.elapsed() < length {
