@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::shell;
-use crate::workspace::Workspace;
+use tompion_tasks::shell;
+use tompion_tasks::workspace::Workspace;
 
 /// What is built for.
 const TARGET: &str = "aarch64-unknown-linux-gnu";
@@ -42,7 +42,7 @@ pub fn command(workspace: &Workspace, full: bool) -> Result<()> {
         cargo.env("LIBSQLITE3_SYS_USE_PKG_CONFIG", "1").env("SQLITE3_LIB_DIR", "/nonexistent");
         shell::run(&mut cargo)
     };
-    let all = ["--workspace", "--exclude", "xtask"];
+    let all = ["--workspace", "--exclude", "xtask", "--exclude", "tompion-bench"];
     let concerned = CONCERNED.map(|name| ["--package", name]);
     cargo(&[&["check"][..], if full { &all[..] } else { concerned.as_flattened() }].concat())?;
     cargo(&[

@@ -7,8 +7,8 @@
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use crate::shell;
-use crate::workspace::Workspace;
+use tompion_tasks::shell;
+use tompion_tasks::workspace::Workspace;
 
 /// What came of the check.
 pub enum Checked {

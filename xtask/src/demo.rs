@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::artifacts::{self, Profile};
-use crate::shell;
-use crate::table::{Table, grouped};
-use crate::workspace::Workspace;
+use tompion_tasks::artifacts::{self, Profile};
+use tompion_tasks::shell;
+use tompion_tasks::table::{Table, grouped};
+use tompion_tasks::workspace::Workspace;
 
 /// The program that is recorded: the one of the 2009 paper.
 const PROGRAM: [&str; 4] = ["find", "/usr", "-regex", ".*a"];

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::shell;
-use crate::workspace::Workspace;
+use tompion_tasks::shell;
+use tompion_tasks::workspace::Workspace;
 
 /// How many executions of each target there are unless somebody says.
 const EXECUTIONS: u64 = 100_000_000;

@@ -7,9 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::artifacts::{self, Profile, SONAME};
-use crate::shell;
-use crate::workspace::Workspace;
+use tompion_tasks::artifacts::{self, Profile, SONAME};
+use tompion_tasks::shell;
+use tompion_tasks::workspace::Workspace;
 
 const USAGE: &str = "usage: ./x install --prefix DIR [DESTDIR]";
 

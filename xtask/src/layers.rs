@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::workspace::{Crate, Workspace};
 use rules::{
     AGENT, AGENT_SEES, AGENT_TAKES, ALONE, EXTERNAL_ONLY_IN, LAYERS, MAX_LINES, PREFIX, PROGRAMS, READ_SIDE,
     RING, SAME_LAYER, UNSAFE_IN,
 };
+use tompion_tasks::workspace::{Crate, Workspace};
 
 /// Checks everything and names each break.
 pub fn command(workspace: &Workspace) -> Result<()> {

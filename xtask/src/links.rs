@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::workspace::Workspace;
+use tompion_tasks::workspace::Workspace;
 
 /// Folders whose documents are not ours.
 const NOT_OURS: [&str; 2] = ["target", "node_modules"];

@@ -1,33 +1,28 @@
-//! The project's tasks, behind the script `x`: build, test, benchmarks, installation, demo.
+//! The project's tasks, behind the script `x`: build, test, installation, demo.
 #![forbid(unsafe_code)]
 
 mod aarch64;
 mod advisories;
-mod artifacts;
-mod bench;
 mod demo;
 mod fuzz;
 mod install;
-mod instructions;
 mod layers;
 mod links;
 mod models;
 mod musl;
 mod page;
-mod shell;
 mod suite;
-mod table;
 mod test;
-mod workspace;
 
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::workspace::Workspace;
+use tompion_tasks::{artifacts, shell, workspace::Workspace};
 
-const USAGE: &str = "usage: xtask build | test | bench | install | demo | demo-report | layers | links | models | fuzz | instructions";
+const USAGE: &str =
+    "usage: xtask build | test | install | demo | demo-report | layers | links | models | fuzz";
 
 fn main() -> ExitCode {
     if let Some(mut again) = shell::without_cargos_libraries() {
@@ -52,7 +47,6 @@ fn run(command: &str, arguments: &[String]) -> Result<ExitCode> {
     match command {
         "build" => artifacts::command(&workspace, arguments)?,
         "test" => return test::command(&workspace, arguments),
-        "bench" => return bench::command(&workspace, arguments),
         "install" => install::command(&workspace, arguments)?,
         "demo" => demo::command(&workspace, arguments)?,
         "demo-report" => demo::report_command()?,
@@ -60,7 +54,6 @@ fn run(command: &str, arguments: &[String]) -> Result<ExitCode> {
         "models" => models::command(&workspace)?,
         "links" => links::command(&workspace)?,
         "fuzz" => fuzz::command(&workspace, arguments)?,
-        "instructions" => instructions::command(&workspace, arguments)?,
         _ => {
             eprintln!("{USAGE}");
             return Ok(ExitCode::from(2));

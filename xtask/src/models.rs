@@ -10,8 +10,8 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 
-use crate::shell;
-use crate::workspace::Workspace;
+use tompion_tasks::shell;
+use tompion_tasks::workspace::Workspace;
 
 /// A model with the definitions that choose what is explored.
 struct Run {

@@ -8,9 +8,9 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::artifacts::Profile;
-use crate::shell;
-use crate::workspace::Workspace;
+use tompion_tasks::artifacts::Profile;
+use tompion_tasks::shell;
+use tompion_tasks::workspace::Workspace;
 
 /// What is built for.
 const TARGET: &str = "x86_64-unknown-linux-musl";

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::artifacts::Profile;
-use crate::shell;
-use crate::workspace::Workspace;
+use tompion_tasks::artifacts::Profile;
+use tompion_tasks::shell;
+use tompion_tasks::workspace::Workspace;
 
 /// The oldest Node that Vite works with: 20.19.
 const NODE: (u32, u32) = (20, 19);

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use crate::shell;
-use crate::workspace::Workspace;
+use tompion_tasks::shell;
+use tompion_tasks::workspace::Workspace;
 
 /// Flaky tests that a run may have.
 pub const MAX_FLAKY: usize = 4;

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::artifacts::{self, Profile};
 use crate::suite::{RunOptions, Scope};
-use crate::workspace::Workspace;
-use crate::{aarch64, advisories, instructions, layers, links, models, musl, page, shell, suite};
+use crate::{aarch64, advisories, layers, links, models, musl, page, suite};
+use tompion_tasks::artifacts::{self, Profile};
+use tompion_tasks::shell;
+use tompion_tasks::workspace::Workspace;
 
 /// Counts of a step.
 #[derive(Clone, Copy, Default)]
@@ -382,8 +383,11 @@ fn advisories(workspace: &Workspace) -> Outcome {
 }
 
 fn event_path(workspace: &Workspace) -> Outcome {
-    match instructions::unavailable(workspace) {
-        Some(why) => Outcome::left_out(&why),
-        None => Outcome::of(instructions::command(workspace, &[])),
+    if !cfg!(target_arch = "x86_64") {
+        return Outcome::left_out("instructions are counted on x86-64 only");
     }
+    let mut count = shell::cargo();
+    count.current_dir(&workspace.root);
+    count.args(["run", "--quiet", "--package", "tompion-bench", "--", "instructions"]);
+    Outcome::of(shell::run(&mut count))
 }

@@ -22,7 +22,7 @@ pub const LAYERS: &[Layer] = &[
             "reader", "analysis", "export", "viewer",
         ],
     },
-    Layer { name: "programs", crates: &["cli", "xtask"] },
+    Layer { name: "programs", crates: &["cli", "xtask", "bench", "tasks"] },
 ];
 
 /// An edge within a layer, and why it is there.
@@ -62,6 +62,8 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "viewer", to: "analysis", reason: "states are drawn" },
     Edge { from: "viewer", to: "export", reason: "what is selected is written as a trace" },
     Edge { from: "rttest", to: "reader", reason: "losses are told by the trace itself" },
+    Edge { from: "xtask", to: "tasks", reason: "artifacts, commands and tables" },
+    Edge { from: "bench", to: "tasks", reason: "artifacts, commands and tables" },
     Edge { from: "ring", to: "os", reason: "a ring lives in mapped memory, its section in the rseq area" },
 ];
 
@@ -83,7 +85,7 @@ pub const READ_SIDE: &[&str] = &["reader", "analysis", "export", "viewer"];
 pub const RING: &str = "ring";
 
 /// Crates that are programs.
-pub const PROGRAMS: &[&str] = &["cli", "xtask"];
+pub const PROGRAMS: &[&str] = &["cli", "xtask", "bench"];
 
 /// Crates that may contain `unsafe`.
 pub const UNSAFE_IN: &[&str] = &["ring", "os", "agent", "tompion"];

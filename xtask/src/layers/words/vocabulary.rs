@@ -15,6 +15,8 @@ pub const PENDING: &[&str] = &[
     "ARCHITECTURE.md",
     "SECURITY.md",
     "benches/",
+    "crates/bench/",
+    "crates/tasks/",
     "crates/agent/",
     "crates/cli/",
     "crates/injector/",

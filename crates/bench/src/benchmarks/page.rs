@@ -1,0 +1,417 @@
+//! `docs/benchmarks.md` and its plots, made from the newest results.
+
+pub mod plots;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::budgets::{self, Budget};
+use super::results::Results;
+use super::{machine, programs};
+use tompion_tasks::workspace::Workspace;
+
+/// The newest results of each benchmark, as far as there are any.
+pub struct Stored {
+    results: Vec<Results>,
+    /// What `./x test instructions` holds the event path to.
+    instructions: String,
+}
+
+impl Stored {
+    /// Reads what was kept; what was measured just now goes before it.
+    pub fn load<'a>(
+        workspace: &Workspace,
+        names: impl Iterator<Item = &'a str>,
+        fresh: &[Results],
+    ) -> Result<Self> {
+        let mut results = Vec::new();
+        for name in names {
+            let found = fresh.iter().find(|results| results.benchmark == name).cloned();
+            results.extend(found.map_or_else(|| Results::newest(workspace, name), |found| Ok(Some(found)))?);
+        }
+        let file = workspace.root.join("benches/event/instructions.txt");
+        let instructions = fs::read_to_string(file).unwrap_or_default();
+        Ok(Self { results, instructions })
+    }
+
+    /// A benchmark's results.
+    pub fn get(&self, benchmark: &str) -> Option<&Results> {
+        self.results.iter().find(|results| results.benchmark == benchmark)
+    }
+
+    /// How they stand against the design's budgets.
+    pub fn budgets(&self) -> Vec<Budget> {
+        budgets::of_all(self)
+    }
+}
+
+/// Writes page and plots into a folder; returns the page's file.
+pub fn write(stored: &Stored, folder: &Path) -> Result<PathBuf> {
+    let pictures = folder.join("benchmarks");
+    programs::remove(&pictures)?;
+    fs::create_dir_all(&pictures).with_context(|| format!("cannot make {}", pictures.display()))?;
+    for (name, svg) in plots::all(stored) {
+        let file = pictures.join(format!("{name}.svg"));
+        fs::write(&file, svg).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    let file = folder.join("benchmarks.md");
+    fs::write(&file, wrapped(&text(stored, &pictures)))
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(file)
+}
+
+const INTRODUCTION: &str = "\
+What Tompion costs, beside the bare hardware, beside the cheapest thing that a program could do instead, and beside \
+LTTng-UST, which set the standard. This page is written by `./x bench all`, with its plots, from the newest run of \
+each benchmark, whose date stands below it; the data are in [benches/results](../benches/results), how they are \
+measured stands below and in [benches/](../benches/README.md).
+
+A figure alone says little: machines differ, and one machine differs from minute to minute. So whatever is compared \
+was measured in the same run, interleaved (A B C … A B C …), each repetition a process of its own; figures are \
+medians, beside the smallest and the largest, and what counts are the ratios. Every trace was read, most of them with \
+babeltrace2, and what did not arrive is said.
+
+**Tompion** is what you get on Linux 4.18 and glibc 2.35 or later on x86-64: an event is appended in one restartable \
+sequence (rseq). **Tompion without rseq** is its other producer, for systems that don't offer that. \
+**LTTng-UST** is recorded by its session daemon, with the same buffers.
+";
+
+fn text(stored: &Stored, pictures: &Path) -> String {
+    let mut page = format!("# Benchmarks\n\n{INTRODUCTION}\n");
+    page += "## The machine\n\n";
+    for line in machine_lines(stored) {
+        page += &format!("- {line}\n");
+    }
+    page += &budget_section(stored);
+    for section in SECTIONS {
+        page += &(section.write)(stored, section, pictures);
+    }
+    page += AGAIN;
+    page
+}
+
+/// Widest line of a paragraph.
+const COLUMNS: usize = 115;
+
+/// The same text with its paragraphs' lines broken; tables, lists, plots and the like stay as they
+/// are.
+fn wrapped(text: &str) -> String {
+    let mut page = String::new();
+    let mut is_code = false;
+    for line in text.lines() {
+        is_code ^= line.starts_with("```");
+        if is_code || line.starts_with(['|', '-', '#', '!', ' ']) || line.starts_with("```") {
+            page += &format!("{line}\n");
+            continue;
+        }
+        let mut column = 0;
+        for word in line.split(' ') {
+            let width = word.chars().count();
+            if column > 0 && column + 1 + width > COLUMNS {
+                page.push('\n');
+                column = 0;
+            }
+            let space = if column > 0 { " " } else { "" };
+            page += &format!("{space}{word}");
+            column += space.len() + width;
+        }
+        page.push('\n');
+    }
+    page
+}
+
+fn machine_lines(stored: &Stored) -> Vec<String> {
+    match stored.results.first() {
+        Some(results) => results.machine.clone(),
+        None => machine::description().unwrap_or_default().lines().map(|line| line[2..].to_owned()).collect(),
+    }
+}
+
+fn budget_section(stored: &Stored) -> String {
+    let budgets = stored.budgets();
+    let missed: Vec<&Budget> = budgets.iter().filter(|budget| !budget.is_kept()).collect();
+    let verdict = match missed.len() {
+        0 => format!("All {} were kept.", budgets.len()),
+        missed => format!("Of {} budgets {missed} were missed.", budgets.len()),
+    };
+    let mut section = format!(
+        "\n## Budgets\n\nThe design gives limits to what Tompion may cost, as ratios within one run. {verdict} \
+         Beside the ratio of the medians stands that of the smallest measurements, which other work on the \
+         machine disturbs least.\n\n{}",
+        budgets::table(&budgets).markdown()
+    );
+    if missed.iter().any(|budget| budget.what.starts_with("event")) {
+        section += &profile(stored);
+    }
+    section
+}
+
+/// Where the time of an event goes, for when it takes too much.
+fn profile(stored: &Stored) -> String {
+    let counts: String = stored
+        .instructions
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let mut spread = String::new();
+    for label in ["bare cycle counter (rdtsc)", "Tompion, overwrite", "Tompion, overwrite, tid"] {
+        let Some(figure) = stored.get("event").and_then(|event| event.find("tight", label, "1")) else {
+            continue;
+        };
+        let values: Vec<_> = figure.values.iter().map(|value| format!("{value:.1}")).collect();
+        spread += &format!("- {label}: {}\n", values.join(", "));
+    }
+    format!(
+        "\nWhere the time of an event goes: the instructions from its site and back, counted by single steps \
+         (`./x test instructions`, which holds every commit to them):\n\n```text\n{counts}```\n\nThe first of them \
+         has two 8-byte fields and its thread. Most of its instructions are the restartable section, the others the \
+         agent before it and the program's own site. Reading the cycle counter is one of them and most of the time. The path is \
+         the same in each run, the time is not: one ring in twelve costs 3 ns more an event for as long as it lives, \
+         one in forty 8 ns, and all cost some while the machine's other guests are busy. [What the event path costs](design/ring.md#what-the-event-path-costs) has what is known of that. \
+         All repetitions of this run, in nanoseconds an event:\n\n{spread}"
+    )
+}
+
+/// A part of the page.
+struct Section {
+    title: &'static str,
+    benchmark: &'static str,
+    /// The groups that have a table, each below its plot.
+    groups: &'static [&'static str],
+    text: &'static str,
+    write: fn(&Stored, &Section, &Path) -> String,
+}
+
+const SECTIONS: &[Section] = &[
+    Section {
+        title: "One event",
+        benchmark: "event",
+        groups: &["tight", "burst", "work"],
+        text: "An event with two 8-byte fields, in a loop that does nothing else: as a flight recorder (`tight`), and \
+               to disk, in bursts of 4,000 with pauses of 5 ms (`burst`). Reading the clock is most of it, for an \
+               event without its time is worth little. Between dependent multiplications (`work`), the processor \
+               hides what it can; the work alone is the empty loop's figure there. Columns are numbers of threads, \
+               each on a CPU of its own.",
+        write: transposed,
+    },
+    Section {
+        title: "By number of fields",
+        benchmark: "shapes",
+        groups: &["by number of fields"],
+        text: "Fields are unsigned integers of 8 bytes. Flight recorder, one thread, no contexts.",
+        write: plain,
+    },
+    Section {
+        title: "By type",
+        benchmark: "shapes",
+        groups: &["by type of one field"],
+        text: "One field of each type. A text is measured and copied while the event is recorded; the arrays and \
+               sequences have 64 bytes.",
+        write: plain,
+    },
+    Section {
+        title: "By threads",
+        benchmark: "shapes",
+        groups: &["by threads"],
+        text: "Each event with its thread. Up to as many threads as CPUs, each has one of its own and the slowest \
+               counts; more threads share the CPUs, and it is their CPU time that counts.",
+        write: plain,
+    },
+    Section {
+        title: "By context",
+        benchmark: "shapes",
+        groups: &["by context"],
+        text: "What else is recorded with each event, and filters. Tompion's traces have process and program's name \
+               once for each process, so there is nothing to record with the event. The filter compares one field \
+               with a number. `Not recorded` is an event that no recording takes: what stays in a program that \
+               is shipped with its events.",
+        write: plain,
+    },
+    Section {
+        title: "The worst append",
+        benchmark: "gaps",
+        groups: &["an append takes at most"],
+        text: "How long a single append takes, of a hundred million in ten blocks, for a real-time thread: pinned, \
+               under SCHED_FIFO, memory locked, warm, while the recorder writes to memory. Gaps between two reads of \
+               the cycle counter, each ordered by fences, are put into a histogram outside of the gap; the \
+               empty loop has the two reads and nothing between them. What it shows is the machine's own: interrupts, \
+               and in a virtual machine other guests. LTTng's application wakes up the consumer when a sub-buffer is \
+               full, unless the consumer has a read timer (10 ms here); Tompion's never does.",
+        write: plain,
+    },
+    Section {
+        title: "Memory",
+        benchmark: "memory",
+        groups: &[
+            "added to the program's RSS by recording",
+            "added to the program's PSS by recording",
+            "recorder's processes, RSS",
+            "recorder's processes, PSS",
+        ],
+        text: "With default settings: what a program has in memory beyond the same program built without a tracer, \
+               after a million events a second from one or two threads. PSS divides shared pages among those \
+               who share them. A ring's memory is there when its CPU is used, not before.",
+        write: plain,
+    },
+    Section {
+        title: "Bytes an event on disk",
+        benchmark: "bytes",
+        groups: &["without contexts", "with the thread"],
+        text: "All files of a trace divided by its events. Both write CTF 1.8 that any of its readers opens.",
+        write: plain,
+    },
+    Section {
+        title: "The highest rate without loss",
+        benchmark: "rate",
+        groups: &["without loss for 1.5 s", "held for 6 s"],
+        text: "Producers emit their share in each millisecond and sleep for the rest of it; the recorder has the CPU \
+               time that they leave, on the same CPUs. The highest rate at which nothing is lost and nobody late, by \
+               halving the interval, down to 6 %; then nine tenths of the least one for six seconds. Both have four \
+               equal sub-buffers for each CPU: of 8 MiB, and of 1 MiB, which are full after some milliseconds, so that \
+               they show for how long the machine keeps a recorder from running.",
+        write: plain,
+    },
+    Section {
+        title: "Every allocation of `find`",
+        benchmark: "find",
+        groups: &["find"],
+        text: "`find /usr -regex '.*a'` with each malloc and free recorded by a preloaded wrapper: the experiment of \
+               Fournier, Desnoyers and Dagenais (2009), wall time with a warm cache. Two million events, each with \
+               its thread.",
+        write: transposed,
+    },
+    Section {
+        title: "The kernel",
+        benchmark: "kernel",
+        groups: &[
+            super::kernel::ADDED,
+            "microbenchmarks on one CPU",
+            "microbenchmarks on two CPUs",
+            "throughput on one CPU",
+            "throughput on two CPUs",
+            "run time on one CPU",
+            "run time on two CPUs",
+        ],
+        text: "What recording the kernel costs those who ask it for something: without a tracer, with Tompion, ftrace and \
+               perf, each attached but stopped, as a flight recorder, and to disk. The first table is the price of a \
+               system call's two events alone, the difference between runs in turns with and without them; the others \
+               have whole figures with switches, wakings, lives of processes and page faults recorded as well. \
+               Deeds of lmbench's kind, then programs: the traffic and the files of a file server (tbench, \
+               dbench), messages between processes (hackbench), a compiler.",
+        write: transposed,
+    },
+];
+
+/// Plot and table of each group: a row for each place, a column for each label.
+fn plain(stored: &Stored, section: &Section, pictures: &Path) -> String {
+    written(stored, section, pictures, Results::table)
+}
+
+/// The same with a row for each label and a column for each place.
+fn transposed(stored: &Stored, section: &Section, pictures: &Path) -> String {
+    written(stored, section, pictures, Results::table_by_label)
+}
+
+fn written(
+    stored: &Stored,
+    section: &Section,
+    pictures: &Path,
+    table: impl Fn(&Results, &str) -> tompion_tasks::table::Table,
+) -> String {
+    let mut page = format!("\n## {}\n\n{}\n", section.title, section.text);
+    let Some(results) = stored.get(section.benchmark) else {
+        return page + &format!("\nNot measured yet (`./x bench {}`).\n", section.benchmark);
+    };
+    for group in section.groups {
+        if results.group(group).next().is_none() {
+            continue;
+        }
+        if section.groups.len() > 1 {
+            page += &format!("\n**{}**\n", super::results::capitalised(group));
+        }
+        let picture = plots::file_name(section.benchmark, group);
+        if pictures.join(format!("{picture}.svg")).is_file() {
+            page += &format!(
+                "\n![{}, {group}: the figures of the table](benchmarks/{picture}.svg)\n",
+                section.title
+            );
+        }
+        page += &format!("\n{}", table(results, group).markdown());
+    }
+    page += &notes(results, section);
+    page + &format!("\n{} repetitions, {}.\n", results.repetitions, results.date)
+}
+
+/// What failed, and what was lost.
+fn notes(results: &Results, section: &Section) -> String {
+    let figures = || results.figures.iter().filter(|figure| section.groups.contains(&figure.group.as_str()));
+    let mut notes = String::new();
+    for figure in figures() {
+        if let Some(failure) = &figure.failure {
+            notes += &format!("- † {}, {}: {failure}\n", figure.label, figure.at);
+        }
+        let count = |name: &str| figure.counts.get(name).copied();
+        let lost = match (figure.group.as_str(), count("emitted"), count("arrived")) {
+            ("burst", Some(emitted), Some(arrived)) => emitted - arrived,
+            _ => count("lost").unwrap_or(0.0),
+        };
+        if lost > 0.0 && figure.at != "worst of a block" {
+            let what = if figure.median().is_none() { "" } else { " in the worst repetition" };
+            notes += &format!("- {}, {}: {lost:.0} events were lost{what}\n", figure.label, figure.at);
+        }
+    }
+    if notes.is_empty() { notes } else { format!("\n{notes}") }
+}
+
+const AGAIN: &str = "\
+\n## Measuring again
+
+`./x bench all` measures everything and writes this page, in some sixty minutes on a machine that does nothing else: \
+what else runs shows in the figures, and in the whiskers. `./x bench NAME` measures one thing (`event`, `shapes`, \
+`gaps`, `memory`, `bytes`, `rate`, `find`, `read`, `kernel`), `./x bench page` writes the page anew from what was kept, and `--quick` \
+shows in a minute or two whether everything works. LTTng and babeltrace2 are the distribution's packages; what \
+can't be measured is left out or marked. The rules by which a benchmark is added are in \
+[benches/](../benches/README.md).
+";
+
+#[cfg(test)]
+mod tests {
+    use super::super::results::{Figure, Who};
+    use super::*;
+
+    #[test]
+    fn only_paragraphs_are_wrapped() {
+        let word = "word ".repeat(40);
+        let text = wrapped(&format!("{word}end\n| {word} |\n```text\n{word}x\n```\n"));
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].len() <= COLUMNS && lines[1].ends_with("end"), "{text}");
+        assert_eq!(lines[2], format!("| {word} |"));
+        assert_eq!(lines[4], format!("{word}x"));
+    }
+
+    #[test]
+    fn the_page_has_a_plot_a_table_and_what_failed() {
+        let folder = std::env::temp_dir().join(format!("tompion-page-{}", std::process::id()));
+        let mut ours = Figure::new("by number of fields", Who::Tompion, "Tompion", "2", "ns an event");
+        ours.note(Ok(11.0));
+        let mut theirs = Figure::new("by number of fields", Who::Lttng, "LTTng-UST", "2", "ns an event");
+        theirs.failure = Some("no daemon".into());
+        let results = Results {
+            benchmark: "shapes".into(),
+            date: "2026-01-31".into(),
+            machine: vec!["CPU: one".into()],
+            repetitions: 1,
+            figures: vec![ours, theirs],
+        };
+        let stored = Stored { results: vec![results], instructions: String::new() };
+        let page = fs::read_to_string(write(&stored, &folder).unwrap()).unwrap();
+        assert!(page.contains("](benchmarks/shapes-by-number-of-fields.svg)"), "{page}");
+        assert!(page.contains("| 2 | 11.0 | failed |"), "{page}");
+        assert!(page.contains("† LTTng-UST, 2: no daemon"));
+        assert!(page.contains("Not measured yet (`./x bench gaps`)"));
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,233 @@
+//! `docs/rt-report/`: the papers' experiment and the wake-ups, as tables and plots, from the newest
+//! results.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+
+use super::page::plots;
+use super::results::{Results, digits};
+use super::{cyclic, npt};
+use tompion_tasks::table::Table;
+use tompion_tasks::workspace::Workspace;
+
+const INTRODUCTION: &str = "\
+What recording adds to a real-time loop, and how late threads are woken: the experiment of Beamonte and Dagenais, \u{201c}Linux
+Low-Latency Tracing for Multicore Hard Real-Time Systems\u{201d} (2015), and cyclictest's. This page is written by `./x bench npt`
+and `./x bench cyclic` from the newest run of each; the data are in [benches/results](../../benches/results), how it is
+measured stands in [docs/design/rttest.md](../design/rttest.md).
+
+**This machine is virtual.** Its hypervisor stops processors when it likes, for micro- or milliseconds, and its
+timers are the hypervisor's. So nothing here bounds what the same system does on hardware of its own: the
+longest gaps and wake-ups are the machine's. What can be read off are differences between recorders in the same
+loop, in turns: what the machine does to one, it does to all. Gaps in which an interrupt, another thread or the
+hypervisor's stolen time was seen are left out alike for all in the first table; a hypervisor that stops the processor without saying
+so stays in, for all alike.
+";
+
+/// Writes what was found now, if anything was, and what was kept otherwise.
+pub fn write(workspace: &Workspace, fresh: Option<&Results>) -> Result<()> {
+    let of = |name: &str| match fresh.filter(|fresh| fresh.benchmark == name) {
+        Some(fresh) => Ok(Some(fresh.clone())),
+        None => Results::newest(workspace, name),
+    };
+    let folder = workspace.root.join("docs/rt-report");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut page = format!("# Real-time report\n\n{INTRODUCTION}");
+    if let Some(results) = of("npt")? {
+        page += &npt_section(&results);
+        for (group, file, title) in NPT_PLOTS {
+            let across = "length of a gap";
+            write_file(&folder, file, &plots::shares(results.group(group), title, across))?;
+        }
+    }
+    if let Some(results) = of("cyclic")? {
+        page += &cyclic_section(&results);
+        let title = "Wake-ups that are at least so late";
+        let drawn = plots::shares(results.group(cyclic::GROUP), title, "later than asked for");
+        write_file(&folder, "cyclic.svg", &drawn)?;
+    }
+    write_file(&folder, "README.md", &page)
+}
+
+const NPT_PLOTS: [(&str, &str, &str); 2] = [
+    (npt::UNDISTURBED, "npt-undisturbed.svg", "Gaps that the machine did not make longer"),
+    (npt::ALL, "npt-all.svg", "All gaps"),
+];
+
+fn write_file(folder: &std::path::Path, name: &str, text: &str) -> Result<()> {
+    let file = folder.join(name);
+    fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+fn machine(results: &Results) -> String {
+    let lines: String = results.machine.iter().map(|line| format!("- {line}\n")).collect();
+    format!("{lines}- rounds: {}\n", results.repetitions)
+}
+
+fn npt_section(results: &Results) -> String {
+    let mut text = format!(
+        "\n## The loop (npt)\n\n{}\nTwo million loops a run, 500,000 a second, one event in each; recorders in turns. Medians of the \
+         rounds, beside the least and the most, in nanoseconds.\n",
+        machine(results)
+    );
+    text += &format!("\n### What was aimed at\n\n{}\n{DOUBTS}", aims(results).markdown());
+    for (group, file, title) in NPT_PLOTS {
+        let table = results.table_by_label(group).markdown();
+        text += &format!("\n### {title}\n\n![{title}]({file})\n\n{table}");
+    }
+    text += &format!("\n### Events in the traces\n\n{}", traces(results).markdown());
+    text + &results.failures()
+}
+
+const DOUBTS: &str = "\
+Behind \u{b1} stands how far a difference of two medians may be off, by how much the rounds differ (95 %). What is less than that
+can't be told, and neither can a ratio to it: where the machine stops a loop for hundreds of microseconds now and then, the
+longest gaps of twenty rounds are its own, whoever records. Why an event between two fenced readings of the clock adds more
+than such a reading does stands in [the design](../design/rttest.md#where-an-events-time-goes).
+";
+
+const NO_FIGURE: &str = "nothing recorded";
+/// What no recorder can do without.
+const CLOCK: &str = "clock read, nothing recorded";
+const TOMPION: &str = "Tompion";
+const PEER: &str = "LTTng, read timer";
+
+/// What a recorder adds to a measure of the undisturbed gaps, in nanoseconds.
+#[derive(Clone, Copy)]
+struct Addition {
+    /// Difference of the medians.
+    ns: f64,
+    /// How far it may be off.
+    doubt: f64,
+}
+
+impl Addition {
+    fn of(results: &Results, label: &str, measure: &str) -> Option<Self> {
+        let found = |label| {
+            let figure = results.find(npt::UNDISTURBED, label, measure)?;
+            Some((figure.median()?, figure.doubt()?))
+        };
+        let ((median, doubt), (nothing, doubt_of_nothing)) = (found(label)?, found(NO_FIGURE)?);
+        Some(Self { ns: median - nothing, doubt: doubt + doubt_of_nothing })
+    }
+
+    fn is_sure(&self) -> bool {
+        self.ns > self.doubt
+    }
+
+    fn text(&self) -> String {
+        let number = |value: f64| format!("{value:.*}", digits(value));
+        let doubt = if self.doubt > 0.0 { format!(" \u{b1} {}", number(self.doubt)) } else { String::new() };
+        number(self.ns) + &doubt
+    }
+}
+
+/// What an aim is about: the measure, the limit, and who it is held against.
+const AIMS: [(&str, &str, f64, &str); 4] = [
+    ("to the longest gap", "longest", 0.5, PEER),
+    ("to 99.9999 %", "99.9999 %", 0.5, PEER),
+    ("to the mean", "mean", 1.25, CLOCK),
+    ("to half of the gaps", "50 %", 1.25, CLOCK),
+];
+
+/// The limits that the project has set itself, and what came of them.
+fn aims(results: &Results) -> Table {
+    let mut table = Table::new(&["an event adds, in ns", TOMPION, "beside", "", "ratio", "aim", ""]);
+    for (name, measure, aim, peer) in AIMS {
+        let [ours, theirs] = [TOMPION, peer].map(|label| Addition::of(results, label, measure));
+        let cell = |value: Option<Addition>| value.map_or_else(|| "\u{2013}".into(), |value| value.text());
+        let sure = ours.zip(theirs).filter(|(ours, theirs)| ours.is_sure() && theirs.is_sure());
+        let ratio = sure.map(|(ours, theirs)| ours.ns / theirs.ns);
+        let verdict = match ratio {
+            Some(ratio) if ratio <= aim => "kept",
+            Some(_) => "missed",
+            None => "can't be told",
+        };
+        let ratio = ratio.map_or_else(|| "\u{2013}".into(), |ratio| format!("{ratio:.2}"));
+        let aim = format!("\u{2264} {aim}");
+        table.row(vec![name.into(), cell(ours), peer.into(), cell(theirs), ratio, aim, verdict.into()]);
+    }
+    table
+}
+
+fn traces(results: &Results) -> Table {
+    let mut table = Table::new(&["", "events in the traces", "lost"]);
+    for figure in results.group(npt::ALL).filter(|figure| figure.at == "longest") {
+        let count = |name: &str| figure.counts.get(name).copied().unwrap_or_default();
+        let events = count("events in the traces");
+        if events > 0.0 {
+            let cells = [events, count(npt::LOST)].map(|count| tompion_tasks::table::grouped(count as u64));
+            table.row(std::iter::once(figure.label.clone()).chain(cells).collect());
+        }
+    }
+    table
+}
+
+fn cyclic_section(results: &Results) -> String {
+    let median =
+        |label| results.find(cyclic::GROUP, label, "median").and_then(super::results::Figure::median);
+    let apart =
+        median("tompion test cyclic").zip(median("cyclictest")).map(|(ours, theirs)| (ours - theirs).abs());
+    let verdict = match apart {
+        Some(apart) if apart <= 1.0 => format!("The medians lie {apart:.2} \u{b5}s apart (aim: 1 \u{b5}s)."),
+        Some(apart) => format!("The medians lie {apart:.2} \u{b5}s apart, more than the aim of 1 \u{b5}s."),
+        None => "The medians can't be told.".into(),
+    };
+    format!(
+        "\n## Wake-ups (cyclic), beside cyclictest\n\n{}\n`tompion test cyclic` and cyclictest in turns, ten seconds each, under hackbench: \
+         a thread on each CPU, woken each millisecond. {verdict}\n\n![Both distributions](cyclic.svg)\n\n{}{}",
+        machine(results),
+        results.table(cyclic::GROUP).markdown(),
+        results.failures()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::results::{Figure, Who};
+    use super::*;
+
+    fn results(longest: [f64; 3]) -> Results {
+        let figure = |label: &str, measure: &str, value: f64| {
+            let mut figure = Figure::new(npt::UNDISTURBED, Who::Plain, label, measure, "ns");
+            figure.note(Ok(value));
+            figure
+        };
+        let mut figures = Vec::new();
+        for (label, longest) in [NO_FIGURE, TOMPION, PEER].into_iter().zip(longest) {
+            figures.extend([figure(label, "longest", longest), figure(label, "mean", longest / 10.0)]);
+        }
+        figures.push(figure(CLOCK, "mean", 20.0));
+        let machine = vec!["CPU: x".into()];
+        Results { benchmark: "npt".into(), date: "2026-01-01".into(), machine, repetitions: 1, figures }
+    }
+
+    #[test]
+    fn additions_are_held_against_each_other() {
+        let text = aims(&results([100.0, 200.0, 400.0])).markdown();
+        let rows: Vec<&str> = text.lines().collect();
+        let longest = format!("| to the longest gap | 100.0 | {PEER} | 300.0 | 0.33 | ");
+        assert!(rows[2].starts_with(&longest) && rows[2].ends_with("kept |"), "{text}");
+        assert!(rows[3].contains("can't be told"), "{text}");
+        assert!(rows[4].starts_with(&format!("| to the mean | 10.0 | {CLOCK} | 10.0 | 1.00 | ")), "{text}");
+        let missed = aims(&results([100.0, 300.0, 400.0])).markdown();
+        assert!(missed.lines().nth(2).is_some_and(|row| row.ends_with("missed |")), "{missed}");
+    }
+
+    #[test]
+    fn what_rounds_differ_by_is_no_difference() {
+        let mut noisy = results([100.0, 200.0, 400.0]);
+        let figure = noisy.figures.iter_mut().find(|figure| figure.label == PEER && figure.at == "longest");
+        figure.expect("a figure").values = vec![100.0, 400.0, 9000.0];
+        let text = aims(&noisy).markdown();
+        let row = text.lines().nth(2).unwrap_or_default();
+        assert!(row.contains(" \u{b1} ") && row.ends_with("can't be told |"), "{text}");
+    }
+
+    #[test]
+    fn a_peer_that_adds_nothing_gives_no_ratio() {
+        let text = aims(&results([100.0, 200.0, 90.0])).markdown();
+        assert!(text.lines().nth(2).is_some_and(|row| row.ends_with("can't be told |")), "{text}");
+    }
+}

@@ -1,0 +1,8 @@
+//! What the project's tasks (`xtask`) and benchmarks (`bench`) share: the workspace, the artifacts
+//! that they build, commands, and tables.
+#![forbid(unsafe_code)]
+
+pub mod artifacts;
+pub mod shell;
+pub mod table;
+pub mod workspace;
