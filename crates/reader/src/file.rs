@@ -189,6 +189,11 @@ impl StreamFile {
         self.size = to.map_or(self.size, |to| to.min(self.size));
     }
 
+    /// Returns what the file system knows of the file, if it is open.
+    pub fn metadata(&self) -> Option<std::fs::Metadata> {
+        self.file.metadata()
+    }
+
     /// Returns the size of the file in bytes.
     pub fn size(&self) -> u64 {
         self.size

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use crate::discover::{self, Opened, Trace};
 use crate::json::JsonOptions;
 use crate::lines::{Lines, Moment, print_after};
-use crate::merge::growing::Progress;
+use crate::merge::growing::Positions;
 use crate::text::{self, PrintOptions};
 use crate::{Error, Selection, TraceSet, json};
 
@@ -44,7 +44,7 @@ pub struct Follow {
     selection: Selection,
     /// Descriptions with their sizes: they only grow.
     known: HashMap<PathBuf, (u64, Trace)>,
-    read: HashMap<PathBuf, Progress>,
+    read: Positions,
     /// End time of the newest packet that the previous round saw.
     newest: Option<i64>,
     /// Last printed event.

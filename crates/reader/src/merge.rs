@@ -35,7 +35,7 @@ use crate::{Corruption, Error};
 pub use parts::{PacketSummary, Parts};
 pub use walk::{PacketView, Visitor};
 
-use pieces::Piece;
+use pieces::{FileId, Piece};
 use source::Source;
 
 /// Approximate number of bytes that all windows take together.
@@ -241,8 +241,8 @@ type NewSource = fn(Vec<(i64, Piece)>, &Arc<[Trace]>) -> Source;
 /// Identity of the stream that a file belongs to: trace, class and instance.
 type Identity = (Uuid, u64, u64);
 
-/// Files with their begin times and the indexes of their traces.
-type Begun = Vec<(i64, PathBuf, usize)>;
+/// Files with their begin times, the indexes of their traces, and what tells them from others.
+type Begun = Vec<(i64, PathBuf, usize, Option<FileId>)>;
 
 /// Order of streams for events of the same time, as in babeltrace2: by the UUIDs of traces (traces
 /// without one come last), by traces, by the numbers of stream classes and of streams.
@@ -251,6 +251,7 @@ type Rank = (bool, Option<Uuid>, usize, u64, Option<u64>);
 /// Properties of a file's first packet.
 struct First {
     identity: Option<Identity>,
+    id: Option<FileId>,
     /// Begin time; the clock value if the time cannot be represented.
     begin: Result<i64, u64>,
     rank: Rank,
@@ -294,7 +295,7 @@ impl TraceSet {
         let mut groups: BTreeMap<Identity, usize> = BTreeMap::new();
         let mut sources: Vec<(Rank, Begun)> = Vec::new();
         for (path, trace) in files {
-            let Some(First { identity, begin, rank }) = self.first_packet(&path, trace) else { continue };
+            let Some(First { identity, id, begin, rank }) = self.first_packet(&path, trace) else { continue };
             let begin = begin.unwrap_or_else(|cycles| {
                 self.corruptions.push(beyond_time(&path, cycles));
                 i64::MAX
@@ -302,14 +303,15 @@ impl TraceSet {
             let next = sources.len();
             let index = identity.map_or(next, |identity| *groups.entry(identity).or_insert(next));
             match sources.get_mut(index) {
-                Some((_, source)) => source.push((begin, path, trace)),
-                None => sources.push((rank, vec![(begin, path, trace)])),
+                Some((_, source)) => source.push((begin, path, trace, id)),
+                None => sources.push((rank, vec![(begin, path, trace, id)])),
             }
         }
         sources.sort_by_key(|(rank, _)| *rank);
         let source = |(_, mut files): (Rank, Begun)| {
-            files.sort();
-            let files = files.into_iter().map(|(begin, path, trace)| (begin, Piece::whole(path, trace)));
+            files.sort_by(|one, other| (one.0, &one.1, one.2).cmp(&(other.0, &other.1, other.2)));
+            let piece = |(begin, path, trace, id)| (begin, Piece::whole(path, trace, id));
+            let files = files.into_iter().map(piece);
             new_source(files.collect(), &self.traces)
         };
         sources.into_iter().map(source).collect()
@@ -321,7 +323,8 @@ impl TraceSet {
         let decoder = &self.traces.get(trace)?.decoder;
         let uuid = decoder.trace().uuid;
         let rank = |class, instance| (uuid.is_none(), uuid, trace, class, instance);
-        let unknown = Some(First { identity: None, begin: Ok(i64::MIN), rank: rank(u64::MAX, None) });
+        let unknown =
+            Some(First { identity: None, id: None, begin: Ok(i64::MIN), rank: rank(u64::MAX, None) });
         let Ok(mut file) = StreamFile::open(path.into(), decoder.clone(), 4096) else { return unknown };
         match file.next_packet() {
             Ok(true) => {}
@@ -335,7 +338,8 @@ impl TraceSet {
         // Files without a begin time cannot be ordered.
         let of = uuid.filter(|_| begin.is_some());
         let identity = of.and_then(|uuid| Some((uuid, class, packet.instance?)));
-        Some(First { identity, begin: begin.unwrap_or(Ok(i64::MIN)), rank: rank(class, packet.instance) })
+        let id = file.metadata().map(|metadata| FileId::new(&metadata, identity, packet));
+        Some(First { identity, id, begin: begin.unwrap_or(Ok(i64::MIN)), rank: rank(class, packet.instance) })
     }
 
     /// Selects the events to read. Must be called before the first event is read.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use tompion_reader::text::{self, ClockFormat, PrintOptions, TimeFormat};
-use tompion_reader::{LossKind, Parts, Selection, TraceSet, json, open, stat};
+use tompion_reader::{LossKind, Parts, Selection, TraceSet, follow, json, open, stat};
 
 /// Folder that is removed on drop.
 struct Folder(PathBuf);
@@ -317,4 +317,112 @@ fn simultaneous_events_are_ordered_by_uuid_and_stream() {
     trace("b", 8, &[("stream_1", stream(8, 1, 2)), ("stream_5", stream(8, 0, 1))]);
     let expected = [(5, 1), (5, 2), (5, 3), (5, 4)];
     assert_eq!(events(folder.open()), expected);
+}
+
+/// Times and sequence number of packets.
+const NUMBERED: &str = "time_t timestamp_begin; time_t timestamp_end; uint64_t packet_seq_num;";
+
+/// Creates the packet with this number: ten events, one a second.
+fn numbered(number: u64) -> Vec<u8> {
+    let second = |event: u64| (number * 10 + event + 1) * 1_000_000_000;
+    let events: Vec<(u64, u32)> =
+        (0..10).map(|event| (second(event), (number * 10 + event) as u32)).collect();
+    packet(&numbers(&[second(0), second(9), number]), &events)
+}
+
+fn numbered_packets(packets: std::ops::Range<u64>) -> Vec<u8> {
+    packets.flat_map(numbered).collect()
+}
+
+/// Reader of a folder that changes, and what it found so far.
+struct Following {
+    follow: follow::Follow,
+    text: Vec<u8>,
+    losses: Vec<String>,
+}
+
+impl Following {
+    fn of(folder: &Folder) -> Self {
+        let follow = follow::Follow::new(std::slice::from_ref(&folder.0), Selection::default());
+        Self { follow, text: Vec::new(), losses: Vec::new() }
+    }
+
+    fn round(&mut self, is_last: bool) {
+        let format = follow::Format::Text(PrintOptions::default());
+        let round = self.follow.round(is_last, &format, &mut self.text).unwrap();
+        assert_eq!(round.corruptions, Vec::<String>::new());
+        self.losses.extend(round.losses);
+    }
+
+    /// Reads to the end; returns the values of the events.
+    fn finish(mut self) -> (Vec<u64>, Vec<String>) {
+        self.round(true);
+        let text = String::from_utf8(self.text).unwrap();
+        let value = |line: &str| line.split_once("v = ")?.1.split(' ').next()?.parse().ok();
+        (text.lines().filter_map(value).collect(), self.losses)
+    }
+}
+
+#[test]
+fn a_rotated_trace_is_followed_event_by_event() {
+    // The new file is smaller than the old one, as large, or larger.
+    for second in [2, 4, 6] {
+        let folder = Folder::new(&format!("rotated-{second}"));
+        let current = folder.0.join("kernel");
+        let write = |packets| {
+            fs::create_dir_all(&current).unwrap();
+            fs::write(current.join("metadata"), description(NUMBERED)).unwrap();
+            fs::write(current.join("stream_0"), numbered_packets(packets)).unwrap();
+        };
+        let mut following = Following::of(&folder);
+        write(0..4);
+        following.round(false);
+        following.round(false);
+        fs::create_dir_all(folder.0.join("archives/1")).unwrap();
+        fs::rename(&current, folder.0.join("archives/1/kernel")).unwrap();
+        write(4..4 + second);
+        following.round(false);
+        following.round(false);
+        let (values, losses) = following.finish();
+        assert_eq!(values, (0..(4 + second) * 10).collect::<Vec<_>>(), "{second}");
+        assert_eq!(losses, Vec::<String>::new());
+    }
+}
+
+/// Replaces a file as tracers do that write a ring of files.
+fn replace(folder: &Folder, file: u64, packets: std::ops::Range<u64>) {
+    let path = folder.0.join(format!("stream_0_{file}"));
+    let _ = fs::remove_file(&path);
+    fs::write(path, numbered_packets(packets)).unwrap();
+}
+
+#[test]
+fn a_ring_of_files_is_followed_while_it_turns() {
+    const FILES: u64 = 3;
+    let folder = Folder::with("turning", NUMBERED, &[]);
+    let mut following = Following::of(&folder);
+    for number in 0..20 {
+        replace(&folder, number % FILES, 2 * number..2 * number + 2);
+        following.round(false);
+    }
+    let (values, losses) = following.finish();
+    assert_eq!(losses, Vec::<String>::new());
+    assert_eq!(values, (0..400).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_a_ring_of_files_overwrote_unread_is_reported() {
+    let folder = Folder::with("overtaken", NUMBERED, &[]);
+    let mut following = Following::of(&folder);
+    replace(&folder, 0, 0..2);
+    replace(&folder, 1, 2..4);
+    following.round(false);
+    following.round(false);
+    // Everything that was read is gone, and four packets that were not.
+    replace(&folder, 0, 8..10);
+    replace(&folder, 1, 10..12);
+    following.round(false);
+    let (values, losses) = following.finish();
+    assert_eq!(values, (0..40).chain(80..120).collect::<Vec<_>>());
+    assert!(losses.len() == 1 && losses[0].contains("discarded 4 packets"), "{losses:?}");
 }

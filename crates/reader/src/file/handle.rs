@@ -31,6 +31,11 @@ impl Handle {
         self.size
     }
 
+    /// Returns what the file system knows of the file, if it is open.
+    pub fn metadata(&self) -> Option<Metadata> {
+        self.file.as_ref()?.metadata().ok()
+    }
+
     /// Closes the descriptor now and after each read.
     pub fn close_between_reads(&mut self) {
         (self.file, self.closes) = (None, true);

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::Identity;
+use super::pieces::FileId;
 use super::source::{Before, Source};
 use super::windows::Scan;
 use super::{Selection, TraceSet};
@@ -21,6 +23,15 @@ pub(crate) struct Progress {
     before: Option<Before>,
 }
 
+/// Positions up to which files and streams were read.
+#[derive(Debug, Default)]
+pub(crate) struct Positions {
+    /// By the files themselves: a rotation moves files, and puts new ones in their places.
+    files: HashMap<FileId, Progress>,
+    /// Last packet of each stream, for when all files of it that were read are gone.
+    streams: HashMap<Identity, Before>,
+}
+
 impl TraceSet {
     /// Opens the streams of these traces behind the part that was already read. Incomplete packets
     /// are read only with `is_over`.
@@ -31,7 +42,7 @@ impl TraceSet {
     pub(crate) fn growing(
         paths: &[PathBuf],
         opened: Opened,
-        read: &HashMap<PathBuf, Progress>,
+        read: &Positions,
         is_over: bool,
     ) -> Result<Self, Error> {
         let mut set = Self::new(paths.to_vec(), opened, Source::in_files)?;
@@ -42,9 +53,13 @@ impl TraceSet {
         for source in &mut set.sources {
             source.is_growing = !is_over;
             let files = 0..source.files.count();
-            let path = |file: usize| source.files.get(file).map(|(path, _)| path);
-            let last = files.rev().find_map(|file| Some((file, *read.get(path(file)?)?)));
-            let Some((file, progress)) = last else { continue };
+            let id = |file: usize| source.files.piece(file).and_then(|piece| piece.id);
+            let last = files.clone().rev().find_map(|file| Some((file, *read.files.get(&id(file)?)?)));
+            let Some((file, progress)) = last else {
+                let stream = files.clone().find_map(|file| id(file)?.stream);
+                source.before = stream.and_then(|stream| read.streams.get(&stream).copied());
+                continue;
+            };
             source.go_on(file, &progress, &set.traces, set.window);
         }
         Ok(set)
@@ -69,15 +84,17 @@ impl TraceSet {
     }
 
     /// Stores the position up to which each file was read.
-    pub(crate) fn remember(&self, read: &mut HashMap<PathBuf, Progress>) {
+    pub(crate) fn remember(&self, read: &mut Positions) {
         for source in &self.sources {
             let place = match &source.file {
                 Some(file) => Some((source.next.saturating_sub(1), file.packet_start(), file.bit())),
                 None => source.end.map(|(file, place)| (file, place, 0)),
             };
             let Some((file, packet, bit)) = place else { continue };
-            if let Some((path, _)) = source.files.get(file) {
-                read.insert(path.to_owned(), Progress { packet, bit, before: source.before });
+            let Some(id) = source.files.piece(file).and_then(|piece| piece.id) else { continue };
+            read.files.insert(id, Progress { packet, bit, before: source.before });
+            if let Some((stream, before)) = id.stream.zip(source.before) {
+                read.streams.insert(stream, before);
             }
         }
     }

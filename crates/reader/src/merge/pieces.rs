@@ -10,15 +10,18 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::IndexProblem;
+use tompion_ctf::decode::Packet;
+
 use super::index::{self, Index};
 use super::source::Source;
 use super::windows::{Mark, Scan};
+use super::{Identity, IndexProblem};
 use crate::discover::Trace;
 
 /// File, or consecutive packets of it.
@@ -31,12 +34,33 @@ pub(super) struct Piece {
     pub from: u64,
     /// Position behind the last packet; `None` for the end of the file.
     pub to: Option<u64>,
+    /// Identity of the file, whatever its path.
+    pub id: Option<FileId>,
+}
+
+/// Identity of a file that another one may have replaced, or that may have been moved, as in a
+/// rotation. Inode numbers are used again, so the first packet belongs to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+    /// Stream, if packets state it.
+    pub stream: Option<Identity>,
+    /// Begin time in cycles and sequence number of the first packet.
+    first: (Option<u64>, Option<u64>),
+}
+
+impl FileId {
+    /// Identifies an open file with this first packet.
+    pub fn new(file: &Metadata, stream: Option<Identity>, first: &Packet) -> Self {
+        Self { device: file.dev(), inode: file.ino(), stream, first: (first.begin, first.sequence) }
+    }
 }
 
 impl Piece {
     /// Creates a piece that covers a whole file.
-    pub fn whole(path: PathBuf, trace: usize) -> Self {
-        Self { path, trace, from: 0, to: None }
+    pub fn whole(path: PathBuf, trace: usize, id: Option<FileId>) -> Self {
+        Self { path, trace, from: 0, to: None, id }
     }
 
     fn is_whole(&self) -> bool {
