@@ -98,6 +98,87 @@ fn functions_are_recorded_with_what_they_get_and_return() {
     assert!(calls.values().filter(|rounds| **rounds == count as i64).count() == 2 && open.is_empty());
 }
 
+/// The program that builds programs of Go, if there is one.
+fn go() -> Option<&'static str> {
+    let runs =
+        |go: &&str| Command::new(go).arg("version").output().is_ok_and(|output| output.status.success());
+    ["go", "/usr/local/go/bin/go"].into_iter().find(runs)
+}
+
+/// Grows its stack again and again, so that the runtime moves it.
+const GROWING: &str = r#"package main
+
+import "fmt"
+
+//go:noinline
+func grow(depth int, negative int32, byte uint8) int {
+	var room [256]int
+	room[depth%256] = depth
+	if depth == 0 {
+		return int(negative) + int(byte)
+	}
+	return grow(depth-1, negative-1, byte+1) + room[(depth+1)%256]
+}
+
+func main() {
+	sum := 0
+	for range 20 {
+		done := make(chan int)
+		go func() { done <- grow(1000, -5, 250) }()
+		sum += <-done
+	}
+	fmt.Println(sum)
+}
+"#;
+
+#[test]
+fn functions_of_go_are_recorded_with_what_they_get_and_their_returns_refused() {
+    if !permitted() {
+        return;
+    }
+    let Some(go) = go() else { return eprintln!("SKIPPED, Go is not installed") };
+    let shop = Workshop::new();
+    fs::write(shop.path("growing.go"), GROWING).expect("a source");
+    let mut build = Command::new(go);
+    build.args(["build", "-o", "growing", "growing.go"]).current_dir(shop.path("")).env("CGO_ENABLED", "0");
+    build.env("GOPROXY", "off").env("GOCACHE", shop.path("cache"));
+    run(&mut build).succeeded();
+    let alone = run(Command::new(shop.path("growing")).current_dir(shop.path(""))).succeeded().out;
+    let probe = "uprobe:./growing:main.grow(depth: i64, negative: i32, byte: u8)";
+    let options = ["-k", probe, "--subbuf-size", "4M", "--subbufs", "4"];
+    let recorded = run(&mut shop.recording("trace", &options, &[&"./growing"])).succeeded();
+    assert_eq!(recorded.out, alone);
+    let events = shop.trace("trace").events();
+    let mut hits = vec![0; 1001];
+    for event in &events {
+        let calls = 1000 - signed(event, "depth");
+        hits[calls as usize] += 1;
+        assert_eq!(signed(event, "negative"), -5 - calls, "{event:?}");
+        assert_eq!(signed(event, "byte"), (250 + calls) & 0xff, "{event:?}");
+    }
+    // A function whose stack has to grow begins twice.
+    assert!(hits.iter().all(|hits| (20..=40).contains(hits)), "{hits:?}");
+    let refused = |probe: &str| run(&mut shop.recording("wrong", &["-k", probe], &[&"true"])).exited(2).err;
+    let said = refused("uretprobe:./growing:main.grow");
+    assert!(said.contains("would kill the program: Go moves its stacks"), "{said}");
+    let said = refused("uprobe:./growing:main.grow(text: str)");
+    assert!(said.contains("a Go string is two words"), "{said}");
+}
+
+#[test]
+fn events_are_named_after_the_link_that_was_named() {
+    if !permitted() {
+        return;
+    }
+    let shop = Workshop::new();
+    marks(&shop);
+    std::os::unix::fs::symlink("marks", shop.path("shop-1")).expect("a link");
+    let options = ["-k", "uprobe:./shop-1:nine"];
+    run(&mut shop.recording("trace", &options, &[&"./marks", &"3"])).succeeded();
+    let events = shop.trace("trace").events();
+    assert!(!events.is_empty() && events.iter().all(|event| event.name == "shop-1:nine"), "{events:?}");
+}
+
 /// A program of the distribution that has marks.
 const PYTHON: &str = "/usr/bin/python3";
 

@@ -6,10 +6,12 @@ use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use tompion_protocol::glob;
 
 use super::{
-    ArgumentType, MOST_ARGUMENTS, MOST_SITES, Probe, Site, Target, event, nop,
+    ArgumentType, MOST_ARGUMENTS, MOST_SITES, Probe, Site, Target, event,
+    go::{self, GoFunction},
+    nop,
     note::{self, Note},
     value::Value,
-    wish::{Code, Place, Wish, WishError, provider_of},
+    wish::{Binary, Code, Place, Wish, WishError},
 };
 
 /// Maximum size of a file that is read, in bytes: its owner may have made it as large as it wants.
@@ -49,9 +51,9 @@ pub fn marks(file: &Path) -> Result<Vec<Mark>, WishError> {
 pub(super) fn find(wish: &Wish) -> Result<Vec<Probe>, WishError> {
     let probes = match &wish.place {
         Place::Kernel(function, offset) => vec![kernel_function(wish, function, *offset)?],
-        Place::File(file, code) => {
-            let bytes = read(file)?;
-            vec![function(wish, file, code, &Elf::parse(file, &bytes)?)?]
+        Place::File(binary, code) => {
+            let bytes = read(&binary.file)?;
+            vec![function(wish, binary, code, &Elf::parse(&binary.file, &bytes)?)?]
         }
         Place::Marks(file, provider, name) => {
             let bytes = read(file)?;
@@ -185,6 +187,19 @@ impl<'data> Elf<'data> {
         }
     }
 
+    /// What is known of the Go function that has code at an address; `None` for code of another language.
+    fn go_function(&self, address: u64) -> Option<GoFunction> {
+        let info = self.file.section_by_name(".go.buildinfo")?.data().ok()?;
+        let symbols = self.file.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text);
+        let mut around = symbols.filter(|symbol| {
+            let distance = address.checked_sub(symbol.address());
+            distance.is_some_and(|distance| distance < symbol.size().max(1))
+        });
+        // Without symbols, all code is taken for Go's: at the return from a function of C nothing is lost by refusing.
+        let name = around.next().and_then(|symbol| symbol.name().ok().map(str::to_owned));
+        GoFunction::new(info, name.as_deref())
+    }
+
     fn notes(&self) -> Vec<Note> {
         let section = |name| self.file.section_by_name(name);
         let Some(Ok(bytes)) = section(".note.stapsdt").map(|section| section.data()) else {
@@ -206,32 +221,55 @@ fn is_chosen_at_start(symbol: &object::Symbol<'_, '_>) -> bool {
     matches!(symbol.flags(), object::SymbolFlags::Elf { st_info, .. } if st_info & 15 == CHOSEN_AT_START)
 }
 
-/// Names and types of a function's arguments, or of what it returns, with where they are.
-fn call_arguments(wish: &Wish) -> (Vec<(String, ArgumentType)>, Vec<Value>) {
-    let returned = || vec![("ret".to_owned(), ArgumentType::integer(8, true))];
-    let default = || if wish.at_return { returned() } else { Vec::new() };
-    let arguments = wish.arguments.clone().unwrap_or_else(default);
-    let place = |(number, (_, ty)): (usize, &(String, ArgumentType))| match wish.at_return {
-        true => Value::of_return(*ty),
-        false => Value::of_call(number, *ty),
-    };
-    let values = arguments.iter().enumerate().map(place).collect();
-    (arguments, values)
+/// Where a function finds its arguments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Convention {
+    /// C's of this machine.
+    C,
+    /// Go's, in registers.
+    Go,
 }
 
-fn one_place(wish: &Wish, name: (&str, &str), target: Target, offset: u64) -> Probe {
-    let (arguments, values) = call_arguments(wish);
+/// Names and types of a function's arguments, or of what it returns.
+fn call_arguments(wish: &Wish) -> Vec<(String, ArgumentType)> {
+    let returned = || vec![("ret".to_owned(), ArgumentType::integer(8, true))];
+    let default = || if wish.at_return { returned() } else { Vec::new() };
+    wish.arguments.clone().unwrap_or_else(default)
+}
+
+/// Where these arguments are.
+fn call_values(
+    wish: &Wish,
+    arguments: &[(String, ArgumentType)],
+    convention: Convention,
+) -> Result<Vec<Value>, WishError> {
+    let place = |(number, (name, ty)): (usize, &(String, ArgumentType))| match convention {
+        Convention::C if wish.at_return => Ok(Value::of_return(*ty)),
+        Convention::C => Ok(Value::of_call(number, *ty)),
+        Convention::Go => go::argument(number, name, *ty),
+    };
+    arguments.iter().enumerate().map(place).collect()
+}
+
+fn one_place(
+    wish: &Wish,
+    name: (&str, &str),
+    (target, offset): (Target, u64),
+    convention: Convention,
+) -> Result<Probe, WishError> {
+    let arguments = call_arguments(wish);
+    let values = call_values(wish, &arguments, convention)?;
     let suffix = if wish.at_return { "_return" } else { "" };
-    Probe {
+    Ok(Probe {
         event: event(name.0, &format!("{}{suffix}", name.1), &arguments),
         arguments: arguments.into_iter().map(|(_, ty)| ty).collect(),
         target,
         at_return: wish.at_return,
         sites: vec![Site { offset, semaphore: 0, values }],
-    }
+    })
 }
 
-fn function(wish: &Wish, file: &Path, code: &Code, elf: &Elf<'_>) -> Result<Probe, WishError> {
+fn function(wish: &Wish, binary: &Binary, code: &Code, elf: &Elf<'_>) -> Result<Probe, WishError> {
     let (address, name) = match code {
         Code::Address(address) => (*address, format!("{address:#x}")),
         Code::Function(name, 0) => (elf.function(name)?, name.clone()),
@@ -240,7 +278,16 @@ fn function(wish: &Wish, file: &Path, code: &Code, elf: &Elf<'_>) -> Result<Prob
         }
     };
     let offset = elf.probe_offset(address)?;
-    Ok(one_place(wish, (&provider_of(file), &name), Target::File(file.to_owned()), offset))
+    let convention = match elf.go_function(address) {
+        None => Convention::C,
+        Some(_) if wish.at_return => return Err(go::no_return(elf.path, &name)),
+        Some(found) => {
+            let needs_places = wish.arguments.as_ref().is_some_and(|list| !list.is_empty());
+            found.check(elf.path, needs_places)?;
+            Convention::Go
+        }
+    };
+    one_place(wish, (&binary.provider, &name), (Target::File(binary.file.clone()), offset), convention)
 }
 
 /// A function of the running kernel, whose table of symbols anybody may read.
@@ -263,7 +310,7 @@ fn kernel_function(wish: &Wish, name: &str, offset: u64) -> Result<Probe, WishEr
         return Err(WishError { problem, instead: Some((name.into(), names)) });
     }
     let shown = if offset == 0 { name.to_owned() } else { format!("{name}+{offset:#x}") };
-    Ok(one_place(wish, ("", &shown), Target::Kernel(name.into()), offset))
+    one_place(wish, ("", &shown), (Target::Kernel(name.into()), offset), Convention::C)
 }
 
 /// Notes by the mark that they are of.

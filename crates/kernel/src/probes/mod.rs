@@ -14,6 +14,7 @@
 
 mod attach;
 mod elf;
+mod go;
 mod nop;
 mod note;
 mod value;

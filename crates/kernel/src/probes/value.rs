@@ -33,6 +33,14 @@ const RESULT: &str = "rax";
 #[cfg(target_arch = "x86_64")]
 const STACK: (&str, u64) = ("rsp", 8);
 
+/// The same of functions of Go, whose compiler has a convention of its own
+/// (`src/cmd/compile/abi-internal.md` of Go).
+#[cfg(target_arch = "x86_64")]
+const GO_ARGUMENTS: &[&str] = &["rax", "rbx", "rcx", "rdi", "rsi", "r8", "r9", "r10", "r11"];
+
+#[cfg(not(target_arch = "x86_64"))]
+const GO_ARGUMENTS: &[&str] =
+    &["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15"];
 #[cfg(not(target_arch = "x86_64"))]
 const ARGUMENTS: &[&str] = &["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"];
 #[cfg(not(target_arch = "x86_64"))]
@@ -90,6 +98,13 @@ impl Value {
             },
         };
         Self { place, size: ty.size() as u8, signed: ty.is_signed() }
+    }
+
+    /// A Go function's argument word with this number, from 0, at the function's first instruction. `None` if the
+    /// registers don't suffice: where it is then depends on the types of all arguments.
+    pub(super) fn of_go_call(number: usize, ty: ArgumentType) -> Option<Self> {
+        let place = Place::Register(register(GO_ARGUMENTS.get(number)?)?);
+        Some(Self { place, size: ty.size() as u8, signed: ty.is_signed() })
     }
 
     /// What a function returns.
@@ -191,6 +206,16 @@ mod tests {
         for wrong in ["", "i", "i31", "i032", "strn", "ü32"] {
             assert_eq!(ArgumentType::parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn arguments_of_go_have_registers_of_their_own() {
+        let int = ArgumentType::integer(8, true);
+        let place = |number| Value::of_go_call(number, int).map(|value| value.place);
+        let of = |name| register(name).map(Place::Register);
+        assert_eq!((place(0), place(1), place(8)), (of("rax"), of("rbx"), of("r11")));
+        assert_eq!(place(9), None);
     }
 
     #[cfg(target_arch = "x86_64")]

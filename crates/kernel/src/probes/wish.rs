@@ -37,11 +37,20 @@ pub struct Wish {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// A function of a file and bytes behind its beginning, or an address in it.
-    File(PathBuf, Code),
+    File(Binary, Code),
     /// Marks of a file, whose provider and name match.
     Marks(PathBuf, String, String),
     /// A function of the kernel and bytes behind its beginning.
     Kernel(String, u64),
+}
+
+/// A program or library, and the name that it was asked for by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Binary {
+    /// The file, without links on the way.
+    pub file: PathBuf,
+    /// What its events are called after: the name of the link, if a link was named.
+    pub provider: String,
 }
 
 /// A place in a file's code.
@@ -87,7 +96,7 @@ impl Wish {
         let place = if kind == "usdt" {
             let (rest, name) = place.rsplit_once(':').ok_or_else(wrong)?;
             let (binary, provider) = rest.rsplit_once(':').ok_or_else(wrong)?;
-            Place::Marks(find_binary(binary)?, provider.into(), name.into())
+            Place::Marks(find_binary(binary)?.file, provider.into(), name.into())
         } else if kernel {
             let (function, offset) =
                 parse_function(place).filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
@@ -168,18 +177,23 @@ fn parse_argument(text: &str) -> Result<(String, ArgumentType), WishError> {
 }
 
 /// The file of a name, along `PATH` if it has no slash.
-fn find_binary(name: &str) -> Result<PathBuf, WishError> {
+fn find_binary(name: &str) -> Result<Binary, WishError> {
     let along_path = || {
         let folders = std::env::var_os("PATH").filter(|_| !name.contains('/'))?;
         std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|file| file.is_file())
     };
     let here = Some(PathBuf::from(name)).filter(|file| !name.is_empty() && file.is_file());
-    let file = here.or_else(along_path).and_then(|file| std::fs::canonicalize(file).ok());
-    file.ok_or_else(|| WishError::new(format!("there is no program or library `{name}`")))
+    let binary = here.or_else(along_path).and_then(|named| {
+        let file = std::fs::canonicalize(&named).ok()?;
+        // The link of a process to its program has the same name for all.
+        let provider = if named.starts_with("/proc") { provider_of(&file) } else { provider_of(&named) };
+        Some(Binary { file, provider })
+    });
+    binary.ok_or_else(|| WishError::new(format!("there is no program or library `{name}`")))
 }
 
 /// What events of a file are called after.
-pub(super) fn provider_of(file: &Path) -> String {
+fn provider_of(file: &Path) -> String {
     let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     name.replace(':', "_")
 }
@@ -201,8 +215,10 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let wish = Wish::parse("uprobe:/bin/sh:main+0x10(argc: i32, argv: x64)").unwrap();
-        let Place::File(file, code) = &wish.place else { panic!("{wish:?}") };
-        assert!(file.is_absolute());
+        let Place::File(binary, code) = &wish.place else { panic!("{wish:?}") };
+        assert!(binary.file.is_absolute());
+        // On most systems it is a link to another shell.
+        assert_eq!(binary.provider, "sh");
         assert_eq!(*code, Code::Function("main".into(), 16));
         let names: Vec<_> = wish.arguments.unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["argc", "argv"]);
