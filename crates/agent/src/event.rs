@@ -13,7 +13,7 @@ use tompion_layout::{
     loss::Cause,
     record::{self, WriteProtocol},
 };
-use tompion_os::{monotonic_ns, monotonic_ns_without_tsc};
+use tompion_os::{TidOffset, monotonic_ns, monotonic_ns_without_tsc};
 use tompion_protocol::MAX_RECORDINGS;
 use tompion_ring::{
     memory::Clock,
@@ -73,14 +73,18 @@ static STARTER_TID_OFFSET: AtomicUsize = AtomicUsize::new(0);
 /// Before the agent's thread is started: looks where its starter keeps its id.
 pub fn note_starter() {
     // Ordering: the thread that reads it is started behind this.
-    STARTER_TID_OFFSET.store(tompion_os::tid_offset().unwrap_or(0), Ordering::Relaxed);
+    STARTER_TID_OFFSET.store(tompion_os::tid_offset().map_or(0, |place| place.offset), Ordering::Relaxed);
 }
 
-/// Where threads keep their ids, held against the real ids of this thread and of another one.
+/// Returns where threads keep their ids, compared with the real id of this thread. Where the C library
+/// doesn't describe the place, another thread compares it as well.
 fn common_tid_offset() -> Option<usize> {
     static ANSWER: AtomicUsize = AtomicUsize::new(UNKNOWN);
     const UNKNOWN: usize = usize::MAX;
-    let here = tompion_os::tid_offset()?;
+    let TidOffset { offset: here, is_documented } = tompion_os::tid_offset()?;
+    if is_documented {
+        return Some(here);
+    }
     if lock::is_agent_thread() {
         // A new thread's memory would come from libc, which would reserve 64 MiB for this thread
         // (an arena).
@@ -90,7 +94,7 @@ fn common_tid_offset() -> Option<usize> {
     // Ordering: relaxed; the answer is all there is to see.
     let ask = || {
         PROBE_THREAD.store(tompion_os::gettid(), Ordering::Relaxed);
-        ANSWER.store(tompion_os::tid_offset().unwrap_or(0), Ordering::Relaxed);
+        ANSWER.store(tompion_os::tid_offset().map_or(0, |place| place.offset), Ordering::Relaxed);
     };
     // Ordering: the thread is made behind this, and says its id behind that.
     PROBE_THREAD.store(STARTING, Ordering::Relaxed);
@@ -430,4 +434,21 @@ fn count_shared_vm_child(recording_mask: u32) -> u32 {
         }
     }
     0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A short program would pay some tenths of a millisecond for the thread.
+    #[test]
+    fn no_thread_is_started_where_the_library_describes_the_place() {
+        let documented = tompion_os::tid_offset().filter(|place| place.is_documented);
+        let Some(documented) = documented else {
+            eprintln!("SKIPPED, the C library doesn't say where it keeps a thread's id");
+            return;
+        };
+        assert_eq!(common_tid_offset(), Some(documented.offset));
+        assert_eq!(PROBE_THREAD.load(Ordering::Relaxed), 0, "a thread was started");
+    }
 }

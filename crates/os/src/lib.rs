@@ -83,7 +83,7 @@ pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_r
 pub use spawn_detached::{READY_DESCRIPTOR, Ready, report_ready, spawn_detached};
 pub use terminal::terminal_size;
 pub use thread::{
-    InterruptionBlock, RseqArea, ask_for_short_slices, barrier_all_sections, current_cpu, gettid,
+    InterruptionBlock, RseqArea, TidOffset, ask_for_short_slices, barrier_all_sections, current_cpu, gettid,
     is_main_thread, online_cpus, possible_cpus, prefer_this_thread, prepare_section_barrier, rseq_area,
     spawn_background, thread_count, thread_pointer, tid_from_thread_block, tid_offset,
 };

@@ -222,29 +222,45 @@ fn membarrier(command: libc::c_int) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } as libc::c_int).map(drop)
 }
 
-/// Where glibc keeps a thread's id, as a distance from the thread pointer (modulo 2⁶⁴), if it can
-/// be found.
-///
-/// The place is no documented interface. It has been the same in every glibc for x86-64 since 2.10,
-/// and for aarch64 from the thread's handle, which lies before the thread pointer; and it is
-/// checked here against the calling thread's real id, and again by each background thread; where it
+/// Where glibc keeps a thread's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TidOffset {
+    /// Distance from the thread pointer, modulo 2⁶⁴.
+    pub offset: usize,
+    /// Whether the C library that runs says so. Otherwise another thread should be asked as well.
+    pub is_documented: bool,
+}
+
+/// Returns where glibc keeps a thread's id, checked against the calling thread's real id. Where it
 /// does not hold, callers use [`gettid`]. glibc keeps it right in the children of fork as well.
-pub fn tid_offset() -> Option<usize> {
+///
+/// glibc describes the place to debuggers ([`documented_tid_offset`]). In programs without a symbol
+/// table for that, the place of every glibc since 2.10 is tried.
+pub fn tid_offset() -> Option<TidOffset> {
+    /// Distance from the thread's handle.
+    const USUAL: usize = if cfg!(target_arch = "x86_64") { 0x2d0 } else { 0xd0 };
     if weak_symbol!(gnu_get_libc_version).is_null() {
         return None;
     }
-    let place = if cfg!(target_arch = "x86_64") {
-        0x2d0
-    } else if cfg!(target_arch = "aarch64") {
-        // SAFETY: a plain call.
-        let handle = unsafe { libc::pthread_self() } as usize;
-        handle.wrapping_add(0xd0).wrapping_sub(thread_pointer())
-    } else {
-        return None;
-    };
+    let documented = documented_tid_offset();
+    // SAFETY: a plain call.
+    let handle = unsafe { libc::pthread_self() } as usize;
+    let offset = handle.wrapping_add(documented.unwrap_or(USUAL)).wrapping_sub(thread_pointer());
     // SAFETY: glibc's thread block is larger than 0x700 bytes, so the place is readable.
-    let found = unsafe { tid_from_thread_block(place) };
-    (found == gettid()).then_some(place)
+    let found = unsafe { tid_from_thread_block(offset) };
+    (found == gettid()).then_some(TidOffset { offset, is_documented: documented.is_some() })
+}
+
+/// Returns the distance of a thread's id from its handle, as glibc tells it to debuggers: bits of the
+/// field, number of elements, and offset. Source: `nptl_db/structs.def` and `DB_DEFINE_FIELD` in
+/// `nptl_db/db_info.c` of glibc.
+fn documented_tid_offset() -> Option<usize> {
+    const MAX_OFFSET: u32 = 0x6fc;
+    // SAFETY: the name is NUL-terminated. Source: `RTLD_DEFAULT` in `dlsym(3)`.
+    let field = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_thread_db_pthread_tid".as_ptr()) };
+    // SAFETY: null, or three words in glibc's constant data.
+    let [bits, count, offset] = *unsafe { field.cast::<[u32; 3]>().as_ref() }?;
+    (bits == u32::BITS && count == 1 && offset <= MAX_OFFSET && offset % 4 == 0).then_some(offset as usize)
 }
 
 /// Reads the thread's id from its thread block.
@@ -350,7 +366,8 @@ mod tests {
 
     #[test]
     fn the_thread_block_tells_the_id_in_every_thread() {
-        let Some(offset) = tid_offset() else { return };
+        let Some(TidOffset { offset, is_documented }) = tid_offset() else { return };
+        assert!(is_documented, "the test has a glibc with a symbol table");
         std::thread::spawn(move || {
             // SAFETY: the offset came from `tid_offset`.
             assert_eq!(unsafe { tid_from_thread_block(offset) }, gettid());
