@@ -137,7 +137,7 @@ fn functions_of_go_are_recorded_with_what_they_get_and_their_returns_refused() {
         return;
     }
     let Some(go) = go() else { return eprintln!("SKIPPED, Go is not installed") };
-    let shop = Workshop::new();
+    let shop = TestDir::new();
     fs::write(shop.path("growing.go"), GROWING).expect("a source");
     let mut build = Command::new(go);
     build.args(["build", "-o", "growing", "growing.go"]).current_dir(shop.path("")).env("CGO_ENABLED", "0");
@@ -170,7 +170,7 @@ fn events_are_named_after_the_link_that_was_named() {
     if !permitted() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = TestDir::new();
     marks(&shop);
     std::os::unix::fs::symlink("marks", shop.path("shop-1")).expect("a link");
     let options = ["-k", "uprobe:./shop-1:nine"];
