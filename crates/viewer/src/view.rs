@@ -272,7 +272,7 @@ impl View {
         }
         // What is being written may be no trace at this moment.
         let next = Found::new(&self.paths).and_then(|found| {
-            let store = self.place.begin().map_err(Error::Index)?;
+            let (store, _) = self.place.begin(&found.set).map_err(Error::Index)?;
             open(found, (&self.place, Room::Empty(store)), Some(&opened))
         });
         let Ok(next) = next else { return };
@@ -366,10 +366,14 @@ impl Beginning {
     pub fn new(paths: &[PathBuf], cache: Option<&Path>) -> Result<Self, Error> {
         // Where no trace is, nothing is made.
         let found = Found::new(paths)?;
-        let place = Place::new(paths, cache);
+        let mut place = Place::new(paths, cache);
         let room = match place.load(&fingerprint(&found.set)) {
             Some(index) => Room::Kept(Box::new(index)),
-            None => Room::Empty(place.begin().map_err(Error::Index)?),
+            None => {
+                let (store, line) = place.begin(&found.set).map_err(Error::Index)?;
+                place.add_remark(line);
+                Room::Empty(store)
+            }
         };
         Ok(Self { paths: paths.to_vec(), found, place, room })
     }

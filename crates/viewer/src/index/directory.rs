@@ -23,7 +23,7 @@ use super::{Index, Lane, LaneKind, NO_RANGE, PartRows, Track, TrackKind};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tompview");
 /// Changes whenever something means something else.
-const VERSION: u64 = 6;
+const VERSION: u64 = 7;
 /// Largest directory in bytes.
 const MAX_SIZE: u64 = 2 << 30;
 

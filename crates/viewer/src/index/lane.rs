@@ -16,8 +16,8 @@ use super::entry::{Entry, Values};
 use super::store::Store;
 use crate::slice_kind;
 
-/// Bytes at which a block is written.
-const BLOCK: usize = 4096;
+/// Bytes of entries at which a block is packed and written.
+const BLOCK: usize = 8192;
 /// How many levels there are above the first one.
 pub const LEVELS: usize = 4;
 /// How many times wider cells are from level to level.
@@ -150,12 +150,12 @@ impl Levels {
         if open.bytes.is_empty() {
             return Ok(());
         }
-        let place = store.append(&open.bytes)?;
+        let (place, bytes) = store.append(&open.bytes)?;
         let Open { begin, end, count, .. } = open;
         if level.blocks.is_empty() {
             level.blocks.reserve_exact(1);
         }
-        level.blocks.push(Block { begin, end, place, bytes: open.bytes.len() as u32, count });
+        level.blocks.push(Block { begin, end, place, bytes, count });
         let Some(&width) = widths.0.get(index).filter(|_| feeds) else { return Ok(()) };
         let mut merge = level.merge.take().unwrap_or_default();
         if self.0.len() <= index + 1 {

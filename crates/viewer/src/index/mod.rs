@@ -18,6 +18,7 @@ pub mod labels;
 pub mod lane;
 mod pending;
 pub mod place;
+mod room;
 pub mod store;
 
 use std::collections::HashMap;

@@ -10,14 +10,15 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
 use tompion_reader::TraceSet;
 
 use super::folder::Folder;
 use super::store::Store;
-use super::{Index, directory};
+use super::{Index, directory, room};
 
 /// The folder beside a trace.
 const BESIDE: &str = ".tompion-view";
@@ -39,6 +40,10 @@ pub const HEAD: u64 = 4096;
 pub struct Place {
     /// Nothing if there is none that can be written.
     folder: Option<Folder>,
+    /// Where in the user's cache an index is that has no room in the folder. It is made when needed.
+    spare: Option<PathBuf>,
+    /// Whether the index that was begun last is in the spare folder.
+    is_in_spare: Arc<AtomicBool>,
     /// What the file is called while it is written.
     new: String,
     /// Why it isn't beside the trace, where somebody may have meant harm.
@@ -62,12 +67,13 @@ impl Place {
             }
             _ => None,
         };
-        let folder = beside.or_else(|| {
-            let path = in_cache(paths, cache)?;
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent()?).ok()?;
-            Folder::open(&path).ok()
-        });
-        Self { folder, new: format!("index.{}.{}.new", std::process::id(), next()), remark }
+        let spare = in_cache(paths, cache);
+        let (folder, spare) = match beside {
+            Some(beside) => (Some(beside), spare),
+            None => (spare.as_deref().and_then(make), None),
+        };
+        let new = format!("index.{}.{}.new", std::process::id(), next());
+        Self { folder, spare, is_in_spare: Arc::default(), new, remark }
     }
 
     /// One line that says why what is found out isn't kept beside the trace, where that is odd.
@@ -75,29 +81,66 @@ impl Place {
         self.remark.as_deref()
     }
 
+    /// Adds what is to be said of the place of the index.
+    pub fn add_remark(&mut self, line: Option<String>) {
+        self.remark =
+            self.remark.take().into_iter().chain(line).reduce(|first, line| format!("{first}; {line}"));
+    }
+
     /// Where things are kept; nothing if they can't be.
     pub fn path(&self) -> Option<PathBuf> {
         self.folder.as_ref()?.path()
     }
 
-    /// An empty file for an index. It has no name before it is kept, where the file system can do that: who is killed
-    /// leaves nothing.
+    /// An empty file for an index of these traces, where there is room for it: in the folder, in the
+    /// cache, or among temporary files. It has no name before it is kept, where the file system can do
+    /// that: who is killed leaves nothing. With it comes a line, if that is not in the folder.
     ///
     /// # Errors
     ///
-    /// If none can be made.
-    pub fn begin(&self) -> io::Result<Store> {
-        if let Some(folder) = &self.folder {
-            self.remove_left(folder);
-            let file = folder.create_nameless().or_else(|_| {
-                let _ = folder.remove(&self.new);
-                folder.create(&self.new)
-            });
-            if let Ok(file) = file {
-                return Ok(Store::new(file, HEAD));
+    /// If none can be made, or there is room nowhere.
+    pub fn begin(&self, set: &TraceSet) -> io::Result<(Store, Option<String>)> {
+        let needed = room::estimate(set);
+        let mut obstacle: Option<String> = None;
+        let spare = || self.spare.as_deref().and_then(make);
+        let folders = self.folder.iter().cloned().map(|folder| (folder, false));
+        for (folder, is_spare) in
+            folders.chain(std::iter::once_with(spare).flatten().map(|spare| (spare, true)))
+        {
+            match self.begin_in(&folder, needed) {
+                Ok(store) => {
+                    // Ordering: this thread or one that it starts keeps the index.
+                    self.is_in_spare.store(is_spare, Ordering::Relaxed);
+                    return Ok((store, obstacle.map(|obstacle| told(&folder, &obstacle))));
+                }
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                    obstacle = obstacle.or_else(|| Some(format!("{}: {error}", shown(&folder))));
+                }
+                Err(_) => {}
             }
         }
-        Ok(Store::new(temporary()?, HEAD))
+        let file = temporary()?;
+        room::check_for(&file, needed).map_err(|error| match &obstacle {
+            Some(first) => io::Error::new(error.kind(), format!("no room for it in {first}")),
+            None => error,
+        })?;
+        Ok((
+            Store::new(file, HEAD),
+            obstacle.map(|obstacle| format!("{obstacle}; it is made anew each time")),
+        ))
+    }
+
+    fn begin_in(&self, folder: &Folder, needed: u64) -> io::Result<Store> {
+        self.remove_left(folder);
+        let file = folder.create_nameless().or_else(|_| {
+            let _ = folder.remove(&self.new);
+            folder.create(&self.new)
+        })?;
+        if let Err(error) = room::check_for(&file, needed) {
+            let _ = folder.remove(&self.new);
+            return Err(error);
+        }
+        Ok(Store::new(file, HEAD))
     }
 
     /// Keeps the index that was begun last.
@@ -106,7 +149,9 @@ impl Place {
     ///
     /// If it cannot be renamed.
     pub fn keep(&self, store: &Store) -> io::Result<()> {
-        let Some(folder) = &self.folder else { return Ok(()) };
+        let is_in_spare = self.is_in_spare.load(Ordering::Relaxed);
+        let folder = if is_in_spare { self.kept_spare() } else { self.folder.clone() };
+        let Some(folder) = folder else { return Ok(()) };
         if store.is_nameless()? {
             let _ = folder.remove(&self.new);
             folder.name(store.file(), &self.new)?;
@@ -116,7 +161,14 @@ impl Place {
 
     /// The index that was kept, if it is of these very files and sound.
     pub fn load(&self, fingerprint: &str) -> Option<Index> {
-        directory::read(self.folder.as_ref()?.read(INDEX).ok()?, fingerprint)
+        let folders = self.folder.iter().cloned().chain(self.kept_spare());
+        let mut files = folders.filter_map(|folder| folder.read(INDEX).ok());
+        files.find_map(|file| directory::read(file, fingerprint))
+    }
+
+    /// The spare folder, if it was made.
+    fn kept_spare(&self) -> Option<Folder> {
+        self.spare.as_deref().filter(|path| path.is_dir()).and_then(make)
     }
 
     /// The notes as they were written last; nothing if there are none.
@@ -214,6 +266,22 @@ impl Place {
             }
         }
     }
+}
+
+/// Makes a folder in the user's cache, unless it is there.
+fn make(path: &Path) -> Option<Folder> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent()?).ok()?;
+    Folder::open(path).ok()
+}
+
+/// Says that an index is in this folder because of an obstacle.
+fn told(folder: &Folder, obstacle: &str) -> String {
+    format!("{obstacle}; it is in {}", shown(folder))
+}
+
+/// A folder's path in words.
+fn shown(folder: &Folder) -> String {
+    folder.path().map_or_else(|| "the folder".into(), |path| path.display().to_string())
 }
 
 /// Another number for each place of this program: the same trace may be opened twice.

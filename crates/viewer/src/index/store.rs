@@ -1,13 +1,33 @@
-//! The file in which blocks of entries stand, one after the other in the order in which they were filled.
+//! File in which blocks of entries stand, one after the other in the order in which they were filled.
+//!
+//! ```text
+//! block   0, bytes            as they are, where deflate does not make them fewer
+//!         1, deflate stream   else: to less than half, for the busy lanes of a kernel's trace
+//! ```
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use miniz_oxide::deflate::core::{
+    CompressorOxide, TDEFLFlush, TDEFLStatus, compress, create_comp_flags_from_zip_params,
+};
+use miniz_oxide::inflate;
+
+use super::room;
+
 /// Largest block in bytes: what a file says is read only up to it.
 pub const MAX_BLOCK: u32 = 1 << 20;
+/// Bytes between two looks at how much room the file system has.
+const ROOM_INTERVAL: u64 = 4 << 20;
+/// Effort of deflate, of 1 to 10.
+const EFFORT: i32 = 1;
+/// First byte of a block as it is, and of a deflated one.
+const PLAIN: u8 = 0;
+const DEFLATED: u8 = 1;
 
 /// A file of blocks. Copies of it share the file, and where the next block will stand.
 #[derive(Clone, Debug)]
@@ -36,16 +56,21 @@ impl Store {
         Ok(self.file.metadata()?.nlink() == 0)
     }
 
-    /// Appends a block; returns its place.
+    /// Appends a block; returns its place and how many bytes it takes there.
     ///
     /// # Errors
     ///
-    /// If it cannot be written.
-    pub fn append(&self, bytes: &[u8]) -> io::Result<u64> {
+    /// If it cannot be written, or the file system has hardly any room left.
+    pub fn append(&self, bytes: &[u8]) -> io::Result<(u64, u32)> {
+        let block = pack(bytes);
+        let size = block.len() as u64;
         // Each place is given once; who reads a block is told of it by who wrote it.
-        let place = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.file.write_all_at(bytes, place)?;
-        Ok(place)
+        let place = self.end.fetch_add(size, Ordering::Relaxed);
+        if place / ROOM_INTERVAL != (place + size) / ROOM_INTERVAL {
+            room::check(&self.file)?;
+        }
+        self.file.write_all_at(&block, place)?;
+        Ok((place, size as u32))
     }
 
     /// Where the next block will stand.
@@ -62,17 +87,82 @@ impl Store {
         self.file.write_all_at(bytes, place)
     }
 
-    /// The bytes of a block.
+    /// The bytes of a block that takes so many in the file.
     ///
     /// # Errors
     ///
-    /// If the file doesn't have them.
-    pub fn read(&self, place: u64, bytes: u32) -> io::Result<Vec<u8>> {
-        if bytes > MAX_BLOCK {
+    /// If the file doesn't have them, or they are none of ours.
+    pub fn read(&self, place: u64, size: u32) -> io::Result<Vec<u8>> {
+        if size > MAX_BLOCK {
             return Err(io::Error::from(io::ErrorKind::InvalidData));
         }
-        let mut block = vec![0; bytes as usize];
+        let mut block = vec![0; size as usize];
         self.file.read_exact_at(&mut block, place)?;
-        Ok(block)
+        unpack(block)
+    }
+}
+
+/// Packs the bytes of a block.
+fn pack(bytes: &[u8]) -> Vec<u8> {
+    thread_local! {
+        static COMPRESSOR: RefCell<Box<CompressorOxide>> = {
+            let flags = create_comp_flags_from_zip_params(EFFORT, 0, 0);
+            RefCell::new(Box::new(CompressorOxide::new(flags)))
+        };
+    }
+    let mut block = vec![DEFLATED; bytes.len() + 1];
+    let packed = COMPRESSOR.with_borrow_mut(|compressor| {
+        compressor.reset();
+        compress(compressor, bytes, &mut block[1..], TDEFLFlush::Finish)
+    });
+    match packed {
+        (TDEFLStatus::Done, _, size) if size < bytes.len() => block.truncate(size + 1),
+        _ => {
+            block[0] = PLAIN;
+            block[1..].copy_from_slice(bytes);
+        }
+    }
+    block
+}
+
+fn unpack(mut block: Vec<u8>) -> io::Result<Vec<u8>> {
+    match block.first() {
+        Some(&PLAIN) => {
+            block.remove(0);
+            Ok(block)
+        }
+        Some(&DEFLATED) => inflate::decompress_to_vec_with_limit(&block[1..], MAX_BLOCK as usize)
+            .map_err(|_| io::ErrorKind::InvalidData.into()),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_come_back_as_they_were() {
+        let mut state = 1u64;
+        let mut noise = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        let random: Vec<u8> = (0..5000).map(|_| noise()).collect();
+        let busy: Vec<u8> = (0..4096).map(|place| if place % 7 == 0 { noise() } else { 3 }).collect();
+        for (bytes, most) in [(&random[..], 5001), (&busy[..], 1600), (&[][..], 1), (&[7][..], 2)] {
+            let block = pack(bytes);
+            assert!(block.len() <= most, "{} bytes of {}", block.len(), bytes.len());
+            assert_eq!(unpack(block).unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn blocks_that_are_none_of_ours_are_errors_and_take_no_memory() {
+        let bomb = miniz_oxide::deflate::compress_to_vec(&vec![0; 4 << 20], 6);
+        let damaged = [&[DEFLATED][..], &bomb].concat();
+        for block in [vec![], vec![2, 3], vec![DEFLATED, 0xff, 0xff], damaged] {
+            assert_eq!(unpack(block).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        }
     }
 }

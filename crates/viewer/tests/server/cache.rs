@@ -96,6 +96,35 @@ fn a_hostile_index_is_made_again() {
 }
 
 #[test]
+fn a_disk_with_too_little_room_gets_no_index() {
+    let desk = Desk::new();
+    fs::create_dir_all(desk.trace()).unwrap();
+    let mut mount = std::process::Command::new("mount");
+    let mount = mount.args(["-t", "tmpfs", "-o", "size=1M", "tompion-test"]).arg(desk.trace()).output();
+    if !mount.is_ok_and(|mount| mount.status.success()) {
+        return eprintln!("SKIPPED, no disk can be mounted here");
+    }
+    made_up::write(&desk.trace(), &made_up::story("worker"));
+    let open = || Server::bind(&config(&[desk.trace()], &desk.cache())).unwrap();
+    let remark = open().remark().unwrap_or_default().to_owned();
+    let (first, second) = (picture(&desk.open()), picture(&desk.open()));
+    let in_cache = || {
+        let folders = fs::read_dir(desk.cache().join("tompion/view")).into_iter().flatten().flatten();
+        folders.into_iter().any(|folder| folder.path().join("index").exists())
+    };
+    while !in_cache() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    // It is found there the next time.
+    let again = open().remark().map(str::to_owned);
+    let is_beside = desk.trace().join(".tompion-view/index").exists();
+    std::process::Command::new("umount").arg("--lazy").arg(desk.trace()).output().unwrap();
+    assert!(remark.contains("the index takes about 2 MiB; it is in ") && !remark.contains('\n'), "{remark}");
+    assert!(remark.contains(&*desk.cache().canonicalize().unwrap().to_string_lossy()), "{remark}");
+    assert_eq!((first, again, is_beside), (second, None, false));
+}
+
+#[test]
 fn a_link_or_a_file_is_no_folder_for_it() {
     let desk = Desk::new();
     made_up::write(&desk.trace(), &made_up::story("worker"));

@@ -1,0 +1,68 @@
+//! Room that an index needs, and room that it leaves to recordings on the same file system.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use tompion_reader::TraceSet;
+
+/// Most bytes that are left free on a file system.
+const MAX_RESERVE: u64 = 256 << 20;
+/// Share of a file system that is left free where it is small: one of so many parts.
+const RESERVE_SHARE: u64 = 10;
+/// Bytes of a small index.
+const BASE: u64 = 1 << 20;
+
+/// Returns the bytes that an index is expected to take: half of the trace's, of which it took 14 to
+/// 33 % where that was measured.
+pub fn estimate(set: &TraceSet) -> u64 {
+    let folders = set.traces().iter().filter_map(|trace| std::fs::read_dir(&trace.path).ok());
+    let files = folders.flat_map(|folder| folder.filter_map(Result::ok));
+    let sizes = files.filter_map(|file| file.metadata().ok()).filter(std::fs::Metadata::is_file);
+    let trace: u64 = sizes.map(|metadata| metadata.len()).fold(0, u64::saturating_add);
+    BASE + trace / 2
+}
+
+/// Checks that a file system has so many bytes, and those that are left free.
+pub fn check_for(file: &impl AsFd, bytes: u64) -> io::Result<()> {
+    let system = rustix::fs::fstatvfs(file)?;
+    let size = |blocks: u64| blocks.saturating_mul(system.f_frsize);
+    let reserve = (size(system.f_blocks) / RESERVE_SHARE).min(MAX_RESERVE);
+    let free = size(system.f_bavail);
+    if free >= bytes.saturating_add(reserve) {
+        return Ok(());
+    }
+    let text = format!(
+        "its disk has {} MiB free, of which {} MiB are left to recordings; the index takes about {} MiB",
+        free >> 20,
+        reserve >> 20,
+        bytes.div_ceil(1 << 20)
+    );
+    Err(io::Error::new(io::ErrorKind::StorageFull, text))
+}
+
+/// Checks while an index is written that the file system has the bytes that are left free.
+pub fn check(file: &impl AsFd) -> io::Result<()> {
+    check_for(file, 0).map_err(|error| match error.kind() {
+        io::ErrorKind::StorageFull => io::Error::new(
+            error.kind(),
+            "its disk is nearly full, and the rest is left to recordings; free space, and open the trace again",
+        ),
+        _ => error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_asked_for_and_some_is_left() {
+        let file = tempfile::tempfile().unwrap();
+        let system = rustix::fs::fstatvfs(&file).unwrap();
+        let free = system.f_bavail * system.f_frsize;
+        let all = check_for(&file, free).unwrap_err();
+        assert_eq!(all.kind(), io::ErrorKind::StorageFull);
+        assert!(all.to_string().contains("are left to recordings"), "{all}");
+        assert_eq!(check(&file).is_ok(), check_for(&file, 0).is_ok());
+    }
+}
